@@ -1,0 +1,138 @@
+"""Every refusal of roofplan, in one tree.
+
+::
+
+    RoofplanError                bad input or no answer; carries code, argument, value, nearest, remedy
+    ├── InputError               exit 2: what was given cannot be read
+    │   ├── UnitError            a quantity does not parse or is out of range
+    │   ├── ConfigError          a config.json lacks a field or contradicts itself
+    │   ├── UnknownFamily        a model_type that no family function describes
+    │   ├── UnknownName          a device, model, engine, network or server id that is not in the catalogue
+    │   ├── StrategyError        a pinned strategy that no engine accepts
+    │   └── UnsupportedFeature   out of scope, refused by name
+    └── NoPlan                   exit 1: nothing satisfies the constraints
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from typing import Any
+
+
+class RoofplanError(Exception):
+    """A refusal that names the field, the value and the remedy.
+
+    Parameters
+    ----------
+    message : one line for a person.
+    code : stable identifier for programs, such as ``unknown_device``.
+    argument : the flag or field that is at fault.
+    value : what was given.
+    nearest : accepted values that look like it.
+    """
+
+    code = "error"
+    exit_code = 2
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        code: str | None = None,
+        argument: str | None = None,
+        value: Any = None,
+        nearest: Iterable[str] = (),
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.code = code or type(self).code
+        self.argument = argument
+        self.value = value
+        self.nearest = list(nearest)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the ``error`` member of the JSON answer."""
+        shown = self.value if isinstance(self.value, str | int | float | bool | None) else repr(self.value)
+        if isinstance(shown, float) and (shown != shown or shown in {float("inf"), float("-inf")}):
+            shown = repr(shown)
+        return {
+            "code": self.code,
+            "argument": self.argument,
+            "value": shown,
+            "nearest": self.nearest,
+            "message": self.message,
+        }
+
+
+class InputError(RoofplanError):
+    """What was given cannot be read."""
+
+    code = "bad_input"
+
+
+class UnitError(InputError):
+    """A quantity does not parse or is out of range."""
+
+    code = "bad_quantity"
+
+
+class ConfigError(InputError):
+    """A model configuration lacks a field, or contradicts itself."""
+
+    code = "bad_config"
+
+
+class UnknownFamily(InputError):
+    """A ``model_type`` that no family function describes; there is no default shape."""
+
+    code = "unknown_model_type"
+
+
+class UnknownName(InputError):
+    """An id that the catalogue does not hold."""
+
+    code = "unknown_name"
+
+
+class StrategyError(InputError):
+    """A pinned strategy that the engine or the device count refuses."""
+
+    code = "bad_strategy"
+
+
+class UnsupportedFeature(InputError):
+    """Something that roofplan names and declines to compute."""
+
+    code = "unsupported"
+
+
+class NoPlan(RoofplanError):
+    """Nothing satisfies the constraints; says which one binds and what would relax it."""
+
+    code = "no_plan"
+    exit_code = 1
+
+    def __init__(self, message: str, *, binding: str, relax: list[dict[str, Any]] | None = None) -> None:
+        super().__init__(message)
+        self.binding = binding
+        self.relax = relax or []
+
+
+def nearest(name: str, known: Iterable[str], count: int = 4) -> list[str]:
+    """Return up to `count` known names that look like `name`, punctuation aside.
+
+    >>> nearest("rtx4090", ["rtx-4090", "h100-sxm", "rtx-4090d"])
+    ['rtx-4090', 'rtx-4090d']
+    """
+    plain = {}
+    for candidate in known:
+        plain.setdefault(_plain(candidate), candidate)
+    target = _plain(name)
+    close = difflib.get_close_matches(target, plain, n=count, cutoff=0.6)
+    holds = [key for key in plain if target and target in key and key not in close]
+    return [plain[key] for key in [*close, *sorted(holds, key=len)][:count]]
+
+
+def _plain(name: str) -> str:
+    return "".join(c for c in name.lower() if c.isalnum())

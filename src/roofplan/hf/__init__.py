@@ -1,0 +1,297 @@
+"""A Hugging Face ``config.json`` becomes a `Model`, one small function per family.
+
+`FAMILIES` is the whole list of what is understood; a ``model_type`` outside it is refused by name.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from roofplan.errors import ConfigError, UnknownFamily, nearest
+from roofplan.hf import decoders, early, hybrids, towers
+from roofplan.hf.decoders import Decoder
+from roofplan.hf.fields import Fields
+from roofplan.hf.quantization import read_dtype, read_quantization, with_formats
+from roofplan.hf.towers import Encoder
+from roofplan.records.model import Model, Stack
+
+LARGEST_CONFIG = 16 * 2**20
+"""Bytes beyond which a file is not a configuration."""
+
+DECODERS: dict[str, Callable[[Fields], Decoder]] = {
+    "apertus": lambda f: decoders.plain(f, gated=False, qk_norm="head"),
+    "arcee": lambda f: decoders.plain(f, gated=False),
+    "aquila": decoders.llama,
+    "baichuan": decoders.llama,
+    "bamba": hybrids.bamba,
+    "bloom": early.bloom,
+    "codegen": early.gptj,
+    "cohere": decoders.cohere,
+    "cohere2": decoders.cohere,
+    "cohere2_moe": decoders.cohere2_moe,
+    "cwm": decoders.mistral,
+    "deepseek": decoders.deepseek,
+    "deepseek_v2": decoders.deepseek,
+    "deepseek_v3": decoders.deepseek,
+    "deepseek_v32": decoders.deepseek_sparse,
+    "deepseek_v4": hybrids.deepseek_v4,
+    "dots1": decoders.dots1,
+    "ernie4_5": decoders.ernie,
+    "ernie4_5_moe": decoders.ernie_moe,
+    "exaone4": decoders.exaone4,
+    "exaone_moe": decoders.exaone_moe,
+    "falcon": early.falcon,
+    "falcon_h1": hybrids.falcon_h1,
+    "falcon_mamba": hybrids.mamba_model,
+    "flex_olmo": decoders.olmoe,
+    "gemma": decoders.gemma,
+    "gemma2": decoders.gemma2,
+    "gemma3_text": decoders.gemma3,
+    "gemma3n_text": hybrids.gemma3n,
+    "gemma4_text": hybrids.gemma4,
+    "glm": decoders.glm,
+    "glm4": decoders.glm4,
+    "glm4_moe": decoders.glm4_moe,
+    "glm4_moe_lite": decoders.deepseek,
+    "glm4v_moe_text": decoders.glm4_moe,
+    "glm_moe_dsa": decoders.glm_dsa,
+    "gpt2": early.gpt2,
+    "gpt_bigcode": early.gpt_bigcode,
+    "gpt_neo": early.gpt_neo,
+    "gpt_neox": early.gpt_neox,
+    "gpt_oss": decoders.gpt_oss,
+    "gptj": early.gptj,
+    "granite": decoders.granite,
+    "granitemoe": decoders.granitemoe,
+    "granitemoehybrid": hybrids.granite_hybrid,
+    "granitemoeshared": decoders.granitemoe,
+    "helium": decoders.llama,
+    "internlm2": decoders.llama,
+    "jais2": lambda f: decoders.plain(f, gated=False, norm_width=2),
+    "jamba": hybrids.jamba,
+    "kimi_k2": decoders.deepseek,
+    "kimi_linear": hybrids.kimi_linear,
+    "lfm2": hybrids.lfm2,
+    "lfm3": hybrids.lfm3,
+    "llama": decoders.llama,
+    "llama4_text": decoders.llama4,
+    "longcat_flash": hybrids.longcat,
+    "mamba": hybrids.mamba_model,
+    "mamba2": hybrids.mamba2_model,
+    "mimo_v2_flash": hybrids.mimo_v2,
+    "minimax": hybrids.minimax,
+    "minimax_m1": hybrids.minimax,
+    "minimax_m2": decoders.minimax_m2,
+    "minimax_text_01": hybrids.minimax,
+    "ministral": decoders.mistral,
+    "ministral3": decoders.mistral,
+    "mistral": decoders.mistral,
+    "mixtral": decoders.mixtral,
+    "mpt": early.mpt,
+    "nemotron": decoders.nemotron,
+    "nemotron_h": hybrids.nemotron_h,
+    "olmo": decoders.olmo,
+    "olmo2": decoders.olmo2,
+    "olmo3": decoders.olmo2,
+    "olmoe": decoders.olmoe,
+    "opt": early.opt,
+    "phi": early.phi,
+    "phi-msft": early.phi,
+    "phi3": decoders.phi3,
+    "phimoe": decoders.phimoe,
+    "qwen2": decoders.qwen2,
+    "qwen2_moe": decoders.qwen2_moe,
+    "qwen3": decoders.qwen3,
+    "qwen3_5_moe_text": hybrids.qwen_next,
+    "qwen3_5_text": hybrids.qwen_next,
+    "qwen3_moe": decoders.qwen3_moe,
+    "qwen3_next": hybrids.qwen_next,
+    "qwen3_vl_moe_text": decoders.qwen3_moe,
+    "qwen3_vl_text": decoders.qwen3,
+    "recurrent_gemma": hybrids.recurrent_gemma,
+    "rwkv": hybrids.rwkv,
+    "seed_oss": decoders.seed_oss,
+    "smollm3": decoders.smollm3,
+    "stablelm": decoders.stablelm,
+    "starcoder2": early.starcoder2,
+    "yi": decoders.llama,
+    "zamba": hybrids.zamba,
+    "zamba2": hybrids.zamba2,
+}
+
+ENCODERS: dict[str, Callable[[Fields], Encoder]] = {
+    "bert": towers.bert,
+    "clip": towers.clip,
+    "clip_vision_model": towers.clip_vision,
+    "dinov2": towers.dinov2,
+    "dinov3_vit": towers.dinov3,
+    "roberta": towers.bert,
+    "siglip": towers.siglip,
+    "siglip2_vision_model": towers.siglip2_vision,
+    "siglip_vision_model": towers.siglip_vision,
+    "whisper": towers.whisper,
+    "xlm-roberta": towers.bert,
+}
+
+
+def _pixtral(f: Fields, hidden: int) -> tuple[Stack, ...]:
+    return towers.pixtral_vision(f.sub("vision_config"), hidden, f.int("spatial_merge_size", default=2), f.flag("multimodal_projector_bias", False))
+
+
+def _vision(tower: towers.Tower) -> Callable[[Fields, int], tuple[Stack, ...]]:
+    return lambda f, hidden: tower(f.sub("vision_config"), hidden)
+
+
+WRAPPERS: dict[str, tuple[str, Callable[[Fields, int], tuple[Stack, ...]] | None]] = {
+    "gemma3": ("gemma3_text", _vision(towers.gemma_vision)),
+    "gemma3n": ("gemma3n_text", None),
+    "gemma4": ("gemma4_text", None),
+    "glm4v_moe": ("glm4v_moe_text", _vision(towers.glm_vision)),
+    "kimi_k25": ("kimi_k2", None),
+    "llama4": ("llama4_text", _vision(towers.llama4_vision)),
+    "mistral3": ("mistral", _pixtral),
+    "qwen3_5": ("qwen3_5_text", _vision(towers.qwen_vision)),
+    "qwen3_5_moe": ("qwen3_5_moe_text", _vision(towers.qwen_vision)),
+    "qwen3_vl": ("qwen3_vl_text", _vision(towers.qwen_vision)),
+    "qwen3_vl_moe": ("qwen3_vl_moe_text", _vision(towers.qwen_vision)),
+}
+"""Multimodal wrappers: the family of the text model, and the tower in front of it (None where it is not described)."""
+
+FAMILIES: tuple[str, ...] = tuple(sorted({*DECODERS, *ENCODERS, *WRAPPERS}))
+
+_DIFFUSION = {"unet", "dit", "flux", "sd3", "stable-diffusion", "pixart"}
+
+
+def from_text(text: str | bytes, identity: str = "config.json") -> Model:
+    """Return the model that a configuration text describes."""
+    raw = text.encode() if isinstance(text, str) else text
+    if len(raw) > LARGEST_CONFIG:
+        raise ConfigError(f"{identity} holds {len(raw):,} bytes; a config.json has a few thousand", argument="MODEL", value=identity)
+    try:
+        values = json.loads(raw)
+    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise ConfigError(f"{identity} is not JSON ({error})", argument="MODEL", value=identity) from None
+    if not isinstance(values, dict):
+        raise ConfigError(f"{identity} is JSON but no object; a config.json is one object", argument="MODEL", value=identity)
+    return from_dict(values, identity, digest=hashlib.sha256(raw).hexdigest())
+
+
+def from_dict(values: Mapping[str, Any], identity: str = "config", *, digest: str | None = None) -> Model:
+    """Return the model that a configuration describes.
+
+    >>> config = {"model_type": "llama", "hidden_size": 4096, "intermediate_size": 11008, "num_hidden_layers": 32,
+    ...           "num_attention_heads": 32, "vocab_size": 32000}
+    >>> from_dict(config).total  # LLaMA 7B
+    6738415616
+    """
+    f = Fields(values)
+    family = _family(f)
+    if digest is None:
+        digest = hashlib.sha256(json.dumps(values, sort_keys=True, default=str).encode()).hexdigest()
+    if family in ENCODERS:
+        model = _from_encoder(ENCODERS[family](f), f, family, identity)
+        text = f
+    else:
+        text = f.sub("text_config") if isinstance(values.get("text_config"), Mapping) else f
+        model = _from_decoder(f, text, family, identity)
+    dtype, stated = read_dtype(f, text)
+    warnings = model.warnings if stated else (*model.warnings, "config states no dtype: read as bf16")
+    model = replace(model, dtype=dtype, stated_dtype=stated, sha256=digest, warnings=warnings, config=dict(values), architecture=_architecture(f))
+    return with_formats(model, read_quantization(f, text), dtype)
+
+
+def _architecture(f: Fields) -> str:
+    names = f.values.get("architectures")
+    return str(names[0]) if isinstance(names, list) and names else ""
+
+
+def _family(f: Fields) -> str:
+    family = f.text("model_type")
+    if not family:
+        if any(key in f for key in ("_class_name", "_diffusers_version")):
+            raise UnknownFamily("diffusion models are not modelled (out of scope for now)", argument="model_type", value=f.text("_class_name"))
+        raise ConfigError("config.json lacks model_type; add it, roofplan does not guess families", argument="model_type")
+    if family not in FAMILIES:
+        if family in _DIFFUSION:
+            raise UnknownFamily(f"model_type {family!r}: diffusion models are not modelled (out of scope for now)", argument="model_type", value=family)
+        near = nearest(family, FAMILIES)
+        hint = f" Nearest: {', '.join(near)}." if near else ""
+        raise UnknownFamily(
+            f"model_type {family!r} is not described, and no default shape is used.{hint} List: roofplan models --families",
+            argument="model_type",
+            value=family,
+            nearest=near,
+        )
+    return family
+
+
+def _text_family(family: str, text: Fields) -> str:
+    inner = text.text("model_type")
+    return inner if inner in DECODERS else WRAPPERS[family][0]
+
+
+def _towers(f: Fields, family: str, hidden: int) -> tuple[tuple[Stack, ...], tuple[str, ...]]:
+    """Return the towers in front of a language model, and what must be said of them."""
+    if not isinstance(f.values.get("vision_config"), Mapping) or _architecture(f).endswith("ForCausalLM"):
+        return (), ()
+    tower = WRAPPERS[family][1]
+    if tower is None:
+        return (), (f"the vision and audio towers of {family} are not described: only the language model is counted",)
+    out = f.sub("vision_config").optional_int("out_hidden_size")
+    if out is not None and out != hidden:
+        return (), (f"vision_config.out_hidden_size {out} does not fit hidden_size {hidden}: the tower cannot feed this model and is not counted",)
+    return tower(f, hidden), ()
+
+
+def _from_decoder(f: Fields, text: Fields, family: str, identity: str) -> Model:
+    wrapped = family in WRAPPERS
+    built = DECODERS[_text_family(family, text) if wrapped else family](text)
+    stacks: tuple[Stack, ...] = ()
+    warnings = built.warnings
+    tied = built.tied
+    if wrapped:
+        stacks, warned = _towers(f, family, built.hidden)
+        warnings = (*warnings, *warned)
+    if wrapped:
+        tied = f.flag("tie_word_embeddings", built.tied)
+    name = built.name if not (wrapped and stacks) else "model.language_model.layers"
+    decoder = Stack(name=name, role="decoder", layers=built.layers)
+    width = built.embedding_width or built.hidden
+    head = 0 if tied else built.vocabulary * width
+    draft = None if built.draft is None else (built.draft.parameters + 2 * built.hidden * built.hidden + 3 * built.hidden) * built.draft_layers
+    return Model(
+        id=identity,
+        family=family,
+        stacks=(*stacks, decoder),
+        hidden=built.hidden,
+        vocabulary=built.vocabulary,
+        embedding=built.vocabulary * width,
+        head=head,
+        tied=tied,
+        other=built.final + built.vocabulary * built.head_bias,
+        max_positions=built.max_positions,
+        draft_layers=built.draft_layers,
+        draft_parameters=draft,
+        notes=built.notes,
+        warnings=warnings,
+    )
+
+
+def _from_encoder(built: Encoder, f: Fields, family: str, identity: str) -> Model:
+    return Model(
+        id=identity,
+        family=family,
+        stacks=built.stacks,
+        hidden=built.hidden,
+        vocabulary=built.vocabulary,
+        embedding=built.embedding,
+        head=0,
+        tied=True,
+        other=built.other,
+        max_positions=built.max_positions,
+        generates=built.generates,
+    )

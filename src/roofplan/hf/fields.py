@@ -1,0 +1,87 @@
+"""Reading a configuration without ever inventing a dimension."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from roofplan.errors import ConfigError
+
+_REQUIRED: Any = object()
+
+
+class Fields:
+    """One JSON object of a configuration, read by name with clear refusals.
+
+    A shape is required unless the family function passes a `default`, which it does only where the
+    family's own definition derives it (such as ``head_dim = hidden_size / num_attention_heads``).
+    """
+
+    def __init__(self, values: Mapping[str, Any], path: str = "") -> None:
+        self.values = values
+        self.path = path
+
+    def __contains__(self, name: str) -> bool:
+        return self.values.get(name) is not None
+
+    def raw(self, *names: str, default: Any = _REQUIRED) -> Any:
+        """Return the first present, non-null value among `names`."""
+        for name in names:
+            if self.values.get(name) is not None:
+                return self.values[name]
+        if default is _REQUIRED:
+            spelled = " or ".join(self.path + name for name in names)
+            raise ConfigError(f"config.json lacks {spelled}; add it, roofplan does not guess shapes", argument=names[0])
+        return default
+
+    def int(self, *names: str, default: Any = _REQUIRED, least: int = 1) -> int:
+        """Return a whole number of at least `least`."""
+        value = self.raw(*names, default=default)
+        whole = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) and value == int(value)
+        if not whole or value < least:
+            raise ConfigError(
+                f"config.json: {self.path}{names[0]} is {value!r}; a whole number of at least {least} is needed",
+                argument=names[0],
+                value=value,
+            )
+        return int(value)
+
+    def optional_int(self, *names: str) -> int | None:
+        """Return a positive whole number, or None where absent, null, 0 or negative."""
+        value = self.raw(*names, default=None)
+        if value is None or (isinstance(value, int | float) and value <= 0):
+            return None
+        return self.int(*names)
+
+    def flag(self, name: str, default: bool) -> bool:
+        """Return a boolean; `default` is the family's own."""
+        value = self.values.get(name)
+        if value is None:
+            return default
+        if not isinstance(value, bool | int):
+            raise ConfigError(f"config.json: {self.path}{name} is {value!r}; true or false is needed", argument=name, value=value)
+        return bool(value)
+
+    def text(self, name: str, default: str = "") -> str:
+        """Return a string."""
+        value = self.values.get(name)
+        return default if value is None else str(value)
+
+    def list(self, name: str, length: int | None = None) -> list[Any] | None:
+        """Return a list, or None where absent; `length` checks it."""
+        value = self.values.get(name)
+        if value is None:
+            return None
+        if not isinstance(value, list):
+            raise ConfigError(f"config.json: {self.path}{name} must be a list", argument=name, value=value)
+        if length is not None and len(value) != length:
+            raise ConfigError(f"config.json: {self.path}{name} has {len(value)} entries for {length} layers", argument=name, value=len(value))
+        return value
+
+    def sub(self, name: str) -> Fields:
+        """Return a nested object."""
+        value = self.values.get(name)
+        if not isinstance(value, Mapping):
+            raise ConfigError(f"config.json lacks the object {self.path}{name}", argument=name)
+        return Fields(value, f"{self.path}{name}.")

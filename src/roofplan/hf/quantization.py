@@ -1,0 +1,202 @@
+"""``quantization_config``: which weights a checkpoint stores in which format."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from roofplan.errors import ConfigError
+from roofplan.hf.fields import Fields
+from roofplan.records.model import Dense, Group, Layer, Linear, Mixer, Mixture, Model, Quantization, Stack
+
+_DTYPES = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32", "half": "fp16", "bf16": "bf16", "fp16": "fp16", "fp32": "fp32"}
+
+
+def read_dtype(f: Fields, text: Fields) -> tuple[str, bool]:
+    """Return the type of unquantised weights and whether the configuration states it."""
+    for fields in (f, text):
+        for name in ("dtype", "torch_dtype"):
+            if name in fields:
+                spelled = str(fields.raw(name)).removeprefix("torch.")
+                if spelled not in _DTYPES:
+                    raise ConfigError(f"config.json: {name} is {spelled!r}; accepted: bfloat16, float16, float32", argument=name, value=spelled)
+                return _DTYPES[spelled], True
+    return "bf16", False
+
+
+def read_quantization(f: Fields, text: Fields) -> Quantization | None:
+    """Return how weights are stored, or None; an unknown method is refused by name."""
+    for fields in (f, text):
+        if isinstance(fields.values.get("quantization_config"), dict):
+            return _parse(fields.sub("quantization_config"))
+        if isinstance(fields.values.get("compression_config"), dict):
+            return _parse(fields.sub("compression_config"))
+    return None
+
+
+def _parse(q: Fields) -> Quantization:
+    method = q.text("quant_method").replace("_", "-")
+    if not method and "quant_algo" in q:
+        method = "modelopt"
+    readers: dict[str, Callable[[Fields], Quantization]] = {
+        "fp8": _fp8,
+        "fbgemm-fp8": _fp8,
+        "awq": _awq,
+        "gptq": _gptq,
+        "mxfp4": _mxfp4,
+        "bitsandbytes": _bitsandbytes,
+        "compressed-tensors": _compressed,
+        "modelopt": _modelopt,
+        "nvfp4": _modelopt,
+        "modelopt-fp4": _modelopt,
+    }
+    if method not in readers:
+        raise ConfigError(
+            f"config.json: quantization_config.quant_method is {q.text('quant_method')!r}; accepted: {', '.join(sorted(readers))}",
+            argument="quant_method",
+            value=q.text("quant_method"),
+        )
+    return readers[method](q)
+
+
+def _skips(q: Fields) -> tuple[str, ...]:
+    names: list[str] = []
+    for key in ("modules_to_not_convert", "ignored_layers", "ignore", "exclude_modules", "llm_int8_skip_modules"):
+        names += [str(name) for name in q.list(key) or []]
+    return tuple(dict.fromkeys(names))
+
+
+def _grouped(base: str, group: int, usual: int) -> str:
+    return base if group == usual else f"{base}-g{group}" if group > 0 else f"{base}-channel"
+
+
+def _fp8(q: Fields) -> Quantization:
+    blocks = q.list("weight_block_size")
+    if blocks and [int(b) for b in blocks] != [128, 128]:
+        raise ConfigError(f"config.json: weight_block_size {blocks} is not described; accepted: [128, 128]", argument="weight_block_size", value=str(blocks))
+    name = "fp8-block" if blocks else "fp8"
+    if q.text("scale_fmt") == "ue8m0" and blocks:
+        name = "fp8-block"
+    return Quantization(format=name, skipped=_skips(q), activation="fp8")
+
+
+def _awq(q: Fields) -> Quantization:
+    return _integer(q, "awq")
+
+
+def _gptq(q: Fields) -> Quantization:
+    return _integer(q, "gptq")
+
+
+def _integer(q: Fields, name: str) -> Quantization:
+    bits, group = q.int("bits"), q.int("group_size", default=128, least=-1)
+    if bits == 8:
+        return Quantization(format=_grouped("int8-weight", group, 128), skipped=_skips(q))
+    if bits != 4:
+        raise ConfigError(f"config.json: {name} with {bits} bits is not described; accepted: 4, 8", argument="bits", value=bits)
+    return Quantization(format=_grouped(name, group, 128), skipped=_skips(q))
+
+
+def _mxfp4(q: Fields) -> Quantization:
+    return Quantization(format="mxfp4", skipped=_skips(q), only_experts=True)
+
+
+def _bitsandbytes(q: Fields) -> Quantization:
+    if q.flag("load_in_8bit", False) or q.flag("_load_in_8bit", False):
+        return Quantization(format="bnb-int8", skipped=_skips(q))
+    name = "bnb-nf4-double" if q.flag("bnb_4bit_use_double_quant", False) else "bnb-nf4"
+    return Quantization(format=name, skipped=_skips(q))
+
+
+def _compressed(q: Fields) -> Quantization:
+    groups = q.sub("config_groups").values
+    if not groups:
+        raise ConfigError("config.json: quantization_config.config_groups is empty", argument="config_groups")
+    first: dict[str, Any] = next(iter(groups.values()))
+    scheme = Fields(first).sub("weights")
+    bits, kind, group = scheme.int("num_bits"), scheme.text("type", "int"), scheme.int("group_size", default=-1, least=-1)
+    inputs = first.get("input_activations")
+    activation = None
+    if inputs:
+        activation = ("fp" if inputs.get("type") == "float" else "int") + str(inputs.get("num_bits", 8))
+    if kind == "float" and bits == 8:
+        name = "fp8-block" if scheme.text("strategy") == "block" else "fp8"
+    elif kind == "float" and bits == 4:
+        name = "mxfp4" if group == 32 else "nvfp4"
+    elif bits == 8:
+        name = "int8" if activation else _grouped("int8-weight", group, 128)
+    else:
+        name = _grouped("gptq", group, 128)
+    cache = q.values.get("kv_cache_scheme")
+    return Quantization(format=name, skipped=_skips(q), activation=activation, kv="fp8" if isinstance(cache, dict) else None)
+
+
+def _modelopt(q: Fields) -> Quantization:
+    inner = q.sub("quantization") if isinstance(q.values.get("quantization"), dict) else q
+    algorithm = inner.text("quant_algo", "NVFP4").upper()
+    names = {"NVFP4": "nvfp4", "FP8": "fp8", "FP8_PB_WO": "fp8-block", "W4A16_AWQ": "awq", "NVFP4_AWQ": "nvfp4", "MIXED_PRECISION": "nvfp4"}
+    if algorithm not in names:
+        raise ConfigError(f"config.json: quant_algo {algorithm!r} is not described; accepted: {', '.join(sorted(names))}", argument="quant_algo", value=algorithm)
+    name = names[algorithm]
+    cache = str(inner.raw("kv_cache_quant_algo", default="") or "").upper()
+    if not cache and isinstance(q.values.get("kv_cache_scheme"), dict):
+        cache = "FP8"
+    activation = None if name == "awq" else {"nvfp4": "fp4"}.get(name, "fp8")
+    return Quantization(format=name, skipped=tuple({*_skips(q), *_skips(inner)}), activation=activation, kv="fp8" if cache == "FP8" else None)
+
+
+# Applying it -------------------------------------------------------------------------------------
+
+
+def _pattern(name: str) -> re.Pattern[str]:
+    if name.startswith("re:"):
+        return re.compile(name[3:].replace(r"\\", "\\"))
+    return re.compile(r"(^|\.)" + re.escape(name).replace(r"\*", ".*") + r"(\.|$)")
+
+
+def with_formats(model: Model, plan: Quantization | None, base: str) -> Model:
+    """Return `model` with every matrix in the format that `plan` gives it; the rest in `base`."""
+    patterns = [_pattern(name) for name in plan.skipped] if plan else []
+    numbered = any(re.search(r"\.\d+(\.|$)", name) or name.startswith("re:") for name in plan.skipped) if plan else False
+
+    def choose(path: str, linear: Linear, role: str) -> str:
+        if plan is None or linear.split == "none" and (linear.outputs <= 512 or "gate" in linear.name):
+            return base
+        if plan.only_experts and ".experts." not in linear.name:
+            return base
+        if role != "decoder" and not patterns:
+            return base
+        full = f"{path}.{linear.name}"
+        return base if any(p.search(full) for p in patterns) else plan.format
+
+    def stack(item: Stack) -> Stack:
+        made: dict[tuple[Layer, int | None], Layer] = {}
+        layers = []
+        for index, layer in enumerate(item.layers):
+            key = (layer, index if numbered else None)
+            if key not in made:
+                path = f"{item.name}.{index}"
+                made[key] = map_linears(layer, lambda l, p=path: replace(l, format=choose(p, l, item.role)))  # type: ignore[misc]
+            layers.append(made[key])
+        return replace(item, layers=tuple(layers))
+
+    return replace(model, stacks=tuple(stack(item) for item in model.stacks), quantization=plan)
+
+
+def map_linears(layer: Layer, change: Callable[[Linear], Linear]) -> Layer:
+    """Return `layer` with every matrix passed through `change`."""
+
+    def groups(items: tuple[Group, ...]) -> tuple[Group, ...]:
+        return tuple(tuple(change(linear) for linear in group) for group in items)
+
+    def mixer(item: Mixer) -> Mixer:
+        return replace(item, groups=groups(item.groups))
+
+    def feed(item: Dense | Mixture) -> Dense | Mixture:
+        if isinstance(item, Dense):
+            return replace(item, groups=groups(item.groups))
+        return replace(item, expert=groups(item.expert), shared=groups(item.shared), router=change(item.router) if item.router else None)
+
+    return replace(layer, mixers=tuple(mixer(m) for m in layer.mixers), feed_forwards=tuple(feed(p) for p in layer.feed_forwards))

@@ -1,0 +1,1 @@
+"""Frozen, keyword-only descriptions of what is planned. No I/O, no physics beyond counting."""

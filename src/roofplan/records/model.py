@@ -1,0 +1,453 @@
+"""A model as a list of layers, each with its own mixers and feed-forwards.
+
+Counting needs no formula per family: every weight matrix is a `Linear`, every other learned number is
+counted in ``vectors`` (norms, sinks, decay rates), and totals are sums over what is there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from itertools import groupby
+from typing import Literal
+
+Split = Literal["width", "heads", "kv_heads", "none"]
+"""How tensor parallelism divides a matrix: by feed-forward or state width, by query heads, by KV heads, or not at all."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Linear:
+    """A weight matrix applied to tokens.
+
+    Parameters
+    ----------
+    name : last part of the module path, such as ``self_attn.q_proj``.
+    inputs : columns [1].
+    outputs : rows [1].
+    bias : whether a bias of `outputs` numbers is added.
+    split : how tensor parallelism divides it.
+    format : id of the weight format the matrix is stored in.
+    copies : identical-shape matrices in a block-diagonal or per-head bundle.
+    """
+
+    name: str
+    inputs: int
+    outputs: int
+    bias: bool = False
+    split: Split = "width"
+    format: str = "bf16"
+    copies: int = 1
+
+    @property
+    def weights(self) -> int:
+        """Entries of the matrix [parameters]."""
+        return self.inputs * self.outputs * self.copies
+
+    @property
+    def parameters(self) -> int:
+        """Entries of the matrix and its bias [parameters]."""
+        return self.weights + self.outputs * self.copies * self.bias
+
+
+Group = tuple[Linear, ...]
+"""Matrices that read the same input and run as one kernel."""
+
+
+def _count(groups: tuple[Group, ...]) -> int:
+    return sum(linear.parameters for group in groups for linear in group)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attention:
+    """Softmax attention with a key-value cache.
+
+    Parameters
+    ----------
+    heads, kv_heads : query heads and key-value heads [1].
+    head_dim, value_dim : width of a key and of a value [1].
+    window : tokens that a query sees, itself included; None sees all.
+    chunked : the window is a fixed chunk instead of sliding.
+    groups : fused weight matrices.
+    vectors : other learned numbers (query and key norms, sinks) [parameters].
+    stores_cache : False where the layer reads the cache of an earlier one.
+    key_is_value : one tensor serves as key and value.
+    cross : keys and values come from an encoder of this many positions, constant in decode.
+    causal : False in encoders.
+    compression : each cache entry stands for this many tokens.
+    compressed_top : at most this many compressed entries are attended.
+    index_elements : cache elements of a sparse-attention indexer per (compressed) token [1].
+    index_heads : heads of the indexer, each scoring every cached token [1].
+    """
+
+    heads: int
+    kv_heads: int
+    head_dim: int
+    value_dim: int
+    groups: tuple[Group, ...]
+    window: int | None = None
+    chunked: bool = False
+    vectors: int = 0
+    stores_cache: bool = True
+    key_is_value: bool = False
+    cross: int | None = None
+    causal: bool = True
+    compression: int = 1
+    compressed_top: int | None = None
+    index_elements: int = 0
+    index_heads: int = 0
+
+    @property
+    def parameters(self) -> int:
+        """Learned numbers [parameters]."""
+        return _count(self.groups) + self.vectors
+
+    @property
+    def cache_elements(self) -> int:
+        """Elements kept per token (per `compression` tokens) [1]."""
+        width = self.head_dim if self.key_is_value else self.head_dim + self.value_dim
+        return self.kv_heads * width * self.stores_cache
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LatentAttention:
+    """Multi-head latent attention (DeepSeek V2): one compressed vector per token for all heads.
+
+    Parameters
+    ----------
+    heads : query heads [1].
+    latent : width of the compressed key-value vector, ``kv_lora_rank`` [1].
+    rope_dim, nope_dim, value_dim : widths per head [1].
+    top : tokens kept by a sparse indexer, None where attention is dense.
+    index_heads, index_dim : shape of that indexer.
+    stores_index : False where the layer reuses an earlier layer's selection.
+    """
+
+    heads: int
+    latent: int
+    rope_dim: int
+    nope_dim: int
+    value_dim: int
+    groups: tuple[Group, ...]
+    vectors: int = 0
+    top: int | None = None
+    index_heads: int = 0
+    index_dim: int = 0
+    stores_index: bool = True
+
+    @property
+    def parameters(self) -> int:
+        """Learned numbers [parameters]."""
+        return _count(self.groups) + self.vectors
+
+    @property
+    def cache_elements(self) -> int:
+        """Elements kept per token [1]."""
+        return self.latent + self.rope_dim + self.index_dim * self.stores_index
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recurrence:
+    """A mixer whose memory does not grow: state space, linear attention, gated recurrence, short convolution.
+
+    Parameters
+    ----------
+    kind : ``mamba``, ``mamba2``, ``gated-delta``, ``lightning``, ``rwkv``, ``rg-lru``, ``kda`` or ``convolution``.
+    state_elements : recurrent state per sequence, kept in `state_bytes` each [1].
+    convolution_elements : convolution window per sequence, kept in the activation type [1].
+    update_flops : state update and readout per token [FLOP].
+    """
+
+    kind: str
+    groups: tuple[Group, ...]
+    vectors: int = 0
+    state_elements: int = 0
+    state_bytes: int = 4
+    convolution_elements: int = 0
+    update_flops: int = 0
+
+    @property
+    def parameters(self) -> int:
+        """Learned numbers [parameters]."""
+        return _count(self.groups) + self.vectors
+
+
+Mixer = Attention | LatentAttention | Recurrence
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dense:
+    """A feed-forward that every token passes."""
+
+    groups: tuple[Group, ...]
+    vectors: int = 0
+
+    @property
+    def parameters(self) -> int:
+        """Learned numbers [parameters]."""
+        return _count(self.groups) + self.vectors
+
+    @property
+    def active(self) -> int:
+        """Learned numbers that one token touches [parameters]."""
+        return self.parameters
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mixture:
+    """A mixture of experts.
+
+    Parameters
+    ----------
+    experts : routed experts [1].
+    chosen : routed experts per token [1].
+    expert : fused weight matrices of one expert.
+    router : scores the experts.
+    shared : matrices that every token passes (shared experts and their gates).
+    vectors : other learned numbers outside the experts [parameters].
+    expert_vectors : other learned numbers per expert [parameters].
+    """
+
+    experts: int
+    chosen: int
+    expert: tuple[Group, ...]
+    router: Linear | None
+    shared: tuple[Group, ...] = ()
+    vectors: int = 0
+    expert_vectors: int = 0
+
+    @property
+    def per_expert(self) -> int:
+        """Learned numbers of one routed expert [parameters]."""
+        return _count(self.expert) + self.expert_vectors
+
+    @property
+    def routed(self) -> int:
+        """Learned numbers of all routed experts [parameters]."""
+        return self.experts * self.per_expert
+
+    @property
+    def fixed(self) -> int:
+        """Learned numbers that every token touches: router, shared experts, vectors [parameters]."""
+        return _count(self.shared) + (self.router.parameters if self.router else 0) + self.vectors
+
+    @property
+    def parameters(self) -> int:
+        """Learned numbers [parameters]."""
+        return self.routed + self.fixed
+
+    @property
+    def active(self) -> int:
+        """Learned numbers that one token touches [parameters]."""
+        return self.chosen * self.per_expert + self.fixed
+
+
+FeedForward = Dense | Mixture
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layer:
+    """One entry of the model's layer list.
+
+    Parameters
+    ----------
+    mixers, feed_forwards : what it computes, in order; either may be empty.
+    vectors : norms and scales of the layer itself [parameters].
+    shared : key of weights that several layers use; they are stored once.
+    shared_parameters : how many of the layer's parameters that key covers [parameters].
+    """
+
+    mixers: tuple[Mixer, ...] = ()
+    feed_forwards: tuple[FeedForward, ...] = ()
+    vectors: int = 0
+    shared: str | None = None
+    shared_parameters: int = 0
+
+    @property
+    def parameters(self) -> int:
+        """Learned numbers as the layer sees them, shared ones included [parameters]."""
+        return self.vectors + sum(part.parameters for part in (*self.mixers, *self.feed_forwards))
+
+    @property
+    def active(self) -> int:
+        """Learned numbers that one token touches [parameters]."""
+        return self.vectors + sum(m.parameters for m in self.mixers) + sum(f.active for f in self.feed_forwards)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stack:
+    """A list of layers: the decoder, an encoder, a vision tower.
+
+    Parameters
+    ----------
+    name : what it is.
+    role : ``decoder`` runs per generated token, the others once per request.
+    extra : parameters outside the layers (embeddings of patches or positions, final norm, projector).
+    tokens : positions that pass it per request where the config fixes them (patches, audio frames).
+    """
+
+    name: str
+    role: Literal["decoder", "encoder", "vision", "projector"]
+    layers: tuple[Layer, ...]
+    extra: int = 0
+    tokens: int | None = None
+
+    @property
+    def parameters(self) -> int:
+        """Unique learned numbers [parameters]."""
+        total, seen = self.extra, set()
+        for layer in self.layers:
+            total += layer.parameters
+            if layer.shared is None:
+                continue
+            for key in layer.shared.split("+"):
+                if key in seen:
+                    total -= layer.shared_parameters
+                seen.add(key)
+        return total
+
+    def kinds(self) -> list[tuple[Layer, tuple[int, ...]]]:
+        """Return each distinct layer with the positions at which it stands."""
+        places: dict[Layer, list[int]] = {}
+        for index, layer in enumerate(self.layers):
+            places.setdefault(layer, []).append(index)
+        return [(layer, tuple(indices)) for layer, indices in places.items()]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quantization:
+    """How the checkpoint stores its weights.
+
+    Parameters
+    ----------
+    format : id of a weight format in the catalogue.
+    skipped : patterns of module names that stay in the model's own type.
+    only_experts : True where only expert matrices are converted.
+    activation : id of the activation type that the checkpoint asks for, None where weights only.
+    kv : id of the cache type that the checkpoint asks for, None where it asks for none.
+    """
+
+    format: str
+    skipped: tuple[str, ...] = ()
+    only_experts: bool = False
+    activation: str | None = None
+    kv: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Model:
+    """A language or encoder model, counted from its configuration.
+
+    Parameters
+    ----------
+    id : catalogue id, path or hub name it was loaded by.
+    family : the configuration's ``model_type``.
+    stacks : layer lists, the decoder among them.
+    hidden : width of the residual stream of the decoder (or the only stack) [1].
+    vocabulary : rows of the embedding [1].
+    embedding : parameters of the token (or patch) embedding [parameters].
+    head : parameters of the output head, 0 where it is tied to the embedding [parameters].
+    tied : whether the head reads the embedding matrix.
+    other : parameters outside stacks, embedding and head [parameters].
+    max_positions : longest context the model states, None where it states none.
+    dtype : type of unquantised weights and activations.
+    stated_dtype : whether the configuration names that type.
+    quantization : how weights are stored, None where unquantised.
+    draft_layers : multi-token-prediction layers that the checkpoint carries beside the model.
+    draft_parameters : their size [parameters]; None where they are not described.
+    architecture : class name that the configuration gives.
+    sha256 : digest of the configuration text.
+    notes : what a reader must know about the count.
+    decoder_only_text : True for text generators; False for pure encoders, which have no decode phase.
+    """
+
+    id: str
+    family: str
+    stacks: tuple[Stack, ...]
+    hidden: int
+    vocabulary: int
+    embedding: int
+    head: int
+    tied: bool
+    other: int = 0
+    max_positions: int | None = None
+    dtype: str = "bf16"
+    stated_dtype: bool = False
+    quantization: Quantization | None = None
+    draft_layers: int = 0
+    draft_parameters: int | None = None
+    architecture: str = ""
+    sha256: str = ""
+    notes: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    generates: bool = True
+    config: dict[str, object] = field(default_factory=dict, compare=False, hash=False, repr=False)
+
+    @property
+    def total(self) -> int:
+        """Unique learned numbers [parameters]."""
+        return self.embedding + self.head + self.other + sum(stack.parameters for stack in self.stacks)
+
+    @property
+    def routed(self) -> int:
+        """Learned numbers in routed experts [parameters]."""
+        return sum(m.routed for m in self._mixtures())
+
+    @property
+    def active(self) -> int | None:
+        """Learned numbers that one token touches, embedding included; None where experts per token are not stated [parameters]."""
+        if any(m.chosen == 0 for m in self._mixtures()):
+            return None
+        return self.total - sum(m.routed - m.chosen * m.per_expert for m in self._mixtures())
+
+    def _mixtures(self) -> Iterator[Mixture]:
+        for stack in self.stacks:
+            for layer in stack.layers:
+                for feed_forward in layer.feed_forwards:
+                    if isinstance(feed_forward, Mixture):
+                        yield feed_forward
+
+    @property
+    def decoder(self) -> Stack:
+        """The stack that generates, or the only one of an encoder."""
+        for stack in self.stacks:
+            if stack.role == "decoder":
+                return stack
+        return self.stacks[0]
+
+    @property
+    def experts(self) -> int:
+        """Routed experts of the widest layer, 0 for dense models [1]."""
+        return max((m.experts for m in self._mixtures()), default=0)
+
+    @property
+    def heads(self) -> int:
+        """Query heads of the widest attention, 0 without attention [1]."""
+        return max((m.heads for m in self._attentions()), default=0)
+
+    @property
+    def kv_heads(self) -> int:
+        """KV heads of the narrowest plain attention, 0 without one [1]."""
+        return min((m.kv_heads for m in self._attentions() if isinstance(m, Attention)), default=0)
+
+    @property
+    def latent(self) -> bool:
+        """Whether any layer keeps a latent cache that tensor parallelism cannot divide."""
+        return any(isinstance(m, LatentAttention) for m in self._attentions())
+
+    def _attentions(self) -> Iterator[Attention | LatentAttention]:
+        for layer in self.decoder.layers:
+            for mixer in layer.mixers:
+                if isinstance(mixer, Attention | LatentAttention):
+                    yield mixer
+
+    def layer_runs(self) -> dict[str, list[list[int]]]:
+        """Return [[parameters, repeat], ...] of each stack with layers."""
+        return {
+            stack.name: [[size, len(list(run))] for size, run in groupby(layer.parameters for layer in stack.layers)]
+            for stack in self.stacks
+            if stack.layers
+        }
+
+    def renamed(self, identity: str) -> Model:
+        """Return the same model under another id."""
+        return replace(self, id=identity)

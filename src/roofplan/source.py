@@ -1,0 +1,47 @@
+"""Where a number comes from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Kind = Literal["datasheet", "measured", "derived", "estimate", "quote", "documented", "fitted", "given"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """One published document, table, file or fit.
+
+    Parameters
+    ----------
+    key : short name that catalogue entries cite.
+    title : what a reader would search for.
+    url : where it was read, if it has an address.
+    date : ISO date of the document or of the reading.
+    """
+
+    key: str
+    title: str
+    url: str | None = None
+    date: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sourced:
+    """A number with its origin.
+
+    Parameters
+    ----------
+    value : in the SI unit `unit`.
+    text : the number and unit as the source prints them.
+    source : key of a `Source`.
+    seen : ISO date.
+    kind : how it was obtained.
+    """
+
+    value: float
+    unit: str
+    text: str
+    source: str
+    seen: str
+    kind: Kind

@@ -1,0 +1,218 @@
+"""Quantities as people write them, to and from SI.
+
+Inside roofplan everything is a plain number in B, s, FLOP, FLOP/s, B/s, W, J, USD or token; text with
+units exists only at the edges. GB (10^9) is never GiB (2^30).
+"""
+
+from __future__ import annotations
+
+import math
+import re
+
+from roofplan.errors import UnitError
+
+KIB, MIB, GIB, TIB = 1024.0, 1024.0**2, 1024.0**3, 1024.0**4
+HOUR, DAY, MONTH, YEAR = 3600.0, 86400.0, 730 * 3600.0, 365 * 86400.0
+JOULE_PER_KWH = 3.6e6
+
+_DECIMAL = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18}
+_BINARY = {"Ki": KIB, "Mi": MIB, "Gi": GIB, "Ti": TIB, "Pi": 1024.0**5}
+
+
+def _scaled(symbol: str, factor: float = 1.0, prefixes: tuple[str, ...] = ("", "k", "K", "M", "G", "T", "P", "E")) -> dict[str, float]:
+    return {prefix + symbol: _DECIMAL[prefix] * factor for prefix in prefixes}
+
+
+_BYTES = _scaled("B") | {prefix + "B": factor for prefix, factor in _BINARY.items()}
+_TIME = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9, "min": 60.0, "h": HOUR, "d": DAY, "day": DAY, "month": MONTH, "year": YEAR}
+_MONEY = {"USD": 1.0, "$": 1.0, "kUSD": 1e3, "MUSD": 1e6}
+
+UNITS: dict[str, dict[str, float]] = {
+    "B": _BYTES,
+    "B/s": {unit + "/s": factor for unit, factor in _BYTES.items()}
+    | _scaled("bit/s", 1 / 8)
+    | _scaled("b/s", 1 / 8)
+    | _scaled("bps", 1 / 8),
+    "FLOP/s": _scaled("FLOPS") | _scaled("FLOP/s") | _scaled("OPS") | _scaled("OP/s"),
+    "FLOP": _scaled("FLOP") | _scaled("OP"),
+    "s": _TIME,
+    "W": _scaled("W", prefixes=("", "k", "M", "G")) | {"mW": 1e-3},
+    "J": _scaled("J", prefixes=("", "k", "M", "G")) | {"Wh": HOUR, "kWh": JOULE_PER_KWH, "MWh": 1e3 * JOULE_PER_KWH},
+    "Hz": _scaled("Hz", prefixes=("", "k", "M", "G")),
+    "USD": _MONEY,
+    "USD/h": {money + "/h": factor for money, factor in _MONEY.items()}
+    | {money + "/month": factor / 730 for money, factor in _MONEY.items()},
+    "USD/kWh": {money + "/kWh": factor for money, factor in _MONEY.items()},
+    "token/s": {"tok/s": 1.0, "token/s": 1.0, "tokens/s": 1.0, "t/s": 1.0, "tps": 1.0},
+    "request/s": {"req/s": 1.0, "request/s": 1.0, "requests/s": 1.0, "/s": 1.0, "rps": 1.0},
+    "m2": {"mm2": 1e-6, "cm2": 1e-4, "m2": 1.0},
+    "1": {"": 1.0, "%": 0.01, "x": 1.0, "SM": 1.0, "CU": 1.0, "core": 1.0, "cores": 1.0, "device": 1.0, "devices": 1.0},
+}
+"""Accepted spellings by SI unit, and what one of each is worth."""
+
+_NUMBER = re.compile(r"^\s*([+-]?(?:\d[\d_,]*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|nan|NaN|inf|-inf)\s*(.*?)\s*$")
+_LENGTH = {"": 1, "k": 1024, "K": 1024, "ki": 1024, "Ki": 1024, "M": 1024**2, "m": 1024**2}
+_AMOUNT = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "B": 1e9, "G": 1e9, "T": 1e12}
+
+
+def _split(text: str, argument: str, example: str) -> tuple[float, str]:
+    match = _NUMBER.match(str(text))
+    if not match:
+        raise UnitError(f"{argument}: cannot read {text!r} as a quantity. Example: {example}", argument=argument, value=text)
+    return float(match.group(1).replace(",", "").replace("_", "")), match.group(2)
+
+
+def _checked(value: float, text: str, argument: str, *, positive: bool) -> float:
+    if not math.isfinite(value):
+        raise UnitError(f"{argument}: {text} is not a finite number", argument=argument, value=text)
+    if positive and value <= 0:
+        raise UnitError(f"{argument}: {text} must be greater than zero", argument=argument, value=text)
+    return value
+
+
+def parse(text: str | float, unit: str, argument: str = "quantity", *, positive: bool = True) -> float:
+    """Return `text` in the SI unit `unit`; a bare number is refused unless the unit is ``1``.
+
+    >>> parse("3.35 TB/s", "B/s")
+    3350000000000.0
+    >>> parse("80 GiB", "B") == 80 * 2**30
+    True
+    >>> parse("200 Gbit/s", "B/s")
+    25000000000.0
+    >>> parse("500ms", "s")
+    0.5
+    """
+    table = UNITS[unit]
+    example = _example(unit)
+    number, suffix = _split(str(text), argument, example)
+    spelling = suffix.replace(" ", "")
+    if spelling not in table:
+        what = "needs a unit" if not spelling else f"has no unit {spelling!r}"
+        raise UnitError(
+            f"{argument}: {text} {what}. Accepted: {', '.join(list(table)[:10])}. Example: {example}",
+            argument=argument,
+            value=str(text),
+        )
+    return _checked(number * table[spelling], str(text), argument, positive=positive)
+
+
+def _example(unit: str) -> str:
+    return {
+        "B": "80 GiB", "B/s": "3.35 TB/s", "FLOP/s": "989 TFLOPS", "s": "50 ms", "W": "700 W", "USD/h": "2.50 USD/h",
+        "USD": "1600 USD", "token/s": "20 tok/s", "request/s": "4 req/s", "1": "30%", "USD/kWh": "0.1 USD/kWh",
+    }.get(unit, f"1 {unit}")  # fmt: skip
+
+
+def parse_length(text: str | float, argument: str = "length") -> int:
+    """Return a length in tokens; here k is 1,024.
+
+    >>> parse_length("128k")
+    131072
+    """
+    number, suffix = _split(str(text), argument, "8k")
+    if suffix not in _LENGTH:
+        raise UnitError(f"{argument}: {text} is not a length in tokens. Example: 8192 or 8k", argument=argument, value=str(text))
+    return _whole(number * _LENGTH[suffix], str(text), argument)
+
+
+def parse_amount(text: str | float, argument: str = "amount") -> float:
+    """Return an amount; here k, M, B and T are decimal.
+
+    >>> parse_amount("2T")
+    2000000000000.0
+    """
+    number, suffix = _split(str(text), argument, "2T")
+    if suffix not in _AMOUNT:
+        raise UnitError(f"{argument}: {text} is not an amount. Example: 300B or 2T", argument=argument, value=str(text))
+    return _checked(number * _AMOUNT[suffix], str(text), argument, positive=True)
+
+
+def parse_count(text: str | float, argument: str = "count") -> int:
+    """Return a whole number of at least one.
+
+    >>> parse_count("8")
+    8
+    """
+    number, suffix = _split(str(text), argument, "8")
+    if suffix:
+        raise UnitError(f"{argument}: {text} is not a whole number", argument=argument, value=str(text))
+    return _whole(number, str(text), argument)
+
+
+def _whole(number: float, text: str, argument: str) -> int:
+    _checked(number, text, argument, positive=True)
+    if number != int(number):
+        raise UnitError(f"{argument}: {text} must be a whole number", argument=argument, value=text)
+    return int(number)
+
+
+def parse_share(text: str | float, argument: str = "share") -> float:
+    """Return a share between 0 and 1, written ``0.3`` or ``30%``.
+
+    >>> parse_share("30%")
+    0.3
+    """
+    value = parse(text, "1", argument, positive=False)
+    if not 0 <= value <= 1:
+        raise UnitError(f"{argument}: {text} must lie between 0 and 1 (or 0% and 100%)", argument=argument, value=str(text))
+    return value
+
+
+def significant(value: float, digits: int = 3) -> str:
+    """Return `value` with `digits` significant digits, thousands separated, no exponent.
+
+    >>> significant(4837.2), significant(0.0123456), significant(131072, 2), significant(49.6)
+    ('4,837', '0.0123', '131,072', '49.6')
+    """
+    if value == 0 or not math.isfinite(value):
+        return "0" if value == 0 else str(value)
+    decimals = max(0, digits - 1 - math.floor(math.log10(abs(value)) + 1e-12))
+    rounded = round(value, decimals)
+    if rounded != 0 and max(0, digits - 1 - math.floor(math.log10(abs(rounded)) + 1e-12)) < decimals:
+        decimals = max(0, decimals - 1)
+    return f"{value:,.{decimals}f}"
+
+
+def _prefixed(value: float, unit: str, steps: tuple[tuple[float, str], ...], digits: int) -> str:
+    for factor, prefix in steps:
+        if abs(value) >= factor * 0.9995:
+            return f"{significant(value / factor, digits)} {prefix}{unit}"
+    factor, prefix = steps[-1]
+    return f"{significant(value / factor, digits)} {prefix}{unit}"
+
+
+_SI_STEPS = ((1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
+
+
+def show(value: float, unit: str, digits: int = 3) -> str:
+    """Return `value` in its SI unit as a person reads it.
+
+    >>> show(3.35e12, "B/s"), show(0.0496, "s"), show(141e12, "FLOP"), show(700, "W")
+    ('3.35 TB/s', '49.6 ms', '141 TFLOP', '700 W')
+    """
+    if unit == "s":
+        return _seconds(value, digits)
+    if unit == "FLOP/s":
+        return _prefixed(value, "FLOPS", _SI_STEPS, digits)
+    if unit in {"B", "B/s", "FLOP", "W", "J", "Hz"}:
+        return _prefixed(value, unit, _SI_STEPS, digits)
+    if unit == "1":
+        return significant(value, digits)
+    return f"{significant(value, digits)} {unit}"
+
+
+def _seconds(value: float, digits: int) -> str:
+    if abs(value) >= 2 * DAY:
+        return f"{significant(value / DAY, digits)} days"
+    if abs(value) >= 2 * HOUR:
+        return f"{significant(value / HOUR, digits)} h"
+    return _prefixed(value, "s", ((1.0, ""), (1e-3, "m"), (1e-6, "u"), (1e-9, "n")), digits)
+
+
+def gib(value: float, digits: int = 3) -> str:
+    """Return bytes as GiB without the unit, the way memory is shown.
+
+    >>> gib(16.4 * 2**30)
+    '16.4'
+    """
+    return significant(value / GIB, digits)
