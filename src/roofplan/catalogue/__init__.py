@@ -1,0 +1,153 @@
+"""What exists: accelerators, links, servers, models, engines, prices, formats, fitted constants, sources.
+
+Data are TOML, one file per thing; nothing is read before it is asked for.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tomllib
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from roofplan import codec
+from roofplan.errors import UnknownName, nearest
+from roofplan.records.calibration import Constant
+from roofplan.records.engine import Engine
+from roofplan.records.hardware import Accelerator, Link, Server
+from roofplan.records.prices import Price
+from roofplan.source import Source
+
+ROOT = Path(__file__).parent
+
+
+def _read(path: Path) -> dict[str, Any]:
+    with path.open("rb") as file:
+        return tomllib.load(file)
+
+
+@cache
+def ids(kind: str) -> tuple[str, ...]:
+    """Return the ids of a kind, which are its file names: ``accelerators``, ``links``, ``servers``, ``models``, ``engines``."""
+    return tuple(sorted(path.stem for path in (ROOT / kind).glob("*.toml")))
+
+
+@cache
+def _table(kind: str, identity: str) -> dict[str, Any]:
+    return _read(ROOT / kind / f"{identity}.toml")
+
+
+@cache
+def aliases(kind: str) -> dict[str, str]:
+    """Return alias -> id of a kind, ids included."""
+    names = {identity: identity for identity in ids(kind)}
+    for identity in ids(kind):
+        for alias in _table(kind, identity).get("aliases", ()):
+            names[str(alias).lower()] = identity
+    return names
+
+
+def find(kind: str, name: str, argument: str) -> str:
+    """Return the id that `name` means, or refuse it with the nearest ones."""
+    wanted = name.lower()
+    if "/" not in wanted and (ROOT / kind / f"{wanted}.toml").is_file():
+        return wanted
+    known = aliases(kind)
+    if wanted in known:
+        return known[wanted]
+    what, listing = _WORDS[kind]
+    near = nearest(wanted, ids(kind))
+    hint = f" Nearest: {', '.join(near)}." if near else ""
+    raise UnknownName(f"{argument}: no {what} {name!r}.{hint} List: roofplan {listing}", code=f"unknown_{what}", argument=argument, value=name, nearest=near)
+
+
+_WORDS = {
+    "accelerators": ("device", "devices"),
+    "links": ("network", "networks"),
+    "servers": ("server", "devices"),
+    "models": ("model", "models"),
+    "engines": ("engine", "engines"),
+}
+
+
+@cache
+def accelerator(identity: str) -> Accelerator:
+    """Return an accelerator by id."""
+    return codec.accelerator(_table("accelerators", identity))
+
+
+@cache
+def link(identity: str) -> Link:
+    """Return a link by id."""
+    return codec.link(_table("links", identity))
+
+
+@cache
+def server(identity: str) -> Server:
+    """Return a server by id."""
+    return codec.server(_table("servers", identity))
+
+
+@cache
+def engine(identity: str) -> Engine:
+    """Return an engine version by id."""
+    return codec.engine(_table("engines", identity))
+
+
+def model_table(identity: str) -> dict[str, Any]:
+    """Return a catalogue model: its names, its source and its configuration text."""
+    return _table("models", identity)
+
+
+@cache
+def servers_of(device: str) -> tuple[Server, ...]:
+    """Return the servers that hold a device, smallest first."""
+    found = [server(name) for name in ids("servers") if _table("servers", name)["accelerator"] == device]
+    return tuple(sorted(found, key=lambda s: (s.count, s.id)))
+
+
+@cache
+def prices(device: str) -> tuple[Price, ...]:
+    """Return the dated prices of a device, oldest first."""
+    path = ROOT / "prices" / f"{device}.toml"
+    return codec.prices(_read(path)) if path.is_file() else ()
+
+
+@cache
+def sources() -> dict[str, Source]:
+    """Return the register of documents."""
+    return codec.sources(_read(ROOT / "sources" / "sources.toml"))
+
+
+def source(key: str) -> Source:
+    """Return a document by key; a key outside the register is itself the title."""
+    return sources().get(key) or Source(key=key, title=key)
+
+
+@cache
+def constants() -> tuple[Constant, ...]:
+    """Return all fitted constants."""
+    return tuple(c for path in sorted((ROOT / "measured").glob("fit-*.toml")) for c in codec.constants(_read(path)))
+
+
+@cache
+def formats() -> dict[str, dict[str, Any]]:
+    """Return the weight and cache formats by id."""
+    return _read(ROOT / "formats.toml")
+
+
+def hub_cache() -> Path:
+    """Return the folder where Hub clients keep downloads."""
+    for variable, tail in (("HF_HUB_CACHE", ""), ("HF_HOME", "hub")):
+        if os.environ.get(variable):
+            return Path(os.environ[variable]) / tail
+    return Path.home() / ".cache" / "huggingface" / "hub"
+
+
+def version() -> str:
+    """Return the newest date any catalogue file was seen, which names this edition."""
+    table = json.loads((ROOT / "edition.json").read_text())
+    return str(table["edition"])

@@ -1,0 +1,189 @@
+"""TOML and JSON to records and back; the only module that imports pydantic, and only for what users write."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from roofplan import units
+from roofplan.errors import InputError, UnitError
+from roofplan.records.calibration import Constant
+from roofplan.records.engine import DefaultRule, Engine
+from roofplan.records.hardware import Accelerator, Link, Server
+from roofplan.records.prices import Price
+from roofplan.source import Source, Sourced
+
+_COUNTED = {"fraction", "sequence", "token", "copy", "device", "devices", "SM", "CU", "core", "cores", "1", "x", "block", "tokens"}
+
+
+def sourced(entry: Mapping[str, Any]) -> Sourced:
+    """Return a number with its origin, in SI."""
+    value, unit = float(entry["value"]), str(entry["unit"])
+    text = f"{entry['value']} {unit}"
+    factor, si = scale(unit)
+    return Sourced(value=value * factor, unit=si, text=text, source=str(entry["source"]), seen=str(entry["seen"]), kind=entry["kind"])
+
+
+def scale(unit: str) -> tuple[float, str]:
+    """Return what one of `unit` is worth in SI, and the SI unit."""
+    if unit in _COUNTED:
+        return 1.0, "1"
+    for si, table in units.UNITS.items():
+        if unit in table and si != "1":
+            return table[unit], si
+    raise UnitError(f"unit {unit!r} is not known", argument="unit", value=unit)
+
+
+def _numbers(table: Mapping[str, Any]) -> dict[str, Sourced]:
+    return {key: sourced(entry) for key, entry in table.items() if isinstance(entry, Mapping) and "value" in entry and "source" in entry}
+
+
+def _texts(table: Mapping[str, Any], key: str) -> tuple[str, ...]:
+    return tuple(str(item) for item in table.get(key, ()))
+
+
+def accelerator(table: Mapping[str, Any]) -> Accelerator:
+    """Return the accelerator that a catalogue table describes."""
+    return Accelerator(
+        id=table["id"], name=table["name"], vendor=table["vendor"], architecture=table.get("architecture", ""),
+        quantities=_numbers(table.get("quantities", {})), peak=_numbers(table.get("peak", {})), sparse=_numbers(table.get("sparse", {})),
+        measured=_numbers(table.get("measured", {})), form=table.get("form", ""), status=table.get("status", ""),
+        launched=str(table.get("launched", "")), process=table.get("process", ""), memory_type=table.get("memory_type", ""),
+        device_class=table.get("class", "datacenter"), geforce_licence=table.get("geforce_licence", False),
+        peer_to_peer=table.get("peer_to_peer"), ecc=table.get("ecc"), scale_up=table.get("scale_up"), host_link=table.get("host_link"),
+        export=table.get("export", ""), aliases=_texts(table, "aliases"), notes=_texts(table, "notes"),
+    )  # fmt: skip
+
+
+def link(table: Mapping[str, Any]) -> Link:
+    """Return the link that a catalogue table describes."""
+    return Link(
+        id=table["id"], name=table["name"], kind=table["kind"], topology=table["topology"], quantities=_numbers(table["quantities"]),
+        in_network_reduction=table.get("in_network_reduction", False), shared_by=table.get("shared_by", ""),
+        aliases=_texts(table, "aliases"), notes=_texts(table, "notes"),
+    )  # fmt: skip
+
+
+def server(table: Mapping[str, Any]) -> Server:
+    """Return the server that a catalogue table describes."""
+    return Server(
+        id=table["id"], name=table["name"], accelerator=table["accelerator"], quantities=_numbers(table["quantities"]),
+        network=table.get("network"), host_peer_to_peer=table.get("host_peer_to_peer"), aliases=_texts(table, "aliases"), notes=_texts(table, "notes"),
+    )  # fmt: skip
+
+
+def prices(table: Mapping[str, Any]) -> tuple[Price, ...]:
+    """Return the quotations of one device."""
+    return tuple(
+        Price(
+            device=table["device"], kind=entry["kind"], value=float(entry["value"]), unit=entry["unit"], date=str(entry["date"]),
+            source=entry["source"], provider=entry.get("provider", ""), count=entry.get("count"), term=entry.get("term", ""),
+            low=entry.get("low"), high=entry.get("high"), note=entry.get("note", ""),
+        )
+        for entry in table["price"]
+    )  # fmt: skip
+
+
+def engine(table: Mapping[str, Any]) -> Engine:
+    """Return the engine version that a catalogue table describes."""
+    parallel, precisions, memory, flags = (table.get(key, {}) for key in ("parallel", "precisions", "memory", "flags"))
+    defaults = table.get("defaults", {})
+    rules = tuple(
+        DefaultRule(
+            values=_numbers(rule),
+            minimum_memory=float(rule.get("minimum_memory_gib", 0)) * units.GIB,
+            below_memory=float(rule.get("below_memory_gib", "inf")) * units.GIB,
+            below_tensor=float(rule.get("below_tensor", "inf")),
+            excluded=_texts(rule, "excluded_devices"),
+        )
+        for rule in defaults.get("rule", ())
+    )
+    return Engine(
+        id=table["id"], name=table["engine"], version=table["version"], released=table["released"], newest=table.get("newest", False),
+        vendors=_texts(table, "vendors"), memory_model=table["memory_model"], admission=table["admission"],
+        block=float(table["kv_block_tokens"]["value"]), defaults=_numbers(defaults), memory=_numbers(memory),
+        reserve=_numbers(defaults.get("reserve", {})), rules=rules, excluded_architectures=_texts(table, "architectures_excluded"),
+        minimum_capability=table.get("minimum_compute_capability"), chunked_prefill=table.get("chunked_prefill", True),
+        cuda_graphs=table.get("cuda_graphs", True), graphs_counted=memory.get("graphs_counted", False),
+        pipeline=parallel.get("pipeline", False), pipeline_kind=parallel.get("pipeline_kind", "microbatch"), data=parallel.get("data", False),
+        expert=parallel.get("expert", False), expert_identity="tp" if "== tp" in str(parallel.get("expert_rule", "")) else "tp*dp",
+        data_attention=parallel.get("data_attention", False), kv_heads=parallel.get("kv_heads", "replicate"),
+        tensor="layer" not in str(parallel.get("tensor", "")), weights=_texts(precisions, "weights"), kv=_texts(precisions, "kv"),
+        flags={k: v for k, v in flags.items() if isinstance(v, str)}, kv_names=flags.get("kv_names", {}), aliases=_texts(table, "aliases"),
+        notes=_texts(table, "notes"), raw=table,
+    )  # fmt: skip
+
+
+def sources(table: Mapping[str, Any]) -> dict[str, Source]:
+    """Return the register of documents."""
+    return {
+        key: Source(key=key, title=entry["title"], url=entry.get("url"), date=str(entry["date"]) if "date" in entry else None)
+        for key, entry in table.items()
+    }
+
+
+def constants(table: Mapping[str, Any]) -> tuple[Constant, ...]:
+    """Return the fitted constants of one file."""
+    return tuple(
+        Constant(
+            law=entry["law"], name=entry["name"], scope=entry["scope"], value=float(entry["value"]), unit=entry["unit"], spread=float(entry["spread"]),
+            rows=int(entry["rows"]), fitted=str(entry["fitted"]), source=entry["source"], note=entry.get("note", ""),
+        )
+        for entry in table["constant"]
+    )  # fmt: skip
+
+
+def user_accelerator(path: Path) -> Accelerator:
+    """Return the accelerator of a user's TOML file, checked field by field with clear refusals.
+
+    A number is written as text with its unit: ``memory_capacity = "80 GiB"``; its source is the file.
+    """
+    from pydantic import BaseModel, ConfigDict, ValidationError
+
+    class Given(BaseModel):
+        model_config = ConfigDict(extra="forbid", populate_by_name=True)
+        id: str
+        name: str = ""
+        vendor: str = ""
+        architecture: str = "made-up"
+        memory_capacity: str
+        memory_bandwidth: str
+        peak: dict[str, str]
+        power: str | None = None
+        link_bandwidth: str | None = None
+        scale_up: str | None = None
+        scale_up_domain: int | None = None
+        host_link: str | None = None
+        peer_to_peer: str | None = None
+        price: str | None = None
+        notes: list[str] = []
+
+    try:
+        table = tomllib.loads(path.read_text())
+        given = Given.model_validate(table)
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
+        raise InputError(f"{path}: {error}", argument="--on", value=str(path)) from None
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise InputError(f"{path}: {where}: {first['msg']}", argument=where, value=str(path)) from None
+
+    def number(text: str, unit: str, name: str) -> Sourced:
+        return Sourced(value=units.parse(text, unit, f"{path}: {name}"), unit=unit, text=text, source=str(path), seen="", kind="given")
+
+    quantities = {
+        "memory_capacity": number(given.memory_capacity, "B", "memory_capacity"),
+        "memory_bandwidth": number(given.memory_bandwidth, "B/s", "memory_bandwidth"),
+    }
+    for name, unit, text in (("power", "W", given.power), ("link_bandwidth", "B/s", given.link_bandwidth)):
+        if text is not None:
+            quantities[name] = number(text, unit, name)
+    if given.scale_up_domain is not None:
+        quantities["scale_up_domain"] = Sourced(value=given.scale_up_domain, unit="1", text=str(given.scale_up_domain), source=str(path), seen="", kind="given")
+    return Accelerator(
+        id=given.id, name=given.name or given.id, vendor=given.vendor or "made-up", architecture=given.architecture, quantities=quantities,
+        peak={key: number(text, "FLOP/s", f"peak.{key}") for key, text in given.peak.items()}, scale_up=given.scale_up, host_link=given.host_link,
+        peer_to_peer=given.peer_to_peer, notes=tuple(given.notes),
+    )  # fmt: skip

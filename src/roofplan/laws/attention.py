@@ -1,0 +1,118 @@
+"""Attention: operations and bytes, prefill and decode.
+
+References
+----------
+.. [1] T. Dao et al., "FlashAttention", 2022, arXiv 2205.14135.
+.. [2] DeepSeek-AI, "DeepSeek-V2", 2024, arXiv 2405.04434, section 2.1.
+"""
+
+from __future__ import annotations
+
+from roofplan.laws import Number, larger, smaller
+
+
+def prefill_pairs(new: Number, past: Number) -> Number:
+    """Return the query-key pairs of causal attention: n p + n (n + 1) / 2.
+
+    Parameters
+    ----------
+    new : tokens n computed now [1].
+    past : tokens p already cached [1].
+
+    Returns
+    -------
+    Pairs [1].
+
+    Notes
+    -----
+    Domain: full causal attention, kernels that skip the masked half [1]_.
+
+    Examples
+    --------
+    >>> prefill_pairs(1024.0, 0.0)
+    524800.0
+    """
+    return new * past + new * (new + 1) / 2
+
+
+def windowed_pairs(new: Number, past: Number, window: Number) -> Number:
+    """Return the query-key pairs where a query sees at most `window` tokens.
+
+    Pairs = sum over queries i of min(p + i, w).
+
+    Parameters
+    ----------
+    new : tokens n computed now [1].
+    past : tokens p already cached [1].
+    window : tokens w that a query sees [1].
+
+    Returns
+    -------
+    Pairs [1].
+
+    Notes
+    -----
+    Domain: w >= 1. Reduces to `prefill_pairs` for w >= n + p. Source: Beltagy et al. 2020, arXiv 2004.05150, sliding window.
+
+    Examples
+    --------
+    >>> windowed_pairs(1024.0, 0.0, 128.0) == sum(min(i, 128) for i in range(1, 1025))
+    True
+    """
+    growing = smaller(larger(window - past, 0.0 * new), new)
+    return growing * past + growing * (growing + 1) / 2 + (new - growing) * window
+
+
+def work(pairs: Number, heads: Number, key: Number, value: Number) -> Number:
+    """Return the operations of attention: 2 pairs heads (d_k + d_v).
+
+    Parameters
+    ----------
+    pairs : query-key pairs [1].
+    heads : query heads [1].
+    key : width of a key [1].
+    value : width of a value [1].
+
+    Returns
+    -------
+    Work [FLOP].
+
+    Notes
+    -----
+    Domain: scores and weighted sum; softmax is left to memory time. Source: [1]_ section 2.
+
+    Examples
+    --------
+    >>> work(524800.0, 64, 128, 128)
+    17196646400.0
+    """
+    return 2 * pairs * heads * (key + value)
+
+
+def latent_work(pairs: Number, heads: Number, latent: Number, rope: Number) -> Number:
+    """Return the operations of absorbed latent attention: 2 pairs heads (2 c + r).
+
+    The up-projection of keys is folded into the query and that of values into the output, so scores are taken
+    against the cached latent itself [2]_.
+
+    Parameters
+    ----------
+    pairs : query-key pairs [1].
+    heads : query heads [1].
+    latent : width c of the cached latent [1].
+    rope : width r of the rotary part [1].
+
+    Returns
+    -------
+    Work [FLOP].
+
+    Notes
+    -----
+    Domain: decode. Prefill expands keys and values instead and follows `work`.
+
+    Examples
+    --------
+    >>> latent_work(1024, 128, 512, 64)
+    285212672
+    """
+    return 2 * pairs * heads * (2 * latent + rope)

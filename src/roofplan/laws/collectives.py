@@ -1,0 +1,282 @@
+"""Collective communication: latency and bandwidth of each algorithm.
+
+Every law is alpha + beta n: a cost per message step and a cost per byte. The planner takes the fastest that the
+topology allows.
+
+References
+----------
+.. [1] R. Thakur, R. Rabenseifner, W. Gropp, "Optimization of collective communication operations in MPICH", 2005. doi:10.1177/1094342005051521
+.. [2] P. Patarasuk, X. Yuan, "Bandwidth optimal all-reduce algorithms for clusters of workstations", 2009. doi:10.1016/j.jpdc.2008.09.002
+.. [3] NVIDIA, NCCL source, src/graph/tuning.cc: base and per-hop latencies of LL, LL128 and Simple protocols.
+.. [4] B. Klenk et al., "An in-network architecture for accelerating shared-memory multiprocessor collectives", ISCA 2020.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from roofplan.laws import Number
+
+
+def transfer_time(message: Number, latency: Number, bandwidth: Number) -> Number:
+    """Return the time of one message: alpha + n / bandwidth.
+
+    Parameters
+    ----------
+    message : size n [B].
+    latency : fixed cost alpha [s].
+    bandwidth : rate one way [B/s].
+
+    Returns
+    -------
+    Time [s].
+
+    Notes
+    -----
+    Domain: one pair, no contention. Source: Hockney 1994; [1]_ section 3.
+
+    Examples
+    --------
+    >>> round(transfer_time(16384, 0.0, 125e6) * 1e6)
+    131
+    """
+    return latency + message / bandwidth
+
+
+def ring_volume_factor(ranks: Number) -> Number:
+    """Return the bytes each rank sends in a ring all-reduce over the message size: 2 (n - 1) / n [2]_.
+
+    Parameters
+    ----------
+    ranks : ranks n [1].
+
+    Returns
+    -------
+    Factor [1].
+
+    Notes
+    -----
+    Domain: n >= 1; 0 for one rank. Source: [2]_ theorem 1.
+
+    Examples
+    --------
+    >>> ring_volume_factor(8)
+    1.75
+    """
+    return 2 * (ranks - 1) / ranks
+
+
+def ring_all_reduce(message: Number, ranks: Number, base: Number, step: Number, bandwidth: Number) -> Number:
+    """Return the time of a ring all-reduce: base + 2 (n - 1) step + 2 (n - 1) / n * size / bandwidth.
+
+    Parameters
+    ----------
+    message : size of the reduced tensor on one rank [B].
+    ranks : ranks n [1].
+    base : start-up of the kernel [s].
+    step : cost of each of the 2 (n - 1) steps [s].
+    bandwidth : rate one way of a rank [B/s].
+
+    Returns
+    -------
+    Time [s].
+
+    Notes
+    -----
+    Domain: every rank sends to its neighbour at `bandwidth` at once. Sources: [2]_, latencies [3]_.
+
+    Examples
+    --------
+    >>> ring_all_reduce(0.0, 8, 6e-6, 1e-6, 450e9)
+    2e-05
+    """
+    return base + 2 * (ranks - 1) * step + ring_volume_factor(ranks) * message / bandwidth
+
+
+def one_shot_all_reduce(message: Number, ranks: Number, base: Number, bandwidth: Number) -> Number:
+    """Return the time of a one-shot all-reduce: base + (n - 1) size / bandwidth; each rank reads all others' data.
+
+    Parameters
+    ----------
+    message : size of the reduced tensor on one rank [B].
+    ranks : ranks n [1].
+    base : start-up and one synchronisation [s].
+    bandwidth : rate one way of a rank [B/s].
+
+    Returns
+    -------
+    Time [s].
+
+    Notes
+    -----
+    Domain: peers can read each other's memory. Source: the custom all-reduce kernels of TensorRT-LLM and vLLM; [1]_ section 4.
+
+    Examples
+    --------
+    >>> one_shot_all_reduce(0.0, 8, 5e-6, 450e9)
+    5e-06
+    """
+    return base + (ranks - 1) * message / bandwidth
+
+
+def two_shot_all_reduce(message: Number, ranks: Number, base: Number, bandwidth: Number) -> Number:
+    """Return the time of a two-shot all-reduce: 2 base + 2 (n - 1) / n * size / bandwidth; reduce-scatter, then gather.
+
+    Parameters
+    ----------
+    message : size of the reduced tensor on one rank [B].
+    ranks : ranks n [1].
+    base : start-up and one synchronisation of each half [s].
+    bandwidth : rate one way of a rank [B/s].
+
+    Returns
+    -------
+    Time [s].
+
+    Notes
+    -----
+    Domain: peers can read each other's memory. Source: as `one_shot_all_reduce`; Rabenseifner's halves [1]_.
+
+    Examples
+    --------
+    >>> two_shot_all_reduce(0.0, 8, 5e-6, 450e9)
+    1e-05
+    """
+    return 2 * base + ring_volume_factor(ranks) * message / bandwidth
+
+
+def tree_all_reduce(message: Number, ranks: Number, base: Number, step: Number, bandwidth: Number) -> Number:
+    """Return the time of a pipelined double-tree all-reduce: base + 2 log2(n) step + 2 size / bandwidth.
+
+    Parameters
+    ----------
+    message : size of the reduced tensor on one rank [B].
+    ranks : ranks n [1].
+    base : start-up of the kernel [s].
+    step : cost of each level, up and down [s].
+    bandwidth : rate one way of a rank [B/s].
+
+    Returns
+    -------
+    Time [s].
+
+    Notes
+    -----
+    Domain: many ranks and small messages, across hosts. Sources: [1]_ section 4.4, NCCL trees [3]_.
+
+    Examples
+    --------
+    >>> tree_all_reduce(0.0, 8, 5e-6, 5e-6, 50e9)
+    3.5e-05
+    """
+    return base + 2 * np.log2(ranks) * step + 2 * message / bandwidth
+
+
+def in_network_all_reduce(message: Number, ranks: Number, base: Number, bandwidth: Number) -> Number:
+    """Return the time of an all-reduce that the switch computes: base + (n + 1) / n * size / bandwidth.
+
+    Each rank sends its tensor up once and receives 1/n-th shares of the result, so a link carries about half of a ring's volume [4]_.
+
+    Parameters
+    ----------
+    message : size of the reduced tensor on one rank [B].
+    ranks : ranks n [1].
+    base : start-up and synchronisation [s].
+    bandwidth : rate one way of a rank [B/s].
+
+    Returns
+    -------
+    Time [s].
+
+    Notes
+    -----
+    Domain: NVLink SHARP and similar. Bus bandwidth then exceeds the wire: 482 of 450 GB/s measured on 8 H200. Source: [4]_ section 3.
+
+    Examples
+    --------
+    >>> in_network_all_reduce(0.0, 8, 1e-5, 450e9)
+    1e-05
+    """
+    return base + (ranks + 1) / ranks * message / bandwidth
+
+
+def host_staged_all_reduce(message: Number, ranks: Number, base: Number, step: Number, bandwidth: Number, shared: Number) -> Number:
+    """Return the time of an all-reduce whose every hop passes host memory: base + 2 (n - 1) step + 2 (n-1)/n size max(2 / bandwidth, 2 n / shared).
+
+    Parameters
+    ----------
+    message : size of the reduced tensor on one rank [B].
+    ranks : ranks n [1].
+    base : start-up of the kernel [s].
+    step : cost of each of the 2 (n - 1) steps, a bounce included [s].
+    bandwidth : rate one way of a device's host link [B/s].
+    shared : rate of the host path that all devices share [B/s].
+
+    Returns
+    -------
+    Time [s].
+
+    Notes
+    -----
+    Domain: PCIe without peer-to-peer: each byte crosses a host link twice and the shared host path 2 n times over all ranks.
+    Source: ring volume [2]_ with every transfer doubled.
+
+    Examples
+    --------
+    >>> round(host_staged_all_reduce(5.4e6, 8, 0.0, 0.0, 32e9, 1e15) * 1e6, 1)
+    590.6
+    """
+    path = np.maximum(2 / bandwidth, 2 * ranks / shared)
+    return base + 2 * (ranks - 1) * step + ring_volume_factor(ranks) * message * path
+
+
+def gather_time(message: Number, ranks: Number, base: Number, bandwidth: Number) -> Number:
+    """Return the time of an all-gather or reduce-scatter: base + (n - 1) / n * size / bandwidth.
+
+    Parameters
+    ----------
+    message : size of the gathered tensor [B].
+    ranks : ranks n [1].
+    base : start-up and synchronisation [s].
+    bandwidth : rate one way of a rank [B/s].
+
+    Returns
+    -------
+    Time [s].
+
+    Notes
+    -----
+    Domain: any ring or mesh that keeps all links busy. Source: [2]_ section 3.
+
+    Examples
+    --------
+    >>> gather_time(8.0, 8, 0.0, 1.0)
+    7.0
+    """
+    return base + (ranks - 1) / ranks * message / bandwidth
+
+
+def all_to_all_time(message: Number, ranks: Number, base: Number, bandwidth: Number) -> Number:
+    """Return the time of an all-to-all: base + (n - 1) / n * size / bandwidth, `message` being what a rank sends in all.
+
+    Parameters
+    ----------
+    message : bytes that one rank sends, its own share included [B].
+    ranks : ranks n [1].
+    base : start-up and synchronisation [s].
+    bandwidth : rate one way of a rank [B/s].
+
+    Returns
+    -------
+    Time [s].
+
+    Notes
+    -----
+    Domain: even traffic on a non-blocking switch. Source: [1]_ section 5.
+
+    Examples
+    --------
+    >>> all_to_all_time(8.0, 8, 0.0, 1.0)
+    7.0
+    """
+    return base + (ranks - 1) / ranks * message / bandwidth

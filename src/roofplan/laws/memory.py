@@ -1,0 +1,219 @@
+"""What must stay in memory: weights, cache, and how many sequences fit.
+
+References
+----------
+.. [1] W. Kwon et al., "Efficient memory management for large language model serving with PagedAttention", SOSP 2023, arXiv 2309.06180.
+"""
+
+from __future__ import annotations
+
+from roofplan.laws import Number, larger, smaller, up
+
+
+def kv_cache_bytes(layers: Number, kv_heads: Number, head_dim: Number, tokens: Number, element: Number) -> Number:
+    """Return the cache of keys and values: 2 L h_kv d T b.
+
+    Parameters
+    ----------
+    layers : layers L that keep a cache [1].
+    kv_heads : key-value heads, not query heads [1].
+    head_dim : width of a head [1].
+    tokens : tokens kept, over all sequences [1].
+    element : bytes per element [B].
+
+    Returns
+    -------
+    Cache [B].
+
+    Notes
+    -----
+    Domain: full attention with keys as wide as values. Source: Shazeer 2019 (arXiv 1911.02150); [1]_ section 2.
+
+    Examples
+    --------
+    >>> kv_cache_bytes(80, 8, 128, 1, 2)
+    327680
+    """
+    return 2 * layers * kv_heads * head_dim * tokens * element
+
+
+def heads_per_rank(heads: Number, ranks: Number) -> Number:
+    """Return the key-value heads that one tensor-parallel rank keeps: max(1, ceil(h / t)), replicated where ranks outnumber heads.
+
+    Parameters
+    ----------
+    heads : key-value heads h [1].
+    ranks : tensor-parallel ranks t [1].
+
+    Returns
+    -------
+    Heads on a rank [1].
+
+    Notes
+    -----
+    Domain: engines that replicate. Source: vLLM, ``ModelConfig.get_num_kv_heads``.
+
+    Examples
+    --------
+    >>> [heads_per_rank(8.0, t) for t in (1.0, 8.0, 16.0)]
+    [8.0, 1.0, 1.0]
+    """
+    return larger(1.0 + 0.0 * ranks, up(heads / ranks))
+
+
+def resident_tokens(tokens: Number, window: Number) -> Number:
+    """Return the tokens that a layer keeps: min(T, w).
+
+    Parameters
+    ----------
+    tokens : tokens of the sequence T [1].
+    window : tokens w that the layer sees [1].
+
+    Returns
+    -------
+    Tokens kept [1].
+
+    Notes
+    -----
+    Domain: an engine that frees what slid out. Source: Beltagy et al. 2020, arXiv 2004.05150.
+
+    Examples
+    --------
+    >>> resident_tokens(8192.0, 128.0)
+    128.0
+    """
+    return smaller(tokens, window)
+
+
+def admitted_window_tokens(context: Number, window: Number, budget: Number) -> Number:
+    """Return the tokens of a windowed layer that admission must be able to hold: min(w - 1 + budget, T).
+
+    While a chunk of prefill is in flight the layer keeps its window and the whole chunk.
+
+    Parameters
+    ----------
+    context : longest request T [1].
+    window : tokens w that the layer sees [1].
+    budget : tokens that one step may compute [1].
+
+    Returns
+    -------
+    Tokens charged [1].
+
+    Notes
+    -----
+    Domain: vLLM's sliding-window group at admission; its steady state is `resident_tokens`.
+    Source: vLLM, ``SlidingWindowSpec.max_memory_usage_bytes``.
+
+    Examples
+    --------
+    >>> admitted_window_tokens(131072.0, 1024.0, 8192.0)
+    9215.0
+    """
+    return smaller(window - 1 + budget, context)
+
+
+def blocks(tokens: Number, block: Number) -> Number:
+    """Return the blocks of a paged cache: ceil(T / block).
+
+    Parameters
+    ----------
+    tokens : tokens T [1].
+    block : tokens of one block [1].
+
+    Returns
+    -------
+    Blocks [1].
+
+    Notes
+    -----
+    Domain: block at least 1. Source: [1]_ section 4.2.
+
+    Examples
+    --------
+    >>> blocks(1025.0, 16.0)
+    65.0
+    """
+    return up(tokens / block)
+
+
+def mean_resident_tokens(prompt: Number, output: Number) -> Number:
+    """Return the mean length of a running request: I + O / 2.
+
+    Parameters
+    ----------
+    prompt : input tokens I [1].
+    output : output tokens O [1].
+
+    Returns
+    -------
+    Tokens [1].
+
+    Notes
+    -----
+    Domain: steady state, requests at all ages alike, cache allocated as it grows.
+
+    Examples
+    --------
+    >>> mean_resident_tokens(1024, 256)
+    1152.0
+    """
+    return prompt + output / 2
+
+
+def reserved_tokens(prompt: Number, output: Number) -> Number:
+    """Return what an engine that reserves to the end charges a request: I + O.
+
+    The rival of `mean_resident_tokens`.
+
+    Parameters
+    ----------
+    prompt : input tokens I [1].
+    output : output tokens O [1].
+
+    Returns
+    -------
+    Tokens [1].
+
+    Notes
+    -----
+    Domain: TensorRT-LLM's GUARANTEED_NO_EVICT policy. Source: its documentation of the scheduler.
+
+    Examples
+    --------
+    >>> reserved_tokens(1024, 256)
+    1280
+    """
+    return prompt + output
+
+
+def activation_peak_bytes(tokens: Number, hidden: Number, widest: Number, element: Number, sampled: Number, vocabulary: Number) -> Number:
+    """Return the peak of an inference step: T (2 h + widest) b + sampled V (b + 4).
+
+    Two residual streams and the widest intermediate of one layer live together; logits are kept in the activation
+    type and copied to fp32 for sampling.
+
+    Parameters
+    ----------
+    tokens : tokens of the largest step T [1].
+    hidden : width of the residual stream h [1].
+    widest : widest pair of tensors of any layer, on one rank [1].
+    element : bytes per activation [B].
+    sampled : positions whose logits are computed [1].
+    vocabulary : rows of the head on one rank [1].
+
+    Returns
+    -------
+    Peak [B].
+
+    Notes
+    -----
+    Domain: no autograd, layer by layer. Source: lifetimes of the tensors of one layer; fp32 logits as in vLLM's sampler.
+
+    Examples
+    --------
+    >>> activation_peak_bytes(8192, 8192, 7168 * 3, 2, 1024, 128256 / 8) < 1e9
+    True
+    """
+    fp32 = 2 * element  # a 4-byte copy beside a 2-byte original
+    return tokens * (2 * hidden + widest) * element + sampled * vocabulary * (element + fp32)

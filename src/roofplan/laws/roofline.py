@@ -1,0 +1,167 @@
+"""Roofline: what a machine can attain, and which of its limits binds.
+
+References
+----------
+.. [1] S. Williams, A. Waterman, D. Patterson, "Roofline: an insightful visual performance model", CACM 52(4), 2009. doi:10.1145/1498765.1498785
+"""
+
+from __future__ import annotations
+
+from roofplan.laws import Number, larger, smaller
+
+
+def ridge_point(peak: Number, bandwidth: Number) -> Number:
+    """Return the arithmetic intensity above which compute binds: I* = peak / bandwidth [1]_.
+
+    Parameters
+    ----------
+    peak : compute rate [FLOP/s], any shape.
+    bandwidth : memory rate [B/s], broadcastable.
+
+    Returns
+    -------
+    Intensity [FLOP/B].
+
+    Notes
+    -----
+    Domain: both rates positive. Source: [1]_ section 3.
+
+    Examples
+    --------
+    >>> round(ridge_point(989.4e12, 3.35e12))
+    295
+    """
+    return peak / bandwidth
+
+
+def attainable_rate(intensity: Number, peak: Number, bandwidth: Number) -> Number:
+    """Return the rate at an arithmetic intensity: min(peak, intensity * bandwidth) [1]_.
+
+    Parameters
+    ----------
+    intensity : work per byte moved [FLOP/B].
+    peak : compute rate [FLOP/s].
+    bandwidth : memory rate [B/s].
+
+    Returns
+    -------
+    Rate [FLOP/s].
+
+    Notes
+    -----
+    Domain: perfect overlap of compute and traffic. Source: [1]_ equation 1.
+
+    Examples
+    --------
+    >>> attainable_rate(1.0, 312e12, 2.0e12)
+    2000000000000.0
+    """
+    return smaller(peak, intensity * bandwidth)
+
+
+def overlapped_time(work: Number, traffic: Number, rate: Number, bandwidth: Number) -> Number:
+    """Return the time of a kernel whose compute and traffic overlap: max(W / rate, Q / bandwidth).
+
+    Parameters
+    ----------
+    work : floating-point operations [FLOP].
+    traffic : bytes moved to and from memory [B].
+    rate : achieved compute rate [FLOP/s].
+    bandwidth : achieved memory rate [B/s].
+
+    Returns
+    -------
+    Time [s].
+
+    Notes
+    -----
+    Domain: one kernel, no launch cost. Source: [1]_, written as time.
+
+    Examples
+    --------
+    >>> overlapped_time(2e12, 1e9, 1e15, 1e12)
+    0.002
+    """
+    return larger(work / rate, traffic / bandwidth)
+
+
+def serial_time(work: Number, traffic: Number, rate: Number, bandwidth: Number) -> Number:
+    """Return the time of a kernel that does not overlap: W / rate + Q / bandwidth.
+
+    The rival of `overlapped_time`, an upper bound within a factor of two of it.
+
+    Parameters
+    ----------
+    work : floating-point operations [FLOP].
+    traffic : bytes moved to and from memory [B].
+    rate : achieved compute rate [FLOP/s].
+    bandwidth : achieved memory rate [B/s].
+
+    Returns
+    -------
+    Time [s].
+
+    Notes
+    -----
+    Domain: any. Source: sum of the two terms of [1]_.
+
+    Examples
+    --------
+    >>> serial_time(2e12, 1e9, 1e15, 1e12)
+    0.003
+    """
+    return work / rate + traffic / bandwidth
+
+
+def kernel_time(work: Number, traffic: Number, rate: Number, bandwidth: Number, kernels: Number, launch: Number) -> Number:
+    """Return the time of an operation with its launches: max(W / rate, Q / bandwidth) + kernels * launch.
+
+    Parameters
+    ----------
+    work : floating-point operations [FLOP].
+    traffic : bytes moved to and from memory [B].
+    rate : achieved compute rate [FLOP/s].
+    bandwidth : achieved memory rate [B/s].
+    kernels : kernels started [1].
+    launch : time between one kernel and the next [s].
+
+    Returns
+    -------
+    Time [s].
+
+    Notes
+    -----
+    Domain: launches on the critical path; inside a captured graph `launch` is the gap between kernels,
+    outside it the host's cost per launch. Source: roofline [1]_ plus an affine start-up term.
+
+    Examples
+    --------
+    >>> kernel_time(0.0, 3.35e9, 1e15, 3.35e12, 1, 2e-6)
+    0.001002
+    """
+    return overlapped_time(work, traffic, rate, bandwidth) + kernels * launch
+
+
+def share_of_peak(work: Number, time: Number, peak: Number) -> Number:
+    """Return the utilisation of a peak: W / (t * peak).
+
+    Parameters
+    ----------
+    work : floating-point operations [FLOP].
+    time : elapsed [s].
+    peak : compute rate [FLOP/s].
+
+    Returns
+    -------
+    Share [1].
+
+    Notes
+    -----
+    Domain: work counted by one stated convention. With model FLOPs this is MFU (Chowdhery et al. 2022, arXiv 2204.02311, appendix B).
+
+    Examples
+    --------
+    >>> round(share_of_peak(6 * 70e9 * 1e6, 1000.0, 989.4e12), 3)
+    0.425
+    """
+    return work / (time * peak)

@@ -1,0 +1,95 @@
+"""Serving engines as data: memory semantics, scheduling defaults, legal splits, launch flags, by version."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from roofplan.source import Sourced
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DefaultRule:
+    """Scheduling defaults that hold for some devices; the first rule that matches is used.
+
+    Parameters
+    ----------
+    minimum_memory, below_memory : bounds on the device's memory [B].
+    below_tensor : holds for tensor-parallel degrees under this [1].
+    excluded : device families that the rule passes over.
+    values : ``max_num_batched_tokens``, ``max_num_seqs`` and others.
+    """
+
+    values: Mapping[str, Sourced]
+    minimum_memory: float = 0.0
+    below_memory: float = float("inf")
+    below_tensor: float = float("inf")
+    excluded: tuple[str, ...] = ()
+
+    def holds(self, device: str, memory: float, tensor: int) -> bool:
+        """Return whether the rule speaks of this device."""
+        if any(device.startswith(name) for name in self.excluded):
+            return False
+        return self.minimum_memory <= memory < self.below_memory and tensor < self.below_tensor
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Engine:
+    """One version of a serving engine.
+
+    Parameters
+    ----------
+    id : such as ``vllm-0.11``.
+    name, version, released : the engine, its version, its month.
+    memory_model : ``share-of-total`` takes its share of the card first; ``share-of-free`` takes a share of what is
+        left after weights; ``as-allocated`` allocates as it goes.
+    admission : ``as-it-goes`` charges what a request holds, ``reserve`` what it may come to hold.
+    block : tokens of a cache block [token].
+    defaults : numbers by name.
+    rules : device-dependent numbers, first match wins.
+    pipeline_kind : ``microbatch`` keeps all stages busy, ``layer-split`` is one group that uses one device at a time.
+    """
+
+    id: str
+    name: str
+    version: str
+    released: str
+    newest: bool
+    vendors: tuple[str, ...]
+    memory_model: str
+    admission: str
+    block: float
+    defaults: Mapping[str, Sourced]
+    memory: Mapping[str, Sourced]
+    reserve: Mapping[str, Sourced] = field(default_factory=dict)
+    rules: tuple[DefaultRule, ...] = ()
+    excluded_architectures: tuple[str, ...] = ()
+    minimum_capability: float | None = None
+    chunked_prefill: bool = True
+    cuda_graphs: bool = True
+    graphs_counted: bool = False
+    pipeline: bool = True
+    pipeline_kind: str = "microbatch"
+    data: bool = True
+    expert: bool = True
+    expert_identity: str = "tp*dp"
+    data_attention: bool = False
+    kv_heads: str = "replicate"
+    tensor: bool = True
+    weights: tuple[str, ...] = ()
+    kv: tuple[str, ...] = ()
+    flags: Mapping[str, str] = field(default_factory=dict)
+    kv_names: Mapping[str, str] = field(default_factory=dict)
+    aliases: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    raw: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+    def default(self, name: str, device: str, memory: float, tensor: int = 1) -> Sourced | None:
+        """Return the default `name` on a device of `memory` bytes, or None where the engine sets none."""
+        for rule in self.rules:
+            if rule.holds(device, memory, tensor):
+                for key in (name, f"{name}_server"):
+                    if key in rule.values:
+                        return rule.values[key]
+        return self.defaults.get(name, self.defaults.get(f"{name}_server"))

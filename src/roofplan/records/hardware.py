@@ -1,0 +1,179 @@
+"""Accelerators, links, servers, and the machines built of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from roofplan.source import Sourced
+
+Topology = Literal["switch", "full-mesh", "cube-mesh", "torus", "bus", "point-to-point"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Link:
+    """A way between devices or hosts; every rate is one way and per device or port.
+
+    Parameters
+    ----------
+    topology : who can talk to whom at once.
+    kind : ``scale-up`` inside a server, ``host`` to the processor, ``network`` between servers.
+    in_network_reduction : whether the switch can add.
+    shared_by : what shares it, in words.
+    quantities : named numbers with their sources, such as ``bandwidth`` [B/s], ``latency`` [s].
+    """
+
+    id: str
+    name: str
+    kind: Literal["scale-up", "host", "network"]
+    topology: Topology
+    quantities: Mapping[str, Sourced]
+    in_network_reduction: bool = False
+    shared_by: str = ""
+    aliases: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    def value(self, name: str) -> float | None:
+        """Return a quantity in SI, or None where it is not known."""
+        found = self.quantities.get(name)
+        return None if found is None else found.value
+
+    @property
+    def bandwidth(self) -> float:
+        """Rate one way [B/s]."""
+        return self.quantities["bandwidth"].value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Accelerator:
+    """A device as its data sheet and its measurements describe it.
+
+    Parameters
+    ----------
+    peak : dense rates with FP32 accumulation by number format, unless the key says otherwise [FLOP/s].
+    sparse : 2:4 rates, shown and never planned with [FLOP/s].
+    measured : best measured matrix rates [FLOP/s].
+    quantities : all other numbers, such as ``memory_capacity`` [B], ``power`` [W].
+    scale_up, host_link : ids of links.
+    peer_to_peer : how devices reach each other; ``none`` means through host memory.
+    """
+
+    id: str
+    name: str
+    vendor: str
+    architecture: str
+    quantities: Mapping[str, Sourced]
+    peak: Mapping[str, Sourced]
+    sparse: Mapping[str, Sourced] = field(default_factory=dict)
+    measured: Mapping[str, Sourced] = field(default_factory=dict)
+    form: str = ""
+    status: str = ""
+    launched: str = ""
+    process: str = ""
+    memory_type: str = ""
+    device_class: str = "datacenter"
+    geforce_licence: bool = False
+    peer_to_peer: str | None = None
+    ecc: bool | None = None
+    scale_up: str | None = None
+    host_link: str | None = None
+    export: str = ""
+    aliases: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    def value(self, name: str) -> float | None:
+        """Return a quantity in SI, or None where it is not known."""
+        found = self.quantities.get(name)
+        return None if found is None else found.value
+
+    @property
+    def memory(self) -> float | None:
+        """Bytes that a program sees: what the driver reports, else the capacity [B]."""
+        usable = self.value("memory_usable")
+        return usable if usable is not None else self.value("memory_capacity")
+
+    @property
+    def memory_key(self) -> str:
+        """Name of the quantity that `memory` reads."""
+        return "memory_usable" if "memory_usable" in self.quantities else "memory_capacity"
+
+    @property
+    def bandwidth(self) -> float | None:
+        """Memory rate [B/s]."""
+        return self.value("memory_bandwidth")
+
+    @property
+    def domain(self) -> int:
+        """Devices that one scale-up fabric joins [1]."""
+        return int(self.value("scale_up_domain") or 1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Server:
+    """A box that holds devices of one kind.
+
+    Parameters
+    ----------
+    accelerator : id of the device.
+    network : id of its network link, None where it has none.
+    quantities : ``count``, ``power_max`` [W], ``network_ports``, ``price`` [USD] and others.
+    """
+
+    id: str
+    name: str
+    accelerator: str
+    quantities: Mapping[str, Sourced]
+    network: str | None = None
+    host_peer_to_peer: bool | None = None
+    aliases: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    def value(self, name: str) -> float | None:
+        """Return a quantity in SI, or None where it is not known."""
+        found = self.quantities.get(name)
+        return None if found is None else found.value
+
+    @property
+    def count(self) -> int:
+        """Devices in the box [1]."""
+        return int(self.quantities["count"].value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Machine:
+    """Devices of one kind in hosts, and how they are joined.
+
+    Parameters
+    ----------
+    device : the accelerator.
+    hosts, per_host : how many hosts, and devices in each [1].
+    scale_up : fabric inside a host (or rack-wide domain), None where devices meet only over the host.
+    host_link : link of each device to its processor.
+    network : link between hosts, None for one host.
+    ports : network ports of one host, shared by its devices [1].
+    server : the box it is built of, where the catalogue has one.
+    text : how the user would write it.
+    """
+
+    device: Accelerator
+    hosts: int
+    per_host: int
+    scale_up: Link | None = None
+    host_link: Link | None = None
+    network: Link | None = None
+    ports: int = 1
+    server: Server | None = None
+    text: str = ""
+
+    @property
+    def count(self) -> int:
+        """Devices in all [1]."""
+        return self.hosts * self.per_host
+
+    @property
+    def network_per_device(self) -> float | None:
+        """Network rate one way that each device of a host has when all send [B/s]."""
+        if self.network is None:
+            return None
+        return self.network.bandwidth * self.ports / self.per_host
