@@ -151,3 +151,10 @@ def version() -> str:
     """Return the newest date any catalogue file was seen, which names this edition."""
     table = json.loads((ROOT / "edition.json").read_text())
     return str(table["edition"])
+
+
+@cache
+def machine_parts(device: str) -> tuple[Link | None, Link | None]:
+    """Return the scale-up link and the host link of a device."""
+    found = accelerator(device)
+    return (link(found.scale_up) if found.scale_up else None, link(found.host_link) if found.host_link else None)

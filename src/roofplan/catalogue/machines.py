@@ -1,0 +1,141 @@
+"""``ID[:COUNT | :HOSTSxPER][@NETWORK[xN]]`` becomes a machine."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+from roofplan import catalogue, codec
+from roofplan.errors import InputError, UnknownName, nearest
+from roofplan.records.hardware import Accelerator, Link, Machine, Server
+
+LARGEST_BOX = 16
+"""Devices beyond which a server is a rack or a pod, not the box that a count without hosts means [1]."""
+
+_SPEC = re.compile(r"^(?P<id>[^:@]+?)(?::(?P<count>[^@]*))?(?:@(?P<network>.+))?$")
+
+
+def machine(text: str, argument: str = "--on") -> list[Machine]:
+    """Return the machines that a DEVICE text means: one, or without a count all sizes from one device to a full server.
+
+    Raises
+    ------
+    UnknownName : the device or network is not in the catalogue.
+    InputError : counts that do not parse, are zero, or do not fill whole hosts.
+    """
+    if "+" in text:
+        raise InputError(f"{argument}: {text}: pools of mixed devices are not planned yet; repeat {argument} to let machines compete", code="mixed_pool", argument=argument, value=text)
+    match = _SPEC.match(text.strip())
+    if not match:
+        raise InputError(f"{argument}: cannot read {text!r}. Example: h100-sxm:8 or rtx-4090:8x1@10gbe", argument=argument, value=text)
+    name = match["id"].strip()
+    device, server = _device(name, argument)
+    network, ports = _network(match["network"], argument)
+    if match["count"] is None:
+        if server is not None:
+            return [_built(device, 1, server.count, server, network, ports, text)]
+        return [_built(device, 1, size, None, network, ports, f"{device.id}:{size}") for size in sizes(device)]
+    hosts, per_host = _counts(match["count"], device, server, text, argument)
+    return [_built(device, hosts, per_host, server, network, ports, text)]
+
+
+def _device(name: str, argument: str) -> tuple[Accelerator, Server | None]:
+    if name.endswith(".toml"):
+        return codec.user_accelerator(Path(name)), None
+    lowered = name.lower()
+    known = catalogue.aliases("servers") if lowered not in catalogue.ids("accelerators") else {}
+    if lowered in known and lowered not in catalogue.aliases("accelerators"):
+        server = catalogue.server(known[lowered])
+        return catalogue.accelerator(server.accelerator), server
+    try:
+        return catalogue.accelerator(catalogue.find("accelerators", name, argument)), None
+    except UnknownName as error:
+        names = [*catalogue.ids("accelerators"), *catalogue.ids("servers")]
+        near = nearest(lowered, names)
+        stem = re.sub(r"[^0-9]", "", name) or name
+        hint = f" Nearest: {', '.join(near)}." if near else ""
+        raise UnknownName(f'{argument}: no device "{name}".{hint} List: roofplan devices {stem}', code="unknown_device", argument=argument, value=name, nearest=near) from error
+
+
+def _network(text: str | None, argument: str) -> tuple[Link | None, int | None]:
+    if text is None:
+        return None, None
+    name, ports = text, 1
+    match = re.match(r"^(.+?)x(\d+)$", text)
+    if match and match[1].lower() in catalogue.aliases("links"):
+        name, ports = match[1], int(match[2])
+    if ports < 1:
+        raise InputError(f"{argument}: @{text}: a host needs at least one port", argument=argument, value=text)
+    found = catalogue.link(catalogue.find("links", name, argument))
+    if found.kind != "network":
+        raise InputError(f"{argument}: @{name} is a {found.kind} link, not a network. List: roofplan networks", argument=argument, value=name)
+    return found, ports
+
+
+def box_size(device: Accelerator) -> int:
+    """Return the devices of the largest ordinary server of a device, 8 where the catalogue has none."""
+    sizes_known = [s.count for s in catalogue.servers_of(device.id) if s.count <= LARGEST_BOX]
+    if device.device_class == "apple":
+        return 1
+    return max(sizes_known, default=8)
+
+
+def sizes(device: Accelerator) -> list[int]:
+    """Return 1, 2, 4, ... up to one full server."""
+    full = box_size(device)
+    return [size for size in (1, 2, 4, 8, 16) if size <= full]
+
+
+def _counts(text: str, device: Accelerator, server: Server | None, whole: str, argument: str) -> tuple[int, int]:
+    match = re.match(r"^(\d+)(?:x(\d+))?$", text.strip())
+    if not match:
+        raise InputError(f"{argument}: {whole}: the count {text!r} is not a whole number. Example: {device.id}:8 or {device.id}:2x8", argument=argument, value=text)
+    first = int(match[1])
+    if first < 1 or (match[2] is not None and int(match[2]) < 1):
+        raise InputError(f"{argument}: {whole}: a plan needs at least one device", argument=argument, value=text)
+    if match[2] is not None:
+        return first, int(match[2])
+    if server is not None:
+        return first, server.count
+    full = max(box_size(device), min(device.domain, 72) if device.domain > LARGEST_BOX else 0)
+    if first <= full:
+        return 1, first
+    if first % full:
+        box = box_size(device)
+        if first % box == 0:
+            return first // box, box
+        raise InputError(f"{argument}: {first} {device.id} do not fill whole hosts of {box}; write HOSTSxPER, such as {device.id}:{-(-first // box)}x{box}", argument=argument, value=text)
+    return first // full, full
+
+
+@cache
+def _links(device: str) -> tuple[Link | None, Link | None]:
+    return catalogue.machine_parts(device)
+
+
+def _built(device: Accelerator, hosts: int, per_host: int, server: Server | None, network: Link | None, ports: int | None, text: str) -> Machine:
+    known = device.id in catalogue.ids("accelerators")
+    if known:
+        up, host = _links(device.id)
+    else:
+        up = catalogue.link(catalogue.find("links", device.scale_up, "scale_up")) if device.scale_up else None
+        host = catalogue.link(catalogue.find("links", device.host_link, "host_link")) if device.host_link else None
+    if up is not None and up.id.startswith("nvlink-bridge") and per_host > 2:
+        up = None  # a bridge joins pairs; larger groups meet over the host
+    if server is None and known:
+        same = [s for s in catalogue.servers_of(device.id) if s.count == per_host and s.count <= LARGEST_BOX]
+        server = same[0] if same else None
+    if hosts > 1 and network is None:
+        source = server or next(iter(reversed(catalogue.servers_of(device.id))), None)
+        if source is None or source.network is None:
+            raise InputError(f"--on: {text}: {hosts} hosts need a network. Example: {text}@100gbe. List: roofplan networks", code="network_missing", argument="--on", value=text)
+        network = catalogue.link(source.network)
+        ports = max(1, int((source.value("network_ports") or 1) * per_host / source.count))
+    return Machine(device=device, hosts=hosts, per_host=per_host, scale_up=up, host_link=host, network=network if hosts > 1 else None, ports=ports or 1, server=server, text=text)
+
+
+def resized(base: Machine, hosts: int, per_host: int) -> Machine:
+    """Return the same kind of machine with other counts."""
+    return replace(base, hosts=hosts, per_host=per_host, text=f"{base.device.id}:{hosts * per_host}")

@@ -1,0 +1,83 @@
+"""What a machine costs per hour, from the dated price book."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import date
+
+from roofplan import catalogue, units
+from roofplan.errors import UnitError
+from roofplan.records.hardware import Machine
+from roofplan.records.prices import Price
+
+STALE_DAYS = 365
+"""Age beyond which a price is marked."""
+
+KINDS = {"rent": "rent-on-demand", "contract": "rent-contract", "spot": "spot"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HourlyCost:
+    """USD per hour of a machine and the quotation behind it.
+
+    Parameters
+    ----------
+    per_device : price of a device-hour [USD/h].
+    count : devices [1].
+    price : the quotation.
+    """
+
+    per_device: float
+    count: int
+    price: Price
+
+    @property
+    def total(self) -> float:
+        """Price of the machine [USD/h]."""
+        return self.per_device * self.count
+
+    @property
+    def stale(self) -> bool:
+        """Whether the quotation is older than a year."""
+        return age_days(self.price.date) > STALE_DAYS
+
+
+def age_days(text: str, today: date | None = None) -> int:
+    """Return the least age that a date of year, month or day can mean.
+
+    >>> age_days("2025", date(2026, 11, 21))
+    325
+    """
+    full = text + {4: "-12-31", 7: "-28", 10: ""}[len(text)]
+    return ((today or date.today()) - date.fromisoformat(full)).days  # noqa: DTZ011 - price dates have no time zone
+
+
+def quotation(machine: Machine, kind: str) -> Price | None:
+    """Return the newest price of a kind that holds for this instance size, or None: never a price of another kind.
+
+    A quotation for an instance of as many devices as a host comes first; one that names no instance size comes second;
+    one for another size does not hold. Of several on the newest date the median is taken.
+    """
+    wanted = KINDS[kind]
+    known = [p for p in catalogue.prices(machine.device.id) if p.kind == wanted and p.unit == "USD/h"]
+    for pool in ([p for p in known if p.count == machine.per_host], [p for p in known if p.count is None]):
+        if pool:
+            newest = max(p.newest_possible for p in pool)
+            day = sorted((p for p in pool if p.newest_possible == newest), key=lambda p: p.value)
+            return day[(len(day) - 1) // 2]
+    return None
+
+
+def hourly(machine: Machine, price: str) -> HourlyCost | None:
+    """Return the cost of a machine under ``rent``, ``contract``, ``spot``, or a given ``2.50USD/h`` per device."""
+    if price in KINDS:
+        found = quotation(machine, price)
+        return None if found is None else HourlyCost(per_device=found.value, count=machine.count, price=found)
+    try:
+        value = units.parse(price, "USD/h", "--price")
+    except UnitError as error:
+        raise UnitError(
+            f"--price: {price!r} is neither rent, contract, spot nor a price per device such as 2.50USD/h", argument="--price", value=price
+        ) from error
+    given = Price(device=machine.device.id, kind="given", value=value, unit="USD/h", date=date.today().isoformat(), source="--price")  # noqa: DTZ011
+    return HourlyCost(per_device=value, count=machine.count, price=given)

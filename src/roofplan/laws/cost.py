@@ -1,0 +1,104 @@
+"""Money per hour and per token."""
+
+from __future__ import annotations
+
+from roofplan.laws import Number
+
+
+def straight_line(price: Number, life: Number) -> Number:
+    """Return depreciation without interest or residual value: price / life.
+
+    Parameters
+    ----------
+    price : purchase [USD].
+    life : years of use [s].
+
+    Returns
+    -------
+    Cost rate [USD/s].
+
+    Notes
+    -----
+    Domain: positive life. Source: definition; 40,000 USD over three years are 1.52 USD/h.
+
+    Examples
+    --------
+    >>> round(straight_line(40000, 3 * 8760 * 3600) * 3600, 2)
+    1.52
+    """
+    return price / life
+
+
+def energy_rate(power: Number, tariff: Number, overhead: Number) -> Number:
+    """Return the cost of electricity: power * PUE * tariff.
+
+    Parameters
+    ----------
+    power : drawn by the machine [W].
+    tariff : price of energy [USD/J].
+    overhead : power usage effectiveness, the site's power over the machine's [1].
+
+    Returns
+    -------
+    Cost rate [USD/s].
+
+    Notes
+    -----
+    Domain: overhead at least 1. Source: The Green Grid, PUE, 2007.
+
+    Examples
+    --------
+    >>> round(energy_rate(5000.0, 0.1 / 3.6e6, 1.0) * 3600, 2)
+    0.5
+    """
+    return power * overhead * tariff
+
+
+def per_token(rate: Number, tokens: Number) -> Number:
+    """Return the cost of a token: USD per second over tokens per second.
+
+    Parameters
+    ----------
+    rate : cost of the machine [USD/s].
+    tokens : tokens produced per second [1/s].
+
+    Returns
+    -------
+    Cost per token [USD].
+
+    Notes
+    -----
+    Domain: the stated load; at full load unless a utilisation divides `tokens`. Source: definition.
+
+    Examples
+    --------
+    >>> round(per_token(31.92 / 3600, 4837) * 1e6, 2)
+    1.83
+    """
+    return rate / tokens
+
+
+def per_input_token(rate: Number, prefill: Number) -> Number:
+    """Return the cost of an input token: machine rate times the prefill seconds that it occupies.
+
+    With `per_output_token_alone` it splits a request by device time: I c_in + O c_out is the request's cost.
+
+    Parameters
+    ----------
+    rate : cost of the machine [USD/s].
+    prefill : machine seconds that one input token takes [s].
+
+    Returns
+    -------
+    Cost per token [USD].
+
+    Notes
+    -----
+    Domain: steady state. Source: allocation by use of the bottleneck resource.
+
+    Examples
+    --------
+    >>> per_input_token(0.01, 0.0001)
+    1e-06
+    """
+    return rate * prefill

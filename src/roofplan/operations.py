@@ -1,0 +1,437 @@
+"""What a step must compute, move and send: model x strategy x step -> a table of operations per layer kind.
+
+An `Operation` holds the work, traffic or message of one rank. Fields are floats, or arrays where the strategy or the
+step has arrays; nothing here knows a device.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from roofplan import catalogue
+from roofplan.laws import Number, attention, larger, matmul, memory, parameters, smaller, where
+from roofplan.records.model import Attention, Dense, Group, LatentAttention, Layer, Linear, Mixture, Model, Recurrence
+from roofplan.records.strategy import Strategy
+
+ACTIVATION_BYTES = 2.0
+"""Bytes of an activation: serving computes in 16 bits between tensor products."""
+
+GROUPED_TILE = 64.0
+"""Rows of a grouped-GEMM tile, the middle of the block sizes 16 to 128 that vLLM's fused mixture kernel chooses from."""
+
+
+class Operation(NamedTuple):
+    """One kernel or message of one rank.
+
+    Parameters
+    ----------
+    name, kind : what it is; kinds are matmul, experts, prefill_attention, decode_attention, memory, all_reduce, exchange.
+    work : operations [FLOP].
+    traffic : bytes to and from memory, or the message of a collective [B].
+    compute : number format of the tensor unit.
+    kernels : launches [1].
+    ranks : ranks of a collective [1].
+    text, numbers : formula and what goes into it.
+    """
+
+    name: str
+    kind: str
+    work: Number
+    traffic: Number
+    compute: str = "bf16"
+    kernels: float = 1.0
+    ranks: Number = 1.0
+    text: str = ""
+    numbers: tuple[Any, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """The tokens of one step of one attention group; fields may be arrays.
+
+    Parameters
+    ----------
+    sequences : decoding sequences [1].
+    each : tokens that each computes, more than one when verifying drafts [1].
+    context : tokens that each has in its cache [1].
+    new : prompt tokens computed now [1].
+    past : tokens already cached before them [1].
+    requests : prompts that they belong to [1].
+    """
+
+    sequences: Number = 0.0
+    each: Number = 1.0
+    context: Number = 0.0
+    new: Number = 0.0
+    past: Number = 0.0
+    requests: Number = 0.0
+
+    @property
+    def decodes(self) -> bool:
+        """Whether sequences decode in it."""
+        return type(self.sequences) is not float or self.sequences > 0.0
+
+    @property
+    def prefills(self) -> bool:
+        """Whether prompts are computed in it."""
+        return type(self.new) is not float or self.new > 0.0
+
+    @property
+    def tokens(self) -> Number:
+        """Tokens that pass the layers [1]."""
+        return self.sequences * self.each + self.new
+
+    @property
+    def sampled(self) -> Number:
+        """Positions that pass the head [1]."""
+        return self.sequences * self.each + self.requests
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Split:
+    """Parallel degrees as the operations need them; floats or arrays.
+
+    Parameters
+    ----------
+    tp : ranks that divide feed-forwards [1].
+    attention : ranks that divide attention, tp / attention_dp [1].
+    groups : attention groups that share one set of experts or feed-forwards [1].
+    inner : of these, groups inside tp [1].
+    ep : ranks that divide the experts whole; 1 where they are divided by width [1].
+    """
+
+    tp: Number
+    attention: Number
+    groups: Number
+    inner: Number
+    ep: Number
+
+    @classmethod
+    def of(cls, strategy: Strategy) -> Split:
+        """Return the degrees of a strategy."""
+        tp, ep, inner = 1.0 * strategy.tp, 1.0 * strategy.ep, 1.0 * strategy.attention_dp
+        return cls(tp=tp, attention=tp / inner, groups=where(ep > 1, strategy.dp * inner, inner), inner=inner, ep=ep)
+
+
+def bits(format_id: str) -> tuple[float, float, float]:
+    """Return bits of an entry, entries per scale, and bits of a scale; ``awq-g64`` overrides the group."""
+    base, _, group = format_id.partition("-g") if "-g" in format_id else (format_id.removesuffix("-channel"), "", "")
+    entry = catalogue.formats()[base]
+    size = float(group) if group else float(entry.get("group", 1))
+    return float(entry["bits"]), size, float(entry.get("scale_bits", 0.0))
+
+
+def format_entry(format_id: str) -> dict[str, Any]:
+    """Return the catalogue entry of a format, its group suffix aside."""
+    base = format_id.partition("-g")[0].removesuffix("-channel")
+    return catalogue.formats()[base]
+
+
+def element_bytes(format_id: str) -> float:
+    """Return the mean bytes of one stored entry, scales included [B]."""
+    found = _ELEMENT.get(format_id)
+    if found is None:
+        found = _ELEMENT[format_id] = float(parameters.stored_bytes(1.0, *bits(format_id)))
+    return found
+
+
+_ELEMENT: dict[str, float] = {}
+
+
+def compute_format(format_id: str, activation: str | None, base: str) -> str:
+    """Return the number format that a product of such weights runs in, before the device is asked.
+
+    fp8 checkpoints carry activations in fp8; 4-bit float formats only where the checkpoint says so; weight-only
+    formats run in the model's own type.
+    """
+    entry = format_entry(format_id)
+    if entry["kernel"] == "dequantise":
+        return base
+    wanted = str(entry["compute"])
+    if wanted == "fp4":
+        return activation if activation in {"fp4", "fp8"} else base
+    return wanted
+
+
+def fraction(linear: Linear, tensor: Number, kv_heads: int) -> Number:
+    """Return the share of a matrix that one of `tensor` ranks holds."""
+    if linear.split == "none":
+        return 1.0
+    if linear.split == "kv_heads":
+        return memory.heads_per_rank(float(kv_heads), tensor) / kv_heads
+    return 1.0 / tensor
+
+
+def _matmul(name: str, group: Group, tokens: Number, tensor: Number, kv_heads: int, model: Model, *, leaving: bool) -> Operation:
+    """Return one fused product; in a leaving (row-parallel) product the inputs are divided, else the outputs."""
+    weights = stored = outputs = 0.0
+    for linear in group:
+        share = fraction(linear, tensor, kv_heads)
+        weights = weights + linear.weights * share
+        stored = stored + linear.weights * element_bytes(linear.format) * share
+        outputs = outputs + linear.outputs * linear.copies * (1.0 if leaving else share)
+    first = group[0]
+    inputs = first.inputs * first.copies * (fraction(first, tensor, kv_heads) if leaving else 1.0)
+    moved = stored + tokens * (inputs + outputs) * ACTIVATION_BYTES
+    compute = compute_format(first.format, model.quantization.activation if model.quantization else None, model.dtype)
+    return Operation(
+        name, "matmul", matmul.work(tokens, weights, 1.0), moved, compute,
+        text="{} tokens x {} weights at {} B", numbers=(tokens, weights, element_bytes(first.format)),
+    )  # fmt: skip
+
+
+def _label(group: Group) -> str:
+    return "+".join(linear.name.rsplit(".", 1)[-1].removesuffix("_proj") for linear in group)
+
+
+def layer_operations(layer: Layer, step: Step, split: Split, model: Model, kv_bytes: float) -> list[Operation]:
+    """Return what one layer asks of one rank in one step."""
+    table: list[Operation] = []
+    for mixer in layer.mixers:
+        if isinstance(mixer, Attention):
+            table += _attention(mixer, step, split, model, kv_bytes)
+        elif isinstance(mixer, LatentAttention):
+            table += _latent(mixer, step, split, model, kv_bytes)
+        else:
+            table += _recurrence(mixer, step, split, model)
+    for feed_forward in layer.feed_forwards:
+        if isinstance(feed_forward, Dense):
+            table += _dense(feed_forward, step, split, model)
+        else:
+            table += _mixture(feed_forward, step, split, model)
+    passes = 2.0 * (bool(layer.mixers) + bool(layer.feed_forwards))
+    moved = step.tokens * model.hidden * ACTIVATION_BYTES * 2.0 * passes
+    table.append(Operation("norms and residual", "memory", 0.0, moved, kernels=passes / 2.0, text="{} passes over {} tokens x {} x 2 B", numbers=(2.0 * passes, step.tokens, model.hidden)))
+    return table
+
+
+def _reduce(name: str, tokens: Number, ranks: Number, model: Model) -> Operation:
+    message = tokens * model.hidden * ACTIVATION_BYTES
+    return Operation(name, "all_reduce", 0.0, message, kernels=0.0, ranks=ranks, text="{} tokens x {} x 2 B over {} ranks", numbers=(tokens, model.hidden, ranks))
+
+
+def _attention(mixer: Attention, step: Step, split: Split, model: Model, kv_bytes: float) -> list[Operation]:
+    tensor = split.attention
+    table = []
+    last = len(mixer.groups) - 1
+    if mixer.cross is not None and step.decodes:
+        entrance = tuple(linear for linear in mixer.groups[0] if linear.split == "heads")
+        groups = (entrance, *mixer.groups[1:])
+    else:
+        groups = mixer.groups
+    for index, group in enumerate(groups):
+        table.append(_matmul(_label(group), group, step.tokens, tensor, mixer.kv_heads, model, leaving=index == last))
+    heads = mixer.heads / tensor
+    kept = memory.heads_per_rank(float(mixer.kv_heads), tensor) * (mixer.head_dim if mixer.key_is_value else mixer.head_dim + mixer.value_dim)
+    if step.decodes:
+        table.append(_decode_attention(mixer, step, heads, kept, kv_bytes))
+    if step.prefills:
+        table.append(_prefill_attention(mixer, step, heads, kept))
+    table.append(_reduce("all-reduce after attention", step.tokens, tensor, model))
+    return table
+
+
+def _decode_attention(mixer: Attention, step: Step, heads: Number, kept: Number, kv_bytes: float) -> Operation:
+    seen, indexed = _seen(mixer, step.context)
+    work = attention.work(step.sequences * step.each * seen, heads, mixer.head_dim, mixer.value_dim)
+    work = work + 2.0 * step.sequences * indexed * mixer.index_heads * mixer.index_elements
+    traffic = step.sequences * (seen * kept + indexed * mixer.index_elements) * kv_bytes
+    return Operation(
+        "decode attention", "decode_attention", work, traffic, kernels=2.0,
+        text="{} sequences x {} tokens x {} elements x {} B", numbers=(step.sequences, seen, kept, kv_bytes),
+    )  # fmt: skip
+
+
+def _prefill_attention(mixer: Attention, step: Step, heads: Number, kept: Number) -> Operation:
+    each, past = step.new / step.requests, step.past
+    window = float("inf") if mixer.window is None else float(mixer.window)
+    if mixer.cross is not None:
+        pairs = step.new * mixer.cross
+    elif mixer.compression > 1:
+        pairs = step.requests * (attention.prefill_pairs(each, past) / mixer.compression + attention.windowed_pairs(each, past, window))
+    elif mixer.window is None:
+        pairs = step.requests * attention.prefill_pairs(each, past)
+    else:
+        pairs = step.requests * attention.windowed_pairs(each, past, window)
+    work = attention.work(pairs, heads, mixer.head_dim, mixer.value_dim)
+    traffic = (step.requests * smaller(past + each, window) * kept + step.new * heads * (mixer.head_dim + mixer.value_dim)) * ACTIVATION_BYTES
+    return Operation(
+        "prefill attention", "prefill_attention", work, traffic, kernels=2.0,
+        text="2 x {} pairs x {} heads x {}", numbers=(pairs, heads, mixer.head_dim + mixer.value_dim),
+    )  # fmt: skip
+
+
+def _seen(mixer: Attention, context: Number) -> tuple[Number, Number]:
+    """Return the cache entries that a query reads, and those that its indexer scores."""
+    if mixer.cross is not None:
+        return float(mixer.cross), 0.0
+    if mixer.compression > 1:
+        entries = context / mixer.compression
+        chosen = entries if mixer.compressed_top is None else smaller(entries, float(mixer.compressed_top))
+        return chosen + smaller(context, float(mixer.window or 0)), entries if mixer.index_elements else 0.0
+    if mixer.window is None:
+        return context, 0.0
+    # a fixed chunk fills from empty to full, so half of it is in force on average; a sliding window stays full
+    full = smaller(context, float(mixer.window))
+    if mixer.chunked:
+        return where(context > mixer.window, full / 2.0, full), 0.0
+    return full, 0.0
+
+
+def _latent(mixer: LatentAttention, step: Step, split: Split, model: Model, kv_bytes: float) -> list[Operation]:
+    """Return latent attention: absorbed against the cached latent in decode, expanded in prefill."""
+    tensor = split.attention
+    table = []
+    last = next(i for i, group in enumerate(mixer.groups) if group[0].name.endswith("o_proj"))
+    for index, group in enumerate(mixer.groups):
+        table.append(_matmul(_label(group), group, step.tokens, tensor, 1, model, leaving=index == last))
+    heads = mixer.heads / tensor
+    if step.decodes:
+        table.append(_latent_decode(mixer, step, heads, kv_bytes))
+    if step.prefills:
+        table.append(_latent_prefill(mixer, step, heads))
+    table.append(_reduce("all-reduce after attention", step.tokens, tensor, model))
+    return table
+
+
+def _latent_decode(mixer: LatentAttention, step: Step, heads: Number, kv_bytes: float) -> Operation:
+    entry = mixer.latent + mixer.rope_dim
+    seen = step.context if mixer.top is None else smaller(step.context, float(mixer.top))
+    work = attention.latent_work(step.sequences * step.each * seen, heads, mixer.latent, mixer.rope_dim)
+    work = work + 2.0 * step.sequences * step.each * step.context * mixer.index_heads * mixer.index_dim
+    traffic = step.sequences * (seen * entry + step.context * mixer.index_dim) * kv_bytes
+    return Operation(
+        "decode attention", "decode_attention", work, traffic, kernels=3.0,
+        text="{} sequences x {} tokens x {} latent elements x {} B", numbers=(step.sequences, seen, entry, kv_bytes),
+    )  # fmt: skip
+
+
+def _latent_prefill(mixer: LatentAttention, step: Step, heads: Number) -> Operation:
+    each = step.new / step.requests
+    pairs = attention.prefill_pairs(each, step.past)
+    kept = pairs if mixer.top is None else attention.windowed_pairs(each, step.past, float(mixer.top))
+    width = mixer.nope_dim + mixer.rope_dim + mixer.value_dim
+    work = attention.work(step.requests * kept, heads, mixer.nope_dim + mixer.rope_dim, mixer.value_dim)
+    work = work + 2.0 * step.requests * pairs * mixer.index_heads * mixer.index_dim
+    traffic = step.new * (mixer.latent + mixer.rope_dim + 2.0 * heads * width) * ACTIVATION_BYTES
+    return Operation(
+        "prefill attention", "prefill_attention", work, traffic, kernels=3.0,
+        text="2 x {} pairs x {} heads x {}", numbers=(step.requests * kept, heads, width),
+    )  # fmt: skip
+
+
+def _recurrence(mixer: Recurrence, step: Step, split: Split, model: Model) -> list[Operation]:
+    tensor = split.attention
+    last = len(mixer.groups) - 1
+    table = [_matmul(_label(group), group, step.tokens, tensor, 1, model, leaving=index == last) for index, group in enumerate(mixer.groups)]
+    state = (mixer.state_elements * mixer.state_bytes + mixer.convolution_elements * ACTIVATION_BYTES) / tensor
+    passes = step.sequences + step.requests
+    traffic = 2.0 * passes * state + step.tokens * 4.0 * model.hidden * ACTIVATION_BYTES / tensor
+    table.append(
+        Operation("state update", "memory", step.tokens * mixer.update_flops / tensor, traffic, kernels=3.0, text="2 x {} sequences x {} B of state", numbers=(passes, state))
+    )
+    table.append(_reduce("all-reduce after mixer", step.tokens, tensor, model))
+    return table
+
+
+def _dense(feed_forward: Dense, step: Step, split: Split, model: Model) -> list[Operation]:
+    tokens = step.tokens * split.inner
+    last = len(feed_forward.groups) - 1
+    table = [
+        _matmul(_label(group), group, tokens, split.tp, 1, model, leaving=index == last and last > 0)
+        for index, group in enumerate(feed_forward.groups)
+    ]
+    inner = sum(linear.outputs for linear in feed_forward.groups[0])
+    table.append(Operation("activation function", "memory", 0.0, tokens * 1.5 * inner / split.tp * ACTIVATION_BYTES))
+    table.append(_reduce("all-reduce after feed-forward", tokens, split.tp, model))
+    return table
+
+
+def _mixture(moe: Mixture, step: Step, split: Split, model: Model) -> list[Operation]:
+    """Return a mixture: experts read in expectation, rows padded to the tile, the most loaded rank deciding."""
+    domain = step.tokens * split.groups
+    chosen, experts = float(moe.chosen), float(moe.experts)
+    whole = split.ep > 1
+    width = where(whole, 1.0, split.tp)
+    ranks = where(whole, split.ep, 1.0)
+    tokens_here = where(whole, domain, step.tokens * split.inner)
+    busy = where(whole, matmul.most_loaded_rank(experts, 1.0 * larger(ranks, 1.0), chosen, tokens_here), 1.0)
+    read = smaller(matmul.experts_read(experts, chosen, tokens_here) / ranks * busy, experts / ranks)
+    visits = tokens_here * chosen / ranks * busy
+    rows = larger(visits + read * GROUPED_TILE / 2.0, read * GROUPED_TILE)
+    weights = sum(linear.weights for group in moe.expert for linear in group)
+    stored = sum(linear.weights * element_bytes(linear.format) for group in moe.expert for linear in group)
+    hidden, inner = moe.expert[0][0].inputs, sum(linear.outputs for linear in moe.expert[0])
+    kind = moe.expert[0][0].format
+    compute = compute_format(kind, model.quantization.activation if model.quantization else None, model.dtype)
+    traffic = read * stored / width + visits * (2.0 * hidden + 1.5 * inner / width) * ACTIVATION_BYTES
+    table = [
+        Operation(
+            "routed experts", "experts", matmul.work(rows, weights / width, 1.0), traffic, compute, kernels=6.0,
+            text="{} of {} experts read x {} weights at {} B", numbers=(read, experts / ranks, weights / width, element_bytes(kind)),
+        )
+    ]  # fmt: skip
+    if moe.router is not None:
+        table.append(_matmul("router", (moe.router,), step.tokens, split.tp, 1, model, leaving=False))
+    for index, group in enumerate(moe.shared):
+        leaving = index == len(moe.shared) - 1 or group[0].name.endswith("down_proj")
+        table.append(_matmul("shared " + _label(group), group, step.tokens * split.inner, split.tp, 1, model, leaving=leaving))
+    spread = split.groups > 1
+    table.append(_reduce("all-reduce after experts", step.tokens, where(spread, 1.0, split.tp), model))
+    message = step.tokens / split.attention * chosen * model.hidden * ACTIVATION_BYTES
+    gathered = domain * model.hidden * ACTIVATION_BYTES
+    table.append(
+        Operation("expert dispatch and combine", "exchange", 0.0, 2.0 * smaller(message, gathered), kernels=0.0, ranks=where(spread, larger(1.0 * split.ep, split.tp), 1.0),
+                  text="2 x {} tokens x {} experts x {} x 2 B", numbers=(step.tokens, chosen, model.hidden))
+    )  # fmt: skip
+    return table
+
+
+def head_operations(step: Step, split: Split, model: Model) -> list[Operation]:
+    """Return the output head on the sampled positions, and the sampling of its logits."""
+    rows, columns = step.sampled, model.vocabulary / split.attention
+    stored = model.hidden * columns * element_bytes(head_format(model))
+    return [
+        Operation(
+            "output head", "matmul", matmul.work(rows, model.hidden, columns), stored + rows * (model.hidden + columns) * ACTIVATION_BYTES, model.dtype,
+            text="{} positions x {} x {}", numbers=(rows, model.hidden, columns),
+        ),
+        Operation("sampling", "memory", 0.0, rows * model.vocabulary * 4.0 * 3.0, kernels=6.0, text="3 passes over {} x {} logits x 4 B", numbers=(rows, model.vocabulary)),
+        Operation("gather of logits", "all_reduce", 0.0, rows * model.vocabulary * ACTIVATION_BYTES / 2.0, kernels=0.0, ranks=split.attention,
+                  text="{} x {} logits over {} ranks", numbers=(rows, model.vocabulary, split.attention)),
+    ]  # fmt: skip
+
+
+def head_format(model: Model) -> str:
+    """Return the format of the output head: GGUF files quantise it, other formats leave it alone."""
+    plan = model.quantization
+    if plan is not None and format_entry(plan.format).get("gguf"):
+        return "q6_k" if plan.format.endswith("_m") else plan.format
+    return model.dtype
+
+
+def draft_operations(step: Step, split: Split, model: Model, drafted: int) -> list[Operation]:
+    """Return the multi-token-prediction layers that propose `drafted` tokens before a step."""
+    if not drafted or not model.draft_parameters:
+        return []
+    layer = model.decoder.layers[-1]
+    routed = sum(f.routed - f.chosen * f.per_expert for f in layer.feed_forwards if isinstance(f, Mixture))
+    read = larger(0.0, float(model.draft_parameters / max(1, model.draft_layers) - routed)) / split.tp
+    stored = read * ACTIVATION_BYTES
+    work = 2.0 * step.sequences * read * drafted
+    return [Operation("draft layers", "matmul", work, stored * drafted, model.dtype, kernels=12.0 * drafted, text="{} drafts x {} parameters", numbers=(drafted, read))]
+
+
+def stage_contents(counts: list[tuple[Layer, tuple[int, ...]]], layers: int, stages: int) -> list[tuple[float, ...]]:
+    """Return, for each pipeline stage that may be slowest, how many layers of each kind it holds and whether the head.
+
+    Layers are dealt evenly in order, the first stages taking one more where they do not divide.
+    """
+    sizes = [layers // stages + (1 if s < layers % stages else 0) for s in range(stages)]
+    rows, start = [], 0
+    for index, size in enumerate(sizes):
+        row = tuple(float(sum(start <= place < start + size for place in places)) for _, places in counts)
+        rows.append((*row, 1.0 if index == stages - 1 else 0.0))
+        start += size
+    return [row for row in dict.fromkeys(rows) if not any(other != row and all(o >= r for o, r in zip(other, row, strict=True)) for other in set(rows))]

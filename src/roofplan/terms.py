@@ -1,0 +1,126 @@
+"""Every answer is a graph of Terms: name, value, unit, law, parts, how they combine, sources.
+
+From this one structure come the explanation, the bibliography and the breakdowns. A Term's value may be an array;
+texts are made only when someone reads them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Literal
+
+import numpy as np
+
+from roofplan import units
+
+Combine = Literal["sum", "max", "product", "leaf"]
+Number = Any
+
+
+class Term:
+    """One named quantity of an answer.
+
+    Parameters
+    ----------
+    name : what it is.
+    value : number or array, in `unit`.
+    unit : SI unit.
+    law : function of `roofplan.laws` that computed it, or how it was obtained.
+    parts : Terms that it is made of.
+    combine : how the parts make the value.
+    text : formula with ``{}`` where the numbers go.
+    numbers : what goes there, each a number or a pair (number, unit).
+    sources : keys of documents.
+    """
+
+    __slots__ = ("combine", "law", "name", "numbers", "parts", "sources", "text", "unit", "value")
+
+    def __init__(
+        self,
+        name: str,
+        value: Number,
+        unit: str,
+        *,
+        law: str = "",
+        parts: Sequence[Term] = (),
+        combine: Combine = "leaf",
+        text: str = "",
+        numbers: Sequence[Any] = (),
+        sources: Sequence[str] = (),
+    ) -> None:
+        self.name = name
+        self.value = value
+        self.unit = unit
+        self.law = law
+        self.parts = parts
+        self.combine = combine
+        self.text = text
+        self.numbers = numbers
+        self.sources = sources
+
+    def __repr__(self) -> str:
+        return f"Term({self.name!r}, {self.value!r}, {self.unit!r})"
+
+    def formula(self) -> str:
+        """Return the formula with the numbers put in."""
+        if not self.text:
+            return ""
+        shown = [units.show(float(n[0]), n[1]) if isinstance(n, tuple) else _plain(n) for n in self.numbers]
+        return self.text.format(*shown)
+
+    def walk(self) -> Iterator[Term]:
+        """Yield this Term and all below it, each once."""
+        seen: set[int] = set()
+        stack = [self]
+        while stack:
+            term = stack.pop()
+            if id(term) in seen:
+                continue
+            seen.add(id(term))
+            yield term
+            stack.extend(reversed(term.parts))
+
+    def bibliography(self) -> list[str]:
+        """Return the sources of everything below, in order of first use."""
+        return list(dict.fromkeys(key for term in self.walk() for key in term.sources))
+
+    def shares(self) -> dict[str, float]:
+        """Return each part's share of a sum; a scalar Term only."""
+        whole = float(self.value)
+        return {part.name: float(part.value) / whole if whole else 0.0 for part in self.parts}
+
+    def find(self, name: str) -> Term | None:
+        """Return the first Term of that name below this one."""
+        return next((term for term in self.walk() if term.name == name), None)
+
+    def as_json(self, depth: int) -> dict[str, Any]:
+        """Return the tree as JSON, `depth` levels deep."""
+        out: dict[str, Any] = {"name": self.name, "value": float(self.value), "unit": self.unit}
+        if self.law:
+            out["law"] = self.law
+        if self.text:
+            out["formula"] = self.formula()
+        if self.sources:
+            out["sources"] = list(self.sources)
+        if self.parts and depth > 0:
+            out["combine"] = self.combine
+            out["parts"] = [part.as_json(depth - 1) for part in self.parts]
+        return out
+
+
+def total(name: str, parts: Sequence[Term], unit: str, *, law: str = "", text: str = "", numbers: Sequence[Any] = ()) -> Term:
+    """Return the sum of `parts`; arrays of few axes are added before those of many."""
+    values = [part.value for part in parts]
+    if any(type(value) is not float for value in values):
+        values.sort(key=np.size)
+    amount = values[0] if values else 0.0
+    for value in values[1:]:
+        amount = amount + value
+    return Term(name, amount, unit, law=law, parts=parts, combine="sum", text=text, numbers=numbers)
+
+
+def _plain(number: Any) -> str:
+    if isinstance(number, str):
+        return number
+    value = float(number)
+    return f"{int(value):,}" if value == int(value) and abs(value) < 1e15 else units.significant(value, 4)

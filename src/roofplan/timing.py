@@ -1,0 +1,380 @@
+"""Operations x machine -> seconds, as Terms.
+
+`rates` collects once what a device and an engine can do; `step_time` turns a table of operations into a Term whose
+parts are the groups a reader cares about: weight matmuls, experts, attention, memory passes, communication, launches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from roofplan import catalogue
+from roofplan.errors import InputError
+from roofplan.laws import Number, collectives, larger, roofline, smaller, where
+from roofplan.operations import Operation, Split, Step, draft_operations, head_operations, layer_operations, stage_contents
+from roofplan.records.calibration import Constant
+from roofplan.records.engine import Engine
+from roofplan.records.hardware import Machine
+from roofplan.records.model import Model
+from roofplan.records.strategy import Strategy
+from roofplan.terms import Term, total
+
+GRADES = ("measured", "calibrated", "borrowed", "guessed")
+FALLBACKS = {"fp4": ("fp8", "bf16"), "fp8": ("bf16",), "int8": ("bf16",), "bf16": ("fp16",), "fp16": ("bf16",), "fp32": ("tf32",)}
+"""Which type stands in where a device has no tensor unit for the one that a checkpoint asks for."""
+
+
+def constant(law: str, name: str, scopes: Sequence[str]) -> tuple[Constant, int]:
+    """Return the fitted constant of the nearest scope, and how far down the list of scopes it stood."""
+    table = _table()
+    for distance, scope in enumerate(scopes):
+        found = table.get((law, name, scope))
+        if found is not None:
+            return found, distance
+    raise InputError(f"no fitted constant {law}.{name} for any of {', '.join(scopes)}")
+
+
+def _table() -> dict[tuple[str, str, str], Constant]:
+    if not _TABLE:
+        for item in catalogue.constants():
+            _TABLE[item.law, item.name, item.scope] = item
+    return _TABLE
+
+
+_TABLE: dict[tuple[str, str, str], Constant] = {}
+
+
+@dataclass(slots=True, kw_only=True)
+class Rates:
+    """What a machine attains under an engine; numbers may be arrays over machines.
+
+    Parameters
+    ----------
+    compute : achieved rate by number format, fallbacks resolved [FLOP/s].
+    peak : dense peak by number format, fallbacks resolved [FLOP/s].
+    bandwidth : achieved memory rate by kind of operation [B/s].
+    gap : time between kernels [s].
+    fallbacks : format -> the one that stood in.
+    grade : worst grade of the constants used, as an index of `GRADES`.
+    spread : relative spread of the constants used, combined.
+    """
+
+    machine: Machine
+    engine: Engine
+    compute: dict[str, Number]
+    peak: dict[str, Number]
+    wire: Number
+    bandwidth: dict[str, Number]
+    attention_share: Number
+    experts_share: Number
+    gap: Number
+    step_base: Number
+    step_each: Number
+    network: dict[str, Any]
+    sources: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    fallbacks: dict[str, str] = field(default_factory=dict)
+    grade: int = 1
+    spread: float = 0.1
+
+
+def _fit_key(item: Constant) -> str:
+    return f"fit: {item.law}.{item.name} for {item.scope}, {item.fitted}, {item.rows} rows, spread {item.spread:.0%}, {item.source}"
+
+
+def rates(machine: Machine, engine: Engine) -> Rates:
+    """Return what `machine` attains under `engine`, from data sheets and fitted constants."""
+    device = machine.device
+    if device.bandwidth is None or not device.peak:
+        raise InputError(f"{device.id} has no known memory bandwidth or no known peak: it cannot be planned with", argument="--on", value=device.id)
+    scopes = [device.id, device.architecture, device.vendor, "any"]
+    used: list[tuple[Constant, int]] = []
+
+    def fitted(law: str, name: str, chain: Sequence[str] = scopes) -> Constant:
+        found, distance = constant(law, name, chain)
+        used.append((found, distance))
+        return found
+
+    peak, compute, fallbacks, where_from = _compute_rates(machine, fitted)
+    memory_share = fitted("matmul", "bandwidth")
+    attention_share, decode_share = fitted("attention", "prefill"), fitted("attention", "decode_bandwidth")
+    experts_rate, experts_bandwidth = fitted("experts", "share"), fitted("experts", "bandwidth")
+    passes = fitted("memory", "bandwidth")
+    engine_chain = [engine.id, engine.name, "any"]
+    gap = fitted("kernel", "gap", [f"{engine.name}/{device.architecture}", engine.name, "any"])
+    base, each = fitted("engine_step", "base", engine_chain), fitted("engine_step", "per_sequence", engine_chain)
+    wire = device.bandwidth
+    sheet = device.quantities["memory_bandwidth"].source
+    where_from["bandwidth"] = (sheet, _fit_key(memory_share))
+    where_from["attention"] = (sheet, _fit_key(decode_share))
+    where_from["prefill_attention"] = (_fit_key(attention_share),)
+    where_from["memory"] = (sheet, _fit_key(passes))
+    where_from["experts"] = (sheet, _fit_key(experts_bandwidth))
+    where_from["gap"] = (_fit_key(gap),)
+    where_from["engine"] = (_fit_key(base), _fit_key(each))
+    network = _network(machine, fitted, where_from)
+    # a constant fitted on this architecture is calibrated, on this vendor or on any device borrowed; a made-up one guessed
+    worst = max((2 if distance >= 2 and item.scope != engine.name else 1) if item.rows else 3 for item, distance in used)
+    spread = float(np.sqrt(np.mean([item.spread**2 for item, _ in used])))
+    return Rates(
+        machine=machine, engine=engine, compute=compute, peak=peak, wire=wire,
+        bandwidth={"matmul": wire * memory_share.value, "decode_attention": wire * decode_share.value, "prefill_attention": wire * memory_share.value,
+                   "experts": wire * experts_bandwidth.value, "memory": wire * passes.value},
+        attention_share=attention_share.value, experts_share=experts_rate.value, gap=gap.value, step_base=base.value, step_each=each.value,
+        network=network, sources=where_from, fallbacks=fallbacks, grade=max(worst, 2 if fallbacks else 1), spread=spread,
+    )  # fmt: skip
+
+
+def _compute_rates(machine: Machine, fitted: Any) -> tuple[dict[str, float], dict[str, float], dict[str, str], dict[str, tuple[str, ...]]]:
+    device = machine.device
+    peak, compute, fallbacks, sources = {}, {}, {}, {}
+    for name in ("bf16", "fp16", "fp8", "int8", "fp4", "fp32"):
+        stand_in = next((candidate for candidate in (name, *FALLBACKS[name], "fp16", "bf16", "fp32") if candidate in device.peak), None)
+        if stand_in is None:
+            continue
+        if stand_in != name and {stand_in, name} != {"bf16", "fp16"}:
+            fallbacks[name] = stand_in
+        share = fitted("matmul", f"share.{'bf16' if stand_in in {'fp16', 'bf16', 'tf32', 'fp32'} else 'fp8' if stand_in in {'fp8', 'int8'} else 'fp4'}")
+        peak[name] = device.peak[stand_in].value
+        best = device.measured.get(stand_in)
+        value, keys = peak[name] * share.value, (device.peak[stand_in].source, _fit_key(share))
+        if best is not None and share.scope in {"any", device.vendor}:
+            # the family has no fitted rows of its own: its best measured product, lowered by what serving shapes lose elsewhere
+            lost, _ = constant("matmul", "serving_over_best", ["any"])
+            value, keys = best.value * lost.value, (best.source, _fit_key(lost))
+        compute[name] = value
+        sources[f"compute.{name}"] = keys
+    return peak, compute, fallbacks, sources
+
+
+def _network(machine: Machine, fitted: Any, sources: dict[str, tuple[str, ...]]) -> dict[str, Any]:
+    """Return the figures of the links inside a host and between hosts."""
+    device = machine.device
+    inside = machine.scale_up
+    topology = "none"
+    bandwidth = pair = 0.0
+    keys: list[str] = []
+    if inside is not None:
+        topology = inside.topology
+        bandwidth = device.value("link_bandwidth") or inside.bandwidth
+        pair = device.value("link_bandwidth_pair") or inside.value("bandwidth_pair") or bandwidth
+        keys.append(inside.quantities["bandwidth"].source)
+    elif machine.host_link is not None:
+        topology = "staged" if device.peer_to_peer == "none" else "bus"
+        bandwidth = pair = machine.host_link.bandwidth
+        keys.append(machine.host_link.quantities["bandwidth"].source)
+    chain = [device.id, f"{topology}/{device.vendor}", topology, "any"]
+    values: dict[str, Any] = {"topology": topology, "bandwidth": bandwidth, "pair": pair, "in_network": inside is not None and inside.in_network_reduction}
+    for name in ("base", "step", "efficiency", "one_shot"):
+        item = fitted("all_reduce", name, chain)
+        values[name] = item.value
+        keys.append(_fit_key(item))
+    for name in ("bus_bandwidth.2", "bus_bandwidth.4", "bus_bandwidth.8", "staged_path"):
+        try:
+            values[name] = constant("all_reduce", name, chain)[0].value
+        except InputError:
+            values[name] = None
+    values["outer_bandwidth"] = machine.network_per_device or 0.0
+    values["outer_latency"] = 0.0
+    if machine.network is not None:
+        item = fitted("all_reduce", "network_step", [machine.network.id, "rdma" if machine.network.id.startswith(("ib", "efa")) else "tcp"])
+        values["outer_latency"] = (machine.network.value("latency") or 0.0) + item.value
+        values["outer_efficiency"] = fitted("all_reduce", "network_efficiency", [machine.network.id, "any"]).value
+        keys.append(machine.network.quantities["bandwidth"].source)
+    sources["network"] = tuple(keys)
+    return values
+
+
+def all_reduce_time(message: Number, ranks: Number, machine: Machine, net: dict[str, Any]) -> Number:
+    """Return the fastest all-reduce that the topology allows, hierarchical where ranks leave the host."""
+    inner = smaller(ranks, float(machine.per_host))
+    time = where(inner > 1, _inside_time(message, larger(inner, 1.0), net), 0.0)
+    if machine.hosts == 1:
+        return time
+    outer = ranks / inner
+    rate = net["outer_bandwidth"] * net["outer_efficiency"]
+    share = message / larger(inner, 1.0)
+    ring = collectives.ring_all_reduce(share, larger(outer, 1.0), 0.0, net["outer_latency"], rate)
+    tree = collectives.tree_all_reduce(share, larger(outer, 1.0), 0.0, net["outer_latency"], rate)
+    return time + where(outer > 1, smaller(ring, tree), 0.0)
+
+
+def _inside_time(message: Number, ranks: Number, net: dict[str, Any]) -> Number:
+    base, step, topology = net["base"], net["step"], net["topology"]
+    rate = _shared_rate(ranks, net)
+    if topology == "staged":
+        staged = collectives.host_staged_all_reduce(message, ranks, base, step, rate, net["staged_path"])
+        return staged
+    ring = collectives.ring_all_reduce(message, ranks, base, step, rate)
+    if topology in {"bus", "torus", "point-to-point"}:
+        return ring
+    one = collectives.one_shot_all_reduce(message, ranks, net["one_shot"], rate)
+    two = collectives.two_shot_all_reduce(message, ranks, net["one_shot"], rate)
+    best = smaller(smaller(ring, one), two)
+    if net["in_network"]:
+        best = smaller(best, collectives.in_network_all_reduce(message, ranks, base, rate))
+    return best
+
+
+def _shared_rate(ranks: Number, net: dict[str, Any]) -> Number:
+    """Return the rate one way that each of `ranks` gets: a mesh opens more links the more ranks take part, a bus shares one."""
+    topology = net["topology"]
+    if topology in {"full-mesh", "cube-mesh"}:
+        return smaller(net["pair"] * (ranks - 1), net["bandwidth"]) * net["efficiency"] + 1e-300 * (ranks <= 1)
+    if topology == "bus" and net.get("bus_bandwidth.2"):
+        return where(ranks > 4, net["bus_bandwidth.8"], where(ranks > 2, net["bus_bandwidth.4"], net["bus_bandwidth.2"]))
+    return net["bandwidth"] * net["efficiency"]
+
+
+def exchange_time(message: Number, ranks: Number, machine: Machine, net: dict[str, Any]) -> Number:
+    """Return the time of an all-to-all of `message` bytes per rank; what leaves the host goes at the network's rate."""
+    inner = smaller(ranks, float(machine.per_host))
+    busy = larger(ranks, 1.0)
+    time = collectives.all_to_all_time(message * inner / busy, larger(inner, 1.0), net["base"], _shared_rate(larger(inner, 2.0), net) if net["topology"] != "staged" else net["bandwidth"] * net["efficiency"] / 2)
+    if machine.hosts > 1:
+        rate = net["outer_bandwidth"] * net["outer_efficiency"]
+        time = larger(time, net["outer_latency"] + (1 - inner / busy) * message / rate)
+    return where(ranks > 1, time, 0.0)
+
+
+def hop_time(message: Number, tensor: Number, stages: Number, machine: Machine, net: dict[str, Any]) -> Number:
+    """Return the mean time of one pipeline hop: over the network where stages lie in other hosts, else inside."""
+    crossing = where(tensor * stages > machine.per_host, 1.0, 0.0)
+    inner_rate = net["bandwidth"] * net["efficiency"] if net["bandwidth"] else 1e30
+    inside = net["base"] + message / (inner_rate / (2.0 if net["topology"] == "staged" else 1.0))
+    if machine.hosts == 1:
+        return inside
+    # tensor ranks of one host send their shares at once, together filling the host's ports
+    rate = machine.network.bandwidth * machine.ports * net["outer_efficiency"]  # type: ignore[union-attr]
+    outside = net["outer_latency"] + message / rate
+    # of the stages' hops, those between hosts are one in every (devices of a host / tensor ranks)
+    apart = smaller(1.0, tensor / machine.per_host)
+    return where(crossing > 0, apart * outside + (1.0 - apart) * inside, inside)
+
+
+def operation_time(op: Operation, r: Rates) -> Number:
+    """Return the seconds of one operation of one rank."""
+    if op.kind == "all_reduce":
+        if type(op.ranks) is float and op.ranks <= 1.0:
+            return 0.0
+        return all_reduce_time(op.traffic, op.ranks, r.machine, r.network)
+    if op.kind == "exchange":
+        if type(op.ranks) is float and op.ranks <= 1.0:
+            return 0.0
+        return exchange_time(op.traffic, op.ranks, r.machine, r.network)
+    rate = r.compute[op.compute] if op.compute in r.compute else r.compute["bf16"]
+    if op.kind == "prefill_attention":
+        rate = r.peak["bf16"] * r.attention_share
+    elif op.kind == "decode_attention":
+        rate = r.compute["bf16"]
+    elif op.kind == "experts":
+        rate = rate * r.experts_share
+    elif op.kind == "memory":
+        rate = r.peak.get("fp32", r.peak["bf16"] / 8)
+    return roofline.overlapped_time(op.work, op.traffic, rate, r.bandwidth[op.kind])
+
+
+GROUP_OF = {
+    "matmul": "weight matmuls",
+    "experts": "routed experts",
+    "prefill_attention": "attention",
+    "decode_attention": "attention",
+    "memory": "memory passes",
+    "all_reduce": "all-reduce",
+    "exchange": "expert exchange",
+}
+_SOURCE_OF = {"decode_attention": "attention", "prefill_attention": "prefill_attention", "memory": "memory", "experts": "experts"}
+LIMIT_OF = {
+    "weight matmuls": "memory_bandwidth",
+    "routed experts": "memory_bandwidth",
+    "attention": "memory_bandwidth",
+    "memory passes": "memory_bandwidth",
+    "all-reduce": "communication",
+    "expert exchange": "communication",
+    "pipeline hops": "communication",
+    "launches": "launch",
+    "engine step": "engine",
+}
+
+
+def step_term(name: str, model: Model, strategy: Strategy, step: Step, r: Rates, *, kv_bytes: float, drafted: int = 0, stages: Number | None = None) -> Term:
+    """Return the time of one step of the slowest pipeline stage.
+
+    Layers of one kind are computed once and counted; the worst stage decides.
+    """
+    split = Split.of(strategy)
+    kinds = model.decoder.kinds()
+    tables = [layer_operations(layer, step, split, model, kv_bytes) for layer, _ in kinds]
+    tables.append(head_operations(step, split, model) + draft_operations(step, split, model, drafted))
+    timed = [[(op, operation_time(op, r)) for op in table] for table in tables]
+    launches = [sum(op.kernels for op in table) * r.gap for table in tables]
+    sums = []
+    for rows, launch in zip(timed, launches, strict=True):
+        amount: Any = launch
+        for _, seconds in rows:
+            amount = amount + seconds
+        sums.append(amount)
+    pp = strategy.pp if stages is None else stages
+    counts = _worst_counts(kinds, len(model.decoder.layers), pp, sums)
+    return _grouped(name, timed, launches, counts, r)
+
+
+def _worst_counts(kinds: list[Any], layers: int, pp: Number, sums: list[Number]) -> list[Number]:
+    """Return how many layers of each kind, and heads, the slowest stage holds."""
+    if isinstance(pp, int | float):
+        rows = stage_contents(kinds, layers, int(pp))
+        if len(rows) == 1:
+            return list(rows[0])
+        if all(type(s) is float for s in sums):
+            return list(max(rows, key=lambda row: sum(n * s for n, s in zip(row, sums, strict=True))))
+        amounts = [sum(n * s for n, s in zip(row, sums, strict=True)) for row in rows]
+        best = np.argmax(np.stack(np.broadcast_arrays(*amounts)), axis=0)
+        return [np.asarray([row[k] for row in rows])[best] for k in range(len(sums))]
+    degrees = np.asarray(pp)
+    chosen: list[Number] = [np.zeros(np.broadcast_shapes(degrees.shape, *(np.shape(s) for s in sums))) for _ in sums]
+    for value in np.unique(degrees):
+        counts = _worst_counts(kinds, layers, int(value), sums)
+        for k, count in enumerate(counts):
+            chosen[k] = np.where(degrees == value, count, chosen[k])
+    return chosen
+
+
+def _grouped(name: str, timed: list[list[tuple[Operation, Number]]], launches: list[Number], counts: list[Number], r: Rates) -> Term:
+    groups: dict[str, list[Term]] = {}
+    for rows, count in zip(timed, counts, strict=True):
+        for op, seconds in rows:
+            if type(seconds) is float and seconds == 0.0:
+                continue
+            groups.setdefault(GROUP_OF[op.kind], []).append(_operation_term(op, seconds, count, r))
+    parts = [total(group, terms, "s") for group, terms in groups.items()]
+    gap = launches[0] * counts[0]
+    for launch, count in zip(launches[1:], counts[1:], strict=True):
+        gap = gap + launch * count
+    parts.append(Term("launches", gap, "s", law="roofline.kernel_time", text="gap of {} between kernels", numbers=((r.gap, "s"),), sources=r.sources["gap"]))
+    return total(name, parts, "s")
+
+
+def _operation_term(op: Operation, seconds: Number, count: Number, r: Rates) -> Term:
+    if op.kind in {"all_reduce", "exchange"}:
+        law, keys, text = "collectives", r.sources["network"], "{} x " + (op.text or "message")
+        return Term(op.name, seconds * count, "s", law=law, text=text, numbers=(count, *op.numbers), sources=keys)
+    keys = r.sources[_SOURCE_OF.get(op.kind, "bandwidth")]
+    law = "roofline.overlapped_time"
+    rate = r.compute.get(op.compute, r.compute["bf16"])
+    text = "{} layers x max(read {} at {}, compute {} at {}); " + (op.text or "{} B").replace("{}", "{}")
+    numbers: tuple[Any, ...] = (count, (op.traffic, "B"), (r.bandwidth[op.kind], "B/s"), (op.work, "FLOP"), (rate, "FLOP/s"), *op.numbers)
+    if not op.text:
+        numbers = (*numbers, op.traffic)
+    sources = (*keys, *r.sources.get(f"compute.{op.compute}", ()))
+    return Term(op.name, seconds * count, "s", law=law, text=text, numbers=numbers, sources=sources)
+
+
+def engine_term(sequences: Number, r: Rates) -> Term:
+    """Return the host's time per step: a + b x sequences."""
+    return Term(
+        "engine step", r.step_base + r.step_each * sequences, "s", law="a + b x sequences", text="{} + {} x {} sequences, " + r.engine.id,
+        numbers=((r.step_base, "s"), (r.step_each, "s"), sequences), sources=r.sources["engine"],
+    )  # fmt: skip
