@@ -187,3 +187,120 @@ def user_accelerator(path: Path) -> Accelerator:
         peak={key: number(text, "FLOP/s", f"peak.{key}") for key, text in given.peak.items()}, scale_up=given.scale_up, host_link=given.host_link,
         peer_to_peer=given.peer_to_peer, notes=tuple(given.notes),
     )  # fmt: skip
+
+
+COMMANDS = ("serve", "model", "device", "claims")
+"""Commands whose answers have a published schema."""
+
+
+def answer_schema(command: str, version: str) -> dict[str, Any]:
+    """Return the JSON Schema of a command's answer, from pydantic models of its members."""
+    from typing import Literal
+
+    from pydantic import BaseModel, ConfigDict, Field, create_model
+
+    class Open(BaseModel):
+        model_config = ConfigDict(extra="allow")
+
+    class Metric(BaseModel):
+        """A number with its 90% interval in SI (or USD/h, USD/Mtoken) and its grade."""
+
+        value: float
+        low: float
+        high: float
+        unit: Literal["s", "token/s", "B", "W", "J", "USD/h", "USD/Mtoken", "1"]
+        grade: Literal["measured", "calibrated", "borrowed", "guessed"]
+
+    class Versions(BaseModel):
+        roofplan: str
+        catalogue: str
+        prices_to: str
+
+    class Warn(BaseModel):
+        code: str
+        text: str
+
+    class Search(BaseModel):
+        enumerated: int
+        legal: int
+        fits: int
+        predicted: int
+        seconds: float = Field(description="CPU time from first tuple to last metric [s]")
+
+    class Bound(BaseModel):
+        limit: Literal["compute", "memory_bandwidth", "communication", "launch", "engine"]
+        share: float
+
+    class Memory(BaseModel):
+        """Bytes of the fullest device [B]."""
+
+        capacity: float
+        weights: float
+        kv_cache: float
+        activations: float
+        runtime: float
+        free: float
+        left_alone: float
+        kv_pool: float
+        longest_request: float = Field(description="[token]")
+        request: float
+
+    class ServePlan(Open):
+        id: str
+        engine: str
+        strategy: dict[str, int]
+        concurrency: int
+        metrics: dict[str, Metric]
+        bound: dict[str, Bound]
+        memory: Memory
+        points: list[dict[str, Any]]
+        nearest_measured: list[dict[str, Any]]
+        launch: str
+        reproduce: str
+        source_ids: list[str]
+
+    class NoPlanMember(BaseModel):
+        binding: str
+        message: str
+        relax: list[dict[str, Any]]
+
+    class ErrorMember(BaseModel):
+        code: str
+        argument: str | None
+        value: str | float | int | bool | None
+        nearest: list[str]
+        message: str
+
+    class ParameterCounts(BaseModel):
+        total: int
+        active: int | None
+        embedding: int
+        head: int
+
+    class Cache(Open):
+        bytes: int
+        bytes_per_token: int
+        state_bytes: int
+        tokens: int
+
+    class ClaimRow(Open):
+        id: str
+        article: str
+        with_its_inputs: float | None
+        ours: float | None
+        verdict: str
+
+    common: dict[str, Any] = {
+        "schema_version": (Literal[version], ...), "command": (Literal[command], ...), "status": (Literal["ok", "no_plan", "error"], ...),
+        "versions": (Versions, ...), "inputs": (dict[str, Any], ...), "warnings": (list[Warn], ...), "error": (ErrorMember | None, None),
+    }  # fmt: skip
+    members: dict[str, dict[str, Any]] = {
+        "serve": {"search": (Search | None, None), "plans": (list[ServePlan] | None, None), "sources": (dict[str, Any] | None, None), "no_plan": (NoPlanMember | None, None)},
+        "model": {"parameters": (ParameterCounts | None, None), "cache": (Cache | None, None), "flops": (dict[str, Any] | None, None)},
+        "device": {"device": (dict[str, Any] | None, None), "what_is": (list[dict[str, Any]] | None, None)},
+        "claims": {"claims": (list[ClaimRow] | None, None)},
+    }
+    if command not in members:
+        raise InputError(f"schema: no schema for {command!r}; accepted: {', '.join(COMMANDS)}", argument="COMMAND", value=command)
+    made = create_model(f"{command.title()}Answer", __config__=ConfigDict(extra="allow"), **common, **members[command])
+    return made.model_json_schema()

@@ -84,7 +84,7 @@ def box_size(device: Accelerator) -> int:
 
 def sizes(device: Accelerator) -> list[int]:
     """Return 1, 2, 4, ... up to one full server."""
-    full = box_size(device)
+    full = box_size(device) if device.scale_up or device.host_link else 1
     return [size for size in (1, 2, 4, 8, 16) if size <= full]
 
 
@@ -127,6 +127,8 @@ def _built(device: Accelerator, hosts: int, per_host: int, server: Server | None
     if server is None and known:
         same = [s for s in catalogue.servers_of(device.id) if s.count == per_host and s.count <= LARGEST_BOX]
         server = same[0] if same else None
+    if per_host > 1 and up is None and host is None:
+        raise InputError(f"--on: {text}: no link between {device.id} devices is known; only one can be planned", code="link_missing", argument="--on", value=text)
     if hosts > 1 and network is None:
         source = server or next(iter(reversed(catalogue.servers_of(device.id))), None)
         if source is None or source.network is None:

@@ -1,0 +1,285 @@
+"""The Python interface; the command line is a thin layer over it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from roofplan import catalogue, hf, units
+from roofplan.catalogue.machines import machine
+from roofplan.errors import ConfigError, InputError, UnknownName, UnsupportedFeature, UnitError, nearest
+from roofplan.operations import element_bytes, format_entry
+from roofplan.records.hardware import Accelerator, Machine
+from roofplan.records.model import Model
+from roofplan.records.strategy import Strategy
+from roofplan.records.workload import Constraints, Workload
+from roofplan.search import OBJECTIVES, Request, Result, search
+from roofplan.serve import footprint
+
+HUB_TIMEOUT = 5.0
+"""Seconds that ``hf:`` waits for the network, without retries [s]."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parameters:
+    """Counts of learned numbers [parameters]."""
+
+    total: int
+    active: int | None
+    embedding: int
+    head: int
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A model with what people ask of it."""
+
+    model: Model
+
+    @property
+    def parameters(self) -> Parameters:
+        """Return total, active, embedding and head counts."""
+        m = self.model
+        return Parameters(m.total, m.active, m.embedding, m.head)
+
+    def cache_bytes(self, tokens: int, precision: str = "bf16") -> int:
+        """Return the cache of one sequence of `tokens`, constant state included [B]."""
+        if tokens <= 0:
+            raise UnitError(f"tokens: {tokens} must be greater than zero", argument="tokens", value=tokens)
+        return round(footprint(self.model, Strategy(), element_bytes(known_format(precision, "precision"))).request(float(tokens)))
+
+
+def load_model(source: str | Path | Mapping[str, Any]) -> Loaded:
+    """Return a model from a dict, a path to a config.json or its folder, a catalogue id or alias, the Hub cache, or ``hf:ORG/NAME``."""
+    if isinstance(source, Mapping):
+        return Loaded(hf.from_dict(source))
+    return Loaded(read_model(str(source)))
+
+
+def device(name: str) -> Accelerator:
+    """Return an accelerator by id or alias."""
+    return catalogue.accelerator(catalogue.find("accelerators", name, "device"))
+
+
+def read_model(name: str) -> Model:
+    """Return the model that MODEL means, in the order: stdin, path, catalogue, Hub cache, ``hf:``."""
+    if name == "-":
+        return hf.from_text(sys.stdin.read(), "stdin")
+    if name.startswith("hf:"):
+        return hf.from_text(_from_hub(name[3:]), name[3:])
+    path = Path(name)
+    if path.exists():
+        return _from_path(path)
+    if name.endswith((".json", "/")) or name.startswith(("./", "../", "/", "~")):
+        raise ConfigError(f"MODEL: no file {name}", argument="MODEL", value=name)
+    known = catalogue.aliases("models") if not (catalogue.ROOT / "models" / f"{name.lower()}.toml").is_file() else {name.lower(): name.lower()}
+    identity = known.get(name.lower())
+    if identity is not None:
+        return hf.from_text(catalogue.model_table(identity)["config"], identity)
+    cached = _from_hub_cache(name)
+    if cached is not None:
+        return hf.from_text(cached.read_bytes(), name)
+    near = nearest(name, catalogue.ids("models"))
+    hint = f" Nearest: {', '.join(near)}." if near else ""
+    raise UnknownName(f'MODEL: no model "{name}" on disk or in the catalogue.{hint} List: roofplan models {name[:5]}', code="unknown_model", argument="MODEL", value=name, nearest=near)
+
+
+def _from_path(path: Path) -> Model:
+    file = path / "config.json" if path.is_dir() else path
+    if not file.is_file():
+        raise ConfigError(f"MODEL: {path} holds no config.json", argument="MODEL", value=str(path))
+    size = file.stat().st_size
+    if size > hf.LARGEST_CONFIG:
+        raise ConfigError(f"MODEL: {file} holds {size:,} bytes; a config.json has a few thousand", argument="MODEL", value=str(file))
+    try:
+        return hf.from_text(file.read_bytes(), str(path))
+    except OSError as error:
+        raise ConfigError(f"MODEL: {file}: {error.strerror}", argument="MODEL", value=str(file)) from None
+
+
+def _from_hub_cache(name: str) -> Path | None:
+    folder = catalogue.hub_cache() / f"models--{name.replace('/', '--')}" / "snapshots"
+    found = sorted(folder.glob("*/config.json")) if "/" in name and folder.is_dir() else []
+    return found[-1] if found else None
+
+
+def _from_hub(name: str) -> bytes:
+    try:
+        from huggingface_hub import hf_hub_download
+    except ImportError:
+        raise InputError("hf: needs the extra [hub]: pip install 'roofplan[hub]'", code="extra_missing", argument="MODEL", value=f"hf:{name}") from None
+    try:
+        return Path(hf_hub_download(name, "config.json", etag_timeout=HUB_TIMEOUT)).read_bytes()
+    except Exception as error:  # noqa: BLE001 - whatever the client raises becomes one clear line
+        first = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise InputError(f"hf:{name}: {first}", code="hub_unreachable", argument="MODEL", value=f"hf:{name}") from None
+
+
+REFUSED = {"int4": "awq, gptq, q4_k_m, nvfp4 or mxfp4", "4bit": "awq, gptq, q4_k_m, nvfp4 or mxfp4", "int8-all": "int8"}
+ANY = ("checkpoint", "fp8", "awq", "q4_k_m")
+"""What ``--precision any`` opens: the checkpoint's own and one of each width that most engines read."""
+
+
+def known_format(name: str, argument: str) -> str:
+    """Return a format id, or refuse it with the choices."""
+    lowered = name.strip().lower()
+    if lowered in REFUSED:
+        raise InputError(f"{argument}: {name} is no format; say which: {REFUSED[lowered]}", code="unknown_precision", argument=argument, value=name)
+    try:
+        format_entry(lowered)
+    except KeyError:
+        near = nearest(lowered, catalogue.formats())
+        raise InputError(f"{argument}: no format {name!r}. Accepted: {', '.join(catalogue.formats())}", code="unknown_precision", argument=argument, value=name, nearest=near) from None
+    return lowered
+
+
+def precisions(text: str | None, argument: str) -> tuple[str, ...]:
+    """Return the formats that compete."""
+    if text is None:
+        return ("checkpoint",)
+    if text.strip().lower() == "any":
+        return ANY if argument == "--precision" else ("checkpoint", "fp8")
+    return tuple(known_format(part, argument) for part in text.split(","))
+
+
+DEGREES = ("tp", "pp", "dp", "ep", "attention_dp")
+
+
+def pins(text: str | None) -> dict[str, int]:
+    """Return pinned parallel degrees from ``tp=8,pp=2``.
+
+    >>> pins("tp=8,pp=2")
+    {'tp': 8, 'pp': 2}
+    """
+    out: dict[str, int] = {}
+    for part in (text or "").split(","):
+        if not part.strip():
+            continue
+        name, _, value = part.partition("=")
+        name = name.strip().lower().replace("-", "_")
+        if name not in DEGREES or not value:
+            raise InputError(f"--strategy: cannot read {part!r}; accepted: {', '.join(f'{d}=N' for d in DEGREES)}", code="bad_strategy", argument="--strategy", value=text)
+        out[name] = units.parse_count(value, f"--strategy {name}")
+    return out
+
+
+def draft(text: str | None) -> tuple[int, float]:
+    """Return drafted tokens and acceptance from ``2:0.8``."""
+    if text is None:
+        return 0, 0.0
+    count, _, share = text.partition(":")
+    accepted = units.parse_share(share or "nan", "--draft")
+    if accepted >= 1.0:
+        raise UnitError(f"--draft: an acceptance of {accepted:g} is not below 1", argument="--draft", value=text)
+    return units.parse_count(count, "--draft"), accepted
+
+
+def plan_serving(
+    model: str | Path | Mapping[str, Any] | Model,
+    on: Sequence[str] = (),
+    *,
+    input: str | int = 1024,  # noqa: A002 - the workload's own word
+    output: str | int = 256,
+    context: str | int | None = None,
+    engine: str | None = None,
+    precision: str | None = None,
+    kv_precision: str | None = None,
+    tpot: str | None = None,
+    ttft: str | None = None,
+    tokens_per_second_per_user: str | float | None = None,
+    budget: str | None = None,
+    power: str | None = None,
+    devices: str | int | None = None,
+    concurrency: str | int | None = None,
+    rate: str | None = None,
+    datacenter: bool = False,
+    strategy: str | None = None,
+    best: str = "cost",
+    price: str = "rent",
+    prefix_hit: str | float = 0.0,
+    draft_tokens: str | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> Result:
+    """Return serving plans, best first.
+
+    Parameters are the flags of ``roofplan serve``, as text with units.
+
+    Raises
+    ------
+    RoofplanError : bad input, or `NoPlan` where nothing satisfies the constraints.
+    """
+    if isinstance(model, Model):
+        loaded = model
+    else:
+        loaded = load_model(model).model if isinstance(model, Mapping) else read_model(str(model))
+    if not loaded.generates:
+        raise UnsupportedFeature(f"{loaded.id} ({loaded.family}) is an encoder without a decode phase: roofplan serve plans generation", argument="MODEL", value=loaded.id)
+    if loaded.active is None:
+        raise ConfigError("config.json lacks num_experts_per_tok: how much one token computes is not guessed", argument="num_experts_per_tok")
+    if best not in OBJECTIVES:
+        raise InputError(f"--best: {best!r} is no objective; accepted: {', '.join(OBJECTIVES)}", argument="--best", value=best, nearest=nearest(best, OBJECTIVES))
+    load = _workload(input, output, context, prefix_hit, draft_tokens)
+    _check_context(loaded, load, context)
+    constraints = _constraints(tpot, ttft, tokens_per_second_per_user, budget, power, devices, concurrency, rate, datacenter=datacenter)
+    machines = tuple(m for text in on for m in machine(text)) if on else whole_catalogue(constraints)
+    if engine is not None:
+        engine = catalogue.find("engines", engine, "--engine")
+    asked = Request(
+        model=loaded, machines=machines, workload=load, constraints=constraints, engine=engine, pins=pins(strategy),
+        precisions=precisions(precision, "--precision"), kv_precisions=precisions(kv_precision, "--kv-precision"), price=price, best=best,
+    )  # fmt: skip
+    return search(asked, progress)
+
+
+def _workload(prompt: str | float, output: str | float, context: str | float | None, prefix_hit: str | float, drafted: str | None) -> Workload:
+    asked, answered = units.parse_length(prompt, "--input"), units.parse_length(output, "--output")
+    longest = 1 << (asked + answered - 1).bit_length() if context is None else units.parse_length(context, "--context")
+    if longest < asked + answered:
+        raise UnitError(f"--context: {longest:,} is shorter than --input {asked:,} + --output {answered:,}", argument="--context", value=longest)
+    count, accepted = draft(drafted)
+    hit = units.parse_share(prefix_hit, "--prefix-hit")
+    if hit >= 1.0:
+        raise UnitError("--prefix-hit: at least one token of a prompt is computed, so the share must be below 1", argument="--prefix-hit", value=str(prefix_hit))
+    return Workload(input=asked, output=answered, context=longest, prefix_hit=hit, drafted=count, acceptance=accepted)
+
+
+def _check_context(model: Model, load: Workload, given: object) -> None:
+    if model.max_positions is None or load.context <= model.max_positions:
+        return
+    if given is None and load.input + load.output <= model.max_positions:
+        return
+    flag = "--context" if given is not None else "--input + --output"
+    raise UnitError(
+        f"{flag}: {load.context:,} tokens are beyond the {model.max_positions:,} positions of {model.id} (max_position_embeddings)", code="context_too_long",
+        argument="--context", value=load.context,
+    )  # fmt: skip
+
+
+def _constraints(tpot: Any, ttft: Any, user_rate: Any, budget: Any, power: Any, devices: Any, concurrency: Any, rate: Any, *, datacenter: bool) -> Constraints:
+    def quantity(value: Any, unit: str, flag: str) -> float | None:
+        return None if value is None else units.parse(value, unit, flag)
+
+    per_user = None
+    if user_rate is not None:
+        per_user = units.parse_amount(user_rate, "--tokens-per-second-per-user") if str(user_rate).replace(".", "", 1).isdigit() else units.parse(user_rate, "token/s", "--tokens-per-second-per-user")
+    return Constraints(
+        tpot=quantity(tpot, "s", "--tpot"), ttft=quantity(ttft, "s", "--ttft"), tokens_per_second_per_user=per_user, budget=quantity(budget, "USD/h", "--budget"),
+        power=quantity(power, "W", "--power"), devices=None if devices is None else units.parse_count(devices, "--devices"),
+        concurrency=None if concurrency is None else units.parse_count(concurrency, "--concurrency"), rate=quantity(rate, "request/s", "--rate"), datacenter=datacenter,
+    )  # fmt: skip
+
+
+def whole_catalogue(constraints: Constraints) -> tuple[Machine, ...]:
+    """Return every device of the catalogue that can be planned with, from one to a full server, with one and two hosts where it has a network."""
+    out: list[Machine] = []
+    for name in catalogue.ids("accelerators"):
+        found = catalogue.accelerator(name)
+        if found.bandwidth is None or not found.peak or found.memory is None:
+            continue
+        if constraints.datacenter and found.geforce_licence:
+            continue
+        out += machine(name)
+    return tuple(out)

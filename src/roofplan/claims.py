@@ -1,0 +1,199 @@
+"""The five articles' figures, what our laws give with their inputs, and with corrected ones.
+
+Each claim is data: its inputs, an expression over our laws and catalogue, an overlay of corrections, and the verdict
+that was recorded. The command recomputes all of it; a verdict that no longer follows is an error.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from roofplan import catalogue, hf
+from roofplan.errors import InputError
+from roofplan.laws import attention, batching, collectives, cost, energy, flops, matmul, memory, parameters, pipeline, roofline
+
+VERDICTS = (
+    "agrees", "rounding", "article errs", "contradicts itself", "bound", "inputs not stated", "source damaged", "rule holds", "rule fails", "not yet",
+)  # fmt: skip
+AGREES, ROUNDS = 0.05, 0.10
+"""Relative distance up to which a figure agrees, and up to which it counts as rounding [1]."""
+
+LAWS: dict[str, Any] = {
+    "attention": attention, "batching": batching, "collectives": collectives, "cost": cost, "energy": energy, "flops": flops, "matmul": matmul,
+    "memory": memory, "parameters": parameters, "pipeline": pipeline, "roofline": roofline,
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """One figure or rule of an article.
+
+    Parameters
+    ----------
+    id, article, topic : what it is and where it stands.
+    says : the claim in a sentence of ours.
+    claimed : the article's figure, None for rules without one.
+    unit : unit of all three figures.
+    inputs : the article's inputs in SI.
+    law : expression over inputs, laws and catalogue; empty where not yet covered or where nothing can be computed.
+    scale : what one `unit` is worth in SI.
+    corrected : inputs that replace the article's.
+    corrected_law : expression that replaces `law` where the law itself was wrong.
+    verdict : recorded verdict.
+    why : why the article errs, or why the corrected figure differs.
+    """
+
+    id: str
+    article: str
+    topic: str
+    kind: str
+    says: str
+    verdict: str
+    claimed: float | None = None
+    unit: str = ""
+    scale: float = 1.0
+    inputs: Mapping[str, float]
+    law: str = ""
+    corrected: Mapping[str, Any]
+    corrected_law: str = ""
+    why: str = ""
+
+    @property
+    def covered(self) -> bool:
+        """Whether our laws compute it."""
+        return self.verdict != "not yet"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """A claim with what our laws give."""
+
+    claim: Claim
+    with_its_inputs: float | None
+    ours: float | None
+    computed_verdict: str
+
+    @property
+    def follows(self) -> bool:
+        """Whether the recorded verdict is the computed one."""
+        return self.computed_verdict == self.claim.verdict
+
+
+@cache
+def claims() -> tuple[Claim, ...]:
+    """Return all claims in the order of the articles."""
+    found = []
+    for path in sorted((catalogue.ROOT / "claims").glob("*.toml")):
+        for row in tomllib.loads(path.read_text())["claim"]:
+            found.append(
+                Claim(
+                    id=row["id"], article=row["article"], topic=row["topic"], kind=row["kind"], says=row["says"], verdict=row["verdict"],
+                    claimed=row.get("claimed"), unit=row.get("unit", ""), scale=float(row.get("scale", 1.0)), inputs=row.get("inputs", {}), law=row.get("law", ""),
+                    corrected=row.get("corrected", {}), corrected_law=row.get("corrected_law", ""), why=row.get("why", ""),
+                )
+            )  # fmt: skip
+    return tuple(found)
+
+
+def outcome(claim: Claim) -> Outcome:
+    """Return what our laws give for a claim, and the verdict that follows."""
+    own = evaluate(claim.law, claim.inputs) / claim.scale if claim.law else None
+    better = None
+    if claim.corrected or claim.corrected_law:
+        better = evaluate(claim.corrected_law or claim.law, {**claim.inputs, **_corrections(claim)}) / claim.scale
+    return Outcome(claim=claim, with_its_inputs=own, ours=better, computed_verdict=_verdict(claim, own))
+
+
+def _corrections(claim: Claim) -> dict[str, float]:
+    """Return the overlay; a text value is an expression over the catalogue."""
+    return {name: evaluate(value, claim.inputs) if isinstance(value, str) else float(value) for name, value in claim.corrected.items()}
+
+
+def _verdict(claim: Claim, own: float | None) -> str:
+    if claim.kind in {"rule", "idea"} and own is not None and claim.claimed is None:
+        return "rule holds" if own else "rule fails"
+    if own is None or claim.claimed is None or claim.verdict in {"not yet", "inputs not stated", "source damaged", "bound", "contradicts itself"}:
+        return claim.verdict
+    distance = abs(own - claim.claimed) / abs(claim.claimed) if claim.claimed else abs(own)
+    if distance <= AGREES:
+        return "agrees"
+    return "rounding" if distance <= ROUNDS else "article errs"
+
+
+# Expressions -------------------------------------------------------------------------------------
+
+
+def _peak(device: str, number_format: str) -> float:
+    return catalogue.accelerator(device).peak[number_format].value
+
+
+def _sparse(device: str, number_format: str) -> float:
+    return catalogue.accelerator(device).sparse[number_format].value
+
+
+def _measured(device: str, number_format: str) -> float:
+    return catalogue.accelerator(device).measured[number_format].value
+
+
+def _quantity(device: str, name: str) -> float:
+    return catalogue.accelerator(device).quantities[name].value
+
+
+def _link(identity: str, name: str) -> float:
+    return catalogue.link(identity).quantities[name].value
+
+
+def _server(identity: str, name: str) -> float:
+    return catalogue.server(identity).quantities[name].value
+
+
+def _model(identity: str, name: str) -> float:
+    model = hf.from_text(catalogue.model_table(identity)["config"], identity)
+    return float(getattr(model, name))
+
+
+def _cache_per_token(identity: str) -> float:
+    from roofplan.serve import footprint
+    from roofplan.records.strategy import Strategy
+
+    model = hf.from_text(catalogue.model_table(identity)["config"], identity)
+    return footprint(model, Strategy(), 2.0).kv_per_token
+
+
+def _supports(device: str, number_format: str) -> float:
+    return float(number_format in catalogue.accelerator(device).peak)
+
+
+def _price(device: str, kind: str) -> float:
+    newest = [p for p in catalogue.prices(device) if p.kind == kind]
+    return newest[-1].value
+
+
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "ceil": math.ceil, "floor": math.floor, "exp": math.exp, "sqrt": math.sqrt, "log": math.log, "min": min, "max": max, "abs": abs, "round": round,
+    "peak": _peak, "sparse": _sparse, "measured": _measured, "quantity": _quantity, "link": _link, "server": _server, "model": _model,
+    "cache_per_token": _cache_per_token, "supports": _supports, "price": _price, "float": float,
+}  # fmt: skip
+_CONSTANTS = {"pi": math.pi, "GiB": 2.0**30, "hour": 3600.0, "day": 86400.0, "month": 730 * 3600.0, "year": 365 * 86400.0}
+_ALLOWED = (
+    ast.Expression, ast.BinOp, ast.UnaryOp, ast.Call, ast.Name, ast.Load, ast.Constant, ast.Attribute, ast.keyword, ast.Compare, ast.BoolOp, ast.IfExp,
+    ast.operator, ast.unaryop, ast.cmpop, ast.boolop,
+)  # fmt: skip
+
+
+def evaluate(expression: str, inputs: Mapping[str, float]) -> float:
+    """Return the value of an expression over inputs, laws and catalogue look-ups; nothing else can be called."""
+    tree = ast.parse(expression, mode="eval")
+    for node in ast.walk(tree):
+        if not isinstance(node, _ALLOWED):
+            raise InputError(f"claim: {type(node).__name__} is not allowed in {expression!r}")
+        if isinstance(node, ast.Attribute) and not (isinstance(node.value, ast.Name) and node.value.id in LAWS and not node.attr.startswith("_")):
+            raise InputError(f"claim: {ast.unparse(node)} is no law")
+    names = {**_CONSTANTS, **FUNCTIONS, **LAWS, **{k: float(v) for k, v in inputs.items()}}
+    return float(eval(compile(tree, "<claim>", "eval"), {"__builtins__": {}}, names))  # noqa: S307 - the tree was checked node by node

@@ -1,0 +1,511 @@
+"""The command line: parse, call, print. Nothing is computed here."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+from cyclopts import App, CycloptsError, Parameter
+
+from roofplan import __version__
+from roofplan.errors import InputError, NoPlan, RoofplanError, UnsupportedFeature, nearest
+
+app = App(
+    name="roofplan", version=__version__, help_format="plaintext", help_on_error=False,
+    help="A slide rule for LLM compute: does it fit, how fast, what it costs, which limit binds, and where every number came from.",
+)  # fmt: skip
+
+Text = str | None
+Flag = Annotated[bool, Parameter(negative="")]
+Model = Annotated[str, Parameter(help="- (stdin), a config.json or its folder, a catalogue id or Hub name, or hf:ORG/NAME")]
+Json = Annotated[bool, Parameter(negative="", help="one JSON document on stdout, errors included")]
+
+
+@app.command
+def serve(
+    model: Annotated[str | None, Parameter(help="- (stdin), a config.json or its folder, a catalogue id or Hub name, or hf:ORG/NAME")] = None,
+    /,
+    *,
+    on: Annotated[tuple[str, ...], Parameter(help="ID[:COUNT|:HOSTSxPER][@NETWORK]; repeat to compete; absent: the whole catalogue")] = (),
+    input: Annotated[str, Parameter(help="mean prompt, tokens")] = "1024",  # noqa: A002 - the flag's own name
+    output: Annotated[str, Parameter(help="mean answer, tokens")] = "256",
+    context: Annotated[Text, Parameter(help="longest request to admit; default: next power of two above input + output")] = None,
+    engine: Annotated[Text, Parameter(help="vllm, sglang, tensorrt-llm, llama.cpp, or a version such as vllm-0.11")] = None,
+    precision: Annotated[Text, Parameter(help="weight formats that compete: fp8, awq, q4_k_m, any; default: the checkpoint's own")] = None,
+    kv_precision: Annotated[Text, Parameter(help="cache formats that compete; default: the checkpoint's own")] = None,
+    tpot: Annotated[Text, Parameter(help="limit: time per output token, 50ms")] = None,
+    ttft: Annotated[Text, Parameter(help="limit: time to first token of an empty system, 500ms")] = None,
+    tokens_per_second_per_user: Annotated[Text, Parameter(help="limit: least rate of one user, 20")] = None,
+    budget: Annotated[Text, Parameter(help="limit: 20USD/h")] = None,
+    power: Annotated[Text, Parameter(help="limit: at the wall, 10kW")] = None,
+    devices: Annotated[Text, Parameter(help="limit: most devices")] = None,
+    concurrency: Annotated[Text, Parameter(help="demand: users at once")] = None,
+    rate: Annotated[Text, Parameter(help="demand: 4req/s")] = None,
+    datacenter: Annotated[bool, Parameter(negative="", help="leave out cards whose licence forbids data centres")] = False,
+    strategy: Annotated[Text, Parameter(help="pins: tp=8,pp=2,dp=1,ep=8,attention_dp=4; the rest is searched")] = None,
+    best: Annotated[str, Parameter(help="cost, throughput, latency, devices or energy")] = "cost",
+    price: Annotated[str, Parameter(help="rent, contract, spot, or a price per device such as 2.50USD/h")] = "rent",
+    prefix_hit: Annotated[str, Parameter(help="share of each prompt found in the prefix cache, 30%%")] = "0",
+    draft: Annotated[Text, Parameter(help="multi-token prediction K:ACCEPTANCE, such as 1:0.85")] = None,
+    top: Annotated[str, Parameter(help="plans to show")] = "2",
+    explain: Annotated[bool, Parameter(negative="", help="show the formulas with the numbers put in, and their sources")] = False,
+    depth: Annotated[str, Parameter(help="levels of --explain")] = "2",
+    json: Json = False,  # noqa: A002 - the flag's own name
+    csv: Annotated[Text, Parameter(help="write every plan to FILE")] = None,
+    emit: Annotated[Text, Parameter(help="print only the launch line: vllm, sglang, trtllm or llamacpp")] = None,
+    request: Annotated[Text, Parameter(help="read the inputs of an earlier JSON answer from FILE or -")] = None,
+) -> int:
+    """Serving plans, ranked, priced and explained."""
+    given = {
+        "model": model, "on": list(on), "input": input, "output": output, "context": context, "engine": engine, "precision": precision,
+        "kv_precision": kv_precision, "tpot": tpot, "ttft": ttft, "tokens_per_second_per_user": tokens_per_second_per_user, "budget": budget,
+        "power": power, "devices": devices, "concurrency": concurrency, "rate": rate, "datacenter": datacenter, "strategy": strategy, "best": best,
+        "price": price, "prefix_hit": prefix_hit, "draft": draft, "top": top,
+    }  # fmt: skip
+    with _answering("serve", given, as_json=json) as reply:
+        if request is not None:
+            given |= _read_request(request, given)
+        return _serve(given, reply, explain=explain, depth=depth, csv=csv, emit=emit)
+    return reply.code
+
+
+def _serve(given: dict[str, Any], reply: Reply, *, explain: bool, depth: str, csv: str | None, emit: str | None) -> int:
+    from roofplan import answers, report
+    from roofplan.api import plan_serving
+    from roofplan.units import parse_count
+
+    if given["model"] is None:
+        raise InputError("MODEL is missing. Example: roofplan serve llama-3.1-70b --on h100-sxm:8", argument="MODEL")
+    top, levels = parse_count(given["top"], "--top"), parse_count(depth, "--depth")
+    flags = {key: value for key, value in given.items() if key not in {"model", "on", "draft", "top"}}
+    with _progress(quiet=reply.as_json) as tick:
+        result = plan_serving(given["model"], given["on"], draft_tokens=given["draft"], progress=tick, **flags)
+    if csv is not None:
+        _write_csv(csv, answers.csv_rows(result))
+    if emit is not None:
+        from roofplan.emit import engine_for, launch
+
+        line = launch(result.plans[0], engine_for(emit, result.plans[0]))
+        if not reply.as_json:
+            print(line)
+            return 0
+    if reply.as_json:
+        document = answers.serve_answer(result, given, top=top, explain=explain)
+        if emit is not None:
+            document["emit"] = line
+        reply.document(document)
+    else:
+        report.serve_screen(result, report.stdout(), top=top, explain=explain, depth=levels)
+    return 0
+
+
+@app.command
+def model(
+    model: Model,
+    /,
+    *,
+    context: Annotated[str, Parameter(help="tokens at which the cache is counted")] = "8192",
+    kv_precision: Annotated[str, Parameter(help="format of the cache")] = "bf16",
+    json: Json = False,  # noqa: A002 - the flag's own name
+) -> int:
+    """What a model is: parameters, layers, FLOPs per token, cache bytes."""
+    given = {"model": model, "context": context, "kv_precision": kv_precision}
+    with _answering("model", given, as_json=json) as reply:
+        from roofplan import answers, report
+        from roofplan.api import known_format, read_model
+        from roofplan.units import parse_length
+
+        found, tokens = read_model(model), parse_length(context, "--context")
+        kv = known_format(kv_precision, "--kv-precision")
+        if reply.as_json:
+            facts = report.model_facts(found, tokens, kv)
+            document = {**answers.base("model", "ok", given), **facts}
+            document["warnings"] = [{"code": "model", "text": text} for text in found.warnings]
+            reply.document(document)
+        else:
+            report.model_screen(found, tokens, report.stdout(), kv)
+        return 0
+    return reply.code
+
+
+@app.command
+def device(
+    device: Annotated[str, Parameter(help="id or alias")],
+    /,
+    *,
+    what_is: Annotated[Text, Parameter(help="tell which peak a quoted rate is, such as 1979TFLOPS")] = None,
+    json: Json = False,  # noqa: A002 - the flag's own name
+) -> int:
+    """Spec sheet of a device, with sources; or which peak a quoted number is."""
+    given = {"device": device, "what_is": what_is}
+    with _answering("device", given, as_json=json) as reply:
+        from roofplan import answers, catalogue, report, units
+
+        found = catalogue.accelerator(catalogue.find("accelerators", device, "DEVICE"))
+        if what_is is None:
+            if reply.as_json:
+                reply.document({**answers.base("device", "ok", given), "device": _device_json(found)})
+            else:
+                report.device_screen(found, report.stdout())
+            return 0
+        rate = units.parse(what_is, "FLOP/s", "--what-is")
+        matches = report.what_is(found, rate)
+        if reply.as_json:
+            reply.document({**answers.base("device", "ok", given), "what_is": [{"match": text, "difference": off} for off, text in matches]})
+        else:
+            for off, text in matches:
+                print(f"{what_is} on {found.id} is {text}" + (f" ({off:+.1%})" if abs(off) > 5e-4 else ""))
+            if not matches:
+                print(f"{what_is} is no dense, sparse, FP16-accumulate, vector or doubled peak of {found.id} within 3%")
+        return 0 if matches else 1
+    return reply.code
+
+
+def _device_json(found: Any) -> dict[str, Any]:
+    def table(numbers: Any) -> dict[str, Any]:
+        return {key: {"value": n.value, "unit": n.unit, "text": n.text, "source": n.source, "seen": n.seen, "kind": n.kind} for key, n in numbers.items()}
+
+    return {
+        "id": found.id, "name": found.name, "vendor": found.vendor, "architecture": found.architecture, "quantities": table(found.quantities),
+        "peak": table(found.peak), "sparse": table(found.sparse), "measured": table(found.measured), "scale_up": found.scale_up, "host_link": found.host_link,
+        "peer_to_peer": found.peer_to_peer, "geforce_licence": found.geforce_licence, "aliases": list(found.aliases), "notes": list(found.notes),
+    }  # fmt: skip
+
+
+@app.command
+def devices(text: Annotated[str, Parameter(help="part of an id, name or alias")] = "", /, *, json: Json = False) -> int:  # noqa: A002
+    """List devices and servers."""
+
+    def rows() -> list[tuple[str, str]]:
+        from roofplan import catalogue
+        from roofplan.units import gib, significant
+
+        out = []
+        for name in catalogue.ids("accelerators"):
+            d = catalogue.accelerator(name)
+            base = d.peak.get("bf16") or d.peak.get("fp16")
+            peak = f"{significant(base.value / 1e12, 4)} TFLOPS 16-bit" if base else "peak unknown"
+            memory = f"{gib(d.memory)} GiB" if d.memory else "memory unknown"
+            rate = f"{significant(d.bandwidth / 1e12)} TB/s" if d.bandwidth else "bandwidth unknown"
+            out.append((name, f"{d.name}, {memory}, {rate}, {peak}" + _also(d.aliases)))
+        return out + [(name, f"{catalogue.server(name).count} x {catalogue.server(name).accelerator}: {catalogue.server(name).name}") for name in catalogue.ids("servers")]
+
+    return _listing("devices", text, rows, as_json=json)
+
+
+@app.command
+def models(text: str = "", /, *, families: Annotated[bool, Parameter(negative="", help="list the model_types that are understood")] = False, json: Json = False) -> int:  # noqa: A002
+    """List models of the catalogue, or the families that any config.json may have."""
+
+    def rows() -> list[tuple[str, str]]:
+        from roofplan import catalogue, hf
+
+        if families:
+            return [(name, (hf.DECODERS.get(name) or hf.ENCODERS.get(name) or (lambda: None)).__doc__ or "") for name in hf.FAMILIES]
+        return [(name, catalogue.model_table(name).get("hub", "") + _also(catalogue.model_table(name).get("aliases", ()))) for name in catalogue.ids("models")]
+
+    return _listing("models", text, rows, as_json=json)
+
+
+@app.command
+def engines(text: str = "", /, *, json: Json = False) -> int:  # noqa: A002
+    """List engines and versions."""
+
+    def rows() -> list[tuple[str, str]]:
+        from roofplan import catalogue
+
+        out = []
+        for name in catalogue.ids("engines"):
+            e = catalogue.engine(name)
+            out.append((name, f"{e.released}{', newest' if e.newest else ''}; {e.memory_model}, {e.admission}; {', '.join(e.vendors)}"))
+        return out
+
+    return _listing("engines", text, rows, as_json=json)
+
+
+@app.command
+def networks(text: str = "", /, *, json: Json = False) -> int:  # noqa: A002
+    """List links and networks."""
+
+    def rows() -> list[tuple[str, str]]:
+        from roofplan import catalogue
+
+        found = [catalogue.link(name) for name in catalogue.ids("links")]
+        return [(x.id, f"{x.kind}, {x.topology}, {x.quantities['bandwidth'].text} one way" + _also(x.aliases)) for x in found if "bandwidth" in x.quantities]
+
+    return _listing("networks", text, rows, as_json=json)
+
+
+@app.command
+def prices(text: str = "", /, *, json: Json = False) -> int:  # noqa: A002
+    """List dated prices, newest last."""
+
+    def rows() -> list[tuple[str, str]]:
+        from roofplan import catalogue
+
+        out = []
+        for name in catalogue.ids("accelerators"):
+            for p in catalogue.prices(name):
+                where = " ".join(x for x in (p.provider, p.term, f"by {p.count}" if p.count else "") if x)
+                out.append((name, f"{p.date:<11}{p.kind:<16}{p.value:>12,.2f} {p.unit:<6} {where} · {p.source}"))
+        return out
+
+    return _listing("prices", text, rows, as_json=json)
+
+
+def _also(names: Any) -> str:
+    return f" · also {', '.join(list(names)[:3])}" if names else ""
+
+
+def _listing(command: str, text: str, rows: Callable[[], list[tuple[str, str]]], *, as_json: bool) -> int:
+    given = {"text": text}
+    with _answering(command, given, as_json=as_json) as reply:
+        from roofplan import answers, report
+
+        every = rows()
+        wanted = text.lower()
+        found = [(name, words) for name, words in every if wanted in name.lower() or wanted in words.lower()]
+        if reply.as_json:
+            reply.document({**answers.base(command, "ok", given), "items": [{"id": name, "text": words} for name, words in found]})
+            return 0 if found else 1
+        page = report.stdout()
+        for name, words in found:
+            page.line(f"{name:<26} {words}")
+        if not found:
+            near = nearest(text, dict(every))
+            print(f"nothing holds {text!r}." + (f" Nearest: {', '.join(near)}" if near else ""), file=sys.stderr)
+        return 0 if found else 1
+    return reply.code
+
+
+@app.command
+def claims(
+    text: Annotated[str, Parameter(help="part of an id or sentence")] = "",
+    /,
+    *,
+    topic: Annotated[Text, Parameter(help="only this topic")] = None,
+    csv: Annotated[Text, Parameter(help="write every row to FILE")] = None,
+    json: Json = False,  # noqa: A002
+) -> int:
+    """The articles' figures, what our laws give with their inputs, and with corrected ones."""
+    given = {"text": text, "topic": topic}
+    with _answering("claims", given, as_json=json) as reply:
+        from roofplan import answers, report
+        from roofplan.claims import claims as every
+        from roofplan.claims import outcome
+
+        topics = sorted({c.topic for c in every()})
+        if topic is not None and topic not in topics:
+            raise InputError(f"--topic: no topic {topic!r}; accepted: {', '.join(topics)}", argument="--topic", value=topic, nearest=nearest(topic, topics))
+        chosen = [c for c in every() if (topic is None or c.topic == topic) and (text.lower() in c.id.lower() or text.lower() in c.says.lower())]
+        results = [outcome(c) for c in chosen]
+        rows = [
+            {"id": r.claim.id, "article": r.claim.article, "topic": r.claim.topic, "says": r.claim.says, "claimed": r.claim.claimed, "unit": r.claim.unit,
+             "with_its_inputs": r.with_its_inputs, "ours": r.ours, "verdict": r.computed_verdict, "recorded": r.claim.verdict, "why": r.claim.why}
+            for r in results
+        ]  # fmt: skip
+        if csv is not None:
+            _write_csv(csv, rows)
+        if reply.as_json:
+            reply.document({**answers.base("claims", "ok", given), "claims": rows})
+        else:
+            from roofplan.report_claims import claims_screen
+
+            claims_screen(results, report.stdout())
+        return 0 if all(r.follows for r in results) else 1
+    return reply.code
+
+
+@app.command
+def schema(command: Annotated[str, Parameter(help="serve, model, device or claims")], /) -> int:
+    """JSON Schema of a command's answer."""
+    with _answering("schema", {"command": command}, as_json=False) as reply:
+        from roofplan import answers
+
+        print(json.dumps(answers.schema(command), indent=1))
+        return 0
+    return reply.code
+
+
+@app.command
+def train(*tokens: Annotated[str, Parameter(allow_leading_hyphen=True, show=False)]) -> int:
+    """Training plans (not in this version)."""
+    return _later("train", tokens)
+
+
+@app.command
+def cost(*tokens: Annotated[str, Parameter(allow_leading_hyphen=True, show=False)]) -> int:
+    """Cost from wafer to token (not in this version)."""
+    return _later("cost", tokens)
+
+
+@app.command
+def validate(*tokens: Annotated[str, Parameter(allow_leading_hyphen=True, show=False)]) -> int:
+    """Predicted against measured (not in this version)."""
+    return _later("validate", tokens)
+
+
+def _later(command: str, tokens: tuple[str, ...]) -> int:
+    with _answering(command, {}, as_json="--json" in tokens) as reply:
+        raise UnsupportedFeature(f"roofplan {command} is not in version {__version__}; serve, model, device, claims and the lists are", argument="COMMAND", value=command)
+    return reply.code
+
+
+# Plumbing ----------------------------------------------------------------------------------------
+
+
+class Reply:
+    """How an answer leaves: one JSON document, or text."""
+
+    def __init__(self, command: str, inputs: dict[str, Any], *, as_json: bool) -> None:
+        self.command = command
+        self.inputs = inputs
+        self.as_json = as_json
+        self.code = 0
+
+    def document(self, content: dict[str, Any]) -> None:
+        """Write the one JSON document of this run."""
+        sys.stdout.write(json.dumps(content, indent=1, allow_nan=False) + "\n")
+
+
+@contextmanager
+def _answering(command: str, inputs: dict[str, Any], *, as_json: bool) -> Iterator[Reply]:
+    """Turn every outcome into its exit code and its one line or document."""
+    reply = Reply(command, inputs, as_json=as_json)
+    try:
+        yield reply
+    except RoofplanError as error:
+        reply.code = error.exit_code
+        _fail(reply, error)
+
+
+def _fail(reply: Reply, error: RoofplanError) -> None:
+    if reply.as_json:
+        from roofplan import answers
+
+        reply.document(answers.failure(reply.command, reply.inputs, error))
+        return
+    if isinstance(error, NoPlan):
+        from roofplan import report
+
+        page = report.stdout()
+        for line in report.no_plan_lines(error):
+            page.line(line)
+        return
+    print(f"error: {error.message}", file=sys.stderr)
+
+
+@contextmanager
+def _progress(*, quiet: bool) -> Iterator[Callable[[int, int], None] | None]:
+    """Show count, rate and time left on a terminal once a search has taken a second."""
+    if quiet or not sys.stderr.isatty():
+        yield None
+        return
+    started = time.monotonic()
+    state: dict[str, Any] = {"bar": None, "task": None}
+
+    def tick(done: int, whole: int) -> None:
+        if state["bar"] is None:
+            if time.monotonic() - started < 1.0:
+                return
+            from rich.console import Console
+            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+            state["bar"] = Progress(TextColumn("machines"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.speed:.0f}/s"), TimeRemainingColumn(), console=Console(stderr=True), transient=True)
+            state["bar"].start()
+            state["task"] = state["bar"].add_task("search", total=whole)
+        state["bar"].update(state["task"], completed=done, total=whole)
+
+    try:
+        yield tick
+    finally:
+        if state["bar"] is not None:
+            state["bar"].stop()
+
+
+def _read_request(path: str, given: dict[str, Any]) -> dict[str, Any]:
+    try:
+        text = sys.stdin.read() if path == "-" else Path(path).read_text()
+        document = json.loads(text)
+    except (OSError, ValueError) as error:
+        raise InputError(f"--request: {path}: {error}", argument="--request", value=path) from None
+    inputs = document.get("inputs", document) if isinstance(document, dict) else None
+    if not isinstance(inputs, dict):
+        raise InputError(f"--request: {path} holds no inputs", argument="--request", value=path)
+    unknown = [key for key in inputs if key not in given]
+    if unknown:
+        raise InputError(f"--request: unknown input {unknown[0]!r}", argument="--request", value=unknown[0], nearest=nearest(unknown[0], given))
+    return dict(inputs)
+
+
+def _write_csv(path: str, rows: list[dict[str, Any]]) -> None:
+    import csv
+
+    names = list(dict.fromkeys(key for row in rows for key in row))
+    try:
+        with Path(path).open("w", newline="") as file:
+            writer = csv.DictWriter(file, fieldnames=names)
+            writer.writeheader()
+            writer.writerows(rows)
+    except OSError as error:
+        raise InputError(f"--csv: {path}: {error.strerror}", argument="--csv", value=path) from None
+
+
+def main(tokens: list[str] | None = None) -> None:
+    """Run the command line and leave with its exit code.
+
+    0 a plan was found; 1 none satisfies the constraints; 2 bad input; 3 a fault of ours; 130 interrupted.
+    """
+    words = sys.argv[1:] if tokens is None else tokens
+    try:
+        code = _run(words)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = 0
+    except KeyboardInterrupt:
+        code = 130
+    sys.exit(code)
+
+
+def _run(words: list[str]) -> int:
+    try:
+        if not words:
+            app.help_print()
+            return 0
+        result = app(words, exit_on_error=False, print_error=False)
+    except CycloptsError as error:
+        return _usage(words, error)
+    except (BrokenPipeError, KeyboardInterrupt, SystemExit):
+        raise
+    except Exception as error:  # noqa: BLE001 - a fault of ours leaves as one line and exit 3
+        if os.environ.get("ROOFPLAN_TRACEBACK"):
+            raise
+        line = f"internal error: {type(error).__name__}: {error}. Please report it with the command; ROOFPLAN_TRACEBACK=1 shows where"
+        if "--json" in words:
+            command = words[0]
+            sys.stdout.write(json.dumps({"schema_version": "1", "command": command, "status": "error", "error": {"code": "internal", "argument": None, "value": None, "nearest": [], "message": line}}) + "\n")
+        else:
+            print(line, file=sys.stderr)
+        return 3
+    return int(result) if isinstance(result, int) else 0
+
+
+def _usage(words: list[str], error: CycloptsError) -> int:
+    known = [name for name in app if not name.startswith("-")]
+    if words and not words[0].startswith("-") and words[0] not in known:
+        near = nearest(words[0], known)
+        hint = f" Nearest: {', '.join(near)}." if near else ""
+        refused: RoofplanError = InputError(f"no command {words[0]!r}.{hint} Commands: {', '.join(known)}", code="unknown_command", argument="COMMAND", value=words[0], nearest=near)
+    else:
+        text = " ".join(str(error).split())
+        refused = InputError(text, code="usage", argument=words[0] if words else None)
+    reply = Reply(words[0] if words else "roofplan", {}, as_json="--json" in words)
+    _fail(reply, refused)
+    return 2
