@@ -52,20 +52,32 @@ def age_days(text: str, today: date | None = None) -> int:
     return ((today or date.today()) - date.fromisoformat(full)).days  # noqa: DTZ011 - price dates have no time zone
 
 
-def quotation(machine: Machine, kind: str) -> Price | None:
-    """Return the newest price of a kind that holds for this instance size, or None: never a price of another kind.
+RECENT_DAYS = 180
+"""Quotations this much older than the newest of a pool still count as of its day."""
 
-    A quotation for an instance of as many devices as a host comes first; one that names no instance size comes second;
-    one for another size does not hold. Of several on the newest date the median is taken.
+
+def quotation(machine: Machine, kind: str) -> Price | None:
+    """Return the price of a kind that holds for this instance size, or None: never a price of another kind.
+
+    A quotation for an instance of as many devices as a host comes first, unless it is stale and one that names no
+    instance size is newer; one for another size does not hold. Of several of the same half year the median is taken.
     """
     wanted = KINDS[kind]
     known = [p for p in catalogue.prices(machine.device.id) if p.kind == wanted and p.unit == "USD/h"]
-    for pool in ([p for p in known if p.count == machine.per_host], [p for p in known if p.count is None]):
-        if pool:
-            newest = max(p.newest_possible for p in pool)
-            day = sorted((p for p in pool if p.newest_possible == newest), key=lambda p: p.value)
-            return day[(len(day) - 1) // 2]
-    return None
+    exact = [p for p in known if p.count == machine.per_host]
+    loose = [p for p in known if p.count is None]
+    pool = exact or loose
+    if exact and loose and age_days(_newest(exact).date) > STALE_DAYS and _newest(loose).newest_possible > _newest(exact).newest_possible:
+        pool = loose
+    if not pool:
+        return None
+    limit = age_days(_newest(pool).date) + RECENT_DAYS
+    day = sorted((p for p in pool if age_days(p.date) <= limit), key=lambda p: p.value)
+    return day[(len(day) - 1) // 2]
+
+
+def _newest(pool: list[Price]) -> Price:
+    return max(pool, key=lambda p: p.newest_possible)
 
 
 def hourly(machine: Machine, price: str) -> HourlyCost | None:

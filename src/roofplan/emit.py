@@ -59,7 +59,8 @@ def launch(plan: Plan, engine: Engine) -> str:
         else:
             said.append(f"serve a checkpoint converted to {plan.precision}")
     if plan.machine.hosts > 1:
-        said.append(f"{plan.machine.hosts} hosts: {f.get('multi_host', 'start one process per host')}")
+        how = f.get("multi_host", "start one process per host")
+        said.append(f"{plan.machine.hosts} hosts: " + how.replace("{hosts}", str(plan.machine.hosts)).replace("{", "<").replace("}", ">"))
     return " ".join(words) + ("  # " + "; ".join(said) if said else "")
 
 
@@ -67,11 +68,15 @@ def _llama_cpp(plan: Plan, engine: Engine, hub: str) -> str:
     name = hub.rsplit("/", 1)[-1]
     precision = plan.precision if plan.changes_model else (plan.model.quantization.format if plan.model.quantization else plan.model.dtype)
     words = [f"llama-server -m {shlex.quote(f'{name}-{precision.upper()}.gguf')} -ngl 99"]
-    slots = plan.users
+    slots = max(1, -(-plan.users // int(plan.strategy.dp)))
     words.append(f"-c {plan.workload.context * slots} -np {slots}")
-    if plan.machine.count > 1:
-        words.append(f"--split-mode layer --tensor-split {','.join(['1'] * plan.machine.count)}")
+    stages, servers = int(plan.strategy.pp), int(plan.strategy.dp)
+    if stages > 1:
+        words.append(f"--split-mode layer --tensor-split {','.join(['1'] * stages)}")
     if plan.kv_precision not in {"bf16", "fp16"}:
         words.append(engine.flags["kv_precision"].format(kv=engine.kv_names.get(plan.kv_precision, plan.kv_precision)))
-    tail = f"  # {engine.flags['multi_host']}" if plan.machine.hosts > 1 and "multi_host" in engine.flags else ""
+    notes = [engine.flags["multi_host"]] if plan.machine.hosts > 1 and "multi_host" in engine.flags else []
+    if servers > 1:
+        notes.append(f"{servers} such servers behind a balancer, each on {stages} device{'s' if stages > 1 else ''}")
+    tail = f"  # {'; '.join(notes)}" if notes else ""
     return " ".join(words) + tail

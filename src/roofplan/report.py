@@ -168,7 +168,7 @@ def plan_lines(result: Result, plan: Plan, page: Page) -> list[str]:
     n, s, m = plan.machine.count, plan.metrics, plan.memory
     limits = bounds(plan)
     said = ", ".join(f"{what} {LIMIT_NAMES[name]} {share:.0%}" for what, (name, share) in limits.items())
-    lines = ["", f"PLAN 1 of {len(result.plans)}   {plan.label}, {plan.users:,} users at once" + ("   changes the model: " + plan.precision if plan.changes_model else "") + "      binds: " + page.paint(said, "limit")]
+    lines = ["", f"PLAN 1 of {len(result.plans)}   {plan.label}, {plan.users:,} user{"" if plan.users == 1 else "s"} at once" + ("   changes the model: " + plan.precision if plan.changes_model else "") + "      binds: " + page.paint(said, "limit")]
     read, compute, work = floors(plan)
     c = result.asked.constraints
     asked = f"limit {units.show(c.tpot, 's')} · " if c.tpot is not None else ("" if c.concurrency or c.tokens_per_second_per_user else "50 ms chose the row · " if s["tpot"].value <= DEFAULT_TPOT else "")
@@ -186,7 +186,8 @@ def plan_lines(result: Result, plan: Plan, page: Page) -> list[str]:
     if plan.power is not None:
         watts, joule = s["power"], s["energy_per_output_token"]
         hosts = "" if len(plan.power.parts) > 1 else ", hosts not known and left out"
-        lines.append(f"  power         {interval(watts, 1e-3, 'kW')} at the wall · {units.significant(joule.value)} J/token{hosts}")
+        scale, unit = (1e-3, "kW") if watts.value >= 1000 else (1.0, "W")
+        lines.append(f"  power         {interval(watts, scale, unit)} at the wall · {units.significant(joule.value)} J/token{hosts}")
         if plan.machine.device.device_class == "consumer" and watts.value / plan.machine.hosts > 1440:
             lines.append(f"                {units.significant(watts.value / plan.machine.hosts / 1e3)} kW a host is over a 15 A, 120 V circuit (1.44 kW continuous)")
     lines.append(
@@ -245,7 +246,7 @@ def reason_behind(plan: Plan, first: Plan) -> str:
     if a.users == b.users and ratio > 1.02:
         words.append(f"TPOT +{ratio - 1:.0%}")
     if a.users != b.users:
-        words.append(f"{a.users:,} users at {units.significant(a.metrics['tpot'].value * 1e3)} ms")
+        words.append(f"{a.users:,} user{'' if a.users == 1 else 's'} at {units.significant(a.metrics['tpot'].value * 1e3)} ms")
     if int(a.strategy.pp) > 1 and int(b.strategy.pp) == 1:
         words.append("stages in turn")
     return prefix + (", ".join(words[:3]) or "a little slower")
@@ -283,8 +284,8 @@ def improvement_lines(plan: Plan) -> list[str]:
     name, _ = bounds(plan)["decode"]
     read = element_bytes(plan.model.quantization.format if plan.model.quantization else plan.model.dtype)
     hints = {
-        "memory_bandwidth": "--precision fp8 or awq reads fewer bytes a token" if read > 1.0 else "more bandwidth per device, or more users to share each read of the weights",
-        "compute": "a device with a higher dense peak, or --precision fp8 where it has fp8 units" if read > 1.0 else "a device with a higher dense peak; batching no longer helps",
+        "memory_bandwidth": "--precision fp8 or awq reads fewer bytes a token" if read > 1.5 else "more bandwidth per device, or more users to share each read of the weights",
+        "compute": "a device with a higher dense peak, or --precision fp8 where it has fp8 units" if read > 1.5 else "a device with a higher dense peak; batching no longer helps",
         "communication": "fewer tensor-parallel ranks, a faster link, or pipeline stages across hosts",
         "launch": "more users: kernels are started faster than they are filled",
         "engine": "more users a step, or an engine with less host time per step",
@@ -595,7 +596,7 @@ def no_plan_lines(refusal: NoPlan) -> list[str]:
         tail = ""
         if plan:
             tail = f"->  {plan.get('label', '')}, TPOT {units.significant(plan['tpot'] * 1e3)} ms, {plan['users']:,} users" + (f", context {int(plan['context']):,}" if "context" in plan else "") + f", {plan.get('engine', '')}"
-        lines.append(f"  {item['argument']} {item['needed']:<20} {tail}" if isinstance(item["needed"], str) else f"  {item['argument']} {item['needed']:<20,} {tail}")
+        lines.append(f"  {item['argument']} {item['needed']}".ljust(34) + tail)
     return lines
 
 

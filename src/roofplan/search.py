@@ -17,7 +17,7 @@ import numpy as np
 from roofplan import catalogue, economics, units
 from roofplan.errors import NoPlan, StrategyError
 from roofplan.hf.quantization import with_formats
-from roofplan.operations import element_bytes, format_entry
+from roofplan.operations import compute_format, element_bytes, format_entry
 from roofplan.records.engine import Engine
 from roofplan.records.hardware import Machine
 from roofplan.records.model import Model, Quantization
@@ -318,9 +318,10 @@ def _predicted(
     tally.predicted += int(sum(len(u) for u in users))
     ok = _allowed(asked.constraints, tpot, ttft, rate, watts, grid, asked.workload)
     score = _score(asked.best, machine, tpot, ttft, rate, watts, cost)
+    quick = bool(np.any(ok & (tpot <= DEFAULT_TPOT)))
     plans = []
     for row, (strategy, book) in enumerate(kept):
-        column = _choose(asked, users[row], tpot[row], ok[row], score[row])
+        column = _choose(asked, users[row], tpot[row], ok[row], score[row], quick=quick)
         if column is None:
             continue
         plans.append(_plan(asked, machine, model, engine, strategy, book, cost, precision, kv_format, kv_bytes, r, int(grid[row, column])))
@@ -355,13 +356,13 @@ def _score(best: str, machine: Machine, tpot: Any, ttft: Any, rate: Any, watts: 
     if best == "energy":
         return np.inf + 0.0 * tpot if watts is None else watts / rate
     return (1e9 - rate / machine.count) + 0.0 * tpot if cost is None else cost.total / rate
-    
 
-def _choose(asked: Request, users: Any, tpot: Any, ok: Any, score: Any) -> int | None:
+def _choose(asked: Request, users: Any, tpot: Any, ok: Any, score: Any, *, quick: bool) -> int | None:
     """Return which concurrency of a strategy is shown.
 
     With a demand for concurrency it is the least that reaches it; with a limit on time the best within it; with
-    neither, the best whose TPOT is at most 50 ms, or one user where none is.
+    neither, the best whose TPOT is at most 50 ms (one user where this strategy has none but another of the machine
+    has), or simply the best where nothing on the machine is that quick.
     """
     n = len(users)
     allowed = np.flatnonzero(ok[:n])
@@ -370,9 +371,9 @@ def _choose(asked: Request, users: Any, tpot: Any, ok: Any, score: Any) -> int |
     c = asked.constraints
     if c.concurrency is not None:
         return int(allowed[0])
-    if asked.best != "latency" and c.tpot is None and c.tokens_per_second_per_user is None:
-        quick = allowed[tpot[allowed] <= DEFAULT_TPOT]
-        allowed = quick if len(quick) else allowed[:1]
+    if quick and asked.best != "latency" and c.tpot is None and c.tokens_per_second_per_user is None:
+        below = allowed[tpot[allowed] <= DEFAULT_TPOT]
+        allowed = below if len(below) else allowed[:1]
     if asked.best == "devices":
         return int(allowed[-1])
     return int(allowed[np.argmin(score[allowed])])
@@ -391,17 +392,31 @@ def _plan(
     return plan
 
 
+def grade_of(plan: Plan) -> int:
+    """Return the grade of a plan as an index of `GRADES`: never better than its weakest constant.
+
+    Plans that communicate take the fabric's grade too; a stand-in number format or drafts are at best borrowed.
+    """
+    s = plan.strategy
+    worst = plan.rates.grade
+    if int(s.tp) * int(s.pp) * int(s.ep) > 1:
+        worst = max(worst, plan.rates.network_grade)
+    stand_in = any(_uses(plan, name) for name in plan.rates.fallbacks)
+    return max(worst, 2 if stand_in or plan.workload.drafted else worst)
+
+
 def metrics_of(plan: Plan) -> dict[str, Metric]:
     """Return the metrics of one plan with their intervals; what is not known is absent."""
-    p, grade = plan.prediction, GRADES[plan.rates.grade]
+    p, worst = plan.prediction, grade_of(plan)
+    grade = GRADES[worst]
     tpot, rate = float(p.tpot.value), float(p.rate)
     out = {
-        "ttft": metric(float(p.ttft.value), "s", GRADES[max(2, plan.rates.grade)]),
+        "ttft": metric(float(p.ttft.value), "s", GRADES[max(2, worst)]),
         "tpot": metric(tpot, "s", grade),
         "tokens_per_second_per_user": metric(1.0 / tpot, "token/s", grade),
         "output_tokens_per_second": metric(rate, "token/s", grade),
         "output_tokens_per_second_per_device": metric(rate / plan.machine.count, "token/s", grade),
-        "prefill_tokens_per_second": metric(float(p.prefill_rate), "token/s", GRADES[max(2, plan.rates.grade)]),
+        "prefill_tokens_per_second": metric(float(p.prefill_rate), "token/s", GRADES[max(2, worst)]),
         "max_concurrency": Metric(plan.memory.max_concurrency, plan.memory.max_concurrency, plan.memory.max_concurrency, "1", "calibrated"),
     }
     if plan.power is not None:
@@ -454,8 +469,10 @@ def simplicity(plan: Plan) -> tuple[float, ...]:
     return (plan.machine.count, int(s.tp), int(s.pp), int(s.ep), int(s.dp), int(s.attention_dp))
 
 
-def ordered(plans: list[Plan], best: str) -> list[Plan]:
+def ordered(plans: list[Plan], best: str, *, limited: bool = False) -> list[Plan]:
     """Return plans by objective; those without it below the others; equal within 1e-9 by simplicity.
+
+    Where the user set no limit on time, plans quicker than 50 ms a token stand above slower ones.
 
     Plans of one machine whose objective lies inside the best one's interval are marked as tied with it.
     """
@@ -463,7 +480,8 @@ def ordered(plans: list[Plan], best: str) -> list[Plan]:
         value = objective(plan, best)
         known = math.isfinite(value)
         rounded = float(f"{value:.9e}") if known else -plan.metrics["output_tokens_per_second_per_device"].value
-        return (not known, plan.changes_model, rounded, *simplicity(plan)) if best != "cost" or known else (True, plan.changes_model, rounded, *simplicity(plan))
+        slow = best != "latency" and plan.metrics["tpot"].value > DEFAULT_TPOT * (1 + 1e-9) and not limited
+        return (not known, slow, plan.changes_model, rounded, *simplicity(plan))
 
     ranked = sorted(plans, key=key)
     if ranked:
@@ -504,7 +522,8 @@ def search(asked: Request, progress: Callable[[int, int], None] | None = None) -
     tally.seconds = time.process_time() - started
     if not plans:
         raise no_plan(asked, tally)
-    ranked = ordered(plans, asked.best)
+    c = asked.constraints
+    ranked = ordered(plans, asked.best, limited=c.tpot is not None or c.tokens_per_second_per_user is not None or c.concurrency is not None)
     steps = ladder(ranked[0], asked)
     tally.seconds = time.process_time() - started
     return Result(plans=ranked, ladder=steps, tally=tally, asked=asked, warnings=warnings_of(ranked[0]))
@@ -535,8 +554,9 @@ def warnings_of(plan: Plan) -> list[tuple[str, str]]:
 
 
 def _uses(plan: Plan, name: str) -> bool:
-    quantization = plan.model.quantization
-    return quantization is not None and format_entry(quantization.format).get("compute") == name
+    """Return whether products of the plan's weights ask for a number format."""
+    q = plan.model.quantization
+    return q is not None and compute_format(q.format, q.activation, plan.model.dtype) == name
 
 
 def no_plan(asked: Request, tally: Tally) -> NoPlan:
@@ -560,7 +580,7 @@ def _memory_miss(asked: Request, tally: Tally) -> NoPlan:
     what = f"{asked.model.quantization.format if asked.model.quantization else asked.model.dtype} weights need {need} GiB a device at {strategy.label()}"
     if book.weights < book.capacity:
         what += f", one request of {asked.workload.context:,} tokens needs {units.gib(book.shortage)} GiB more than {engine} leaves for the cache"
-    text = f"no plan: memory. {what}; {'a' if machine.device.id[0] not in 'aeiou' else 'an'} {machine.device.id} has {have} GiB"
+    text = f"no plan: memory. {what}; {machine.device.id} has {have} GiB"
     return NoPlan(text, binding="memory", relax=relaxations(asked, machine))
 
 

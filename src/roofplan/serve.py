@@ -374,7 +374,7 @@ def predict(model: Model, strategy: Strategy, engine: Engine, workload: Workload
     if not (type(hop) is float and hop == 0.0):
         stage_parts.append(Term("pipeline hops", hop, "s", law="collectives.transfer_time", text="{} sequences x {} x 2 B", numbers=(here, model.hidden), sources=r.sources["network"]))
     stage = total("stage", stage_parts, "s")
-    tpot = _token_time(stage, host, strategy, emitted)
+    tpot = token_time(stage, host, strategy, emitted)
     ttft, prompt_time = _first_token(model, strategy, engine, r, fresh, past, budget, kv_bytes)
     rate = batching.output_rate(sequences, tpot.value)
     floor = decode.value + prefill.value
@@ -387,7 +387,7 @@ def predict(model: Model, strategy: Strategy, engine: Engine, workload: Workload
     )  # fmt: skip
 
 
-def _token_time(stage: Term, host: Term, strategy: Strategy, emitted: float) -> Term:
+def token_time(stage: Term, host: Term, strategy: Strategy, emitted: float) -> Term:
     """Return the time per output token: all stages in turn, then the host."""
     parts = [*stage.parts, host]
     if isinstance(strategy.pp, int) and strategy.pp == 1 and emitted == 1.0:

@@ -59,8 +59,8 @@ class Rates:
     bandwidth : achieved memory rate by kind of operation [B/s].
     gap : time between kernels [s].
     fallbacks : format -> the one that stood in.
-    grade : worst grade of the constants used, as an index of `GRADES`.
-    spread : relative spread of the constants used, combined.
+    grade : worst grade of the constants that every plan uses, as an index of `GRADES`.
+    network_grade : the same for plans that communicate.
     """
 
     machine: Machine
@@ -78,7 +78,14 @@ class Rates:
     sources: dict[str, tuple[str, ...]] = field(default_factory=dict)
     fallbacks: dict[str, str] = field(default_factory=dict)
     grade: int = 1
-    spread: float = 0.1
+    network_grade: int = 1
+
+
+def _grade(item: Constant) -> int:
+    """Return the grade of a constant: fitted on this architecture, engine or fabric; on all of them; or not fitted at all."""
+    if not item.rows:
+        return 3
+    return 2 if item.scope == "any" else 1
 
 
 def _fit_key(item: Constant) -> str:
@@ -91,20 +98,17 @@ def rates(machine: Machine, engine: Engine) -> Rates:
     if device.bandwidth is None or not device.peak:
         raise InputError(f"{device.id} has no known memory bandwidth or no known peak: it cannot be planned with", argument="--on", value=device.id)
     scopes = [device.id, device.architecture, device.vendor, "any"]
-    used: list[tuple[Constant, int]] = []
 
     def fitted(law: str, name: str, chain: Sequence[str] = scopes) -> Constant:
-        found, distance = constant(law, name, chain)
-        used.append((found, distance))
-        return found
+        return constant(law, name, chain)[0]
 
     peak, compute, fallbacks, where_from = _compute_rates(machine, fitted)
     memory_share = fitted("matmul", "bandwidth")
     attention_share, decode_share = fitted("attention", "prefill"), fitted("attention", "decode_bandwidth")
-    experts_rate, experts_bandwidth = fitted("experts", "share"), fitted("experts", "bandwidth")
+    experts_rate, experts_bandwidth = fitted("experts", "share", ["any"]), fitted("experts", "bandwidth", [engine.id, engine.name, "any"])
     passes = fitted("memory", "bandwidth")
     engine_chain = [engine.id, engine.name, "any"]
-    gap = fitted("kernel", "gap", [f"{engine.name}/{device.architecture}", engine.name, "any"])
+    gap = fitted("kernel", "gap", engine_chain)
     base, each = fitted("engine_step", "base", engine_chain), fitted("engine_step", "per_sequence", engine_chain)
     wire = device.bandwidth
     sheet = device.quantities["memory_bandwidth"].source
@@ -116,15 +120,13 @@ def rates(machine: Machine, engine: Engine) -> Rates:
     where_from["gap"] = (_fit_key(gap),)
     where_from["engine"] = (_fit_key(base), _fit_key(each))
     network = _network(machine, fitted, where_from)
-    # a constant fitted on this architecture is calibrated, on this vendor or on any device borrowed; a made-up one guessed
-    worst = max((2 if distance >= 2 and item.scope != engine.name else 1) if item.rows else 3 for item, distance in used)
-    spread = float(np.sqrt(np.mean([item.spread**2 for item, _ in used])))
+    worst = max(_grade(item) for item in (memory_share, decode_share, gap, base))
     return Rates(
         machine=machine, engine=engine, compute=compute, peak=peak, wire=wire,
         bandwidth={"matmul": wire * memory_share.value, "decode_attention": wire * decode_share.value, "prefill_attention": wire * memory_share.value,
                    "experts": wire * experts_bandwidth.value, "memory": wire * passes.value},
         attention_share=attention_share.value, experts_share=experts_rate.value, gap=gap.value, step_base=base.value, step_each=each.value,
-        network=network, sources=where_from, fallbacks=fallbacks, grade=max(worst, 2 if fallbacks else 1), spread=spread,
+        network=network, sources=where_from, fallbacks=fallbacks, grade=worst, network_grade=network.pop("grade"),
     )  # fmt: skip
 
 
@@ -168,8 +170,10 @@ def _network(machine: Machine, fitted: Any, sources: dict[str, tuple[str, ...]])
         keys.append(machine.host_link.quantities["bandwidth"].source)
     chain = [device.id, f"{topology}/{device.vendor}", topology, "any"]
     values: dict[str, Any] = {"topology": topology, "bandwidth": bandwidth, "pair": pair, "in_network": inside is not None and inside.in_network_reduction}
+    grade = 1
     for name in ("base", "step", "efficiency", "one_shot"):
         item = fitted("all_reduce", name, chain)
+        grade = max(grade, _grade(item))
         values[name] = item.value
         keys.append(_fit_key(item))
     for name in ("bus_bandwidth.2", "bus_bandwidth.4", "bus_bandwidth.8", "staged_path"):
@@ -181,10 +185,12 @@ def _network(machine: Machine, fitted: Any, sources: dict[str, tuple[str, ...]])
     values["outer_latency"] = 0.0
     if machine.network is not None:
         item = fitted("all_reduce", "network_step", [machine.network.id, "rdma" if machine.network.id.startswith(("ib", "efa")) else "tcp"])
+        grade = max(grade, _grade(item))
         values["outer_latency"] = (machine.network.value("latency") or 0.0) + item.value
         values["outer_efficiency"] = fitted("all_reduce", "network_efficiency", [machine.network.id, "any"]).value
         keys.append(machine.network.quantities["bandwidth"].source)
     sources["network"] = tuple(keys)
+    values["grade"] = grade
     return values
 
 

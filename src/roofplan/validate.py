@@ -4,11 +4,23 @@ from __future__ import annotations
 
 import csv
 import math
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from roofplan import catalogue
-from roofplan.search import Plan
+from roofplan import catalogue, hf
+from roofplan.catalogue.machines import machine
+from roofplan.errors import RoofplanError
+from roofplan.operations import element_bytes
+from roofplan.records.engine import Engine
+from roofplan.records.hardware import Machine
+from roofplan.records.model import Model
+from roofplan.records.strategy import Strategy
+from roofplan.records.workload import Workload
+from roofplan.search import Plan, at_precision, cache_format
+from roofplan.serve import Prediction, batched_tokens, legal, predict, token_time
+from roofplan.terms import Term, total
+from roofplan.timing import Rates, engine_term, rates
 
 
 @cache
@@ -52,3 +64,134 @@ def _text(row: dict[str, str]) -> str:
     rate = f", {float(row['output_tokens_per_second']):,.0f} tok/s" if row["output_tokens_per_second"] else ""
     users = f", {float(row['users']):,.0f} users" if row["users"] else ""
     return f"{row['weights']}, {row['count']} x {row['device']}, {row['engine']}{users}: {float(row['tpot_ms']):.1f} ms{rate} ({row['source']} {row['year']})"
+
+
+# Cases -------------------------------------------------------------------------------------------
+
+WEIGHTS = {"bf16": None, "fp16": None, "fp8": "fp8", "awq": "awq", "gptq": "gptq", "int4": "gptq", "w4a16": "gptq", "q4_0": "q4_0", "q8_0": "q8_0", "q4_k_m": "q4_k_m", "int8": "int8", "w8a8": "int8", "nvfp4": "nvfp4", "mxfp4": "mxfp4", "fp4": "nvfp4"}
+"""Published precision -> weight format; None is the model's own 16-bit type."""
+
+
+MEDIAN = 0.5
+ASSUMED_PROMPT = {"ML.ENERGY": 256.0}
+"""Prompt length where a source publishes only its data set: LMArena chats and GPQA questions are a few hundred tokens [token]."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Case:
+    """A published row as something that can be predicted.
+
+    Parameters
+    ----------
+    users : running sequences, None where not stated.
+    tpot : published time per token [s].
+    metric : ``decode_step`` of a static batch, ``median_itl`` of a server, or ``mean_tpot`` with prefill stalls.
+    watts : mean power of all devices [W].
+    """
+
+    row: dict[str, str]
+    model: Model
+    machine: Machine
+    engine: Engine
+    strategy: Strategy
+    workload: Workload
+    users: float | None
+    tpot: float | None
+    metric: str
+    kv_bytes: float
+    watts: float | None = None
+
+    def rates(self) -> Rates:
+        """Return what the machine attains."""
+        return _rates(self.machine.device.id, self.machine.count, self.engine.id)
+
+    def predict(self) -> Prediction | None:
+        """Return the prediction, or None where the row states no batch."""
+        if self.users is None:
+            return None
+        budget = batched_tokens(self.engine, self.machine, self.workload)
+        return predict(self.model, self.strategy, self.engine, self.workload, self.rates(), self.users, kv_bytes=self.kv_bytes, budget=budget)
+
+    def measured_term(self, prediction: Prediction) -> Term:
+        """Return the Term that the published figure measures: the mean with prefill stalls, or the decode step alone.
+
+        A median inter-token latency is a decode step only while fewer than half of the steps carry a prompt.
+        """
+        prompts_a_step = (self.users or 1.0) / (int(self.strategy.dp) * int(self.strategy.pp)) / self.workload.output
+        if self.metric == "mean_tpot" or (self.metric == "median_itl" and prompts_a_step > MEDIAN):
+            return prediction.tpot
+        here = max(1.0, (self.users or 1.0) / (int(self.strategy.dp) * int(self.strategy.attention_dp) * int(self.strategy.pp)))
+        return token_time(total("decode", list(prediction.decode.parts), "s"), engine_term(here, self.rates()), self.strategy, 1.0)
+
+
+@cache
+def _rates(device: str, count: int, engine: str) -> Rates:
+    return rates(machine(f"{device}:{count}")[0], catalogue.engine(engine))
+
+
+def engine_version(name: str, version: str, year: str = "") -> str | None:
+    """Return the catalogue's engine version nearest below a published one, None where the engine is not described.
+
+    Without a version it is the newest of that year, or the oldest known where all are younger.
+    """
+    same = [catalogue.engine(e) for e in catalogue.ids("engines") if catalogue.engine(e).name == name]
+    if not same:
+        return None
+    ranked = sorted(same, key=lambda e: e.released)
+    wanted = version.lstrip("v")
+    below = [e for e in ranked if _number(e.version) <= _number(wanted)] if wanted[:1].isdigit() else [e for e in ranked if e.released[:4] <= year]
+    if not below and not wanted and year:
+        return ranked[0].id
+    return (below[-1] if below else ranked[0 if wanted else -1]).id
+
+
+def _number(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.replace("b", "").split(".")[:2] if part.isdigit()) or (0,)
+
+
+def case_of(row: dict[str, str]) -> Case | None:
+    """Return a row as a case, or None where the catalogue lacks its engine, format or strategy."""
+    engine_id = engine_version(row["engine"] if row["engine"] != "gpt-fast" else "", row["engine_version"], row["year"])
+    weights = row["weights"].lower()
+    if engine_id is None or weights not in WEIGHTS:
+        return None
+    model = _model(row["model"], WEIGHTS[weights] or "checkpoint")
+    count = int(float(row["count"] or 1))
+    try:
+        box = machine(f"{row['device']}:{count}")[0]
+    except RoofplanError:
+        return None
+    degrees = {name: int(float(row[name] or 1)) for name in ("tp", "pp", "dp", "ep", "attention_dp")}
+    if degrees["tp"] * degrees["pp"] * degrees["dp"] != count:
+        return None
+    strategy = Strategy(**degrees)
+    engine = catalogue.engine(engine_id)
+    if legal(model, strategy, box, engine) and engine.name != "llama.cpp":
+        return None
+    if not row["input"] and row["source"] not in ASSUMED_PROMPT:
+        return None
+    prompt, output = float(row["input"] or ASSUMED_PROMPT[row["source"]]), float(row["output"] or 1.0)
+    workload = Workload(input=max(1, int(prompt)), output=max(1, int(output)), context=int(prompt + output))
+    metric = {"median ITL": "median_itl", "latency": "decode_step"}.get(row["metric_detail"], "mean_tpot")
+    return Case(
+        row=row, model=model, machine=box, engine=engine, strategy=strategy, workload=workload, users=float(row["users"]) if row["users"] else None,
+        tpot=float(row["tpot_ms"]) * 1e-3 if row["tpot_ms"] else None, metric=metric, kv_bytes=element_bytes(_kv(model, row["kv"])), watts=float(row["watts"]) if row["watts"] else None,
+    )  # fmt: skip
+
+
+def _kv(model: Model, stated: str) -> str:
+    return "fp8" if stated.startswith("fp8") else cache_format(model, "checkpoint")
+
+
+@cache
+def _model(identity: str, precision: str) -> Model:
+    model = hf.from_text(catalogue.model_table(identity)["config"], identity)
+    if precision != "checkpoint" and model.quantization is not None and model.quantization.format.startswith(precision):
+        return model
+    return at_precision(model, precision)
+
+
+@cache
+def clean_cases() -> tuple[Case, ...]:
+    """Return every published row that the catalogue can predict."""
+    return tuple(case for case in map(case_of, measured_rows()) if case is not None)

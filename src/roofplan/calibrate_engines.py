@@ -1,0 +1,167 @@
+"""Fit what an engine adds to the kernels: gaps between them, the host's time per step, the share of experts' bandwidth, and power.
+
+Anchored on end-to-end rows with a known running batch, over all models and devices at once; kernels keep the constants
+that their own tables gave.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from roofplan.calibrate import descend, entry, spread
+from roofplan.validate import Case, case_of, clean_cases
+
+Rows = Sequence[Any]
+
+
+@dataclass(slots=True)
+class Decode:
+    """One measured decode step and the parts of its prediction that do not depend on the fitted constants.
+
+    Parameters
+    ----------
+    fixed : predicted time without launches, experts and host [s].
+    kernels : launches in it [1].
+    experts : time of the experts at the wire rate [s].
+    sequences : sequences of a group [1].
+    measured : published time [s].
+    """
+
+    case: Case
+    fixed: float
+    kernels: float
+    experts: float
+    sequences: float
+    measured: float
+    engine: str
+    scope: str
+
+
+def decodes() -> list[Decode]:
+    """Return the measured decode steps with a known batch."""
+    out = []
+    for case in clean_cases():
+        if case.users is None or case.tpot is None:
+            continue
+        found = _decode(case)
+        if found is not None:
+            out.append(found)
+    return out
+
+
+def _decode(case: Case) -> Decode | None:
+    prediction = case.predict()
+    if prediction is None or case.tpot is None:
+        return None
+    r = case.rates()
+    named = _named(case.measured_term(prediction))
+    launches, experts, host = named["launches"], named["routed experts"], named["engine step"]
+    gap = float(r.gap)
+    return Decode(
+        case=case, fixed=float(case.measured_term(prediction).value) - launches - experts - host, kernels=launches / gap, experts=experts * r.bandwidth["experts"] / float(r.wire),
+        sequences=_group(case), measured=case.tpot, engine=case.engine.name, scope=case.engine.id,
+    )  # fmt: skip
+
+
+def _named(term: Any) -> dict[str, float]:
+    """Return seconds by group name, products resolved."""
+    from roofplan.serve import leaves
+
+    out: dict[str, float] = defaultdict(float)
+    for leaf, value in leaves(term):
+        out[leaf.name] += value
+    return out
+
+
+def _group(case: Case) -> float:
+    s = case.strategy
+    return max(1.0, (case.users or 1.0) / (int(s.dp) * int(s.attention_dp) * int(s.pp)))
+
+
+RECENT = "2025"
+"""Year from which versions stand for an engine's present in its own scope."""
+
+BOUNDS = {"gap": (2e-7, 3e-5), "base": (5e-5, 3e-2), "each": (1e-7, 2e-4), "experts": (0.15, 1.0)}
+"""Physical bounds: a gap is shorter than an eager launch, a step's host time than 30 ms, a share at most one."""
+
+
+def _time(p: list[float], row: Decode) -> float:
+    return row.fixed + row.kernels * p[0] + p[1] + p[2] * row.sequences + row.experts / p[3]
+
+
+def _fit(found: list[Decode]) -> list[float]:
+    """Return gap, base, per-sequence time and experts' bandwidth share that bring the logarithms of predicted over measured nearest to zero."""
+    start = [1.5e-6, 5e-4, 5e-6, 0.6]
+    low, high = zip(*BOUNDS.values(), strict=True)
+
+    def loss(p: list[float]) -> float:
+        if any(not a <= x <= b for x, a, b in zip(p, low, high, strict=True)):
+            return math.inf
+        drift = 0.01 * sum(abs(math.log(x / s)) for x, s in zip(p, start, strict=True))
+        return float(np.mean([min(abs(math.log(_time(p, row) / row.measured)), 0.7) for row in found])) + drift
+
+    return descend(loss, start)
+
+
+LEAST = 12
+"""Rows from which an engine version gets constants of its own."""
+
+
+def fit_engines() -> list[dict[str, Any]]:
+    """Fit, per engine version and engine, the gap between kernels, the host's a + b x sequences, and the experts' share of bandwidth."""
+    scopes: dict[str, list[Decode]] = defaultdict(list)
+    for row in decodes():
+        scopes[row.scope].append(row)
+        if row.case.engine.released[:4] >= RECENT or row.engine == "llama.cpp":
+            scopes[row.engine].append(row)
+    source = "published serving runs with a known running batch (ML.ENERGY, Splitwise, NVIDIA gap runs, GPUStack, llama.cpp community)"
+    out: list[dict[str, Any]] = []
+    engines = {row.engine for rows in scopes.values() for row in rows}
+    for scope, found in sorted(scopes.items()):
+        if len(found) < LEAST:
+            continue
+        fitted = _fit(found)
+        deviation = spread(_time(fitted, row) / row.measured for row in found)
+        names = [("kernel", "gap", "s"), ("engine_step", "base", "s"), ("engine_step", "per_sequence", "s"), ("experts", "bandwidth", "1")]
+        for (law, name, unit), value in zip(names, fitted, strict=True):
+            if law != "experts" or sum(row.experts > 0 for row in found) >= LEAST:
+                out.append(entry(law, name, scope, value, unit, deviation, len(found), source))
+    for law, name, unit in (("kernel", "gap", "s"), ("engine_step", "base", "s"), ("engine_step", "per_sequence", "s"), ("experts", "bandwidth", "1")):
+        values = [item for item in out if item["law"] == law and item["name"] == name and item["scope"] in engines]
+        out.append(entry(law, name, "any", float(np.median([v["value"] for v in values])), unit, 0.4, sum(v["rows"] for v in values), source, "median of the engines"))
+    out.append(entry("experts", "share", "any", 0.75, "1", 0.25, 0, "guess: grouped products lose a quarter of a dense product's rate"))
+    out.append(entry("memory", "bandwidth", "any", 0.75, "1", 0.15, 0, "guess: elementwise passes stream at three quarters of the wire rate"))
+    out.append(entry("all_reduce", "network_step", "tcp", 3.0e-5, "s", 0.5, 0, "guess: kernel network stack and NCCL socket proxy, per message"))
+    out.append(entry("all_reduce", "network_step", "rdma", 5.0e-6, "s", 0.4, 0, "NCCL tuning constants for LL over a network, 2.7 to 5 us"))
+    out.append(entry("all_reduce", "network_efficiency", "any", 0.85, "1", 0.15, 0, "guess: between 73% of EFA and 97% of ib_write_bw (ml-engineering)"))
+    return out
+
+
+def fit_power() -> list[dict[str, Any]]:
+    """Fit the floor and ceiling of device power to ML.ENERGY's watts: floor + (ceiling - floor) x busy, of the limit."""
+    rows = []
+    for case in clean_cases():
+        if case.watts is None or case.users is None:
+            continue
+        prediction = case.predict()
+        limit = case.machine.device.value("power")
+        if prediction is not None and limit:
+            rows.append((float(prediction.busy), case.watts / case.machine.count / limit))
+    source = "ML.ENERGY 2025, mean GPU power of serving runs"
+    if len(rows) < 10:
+        return [entry("power", "floor", "any", 0.45, "1", 0.2, 0, "guess"), entry("power", "ceiling", "any", 0.95, "1", 0.1, 0, "guess")]
+    x, y = np.array([a for a, _ in rows]), np.array([b for _, b in rows])
+
+    def loss(p: list[float]) -> float:
+        return float(np.mean(np.abs(np.log((p[0] + (p[1] - p[0]) * x) / y))))
+
+    floor, ceiling = descend(loss, [0.4, 0.9])
+    deviation = spread((floor + (ceiling - floor) * x) / y)
+    return [entry("power", "floor", "any", floor, "1", deviation, len(rows), source), entry("power", "ceiling", "any", ceiling, "1", deviation, len(rows), source)]
+
