@@ -126,6 +126,11 @@ def head_lines(result: Result, plan: Plan) -> list[str]:
     return lines
 
 
+def users_text(count: int) -> str:
+    """Return ``1 user`` or ``256 users``."""
+    return f"{count:,} user" + ("" if count == 1 else "s")
+
+
 def bar(plan: Plan, width: int = 40) -> str:
     """Return memory as a bar: weights solid, cache in use hatched, the rest of the engine solid, free dotted."""
     book = plan.memory
@@ -168,7 +173,7 @@ def plan_lines(result: Result, plan: Plan, page: Page) -> list[str]:
     n, s, m = plan.machine.count, plan.metrics, plan.memory
     limits = bounds(plan)
     said = ", ".join(f"{what} {LIMIT_NAMES[name]} {share:.0%}" for what, (name, share) in limits.items())
-    lines = ["", f"PLAN 1 of {len(result.plans)}   {plan.label}, {plan.users:,} user{"" if plan.users == 1 else "s"} at once" + ("   changes the model: " + plan.precision if plan.changes_model else "") + "      binds: " + page.paint(said, "limit")]
+    lines = ["", f"PLAN 1 of {len(result.plans)}   {plan.label}, {users_text(plan.users)} at once" + ("   changes the model: " + plan.precision if plan.changes_model else "") + "      binds: " + page.paint(said, "limit")]
     read, compute, work = floors(plan)
     c = result.asked.constraints
     asked = f"limit {units.show(c.tpot, 's')} · " if c.tpot is not None else ("" if c.concurrency or c.tokens_per_second_per_user else "50 ms chose the row · " if s["tpot"].value <= DEFAULT_TPOT else "")
@@ -246,7 +251,7 @@ def reason_behind(plan: Plan, first: Plan) -> str:
     if a.users == b.users and ratio > 1.02:
         words.append(f"TPOT +{ratio - 1:.0%}")
     if a.users != b.users:
-        words.append(f"{a.users:,} user{'' if a.users == 1 else 's'} at {units.significant(a.metrics['tpot'].value * 1e3)} ms")
+        words.append(f"{users_text(a.users)} at {units.significant(a.metrics['tpot'].value * 1e3)} ms")
     if int(a.strategy.pp) > 1 and int(b.strategy.pp) == 1:
         words.append("stages in turn")
     return prefix + (", ".join(words[:3]) or "a little slower")
@@ -595,7 +600,7 @@ def no_plan_lines(refusal: NoPlan) -> list[str]:
         plan = item.get("plan", {})
         tail = ""
         if plan:
-            tail = f"->  {plan.get('label', '')}, TPOT {units.significant(plan['tpot'] * 1e3)} ms, {plan['users']:,} users" + (f", context {int(plan['context']):,}" if "context" in plan else "") + f", {plan.get('engine', '')}"
+            tail = f"->  {plan.get('label', '')}, TPOT {units.significant(plan['tpot'] * 1e3)} ms, {users_text(plan['users'])}" + (f", context {int(plan['context']):,}" if "context" in plan else "") + f", {plan.get('engine', '')}"
         lines.append(f"  {item['argument']} {item['needed']}".ljust(34) + tail)
     return lines
 

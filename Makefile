@@ -1,0 +1,52 @@
+# Two commands do everything: `make demo` prints a serving plan, `make test` runs the whole suite.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: demo test lint types layers doctest wheel bench docs examples fit clean
+
+$(VENV)/.installed: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
+	touch $@
+
+$(VENV)/.developing: $(VENV)/.installed
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[dev]"
+	touch $@
+
+demo: $(VENV)/.installed
+	$(BIN)/roofplan serve llama-3.1-70b --on h100-sxm:8 --tpot 50ms
+
+test: $(VENV)/.developing
+	$(BIN)/python -m pytest -n 2
+
+lint: $(VENV)/.developing
+	$(BIN)/ruff check src tests benchmarks docs
+
+types: $(VENV)/.developing
+	$(BIN)/mypy
+
+layers: $(VENV)/.developing
+	$(BIN)/lint-imports --no-cache
+
+doctest: $(VENV)/.developing
+	$(BIN)/python -m pytest --doctest-modules src/roofplan -p no:randomly --import-mode=importlib
+
+wheel: $(VENV)/.developing
+	rm -rf dist
+	$(BIN)/python -m build --wheel --outdir dist .
+
+bench: $(VENV)/.developing
+	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest benchmarks -p no:randomly -o addopts="--import-mode=importlib" -s
+
+docs: $(VENV)/.developing
+	$(BIN)/python docs/generate.py
+
+examples: $(VENV)/.developing
+	$(BIN)/python docs/examples.py
+
+fit: $(VENV)/.developing
+	$(BIN)/python -m roofplan.calibrate
+
+clean:
+	rm -rf $(VENV) dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis
