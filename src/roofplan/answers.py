@@ -7,7 +7,7 @@ from typing import Any
 from roofplan import __version__, catalogue
 from roofplan.emit import launch
 from roofplan.errors import NoPlan, RoofplanError
-from roofplan.report import kv_used, source_text
+from roofplan.report import source_text
 from roofplan.search import Plan, Result, bounds
 from roofplan.validate import nearest_measured
 
@@ -18,16 +18,22 @@ EXPLAIN_DEPTH = 4
 def base(command: str, status: str, inputs: dict[str, Any]) -> dict[str, Any]:
     """Return the members that every answer has."""
     return {
-        "schema_version": SCHEMA_VERSION, "command": command, "status": status,
+        "schema_version": SCHEMA_VERSION,
+        "command": command,
+        "status": status,
         "versions": {"roofplan": __version__, "catalogue": catalogue.version(), "prices_to": catalogue.version()[:7]},
-        "inputs": inputs, "warnings": [],
-    }  # fmt: skip
+        "inputs": inputs,
+        "warnings": [],
+    }
 
 
 def failure(command: str, inputs: dict[str, Any], error: RoofplanError) -> dict[str, Any]:
     """Return the answer where there is no plan."""
     if isinstance(error, NoPlan):
-        return {**base(command, "no_plan", inputs), "no_plan": {"binding": error.binding, "message": error.message, "relax": error.relax}}
+        return {
+            **base(command, "no_plan", inputs),
+            "no_plan": {"binding": error.binding, "message": error.message, "relax": error.relax},
+        }
     return {**base(command, "error", inputs), "error": error.as_json()}
 
 
@@ -36,37 +42,84 @@ def serve_answer(result: Result, inputs: dict[str, Any], *, top: int, explain: b
     out = base("serve", "ok", inputs)
     out["search"] = result.tally.as_json()
     out["warnings"] = [{"code": code, "text": text} for code, text in result.warnings]
-    out["model"] = {"id": result.plans[0].model.id, "sha256": result.plans[0].model.sha256, "parameters": result.plans[0].model.total}
+    out["model"] = {
+        "id": result.plans[0].model.id,
+        "sha256": result.plans[0].model.sha256,
+        "parameters": result.plans[0].model.total,
+    }
     cited: dict[str, Any] = {}
-    out["plans"] = [plan_json(plan, result, inputs, cited, explain=explain and index == 0, ladder=index == 0) for index, plan in enumerate(result.plans[: max(top, 1)])]
+    out["plans"] = [
+        plan_json(plan, result, inputs, cited, explain=explain and index == 0, ladder=index == 0)
+        for index, plan in enumerate(result.plans[: max(top, 1)])
+    ]
     out["sources"] = cited
     return out
 
 
-def plan_json(plan: Plan, result: Result, inputs: dict[str, Any], cited: dict[str, Any], *, explain: bool, ladder: bool) -> dict[str, Any]:
+def plan_json(
+    plan: Plan, result: Result, inputs: dict[str, Any], cited: dict[str, Any], *, explain: bool, ladder: bool
+) -> dict[str, Any]:
     """Return one plan."""
     book = plan.memory
-    keys = list(dict.fromkeys([*plan.prediction.tpot.bibliography(), *plan.prediction.ttft.bibliography(), "config.json", "engine", book.capacity_source]))
+    keys = list(
+        dict.fromkeys(
+            [
+                *plan.prediction.tpot.bibliography(),
+                *plan.prediction.ttft.bibliography(),
+                "config.json",
+                "engine",
+                book.capacity_source,
+            ]
+        )
+    )
     if plan.cost is not None:
         keys.append(plan.cost.price.source)
     for key in keys:
         cited.setdefault(key, {"text": source_text(key, plan)})
     limits = bounds(plan)
     out: dict[str, Any] = {
-        "id": plan.id, "machine": {"text": plan.machine.text, "device": plan.machine.device.id, "count": plan.machine.count, "hosts": plan.machine.hosts, "per_host": plan.machine.per_host},
-        "engine": plan.engine.id, "strategy": plan.strategy.as_dict(), "precision": {"weights": _weights(plan), "kv": plan.kv_precision, "changes_model": plan.changes_model},
-        "concurrency": plan.users, "metrics": {name: m.as_json() for name, m in plan.metrics.items()},
+        "id": plan.id,
+        "machine": {
+            "text": plan.machine.text,
+            "device": plan.machine.device.id,
+            "count": plan.machine.count,
+            "hosts": plan.machine.hosts,
+            "per_host": plan.machine.per_host,
+        },
+        "engine": plan.engine.id,
+        "strategy": plan.strategy.as_dict(),
+        "precision": {"weights": _weights(plan), "kv": plan.kv_precision, "changes_model": plan.changes_model},
+        "concurrency": plan.users,
+        "metrics": {name: m.as_json() for name, m in plan.metrics.items()},
         "bound": {phase: {"limit": name, "share": share} for phase, (name, share) in limits.items()},
         "memory": {
-            "capacity": book.capacity, "weights": book.weights, "kv_cache": kv_used(plan), "activations": book.activations, "runtime": book.runtime + book.graphs,
-            "free": max(0.0, book.pool - kv_used(plan)), "left_alone": book.left_alone, "kv_pool": book.pool, "longest_request": book.longest, "request": book.request,
+            "capacity": book.capacity,
+            "weights": book.weights,
+            "kv_cache": plan.cache_in_use,
+            "activations": book.activations,
+            "runtime": book.runtime + book.graphs,
+            "free": max(0.0, book.pool - plan.cache_in_use),
+            "left_alone": book.left_alone,
+            "kv_pool": book.pool,
+            "longest_request": book.longest,
+            "request": book.request,
         },
-        "pareto": plan.pareto, "tied": plan.tied, "price": _price(plan),
-        "nearest_measured": nearest_measured(plan), "launch": launch(plan, plan.engine), "reproduce": reproduce(plan, inputs), "source_ids": keys,
-    }  # fmt: skip
+        "pareto": plan.pareto,
+        "tied": plan.tied,
+        "price": _price(plan),
+        "nearest_measured": nearest_measured(plan),
+        "launch": launch(plan, plan.engine),
+        "reproduce": reproduce(plan, inputs),
+        "source_ids": keys,
+    }
     out["points"] = [_point(step) for step in result.ladder] if ladder else []
     if explain:
-        trees = [plan.prediction.tpot, plan.prediction.ttft, book.term(kv_used(plan)), *([plan.power] if plan.power else [])]
+        trees = [
+            plan.prediction.tpot,
+            plan.prediction.ttft,
+            book.term(plan.cache_in_use),
+            *([plan.power] if plan.power else []),
+        ]
         out["explain"] = [tree.as_json(EXPLAIN_DEPTH) for tree in trees]
     return out
 
@@ -79,22 +132,38 @@ def _price(plan: Plan) -> dict[str, Any] | None:
     if plan.cost is None:
         return None
     p = plan.cost.price
-    return {"kind": p.kind, "per_device": p.value, "unit": "USD/h", "provider": p.provider, "date": p.date, "stale": plan.cost.stale, "source": p.source}
+    return {
+        "kind": p.kind,
+        "per_device": p.value,
+        "unit": "USD/h",
+        "provider": p.provider,
+        "date": p.date,
+        "stale": plan.cost.stale,
+        "source": p.source,
+    }
 
 
 def _point(step: Plan) -> dict[str, Any]:
     name, share = bounds(step)["decode"]
-    return {"users": step.users, "metrics": {key: m.as_json() for key, m in step.metrics.items()}, "bound": {"limit": name, "share": share}}
+    return {
+        "users": step.users,
+        "metrics": {key: m.as_json() for key, m in step.metrics.items()},
+        "bound": {"limit": name, "share": share},
+    }
 
 
 def reproduce(plan: Plan, inputs: dict[str, Any]) -> str:
     """Return the command that judges exactly this configuration."""
     w = plan.workload
-    words = [f"roofplan serve {inputs.get('model', plan.model.id)} --on {plan.machine.device.id}:{plan.machine.hosts}x{plan.machine.per_host}"]
+    words = [
+        f"roofplan serve {inputs.get('model', plan.model.id)} --on {plan.machine.device.id}:{plan.machine.hosts}x{plan.machine.per_host}"
+    ]
     if plan.machine.network is not None:
         words[0] += f"@{plan.machine.network.id}" + (f"x{plan.machine.ports}" if plan.machine.ports > 1 else "")
     degrees = ",".join(f"{name}={value}" for name, value in plan.strategy.as_dict().items())
-    words.append(f"--strategy {degrees} --engine {plan.engine.id} --concurrency {plan.users} --input {w.input} --output {w.output} --context {w.context}")
+    words.append(
+        f"--strategy {degrees} --engine {plan.engine.id} --concurrency {plan.users} --input {w.input} --output {w.output} --context {w.context}"
+    )
     if plan.changes_model:
         words.append(f"--precision {plan.precision}")
     return " ".join(words)
@@ -104,11 +173,28 @@ def csv_rows(result: Result) -> list[dict[str, Any]]:
     """Return every plan as a flat row in SI units."""
     rows = []
     for plan in result.plans:
-        row: dict[str, Any] = {"machine": plan.machine.text or plan.machine.device.id, "device": plan.machine.device.id, "count": plan.machine.count, "engine": plan.engine.id, **plan.strategy.as_dict(), "weights": _weights(plan), "kv": plan.kv_precision, "users": plan.users, "pareto": plan.pareto, "tied": plan.tied}
+        row: dict[str, Any] = {
+            "machine": plan.machine.text or plan.machine.device.id,
+            "device": plan.machine.device.id,
+            "count": plan.machine.count,
+            "engine": plan.engine.id,
+            **plan.strategy.as_dict(),
+            "weights": _weights(plan),
+            "kv": plan.kv_precision,
+            "users": plan.users,
+            "pareto": plan.pareto,
+            "tied": plan.tied,
+        }
         for name, m in plan.metrics.items():
             row[name], row[f"{name}_low"], row[f"{name}_high"] = m.value, m.low, m.high
         limits = bounds(plan)
-        row |= {"decode_limit": limits["decode"][0], "prefill_limit": limits["prefill"][0], "weights_bytes": plan.memory.weights, "kv_pool_bytes": plan.memory.pool, "price_date": plan.cost.price.date if plan.cost else ""}
+        row |= {
+            "decode_limit": limits["decode"][0],
+            "prefill_limit": limits["prefill"][0],
+            "weights_bytes": plan.memory.weights,
+            "kv_pool_bytes": plan.memory.pool,
+            "price_date": plan.cost.price.date if plan.cost else "",
+        }
         rows.append(row)
     return rows
 
@@ -118,5 +204,3 @@ def schema(command: str) -> dict[str, Any]:
     from roofplan.codec import answer_schema
 
     return answer_schema(command, SCHEMA_VERSION)
-
-

@@ -10,7 +10,7 @@ from typing import Any
 
 from roofplan import catalogue, hf, units
 from roofplan.catalogue.machines import machine
-from roofplan.errors import ConfigError, InputError, UnknownName, UnsupportedFeature, UnitError, nearest
+from roofplan.errors import ConfigError, InputError, UnitError, UnknownName, UnsupportedFeature, nearest
 from roofplan.operations import element_bytes, format_entry
 from roofplan.records.hardware import Accelerator, Machine
 from roofplan.records.model import Model
@@ -49,7 +49,11 @@ class Loaded:
         """Return the cache of one sequence of `tokens`, constant state included [B]."""
         if tokens <= 0:
             raise UnitError(f"tokens: {tokens} must be greater than zero", argument="tokens", value=tokens)
-        return round(footprint(self.model, Strategy(), element_bytes(known_format(precision, "precision"))).request(float(tokens)))
+        return round(
+            footprint(self.model, Strategy(), element_bytes(known_format(precision, "precision"))).request(
+                float(tokens)
+            )
+        )
 
 
 def load_model(source: str | Path | Mapping[str, Any]) -> Loaded:
@@ -75,7 +79,11 @@ def read_model(name: str) -> Model:
         return _from_path(path)
     if name.endswith((".json", "/")) or name.startswith(("./", "../", "/", "~")):
         raise ConfigError(f"MODEL: no file {name}", argument="MODEL", value=name)
-    known = catalogue.aliases("models") if not (catalogue.ROOT / "models" / f"{name.lower()}.toml").is_file() else {name.lower(): name.lower()}
+    known = (
+        catalogue.aliases("models")
+        if not (catalogue.ROOT / "models" / f"{name.lower()}.toml").is_file()
+        else {name.lower(): name.lower()}
+    )
     identity = known.get(name.lower())
     if identity is not None:
         return hf.from_text(catalogue.model_table(identity)["config"], identity)
@@ -84,7 +92,13 @@ def read_model(name: str) -> Model:
         return hf.from_text(cached.read_bytes(), name)
     near = nearest(name, catalogue.ids("models"))
     hint = f" Nearest: {', '.join(near)}." if near else ""
-    raise UnknownName(f'MODEL: no model "{name}" on disk or in the catalogue.{hint} List: roofplan models {name[:5]}', code="unknown_model", argument="MODEL", value=name, nearest=near)
+    raise UnknownName(
+        f'MODEL: no model "{name}" on disk or in the catalogue.{hint} List: roofplan models {name[:5]}',
+        code="unknown_model",
+        argument="MODEL",
+        value=name,
+        nearest=near,
+    )
 
 
 def _from_path(path: Path) -> Model:
@@ -93,7 +107,9 @@ def _from_path(path: Path) -> Model:
         raise ConfigError(f"MODEL: {path} holds no config.json", argument="MODEL", value=str(path))
     size = file.stat().st_size
     if size > hf.LARGEST_CONFIG:
-        raise ConfigError(f"MODEL: {file} holds {size:,} bytes; a config.json has a few thousand", argument="MODEL", value=str(file))
+        raise ConfigError(
+            f"MODEL: {file} holds {size:,} bytes; a config.json has a few thousand", argument="MODEL", value=str(file)
+        )
     try:
         return hf.from_text(file.read_bytes(), str(path))
     except OSError as error:
@@ -110,10 +126,15 @@ def _from_hub(name: str) -> bytes:
     try:
         from huggingface_hub import hf_hub_download
     except ImportError:
-        raise InputError("hf: needs the extra [hub]: pip install 'roofplan[hub]'", code="extra_missing", argument="MODEL", value=f"hf:{name}") from None
+        raise InputError(
+            "hf: needs the extra [hub]: pip install 'roofplan[hub]'",
+            code="extra_missing",
+            argument="MODEL",
+            value=f"hf:{name}",
+        ) from None
     try:
         return Path(hf_hub_download(name, "config.json", etag_timeout=HUB_TIMEOUT)).read_bytes()
-    except Exception as error:  # noqa: BLE001 - whatever the client raises becomes one clear line
+    except Exception as error:  # noqa: BLE001 - whatever the client raises becomes one line
         first = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise InputError(f"hf:{name}: {first}", code="hub_unreachable", argument="MODEL", value=f"hf:{name}") from None
 
@@ -127,12 +148,23 @@ def known_format(name: str, argument: str) -> str:
     """Return a format id, or refuse it with the choices."""
     lowered = name.strip().lower()
     if lowered in REFUSED:
-        raise InputError(f"{argument}: {name} is no format; say which: {REFUSED[lowered]}", code="unknown_precision", argument=argument, value=name)
+        raise InputError(
+            f"{argument}: {name} is no format; say which: {REFUSED[lowered]}",
+            code="unknown_precision",
+            argument=argument,
+            value=name,
+        )
     try:
         format_entry(lowered)
     except KeyError:
         near = nearest(lowered, catalogue.formats())
-        raise InputError(f"{argument}: no format {name!r}. Accepted: {', '.join(catalogue.formats())}", code="unknown_precision", argument=argument, value=name, nearest=near) from None
+        raise InputError(
+            f"{argument}: no format {name!r}. Accepted: {', '.join(catalogue.formats())}",
+            code="unknown_precision",
+            argument=argument,
+            value=name,
+            nearest=near,
+        ) from None
     return lowered
 
 
@@ -161,7 +193,12 @@ def pins(text: str | None) -> dict[str, int]:
         name, _, value = part.partition("=")
         name = name.strip().lower().replace("-", "_")
         if name not in DEGREES or not value:
-            raise InputError(f"--strategy: cannot read {part!r}; accepted: {', '.join(f'{d}=N' for d in DEGREES)}", code="bad_strategy", argument="--strategy", value=text)
+            raise InputError(
+                f"--strategy: cannot read {part!r}; accepted: {', '.join(f'{d}=N' for d in DEGREES)}",
+                code="bad_strategy",
+                argument="--strategy",
+                value=text,
+            )
         out[name] = units.parse_count(value, f"--strategy {name}")
     return out
 
@@ -181,7 +218,7 @@ def plan_serving(
     model: str | Path | Mapping[str, Any] | Model,
     on: Sequence[str] = (),
     *,
-    input: str | int = 1024,  # noqa: A002 - the workload's own word
+    input: str | int = 1024,
     output: str | int = 256,
     context: str | int | None = None,
     engine: str | None = None,
@@ -216,33 +253,65 @@ def plan_serving(
     else:
         loaded = load_model(model).model if isinstance(model, Mapping) else read_model(str(model))
     if not loaded.generates:
-        raise UnsupportedFeature(f"{loaded.id} ({loaded.family}) is an encoder without a decode phase: roofplan serve plans generation", argument="MODEL", value=loaded.id)
+        raise UnsupportedFeature(
+            f"{loaded.id} ({loaded.family}) is an encoder without a decode phase: roofplan serve plans generation",
+            argument="MODEL",
+            value=loaded.id,
+        )
     if loaded.active is None:
-        raise ConfigError("config.json lacks num_experts_per_tok: how much one token computes is not guessed", argument="num_experts_per_tok")
+        raise ConfigError(
+            "config.json lacks num_experts_per_tok: how much one token computes is not guessed",
+            argument="num_experts_per_tok",
+        )
     if best not in OBJECTIVES:
-        raise InputError(f"--best: {best!r} is no objective; accepted: {', '.join(OBJECTIVES)}", argument="--best", value=best, nearest=nearest(best, OBJECTIVES))
+        raise InputError(
+            f"--best: {best!r} is no objective; accepted: {', '.join(OBJECTIVES)}",
+            argument="--best",
+            value=best,
+            nearest=nearest(best, OBJECTIVES),
+        )
     load = _workload(input, output, context, prefix_hit, draft_tokens)
     _check_context(loaded, load, context)
-    constraints = _constraints(tpot, ttft, tokens_per_second_per_user, budget, power, devices, concurrency, rate, datacenter=datacenter)
+    constraints = _constraints(
+        tpot, ttft, tokens_per_second_per_user, budget, power, devices, concurrency, rate, datacenter=datacenter
+    )
     machines = tuple(m for text in on for m in machine(text)) if on else whole_catalogue(constraints)
     if engine is not None:
         engine = catalogue.find("engines", engine, "--engine")
     asked = Request(
-        model=loaded, machines=machines, workload=load, constraints=constraints, engine=engine, pins=pins(strategy),
-        precisions=precisions(precision, "--precision"), kv_precisions=precisions(kv_precision, "--kv-precision"), price=price, best=best,
-    )  # fmt: skip
+        model=loaded,
+        machines=machines,
+        workload=load,
+        constraints=constraints,
+        engine=engine,
+        pins=pins(strategy),
+        precisions=precisions(precision, "--precision"),
+        kv_precisions=precisions(kv_precision, "--kv-precision"),
+        price=price,
+        best=best,
+    )
     return search(asked, progress)
 
 
-def _workload(prompt: str | float, output: str | float, context: str | float | None, prefix_hit: str | float, drafted: str | None) -> Workload:
+def _workload(
+    prompt: str | float, output: str | float, context: str | float | None, prefix_hit: str | float, drafted: str | None
+) -> Workload:
     asked, answered = units.parse_length(prompt, "--input"), units.parse_length(output, "--output")
     longest = 1 << (asked + answered - 1).bit_length() if context is None else units.parse_length(context, "--context")
     if longest < asked + answered:
-        raise UnitError(f"--context: {longest:,} is shorter than --input {asked:,} + --output {answered:,}", argument="--context", value=longest)
+        raise UnitError(
+            f"--context: {longest:,} is shorter than --input {asked:,} + --output {answered:,}",
+            argument="--context",
+            value=longest,
+        )
     count, accepted = draft(drafted)
     hit = units.parse_share(prefix_hit, "--prefix-hit")
     if hit >= 1.0:
-        raise UnitError("--prefix-hit: at least one token of a prompt is computed, so the share must be below 1", argument="--prefix-hit", value=str(prefix_hit))
+        raise UnitError(
+            "--prefix-hit: at least one token of a prompt is computed, so the share must be below 1",
+            argument="--prefix-hit",
+            value=str(prefix_hit),
+        )
     return Workload(input=asked, output=answered, context=longest, prefix_hit=hit, drafted=count, acceptance=accepted)
 
 
@@ -253,23 +322,46 @@ def _check_context(model: Model, load: Workload, given: object) -> None:
         return
     flag = "--context" if given is not None else "--input + --output"
     raise UnitError(
-        f"{flag}: {load.context:,} tokens are beyond the {model.max_positions:,} positions of {model.id} (max_position_embeddings)", code="context_too_long",
-        argument="--context", value=load.context,
-    )  # fmt: skip
+        f"{flag}: {load.context:,} tokens are beyond the {model.max_positions:,} positions of {model.id} (max_position_embeddings)",
+        code="context_too_long",
+        argument="--context",
+        value=load.context,
+    )
 
 
-def _constraints(tpot: Any, ttft: Any, user_rate: Any, budget: Any, power: Any, devices: Any, concurrency: Any, rate: Any, *, datacenter: bool) -> Constraints:
+def _constraints(
+    tpot: Any,
+    ttft: Any,
+    user_rate: Any,
+    budget: Any,
+    power: Any,
+    devices: Any,
+    concurrency: Any,
+    rate: Any,
+    *,
+    datacenter: bool,
+) -> Constraints:
     def quantity(value: Any, unit: str, flag: str) -> float | None:
         return None if value is None else units.parse(value, unit, flag)
 
     per_user = None
     if user_rate is not None:
-        per_user = units.parse_amount(user_rate, "--tokens-per-second-per-user") if str(user_rate).replace(".", "", 1).isdigit() else units.parse(user_rate, "token/s", "--tokens-per-second-per-user")
+        per_user = (
+            units.parse_amount(user_rate, "--tokens-per-second-per-user")
+            if str(user_rate).replace(".", "", 1).isdigit()
+            else units.parse(user_rate, "token/s", "--tokens-per-second-per-user")
+        )
     return Constraints(
-        tpot=quantity(tpot, "s", "--tpot"), ttft=quantity(ttft, "s", "--ttft"), tokens_per_second_per_user=per_user, budget=quantity(budget, "USD/h", "--budget"),
-        power=quantity(power, "W", "--power"), devices=None if devices is None else units.parse_count(devices, "--devices"),
-        concurrency=None if concurrency is None else units.parse_count(concurrency, "--concurrency"), rate=quantity(rate, "request/s", "--rate"), datacenter=datacenter,
-    )  # fmt: skip
+        tpot=quantity(tpot, "s", "--tpot"),
+        ttft=quantity(ttft, "s", "--ttft"),
+        tokens_per_second_per_user=per_user,
+        budget=quantity(budget, "USD/h", "--budget"),
+        power=quantity(power, "W", "--power"),
+        devices=None if devices is None else units.parse_count(devices, "--devices"),
+        concurrency=None if concurrency is None else units.parse_count(concurrency, "--concurrency"),
+        rate=quantity(rate, "request/s", "--rate"),
+        datacenter=datacenter,
+    )
 
 
 def whole_catalogue(constraints: Constraints) -> tuple[Machine, ...]:

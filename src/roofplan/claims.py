@@ -16,18 +16,48 @@ from typing import Any
 
 from roofplan import catalogue, hf
 from roofplan.errors import InputError
-from roofplan.laws import attention, batching, collectives, cost, energy, flops, matmul, memory, parameters, pipeline, roofline
+from roofplan.laws import (
+    attention,
+    batching,
+    collectives,
+    cost,
+    energy,
+    flops,
+    matmul,
+    memory,
+    parameters,
+    pipeline,
+    roofline,
+)
 
 VERDICTS = (
-    "agrees", "rounding", "article errs", "contradicts itself", "bound", "inputs not stated", "source damaged", "rule holds", "rule fails", "not yet",
-)  # fmt: skip
+    "agrees",
+    "rounding",
+    "article errs",
+    "contradicts itself",
+    "bound",
+    "inputs not stated",
+    "source damaged",
+    "rule holds",
+    "rule fails",
+    "not yet",
+)
 AGREES, ROUNDS = 0.05, 0.10
 """Relative distance up to which a figure agrees, and up to which it counts as rounding [1]."""
 
 LAWS: dict[str, Any] = {
-    "attention": attention, "batching": batching, "collectives": collectives, "cost": cost, "energy": energy, "flops": flops, "matmul": matmul,
-    "memory": memory, "parameters": parameters, "pipeline": pipeline, "roofline": roofline,
-}  # fmt: skip
+    "attention": attention,
+    "batching": batching,
+    "collectives": collectives,
+    "cost": cost,
+    "energy": energy,
+    "flops": flops,
+    "matmul": matmul,
+    "memory": memory,
+    "parameters": parameters,
+    "pipeline": pipeline,
+    "roofline": roofline,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,14 +120,25 @@ def claims() -> tuple[Claim, ...]:
     """Return all claims in the order of the articles."""
     found = []
     for path in sorted((catalogue.ROOT / "claims").glob("*.toml")):
-        for row in tomllib.loads(path.read_text())["claim"]:
-            found.append(
-                Claim(
-                    id=row["id"], article=row["article"], topic=row["topic"], kind=row["kind"], says=row["says"], verdict=row["verdict"],
-                    claimed=row.get("claimed"), unit=row.get("unit", ""), scale=float(row.get("scale", 1.0)), inputs=row.get("inputs", {}), law=row.get("law", ""),
-                    corrected=row.get("corrected", {}), corrected_law=row.get("corrected_law", ""), why=row.get("why", ""),
-                )
-            )  # fmt: skip
+        found.extend(
+            Claim(
+                id=row["id"],
+                article=row["article"],
+                topic=row["topic"],
+                kind=row["kind"],
+                says=row["says"],
+                verdict=row["verdict"],
+                claimed=row.get("claimed"),
+                unit=row.get("unit", ""),
+                scale=float(row.get("scale", 1.0)),
+                inputs=row.get("inputs", {}),
+                law=row.get("law", ""),
+                corrected=row.get("corrected", {}),
+                corrected_law=row.get("corrected_law", ""),
+                why=row.get("why", ""),
+            )
+            for row in tomllib.loads(path.read_text())["claim"]
+        )
     return tuple(found)
 
 
@@ -112,13 +153,20 @@ def outcome(claim: Claim) -> Outcome:
 
 def _corrections(claim: Claim) -> dict[str, float]:
     """Return the overlay; a text value is an expression over the catalogue."""
-    return {name: evaluate(value, claim.inputs) if isinstance(value, str) else float(value) for name, value in claim.corrected.items()}
+    return {
+        name: evaluate(value, claim.inputs) if isinstance(value, str) else float(value)
+        for name, value in claim.corrected.items()
+    }
 
 
 def _verdict(claim: Claim, own: float | None) -> str:
     if claim.kind in {"rule", "idea"} and own is not None and claim.claimed is None:
         return "rule holds" if own else "rule fails"
-    if own is None or claim.claimed is None or claim.verdict in {"not yet", "inputs not stated", "source damaged", "bound", "contradicts itself"}:
+    if (
+        own is None
+        or claim.claimed is None
+        or claim.verdict in {"not yet", "inputs not stated", "source damaged", "bound", "contradicts itself"}
+    ):
         return claim.verdict
     distance = abs(own - claim.claimed) / abs(claim.claimed) if claim.claimed else abs(own)
     if distance <= AGREES:
@@ -159,8 +207,8 @@ def _model(identity: str, name: str) -> float:
 
 
 def _cache_per_token(identity: str) -> float:
-    from roofplan.serve import footprint
     from roofplan.records.strategy import Strategy
+    from roofplan.serve import footprint
 
     model = hf.from_text(catalogue.model_table(identity)["config"], identity)
     return footprint(model, Strategy(), 2.0).kv_per_token
@@ -176,15 +224,53 @@ def _price(device: str, kind: str) -> float:
 
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
-    "ceil": math.ceil, "floor": math.floor, "exp": math.exp, "sqrt": math.sqrt, "log": math.log, "min": min, "max": max, "abs": abs, "round": round,
-    "peak": _peak, "sparse": _sparse, "measured": _measured, "quantity": _quantity, "link": _link, "server": _server, "model": _model,
-    "cache_per_token": _cache_per_token, "supports": _supports, "price": _price, "float": float,
-}  # fmt: skip
-_CONSTANTS = {"pi": math.pi, "GiB": 2.0**30, "hour": 3600.0, "day": 86400.0, "month": 730 * 3600.0, "year": 365 * 86400.0}
+    "ceil": math.ceil,
+    "floor": math.floor,
+    "exp": math.exp,
+    "sqrt": math.sqrt,
+    "log": math.log,
+    "min": min,
+    "max": max,
+    "abs": abs,
+    "round": round,
+    "peak": _peak,
+    "sparse": _sparse,
+    "measured": _measured,
+    "quantity": _quantity,
+    "link": _link,
+    "server": _server,
+    "model": _model,
+    "cache_per_token": _cache_per_token,
+    "supports": _supports,
+    "price": _price,
+    "float": float,
+}
+_CONSTANTS = {
+    "pi": math.pi,
+    "GiB": 2.0**30,
+    "hour": 3600.0,
+    "day": 86400.0,
+    "month": 730 * 3600.0,
+    "year": 365 * 86400.0,
+}
 _ALLOWED = (
-    ast.Expression, ast.BinOp, ast.UnaryOp, ast.Call, ast.Name, ast.Load, ast.Constant, ast.Attribute, ast.keyword, ast.Compare, ast.BoolOp, ast.IfExp,
-    ast.operator, ast.unaryop, ast.cmpop, ast.boolop,
-)  # fmt: skip
+    ast.Expression,
+    ast.BinOp,
+    ast.UnaryOp,
+    ast.Call,
+    ast.Name,
+    ast.Load,
+    ast.Constant,
+    ast.Attribute,
+    ast.keyword,
+    ast.Compare,
+    ast.BoolOp,
+    ast.IfExp,
+    ast.operator,
+    ast.unaryop,
+    ast.cmpop,
+    ast.boolop,
+)
 
 
 def evaluate(expression: str, inputs: Mapping[str, float]) -> float:
@@ -193,7 +279,10 @@ def evaluate(expression: str, inputs: Mapping[str, float]) -> float:
     for node in ast.walk(tree):
         if not isinstance(node, _ALLOWED):
             raise InputError(f"claim: {type(node).__name__} is not allowed in {expression!r}")
-        if isinstance(node, ast.Attribute) and not (isinstance(node.value, ast.Name) and node.value.id in LAWS and not node.attr.startswith("_")):
+        if isinstance(node, ast.Attribute) and not (
+            isinstance(node.value, ast.Name) and node.value.id in LAWS and not node.attr.startswith("_")
+        ):
             raise InputError(f"claim: {ast.unparse(node)} is no law")
     names = {**_CONSTANTS, **FUNCTIONS, **LAWS, **{k: float(v) for k, v in inputs.items()}}
-    return float(eval(compile(tree, "<claim>", "eval"), {"__builtins__": {}}, names))  # noqa: S307 - the tree was checked node by node
+    code = compile(tree, "<claim>", "eval")
+    return float(eval(code, {"__builtins__": {}}, names))  # noqa: S307 - the tree was checked node by node

@@ -17,27 +17,43 @@ from roofplan import __version__
 from roofplan.errors import InputError, NoPlan, RoofplanError, UnsupportedFeature, nearest
 
 app = App(
-    name="roofplan", version=__version__, help_format="plaintext", help_on_error=False,
+    name="roofplan",
+    version=__version__,
+    help_format="plaintext",
+    help_on_error=False,
     help="A slide rule for LLM compute: does it fit, how fast, what it costs, which limit binds, and where every number came from.",
-)  # fmt: skip
+)
 
 Text = str | None
 Flag = Annotated[bool, Parameter(negative="")]
-Model = Annotated[str, Parameter(help="- (stdin), a config.json or its folder, a catalogue id or Hub name, or hf:ORG/NAME")]
+Model = Annotated[
+    str, Parameter(help="- (stdin), a config.json or its folder, a catalogue id or Hub name, or hf:ORG/NAME")
+]
 Json = Annotated[bool, Parameter(negative="", help="one JSON document on stdout, errors included")]
 
 
 @app.command
 def serve(
-    model: Annotated[str | None, Parameter(help="- (stdin), a config.json or its folder, a catalogue id or Hub name, or hf:ORG/NAME")] = None,
+    model: Annotated[
+        str | None, Parameter(help="- (stdin), a config.json or its folder, a catalogue id or Hub name, or hf:ORG/NAME")
+    ] = None,
     /,
     *,
-    on: Annotated[tuple[str, ...], Parameter(help="ID[:COUNT|:HOSTSxPER][@NETWORK]; repeat to compete; absent: the whole catalogue")] = (),
-    input: Annotated[str, Parameter(help="mean prompt, tokens")] = "1024",  # noqa: A002 - the flag's own name
+    on: Annotated[
+        tuple[str, ...],
+        Parameter(help="ID[:COUNT|:HOSTSxPER][@NETWORK]; repeat to compete; absent: the whole catalogue"),
+    ] = (),
+    input: Annotated[str, Parameter(help="mean prompt, tokens")] = "1024",
     output: Annotated[str, Parameter(help="mean answer, tokens")] = "256",
-    context: Annotated[Text, Parameter(help="longest request to admit; default: next power of two above input + output")] = None,
-    engine: Annotated[Text, Parameter(help="vllm, sglang, tensorrt-llm, llama.cpp, or a version such as vllm-0.11")] = None,
-    precision: Annotated[Text, Parameter(help="weight formats that compete: fp8, awq, q4_k_m, any; default: the checkpoint's own")] = None,
+    context: Annotated[
+        Text, Parameter(help="longest request to admit; default: next power of two above input + output")
+    ] = None,
+    engine: Annotated[
+        Text, Parameter(help="vllm, sglang, tensorrt-llm, llama.cpp, or a version such as vllm-0.11")
+    ] = None,
+    precision: Annotated[
+        Text, Parameter(help="weight formats that compete: fp8, awq, q4_k_m, any; default: the checkpoint's own")
+    ] = None,
     kv_precision: Annotated[Text, Parameter(help="cache formats that compete; default: the checkpoint's own")] = None,
     tpot: Annotated[Text, Parameter(help="limit: time per output token, 50ms")] = None,
     ttft: Annotated[Text, Parameter(help="limit: time to first token of an empty system, 500ms")] = None,
@@ -47,27 +63,50 @@ def serve(
     devices: Annotated[Text, Parameter(help="limit: most devices")] = None,
     concurrency: Annotated[Text, Parameter(help="demand: users at once")] = None,
     rate: Annotated[Text, Parameter(help="demand: 4req/s")] = None,
-    datacenter: Annotated[bool, Parameter(negative="", help="leave out cards whose licence forbids data centres")] = False,
+    datacenter: Annotated[
+        bool, Parameter(negative="", help="leave out cards whose licence forbids data centres")
+    ] = False,
     strategy: Annotated[Text, Parameter(help="pins: tp=8,pp=2,dp=1,ep=8,attention_dp=4; the rest is searched")] = None,
     best: Annotated[str, Parameter(help="cost, throughput, latency, devices or energy")] = "cost",
     price: Annotated[str, Parameter(help="rent, contract, spot, or a price per device such as 2.50USD/h")] = "rent",
     prefix_hit: Annotated[str, Parameter(help="share of each prompt found in the prefix cache, 30%%")] = "0",
     draft: Annotated[Text, Parameter(help="multi-token prediction K:ACCEPTANCE, such as 1:0.85")] = None,
     top: Annotated[str, Parameter(help="plans to show")] = "2",
-    explain: Annotated[bool, Parameter(negative="", help="show the formulas with the numbers put in, and their sources")] = False,
+    explain: Annotated[
+        bool, Parameter(negative="", help="show the formulas with the numbers put in, and their sources")
+    ] = False,
     depth: Annotated[str, Parameter(help="levels of --explain")] = "2",
-    json: Json = False,  # noqa: A002 - the flag's own name
+    json: Json = False,
     csv: Annotated[Text, Parameter(help="write every plan to FILE")] = None,
     emit: Annotated[Text, Parameter(help="print only the launch line: vllm, sglang, trtllm or llamacpp")] = None,
     request: Annotated[Text, Parameter(help="read the inputs of an earlier JSON answer from FILE or -")] = None,
 ) -> int:
     """Serving plans, ranked, priced and explained."""
     given = {
-        "model": model, "on": list(on), "input": input, "output": output, "context": context, "engine": engine, "precision": precision,
-        "kv_precision": kv_precision, "tpot": tpot, "ttft": ttft, "tokens_per_second_per_user": tokens_per_second_per_user, "budget": budget,
-        "power": power, "devices": devices, "concurrency": concurrency, "rate": rate, "datacenter": datacenter, "strategy": strategy, "best": best,
-        "price": price, "prefix_hit": prefix_hit, "draft": draft, "top": top,
-    }  # fmt: skip
+        "model": model,
+        "on": list(on),
+        "input": input,
+        "output": output,
+        "context": context,
+        "engine": engine,
+        "precision": precision,
+        "kv_precision": kv_precision,
+        "tpot": tpot,
+        "ttft": ttft,
+        "tokens_per_second_per_user": tokens_per_second_per_user,
+        "budget": budget,
+        "power": power,
+        "devices": devices,
+        "concurrency": concurrency,
+        "rate": rate,
+        "datacenter": datacenter,
+        "strategy": strategy,
+        "best": best,
+        "price": price,
+        "prefix_hit": prefix_hit,
+        "draft": draft,
+        "top": top,
+    }
     with _answering("serve", given, as_json=json) as reply:
         if request is not None:
             given |= _read_request(request, given)
@@ -112,7 +151,7 @@ def model(
     *,
     context: Annotated[str, Parameter(help="tokens at which the cache is counted")] = "8192",
     kv_precision: Annotated[str, Parameter(help="format of the cache")] = "bf16",
-    json: Json = False,  # noqa: A002 - the flag's own name
+    json: Json = False,
 ) -> int:
     """What a model is: parameters, layers, FLOPs per token, cache bytes."""
     given = {"model": model, "context": context, "kv_precision": kv_precision}
@@ -140,7 +179,7 @@ def device(
     /,
     *,
     what_is: Annotated[Text, Parameter(help="tell which peak a quoted rate is, such as 1979TFLOPS")] = None,
-    json: Json = False,  # noqa: A002 - the flag's own name
+    json: Json = False,
 ) -> int:
     """Spec sheet of a device, with sources; or which peak a quoted number is."""
     given = {"device": device, "what_is": what_is}
@@ -157,7 +196,12 @@ def device(
         rate = units.parse(what_is, "FLOP/s", "--what-is")
         matches = report.what_is(found, rate)
         if reply.as_json:
-            reply.document({**answers.base("device", "ok", given), "what_is": [{"match": text, "difference": off} for off, text in matches]})
+            reply.document(
+                {
+                    **answers.base("device", "ok", given),
+                    "what_is": [{"match": text, "difference": off} for off, text in matches],
+                }
+            )
         else:
             for off, text in matches:
                 print(f"{what_is} on {found.id} is {text}" + (f" ({off:+.1%})" if abs(off) > 5e-4 else ""))
@@ -169,17 +213,31 @@ def device(
 
 def _device_json(found: Any) -> dict[str, Any]:
     def table(numbers: Any) -> dict[str, Any]:
-        return {key: {"value": n.value, "unit": n.unit, "text": n.text, "source": n.source, "seen": n.seen, "kind": n.kind} for key, n in numbers.items()}
+        return {
+            key: {"value": n.value, "unit": n.unit, "text": n.text, "source": n.source, "seen": n.seen, "kind": n.kind}
+            for key, n in numbers.items()
+        }
 
     return {
-        "id": found.id, "name": found.name, "vendor": found.vendor, "architecture": found.architecture, "quantities": table(found.quantities),
-        "peak": table(found.peak), "sparse": table(found.sparse), "measured": table(found.measured), "scale_up": found.scale_up, "host_link": found.host_link,
-        "peer_to_peer": found.peer_to_peer, "geforce_licence": found.geforce_licence, "aliases": list(found.aliases), "notes": list(found.notes),
-    }  # fmt: skip
+        "id": found.id,
+        "name": found.name,
+        "vendor": found.vendor,
+        "architecture": found.architecture,
+        "quantities": table(found.quantities),
+        "peak": table(found.peak),
+        "sparse": table(found.sparse),
+        "measured": table(found.measured),
+        "scale_up": found.scale_up,
+        "host_link": found.host_link,
+        "peer_to_peer": found.peer_to_peer,
+        "geforce_licence": found.geforce_licence,
+        "aliases": list(found.aliases),
+        "notes": list(found.notes),
+    }
 
 
 @app.command
-def devices(text: Annotated[str, Parameter(help="part of an id, name or alias")] = "", /, *, json: Json = False) -> int:  # noqa: A002
+def devices(text: Annotated[str, Parameter(help="part of an id, name or alias")] = "", /, *, json: Json = False) -> int:
     """List devices and servers."""
 
     def rows() -> list[tuple[str, str]]:
@@ -194,27 +252,45 @@ def devices(text: Annotated[str, Parameter(help="part of an id, name or alias")]
             memory = f"{gib(d.memory)} GiB" if d.memory else "memory unknown"
             rate = f"{significant(d.bandwidth / 1e12)} TB/s" if d.bandwidth else "bandwidth unknown"
             out.append((name, f"{d.name}, {memory}, {rate}, {peak}" + _also(d.aliases)))
-        return out + [(name, f"{catalogue.server(name).count} x {catalogue.server(name).accelerator}: {catalogue.server(name).name}") for name in catalogue.ids("servers")]
+        return out + [
+            (
+                name,
+                f"{catalogue.server(name).count} x {catalogue.server(name).accelerator}: {catalogue.server(name).name}",
+            )
+            for name in catalogue.ids("servers")
+        ]
 
     return _listing("devices", text, rows, as_json=json)
 
 
 @app.command
-def models(text: str = "", /, *, families: Annotated[bool, Parameter(negative="", help="list the model_types that are understood")] = False, json: Json = False) -> int:  # noqa: A002
+def models(
+    text: str = "",
+    /,
+    *,
+    families: Annotated[bool, Parameter(negative="", help="list the model_types that are understood")] = False,
+    json: Json = False,
+) -> int:
     """List models of the catalogue, or the families that any config.json may have."""
 
     def rows() -> list[tuple[str, str]]:
         from roofplan import catalogue, hf
 
         if families:
-            return [(name, (hf.DECODERS.get(name) or hf.ENCODERS.get(name) or (lambda: None)).__doc__ or "") for name in hf.FAMILIES]
-        return [(name, catalogue.model_table(name).get("hub", "") + _also(catalogue.model_table(name).get("aliases", ()))) for name in catalogue.ids("models")]
+            return [
+                (name, (hf.DECODERS.get(name) or hf.ENCODERS.get(name) or (lambda: None)).__doc__ or "")
+                for name in hf.FAMILIES
+            ]
+        return [
+            (name, catalogue.model_table(name).get("hub", "") + _also(catalogue.model_table(name).get("aliases", ())))
+            for name in catalogue.ids("models")
+        ]
 
     return _listing("models", text, rows, as_json=json)
 
 
 @app.command
-def engines(text: str = "", /, *, json: Json = False) -> int:  # noqa: A002
+def engines(text: str = "", /, *, json: Json = False) -> int:
     """List engines and versions."""
 
     def rows() -> list[tuple[str, str]]:
@@ -223,27 +299,36 @@ def engines(text: str = "", /, *, json: Json = False) -> int:  # noqa: A002
         out = []
         for name in catalogue.ids("engines"):
             e = catalogue.engine(name)
-            out.append((name, f"{e.released}{', newest' if e.newest else ''}; {e.memory_model}, {e.admission}; {', '.join(e.vendors)}"))
+            out.append(
+                (
+                    name,
+                    f"{e.released}{', newest' if e.newest else ''}; {e.memory_model}, {e.admission}; {', '.join(e.vendors)}",
+                )
+            )
         return out
 
     return _listing("engines", text, rows, as_json=json)
 
 
 @app.command
-def networks(text: str = "", /, *, json: Json = False) -> int:  # noqa: A002
+def networks(text: str = "", /, *, json: Json = False) -> int:
     """List links and networks."""
 
     def rows() -> list[tuple[str, str]]:
         from roofplan import catalogue
 
         found = [catalogue.link(name) for name in catalogue.ids("links")]
-        return [(x.id, f"{x.kind}, {x.topology}, {x.quantities['bandwidth'].text} one way" + _also(x.aliases)) for x in found if "bandwidth" in x.quantities]
+        return [
+            (x.id, f"{x.kind}, {x.topology}, {x.quantities['bandwidth'].text} one way" + _also(x.aliases))
+            for x in found
+            if "bandwidth" in x.quantities
+        ]
 
     return _listing("networks", text, rows, as_json=json)
 
 
 @app.command
-def prices(text: str = "", /, *, json: Json = False) -> int:  # noqa: A002
+def prices(text: str = "", /, *, json: Json = False) -> int:
     """List dated prices, newest last."""
 
     def rows() -> list[tuple[str, str]]:
@@ -272,7 +357,9 @@ def _listing(command: str, text: str, rows: Callable[[], list[tuple[str, str]]],
         wanted = text.lower()
         found = [(name, words) for name, words in every if wanted in name.lower() or wanted in words.lower()]
         if reply.as_json:
-            reply.document({**answers.base(command, "ok", given), "items": [{"id": name, "text": words} for name, words in found]})
+            reply.document(
+                {**answers.base(command, "ok", given), "items": [{"id": name, "text": words} for name, words in found]}
+            )
             return 0 if found else 1
         page = report.stdout()
         for name, words in found:
@@ -291,7 +378,7 @@ def claims(
     *,
     topic: Annotated[Text, Parameter(help="only this topic")] = None,
     csv: Annotated[Text, Parameter(help="write every row to FILE")] = None,
-    json: Json = False,  # noqa: A002
+    json: Json = False,
 ) -> int:
     """The articles' figures, what our laws give with their inputs, and with corrected ones."""
     given = {"text": text, "topic": topic}
@@ -302,20 +389,40 @@ def claims(
 
         topics = sorted({c.topic for c in every()})
         if topic is not None and topic not in topics:
-            raise InputError(f"--topic: no topic {topic!r}; accepted: {', '.join(topics)}", argument="--topic", value=topic, nearest=nearest(topic, topics))
-        chosen = [c for c in every() if (topic is None or c.topic == topic) and (text.lower() in c.id.lower() or text.lower() in c.says.lower())]
+            raise InputError(
+                f"--topic: no topic {topic!r}; accepted: {', '.join(topics)}",
+                argument="--topic",
+                value=topic,
+                nearest=nearest(topic, topics),
+            )
+        chosen = [
+            c
+            for c in every()
+            if (topic is None or c.topic == topic) and (text.lower() in c.id.lower() or text.lower() in c.says.lower())
+        ]
         results = [outcome(c) for c in chosen]
         rows = [
-            {"id": r.claim.id, "article": r.claim.article, "topic": r.claim.topic, "says": r.claim.says, "claimed": r.claim.claimed, "unit": r.claim.unit,
-             "with_its_inputs": r.with_its_inputs, "ours": r.ours, "verdict": r.computed_verdict, "recorded": r.claim.verdict, "why": r.claim.why}
+            {
+                "id": r.claim.id,
+                "article": r.claim.article,
+                "topic": r.claim.topic,
+                "says": r.claim.says,
+                "claimed": r.claim.claimed,
+                "unit": r.claim.unit,
+                "with_its_inputs": r.with_its_inputs,
+                "ours": r.ours,
+                "verdict": r.computed_verdict,
+                "recorded": r.claim.verdict,
+                "why": r.claim.why,
+            }
             for r in results
-        ]  # fmt: skip
+        ]
         if csv is not None:
             _write_csv(csv, rows)
         if reply.as_json:
             reply.document({**answers.base("claims", "ok", given), "claims": rows})
         else:
-            from roofplan.report_claims import claims_screen
+            from roofplan.report.claims import claims_screen
 
             claims_screen(results, report.stdout())
         return 0 if all(r.follows for r in results) else 1
@@ -353,7 +460,11 @@ def validate(*tokens: Annotated[str, Parameter(allow_leading_hyphen=True, show=F
 
 def _later(command: str, tokens: tuple[str, ...]) -> int:
     with _answering(command, {}, as_json="--json" in tokens) as reply:
-        raise UnsupportedFeature(f"roofplan {command} is not in version {__version__}; serve, model, device, claims and the lists are", argument="COMMAND", value=command)
+        raise UnsupportedFeature(
+            f"roofplan {command} is not in version {__version__}; serve, model, device, claims and the lists are",
+            argument="COMMAND",
+            value=command,
+        )
     return reply.code
 
 
@@ -417,9 +528,18 @@ def _progress(*, quiet: bool) -> Iterator[Callable[[int, int], None] | None]:
             from rich.console import Console
             from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-            state["bar"] = Progress(TextColumn("machines"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.speed:.0f}/s"), TimeRemainingColumn(), console=Console(stderr=True), transient=True)
-            state["bar"].start()
-            state["task"] = state["bar"].add_task("search", total=whole)
+            shown = Progress(
+                TextColumn("machines"),
+                BarColumn(),
+                MofNCompleteColumn(),
+                TextColumn("{task.speed:.0f}/s"),
+                TimeRemainingColumn(),
+                console=Console(stderr=True),
+                transient=True,
+            )
+            shown.start()
+            state["task"] = shown.add_task("search", total=whole)
+            state["bar"] = shown
         state["bar"].update(state["task"], completed=done, total=whole)
 
     try:
@@ -440,7 +560,12 @@ def _read_request(path: str, given: dict[str, Any]) -> dict[str, Any]:
         raise InputError(f"--request: {path} holds no inputs", argument="--request", value=path)
     unknown = [key for key in inputs if key not in given]
     if unknown:
-        raise InputError(f"--request: unknown input {unknown[0]!r}", argument="--request", value=unknown[0], nearest=nearest(unknown[0], given))
+        raise InputError(
+            f"--request: unknown input {unknown[0]!r}",
+            argument="--request",
+            value=unknown[0],
+            nearest=nearest(unknown[0], given),
+        )
     return dict(inputs)
 
 
@@ -484,13 +609,23 @@ def _run(words: list[str]) -> int:
         return _usage(words, error)
     except (BrokenPipeError, KeyboardInterrupt, SystemExit):
         raise
-    except Exception as error:  # noqa: BLE001 - a fault of ours leaves as one line and exit 3
+    except Exception as error:
         if os.environ.get("ROOFPLAN_TRACEBACK"):
             raise
         line = f"internal error: {type(error).__name__}: {error}. Please report it with the command; ROOFPLAN_TRACEBACK=1 shows where"
         if "--json" in words:
             command = words[0]
-            sys.stdout.write(json.dumps({"schema_version": "1", "command": command, "status": "error", "error": {"code": "internal", "argument": None, "value": None, "nearest": [], "message": line}}) + "\n")
+            sys.stdout.write(
+                json.dumps(
+                    {
+                        "schema_version": "1",
+                        "command": command,
+                        "status": "error",
+                        "error": {"code": "internal", "argument": None, "value": None, "nearest": [], "message": line},
+                    }
+                )
+                + "\n"
+            )
         else:
             print(line, file=sys.stderr)
         return 3
@@ -502,7 +637,13 @@ def _usage(words: list[str], error: CycloptsError) -> int:
     if words and not words[0].startswith("-") and words[0] not in known:
         near = nearest(words[0], known)
         hint = f" Nearest: {', '.join(near)}." if near else ""
-        refused: RoofplanError = InputError(f"no command {words[0]!r}.{hint} Commands: {', '.join(known)}", code="unknown_command", argument="COMMAND", value=words[0], nearest=near)
+        refused: RoofplanError = InputError(
+            f"no command {words[0]!r}.{hint} Commands: {', '.join(known)}",
+            code="unknown_command",
+            argument="COMMAND",
+            value=words[0],
+            nearest=near,
+        )
     else:
         text = " ".join(str(error).split())
         refused = InputError(text, code="usage", argument=words[0] if words else None)

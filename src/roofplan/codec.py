@@ -15,7 +15,22 @@ from roofplan.records.hardware import Accelerator, Link, Server
 from roofplan.records.prices import Price
 from roofplan.source import Source, Sourced
 
-_COUNTED = {"fraction", "sequence", "token", "copy", "device", "devices", "SM", "CU", "core", "cores", "1", "x", "block", "tokens"}
+_COUNTED = {
+    "fraction",
+    "sequence",
+    "token",
+    "copy",
+    "device",
+    "devices",
+    "SM",
+    "CU",
+    "core",
+    "cores",
+    "1",
+    "x",
+    "block",
+    "tokens",
+}
 
 
 def sourced(entry: Mapping[str, Any]) -> Sourced:
@@ -23,7 +38,14 @@ def sourced(entry: Mapping[str, Any]) -> Sourced:
     value, unit = float(entry["value"]), str(entry["unit"])
     text = f"{entry['value']} {unit}"
     factor, si = scale(unit)
-    return Sourced(value=value * factor, unit=si, text=text, source=str(entry["source"]), seen=str(entry["seen"]), kind=entry["kind"])
+    return Sourced(
+        value=value * factor,
+        unit=si,
+        text=text,
+        source=str(entry["source"]),
+        seen=str(entry["seen"]),
+        kind=entry["kind"],
+    )
 
 
 def scale(unit: str) -> tuple[float, str]:
@@ -37,7 +59,11 @@ def scale(unit: str) -> tuple[float, str]:
 
 
 def _numbers(table: Mapping[str, Any]) -> dict[str, Sourced]:
-    return {key: sourced(entry) for key, entry in table.items() if isinstance(entry, Mapping) and "value" in entry and "source" in entry}
+    return {
+        key: sourced(entry)
+        for key, entry in table.items()
+        if isinstance(entry, Mapping) and "value" in entry and "source" in entry
+    }
 
 
 def _texts(table: Mapping[str, Any], key: str) -> tuple[str, ...]:
@@ -47,43 +73,79 @@ def _texts(table: Mapping[str, Any], key: str) -> tuple[str, ...]:
 def accelerator(table: Mapping[str, Any]) -> Accelerator:
     """Return the accelerator that a catalogue table describes."""
     return Accelerator(
-        id=table["id"], name=table["name"], vendor=table["vendor"], architecture=table.get("architecture", ""),
-        quantities=_numbers(table.get("quantities", {})), peak=_numbers(table.get("peak", {})), sparse=_numbers(table.get("sparse", {})),
-        measured=_numbers(table.get("measured", {})), form=table.get("form", ""), status=table.get("status", ""),
-        launched=str(table.get("launched", "")), process=table.get("process", ""), memory_type=table.get("memory_type", ""),
-        device_class=table.get("class", "datacenter"), geforce_licence=table.get("geforce_licence", False),
-        peer_to_peer=table.get("peer_to_peer"), ecc=table.get("ecc"), scale_up=table.get("scale_up"), host_link=table.get("host_link"),
-        export=table.get("export", ""), aliases=_texts(table, "aliases"), notes=_texts(table, "notes"),
-    )  # fmt: skip
+        id=table["id"],
+        name=table["name"],
+        vendor=table["vendor"],
+        architecture=table.get("architecture", ""),
+        quantities=_numbers(table.get("quantities", {})),
+        peak=_numbers(table.get("peak", {})),
+        sparse=_numbers(table.get("sparse", {})),
+        measured=_numbers(table.get("measured", {})),
+        form=table.get("form", ""),
+        status=table.get("status", ""),
+        launched=str(table.get("launched", "")),
+        process=table.get("process", ""),
+        memory_type=table.get("memory_type", ""),
+        device_class=table.get("class", "datacenter"),
+        geforce_licence=table.get("geforce_licence", False),
+        peer_to_peer=table.get("peer_to_peer"),
+        ecc=table.get("ecc"),
+        scale_up=table.get("scale_up"),
+        host_link=table.get("host_link"),
+        export=table.get("export", ""),
+        aliases=_texts(table, "aliases"),
+        notes=_texts(table, "notes"),
+    )
 
 
 def link(table: Mapping[str, Any]) -> Link:
     """Return the link that a catalogue table describes."""
     return Link(
-        id=table["id"], name=table["name"], kind=table["kind"], topology=table["topology"], quantities=_numbers(table["quantities"]),
-        in_network_reduction=table.get("in_network_reduction", False), shared_by=table.get("shared_by", ""),
-        aliases=_texts(table, "aliases"), notes=_texts(table, "notes"),
-    )  # fmt: skip
+        id=table["id"],
+        name=table["name"],
+        kind=table["kind"],
+        topology=table["topology"],
+        quantities=_numbers(table["quantities"]),
+        in_network_reduction=table.get("in_network_reduction", False),
+        shared_by=table.get("shared_by", ""),
+        aliases=_texts(table, "aliases"),
+        notes=_texts(table, "notes"),
+    )
 
 
 def server(table: Mapping[str, Any]) -> Server:
     """Return the server that a catalogue table describes."""
     return Server(
-        id=table["id"], name=table["name"], accelerator=table["accelerator"], quantities=_numbers(table["quantities"]),
-        network=table.get("network"), host_peer_to_peer=table.get("host_peer_to_peer"), aliases=_texts(table, "aliases"), notes=_texts(table, "notes"),
-    )  # fmt: skip
+        id=table["id"],
+        name=table["name"],
+        accelerator=table["accelerator"],
+        quantities=_numbers(table["quantities"]),
+        network=table.get("network"),
+        host_peer_to_peer=table.get("host_peer_to_peer"),
+        aliases=_texts(table, "aliases"),
+        notes=_texts(table, "notes"),
+    )
 
 
 def prices(table: Mapping[str, Any]) -> tuple[Price, ...]:
     """Return the quotations of one device."""
     return tuple(
         Price(
-            device=table["device"], kind=entry["kind"], value=float(entry["value"]), unit=entry["unit"], date=str(entry["date"]),
-            source=entry["source"], provider=entry.get("provider", ""), count=entry.get("count"), term=entry.get("term", ""),
-            low=entry.get("low"), high=entry.get("high"), note=entry.get("note", ""),
+            device=table["device"],
+            kind=entry["kind"],
+            value=float(entry["value"]),
+            unit=entry["unit"],
+            date=str(entry["date"]),
+            source=entry["source"],
+            provider=entry.get("provider", ""),
+            count=entry.get("count"),
+            term=entry.get("term", ""),
+            low=entry.get("low"),
+            high=entry.get("high"),
+            note=entry.get("note", ""),
         )
         for entry in table["price"]
-    )  # fmt: skip
+    )
 
 
 def engine(table: Mapping[str, Any]) -> Engine:
@@ -101,25 +163,48 @@ def engine(table: Mapping[str, Any]) -> Engine:
         for rule in defaults.get("rule", ())
     )
     return Engine(
-        id=table["id"], name=table["engine"], version=table["version"], released=table["released"], newest=table.get("newest", False),
-        vendors=_texts(table, "vendors"), memory_model=table["memory_model"], admission=table["admission"],
-        block=float(table["kv_block_tokens"]["value"]), defaults=_numbers(defaults), memory=_numbers(memory),
-        reserve=_numbers(defaults.get("reserve", {})), rules=rules, excluded_architectures=_texts(table, "architectures_excluded"),
-        minimum_capability=table.get("minimum_compute_capability"), chunked_prefill=table.get("chunked_prefill", True),
-        cuda_graphs=table.get("cuda_graphs", True), graphs_counted=memory.get("graphs_counted", False),
-        pipeline=parallel.get("pipeline", False), pipeline_kind=parallel.get("pipeline_kind", "microbatch"), data=parallel.get("data", False),
-        expert=parallel.get("expert", False), expert_identity="tp" if "== tp" in str(parallel.get("expert_rule", "")) else "tp*dp",
-        data_attention=parallel.get("data_attention", False), kv_heads=parallel.get("kv_heads", "replicate"),
-        tensor="layer" not in str(parallel.get("tensor", "")), weights=_texts(precisions, "weights"), kv=_texts(precisions, "kv"),
-        flags={k: v for k, v in flags.items() if isinstance(v, str)}, kv_names=flags.get("kv_names", {}), aliases=_texts(table, "aliases"),
-        notes=_texts(table, "notes"), raw=table,
-    )  # fmt: skip
+        id=table["id"],
+        name=table["engine"],
+        version=table["version"],
+        released=table["released"],
+        newest=table.get("newest", False),
+        vendors=_texts(table, "vendors"),
+        memory_model=table["memory_model"],
+        admission=table["admission"],
+        block=float(table["kv_block_tokens"]["value"]),
+        defaults=_numbers(defaults),
+        memory=_numbers(memory),
+        reserve=_numbers(defaults.get("reserve", {})),
+        rules=rules,
+        excluded_architectures=_texts(table, "architectures_excluded"),
+        minimum_capability=table.get("minimum_compute_capability"),
+        chunked_prefill=table.get("chunked_prefill", True),
+        cuda_graphs=table.get("cuda_graphs", True),
+        graphs_counted=memory.get("graphs_counted", False),
+        pipeline=parallel.get("pipeline", False),
+        pipeline_kind=parallel.get("pipeline_kind", "microbatch"),
+        data=parallel.get("data", False),
+        expert=parallel.get("expert", False),
+        expert_identity="tp" if "== tp" in str(parallel.get("expert_rule", "")) else "tp*dp",
+        data_attention=parallel.get("data_attention", False),
+        kv_heads=parallel.get("kv_heads", "replicate"),
+        tensor="layer" not in str(parallel.get("tensor", "")),
+        weights=_texts(precisions, "weights"),
+        kv=_texts(precisions, "kv"),
+        flags={k: v for k, v in flags.items() if isinstance(v, str)},
+        kv_names=flags.get("kv_names", {}),
+        aliases=_texts(table, "aliases"),
+        notes=_texts(table, "notes"),
+        raw=table,
+    )
 
 
 def sources(table: Mapping[str, Any]) -> dict[str, Source]:
     """Return the register of documents."""
     return {
-        key: Source(key=key, title=entry["title"], url=entry.get("url"), date=str(entry["date"]) if "date" in entry else None)
+        key: Source(
+            key=key, title=entry["title"], url=entry.get("url"), date=str(entry["date"]) if "date" in entry else None
+        )
         for key, entry in table.items()
     }
 
@@ -128,11 +213,19 @@ def constants(table: Mapping[str, Any]) -> tuple[Constant, ...]:
     """Return the fitted constants of one file."""
     return tuple(
         Constant(
-            law=entry["law"], name=entry["name"], scope=entry["scope"], value=float(entry["value"]), unit=entry["unit"], spread=float(entry["spread"]),
-            rows=int(entry["rows"]), fitted=str(entry["fitted"]), source=entry["source"], note=entry.get("note", ""),
+            law=entry["law"],
+            name=entry["name"],
+            scope=entry["scope"],
+            value=float(entry["value"]),
+            unit=entry["unit"],
+            spread=float(entry["spread"]),
+            rows=int(entry["rows"]),
+            fitted=str(entry["fitted"]),
+            source=entry["source"],
+            note=entry.get("note", ""),
         )
         for entry in table["constant"]
-    )  # fmt: skip
+    )
 
 
 def user_accelerator(path: Path) -> Accelerator:
@@ -171,7 +264,14 @@ def user_accelerator(path: Path) -> Accelerator:
         raise InputError(f"{path}: {where}: {first['msg']}", argument=where, value=str(path)) from None
 
     def number(text: str, unit: str, name: str) -> Sourced:
-        return Sourced(value=units.parse(text, unit, f"{path}: {name}"), unit=unit, text=text, source=str(path), seen="", kind="given")
+        return Sourced(
+            value=units.parse(text, unit, f"{path}: {name}"),
+            unit=unit,
+            text=text,
+            source=str(path),
+            seen="",
+            kind="given",
+        )
 
     quantities = {
         "memory_capacity": number(given.memory_capacity, "B", "memory_capacity"),
@@ -181,12 +281,26 @@ def user_accelerator(path: Path) -> Accelerator:
         if text is not None:
             quantities[name] = number(text, unit, name)
     if given.scale_up_domain is not None:
-        quantities["scale_up_domain"] = Sourced(value=given.scale_up_domain, unit="1", text=str(given.scale_up_domain), source=str(path), seen="", kind="given")
+        quantities["scale_up_domain"] = Sourced(
+            value=given.scale_up_domain,
+            unit="1",
+            text=str(given.scale_up_domain),
+            source=str(path),
+            seen="",
+            kind="given",
+        )
     return Accelerator(
-        id=given.id, name=given.name or given.id, vendor=given.vendor or "made-up", architecture=given.architecture, quantities=quantities,
-        peak={key: number(text, "FLOP/s", f"peak.{key}") for key, text in given.peak.items()}, scale_up=given.scale_up, host_link=given.host_link,
-        peer_to_peer=given.peer_to_peer, notes=tuple(given.notes),
-    )  # fmt: skip
+        id=given.id,
+        name=given.name or given.id,
+        vendor=given.vendor or "made-up",
+        architecture=given.architecture,
+        quantities=quantities,
+        peak={key: number(text, "FLOP/s", f"peak.{key}") for key, text in given.peak.items()},
+        scale_up=given.scale_up,
+        host_link=given.host_link,
+        peer_to_peer=given.peer_to_peer,
+        notes=tuple(given.notes),
+    )
 
 
 COMMANDS = ("serve", "model", "device", "claims")
@@ -291,16 +405,32 @@ def answer_schema(command: str, version: str) -> dict[str, Any]:
         verdict: str
 
     common: dict[str, Any] = {
-        "schema_version": (Literal[version], ...), "command": (Literal[command], ...), "status": (Literal["ok", "no_plan", "error"], ...),
-        "versions": (Versions, ...), "inputs": (dict[str, Any], ...), "warnings": (list[Warn], ...), "error": (ErrorMember | None, None),
-    }  # fmt: skip
+        "schema_version": (Literal[version], ...),
+        "command": (Literal[command], ...),
+        "status": (Literal["ok", "no_plan", "error"], ...),
+        "versions": (Versions, ...),
+        "inputs": (dict[str, Any], ...),
+        "warnings": (list[Warn], ...),
+        "error": (ErrorMember | None, None),
+    }
     members: dict[str, dict[str, Any]] = {
-        "serve": {"search": (Search | None, None), "plans": (list[ServePlan] | None, None), "sources": (dict[str, Any] | None, None), "no_plan": (NoPlanMember | None, None)},
-        "model": {"parameters": (ParameterCounts | None, None), "cache": (Cache | None, None), "flops": (dict[str, Any] | None, None)},
+        "serve": {
+            "search": (Search | None, None),
+            "plans": (list[ServePlan] | None, None),
+            "sources": (dict[str, Any] | None, None),
+            "no_plan": (NoPlanMember | None, None),
+        },
+        "model": {
+            "parameters": (ParameterCounts | None, None),
+            "cache": (Cache | None, None),
+            "flops": (dict[str, Any] | None, None),
+        },
         "device": {"device": (dict[str, Any] | None, None), "what_is": (list[dict[str, Any]] | None, None)},
         "claims": {"claims": (list[ClaimRow] | None, None)},
     }
     if command not in members:
-        raise InputError(f"schema: no schema for {command!r}; accepted: {', '.join(COMMANDS)}", argument="COMMAND", value=command)
+        raise InputError(
+            f"schema: no schema for {command!r}; accepted: {', '.join(COMMANDS)}", argument="COMMAND", value=command
+        )
     made = create_model(f"{command.title()}Answer", __config__=ConfigDict(extra="allow"), **common, **members[command])
-    return made.model_json_schema()
+    return dict(made.model_json_schema())

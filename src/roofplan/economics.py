@@ -49,7 +49,7 @@ def age_days(text: str, today: date | None = None) -> int:
     325
     """
     full = text + {4: "-12-31", 7: "-28", 10: ""}[len(text)]
-    return ((today or date.today()) - date.fromisoformat(full)).days  # noqa: DTZ011 - price dates have no time zone
+    return ((today or date.today()) - date.fromisoformat(full)).days
 
 
 RECENT_DAYS = 180
@@ -67,7 +67,12 @@ def quotation(machine: Machine, kind: str) -> Price | None:
     exact = [p for p in known if p.count == machine.per_host]
     loose = [p for p in known if p.count is None]
     pool = exact or loose
-    if exact and loose and age_days(_newest(exact).date) > STALE_DAYS and _newest(loose).newest_possible > _newest(exact).newest_possible:
+    if (
+        exact
+        and loose
+        and age_days(_newest(exact).date) > STALE_DAYS
+        and _newest(loose).newest_possible > _newest(exact).newest_possible
+    ):
         pool = loose
     if not pool:
         return None
@@ -89,7 +94,16 @@ def hourly(machine: Machine, price: str) -> HourlyCost | None:
         value = units.parse(price, "USD/h", "--price")
     except UnitError as error:
         raise UnitError(
-            f"--price: {price!r} is neither rent, contract, spot nor a price per device such as 2.50USD/h", argument="--price", value=price
+            f"--price: {price!r} is neither rent, contract, spot nor a price per device such as 2.50USD/h",
+            argument="--price",
+            value=price,
         ) from error
-    given = Price(device=machine.device.id, kind="given", value=value, unit="USD/h", date=date.today().isoformat(), source="--price")  # noqa: DTZ011
+    given = Price(
+        device=machine.device.id,
+        kind="given",
+        value=value,
+        unit="USD/h",
+        date=date.today().isoformat(),
+        source="--price",
+    )
     return HourlyCost(per_device=value, count=machine.count, price=given)

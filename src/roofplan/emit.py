@@ -28,7 +28,11 @@ def engine_for(name: str, plan: Plan) -> Engine:
 def launch(plan: Plan, engine: Engine) -> str:
     """Return the command that starts `plan` with the flags of that engine version; what it cannot say stands behind ``#``."""
     f, s, w = engine.flags, plan.strategy, plan.workload
-    hub = str(catalogue.model_table(plan.model.id).get("hub", plan.model.id)) if plan.model.id in catalogue.ids("models") else plan.model.id
+    hub = (
+        str(catalogue.model_table(plan.model.id).get("hub", plan.model.id))
+        if plan.model.id in catalogue.ids("models")
+        else plan.model.id
+    )
     if engine.name == "llama.cpp":
         return _llama_cpp(plan, engine, hub)
     words = [f.get("command", engine.name).format(model=shlex.quote(hub))]
@@ -60,13 +64,20 @@ def launch(plan: Plan, engine: Engine) -> str:
             said.append(f"serve a checkpoint converted to {plan.precision}")
     if plan.machine.hosts > 1:
         how = f.get("multi_host", "start one process per host")
-        said.append(f"{plan.machine.hosts} hosts: " + how.replace("{hosts}", str(plan.machine.hosts)).replace("{", "<").replace("}", ">"))
+        said.append(
+            f"{plan.machine.hosts} hosts: "
+            + how.replace("{hosts}", str(plan.machine.hosts)).replace("{", "<").replace("}", ">")
+        )
     return " ".join(words) + ("  # " + "; ".join(said) if said else "")
 
 
 def _llama_cpp(plan: Plan, engine: Engine, hub: str) -> str:
     name = hub.rsplit("/", 1)[-1]
-    precision = plan.precision if plan.changes_model else (plan.model.quantization.format if plan.model.quantization else plan.model.dtype)
+    precision = (
+        plan.precision
+        if plan.changes_model
+        else (plan.model.quantization.format if plan.model.quantization else plan.model.dtype)
+    )
     words = [f"llama-server -m {shlex.quote(f'{name}-{precision.upper()}.gguf')} -ngl 99"]
     slots = max(1, -(-plan.users // int(plan.strategy.dp)))
     words.append(f"-c {plan.workload.context * slots} -np {slots}")

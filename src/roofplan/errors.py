@@ -16,6 +16,7 @@
 from __future__ import annotations
 
 import difflib
+import math
 from collections.abc import Iterable
 from typing import Any
 
@@ -54,7 +55,7 @@ class RoofplanError(Exception):
     def as_json(self) -> dict[str, Any]:
         """Return the ``error`` member of the JSON answer."""
         shown = self.value if isinstance(self.value, str | int | float | bool | None) else repr(self.value)
-        if isinstance(shown, float) and (shown != shown or shown in {float("inf"), float("-inf")}):
+        if isinstance(shown, float) and (math.isnan(shown) or shown in {float("inf"), float("-inf")}):
             shown = repr(shown)
         return {
             "code": self.code,
@@ -125,7 +126,7 @@ def nearest(name: str, known: Iterable[str], count: int = 4) -> list[str]:
     >>> nearest("rtx4090", ["rtx-4090", "h100-sxm", "rtx-4090d"])
     ['rtx-4090', 'rtx-4090d']
     """
-    plain = {}
+    plain: dict[str, str] = {}
     for candidate in known:
         plain.setdefault(_plain(candidate), candidate)
     target = _plain(name)

@@ -163,7 +163,9 @@ def fraction(linear: Linear, tensor: Number, kv_heads: int) -> Number:
     return 1.0 / tensor
 
 
-def _matmul(name: str, group: Group, tokens: Number, tensor: Number, kv_heads: int, model: Model, *, leaving: bool) -> Operation:
+def _matmul(
+    name: str, group: Group, tokens: Number, tensor: Number, kv_heads: int, model: Model, *, leaving: bool
+) -> Operation:
     """Return one fused product; in a leaving (row-parallel) product the inputs are divided, else the outputs."""
     weights = stored = outputs = 0.0
     for linear in group:
@@ -176,9 +178,14 @@ def _matmul(name: str, group: Group, tokens: Number, tensor: Number, kv_heads: i
     moved = stored + tokens * (inputs + outputs) * ACTIVATION_BYTES
     compute = compute_format(first.format, model.quantization.activation if model.quantization else None, model.dtype)
     return Operation(
-        name, "matmul", matmul.work(tokens, weights, 1.0), moved, compute,
-        text="{} tokens x {} weights at {} B", numbers=(tokens, weights, element_bytes(first.format)),
-    )  # fmt: skip
+        name,
+        "matmul",
+        matmul.work(tokens, weights, 1.0),
+        moved,
+        compute,
+        text="{} tokens x {} weights at {} B",
+        numbers=(tokens, weights, element_bytes(first.format)),
+    )
 
 
 def _label(group: Group) -> str:
@@ -202,13 +209,32 @@ def layer_operations(layer: Layer, step: Step, split: Split, model: Model, kv_by
             table += _mixture(feed_forward, step, split, model)
     passes = 2.0 * (bool(layer.mixers) + bool(layer.feed_forwards))
     moved = step.tokens * model.hidden * ACTIVATION_BYTES * 2.0 * passes
-    table.append(Operation("norms and residual", "memory", 0.0, moved, kernels=passes / 2.0, text="{} passes over {} tokens x {} x 2 B", numbers=(2.0 * passes, step.tokens, model.hidden)))
+    table.append(
+        Operation(
+            "norms and residual",
+            "memory",
+            0.0,
+            moved,
+            kernels=passes / 2.0,
+            text="{} passes over {} tokens x {} x 2 B",
+            numbers=(2.0 * passes, step.tokens, model.hidden),
+        )
+    )
     return table
 
 
 def _reduce(name: str, tokens: Number, ranks: Number, model: Model) -> Operation:
     message = tokens * model.hidden * ACTIVATION_BYTES
-    return Operation(name, "all_reduce", 0.0, message, kernels=0.0, ranks=ranks, text="{} tokens x {} x 2 B over {} ranks", numbers=(tokens, model.hidden, ranks))
+    return Operation(
+        name,
+        "all_reduce",
+        0.0,
+        message,
+        kernels=0.0,
+        ranks=ranks,
+        text="{} tokens x {} x 2 B over {} ranks",
+        numbers=(tokens, model.hidden, ranks),
+    )
 
 
 def _attention(mixer: Attention, step: Step, split: Split, model: Model, kv_bytes: float) -> list[Operation]:
@@ -223,7 +249,9 @@ def _attention(mixer: Attention, step: Step, split: Split, model: Model, kv_byte
     for index, group in enumerate(groups):
         table.append(_matmul(_label(group), group, step.tokens, tensor, mixer.kv_heads, model, leaving=index == last))
     heads = mixer.heads / tensor
-    kept = memory.heads_per_rank(float(mixer.kv_heads), tensor) * (mixer.head_dim if mixer.key_is_value else mixer.head_dim + mixer.value_dim)
+    kept = memory.heads_per_rank(float(mixer.kv_heads), tensor) * (
+        mixer.head_dim if mixer.key_is_value else mixer.head_dim + mixer.value_dim
+    )
     if step.decodes:
         table.append(_decode_attention(mixer, step, heads, kept, kv_bytes))
     if step.prefills:
@@ -238,9 +266,14 @@ def _decode_attention(mixer: Attention, step: Step, heads: Number, kept: Number,
     work = work + 2.0 * step.sequences * indexed * mixer.index_heads * mixer.index_elements
     traffic = step.sequences * (seen * kept + indexed * mixer.index_elements) * kv_bytes
     return Operation(
-        "decode attention", "decode_attention", work, traffic, kernels=2.0,
-        text="{} sequences x {} tokens x {} elements x {} B", numbers=(step.sequences, seen, kept, kv_bytes),
-    )  # fmt: skip
+        "decode attention",
+        "decode_attention",
+        work,
+        traffic,
+        kernels=2.0,
+        text="{} sequences x {} tokens x {} elements x {} B",
+        numbers=(step.sequences, seen, kept, kv_bytes),
+    )
 
 
 def _prefill_attention(mixer: Attention, step: Step, heads: Number, kept: Number) -> Operation:
@@ -249,17 +282,26 @@ def _prefill_attention(mixer: Attention, step: Step, heads: Number, kept: Number
     if mixer.cross is not None:
         pairs = step.new * mixer.cross
     elif mixer.compression > 1:
-        pairs = step.requests * (attention.prefill_pairs(each, past) / mixer.compression + attention.windowed_pairs(each, past, window))
+        pairs = step.requests * (
+            attention.prefill_pairs(each, past) / mixer.compression + attention.windowed_pairs(each, past, window)
+        )
     elif mixer.window is None:
         pairs = step.requests * attention.prefill_pairs(each, past)
     else:
         pairs = step.requests * attention.windowed_pairs(each, past, window)
     work = attention.work(pairs, heads, mixer.head_dim, mixer.value_dim)
-    traffic = (step.requests * smaller(past + each, window) * kept + step.new * heads * (mixer.head_dim + mixer.value_dim)) * ACTIVATION_BYTES
+    traffic = (
+        step.requests * smaller(past + each, window) * kept + step.new * heads * (mixer.head_dim + mixer.value_dim)
+    ) * ACTIVATION_BYTES
     return Operation(
-        "prefill attention", "prefill_attention", work, traffic, kernels=2.0,
-        text="2 x {} pairs x {} heads x {}", numbers=(pairs, heads, mixer.head_dim + mixer.value_dim),
-    )  # fmt: skip
+        "prefill attention",
+        "prefill_attention",
+        work,
+        traffic,
+        kernels=2.0,
+        text="2 x {} pairs x {} heads x {}",
+        numbers=(pairs, heads, mixer.head_dim + mixer.value_dim),
+    )
 
 
 def _seen(mixer: Attention, context: Number) -> tuple[Number, Number]:
@@ -302,9 +344,14 @@ def _latent_decode(mixer: LatentAttention, step: Step, heads: Number, kv_bytes: 
     work = work + 2.0 * step.sequences * step.each * step.context * mixer.index_heads * mixer.index_dim
     traffic = step.sequences * (seen * entry + step.context * mixer.index_dim) * kv_bytes
     return Operation(
-        "decode attention", "decode_attention", work, traffic, kernels=3.0,
-        text="{} sequences x {} tokens x {} latent elements x {} B", numbers=(step.sequences, seen, entry, kv_bytes),
-    )  # fmt: skip
+        "decode attention",
+        "decode_attention",
+        work,
+        traffic,
+        kernels=3.0,
+        text="{} sequences x {} tokens x {} latent elements x {} B",
+        numbers=(step.sequences, seen, entry, kv_bytes),
+    )
 
 
 def _latent_prefill(mixer: LatentAttention, step: Step, heads: Number) -> Operation:
@@ -316,20 +363,36 @@ def _latent_prefill(mixer: LatentAttention, step: Step, heads: Number) -> Operat
     work = work + 2.0 * step.requests * pairs * mixer.index_heads * mixer.index_dim
     traffic = step.new * (mixer.latent + mixer.rope_dim + 2.0 * heads * width) * ACTIVATION_BYTES
     return Operation(
-        "prefill attention", "prefill_attention", work, traffic, kernels=3.0,
-        text="2 x {} pairs x {} heads x {}", numbers=(step.requests * kept, heads, width),
-    )  # fmt: skip
+        "prefill attention",
+        "prefill_attention",
+        work,
+        traffic,
+        kernels=3.0,
+        text="2 x {} pairs x {} heads x {}",
+        numbers=(step.requests * kept, heads, width),
+    )
 
 
 def _recurrence(mixer: Recurrence, step: Step, split: Split, model: Model) -> list[Operation]:
     tensor = split.attention
     last = len(mixer.groups) - 1
-    table = [_matmul(_label(group), group, step.tokens, tensor, 1, model, leaving=index == last) for index, group in enumerate(mixer.groups)]
+    table = [
+        _matmul(_label(group), group, step.tokens, tensor, 1, model, leaving=index == last)
+        for index, group in enumerate(mixer.groups)
+    ]
     state = (mixer.state_elements * mixer.state_bytes + mixer.convolution_elements * ACTIVATION_BYTES) / tensor
     passes = step.sequences + step.requests
     traffic = 2.0 * passes * state + step.tokens * 4.0 * model.hidden * ACTIVATION_BYTES / tensor
     table.append(
-        Operation("state update", "memory", step.tokens * mixer.update_flops / tensor, traffic, kernels=3.0, text="2 x {} sequences x {} B of state", numbers=(passes, state))
+        Operation(
+            "state update",
+            "memory",
+            step.tokens * mixer.update_flops / tensor,
+            traffic,
+            kernels=3.0,
+            text="2 x {} sequences x {} B of state",
+            numbers=(passes, state),
+        )
     )
     table.append(_reduce("all-reduce after mixer", step.tokens, tensor, model))
     return table
@@ -368,23 +431,39 @@ def _mixture(moe: Mixture, step: Step, split: Split, model: Model) -> list[Opera
     traffic = read * stored / width + visits * (2.0 * hidden + 1.5 * inner / width) * ACTIVATION_BYTES
     table = [
         Operation(
-            "routed experts", "experts", matmul.work(rows, weights / width, 1.0), traffic, compute, kernels=6.0,
-            text="{} of {} experts read x {} weights at {} B", numbers=(read, experts / ranks, weights / width, element_bytes(kind)),
+            "routed experts",
+            "experts",
+            matmul.work(rows, weights / width, 1.0),
+            traffic,
+            compute,
+            kernels=6.0,
+            text="{} of {} experts read x {} weights at {} B",
+            numbers=(read, experts / ranks, weights / width, element_bytes(kind)),
         )
-    ]  # fmt: skip
+    ]
     if moe.router is not None:
         table.append(_matmul("router", (moe.router,), step.tokens, split.tp, 1, model, leaving=False))
     for index, group in enumerate(moe.shared):
         leaving = index == len(moe.shared) - 1 or group[0].name.endswith("down_proj")
-        table.append(_matmul("shared " + _label(group), group, step.tokens * split.inner, split.tp, 1, model, leaving=leaving))
+        table.append(
+            _matmul("shared " + _label(group), group, step.tokens * split.inner, split.tp, 1, model, leaving=leaving)
+        )
     spread = split.groups > 1
     table.append(_reduce("all-reduce after experts", step.tokens, where(spread, 1.0, split.tp), model))
     message = step.tokens / split.attention * chosen * model.hidden * ACTIVATION_BYTES
     gathered = domain * model.hidden * ACTIVATION_BYTES
     table.append(
-        Operation("expert dispatch and combine", "exchange", 0.0, 2.0 * smaller(message, gathered), kernels=0.0, ranks=where(spread, larger(1.0 * split.ep, split.tp), 1.0),
-                  text="2 x {} tokens x {} experts x {} x 2 B", numbers=(step.tokens, chosen, model.hidden))
-    )  # fmt: skip
+        Operation(
+            "expert dispatch and combine",
+            "exchange",
+            0.0,
+            2.0 * smaller(message, gathered),
+            kernels=0.0,
+            ranks=where(spread, larger(1.0 * split.ep, split.tp), 1.0),
+            text="2 x {} tokens x {} experts x {} x 2 B",
+            numbers=(step.tokens, chosen, model.hidden),
+        )
+    )
     return table
 
 
@@ -394,13 +473,34 @@ def head_operations(step: Step, split: Split, model: Model) -> list[Operation]:
     stored = model.hidden * columns * element_bytes(head_format(model))
     return [
         Operation(
-            "output head", "matmul", matmul.work(rows, model.hidden, columns), stored + rows * (model.hidden + columns) * ACTIVATION_BYTES, model.dtype,
-            text="{} positions x {} x {}", numbers=(rows, model.hidden, columns),
+            "output head",
+            "matmul",
+            matmul.work(rows, model.hidden, columns),
+            stored + rows * (model.hidden + columns) * ACTIVATION_BYTES,
+            model.dtype,
+            text="{} positions x {} x {}",
+            numbers=(rows, model.hidden, columns),
         ),
-        Operation("sampling", "memory", 0.0, rows * model.vocabulary * 4.0 * 3.0, kernels=6.0, text="3 passes over {} x {} logits x 4 B", numbers=(rows, model.vocabulary)),
-        Operation("gather of logits", "all_reduce", 0.0, rows * model.vocabulary * ACTIVATION_BYTES / 2.0, kernels=0.0, ranks=split.attention,
-                  text="{} x {} logits over {} ranks", numbers=(rows, model.vocabulary, split.attention)),
-    ]  # fmt: skip
+        Operation(
+            "sampling",
+            "memory",
+            0.0,
+            rows * model.vocabulary * 4.0 * 3.0,
+            kernels=6.0,
+            text="3 passes over {} x {} logits x 4 B",
+            numbers=(rows, model.vocabulary),
+        ),
+        Operation(
+            "gather of logits",
+            "all_reduce",
+            0.0,
+            rows * model.vocabulary * ACTIVATION_BYTES / 2.0,
+            kernels=0.0,
+            ranks=split.attention,
+            text="{} x {} logits over {} ranks",
+            numbers=(rows, model.vocabulary, split.attention),
+        ),
+    ]
 
 
 def head_format(model: Model) -> str:
@@ -420,7 +520,18 @@ def draft_operations(step: Step, split: Split, model: Model, drafted: int) -> li
     read = larger(0.0, float(model.draft_parameters / max(1, model.draft_layers) - routed)) / split.tp
     stored = read * ACTIVATION_BYTES
     work = 2.0 * step.sequences * read * drafted
-    return [Operation("draft layers", "matmul", work, stored * drafted, model.dtype, kernels=12.0 * drafted, text="{} drafts x {} parameters", numbers=(drafted, read))]
+    return [
+        Operation(
+            "draft layers",
+            "matmul",
+            work,
+            stored * drafted,
+            model.dtype,
+            kernels=12.0 * drafted,
+            text="{} drafts x {} parameters",
+            numbers=(drafted, read),
+        )
+    ]
 
 
 def stage_contents(counts: list[tuple[Layer, tuple[int, ...]]], layers: int, stages: int) -> list[tuple[float, ...]]:
@@ -434,4 +545,8 @@ def stage_contents(counts: list[tuple[Layer, tuple[int, ...]]], layers: int, sta
         row = tuple(float(sum(start <= place < start + size for place in places)) for _, places in counts)
         rows.append((*row, 1.0 if index == stages - 1 else 0.0))
         start += size
-    return [row for row in dict.fromkeys(rows) if not any(other != row and all(o >= r for o, r in zip(other, row, strict=True)) for other in set(rows))]
+    return [
+        row
+        for row in dict.fromkeys(rows)
+        if not any(other != row and all(o >= r for o, r in zip(other, row, strict=True)) for other in set(rows))
+    ]

@@ -108,7 +108,9 @@ class Term:
         return out
 
 
-def total(name: str, parts: Sequence[Term], unit: str, *, law: str = "", text: str = "", numbers: Sequence[Any] = ()) -> Term:
+def total(
+    name: str, parts: Sequence[Term], unit: str, *, law: str = "", text: str = "", numbers: Sequence[Any] = ()
+) -> Term:
     """Return the sum of `parts`; arrays of few axes are added before those of many."""
     values = [part.value for part in parts]
     if any(type(value) is not float for value in values):

@@ -15,7 +15,15 @@ import numpy as np
 from roofplan import catalogue
 from roofplan.errors import InputError
 from roofplan.laws import Number, collectives, larger, roofline, smaller, where
-from roofplan.operations import Operation, Split, Step, draft_operations, head_operations, layer_operations, stage_contents
+from roofplan.operations import (
+    Operation,
+    Split,
+    Step,
+    draft_operations,
+    head_operations,
+    layer_operations,
+    stage_contents,
+)
 from roofplan.records.calibration import Constant
 from roofplan.records.engine import Engine
 from roofplan.records.hardware import Machine
@@ -24,7 +32,14 @@ from roofplan.records.strategy import Strategy
 from roofplan.terms import Term, total
 
 GRADES = ("measured", "calibrated", "borrowed", "guessed")
-FALLBACKS = {"fp4": ("fp8", "bf16"), "fp8": ("bf16",), "int8": ("bf16",), "bf16": ("fp16",), "fp16": ("bf16",), "fp32": ("tf32",)}
+FALLBACKS = {
+    "fp4": ("fp8", "bf16"),
+    "fp8": ("bf16",),
+    "int8": ("bf16",),
+    "bf16": ("fp16",),
+    "fp16": ("bf16",),
+    "fp32": ("tf32",),
+}
 """Which type stands in where a device has no tensor unit for the one that a checkpoint asks for."""
 
 
@@ -96,7 +111,11 @@ def rates(machine: Machine, engine: Engine) -> Rates:
     """Return what `machine` attains under `engine`, from data sheets and fitted constants."""
     device = machine.device
     if device.bandwidth is None or not device.peak:
-        raise InputError(f"{device.id} has no known memory bandwidth or no known peak: it cannot be planned with", argument="--on", value=device.id)
+        raise InputError(
+            f"{device.id} has no known memory bandwidth or no known peak: it cannot be planned with",
+            argument="--on",
+            value=device.id,
+        )
     scopes = [device.id, device.architecture, device.vendor, "any"]
 
     def fitted(law: str, name: str, chain: Sequence[str] = scopes) -> Constant:
@@ -105,7 +124,10 @@ def rates(machine: Machine, engine: Engine) -> Rates:
     peak, compute, fallbacks, where_from = _compute_rates(machine, fitted)
     memory_share = fitted("matmul", "bandwidth")
     attention_share, decode_share = fitted("attention", "prefill"), fitted("attention", "decode_bandwidth")
-    experts_rate, experts_bandwidth = fitted("experts", "share", ["any"]), fitted("experts", "bandwidth", [engine.id, engine.name, "any"])
+    experts_rate, experts_bandwidth = (
+        fitted("experts", "share", ["any"]),
+        fitted("experts", "bandwidth", [engine.id, engine.name, "any"]),
+    )
     passes = fitted("memory", "bandwidth")
     engine_chain = [engine.id, engine.name, "any"]
     gap = fitted("kernel", "gap", engine_chain)
@@ -122,24 +144,52 @@ def rates(machine: Machine, engine: Engine) -> Rates:
     network = _network(machine, fitted, where_from)
     worst = max(_grade(item) for item in (memory_share, decode_share, gap, base))
     return Rates(
-        machine=machine, engine=engine, compute=compute, peak=peak, wire=wire,
-        bandwidth={"matmul": wire * memory_share.value, "decode_attention": wire * decode_share.value, "prefill_attention": wire * memory_share.value,
-                   "experts": wire * experts_bandwidth.value, "memory": wire * passes.value},
-        attention_share=attention_share.value, experts_share=experts_rate.value, gap=gap.value, step_base=base.value, step_each=each.value,
-        network=network, sources=where_from, fallbacks=fallbacks, grade=worst, network_grade=network.pop("grade"),
-    )  # fmt: skip
+        machine=machine,
+        engine=engine,
+        compute=compute,
+        peak=peak,
+        wire=wire,
+        bandwidth={
+            "matmul": wire * memory_share.value,
+            "decode_attention": wire * decode_share.value,
+            "prefill_attention": wire * memory_share.value,
+            "experts": wire * experts_bandwidth.value,
+            "memory": wire * passes.value,
+        },
+        attention_share=attention_share.value,
+        experts_share=experts_rate.value,
+        gap=gap.value,
+        step_base=base.value,
+        step_each=each.value,
+        network=network,
+        sources=where_from,
+        fallbacks=fallbacks,
+        grade=worst,
+        network_grade=network.pop("grade"),
+    )
 
 
-def _compute_rates(machine: Machine, fitted: Any) -> tuple[dict[str, float], dict[str, float], dict[str, str], dict[str, tuple[str, ...]]]:
+def _compute_rates(
+    machine: Machine, fitted: Any
+) -> tuple[dict[str, float], dict[str, float], dict[str, str], dict[str, tuple[str, ...]]]:
     device = machine.device
-    peak, compute, fallbacks, sources = {}, {}, {}, {}
+    peak: dict[str, float] = {}
+    compute: dict[str, float] = {}
+    fallbacks: dict[str, str] = {}
+    sources: dict[str, tuple[str, ...]] = {}
     for name in ("bf16", "fp16", "fp8", "int8", "fp4", "fp32"):
-        stand_in = next((candidate for candidate in (name, *FALLBACKS[name], "fp16", "bf16", "fp32") if candidate in device.peak), None)
+        stand_in = next(
+            (candidate for candidate in (name, *FALLBACKS[name], "fp16", "bf16", "fp32") if candidate in device.peak),
+            None,
+        )
         if stand_in is None:
             continue
         if stand_in != name and {stand_in, name} != {"bf16", "fp16"}:
             fallbacks[name] = stand_in
-        share = fitted("matmul", f"share.{'bf16' if stand_in in {'fp16', 'bf16', 'tf32', 'fp32'} else 'fp8' if stand_in in {'fp8', 'int8'} else 'fp4'}")
+        share = fitted(
+            "matmul",
+            f"share.{'bf16' if stand_in in {'fp16', 'bf16', 'tf32', 'fp32'} else 'fp8' if stand_in in {'fp8', 'int8'} else 'fp4'}",
+        )
         peak[name] = device.peak[stand_in].value
         best = device.measured.get(stand_in)
         value, keys = peak[name] * share.value, (device.peak[stand_in].source, _fit_key(share))
@@ -169,7 +219,12 @@ def _network(machine: Machine, fitted: Any, sources: dict[str, tuple[str, ...]])
         bandwidth = pair = machine.host_link.bandwidth
         keys.append(machine.host_link.quantities["bandwidth"].source)
     chain = [device.id, f"{topology}/{device.vendor}", topology, "any"]
-    values: dict[str, Any] = {"topology": topology, "bandwidth": bandwidth, "pair": pair, "in_network": inside is not None and inside.in_network_reduction}
+    values: dict[str, Any] = {
+        "topology": topology,
+        "bandwidth": bandwidth,
+        "pair": pair,
+        "in_network": inside is not None and inside.in_network_reduction,
+    }
     grade = 1
     for name in ("base", "step", "efficiency", "one_shot"):
         item = fitted("all_reduce", name, chain)
@@ -184,7 +239,11 @@ def _network(machine: Machine, fitted: Any, sources: dict[str, tuple[str, ...]])
     values["outer_bandwidth"] = machine.network_per_device or 0.0
     values["outer_latency"] = 0.0
     if machine.network is not None:
-        item = fitted("all_reduce", "network_step", [machine.network.id, "rdma" if machine.network.id.startswith(("ib", "efa")) else "tcp"])
+        item = fitted(
+            "all_reduce",
+            "network_step",
+            [machine.network.id, "rdma" if machine.network.id.startswith(("ib", "efa")) else "tcp"],
+        )
         grade = max(grade, _grade(item))
         values["outer_latency"] = (machine.network.value("latency") or 0.0) + item.value
         values["outer_efficiency"] = fitted("all_reduce", "network_efficiency", [machine.network.id, "any"]).value
@@ -212,8 +271,7 @@ def _inside_time(message: Number, ranks: Number, net: dict[str, Any]) -> Number:
     base, step, topology = net["base"], net["step"], net["topology"]
     rate = _shared_rate(ranks, net)
     if topology == "staged":
-        staged = collectives.host_staged_all_reduce(message, ranks, base, step, rate, net["staged_path"])
-        return staged
+        return collectives.host_staged_all_reduce(message, ranks, base, step, rate, net["staged_path"])
     ring = collectives.ring_all_reduce(message, ranks, base, step, rate)
     if topology in {"bus", "torus", "point-to-point"}:
         return ring
@@ -231,7 +289,9 @@ def _shared_rate(ranks: Number, net: dict[str, Any]) -> Number:
     if topology in {"full-mesh", "cube-mesh"}:
         return smaller(net["pair"] * (ranks - 1), net["bandwidth"]) * net["efficiency"] + 1e-300 * (ranks <= 1)
     if topology == "bus" and net.get("bus_bandwidth.2"):
-        return where(ranks > 4, net["bus_bandwidth.8"], where(ranks > 2, net["bus_bandwidth.4"], net["bus_bandwidth.2"]))
+        return where(
+            ranks > 4, net["bus_bandwidth.8"], where(ranks > 2, net["bus_bandwidth.4"], net["bus_bandwidth.2"])
+        )
     return net["bandwidth"] * net["efficiency"]
 
 
@@ -239,7 +299,14 @@ def exchange_time(message: Number, ranks: Number, machine: Machine, net: dict[st
     """Return the time of an all-to-all of `message` bytes per rank; what leaves the host goes at the network's rate."""
     inner = smaller(ranks, float(machine.per_host))
     busy = larger(ranks, 1.0)
-    time = collectives.all_to_all_time(message * inner / busy, larger(inner, 1.0), net["base"], _shared_rate(larger(inner, 2.0), net) if net["topology"] != "staged" else net["bandwidth"] * net["efficiency"] / 2)
+    time = collectives.all_to_all_time(
+        message * inner / busy,
+        larger(inner, 1.0),
+        net["base"],
+        _shared_rate(larger(inner, 2.0), net)
+        if net["topology"] != "staged"
+        else net["bandwidth"] * net["efficiency"] / 2,
+    )
     if machine.hosts > 1:
         rate = net["outer_bandwidth"] * net["outer_efficiency"]
         time = larger(time, net["outer_latency"] + (1 - inner / busy) * message / rate)
@@ -292,7 +359,12 @@ GROUP_OF = {
     "all_reduce": "all-reduce",
     "exchange": "expert exchange",
 }
-_SOURCE_OF = {"decode_attention": "attention", "prefill_attention": "prefill_attention", "memory": "memory", "experts": "experts"}
+_SOURCE_OF = {
+    "decode_attention": "attention",
+    "prefill_attention": "prefill_attention",
+    "memory": "memory",
+    "experts": "experts",
+}
 LIMIT_OF = {
     "weight matmuls": "memory_bandwidth",
     "routed experts": "memory_bandwidth",
@@ -306,7 +378,17 @@ LIMIT_OF = {
 }
 
 
-def step_term(name: str, model: Model, strategy: Strategy, step: Step, r: Rates, *, kv_bytes: float, drafted: int = 0, stages: Number | None = None) -> Term:
+def step_term(
+    name: str,
+    model: Model,
+    strategy: Strategy,
+    step: Step,
+    r: Rates,
+    *,
+    kv_bytes: float,
+    drafted: int = 0,
+    stages: Number | None = None,
+) -> Term:
     """Return the time of one step of the slowest pipeline stage.
 
     Layers of one kind are computed once and counted; the worst stage decides.
@@ -348,7 +430,9 @@ def _worst_counts(kinds: list[Any], layers: int, pp: Number, sums: list[Number])
     return chosen
 
 
-def _grouped(name: str, timed: list[list[tuple[Operation, Number]]], launches: list[Number], counts: list[Number], r: Rates) -> Term:
+def _grouped(
+    name: str, timed: list[list[tuple[Operation, Number]]], launches: list[Number], counts: list[Number], r: Rates
+) -> Term:
     groups: dict[str, list[Term]] = {}
     for rows, count in zip(timed, counts, strict=True):
         for op, seconds in rows:
@@ -359,7 +443,17 @@ def _grouped(name: str, timed: list[list[tuple[Operation, Number]]], launches: l
     gap = launches[0] * counts[0]
     for launch, count in zip(launches[1:], counts[1:], strict=True):
         gap = gap + launch * count
-    parts.append(Term("launches", gap, "s", law="roofline.kernel_time", text="gap of {} between kernels", numbers=((r.gap, "s"),), sources=r.sources["gap"]))
+    parts.append(
+        Term(
+            "launches",
+            gap,
+            "s",
+            law="roofline.kernel_time",
+            text="gap of {} between kernels",
+            numbers=((r.gap, "s"),),
+            sources=r.sources["gap"],
+        )
+    )
     return total(name, parts, "s")
 
 
@@ -371,7 +465,14 @@ def _operation_term(op: Operation, seconds: Number, count: Number, r: Rates) -> 
     law = "roofline.overlapped_time"
     rate = r.compute.get(op.compute, r.compute["bf16"])
     text = "{} layers x max(read {} at {}, compute {} at {}); " + (op.text or "{} B").replace("{}", "{}")
-    numbers: tuple[Any, ...] = (count, (op.traffic, "B"), (r.bandwidth[op.kind], "B/s"), (op.work, "FLOP"), (rate, "FLOP/s"), *op.numbers)
+    numbers: tuple[Any, ...] = (
+        count,
+        (op.traffic, "B"),
+        (r.bandwidth[op.kind], "B/s"),
+        (op.work, "FLOP"),
+        (rate, "FLOP/s"),
+        *op.numbers,
+    )
     if not op.text:
         numbers = (*numbers, op.traffic)
     sources = (*keys, *r.sources.get(f"compute.{op.compute}", ()))
@@ -381,6 +482,11 @@ def _operation_term(op: Operation, seconds: Number, count: Number, r: Rates) -> 
 def engine_term(sequences: Number, r: Rates) -> Term:
     """Return the host's time per step: a + b x sequences."""
     return Term(
-        "engine step", r.step_base + r.step_each * sequences, "s", law="a + b x sequences", text="{} + {} x {} sequences, " + r.engine.id,
-        numbers=((r.step_base, "s"), (r.step_each, "s"), sequences), sources=r.sources["engine"],
-    )  # fmt: skip
+        "engine step",
+        r.step_base + r.step_each * sequences,
+        "s",
+        law="a + b x sequences",
+        text="{} + {} x {} sequences, " + r.engine.id,
+        numbers=((r.step_base, "s"), (r.step_each, "s"), sequences),
+        sources=r.sources["engine"],
+    )

@@ -19,12 +19,26 @@ _DECIMAL = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e1
 _BINARY = {"Ki": KIB, "Mi": MIB, "Gi": GIB, "Ti": TIB, "Pi": 1024.0**5}
 
 
-def _scaled(symbol: str, factor: float = 1.0, prefixes: tuple[str, ...] = ("", "k", "K", "M", "G", "T", "P", "E")) -> dict[str, float]:
+def _scaled(
+    symbol: str, factor: float = 1.0, prefixes: tuple[str, ...] = ("", "k", "K", "M", "G", "T", "P", "E")
+) -> dict[str, float]:
     return {prefix + symbol: _DECIMAL[prefix] * factor for prefix in prefixes}
 
 
 _BYTES = _scaled("B") | {prefix + "B": factor for prefix, factor in _BINARY.items()}
-_TIME = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9, "min": 60.0, "h": HOUR, "d": DAY, "day": DAY, "month": MONTH, "year": YEAR}
+_TIME = {
+    "s": 1.0,
+    "ms": 1e-3,
+    "us": 1e-6,
+    "µs": 1e-6,
+    "ns": 1e-9,
+    "min": 60.0,
+    "h": HOUR,
+    "d": DAY,
+    "day": DAY,
+    "month": MONTH,
+    "year": YEAR,
+}
 _MONEY = {"USD": 1.0, "$": 1.0, "kUSD": 1e3, "MUSD": 1e6}
 
 UNITS: dict[str, dict[str, float]] = {
@@ -58,7 +72,9 @@ _AMOUNT = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "B": 1e9, "G": 1e9, "T": 1e12}
 def _split(text: str, argument: str, example: str) -> tuple[float, str]:
     match = _NUMBER.match(str(text))
     if not match:
-        raise UnitError(f"{argument}: cannot read {text!r} as a quantity. Example: {example}", argument=argument, value=text)
+        raise UnitError(
+            f"{argument}: cannot read {text!r} as a quantity. Example: {example}", argument=argument, value=text
+        )
     return float(match.group(1).replace(",", "").replace("_", "")), match.group(2)
 
 
@@ -98,9 +114,18 @@ def parse(text: str | float, unit: str, argument: str = "quantity", *, positive:
 
 def _example(unit: str) -> str:
     return {
-        "B": "80 GiB", "B/s": "3.35 TB/s", "FLOP/s": "989 TFLOPS", "s": "50 ms", "W": "700 W", "USD/h": "2.50 USD/h",
-        "USD": "1600 USD", "token/s": "20 tok/s", "request/s": "4 req/s", "1": "30%", "USD/kWh": "0.1 USD/kWh",
-    }.get(unit, f"1 {unit}")  # fmt: skip
+        "B": "80 GiB",
+        "B/s": "3.35 TB/s",
+        "FLOP/s": "989 TFLOPS",
+        "s": "50 ms",
+        "W": "700 W",
+        "USD/h": "2.50 USD/h",
+        "USD": "1600 USD",
+        "token/s": "20 tok/s",
+        "request/s": "4 req/s",
+        "1": "30%",
+        "USD/kWh": "0.1 USD/kWh",
+    }.get(unit, f"1 {unit}")
 
 
 def parse_length(text: str | float, argument: str = "length") -> int:
@@ -111,7 +136,9 @@ def parse_length(text: str | float, argument: str = "length") -> int:
     """
     number, suffix = _split(str(text), argument, "8k")
     if suffix not in _LENGTH:
-        raise UnitError(f"{argument}: {text} is not a length in tokens. Example: 8192 or 8k", argument=argument, value=str(text))
+        raise UnitError(
+            f"{argument}: {text} is not a length in tokens. Example: 8192 or 8k", argument=argument, value=str(text)
+        )
     return _whole(number * _LENGTH[suffix], str(text), argument)
 
 
@@ -154,7 +181,9 @@ def parse_share(text: str | float, argument: str = "share") -> float:
     """
     value = parse(text, "1", argument, positive=False)
     if not 0 <= value <= 1:
-        raise UnitError(f"{argument}: {text} must lie between 0 and 1 (or 0% and 100%)", argument=argument, value=str(text))
+        raise UnitError(
+            f"{argument}: {text} must lie between 0 and 1 (or 0% and 100%)", argument=argument, value=str(text)
+        )
     return value
 
 

@@ -47,7 +47,11 @@ def nearest_measured(plan: Plan, count: int = 3) -> list[dict[str, Any]]:
 def _distance(row: dict[str, str], plan: Plan) -> float:
     users = float(row["users"] or plan.users)
     off = abs(math.log(users / plan.users)) + 2.0 * abs(math.log(float(row["count"]) / plan.machine.count))
-    return off + (0.5 if row["engine"] != plan.engine.name else 0.0) + (1.0 if row["weights"] not in _weights(plan) else 0.0)
+    return (
+        off
+        + (0.5 if row["engine"] != plan.engine.name else 0.0)
+        + (1.0 if row["weights"] not in _weights(plan) else 0.0)
+    )
 
 
 def _weights(plan: Plan) -> set[str]:
@@ -68,7 +72,23 @@ def _text(row: dict[str, str]) -> str:
 
 # Cases -------------------------------------------------------------------------------------------
 
-WEIGHTS = {"bf16": None, "fp16": None, "fp8": "fp8", "awq": "awq", "gptq": "gptq", "int4": "gptq", "w4a16": "gptq", "q4_0": "q4_0", "q8_0": "q8_0", "q4_k_m": "q4_k_m", "int8": "int8", "w8a8": "int8", "nvfp4": "nvfp4", "mxfp4": "mxfp4", "fp4": "nvfp4"}
+WEIGHTS = {
+    "bf16": None,
+    "fp16": None,
+    "fp8": "fp8",
+    "awq": "awq",
+    "gptq": "gptq",
+    "int4": "gptq",
+    "w4a16": "gptq",
+    "q4_0": "q4_0",
+    "q8_0": "q8_0",
+    "q4_k_m": "q4_k_m",
+    "int8": "int8",
+    "w8a8": "int8",
+    "nvfp4": "nvfp4",
+    "mxfp4": "mxfp4",
+    "fp4": "nvfp4",
+}
 """Published precision -> weight format; None is the model's own 16-bit type."""
 
 
@@ -110,7 +130,16 @@ class Case:
         if self.users is None:
             return None
         budget = batched_tokens(self.engine, self.machine, self.workload)
-        return predict(self.model, self.strategy, self.engine, self.workload, self.rates(), self.users, kv_bytes=self.kv_bytes, budget=budget)
+        return predict(
+            self.model,
+            self.strategy,
+            self.engine,
+            self.workload,
+            self.rates(),
+            self.users,
+            kv_bytes=self.kv_bytes,
+            budget=budget,
+        )
 
     def measured_term(self, prediction: Prediction) -> Term:
         """Return the Term that the published figure measures: the mean with prefill stalls, or the decode step alone.
@@ -120,8 +149,12 @@ class Case:
         prompts_a_step = (self.users or 1.0) / (int(self.strategy.dp) * int(self.strategy.pp)) / self.workload.output
         if self.metric == "mean_tpot" or (self.metric == "median_itl" and prompts_a_step > MEDIAN):
             return prediction.tpot
-        here = max(1.0, (self.users or 1.0) / (int(self.strategy.dp) * int(self.strategy.attention_dp) * int(self.strategy.pp)))
-        return token_time(total("decode", list(prediction.decode.parts), "s"), engine_term(here, self.rates()), self.strategy, 1.0)
+        here = max(
+            1.0, (self.users or 1.0) / (int(self.strategy.dp) * int(self.strategy.attention_dp) * int(self.strategy.pp))
+        )
+        return token_time(
+            total("decode", list(prediction.decode.parts), "s"), engine_term(here, self.rates()), self.strategy, 1.0
+        )
 
 
 @cache
@@ -139,7 +172,11 @@ def engine_version(name: str, version: str, year: str = "") -> str | None:
         return None
     ranked = sorted(same, key=lambda e: e.released)
     wanted = version.lstrip("v")
-    below = [e for e in ranked if _number(e.version) <= _number(wanted)] if wanted[:1].isdigit() else [e for e in ranked if e.released[:4] <= year]
+    below = (
+        [e for e in ranked if _number(e.version) <= _number(wanted)]
+        if wanted[:1].isdigit()
+        else [e for e in ranked if e.released[:4] <= year]
+    )
     if not below and not wanted and year:
         return ranked[0].id
     return (below[-1] if below else ranked[0 if wanted else -1]).id
@@ -166,7 +203,7 @@ def case_of(row: dict[str, str]) -> Case | None:
         return None
     strategy = Strategy(**degrees)
     engine = catalogue.engine(engine_id)
-    if legal(model, strategy, box, engine) and engine.name != "llama.cpp":
+    if legal(model, strategy, engine) and engine.name != "llama.cpp":
         return None
     if not row["input"] and row["source"] not in ASSUMED_PROMPT:
         return None
@@ -174,9 +211,18 @@ def case_of(row: dict[str, str]) -> Case | None:
     workload = Workload(input=max(1, int(prompt)), output=max(1, int(output)), context=int(prompt + output))
     metric = {"median ITL": "median_itl", "latency": "decode_step"}.get(row["metric_detail"], "mean_tpot")
     return Case(
-        row=row, model=model, machine=box, engine=engine, strategy=strategy, workload=workload, users=float(row["users"]) if row["users"] else None,
-        tpot=float(row["tpot_ms"]) * 1e-3 if row["tpot_ms"] else None, metric=metric, kv_bytes=element_bytes(_kv(model, row["kv"])), watts=float(row["watts"]) if row["watts"] else None,
-    )  # fmt: skip
+        row=row,
+        model=model,
+        machine=box,
+        engine=engine,
+        strategy=strategy,
+        workload=workload,
+        users=float(row["users"]) if row["users"] else None,
+        tpot=float(row["tpot_ms"]) * 1e-3 if row["tpot_ms"] else None,
+        metric=metric,
+        kv_bytes=element_bytes(_kv(model, row["kv"])),
+        watts=float(row["watts"]) if row["watts"] else None,
+    )
 
 
 def _kv(model: Model, stated: str) -> str:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import tomllib
-from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -61,7 +60,13 @@ def find(kind: str, name: str, argument: str) -> str:
     what, listing = _WORDS[kind]
     near = nearest(wanted, ids(kind))
     hint = f" Nearest: {', '.join(near)}." if near else ""
-    raise UnknownName(f"{argument}: no {what} {name!r}.{hint} List: roofplan {listing}", code=f"unknown_{what}", argument=argument, value=name, nearest=near)
+    raise UnknownName(
+        f"{argument}: no {what} {name!r}.{hint} List: roofplan {listing}",
+        code=f"unknown_{what}",
+        argument=argument,
+        value=name,
+        nearest=near,
+    )
 
 
 _WORDS = {

@@ -26,10 +26,19 @@ def machine(text: str, argument: str = "--on") -> list[Machine]:
     InputError : counts that do not parse, are zero, or do not fill whole hosts.
     """
     if "+" in text:
-        raise InputError(f"{argument}: {text}: pools of mixed devices are not planned yet; repeat {argument} to let machines compete", code="mixed_pool", argument=argument, value=text)
+        raise InputError(
+            f"{argument}: {text}: pools of mixed devices are not planned yet; repeat {argument} to let machines compete",
+            code="mixed_pool",
+            argument=argument,
+            value=text,
+        )
     match = _SPEC.match(text.strip())
     if not match:
-        raise InputError(f"{argument}: cannot read {text!r}. Example: h100-sxm:8 or rtx-4090:8x1@10gbe", argument=argument, value=text)
+        raise InputError(
+            f"{argument}: cannot read {text!r}. Example: h100-sxm:8 or rtx-4090:8x1@10gbe",
+            argument=argument,
+            value=text,
+        )
     name = match["id"].strip()
     device, server = _device(name, argument)
     network, ports = _network(match["network"], argument)
@@ -56,7 +65,13 @@ def _device(name: str, argument: str) -> tuple[Accelerator, Server | None]:
         near = nearest(lowered, names)
         stem = re.sub(r"[^0-9]", "", name) or name
         hint = f" Nearest: {', '.join(near)}." if near else ""
-        raise UnknownName(f'{argument}: no device "{name}".{hint} List: roofplan devices {stem}', code="unknown_device", argument=argument, value=name, nearest=near) from error
+        raise UnknownName(
+            f'{argument}: no device "{name}".{hint} List: roofplan devices {stem}',
+            code="unknown_device",
+            argument=argument,
+            value=name,
+            nearest=near,
+        ) from error
 
 
 def _network(text: str | None, argument: str) -> tuple[Link | None, int | None]:
@@ -70,7 +85,11 @@ def _network(text: str | None, argument: str) -> tuple[Link | None, int | None]:
         raise InputError(f"{argument}: @{text}: a host needs at least one port", argument=argument, value=text)
     found = catalogue.link(catalogue.find("links", name, argument))
     if found.kind != "network":
-        raise InputError(f"{argument}: @{name} is a {found.kind} link, not a network. List: roofplan networks", argument=argument, value=name)
+        raise InputError(
+            f"{argument}: @{name} is a {found.kind} link, not a network. List: roofplan networks",
+            argument=argument,
+            value=name,
+        )
     return found, ports
 
 
@@ -91,7 +110,11 @@ def sizes(device: Accelerator) -> list[int]:
 def _counts(text: str, device: Accelerator, server: Server | None, whole: str, argument: str) -> tuple[int, int]:
     match = re.match(r"^(\d+)(?:x(\d+))?$", text.strip())
     if not match:
-        raise InputError(f"{argument}: {whole}: the count {text!r} is not a whole number. Example: {device.id}:8 or {device.id}:2x8", argument=argument, value=text)
+        raise InputError(
+            f"{argument}: {whole}: the count {text!r} is not a whole number. Example: {device.id}:8 or {device.id}:2x8",
+            argument=argument,
+            value=text,
+        )
     first = int(match[1])
     if first < 1 or (match[2] is not None and int(match[2]) < 1):
         raise InputError(f"{argument}: {whole}: a plan needs at least one device", argument=argument, value=text)
@@ -106,7 +129,11 @@ def _counts(text: str, device: Accelerator, server: Server | None, whole: str, a
         box = box_size(device)
         if first % box == 0:
             return first // box, box
-        raise InputError(f"{argument}: {first} {device.id} do not fill whole hosts of {box}; write HOSTSxPER, such as {device.id}:{-(-first // box)}x{box}", argument=argument, value=text)
+        raise InputError(
+            f"{argument}: {first} {device.id} do not fill whole hosts of {box}; write HOSTSxPER, such as {device.id}:{-(-first // box)}x{box}",
+            argument=argument,
+            value=text,
+        )
     return first // full, full
 
 
@@ -115,7 +142,15 @@ def _links(device: str) -> tuple[Link | None, Link | None]:
     return catalogue.machine_parts(device)
 
 
-def _built(device: Accelerator, hosts: int, per_host: int, server: Server | None, network: Link | None, ports: int | None, text: str) -> Machine:
+def _built(
+    device: Accelerator,
+    hosts: int,
+    per_host: int,
+    server: Server | None,
+    network: Link | None,
+    ports: int | None,
+    text: str,
+) -> Machine:
     known = device.id in catalogue.ids("accelerators")
     if known:
         up, host = _links(device.id)
@@ -128,14 +163,34 @@ def _built(device: Accelerator, hosts: int, per_host: int, server: Server | None
         same = [s for s in catalogue.servers_of(device.id) if s.count == per_host and s.count <= LARGEST_BOX]
         server = same[0] if same else None
     if per_host > 1 and up is None and host is None:
-        raise InputError(f"--on: {text}: no link between {device.id} devices is known; only one can be planned", code="link_missing", argument="--on", value=text)
+        raise InputError(
+            f"--on: {text}: no link between {device.id} devices is known; only one can be planned",
+            code="link_missing",
+            argument="--on",
+            value=text,
+        )
     if hosts > 1 and network is None:
         source = server or next(iter(reversed(catalogue.servers_of(device.id))), None)
         if source is None or source.network is None:
-            raise InputError(f"--on: {text}: {hosts} hosts need a network. Example: {text}@100gbe. List: roofplan networks", code="network_missing", argument="--on", value=text)
+            raise InputError(
+                f"--on: {text}: {hosts} hosts need a network. Example: {text}@100gbe. List: roofplan networks",
+                code="network_missing",
+                argument="--on",
+                value=text,
+            )
         network = catalogue.link(source.network)
         ports = max(1, int((source.value("network_ports") or 1) * per_host / source.count))
-    return Machine(device=device, hosts=hosts, per_host=per_host, scale_up=up, host_link=host, network=network if hosts > 1 else None, ports=ports or 1, server=server, text=text)
+    return Machine(
+        device=device,
+        hosts=hosts,
+        per_host=per_host,
+        scale_up=up,
+        host_link=host,
+        network=network if hosts > 1 else None,
+        ports=ports or 1,
+        server=server,
+        text=text,
+    )
 
 
 def resized(base: Machine, hosts: int, per_host: int) -> Machine:

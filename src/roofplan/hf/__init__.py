@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from roofplan.errors import ConfigError, UnknownFamily, nearest
-from roofplan.hf import decoders, early, hybrids, towers
+from roofplan.hf import decoders, early, hybrids, novel, towers
 from roofplan.hf.decoders import Decoder
 from roofplan.hf.fields import Fields
 from roofplan.hf.quantization import read_dtype, read_quantization, with_formats
@@ -38,7 +38,7 @@ DECODERS: dict[str, Callable[[Fields], Decoder]] = {
     "deepseek_v2": decoders.deepseek,
     "deepseek_v3": decoders.deepseek,
     "deepseek_v32": decoders.deepseek_sparse,
-    "deepseek_v4": hybrids.deepseek_v4,
+    "deepseek_v4": novel.deepseek_v4,
     "dots1": decoders.dots1,
     "ernie4_5": decoders.ernie,
     "ernie4_5_moe": decoders.ernie_moe,
@@ -51,8 +51,8 @@ DECODERS: dict[str, Callable[[Fields], Decoder]] = {
     "gemma": decoders.gemma,
     "gemma2": decoders.gemma2,
     "gemma3_text": decoders.gemma3,
-    "gemma3n_text": hybrids.gemma3n,
-    "gemma4_text": hybrids.gemma4,
+    "gemma3n_text": novel.gemma3n,
+    "gemma4_text": novel.gemma4,
     "glm": decoders.glm,
     "glm4": decoders.glm4,
     "glm4_moe": decoders.glm4_moe,
@@ -79,10 +79,10 @@ DECODERS: dict[str, Callable[[Fields], Decoder]] = {
     "lfm3": hybrids.lfm3,
     "llama": decoders.llama,
     "llama4_text": decoders.llama4,
-    "longcat_flash": hybrids.longcat,
+    "longcat_flash": novel.longcat,
     "mamba": hybrids.mamba_model,
     "mamba2": hybrids.mamba2_model,
-    "mimo_v2_flash": hybrids.mimo_v2,
+    "mimo_v2_flash": novel.mimo_v2,
     "minimax": hybrids.minimax,
     "minimax_m1": hybrids.minimax,
     "minimax_m2": decoders.minimax_m2,
@@ -139,7 +139,12 @@ ENCODERS: dict[str, Callable[[Fields], Encoder]] = {
 
 
 def _pixtral(f: Fields, hidden: int) -> tuple[Stack, ...]:
-    return towers.pixtral_vision(f.sub("vision_config"), hidden, f.int("spatial_merge_size", default=2), f.flag("multimodal_projector_bias", False))
+    return towers.pixtral_vision(
+        f.sub("vision_config"),
+        hidden,
+        f.int("spatial_merge_size", default=2),
+        f.flag("multimodal_projector_bias", False),
+    )
 
 
 def _vision(tower: towers.Tower) -> Callable[[Fields, int], tuple[Stack, ...]]:
@@ -170,13 +175,17 @@ def from_text(text: str | bytes, identity: str = "config.json") -> Model:
     """Return the model that a configuration text describes."""
     raw = text.encode() if isinstance(text, str) else text
     if len(raw) > LARGEST_CONFIG:
-        raise ConfigError(f"{identity} holds {len(raw):,} bytes; a config.json has a few thousand", argument="MODEL", value=identity)
+        raise ConfigError(
+            f"{identity} holds {len(raw):,} bytes; a config.json has a few thousand", argument="MODEL", value=identity
+        )
     try:
         values = json.loads(raw)
     except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ConfigError(f"{identity} is not JSON ({error})", argument="MODEL", value=identity) from None
     if not isinstance(values, dict):
-        raise ConfigError(f"{identity} is JSON but no object; a config.json is one object", argument="MODEL", value=identity)
+        raise ConfigError(
+            f"{identity} is JSON but no object; a config.json is one object", argument="MODEL", value=identity
+        )
     return from_dict(values, identity, digest=hashlib.sha256(raw).hexdigest())
 
 
@@ -193,14 +202,22 @@ def from_dict(values: Mapping[str, Any], identity: str = "config", *, digest: st
     if digest is None:
         digest = hashlib.sha256(json.dumps(values, sort_keys=True, default=str).encode()).hexdigest()
     if family in ENCODERS:
-        model = _from_encoder(ENCODERS[family](f), f, family, identity)
+        model = _from_encoder(ENCODERS[family](f), family, identity)
         text = f
     else:
         text = f.sub("text_config") if isinstance(values.get("text_config"), Mapping) else f
         model = _from_decoder(f, text, family, identity)
     dtype, stated = read_dtype(f, text)
     warnings = model.warnings if stated else (*model.warnings, "config states no dtype: read as bf16")
-    model = replace(model, dtype=dtype, stated_dtype=stated, sha256=digest, warnings=warnings, config=dict(values), architecture=_architecture(f))
+    model = replace(
+        model,
+        dtype=dtype,
+        stated_dtype=stated,
+        sha256=digest,
+        warnings=warnings,
+        config=dict(values),
+        architecture=_architecture(f),
+    )
     return with_formats(model, read_quantization(f, text), dtype)
 
 
@@ -213,11 +230,21 @@ def _family(f: Fields) -> str:
     family = f.text("model_type")
     if not family:
         if any(key in f for key in ("_class_name", "_diffusers_version")):
-            raise UnknownFamily("diffusion models are not modelled (out of scope for now)", argument="model_type", value=f.text("_class_name"))
-        raise ConfigError("config.json lacks model_type; add it, roofplan does not guess families", argument="model_type")
+            raise UnknownFamily(
+                "diffusion models are not modelled (out of scope for now)",
+                argument="model_type",
+                value=f.text("_class_name"),
+            )
+        raise ConfigError(
+            "config.json lacks model_type; add it, roofplan does not guess families", argument="model_type"
+        )
     if family not in FAMILIES:
         if family in _DIFFUSION:
-            raise UnknownFamily(f"model_type {family!r}: diffusion models are not modelled (out of scope for now)", argument="model_type", value=family)
+            raise UnknownFamily(
+                f"model_type {family!r}: diffusion models are not modelled (out of scope for now)",
+                argument="model_type",
+                value=family,
+            )
         near = nearest(family, FAMILIES)
         hint = f" Nearest: {', '.join(near)}." if near else ""
         raise UnknownFamily(
@@ -243,7 +270,9 @@ def _towers(f: Fields, family: str, hidden: int) -> tuple[tuple[Stack, ...], tup
         return (), (f"the vision and audio towers of {family} are not described: only the language model is counted",)
     out = f.sub("vision_config").optional_int("out_hidden_size")
     if out is not None and out != hidden:
-        return (), (f"vision_config.out_hidden_size {out} does not fit hidden_size {hidden}: the tower cannot feed this model and is not counted",)
+        return (), (
+            f"vision_config.out_hidden_size {out} does not fit hidden_size {hidden}: the tower cannot feed this model and is not counted",
+        )
     return tower(f, hidden), ()
 
 
@@ -262,7 +291,11 @@ def _from_decoder(f: Fields, text: Fields, family: str, identity: str) -> Model:
     decoder = Stack(name=name, role="decoder", layers=built.layers)
     width = built.embedding_width or built.hidden
     head = 0 if tied else built.vocabulary * width
-    draft = None if built.draft is None else (built.draft.parameters + 2 * built.hidden * built.hidden + 3 * built.hidden) * built.draft_layers
+    draft = (
+        None
+        if built.draft is None
+        else (built.draft.parameters + 2 * built.hidden * built.hidden + 3 * built.hidden) * built.draft_layers
+    )
     return Model(
         id=identity,
         family=family,
@@ -281,7 +314,7 @@ def _from_decoder(f: Fields, text: Fields, family: str, identity: str) -> Model:
     )
 
 
-def _from_encoder(built: Encoder, f: Fields, family: str, identity: str) -> Model:
+def _from_encoder(built: Encoder, family: str, identity: str) -> Model:
     return Model(
         id=identity,
         family=family,

@@ -8,7 +8,9 @@ from roofplan.records.model import Attention, Dense, Group, LatentAttention, Lay
 Layers = tuple[Layer, ...]
 
 
-def linear(name: str, inputs: int, outputs: int, *, bias: bool = False, split: Split = "width", copies: int = 1) -> Linear:
+def linear(
+    name: str, inputs: int, outputs: int, *, bias: bool = False, split: Split = "width", copies: int = 1
+) -> Linear:
     """Return a weight matrix in the model's own type."""
     return Linear(name=name, inputs=inputs, outputs=outputs, bias=bias, split=split, copies=copies)
 
@@ -40,7 +42,9 @@ def attention(
     value_dim = head_dim if value_dim is None else value_dim
     inputs = query_input or hidden
     query = linear(f"{prefix}.q_proj", inputs, heads * head_dim * (1 + gate), bias=bias, split="heads")
-    keys = linear(f"{prefix}.k_proj", inputs, kv_heads * head_dim, bias=bias if key_bias is None else key_bias, split="kv_heads")
+    keys = linear(
+        f"{prefix}.k_proj", inputs, kv_heads * head_dim, bias=bias if key_bias is None else key_bias, split="kv_heads"
+    )
     values = linear(f"{prefix}.v_proj", inputs, kv_heads * value_dim, bias=bias, split="kv_heads")
     entrance: Group = (query, keys) if key_is_value else (query, keys, values)
     if not stores_cache:
@@ -64,11 +68,22 @@ def attention(
     )
 
 
-def mlp(hidden: int, inner: int, *, gated: bool = True, bias: bool = False, prefix: str = "mlp", output: int | None = None, vectors: int = 0) -> Dense:
+def mlp(
+    hidden: int,
+    inner: int,
+    *,
+    gated: bool = True,
+    bias: bool = False,
+    prefix: str = "mlp",
+    output: int | None = None,
+    vectors: int = 0,
+) -> Dense:
     """Return a two- or three-matrix feed-forward."""
     up = linear(f"{prefix}.up_proj", hidden, inner, bias=bias)
     entrance: Group = (linear(f"{prefix}.gate_proj", hidden, inner, bias=bias), up) if gated else (up,)
-    return Dense(groups=(entrance, (linear(f"{prefix}.down_proj", inner, output or hidden, bias=bias),)), vectors=vectors)
+    return Dense(
+        groups=(entrance, (linear(f"{prefix}.down_proj", inner, output or hidden, bias=bias),)), vectors=vectors
+    )
 
 
 def mixture(
@@ -90,7 +105,9 @@ def mixture(
     """Return routed experts of width `inner`, with shared experts of total width `shared`."""
     entrance = expert_input or hidden
     expert = mlp(entrance, inner, gated=gated, bias=bias, prefix=f"{prefix}.experts").groups
-    always: tuple[Group, ...] = mlp(hidden, shared, gated=gated, prefix=f"{prefix}.shared_experts").groups if shared else ()
+    always: tuple[Group, ...] = (
+        mlp(hidden, shared, gated=gated, prefix=f"{prefix}.shared_experts").groups if shared else ()
+    )
     if shared_gate:
         always = (*always, (linear(f"{prefix}.shared_expert_gate", hidden, 1, split="none"),))
     if entrance != hidden:
@@ -100,10 +117,14 @@ def mixture(
             (linear(f"{prefix}.fc2_latent_proj", entrance, hidden, split="none"),),
         )
     router = linear(f"{prefix}.gate", hidden, router_width or experts, bias=router_bias, split="none")
-    return Mixture(experts=experts, chosen=min(chosen, experts), expert=expert, router=router, shared=always, vectors=vectors)
+    return Mixture(
+        experts=experts, chosen=min(chosen, experts), expert=expert, router=router, shared=always, vectors=vectors
+    )
 
 
-def latent_attention(f: Fields, hidden: int, *, sparse: bool = False, indexer: bool = True, gate: int = 0) -> LatentAttention:
+def latent_attention(
+    f: Fields, hidden: int, *, sparse: bool = False, indexer: bool = True, gate: int = 0
+) -> LatentAttention:
     """Return multi-head latent attention from the DeepSeek field names.
 
     Source: DeepSeek-V2 (arXiv 2405.04434) section 2.1; the sparse indexer is that of V3.2.
@@ -115,7 +136,9 @@ def latent_attention(f: Fields, hidden: int, *, sparse: bool = False, indexer: b
     bias = f.flag("attention_bias", False)
     compress = linear("self_attn.kv_a_proj_with_mqa", hidden, latent + rope, bias=bias, split="none")
     if query is None:
-        groups: tuple[Group, ...] = ((linear("self_attn.q_proj", hidden, heads * (nope + rope), split="heads"), compress),)
+        groups: tuple[Group, ...] = (
+            (linear("self_attn.q_proj", hidden, heads * (nope + rope), split="heads"), compress),
+        )
     else:
         groups = (
             (linear("self_attn.q_a_proj", hidden, query, bias=bias, split="none"), compress),
@@ -158,7 +181,18 @@ def latent_attention(f: Fields, hidden: int, *, sparse: bool = False, indexer: b
     )
 
 
-def mamba(hidden: int, inner: int, state: int, kernel: int, rank: int, *, conv_bias: bool = True, bias: bool = False, norms: bool = False, heads: int = 1) -> Recurrence:
+def mamba(
+    hidden: int,
+    inner: int,
+    state: int,
+    kernel: int,
+    rank: int,
+    *,
+    conv_bias: bool = True,
+    bias: bool = False,
+    norms: bool = False,
+    heads: int = 1,
+) -> Recurrence:
     """Return a Mamba mixer (Gu & Dao 2023, arXiv 2312.00752): selective state space with diagonal transition."""
     return Recurrence(
         kind="mamba",
@@ -175,7 +209,19 @@ def mamba(hidden: int, inner: int, state: int, kernel: int, rank: int, *, conv_b
     )
 
 
-def mamba2(hidden: int, heads: int, head_dim: int, groups: int, state: int, kernel: int, *, conv_bias: bool = True, bias: bool = False, norm: bool = True, prefix: str = "mixer") -> Recurrence:
+def mamba2(
+    hidden: int,
+    heads: int,
+    head_dim: int,
+    groups: int,
+    state: int,
+    kernel: int,
+    *,
+    conv_bias: bool = True,
+    bias: bool = False,
+    norm: bool = True,
+    prefix: str = "mixer",
+) -> Recurrence:
     """Return a Mamba-2 mixer (Dao & Gu 2024, arXiv 2405.21060): one scalar transition per head."""
     inner = heads * head_dim
     channels = inner + 2 * groups * state
@@ -219,7 +265,10 @@ def short_convolution(hidden: int, kernel: int, *, bias: bool = False) -> Recurr
     """Return the gated short convolution of LFM2."""
     return Recurrence(
         kind="convolution",
-        groups=((linear("conv.in_proj", hidden, 3 * hidden, bias=bias),), (linear("conv.out_proj", hidden, hidden, bias=bias),)),
+        groups=(
+            (linear("conv.in_proj", hidden, 3 * hidden, bias=bias),),
+            (linear("conv.out_proj", hidden, hidden, bias=bias),),
+        ),
         vectors=hidden * kernel + hidden * bias,
         convolution_elements=hidden * kernel,
         update_flops=2 * hidden * kernel,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from roofplan.hf.blocks import attention, latent_attention, mixture, mlp
@@ -79,7 +79,9 @@ def windows(f: Fields, layers: int, *, default: int | None = None) -> list[int |
     return [window] * layers
 
 
-def _assemble(f: Fields, s: Shape, layers: list[Layer], *, tied: bool, final: int | None = None, **more: object) -> Decoder:
+def _assemble(
+    f: Fields, s: Shape, layers: list[Layer], *, tied: bool, final: int | None = None, **more: object
+) -> Decoder:
     return Decoder(
         layers=tuple(layers),
         hidden=s.hidden,
@@ -101,7 +103,7 @@ def plain(
     out_bias: bool | None = None,
     mlp_bias: bool | None = None,
     qk_norm: str = "",
-    window: list[int | None] | None = None,
+    window: Sequence[int | None] | None = None,
     gated: bool = True,
     head_bias: bool = False,
     final: int | None = None,
@@ -115,19 +117,35 @@ def plain(
     bias = f.flag("attention_bias", False) if qkv_bias is None else qkv_bias
     leave_bias = bias if out_bias is None else out_bias
     feed_bias = f.flag("mlp_bias", False) if mlp_bias is None else mlp_bias
-    sizes = {"head": 2 * s.head_dim, "full": (s.heads + s.kv_heads) * s.head_dim, "heads": (s.heads + s.kv_heads) * s.head_dim, "": 0}
+    sizes = {
+        "head": 2 * s.head_dim,
+        "full": (s.heads + s.kv_heads) * s.head_dim,
+        "heads": (s.heads + s.kv_heads) * s.head_dim,
+        "": 0,
+    }
     seen = window or [None] * s.layers
     layers = [
         Layer(
             mixers=(
-                attention(s.hidden, s.heads, s.kv_heads, s.head_dim, bias=bias, output_bias=leave_bias, vectors=sizes[qk_norm], window=seen[i]),
+                attention(
+                    s.hidden,
+                    s.heads,
+                    s.kv_heads,
+                    s.head_dim,
+                    bias=bias,
+                    output_bias=leave_bias,
+                    vectors=sizes[qk_norm],
+                    window=seen[i],
+                ),
             ),
             feed_forwards=(mlp(s.hidden, s.inner, gated=gated, bias=feed_bias),),
             vectors=norms * norm_width * s.hidden,
         )
         for i in range(s.layers)
     ]
-    return _assemble(f, s, layers, tied=tied, final=norm_width * s.hidden if final is None else final, head_bias=head_bias)
+    return _assemble(
+        f, s, layers, tied=tied, final=norm_width * s.hidden if final is None else final, head_bias=head_bias
+    )
 
 
 def llama(f: Fields) -> Decoder:
@@ -205,7 +223,13 @@ def phi3(f: Fields) -> Decoder:
 def stablelm(f: Fields) -> Decoder:
     """StableLM: LayerNorm with bias, optional q, k, v biases."""
     if f.flag("qk_layernorm", False) or f.flag("use_parallel_residual", False):
-        return plain(f, norm_width=2, norms=1 if f.flag("use_parallel_residual", False) else 2, qkv_bias=f.flag("use_qkv_bias", False), out_bias=False)
+        return plain(
+            f,
+            norm_width=2,
+            norms=1 if f.flag("use_parallel_residual", False) else 2,
+            qkv_bias=f.flag("use_qkv_bias", False),
+            out_bias=False,
+        )
     return plain(f, norm_width=2, qkv_bias=f.flag("use_qkv_bias", False), out_bias=False)
 
 
@@ -240,7 +264,7 @@ def mixed(
     qkv_bias: bool | None = None,
     out_bias: bool | None = None,
     qk_norm: str = "",
-    window: list[int | None] | None = None,
+    window: Sequence[int | None] | None = None,
     norms: int = 2,
     norm_width: int = 1,
     sinks: bool = False,
@@ -257,52 +281,83 @@ def mixed(
         Layer(
             mixers=(
                 attention(
-                    s.hidden, s.heads, s.kv_heads, s.head_dim, bias=bias, output_bias=leave_bias,
-                    vectors=sizes[qk_norm] + s.heads * sinks, window=seen[i], chunked=chunked and seen[i] is not None,
+                    s.hidden,
+                    s.heads,
+                    s.kv_heads,
+                    s.head_dim,
+                    bias=bias,
+                    output_bias=leave_bias,
+                    vectors=sizes[qk_norm] + s.heads * sinks,
+                    window=seen[i],
+                    chunked=chunked and seen[i] is not None,
                 ),
             ),
             feed_forwards=(feed_forward(i),),
             vectors=norms * norm_width * s.hidden,
         )
         for i in range(s.layers)
-    ]  # fmt: skip
+    ]
     more.setdefault("final", norm_width * s.hidden)
     return _assemble(f, s, layers, tied=tied, **more)  # type: ignore[arg-type]
 
 
 def mixtral(f: Fields) -> Decoder:
     """Mixtral."""
-    moe = mixture(f.int("hidden_size"), f.int("intermediate_size"), f.int("num_local_experts"), f.int("num_experts_per_tok"))
+    moe = mixture(
+        f.int("hidden_size"), f.int("intermediate_size"), f.int("num_local_experts"), f.int("num_experts_per_tok")
+    )
     return mixed(f, lambda _: moe, window=windows(f, f.int("num_hidden_layers")))
 
 
 def phimoe(f: Fields) -> Decoder:
     """Phi-3.5-MoE: LayerNorm with bias, optional biases in attention and head."""
-    moe = mixture(f.int("hidden_size"), f.int("intermediate_size"), f.int("num_local_experts"), f.int("num_experts_per_tok"))
-    return mixed(f, lambda _: moe, norm_width=2, head_bias=f.flag("lm_head_bias", False), window=windows(f, f.int("num_hidden_layers")))
+    moe = mixture(
+        f.int("hidden_size"), f.int("intermediate_size"), f.int("num_local_experts"), f.int("num_experts_per_tok")
+    )
+    return mixed(
+        f,
+        lambda _: moe,
+        norm_width=2,
+        head_bias=f.flag("lm_head_bias", False),
+        window=windows(f, f.int("num_hidden_layers")),
+    )
 
 
 def granitemoe(f: Fields) -> Decoder:
     """Granite 3 mixture, with the shared feed-forward of ``granitemoeshared``."""
     moe = mixture(
-        f.int("hidden_size"), f.int("intermediate_size"), f.int("num_local_experts"), f.int("num_experts_per_tok"),
+        f.int("hidden_size"),
+        f.int("intermediate_size"),
+        f.int("num_local_experts"),
+        f.int("num_experts_per_tok"),
         shared=f.int("shared_intermediate_size", default=0, least=0),
-    )  # fmt: skip
+    )
     return mixed(f, lambda _: moe)
 
 
 def minimax_m2(f: Fields) -> Decoder:
     """MiniMax M2: ``intermediate_size`` is the expert width, norms over all query and key widths."""
-    moe = mixture(f.int("hidden_size"), f.int("intermediate_size"), f.int("num_local_experts"), f.int("num_experts_per_tok"))
-    return mixed(f, lambda _: moe, qk_norm="full", draft_layers=f.int("num_mtp_modules", default=0, least=0) if f.flag("use_mtp", False) else 0)
+    moe = mixture(
+        f.int("hidden_size"), f.int("intermediate_size"), f.int("num_local_experts"), f.int("num_experts_per_tok")
+    )
+    return mixed(
+        f,
+        lambda _: moe,
+        qk_norm="full",
+        draft_layers=f.int("num_mtp_modules", default=0, least=0) if f.flag("use_mtp", False) else 0,
+    )
 
 
 def gpt_oss(f: Fields) -> Decoder:
     """GPT-OSS: biases everywhere, one attention sink per head, alternating windows."""
     moe = mixture(
-        f.int("hidden_size"), f.int("intermediate_size"), f.int("num_local_experts"), f.int("num_experts_per_tok", "experts_per_token"),
-        bias=True, router_bias=True,
-    )  # fmt: skip
+        f.int("hidden_size"),
+        f.int("intermediate_size"),
+        f.int("num_local_experts"),
+        f.int("num_experts_per_tok", "experts_per_token"),
+        bias=True,
+        router_bias=True,
+    )
     layers = f.int("num_hidden_layers")
     window = f.optional_int("sliding_window")
     seen = windows(f, layers) if "layer_types" in f else [window if i % 2 == 0 else None for i in range(layers)]
@@ -315,7 +370,11 @@ def _sparse_layers(f: Fields, layers: int) -> list[bool]:
     if kinds is not None:
         return [kind not in {"dense", "mlp"} for kind in kinds]
     dense = set(f.list("mlp_only_layers") or [])
-    step = f.int("decoder_sparse_step", "moe_layer_freq", default=1) if not isinstance(f.values.get("moe_layer_freq"), list) else 1
+    step = (
+        f.int("decoder_sparse_step", "moe_layer_freq", default=1)
+        if not isinstance(f.values.get("moe_layer_freq"), list)
+        else 1
+    )
     first = f.int("first_k_dense_replace", "first_k_dense_layers", default=0, least=0)
     frequency = f.values.get("moe_layer_freq")
     if isinstance(frequency, list):
@@ -324,7 +383,9 @@ def _sparse_layers(f: Fields, layers: int) -> list[bool]:
     return [i >= first and i not in dense and (i + offset) % step == 0 for i in range(layers)]
 
 
-def qwen_mixture(f: Fields, *, qkv_bias: bool | None = None, out_bias: bool | None = None, qk_norm: str = "") -> Decoder:
+def qwen_mixture(
+    f: Fields, *, qkv_bias: bool | None = None, out_bias: bool | None = None, qk_norm: str = ""
+) -> Decoder:
     """Qwen 2 and 3 mixtures: expert width apart from the dense width, optional gated shared expert."""
     feed = qwen_feed_forward(f)
     return mixed(f, feed, qkv_bias=qkv_bias, out_bias=out_bias, qk_norm=qk_norm, window=_qwen_windows(f))
@@ -337,7 +398,14 @@ def qwen_feed_forward(f: Fields) -> Callable[[int], FeedForward]:
         dense = mlp(hidden, f.int("intermediate_size"))
         return lambda _: dense
     shared = f.int("shared_expert_intermediate_size", default=0, least=0)
-    moe = mixture(hidden, f.int("moe_intermediate_size"), f.int("num_experts"), f.int("num_experts_per_tok"), shared=shared, shared_gate=shared > 0)
+    moe = mixture(
+        hidden,
+        f.int("moe_intermediate_size"),
+        f.int("num_experts"),
+        f.int("num_experts_per_tok"),
+        shared=shared,
+        shared_gate=shared > 0,
+    )
     sparse = _sparse_layers(f, f.int("num_hidden_layers"))
     between = mlp(hidden, f.int("intermediate_size")) if not all(sparse) else None
     return lambda i: moe if sparse[i] or between is None else between
@@ -357,9 +425,12 @@ def deepseek_mixture(f: Fields) -> Callable[[int], FeedForward]:
     """Return the feed-forward of each layer from the DeepSeek and GLM field names."""
     hidden, width = f.int("hidden_size"), f.int("moe_intermediate_size")
     moe = mixture(
-        hidden, width, f.int("n_routed_experts", "num_experts"), _chosen(f),
+        hidden,
+        width,
+        f.int("n_routed_experts", "num_experts"),
+        _chosen(f),
         shared=width * f.int("n_shared_experts", "num_shared_experts", default=0, least=0),
-    )  # fmt: skip
+    )
     sparse = _sparse_layers(f, f.int("num_hidden_layers"))
     dense = mlp(hidden, f.int("intermediate_size")) if not all(sparse) else None
     return lambda i: moe if sparse[i] or dense is None else dense
@@ -367,7 +438,9 @@ def deepseek_mixture(f: Fields) -> Callable[[int], FeedForward]:
 
 def _chosen(f: Fields) -> int:
     """Return the experts per token, 0 where the configuration does not say: sizes are then known, activity is not."""
-    return f.int("num_experts_per_tok", "num_experts_per_token", "moe_topk", "moe_k", "top_k_experts", default=0, least=0)
+    return f.int(
+        "num_experts_per_tok", "num_experts_per_token", "moe_topk", "moe_k", "top_k_experts", default=0, least=0
+    )
 
 
 def deepseek(f: Fields, *, sparse: bool = False, shared_indexer: bool = False) -> Decoder:
@@ -439,19 +512,42 @@ def dots1(f: Fields) -> Decoder:
 def cohere2_moe(f: Fields) -> Decoder:
     """Command-A mixture: one norm, tied head."""
     hidden, inner = f.int("hidden_size"), f.int("intermediate_size")
-    moe = mixture(hidden, inner, f.int("num_experts"), f.int("num_experts_per_tok"), shared=inner * f.int("num_shared_experts", default=0, least=0))
+    moe = mixture(
+        hidden,
+        inner,
+        f.int("num_experts"),
+        f.int("num_experts_per_tok"),
+        shared=inner * f.int("num_shared_experts", default=0, least=0),
+    )
     sparse = _sparse_layers(f, f.int("num_hidden_layers"))
     dense = None if all(sparse) else mlp(hidden, f.int("prefix_dense_intermediate_size", default=inner))
-    return mixed(f, lambda i: moe if sparse[i] or dense is None else dense, tied=True, norms=1, window=windows(f, f.int("num_hidden_layers")))
+    return mixed(
+        f,
+        lambda i: moe if sparse[i] or dense is None else dense,
+        tied=True,
+        norms=1,
+        window=windows(f, f.int("num_hidden_layers")),
+    )
 
 
 def ernie_moe(f: Fields) -> Decoder:
     """ERNIE 4.5 mixture: the score correction is learned."""
     hidden, width, experts = f.int("hidden_size"), f.int("moe_intermediate_size"), f.int("moe_num_experts")
     bias = f.flag("use_bias", False)
-    moe = mixture(hidden, width, experts, f.int("moe_k"), shared=width * f.int("moe_num_shared_experts", default=0, least=0), vectors=experts, bias=bias)
+    moe = mixture(
+        hidden,
+        width,
+        experts,
+        f.int("moe_k"),
+        shared=width * f.int("moe_num_shared_experts", default=0, least=0),
+        vectors=experts,
+        bias=bias,
+    )
     dense = mlp(hidden, f.int("intermediate_size"), bias=bias)
-    first, last = f.int("moe_layer_start_index", least=0), f.int("moe_layer_end_index", default=f.int("num_hidden_layers") - 1, least=-1)
+    first, last = (
+        f.int("moe_layer_start_index", least=0),
+        f.int("moe_layer_end_index", default=f.int("num_hidden_layers") - 1, least=-1),
+    )
     last = f.int("num_hidden_layers") - 1 if last == -1 else last
     every = f.int("moe_layer_interval", default=1)
     return mixed(f, lambda i: moe if first <= i <= last and (i + 1) % every == 0 else dense, tied=True, qkv_bias=bias)
@@ -461,7 +557,9 @@ def llama4(f: Fields) -> Decoder:
     """Llama 4: a mixture every n-th layer with one shared expert, chunked attention on three of four layers."""
     hidden, layers = f.int("hidden_size"), f.int("num_hidden_layers")
     width = f.int("intermediate_size")
-    moe = mixture(hidden, width, f.int("num_local_experts"), f.int("num_experts_per_tok"), shared=width, prefix="feed_forward")
+    moe = mixture(
+        hidden, width, f.int("num_local_experts"), f.int("num_experts_per_tok"), shared=width, prefix="feed_forward"
+    )
     dense = mlp(hidden, f.int("intermediate_size_mlp"), prefix="feed_forward")
     step = f.int("interleave_moe_layer_step", default=1)
     chosen = f.list("moe_layers")
@@ -502,7 +600,11 @@ def gemma3(f: Fields) -> Decoder:
     layers = f.int("num_hidden_layers")
     pattern = f.int("sliding_window_pattern", "_sliding_window_pattern", default=6)
     window = f.optional_int("sliding_window")
-    seen = windows(f, layers) if "layer_types" in f else [None if (i + 1) % pattern == 0 else window for i in range(layers)]
+    seen = (
+        windows(f, layers)
+        if "layer_types" in f
+        else [None if (i + 1) % pattern == 0 else window for i in range(layers)]
+    )
     return plain(f, tied=True, norms=4, qk_norm="head", window=seen)
 
 

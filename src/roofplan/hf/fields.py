@@ -9,6 +9,8 @@ from typing import Any
 from roofplan.errors import ConfigError
 
 _REQUIRED: Any = object()
+Whole = int
+"""The type; inside `Fields`, ``int`` is a method."""
 
 
 class Fields:
@@ -38,7 +40,12 @@ class Fields:
     def int(self, *names: str, default: Any = _REQUIRED, least: int = 1) -> int:
         """Return a whole number of at least `least`."""
         value = self.raw(*names, default=default)
-        whole = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) and value == int(value)
+        whole = (
+            isinstance(value, int | float)
+            and not isinstance(value, bool)
+            and math.isfinite(value)
+            and value == int(value)
+        )
         if not whole or value < least:
             raise ConfigError(
                 f"config.json: {self.path}{names[0]} is {value!r}; a whole number of at least {least} is needed",
@@ -47,7 +54,7 @@ class Fields:
             )
         return int(value)
 
-    def optional_int(self, *names: str) -> int | None:
+    def optional_int(self, *names: str) -> Whole | None:
         """Return a positive whole number, or None where absent, null, 0 or negative."""
         value = self.raw(*names, default=None)
         if value is None or (isinstance(value, int | float) and value <= 0):
@@ -60,7 +67,9 @@ class Fields:
         if value is None:
             return default
         if not isinstance(value, bool | int):
-            raise ConfigError(f"config.json: {self.path}{name} is {value!r}; true or false is needed", argument=name, value=value)
+            raise ConfigError(
+                f"config.json: {self.path}{name} is {value!r}; true or false is needed", argument=name, value=value
+            )
         return bool(value)
 
     def text(self, name: str, default: str = "") -> str:
@@ -68,7 +77,7 @@ class Fields:
         value = self.values.get(name)
         return default if value is None else str(value)
 
-    def list(self, name: str, length: int | None = None) -> list[Any] | None:
+    def list(self, name: str, length: Whole | None = None) -> Any:
         """Return a list, or None where absent; `length` checks it."""
         value = self.values.get(name)
         if value is None:
@@ -76,7 +85,11 @@ class Fields:
         if not isinstance(value, list):
             raise ConfigError(f"config.json: {self.path}{name} must be a list", argument=name, value=value)
         if length is not None and len(value) != length:
-            raise ConfigError(f"config.json: {self.path}{name} has {len(value)} entries for {length} layers", argument=name, value=len(value))
+            raise ConfigError(
+                f"config.json: {self.path}{name} has {len(value)} entries for {length} layers",
+                argument=name,
+                value=len(value),
+            )
         return value
 
     def sub(self, name: str) -> Fields:

@@ -6,13 +6,25 @@ import math
 from dataclasses import replace
 
 from roofplan.errors import ConfigError
-from roofplan.hf.blocks import attention, gated_delta, latent_attention, linear, mamba, mamba2, mixture, mlp, short_convolution
-from roofplan.hf.decoders import Decoder, deepseek_mixture, qwen_feed_forward, windows
+from roofplan.hf.blocks import (
+    attention,
+    gated_delta,
+    latent_attention,
+    linear,
+    mamba,
+    mamba2,
+    mixture,
+    mlp,
+    short_convolution,
+)
+from roofplan.hf.decoders import Decoder, deepseek_mixture, qwen_feed_forward
 from roofplan.hf.fields import Fields
-from roofplan.records.model import Attention, Dense, FeedForward, Layer, Mixer, Recurrence
+from roofplan.records.model import Dense, FeedForward, Layer, Mixer, Recurrence
 
 
-def _decoder(f: Fields, layers: list[Layer], hidden: int, *, tied: bool, final: int, name: str = "model.layers", **more: object) -> Decoder:
+def _decoder(
+    f: Fields, layers: list[Layer], hidden: int, *, tied: bool, final: int, name: str = "model.layers", **more: object
+) -> Decoder:
     return Decoder(
         layers=tuple(layers),
         hidden=hidden,
@@ -30,7 +42,9 @@ def _kinds(f: Fields, layers: int, names: tuple[str, ...] = ("layer_types", "lay
         kinds = f.list(name, layers)
         if kinds is not None:
             return [str(kind) for kind in kinds]
-    raise ConfigError(f"config.json lacks {' or '.join(names)}: which layers are attention is not guessed", argument=names[0])
+    raise ConfigError(
+        f"config.json lacks {' or '.join(names)}: which layers are attention is not guessed", argument=names[0]
+    )
 
 
 _LINEAR = {"linear_attention", "mamba", "recurrent", "conv", "m", "hybrid_mamba"}
@@ -46,12 +60,19 @@ def qwen_next(f: Fields) -> Decoder:
     delta = gated_delta(f, hidden)
     head_dim = f.int("head_dim")
     full = attention(
-        hidden, heads, f.int("num_key_value_heads"), head_dim, gate=int(f.flag("attn_output_gate", True)), vectors=2 * head_dim,
-        bias=f.flag("attention_bias", False), output_bias=f.flag("attention_bias", False),
-    )  # fmt: skip
+        hidden,
+        heads,
+        f.int("num_key_value_heads"),
+        head_dim,
+        gate=int(f.flag("attn_output_gate", True)),
+        vectors=2 * head_dim,
+        bias=f.flag("attention_bias", False),
+        output_bias=f.flag("attention_bias", False),
+    )
     feed = qwen_feed_forward(f)
     built = [
-        Layer(mixers=(delta if kind in _LINEAR else full,), feed_forwards=(feed(i),), vectors=2 * hidden) for i, kind in enumerate(kinds)
+        Layer(mixers=(delta if kind in _LINEAR else full,), feed_forwards=(feed(i),), vectors=2 * hidden)
+        for i, kind in enumerate(kinds)
     ]
     drafts = f.int("mtp_num_hidden_layers", default=0, least=0)
     draft = Layer(mixers=(full,), feed_forwards=(feed(layers - 1),), vectors=2 * hidden) if drafts else None
@@ -64,7 +85,15 @@ def mamba_model(f: Fields) -> Decoder:
     inner = f.int("intermediate_size", "d_inner", default=hidden * f.int("expand"))
     rank = f.raw("time_step_rank", "dt_rank", default="auto")
     rank = math.ceil(hidden / 16) if rank == "auto" else int(rank)
-    mixer = mamba(hidden, inner, f.int("state_size", "d_state"), f.int("conv_kernel", "d_conv"), rank, conv_bias=f.flag("use_conv_bias", True), bias=f.flag("use_bias", False))
+    mixer = mamba(
+        hidden,
+        inner,
+        f.int("state_size", "d_state"),
+        f.int("conv_kernel", "d_conv"),
+        rank,
+        conv_bias=f.flag("use_conv_bias", True),
+        bias=f.flag("use_bias", False),
+    )
     layers = [Layer(mixers=(mixer,), vectors=hidden)] * f.int("num_hidden_layers", "n_layer")
     return _decoder(f, layers, hidden, tied=True, final=hidden, name="backbone.layers")
 
@@ -73,9 +102,15 @@ def mamba2_model(f: Fields) -> Decoder:
     """Mamba-2."""
     hidden = f.int("hidden_size")
     mixer = mamba2(
-        hidden, f.int("num_heads"), f.int("head_dim"), f.int("n_groups"), f.int("state_size"), f.int("conv_kernel"),
-        conv_bias=f.flag("use_conv_bias", True), bias=f.flag("use_bias", False),
-    )  # fmt: skip
+        hidden,
+        f.int("num_heads"),
+        f.int("head_dim"),
+        f.int("n_groups"),
+        f.int("state_size"),
+        f.int("conv_kernel"),
+        conv_bias=f.flag("use_conv_bias", True),
+        bias=f.flag("use_bias", False),
+    )
     layers = [Layer(mixers=(mixer,), vectors=hidden)] * f.int("num_hidden_layers")
     return _decoder(f, layers, hidden, tied=False, final=hidden, name="backbone.layers")
 
@@ -86,13 +121,23 @@ def jamba(f: Fields) -> Decoder:
     rank = f.raw("mamba_dt_rank", default="auto")
     rank = math.ceil(hidden / 16) if rank == "auto" else int(rank)
     state = mamba(
-        hidden, hidden * f.int("mamba_expand"), f.int("mamba_d_state"), f.int("mamba_d_conv"), rank,
-        conv_bias=f.flag("mamba_conv_bias", True), bias=f.flag("mamba_proj_bias", False), norms=True,
-    )  # fmt: skip
+        hidden,
+        hidden * f.int("mamba_expand"),
+        f.int("mamba_d_state"),
+        f.int("mamba_d_conv"),
+        rank,
+        conv_bias=f.flag("mamba_conv_bias", True),
+        bias=f.flag("mamba_proj_bias", False),
+        norms=True,
+    )
     heads = f.int("num_attention_heads")
     full = attention(hidden, heads, f.int("num_key_value_heads"), hidden // heads)
     experts = f.int("num_experts")
-    moe: FeedForward = mixture(hidden, inner, experts, f.int("num_experts_per_tok"), prefix="feed_forward") if experts > 1 else mlp(hidden, inner)
+    moe: FeedForward = (
+        mixture(hidden, inner, experts, f.int("num_experts_per_tok"), prefix="feed_forward")
+        if experts > 1
+        else mlp(hidden, inner)
+    )
     dense = mlp(hidden, inner)
     attn_every, attn_at = f.int("attn_layer_period"), f.int("attn_layer_offset", least=0)
     moe_every, moe_at = f.int("expert_layer_period"), f.int("expert_layer_offset", least=0)
@@ -109,10 +154,17 @@ def jamba(f: Fields) -> Decoder:
 
 def _granite_mamba(f: Fields, hidden: int, *, norm: bool = True) -> Recurrence:
     return mamba2(
-        hidden, f.int("mamba_n_heads"), f.int("mamba_d_head", default=hidden * f.int("mamba_expand", default=2) // f.int("mamba_n_heads")),
-        f.int("mamba_n_groups"), f.int("mamba_d_state"), f.int("mamba_d_conv"),
-        conv_bias=f.flag("mamba_conv_bias", True), bias=f.flag("mamba_proj_bias", False), norm=norm, prefix="mamba",
-    )  # fmt: skip
+        hidden,
+        f.int("mamba_n_heads"),
+        f.int("mamba_d_head", default=hidden * f.int("mamba_expand", default=2) // f.int("mamba_n_heads")),
+        f.int("mamba_n_groups"),
+        f.int("mamba_d_state"),
+        f.int("mamba_d_conv"),
+        conv_bias=f.flag("mamba_conv_bias", True),
+        bias=f.flag("mamba_proj_bias", False),
+        norm=norm,
+        prefix="mamba",
+    )
 
 
 def granite_hybrid(f: Fields) -> Decoder:
@@ -122,12 +174,20 @@ def granite_hybrid(f: Fields) -> Decoder:
     bias = f.flag("attention_bias", False)
     full = attention(hidden, heads, f.int("num_key_value_heads"), hidden // heads, bias=bias, output_bias=bias)
     state = _granite_mamba(f, hidden) if any(kind in _LINEAR for kind in kinds) else None
-    experts, shared = f.int("num_local_experts", default=0, least=0), f.int("shared_intermediate_size", default=0, least=0)
+    experts, shared = (
+        f.int("num_local_experts", default=0, least=0),
+        f.int("shared_intermediate_size", default=0, least=0),
+    )
     if experts:
-        feed: FeedForward = mixture(hidden, f.int("intermediate_size"), experts, f.int("num_experts_per_tok"), shared=shared)
+        feed: FeedForward = mixture(
+            hidden, f.int("intermediate_size"), experts, f.int("num_experts_per_tok"), shared=shared
+        )
     else:
         feed = mlp(hidden, shared, prefix="shared_mlp")
-    built = [Layer(mixers=(state if state and kind in _LINEAR else full,), feed_forwards=(feed,), vectors=2 * hidden) for kind in kinds]
+    built = [
+        Layer(mixers=(state if state and kind in _LINEAR else full,), feed_forwards=(feed,), vectors=2 * hidden)
+        for kind in kinds
+    ]
     return _decoder(f, built, hidden, tied=False, final=hidden)
 
 
@@ -138,7 +198,9 @@ def bamba(f: Fields) -> Decoder:
     bias = f.flag("attention_bias", False)
     full = attention(hidden, heads, f.int("num_key_value_heads"), hidden // heads, bias=bias, output_bias=bias)
     state, feed = _granite_mamba(f, hidden), mlp(hidden, f.int("intermediate_size"), bias=f.flag("mlp_bias", False))
-    built = [Layer(mixers=(full if i in at else state,), feed_forwards=(feed,), vectors=2 * hidden) for i in range(layers)]
+    built = [
+        Layer(mixers=(full if i in at else state,), feed_forwards=(feed,), vectors=2 * hidden) for i in range(layers)
+    ]
     return _decoder(f, built, hidden, tied=False, final=hidden)
 
 
@@ -146,13 +208,28 @@ def falcon_h1(f: Fields) -> Decoder:
     """Falcon-H1: attention and Mamba-2 side by side in every layer."""
     hidden, layers, heads = f.int("hidden_size"), f.int("num_hidden_layers"), f.int("num_attention_heads")
     bias = f.flag("attention_bias", False)
-    full = attention(hidden, heads, f.int("num_key_value_heads"), f.int("head_dim", default=hidden // heads), bias=bias, output_bias=bias)
+    full = attention(
+        hidden,
+        heads,
+        f.int("num_key_value_heads"),
+        f.int("head_dim", default=hidden // heads),
+        bias=bias,
+        output_bias=bias,
+    )
     state = _granite_mamba(f, hidden, norm=f.flag("mamba_rms_norm", False))
     feed = mlp(hidden, f.int("intermediate_size"), bias=f.flag("mlp_bias", False))
-    return _decoder(f, [Layer(mixers=(full, state), feed_forwards=(feed,), vectors=2 * hidden)] * layers, hidden, tied=False, final=hidden)
+    return _decoder(
+        f,
+        [Layer(mixers=(full, state), feed_forwards=(feed,), vectors=2 * hidden)] * layers,
+        hidden,
+        tied=False,
+        final=hidden,
+    )
 
 
 _PATTERN = {"M": "mamba", "*": "attention", "-": "mlp", "E": "moe"}
+
+
 _NAMES = {"linear_attention": "mamba", "full_attention": "attention", "mamba2": "mamba"}
 
 
@@ -166,32 +243,62 @@ def nemotron_h(f: Fields) -> Decoder:
         kinds = [_NAMES.get(str(kind), str(kind)) for kind in f.raw("layers_block_type", "layer_types")]
     layers = f.int("num_hidden_layers", default=len(kinds))
     if len(kinds) != layers:
-        raise ConfigError(f"config.json: the layer pattern has {len(kinds)} entries for num_hidden_layers = {layers}", argument="hybrid_override_pattern", value=pattern)
+        raise ConfigError(
+            f"config.json: the layer pattern has {len(kinds)} entries for num_hidden_layers = {layers}",
+            argument="hybrid_override_pattern",
+            value=pattern,
+        )
     made = {kind: _nemotron_layer(f, hidden, kind) for kind in set(kinds)}
-    return _decoder(f, [made[kind] for kind in kinds], hidden, tied=False, final=hidden, draft_layers=f.int("num_nextn_predict_layers", default=0, least=0))
+    return _decoder(
+        f,
+        [made[kind] for kind in kinds],
+        hidden,
+        tied=False,
+        final=hidden,
+        draft_layers=f.int("num_nextn_predict_layers", default=0, least=0),
+    )
 
 
 def _nemotron_layer(f: Fields, hidden: int, kind: str) -> Layer:
     if kind == "mamba":
         mixer: Mixer = mamba2(
-            hidden, f.int("mamba_num_heads"), f.int("mamba_head_dim"), f.int("n_groups"), f.int("ssm_state_size"), f.int("conv_kernel"),
-            conv_bias=f.flag("use_conv_bias", True), bias=f.flag("mamba_proj_bias", False) or f.flag("use_bias", False),
-        )  # fmt: skip
+            hidden,
+            f.int("mamba_num_heads"),
+            f.int("mamba_head_dim"),
+            f.int("n_groups"),
+            f.int("ssm_state_size"),
+            f.int("conv_kernel"),
+            conv_bias=f.flag("use_conv_bias", True),
+            bias=f.flag("mamba_proj_bias", False) or f.flag("use_bias", False),
+        )
         return Layer(mixers=(mixer,), vectors=hidden)
     if kind == "attention":
         heads, bias = f.int("num_attention_heads"), f.flag("attention_bias", False)
         head_dim = f.int("head_dim", "attention_head_dim", default=hidden // heads)
-        return Layer(mixers=(attention(hidden, heads, f.int("num_key_value_heads"), head_dim, bias=bias, output_bias=bias),), vectors=hidden)
+        return Layer(
+            mixers=(attention(hidden, heads, f.int("num_key_value_heads"), head_dim, bias=bias, output_bias=bias),),
+            vectors=hidden,
+        )
     if kind == "mlp":
-        return Layer(feed_forwards=(mlp(hidden, f.int("intermediate_size"), gated=False, bias=f.flag("mlp_bias", False)),), vectors=hidden)
+        return Layer(
+            feed_forwards=(mlp(hidden, f.int("intermediate_size"), gated=False, bias=f.flag("mlp_bias", False)),),
+            vectors=hidden,
+        )
     if kind == "moe":
         moe = mixture(
-            hidden, f.int("moe_intermediate_size"), f.int("n_routed_experts"), f.int("num_experts_per_tok"), gated=False,
-            shared=f.int("moe_shared_expert_intermediate_size", default=0, least=0) * f.int("n_shared_experts", default=1, least=0),
+            hidden,
+            f.int("moe_intermediate_size"),
+            f.int("n_routed_experts"),
+            f.int("num_experts_per_tok"),
+            gated=False,
+            shared=f.int("moe_shared_expert_intermediate_size", default=0, least=0)
+            * f.int("n_shared_experts", default=1, least=0),
             expert_input=f.optional_int("moe_latent_size"),
-        )  # fmt: skip
+        )
         return Layer(feed_forwards=(moe,), vectors=hidden)
-    raise ConfigError(f"config.json: layer kind {kind!r} is not known in nemotron_h", argument="layers_block_type", value=kind)
+    raise ConfigError(
+        f"config.json: layer kind {kind!r} is not known in nemotron_h", argument="layers_block_type", value=kind
+    )
 
 
 def lfm2(f: Fields) -> Decoder:
@@ -207,7 +314,9 @@ def lfm2(f: Fields) -> Decoder:
     full = attention(hidden, heads, f.int("num_key_value_heads"), hidden // heads, vectors=2 * (hidden // heads))
     short = short_convolution(hidden, f.int("conv_L_cache"), bias=f.flag("conv_bias", False))
     feed = mlp(hidden, inner, prefix="feed_forward")
-    built = [Layer(mixers=(full if i in at else short,), feed_forwards=(feed,), vectors=2 * hidden) for i in range(layers)]
+    built = [
+        Layer(mixers=(full if i in at else short,), feed_forwards=(feed,), vectors=2 * hidden) for i in range(layers)
+    ]
     return _decoder(f, built, hidden, tied=True, final=hidden)
 
 
@@ -224,7 +333,16 @@ def lfm3(f: Fields) -> Decoder:
             return short
         window = f.int("sliding_window") if kind == "sliding_attention" else None
         gated = f.flag("use_attention_gate", False)
-        return attention(hidden, heads, f.int("num_key_value_heads"), head_dim, vectors=2 * head_dim, window=window, head_gate=gated, bias=bias)
+        return attention(
+            hidden,
+            heads,
+            f.int("num_key_value_heads"),
+            head_dim,
+            vectors=2 * head_dim,
+            window=window,
+            head_gate=gated,
+            bias=bias,
+        )
 
     norms = 4 if f.flag("use_sandwich_norm", False) else 2
     built = [Layer(mixers=(mixer(kind),), feed_forwards=(feed,), vectors=norms * hidden) for kind in kinds]
@@ -238,16 +356,28 @@ def zamba(f: Fields) -> Decoder:
     rank = f.raw("mamba_dt_rank", default="auto")
     rank = math.ceil(hidden / 16) if rank == "auto" else int(rank)
     state = mamba(
-        hidden, hidden * f.int("mamba_expand"), f.int("mamba_d_state"), f.int("mamba_d_conv"), rank,
-        conv_bias=f.flag("mamba_conv_bias", True), bias=f.flag("mamba_proj_bias", False), heads=f.int("n_mamba_heads", default=1),
-    )  # fmt: skip
-    shared = attention(hidden, heads, f.int("num_key_value_heads"), head_dim, query_input=width, prefix="shared_transf.self_attn")
+        hidden,
+        hidden * f.int("mamba_expand"),
+        f.int("mamba_d_state"),
+        f.int("mamba_d_conv"),
+        rank,
+        conv_bias=f.flag("mamba_conv_bias", True),
+        bias=f.flag("mamba_proj_bias", False),
+        heads=f.int("n_mamba_heads", default=1),
+    )
+    shared = attention(
+        hidden, heads, f.int("num_key_value_heads"), head_dim, query_input=width, prefix="shared_transf.self_attn"
+    )
     feed = mlp(hidden, f.int("intermediate_size"), prefix="shared_transf.feed_forward")
     shared_parameters = shared.parameters + feed.parameters + width + hidden
     join = Dense(groups=((linear("linear", hidden, hidden),),))
     plain = Layer(mixers=(state,), vectors=hidden)
     hybrid = Layer(
-        mixers=(shared, state), feed_forwards=(feed, join), vectors=width + 2 * hidden, shared="shared_transf", shared_parameters=shared_parameters
+        mixers=(shared, state),
+        feed_forwards=(feed, join),
+        vectors=width + 2 * hidden,
+        shared="shared_transf",
+        shared_parameters=shared_parameters,
     )
     built = [hybrid if kind == "hybrid" else plain for kind in _kinds(f, layers, ("layers_block_type", "layer_types"))]
     return _decoder(f, built, hidden, tied=True, final=hidden)
@@ -258,13 +388,29 @@ def zamba2(f: Fields) -> Decoder:
     hidden, heads = f.int("hidden_size"), f.int("num_attention_heads")
     layers, rank = f.int("num_hidden_layers"), f.int("adapter_rank")
     kinds = _kinds(f, layers, ("layers_block_type", "layer_types"))
-    width, inner, blocks = f.int("attention_hidden_size", default=2 * hidden), f.int("intermediate_size"), f.int("num_mem_blocks", default=1)
+    width, inner, blocks = (
+        f.int("attention_hidden_size", default=2 * hidden),
+        f.int("intermediate_size"),
+        f.int("num_mem_blocks", default=1),
+    )
     mamba_heads = f.int("n_mamba_heads")
     state = mamba2(
-        hidden, mamba_heads, f.int("mamba_headdim", default=f.int("mamba_expand") * hidden // mamba_heads), f.int("mamba_ngroups"),
-        f.int("mamba_d_state"), f.int("mamba_d_conv"), conv_bias=f.flag("use_conv_bias", True), bias=f.flag("add_bias_linear", False),
-    )  # fmt: skip
-    shared = attention(hidden, heads, f.int("num_key_value_heads"), f.int("attention_head_dim", default=2 * hidden // heads), query_input=width)
+        hidden,
+        mamba_heads,
+        f.int("mamba_headdim", default=f.int("mamba_expand") * hidden // mamba_heads),
+        f.int("mamba_ngroups"),
+        f.int("mamba_d_state"),
+        f.int("mamba_d_conv"),
+        conv_bias=f.flag("use_conv_bias", True),
+        bias=f.flag("add_bias_linear", False),
+    )
+    shared = attention(
+        hidden,
+        heads,
+        f.int("num_key_value_heads"),
+        f.int("attention_head_dim", default=2 * hidden // heads),
+        query_input=width,
+    )
     feed = mlp(hidden, inner, prefix="feed_forward")
     uses = sum(kind == "hybrid" for kind in kinds)
     places = -(-uses // blocks)
@@ -281,7 +427,15 @@ def zamba2(f: Fields) -> Decoder:
             built.append(plain)
             continue
         key = f"block{place % blocks}"
-        built.append(Layer(mixers=(shared, state), feed_forwards=(feed, join), vectors=width + 2 * hidden, shared=key, shared_parameters=covered))
+        built.append(
+            Layer(
+                mixers=(shared, state),
+                feed_forwards=(feed, join),
+                vectors=width + 2 * hidden,
+                shared=key,
+                shared_parameters=covered,
+            )
+        )
         place += 1
     return _decoder(f, built, hidden, tied=True, final=hidden)
 
@@ -306,7 +460,10 @@ def rwkv(f: Fields) -> Decoder:
         update_flops=12 * width,
     )
     feed = Dense(
-        groups=((linear("feed_forward.key", hidden, inner), linear("feed_forward.receptance", hidden, hidden)), (linear("feed_forward.value", inner, hidden),)),
+        groups=(
+            (linear("feed_forward.key", hidden, inner), linear("feed_forward.receptance", hidden, hidden)),
+            (linear("feed_forward.value", inner, hidden),),
+        ),
         vectors=2 * hidden,
     )
     layer = Layer(mixers=(mix,), feed_forwards=(feed,), vectors=4 * hidden)
@@ -324,8 +481,14 @@ def recurrent_gemma(f: Fields) -> Decoder:
     recurrence = Recurrence(
         kind="rg-lru",
         groups=(
-            (linear("temporal_block.linear_y", hidden, width, bias=True), linear("temporal_block.linear_x", hidden, width, bias=True)),
-            (linear("temporal_block.rg_lru.input_gate", block, block, bias=True, copies=heads), linear("temporal_block.rg_lru.recurrent_gate", block, block, bias=True, copies=heads)),
+            (
+                linear("temporal_block.linear_y", hidden, width, bias=True),
+                linear("temporal_block.linear_x", hidden, width, bias=True),
+            ),
+            (
+                linear("temporal_block.rg_lru.input_gate", block, block, bias=True, copies=heads),
+                linear("temporal_block.rg_lru.recurrent_gate", block, block, bias=True, copies=heads),
+            ),
             (linear("temporal_block.linear_out", width, hidden, bias=True),),
         ),
         vectors=width * kernel + 2 * width,
@@ -335,13 +498,23 @@ def recurrent_gemma(f: Fields) -> Decoder:
     )
     bias = f.flag("attention_bias", False)
     local = attention(
-        hidden, heads, f.int("num_key_value_heads", default=heads), f.int("head_dim", default=hidden // heads), bias=bias, output_bias=True,
-        window=f.int("attention_window_size"), prefix="temporal_block",
-    )  # fmt: skip
+        hidden,
+        heads,
+        f.int("num_key_value_heads", default=heads),
+        f.int("head_dim", default=hidden // heads),
+        bias=bias,
+        output_bias=True,
+        window=f.int("attention_window_size"),
+        prefix="temporal_block",
+    )
     feed = mlp(hidden, f.int("intermediate_size") // 2, bias=True, prefix="mlp_block")
     types = f.raw("block_types", "_block_types")
     built = [
-        Layer(mixers=(local if types[i % len(types)] == "attention" else recurrence,), feed_forwards=(feed,), vectors=2 * hidden)
+        Layer(
+            mixers=(local if types[i % len(types)] == "attention" else recurrence,),
+            feed_forwards=(feed,),
+            vectors=2 * hidden,
+        )
         for i in range(layers)
     ]
     return replace(_decoder(f, built, hidden, tied=True, final=hidden), max_positions=None)
@@ -355,13 +528,19 @@ def minimax(f: Fields) -> Decoder:
     if kinds is None:
         types = f.list("attn_type_list", layers)
         if types is None:
-            raise ConfigError("config.json lacks layer_types or attn_type_list: which layers are attention is not guessed", argument="layer_types")
+            raise ConfigError(
+                "config.json lacks layer_types or attn_type_list: which layers are attention is not guessed",
+                argument="layer_types",
+            )
         kinds = ["full_attention" if kind == 1 else "linear_attention" for kind in types]
     width = heads * head_dim
     lightning = Recurrence(
         kind="lightning",
         groups=(
-            (linear("self_attn.qkv_proj", hidden, 3 * width, split="heads"), linear("self_attn.output_gate", hidden, width, split="heads")),
+            (
+                linear("self_attn.qkv_proj", hidden, 3 * width, split="heads"),
+                linear("self_attn.output_gate", hidden, width, split="heads"),
+            ),
             (linear("self_attn.out_proj", width, hidden, split="heads"),),
         ),
         vectors=width,
@@ -370,7 +549,10 @@ def minimax(f: Fields) -> Decoder:
     )
     full = attention(hidden, heads, f.int("num_key_value_heads"), head_dim)
     moe = mixture(hidden, f.int("intermediate_size"), f.int("num_local_experts"), f.int("num_experts_per_tok"))
-    built = [Layer(mixers=(full if kind == "full_attention" else lightning,), feed_forwards=(moe,), vectors=2 * hidden) for kind in kinds]
+    built = [
+        Layer(mixers=(full if kind == "full_attention" else lightning,), feed_forwards=(moe,), vectors=2 * hidden)
+        for kind in kinds
+    ]
     return _decoder(f, built, hidden, tied=False, final=hidden)
 
 
@@ -381,7 +563,11 @@ def kimi_linear(f: Fields) -> Decoder:
     if isinstance(nested, dict):
         linear_f = Fields(nested, "linear_attn_config.")
         full_at = {int(i) - 1 for i in linear_f.raw("full_attn_layers")}
-        heads, width, kernel = linear_f.int("num_heads"), linear_f.int("head_dim"), linear_f.int("short_conv_kernel_size")
+        heads, width, kernel = (
+            linear_f.int("num_heads"),
+            linear_f.int("head_dim"),
+            linear_f.int("short_conv_kernel_size"),
+        )
     else:
         full_at = {i for i, kind in enumerate(_kinds(f, layers)) if kind == "full_attention"}
         heads, width, kernel = f.int("linear_num_heads"), f.int("linear_head_dim"), f.int("linear_conv_kernel_dim")
@@ -390,171 +576,28 @@ def kimi_linear(f: Fields) -> Decoder:
         kind="kda",
         groups=(
             (
-                linear("self_attn.q_proj", hidden, total, split="heads"), linear("self_attn.k_proj", hidden, total, split="heads"),
-                linear("self_attn.v_proj", hidden, total, split="heads"), linear("self_attn.f_a_proj", hidden, width, split="none"),
-                linear("self_attn.g_a_proj", hidden, width, split="none"), linear("self_attn.b_proj", hidden, heads, split="heads"),
+                linear("self_attn.q_proj", hidden, total, split="heads"),
+                linear("self_attn.k_proj", hidden, total, split="heads"),
+                linear("self_attn.v_proj", hidden, total, split="heads"),
+                linear("self_attn.f_a_proj", hidden, width, split="none"),
+                linear("self_attn.g_a_proj", hidden, width, split="none"),
+                linear("self_attn.b_proj", hidden, heads, split="heads"),
             ),
-            (linear("self_attn.f_b_proj", width, total, split="heads"), linear("self_attn.g_b_proj", width, total, split="heads")),
+            (
+                linear("self_attn.f_b_proj", width, total, split="heads"),
+                linear("self_attn.g_b_proj", width, total, split="heads"),
+            ),
             (linear("self_attn.o_proj", total, hidden, split="heads"),),
         ),
         vectors=3 * total * kernel + total + heads + width,
         state_elements=heads * width * width,
         convolution_elements=3 * total * kernel,
         update_flops=7 * heads * width * width + 6 * total * kernel,
-    )  # fmt: skip
+    )
     full = latent_attention(f, hidden)
     feed = deepseek_mixture(f)
-    built = [Layer(mixers=(full if i in full_at else delta,), feed_forwards=(feed(i),), vectors=2 * hidden) for i in range(layers)]
-    return _decoder(f, built, hidden, tied=False, final=hidden)
-
-
-def gemma3n(f: Fields) -> Decoder:
-    """Gemma 3n: per-layer embeddings that are only looked up, alternating updates, caches shared by the last layers."""
-    hidden, layers, heads = f.int("hidden_size"), f.int("num_hidden_layers"), f.int("num_attention_heads")
-    kv_heads, head_dim = f.int("num_key_value_heads"), f.int("head_dim")
-    width, table, inputs, rank = f.int("hidden_size_per_layer_input"), f.int("vocab_size_per_layer_input"), f.int("altup_num_inputs"), f.int("laurel_rank")
-    inner = f.raw("intermediate_size")
-    inner = inner if isinstance(inner, list) else [inner] * layers
-    seen, stored = windows(f, layers), layers - f.int("num_kv_shared_layers", default=0, least=0)
-    vectors = 4 * hidden + hidden + inputs * inputs + inputs**3 + hidden + hidden + hidden
-    side = (
-        (linear("altup.modality_router", hidden, inputs, split="none"), linear("laurel.linear_left", hidden, rank, split="none")),
-        (linear("laurel.linear_right", rank, hidden, split="none"),),
-        (linear("per_layer_input_gate", hidden, width, split="none"),),
-        (linear("per_layer_projection", width, hidden, split="none"),),
-    )
     built = [
-        Layer(
-            mixers=(attention(hidden, heads, kv_heads, head_dim, vectors=head_dim * (2 if i < stored else 1), window=seen[i], stores_cache=i < stored),),
-            feed_forwards=(mlp(hidden, int(inner[i])), Dense(groups=side)),
-            vectors=vectors,
-        )
+        Layer(mixers=(full if i in full_at else delta,), feed_forwards=(feed(i),), vectors=2 * hidden)
         for i in range(layers)
     ]
-    final = hidden + table * layers * width + hidden * layers * width + width + 2 * (inputs - 1) * hidden * hidden
-    return _decoder(f, built, hidden, tied=True, final=final, notes=(f"per-layer embedding tables hold {table * layers * width:,} parameters that are only looked up",))
-
-
-def gemma4(f: Fields) -> Decoder:
-    """Gemma 4: global layers with wider heads (K and V may share), optional mixture beside the dense feed-forward."""
-    hidden, layers, heads = f.int("hidden_size"), f.int("num_hidden_layers"), f.int("num_attention_heads")
-    kinds, kv_heads, head_dim = _kinds(f, layers), f.int("num_key_value_heads"), f.int("head_dim")
-    window = f.int("sliding_window")
-    wide, wide_kv = f.int("global_head_dim", default=head_dim), f.int("num_global_key_value_heads", default=kv_heads)
-    same = f.flag("attention_k_eq_v", False)
-    stored = layers - f.int("num_kv_shared_layers", default=0, least=0)
-    per_layer, inner = f.int("hidden_size_per_layer_input", default=0, least=0), f.int("intermediate_size")
-    table = f.int("vocab_size_per_layer_input", default=0, least=0)
-
-    def mixer(i: int) -> Attention:
-        stores = i < stored
-        if kinds[i] == "sliding_attention":
-            return attention(hidden, heads, kv_heads, head_dim, window=window, vectors=head_dim * (2 if stores else 1), stores_cache=stores)
-        return attention(hidden, heads, wide_kv if same else kv_heads, wide, vectors=wide * (2 if stores else 1), stores_cache=stores, key_is_value=same)
-
-    def feed(i: int) -> tuple[FeedForward, ...]:
-        width = 2 * inner if f.flag("use_double_wide_mlp", False) and i >= stored else inner
-        parts: tuple[FeedForward, ...] = (mlp(hidden, width),)
-        if f.flag("enable_moe_block", False):
-            experts = f.int("num_experts")
-            moe = mixture(hidden, f.int("moe_intermediate_size"), experts, f.int("top_k_experts"))
-            parts = (*parts, replace(moe, vectors=hidden + experts))
-        if per_layer:
-            gates = ((linear("per_layer_input_gate", hidden, per_layer, split="none"),), (linear("per_layer_projection", per_layer, hidden, split="none"),))
-            parts = (*parts, Dense(groups=gates))
-        return parts
-
-    extra_norms = 3 if f.flag("enable_moe_block", False) else 0
-    built = [
-        Layer(mixers=(mixer(i),), feed_forwards=feed(i), vectors=(4 + extra_norms + (1 if per_layer else 0)) * hidden) for i in range(layers)
-    ]
-    final = hidden + (table * layers * per_layer + hidden * layers * per_layer + per_layer if per_layer else 0)
-    return _decoder(f, built, hidden, tied=True, final=final)
-
-
-def deepseek_v4(f: Fields) -> Decoder:
-    """DeepSeek V4: one shared key-value head, compressed caches of two kinds, hyper-connections, grouped output projection."""
-    hidden, layers, heads, width = f.int("hidden_size"), f.int("num_hidden_layers"), f.int("num_attention_heads"), f.int("head_dim")
-    query, groups, rank = f.int("q_lora_rank"), f.int("o_groups"), f.int("o_lora_rank")
-    streams = f.int("hc_mult")
-    ratios = f.list("compress_ratios")
-    kinds = f.list("layer_types")
-    if kinds is None and ratios is None:
-        raise ConfigError("config.json lacks compress_ratios or layer_types: the compression of each layer is not guessed", argument="compress_ratios")
-    rate = {"heavily_compressed_attention": 128, "compressed_sparse_attention": 4, "sliding_attention": 0}
-    every = [int(r) for r in ratios[:layers]] if ratios is not None else [rate[str(kind)] for kind in kinds[:layers]]  # type: ignore[index]
-    moe = mixture(
-        hidden, f.int("moe_intermediate_size"), f.int("n_routed_experts"), f.int("num_experts_per_tok"),
-        shared=f.int("moe_intermediate_size") * f.int("n_shared_experts", default=0, least=0),
-    )  # fmt: skip
-    mixing = 2 * ((2 + streams) * streams * streams * hidden + (2 + streams) * streams + 3)
-
-    def mixer(ratio: int) -> Attention:
-        parts = (
-            (linear("self_attn.q_a_proj", hidden, query, split="none"), linear("self_attn.kv_proj", hidden, width, split="none")),
-            (linear("self_attn.q_b_proj", query, heads * width, split="heads"),),
-            (linear("self_attn.o_a_proj", heads * width // groups, rank, split="heads", copies=groups),),
-            (linear("self_attn.o_b_proj", groups * rank, hidden, split="heads"),),
-        )
-        vectors, indexed = heads + query + width, 0
-        if ratio:
-            overlap = 2 if ratio == rate["compressed_sparse_attention"] else 1
-            parts = (*parts, (linear("self_attn.compressor.kv_proj", hidden, overlap * width, split="none"), linear("self_attn.compressor.gate_proj", hidden, overlap * width, split="none")))
-            vectors += ratio * overlap * width + width
-            if overlap == 2:
-                index, index_heads = f.int("index_head_dim"), f.int("index_n_heads")
-                indexed = index
-                parts = (
-                    *parts,
-                    (
-                        linear("self_attn.indexer.kv_proj", hidden, 2 * index, split="none"), linear("self_attn.indexer.gate_proj", hidden, 2 * index, split="none"),
-                        linear("self_attn.indexer.weights_proj", hidden, index_heads, split="none"),
-                    ),
-                    (linear("self_attn.indexer.q_b_proj", query, index_heads * index, split="none"),),
-                )  # fmt: skip
-                vectors += ratio * 2 * index + index
-        return Attention(
-            heads=heads, kv_heads=1, head_dim=width, value_dim=width, groups=parts, vectors=vectors, window=f.int("sliding_window"),
-            key_is_value=True, compression=ratio or 1, compressed_top=f.int("index_topk") if indexed else None, index_elements=indexed,
-            index_heads=f.int("index_n_heads") if indexed else 0,
-        )  # fmt: skip
-
-    made = {ratio: Layer(mixers=(mixer(ratio),), feed_forwards=(moe,), vectors=2 * hidden + mixing) for ratio in set(every)}
-    drafts = f.int("num_nextn_predict_layers", default=0, least=0)
-    final = hidden + streams * streams * hidden + streams + 1
-    built = [made[ratio] for ratio in every]
-    return _decoder(f, built, hidden, tied=False, final=final, draft=built[-1] if drafts else None, draft_layers=drafts)
-
-
-def longcat(f: Fields) -> Decoder:
-    """LongCat-Flash: two latent attentions and two dense feed-forwards around one mixture with identity experts."""
-    hidden, layers = f.int("hidden_size"), f.int("num_layers", "num_hidden_layers")
-    experts, idle = f.int("n_routed_experts"), f.int("zero_expert_num", default=0, least=0)
-    mixer, dense = latent_attention(f, hidden), mlp(hidden, f.int("ffn_hidden_size"), prefix="mlps")
-    moe = mixture(
-        hidden, f.int("expert_ffn_hidden_size"), experts, f.int("moe_topk"), router_width=experts + idle, router_bias=f.flag("router_bias", False)
-    )
-    layer = Layer(mixers=(mixer, mixer), feed_forwards=(dense, moe, dense), vectors=4 * hidden)
-    note = (f"{idle} of {experts + idle} routable experts are identities: the active count is an upper bound",) if idle else ()
-    return _decoder(f, [layer] * layers, hidden, tied=False, final=hidden, notes=note)
-
-
-def mimo_v2(f: Fields) -> Decoder:
-    """MiMo-V2-Flash: window and global layers with other KV heads; keys and values of unlike width."""
-    hidden, layers = f.int("hidden_size"), f.int("num_hidden_layers")
-    local = f.list("hybrid_layer_pattern", layers)
-    if local is None:
-        local = [int(kind == "sliding_attention") for kind in _kinds(f, layers)]
-    window = f.int("sliding_window", "sliding_window_size")
-    narrow = attention(
-        hidden, f.int("swa_num_attention_heads", "num_attention_heads"), f.int("swa_num_key_value_heads"), f.int("swa_head_dim", "head_dim"),
-        value_dim=f.int("swa_v_head_dim", "v_head_dim"), window=window, bias=f.flag("attention_bias", False),
-        vectors=f.int("num_attention_heads") * f.flag("add_swa_attention_sink_bias", False),
-    )  # fmt: skip
-    wide = attention(
-        hidden, f.int("num_attention_heads"), f.int("num_key_value_heads"), f.int("head_dim"), value_dim=f.int("v_head_dim"),
-        bias=f.flag("attention_bias", False), vectors=f.int("num_attention_heads") * f.flag("add_full_attention_sink_bias", False),
-    )  # fmt: skip
-    feed = deepseek_mixture(f)
-    built = [Layer(mixers=(narrow if local[i] else wide,), feed_forwards=(feed(i),), vectors=2 * hidden) for i in range(layers)]
     return _decoder(f, built, hidden, tied=False, final=hidden)

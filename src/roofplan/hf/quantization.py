@@ -11,7 +11,15 @@ from roofplan.errors import ConfigError
 from roofplan.hf.fields import Fields
 from roofplan.records.model import Dense, Group, Layer, Linear, Mixer, Mixture, Model, Quantization, Stack
 
-_DTYPES = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32", "half": "fp16", "bf16": "bf16", "fp16": "fp16", "fp32": "fp32"}
+_DTYPES = {
+    "bfloat16": "bf16",
+    "float16": "fp16",
+    "float32": "fp32",
+    "half": "fp16",
+    "bf16": "bf16",
+    "fp16": "fp16",
+    "fp32": "fp32",
+}
 
 
 def read_dtype(f: Fields, text: Fields) -> tuple[str, bool]:
@@ -21,7 +29,11 @@ def read_dtype(f: Fields, text: Fields) -> tuple[str, bool]:
             if name in fields:
                 spelled = str(fields.raw(name)).removeprefix("torch.")
                 if spelled not in _DTYPES:
-                    raise ConfigError(f"config.json: {name} is {spelled!r}; accepted: bfloat16, float16, float32", argument=name, value=spelled)
+                    raise ConfigError(
+                        f"config.json: {name} is {spelled!r}; accepted: bfloat16, float16, float32",
+                        argument=name,
+                        value=spelled,
+                    )
                 return _DTYPES[spelled], True
     return "bf16", False
 
@@ -75,7 +87,11 @@ def _grouped(base: str, group: int, usual: int) -> str:
 def _fp8(q: Fields) -> Quantization:
     blocks = q.list("weight_block_size")
     if blocks and [int(b) for b in blocks] != [128, 128]:
-        raise ConfigError(f"config.json: weight_block_size {blocks} is not described; accepted: [128, 128]", argument="weight_block_size", value=str(blocks))
+        raise ConfigError(
+            f"config.json: weight_block_size {blocks} is not described; accepted: [128, 128]",
+            argument="weight_block_size",
+            value=str(blocks),
+        )
     name = "fp8-block" if blocks else "fp8"
     if q.text("scale_fmt") == "ue8m0" and blocks:
         name = "fp8-block"
@@ -95,7 +111,9 @@ def _integer(q: Fields, name: str) -> Quantization:
     if bits == 8:
         return Quantization(format=_grouped("int8-weight", group, 128), skipped=_skips(q))
     if bits != 4:
-        raise ConfigError(f"config.json: {name} with {bits} bits is not described; accepted: 4, 8", argument="bits", value=bits)
+        raise ConfigError(
+            f"config.json: {name} with {bits} bits is not described; accepted: 4, 8", argument="bits", value=bits
+        )
     return Quantization(format=_grouped(name, group, 128), skipped=_skips(q))
 
 
@@ -116,7 +134,11 @@ def _compressed(q: Fields) -> Quantization:
         raise ConfigError("config.json: quantization_config.config_groups is empty", argument="config_groups")
     first: dict[str, Any] = next(iter(groups.values()))
     scheme = Fields(first).sub("weights")
-    bits, kind, group = scheme.int("num_bits"), scheme.text("type", "int"), scheme.int("group_size", default=-1, least=-1)
+    bits, kind, group = (
+        scheme.int("num_bits"),
+        scheme.text("type", "int"),
+        scheme.int("group_size", default=-1, least=-1),
+    )
     inputs = first.get("input_activations")
     activation = None
     if inputs:
@@ -130,21 +152,39 @@ def _compressed(q: Fields) -> Quantization:
     else:
         name = _grouped("gptq", group, 128)
     cache = q.values.get("kv_cache_scheme")
-    return Quantization(format=name, skipped=_skips(q), activation=activation, kv="fp8" if isinstance(cache, dict) else None)
+    return Quantization(
+        format=name, skipped=_skips(q), activation=activation, kv="fp8" if isinstance(cache, dict) else None
+    )
 
 
 def _modelopt(q: Fields) -> Quantization:
     inner = q.sub("quantization") if isinstance(q.values.get("quantization"), dict) else q
     algorithm = inner.text("quant_algo", "NVFP4").upper()
-    names = {"NVFP4": "nvfp4", "FP8": "fp8", "FP8_PB_WO": "fp8-block", "W4A16_AWQ": "awq", "NVFP4_AWQ": "nvfp4", "MIXED_PRECISION": "nvfp4"}
+    names = {
+        "NVFP4": "nvfp4",
+        "FP8": "fp8",
+        "FP8_PB_WO": "fp8-block",
+        "W4A16_AWQ": "awq",
+        "NVFP4_AWQ": "nvfp4",
+        "MIXED_PRECISION": "nvfp4",
+    }
     if algorithm not in names:
-        raise ConfigError(f"config.json: quant_algo {algorithm!r} is not described; accepted: {', '.join(sorted(names))}", argument="quant_algo", value=algorithm)
+        raise ConfigError(
+            f"config.json: quant_algo {algorithm!r} is not described; accepted: {', '.join(sorted(names))}",
+            argument="quant_algo",
+            value=algorithm,
+        )
     name = names[algorithm]
     cache = str(inner.raw("kv_cache_quant_algo", default="") or "").upper()
     if not cache and isinstance(q.values.get("kv_cache_scheme"), dict):
         cache = "FP8"
     activation = None if name == "awq" else {"nvfp4": "fp4"}.get(name, "fp8")
-    return Quantization(format=name, skipped=tuple({*_skips(q), *_skips(inner)}), activation=activation, kv="fp8" if cache == "FP8" else None)
+    return Quantization(
+        format=name,
+        skipped=tuple({*_skips(q), *_skips(inner)}),
+        activation=activation,
+        kv="fp8" if cache == "FP8" else None,
+    )
 
 
 # Applying it -------------------------------------------------------------------------------------
@@ -159,10 +199,12 @@ def _pattern(name: str) -> re.Pattern[str]:
 def with_formats(model: Model, plan: Quantization | None, base: str) -> Model:
     """Return `model` with every matrix in the format that `plan` gives it; the rest in `base`."""
     patterns = [_pattern(name) for name in plan.skipped] if plan else []
-    numbered = any(re.search(r"\.\d+(\.|$)", name) or name.startswith("re:") for name in plan.skipped) if plan else False
+    numbered = (
+        any(re.search(r"\.\d+(\.|$)", name) or name.startswith("re:") for name in plan.skipped) if plan else False
+    )
 
     def choose(path: str, linear: Linear, role: str) -> str:
-        if plan is None or linear.split == "none" and (linear.outputs <= 512 or "gate" in linear.name):
+        if plan is None or (linear.split == "none" and (linear.outputs <= 512 or "gate" in linear.name)):
             return base
         if plan.only_experts and ".experts." not in linear.name:
             return base
@@ -197,6 +239,13 @@ def map_linears(layer: Layer, change: Callable[[Linear], Linear]) -> Layer:
     def feed(item: Dense | Mixture) -> Dense | Mixture:
         if isinstance(item, Dense):
             return replace(item, groups=groups(item.groups))
-        return replace(item, expert=groups(item.expert), shared=groups(item.shared), router=change(item.router) if item.router else None)
+        return replace(
+            item,
+            expert=groups(item.expert),
+            shared=groups(item.shared),
+            router=change(item.router) if item.router else None,
+        )
 
-    return replace(layer, mixers=tuple(mixer(m) for m in layer.mixers), feed_forwards=tuple(feed(p) for p in layer.feed_forwards))
+    return replace(
+        layer, mixers=tuple(mixer(m) for m in layer.mixers), feed_forwards=tuple(feed(p) for p in layer.feed_forwards)
+    )

@@ -30,10 +30,25 @@ class Encoder:
     generates: bool = False
 
 
-def _block(hidden: int, heads: int, inner: int, *, norm: int = 2, extra: int = 0, bias: bool = True, key_bias: bool | None = None, gated: bool = False, mlp_bias: bool | None = None) -> Layer:
+def _block(
+    hidden: int,
+    heads: int,
+    inner: int,
+    *,
+    norm: int = 2,
+    extra: int = 0,
+    bias: bool = True,
+    key_bias: bool | None = None,
+    gated: bool = False,
+    mlp_bias: bool | None = None,
+) -> Layer:
     """Return a bidirectional layer with two norms."""
     return Layer(
-        mixers=(attention(hidden, heads, heads, hidden // heads, bias=bias, key_bias=key_bias, output_bias=bias, causal=False),),
+        mixers=(
+            attention(
+                hidden, heads, heads, hidden // heads, bias=bias, key_bias=key_bias, output_bias=bias, causal=False
+            ),
+        ),
         feed_forwards=(mlp(hidden, inner, gated=gated, bias=bias if mlp_bias is None else mlp_bias),),
         vectors=2 * norm * hidden + extra,
     )
@@ -46,7 +61,9 @@ def bert(f: Fields) -> Encoder:
     layer = _block(hidden, f.int("num_attention_heads"), f.int("intermediate_size"))
     around = positions * hidden + f.int("type_vocab_size", least=0) * hidden + 2 * hidden + hidden * hidden + hidden
     stack = Stack(name="encoder.layer", role="encoder", layers=(layer,) * f.int("num_hidden_layers"), extra=around)
-    return Encoder(stacks=(stack,), embedding=vocabulary * hidden, hidden=hidden, vocabulary=vocabulary, max_positions=positions)
+    return Encoder(
+        stacks=(stack,), embedding=vocabulary * hidden, hidden=hidden, vocabulary=vocabulary, max_positions=positions
+    )
 
 
 def clip_vision_stack(f: Fields, *, name: str = "encoder.layers") -> tuple[Stack, int]:
@@ -56,7 +73,9 @@ def clip_vision_stack(f: Fields, *, name: str = "encoder.layers") -> tuple[Stack
     embedding = hidden * f.int("num_channels", default=3) * patch * patch
     around = hidden + (patches + 1) * hidden + 4 * hidden
     layer = _block(hidden, f.int("num_attention_heads"), f.int("intermediate_size"))
-    return Stack(name=name, role="vision", layers=(layer,) * f.int("num_hidden_layers"), extra=around, tokens=patches + 1), embedding
+    return Stack(
+        name=name, role="vision", layers=(layer,) * f.int("num_hidden_layers"), extra=around, tokens=patches + 1
+    ), embedding
 
 
 def clip_vision(f: Fields) -> Encoder:
@@ -71,10 +90,14 @@ def clip(f: Fields) -> Encoder:
     hidden, width = text.int("hidden_size"), f.int("projection_dim")
     layer = _block(hidden, text.int("num_attention_heads"), text.int("intermediate_size"))
     around = text.int("vocab_size") * hidden + text.int("max_position_embeddings") * hidden + 2 * hidden
-    texts = Stack(name="text_model.encoder.layers", role="encoder", layers=(layer,) * text.int("num_hidden_layers"), extra=around)
+    texts = Stack(
+        name="text_model.encoder.layers", role="encoder", layers=(layer,) * text.int("num_hidden_layers"), extra=around
+    )
     images, patch = clip_vision_stack(vision, name="vision_model.encoder.layers")
     projections = width * (hidden + vision.int("hidden_size")) + 1
-    return Encoder(stacks=(texts, images), embedding=0, hidden=hidden, vocabulary=text.int("vocab_size"), other=patch + projections)
+    return Encoder(
+        stacks=(texts, images), embedding=0, hidden=hidden, vocabulary=text.int("vocab_size"), other=patch + projections
+    )
 
 
 def _siglip_stack(f: Fields, *, name: str, patches: int, embedding_bias: int) -> tuple[Stack, int]:
@@ -89,7 +112,9 @@ def _siglip_stack(f: Fields, *, name: str, patches: int, embedding_bias: int) ->
 
 def siglip_vision_stack(f: Fields, *, name: str = "encoder.layers") -> tuple[Stack, int]:
     """Return the SigLIP vision tower and its patch embedding."""
-    return _siglip_stack(f, name=name, patches=(f.int("image_size") // f.int("patch_size")) ** 2, embedding_bias=f.int("hidden_size"))
+    return _siglip_stack(
+        f, name=name, patches=(f.int("image_size") // f.int("patch_size")) ** 2, embedding_bias=f.int("hidden_size")
+    )
 
 
 def siglip_vision(f: Fields) -> Encoder:
@@ -100,7 +125,9 @@ def siglip_vision(f: Fields) -> Encoder:
 
 def siglip2_vision(f: Fields) -> Encoder:
     """SigLIP 2 vision tower: a fixed count of patches whatever the image."""
-    stack, embedding = _siglip_stack(f, name="encoder.layers", patches=f.int("num_patches"), embedding_bias=f.int("hidden_size"))
+    stack, embedding = _siglip_stack(
+        f, name="encoder.layers", patches=f.int("num_patches"), embedding_bias=f.int("hidden_size")
+    )
     return Encoder(stacks=(stack,), embedding=embedding, hidden=f.int("hidden_size"))
 
 
@@ -111,9 +138,13 @@ def siglip(f: Fields) -> Encoder:
     projection = text.int("projection_size", default=hidden)
     layer = _block(hidden, text.int("num_attention_heads"), text.int("intermediate_size"))
     around = text.int("max_position_embeddings") * hidden + 2 * hidden + hidden * projection + projection
-    texts = Stack(name="text_model.encoder.layers", role="encoder", layers=(layer,) * text.int("num_hidden_layers"), extra=around)
+    texts = Stack(
+        name="text_model.encoder.layers", role="encoder", layers=(layer,) * text.int("num_hidden_layers"), extra=around
+    )
     images, patch = siglip_vision_stack(vision, name="vision_model.encoder.layers")
-    return Encoder(stacks=(texts, images), embedding=vocabulary * hidden, hidden=hidden, vocabulary=vocabulary, other=patch + 2)
+    return Encoder(
+        stacks=(texts, images), embedding=vocabulary * hidden, hidden=hidden, vocabulary=vocabulary, other=patch + 2
+    )
 
 
 def dinov2(f: Fields) -> Encoder:
@@ -126,7 +157,13 @@ def dinov2(f: Fields) -> Encoder:
     layer = _block(hidden, f.int("num_attention_heads"), inner, extra=2 * hidden, gated=f.flag("use_swiglu_ffn", False))
     embedding = hidden * f.int("num_channels") * patch * patch
     around = hidden + hidden * f.flag("use_mask_token", True) + (patches + 1) * hidden + hidden + 2 * hidden
-    stack = Stack(name="encoder.layer", role="vision", layers=(layer,) * f.int("num_hidden_layers"), extra=around + embedding, tokens=patches + 1)
+    stack = Stack(
+        name="encoder.layer",
+        role="vision",
+        layers=(layer,) * f.int("num_hidden_layers"),
+        extra=around + embedding,
+        tokens=patches + 1,
+    )
     return Encoder(stacks=(stack,), embedding=0, hidden=hidden)
 
 
@@ -137,18 +174,34 @@ def dinov3(f: Fields) -> Encoder:
     layer = Layer(
         mixers=(
             attention(
-                hidden, f.int("num_attention_heads"), f.int("num_attention_heads"), hidden // f.int("num_attention_heads"),
-                bias=bias, key_bias=f.flag("key_bias", False), output_bias=f.flag("proj_bias", True), causal=False,
+                hidden,
+                f.int("num_attention_heads"),
+                f.int("num_attention_heads"),
+                hidden // f.int("num_attention_heads"),
+                bias=bias,
+                key_bias=f.flag("key_bias", False),
+                output_bias=f.flag("proj_bias", True),
+                causal=False,
             ),
         ),
-        feed_forwards=(mlp(hidden, f.int("intermediate_size"), gated=f.flag("use_gated_mlp", False), bias=f.flag("mlp_bias", True)),),
+        feed_forwards=(
+            mlp(
+                hidden, f.int("intermediate_size"), gated=f.flag("use_gated_mlp", False), bias=f.flag("mlp_bias", True)
+            ),
+        ),
         vectors=6 * hidden,
-    )  # fmt: skip
+    )
     registers = f.int("num_register_tokens", default=0, least=0)
     embedding = hidden * f.int("num_channels") * patch * patch
     patches = (f.int("image_size") // patch) ** 2
     around = 2 * hidden + registers * hidden + hidden + 2 * hidden
-    stack = Stack(name="model.layer", role="vision", layers=(layer,) * f.int("num_hidden_layers"), extra=around, tokens=patches + 1 + registers)
+    stack = Stack(
+        name="model.layer",
+        role="vision",
+        layers=(layer,) * f.int("num_hidden_layers"),
+        extra=around,
+        tokens=patches + 1 + registers,
+    )
     return Encoder(stacks=(stack,), embedding=embedding, hidden=hidden)
 
 
@@ -163,13 +216,43 @@ def whisper(f: Fields) -> Encoder:
     encode = _block(hidden, f.int("encoder_attention_heads"), f.int("encoder_ffn_dim"), key_bias=False)
     heads = f.int("decoder_attention_heads")
     own = attention(hidden, heads, heads, hidden // heads, bias=True, key_bias=False, output_bias=True)
-    cross = attention(hidden, heads, heads, hidden // heads, bias=True, key_bias=False, output_bias=True, cross=frames, prefix="encoder_attn")
-    decode = Layer(mixers=(own, cross), feed_forwards=(mlp(hidden, f.int("decoder_ffn_dim"), gated=False, bias=True),), vectors=6 * hidden)
+    cross = attention(
+        hidden,
+        heads,
+        heads,
+        hidden // heads,
+        bias=True,
+        key_bias=False,
+        output_bias=True,
+        cross=frames,
+        prefix="encoder_attn",
+    )
+    decode = Layer(
+        mixers=(own, cross),
+        feed_forwards=(mlp(hidden, f.int("decoder_ffn_dim"), gated=False, bias=True),),
+        vectors=6 * hidden,
+    )
     convolutions = mels * hidden * 3 + hidden + hidden * hidden * 3 + hidden
-    encoder = Stack(name="model.encoder.layers", role="encoder", layers=(encode,) * f.int("encoder_layers"), extra=convolutions + frames * hidden + 2 * hidden, tokens=frames)
-    decoder = Stack(name="model.decoder.layers", role="decoder", layers=(decode,) * f.int("decoder_layers"), extra=targets * hidden + 2 * hidden)
+    encoder = Stack(
+        name="model.encoder.layers",
+        role="encoder",
+        layers=(encode,) * f.int("encoder_layers"),
+        extra=convolutions + frames * hidden + 2 * hidden,
+        tokens=frames,
+    )
+    decoder = Stack(
+        name="model.decoder.layers",
+        role="decoder",
+        layers=(decode,) * f.int("decoder_layers"),
+        extra=targets * hidden + 2 * hidden,
+    )
     return Encoder(
-        stacks=(encoder, decoder), embedding=vocabulary * hidden, hidden=hidden, vocabulary=vocabulary, max_positions=targets, generates=True
+        stacks=(encoder, decoder),
+        embedding=vocabulary * hidden,
+        hidden=hidden,
+        vocabulary=vocabulary,
+        max_positions=targets,
+        generates=True,
     )
 
 
@@ -179,8 +262,12 @@ def whisper(f: Fields) -> Encoder:
 def _patch_tower(hidden: int, heads: int, inner: int, depth: int) -> tuple[Layer, ...]:
     fused = linear("attn.qkv", hidden, 3 * hidden, bias=True, split="heads")
     groups: tuple[Group, ...] = ((fused,), (linear("attn.proj", hidden, hidden, bias=True, split="heads"),))
-    mixer = Attention(heads=heads, kv_heads=heads, head_dim=hidden // heads, value_dim=hidden // heads, groups=groups, causal=False)
-    return (Layer(mixers=(mixer,), feed_forwards=(mlp(hidden, inner, gated=False, bias=True),), vectors=4 * hidden),) * depth
+    mixer = Attention(
+        heads=heads, kv_heads=heads, head_dim=hidden // heads, value_dim=hidden // heads, groups=groups, causal=False
+    )
+    return (
+        Layer(mixers=(mixer,), feed_forwards=(mlp(hidden, inner, gated=False, bias=True),), vectors=4 * hidden),
+    ) * depth
 
 
 def qwen_vision(vision: Fields, hidden: int) -> tuple[Stack, ...]:
@@ -193,15 +280,25 @@ def qwen_vision(vision: Fields, hidden: int) -> tuple[Stack, ...]:
     merger = merged * merged + merged + merged * out + out
     positions = vision.int("num_position_embeddings")
     tower = Stack(
-        name="model.visual.blocks", role="vision", tokens=None,
+        name="model.visual.blocks",
+        role="vision",
+        tokens=None,
         layers=_patch_tower(width, vision.int("num_heads"), vision.int("intermediate_size"), vision.int("depth")),
         extra=embedding + positions * width + 2 * width + merger,
-    )  # fmt: skip
+    )
     deep = len(vision.list("deepstack_visual_indexes") or [])
     if not deep:
         return (tower,)
     step = Layer(
-        feed_forwards=(Dense(groups=((linear("linear_fc1", merged, merged, bias=True),), (linear("linear_fc2", merged, out, bias=True),)), vectors=2 * merged),)
+        feed_forwards=(
+            Dense(
+                groups=(
+                    (linear("linear_fc1", merged, merged, bias=True),),
+                    (linear("linear_fc2", merged, out, bias=True),),
+                ),
+                vectors=2 * merged,
+            ),
+        )
     )
     return tower, Stack(name="model.visual.deepstack_merger_list", role="projector", layers=(step,) * deep)
 
@@ -213,8 +310,13 @@ def glm_vision(vision: Fields, hidden: int) -> tuple[Stack, ...]:
     inner, merge = vision.int("intermediate_size"), vision.int("spatial_merge_size")
     bias = vision.flag("attention_bias", False)
     heads = vision.int("num_heads")
-    groups: tuple[Group, ...] = ((linear("attn.qkv", width, 3 * width, bias=bias, split="heads"),), (linear("attn.proj", width, width, split="heads"),))
-    mixer = Attention(heads=heads, kv_heads=heads, head_dim=width // heads, value_dim=width // heads, groups=groups, causal=False)
+    groups: tuple[Group, ...] = (
+        (linear("attn.qkv", width, 3 * width, bias=bias, split="heads"),),
+        (linear("attn.proj", width, width, split="heads"),),
+    )
+    mixer = Attention(
+        heads=heads, kv_heads=heads, head_dim=width // heads, value_dim=width // heads, groups=groups, causal=False
+    )
     layer = Layer(mixers=(mixer,), feed_forwards=(mlp(width, out),), vectors=2 * width)
     embedding = width * vision.int("in_channels") * vision.int("temporal_patch_size") * patch * patch + width
     positions = (vision.int("image_size") // patch) ** 2
@@ -222,17 +324,22 @@ def glm_vision(vision: Fields, hidden: int) -> tuple[Stack, ...]:
     merger = out * out + 2 * out + 3 * out * inner
     return (
         Stack(
-            name="model.visual.blocks", role="vision", layers=(layer,) * vision.int("depth"), tokens=positions,
+            name="model.visual.blocks",
+            role="vision",
+            layers=(layer,) * vision.int("depth"),
+            tokens=positions,
             extra=embedding + positions * width + 2 * width + downsample + merger,
         ),
-    )  # fmt: skip
+    )
 
 
 def gemma_vision(vision: Fields, hidden: int) -> tuple[Stack, ...]:
     """Return Gemma 3's SigLIP tower with its projector."""
     stack, patch = siglip_vision_stack(vision, name="model.vision_tower.encoder.layers")
     width = vision.int("hidden_size")
-    projector = Stack(name="model.multi_modal_projector", role="projector", layers=(), extra=patch + width + width * hidden)
+    projector = Stack(
+        name="model.multi_modal_projector", role="projector", layers=(), extra=patch + width + width * hidden
+    )
     return stack, projector
 
 
@@ -247,7 +354,13 @@ def pixtral_vision(vision: Fields, hidden: int, merge: int, bias: bool) -> tuple
     embedding = width * vision.int("num_channels", default=3) * patch * patch + width
     projector = width + width * width * merge * merge + width * hidden + hidden * hidden + 2 * hidden * bias
     name = "model.vision_tower.transformer.layers"
-    tower = Stack(name=name, role="vision", layers=(layer,) * vision.int("num_hidden_layers"), extra=embedding, tokens=(vision.int("image_size") // patch) ** 2)
+    tower = Stack(
+        name=name,
+        role="vision",
+        layers=(layer,) * vision.int("num_hidden_layers"),
+        extra=embedding,
+        tokens=(vision.int("image_size") // patch) ** 2,
+    )
     return tower, Stack(name="model.multi_modal_projector", role="projector", layers=(), extra=projector)
 
 
@@ -256,12 +369,16 @@ def llama4_vision(vision: Fields, hidden: int) -> tuple[Stack, ...]:
     width, patch = vision.int("hidden_size"), vision.int("patch_size")
     patches = (vision.int("image_size") // patch) ** 2
     layer = _block(width, vision.int("num_attention_heads"), vision.int("intermediate_size"))
-    embedding = width * vision.int("num_channels", default=3) * patch * patch + width + (patches + 1) * width + 4 * width
+    embedding = (
+        width * vision.int("num_channels", default=3) * patch * patch + width + (patches + 1) * width + 4 * width
+    )
     first, second = vision.int("projector_input_dim"), vision.int("projector_output_dim")
     adapter = vision.int("intermediate_size") * first + first * second
     projector = vision.int("vision_output_dim") * hidden
     name = "vision_model.model.layers"
-    tower = Stack(name=name, role="vision", layers=(layer,) * vision.int("num_hidden_layers"), extra=embedding, tokens=patches + 1)
+    tower = Stack(
+        name=name, role="vision", layers=(layer,) * vision.int("num_hidden_layers"), extra=embedding, tokens=patches + 1
+    )
     return tower, Stack(name="multi_modal_projector", role="projector", layers=(), extra=adapter + projector)
 
 

@@ -200,7 +200,9 @@ def in_network_all_reduce(message: Number, ranks: Number, base: Number, bandwidt
     return base + (ranks + 1) / ranks * message / bandwidth
 
 
-def host_staged_all_reduce(message: Number, ranks: Number, base: Number, step: Number, bandwidth: Number, shared: Number) -> Number:
+def host_staged_all_reduce(
+    message: Number, ranks: Number, base: Number, step: Number, bandwidth: Number, shared: Number
+) -> Number:
     """Return the time of an all-reduce whose every hop passes host memory: base + 2 (n - 1) step + 2 (n-1)/n size max(2 / bandwidth, 2 n / shared).
 
     Parameters

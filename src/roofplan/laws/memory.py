@@ -187,7 +187,9 @@ def reserved_tokens(prompt: Number, output: Number) -> Number:
     return prompt + output
 
 
-def activation_peak_bytes(tokens: Number, hidden: Number, widest: Number, element: Number, sampled: Number, vocabulary: Number) -> Number:
+def activation_peak_bytes(
+    tokens: Number, hidden: Number, widest: Number, element: Number, sampled: Number, vocabulary: Number
+) -> Number:
     """Return the peak of an inference step: T (2 h + widest) b + sampled V (b + 4).
 
     Two residual streams and the widest intermediate of one layer live together; logits are kept in the activation

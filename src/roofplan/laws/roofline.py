@@ -113,7 +113,9 @@ def serial_time(work: Number, traffic: Number, rate: Number, bandwidth: Number) 
     return work / rate + traffic / bandwidth
 
 
-def kernel_time(work: Number, traffic: Number, rate: Number, bandwidth: Number, kernels: Number, launch: Number) -> Number:
+def kernel_time(
+    work: Number, traffic: Number, rate: Number, bandwidth: Number, kernels: Number, launch: Number
+) -> Number:
     """Return the time of an operation with its launches: max(W / rate, Q / bandwidth) + kernels * launch.
 
     Parameters

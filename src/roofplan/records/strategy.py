@@ -27,7 +27,9 @@ class Strategy:
 
     def label(self) -> str:
         """Return such as ``tp8`` or ``tp4 pp2 dp2``."""
-        parts = [f"{name}{int(getattr(self, name))}" for name in ("tp", "pp", "dp", "ep") if int(getattr(self, name)) > 1]
+        parts = [
+            f"{name}{int(getattr(self, name))}" for name in ("tp", "pp", "dp", "ep") if int(getattr(self, name)) > 1
+        ]
         if int(self.attention_dp) > 1:
             parts.append(f"attention-dp{int(self.attention_dp)}")
         return " ".join(parts) or "one device"

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from roofplan.calibrate import descend, entry, spread
-from roofplan.validate import Case, case_of, clean_cases
+from roofplan.calibrate.fitting import descend, entry, spread
+from roofplan.validate import Case, clean_cases
 
 Rows = Sequence[Any]
 
@@ -64,9 +64,15 @@ def _decode(case: Case) -> Decode | None:
     launches, experts, host = named["launches"], named["routed experts"], named["engine step"]
     gap = float(r.gap)
     return Decode(
-        case=case, fixed=float(case.measured_term(prediction).value) - launches - experts - host, kernels=launches / gap, experts=experts * r.bandwidth["experts"] / float(r.wire),
-        sequences=_group(case), measured=case.tpot, engine=case.engine.name, scope=case.engine.id,
-    )  # fmt: skip
+        case=case,
+        fixed=float(case.measured_term(prediction).value) - launches - experts - host,
+        kernels=launches / gap,
+        experts=experts * r.bandwidth["experts"] / float(r.wire),
+        sequences=_group(case),
+        measured=case.tpot,
+        engine=case.engine.name,
+        scope=case.engine.id,
+    )
 
 
 def _named(term: Any) -> dict[str, float]:
@@ -128,18 +134,95 @@ def fit_engines() -> list[dict[str, Any]]:
             continue
         fitted = _fit(found)
         deviation = spread(_time(fitted, row) / row.measured for row in found)
-        names = [("kernel", "gap", "s"), ("engine_step", "base", "s"), ("engine_step", "per_sequence", "s"), ("experts", "bandwidth", "1")]
+        names = [
+            ("kernel", "gap", "s"),
+            ("engine_step", "base", "s"),
+            ("engine_step", "per_sequence", "s"),
+            ("experts", "bandwidth", "1"),
+        ]
         for (law, name, unit), value in zip(names, fitted, strict=True):
             if law != "experts" or sum(row.experts > 0 for row in found) >= LEAST:
                 out.append(entry(law, name, scope, value, unit, deviation, len(found), source))
-    for law, name, unit in (("kernel", "gap", "s"), ("engine_step", "base", "s"), ("engine_step", "per_sequence", "s"), ("experts", "bandwidth", "1")):
+    for law, name, unit in (
+        ("kernel", "gap", "s"),
+        ("engine_step", "base", "s"),
+        ("engine_step", "per_sequence", "s"),
+        ("experts", "bandwidth", "1"),
+    ):
         values = [item for item in out if item["law"] == law and item["name"] == name and item["scope"] in engines]
-        out.append(entry(law, name, "any", float(np.median([v["value"] for v in values])), unit, 0.4, sum(v["rows"] for v in values), source, "median of the engines"))
-    out.append(entry("experts", "share", "any", 0.75, "1", 0.25, 0, "guess: grouped products lose a quarter of a dense product's rate"))
-    out.append(entry("memory", "bandwidth", "any", 0.75, "1", 0.15, 0, "guess: elementwise passes stream at three quarters of the wire rate"))
-    out.append(entry("all_reduce", "network_step", "tcp", 3.0e-5, "s", 0.5, 0, "guess: kernel network stack and NCCL socket proxy, per message"))
-    out.append(entry("all_reduce", "network_step", "rdma", 5.0e-6, "s", 0.4, 0, "NCCL tuning constants for LL over a network, 2.7 to 5 us"))
-    out.append(entry("all_reduce", "network_efficiency", "any", 0.85, "1", 0.15, 0, "guess: between 73% of EFA and 97% of ib_write_bw (ml-engineering)"))
+        out.append(
+            entry(
+                law,
+                name,
+                "any",
+                float(np.median([v["value"] for v in values])),
+                unit,
+                0.4,
+                sum(v["rows"] for v in values),
+                source,
+                "median of the engines",
+            )
+        )
+    out.append(
+        entry(
+            "experts",
+            "share",
+            "any",
+            0.75,
+            "1",
+            0.25,
+            0,
+            "guess: grouped products lose a quarter of a dense product's rate",
+        )
+    )
+    out.append(
+        entry(
+            "memory",
+            "bandwidth",
+            "any",
+            0.75,
+            "1",
+            0.15,
+            0,
+            "guess: elementwise passes stream at three quarters of the wire rate",
+        )
+    )
+    out.append(
+        entry(
+            "all_reduce",
+            "network_step",
+            "tcp",
+            3.0e-5,
+            "s",
+            0.5,
+            0,
+            "guess: kernel network stack and NCCL socket proxy, per message",
+        )
+    )
+    out.append(
+        entry(
+            "all_reduce",
+            "network_step",
+            "rdma",
+            5.0e-6,
+            "s",
+            0.4,
+            0,
+            "NCCL tuning constants for LL over a network, 2.7 to 5 us",
+        )
+    )
+    out.append(
+        entry(
+            "all_reduce",
+            "network_efficiency",
+            "any",
+            0.85,
+            "1",
+            0.15,
+            0,
+            "guess: between 73% of EFA and 97% of ib_write_bw (ml-engineering)",
+        )
+    )
     return out
 
 
@@ -155,7 +238,10 @@ def fit_power() -> list[dict[str, Any]]:
             rows.append((float(prediction.busy), case.watts / case.machine.count / limit))
     source = "ML.ENERGY 2025, mean GPU power of serving runs"
     if len(rows) < 10:
-        return [entry("power", "floor", "any", 0.45, "1", 0.2, 0, "guess"), entry("power", "ceiling", "any", 0.95, "1", 0.1, 0, "guess")]
+        return [
+            entry("power", "floor", "any", 0.45, "1", 0.2, 0, "guess"),
+            entry("power", "ceiling", "any", 0.95, "1", 0.1, 0, "guess"),
+        ]
     x, y = np.array([a for a, _ in rows]), np.array([b for _, b in rows])
 
     def loss(p: list[float]) -> float:
@@ -163,5 +249,7 @@ def fit_power() -> list[dict[str, Any]]:
 
     floor, ceiling = descend(loss, [0.4, 0.9])
     deviation = spread((floor + (ceiling - floor) * x) / y)
-    return [entry("power", "floor", "any", floor, "1", deviation, len(rows), source), entry("power", "ceiling", "any", ceiling, "1", deviation, len(rows), source)]
-
+    return [
+        entry("power", "floor", "any", floor, "1", deviation, len(rows), source),
+        entry("power", "ceiling", "any", ceiling, "1", deviation, len(rows), source),
+    ]

@@ -7,14 +7,16 @@ from collections.abc import Sequence
 
 from roofplan import units
 from roofplan.claims import Outcome
-from roofplan.report import Page, wrapped
+from roofplan.report.page import Page, wrapped
 
 _COLUMNS = (44, 11, 12, 19, 12)
 
 
 def claims_screen(results: Sequence[Outcome], page: Page) -> None:
     """Print one row per claim, and the count of each verdict."""
-    page.line(f"  {'claim':<{_COLUMNS[0]}}{'article':>{_COLUMNS[1]}}{'its inputs':>{_COLUMNS[2]}}  {'verdict':<{_COLUMNS[3]}}{'corrected':>{_COLUMNS[4]}}")
+    page.line(
+        f"  {'claim':<{_COLUMNS[0]}}{'article':>{_COLUMNS[1]}}{'its inputs':>{_COLUMNS[2]}}  {'verdict':<{_COLUMNS[3]}}{'corrected':>{_COLUMNS[4]}}"
+    )
     for result in results:
         claim = result.claim
         page.line(

@@ -1,0 +1,22 @@
+"""Refit every constant: ``python -m roofplan.calibrate``."""
+
+from __future__ import annotations
+
+from roofplan.calibrate.fitting import write
+from roofplan.calibrate.kernels import fit_all_reduce, fit_attention, fit_matmul, kernel_rows
+
+
+def main() -> None:
+    """Refit every constant and write it."""
+    from roofplan.calibrate.engines import fit_engines, fit_power
+
+    rows = kernel_rows()
+    write("matmul", fit_matmul(rows))
+    write("attention", fit_attention(rows))
+    write("collectives", fit_all_reduce(rows))
+    write("power", fit_power())
+    write("engines", fit_engines())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,156 @@
+"""What all fits share: robust spread, a small descent, and how constants are written."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from datetime import date
+from typing import Any
+
+import numpy as np
+
+from roofplan import catalogue
+
+Row = dict[str, str]
+
+
+LEAST_ROWS = 3
+"""Rows below which a scope gets no constant of its own."""
+
+
+def spread(ratios: Iterable[float]) -> float:
+    """Return the robust relative spread of ratios: 1.4826 times the median distance of their logarithms."""
+    logs = np.log(np.asarray(list(ratios)))
+    return float(1.4826 * np.median(np.abs(logs - np.median(logs)))) if len(logs) > 1 else 0.0
+
+
+def entry(
+    law: str, name: str, scope: str, value: float, unit: str, deviation: float, rows: int, source: str, note: str = ""
+) -> dict[str, Any]:
+    """Return one constant as it is written to the catalogue."""
+    return {
+        "law": law,
+        "name": name,
+        "scope": scope,
+        "value": float(f"{value:.4g}"),
+        "unit": unit,
+        "spread": round(deviation, 4),
+        "rows": rows,
+        "fitted": date.today().isoformat(),
+        "source": source,
+        "note": note,
+    }
+
+
+def _scoped(values: dict[str, list[float]], law: str, name: str, source: str) -> list[dict[str, Any]]:
+    """Return a constant per architecture and one over all, each the median of its rows."""
+    out = [
+        entry(law, name, scope, float(np.median(found)), "1", spread(found), len(found), source)
+        for scope, found in sorted(values.items())
+    ]
+    medians = [float(np.median(found)) for found in values.values()]
+    every = [x for found in values.values() for x in found]
+    return [
+        *out,
+        entry(
+            law,
+            name,
+            "any",
+            float(np.median(medians)),
+            "1",
+            spread(every),
+            len(every),
+            source,
+            "median of the architectures",
+        ),
+    ]
+
+
+def affine(rows: list[tuple[str, float, float]], start: float) -> tuple[float, dict[str, tuple[float, float, int]]]:
+    """Return a start-up time common to all, and per scope the share of the ideal rate, its spread and rows: t = g + ideal / share.
+
+    Rows are (scope, ideal seconds at the full rate, measured seconds). Given g, each scope's share is a median; g is
+    searched so that the logarithms of predicted over measured are nearest to zero.
+    """
+    scopes: dict[str, list[tuple[float, float]]] = defaultdict(list)
+    for scope, ideal, time in rows:
+        scopes[scope].append((ideal, time))
+
+    def shares(gap: float) -> dict[str, float]:
+        return {
+            scope: float(np.median([min(1.0, ideal / max(time - gap, 0.05 * time)) for ideal, time in found]))
+            for scope, found in scopes.items()
+        }
+
+    def loss(p: list[float]) -> float:
+        share = shares(p[0])
+        return float(
+            np.mean([min(abs(math.log((p[0] + ideal / share[scope]) / time)), 1.0) for scope, ideal, time in rows])
+        )
+
+    gap = descend(loss, [start])[0]
+    share = shares(gap)
+    return gap, {
+        scope: (share[scope], spread((gap + ideal / share[scope]) / time for ideal, time in found), len(found))
+        for scope, found in scopes.items()
+    }
+
+
+def _affine_entries(
+    rows: list[tuple[str, float, float]], start: float, law: str, name: str, source: str
+) -> list[dict[str, Any]]:
+    gap, found = affine(rows, start)
+    note = f"fitted with a start-up of {gap * 1e6:.1f} us common to all rows"
+    out = [
+        entry(law, name, scope, share, "1", deviation, count, source, note)
+        for scope, (share, deviation, count) in sorted(found.items())
+        if count >= LEAST_ROWS
+    ]
+    shares = [share for share, _, _ in found.values()]
+    return [
+        *out,
+        entry(
+            law,
+            name,
+            "any",
+            float(np.median(shares)),
+            "1",
+            max(spread(shares), 0.05),
+            len(rows),
+            source,
+            note + "; median of the architectures",
+        ),
+    ]
+
+
+def descend(loss: Callable[[list[float]], float], start: list[float], steps: int = 60) -> list[float]:
+    """Return parameters of smallest loss by coordinate search in their logarithms; deterministic, no library needed."""
+    best, value, stride = list(start), loss(start), 0.5
+    for _ in range(steps):
+        moved = False
+        for i in range(len(best)):
+            for factor in (math.exp(stride), math.exp(-stride)):
+                trial = [*best[:i], best[i] * factor, *best[i + 1 :]]
+                found = loss(trial)
+                if found < value - 1e-9:
+                    best, value, moved = trial, found, True
+        if not moved:
+            stride /= 2
+            if stride < 0.005:
+                break
+    return best
+
+
+def write(name: str, constants: list[dict[str, Any]]) -> None:
+    """Write constants as a catalogue file."""
+    lines = []
+    for item in constants:
+        lines.append("[[constant]]")
+        for key, value in item.items():
+            if value == "" and key == "note":
+                continue
+            lines.append(f"{key} = {json.dumps(value)}")
+        lines.append("")
+    (catalogue.ROOT / "measured" / f"fit-{name}.toml").write_text("\n".join(lines))

@@ -1,0 +1,294 @@
+"""Achieved rates of products, attention and collectives, from published kernel tables."""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections import defaultdict
+from typing import Any
+
+import numpy as np
+
+from roofplan import catalogue
+from roofplan.calibrate.fitting import Row, _affine_entries, _scoped, descend, entry, spread
+from roofplan.laws import attention, collectives, matmul
+from roofplan.operations import element_bytes
+
+COMPUTE_BOUND = 512
+
+
+MEMORY_BOUND = 64
+"""Tokens from which a published product is compute-bound, and up to which it is memory-bound."""
+
+
+FORMATS = {
+    "bfloat16": ("bf16", "bf16"),
+    "fp8": ("fp8", "fp8"),
+    "fp8_block": ("fp8", "fp8-block"),
+    "nvfp4": ("fp4", "nvfp4"),
+    "int4_wo": ("bf16", "awq"),
+}
+"""Published name of a product -> number format it computes in, format its weights are stored in."""
+
+
+def kernel_rows() -> list[Row]:
+    """Return the published kernel measurements of the catalogue."""
+    with (catalogue.ROOT / "measured" / "kernels.csv").open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def architecture(device: str) -> str:
+    """Return the architecture of a device, which is the scope of a kernel constant."""
+    return catalogue.accelerator(device).architecture
+
+
+def fit_matmul(rows: list[Row]) -> list[dict[str, Any]]:
+    """Fit the achieved shares of peak and of bandwidth of a dense product, per architecture.
+
+    Compute share: median of work / (time x peak) from 512 rows on. Bandwidth share: time = start-up + traffic / (share x
+    bandwidth) up to 64 rows, for matrices too large for the cache.
+    """
+    shares: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    reads: list[tuple[str, float, float]] = []
+    for row in rows:
+        if row["kernel"] != "gemm" or row["dtype"] not in FORMATS:
+            continue
+        compute, stored = FORMATS[row["dtype"]]
+        device = catalogue.accelerator(row["device"])
+        if compute not in device.peak:
+            continue
+        m, n, k, time = float(row["m"]), float(row["n"]), float(row["k"]), float(row["latency_us"]) * 1e-6
+        if m >= COMPUTE_BOUND:
+            shares[compute][device.architecture].append(float(matmul.work(m, k, n)) / time / device.peak[compute].value)
+        weights = n * k * element_bytes(stored)
+        if m <= MEMORY_BOUND and weights > 2 * (device.value("cache") or 0.0) and device.bandwidth:
+            moved = float(matmul.traffic(m, k, n, element_bytes(stored), 2.0))
+            reads.append((device.architecture, moved / device.bandwidth, time))
+    source = "published GEMM tables: aiconfigurator-core 0.12.0 (PyPI), JAX microbenchmarks"
+    out = [item for name, found in shares.items() for item in _scoped(found, "matmul", f"share.{name}", source)]
+    return [*out, *_affine_entries(reads, 5e-6, "matmul", "bandwidth", source), *_over_best(shares["bf16"])]
+
+
+def _over_best(found: dict[str, list[float]]) -> list[dict[str, Any]]:
+    """Return how far serving shapes stay under the best measured product of the same architecture."""
+    ratios = []
+    for scope, values in found.items():
+        best = [
+            d.measured["bf16"].value / d.peak["bf16"].value
+            for d in map(catalogue.accelerator, catalogue.ids("accelerators"))
+            if d.architecture == scope and "bf16" in d.measured and "bf16" in d.peak
+        ]
+        if best:
+            ratios.append(min(1.0, float(np.median(values)) / max(best)))
+    return [
+        entry(
+            "matmul",
+            "serving_over_best",
+            "any",
+            float(np.median(ratios)),
+            "1",
+            spread(ratios),
+            len(ratios),
+            "shares fitted above over best measured products (ml-engineering)",
+        )
+    ]
+
+
+def fit_attention(rows: list[Row]) -> list[dict[str, Any]]:
+    """Fit the share of the bf16 peak in causal prefill attention, and of bandwidth in decode attention.
+
+    Decode rows whose cache would fit twice in the last-level cache are left out: they exceed memory bandwidth.
+    """
+    prefill: list[tuple[str, float, float]] = []
+    decode: list[tuple[str, float, float]] = []
+    for row in rows:
+        device = catalogue.accelerator(row["device"])
+        if row["kernel"] == "attention_prefill" and row["dtype"] == "bfloat16" and "bf16" in device.peak:
+            tokens, batch = float(row["tokens"]), float(row["batch"])
+            done = float(
+                attention.work(
+                    batch * attention.prefill_pairs(tokens, 0.0),
+                    float(row["heads"]),
+                    float(row["head_dim"]),
+                    float(row["head_dim"]),
+                )
+            )
+            prefill.append((device.architecture, done / device.peak["bf16"].value, float(row["latency_us"]) * 1e-6))
+        if row["kernel"] == "attention_decode" and device.bandwidth:
+            width = 1.0 if row["kv_dtype"] == "fp8" else 2.0
+            moved = (
+                2 * float(row["batch"]) * float(row["tokens"]) * float(row["kv_heads"]) * float(row["head_dim"]) * width
+            )
+            ideal, time = moved / device.bandwidth, float(row["latency_us"]) * 1e-6
+            if (
+                moved > 2 * (device.value("cache") or 0.0)
+                and ideal < time
+                and float(row["heads"]) / float(row["kv_heads"]) <= 32
+            ):
+                decode.append((device.architecture, ideal, time))
+    source = "published attention kernels: aiconfigurator-core 0.12.0 (PyPI), InferSim"
+    return [
+        *_affine_entries(prefill, 2e-5, "attention", "prefill", source),
+        *_affine_entries(decode, 5e-6, "attention", "decode_bandwidth", source),
+    ]
+
+
+def fit_all_reduce(rows: list[Row]) -> list[dict[str, Any]]:
+    """Fit start-up, step and wire share of all-reduce, per kind of fabric.
+
+    Switched NVLink: the custom one- and two-shot kernels and NCCL's ring and in-switch reduction, fastest of all at each
+    size, as an engine would choose. PCIe: NCCL's ring and the rate that each count of ranks reaches on its bus.
+    """
+    best: dict[tuple[str, int, float], float] = {}
+    for row in rows:
+        if (
+            row["kernel"] == "collective"
+            and row["op"] in {"all_reduce", "custom_all_reduce"}
+            and row["latency_us"]
+            and row["message_bytes"]
+            and _like_a_graph(row)
+        ):
+            key = (row["device"], int(row["count"]), float(row["message_bytes"]))
+            best[key] = min(best.get(key, math.inf), float(row["latency_us"]) * 1e-6)
+    switched = [
+        (d, n, size, t)
+        for (d, n, size), t in best.items()
+        if n <= 8
+        and (catalogue.accelerator(d).scale_up or "").startswith("nvlink")
+        and "bridge" not in (catalogue.accelerator(d).scale_up or "")
+    ]
+    buses = [(d, n, size, t) for (d, n, size), t in best.items() if n <= 8 and d in {"l40s", "rtx-pro-6000"}]
+    return [*_fit_switch(switched), *_fit_bus(buses), *_mesh()]
+
+
+def _like_a_graph(row: Row) -> bool:
+    """Return whether a row was timed back to back, as in a captured graph; nccl-tests at small sizes times its launches."""
+    return (row["framework"].startswith(("SGLang", "NCCL 2.2")) and "all_red" not in row["framework"]) or float(
+        row["message_bytes"]
+    ) >= 2**26
+
+
+def _fit_switch(rows: list[tuple[str, int, float, float]]) -> list[dict[str, Any]]:
+    def time(p: list[float], d: str, n: int, size: float) -> float:
+        one, base, step, share = p
+        device = catalogue.accelerator(d)
+        rate = (device.value("link_bandwidth") or 1.0) * min(share, 1.0)
+        options = [
+            collectives.one_shot_all_reduce(size, n, one, rate),
+            collectives.two_shot_all_reduce(size, n, one, rate),
+            collectives.ring_all_reduce(size, n, base, step, rate),
+        ]
+        if catalogue.link(device.scale_up or "").in_network_reduction:
+            options.append(collectives.in_network_all_reduce(size, n, base, rate))
+        return float(min(options))
+
+    def loss(p: list[float]) -> float:
+        return float(np.mean([min(abs(math.log(time(p, d, n, size) / t)), 1.5) for d, n, size, t in rows]))
+
+    fitted = descend(loss, [4e-6, 1e-5, 1e-6, 0.8])
+    deviation = spread(time(fitted, d, n, size) / t for d, n, size, t in rows)
+    source = "NCCL and custom all-reduce tables: aiconfigurator-core 0.12.0 (PyPI), ml-engineering"
+    names = (("one_shot", "s"), ("base", "s"), ("step", "s"), ("efficiency", "1"))
+    return [
+        entry("all_reduce", name, scope, min(value, 1.0) if unit == "1" else value, unit, deviation, len(rows), source)
+        for scope in ("switch", "any")
+        for (name, unit), value in zip(names, fitted, strict=True)
+    ]
+
+
+def _fit_bus(rows: list[tuple[str, int, float, float]]) -> list[dict[str, Any]]:
+    """Return ring start-up and step on PCIe over all cards, and the wire rate of each card by ranks."""
+    rates: dict[str, dict[int, float]] = defaultdict(dict)
+    for d, n, size, t in rows:
+        if size >= 2**25:
+            rates[d][n] = max(rates[d].get(n, 0.0), float(collectives.ring_volume_factor(n)) * size / t)
+
+    def time(p: list[float], d: str, n: int, size: float) -> float:
+        return float(collectives.ring_all_reduce(size, n, p[0], p[1], rates[d][n]))
+
+    def loss(p: list[float]) -> float:
+        return float(np.mean([abs(math.log(time(p, d, n, size) / t)) for d, n, size, t in rows]))
+
+    fitted = descend(loss, [5e-6, 2e-6])
+    deviation = spread(time(fitted, d, n, size) / t for d, n, size, t in rows)
+    source = "NCCL tables: aiconfigurator-core 0.12.0 (PyPI), L40S and RTX PRO 6000 servers"
+    out = [
+        entry("all_reduce", name, scope, value, "s", deviation, len(rows), source)
+        for scope in ("bus", "staged")
+        for name, value in zip(("base", "step"), fitted, strict=True)
+    ]
+    out += [
+        entry("all_reduce", "one_shot", scope, fitted[0], "s", deviation, len(rows), source)
+        for scope in ("bus", "staged")
+    ]
+    shares = []
+    for d, by_ranks in rates.items():
+        wire = catalogue.link(catalogue.accelerator(d).host_link or "").bandwidth
+        shares.append(by_ranks[2] / wire)
+        out += [
+            entry(
+                "all_reduce",
+                f"bus_bandwidth.{n}",
+                d,
+                rate,
+                "B/s",
+                0.1,
+                1,
+                source,
+                f"{n} ranks on one server of this card",
+            )
+            for n, rate in by_ranks.items()
+        ]
+    out.append(
+        entry(
+            "all_reduce",
+            "efficiency",
+            "bus",
+            float(np.mean(shares)),
+            "1",
+            spread(shares),
+            len(shares),
+            source,
+            "two cards; more share the bus",
+        )
+    )
+    staged = rates["l40s"][8] * 2 * 8  # 8 ranks of a ring move 2 n bytes over the host path per byte of bus bandwidth
+    out.append(
+        entry(
+            "all_reduce",
+            "staged_path",
+            "staged",
+            staged * 4,
+            "B/s",
+            0.5,
+            0,
+            source,
+            "guess: four times what eight L40S across two processors reach; no measurement of cards without peer-to-peer",
+        )
+    )
+    out.append(
+        entry(
+            "all_reduce",
+            "efficiency",
+            "staged",
+            float(np.mean(shares)),
+            "1",
+            0.3,
+            0,
+            source,
+            "borrowed from cards with peer-to-peer",
+        )
+    )
+    return out
+
+
+def _mesh() -> list[dict[str, Any]]:
+    """Return the wire shares that AMD's mesh reaches: 312.9 of 448 GB/s on eight, 47.7 of 64 on two."""
+    ratios = [312.912 / 448.0, 47.671 / 64.0]
+    source = "RCCL all_reduce_bench, 4 GiB, ml-engineering 2026-08-22"
+    out = [entry("all_reduce", "efficiency", "full-mesh", float(np.mean(ratios)), "1", spread(ratios), 2, source)]
+    return [
+        *out,
+        entry("all_reduce", "base", "full-mesh", 1.2e-5, "s", 0.3, 0, "guess: NCCL ring on a switch", ""),
+        entry("all_reduce", "one_shot", "full-mesh", 8e-6, "s", 0.3, 0, "guess: twice the switch", ""),
+    ]

@@ -1,0 +1,20 @@
+"""Answers as text; nothing is computed here, numbers come from plans and Terms."""
+
+from __future__ import annotations
+
+from roofplan.report.explain import source_text
+from roofplan.report.page import Page, stdout
+from roofplan.report.plans import no_plan_lines, serve_screen
+from roofplan.report.things import device_screen, model_facts, model_screen, what_is
+
+__all__ = [
+    "Page",
+    "device_screen",
+    "model_facts",
+    "model_screen",
+    "no_plan_lines",
+    "serve_screen",
+    "source_text",
+    "stdout",
+    "what_is",
+]

@@ -1,0 +1,71 @@
+"""Every legal strategy of every machine, predicted as arrays, filtered by constraints, ordered by an objective.
+
+One machine's strategies and concurrencies form one grid (strategy x users); memory prunes it first.
+"""
+
+from __future__ import annotations
+
+from roofplan.search.evaluate import evaluate, user_ladder
+from roofplan.search.misses import no_plan, relaxations
+from roofplan.search.order import mark_pareto, objective, ordered, simplicity
+from roofplan.search.plan import (
+    DEFAULT_TPOT,
+    GRADE_SPREAD,
+    OBJECTIVES,
+    Z90,
+    Metric,
+    Plan,
+    Request,
+    Result,
+    Tally,
+    all_in_cost,
+    bounds,
+    grade_of,
+    metric,
+    metrics_of,
+)
+from roofplan.search.run import ladder, search, warnings_of
+from roofplan.search.space import (
+    at_precision,
+    cache_format,
+    check_pins,
+    choose_engine,
+    divisors,
+    refuses_format,
+    strategies,
+)
+
+__all__ = [
+    "DEFAULT_TPOT",
+    "GRADE_SPREAD",
+    "OBJECTIVES",
+    "Z90",
+    "Metric",
+    "Plan",
+    "Request",
+    "Result",
+    "Tally",
+    "all_in_cost",
+    "at_precision",
+    "bounds",
+    "cache_format",
+    "check_pins",
+    "choose_engine",
+    "divisors",
+    "evaluate",
+    "grade_of",
+    "ladder",
+    "mark_pareto",
+    "metric",
+    "metrics_of",
+    "no_plan",
+    "objective",
+    "ordered",
+    "refuses_format",
+    "relaxations",
+    "search",
+    "simplicity",
+    "strategies",
+    "user_ladder",
+    "warnings_of",
+]

@@ -1,0 +1,216 @@
+"""A plan and its metrics; what a search is asked and what it went through."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+from roofplan import economics, units
+from roofplan.operations import compute_format
+from roofplan.records.engine import Engine
+from roofplan.records.hardware import Machine
+from roofplan.records.model import Model
+from roofplan.records.strategy import Strategy
+from roofplan.records.workload import Constraints, Workload
+from roofplan.serve import Ledger, Prediction, bound_of
+from roofplan.terms import Term
+from roofplan.timing import GRADES, Rates
+
+DEFAULT_TPOT = 0.05
+"""Time between tokens that chooses which concurrency is shown where nothing is asked: 20 tokens/s, a reader's pace [s]."""
+
+
+Z90 = 1.645
+"""Standard deviations of a 90% interval of a normal distribution."""
+
+
+GRADE_SPREAD = {"measured": 0.05, "calibrated": 0.15, "borrowed": 0.25, "guessed": 0.40}
+"""Stated prior of the relative error by grade, one standard deviation, until intervals are earned on unseen rows [1]."""
+
+
+OBJECTIVES = ("cost", "throughput", "latency", "devices", "energy")
+
+
+CHUNK = 8192
+"""Configurations expanded at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """A predicted number with its 90% interval and grade."""
+
+    value: float
+    low: float
+    high: float
+    unit: str
+    grade: str
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the metric as JSON."""
+        return {"value": self.value, "low": self.low, "high": self.high, "unit": self.unit, "grade": self.grade}
+
+
+def metric(value: float, unit: str, grade: str) -> Metric:
+    """Return a metric with the interval that its grade states: log-normal, so that it never crosses zero."""
+    spread = math.exp(Z90 * GRADE_SPREAD[grade])
+    return Metric(value, value / spread, value * spread, unit, grade)
+
+
+@dataclass(slots=True, kw_only=True)
+class Plan:
+    """One configuration with everything that is known of it."""
+
+    model: Model
+    machine: Machine
+    engine: Engine
+    strategy: Strategy
+    workload: Workload
+    precision: str
+    kv_precision: str
+    users: int
+    memory: Ledger
+    rates: Rates
+    prediction: Prediction
+    cost: economics.HourlyCost | None
+    power: Term | None
+    metrics: dict[str, Metric] = field(default_factory=dict)
+    pareto: bool = False
+    tied: bool = False
+    reason: str = ""
+    changes_model: bool = False
+
+    @property
+    def label(self) -> str:
+        """Return the strategy, and the precision where it is not the checkpoint's."""
+        return self.strategy.label()
+
+    @property
+    def cache_in_use(self) -> float:
+        """Return the cache that the plan's users hold on the fullest rank [B]."""
+        groups = int(self.strategy.dp) * int(self.strategy.attention_dp)
+        return min(self.memory.pool, self.memory.request * math.ceil(self.users / groups))
+
+    @property
+    def id(self) -> str:
+        """Return a stable identifier of the configuration."""
+        s = self.strategy.label().replace(" ", "-")
+        return f"{self.machine.device.id}-{self.machine.hosts}x{self.machine.per_host}-{self.engine.id}-{s}-{self.precision}-{self.kv_precision}-u{self.users}"
+
+
+@dataclass(slots=True, kw_only=True)
+class Tally:
+    """What the search went through; a configuration is one machine, strategy, precision and concurrency."""
+
+    enumerated: int = 0
+    legal: int = 0
+    fits: int = 0
+    predicted: int = 0
+    seconds: float = 0.0
+    refusals: dict[str, int] = field(default_factory=dict)
+    misses: list[tuple[float, Machine, Strategy, Ledger, str, str]] = field(default_factory=list)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the ``search`` member of the answer."""
+        return {
+            "enumerated": self.enumerated,
+            "legal": self.legal,
+            "fits": self.fits,
+            "predicted": self.predicted,
+            "seconds": self.seconds,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """All that a serving search is asked."""
+
+    model: Model
+    machines: tuple[Machine, ...]
+    workload: Workload = field(default_factory=Workload)
+    constraints: Constraints = field(default_factory=Constraints)
+    engine: str | None = None
+    pins: dict[str, int] = field(default_factory=dict)
+    precisions: tuple[str, ...] = ("checkpoint",)
+    kv_precisions: tuple[str, ...] = ("checkpoint",)
+    price: str = "rent"
+    best: str = "cost"
+
+
+@dataclass(slots=True, kw_only=True)
+class Result:
+    """Plans in order, the best first; ladder and tally beside them."""
+
+    plans: list[Plan]
+    ladder: list[Plan]
+    tally: Tally
+    asked: Request
+    warnings: list[tuple[str, str]] = field(default_factory=list)
+
+
+def grade_of(plan: Plan) -> int:
+    """Return the grade of a plan as an index of `GRADES`: never better than its weakest constant.
+
+    Plans that communicate take the fabric's grade too; a stand-in number format or drafts are at best borrowed.
+    """
+    s = plan.strategy
+    worst = plan.rates.grade
+    if int(s.tp) * int(s.pp) * int(s.ep) > 1:
+        worst = max(worst, plan.rates.network_grade)
+    stand_in = any(_uses(plan, name) for name in plan.rates.fallbacks)
+    return max(worst, 2 if stand_in or plan.workload.drafted else worst)
+
+
+def metrics_of(plan: Plan) -> dict[str, Metric]:
+    """Return the metrics of one plan with their intervals; what is not known is absent."""
+    p, worst = plan.prediction, grade_of(plan)
+    grade = GRADES[worst]
+    tpot, rate = float(p.tpot.value), float(p.rate)
+    out = {
+        "ttft": metric(float(p.ttft.value), "s", GRADES[max(2, worst)]),
+        "tpot": metric(tpot, "s", grade),
+        "tokens_per_second_per_user": metric(1.0 / tpot, "token/s", grade),
+        "output_tokens_per_second": metric(rate, "token/s", grade),
+        "output_tokens_per_second_per_device": metric(rate / plan.machine.count, "token/s", grade),
+        "prefill_tokens_per_second": metric(float(p.prefill_rate), "token/s", GRADES[max(2, worst)]),
+        "max_concurrency": Metric(
+            plan.memory.max_concurrency, plan.memory.max_concurrency, plan.memory.max_concurrency, "1", "calibrated"
+        ),
+    }
+    if plan.power is not None:
+        watts = float(plan.power.value)
+        out["power"] = metric(watts, "W", "borrowed" if grade == "calibrated" else grade)
+        out["energy_per_output_token"] = metric(watts / rate, "J", "borrowed" if grade == "calibrated" else grade)
+    if plan.cost is not None:
+        hourly = plan.cost.total
+        low, high = (
+            x * plan.machine.count if x is not None else hourly for x in (plan.cost.price.low, plan.cost.price.high)
+        )
+        out["cost_per_hour"] = Metric(hourly, low, high, "USD/h", "calibrated")
+        split = float(p.input_share)
+        into = rate / plan.workload.output * plan.workload.input
+        for name, value in (
+            ("cost_per_million_input_tokens", hourly * split / (into * units.HOUR) * 1e6),
+            ("cost_per_million_output_tokens", hourly * (1.0 - split) / (rate * units.HOUR) * 1e6),
+        ):
+            out[name] = metric(value, "USD/Mtoken", grade)
+    return out
+
+
+def all_in_cost(plan: Plan) -> Metric | None:
+    """Return the whole cost per million output tokens, prompts included, at full load [USD/Mtoken]."""
+    if plan.cost is None:
+        return None
+    rate = plan.metrics["output_tokens_per_second"]
+    return metric(plan.cost.total / (rate.value * units.HOUR) * 1e6, "USD/Mtoken", rate.grade)
+
+
+def _uses(plan: Plan, name: str) -> bool:
+    """Return whether products of the plan's weights ask for a number format."""
+    q = plan.model.quantization
+    return q is not None and compute_format(q.format, q.activation, plan.model.dtype) == name
+
+
+def bounds(plan: Plan) -> dict[str, tuple[str, float]]:
+    """Return what binds in decode and in prefill, with its share."""
+    return {"decode": bound_of(plan.prediction.decode), "prefill": bound_of(plan.prediction.ttft)}

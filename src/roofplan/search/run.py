@@ -1,0 +1,90 @@
+"""The search itself."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from roofplan.operations import element_bytes
+from roofplan.search.evaluate import _plan, evaluate
+from roofplan.search.misses import no_plan
+from roofplan.search.order import ordered
+from roofplan.search.plan import Plan, Request, Result, Tally, _uses
+from roofplan.search.space import check_pins
+
+
+def search(asked: Request, progress: Callable[[int, int], None] | None = None) -> Result:
+    """Return the plans of a request, best first.
+
+    Raises
+    ------
+    NoPlan : nothing satisfies the constraints; carries the nearest miss and what would relax it.
+    StrategyError : pinned degrees that no machine can hold.
+    """
+    started = time.process_time()
+    check_pins(asked.pins, asked.machines)
+    tally = Tally()
+    plans = evaluate(asked, tally, progress)
+    tally.seconds = time.process_time() - started
+    if not plans:
+        raise no_plan(asked, tally)
+    c = asked.constraints
+    ranked = ordered(
+        plans,
+        asked.best,
+        limited=c.tpot is not None or c.tokens_per_second_per_user is not None or c.concurrency is not None,
+    )
+    steps = ladder(ranked[0], asked)
+    tally.seconds = time.process_time() - started
+    return Result(plans=ranked, ladder=steps, tally=tally, asked=asked, warnings=warnings_of(ranked[0]))
+
+
+def ladder(plan: Plan, asked: Request) -> list[Plan]:
+    """Return the same plan at few, some and the most users."""
+    most = plan.memory.max_concurrency
+    wanted = sorted({1, *(n for n in (8, 64) if n < most), plan.users, *([most] if most > 0 else [])})
+    kv_bytes = element_bytes(plan.kv_precision)
+    return [
+        _plan(
+            asked,
+            plan.machine,
+            plan.model,
+            plan.engine,
+            plan.strategy,
+            plan.memory,
+            plan.cost,
+            plan.precision,
+            plan.kv_precision,
+            kv_bytes,
+            plan.rates,
+            n,
+        )
+        for n in wanted
+    ]
+
+
+def warnings_of(plan: Plan) -> list[tuple[str, str]]:
+    """Return what a reader must know, each with a code."""
+    out = [("model", text) for text in plan.model.warnings]
+    out += [
+        ("fallback", f"{plan.machine.device.id} has no {name} tensor unit: such products run in {other}")
+        for name, other in plan.rates.fallbacks.items()
+        if _uses(plan, name)
+    ]
+    if plan.cost is not None and plan.cost.stale:
+        out.append(
+            (
+                "price_stale",
+                f"the {plan.cost.price.kind} price of {plan.machine.device.id} is of {plan.cost.price.date}",
+            )
+        )
+    if plan.machine.device.geforce_licence:
+        out.append(("geforce_licence", "the GeForce driver licence forbids data centres (blockchain aside)"))
+    if plan.model.max_positions and plan.workload.context > plan.model.max_positions:
+        out.append(
+            (
+                "context",
+                f"--context {plan.workload.context:,} is beyond the model's {plan.model.max_positions:,} positions",
+            )
+        )
+    return out

@@ -1,0 +1,119 @@
+"""What is enumerated: engines, precisions, strategies."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+from roofplan import catalogue
+from roofplan.errors import StrategyError
+from roofplan.hf.quantization import with_formats
+from roofplan.operations import format_entry
+from roofplan.records.engine import Engine
+from roofplan.records.hardware import Machine
+from roofplan.records.model import Model, Quantization
+from roofplan.records.strategy import Strategy
+from roofplan.serve import supported
+
+
+def choose_engine(name: str | None, machine: Machine, precision: str) -> Engine | None:
+    """Return the engine: what was asked, else llama.cpp for its formats and for Apple, else vLLM, else the first that runs."""
+    if name is not None:
+        found = catalogue.engine(catalogue.find("engines", name, "--engine"))
+        return found if supported(found, machine) is None else None
+    gguf = precision != "checkpoint" and format_entry(precision).get("gguf")
+    order = (
+        ["llama.cpp"]
+        if gguf or machine.device.device_class == "apple"
+        else ["vllm", "sglang", "tensorrt-llm", "llama.cpp"]
+    )
+    for candidate in order:
+        found = catalogue.engine(catalogue.find("engines", candidate, "--engine"))
+        if supported(found, machine) is None:
+            return found
+    return None
+
+
+def at_precision(model: Model, precision: str) -> Model:
+    """Return the model with its weights in another format; ``checkpoint`` leaves it."""
+    if precision == "checkpoint":
+        return model
+    entry = format_entry(precision)
+    if entry["kernel"] == "native" and float(entry["bits"]) >= 16:
+        return with_formats(replace(model, dtype=precision), None, precision)
+    activation = {"fp8": "fp8", "fp8-block": "fp8", "mxfp8": "fp8", "int8": "int8", "nvfp4": "fp4"}.get(precision)
+    return with_formats(model, Quantization(format=precision, activation=activation), model.dtype)
+
+
+def cache_format(model: Model, asked: str) -> str:
+    """Return the format of the cache: what was asked, what the checkpoint states, else the model's 16-bit type."""
+    if asked != "checkpoint":
+        return asked
+    plan = model.quantization
+    if plan is not None and plan.kv:
+        return plan.kv
+    return model.dtype if model.dtype in {"bf16", "fp16"} else "bf16"
+
+
+def divisors(count: int) -> list[int]:
+    """Return the divisors of a whole number."""
+    return [d for d in range(1, count + 1) if count % d == 0]
+
+
+def strategies(model: Model, machine: Machine, engine: Engine, pins: dict[str, int]) -> list[Strategy]:
+    """Return every strategy whose degrees multiply to the device count under the engine's identity; axes without effect are collapsed."""
+    found: dict[tuple[int, ...], Strategy] = {}
+    for tp in divisors(machine.count):
+        for pp in divisors(machine.count // tp):
+            dp = machine.count // tp // pp
+            for candidate in _variants(tp, pp, dp, model, engine):
+                degrees = candidate.as_dict()
+                if all(degrees.get(name) == value for name, value in pins.items()):
+                    found.setdefault(tuple(degrees.values()), candidate)
+    return list(found.values())
+
+
+def _variants(tp: int, pp: int, dp: int, model: Model, engine: Engine) -> list[Strategy]:
+    made = [Strategy(tp=tp, pp=pp, dp=dp)]
+    if model.experts and engine.expert:
+        if engine.expert_identity == "tp*dp" and engine.data and tp * dp > 1:
+            made.append(Strategy(tp=tp, pp=pp, dp=dp, ep=tp * dp))
+        elif tp > 1:
+            made.append(Strategy(tp=tp, pp=pp, dp=dp, ep=tp))
+    if engine.data_attention and tp > 1 and (model.latent or model.experts):
+        for inner in divisors(tp)[1:]:
+            made.append(Strategy(tp=tp, pp=pp, dp=dp, attention_dp=inner))
+            if model.experts:
+                made.append(Strategy(tp=tp, pp=pp, dp=dp, ep=tp, attention_dp=inner))
+    return made
+
+
+def check_pins(pins: dict[str, int], machines: Sequence[Machine]) -> None:
+    """Refuse degrees that no machine can hold."""
+    product = math.prod(value for name, value in pins.items() if name in {"tp", "pp", "dp"})
+    if machines and all(machine.count % product for machine in machines):
+        counts = ", ".join(str(n) for n in sorted({m.count for m in machines}))
+        text = ",".join(f"{name}={value}" for name, value in pins.items())
+        raise StrategyError(
+            f"--strategy {text}: degrees multiply to {product}, which does not divide {counts} devices",
+            argument="--strategy",
+            value=text,
+        )
+
+
+def refuses_format(model: Model, engine: Engine) -> str | None:
+    """Return why an engine cannot read the weights' format, or None."""
+    if model.quantization is None or not engine.weights:
+        return None
+    base = model.quantization.format.partition("-g")[0].removesuffix("-channel")
+    spelled = {
+        "fp8-block": "fp8",
+        "int8-weight": "gptq",
+        "bnb-nf4": "bitsandbytes",
+        "bnb-nf4-double": "bitsandbytes",
+        "bnb-int8": "bitsandbytes",
+    }.get(base, base)
+    if spelled in engine.weights or (spelled in {"bitsandbytes"} and engine.name == "vllm"):
+        return None
+    return f"{engine.id} does not read {base} weights"

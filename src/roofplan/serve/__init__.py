@@ -1,0 +1,42 @@
+"""One serving configuration, or a grid of them: memory ledger, time, rates, power, and which limit binds.
+
+`ledger` says what fits, `predict` how fast it is; both join records and laws.
+"""
+
+from __future__ import annotations
+
+from roofplan.serve.bounds import LIMIT_NAMES, bound_of, leaves
+from roofplan.serve.ledger import (
+    HOST_RUNTIME,
+    Footprint,
+    Ledger,
+    batched_tokens,
+    cache_of,
+    default,
+    footprint,
+    layer_bytes,
+    ledger,
+)
+from roofplan.serve.prediction import Prediction, predict, token_time, wall_power
+from roofplan.serve.rules import legal, supported
+
+__all__ = [
+    "HOST_RUNTIME",
+    "LIMIT_NAMES",
+    "Footprint",
+    "Ledger",
+    "Prediction",
+    "batched_tokens",
+    "bound_of",
+    "cache_of",
+    "default",
+    "footprint",
+    "layer_bytes",
+    "leaves",
+    "ledger",
+    "legal",
+    "predict",
+    "supported",
+    "token_time",
+    "wall_power",
+]

@@ -1,0 +1,240 @@
+"""The steady state of a number of users on a machine: times, rates and power, on floats or arrays."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from roofplan.laws import Number, batching, energy, larger, memory, smaller, where
+from roofplan.operations import ACTIVATION_BYTES, Step
+from roofplan.records.engine import Engine
+from roofplan.records.hardware import Machine
+from roofplan.records.model import Model
+from roofplan.records.strategy import Strategy
+from roofplan.records.workload import Workload
+from roofplan.terms import Term, total
+from roofplan.timing import Rates, constant, engine_term, hop_time, step_term
+
+
+@dataclass(slots=True, kw_only=True)
+class Prediction:
+    """Times and rates of one strategy, or of arrays of strategies and concurrencies; Terms hold how they came about.
+
+    Parameters
+    ----------
+    tpot, ttft : mean time between tokens, and time to the first token of an empty system [s].
+    decode, prefill : one decode step, and one request's prefill, both of one group of users [s].
+    input_share : share of the machine's time that prefill takes [1].
+    rate : output tokens per second of the whole machine [token/s].
+    """
+
+    tpot: Term
+    ttft: Term
+    decode: Term
+    prefill: Term
+    sequences: Number
+    input_share: Number
+    rate: Number
+    prefill_rate: Number
+    busy: Number
+
+
+def predict(
+    model: Model,
+    strategy: Strategy,
+    engine: Engine,
+    workload: Workload,
+    r: Rates,
+    sequences: Number,
+    *,
+    kv_bytes: float,
+    budget: Number,
+) -> Prediction:
+    """Return the steady state of `sequences` users on one machine.
+
+    Each step of one group carries its decode tokens; new prompts replace finished ones at B / O per step and are
+    computed with them, in chunks of the engine's budget (or in steps of their own where the engine does not mix).
+    """
+    groups = 1.0 * strategy.dp * strategy.attention_dp
+    waves = 1.0 * strategy.pp if engine.pipeline_kind == "microbatch" else 1.0
+    here = larger(sequences / groups / waves, 1.0)
+    emitted = (
+        float(batching.tokens_per_speculative_step(workload.drafted, workload.acceptance)) if workload.drafted else 1.0
+    )
+    fresh = workload.input * (1.0 - workload.prefix_hit)
+    past = workload.input * workload.prefix_hit
+    context = float(memory.mean_resident_tokens(workload.input, workload.output))
+    decode_step = Step(sequences=here, each=1.0 + workload.drafted, context=context)
+    decode = step_term("decode step", model, strategy, decode_step, r, kv_bytes=kv_bytes, drafted=workload.drafted)
+    per_step = here * emitted / workload.output  # prompts that must be computed per step to keep the batch full
+    chunk = smaller(larger(1.0, per_step) * fresh, larger(budget - here, 1.0) if engine.chunked_prefill else 1e18)
+    requests = chunk / fresh
+    prompt_step = Step(new=chunk, past=past, requests=requests)
+    if engine.chunked_prefill:
+        mixed_step = replace(decode_step, new=chunk, past=past, requests=requests)
+        mixed = step_term("mixed step", model, strategy, mixed_step, r, kv_bytes=kv_bytes, drafted=workload.drafted)
+        added = mixed.value - decode.value
+    else:
+        mixed = step_term("prefill step", model, strategy, prompt_step, r, kv_bytes=kv_bytes)
+        added = mixed.value
+    per_request = added / requests
+    prefill = Term(
+        "prefill of the replacements",
+        per_step * per_request,
+        "s",
+        law="batching.time_per_output_token",
+        parts=[mixed],
+        combine="product",
+        text="{} prompts a step x {}" + (" more than a decode step" if engine.chunked_prefill else ""),
+        numbers=(per_step, (per_request, "s")),
+    )
+    hop = hop_time(here * model.hidden * ACTIVATION_BYTES, 1.0 * strategy.tp, 1.0 * strategy.pp, r.machine, r.network)
+    hop = where(strategy.pp > 1, hop, 0.0) if not isinstance(strategy.pp, int) else (hop if strategy.pp > 1 else 0.0)
+    host = engine_term(here, r)
+    stage_parts = [decode, prefill]
+    if not (type(hop) is float and hop == 0.0):
+        stage_parts.append(
+            Term(
+                "pipeline hops",
+                hop,
+                "s",
+                law="collectives.transfer_time",
+                text="{} sequences x {} x 2 B",
+                numbers=(here, model.hidden),
+                sources=r.sources["network"],
+            )
+        )
+    stage = total("stage", stage_parts, "s")
+    tpot = token_time(stage, host, strategy, emitted)
+    ttft, prompt_time = _first_token(model, strategy, engine, r, fresh, past, budget, kv_bytes)
+    rate = batching.output_rate(sequences, tpot.value)
+    floor = decode.value + prefill.value
+    prefill_rate = fresh * groups / (prompt_time / strategy.pp)
+    launches = next(p for p in decode.parts if p.name == "launches")
+    busy = (decode.value - launches.value + prefill.value) / (floor + host.value)
+    return Prediction(
+        tpot=tpot,
+        ttft=ttft,
+        decode=decode,
+        prefill=mixed,
+        sequences=sequences,
+        input_share=prefill.value / (floor + host.value),
+        rate=rate,
+        prefill_rate=prefill_rate,
+        busy=smaller(busy, 1.0),
+    )
+
+
+def token_time(stage: Term, host: Term, strategy: Strategy, emitted: float) -> Term:
+    """Return the time per output token: all stages in turn, then the host."""
+    parts = [*stage.parts, host]
+    if isinstance(strategy.pp, int) and strategy.pp == 1 and emitted == 1.0:
+        return total("TPOT", parts, "s", law="batching.time_per_output_token")
+    stages = 1.0 * strategy.pp
+    scaled = [
+        Term(
+            p.name,
+            p.value * stages / emitted,
+            "s",
+            law=p.law or "pipeline.interleaved_token_time",
+            parts=[p],
+            combine="product",
+            text="{} stages x {}" + (f" / {emitted:g} tokens a step" if emitted != 1.0 else ""),
+            numbers=(stages, (p.value, "s")),
+            sources=p.sources,
+        )
+        for p in stage.parts
+    ]
+    last = (
+        host
+        if emitted == 1.0
+        else Term("engine step", host.value / emitted, "s", parts=[host], combine="product", law=host.law)
+    )
+    return total("TPOT", [*scaled, last], "s", law="pipeline.interleaved_token_time")
+
+
+def _first_token(
+    model: Model,
+    strategy: Strategy,
+    engine: Engine,
+    r: Rates,
+    fresh: float,
+    past: float,
+    budget: Number,
+    kv_bytes: float,
+) -> tuple[Term, Number]:
+    """Return the time to the first token of an empty system, and the part that a device works."""
+    step = Step(new=float(max(1.0, fresh)), past=past, requests=1.0)
+    one = step_term("prefill", model, strategy, step, r, kv_bytes=kv_bytes)
+    stages = 1.0 * strategy.pp
+    hop = hop_time(fresh * model.hidden * ACTIVATION_BYTES, 1.0 * strategy.tp, stages, r.machine, r.network)
+    pieces = batching.chunks(fresh, budget) if engine.chunked_prefill else 1.0
+    host = Term(
+        "engine step",
+        (r.step_base + r.step_each) * pieces,
+        "s",
+        law="a + b x sequences",
+        text="{} steps",
+        numbers=(pieces,),
+        sources=r.sources["engine"],
+    )
+    if isinstance(strategy.pp, int) and strategy.pp == 1:
+        return total("TTFT", [*one.parts, host], "s"), one.value
+    parts = [
+        Term(
+            p.name,
+            p.value * stages,
+            "s",
+            law=p.law,
+            parts=[p],
+            combine="product",
+            text="{} stages x {}",
+            numbers=(stages, (p.value, "s")),
+            sources=p.sources,
+        )
+        for p in one.parts
+    ]
+    hops = Term(
+        "pipeline hops",
+        (stages - 1.0) * hop,
+        "s",
+        law="pipeline.serial_latency",
+        text="{} hops x {}",
+        numbers=(stages - 1.0, (hop, "s")),
+        sources=r.sources["network"],
+    )
+    return total("TTFT", [*parts, hops, host], "s"), one.value * stages
+
+
+def wall_power(machine: Machine, busy: Number) -> Term | None:
+    """Return the power of a machine at the wall, or None where the device's limit is not known."""
+    limit = machine.device.value("power")
+    if limit is None:
+        return None
+    floor, _ = constant("power", "floor", [machine.device.architecture, "any"])
+    ceiling, _ = constant("power", "ceiling", [machine.device.architecture, "any"])
+    one = energy.device_power(limit, floor.value, ceiling.value, busy)
+    parts = [
+        Term(
+            "devices",
+            one * machine.count,
+            "W",
+            law="energy.device_power",
+            text="{} x {}",
+            numbers=(machine.count, (one, "W")),
+            sources=(machine.device.quantities["power"].source,),
+        )
+    ]
+    host = machine.server.value("host_power") if machine.server else None
+    if host is not None:
+        assert machine.server is not None
+        parts.append(
+            Term(
+                "hosts",
+                host * machine.hosts,
+                "W",
+                text="{} x {}",
+                numbers=(machine.hosts, (host, "W")),
+                sources=(machine.server.quantities["host_power"].source,),
+            )
+        )
+    return total("power", parts, "W")

@@ -1,0 +1,87 @@
+"""Which splits and devices an engine accepts, in its own terms."""
+
+from __future__ import annotations
+
+from roofplan import catalogue
+from roofplan.records.engine import Engine
+from roofplan.records.hardware import Machine
+from roofplan.records.model import Attention, Group, LatentAttention, Mixture, Model
+from roofplan.records.strategy import Strategy
+
+
+def legal(model: Model, strategy: Strategy, engine: Engine) -> str | None:  # noqa: PLR0911 - one line per rule
+    """Return why an engine refuses a strategy, in its own terms, or None."""
+    s = strategy
+    tensor = int(s.tp) // max(1, int(s.attention_dp))
+    if int(s.pp) > len(model.decoder.layers):
+        return f"{int(s.pp)} stages for {len(model.decoder.layers)} layers"
+    if int(s.pp) > 1 and not engine.pipeline:
+        return f"{engine.id} has no pipeline parallelism"
+    if int(s.tp) > 1 and not engine.tensor:
+        return f"{engine.id} splits by layer, not by tensor"
+    if int(s.dp) > 1 and not engine.data and int(s.ep) > 1:
+        return f"{engine.id} has no data parallelism inside one server"
+    if int(s.attention_dp) > 1 and not engine.data_attention:
+        return f"{engine.id} has no attention data parallelism inside tp"
+    if int(s.ep) > 1 and (not engine.expert or not model.experts):
+        return f"{engine.id}: no experts to divide" if engine.expert else f"{engine.id} has no expert parallelism"
+    key = (model.sha256, str(model.quantization), tensor, int(s.tp), engine.id)
+    if key not in _REFUSALS:
+        _REFUSALS[key] = _divides(model, tensor, int(s.tp), engine)
+    return _REFUSALS[key]
+
+
+_REFUSALS: dict[tuple[object, ...], str | None] = {}
+
+
+def _divides(model: Model, tensor: int, full: int, engine: Engine) -> str | None:
+    for layer, _ in model.decoder.kinds():
+        for mixer in layer.mixers:
+            if isinstance(mixer, Attention | LatentAttention) and mixer.heads % tensor:
+                return f"{engine.id}: total number of attention heads ({mixer.heads}) must be divisible by tensor parallel size ({tensor})"
+            if isinstance(mixer, Attention) and mixer.kv_heads < tensor and tensor % mixer.kv_heads:
+                return f"{engine.id}: tensor parallel size ({tensor}) must be divisible by KV heads ({mixer.kv_heads}) to replicate them"
+            if isinstance(mixer, Attention) and mixer.kv_heads > tensor and mixer.kv_heads % tensor:
+                return f"{engine.id}: KV heads ({mixer.kv_heads}) must be divisible by tensor parallel size ({tensor})"
+        for feed in layer.feed_forwards:
+            groups = feed.expert if isinstance(feed, Mixture) else feed.groups
+            reason = _group_rule(groups, full, engine)
+            if reason and not isinstance(feed, Mixture):
+                return reason
+    return None
+
+
+def _group_rule(groups: tuple[Group, ...], tensor: int, engine: Engine) -> str | None:
+    for group in groups:
+        for linear in group:
+            if linear.split == "none" or tensor == 1:
+                continue
+            base = linear.format.partition("-g")[0]
+            size = (
+                int(catalogue.formats()[base.removesuffix("-channel")].get("group", 1))
+                if base in {"awq", "gptq"}
+                else 128
+                if base == "fp8-block"
+                else 1
+            )
+            inner = min(linear.inputs, linear.outputs)
+            wide = max(linear.inputs, linear.outputs)
+            if wide % tensor or (size in {32, 64, 128} and (wide // tensor) % size and inner):
+                return (
+                    f"{engine.id}: width {wide} / tp {tensor} is no multiple of the group of {size} in {base}"
+                    if wide % tensor == 0
+                    else f"{engine.id}: width {wide} is not divisible by tensor parallel size ({tensor})"
+                )
+    return None
+
+
+def supported(engine: Engine, machine: Machine) -> str | None:
+    """Return why an engine does not run on a device, or None."""
+    device = machine.device
+    if device.vendor == "made-up":
+        return None
+    if device.vendor not in engine.vendors:
+        return f"{engine.id} does not support {device.vendor}"
+    if device.architecture in engine.excluded_architectures:
+        return f"{engine.id} does not support {device.architecture}"
+    return None
