@@ -118,7 +118,7 @@ class Outcome:
 @cache
 def claims() -> tuple[Claim, ...]:
     """Return all claims in the order of the articles."""
-    found = []
+    found: list[Claim] = []
     for path in sorted((catalogue.ROOT / "claims").glob("*.toml")):
         found.extend(
             Claim(

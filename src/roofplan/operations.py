@@ -422,7 +422,7 @@ def _mixture(moe: Mixture, step: Step, split: Split, model: Model) -> list[Opera
     busy = where(whole, matmul.most_loaded_rank(experts, 1.0 * larger(ranks, 1.0), chosen, tokens_here), 1.0)
     read = smaller(matmul.experts_read(experts, chosen, tokens_here) / ranks * busy, experts / ranks)
     visits = tokens_here * chosen / ranks * busy
-    rows = larger(visits + read * GROUPED_TILE / 2.0, read * GROUPED_TILE)
+    rows = matmul.padded_expert_rows(visits, read, GROUPED_TILE)
     weights = sum(linear.weights for group in moe.expert for linear in group)
     stored = sum(linear.weights * element_bytes(linear.format) for group in moe.expert for linear in group)
     hidden, inner = moe.expert[0][0].inputs, sum(linear.outputs for linear in moe.expert[0])

@@ -43,6 +43,10 @@ FALLBACKS = {
 """Which type stands in where a device has no tensor unit for the one that a checkpoint asks for."""
 
 
+UNUSED = 1e30
+"""Rate of a link that no plan of a one-device machine uses [B/s]."""
+
+
 def constant(law: str, name: str, scopes: Sequence[str]) -> tuple[Constant, int]:
     """Return the fitted constant of the nearest scope, and how far down the list of scopes it stood."""
     table = _table()
@@ -207,7 +211,7 @@ def _network(machine: Machine, fitted: Any, sources: dict[str, tuple[str, ...]])
     device = machine.device
     inside = machine.scale_up
     topology = "none"
-    bandwidth = pair = 0.0
+    bandwidth = pair = UNUSED
     keys: list[str] = []
     if inside is not None:
         topology = inside.topology
@@ -316,7 +320,7 @@ def exchange_time(message: Number, ranks: Number, machine: Machine, net: dict[st
 def hop_time(message: Number, tensor: Number, stages: Number, machine: Machine, net: dict[str, Any]) -> Number:
     """Return the mean time of one pipeline hop: over the network where stages lie in other hosts, else inside."""
     crossing = where(tensor * stages > machine.per_host, 1.0, 0.0)
-    inner_rate = net["bandwidth"] * net["efficiency"] if net["bandwidth"] else 1e30
+    inner_rate = net["bandwidth"] * net["efficiency"]
     inside = net["base"] + message / (inner_rate / (2.0 if net["topology"] == "staged" else 1.0))
     if machine.hosts == 1:
         return inside

@@ -50,9 +50,9 @@ UNITS: dict[str, dict[str, float]] = {
     "FLOP/s": _scaled("FLOPS") | _scaled("FLOP/s") | _scaled("OPS") | _scaled("OP/s"),
     "FLOP": _scaled("FLOP") | _scaled("OP"),
     "s": _TIME,
-    "W": _scaled("W", prefixes=("", "k", "M", "G")) | {"mW": 1e-3},
-    "J": _scaled("J", prefixes=("", "k", "M", "G")) | {"Wh": HOUR, "kWh": JOULE_PER_KWH, "MWh": 1e3 * JOULE_PER_KWH},
-    "Hz": _scaled("Hz", prefixes=("", "k", "M", "G")),
+    "W": _scaled("W") | {"mW": 1e-3},
+    "J": _scaled("J") | {"Wh": HOUR, "kWh": JOULE_PER_KWH, "MWh": 1e3 * JOULE_PER_KWH},
+    "Hz": _scaled("Hz"),
     "USD": _MONEY,
     "USD/h": {money + "/h": factor for money, factor in _MONEY.items()}
     | {money + "/month": factor / 730 for money, factor in _MONEY.items()},

@@ -25,7 +25,7 @@ def prefill_pairs(new: Number, past: Number) -> Number:
 
     Notes
     -----
-    Domain: full causal attention, kernels that skip the masked half [1]_.
+    Domain: full causal attention, kernels that skip the masked half. Source: [1]_.
 
     Examples
     --------
@@ -108,7 +108,7 @@ def latent_work(pairs: Number, heads: Number, latent: Number, rope: Number) -> N
 
     Notes
     -----
-    Domain: decode. Prefill expands keys and values instead and follows `work`.
+    Domain: decode. Prefill expands keys and values instead and follows `work`. Source: [2]_ section 2.1.2.
 
     Examples
     --------

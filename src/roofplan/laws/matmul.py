@@ -107,14 +107,13 @@ def experts_read(experts: Number, chosen: Number, tokens: Number) -> Number:
     return experts * (1 - (1 - chosen / experts) ** tokens)
 
 
-def padded_expert_rows(experts: Number, chosen: Number, tokens: Number, tile: Number) -> Number:
-    """Return the rows that a grouped product computes: experts read times the padded rows of each.
+def padded_expert_rows(visits: Number, read: Number, tile: Number) -> Number:
+    """Return the rows that a grouped product computes: max(visits + read tile / 2, read tile).
 
     Parameters
     ----------
-    experts : routed experts on this rank [1].
-    chosen : expert visits per token that fall on this rank [1].
-    tokens : tokens of the step T [1].
+    visits : token visits that fall on this rank [1].
+    read : experts that they fall on [1].
     tile : rows of one tile [1].
 
     Returns
@@ -123,16 +122,14 @@ def padded_expert_rows(experts: Number, chosen: Number, tokens: Number, tile: Nu
 
     Notes
     -----
-    Domain: each expert read holds M = T k / read rows on average, padded up by half a tile in expectation and
-    never below one tile. Source: tile quantization applied to grouped products.
+    Domain: each expert read holds visits / read rows on average, padded up by half a tile in expectation and never
+    below one tile. Source: tile quantization (see `padded`) applied to grouped products.
 
     Examples
     --------
-    >>> padded_expert_rows(8.0, 2.0, 4096.0, 64.0)
+    >>> padded_expert_rows(8192.0, 8.0, 64.0)
     8448.0
     """
-    visits = tokens * chosen
-    read = experts_read(experts, chosen, tokens)
     return larger(visits + read * tile / 2, read * tile)
 
 

@@ -151,7 +151,7 @@ def mean_resident_tokens(prompt: Number, output: Number) -> Number:
 
     Notes
     -----
-    Domain: steady state, requests at all ages alike, cache allocated as it grows.
+    Domain: steady state, requests at all ages alike, cache allocated as it grows [1]_. Source: mean of a linear growth.
 
     Examples
     --------

@@ -159,7 +159,7 @@ def share_of_peak(work: Number, time: Number, peak: Number) -> Number:
 
     Notes
     -----
-    Domain: work counted by one stated convention. With model FLOPs this is MFU (Chowdhery et al. 2022, arXiv 2204.02311, appendix B).
+    Domain: work counted by one stated convention. With model FLOPs this is MFU. Source: (Chowdhery et al. 2022, arXiv 2204.02311, appendix B).
 
     Examples
     --------

@@ -82,7 +82,7 @@ def _machine_plans(
         tally.legal += 1
         key = (precision, kv_bytes, *strategy.as_dict().values())
         if key not in feet:
-            feet[key] = footprint(model, strategy, kv_bytes, draft=asked.workload.drafted > 0)
+            feet[key] = footprints(model, strategy, kv_bytes, draft=asked.workload.drafted > 0)
         book = ledger(model, strategy, machine, engine, asked.workload, feet[key])
         if not book.fits:
             tally.misses.append((book.shortage / machine.count, machine, strategy, book, precision, engine.id))

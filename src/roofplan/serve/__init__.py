@@ -14,6 +14,7 @@ from roofplan.serve.ledger import (
     cache_of,
     default,
     footprint,
+    footprints,
     layer_bytes,
     ledger,
 )
@@ -31,6 +32,7 @@ __all__ = [
     "cache_of",
     "default",
     "footprint",
+    "footprints",
     "layer_bytes",
     "leaves",
     "ledger",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from roofplan import units
@@ -113,38 +114,41 @@ def cache_of(layer: Layer, split: Split, kv_bytes: float) -> tuple[float, list[t
 
 
 def footprint(model: Model, strategy: Strategy, kv_bytes: float, *, draft: bool = False) -> Footprint:
-    """Return what the fullest pipeline stage of a strategy keeps."""
+    """Return what the pipeline stage with the most weights keeps."""
+    return max(footprints(model, strategy, kv_bytes, draft=draft), key=lambda foot: foot.weights)
+
+
+def footprints(model: Model, strategy: Strategy, kv_bytes: float, *, draft: bool = False) -> tuple[Footprint, ...]:
+    """Return what each pipeline stage keeps on one rank; stages that keep the same stand once."""
     split = Split.of(strategy)
     kinds = model.decoder.kinds()
-    layers = len(model.decoder.layers)
+    layers, stages = len(model.decoder.layers), int(strategy.pp)
     per_layer = [layer_bytes(layer, split) for layer, _ in kinds]
     caches = [cache_of(layer, split, kv_bytes) for layer, _ in kinds]
-    ends = _outside_bytes(model, split, int(strategy.pp), draft=draft)
-    best: Footprint | None = None
-    size, start = layers // int(strategy.pp), 0
-    for stage in range(int(strategy.pp)):
-        held = size + (1 if stage < layers % int(strategy.pp) else 0)
+    ends, widest = _outside_bytes(model, split, stages, draft=draft), _widest(model, split)
+    found: dict[tuple[object, ...], Footprint] = {}
+    start = 0
+    for stage in range(stages):
+        held = layers // stages + (1 if stage < layers % stages else 0)
         counts = [sum(start <= place < start + held for place in places) for _, places in kinds]
         start += held
-        weights = sum(n * b for n, b in zip(counts, per_layer, strict=True)) + ends[stage]
-        slope = sum(n * c[0] for n, c in zip(counts, caches, strict=True))
         windowed: dict[tuple[float, bool], float] = {}
         for n, (_, groups, _state) in zip(counts, caches, strict=True):
             for rate, window, chunked in groups:
                 windowed[window, chunked] = windowed.get((window, chunked), 0.0) + n * rate
-        state = sum(n * c[2] for n, c in zip(counts, caches, strict=True))
-        here = Footprint(
-            weights=weights,
-            kv_per_token=slope,
-            windowed=tuple((rate, window, chunked) for (window, chunked), rate in windowed.items()),
-            state=state,
-            widest=_widest(model, split),
-            stage=stage,
+        weights = sum(n * b for n, b in zip(counts, per_layer, strict=True)) + ends[stage]
+        found.setdefault(
+            (*counts, ends[stage]),
+            Footprint(
+                weights=weights,
+                kv_per_token=sum(n * c[0] for n, c in zip(counts, caches, strict=True)),
+                windowed=tuple((rate, window, chunked) for (window, chunked), rate in windowed.items()),
+                state=sum(n * c[2] for n, c in zip(counts, caches, strict=True)),
+                widest=widest,
+                stage=stage,
+            ),
         )
-        if best is None or weights > best.weights:
-            best = here
-    assert best is not None
-    return best
+    return tuple(found.values())
 
 
 def _outside_bytes(model: Model, split: Split, stages: int, *, draft: bool) -> list[float]:
@@ -247,9 +251,16 @@ def batched_tokens(engine: Engine, machine: Machine, workload: Workload) -> floa
 
 
 def ledger(
+    model: Model, strategy: Strategy, machine: Machine, engine: Engine, workload: Workload, feet: Sequence[Footprint]
+) -> Ledger:
+    """Return the memory of the rank that admits fewest, under the engine's own semantics: the minimum over ranks decides."""
+    books = [_stage_ledger(model, strategy, machine, engine, workload, foot) for foot in feet]
+    return min(books, key=lambda book: (book.fits, book.by_memory, -book.weights))
+
+
+def _stage_ledger(
     model: Model, strategy: Strategy, machine: Machine, engine: Engine, workload: Workload, foot: Footprint
 ) -> Ledger:
-    """Return the memory of the fullest rank under the engine's own semantics."""
     capacity = float(machine.device.memory or 0.0)
     tensor = int(strategy.tp)
     tokens = batched_tokens(engine, machine, workload)

@@ -126,7 +126,8 @@ def predict(
 
 def token_time(stage: Term, host: Term, strategy: Strategy, emitted: float) -> Term:
     """Return the time per output token: all stages in turn, then the host."""
-    parts = [*stage.parts, host]
+    inner = [piece for part in stage.parts for piece in (part.parts if part.name == "decode step" else [part])]
+    parts = [*inner, host]
     if isinstance(strategy.pp, int) and strategy.pp == 1 and emitted == 1.0:
         return total("TPOT", parts, "s", law="batching.time_per_output_token")
     stages = 1.0 * strategy.pp
@@ -142,7 +143,7 @@ def token_time(stage: Term, host: Term, strategy: Strategy, emitted: float) -> T
             numbers=(stages, (p.value, "s")),
             sources=p.sources,
         )
-        for p in stage.parts
+        for p in inner
     ]
     last = (
         host

@@ -1,0 +1,57 @@
+"""What several tests share: paths, and configurations small enough to read."""
+
+import csv
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+csv.field_size_limit(10**9)
+GOLDEN = Path(__file__).parent / "golden"
+
+
+def golden_rows(name):
+    """Return the rows of a golden CSV file."""
+    with (GOLDEN / name).open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+LLAMA = {
+    "model_type": "llama", "hidden_size": 1024, "intermediate_size": 2816, "num_hidden_layers": 8, "num_attention_heads": 16,
+    "num_key_value_heads": 8, "vocab_size": 32000, "max_position_embeddings": 8192, "torch_dtype": "bfloat16", "tie_word_embeddings": False,
+}
+
+
+@pytest.fixture
+def llama():
+    """Return a small Llama configuration."""
+    return dict(LLAMA)
+
+
+@pytest.fixture
+def run(capsys):
+    """Return a function that runs the command line and gives exit code, stdout and stderr."""
+    from roofplan.cli import main
+
+    def call(*words):
+        with pytest.raises(SystemExit) as stop:
+            main(list(words))
+        out = capsys.readouterr()
+        return stop.value.code, out.out, out.err
+
+    return call
+
+
+@pytest.fixture
+def run_json(run):
+    """Return a function that runs a command with --json and gives exit code and the one document."""
+
+    def call(*words):
+        code, out, _ = run(*words, "--json")
+        return code, json.loads(out)
+
+    return call
+
+
+sys.path.insert(0, str(Path(__file__).parent))

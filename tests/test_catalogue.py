@@ -1,0 +1,138 @@
+"""The data rules: sources, kinds, peaks that follow from units and clock, dated prices."""
+
+import datetime
+
+import pytest
+
+from roofplan import catalogue, economics
+from roofplan.catalogue.machines import machine
+from roofplan.errors import InputError, UnknownName
+from roofplan.operations import element_bytes
+
+KINDS = {"datasheet", "measured", "derived", "estimate", "quote", "documented", "list", "street"}
+DEVICES = [catalogue.accelerator(name) for name in catalogue.ids("accelerators")]
+
+
+def numbers(thing):
+    for table in ("quantities", "peak", "sparse", "measured"):
+        yield from getattr(thing, table, {}).items()
+
+
+def test_at_least_eighty_accelerators():
+    assert len(DEVICES) >= 80
+
+
+@pytest.mark.parametrize("device", DEVICES, ids=lambda d: d.id)
+def test_every_number_has_a_source_a_date_and_a_kind(device):
+    for name, number in numbers(device):
+        assert number.value > 0, name
+        assert number.kind in KINDS, name
+        assert number.source in catalogue.sources(), name
+        datetime.date.fromisoformat(number.seen)
+
+
+CHECKED = [d for d in DEVICES if all(k in d.quantities for k in ("units", "clock", "flop_per_clock_per_unit")) and ("bf16" in d.peak or "fp16" in d.peak)]
+
+
+@pytest.mark.parametrize("device", CHECKED, ids=lambda d: d.id)
+def test_peak_is_units_times_clock_times_rate(device):
+    """The one formula that catches sparse, vector, per-die and FP16-accumulate numbers in a dense column."""
+    q = device.quantities
+    computed = q["units"].value * q["clock"].value * q["flop_per_clock_per_unit"].value
+    published = device.peak.get("bf16") or device.peak["fp16"]
+    assert computed == pytest.approx(published.value, rel=0.012)
+
+
+def test_the_check_is_not_empty():
+    assert len(CHECKED) >= 60
+
+
+def test_facts_that_the_articles_get_wrong():
+    assert catalogue.accelerator("rtx-4090").peak["bf16"].value == pytest.approx(165.2e12)
+    assert catalogue.accelerator("a100-sxm-80").quantities["link_bandwidth_both"].value == 600e9
+    assert "fp8" not in catalogue.accelerator("a100-sxm-80").peak
+    assert catalogue.accelerator("tpu-v5p").quantities["memory_bandwidth"].value == pytest.approx(2.765e12)
+    assert catalogue.accelerator("mi300x").peak["bf16"].value == pytest.approx(1307.4e12)
+
+
+def test_sparse_is_never_below_dense():
+    for device in DEVICES:
+        for name, number in device.sparse.items():
+            if name in device.peak:
+                assert number.value > device.peak[name].value
+
+
+@pytest.mark.parametrize("kind", ["accelerators", "links", "servers", "models", "engines"])
+def test_names_are_unique(kind):
+    seen = {}
+    for identity in catalogue.ids(kind):
+        table = catalogue._table(kind, identity)
+        assert table["id"] == identity
+        for name in [identity, *table.get("aliases", [])]:
+            assert seen.setdefault(name.lower(), identity) == identity, name
+
+
+def test_prices_have_a_date_and_a_kind_and_are_in_order():
+    for name in catalogue.ids("accelerators"):
+        quotes = catalogue.prices(name)
+        assert all(p.value > 0 and p.source and p.date for p in quotes)
+
+
+def test_a_ranking_never_mixes_price_kinds():
+    box = machine("h100-sxm:8")[0]
+    assert economics.quotation(box, "rent").kind == "rent-on-demand"
+    assert economics.quotation(box, "contract").kind == "rent-contract"
+    assert economics.quotation(box, "spot") is None
+
+
+def test_one_newest_version_per_engine():
+    newest = [e.name for e in map(catalogue.engine, catalogue.ids("engines")) if e.newest]
+    assert sorted(newest) == sorted(set(newest)) == ["llama.cpp", "sglang", "tensorrt-llm", "vllm"]
+
+
+@pytest.mark.parametrize(("name", "bits"), [("mxfp4", 4.25), ("nvfp4", 4.5), ("awq", 4.15625), ("q8_0", 8.5), ("q4_0", 4.5), ("bf16", 16), ("bnb-nf4-double", 4.127), ("awq-g64", 4.3125)])
+def test_stored_bits(name, bits):
+    assert element_bytes(name) * 8 == pytest.approx(bits, rel=1e-3)
+
+
+def test_constants_say_on_what_they_were_fitted():
+    for item in catalogue.constants():
+        assert item.value > 0
+        assert item.source
+        assert item.rows >= 0
+        assert item.rows > 0 or "guess" in item.source or item.note or "RCCL" in item.source or "NCCL" in item.source, item
+
+
+@pytest.mark.parametrize(
+    ("text", "hosts", "per_host"),
+    [("h100-sxm:8", 1, 8), ("h100:4", 1, 4), ("h100-sxm:16", 2, 8), ("rtx-4090:8x1@10gbe", 8, 1), ("dgx-h100:2", 2, 8), ("h100-sxm:512@ib-ndr", 64, 8)],
+)
+def test_device_grammar(text, hosts, per_host):
+    found = machine(text)[0]
+    assert (found.hosts, found.per_host) == (hosts, per_host)
+
+
+def test_no_count_means_one_to_a_full_server():
+    assert [m.count for m in machine("h100-sxm")] == [1, 2, 4, 8]
+
+
+@pytest.mark.parametrize("text", ["h100-sxm:0", "h100-sxm:-1", "h100-sxm:1.5", "h100-sxm:0x8", "h100-sxm:many", "h100-sxm:9", "h100-sxm:8+rtx-4090:8", "", ":8", "h100-sxm:8@nvlink4"])
+def test_bad_devices_are_refused(text):
+    with pytest.raises(InputError):
+        machine(text)
+
+
+def test_misspelt_device_names_the_nearest():
+    with pytest.raises(UnknownName) as refused:
+        machine("rtx4091:4")
+    assert "rtx-4090" in refused.value.nearest
+
+
+def test_user_accelerator(tmp_path):
+    file = tmp_path / "mychip.toml"
+    file.write_text('id = "mychip"\nmemory_capacity = "96 GiB"\nmemory_bandwidth = "4 TB/s"\nhost_link = "pcie5-x16"\n[peak]\nbf16 = "500 TFLOPS"\n')
+    found = machine(f"{file}:2")[0]
+    assert found.device.bandwidth == 4e12
+    file.write_text('id = "mychip"\nmemory_capacity = "96"\nmemory_bandwidth = "4 TB/s"\n[peak]\nbf16 = "500 TFLOPS"\n')
+    with pytest.raises(InputError, match="memory_capacity"):
+        machine(f"{file}:2")

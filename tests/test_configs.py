@@ -1,0 +1,103 @@
+"""What a configuration may get wrong, and what is said of it."""
+
+import json
+
+import pytest
+
+from roofplan import api, hf
+from roofplan.errors import ConfigError, UnknownFamily
+
+
+def test_missing_field_is_named(llama):
+    del llama["hidden_size"]
+    with pytest.raises(ConfigError, match="lacks hidden_size"):
+        hf.from_dict(llama)
+
+
+@pytest.mark.parametrize("value", [0, -1, 1.5, "many", None, float("nan"), True])
+def test_impossible_sizes_are_refused(llama, value):
+    llama["num_hidden_layers"] = value
+    with pytest.raises(ConfigError, match="num_hidden_layers"):
+        hf.from_dict(llama)
+
+
+def test_unknown_family_is_refused_by_name_with_its_nearest(llama):
+    llama["model_type"] = "lama"
+    with pytest.raises(UnknownFamily, match="'lama' is not described") as refused:
+        hf.from_dict(llama)
+    assert "llama" in refused.value.nearest
+
+
+def test_no_family_is_refused(llama):
+    del llama["model_type"]
+    with pytest.raises(ConfigError, match="model_type"):
+        hf.from_dict(llama)
+
+
+def test_config_without_dtype_is_bf16_with_a_warning_and_its_cache_is_not_halved(llama):
+    del llama["torch_dtype"]
+    model = hf.from_dict(llama)
+    assert model.dtype == "bf16"
+    assert any("no dtype" in text for text in model.warnings)
+    kv = 2 * llama["num_hidden_layers"] * llama["num_key_value_heads"] * 64 * 2
+    assert api.Loaded(model).cache_bytes(1) == kv
+
+
+def test_missing_kv_heads_mean_multi_head(llama):
+    del llama["num_key_value_heads"]
+    assert hf.from_dict(llama).kv_heads == llama["num_attention_heads"]
+
+
+@pytest.mark.parametrize(
+    ("config", "expected"),
+    [
+        ({"quant_method": "fp8", "weight_block_size": [128, 128]}, "fp8-block"),
+        ({"quant_method": "awq", "bits": 4, "group_size": 128}, "awq"),
+        ({"quant_method": "awq", "bits": 4, "group_size": 64}, "awq-g64"),
+        ({"quant_method": "gptq", "bits": 4, "group_size": 128}, "gptq"),
+        ({"quant_method": "mxfp4", "modules_to_not_convert": ["lm_head"]}, "mxfp4"),
+        ({"quant_method": "bitsandbytes", "load_in_4bit": True}, "bnb-nf4"),
+        ({"quant_method": "modelopt", "quant_algo": "NVFP4"}, "nvfp4"),
+        ({"quant_method": "compressed-tensors", "config_groups": {"g": {"weights": {"num_bits": 4, "type": "int", "group_size": 32}}}}, "gptq-g32"),
+    ],
+)
+def test_quantization_configs(llama, config, expected):
+    model = hf.from_dict({**llama, "quantization_config": config})
+    assert model.quantization.format == expected
+
+
+def test_modules_left_unconverted_keep_their_type(llama):
+    skipped = {"quant_method": "fp8", "modules_to_not_convert": ["model.layers.0", "down_proj"]}
+    model = hf.from_dict({**llama, "quantization_config": skipped})
+    first, second = model.decoder.layers[0], model.decoder.layers[1]
+    assert {linear.format for group in first.mixers[0].groups for linear in group} == {"bf16"}
+    assert second.feed_forwards[0].groups[1][0].format == "bf16"  # down_proj
+    assert second.mixers[0].groups[0][0].format == "fp8"
+
+
+def test_unknown_quantization_is_refused(llama):
+    with pytest.raises(ConfigError, match="quant_method"):
+        hf.from_dict({**llama, "quantization_config": {"quant_method": "magic"}})
+
+
+def test_two_gigabytes_are_no_config(tmp_path):
+    path = tmp_path / "config.json"
+    with path.open("wb") as file:
+        file.truncate(2 * 2**30)
+    with pytest.raises(ConfigError, match="2,147,483,648 bytes"):
+        api.read_model(str(path))
+
+
+@pytest.mark.parametrize("text", ["", "{", "[1, 2]", "null", "\x00\x01", '"llama"'])
+def test_what_is_no_json_object_is_refused(tmp_path, text):
+    path = tmp_path / "config.json"
+    path.write_text(text)
+    with pytest.raises(ConfigError):
+        api.read_model(str(path))
+
+
+def test_model_is_read_from_path_folder_alias_and_dict(tmp_path, llama):
+    (tmp_path / "config.json").write_text(json.dumps(llama))
+    totals = {api.read_model(str(tmp_path)).total, api.read_model(str(tmp_path / "config.json")).total, api.load_model(llama).parameters.total}
+    assert len(totals) == 1
+    assert api.read_model("meta-llama/Llama-3.1-70B-Instruct").total == api.read_model("LLAMA-3.1-70B").total == 70_553_706_496

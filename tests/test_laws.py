@@ -1,0 +1,168 @@
+"""Every law: its docstring is complete, its units close, it takes arrays, and it behaves as physics must."""
+
+import importlib
+import inspect
+import pkgutil
+import re
+
+import numpy as np
+import pint
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import roofplan.laws
+from roofplan.laws import attention, batching, collectives, flops, matmul, memory, parameters, pipeline, roofline
+
+REGISTRY = pint.UnitRegistry(non_int_type=float)
+for line in ("token = []", "FLOP = []", "USD = []"):
+    REGISTRY.define(line)
+UNIT = {"1": "dimensionless", "B": "byte", "FLOP/B": "FLOP/byte", "B/s": "byte/second", "FLOP/s": "FLOP/second", "1/s": "1/second", "USD/s": "USD/second", "USD/J": "USD/joule"}
+
+
+def laws():
+    for info in pkgutil.iter_modules(roofplan.laws.__path__):
+        module = importlib.import_module(f"roofplan.laws.{info.name}")
+        for name, function in inspect.getmembers(module, inspect.isfunction):
+            if function.__module__ == module.__name__ and not name.startswith("_"):
+                yield pytest.param(function, id=f"{info.name}.{name}")
+
+
+def declared(function):
+    """Return the [unit] of each parameter and of the result, read from the docstring."""
+    text = inspect.getdoc(function)
+    body = text.split("Parameters\n")[1].split("Returns\n")
+    found = dict(re.findall(r"^(\w+) : .*?\[([^\]]+)\]", body[0], re.M))
+    result = re.search(r"\[([^\]]+)\]", body[1])
+    return found, result[1]
+
+
+@pytest.mark.parametrize("law", list(laws()))
+def test_docstrings_are_complete(law):
+    text = inspect.getdoc(law)
+    for section in ("Parameters", "Returns", "Notes", "Examples", "Domain", "Source"):
+        assert section in text, section
+    found, _ = declared(law)
+    arguments = [name for name, p in inspect.signature(law).parameters.items() if p.annotation != "bool"]
+    assert list(found) == arguments
+
+
+# counts of operations and of bytes per element are carried as plain numbers in these laws
+COUNTED = {"FLOP": "dimensionless"}
+FREE = {
+    "matmul.work", "attention.work", "attention.latent_work", "flops.forward_per_token", "flops.training", "flops.generation", "flops.projection",
+    "parameters.stored_bytes",
+}  # their results carry a unit (FLOP, B) that their arguments count as [1]
+
+
+@pytest.mark.parametrize("law", list(laws()))
+def test_units_close(law):
+    """Push quantities through: the result must have the declared unit."""
+    found, result = declared(law)
+    key = f"{law.__module__.rsplit('.', 1)[-1]}.{law.__name__}"
+    values = {name: 3.0 + index for index, name in enumerate(found)}
+    if key == "batching.tokens_per_speculative_step":
+        values = {"drafted": 2.0, "acceptance": 0.5}
+    plain = law(**values)
+    assert np.isfinite(plain)
+    if key in FREE:
+        assert result in {"FLOP", "B"}
+        return
+    quantities = {name: value * REGISTRY(UNIT.get(found[name], found[name])) if found[name] != "1" else value for name, value in values.items()}
+    out = law(**quantities)
+    wanted = REGISTRY(UNIT.get(result, result)).units
+    got = out.units if hasattr(out, "units") else REGISTRY.dimensionless
+    assert got.dimensionality == wanted.dimensionality, (got, wanted)
+
+
+@pytest.mark.parametrize("law", list(laws()))
+def test_arrays_equal_scalars(law):
+    found, _ = declared(law)
+    rng = np.random.default_rng(7)
+    if law.__name__ == "tokens_per_speculative_step":
+        pytest.skip("rounds a scalar")
+    grid = {name: np.round(rng.uniform(10.0, 20.0, size=6) if name == "experts" else rng.uniform(1.0, 9.0, size=6), 3) for name in found}
+    array = np.broadcast_to(law(**grid), 6)
+    for i in range(6):
+        alone = law(**{name: float(values[i]) for name, values in grid.items()})
+        assert array[i] == pytest.approx(alone, rel=1e-12, nan_ok=True)
+
+
+# Physics ------------------------------------------------------------------------------------------
+
+positive = st.floats(min_value=1e-3, max_value=1e6)
+
+
+@given(positive, positive, positive, positive)
+def test_roofline_bounds(work, traffic, rate, bandwidth):
+    both = roofline.overlapped_time(work, traffic, rate, bandwidth)
+    serial = roofline.serial_time(work, traffic, rate, bandwidth)
+    assert both <= serial <= 2 * both * (1 + 1e-12)
+
+
+@given(st.integers(1, 4096), st.integers(0, 4096), st.integers(1, 8192))
+def test_window_pairs_are_the_sum_over_queries(new, past, window):
+    expected = sum(min(past + i, window) for i in range(1, new + 1))
+    assert attention.windowed_pairs(float(new), float(past), float(window)) == pytest.approx(expected, rel=1e-12)
+
+
+@given(st.integers(1, 2048), st.integers(0, 4096))
+def test_a_window_that_sees_all_is_no_window(new, past):
+    assert attention.windowed_pairs(float(new), float(past), 1e9) == pytest.approx(attention.prefill_pairs(float(new), float(past)))
+
+
+@given(st.integers(2, 512), st.integers(1, 16), st.integers(1, 4096))
+def test_experts_read_lie_between_active_and_total(experts, chosen, tokens):
+    chosen = min(chosen, experts)
+    read = matmul.experts_read(float(experts), float(chosen), float(tokens))
+    assert chosen * (1 - 1e-9) <= read <= experts * (1 + 1e-9)
+
+
+def test_the_published_occupancy():
+    assert [round(100 * matmul.experts_read(256.0, 8.0, float(t)) / 256) for t in (1, 8, 32, 128)] == [3, 22, 64, 98]
+
+
+@given(st.integers(1, 128), st.integers(1, 64))
+def test_kv_heads_are_replicated_never_split_below_one(heads, ranks):
+    kept = memory.heads_per_rank(float(heads), float(ranks))
+    assert kept >= 1
+    assert kept * ranks >= heads
+
+
+def test_one_rank_needs_no_all_reduce_volume():
+    assert collectives.ring_volume_factor(1.0) == 0.0
+
+
+@given(st.integers(2, 64), st.floats(1e3, 1e9))
+def test_all_reduce_algorithms_order_at_large_messages(ranks, bandwidth):
+    size = bandwidth * 10.0
+    ring = collectives.ring_all_reduce(size, ranks, 0.0, 0.0, bandwidth)
+    assert collectives.two_shot_all_reduce(size, ranks, 0.0, bandwidth) == pytest.approx(ring)
+    assert collectives.one_shot_all_reduce(size, ranks, 0.0, bandwidth) >= ring * (1 - 1e-12) or ranks == 2
+    assert collectives.in_network_all_reduce(size, ranks, 0.0, bandwidth) <= ring * (1 + 1e-12) or ranks <= 3
+
+
+def test_cache_saves_what_the_articles_say():
+    """LLaMA-2 70B: 8 KV heads, 327,680 bytes a token."""
+    assert memory.kv_cache_bytes(80, 8, 128, 1, 2) == 327_680
+    assert memory.kv_cache_bytes(80, 64, 128, 8 * 4096, 2) == pytest.approx(85.9e9, rel=1e-3)
+
+
+@given(st.integers(1, 64), st.floats(1e-4, 1.0), st.floats(0, 0.1))
+def test_pipeline_never_beats_its_stages(stages, stage, hop):
+    assert pipeline.serial_latency(stages, stage, hop) >= stages * stage
+
+
+@given(st.floats(1e-4, 0.1), st.floats(1e-4, 1.0), st.integers(1, 512), st.integers(1, 1024))
+def test_little_s_law_in_the_steady_state(decode, prefill, users, output):
+    tpot = batching.time_per_output_token(decode, prefill, users, output)
+    rate = batching.output_rate(users, tpot)
+    assert batching.in_system(rate / output, output * tpot) == pytest.approx(users)
+
+
+def test_generation_without_a_cache_costs_more():
+    assert flops.generation(70e9, 1024, 256, cached=False) > 100 * flops.generation(70e9, 1024, 256)
+
+
+def test_quantised_weights_weigh_less():
+    assert parameters.stored_bytes(1e9, 4, 128, 20) < parameters.stored_bytes(1e9, 8, 128, 20) < parameters.stored_bytes(1e9, 16, 1, 0)

@@ -1,0 +1,356 @@
+"""Serving plans: the faults of existing calculators, each as a test that fails where the fault is made."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from roofplan import catalogue, hf
+from roofplan.api import plan_serving, read_model
+from roofplan.catalogue.machines import machine
+from roofplan.errors import NoPlan, RoofplanError
+from roofplan.operations import Step, element_bytes
+from roofplan.records.strategy import Strategy
+from roofplan.records.workload import Workload
+from roofplan.search import Request, Tally, evaluate, ordered, search
+from roofplan.serve import bound_of, footprint, footprints, leaves, ledger, legal, predict
+from roofplan.timing import rates, step_term
+
+LLAMA = read_model("llama-3.1-70b")
+DEEPSEEK = read_model("deepseek-v3")
+VLLM = catalogue.engine("vllm-0.33")
+LLAMA_CPP = catalogue.engine("llama.cpp-b11200")
+
+
+def predicted(model, spec, strategy, users, engine=VLLM, workload=None):
+    box = machine(spec)[0]
+    return predict(model, strategy, engine, workload or Workload(), rates(box, engine), float(users), kv_bytes=2.0, budget=8192.0)
+
+
+# Memory -------------------------------------------------------------------------------------------
+
+
+def test_the_latent_cache_is_whole_on_every_tensor_rank():
+    one = footprint(DEEPSEEK, Strategy(tp=1), 2.0).kv_per_token
+    assert one == 70_272
+    assert footprint(DEEPSEEK, Strategy(tp=8), 2.0).kv_per_token == one
+    assert {f.kv_per_token for f in footprints(DEEPSEEK, Strategy(pp=4), 2.0)} == {one * 16 / 61, one * 15 / 61}
+
+
+def test_only_attention_data_parallelism_divides_the_latent_cache_among_requests():
+    box, work = machine("h200-sxm:8")[0], Workload()
+    engine = catalogue.engine("sglang-0.5.23")
+    books = [ledger(DEEPSEEK, s, box, engine, work, footprints(DEEPSEEK, s, 2.0)) for s in (Strategy(tp=8, ep=8), Strategy(tp=8, ep=8, attention_dp=8))]
+    assert books[1].by_memory > 5 * books[0].by_memory
+
+
+def test_kv_heads_are_replicated_beyond_their_number():
+    four, eight, sixteen = (footprint(LLAMA, Strategy(tp=tp), 2.0).kv_per_token for tp in (4, 8, 16))
+    assert four == 2 * eight
+    assert sixteen == eight
+
+
+def test_weights_are_bytes_of_all_matrices():
+    foot = footprint(LLAMA, Strategy(), 2.0)
+    assert foot.weights == 2 * LLAMA.total
+
+
+@pytest.mark.parametrize("tp", [1, 2, 4, 8])
+def test_a_rank_never_holds_less_than_its_share(tp):
+    assert footprint(LLAMA, Strategy(tp=tp), 2.0).weights >= 2 * LLAMA.total / tp
+
+
+def test_windowed_layers_are_charged_more_at_admission_than_in_steady_state():
+    gemma = read_model("gemma-3-27b")
+    foot = footprint(gemma, Strategy(), 2.0)
+    assert foot.request(131_072.0, admitted=True, budget=8192.0) > foot.request(131_072.0)
+
+
+def test_memory_lines_add_up_to_the_card():
+    for name, spec, strategy, engine in (("llama-3.1-70b", "h100-sxm:8", Strategy(tp=8), VLLM), ("qwen3-32b-awq", "rtx-4090:1", Strategy(), LLAMA_CPP)):
+        model, box = read_model(name), machine(spec)[0]
+        book = ledger(model, strategy, box, engine, Workload(), footprints(model, strategy, 2.0))
+        assert book.term(0.0).value == pytest.approx(book.capacity, rel=1e-9)
+
+
+def test_reserving_engines_admit_fewer():
+    box = machine("h100-sxm:8")[0]
+    foot = footprints(LLAMA, Strategy(tp=8), 2.0)
+    goes, reserves = (ledger(LLAMA, Strategy(tp=8), box, catalogue.engine(e), Workload(), foot) for e in ("vllm-0.33", "tensorrt-llm-1.2"))
+    assert goes.charged_tokens == 1152
+    assert reserves.charged_tokens == 1280
+
+
+# Time ---------------------------------------------------------------------------------------------
+
+
+def test_prefill_time_falls_with_tensor_parallelism():
+    times = [float(predicted(LLAMA, f"h100-sxm:{max(2, tp)}", Strategy(tp=tp), 1).ttft.value) for tp in (2, 4, 8)]
+    assert times == sorted(times, reverse=True)
+
+
+def test_a_layer_split_adds_memory_not_bandwidth():
+    """llama.cpp over several cards generates no faster than one card would."""
+    model = read_model("llama-3.1-8b")
+    one = predicted(model, "rtx-4090:1", Strategy(), 1, LLAMA_CPP)
+    four = predicted(model, "rtx-4090:4", Strategy(pp=4), 1, LLAMA_CPP)
+    assert float(four.tpot.value) >= float(one.tpot.value)
+    assert footprint(model, Strategy(pp=4), 2.0).weights < footprint(model, Strategy(), 2.0).weights
+
+
+def test_pipeline_groups_raise_the_rate_but_not_the_speed_of_one():
+    one = predicted(LLAMA, "h100-sxm:8", Strategy(tp=4, pp=2), 1)
+    many = predicted(LLAMA, "h100-sxm:8", Strategy(tp=4, pp=2), 2)
+    assert float(many.tpot.value) == pytest.approx(float(one.tpot.value), rel=0.02)
+    assert float(many.rate) == pytest.approx(2 * float(one.rate), rel=0.02)
+
+
+def test_one_rank_sends_nothing():
+    tree = predicted(read_model("llama-3.1-8b"), "h100-sxm:1", Strategy(), 8).tpot
+    assert tree.find("all-reduce") is None
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(1, 512), st.sampled_from([1, 2, 4, 8]))
+def test_no_step_exceeds_the_peak_or_the_bandwidth(users, tp):
+    """Prefill and decode together never compute above the dense peak, nor read above the wire rate."""
+    box = machine("h100-sxm:8")[0]
+    r = rates(box, VLLM)
+    for step in (Step(sequences=float(users), context=1024.0), Step(new=2048.0, requests=2.0), Step(sequences=float(users), context=1024.0, new=2048.0, requests=2.0)):
+        term = step_term("step", LLAMA, Strategy(tp=tp), step, r, kv_bytes=2.0)
+        work = sum(float(leaf.numbers[0]) * leaf.numbers[3][0] for leaf, _ in leaves(term) if leaf.law == "roofline.overlapped_time")
+        read = sum(float(leaf.numbers[0]) * leaf.numbers[1][0] for leaf, _ in leaves(term) if leaf.law == "roofline.overlapped_time")
+        assert work / float(term.value) <= r.peak["bf16"]
+        assert read / float(term.value) <= r.wire
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(1, 400), st.sampled_from(["h100-sxm:8", "rtx-4090:8", "mi300x:8"]))
+def test_little_s_law_holds(users, spec):
+    p = predicted(LLAMA, spec, Strategy(tp=8), users)
+    assert float(p.rate) * float(p.tpot.value) == pytest.approx(users, rel=1e-9)
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.floats(1.0, 4.0))
+def test_more_bandwidth_is_never_slower(factor):
+    box = machine("h100-sxm:8")[0]
+    q = dict(box.device.quantities)
+    q["memory_bandwidth"] = replace(q["memory_bandwidth"], value=q["memory_bandwidth"].value * factor)
+    quicker = replace(box, device=replace(box.device, quantities=q))
+    a, b = (predict(LLAMA, Strategy(tp=8), VLLM, Workload(), rates(m, VLLM), 64.0, kv_bytes=2.0, budget=8192.0).tpot.value for m in (box, quicker))
+    assert b <= a * (1 + 1e-12)
+
+
+def test_a_prefix_hit_and_drafts_make_it_quicker():
+    base = predicted(DEEPSEEK, "h200-sxm:8", Strategy(tp=8, ep=8), 32)
+    cached = predicted(DEEPSEEK, "h200-sxm:8", Strategy(tp=8, ep=8), 32, workload=Workload(prefix_hit=0.5))
+    drafted = predicted(DEEPSEEK, "h200-sxm:8", Strategy(tp=8, ep=8), 1, workload=Workload(drafted=1, acceptance=0.85))
+    alone = predicted(DEEPSEEK, "h200-sxm:8", Strategy(tp=8, ep=8), 1)
+    assert float(cached.tpot.value) < float(base.tpot.value)
+    assert float(drafted.tpot.value) < float(alone.tpot.value)
+
+
+def test_array_path_equals_scalar_path():
+    """A grid of strategies and users gives what each gives alone, to 1e-12."""
+    box = machine("h100-sxm:8")[0]
+    r = rates(box, VLLM)
+    for model in (LLAMA, DEEPSEEK, read_model("jamba-v0.1"), read_model("gpt-oss-120b")):
+        options = [Strategy(tp=8), Strategy(tp=4, pp=2), Strategy(tp=2, pp=2, dp=2), Strategy(pp=8), Strategy(tp=4, dp=2)]
+        if model.experts:
+            options.append(Strategy(tp=2, dp=4, ep=8))
+        users = np.array([1.0, 8.0, 57.0, 300.0])
+        many = Strategy(**{name: np.array([[float(getattr(s, name))] for s in options]) for name in ("tp", "pp", "dp", "ep", "attention_dp")})
+        grid = predict(model, many, VLLM, Workload(), r, np.broadcast_to(users, (len(options), 4)), kv_bytes=2.0, budget=8192.0)
+        for i, s in enumerate(options):
+            for j, n in enumerate(users):
+                alone = predict(model, s, VLLM, Workload(), r, float(n), kv_bytes=2.0, budget=8192.0)
+                for name in ("tpot", "ttft"):
+                    value = np.broadcast_to(getattr(grid, name).value, (len(options), 4))[i, j]
+                    assert value == pytest.approx(float(getattr(alone, name).value), rel=1e-12), (model.id, s, n, name)
+                assert np.broadcast_to(grid.rate, (len(options), 4))[i, j] == pytest.approx(float(alone.rate), rel=1e-12)
+
+
+def test_the_tree_adds_up():
+    p = predicted(DEEPSEEK, "h200-sxm:8", Strategy(tp=8, ep=8), 64)
+    for term in p.tpot.walk():
+        if term.combine == "sum" and term.parts:
+            assert sum(float(part.value) for part in term.parts) == pytest.approx(float(term.value), rel=1e-9)
+
+
+# Search -------------------------------------------------------------------------------------------
+
+
+def brute_force(asked):
+    """Return the best objective over every strategy and every concurrency, one scalar prediction each."""
+    from roofplan import economics
+    from roofplan.search import cache_format, strategies, user_ladder
+
+    best = math.inf
+    for box in asked.machines:
+        r = rates(box, VLLM)
+        cost = economics.hourly(box, "rent")
+        for s in strategies(asked.model, box, VLLM, {}):
+            if legal(asked.model, s, VLLM):
+                continue
+            kv = element_bytes(cache_format(asked.model, "checkpoint"))
+            book = ledger(asked.model, s, box, VLLM, asked.workload, footprints(asked.model, s, kv))
+            if not book.fits:
+                continue
+            for users in user_ladder(book.max_concurrency):
+                p = predict(asked.model, s, VLLM, asked.workload, r, float(users), kv_bytes=kv, budget=book.budget_tokens)
+                if float(p.tpot.value) <= asked.constraints.tpot:
+                    best = min(best, cost.total / float(p.rate))
+    return best
+
+
+@pytest.mark.parametrize("name", ["llama-3.1-70b", "qwen3-30b-a3b", "deepseek-v2-lite"])
+def test_the_search_finds_the_brute_force_optimum(name):
+    from roofplan.records.workload import Constraints
+
+    asked = Request(model=read_model(name), machines=tuple(machine("h100-sxm:8")), constraints=Constraints(tpot=0.04), engine="vllm-0.33")
+    plan = search(asked).plans[0]
+    assert plan.cost.total / plan.metrics["output_tokens_per_second"].value == pytest.approx(brute_force(asked), rel=1e-9)
+
+
+def test_counts_descend():
+    t = plan_serving("llama-3.1-70b", ["h100-sxm:8"]).tally
+    assert t.enumerated >= t.legal >= t.fits > 0
+    assert t.predicted >= t.fits
+
+
+def test_order_and_ties():
+    result = plan_serving("llama-3.1-70b", ["h100-sxm:8"])
+    values = [p.cost.total / p.metrics["output_tokens_per_second"].value for p in result.plans if p.metrics["tpot"].value <= 0.05]
+    assert values == sorted(values)
+    assert any(p.pareto for p in result.plans)
+
+
+def test_precision_is_the_checkpoint_s_own_unless_asked():
+    assert {p.precision for p in plan_serving("llama-3.1-70b", ["h100-sxm:8"]).plans} == {"checkpoint"}
+    opened = plan_serving("llama-3.1-70b", ["h100-sxm:8"], precision="any").plans
+    assert {"fp8", "checkpoint"} <= {p.precision for p in opened}
+    assert all(p.changes_model for p in opened if p.precision != "checkpoint")
+
+
+def test_limits_are_kept_and_demands_reached():
+    for plan in plan_serving("llama-3.1-70b", ["h100-sxm:8"], tpot="30ms", budget="40USD/h").plans:
+        assert plan.metrics["tpot"].value <= 0.03
+        assert plan.metrics["cost_per_hour"].value <= 40
+    assert all(p.users >= 100 for p in plan_serving("llama-3.1-70b", ["h100-sxm:8"], concurrency=100).plans)
+
+
+def test_datacenter_leaves_out_geforce():
+    names = {p.machine.device.id for p in plan_serving("qwen3-8b", datacenter=True).plans}
+    assert names
+    assert not any(catalogue.accelerator(n).geforce_licence for n in names)
+
+
+def test_pins():
+    plans = plan_serving("llama-3.1-70b", ["h100-sxm:8"], strategy="tp=8").plans
+    assert [p.label for p in plans] == ["tp8"]
+    with pytest.raises(RoofplanError, match="tp=3"):
+        plan_serving("llama-3.1-70b", ["h100-sxm:8"], strategy="tp=3")
+    assert plan_serving("llama-3.1-70b", ["h100-sxm:3"]).plans[0].strategy.pp == 3
+
+
+def test_nothing_fits_says_what_would():
+    with pytest.raises(NoPlan) as refused:
+        plan_serving("llama-3.1-70b", ["rtx-4090:4"])
+    assert refused.value.binding == "memory"
+    assert {item["argument"] for item in refused.value.relax} >= {"--precision", "--on"}
+
+
+@pytest.mark.parametrize(("limit", "argument"), [({"tpot": "1ms"}, "--tpot"), ({"ttft": "1ms"}, "--ttft"), ({"concurrency": 10**6}, "--concurrency"), ({"tokens_per_second_per_user": 9999}, "--tokens-per-second-per-user")])
+def test_impossible_limits_name_themselves(limit, argument):
+    with pytest.raises(NoPlan) as refused:
+        plan_serving("llama-3.1-70b", ["h100-sxm:8"], **limit)
+    assert argument in {item["argument"] for item in refused.value.relax}
+
+
+def test_an_encoder_is_refused():
+    with pytest.raises(RoofplanError, match="encoder"):
+        plan_serving("bert-base", ["h100-sxm:1"])
+
+
+def test_a_stand_in_format_is_never_calibrated():
+    plan = plan_serving("llama-3.1-70b-fp8", ["a100-sxm-80:4"]).plans[0]
+    assert plan.metrics["tpot"].grade != "calibrated"
+    assert "fp8" in plan.rates.fallbacks
+
+
+def test_weight_only_formats_run_at_the_activation_s_rate():
+    model = read_model("qwen3-32b-awq")
+    tree = predicted(model, "rtx-4090:1", Strategy(), 4).ttft
+    device = catalogue.accelerator("rtx-4090")
+    used = {leaf.numbers[4][0] for leaf, _ in leaves(tree) if leaf.name == "gate+up"}
+    assert all(rate <= device.peak["fp16"].value for rate in used)
+
+
+def test_the_engine_s_rule_is_named():
+    model = hf.from_dict({**read_model("llama-3.1-70b").config, "num_attention_heads": 60, "num_key_value_heads": 60, "head_dim": 128})
+    assert "must be divisible by tensor parallel size (8)" in legal(model, Strategy(tp=8), VLLM)
+
+
+def test_every_cost_is_absent_without_a_price():
+    plan = plan_serving("deepseek-v3", ["mi300x:8"]).plans[0]
+    assert "cost_per_hour" not in plan.metrics
+    given = plan_serving("deepseek-v3", ["mi300x:8"], price="2.50USD/h").plans[0]
+    assert given.metrics["cost_per_hour"].value == pytest.approx(20.0)
+
+
+def test_input_and_output_costs_add_up_to_the_request():
+    plan = plan_serving("llama-3.1-70b", ["h100-sxm:8"]).plans[0]
+    m, w = plan.metrics, plan.workload
+    request = (w.input * m["cost_per_million_input_tokens"].value + w.output * m["cost_per_million_output_tokens"].value) / 1e6
+    rate = m["output_tokens_per_second"].value / w.output
+    assert request * rate * 3600 == pytest.approx(m["cost_per_hour"].value, rel=1e-9)
+
+
+def test_a_prompt_adds_to_every_step():
+    """Leaving the prefill of replacements out is the fault that errs most on long prompts."""
+    short, long = (predicted(LLAMA, "h100-sxm:8", Strategy(tp=8), 64, workload=Workload(input=n, output=128, context=8192)) for n in (128, 4096))
+    assert float(long.tpot.value) > 1.5 * float(short.tpot.value)
+
+
+def test_experts_read_decide_small_batches():
+    active = DEEPSEEK.active * 1.0
+    one = predicted(DEEPSEEK, "h200-sxm:8", Strategy(tp=8, ep=8), 1)
+    many = predicted(DEEPSEEK, "h200-sxm:8", Strategy(tp=8, ep=8), 64)
+    read = {n: sum(v for leaf, v in leaves(p.tpot) if leaf.name == "routed experts") for n, p in ((1, one), (64, many))}
+    assert 4 < read[64] / read[1] < DEEPSEEK.total / active * 2
+
+
+def test_bounds_are_shares():
+    for name in ("llama-3.1-70b", "gpt-oss-120b"):
+        plan = plan_serving(name, ["h100-sxm:8"]).plans[0]
+        limit, share = bound_of(plan.prediction.tpot)
+        assert limit in {"compute", "memory_bandwidth", "communication", "launch", "engine"}
+        assert 0 < share <= 1
+
+
+def test_two_mi300x_share_one_link_and_eight_share_seven():
+    two, eight = (rates(machine(f"mi300x:{n}")[0], VLLM) for n in (2, 8))
+    from roofplan.timing import all_reduce_time
+
+    size = 4 * 2**30
+    for n, r, published in ((2, two, 47.7e9), (8, eight, 312.9e9)):
+        bus = 2 * (n - 1) / n * size / float(all_reduce_time(float(size), float(n), r.machine, r.network))
+        assert bus == pytest.approx(published, rel=0.05)
+
+
+def test_eight_l40s_on_their_buses():
+    r = rates(machine("l40s:8")[0], VLLM)
+    from roofplan.timing import all_reduce_time
+
+    size = 512 * 2.0**20
+    assert 1.75 * size / float(all_reduce_time(size, 8.0, r.machine, r.network)) == pytest.approx(1.5e9, rel=0.05)
+
+
+def test_evaluate_is_deterministic():
+    asked = Request(model=LLAMA, machines=tuple(machine("h100-sxm:8")))
+    first, second = (ordered(evaluate(asked, Tally()), "cost") for _ in range(2))
+    assert [p.id for p in first] == [p.id for p in second]

@@ -1,0 +1,46 @@
+"""Quantities as people write them."""
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from roofplan import units
+from roofplan.errors import UnitError
+
+
+@pytest.mark.parametrize(
+    ("text", "unit", "value"),
+    [
+        ("80 GB", "B", 80e9), ("80 GiB", "B", 80 * 2**30), ("3.35TB/s", "B/s", 3.35e12), ("200 Gbit/s", "B/s", 25e9), ("50ms", "s", 0.05),
+        ("2 h", "s", 7200), ("700W", "W", 700), ("1.4 kW", "W", 1400), ("2.50USD/h", "USD/h", 2.5), ("20 tok/s", "token/s", 20), ("989.4 TFLOPS", "FLOP/s", 989.4e12),
+    ],
+)
+def test_parse(text, unit, value):
+    assert units.parse(text, unit) == pytest.approx(value, rel=1e-12)
+
+
+@pytest.mark.parametrize(("text", "unit"), [("80", "B"), ("80 GB/s", "B"), ("-1 W", "W"), ("0 s", "s"), ("nan s", "s"), ("inf W", "W"), ("", "s"), ("ms 50", "s"), ("5 parsecs", "s")])
+def test_what_does_not_parse_is_refused(text, unit):
+    with pytest.raises(UnitError):
+        units.parse(text, unit, "--flag")
+
+
+def test_lengths_are_binary_and_amounts_decimal():
+    assert units.parse_length("128k") == 131_072
+    assert units.parse_amount("2T") == 2e12
+    for bad in ("0", "1.5", "-8k", "8q", "nan"):
+        with pytest.raises(UnitError):
+            units.parse_length(bad)
+
+
+@given(st.floats(min_value=1e-6, max_value=1e15))
+def test_three_digits_stay_within_half_a_percent(value):
+    shown = float(units.significant(value).replace(",", ""))
+    assert math.isclose(shown, value, rel_tol=6e-3)
+
+
+@given(st.floats(min_value=1e-9, max_value=1e17), st.sampled_from(["B", "B/s", "FLOP/s", "W", "J"]))
+def test_what_is_shown_can_be_read_back(value, unit):
+    assert units.parse(units.show(value, unit, 12), unit) == pytest.approx(value, rel=1e-6) if value >= 1 else True
