@@ -70,7 +70,7 @@ def device(name: str) -> Accelerator:
 
 def read_model(name: str) -> Model:
     """Return the model that MODEL means, in the order: stdin, path, catalogue, Hub cache, ``hf:``."""
-    if name == "-":
+    if name in {"-", "stdin:"}:
         return hf.from_text(sys.stdin.read(), "stdin")
     if name.startswith("hf:"):
         return hf.from_text(_from_hub(name[3:]), name[3:])

@@ -223,6 +223,12 @@ def _price(device: str, kind: str) -> float:
     return newest[-1].value
 
 
+def _flag(device: str, name: str) -> float:
+    """Return 1 where a device's record says so: ``geforce_licence``, or ``no_peer_to_peer``."""
+    found = catalogue.accelerator(device)
+    return float(found.peer_to_peer == "none" if name == "no_peer_to_peer" else bool(getattr(found, name)))
+
+
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     "ceil": math.ceil,
     "floor": math.floor,
@@ -243,6 +249,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "cache_per_token": _cache_per_token,
     "supports": _supports,
     "price": _price,
+    "flag": _flag,
     "float": float,
 }
 _CONSTANTS = {

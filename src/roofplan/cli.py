@@ -25,6 +25,9 @@ app = App(
 )
 
 Text = str | None
+STDIN = "stdin:"
+"""What a lone ``-`` stands for on the way to the readers."""
+
 Flag = Annotated[bool, Parameter(negative="")]
 Model = Annotated[
     str, Parameter(help="- (stdin), a config.json or its folder, a catalogue id or Hub name, or hf:ORG/NAME")
@@ -35,7 +38,11 @@ Json = Annotated[bool, Parameter(negative="", help="one JSON document on stdout,
 @app.command
 def serve(
     model: Annotated[
-        str | None, Parameter(help="- (stdin), a config.json or its folder, a catalogue id or Hub name, or hf:ORG/NAME")
+        str | None,
+        Parameter(
+            allow_leading_hyphen=True,
+            help="- (stdin), a config.json or its folder, a catalogue id or Hub name, or hf:ORG/NAME",
+        ),
     ] = None,
     /,
     *,
@@ -43,43 +50,74 @@ def serve(
         tuple[str, ...],
         Parameter(help="ID[:COUNT|:HOSTSxPER][@NETWORK]; repeat to compete; absent: the whole catalogue"),
     ] = (),
-    input: Annotated[str, Parameter(help="mean prompt, tokens")] = "1024",
-    output: Annotated[str, Parameter(help="mean answer, tokens")] = "256",
+    input: Annotated[str, Parameter(allow_leading_hyphen=True, help="mean prompt, tokens")] = "1024",
+    output: Annotated[str, Parameter(allow_leading_hyphen=True, help="mean answer, tokens")] = "256",
     context: Annotated[
-        Text, Parameter(help="longest request to admit; default: next power of two above input + output")
+        Text,
+        Parameter(
+            allow_leading_hyphen=True, help="longest request to admit; default: next power of two above input + output"
+        ),
     ] = None,
     engine: Annotated[
-        Text, Parameter(help="vllm, sglang, tensorrt-llm, llama.cpp, or a version such as vllm-0.11")
+        Text,
+        Parameter(
+            allow_leading_hyphen=True, help="vllm, sglang, tensorrt-llm, llama.cpp, or a version such as vllm-0.11"
+        ),
     ] = None,
     precision: Annotated[
-        Text, Parameter(help="weight formats that compete: fp8, awq, q4_k_m, any; default: the checkpoint's own")
+        Text,
+        Parameter(
+            allow_leading_hyphen=True,
+            help="weight formats that compete: fp8, awq, q4_k_m, any; default: the checkpoint's own",
+        ),
     ] = None,
-    kv_precision: Annotated[Text, Parameter(help="cache formats that compete; default: the checkpoint's own")] = None,
-    tpot: Annotated[Text, Parameter(help="limit: time per output token, 50ms")] = None,
-    ttft: Annotated[Text, Parameter(help="limit: time to first token of an empty system, 500ms")] = None,
-    tokens_per_second_per_user: Annotated[Text, Parameter(help="limit: least rate of one user, 20")] = None,
-    budget: Annotated[Text, Parameter(help="limit: 20USD/h")] = None,
-    power: Annotated[Text, Parameter(help="limit: at the wall, 10kW")] = None,
-    devices: Annotated[Text, Parameter(help="limit: most devices")] = None,
-    concurrency: Annotated[Text, Parameter(help="demand: users at once")] = None,
-    rate: Annotated[Text, Parameter(help="demand: 4req/s")] = None,
+    kv_precision: Annotated[
+        Text, Parameter(allow_leading_hyphen=True, help="cache formats that compete; default: the checkpoint's own")
+    ] = None,
+    tpot: Annotated[Text, Parameter(allow_leading_hyphen=True, help="limit: time per output token, 50ms")] = None,
+    ttft: Annotated[
+        Text, Parameter(allow_leading_hyphen=True, help="limit: time to first token of an empty system, 500ms")
+    ] = None,
+    tokens_per_second_per_user: Annotated[
+        Text, Parameter(allow_leading_hyphen=True, help="limit: least rate of one user, 20")
+    ] = None,
+    budget: Annotated[Text, Parameter(allow_leading_hyphen=True, help="limit: 20USD/h")] = None,
+    power: Annotated[Text, Parameter(allow_leading_hyphen=True, help="limit: at the wall, 10kW")] = None,
+    devices: Annotated[Text, Parameter(allow_leading_hyphen=True, help="limit: most devices")] = None,
+    concurrency: Annotated[Text, Parameter(allow_leading_hyphen=True, help="demand: users at once")] = None,
+    rate: Annotated[Text, Parameter(allow_leading_hyphen=True, help="demand: 4req/s")] = None,
     datacenter: Annotated[
         bool, Parameter(negative="", help="leave out cards whose licence forbids data centres")
     ] = False,
-    strategy: Annotated[Text, Parameter(help="pins: tp=8,pp=2,dp=1,ep=8,attention_dp=4; the rest is searched")] = None,
-    best: Annotated[str, Parameter(help="cost, throughput, latency, devices or energy")] = "cost",
-    price: Annotated[str, Parameter(help="rent, contract, spot, or a price per device such as 2.50USD/h")] = "rent",
-    prefix_hit: Annotated[str, Parameter(help="share of each prompt found in the prefix cache, 30%%")] = "0",
-    draft: Annotated[Text, Parameter(help="multi-token prediction K:ACCEPTANCE, such as 1:0.85")] = None,
-    top: Annotated[str, Parameter(help="plans to show")] = "2",
+    strategy: Annotated[
+        Text,
+        Parameter(allow_leading_hyphen=True, help="pins: tp=8,pp=2,dp=1,ep=8,attention_dp=4; the rest is searched"),
+    ] = None,
+    best: Annotated[
+        str, Parameter(allow_leading_hyphen=True, help="cost, throughput, latency, devices or energy")
+    ] = "cost",
+    price: Annotated[
+        str, Parameter(allow_leading_hyphen=True, help="rent, contract, spot, or a price per device such as 2.50USD/h")
+    ] = "rent",
+    prefix_hit: Annotated[
+        str, Parameter(allow_leading_hyphen=True, help="share of each prompt found in the prefix cache, 30%%")
+    ] = "0",
+    draft: Annotated[
+        Text, Parameter(allow_leading_hyphen=True, help="multi-token prediction K:ACCEPTANCE, such as 1:0.85")
+    ] = None,
+    top: Annotated[str, Parameter(allow_leading_hyphen=True, help="plans to show")] = "2",
     explain: Annotated[
         bool, Parameter(negative="", help="show the formulas with the numbers put in, and their sources")
     ] = False,
-    depth: Annotated[str, Parameter(help="levels of --explain")] = "2",
+    depth: Annotated[str, Parameter(allow_leading_hyphen=True, help="levels of --explain")] = "2",
     json: Json = False,
-    csv: Annotated[Text, Parameter(help="write every plan to FILE")] = None,
-    emit: Annotated[Text, Parameter(help="print only the launch line: vllm, sglang, trtllm or llamacpp")] = None,
-    request: Annotated[Text, Parameter(help="read the inputs of an earlier JSON answer from FILE or -")] = None,
+    csv: Annotated[Text, Parameter(allow_leading_hyphen=True, help="write every plan to FILE")] = None,
+    emit: Annotated[
+        Text, Parameter(allow_leading_hyphen=True, help="print only the launch line: vllm, sglang, trtllm or llamacpp")
+    ] = None,
+    request: Annotated[
+        Text, Parameter(allow_leading_hyphen=True, help="read the inputs of an earlier JSON answer from FILE or -")
+    ] = None,
 ) -> int:
     """Serving plans, ranked, priced and explained."""
     given = {
@@ -149,8 +187,8 @@ def model(
     model: Model,
     /,
     *,
-    context: Annotated[str, Parameter(help="tokens at which the cache is counted")] = "8192",
-    kv_precision: Annotated[str, Parameter(help="format of the cache")] = "bf16",
+    context: Annotated[str, Parameter(allow_leading_hyphen=True, help="tokens at which the cache is counted")] = "8192",
+    kv_precision: Annotated[str, Parameter(allow_leading_hyphen=True, help="format of the cache")] = "bf16",
     json: Json = False,
 ) -> int:
     """What a model is: parameters, layers, FLOPs per token, cache bytes."""
@@ -175,10 +213,12 @@ def model(
 
 @app.command
 def device(
-    device: Annotated[str, Parameter(help="id or alias")],
+    device: Annotated[str, Parameter(allow_leading_hyphen=True, help="id or alias")],
     /,
     *,
-    what_is: Annotated[Text, Parameter(help="tell which peak a quoted rate is, such as 1979TFLOPS")] = None,
+    what_is: Annotated[
+        Text, Parameter(allow_leading_hyphen=True, help="tell which peak a quoted rate is, such as 1979TFLOPS")
+    ] = None,
     json: Json = False,
 ) -> int:
     """Spec sheet of a device, with sources; or which peak a quoted number is."""
@@ -237,7 +277,12 @@ def _device_json(found: Any) -> dict[str, Any]:
 
 
 @app.command
-def devices(text: Annotated[str, Parameter(help="part of an id, name or alias")] = "", /, *, json: Json = False) -> int:
+def devices(
+    text: Annotated[str, Parameter(allow_leading_hyphen=True, help="part of an id, name or alias")] = "",
+    /,
+    *,
+    json: Json = False,
+) -> int:
     """List devices and servers."""
 
     def rows() -> list[tuple[str, str]]:
@@ -373,11 +418,11 @@ def _listing(command: str, text: str, rows: Callable[[], list[tuple[str, str]]],
 
 @app.command
 def claims(
-    text: Annotated[str, Parameter(help="part of an id or sentence")] = "",
+    text: Annotated[str, Parameter(allow_leading_hyphen=True, help="part of an id or sentence")] = "",
     /,
     *,
-    topic: Annotated[Text, Parameter(help="only this topic")] = None,
-    csv: Annotated[Text, Parameter(help="write every row to FILE")] = None,
+    topic: Annotated[Text, Parameter(allow_leading_hyphen=True, help="only this topic")] = None,
+    csv: Annotated[Text, Parameter(allow_leading_hyphen=True, help="write every row to FILE")] = None,
     json: Json = False,
 ) -> int:
     """The articles' figures, what our laws give with their inputs, and with corrected ones."""
@@ -430,7 +475,9 @@ def claims(
 
 
 @app.command
-def schema(command: Annotated[str, Parameter(help="serve, model, device or claims")], /) -> int:
+def schema(
+    command: Annotated[str, Parameter(allow_leading_hyphen=True, help="serve, model, device or claims")], /
+) -> int:
     """JSON Schema of a command's answer."""
     with _answering("schema", {"command": command}, as_json=False) as reply:
         from roofplan import answers
@@ -551,7 +598,7 @@ def _progress(*, quiet: bool) -> Iterator[Callable[[int, int], None] | None]:
 
 def _read_request(path: str, given: dict[str, Any]) -> dict[str, Any]:
     try:
-        text = sys.stdin.read() if path == "-" else Path(path).read_text()
+        text = sys.stdin.read() if path in {"-", STDIN} else Path(path).read_text()
         document = json.loads(text)
     except (OSError, ValueError) as error:
         raise InputError(f"--request: {path}: {error}", argument="--request", value=path) from None
@@ -604,7 +651,7 @@ def _run(words: list[str]) -> int:
         if not words:
             app.help_print()
             return 0
-        result = app(words, exit_on_error=False, print_error=False)
+        result = app([STDIN if word == "-" else word for word in words], exit_on_error=False, print_error=False)
     except CycloptsError as error:
         return _usage(words, error)
     except (BrokenPipeError, KeyboardInterrupt, SystemExit):

@@ -55,6 +55,18 @@ def wrapped(text: str, indent: int = 0, first: int = 0) -> list[str]:
     return [*lines, current.rstrip()]
 
 
+def folded(text: str, indent: int = 16) -> list[str]:
+    """Return a line in pieces of at most `WIDTH`, cut at spaces, its columns left as they are."""
+    pieces = []
+    while len(text) > WIDTH:
+        cut = text.rfind(" ", indent + 1, WIDTH + 1)
+        if cut <= 0:
+            break
+        pieces.append(text[:cut].rstrip())
+        text = " " * indent + text[cut:].lstrip(" ·+")
+    return [*pieces, text]
+
+
 def interval(m: Metric, scale: float, unit: str) -> str:
     """Return ``49.6 ms [42, 58] c``."""
     return f"{units.significant(m.value * scale)} {unit} [{units.significant(m.low * scale, 2)}, {units.significant(m.high * scale, 2)}] {LETTER[m.grade]}"

@@ -10,7 +10,7 @@ from roofplan.operations import element_bytes, format_entry
 from roofplan.records.hardware import Machine
 from roofplan.records.model import Model
 from roofplan.report.explain import explain_screen
-from roofplan.report.page import Page, interval, users_text, wrapped
+from roofplan.report.page import Page, folded, interval, users_text, wrapped
 from roofplan.search import DEFAULT_TPOT, Plan, Result, all_in_cost, bounds, objective
 from roofplan.serve import LIMIT_NAMES, leaves
 
@@ -201,7 +201,7 @@ def plan_lines(result: Result, plan: Plan, page: Page) -> list[str]:
 
 def ladder_lines(result: Result, plan: Plan, page: Page) -> list[str]:
     """Return the ladder over users."""
-    lines = ["", "     users     TPOT ms   tok/s a user      tok/s   USD/Mtok out  binds or ends"]
+    lines = ["", "     users   TPOT ms  tok/s a user     tok/s  USD/Mtok out  binds or ends"]
     for step in result.ladder:
         whole = all_in_cost(step)
         name, share = bounds(step)["decode"]
@@ -211,14 +211,14 @@ def ladder_lines(result: Result, plan: Plan, page: Page) -> list[str]:
             by = "memory" if step.memory.by_memory <= step.memory.by_setting else "max_num_seqs"
             ends = f" · ends: {by}"
             if by == "memory":
-                ends += f", {step.memory.pool / step.memory.request:,.0f} requests of {int(step.memory.charged_tokens):,} tokens a group"
+                ends += f", {step.memory.pool / step.memory.request:,.0f} x {int(step.memory.charged_tokens):,} tokens"
         limit = result.asked.constraints.tpot
         if limit is not None and step.users == plan.users and step.users != step.memory.max_concurrency:
             ends += " · limit --tpot"
         lines.append(
-            f" {mark} {step.users:>7,} {units.significant(step.metrics['tpot'].value * 1e3):>11} {units.significant(step.metrics['tokens_per_second_per_user'].value):>14}"
-            f" {units.significant(step.metrics['output_tokens_per_second'].value):>10}"
-            f" {units.significant(whole.value) if whole else '-':>14}  {LIMIT_NAMES[name]} {share:.0%}{ends}"
+            f" {mark} {step.users:>7,} {units.significant(step.metrics['tpot'].value * 1e3):>9} {units.significant(step.metrics['tokens_per_second_per_user'].value):>13}"
+            f" {units.significant(step.metrics['output_tokens_per_second'].value):>9}"
+            f" {units.significant(whole.value) if whole else '-':>13}  {LIMIT_NAMES[name]} {share:.0%}{ends}"
         )
     del page
     return lines
@@ -314,7 +314,8 @@ def serve_screen(result: Result, page: Page, *, top: int = 2, explain: bool = Fa
     if len({p.machine.text for p in result.plans}) > 1 and len(result.asked.machines) > 8:
         device_table(result, page, top)
     for line in plan_lines(result, plan, page):
-        page.line(line)
+        for piece in folded(line) if not page.colour else [line]:
+            page.line(piece)
     if explain:
         explain_screen(plan, page, depth)
         return
@@ -323,7 +324,7 @@ def serve_screen(result: Result, page: Page, *, top: int = 2, explain: bool = Fa
     ]
     for line in [
         *beside,
-        *ladder_lines(result, plan, page),
+        *(piece for line in ladder_lines(result, plan, page) for piece in folded(line, indent=54)),
         *runner_lines(result, plan, top),
         *improvement_lines(plan),
     ]:

@@ -16,7 +16,7 @@ from roofplan.records.strategy import Strategy
 from roofplan.records.workload import Constraints, Workload
 from roofplan.search.plan import DEFAULT_TPOT, Plan, Request, Tally, metrics_of
 from roofplan.search.space import at_precision, cache_format, choose_engine, refuses_format, strategies
-from roofplan.serve import Ledger, footprint, ledger, legal, predict, wall_power
+from roofplan.serve import Ledger, footprints, ledger, legal, predict, wall_power
 from roofplan.timing import Rates, rates
 
 

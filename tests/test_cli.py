@@ -1,0 +1,258 @@
+"""The command line: exit codes, one JSON document in every case, clear refusals without a traceback."""
+
+import csv
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from roofplan import answers
+from roofplan.codec import COMMANDS
+
+BAD = [
+    (["serve", "llama-3.1-70b", "--on", "rtx4090x:4"], "unknown_device"),
+    (["serve", "llama-3.1-7b", "--on", "h100-sxm:8"], "unknown_model"),
+    (["serve", "llama-3.1-70b", "--on", "h100-sxm:0"], "at least one device"),
+    (["serve", "llama-3.1-70b", "--on", "h100-sxm:8", "--tpot", "50"], "needs a unit"),
+    (["serve", "llama-3.1-70b", "--on", "h100-sxm:8", "--tpot", "-1ms"], "greater than zero"),
+    (["serve", "llama-3.1-70b", "--on", "h100-sxm:8", "--tpot", "nan ms"], "not a finite"),
+    (["serve", "llama-3.1-70b", "--on", "h100-sxm:8", "--input", "0"], "greater than zero"),
+    (["serve", "llama-3.1-70b", "--on", "h100-sxm:8", "--output", "1.5"], "whole number"),
+    (["serve", "llama-3.1-70b", "--on", "h100-sxm:8", "--context", "1m"], "131,072 positions"),
+    (["serve", "llama-3.1-70b", "--on", "h100-sxm:8", "--context", "512"], "shorter than"),
+    (["serve", "llama-3.1-70b", "--on", "h100-sxm:8", "--strategy", "tp=3"], "does not divide"),
+    (["serve", "llama-3.1-70b", "--on", "h100-sxm:8", "--strategy", "xp=3"], "accepted: tp=N"),
+    (["serve", "llama-3.1-70b", "--on", "h100-sxm:8", "--precision", "int4"], "awq, gptq"),
+    (["serve", "llama-3.1-70b", "--on", "h100-sxm:8", "--precision", "fp9"], "no format"),
+    (["serve", "llama-3.1-70b", "--on", "h100-sxm:8", "--best", "beauty"], "no objective"),
+    (["serve", "llama-3.1-70b", "--on", "h100-sxm:8", "--engine", "vlm"], "no engine"),
+    (["serve", "llama-3.1-70b", "--on", "h100-sxm:8", "--price", "cheap"], "neither rent"),
+    (["serve", "llama-3.1-70b", "--on", "h100-sxm:8", "--prefix-hit", "1.5"], "between 0 and 1"),
+    (["serve", "llama-3.1-70b", "--on", "h100-sxm:8", "--draft", "2"], "--draft"),
+    (["serve", "llama-3.1-70b", "--on", "h100-sxm:8", "--concurrency", "0"], "greater than zero"),
+    (["serve", "llama-3.1-70b", "--on", "h100-sxm:8@wifi"], "no network"),
+    (["serve", "llama-3.1-70b", "--on", "a100-sxm-80:8+h100-sxm:8"], "mixed devices"),
+    (["serve", "./nowhere.json", "--on", "h100-sxm:8"], "no file"),
+    (["serve", "bert-base", "--on", "h100-sxm:1"], "encoder"),
+    (["serve"], "MODEL is missing"),
+    (["serve", "llama-3.1-70b", "--onn", "h100-sxm:8"], "--onn"),
+    (["srve", "llama-3.1-70b"], "no command"),
+    (["device", "h1000"], "unknown_device"),
+    (["device", "h100-sxm", "--what-is", "1979"], "needs a unit"),
+    (["model", "no-such-model"], "unknown_model"),
+    (["model", "llama-3.1-70b", "--context", "-5"], "greater than zero"),
+    (["train", "llama-3.1-70b"], "not in version"),
+    (["schema", "poetry"], "no schema"),
+]
+
+
+@pytest.mark.parametrize(("words", "said"), BAD, ids=[" ".join(w[-2:]) for w, _ in BAD])
+def test_bad_input_is_one_line_and_exit_2(run, words, said):
+    code, out, err = run(*words)
+    assert code == 2
+    assert out == ""
+    assert err.startswith("error: ")
+    assert err.count("\n") == 1
+    assert "Traceback" not in err
+    if "_" not in said:
+        assert said in err
+
+
+JSON_BAD = [item for item in BAD if item[0][0] in {"serve", "device", "model", "train", "srve"}]
+
+
+@pytest.mark.parametrize(("words", "said"), JSON_BAD, ids=[" ".join(w[-2:]) for w, _ in JSON_BAD])
+def test_bad_input_is_one_document_with_json(run_json, words, said):
+    code, document = run_json(*words)
+    assert code == 2
+    assert document["status"] == "error"
+    assert set(document["error"]) == {"code", "argument", "value", "nearest", "message"}
+    assert said in document["error"]["message"] or said == document["error"]["code"]
+
+
+def test_no_plan_is_exit_1_with_ways_out(run, run_json):
+    code, out, err = run("serve", "llama-3.1-70b", "--on", "rtx-4090:4")
+    assert (code, err) == (1, "")
+    assert out.startswith("no plan: memory.")
+    assert "--precision" in out
+    code, document = run_json("serve", "llama-3.1-70b", "--on", "rtx-4090:4")
+    assert code == 1
+    assert document["status"] == "no_plan"
+    assert document["no_plan"]["binding"] == "memory"
+    assert all({"argument", "now", "needed"} <= set(item) for item in document["no_plan"]["relax"])
+
+
+SERVES = [
+    ["llama-3.1-70b", "--on", "h100-sxm:8"],
+    ["deepseek-v3", "--on", "h200-sxm:8", "--explain"],
+    ["gpt-oss-120b", "--on", "mi300x:1"],
+    ["llama-3.1-70b", "--on", "rtx-4090:4"],
+    ["llama-3.1-70b", "--on", "h100-sxm:8", "--input", "0"],
+]
+
+
+@pytest.mark.parametrize("words", SERVES, ids=lambda w: " ".join(w[:3]))
+def test_answers_follow_the_published_schema(run_json, words):
+    """Checked by the schema's own keywords: required members, types, constants and enumerations."""
+    _, document = run_json("serve", *words)
+    conforms(document, answers.schema("serve"))
+
+
+def conforms(value, schema, root=None):
+    root = root or schema
+    if "$ref" in schema:
+        return conforms(value, root["$defs"][schema["$ref"].rsplit("/", 1)[-1]], root)
+    if "anyOf" in schema:
+        errors = []
+        for option in schema["anyOf"]:
+            try:
+                return conforms(value, option, root)
+            except AssertionError as error:
+                errors.append(error)
+        raise errors[0]
+    kinds = {"object": dict, "array": list, "string": str, "integer": int, "number": (int, float), "boolean": bool, "null": type(None)}
+    if "type" in schema:
+        assert isinstance(value, kinds[schema["type"]]), (value, schema["type"])
+    if "const" in schema:
+        assert value == schema["const"]
+    if "enum" in schema:
+        assert value in schema["enum"]
+    for name in schema.get("required", []):
+        assert name in value, name
+    for name, inner in schema.get("properties", {}).items():
+        if name in value:
+            conforms(value[name], inner, root)
+    if isinstance(value, list) and "items" in schema:
+        for item in value:
+            conforms(item, schema["items"], root)
+    if isinstance(value, dict) and isinstance(schema.get("additionalProperties"), dict):
+        for name, item in value.items():
+            if name not in schema.get("properties", {}):
+                conforms(item, schema["additionalProperties"], root)
+    return None
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_schemas_are_published(run, command):
+    code, out, _ = run("schema", command)
+    assert code == 0
+    assert json.loads(out)["type"] == "object"
+
+
+def test_exactly_one_of_plan_no_plan_error(run_json):
+    for words in SERVES:
+        _, document = run_json("serve", *words)
+        assert sum(key in document and document[key] is not None for key in ("plans", "no_plan", "error")) == 1
+        assert ("explain" in (document.get("plans") or [{}])[0]) == ("--explain" in words)
+
+
+def test_a_request_is_read_back_and_answers_the_same(run_json, tmp_path):
+    _, first = run_json("serve", "llama-3.1-70b", "--on", "h100-sxm:8", "--tpot", "40ms", "--output", "512")
+    file = tmp_path / "answer.json"
+    file.write_text(json.dumps(first))
+    _, second = run_json("serve", "--request", str(file))
+    assert second["inputs"] == first["inputs"]
+    assert second["plans"] == first["plans"]
+
+
+def test_reproduce_judges_the_same_plan(run_json):
+    import shlex
+
+    _, first = run_json("serve", "deepseek-v3", "--on", "h100-sxm:16@ib-ndrx8")
+    plan = first["plans"][0]
+    _, again = run_json(*shlex.split(plan["reproduce"])[1:])
+    assert again["plans"][0]["metrics"]["tpot"] == plan["metrics"]["tpot"]
+
+
+def test_model_json(run_json):
+    code, document = run_json("model", "deepseek-v3", "--context", "8192")
+    assert code == 0
+    assert document["parameters"] == {"total": 671026404352, "active": 37552282624, "embedding": 926679040, "head": 926679040}
+    assert document["cache"]["bytes_per_token"] == 70272
+    assert document["cache"]["bytes"] == 70272 * 8192
+    assert document["cache"]["state_bytes"] == 0
+
+
+def test_model_from_stdin(tmp_path, llama):
+    text = json.dumps(llama)
+    out = subprocess.run([sys.executable, "-m", "roofplan", "model", "-", "--json"], input=text, capture_output=True, text=True, check=True)
+    assert json.loads(out.stdout)["parameters"]["total"] > 0
+
+
+def test_csv_and_emit(run, tmp_path):
+    file = tmp_path / "plans.csv"
+    code, _, _ = run("serve", "llama-3.1-70b", "--on", "h100-sxm:8", "--csv", str(file))
+    assert code == 0
+    with file.open() as handle:
+        rows = list(csv.DictReader(handle))
+    assert len(rows) >= 5
+    assert {"tpot", "tpot_low", "tpot_high", "tp", "pp"} <= set(rows[0])
+    for name, word in (("vllm", "vllm serve"), ("sglang", "sglang"), ("trtllm", "trtllm-serve"), ("llamacpp", "llama-server")):
+        code, out, _ = run("serve", "llama-3.1-70b", "--on", "h100-sxm:8", "--emit", name)
+        assert code == 0
+        assert word in out
+        assert out.count("\n") == 1
+    assert run("serve", "llama-3.1-70b", "--on", "h100-sxm:8", "--csv", str(tmp_path / "no" / "such" / "folder.csv"))[0] == 2
+
+
+def test_what_is(run):
+    code, out, _ = run("device", "rtx-4090", "--what-is", "330TFLOPS")
+    assert code == 0
+    assert "FP16 accumulation" in out
+    assert run("device", "rtx-4090", "--what-is", "7TFLOPS")[0] == 1
+
+
+@pytest.mark.parametrize("command", ["devices", "models", "engines", "networks", "prices"])
+def test_lists(run, run_json, command):
+    code, out, _ = run(command)
+    assert code == 0
+    assert len(out.splitlines()) > 5
+    code, document = run_json(command, "zzzz")
+    assert code == 1
+    assert document["items"] == []
+
+
+def test_the_screen_is_one_hundred_columns_wide(run):
+    for words in (["llama-3.1-70b", "--on", "h100-sxm:8"], ["deepseek-v3", "--on", "h100-sxm:16"], ["llama-3.1-70b", "--on", "h100-sxm:8", "--explain"]):
+        _, out, _ = run("serve", *words)
+        long = [line for line in out.splitlines() if len(line) > 104]
+        assert not long, long
+
+
+def test_plain_glyphs_without_utf8():
+    env = {**os.environ, "PYTHONIOENCODING": "ascii", "NO_COLOR": "1"}
+    out = subprocess.run([sys.executable, "-m", "roofplan", "serve", "llama-3.1-70b", "--on", "h100-sxm:8"], capture_output=True, env=env, check=True)
+    assert out.stdout.isascii()
+    assert b"=" in out.stdout
+
+
+def test_a_closed_pipe_is_silent():
+    command = f"{sys.executable} -m roofplan prices | head -1"
+    out = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True)
+    assert out.stderr == ""
+
+
+def test_our_own_fault_is_exit_3(run, monkeypatch):
+    import roofplan.search.run
+
+    monkeypatch.setattr(roofplan.search.run, "evaluate", lambda *_: 1 / 0)
+    code, out, err = run("serve", "llama-3.1-70b", "--on", "h100-sxm:8")
+    assert (code, out) == (3, "")
+    assert "internal error: ZeroDivisionError" in err
+
+
+def test_help_and_version(run):
+    assert run("--version")[0] == 0
+    code, out, _ = run("--help")
+    assert code == 0
+    assert "serve" in out
+    assert run()[0] == 0
+
+
+def test_explain_cites_every_number(run):
+    _, out, _ = run("serve", "llama-3.1-70b", "--on", "h100-sxm:8", "--strategy", "tp=8", "--concurrency", "1", "--explain")
+    assert "[1] " in out
+    assert "config.json of llama-3.1-70b, sha256" in out
+    assert "fit: matmul.bandwidth" in out

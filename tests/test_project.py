@@ -1,0 +1,54 @@
+"""The project as an object: names it exports, words it must not say, docstrings, the way of the data."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import roofplan
+
+ROOT = Path(__file__).parent.parent
+SOURCE = sorted((ROOT / "src").rglob("*.py"))
+TEXT = [p for p in [*SOURCE, *(ROOT / "src").rglob("*.toml"), *ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")] if ".venv" not in p.parts]
+
+
+def test_exported_names():
+    assert roofplan.__all__ == ["Loaded", "RoofplanError", "__version__", "device", "load_model", "plan_serving"]
+    assert all(getattr(roofplan, name) is not None for name in roofplan.__all__)
+
+
+def test_import_loads_nothing_heavy():
+    code = "import sys, roofplan; print(sorted(m for m in ('numpy', 'pydantic', 'rich', 'cyclopts') if m in sys.modules))"
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert out.stdout.strip() == "[]"
+
+
+def test_only_the_codec_imports_pydantic():
+    users = [p.name for p in SOURCE if re.search(r"^\s*(from|import) pydantic", p.read_text(), re.M)]
+    assert users == ["codec.py"]
+
+
+@pytest.mark.parametrize("path", TEXT, ids=lambda p: str(p.relative_to(ROOT)))
+def test_no_stub_words(path):
+    text = path.read_text()
+    for word in ("TODO", "FIXME", "XXX", "NotImplementedError", "simplified for now", "/work/", "facts/"):
+        assert word not in text, word
+
+
+def test_laws_import_only_numpy():
+    for path in (ROOT / "src" / "roofplan" / "laws").glob("*.py"):
+        for name in re.findall(r"^\s*(?:from|import) ([\w.]+)", path.read_text(), re.M):
+            assert name.startswith(("numpy", "roofplan.laws", "typing", "__future__")), (path.name, name)
+
+
+def test_python_interface():
+    model = roofplan.load_model("llama-3.1-70b")
+    assert model.parameters.total == 70_553_706_496
+    assert model.cache_bytes(1024) == 335_544_320
+    assert model.cache_bytes(1024, precision="fp8") == pytest.approx(335_544_320 / 2, rel=1e-3)
+    assert roofplan.device("h100").id == "h100-sxm"
+    assert roofplan.plan_serving("llama-3.1-70b", ["h100-sxm:8"]).plans
+    with pytest.raises(roofplan.RoofplanError):
+        model.cache_bytes(0)
