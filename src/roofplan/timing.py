@@ -426,12 +426,24 @@ def _worst_counts(kinds: list[Any], layers: int, pp: Number, sums: list[Number])
         best = np.argmax(np.stack(np.broadcast_arrays(*amounts)), axis=0)
         return [np.asarray([row[k] for row in rows])[best] for k in range(len(sums))]
     degrees = np.asarray(pp)
-    chosen: list[Number] = [np.zeros(np.broadcast_shapes(degrees.shape, *(np.shape(s) for s in sums))) for _ in sums]
-    for value in np.unique(degrees):
-        counts = _worst_counts(kinds, layers, int(value), sums)
-        for k, count in enumerate(counts):
-            chosen[k] = np.where(degrees == value, count, chosen[k])
+    found = {float(value): _worst_counts(kinds, layers, int(value), sums) for value in np.unique(degrees)}
+    chosen: list[Number] = []
+    for k in range(len(sums)):
+        # counts that do not depend on the sums keep the axes of pp alone
+        count: Number = np.zeros(degrees.shape)
+        for value, counts in found.items():
+            count = np.where(degrees == value, counts[k], count)
+        chosen.append(count)
     return chosen
+
+
+def _summed(rows: list[tuple[Operation, Number]]) -> dict[str, Number]:
+    """Return the seconds of each group of one layer; a grid adds them before it counts layers."""
+    sums: dict[str, Number] = {}
+    for op, seconds in rows:
+        group = GROUP_OF[op.kind]
+        sums[group] = sums[group] + seconds if group in sums else seconds
+    return sums
 
 
 def _grouped(
@@ -439,6 +451,10 @@ def _grouped(
 ) -> Term:
     groups: dict[str, list[Term]] = {}
     for rows, count in zip(timed, counts, strict=True):
+        if type(count) is not float and count.ndim:
+            for group, seconds in _summed(rows).items():
+                groups.setdefault(group, []).append(Term(group, seconds * count, "s"))
+            continue
         for op, seconds in rows:
             if type(seconds) is float and seconds == 0.0:
                 continue

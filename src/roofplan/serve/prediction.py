@@ -48,21 +48,28 @@ def predict(
     *,
     kv_bytes: float,
     budget: Number,
+    per_group: Number | None = None,
 ) -> Prediction:
     """Return the steady state of `sequences` users on one machine.
+
+    With `per_group` users are counted per group of one stage instead, and `sequences` is ignored: a grid over it keeps
+    decode steps free of the axes of dp and pp.
 
     Each step of one group carries its decode tokens; new prompts replace finished ones at B / O per step and are
     computed with them, in chunks of the engine's budget (or in steps of their own where the engine does not mix).
     """
     groups = 1.0 * strategy.dp * strategy.attention_dp
     waves = 1.0 * strategy.pp if engine.pipeline_kind == "microbatch" else 1.0
-    here = larger(sequences / groups / waves, 1.0)
+    if per_group is None:
+        here = larger(sequences / groups / waves, 1.0)
+    else:
+        here, sequences = per_group, per_group * groups * waves
     emitted = (
         float(batching.tokens_per_speculative_step(workload.drafted, workload.acceptance)) if workload.drafted else 1.0
     )
     fresh = workload.input * (1.0 - workload.prefix_hit)
     past = workload.input * workload.prefix_hit
-    context = float(memory.mean_resident_tokens(workload.input, workload.output))
+    context = 1.0 * memory.mean_resident_tokens(workload.input, workload.output)
     decode_step = Step(sequences=here, each=1.0 + workload.drafted, context=context)
     decode = step_term("decode step", model, strategy, decode_step, r, kv_bytes=kv_bytes, drafted=workload.drafted)
     per_step = here * emitted / workload.output  # prompts that must be computed per step to keep the batch full
@@ -79,7 +86,7 @@ def predict(
     per_request = added / requests
     prefill = Term(
         "prefill of the replacements",
-        per_step * per_request,
+        batching.time_per_output_token(0.0, per_request, here * emitted, workload.output),
         "s",
         law="batching.time_per_output_token",
         parts=[mixed],
@@ -164,7 +171,7 @@ def _first_token(
     kv_bytes: float,
 ) -> tuple[Term, Number]:
     """Return the time to the first token of an empty system, and the part that a device works."""
-    step = Step(new=float(max(1.0, fresh)), past=past, requests=1.0)
+    step = Step(new=larger(1.0, 1.0 * fresh), past=1.0 * past, requests=1.0)
     one = step_term("prefill", model, strategy, step, r, kv_bytes=kv_bytes)
     stages = 1.0 * strategy.pp
     hop = hop_time(fresh * model.hidden * ACTIVATION_BYTES, 1.0 * strategy.tp, stages, r.machine, r.network)
