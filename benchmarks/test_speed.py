@@ -33,7 +33,18 @@ def metrics(p, devices):
     watts = wall_power(BOX, p.busy).value / BOX.count * devices
     rate = p.rate
     tpot, ttft = p.tpot.value, p.ttft.value
-    return (tpot, ttft, 1.0 / tpot, rate, rate / devices, p.prefill_rate, watts, watts / rate, COST * devices, COST * devices / rate)
+    return (
+        tpot,
+        ttft,
+        1.0 / tpot,
+        rate,
+        rate / devices,
+        p.prefill_rate,
+        watts,
+        watts / rate,
+        COST * devices,
+        COST * devices / rate,
+    )
 
 
 def grid():
@@ -51,9 +62,20 @@ def grid():
 def flat():
     """Predict as many configurations as one chunk holds, each with degrees of its own."""
     rng = np.random.default_rng(3)
-    tp, pp, dp = (rng.choice(values, size=CHUNK) for values in ([1.0, 2.0, 4.0, 8.0], [1.0, 2.0, 4.0, 8.0], [1.0, 2.0, 4.0]))
+    tp, pp, dp = (
+        rng.choice(values, size=CHUNK) for values in ([1.0, 2.0, 4.0, 8.0], [1.0, 2.0, 4.0, 8.0], [1.0, 2.0, 4.0])
+    )
     users = rng.integers(1, 1024, size=CHUNK).astype(float)
-    p = predict(MODEL, Strategy(tp=tp, pp=pp, dp=dp, ep=1.0, attention_dp=1.0), ENGINE, Workload(), RATES, users, kv_bytes=2.0, budget=8192.0)
+    p = predict(
+        MODEL,
+        Strategy(tp=tp, pp=pp, dp=dp, ep=1.0, attention_dp=1.0),
+        ENGINE,
+        Workload(),
+        RATES,
+        users,
+        kv_bytes=2.0,
+        budget=8192.0,
+    )
     return metrics(p, tp * pp * dp), CHUNK
 
 
@@ -77,7 +99,9 @@ def test_configurations_per_second(benchmark, work, goal):
     benchmark.pedantic(work, rounds=15, warmup_rounds=2)
     seconds = benchmark.stats.stats.min
     rate = count / seconds
-    print(f"\n{work.__name__}: {rate:,.0f} configurations/s (goal {goal:,}), {seconds / numpy_pass(count):,.0f} numpy passes of equal size ({count:,})")
+    print(
+        f"\n{work.__name__}: {rate:,.0f} configurations/s (goal {goal:,}), {seconds / numpy_pass(count):,.0f} numpy passes of equal size ({count:,})"
+    )
     benchmark.extra_info["configurations_per_second"] = rate
 
 
@@ -113,7 +137,9 @@ def test_cold_start(benchmark, name):
     bare = min(cold(["-c", "pass"]) for _ in range(5))
     benchmark.pedantic(lambda: cold(words), rounds=7, warmup_rounds=1)
     seconds = benchmark.stats.stats.median
-    print(f"\n{name}: {seconds:.2f} s cold (goal {goal} s), {seconds / bare:.0f} x a bare interpreter ({bare * 1e3:.0f} ms)")
+    print(
+        f"\n{name}: {seconds:.2f} s cold (goal {goal} s), {seconds / bare:.0f} x a bare interpreter ({bare * 1e3:.0f} ms)"
+    )
 
 
 def cold(words):

@@ -31,7 +31,12 @@ def test_every_number_has_a_source_a_date_and_a_kind(device):
         datetime.date.fromisoformat(number.seen)
 
 
-CHECKED = [d for d in DEVICES if all(k in d.quantities for k in ("units", "clock", "flop_per_clock_per_unit")) and ("bf16" in d.peak or "fp16" in d.peak)]
+CHECKED = [
+    d
+    for d in DEVICES
+    if all(k in d.quantities for k in ("units", "clock", "flop_per_clock_per_unit"))
+    and ("bf16" in d.peak or "fp16" in d.peak)
+]
 
 
 @pytest.mark.parametrize("device", CHECKED, ids=lambda d: d.id)
@@ -90,7 +95,19 @@ def test_one_newest_version_per_engine():
     assert sorted(newest) == sorted(set(newest)) == ["llama.cpp", "sglang", "tensorrt-llm", "vllm"]
 
 
-@pytest.mark.parametrize(("name", "bits"), [("mxfp4", 4.25), ("nvfp4", 4.5), ("awq", 4.15625), ("q8_0", 8.5), ("q4_0", 4.5), ("bf16", 16), ("bnb-nf4-double", 4.127), ("awq-g64", 4.3125)])
+@pytest.mark.parametrize(
+    ("name", "bits"),
+    [
+        ("mxfp4", 4.25),
+        ("nvfp4", 4.5),
+        ("awq", 4.15625),
+        ("q8_0", 8.5),
+        ("q4_0", 4.5),
+        ("bf16", 16),
+        ("bnb-nf4-double", 4.127),
+        ("awq-g64", 4.3125),
+    ],
+)
 def test_stored_bits(name, bits):
     assert element_bytes(name) * 8 == pytest.approx(bits, rel=1e-3)
 
@@ -100,12 +117,21 @@ def test_constants_say_on_what_they_were_fitted():
         assert item.value > 0
         assert item.source
         assert item.rows >= 0
-        assert item.rows > 0 or "guess" in item.source or item.note or "RCCL" in item.source or "NCCL" in item.source, item
+        assert item.rows > 0 or "guess" in item.source or item.note or "RCCL" in item.source or "NCCL" in item.source, (
+            item
+        )
 
 
 @pytest.mark.parametrize(
     ("text", "hosts", "per_host"),
-    [("h100-sxm:8", 1, 8), ("h100:4", 1, 4), ("h100-sxm:16", 2, 8), ("rtx-4090:8x1@10gbe", 8, 1), ("dgx-h100:2", 2, 8), ("h100-sxm:512@ib-ndr", 64, 8)],
+    [
+        ("h100-sxm:8", 1, 8),
+        ("h100:4", 1, 4),
+        ("h100-sxm:16", 2, 8),
+        ("rtx-4090:8x1@10gbe", 8, 1),
+        ("dgx-h100:2", 2, 8),
+        ("h100-sxm:512@ib-ndr", 64, 8),
+    ],
 )
 def test_device_grammar(text, hosts, per_host):
     found = machine(text)[0]
@@ -116,7 +142,21 @@ def test_no_count_means_one_to_a_full_server():
     assert [m.count for m in machine("h100-sxm")] == [1, 2, 4, 8]
 
 
-@pytest.mark.parametrize("text", ["h100-sxm:0", "h100-sxm:-1", "h100-sxm:1.5", "h100-sxm:0x8", "h100-sxm:many", "h100-sxm:9", "h100-sxm:8+rtx-4090:8", "", ":8", "h100-sxm:8@nvlink4"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "h100-sxm:0",
+        "h100-sxm:-1",
+        "h100-sxm:1.5",
+        "h100-sxm:0x8",
+        "h100-sxm:many",
+        "h100-sxm:9",
+        "h100-sxm:8+rtx-4090:8",
+        "",
+        ":8",
+        "h100-sxm:8@nvlink4",
+    ],
+)
 def test_bad_devices_are_refused(text):
     with pytest.raises(InputError):
         machine(text)
@@ -130,7 +170,9 @@ def test_misspelt_device_names_the_nearest():
 
 def test_user_accelerator(tmp_path):
     file = tmp_path / "mychip.toml"
-    file.write_text('id = "mychip"\nmemory_capacity = "96 GiB"\nmemory_bandwidth = "4 TB/s"\nhost_link = "pcie5-x16"\n[peak]\nbf16 = "500 TFLOPS"\n')
+    file.write_text(
+        'id = "mychip"\nmemory_capacity = "96 GiB"\nmemory_bandwidth = "4 TB/s"\nhost_link = "pcie5-x16"\n[peak]\nbf16 = "500 TFLOPS"\n'
+    )
     found = machine(f"{file}:2")[0]
     assert found.device.bandwidth == 4e12
     file.write_text('id = "mychip"\nmemory_capacity = "96"\nmemory_bandwidth = "4 TB/s"\n[peak]\nbf16 = "500 TFLOPS"\n')

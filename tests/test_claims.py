@@ -6,7 +6,16 @@ from roofplan.claims import LAWS, VERDICTS, claims, evaluate, outcome
 from roofplan.errors import InputError
 
 ALL = claims()
-SERVING = {"spec", "licence", "roofline", "kv-cache", "inference-latency", "inference-capacity", "inference-throughput", "inference-cost"}
+SERVING = {
+    "spec",
+    "licence",
+    "roofline",
+    "kv-cache",
+    "inference-latency",
+    "inference-capacity",
+    "inference-throughput",
+    "inference-cost",
+}
 
 
 def test_all_429_are_there_once():
@@ -45,7 +54,10 @@ def test_errors_of_the_articles_are_named():
     assert all(c.why for c in wrong)
 
 
-@pytest.mark.parametrize("expression", ["__import__('os')", "peak.__class__", "(lambda: 1)()", "[x for x in (1,)]", "memory._private(1)", "open('x')"])
+@pytest.mark.parametrize(
+    "expression",
+    ["__import__('os')", "peak.__class__", "(lambda: 1)()", "[x for x in (1,)]", "memory._private(1)", "open('x')"],
+)
 def test_expressions_cannot_leave_their_cage(expression):
     with pytest.raises((InputError, NameError)):
         evaluate(expression, {})

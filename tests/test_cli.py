@@ -112,7 +112,15 @@ def conforms(value, schema, root=None):
             except AssertionError as error:
                 errors.append(error)
         raise errors[0]
-    kinds = {"object": dict, "array": list, "string": str, "integer": int, "number": (int, float), "boolean": bool, "null": type(None)}
+    kinds = {
+        "object": dict,
+        "array": list,
+        "string": str,
+        "integer": int,
+        "number": (int, float),
+        "boolean": bool,
+        "null": type(None),
+    }
     if "type" in schema:
         assert isinstance(value, kinds[schema["type"]]), (value, schema["type"])
     if "const" in schema:
@@ -169,7 +177,12 @@ def test_reproduce_judges_the_same_plan(run_json):
 def test_model_json(run_json):
     code, document = run_json("model", "deepseek-v3", "--context", "8192")
     assert code == 0
-    assert document["parameters"] == {"total": 671026404352, "active": 37552282624, "embedding": 926679040, "head": 926679040}
+    assert document["parameters"] == {
+        "total": 671026404352,
+        "active": 37552282624,
+        "embedding": 926679040,
+        "head": 926679040,
+    }
     assert document["cache"]["bytes_per_token"] == 70272
     assert document["cache"]["bytes"] == 70272 * 8192
     assert document["cache"]["state_bytes"] == 0
@@ -177,7 +190,13 @@ def test_model_json(run_json):
 
 def test_model_from_stdin(tmp_path, llama):
     text = json.dumps(llama)
-    out = subprocess.run([sys.executable, "-m", "roofplan", "model", "-", "--json"], input=text, capture_output=True, text=True, check=True)
+    out = subprocess.run(
+        [sys.executable, "-m", "roofplan", "model", "-", "--json"],
+        input=text,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     assert json.loads(out.stdout)["parameters"]["total"] > 0
 
 
@@ -189,12 +208,20 @@ def test_csv_and_emit(run, tmp_path):
         rows = list(csv.DictReader(handle))
     assert len(rows) >= 5
     assert {"tpot", "tpot_low", "tpot_high", "tp", "pp"} <= set(rows[0])
-    for name, word in (("vllm", "vllm serve"), ("sglang", "sglang"), ("trtllm", "trtllm-serve"), ("llamacpp", "llama-server")):
+    for name, word in (
+        ("vllm", "vllm serve"),
+        ("sglang", "sglang"),
+        ("trtllm", "trtllm-serve"),
+        ("llamacpp", "llama-server"),
+    ):
         code, out, _ = run("serve", "llama-3.1-70b", "--on", "h100-sxm:8", "--emit", name)
         assert code == 0
         assert word in out
         assert out.count("\n") == 1
-    assert run("serve", "llama-3.1-70b", "--on", "h100-sxm:8", "--csv", str(tmp_path / "no" / "such" / "folder.csv"))[0] == 2
+    assert (
+        run("serve", "llama-3.1-70b", "--on", "h100-sxm:8", "--csv", str(tmp_path / "no" / "such" / "folder.csv"))[0]
+        == 2
+    )
 
 
 def test_what_is(run):
@@ -215,7 +242,11 @@ def test_lists(run, run_json, command):
 
 
 def test_the_screen_is_one_hundred_columns_wide(run):
-    for words in (["llama-3.1-70b", "--on", "h100-sxm:8"], ["deepseek-v3", "--on", "h100-sxm:16"], ["llama-3.1-70b", "--on", "h100-sxm:8", "--explain"]):
+    for words in (
+        ["llama-3.1-70b", "--on", "h100-sxm:8"],
+        ["deepseek-v3", "--on", "h100-sxm:16"],
+        ["llama-3.1-70b", "--on", "h100-sxm:8", "--explain"],
+    ):
         _, out, _ = run("serve", *words)
         long = [line for line in out.splitlines() if len(line) > 104]
         assert not long, long
@@ -223,7 +254,12 @@ def test_the_screen_is_one_hundred_columns_wide(run):
 
 def test_plain_glyphs_without_utf8():
     env = {**os.environ, "PYTHONIOENCODING": "ascii", "NO_COLOR": "1"}
-    out = subprocess.run([sys.executable, "-m", "roofplan", "serve", "llama-3.1-70b", "--on", "h100-sxm:8"], capture_output=True, env=env, check=True)
+    out = subprocess.run(
+        [sys.executable, "-m", "roofplan", "serve", "llama-3.1-70b", "--on", "h100-sxm:8"],
+        capture_output=True,
+        env=env,
+        check=True,
+    )
     assert out.stdout.isascii()
     assert b"=" in out.stdout
 
@@ -252,7 +288,9 @@ def test_help_and_version(run):
 
 
 def test_explain_cites_every_number(run):
-    _, out, _ = run("serve", "llama-3.1-70b", "--on", "h100-sxm:8", "--strategy", "tp=8", "--concurrency", "1", "--explain")
+    _, out, _ = run(
+        "serve", "llama-3.1-70b", "--on", "h100-sxm:8", "--strategy", "tp=8", "--concurrency", "1", "--explain"
+    )
     assert "[1] " in out
     assert "config.json of llama-3.1-70b, sha256" in out
     assert "fit: matmul.bandwidth" in out

@@ -58,7 +58,13 @@ def test_missing_kv_heads_mean_multi_head(llama):
         ({"quant_method": "mxfp4", "modules_to_not_convert": ["lm_head"]}, "mxfp4"),
         ({"quant_method": "bitsandbytes", "load_in_4bit": True}, "bnb-nf4"),
         ({"quant_method": "modelopt", "quant_algo": "NVFP4"}, "nvfp4"),
-        ({"quant_method": "compressed-tensors", "config_groups": {"g": {"weights": {"num_bits": 4, "type": "int", "group_size": 32}}}}, "gptq-g32"),
+        (
+            {
+                "quant_method": "compressed-tensors",
+                "config_groups": {"g": {"weights": {"num_bits": 4, "type": "int", "group_size": 32}}},
+            },
+            "gptq-g32",
+        ),
     ],
 )
 def test_quantization_configs(llama, config, expected):
@@ -98,6 +104,14 @@ def test_what_is_no_json_object_is_refused(tmp_path, text):
 
 def test_model_is_read_from_path_folder_alias_and_dict(tmp_path, llama):
     (tmp_path / "config.json").write_text(json.dumps(llama))
-    totals = {api.read_model(str(tmp_path)).total, api.read_model(str(tmp_path / "config.json")).total, api.load_model(llama).parameters.total}
+    totals = {
+        api.read_model(str(tmp_path)).total,
+        api.read_model(str(tmp_path / "config.json")).total,
+        api.load_model(llama).parameters.total,
+    }
     assert len(totals) == 1
-    assert api.read_model("meta-llama/Llama-3.1-70B-Instruct").total == api.read_model("LLAMA-3.1-70B").total == 70_553_706_496
+    assert (
+        api.read_model("meta-llama/Llama-3.1-70B-Instruct").total
+        == api.read_model("LLAMA-3.1-70B").total
+        == 70_553_706_496
+    )

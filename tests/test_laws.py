@@ -17,7 +17,16 @@ from roofplan.laws import attention, batching, collectives, flops, matmul, memor
 REGISTRY = pint.UnitRegistry(non_int_type=float)
 for line in ("token = []", "FLOP = []", "USD = []"):
     REGISTRY.define(line)
-UNIT = {"1": "dimensionless", "B": "byte", "FLOP/B": "FLOP/byte", "B/s": "byte/second", "FLOP/s": "FLOP/second", "1/s": "1/second", "USD/s": "USD/second", "USD/J": "USD/joule"}
+UNIT = {
+    "1": "dimensionless",
+    "B": "byte",
+    "FLOP/B": "FLOP/byte",
+    "B/s": "byte/second",
+    "FLOP/s": "FLOP/second",
+    "1/s": "1/second",
+    "USD/s": "USD/second",
+    "USD/J": "USD/joule",
+}
 
 
 def laws():
@@ -50,7 +59,13 @@ def test_docstrings_are_complete(law):
 # counts of operations and of bytes per element are carried as plain numbers in these laws
 COUNTED = {"FLOP": "dimensionless"}
 FREE = {
-    "matmul.work", "attention.work", "attention.latent_work", "flops.forward_per_token", "flops.training", "flops.generation", "flops.projection",
+    "matmul.work",
+    "attention.work",
+    "attention.latent_work",
+    "flops.forward_per_token",
+    "flops.training",
+    "flops.generation",
+    "flops.projection",
     "parameters.stored_bytes",
 }  # their results carry a unit (FLOP, B) that their arguments count as [1]
 
@@ -68,7 +83,10 @@ def test_units_close(law):
     if key in FREE:
         assert result in {"FLOP", "B"}
         return
-    quantities = {name: value * REGISTRY(UNIT.get(found[name], found[name])) if found[name] != "1" else value for name, value in values.items()}
+    quantities = {
+        name: value * REGISTRY(UNIT.get(found[name], found[name])) if found[name] != "1" else value
+        for name, value in values.items()
+    }
     out = law(**quantities)
     wanted = REGISTRY(UNIT.get(result, result)).units
     got = out.units if hasattr(out, "units") else REGISTRY.dimensionless
@@ -81,7 +99,10 @@ def test_arrays_equal_scalars(law):
     rng = np.random.default_rng(7)
     if law.__name__ == "tokens_per_speculative_step":
         pytest.skip("rounds a scalar")
-    grid = {name: np.round(rng.uniform(10.0, 20.0, size=6) if name == "experts" else rng.uniform(1.0, 9.0, size=6), 3) for name in found}
+    grid = {
+        name: np.round(rng.uniform(10.0, 20.0, size=6) if name == "experts" else rng.uniform(1.0, 9.0, size=6), 3)
+        for name in found
+    }
     array = np.broadcast_to(law(**grid), 6)
     for i in range(6):
         alone = law(**{name: float(values[i]) for name, values in grid.items()})
@@ -108,7 +129,9 @@ def test_window_pairs_are_the_sum_over_queries(new, past, window):
 
 @given(st.integers(1, 2048), st.integers(0, 4096))
 def test_a_window_that_sees_all_is_no_window(new, past):
-    assert attention.windowed_pairs(float(new), float(past), 1e9) == pytest.approx(attention.prefill_pairs(float(new), float(past)))
+    assert attention.windowed_pairs(float(new), float(past), 1e9) == pytest.approx(
+        attention.prefill_pairs(float(new), float(past))
+    )
 
 
 @given(st.integers(2, 512), st.integers(1, 16), st.integers(1, 4096))
@@ -165,4 +188,8 @@ def test_generation_without_a_cache_costs_more():
 
 
 def test_quantised_weights_weigh_less():
-    assert parameters.stored_bytes(1e9, 4, 128, 20) < parameters.stored_bytes(1e9, 8, 128, 20) < parameters.stored_bytes(1e9, 16, 1, 0)
+    assert (
+        parameters.stored_bytes(1e9, 4, 128, 20)
+        < parameters.stored_bytes(1e9, 8, 128, 20)
+        < parameters.stored_bytes(1e9, 16, 1, 0)
+    )

@@ -20,7 +20,13 @@ WHOLE = [row for row in ROWS if all(key in row for key in PARTS)]
 def test_parts_add_up(row):
     """budget - weights - other memory - activation peak = cache, to the printed digits."""
     budget = row["device_total_gib"] * row["memory_share"]
-    left = budget - row["weights_gib"] - row["non_torch_gib"] - row["activation_peak_gib"] - row.get("graph_counted_gib", 0.0)
+    left = (
+        budget
+        - row["weights_gib"]
+        - row["non_torch_gib"]
+        - row["activation_peak_gib"]
+        - row.get("graph_counted_gib", 0.0)
+    )
     assert left == pytest.approx(row["kv_gib"], abs=0.03)
 
 
@@ -31,16 +37,29 @@ def named(row):
         return None
 
 
-KNOWN = [(row, model) for row in ROWS for model in [named(row)] if model is not None and row.get("precision") in {"bf16", "fp16", "awq"}]
+KNOWN = [
+    (row, model)
+    for row in ROWS
+    for model in [named(row)]
+    if model is not None and row.get("precision") in {"bf16", "fp16", "awq"}
+]
 
 
-@pytest.mark.parametrize(("row", "model"), [(r, m) for r, m in KNOWN if "weights_gib" in r and r.get("pp", 1) == 1], ids=lambda x: x["id"] if isinstance(x, dict) else "")
+@pytest.mark.parametrize(
+    ("row", "model"),
+    [(r, m) for r, m in KNOWN if "weights_gib" in r and r.get("pp", 1) == 1],
+    ids=lambda x: x["id"] if isinstance(x, dict) else "",
+)
 def test_weights_of_a_rank(row, model):
     foot = footprint(model, Strategy(tp=row["tp"]), 2.0)
     assert foot.weights / GIB == pytest.approx(row["weights_gib"], rel=0.02)
 
 
-@pytest.mark.parametrize(("row", "model"), [(r, m) for r, m in KNOWN if "kv_gib" in r and "kv_tokens" in r and r.get("pp", 1) == 1], ids=lambda x: x["id"] if isinstance(x, dict) else "")
+@pytest.mark.parametrize(
+    ("row", "model"),
+    [(r, m) for r, m in KNOWN if "kv_gib" in r and "kv_tokens" in r and r.get("pp", 1) == 1],
+    ids=lambda x: x["id"] if isinstance(x, dict) else "",
+)
 def test_bytes_of_a_token(row, model):
     foot = footprint(model, Strategy(tp=row["tp"]), 2.0)
     tokens = row["kv_tokens"]

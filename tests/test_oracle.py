@@ -8,7 +8,11 @@ from conftest import golden_rows
 from roofplan import hf
 
 pytestmark = pytest.mark.oracle
-SMALL = [row for row in golden_rows("model_configs.csv") if int(row["params_total"]) < 40e9 and row["model_type"] not in {"clip", "siglip"}]
+SMALL = [
+    row
+    for row in golden_rows("model_configs.csv")
+    if int(row["params_total"]) < 40e9 and row["model_type"] not in {"clip", "siglip"}
+]
 
 
 @pytest.mark.parametrize("row", SMALL, ids=[row["name"] for row in SMALL])
@@ -18,10 +22,17 @@ def test_transformers_agrees(row):
     values = json.loads(row["config"])
     config = transformers.CONFIG_MAPPING[values["model_type"]].from_dict(values)
     with torch.device("meta"):
-        for factory in (transformers.AutoModelForCausalLM, transformers.AutoModelForImageTextToText, transformers.AutoModel):
+        for factory in (
+            transformers.AutoModelForCausalLM,
+            transformers.AutoModelForImageTextToText,
+            transformers.AutoModel,
+        ):
             try:
                 module = factory.from_config(config)
                 break
             except ValueError:
                 continue
-    assert sum(p.numel() for p in dict.fromkeys(module.parameters())) in {int(row["params_total"]), hf.from_dict(values).total}
+    assert sum(p.numel() for p in dict.fromkeys(module.parameters())) in {
+        int(row["params_total"]),
+        hf.from_dict(values).total,
+    }

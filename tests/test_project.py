@@ -11,7 +11,11 @@ import roofplan
 
 ROOT = Path(__file__).parent.parent
 SOURCE = sorted((ROOT / "src").rglob("*.py"))
-TEXT = [p for p in [*SOURCE, *(ROOT / "src").rglob("*.toml"), *ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")] if ".venv" not in p.parts]
+TEXT = [
+    p
+    for p in [*SOURCE, *(ROOT / "src").rglob("*.toml"), *ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
+    if ".venv" not in p.parts
+]
 
 
 def test_exported_names():
@@ -20,7 +24,9 @@ def test_exported_names():
 
 
 def test_import_loads_nothing_heavy():
-    code = "import sys, roofplan; print(sorted(m for m in ('numpy', 'pydantic', 'rich', 'cyclopts') if m in sys.modules))"
+    code = (
+        "import sys, roofplan; print(sorted(m for m in ('numpy', 'pydantic', 'rich', 'cyclopts') if m in sys.modules))"
+    )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert out.stdout.strip() == "[]"
 

@@ -27,7 +27,9 @@ LLAMA_CPP = catalogue.engine("llama.cpp-b11200")
 
 def predicted(model, spec, strategy, users, engine=VLLM, workload=None):
     box = machine(spec)[0]
-    return predict(model, strategy, engine, workload or Workload(), rates(box, engine), float(users), kv_bytes=2.0, budget=8192.0)
+    return predict(
+        model, strategy, engine, workload or Workload(), rates(box, engine), float(users), kv_bytes=2.0, budget=8192.0
+    )
 
 
 # Memory -------------------------------------------------------------------------------------------
@@ -43,7 +45,10 @@ def test_the_latent_cache_is_whole_on_every_tensor_rank():
 def test_only_attention_data_parallelism_divides_the_latent_cache_among_requests():
     box, work = machine("h200-sxm:8")[0], Workload()
     engine = catalogue.engine("sglang-0.5.23")
-    books = [ledger(DEEPSEEK, s, box, engine, work, footprints(DEEPSEEK, s, 2.0)) for s in (Strategy(tp=8, ep=8), Strategy(tp=8, ep=8, attention_dp=8))]
+    books = [
+        ledger(DEEPSEEK, s, box, engine, work, footprints(DEEPSEEK, s, 2.0))
+        for s in (Strategy(tp=8, ep=8), Strategy(tp=8, ep=8, attention_dp=8))
+    ]
     assert books[1].by_memory > 5 * books[0].by_memory
 
 
@@ -70,7 +75,10 @@ def test_windowed_layers_are_charged_more_at_admission_than_in_steady_state():
 
 
 def test_memory_lines_add_up_to_the_card():
-    for name, spec, strategy, engine in (("llama-3.1-70b", "h100-sxm:8", Strategy(tp=8), VLLM), ("qwen3-32b-awq", "rtx-4090:1", Strategy(), LLAMA_CPP)):
+    for name, spec, strategy, engine in (
+        ("llama-3.1-70b", "h100-sxm:8", Strategy(tp=8), VLLM),
+        ("qwen3-32b-awq", "rtx-4090:1", Strategy(), LLAMA_CPP),
+    ):
         model, box = read_model(name), machine(spec)[0]
         book = ledger(model, strategy, box, engine, Workload(), footprints(model, strategy, 2.0))
         assert book.term(0.0).value == pytest.approx(book.capacity, rel=1e-9)
@@ -79,7 +87,10 @@ def test_memory_lines_add_up_to_the_card():
 def test_reserving_engines_admit_fewer():
     box = machine("h100-sxm:8")[0]
     foot = footprints(LLAMA, Strategy(tp=8), 2.0)
-    goes, reserves = (ledger(LLAMA, Strategy(tp=8), box, catalogue.engine(e), Workload(), foot) for e in ("vllm-0.33", "tensorrt-llm-1.2"))
+    goes, reserves = (
+        ledger(LLAMA, Strategy(tp=8), box, catalogue.engine(e), Workload(), foot)
+        for e in ("vllm-0.33", "tensorrt-llm-1.2")
+    )
     assert goes.charged_tokens == 1152
     assert reserves.charged_tokens == 1280
 
@@ -119,10 +130,22 @@ def test_no_step_exceeds_the_peak_or_the_bandwidth(users, tp):
     """Prefill and decode together never compute above the dense peak, nor read above the wire rate."""
     box = machine("h100-sxm:8")[0]
     r = rates(box, VLLM)
-    for step in (Step(sequences=float(users), context=1024.0), Step(new=2048.0, requests=2.0), Step(sequences=float(users), context=1024.0, new=2048.0, requests=2.0)):
+    for step in (
+        Step(sequences=float(users), context=1024.0),
+        Step(new=2048.0, requests=2.0),
+        Step(sequences=float(users), context=1024.0, new=2048.0, requests=2.0),
+    ):
         term = step_term("step", LLAMA, Strategy(tp=tp), step, r, kv_bytes=2.0)
-        work = sum(float(leaf.numbers[0]) * leaf.numbers[3][0] for leaf, _ in leaves(term) if leaf.law == "roofline.overlapped_time")
-        read = sum(float(leaf.numbers[0]) * leaf.numbers[1][0] for leaf, _ in leaves(term) if leaf.law == "roofline.overlapped_time")
+        work = sum(
+            float(leaf.numbers[0]) * leaf.numbers[3][0]
+            for leaf, _ in leaves(term)
+            if leaf.law == "roofline.overlapped_time"
+        )
+        read = sum(
+            float(leaf.numbers[0]) * leaf.numbers[1][0]
+            for leaf, _ in leaves(term)
+            if leaf.law == "roofline.overlapped_time"
+        )
         assert work / float(term.value) <= r.peak["bf16"]
         assert read / float(term.value) <= r.wire
 
@@ -141,7 +164,10 @@ def test_more_bandwidth_is_never_slower(factor):
     q = dict(box.device.quantities)
     q["memory_bandwidth"] = replace(q["memory_bandwidth"], value=q["memory_bandwidth"].value * factor)
     quicker = replace(box, device=replace(box.device, quantities=q))
-    a, b = (predict(LLAMA, Strategy(tp=8), VLLM, Workload(), rates(m, VLLM), 64.0, kv_bytes=2.0, budget=8192.0).tpot.value for m in (box, quicker))
+    a, b = (
+        predict(LLAMA, Strategy(tp=8), VLLM, Workload(), rates(m, VLLM), 64.0, kv_bytes=2.0, budget=8192.0).tpot.value
+        for m in (box, quicker)
+    )
     assert b <= a * (1 + 1e-12)
 
 
@@ -159,19 +185,34 @@ def test_array_path_equals_scalar_path():
     box = machine("h100-sxm:8")[0]
     r = rates(box, VLLM)
     for model in (LLAMA, DEEPSEEK, read_model("jamba-v0.1"), read_model("gpt-oss-120b")):
-        options = [Strategy(tp=8), Strategy(tp=4, pp=2), Strategy(tp=2, pp=2, dp=2), Strategy(pp=8), Strategy(tp=4, dp=2)]
+        options = [
+            Strategy(tp=8),
+            Strategy(tp=4, pp=2),
+            Strategy(tp=2, pp=2, dp=2),
+            Strategy(pp=8),
+            Strategy(tp=4, dp=2),
+        ]
         if model.experts:
             options.append(Strategy(tp=2, dp=4, ep=8))
         users = np.array([1.0, 8.0, 57.0, 300.0])
-        many = Strategy(**{name: np.array([[float(getattr(s, name))] for s in options]) for name in ("tp", "pp", "dp", "ep", "attention_dp")})
-        grid = predict(model, many, VLLM, Workload(), r, np.broadcast_to(users, (len(options), 4)), kv_bytes=2.0, budget=8192.0)
+        many = Strategy(
+            **{
+                name: np.array([[float(getattr(s, name))] for s in options])
+                for name in ("tp", "pp", "dp", "ep", "attention_dp")
+            }
+        )
+        grid = predict(
+            model, many, VLLM, Workload(), r, np.broadcast_to(users, (len(options), 4)), kv_bytes=2.0, budget=8192.0
+        )
         for i, s in enumerate(options):
             for j, n in enumerate(users):
                 alone = predict(model, s, VLLM, Workload(), r, float(n), kv_bytes=2.0, budget=8192.0)
                 for name in ("tpot", "ttft"):
                     value = np.broadcast_to(getattr(grid, name).value, (len(options), 4))[i, j]
                     assert value == pytest.approx(float(getattr(alone, name).value), rel=1e-12), (model.id, s, n, name)
-                assert np.broadcast_to(grid.rate, (len(options), 4))[i, j] == pytest.approx(float(alone.rate), rel=1e-12)
+                assert np.broadcast_to(grid.rate, (len(options), 4))[i, j] == pytest.approx(
+                    float(alone.rate), rel=1e-12
+                )
 
 
 def test_the_tree_adds_up():
@@ -201,7 +242,9 @@ def brute_force(asked):
             if not book.fits:
                 continue
             for users in user_ladder(book.max_concurrency):
-                p = predict(asked.model, s, VLLM, asked.workload, r, float(users), kv_bytes=kv, budget=book.budget_tokens)
+                p = predict(
+                    asked.model, s, VLLM, asked.workload, r, float(users), kv_bytes=kv, budget=book.budget_tokens
+                )
                 if float(p.tpot.value) <= asked.constraints.tpot:
                     best = min(best, cost.total / float(p.rate))
     return best
@@ -211,9 +254,16 @@ def brute_force(asked):
 def test_the_search_finds_the_brute_force_optimum(name):
     from roofplan.records.workload import Constraints
 
-    asked = Request(model=read_model(name), machines=tuple(machine("h100-sxm:8")), constraints=Constraints(tpot=0.04), engine="vllm-0.33")
+    asked = Request(
+        model=read_model(name),
+        machines=tuple(machine("h100-sxm:8")),
+        constraints=Constraints(tpot=0.04),
+        engine="vllm-0.33",
+    )
     plan = search(asked).plans[0]
-    assert plan.cost.total / plan.metrics["output_tokens_per_second"].value == pytest.approx(brute_force(asked), rel=1e-9)
+    assert plan.cost.total / plan.metrics["output_tokens_per_second"].value == pytest.approx(
+        brute_force(asked), rel=1e-9
+    )
 
 
 def test_counts_descend():
@@ -224,7 +274,11 @@ def test_counts_descend():
 
 def test_order_and_ties():
     result = plan_serving("llama-3.1-70b", ["h100-sxm:8"])
-    values = [p.cost.total / p.metrics["output_tokens_per_second"].value for p in result.plans if p.metrics["tpot"].value <= 0.05]
+    values = [
+        p.cost.total / p.metrics["output_tokens_per_second"].value
+        for p in result.plans
+        if p.metrics["tpot"].value <= 0.05
+    ]
     assert values == sorted(values)
     assert any(p.pareto for p in result.plans)
 
@@ -264,7 +318,15 @@ def test_nothing_fits_says_what_would():
     assert {item["argument"] for item in refused.value.relax} >= {"--precision", "--on"}
 
 
-@pytest.mark.parametrize(("limit", "argument"), [({"tpot": "1ms"}, "--tpot"), ({"ttft": "1ms"}, "--ttft"), ({"concurrency": 10**6}, "--concurrency"), ({"tokens_per_second_per_user": 9999}, "--tokens-per-second-per-user")])
+@pytest.mark.parametrize(
+    ("limit", "argument"),
+    [
+        ({"tpot": "1ms"}, "--tpot"),
+        ({"ttft": "1ms"}, "--ttft"),
+        ({"concurrency": 10**6}, "--concurrency"),
+        ({"tokens_per_second_per_user": 9999}, "--tokens-per-second-per-user"),
+    ],
+)
 def test_impossible_limits_name_themselves(limit, argument):
     with pytest.raises(NoPlan) as refused:
         plan_serving("llama-3.1-70b", ["h100-sxm:8"], **limit)
@@ -291,7 +353,9 @@ def test_weight_only_formats_run_at_the_activation_s_rate():
 
 
 def test_the_engine_s_rule_is_named():
-    model = hf.from_dict({**read_model("llama-3.1-70b").config, "num_attention_heads": 60, "num_key_value_heads": 60, "head_dim": 128})
+    model = hf.from_dict(
+        {**read_model("llama-3.1-70b").config, "num_attention_heads": 60, "num_key_value_heads": 60, "head_dim": 128}
+    )
     assert "must be divisible by tensor parallel size (8)" in legal(model, Strategy(tp=8), VLLM)
 
 
@@ -305,14 +369,19 @@ def test_every_cost_is_absent_without_a_price():
 def test_input_and_output_costs_add_up_to_the_request():
     plan = plan_serving("llama-3.1-70b", ["h100-sxm:8"]).plans[0]
     m, w = plan.metrics, plan.workload
-    request = (w.input * m["cost_per_million_input_tokens"].value + w.output * m["cost_per_million_output_tokens"].value) / 1e6
+    request = (
+        w.input * m["cost_per_million_input_tokens"].value + w.output * m["cost_per_million_output_tokens"].value
+    ) / 1e6
     rate = m["output_tokens_per_second"].value / w.output
     assert request * rate * 3600 == pytest.approx(m["cost_per_hour"].value, rel=1e-9)
 
 
 def test_a_prompt_adds_to_every_step():
     """Leaving the prefill of replacements out is the fault that errs most on long prompts."""
-    short, long = (predicted(LLAMA, "h100-sxm:8", Strategy(tp=8), 64, workload=Workload(input=n, output=128, context=8192)) for n in (128, 4096))
+    short, long = (
+        predicted(LLAMA, "h100-sxm:8", Strategy(tp=8), 64, workload=Workload(input=n, output=128, context=8192))
+        for n in (128, 4096)
+    )
     assert float(long.tpot.value) > 1.5 * float(short.tpot.value)
 
 

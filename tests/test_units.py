@@ -13,15 +13,37 @@ from roofplan.errors import UnitError
 @pytest.mark.parametrize(
     ("text", "unit", "value"),
     [
-        ("80 GB", "B", 80e9), ("80 GiB", "B", 80 * 2**30), ("3.35TB/s", "B/s", 3.35e12), ("200 Gbit/s", "B/s", 25e9), ("50ms", "s", 0.05),
-        ("2 h", "s", 7200), ("700W", "W", 700), ("1.4 kW", "W", 1400), ("2.50USD/h", "USD/h", 2.5), ("20 tok/s", "token/s", 20), ("989.4 TFLOPS", "FLOP/s", 989.4e12),
+        ("80 GB", "B", 80e9),
+        ("80 GiB", "B", 80 * 2**30),
+        ("3.35TB/s", "B/s", 3.35e12),
+        ("200 Gbit/s", "B/s", 25e9),
+        ("50ms", "s", 0.05),
+        ("2 h", "s", 7200),
+        ("700W", "W", 700),
+        ("1.4 kW", "W", 1400),
+        ("2.50USD/h", "USD/h", 2.5),
+        ("20 tok/s", "token/s", 20),
+        ("989.4 TFLOPS", "FLOP/s", 989.4e12),
     ],
 )
 def test_parse(text, unit, value):
     assert units.parse(text, unit) == pytest.approx(value, rel=1e-12)
 
 
-@pytest.mark.parametrize(("text", "unit"), [("80", "B"), ("80 GB/s", "B"), ("-1 W", "W"), ("0 s", "s"), ("nan s", "s"), ("inf W", "W"), ("", "s"), ("ms 50", "s"), ("5 parsecs", "s")])
+@pytest.mark.parametrize(
+    ("text", "unit"),
+    [
+        ("80", "B"),
+        ("80 GB/s", "B"),
+        ("-1 W", "W"),
+        ("0 s", "s"),
+        ("nan s", "s"),
+        ("inf W", "W"),
+        ("", "s"),
+        ("ms 50", "s"),
+        ("5 parsecs", "s"),
+    ],
+)
 def test_what_does_not_parse_is_refused(text, unit):
     with pytest.raises(UnitError):
         units.parse(text, unit, "--flag")

@@ -145,6 +145,10 @@ def rates(machine: Machine, engine: Engine) -> Rates:
     where_from["experts"] = (sheet, _fit_key(experts_bandwidth))
     where_from["gap"] = (_fit_key(gap),)
     where_from["engine"] = (_fit_key(base), _fit_key(each))
+    kernels = fitted("engine", "compute_share", engine_chain)
+    compute = {name: value * kernels.value for name, value in compute.items()}
+    for name in compute:
+        where_from[f"compute.{name}"] = (*where_from[f"compute.{name}"], _fit_key(kernels))
     network = _network(machine, fitted, where_from)
     worst = max(_grade(item) for item in (memory_share, decode_share, gap, base))
     return Rates(
@@ -160,7 +164,7 @@ def rates(machine: Machine, engine: Engine) -> Rates:
             "experts": wire * experts_bandwidth.value,
             "memory": wire * passes.value,
         },
-        attention_share=attention_share.value,
+        attention_share=attention_share.value * kernels.value,
         experts_share=experts_rate.value,
         gap=gap.value,
         step_base=base.value,

@@ -8,7 +8,7 @@ from roofplan.calibrate.kernels import fit_all_reduce, fit_attention, fit_matmul
 
 def main() -> None:
     """Refit every constant and write it."""
-    from roofplan.calibrate.engines import fit_engines, fit_power
+    from roofplan.calibrate.engines import fit_engines, fit_power, fit_prefill
 
     rows = kernel_rows()
     write("matmul", fit_matmul(rows))
@@ -16,6 +16,7 @@ def main() -> None:
     write("collectives", fit_all_reduce(rows))
     write("power", fit_power())
     write("engines", fit_engines())
+    write("prefill", fit_prefill())
 
 
 if __name__ == "__main__":

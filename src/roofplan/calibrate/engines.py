@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from roofplan.calibrate.fitting import descend, entry, spread
+from roofplan.timing import constant
 from roofplan.validate import Case, clean_cases
 
 Rows = Sequence[Any]
@@ -117,6 +118,33 @@ def _fit(found: list[Decode]) -> list[float]:
 
 LEAST = 12
 """Rows from which an engine version gets constants of its own."""
+
+
+def fit_prefill() -> list[dict[str, Any]]:
+    """Fit, per engine, the share of the published kernels' compute rate that its prefill reaches; 1 where no row says.
+
+    The share is corrected by the median of measured over predicted rates of prompts computed alone.
+    """
+    ratios: dict[str, list[float]] = defaultdict(list)
+    for case in clean_cases():
+        published = case.row["prefill_tokens_per_second"]
+        prediction = case.predict() if published and case.users is not None else None
+        if prediction is not None:
+            now, _ = constant("engine", "compute_share", [case.engine.id, case.engine.name, "any"])
+            ratio = float(published) / float(prediction.prefill_rate) * now.value
+            ratios[case.engine.id].append(ratio)
+            if case.engine.name == "llama.cpp":
+                ratios[case.engine.name].append(ratio)
+    source = "published prefill rates of prompts computed alone (Splitwise, llama.cpp community)"
+    out = [
+        entry(
+            "engine", "compute_share", scope, min(1.0, float(np.median(found))), "1", spread(found), len(found), source
+        )
+        for scope, found in sorted(ratios.items())
+        if len(found) >= LEAST
+    ]
+    note = "engines without rows are taken to reach the published kernels"
+    return [*out, entry("engine", "compute_share", "any", 1.0, "1", 0.2, 0, "definition", note)]
 
 
 def fit_engines() -> list[dict[str, Any]]:
