@@ -58,3 +58,13 @@ def test_python_interface():
     assert roofplan.plan_serving("llama-3.1-70b", ["h100-sxm:8"]).plans
     with pytest.raises(roofplan.RoofplanError):
         model.cache_bytes(0)
+
+
+def test_generated_pages_are_those_of_today_s_code():
+    import importlib.util
+
+    spec = importlib.util.spec_from_file_location("generate", ROOT / "docs" / "generate.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    for name, make in module.PAGES.items():
+        assert (ROOT / "docs" / name).read_text() == make() + "\n", f"run make docs ({name})"

@@ -1,0 +1,43 @@
+"""Run the examples and write docs/examples.md with what they print: ``make examples``."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).parent
+EXAMPLES = [
+    ("A 70B on one server", "serve llama-3.1-70b --on h100-sxm:8"),
+    ("The same, where every number comes from", "serve llama-3.1-70b --on h100-sxm:8 --strategy tp=8 --concurrency 1 --explain"),
+    ("The same on eight RTX 4090 in one box", "serve llama-3.1-70b --on rtx-4090:8"),
+    ("It does not fit on four", "serve llama-3.1-70b --on rtx-4090:4"),
+    ("Four RTX 4090, AWQ, vLLM", "serve llama-3.1-70b-awq --on rtx-4090:4 --engine vllm"),
+    ("Four RTX 4090, Q4_K_M, llama.cpp", "serve llama-3.1-70b --on rtx-4090:4 --precision q4_k_m --engine llama.cpp"),
+    ("DeepSeek-V3 on eight H200", "serve deepseek-v3 --on h200-sxm:8"),
+    ("DeepSeek-V3 on sixteen H100", "serve deepseek-v3 --on h100-sxm:16"),
+    ("DeepSeek-V3 on eight MI300X", "serve deepseek-v3 --on mi300x:8"),
+    ("Qwen3-32B AWQ on one RTX 4090", "serve qwen3-32b-awq --on rtx-4090:1"),
+    ("gpt-oss-120b on one H100", "serve gpt-oss-120b --on h100-sxm:1"),
+    ("Gemma 3 27B at a context of 128k", "serve gemma-3-27b --on h100-sxm:2 --context 128k --input 64k --output 1k"),
+    ("A hybrid: Nemotron-H 56B", "serve nemotron-h-56b --on h100-sxm:4"),
+    ("LLaMA-2 70B on eight desktops over 1 GbE", "serve llama-2-70b --on rtx-4090:8x1@1gbe --strategy pp=8"),
+    ("LLaMA-2 70B on eight desktops over 10 GbE", "serve llama-2-70b --on rtx-4090:8x1@10gbe --strategy pp=8"),
+    ("All hardware: 70B, at most 50 ms a token, under 20 USD an hour", "serve llama-3.1-70b --tpot 50ms --budget 20USD/h"),
+    ("What a model is", "model deepseek-v3 --context 8192"),
+    ("What a device is", "device rtx-4090"),
+    ("Which peak a quoted number is", "device rtx-4090 --what-is 1321TFLOPS"),
+    ("The articles' headline", "claims headline"),
+]
+
+
+def main():
+    """Write the page."""
+    lines = ["# Examples", "", "Real output, written by `make examples`; a pipe gets the same text as a terminal, without colour.", ""]
+    for title, words in EXAMPLES:
+        out = subprocess.run([sys.executable, "-m", "roofplan", *words.split()], capture_output=True, text=True, check=False)
+        shown = out.stdout.rstrip() + ("\n" + out.stderr.rstrip() if out.stderr else "")
+        lines += [f"## {title}", "", "```", f"$ roofplan {words}", shown, "```", f"exit {out.returncode}", ""]
+    (HERE / "examples.md").write_text("\n".join(lines))
+
+
+if __name__ == "__main__":
+    main()
