@@ -25,7 +25,7 @@ def laws():
             body = inspect.getdoc(function)
             claim = body.split("\n\n")[0]
             notes = body.split("Notes\n-----\n")[1].split("\n\nExamples")[0].replace("\n", " ")
-            units = re.findall(r"^(\w+) : .*?\[([^\]]+)\]", body.split("Returns\n")[0], re.M)
+            units = re.findall(r"^(\w+) : .*?\[([^\]]+)\]", body.split("Returns\n")[0], re.MULTILINE)
             given = ", ".join(f"`{name}` [{unit}]" for name, unit in units)
             result = re.search(r"\[([^\]]+)\]", body.split("Returns\n")[1])[1]
             lines += [f"### {info.name}.{function.__name__}", "", claim.replace("\n", " "), "", f"Takes {given}; returns [{result}].", "", notes, ""]

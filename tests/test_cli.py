@@ -188,7 +188,7 @@ def test_model_json(run_json):
     assert document["cache"]["state_bytes"] == 0
 
 
-def test_model_from_stdin(tmp_path, llama):
+def test_model_from_stdin(llama):
     text = json.dumps(llama)
     out = subprocess.run(
         [sys.executable, "-m", "roofplan", "model", "-", "--json"],

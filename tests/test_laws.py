@@ -41,7 +41,7 @@ def declared(function):
     """Return the [unit] of each parameter and of the result, read from the docstring."""
     text = inspect.getdoc(function)
     body = text.split("Parameters\n")[1].split("Returns\n")
-    found = dict(re.findall(r"^(\w+) : .*?\[([^\]]+)\]", body[0], re.M))
+    found = dict(re.findall(r"^(\w+) : .*?\[([^\]]+)\]", body[0], re.MULTILINE))
     result = re.search(r"\[([^\]]+)\]", body[1])
     return found, result[1]
 

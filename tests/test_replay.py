@@ -63,7 +63,7 @@ def figures(model, device, prompt):
 RECORDED = json.loads(FILE.read_text()) if FILE.is_file() else {}
 
 
-@pytest.mark.parametrize(("model", "device", "prompt"), CASES, ids=lambda v: str(v))
+@pytest.mark.parametrize(("model", "device", "prompt"), CASES, ids=str)
 def test_figures_have_not_moved(model, device, prompt):
     recorded = RECORDED[f"{model} {device} {prompt}"]
     now = figures(model, device, prompt)

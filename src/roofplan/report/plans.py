@@ -304,12 +304,8 @@ def serve_screen(result: Result, page: Page, *, top: int = 2, explain: bool = Fa
     plan = result.plans[0]
     for line in head_lines(result, plan):
         page.line(line)
-    for line in [
-        line
-        for code, text in result.warnings
-        if code != "geforce_licence"
-        for line in wrapped(f"note: {text}", indent=6)
-    ]:
+    notes = [text for code, text in result.warnings if code != "geforce_licence"]
+    for line in [piece for text in notes for piece in wrapped(f"note: {text}", indent=6)]:
         page.line(page.paint(line, "warning"))
     if len({p.machine.text for p in result.plans}) > 1 and len(result.asked.machines) > 8:
         device_table(result, page, top)
