@@ -192,6 +192,7 @@ def pins(text: str | None) -> dict[str, int]:
             continue
         name, _, value = part.partition("=")
         name = name.strip().lower().replace("-", "_")
+        _refuse_out_of_scope(name, "--strategy")
         if name not in DEGREES or not value:
             raise InputError(
                 f"--strategy: cannot read {part!r}; accepted: {', '.join(f'{d}=N' for d in DEGREES)}",
@@ -236,6 +237,7 @@ def plan_serving(
     strategy: str | None = None,
     best: str = "cost",
     price: str = "rent",
+    utilisation: str | float = "100%",
     prefix_hit: str | float = 0.0,
     draft_tokens: str | None = None,
     progress: Callable[[int, int], None] | None = None,
@@ -277,6 +279,7 @@ def plan_serving(
     )
     machines = tuple(m for text in on for m in machine(text)) if on else whole_catalogue(constraints)
     if engine is not None:
+        _refuse_out_of_scope(engine.lower(), "--engine")
         engine = catalogue.find("engines", engine, "--engine")
     asked = Request(
         model=loaded,
@@ -288,6 +291,7 @@ def plan_serving(
         precisions=precisions(precision, "--precision"),
         kv_precisions=precisions(kv_precision, "--kv-precision"),
         price=price,
+        utilisation=_utilisation(utilisation),
         best=best,
     )
     return search(asked, progress)
@@ -313,6 +317,38 @@ def _workload(
             value=str(prefix_hit),
         )
     return Workload(input=asked, output=answered, context=longest, prefix_hit=hit, drafted=count, acceptance=accepted)
+
+
+def _utilisation(text: str | float) -> float:
+    share = units.parse_share(text, "--utilisation")
+    if share <= 0:
+        raise UnitError(
+            "--utilisation: a machine that is never busy has no cost per token",
+            argument="--utilisation",
+            value=str(text),
+        )
+    return share
+
+
+OUT_OF_SCOPE = {
+    "prefill": "disaggregated prefill",
+    "decode": "disaggregated prefill",
+    "cp": "context parallelism",
+    "dcp": "context parallelism",
+    "pcp": "context parallelism",
+    "offload": "weights or experts on the CPU",
+    "ktransformers": "experts on the CPU",
+    "dynamo": "disaggregated prefill",
+    "mooncake": "disaggregated prefill",
+}
+"""Words that name what is not modelled, and what that is."""
+
+
+def _refuse_out_of_scope(word: str, argument: str) -> None:
+    if word in OUT_OF_SCOPE:
+        raise UnsupportedFeature(
+            f"{argument}: {word}: {OUT_OF_SCOPE[word]} is not modelled yet", argument=argument, value=word
+        )
 
 
 def _check_context(model: Model, load: Workload, given: object) -> None:

@@ -19,6 +19,7 @@ from roofplan.errors import InputError
 from roofplan.laws import (
     attention,
     batching,
+    board,
     collectives,
     cost,
     energy,
@@ -48,6 +49,7 @@ AGREES, ROUNDS = 0.05, 0.10
 LAWS: dict[str, Any] = {
     "attention": attention,
     "batching": batching,
+    "board": board,
     "collectives": collectives,
     "cost": cost,
     "energy": energy,

@@ -99,6 +99,9 @@ def serve(
     price: Annotated[
         str, Parameter(allow_leading_hyphen=True, help="rent, contract, spot, or a price per device such as 2.50USD/h")
     ] = "rent",
+    utilisation: Annotated[
+        str, Parameter(allow_leading_hyphen=True, help="share of full load at which a token's cost is counted")
+    ] = "100%",
     prefix_hit: Annotated[
         str, Parameter(allow_leading_hyphen=True, help="share of each prompt found in the prefix cache, 30%%")
     ] = "0",
@@ -141,6 +144,7 @@ def serve(
         "strategy": strategy,
         "best": best,
         "price": price,
+        "utilisation": utilisation,
         "prefix_hit": prefix_hit,
         "draft": draft,
         "top": top,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import date
 
 from roofplan import catalogue, units
-from roofplan.errors import UnitError
+from roofplan.errors import UnitError, UnsupportedFeature
 from roofplan.records.hardware import Machine
 from roofplan.records.prices import Price
 
@@ -87,6 +87,12 @@ def _newest(pool: list[Price]) -> Price:
 
 def hourly(machine: Machine, price: str) -> HourlyCost | None:
     """Return the cost of a machine under ``rent``, ``contract``, ``spot``, or a given ``2.50USD/h`` per device."""
+    if price == "own":
+        raise UnsupportedFeature(
+            "--price own: owning is not modelled in this version; give a price per device such as 2.50USD/h",
+            argument="--price",
+            value=price,
+        )
     if price in KINDS:
         found = quotation(machine, price)
         return None if found is None else HourlyCost(per_device=found.value, count=machine.count, price=found)

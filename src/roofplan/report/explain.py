@@ -34,8 +34,9 @@ def explain_screen(plan: Plan, page: Page, depth: int) -> None:
         whole = all_in_cost(plan)
         rate = plan.metrics["output_tokens_per_second"].value
         if whole:
+            load = f"{units.significant(rate)} tok/s x 3,600 s x {plan.utilisation:.0%} of full load"
             page.line(
-                f"└ {units.significant(whole.value)} USD/Mtok out = {units.significant(plan.cost.total, 4)} USD/h / ({units.significant(rate)} tok/s x 3,600 s), at full load"
+                f"└ {units.significant(whole.value)} USD/Mtok out = {units.significant(plan.cost.total, 4)} USD/h / ({load})"
             )
     page.line("")
     for key, number in numbers.items():

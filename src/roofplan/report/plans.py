@@ -6,13 +6,17 @@ import math
 
 from roofplan import units
 from roofplan.errors import NoPlan
-from roofplan.operations import element_bytes, format_entry
+from roofplan.laws import board, pipeline
+from roofplan.operations import ACTIVATION_BYTES, element_bytes, format_entry
 from roofplan.records.hardware import Machine
 from roofplan.records.model import Model
 from roofplan.report.explain import explain_screen
 from roofplan.report.page import Page, folded, interval, users_text, wrapped
 from roofplan.search import DEFAULT_TPOT, Plan, Result, all_in_cost, bounds, objective
 from roofplan.serve import LIMIT_NAMES, leaves
+
+WIDE_ADAPTER = 25e9
+"""Rate one way from which a network adapter takes sixteen lanes of PCIe 4.0 instead of eight [B/s]."""
 
 
 def machine_text(machine: Machine) -> str:
@@ -89,6 +93,11 @@ def head_lines(result: Result, plan: Plan) -> list[str]:
     lines += wrapped(f"assumed (flags change it): {asked}" + ("" if w.prefix_hit else ", no prefix hits"), indent=2)
     del result
     return lines
+
+
+def load_text(plan: Plan) -> str:
+    """Return at which load a token's cost is counted."""
+    return "at full load" if plan.utilisation == 1.0 else f"at {plan.utilisation:.0%} of full load"
 
 
 def bar(plan: Plan, width: int = 40) -> str:
@@ -168,7 +177,7 @@ def plan_lines(result: Result, plan: Plan, page: Page) -> list[str]:
         lines.append(
             f"  cost          {units.significant(plan.cost.total, 4)} USD/h = {n} x {units.significant(plan.cost.per_device)}"
             f" · {units.significant(whole.value)} USD/Mtok out [{units.significant(whole.low, 2)}, {units.significant(whole.high, 2)}]"
-            " all in, at full load"
+            f" all in, {load_text(plan)}"
         )
         lines.append(
             f"                split by device time: {units.significant(into)} USD/Mtok in, {units.significant(out)} out"
@@ -194,6 +203,7 @@ def plan_lines(result: Result, plan: Plan, page: Page) -> list[str]:
     )
     end = " (model's end)" if plan.model.max_positions and m.longest >= plan.model.max_positions else ""
     lines.append(f"                {bar(plan)} longest request: {int(m.longest):,}{end}")
+    lines += link_lines(plan)
     if limits and plan.machine.device.geforce_licence:
         lines.append(page.paint("                GeForce licence: no data centres", "warning"))
     return lines
@@ -221,6 +231,50 @@ def ladder_lines(result: Result, plan: Plan, page: Page) -> list[str]:
             f" {units.significant(whole.value) if whole else '-':>13}  {LIMIT_NAMES[name]} {share:.0%}{ends}"
         )
     del page
+    return lines
+
+
+def gain_lines(result: Result) -> list[str]:
+    """Return what each added device still gains, where sizes of one machine compete."""
+    best: dict[int, Plan] = {}
+    for plan in result.plans:
+        best.setdefault(plan.machine.count, plan)
+    kinds = {(m.device.id, m.network.id if m.network else None) for m in result.asked.machines}
+    if len(kinds) != 1 or len(best) < 2:
+        return []
+    rates = {count: best[count].metrics["output_tokens_per_second"].value for count in sorted(best)}
+    words, previous = [], 0
+    for count, rate in rates.items():
+        if previous:
+            gain = board.marginal_gain(rate, rates[previous], count - previous)
+            words.append(f"{count}: {units.significant(rate)} ({units.significant(gain)} each)")
+        else:
+            words.append(f"{count}: {units.significant(rate)}")
+        previous = count
+    return wrapped(
+        f"  devices      tok/s of each size, and what each added device gains: {', '.join(words)}", indent=15
+    )
+
+
+def link_lines(plan: Plan) -> list[str]:
+    """Return how busy the network is, and what a board and a switch must offer, where stages lie in several hosts."""
+    m, s = plan.machine, plan.strategy
+    if m.network is None:
+        return []
+    lines = []
+    if int(s.pp) > 1:
+        here = max(1.0, plan.users / (int(s.dp) * int(s.pp)))
+        sent = here * plan.model.hidden * ACTIVATION_BYTES / (m.network.bandwidth * m.ports)
+        busy = pipeline.duty_cycle(sent, float(plan.prediction.tpot.value) / int(s.pp))
+        lines.append(
+            f"  links         {m.network.id} busy {units.significant(100 * busy, 2)}% of the time: {units.show(sent, 's')} a hop"
+        )
+    ports = board.switch_ports(m.hosts, m.ports)
+    if m.device.device_class == "consumer":
+        lanes = board.lanes_needed(m.per_host, 16, m.ports, 16 if m.network.bandwidth >= WIDE_ADAPTER else 8)
+        lines.append(
+            f"  boards        {ports} switch ports; {lanes} lanes a host for {m.per_host} x16 card and {m.ports} adapter"
+        )
     return lines
 
 
@@ -318,12 +372,9 @@ def serve_screen(result: Result, page: Page, *, top: int = 2, explain: bool = Fa
     beside = [
         piece for line in (nearest_line(plan), launch_line(plan)) if line for piece in wrapped(line, indent=16, first=2)
     ]
-    for line in [
-        *beside,
-        *(piece for line in ladder_lines(result, plan, page) for piece in folded(line, indent=54)),
-        *runner_lines(result, plan, top),
-        *improvement_lines(plan),
-    ]:
+    ladder = [piece for row in ladder_lines(result, plan, page) for piece in folded(row, indent=54)]
+    below = [*gain_lines(result), *runner_lines(result, plan, top), *improvement_lines(plan)]
+    for line in [*beside, *ladder, *below]:
         page.line(line)
     for line in closing_lines(result, page, top):
         page.line(line)

@@ -233,6 +233,7 @@ def _plan(
         cost=cost,
         power=wall_power(machine, float(p.busy)),
         changes_model=precision != "checkpoint",
+        utilisation=asked.utilisation,
     )
     plan.metrics = metrics_of(plan)
     return plan

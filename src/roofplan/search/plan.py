@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from roofplan import economics, units
+from roofplan.laws import cost
 from roofplan.operations import compute_format
 from roofplan.records.engine import Engine
 from roofplan.records.hardware import Machine
@@ -79,6 +80,7 @@ class Plan:
     tied: bool = False
     reason: str = ""
     changes_model: bool = False
+    utilisation: float = 1.0
 
     @property
     def label(self) -> str:
@@ -134,6 +136,7 @@ class Request:
     precisions: tuple[str, ...] = ("checkpoint",)
     kv_precisions: tuple[str, ...] = ("checkpoint",)
     price: str = "rent"
+    utilisation: float = 1.0
     best: str = "cost"
 
 
@@ -190,19 +193,20 @@ def metrics_of(plan: Plan) -> dict[str, Metric]:
         split = float(p.input_share)
         into = rate / plan.workload.output * plan.workload.input
         for name, value in (
-            ("cost_per_million_input_tokens", hourly * split / (into * units.HOUR) * 1e6),
-            ("cost_per_million_output_tokens", hourly * (1.0 - split) / (rate * units.HOUR) * 1e6),
+            ("cost_per_million_input_tokens", hourly * split / (into * plan.utilisation * units.HOUR) * 1e6),
+            ("cost_per_million_output_tokens", hourly * (1.0 - split) / (rate * plan.utilisation * units.HOUR) * 1e6),
         ):
             out[name] = metric(value, "USD/Mtoken", grade)
     return out
 
 
 def all_in_cost(plan: Plan) -> Metric | None:
-    """Return the whole cost per million output tokens, prompts included, at full load [USD/Mtoken]."""
+    """Return the whole cost per million output tokens, prompts included, at the stated load [USD/Mtoken]."""
     if plan.cost is None:
         return None
     rate = plan.metrics["output_tokens_per_second"]
-    return metric(plan.cost.total / (rate.value * units.HOUR) * 1e6, "USD/Mtoken", rate.grade)
+    per_token = cost.per_token(plan.cost.total / units.HOUR, rate.value * plan.utilisation)
+    return metric(float(per_token) * 1e6, "USD/Mtoken", rate.grade)
 
 
 def _uses(plan: Plan, name: str) -> bool:
