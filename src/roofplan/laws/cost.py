@@ -81,7 +81,7 @@ def per_token(rate: Number, tokens: Number) -> Number:
 def per_input_token(rate: Number, prefill: Number) -> Number:
     """Return the cost of an input token: machine rate times the prefill seconds that it occupies.
 
-    With `per_output_token_alone` it splits a request by device time: I c_in + O c_out is the request's cost.
+    With the rest on output tokens it splits a request by device time: I c_in + O c_out is the request's cost.
 
     Parameters
     ----------
@@ -98,7 +98,7 @@ def per_input_token(rate: Number, prefill: Number) -> Number:
 
     Examples
     --------
-    >>> per_input_token(0.01, 0.0001)
-    1e-06
+    >>> round(per_input_token(0.01, 0.0001) * 1e6, 6)
+    1.0
     """
     return rate * prefill

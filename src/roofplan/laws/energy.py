@@ -26,8 +26,8 @@ def device_power(limit: Number, floor: Number, ceiling: Number, busy: Number) ->
 
     Examples
     --------
-    >>> device_power(700.0, 0.3, 0.9, 0.5)
-    420.0
+    >>> round(device_power(700.0, 0.3, 0.9, 0.5))
+    420
     """
     return limit * (floor + (ceiling - floor) * busy)
 

@@ -29,7 +29,7 @@ def serial_latency(stages: Number, stage: Number, hop: Number) -> Number:
 
     Examples
     --------
-    >>> serial_latency(8, 17.5e-3, 0.5e-3)
+    >>> round(serial_latency(8, 17.5e-3, 0.5e-3), 6)
     0.144
     """
     return stages * (stage + hop)

@@ -164,6 +164,6 @@ def share_of_peak(work: Number, time: Number, peak: Number) -> Number:
     Examples
     --------
     >>> round(share_of_peak(6 * 70e9 * 1e6, 1000.0, 989.4e12), 3)
-    0.425
+    0.424
     """
     return work / (time * peak)
