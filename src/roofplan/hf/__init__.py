@@ -154,9 +154,9 @@ def _vision(tower: towers.Tower) -> Callable[[Fields, int], tuple[Stack, ...]]:
 WRAPPERS: dict[str, tuple[str, Callable[[Fields, int], tuple[Stack, ...]] | None]] = {
     "gemma3": ("gemma3_text", _vision(towers.gemma_vision)),
     "gemma3n": ("gemma3n_text", None),
-    "gemma4": ("gemma4_text", None),
+    "gemma4": ("gemma4_text", _vision(towers.gemma4_vision)),
     "glm4v_moe": ("glm4v_moe_text", _vision(towers.glm_vision)),
-    "kimi_k25": ("kimi_k2", None),
+    "kimi_k25": ("kimi_k2", _vision(towers.moonvit)),
     "llama4": ("llama4_text", _vision(towers.llama4_vision)),
     "mistral3": ("mistral", _pixtral),
     "qwen3_5": ("qwen3_5_text", _vision(towers.qwen_vision)),

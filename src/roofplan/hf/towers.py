@@ -382,4 +382,50 @@ def llama4_vision(vision: Fields, hidden: int) -> tuple[Stack, ...]:
     return tower, Stack(name="multi_modal_projector", role="projector", layers=(), extra=adapter + projector)
 
 
+def gemma4_vision(vision: Fields, hidden: int) -> tuple[Stack, ...]:
+    """Return Gemma 4's tower: four norms a layer, norms on queries and keys, a table of positions per axis."""
+    width, heads = vision.int("hidden_size"), vision.int("num_attention_heads")
+    head_dim, patch = vision.int("head_dim", default=width // heads), vision.int("patch_size")
+    bias = vision.flag("attention_bias", False)
+    layer = Layer(
+        mixers=(
+            attention(
+                width,
+                heads,
+                vision.int("num_key_value_heads", default=heads),
+                head_dim,
+                bias=bias,
+                vectors=2 * head_dim,
+                causal=False,
+            ),
+        ),
+        feed_forwards=(mlp(width, vision.int("intermediate_size")),),
+        vectors=4 * width,
+    )
+    axes, channels = 2, 3
+    around = axes * vision.int("position_embedding_size") * width + channels * patch * patch * width
+    name = "model.vision_tower.encoder.layers"
+    tower = Stack(name=name, role="vision", layers=(layer,) * vision.int("num_hidden_layers"), extra=around)
+    return tower, Stack(name="model.embed_vision", role="projector", layers=(), extra=width * hidden)
+
+
+def moonvit(vision: Fields, hidden: int) -> tuple[Stack, ...]:
+    """Return the MoonViT tower of Kimi K2.5 with its patch-merging projector."""
+    width, heads, patch = (
+        vision.int("vt_hidden_size", "hidden_size"),
+        vision.int("vt_num_attention_heads", "num_attention_heads"),
+        vision.int("patch_size"),
+    )
+    layer = _block(width, heads, vision.int("vt_intermediate_size", "intermediate_size"))
+    height, across = vision.int("init_pos_emb_height"), vision.int("init_pos_emb_width")
+    merged = width
+    for factor in vision.raw("merge_kernel_size"):
+        merged *= int(factor)
+    around = width * 3 * patch * patch + width + height * across * width + 2 * width
+    projector = 2 * width + merged * merged + merged + merged * hidden + hidden
+    depth = vision.int("vt_num_hidden_layers", "num_hidden_layers")
+    tower = Stack(name="model.vision_tower.layers", role="vision", layers=(layer,) * depth, extra=around)
+    return tower, Stack(name="model.mm_projector", role="projector", layers=(), extra=projector)
+
+
 Tower = Callable[[Fields, int], tuple[Stack, ...]]
