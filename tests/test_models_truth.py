@@ -59,9 +59,21 @@ def test_a_tower_that_is_not_described_is_left_out_and_said_so():
 GEMMA_3N = {
     "model_type": "gemma3n",
     "text_config": {
-        "model_type": "gemma3n_text", "hidden_size": 256, "intermediate_size": 512, "num_hidden_layers": 4, "num_attention_heads": 4, "num_key_value_heads": 2,
-        "head_dim": 64, "vocab_size": 1000, "vocab_size_per_layer_input": 1000, "hidden_size_per_layer_input": 32, "altup_num_inputs": 4, "laurel_rank": 8,
-        "num_kv_shared_layers": 1, "sliding_window": 128, "layer_types": ["sliding_attention", "sliding_attention", "full_attention", "sliding_attention"],
+        "model_type": "gemma3n_text",
+        "hidden_size": 256,
+        "intermediate_size": 512,
+        "num_hidden_layers": 4,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "head_dim": 64,
+        "vocab_size": 1000,
+        "vocab_size_per_layer_input": 1000,
+        "hidden_size_per_layer_input": 32,
+        "altup_num_inputs": 4,
+        "laurel_rank": 8,
+        "num_kv_shared_layers": 1,
+        "sliding_window": 128,
+        "layer_types": ["sliding_attention", "sliding_attention", "full_attention", "sliding_attention"],
     },
 }
 

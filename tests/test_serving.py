@@ -226,9 +226,9 @@ def test_the_tree_adds_up():
 
 
 def brute_force(asked):
-    """Return the best objective over every strategy and every concurrency, one scalar prediction each."""
+    """Return the best objective over every strategy and every concurrency up to the most that memory holds."""
     from roofplan import economics
-    from roofplan.search import cache_format, strategies, user_ladder
+    from roofplan.search import cache_format, strategies
 
     best = math.inf
     for box in asked.machines:
@@ -241,12 +241,11 @@ def brute_force(asked):
             book = ledger(asked.model, s, box, VLLM, asked.workload, footprints(asked.model, s, kv))
             if not book.fits:
                 continue
-            for users in user_ladder(book.max_concurrency):
-                p = predict(
-                    asked.model, s, VLLM, asked.workload, r, float(users), kv_bytes=kv, budget=book.budget_tokens
-                )
-                if float(p.tpot.value) <= asked.constraints.tpot:
-                    best = min(best, cost.total / float(p.rate))
+            users = np.arange(1.0, book.max_concurrency + 1)
+            p = predict(asked.model, s, VLLM, asked.workload, r, users, kv_bytes=kv, budget=book.budget_tokens)
+            rate = np.where(p.tpot.value <= asked.constraints.tpot, p.rate, 0.0)
+            if rate.max() > 0:
+                best = min(best, cost.total / float(rate.max()))
     return best
 
 
@@ -261,9 +260,9 @@ def test_the_search_finds_the_brute_force_optimum(name):
         engine="vllm-0.33",
     )
     plan = search(asked).plans[0]
-    assert plan.cost.total / plan.metrics["output_tokens_per_second"].value == pytest.approx(
-        brute_force(asked), rel=1e-9
-    )
+    found, best = plan.cost.total / plan.metrics["output_tokens_per_second"].value, brute_force(asked)
+    # the curve over users has small stairs (tiles of whole rows), between which the search does not look
+    assert best * (1 - 1e-9) <= found <= best * 1.001
 
 
 def test_counts_descend():
@@ -423,3 +422,58 @@ def test_evaluate_is_deterministic():
     asked = Request(model=LLAMA, machines=tuple(machine("h100-sxm:8")))
     first, second = (ordered(evaluate(asked, Tally()), "cost") for _ in range(2))
     assert [p.id for p in first] == [p.id for p in second]
+
+
+@pytest.mark.parametrize("engine", catalogue.ids("engines"))
+@pytest.mark.parametrize(
+    ("name", "spec", "tp"),
+    [("llama-3.1-8b", "h100-sxm:1", 1), ("llama-3.1-70b", "a100-sxm-80:8", 8), ("qwen3-32b", "rtx-4090:4", 4)],
+)
+def test_every_engine_s_memory_adds_up(engine, name, spec, tp):
+    """No line is counted twice: the parts never exceed the card, and are all of it where something fits."""
+    model, box, found = read_model(name), machine(spec)[0], catalogue.engine(engine)
+    strategy = Strategy(tp=tp) if found.tensor else Strategy(pp=tp)
+    book = ledger(model, strategy, box, found, Workload(), footprints(model, strategy, 2.0))
+    if book.pool > 0:
+        assert book.term(0.0).value == pytest.approx(book.capacity, rel=1e-9)
+
+
+def test_a_hop_never_carries_more_than_its_link():
+    box = machine("rtx-4090:8x1@1gbe")[0]
+    model, work = read_model("llama-3.2-1b"), Workload(input=2048, output=64, context=4096)
+    p = predict(model, Strategy(pp=8), VLLM, work, rates(box, VLLM), 64.0, kv_bytes=2.0, budget=2048.0)
+    tokens = float(p.rate) * (1 + work.input / work.output)
+    assert tokens * model.hidden * 2 <= box.network.bandwidth
+    assert float(p.prefill_rate) * model.hidden * 2 <= box.network.bandwidth
+
+
+def test_drafts_need_a_draft_layer():
+    with pytest.raises(RoofplanError, match="multi-token-prediction"):
+        plan_serving("llama-3.1-70b", ["h100-sxm:8"], draft_tokens="3:0.9")
+    alone, drafted = (
+        predicted(DEEPSEEK, "h200-sxm:8", Strategy(tp=8, ep=8), 1, workload=w)
+        for w in (Workload(), Workload(drafted=1, acceptance=0.0001))
+    )
+    assert float(drafted.tpot.value) > float(alone.tpot.value)
+
+
+def test_an_idle_prompt_is_one_prompt_whatever_the_groups():
+    wide, tensor = (predicted(DEEPSEEK, "h200-sxm:8", s, 8) for s in (Strategy(tp=1, dp=8, ep=8), Strategy(tp=8, ep=8)))
+    experts = {
+        k: sum(v for leaf, v in leaves(p.ttft) if leaf.name == "routed experts")
+        for k, p in (("wide", wide), ("tensor", tensor))
+    }
+    assert experts["wide"] == pytest.approx(experts["tensor"], rel=0.05)
+
+
+def test_weight_only_formats_pay_for_unpacking():
+    plain, packed = (
+        predicted(read_model(n), "h100-sxm:1", Strategy(), 1, workload=Workload(input=8192, context=16384))
+        for n in ("qwen3-32b", "qwen3-32b-awq")
+    )
+    assert float(packed.ttft.value) > float(plain.ttft.value)
+
+
+def test_unknown_cache_formats_are_refused():
+    with pytest.raises(NoPlan, match="keeps no awq cache"):
+        plan_serving("llama-3.1-70b", ["h100-sxm:8"], kv_precision="awq")

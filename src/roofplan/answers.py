@@ -21,7 +21,7 @@ def base(command: str, status: str, inputs: dict[str, Any]) -> dict[str, Any]:
         "schema_version": SCHEMA_VERSION,
         "command": command,
         "status": status,
-        "versions": {"roofplan": __version__, "catalogue": catalogue.version(), "prices_to": catalogue.version()[:7]},
+        "versions": {"roofplan": __version__, "catalogue": catalogue.version(), "prices_to": catalogue.prices_to()},
         "inputs": inputs,
         "warnings": [],
     }
@@ -37,9 +37,11 @@ def failure(command: str, inputs: dict[str, Any], error: RoofplanError) -> dict[
     return {**base(command, "error", inputs), "error": error.as_json()}
 
 
-def serve_answer(result: Result, inputs: dict[str, Any], *, top: int, explain: bool) -> dict[str, Any]:
+def serve_answer(
+    result: Result, inputs: dict[str, Any], *, top: int, explain: bool, depth: int = EXPLAIN_DEPTH
+) -> dict[str, Any]:
     """Return the answer of ``roofplan serve``."""
-    out = base("serve", "ok", inputs)
+    out = base("serve", "ok", canonical(result, inputs))
     out["search"] = result.tally.as_json()
     out["warnings"] = [{"code": code, "text": text} for code, text in result.warnings]
     out["model"] = {
@@ -49,15 +51,21 @@ def serve_answer(result: Result, inputs: dict[str, Any], *, top: int, explain: b
     }
     cited: dict[str, Any] = {}
     out["plans"] = [
-        plan_json(plan, result, inputs, cited, explain=explain and index == 0, ladder=index == 0)
+        plan_json(plan, result, inputs, cited, explain=depth if explain and index == 0 else 0, ladder=index == 0)
         for index, plan in enumerate(result.plans[: max(top, 1)])
     ]
     out["sources"] = cited
     return out
 
 
+def canonical(result: Result, inputs: dict[str, Any]) -> dict[str, Any]:
+    """Return the inputs with what was left to defaults filled in, so that they can be read back and answer the same."""
+    w = result.plans[0].workload
+    return {**inputs, "input": str(w.input), "output": str(w.output), "context": str(w.context)}
+
+
 def plan_json(
-    plan: Plan, result: Result, inputs: dict[str, Any], cited: dict[str, Any], *, explain: bool, ladder: bool
+    plan: Plan, result: Result, inputs: dict[str, Any], cited: dict[str, Any], *, explain: int, ladder: bool
 ) -> dict[str, Any]:
     """Return one plan."""
     book = plan.memory
@@ -120,7 +128,10 @@ def plan_json(
             book.term(plan.cache_in_use),
             *([plan.power] if plan.power else []),
         ]
-        out["explain"] = [tree.as_json(EXPLAIN_DEPTH) for tree in trees]
+        cost = plan.cost_term()
+        if cost is not None:
+            trees.append(cost)
+        out["explain"] = [tree.as_json(explain) for tree in trees]
     return out
 
 
@@ -166,6 +177,9 @@ def reproduce(plan: Plan, inputs: dict[str, Any]) -> str:
     )
     if plan.changes_model:
         words.append(f"--precision {plan.precision}")
+    own = ("kv_precision", "prefix_hit", "draft", "price", "utilisation")
+    given = [name for name in own if inputs.get(name) not in {None, "0", "rent", "100%"}]
+    words.extend(f"--{name.replace('_', '-')} {inputs[name]}" for name in given)
     return " ".join(words)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from roofplan import catalogue, hf, units
-from roofplan.catalogue.machines import machine
+from roofplan.catalogue.machines import box_size, machine
 from roofplan.errors import ConfigError, InputError, UnitError, UnknownName, UnsupportedFeature, nearest
 from roofplan.operations import element_bytes, format_entry
 from roofplan.records.hardware import Accelerator, Machine
@@ -265,6 +265,12 @@ def plan_serving(
             "config.json lacks num_experts_per_tok: how much one token computes is not guessed",
             argument="num_experts_per_tok",
         )
+    if draft_tokens is not None and not loaded.draft_parameters:
+        raise UnsupportedFeature(
+            f"--draft: {loaded.id} carries no multi-token-prediction layer, and a separate draft model is not modelled",
+            argument="--draft",
+            value=draft_tokens,
+        )
     if best not in OBJECTIVES:
         raise InputError(
             f"--best: {best!r} is no objective; accepted: {', '.join(OBJECTIVES)}",
@@ -401,7 +407,7 @@ def _constraints(
 
 
 def whole_catalogue(constraints: Constraints) -> tuple[Machine, ...]:
-    """Return every device of the catalogue that can be planned with, from one to a full server, with one and two hosts where it has a network."""
+    """Return every device of the catalogue that can be planned with: one to a full server, and two servers where it has a network."""
     out: list[Machine] = []
     for name in catalogue.ids("accelerators"):
         found = catalogue.accelerator(name)
@@ -410,4 +416,7 @@ def whole_catalogue(constraints: Constraints) -> tuple[Machine, ...]:
         if constraints.datacenter and found.geforce_licence:
             continue
         out += machine(name)
+        full = catalogue.servers_of(name)
+        if full and full[-1].network and box_size(found) == full[-1].count:
+            out += machine(f"{name}:2x{full[-1].count}")
     return tuple(out)

@@ -177,7 +177,7 @@ def _serve(given: dict[str, Any], reply: Reply, *, explain: bool, depth: str, cs
             print(line)
             return 0
     if reply.as_json:
-        document = answers.serve_answer(result, given, top=top, explain=explain)
+        document = answers.serve_answer(result, given, top=top, explain=explain, depth=max(levels, 2))
         if emit is not None:
             document["emit"] = line
         reply.document(document)
@@ -655,7 +655,7 @@ def _run(words: list[str]) -> int:
         if not words:
             app.help_print()
             return 0
-        result = app([STDIN if word == "-" else word for word in words], exit_on_error=False, print_error=False)
+        result = app(_with_stdin(words), exit_on_error=False, print_error=False)
     except CycloptsError as error:
         return _usage(words, error)
     except (BrokenPipeError, KeyboardInterrupt, SystemExit):
@@ -681,6 +681,15 @@ def _run(words: list[str]) -> int:
             print(line, file=sys.stderr)
         return 3
     return int(result) if isinstance(result, int) else 0
+
+
+def _with_stdin(words: list[str]) -> list[str]:
+    """Return the words with a lone ``-`` spelled out where it means standard input: MODEL, or the value of --request."""
+    out = list(words)
+    for i, word in enumerate(words):
+        if word == "-" and (i == 1 or words[i - 1] == "--request"):
+            out[i] = STDIN
+    return out
 
 
 def _usage(words: list[str], error: CycloptsError) -> int:

@@ -158,9 +158,10 @@ def engine(table: Mapping[str, Any]) -> Engine:
             minimum_memory=float(rule.get("minimum_memory_gib", 0)) * units.GIB,
             below_memory=float(rule.get("below_memory_gib", "inf")) * units.GIB,
             below_tensor=float(rule.get("below_tensor", "inf")),
+            minimum_tensor=float(rule.get("minimum_tensor", 1)),
             excluded=_texts(rule, "excluded_devices"),
         )
-        for rule in defaults.get("rule", ())
+        for rule in (*defaults.get("share_rule", ()), *defaults.get("rule", ()))
     )
     return Engine(
         id=table["id"],
@@ -185,10 +186,11 @@ def engine(table: Mapping[str, Any]) -> Engine:
         pipeline_kind=parallel.get("pipeline_kind", "microbatch"),
         data=parallel.get("data", False),
         expert=parallel.get("expert", False),
-        expert_identity="tp" if "== tp" in str(parallel.get("expert_rule", "")) else "tp*dp",
+        expert_identity=parallel.get("expert_identity", "tp*dp"),
         data_attention=parallel.get("data_attention", False),
+        data_attention_degrees=parallel.get("data_attention_degrees", "divisors"),
         kv_heads=parallel.get("kv_heads", "replicate"),
-        tensor="layer" not in str(parallel.get("tensor", "")),
+        tensor=parallel.get("tensor_parallel", True),
         weights=_texts(precisions, "weights"),
         kv=_texts(precisions, "kv"),
         flags={k: v for k, v in flags.items() if isinstance(v, str)},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 
 from roofplan import catalogue
@@ -53,22 +54,36 @@ def launch(plan: Plan, engine: Engine) -> str:
     if int(s.attention_dp) > 1:
         add("attention_dp", dp=int(s.attention_dp))
     add("context", context=w.context)
-    add("sequences", sequences=max(1, plan.users // max(1, int(s.dp))))
+    add("sequences", sequences=max(1, -(-plan.users // int(s.dp))))
     if plan.kv_precision not in {plan.model.dtype, "bf16", "fp16"}:
         add("kv_precision", kv=engine.kv_names.get(plan.kv_precision, plan.kv_precision))
+    extra, notes = _changes(plan, engine)
+    words.extend(extra)
+    said.extend(notes)
+    return " ".join(words) + ("  # " + "; ".join(said) if said else "")
+
+
+def _changes(plan: Plan, engine: Engine) -> tuple[list[str], list[str]]:
+    """Return the words and the remarks for drafts, a changed precision and several hosts."""
+    words: list[str] = []
+    said: list[str] = []
+    if plan.workload.drafted:
+        config = f'{{"method": "mtp", "num_speculative_tokens": {plan.workload.drafted}}}'
+        if engine.name == "vllm":
+            words.append(f"--speculative-config {shlex.quote(config)}")
+        else:
+            said.append(f"{plan.workload.drafted} drafted tokens a step by the checkpoint's own layer")
     if plan.changes_model:
         method = _METHODS.get(plan.precision)
-        if method:
-            add("quantization", q=method)
+        if method and "quantization" in engine.flags:
+            words.append(engine.flags["quantization"].format(q=method))
         else:
             said.append(f"serve a checkpoint converted to {plan.precision}")
     if plan.machine.hosts > 1:
-        how = f.get("multi_host", "start one process per host")
-        said.append(
-            f"{plan.machine.hosts} hosts: "
-            + how.replace("{hosts}", str(plan.machine.hosts)).replace("{", "<").replace("}", ">")
-        )
-    return " ".join(words) + ("  # " + "; ".join(said) if said else "")
+        how = engine.flags.get("multi_host", "start one process per host")
+        how = how.replace("{hosts}", str(plan.machine.hosts)).replace("{", "<").replace("}", ">")
+        said.append(f"{plan.machine.hosts} hosts: {how}")
+    return words, said
 
 
 def _llama_cpp(plan: Plan, engine: Engine, hub: str) -> str:
@@ -78,9 +93,11 @@ def _llama_cpp(plan: Plan, engine: Engine, hub: str) -> str:
         if plan.changes_model
         else (plan.model.quantization.format if plan.model.quantization else plan.model.dtype)
     )
-    words = [f"llama-server -m {shlex.quote(f'{name}-{precision.upper()}.gguf')} -ngl 99"]
+    words = [f"llama-server -m {shlex.quote(f'{name}-{precision.upper()}.gguf')} -ngl 999"]
     slots = max(1, -(-plan.users // int(plan.strategy.dp)))
-    words.append(f"-c {plan.workload.context * slots} -np {slots}")
+    # one unified cache: room for the longest request, and for what the slots hold on average
+    context = max(plan.workload.context, math.ceil(plan.memory.charged_tokens) * slots)
+    words.append(f"-c {context} -np {slots}")
     stages, servers = int(plan.strategy.pp), int(plan.strategy.dp)
     if stages > 1:
         words.append(f"--split-mode layer --tensor-split {','.join(['1'] * stages)}")

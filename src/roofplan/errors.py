@@ -118,6 +118,7 @@ class NoPlan(RoofplanError):
         super().__init__(message)
         self.binding = binding
         self.relax = relax or []
+        self.search: dict[str, Any] = {}
 
 
 def nearest(name: str, known: Iterable[str], count: int = 4) -> list[str]:

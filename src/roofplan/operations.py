@@ -21,6 +21,28 @@ GROUPED_TILE = 64.0
 """Rows of a grouped-GEMM tile, the middle of the block sizes 16 to 128 that vLLM's fused mixture kernel chooses from."""
 
 
+UNPACK_TILE = 128.0
+"""Rows of a weight-only product that one unpacking of the weights serves, Marlin's largest tile (arXiv 2408.11743)."""
+
+UNPACK_OPERATIONS = 2.0
+"""Vector operations per unpacked weight: one shift-and-mask, one scale (arXiv 2408.11743 section 3)."""
+
+STEP_KERNELS = {"attention": 2.0, "latent attention": 3.0, "state update": 3.0, "experts": 6.0, "sampling": 6.0}
+"""Kernels that an operation starts: rotary and cache write beside attention (one more expansion for a latent cache);
+convolution, scan and gate of a recurrence; top-k, sort, two grouped products, activation and sum of a mixture; penalties,
+top-k, top-p, softmax, draw and copy of the sampler. An estimate from the structure of such layers, not from a trace; the
+fitted gap between kernels absorbs its error."""
+
+GATED_PASSES = 1.5
+"""Tensors of the first product's width that an activation function reads and writes: two halves in, one half out."""
+
+LOGIT_BYTES = 4.0
+"""Bytes of a logit while it is sampled, fp32 [B]."""
+
+LOGIT_PASSES = 3.0
+"""Passes over fp32 logits: copy, softmax, draw."""
+
+
 class Operation(NamedTuple):
     """One kernel or message of one rank.
 
@@ -58,6 +80,7 @@ class Step:
     new : prompt tokens computed now [1].
     past : tokens already cached before them [1].
     requests : prompts that they belong to [1].
+    coupled : whether the other groups that share the experts have as much to do; False for one prompt alone.
     """
 
     sequences: Number = 0.0
@@ -66,6 +89,7 @@ class Step:
     new: Number = 0.0
     past: Number = 0.0
     requests: Number = 0.0
+    coupled: bool = True
 
     @property
     def decodes(self) -> bool:
@@ -188,6 +212,29 @@ def _matmul(
     )
 
 
+def _dequantise(group: Group, tokens: Number, tensor: Number, kv_heads: int) -> list[Operation]:
+    """Return the unpacking of weight-only formats in products of many rows; nothing where the tensor units take the format."""
+    weights = sum(
+        linear.weights * fraction(linear, tensor, kv_heads)
+        for linear in group
+        if format_entry(linear.format)["kernel"] == "dequantise"
+    )
+    if isinstance(weights, int | float) and weights == 0:
+        return []
+    work = matmul.dequantisation_work(weights, tokens, UNPACK_TILE, UNPACK_OPERATIONS)
+    work = larger(work, 0.0 * work)
+    text, numbers = "{} weights unpacked once per {} rows of {}", (weights, UNPACK_TILE, tokens)
+    return [Operation("dequantise", "memory", work, 0.0, kernels=0.0, text=text, numbers=numbers)]
+
+
+def _product(
+    name: str, group: Group, tokens: Number, tensor: Number, kv_heads: int, model: Model, *, leaving: bool
+) -> list[Operation]:
+    """Return one fused product with the unpacking of its weights."""
+    one = _matmul(name, group, tokens, tensor, kv_heads, model, leaving=leaving)
+    return [one, *_dequantise(group, tokens, tensor, kv_heads)]
+
+
 def _label(group: Group) -> str:
     return "+".join(linear.name.rsplit(".", 1)[-1].removesuffix("_proj") for linear in group)
 
@@ -247,7 +294,7 @@ def _attention(mixer: Attention, step: Step, split: Split, model: Model, kv_byte
     else:
         groups = mixer.groups
     for index, group in enumerate(groups):
-        table.append(_matmul(_label(group), group, step.tokens, tensor, mixer.kv_heads, model, leaving=index == last))
+        table += _product(_label(group), group, step.tokens, tensor, mixer.kv_heads, model, leaving=index == last)
     heads = mixer.heads / tensor
     kept = memory.heads_per_rank(float(mixer.kv_heads), tensor) * (
         mixer.head_dim if mixer.key_is_value else mixer.head_dim + mixer.value_dim
@@ -270,7 +317,7 @@ def _decode_attention(mixer: Attention, step: Step, heads: Number, kept: Number,
         "decode_attention",
         work,
         traffic,
-        kernels=2.0,
+        kernels=STEP_KERNELS["attention"],
         text="{} sequences x {} tokens x {} elements x {} B",
         numbers=(step.sequences, seen, kept, kv_bytes),
     )
@@ -287,6 +334,8 @@ def _prefill_attention(mixer: Attention, step: Step, heads: Number, kept: Number
         )
     elif mixer.window is None:
         pairs = step.requests * attention.prefill_pairs(each, past)
+    elif mixer.chunked:
+        pairs = step.requests * attention.chunked_pairs(each, past, window)
     else:
         pairs = step.requests * attention.windowed_pairs(each, past, window)
     work = attention.work(pairs, heads, mixer.head_dim, mixer.value_dim)
@@ -298,7 +347,7 @@ def _prefill_attention(mixer: Attention, step: Step, heads: Number, kept: Number
         "prefill_attention",
         work,
         traffic,
-        kernels=2.0,
+        kernels=STEP_KERNELS["attention"],
         text="2 x {} pairs x {} heads x {}",
         numbers=(pairs, heads, mixer.head_dim + mixer.value_dim),
     )
@@ -327,7 +376,10 @@ def _latent(mixer: LatentAttention, step: Step, split: Split, model: Model, kv_b
     table = []
     last = next(i for i, group in enumerate(mixer.groups) if group[0].name.endswith("o_proj"))
     for index, group in enumerate(mixer.groups):
-        table.append(_matmul(_label(group), group, step.tokens, tensor, 1, model, leaving=index == last))
+        # prefill expands the latents of cached tokens as well as its own
+        expands = group[0].name.endswith("kv_b_proj")
+        tokens = step.tokens + step.requests * step.past if expands else step.tokens
+        table += _product(_label(group), group, tokens, tensor, 1, model, leaving=index == last)
     heads = mixer.heads / tensor
     if step.decodes:
         table.append(_latent_decode(mixer, step, heads, kv_bytes))
@@ -348,7 +400,7 @@ def _latent_decode(mixer: LatentAttention, step: Step, heads: Number, kv_bytes: 
         "decode_attention",
         work,
         traffic,
-        kernels=3.0,
+        kernels=STEP_KERNELS["latent attention"],
         text="{} sequences x {} tokens x {} latent elements x {} B",
         numbers=(step.sequences, seen, entry, kv_bytes),
     )
@@ -361,13 +413,14 @@ def _latent_prefill(mixer: LatentAttention, step: Step, heads: Number) -> Operat
     width = mixer.nope_dim + mixer.rope_dim + mixer.value_dim
     work = attention.work(step.requests * kept, heads, mixer.nope_dim + mixer.rope_dim, mixer.value_dim)
     work = work + 2.0 * step.requests * pairs * mixer.index_heads * mixer.index_dim
-    traffic = step.new * (mixer.latent + mixer.rope_dim + 2.0 * heads * width) * ACTIVATION_BYTES
+    seen = step.new + step.requests * step.past
+    traffic = (step.new + seen) * (mixer.latent + mixer.rope_dim + heads * width) * ACTIVATION_BYTES
     return Operation(
         "prefill attention",
         "prefill_attention",
         work,
         traffic,
-        kernels=3.0,
+        kernels=STEP_KERNELS["latent attention"],
         text="2 x {} pairs x {} heads x {}",
         numbers=(step.requests * kept, heads, width),
     )
@@ -389,7 +442,7 @@ def _recurrence(mixer: Recurrence, step: Step, split: Split, model: Model) -> li
             "memory",
             step.tokens * mixer.update_flops / tensor,
             traffic,
-            kernels=3.0,
+            kernels=STEP_KERNELS["state update"],
             text="2 x {} sequences x {} B of state",
             numbers=(passes, state),
         )
@@ -406,14 +459,16 @@ def _dense(feed_forward: Dense, step: Step, split: Split, model: Model) -> list[
         for index, group in enumerate(feed_forward.groups)
     ]
     inner = sum(linear.outputs for linear in feed_forward.groups[0])
-    table.append(Operation("activation function", "memory", 0.0, tokens * 1.5 * inner / split.tp * ACTIVATION_BYTES))
+    table.append(
+        Operation("activation function", "memory", 0.0, tokens * GATED_PASSES * inner / split.tp * ACTIVATION_BYTES)
+    )
     table.append(_reduce("all-reduce after feed-forward", tokens, split.tp, model))
     return table
 
 
 def _mixture(moe: Mixture, step: Step, split: Split, model: Model) -> list[Operation]:
     """Return a mixture: experts read in expectation, rows padded to the tile, the most loaded rank deciding."""
-    domain = step.tokens * split.groups
+    domain = step.tokens * (split.groups if step.coupled else 1.0)
     chosen, experts = float(moe.chosen), float(moe.experts)
     whole = split.ep > 1
     width = where(whole, 1.0, split.tp)
@@ -428,7 +483,7 @@ def _mixture(moe: Mixture, step: Step, split: Split, model: Model) -> list[Opera
     hidden, inner = moe.expert[0][0].inputs, sum(linear.outputs for linear in moe.expert[0])
     kind = moe.expert[0][0].format
     compute = compute_format(kind, model.quantization.activation if model.quantization else None, model.dtype)
-    traffic = read * stored / width + visits * (2.0 * hidden + 1.5 * inner / width) * ACTIVATION_BYTES
+    traffic = read * stored / width + visits * (2.0 * hidden + GATED_PASSES * inner / width) * ACTIVATION_BYTES
     table = [
         Operation(
             "routed experts",
@@ -436,7 +491,7 @@ def _mixture(moe: Mixture, step: Step, split: Split, model: Model) -> list[Opera
             matmul.work(rows, weights / width, 1.0),
             traffic,
             compute,
-            kernels=6.0,
+            kernels=STEP_KERNELS["experts"],
             text="{} of {} experts read x {} weights at {} B",
             numbers=(read, experts / ranks, weights / width, element_bytes(kind)),
         )
@@ -449,20 +504,24 @@ def _mixture(moe: Mixture, step: Step, split: Split, model: Model) -> list[Opera
             _matmul("shared " + _label(group), group, step.tokens * split.inner, split.tp, 1, model, leaving=leaving)
         )
     spread = split.groups > 1
-    table.append(_reduce("all-reduce after experts", step.tokens, where(spread, 1.0, split.tp), model))
+    # ranks of one group reduce their shares of shared experts (and of routed ones, where no group is apart)
+    table.append(_reduce("all-reduce after experts", step.tokens, where(spread, split.attention, split.tp), model))
     message = step.tokens / split.attention * chosen * model.hidden * ACTIVATION_BYTES
     gathered = domain * model.hidden * ACTIVATION_BYTES
-    table.append(
+    exchanged = smaller(message, gathered)
+    ranks_apart = where(spread, larger(1.0 * split.ep, split.tp), 1.0)
+    table.extend(
         Operation(
-            "expert dispatch and combine",
+            name,
             "exchange",
             0.0,
-            2.0 * smaller(message, gathered),
+            exchanged,
             kernels=0.0,
-            ranks=where(spread, larger(1.0 * split.ep, split.tp), 1.0),
-            text="2 x {} tokens x {} experts x {} x 2 B",
+            ranks=ranks_apart,
+            text="{} tokens x {} experts x {} x 2 B",
             numbers=(step.tokens, chosen, model.hidden),
         )
+        for name in ("expert dispatch", "expert combine")
     )
     return table
 
@@ -485,8 +544,8 @@ def head_operations(step: Step, split: Split, model: Model) -> list[Operation]:
             "sampling",
             "memory",
             0.0,
-            rows * model.vocabulary * 4.0 * 3.0,
-            kernels=6.0,
+            rows * model.vocabulary * LOGIT_BYTES * LOGIT_PASSES,
+            kernels=STEP_KERNELS["sampling"],
             text="3 passes over {} x {} logits x 4 B",
             numbers=(rows, model.vocabulary),
         ),
@@ -511,27 +570,19 @@ def head_format(model: Model) -> str:
     return model.dtype
 
 
-def draft_operations(step: Step, split: Split, model: Model, drafted: int) -> list[Operation]:
-    """Return the multi-token-prediction layers that propose `drafted` tokens before a step."""
-    if not drafted or not model.draft_parameters:
+def draft_operations(step: Step, split: Split, model: Model, drafted: int, kv_bytes: float) -> list[Operation]:
+    """Return the multi-token-prediction layers that propose `drafted` tokens before a step: each one a layer and a head pass.
+
+    The proposing layer has the shape of the decoder's last, as in every checkpoint that carries one.
+    """
+    if not drafted:
         return []
-    layer = model.decoder.layers[-1]
-    routed = sum(f.routed - f.chosen * f.per_expert for f in layer.feed_forwards if isinstance(f, Mixture))
-    read = larger(0.0, float(model.draft_parameters / max(1, model.draft_layers) - routed)) / split.tp
-    stored = read * ACTIVATION_BYTES
-    work = 2.0 * step.sequences * read * drafted
-    return [
-        Operation(
-            "draft layers",
-            "matmul",
-            work,
-            stored * drafted,
-            model.dtype,
-            kernels=12.0 * drafted,
-            text="{} drafts x {} parameters",
-            numbers=(drafted, read),
-        )
+    one = Step(sequences=step.sequences, context=step.context)
+    table = [
+        *layer_operations(model.decoder.layers[-1], one, split, model, kv_bytes),
+        *head_operations(one, split, model),
     ]
+    return [op._replace(name=f"draft {op.name}") for op in table] * drafted
 
 
 def stage_contents(counts: list[tuple[Layer, tuple[int, ...]]], layers: int, stages: int) -> list[tuple[float, ...]]:

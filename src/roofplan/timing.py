@@ -40,7 +40,8 @@ FALLBACKS = {
     "fp16": ("bf16",),
     "fp32": ("tf32",),
 }
-"""Which type stands in where a device has no tensor unit for the one that a checkpoint asks for."""
+"""Which type stands in where a device has no tensor unit for the one that a checkpoint asks for: 8- and 4-bit floats are
+then unpacked and multiplied in 16 bits (vLLM's Marlin kernels, W8A16 and W4A16)."""
 
 
 UNUSED = 1e30
@@ -100,11 +101,11 @@ class Rates:
     network_grade: int = 1
 
 
-def _grade(item: Constant) -> int:
+def _grade(item: Constant, vendor: str = "") -> int:
     """Return the grade of a constant: fitted on this architecture, engine or fabric; on all of them; or not fitted at all."""
     if not item.rows:
         return 3
-    return 2 if item.scope == "any" else 1
+    return 2 if item.scope in {"any", vendor} else 1
 
 
 def _fit_key(item: Constant) -> str:
@@ -150,7 +151,7 @@ def rates(machine: Machine, engine: Engine) -> Rates:
     for name in compute:
         where_from[f"compute.{name}"] = (*where_from[f"compute.{name}"], _fit_key(kernels))
     network = _network(machine, fitted, where_from)
-    worst = max(_grade(item) for item in (memory_share, decode_share, gap, base))
+    worst = max(_grade(item, device.vendor) for item in (memory_share, decode_share, gap))
     return Rates(
         machine=machine,
         engine=engine,
@@ -241,7 +242,10 @@ def _network(machine: Machine, fitted: Any, sources: dict[str, tuple[str, ...]])
         keys.append(_fit_key(item))
     for name in ("bus_bandwidth.2", "bus_bandwidth.4", "bus_bandwidth.8", "staged_path"):
         try:
-            values[name] = constant("all_reduce", name, chain)[0].value
+            found = constant("all_reduce", name, chain)[0]
+            values[name] = found.value
+            if topology == "bus" or name == "staged_path":
+                keys.append(_fit_key(found))
         except InputError:
             values[name] = None
     values["outer_bandwidth"] = machine.network_per_device or 0.0
@@ -254,7 +258,9 @@ def _network(machine: Machine, fitted: Any, sources: dict[str, tuple[str, ...]])
         )
         grade = max(grade, _grade(item))
         values["outer_latency"] = (machine.network.value("latency") or 0.0) + item.value
-        values["outer_efficiency"] = fitted("all_reduce", "network_efficiency", [machine.network.id, "any"]).value
+        share = fitted("all_reduce", "network_efficiency", [machine.network.id, "any"])
+        values["outer_efficiency"] = share.value
+        keys += [_fit_key(item), _fit_key(share)]
         keys.append(machine.network.quantities["bandwidth"].source)
     sources["network"] = tuple(keys)
     values["grade"] = grade
@@ -310,7 +316,7 @@ def exchange_time(message: Number, ranks: Number, machine: Machine, net: dict[st
     time = collectives.all_to_all_time(
         message * inner / busy,
         larger(inner, 1.0),
-        net["base"],
+        net["one_shot"],
         _shared_rate(larger(inner, 2.0), net)
         if net["topology"] != "staged"
         else net["bandwidth"] * net["efficiency"] / 2,
@@ -325,7 +331,7 @@ def hop_time(message: Number, tensor: Number, stages: Number, machine: Machine, 
     """Return the mean time of one pipeline hop: over the network where stages lie in other hosts, else inside."""
     crossing = where(tensor * stages > machine.per_host, 1.0, 0.0)
     inner_rate = net["bandwidth"] * net["efficiency"]
-    inside = net["base"] + message / (inner_rate / (2.0 if net["topology"] == "staged" else 1.0))
+    inside = net["one_shot"] + message / (inner_rate / (2.0 if net["topology"] == "staged" else 1.0))
     if machine.hosts == 1:
         return inside
     # tensor ranks of one host send their shares at once, together filling the host's ports
@@ -373,17 +379,6 @@ _SOURCE_OF = {
     "memory": "memory",
     "experts": "experts",
 }
-LIMIT_OF = {
-    "weight matmuls": "memory_bandwidth",
-    "routed experts": "memory_bandwidth",
-    "attention": "memory_bandwidth",
-    "memory passes": "memory_bandwidth",
-    "all-reduce": "communication",
-    "expert exchange": "communication",
-    "pipeline hops": "communication",
-    "launches": "launch",
-    "engine step": "engine",
-}
 
 
 def step_term(
@@ -404,7 +399,7 @@ def step_term(
     split = Split.of(strategy)
     kinds = model.decoder.kinds()
     tables = [layer_operations(layer, step, split, model, kv_bytes) for layer, _ in kinds]
-    tables.append(head_operations(step, split, model) + draft_operations(step, split, model, drafted))
+    tables.append(head_operations(step, split, model) + draft_operations(step, split, model, drafted, kv_bytes))
     timed = [[(op, operation_time(op, r)) for op in table] for table in tables]
     launches = [sum(op.kernels for op in table) * r.gap for table in tables]
     sums = []
@@ -473,8 +468,8 @@ def _grouped(
             gap,
             "s",
             law="roofline.kernel_time",
-            text="gap of {} between kernels",
-            numbers=((r.gap, "s"),),
+            text="{} kernels x {} between one and the next",
+            numbers=(gap / r.gap, (r.gap, "s")),
             sources=r.sources["gap"],
         )
     )

@@ -98,13 +98,20 @@ BOUNDS = {"gap": (2e-7, 3e-5), "base": (5e-5, 3e-2), "each": (1e-7, 2e-4), "expe
 """Physical bounds: a gap is shorter than an eager launch, a step's host time than 30 ms, a share at most one."""
 
 
+START = [1.5e-6, 5e-4, 5e-6, 0.6]
+"""Where the search for gap, base, per-sequence time and experts' share begins: physically plausible values."""
+
+UNMOVED = 1e-3
+"""Relative distance from the start under which a constant counts as not identified [1]."""
+
+
 def _time(p: list[float], row: Decode) -> float:
     return row.fixed + row.kernels * p[0] + p[1] + p[2] * row.sequences + row.experts / p[3]
 
 
 def _fit(found: list[Decode]) -> list[float]:
     """Return gap, base, per-sequence time and experts' bandwidth share that bring the logarithms of predicted over measured nearest to zero."""
-    start = [1.5e-6, 5e-4, 5e-6, 0.6]
+    start = START
     low, high = zip(*BOUNDS.values(), strict=True)
 
     def loss(p: list[float]) -> float:
@@ -168,9 +175,11 @@ def fit_engines() -> list[dict[str, Any]]:
             ("engine_step", "per_sequence", "s"),
             ("experts", "bandwidth", "1"),
         ]
-        for (law, name, unit), value in zip(names, fitted, strict=True):
+        for (law, name, unit), value, start in zip(names, fitted, START, strict=True):
+            still = abs(value / start - 1) < UNMOVED
+            note = "the rows do not move it from its starting value: a guess" if still else ""
             if law != "experts" or sum(row.experts > 0 for row in found) >= LEAST:
-                out.append(entry(law, name, scope, value, unit, deviation, len(found), source))
+                out.append(entry(law, name, scope, value, unit, deviation, 0 if still else len(found), source, note))
     for law, name, unit in (
         ("kernel", "gap", "s"),
         ("engine_step", "base", "s"),

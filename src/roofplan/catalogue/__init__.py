@@ -163,3 +163,8 @@ def machine_parts(device: str) -> tuple[Link | None, Link | None]:
     """Return the scale-up link and the host link of a device."""
     found = accelerator(device)
     return (link(found.scale_up) if found.scale_up else None, link(found.host_link) if found.host_link else None)
+
+
+def prices_to() -> str:
+    """Return the month of the newest price in the book."""
+    return max(p.date for name in ids("accelerators") for p in prices(name) if len(p.date) >= 7)[:7]

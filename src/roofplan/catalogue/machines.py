@@ -162,6 +162,13 @@ def _built(
     if server is None and known:
         same = [s for s in catalogue.servers_of(device.id) if s.count == per_host and s.count <= LARGEST_BOX]
         server = same[0] if same else None
+    if hosts == 1 and network is not None:
+        raise InputError(
+            f"--on: {text}: one host needs no network; write {device.id}:HOSTSxPER@{network.id} for several",
+            code="network_unused",
+            argument="--on",
+            value=text,
+        )
     if per_host > 1 and up is None and host is None:
         raise InputError(
             f"--on: {text}: no link between {device.id} devices is known; only one can be planned",

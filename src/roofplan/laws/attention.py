@@ -63,6 +63,38 @@ def windowed_pairs(new: Number, past: Number, window: Number) -> Number:
     return growing * past + growing * (growing + 1) / 2 + (new - growing) * window
 
 
+def chunked_pairs(new: Number, past: Number, chunk: Number) -> Number:
+    """Return the query-key pairs where a query sees only the tokens of its own chunk of `chunk`.
+
+    With F(m) = floor(m / c) c (c + 1) / 2 + r (r + 1) / 2, r = m mod c: pairs = F(p + n) - F(p).
+
+    Parameters
+    ----------
+    new : tokens n computed now [1].
+    past : tokens p already cached [1].
+    chunk : tokens c of a chunk [1].
+
+    Returns
+    -------
+    Pairs [1].
+
+    Notes
+    -----
+    Domain: c >= 1. Source: chunked attention of Llama 4 (``attention_chunk_size`` of its configuration).
+
+    Examples
+    --------
+    >>> chunked_pairs(32768.0, 0.0, 8192.0) == 4 * 8192 * 8193 / 2
+    True
+    """
+
+    def triangle(tokens: Number) -> Number:
+        rest = tokens % chunk
+        return (tokens - rest) / chunk * (chunk * (chunk + 1) / 2) + rest * (rest + 1) / 2
+
+    return triangle(past + new) - triangle(past)
+
+
 def work(pairs: Number, heads: Number, key: Number, value: Number) -> Number:
     """Return the operations of attention: 2 pairs heads (d_k + d_v).
 

@@ -161,10 +161,35 @@ def tokens_per_speculative_step(drafted: Number, acceptance: Number) -> Number:
 
     Examples
     --------
-    >>> tokens_per_speculative_step(1, 0.85)
+    >>> round(tokens_per_speculative_step(1, 0.85), 6)
     1.85
     """
-    return round((1 - acceptance ** (drafted + 1)) / (1 - acceptance), 12)
+    return (1 - acceptance ** (drafted + 1)) / (1 - acceptance)
+
+
+def busiest_group(sequences: Number, groups: Number) -> Number:
+    """Return the sequences of the fullest of equal groups: ceil(B / G).
+
+    Parameters
+    ----------
+    sequences : running sequences B [1].
+    groups : groups that wait for each other at every step G [1].
+
+    Returns
+    -------
+    Sequences [1].
+
+    Notes
+    -----
+    Domain: requests dealt in turn; groups that share experts finish a step together, so the fullest decides.
+    Source: pigeonhole bound.
+
+    Examples
+    --------
+    >>> busiest_group(12.0, 8.0)
+    2.0
+    """
+    return up(sequences / groups)
 
 
 def in_system(rate: Number, time: Number) -> Number:

@@ -81,6 +81,33 @@ def padded(rows: Number, tile: Number) -> Number:
     return up(rows / tile) * tile
 
 
+def dequantisation_work(weights: Number, rows: Number, tile: Number, operations: Number) -> Number:
+    """Return the vector work of unpacking weights once per tile of rows beyond the first: w o (ceil(m / tile) - 1).
+
+    Parameters
+    ----------
+    weights : entries w of the matrix [1].
+    rows : tokens m [1].
+    tile : rows that one unpacking serves [1].
+    operations : operations o per entry [FLOP].
+
+    Returns
+    -------
+    Work [FLOP].
+
+    Notes
+    -----
+    Domain: weight-only formats; the first unpacking hides under the read of the weights. Source: tile quantization
+    (see `padded`); AWQ and Marlin kernels unpack in registers once per output tile (Frantar et al. 2024, arXiv 2408.11743).
+
+    Examples
+    --------
+    >>> dequantisation_work(1000.0, 1024.0, 128.0, 2.0)
+    14000.0
+    """
+    return weights * operations * (up(rows / tile) - 1)
+
+
 def experts_read(experts: Number, chosen: Number, tokens: Number) -> Number:
     """Return the expected number of distinct experts that a step reads: E (1 - (1 - k/E)^T).
 

@@ -16,7 +16,7 @@ class DefaultRule:
     Parameters
     ----------
     minimum_memory, below_memory : bounds on the device's memory [B].
-    below_tensor : holds for tensor-parallel degrees under this [1].
+    below_tensor, minimum_tensor : tensor-parallel degrees for which it holds [1].
     excluded : device families that the rule passes over.
     values : ``max_num_batched_tokens``, ``max_num_seqs`` and others.
     """
@@ -25,13 +25,14 @@ class DefaultRule:
     minimum_memory: float = 0.0
     below_memory: float = float("inf")
     below_tensor: float = float("inf")
+    minimum_tensor: float = 1.0
     excluded: tuple[str, ...] = ()
 
     def holds(self, device: str, memory: float, tensor: int) -> bool:
         """Return whether the rule speaks of this device."""
         if any(device.startswith(name) for name in self.excluded):
             return False
-        return self.minimum_memory <= memory < self.below_memory and tensor < self.below_tensor
+        return self.minimum_memory <= memory < self.below_memory and self.minimum_tensor <= tensor < self.below_tensor
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +43,8 @@ class Engine:
     ----------
     id : such as ``vllm-0.11``.
     name, version, released : the engine, its version, its month.
-    memory_model : ``share-of-total`` takes its share of the card first; ``share-of-free`` takes a share of what is
+    memory_model : ``share-of-total`` takes its share of the card first; ``reserve`` leaves a static
+        reserve for all but weights and cache; ``share-of-free`` takes a share of what is
         left after weights; ``as-allocated`` allocates as it goes.
     admission : ``as-it-goes`` charges what a request holds, ``reserve`` what it may come to hold.
     block : tokens of a cache block [token].
@@ -75,6 +77,7 @@ class Engine:
     expert: bool = True
     expert_identity: str = "tp*dp"
     data_attention: bool = False
+    data_attention_degrees: str = "divisors"
     kv_heads: str = "replicate"
     tensor: bool = True
     weights: tuple[str, ...] = ()

@@ -95,7 +95,8 @@ class Accelerator:
     def memory(self) -> float | None:
         """Bytes that a program can have: what the driver reports less what it keeps, else the capacity [B]."""
         usable = self.value("memory_usable")
-        return usable - DRIVER_KEEPS if usable is not None else self.value("memory_capacity")
+        kept = DRIVER_KEEPS if self.vendor == "NVIDIA" else 0.0
+        return usable - kept if usable is not None else self.value("memory_capacity")
 
     @property
     def memory_key(self) -> str:

@@ -7,7 +7,7 @@ import math
 from roofplan import units
 from roofplan.errors import NoPlan
 from roofplan.laws import board, pipeline
-from roofplan.operations import ACTIVATION_BYTES, element_bytes, format_entry
+from roofplan.operations import ACTIVATION_BYTES, element_bytes
 from roofplan.records.hardware import Machine
 from roofplan.records.model import Model
 from roofplan.report.explain import explain_screen
@@ -73,7 +73,7 @@ def weights_text(model: Model) -> str:
     return f"{plan.format} {where}, the rest {model.dtype}"
 
 
-def head_lines(result: Result, plan: Plan) -> list[str]:
+def head_lines(plan: Plan) -> list[str]:
     """Return inputs and assumptions."""
     w, m = plan.workload, plan.machine
     usable = units.gib(plan.memory.capacity)
@@ -91,7 +91,6 @@ def head_lines(result: Result, plan: Plan) -> list[str]:
         indent=2,
     )
     lines += wrapped(f"assumed (flags change it): {asked}" + ("" if w.prefix_hit else ", no prefix hits"), indent=2)
-    del result
     return lines
 
 
@@ -114,25 +113,26 @@ def bar(plan: Plan, width: int = 40) -> str:
 
 
 def floors(plan: Plan) -> tuple[float, float, float]:
-    """Return the least time to read the weights once, to compute a prompt at the peak, and that prompt's work."""
-    r, m = plan.rates, plan.machine
-    read = plan.memory.weights / float(r.wire) * int(plan.strategy.pp)
-    work = sum(
-        leaf.numbers[3][0] * float(leaf.numbers[0])
-        for leaf, _ in leaves(plan.prediction.ttft)
-        if leaf.law == "roofline.overlapped_time"
+    """Return the least time to read the weights that a step reads, to compute a prompt at the dense peak, and its work on one device.
+
+    Both take the data sheet's rates, nothing lost; experts count as they are read in expectation.
+    """
+    r = plan.rates
+    stages = int(plan.strategy.pp)
+    read = sum(
+        float(leaf.numbers[0]) * float(leaf.numbers[1][0])
+        for group in plan.prediction.decode.parts
+        if group.name in {"weight matmuls", "routed experts"}
+        for leaf in group.parts
     )
-    whole = work * int(plan.strategy.tp) * int(plan.strategy.pp)
-    used = int(plan.strategy.tp) * int(plan.strategy.pp)
-    del m
-    return read, whole / used / float(r.peak["bf16" if "fp8" not in _computes(plan) else "fp8"]), whole
-
-
-def _computes(plan: Plan) -> set[str]:
-    quantization = plan.model.quantization
-    if quantization is None:
-        return set()
-    return {str(format_entry(quantization.format)["compute"])} - set(plan.rates.fallbacks)
+    peaks = {float(rate): float(r.peak[name]) for name, rate in r.compute.items()}
+    products = [leaf for leaf, _ in leaves(plan.prediction.ttft) if leaf.law == "roofline.overlapped_time"]
+    work = sum(float(leaf.numbers[0]) * float(leaf.numbers[3][0]) for leaf in products)
+    time = sum(
+        float(leaf.numbers[0]) * float(leaf.numbers[3][0]) / peaks.get(float(leaf.numbers[4][0]), float(r.peak["bf16"]))
+        for leaf in products
+    )
+    return read / float(r.wire) * stages, time * stages, work * stages
 
 
 def plan_lines(result: Result, plan: Plan, page: Page) -> list[str]:
@@ -161,10 +161,10 @@ def plan_lines(result: Result, plan: Plan, page: Page) -> list[str]:
         )
     )
     lines.append(
-        f"  TPOT          {interval(s['tpot'], 1e3, 'ms'):<27} {asked}floor of the weights alone {units.show(read, 's')}"
+        f"  TPOT          {interval(s['tpot'], 1e3, 'ms'):<27} {asked}floor of reading weights {units.show(read, 's')}"
     )
     lines.append(
-        f"  TTFT, idle    {interval(s['ttft'], 1e3, 'ms'):<27} floor {units.show(compute, 's')}: {units.show(work, 'FLOP')} at the dense peak"
+        f"  TTFT, idle    {interval(s['ttft'], 1e3, 'ms'):<27} floor {units.show(compute, 's')}: {units.show(work, 'FLOP')} a device at the dense peak"
     )
     per = s["output_tokens_per_second_per_device"]
     lines.append(
@@ -209,7 +209,7 @@ def plan_lines(result: Result, plan: Plan, page: Page) -> list[str]:
     return lines
 
 
-def ladder_lines(result: Result, plan: Plan, page: Page) -> list[str]:
+def ladder_lines(result: Result, plan: Plan) -> list[str]:
     """Return the ladder over users."""
     lines = ["", "     users   TPOT ms  tok/s a user     tok/s  USD/Mtok out  binds or ends"]
     for step in result.ladder:
@@ -230,7 +230,6 @@ def ladder_lines(result: Result, plan: Plan, page: Page) -> list[str]:
             f" {units.significant(step.metrics['output_tokens_per_second'].value):>9}"
             f" {units.significant(whole.value) if whole else '-':>13}  {LIMIT_NAMES[name]} {share:.0%}{ends}"
         )
-    del page
     return lines
 
 
@@ -356,7 +355,7 @@ def improvement_lines(plan: Plan) -> list[str]:
 def serve_screen(result: Result, page: Page, *, top: int = 2, explain: bool = False, depth: int = 2) -> None:
     """Print the answer to ``roofplan serve``."""
     plan = result.plans[0]
-    for line in head_lines(result, plan):
+    for line in head_lines(plan):
         page.line(line)
     notes = [text for code, text in result.warnings if code != "geforce_licence"]
     for line in [piece for text in notes for piece in wrapped(f"note: {text}", indent=6)]:
@@ -372,7 +371,7 @@ def serve_screen(result: Result, page: Page, *, top: int = 2, explain: bool = Fa
     beside = [
         piece for line in (nearest_line(plan), launch_line(plan)) if line for piece in wrapped(line, indent=16, first=2)
     ]
-    ladder = [piece for row in ladder_lines(result, plan, page) for piece in folded(row, indent=54)]
+    ladder = [piece for row in ladder_lines(result, plan) for piece in folded(row, indent=54)]
     below = [*gain_lines(result), *runner_lines(result, plan, top), *improvement_lines(plan)]
     for line in [*beside, *ladder, *below]:
         page.line(line)

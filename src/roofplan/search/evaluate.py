@@ -15,14 +15,14 @@ from roofplan.records.model import Model
 from roofplan.records.strategy import Strategy
 from roofplan.records.workload import Constraints, Workload
 from roofplan.search.plan import DEFAULT_TPOT, Plan, Request, Tally, metrics_of
-from roofplan.search.space import at_precision, cache_format, choose_engine, refuses_format, strategies
+from roofplan.search.space import at_precision, cache_format, choose_engine, refuses_cache, refuses_format, strategies
 from roofplan.serve import Ledger, footprints, ledger, legal, predict, wall_power
 from roofplan.timing import Rates, rates
 
 
-def user_ladder(limit: int) -> np.ndarray[Any, Any]:
-    """Return the concurrencies that are tried: powers of two and the points between, up to what fits."""
-    points = {1, limit}
+def user_ladder(limit: int, demanded: int | None = None) -> np.ndarray[Any, Any]:
+    """Return the concurrencies that are tried: powers of two and the points between, the demanded one, up to what fits."""
+    points = {1, limit} | ({demanded} if demanded else set())
     size = 1
     while size <= limit:
         points |= {size, min(limit, size * 5 // 4), min(limit, size * 3 // 2), min(limit, size * 7 // 4)}
@@ -54,10 +54,13 @@ def _machine_plans(
     tally: Tally,
 ) -> list[Plan]:
     limits = asked.constraints
-    if (limits.devices is not None and machine.count > limits.devices) or (
-        limits.datacenter and machine.device.geforce_licence
+    for excluded, reason in (
+        (limits.devices is not None and machine.count > limits.devices, "more devices than allowed"),
+        (limits.datacenter and machine.device.geforce_licence, "its licence forbids data centres"),
     ):
-        return []
+        if excluded:
+            tally.refusals[reason] = tally.refusals.get(reason, 0) + 1
+            return []
     engine = choose_engine(asked.engine, machine, precision)
     if engine is None:
         tally.refusals["engine does not run on the device"] = (
@@ -72,6 +75,7 @@ def _machine_plans(
         return []
     kv_format = cache_format(model, kv)
     kv_bytes = element_bytes(kv_format)
+    refusal = refusal or refuses_cache(kv_format, engine)
     kept: list[tuple[Strategy, Ledger]] = []
     for strategy in strategies(model, machine, engine, asked.pins):
         tally.enumerated += 1
@@ -106,49 +110,58 @@ def _predicted(
     kv_bytes: float,
     tally: Tally,
 ) -> list[Plan]:
-    """Predict all strategies x users of a machine as one grid, then keep the best concurrency of each strategy."""
+    """Predict all strategies x users of a machine as one grid, close in on the best concurrency of each, and keep it."""
     r = rates(machine, engine)
-    users = [user_ladder(book.max_concurrency) for _, book in kept]
-    width = max(len(u) for u in users)
-    grid = np.stack([np.pad(u, (0, width - len(u)), mode="edge") for u in users])
+    users = [user_ladder(book.max_concurrency, asked.constraints.concurrency) for _, book in kept]
     degrees = {
         name: np.array([[getattr(s, name)] for s, _ in kept], dtype=float)
         for name in ("tp", "pp", "dp", "ep", "attention_dp")
     }
-    many = Strategy(**degrees)
-    budget = kept[0][1].budget_tokens
-    p = predict(model, many, engine, asked.workload, r, grid, kv_bytes=kv_bytes, budget=budget)
-    shape = grid.shape
-    tpot, ttft, rate = (np.broadcast_to(x, shape) for x in (p.tpot.value, p.ttft.value, p.rate))
-    busy = np.broadcast_to(p.busy, shape)
-    power = wall_power(machine, busy)
-    watts = None if power is None else np.broadcast_to(power.value, shape)
-    tally.predicted += int(sum(len(u) for u in users))
-    ok = _allowed(asked.constraints, tpot, ttft, rate, watts, grid, asked.workload)
-    score = _score(asked.best, machine, tpot, rate, watts, cost)
-    quick = bool(np.any(ok & (tpot <= DEFAULT_TPOT)))
-    plans = []
-    for row, (strategy, book) in enumerate(kept):
-        column = _choose(asked, users[row], tpot[row], ok[row], score[row], quick=quick)
-        if column is None:
-            continue
-        plans.append(
-            _plan(
-                asked,
-                machine,
-                model,
-                engine,
-                strategy,
-                book,
-                cost,
-                precision,
-                kv_format,
-                kv_bytes,
-                r,
-                int(grid[row, column]),
-            )
+    many, budget = Strategy(**degrees), kept[0][1].budget_tokens
+
+    def columns(ladders: list[np.ndarray[Any, Any]]) -> list[int | None]:
+        """Return which point of each strategy's ladder is best under the constraints."""
+        width = max(len(u) for u in ladders)
+        grid = np.stack([np.pad(u, (0, width - len(u)), mode="edge") for u in ladders])
+        p = predict(model, many, engine, asked.workload, r, grid, kv_bytes=kv_bytes, budget=budget)
+        tpot, ttft, rate = (np.broadcast_to(x, grid.shape) for x in (p.tpot.value, p.ttft.value, p.rate))
+        power = wall_power(machine, np.broadcast_to(p.busy, grid.shape))
+        watts = None if power is None else np.broadcast_to(power.value, grid.shape)
+        tally.predicted += sum(len(u) for u in ladders)
+        ok = _allowed(asked.constraints, tpot, ttft, rate, watts, grid, asked.workload)
+        score = _score(asked.best, machine, tpot, rate, watts, cost)
+        quick = bool(np.any(ok & (tpot <= DEFAULT_TPOT)))
+        return [_choose(asked, u, tpot[i], ok[i], score[i], quick=quick) for i, u in enumerate(ladders)]
+
+    chosen = columns(users)
+    for _ in range(CLOSE_IN if len(asked.machines) <= FEW_MACHINES else 1):
+        finer = [u if c is None else _between(u, c) for u, c in zip(users, chosen, strict=True)]
+        if asked.constraints.concurrency is not None or all(
+            np.array_equal(f, u) for f, u in zip(finer, users, strict=True)
+        ):
+            break
+        users, chosen = finer, columns(finer)
+    return [
+        _plan(
+            asked, machine, model, engine, strategy, book, cost, precision, kv_format, kv_bytes, r, int(ladder[column])
         )
-    return plans
+        for (strategy, book), ladder, column in zip(kept, users, chosen, strict=True)
+        if column is not None
+    ]
+
+
+CLOSE_IN, FEW_MACHINES = 5, 8
+"""Times that the neighbourhood of the best concurrency is divided anew, and machines up to which it is more than once."""
+
+FINER = 14
+"""Points that a neighbourhood is divided into [1]."""
+
+
+def _between(ladder: np.ndarray[Any, Any], column: int) -> np.ndarray[Any, Any]:
+    """Return whole numbers of users around a point of a ladder, the first of the ladder among them."""
+    low, high = ladder[max(0, column - 1)], ladder[min(len(ladder) - 1, column + 1)]
+    points = np.unique(np.round(np.concatenate(([ladder[0], ladder[column]], np.linspace(low, high, FINER)))))
+    return points if high - low > 2 else ladder
 
 
 def _allowed(c: Constraints, tpot: Any, ttft: Any, rate: Any, watts: Any, users: Any, workload: Workload) -> Any:

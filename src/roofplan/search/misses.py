@@ -5,8 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from roofplan import units
-from roofplan.errors import NoPlan
+from roofplan import economics, units
+from roofplan.catalogue import machines
+from roofplan.catalogue.machines import box_size
+from roofplan.errors import NoPlan, RoofplanError, StrategyError
+from roofplan.operations import element_bytes
 from roofplan.records.hardware import Machine
 from roofplan.records.workload import Constraints
 from roofplan.search.evaluate import evaluate
@@ -20,24 +23,51 @@ def no_plan(asked: Request, tally: Tally) -> NoPlan:
         return _memory_miss(asked, tally)
     if tally.legal == 0 and tally.enumerated:
         why = max(tally.refusals, key=lambda k: tally.refusals[k])
+        if asked.pins:
+            text = ",".join(f"{name}={value}" for name, value in asked.pins.items())
+            raise StrategyError(f"--strategy {text}: {why}", argument="--strategy", value=text)
         return NoPlan(f"no plan: strategy. {why}", binding="strategy", relax=[])
+    if tally.enumerated == 0 and asked.pins and not tally.refusals:
+        text = ",".join(f"{name}={value}" for name, value in asked.pins.items())
+        raise StrategyError(
+            f"--strategy {text}: no engine divides these machines so", argument="--strategy", value=text
+        )
     if tally.fits == 0:
         why = (
             "; ".join(f"{text} ({n})" for text, n in sorted(tally.refusals.items(), key=lambda i: -i[1])[:3])
             or "no machine is left"
         )
-        binding = (
-            "budget" if "over the budget" in tally.refusals or "no price of this kind" in tally.refusals else "devices"
-        )
-        return NoPlan(f"no plan: {binding}. {why}", binding=binding, relax=[])
+        return _excluded(asked, tally, why)
     return _limit_miss(asked)
 
 
+def _excluded(asked: Request, tally: Tally, why: str) -> NoPlan:
+    """Return the refusal where every machine was left out before memory was asked: by price, count, licence or engine."""
+    c = asked.constraints
+    out: list[dict[str, Any]] = []
+    if "over the budget" in tally.refusals:
+        needed = min(cost.total for m in asked.machines if (cost := economics.hourly(m, asked.price)) is not None)
+        out.append({"argument": "--budget", "now": f"{c.budget:g}USD/h", "needed": f"{needed:.2f}USD/h"})
+    elif "more devices than allowed" in tally.refusals:
+        out.append({"argument": "--devices", "now": c.devices, "needed": min(m.count for m in asked.machines)})
+    elif "its licence forbids data centres" in tally.refusals:
+        out.append(
+            {"argument": "--datacenter", "now": "given", "needed": "left out, or a card without the GeForce licence"}
+        )
+    elif "no price of this kind" in tally.refusals:
+        out.append({"argument": "--price", "now": asked.price, "needed": "a price per device such as 2.50USD/h"})
+    binding = out[0]["argument"].lstrip("-") if out else "devices"
+    return NoPlan(f"no plan: {binding}. {why}", binding=binding, relax=out)
+
+
 def _memory_miss(asked: Request, tally: Tally) -> NoPlan:
-    _, machine, strategy, book, _, engine = min(tally.misses, key=lambda miss: miss[0])
+    _, machine, strategy, book, precision, engine = min(tally.misses, key=lambda miss: miss[0])
     need = units.gib(book.weights)
     have = units.gib(book.capacity)
-    what = f"{asked.model.quantization.format if asked.model.quantization else asked.model.dtype} weights need {need} GiB a device at {strategy.label()}"
+    stored = asked.model.quantization.format if asked.model.quantization else asked.model.dtype
+    what = (
+        f"{stored if precision == 'checkpoint' else precision} weights need {need} GiB a device at {strategy.label()}"
+    )
     if book.weights < book.capacity:
         what += f", one request of {asked.workload.context:,} tokens needs {units.gib(book.shortage)} GiB more than {engine} leaves for the cache"
     text = f"no plan: memory. {what}; {machine.device.id} has {have} GiB"
@@ -46,28 +76,18 @@ def _memory_miss(asked: Request, tally: Tally) -> NoPlan:
 
 def relaxations(asked: Request, machine: Machine) -> list[dict[str, Any]]:
     """Return changes that would give a plan, smallest first: another precision, more devices, a shorter context."""
-    from roofplan.catalogue.machines import resized
-
     out: list[dict[str, Any]] = []
     now = asked.model.quantization.format if asked.model.quantization else asked.model.dtype
+    held = element_bytes(now)
     for precision in ("fp8", "awq", "q4_k_m"):
-        _try(
-            replace(asked, machines=(machine,), precisions=(precision,), engine=None, pins={}),
-            {"argument": "--precision", "now": now, "needed": precision},
-            out,
-        )
-        if out:
+        if element_bytes(precision) >= held:
+            continue
+        change = {"argument": "--precision", "now": now, "needed": precision}
+        if _try(replace(asked, machines=(machine,), precisions=(precision,), engine=None, pins={}), change, out):
             break
-    for factor in (2, 4, 8):
-        count = machine.per_host * factor
-        if count > 64:
-            break
-        bigger = resized(machine, machine.hosts, count) if count <= 8 else None
-        if bigger is not None and _try(
-            replace(asked, machines=(bigger,), pins={}),
-            {"argument": "--on", "now": machine.text, "needed": bigger.text},
-            out,
-        ):
+    for bigger in _larger(machine):
+        change = {"argument": "--on", "now": machine.text or machine.device.id, "needed": bigger.text}
+        if _try(replace(asked, machines=(bigger,), pins={}), change, out):
             break
     if asked.workload.context > asked.workload.input + asked.workload.output:
         shorter = replace(asked.workload, context=asked.workload.input + asked.workload.output)
@@ -79,8 +99,22 @@ def relaxations(asked: Request, machine: Machine) -> list[dict[str, Any]]:
     return out
 
 
+def _larger(machine: Machine) -> list[Machine]:
+    """Return the same device in larger numbers: a fuller host, then more full hosts where the catalogue knows a network."""
+    found: list[Machine] = []
+    full = box_size(machine.device)
+    for count in (2, 4, 8, 16, 32, 64):
+        if count <= machine.count or (count > full and count % full):
+            continue
+        try:
+            found += machines.machine(f"{machine.device.id}:{count}")
+        except RoofplanError:
+            continue
+    return found
+
+
 def _try(asked: Request, change: dict[str, Any], out: list[dict[str, Any]]) -> bool:
-    plans = evaluate(replace(asked, constraints=Constraints()), Tally())
+    plans = evaluate(asked, Tally())
     if not plans:
         return False
     best = ordered(plans, asked.best)[0]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from roofplan.search.plan import DEFAULT_TPOT, GRADE_SPREAD, Z90, Plan, all_in_cost
+from roofplan.search.plan import DEFAULT_TPOT, Plan, all_in_cost
 
 
 def objective(plan: Plan, best: str) -> float:
@@ -46,27 +46,36 @@ def ordered(plans: list[Plan], best: str, *, limited: bool = False) -> list[Plan
 
     ranked = sorted(plans, key=key)
     if ranked:
-        first = ranked[0]
-        spread = math.exp(Z90 * GRADE_SPREAD[first.metrics["tpot"].grade])
-        top = objective(first, best)
+        edge = _bounds(ranked[0], best)
         for plan in ranked[1:]:
-            value = objective(plan, best)
-            plan.tied = (
-                math.isfinite(value)
-                and math.isfinite(top)
-                and (value <= top * spread if top > 0 else value <= top / spread)
-            )
+            here = _bounds(plan, best)
+            plan.tied = edge is not None and here is not None and here[0] <= edge[1]
     mark_pareto(ranked)
     return ranked
 
 
 def mark_pareto(plans: list[Plan]) -> None:
-    """Mark the plans that no other beats in both time per token and cost (or rate per device without a price)."""
-    points = [(plan.metrics["tpot"].value, _second(plan)) for plan in plans]
-    for plan, (x, y) in zip(plans, points, strict=True):
-        plan.pareto = not any((a <= x and b <= y) and (a < x or b < y) for a, b in points)
+    """Mark the plans that no other beats in both time per token and cost; those without a price in time and rate per device."""
+    priced = [
+        (plan.metrics["tpot"].value, whole.value, plan) for plan in plans if (whole := all_in_cost(plan)) is not None
+    ]
+    others = [
+        (plan.metrics["tpot"].value, -plan.metrics["output_tokens_per_second_per_device"].value, plan)
+        for plan in plans
+        if plan.cost is None
+    ]
+    for front in (priced, others):
+        best = math.inf
+        for _, second, plan in sorted(front, key=lambda point: point[:2]):
+            plan.pareto = second < best
+            best = min(best, second)
 
 
-def _second(plan: Plan) -> float:
-    whole = all_in_cost(plan)
-    return whole.value if whole is not None else -plan.metrics["output_tokens_per_second_per_device"].value
+def _bounds(plan: Plan, best: str) -> tuple[float, float] | None:
+    """Return the 90% interval of the objective, smaller being better; None where it is a count or not known."""
+    m = plan.metrics
+    if best == "throughput":
+        rate = m["output_tokens_per_second_per_device"]
+        return -rate.high, -rate.low
+    found = {"latency": m["tpot"], "energy": m.get("energy_per_output_token"), "cost": all_in_cost(plan)}.get(best)
+    return None if found is None else (found.low, found.high)

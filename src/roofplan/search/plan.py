@@ -33,10 +33,6 @@ GRADE_SPREAD = {"measured": 0.05, "calibrated": 0.25, "borrowed": 0.32, "guessed
 OBJECTIVES = ("cost", "throughput", "latency", "devices", "energy")
 
 
-CHUNK = 8192
-"""Configurations expanded at once."""
-
-
 @dataclass(frozen=True, slots=True)
 class Metric:
     """A predicted number with its 90% interval and grade."""
@@ -78,7 +74,6 @@ class Plan:
     metrics: dict[str, Metric] = field(default_factory=dict)
     pareto: bool = False
     tied: bool = False
-    reason: str = ""
     changes_model: bool = False
     utilisation: float = 1.0
 
@@ -92,6 +87,24 @@ class Plan:
         """Return the cache that the plan's users hold on the fullest rank [B]."""
         groups = int(self.strategy.dp) * int(self.strategy.attention_dp)
         return min(self.memory.pool, self.memory.request * math.ceil(self.users / groups))
+
+    def cost_term(self) -> Term | None:
+        """Return the all-in cost of a million output tokens as a Term, or None without a price."""
+        whole = all_in_cost(self)
+        if whole is None or self.cost is None:
+            return None
+        p = self.cost.price
+        text = "{} x {} USD/h / ({} token/s x 3,600 s x load {})"
+        numbers = (self.cost.count, p.value, self.metrics["output_tokens_per_second"].value, self.utilisation)
+        return Term(
+            "cost per million output tokens",
+            whole.value,
+            "USD/Mtoken",
+            law="cost.per_token",
+            text=text,
+            numbers=numbers,
+            sources=(p.source,),
+        )
 
     @property
     def id(self) -> str:
@@ -151,6 +164,10 @@ class Result:
     warnings: list[tuple[str, str]] = field(default_factory=list)
 
 
+SMALL = 0.1
+"""Share of a step above which a term resting on an unfitted constant lowers the grade [1]."""
+
+
 def grade_of(plan: Plan) -> int:
     """Return the grade of a plan as an index of `GRADES`: never better than its weakest constant.
 
@@ -160,6 +177,8 @@ def grade_of(plan: Plan) -> int:
     worst = plan.rates.grade
     if int(s.tp) * int(s.pp) * int(s.ep) > 1:
         worst = max(worst, plan.rates.network_grade)
+    if plan.prediction.decode.shares().get("memory passes", 0.0) > SMALL:
+        worst = max(worst, 2)  # elementwise passes and recurrent states stream at a guessed share of the bandwidth
     stand_in = any(_uses(plan, name) for name in plan.rates.fallbacks)
     return max(worst, 2 if stand_in or plan.workload.drafted else worst)
 
@@ -217,4 +236,4 @@ def _uses(plan: Plan, name: str) -> bool:
 
 def bounds(plan: Plan) -> dict[str, tuple[str, float]]:
     """Return what binds in decode and in prefill, with its share."""
-    return {"decode": bound_of(plan.prediction.decode), "prefill": bound_of(plan.prediction.ttft)}
+    return {"decode": bound_of(plan.prediction.tpot), "prefill": bound_of(plan.prediction.ttft)}

@@ -27,7 +27,9 @@ def search(asked: Request, progress: Callable[[int, int], None] | None = None) -
     plans = evaluate(asked, tally, progress)
     tally.seconds = time.process_time() - started
     if not plans:
-        raise no_plan(asked, tally)
+        refusal = no_plan(asked, tally)
+        refusal.search = tally.as_json()
+        raise refusal
     c = asked.constraints
     ranked = ordered(
         plans,

@@ -56,6 +56,13 @@ def cache_format(model: Model, asked: str) -> str:
     return model.dtype if model.dtype in {"bf16", "fp16"} else "bf16"
 
 
+def refuses_cache(kv: str, engine: Engine) -> str | None:
+    """Return why an engine cannot keep a cache in a format, or None."""
+    if not engine.kv or any(name == kv or name.startswith(f"{kv}_") for name in engine.kv):
+        return None
+    return f"{engine.id} keeps no {kv} cache; it keeps {', '.join(engine.kv)}"
+
+
 def divisors(count: int) -> list[int]:
     """Return the divisors of a whole number."""
     return [d for d in range(1, count + 1) if count % d == 0]
@@ -82,7 +89,7 @@ def _variants(tp: int, pp: int, dp: int, model: Model, engine: Engine) -> list[S
         elif tp > 1:
             made.append(Strategy(tp=tp, pp=pp, dp=dp, ep=tp))
     if engine.data_attention and tp > 1 and (model.latent or model.experts):
-        for inner in divisors(tp)[1:]:
+        for inner in [tp] if engine.data_attention_degrees == "all" else divisors(tp)[1:]:
             made.append(Strategy(tp=tp, pp=pp, dp=dp, attention_dp=inner))
             if model.experts:
                 made.append(Strategy(tp=tp, pp=pp, dp=dp, ep=tp, attention_dp=inner))

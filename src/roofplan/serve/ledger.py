@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from roofplan import units
+from roofplan.errors import InputError
 from roofplan.laws import memory
 from roofplan.operations import ACTIVATION_BYTES, Split, element_bytes, fraction, head_format
 from roofplan.records.engine import Engine
@@ -242,11 +243,19 @@ def default(engine: Engine, name: str, machine: Machine, tensor: int = 1) -> flo
     return None if found is None else found.value
 
 
+def needed(engine: Engine, name: str, machine: Machine, tensor: int = 1) -> float:
+    """Return an engine's default that a plan cannot do without; an entry that lacks it is refused, nothing is invented."""
+    found = default(engine, name, machine, tensor)
+    if found is None:
+        raise InputError(
+            f"--engine: {engine.id} states no {name} for {machine.device.id}", argument="--engine", value=engine.id
+        )
+    return found
+
+
 def batched_tokens(engine: Engine, machine: Machine, workload: Workload) -> float:
     """Return the tokens that one step may compute; engines without chunked prefill take a whole prompt."""
-    limit = default(engine, "max_num_batched_tokens", machine)
-    if limit is None:
-        limit = 8192.0
+    limit = needed(engine, "max_num_batched_tokens", machine)
     return limit if engine.chunked_prefill else max(limit, float(workload.context))
 
 
@@ -264,7 +273,7 @@ def _stage_ledger(
     capacity = float(machine.device.memory or 0.0)
     tensor = int(strategy.tp)
     tokens = batched_tokens(engine, machine, workload)
-    sequences = default(engine, "max_num_seqs", machine, tensor) or 256.0
+    sequences = needed(engine, "max_num_seqs", machine, tensor)
     split = Split.of(strategy)
     step_tokens = min(tokens, 512.0) if engine.name == "llama.cpp" else tokens
     activations = float(
@@ -283,6 +292,13 @@ def _stage_ledger(
         runtime += engine.memory["communication"].value
     graphs = engine.memory["graph_memory"].value if engine.graphs_counted and "graph_memory" in engine.memory else 0.0
     left, pool = _pool(engine, machine, strategy, capacity, foot.weights, activations, runtime, graphs, tokens)
+    # where the engine keeps a static reserve, activations, runtime and graphs live in it
+    inside = max(0.0, capacity - foot.weights - max(0.0, pool) - activations - runtime - graphs)
+    if left + activations + runtime + graphs > capacity - foot.weights - pool + 1.0:
+        held = capacity - foot.weights - pool
+        activations, runtime, graphs = min(activations, held), min(runtime, max(0.0, held - activations)), 0.0
+        inside = max(0.0, held - activations - runtime)
+    left = inside
     reserved = memory.reserved_tokens(workload.input, workload.output)
     charged = float(
         reserved if engine.admission == "reserve" else memory.mean_resident_tokens(workload.input, workload.output)
@@ -331,24 +347,29 @@ def _pool(
 ) -> tuple[float, float]:
     """Return what the engine leaves alone, and what it leaves for the cache."""
     tensor = int(strategy.tp)
-    share = default(engine, "memory_share", machine, tensor)
     if engine.memory_model == "as-allocated":
         free = engine.defaults.get("memory_left_free")
         left = free.value if free else 0.0
         return left, capacity - left - weights - activations - runtime
     if engine.memory_model == "share-of-free":
         free_now = capacity - weights - activations - runtime - graphs
-        used = (share or 0.9) * free_now
+        used = needed(engine, "memory_share", machine, tensor) * free_now
         return free_now - used, used
-    if engine.reserve:
-        left = _reserve(engine, machine, strategy, tokens)
+    if engine.memory_model == "reserve":
+        left = _reserve(engine, machine, strategy, capacity, tokens)
         return left, capacity - left - weights
-    budget = capacity * (share or 0.9)
+    budget = capacity * needed(engine, "memory_share", machine, tensor)
     return capacity - budget, budget - weights - activations - runtime - graphs
 
 
-def _reserve(engine: Engine, machine: Machine, strategy: Strategy, tokens: float) -> float:
-    """Return SGLang's static reserve for activations and graphs, from its own formula."""
+def _reserve(engine: Engine, machine: Machine, strategy: Strategy, capacity: float, tokens: float) -> float:
+    """Return SGLang's static reserve for activations and graphs, from its own formula or table."""
+    base = default(engine, "reserve_base", machine, int(strategy.tp))
+    if base is not None:
+        each = default(engine, "reserve_per_device", machine, int(strategy.tp)) or 0.0
+        return base + each * int(strategy.tp) * int(strategy.pp)
+    if not engine.reserve:
+        return capacity * (1.0 - needed(engine, "memory_share", machine, int(strategy.tp)))
     r = {name: item.value for name, item in engine.reserve.items()}
     graphs = default(engine, "graph_capture_maximum_sequences", machine, int(strategy.tp)) or 256.0
     size = (

@@ -61,7 +61,10 @@ def predict(
     groups = 1.0 * strategy.dp * strategy.attention_dp
     waves = 1.0 * strategy.pp if engine.pipeline_kind == "microbatch" else 1.0
     if per_group is None:
-        here = larger(sequences / groups / waves, 1.0)
+        # groups that share experts or feed-forwards wait for the fullest of them at every step
+        shared = _coupled(strategy)
+        mean = sequences / groups / waves
+        here = larger(where(shared, batching.busiest_group(sequences / waves, groups), mean), 1.0)
     else:
         here, sequences = per_group, per_group * groups * waves
     emitted = (
@@ -94,7 +97,8 @@ def predict(
         text="{} prompts a step x {}" + (" more than a decode step" if engine.chunked_prefill else ""),
         numbers=(per_step, (per_request, "s")),
     )
-    hop = hop_time(here * model.hidden * ACTIVATION_BYTES, 1.0 * strategy.tp, 1.0 * strategy.pp, r.machine, r.network)
+    sent = here * (1.0 + workload.drafted) + per_step * fresh  # tokens that cross to the next stage in a mean step
+    hop = hop_time(sent * model.hidden * ACTIVATION_BYTES, 1.0 * strategy.tp, 1.0 * strategy.pp, r.machine, r.network)
     hop = where(strategy.pp > 1, hop, 0.0) if not isinstance(strategy.pp, int) else (hop if strategy.pp > 1 else 0.0)
     host = engine_term(here, r)
     stage_parts = [decode, prefill]
@@ -105,8 +109,8 @@ def predict(
                 hop,
                 "s",
                 law="collectives.transfer_time",
-                text="{} sequences x {} x 2 B",
-                numbers=(here, model.hidden),
+                text="{} tokens x {} x 2 B",
+                numbers=(sent, model.hidden),
                 sources=r.sources["network"],
             )
         )
@@ -114,21 +118,56 @@ def predict(
     tpot = token_time(stage, host, strategy, emitted)
     ttft, prompt_time = _first_token(model, strategy, engine, r, fresh, past, budget, kv_bytes)
     rate = batching.output_rate(sequences, tpot.value)
-    floor = decode.value + prefill.value
-    prefill_rate = fresh * groups / (prompt_time / strategy.pp)
-    launches = next(p for p in decode.parts if p.name == "launches")
-    busy = (decode.value - launches.value + prefill.value) / (floor + host.value)
+    stages = 1.0 * strategy.pp
+    if engine.pipeline_kind == "microbatch":
+        # stages work on different prompts at once; the slower of a stage and a hop sets the pace
+        prompt_hop = hop_time(fresh * model.hidden * ACTIVATION_BYTES, 1.0 * strategy.tp, stages, r.machine, r.network)
+        pace = larger(prompt_time / stages, where(stages > 1.0, prompt_hop, 0.0))
+    else:
+        pace = prompt_time
+    prefill_rate = fresh * groups / pace
+    busy = _busy(decode, mixed, prefill.value, tpot.value, emitted, waves, sequences, groups)
     return Prediction(
         tpot=tpot,
         ttft=ttft,
         decode=decode,
         prefill=mixed,
         sequences=sequences,
-        input_share=prefill.value / (floor + host.value),
+        input_share=prefill.value * stages / emitted / tpot.value,
         rate=rate,
         prefill_rate=prefill_rate,
         busy=smaller(busy, 1.0),
     )
+
+
+def _coupled(strategy: Strategy) -> Number:
+    """Return whether attention groups wait for each other."""
+    if isinstance(strategy.ep, int):
+        return int(strategy.ep) > 1 or int(strategy.attention_dp) > 1
+    return (strategy.ep > 1) | (strategy.attention_dp > 1)
+
+
+WAITING = {"launches", "all-reduce", "expert exchange"}
+"""Parts of a step in which neither memory nor compute of a device works."""
+
+
+def _busy(
+    decode: Term,
+    mixed: Term,
+    prefill: Number,
+    tpot: Number,
+    emitted: float,
+    waves: Number,
+    sequences: Number,
+    groups: Number,
+) -> Number:
+    """Return the share of the time that a device computes or reads: not launching, communicating or waiting for its turn."""
+    working = sum(part.value for part in decode.parts if part.name not in WAITING)
+    share = sum(part.value for part in mixed.parts if part.name not in WAITING) / mixed.value
+    turn = (working + prefill * share) / emitted
+    # each stage works once per wave of users; with fewer users than waves some of its turns stay empty
+    filled = smaller(waves, larger(sequences / groups, 1.0))
+    return smaller(turn * filled / tpot, 1.0)
 
 
 def token_time(stage: Term, host: Term, strategy: Strategy, emitted: float) -> Term:
@@ -171,7 +210,7 @@ def _first_token(
     kv_bytes: float,
 ) -> tuple[Term, Number]:
     """Return the time to the first token of an empty system, and the part that a device works."""
-    step = Step(new=larger(1.0, 1.0 * fresh), past=1.0 * past, requests=1.0)
+    step = Step(new=larger(1.0, 1.0 * fresh), past=1.0 * past, requests=1.0, coupled=False)
     one = step_term("prefill", model, strategy, step, r, kv_bytes=kv_bytes)
     stages = 1.0 * strategy.pp
     hop = hop_time(fresh * model.hidden * ACTIVATION_BYTES, 1.0 * strategy.tp, stages, r.machine, r.network)

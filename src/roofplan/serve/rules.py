@@ -23,6 +23,8 @@ def legal(model: Model, strategy: Strategy, engine: Engine) -> str | None:  # no
         return f"{engine.id} has no data parallelism inside one server"
     if int(s.attention_dp) > 1 and not engine.data_attention:
         return f"{engine.id} has no attention data parallelism inside tp"
+    if int(s.attention_dp) > 1 and engine.data_attention_degrees == "all" and int(s.attention_dp) != int(s.tp):
+        return f"{engine.id}: attention data parallelism uses all of tp"
     if int(s.ep) > 1 and (not engine.expert or not model.experts):
         return f"{engine.id}: no experts to divide" if engine.expert else f"{engine.id} has no expert parallelism"
     key = (model.sha256, str(model.quantization), tensor, int(s.tp), engine.id)
