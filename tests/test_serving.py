@@ -477,3 +477,10 @@ def test_weight_only_formats_pay_for_unpacking():
 def test_unknown_cache_formats_are_refused():
     with pytest.raises(NoPlan, match="keeps no awq cache"):
         plan_serving("llama-3.1-70b", ["h100-sxm:8"], kv_precision="awq")
+
+
+@pytest.mark.parametrize("name", catalogue.ids("engines"))
+def test_the_flag_of_the_cache_format_can_be_filled_in(name):
+    text = catalogue.engine(name).flags.get("kv_precision")
+    if text is not None:
+        assert "fp8" in text.format(kv="fp8")
