@@ -16,7 +16,7 @@ from roofplan.operations import Step, element_bytes
 from roofplan.records.strategy import Strategy
 from roofplan.records.workload import Workload
 from roofplan.search import Request, Tally, evaluate, ordered, search
-from roofplan.serve import bound_of, footprint, footprints, leaves, ledger, legal, predict
+from roofplan.serve import bound_of, floors, footprint, footprints, leaves, ledger, legal, predict
 from roofplan.timing import rates, step_term
 
 LLAMA = read_model("llama-3.1-70b")
@@ -484,3 +484,72 @@ def test_the_flag_of_the_cache_format_can_be_filled_in(name):
     text = catalogue.engine(name).flags.get("kv_precision")
     if text is not None:
         assert "fp8" in text.format(kv="fp8")
+
+
+# Floors, kernels and encoders ----------------------------------------------------------------------
+
+FLOORED = [
+    ("mixtral-8x7b", "h100-sxm:8", {}),
+    ("deepseek-v3", "h100-sxm:16", {"draft_tokens": "1:0.8"}),
+    ("deepseek-v3", "h200-sxm:8", {"concurrency": "1"}),
+    ("qwen3-30b-a3b", "apple-m2-ultra", {"precision": "q8_0"}),
+    ("llama-3.1-70b", "b200:8", {"precision": "nvfp4"}),
+    ("llama-3.1-70b", "rtx-4090:8", {}),
+    ("whisper-large-v3", "rtx-4090", {"input": 4, "output": 200}),
+]
+
+
+@pytest.mark.parametrize(("name", "spec", "extra"), FLOORED)
+def test_no_plan_beats_its_own_floors(name, spec, extra):
+    for plan in plan_serving(name, [spec], **extra).plans:
+        least = floors(plan.model, plan.strategy, plan.workload, plan.rates, plan.users)
+        assert 0.0 < least.token <= plan.metrics["tpot"].value, plan.id
+        assert 0.0 < least.first <= plan.metrics["ttft"].value, plan.id
+
+
+def test_the_floor_counts_each_operation_once_whatever_the_split():
+    plans = plan_serving("deepseek-v3", ["h200-sxm:8"]).plans
+    works = {floors(p.model, p.strategy, p.workload, p.rates, p.users).work for p in plans}
+    assert len(works) == 1
+    assert works.pop() == pytest.approx(2 * 1024 * DEEPSEEK.active, rel=0.05)
+
+
+def test_a_mixture_at_one_user_reads_its_chosen_experts_as_vectors():
+    model, box = read_model("qwen3-30b-a3b"), machine("apple-m2-ultra")[0]
+    r = rates(box, LLAMA_CPP)
+    one = step_term("decode", model, Strategy(), Step(sequences=1.0, context=512.0), r, kv_bytes=2.0)
+    named = {leaf.name: leaf for leaf, _ in leaves(one)}
+    assert named["routed experts"].law == "roofline.serial_time"
+    read = model.experts and 2 * model.active / float(r.wire)
+    assert read < float(one.value) < 2 * read
+    many = step_term("decode", model, Strategy(), Step(sequences=512.0, context=512.0), r, kv_bytes=2.0)
+    assert {leaf.law for leaf, _ in leaves(many) if leaf.name == "routed experts"} == {"roofline.overlapped_time"}
+
+
+def test_fp16_products_take_the_faster_accumulator_only_where_the_engine_does():
+    box = machine("rtx-4090")[0]
+    assert rates(box, LLAMA_CPP).peak["fp16"] == pytest.approx(2 * rates(box, VLLM).peak["fp16"], rel=1e-3)
+    assert rates(box, LLAMA_CPP).peak["bf16"] == rates(box, VLLM).peak["bf16"]
+
+
+def test_more_expert_ranks_than_experts_are_refused():
+    why = legal(read_model("mixtral-8x7b"), Strategy(tp=8, dp=2, ep=16), VLLM)
+    assert why == "vllm-0.33: 16 expert ranks for 8 routed experts"
+
+
+def test_replicas_of_an_expert_group_do_not_wait_for_each_other():
+    sglang = catalogue.engine("sglang-0.5.23")
+    one = predicted(DEEPSEEK, "h200-sxm:8", Strategy(tp=8, ep=8), 64, sglang)
+    two = predicted(DEEPSEEK, "h200-sxm:16", Strategy(tp=8, dp=2, ep=8), 128, sglang)
+    assert float(two.tpot.value) == pytest.approx(float(one.tpot.value), rel=1e-9)
+
+
+def test_an_encoder_runs_once_per_request():
+    whisper = read_model("whisper-large-v3")
+    r = rates(machine("rtx-4090")[0], VLLM)
+    step = Step(new=4.0, requests=1.0)
+    names = [leaf.name for leaf, _ in leaves(step_term("prefill", whisper, Strategy(), step, r, kv_bytes=2.0))]
+    assert any(name.startswith("encoder ") for name in names)
+    decode = Step(sequences=8.0, context=100.0)
+    names = [leaf.name for leaf, _ in leaves(step_term("decode", whisper, Strategy(), decode, r, kv_bytes=2.0))]
+    assert not any(name.startswith("encoder ") for name in names)

@@ -10,13 +10,14 @@ from typing import Any
 from roofplan import units
 from roofplan.errors import InputError, UnitError
 from roofplan.records.calibration import Constant
-from roofplan.records.engine import DefaultRule, Engine
+from roofplan.records.engine import DefaultRule, Engine, Kernels
 from roofplan.records.hardware import Accelerator, Link, Server
 from roofplan.records.prices import Price
 from roofplan.source import Source, Sourced
 
 _COUNTED = {
     "fraction",
+    "row",
     "sequence",
     "token",
     "copy",
@@ -175,6 +176,7 @@ def engine(table: Mapping[str, Any]) -> Engine:
         block=float(table["kv_block_tokens"]["value"]),
         defaults=_numbers(defaults),
         memory=_numbers(memory),
+        kernels=_kernels(table["kernels"]),
         reserve=_numbers(defaults.get("reserve", {})),
         rules=rules,
         excluded_architectures=_texts(table, "architectures_excluded"),
@@ -198,6 +200,18 @@ def engine(table: Mapping[str, Any]) -> Engine:
         aliases=_texts(table, "aliases"),
         notes=_texts(table, "notes"),
         raw=table,
+    )
+
+
+def _kernels(table: Mapping[str, Any]) -> Kernels:
+    numbers = _numbers(table)
+    vector = numbers.get("vector_rows")
+    return Kernels(
+        smallest_tile=numbers["grouped_tile_smallest"].value,
+        largest_tile=numbers["grouped_tile_largest"].value,
+        vector_rows=vector.value if vector else 0.0,
+        accumulator=table.get("fp16_accumulator", "fp32"),
+        gguf=table.get("gguf_compute"),
     )
 
 

@@ -11,15 +11,12 @@ from typing import Any, NamedTuple
 
 from roofplan import catalogue
 from roofplan.laws import Number, attention, larger, matmul, memory, parameters, smaller, where
+from roofplan.records.engine import Kernels
 from roofplan.records.model import Attention, Dense, Group, LatentAttention, Layer, Linear, Mixture, Model, Recurrence
 from roofplan.records.strategy import Strategy
 
 ACTIVATION_BYTES = 2.0
 """Bytes of an activation: serving computes in 16 bits between tensor products."""
-
-GROUPED_TILE = 64.0
-"""Rows of a grouped-GEMM tile, the middle of the block sizes 16 to 128 that vLLM's fused mixture kernel chooses from."""
-
 
 UNPACK_TILE = 128.0
 """Rows of a weight-only product that one unpacking of the weights serves, Marlin's largest tile (arXiv 2408.11743)."""
@@ -51,7 +48,10 @@ class Operation(NamedTuple):
     name, kind : what it is; kinds are matmul, experts, prefill_attention, decode_attention, memory, all_reduce, exchange.
     work : operations [FLOP].
     traffic : bytes to and from memory, or the message of a collective [B].
-    compute : number format of the tensor unit.
+    compute : number format of the tensor unit; ``gguf`` for blocks that the engine multiplies in a type of its own.
+    entries : weights read by a product [1].
+    rows : rows of a product, of one expert where it is grouped [1].
+    stored : format of its weights.
     kernels : launches [1].
     ranks : ranks of a collective [1].
     text, numbers : formula and what goes into it.
@@ -62,6 +62,9 @@ class Operation(NamedTuple):
     work: Number
     traffic: Number
     compute: str = "bf16"
+    entries: Number = 0.0
+    rows: Number = 0.0
+    stored: str = "bf16"
     kernels: float = 1.0
     ranks: Number = 1.0
     text: str = ""
@@ -120,7 +123,7 @@ class Split:
     ----------
     tp : ranks that divide feed-forwards [1].
     attention : ranks that divide attention, tp / attention_dp [1].
-    groups : attention groups that share one set of experts or feed-forwards [1].
+    groups : attention groups that share one set of experts or feed-forwards, and wait for each other [1].
     inner : of these, groups inside tp [1].
     ep : ranks that divide the experts whole; 1 where they are divided by width [1].
     """
@@ -135,7 +138,7 @@ class Split:
     def of(cls, strategy: Strategy) -> Split:
         """Return the degrees of a strategy."""
         tp, ep, inner = 1.0 * strategy.tp, 1.0 * strategy.ep, 1.0 * strategy.attention_dp
-        return cls(tp=tp, attention=tp / inner, groups=where(ep > 1, strategy.dp * inner, inner), inner=inner, ep=ep)
+        return cls(tp=tp, attention=tp / inner, groups=larger(ep / tp, 1.0) * inner, inner=inner, ep=ep)
 
 
 def bits(format_id: str) -> tuple[float, float, float]:
@@ -172,6 +175,8 @@ def compute_format(format_id: str, activation: str | None, base: str) -> str:
     entry = format_entry(format_id)
     if entry["kernel"] == "dequantise":
         return base
+    if entry["kernel"] == "blocks":
+        return "gguf"
     wanted = str(entry["compute"])
     if wanted == "fp4":
         return activation if activation in {"fp4", "fp8"} else base
@@ -207,6 +212,9 @@ def _matmul(
         matmul.work(tokens, weights, 1.0),
         moved,
         compute,
+        weights,
+        tokens,
+        first.format,
         text="{} tokens x {} weights at {} B",
         numbers=(tokens, weights, element_bytes(first.format)),
     )
@@ -239,7 +247,9 @@ def _label(group: Group) -> str:
     return "+".join(linear.name.rsplit(".", 1)[-1].removesuffix("_proj") for linear in group)
 
 
-def layer_operations(layer: Layer, step: Step, split: Split, model: Model, kv_bytes: float) -> list[Operation]:
+def layer_operations(
+    layer: Layer, step: Step, split: Split, model: Model, kv_bytes: float, kernels: Kernels
+) -> list[Operation]:
     """Return what one layer asks of one rank in one step."""
     table: list[Operation] = []
     for mixer in layer.mixers:
@@ -253,7 +263,7 @@ def layer_operations(layer: Layer, step: Step, split: Split, model: Model, kv_by
         if isinstance(feed_forward, Dense):
             table += _dense(feed_forward, step, split, model)
         else:
-            table += _mixture(feed_forward, step, split, model)
+            table += _mixture(feed_forward, step, split, model, kernels)
     passes = 2.0 * (bool(layer.mixers) + bool(layer.feed_forwards))
     moved = step.tokens * model.hidden * ACTIVATION_BYTES * 2.0 * passes
     table.append(
@@ -288,11 +298,16 @@ def _attention(mixer: Attention, step: Step, split: Split, model: Model, kv_byte
     tensor = split.attention
     table = []
     last = len(mixer.groups) - 1
-    if mixer.cross is not None and step.decodes:
-        entrance = tuple(linear for linear in mixer.groups[0] if linear.split == "heads")
-        groups = (entrance, *mixer.groups[1:])
-    else:
-        groups = mixer.groups
+    groups = mixer.groups
+    if mixer.cross is not None:
+        # queries come from the decoder's tokens; keys and values once per request from the encoder's positions
+        queries, kept_once = (
+            tuple(linear for linear in groups[0] if (linear.split == "heads") is own) for own in (True, False)
+        )
+        groups = (queries, *groups[1:])
+        if step.prefills:
+            positions = step.requests * mixer.cross
+            table += _product(_label(kept_once), kept_once, positions, tensor, mixer.kv_heads, model, leaving=False)
     for index, group in enumerate(groups):
         table += _product(_label(group), group, step.tokens, tensor, mixer.kv_heads, model, leaving=index == last)
     heads = mixer.heads / tensor
@@ -328,6 +343,8 @@ def _prefill_attention(mixer: Attention, step: Step, heads: Number, kept: Number
     window = float("inf") if mixer.window is None else float(mixer.window)
     if mixer.cross is not None:
         pairs = step.new * mixer.cross
+    elif not mixer.causal:
+        pairs = step.new * each
     elif mixer.compression > 1:
         pairs = step.requests * (
             attention.prefill_pairs(each, past) / mixer.compression + attention.windowed_pairs(each, past, window)
@@ -466,7 +483,7 @@ def _dense(feed_forward: Dense, step: Step, split: Split, model: Model) -> list[
     return table
 
 
-def _mixture(moe: Mixture, step: Step, split: Split, model: Model) -> list[Operation]:
+def _mixture(moe: Mixture, step: Step, split: Split, model: Model, kernels: Kernels) -> list[Operation]:
     """Return a mixture: experts read in expectation, rows padded to the tile, the most loaded rank deciding."""
     domain = step.tokens * (split.groups if step.coupled else 1.0)
     chosen, experts = float(moe.chosen), float(moe.experts)
@@ -477,7 +494,10 @@ def _mixture(moe: Mixture, step: Step, split: Split, model: Model) -> list[Opera
     busy = where(whole, matmul.most_loaded_rank(experts, 1.0 * larger(ranks, 1.0), chosen, tokens_here), 1.0)
     read = smaller(matmul.experts_read(experts, chosen, tokens_here) / ranks * busy, experts / ranks)
     visits = tokens_here * chosen / ranks * busy
-    rows = matmul.padded_expert_rows(visits, read, GROUPED_TILE)
+    each = visits / read
+    rows = matmul.padded_expert_rows(
+        visits, read, matmul.grouped_tile(each, kernels.smallest_tile, kernels.largest_tile)
+    )
     weights = sum(linear.weights for group in moe.expert for linear in group)
     stored = sum(linear.weights * element_bytes(linear.format) for group in moe.expert for linear in group)
     hidden, inner = moe.expert[0][0].inputs, sum(linear.outputs for linear in moe.expert[0])
@@ -491,6 +511,9 @@ def _mixture(moe: Mixture, step: Step, split: Split, model: Model) -> list[Opera
             matmul.work(rows, weights / width, 1.0),
             traffic,
             compute,
+            read * weights / width,
+            each,
+            kind,
             kernels=STEP_KERNELS["experts"],
             text="{} of {} experts read x {} weights at {} B",
             numbers=(read, experts / ranks, weights / width, element_bytes(kind)),
@@ -536,7 +559,10 @@ def head_operations(step: Step, split: Split, model: Model) -> list[Operation]:
             "matmul",
             matmul.work(rows, model.hidden, columns),
             stored + rows * (model.hidden + columns) * ACTIVATION_BYTES,
-            model.dtype,
+            compute_format(head_format(model), None, model.dtype),
+            model.hidden * columns,
+            rows,
+            head_format(model),
             text="{} positions x {} x {}",
             numbers=(rows, model.hidden, columns),
         ),
@@ -562,6 +588,20 @@ def head_operations(step: Step, split: Split, model: Model) -> list[Operation]:
     ]
 
 
+def encoder_operations(step: Step, split: Split, model: Model, kernels: Kernels) -> list[Operation]:
+    """Return the passes of a fixed-length encoder over what each new request brings; nothing where requests bring tokens alone."""
+    if not step.prefills:
+        return []
+    table = []
+    for stack in model.stacks:
+        if stack.role != "encoder" or stack.tokens is None:
+            continue
+        one = Step(new=step.requests * stack.tokens, requests=step.requests, coupled=step.coupled)
+        for layer, places in stack.kinds():
+            table += layer_operations(layer, one, split, model, ACTIVATION_BYTES, kernels) * len(places)
+    return [op._replace(name=f"encoder {op.name}") for op in table]
+
+
 def head_format(model: Model) -> str:
     """Return the format of the output head: GGUF files quantise it, other formats leave it alone."""
     plan = model.quantization
@@ -570,7 +610,9 @@ def head_format(model: Model) -> str:
     return model.dtype
 
 
-def draft_operations(step: Step, split: Split, model: Model, drafted: int, kv_bytes: float) -> list[Operation]:
+def draft_operations(
+    step: Step, split: Split, model: Model, drafted: int, kv_bytes: float, kernels: Kernels
+) -> list[Operation]:
     """Return the multi-token-prediction layers that propose `drafted` tokens before a step: each one a layer and a head pass.
 
     The proposing layer has the shape of the decoder's last, as in every checkpoint that carries one.
@@ -579,7 +621,7 @@ def draft_operations(step: Step, split: Split, model: Model, drafted: int, kv_by
         return []
     one = Step(sequences=step.sequences, context=step.context)
     table = [
-        *layer_operations(model.decoder.layers[-1], one, split, model, kv_bytes),
+        *layer_operations(model.decoder.layers[-1], one, split, model, kv_bytes, kernels),
         *head_operations(one, split, model),
     ]
     return [op._replace(name=f"draft {op.name}") for op in table] * drafted

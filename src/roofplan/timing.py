@@ -14,12 +14,14 @@ import numpy as np
 
 from roofplan import catalogue
 from roofplan.errors import InputError
-from roofplan.laws import Number, collectives, larger, roofline, smaller, where
+from roofplan.laws import Number, collectives, larger, matmul, roofline, smaller, where
 from roofplan.operations import (
     Operation,
     Split,
     Step,
     draft_operations,
+    encoder_operations,
+    format_entry,
     head_operations,
     layer_operations,
     stage_contents,
@@ -68,6 +70,37 @@ def _table() -> dict[tuple[str, str, str], Constant]:
 _TABLE: dict[tuple[str, str, str], Constant] = {}
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Vector:
+    """What matrix-vector kernels reach.
+
+    Parameters
+    ----------
+    rows : rows up to which the engine uses them [1].
+    bandwidth : achieved memory rate [B/s].
+    unpacking : vector operations per stored entry, by how a format's weights are used [FLOP].
+    """
+
+    rows: float
+    bandwidth: float
+    unpacking: dict[str, float]
+
+
+def _vector(engine: Engine, wire: float, fitted: Any, sources: dict[str, tuple[str, ...]]) -> Vector | None:
+    if not engine.kernels.vector_rows:
+        return None
+    chain = [engine.id, engine.name, "any"]
+    share, native, blocks = (
+        fitted("vector", name, chain) for name in ("bandwidth", "unpacking.native", "unpacking.blocks")
+    )
+    sources["vector"] = tuple(_fit_key(item) for item in (share, native, blocks))
+    return Vector(
+        rows=engine.kernels.vector_rows,
+        bandwidth=wire * share.value,
+        unpacking={"native": native.value, "dequantise": blocks.value, "blocks": blocks.value},
+    )
+
+
 @dataclass(slots=True, kw_only=True)
 class Rates:
     """What a machine attains under an engine; numbers may be arrays over machines.
@@ -77,10 +110,11 @@ class Rates:
     compute : achieved rate by number format, fallbacks resolved [FLOP/s].
     peak : dense peak by number format, fallbacks resolved [FLOP/s].
     bandwidth : achieved memory rate by kind of operation [B/s].
+    vector : what matrix-vector kernels reach, None where the engine has none.
     gap : time between kernels [s].
     fallbacks : format -> the one that stood in.
     grade : worst grade of the constants that every plan uses, as an index of `GRADES`.
-    network_grade : the same for plans that communicate.
+    gap_grade, network_grade : the same for plans that wait for launches, and for those that communicate.
     """
 
     machine: Machine
@@ -89,6 +123,7 @@ class Rates:
     peak: dict[str, Number]
     wire: Number
     bandwidth: dict[str, Number]
+    vector: Vector | None
     attention_share: Number
     experts_share: Number
     gap: Number
@@ -98,6 +133,7 @@ class Rates:
     sources: dict[str, tuple[str, ...]] = field(default_factory=dict)
     fallbacks: dict[str, str] = field(default_factory=dict)
     grade: int = 1
+    gap_grade: int = 1
     network_grade: int = 1
 
 
@@ -126,7 +162,7 @@ def rates(machine: Machine, engine: Engine) -> Rates:
     def fitted(law: str, name: str, chain: Sequence[str] = scopes) -> Constant:
         return constant(law, name, chain)[0]
 
-    peak, compute, fallbacks, where_from = _compute_rates(machine, fitted)
+    peak, compute, fallbacks, where_from = _compute_rates(machine, engine, fitted)
     memory_share = fitted("matmul", "bandwidth")
     attention_share, decode_share = fitted("attention", "prefill"), fitted("attention", "decode_bandwidth")
     experts_rate, experts_bandwidth = (
@@ -146,12 +182,14 @@ def rates(machine: Machine, engine: Engine) -> Rates:
     where_from["experts"] = (sheet, _fit_key(experts_bandwidth))
     where_from["gap"] = (_fit_key(gap),)
     where_from["engine"] = (_fit_key(base), _fit_key(each))
-    kernels = fitted("engine", "compute_share", engine_chain)
-    compute = {name: value * kernels.value for name, value in compute.items()}
+    kernels, blocks = (fitted("engine", name, engine_chain) for name in ("compute_share", "block_share"))
     for name in compute:
-        where_from[f"compute.{name}"] = (*where_from[f"compute.{name}"], _fit_key(kernels))
+        share = blocks if name == "gguf" and peak[name] != peak["fp16"] else kernels
+        compute[name] *= share.value
+        where_from[f"compute.{name}"] = (*where_from[f"compute.{name}"], _fit_key(share))
+    vector = _vector(engine, wire, fitted, where_from)
     network = _network(machine, fitted, where_from)
-    worst = max(_grade(item, device.vendor) for item in (memory_share, decode_share, gap))
+    worst = max(_grade(item, device.vendor) for item in (memory_share, decode_share))
     return Rates(
         machine=machine,
         engine=engine,
@@ -165,6 +203,7 @@ def rates(machine: Machine, engine: Engine) -> Rates:
             "experts": wire * experts_bandwidth.value,
             "memory": wire * passes.value,
         },
+        vector=vector,
         attention_share=attention_share.value * kernels.value,
         experts_share=experts_rate.value,
         gap=gap.value,
@@ -174,12 +213,13 @@ def rates(machine: Machine, engine: Engine) -> Rates:
         sources=where_from,
         fallbacks=fallbacks,
         grade=worst,
+        gap_grade=_grade(gap),
         network_grade=network.pop("grade"),
     )
 
 
 def _compute_rates(
-    machine: Machine, fitted: Any
+    machine: Machine, engine: Engine, fitted: Any
 ) -> tuple[dict[str, float], dict[str, float], dict[str, str], dict[str, tuple[str, ...]]]:
     device = machine.device
     peak: dict[str, float] = {}
@@ -199,15 +239,20 @@ def _compute_rates(
             "matmul",
             f"share.{'bf16' if stand_in in {'fp16', 'bf16', 'tf32', 'fp32'} else 'fp8' if stand_in in {'fp8', 'int8'} else 'fp4'}",
         )
-        peak[name] = device.peak[stand_in].value
+        faster = f"{stand_in}_accumulate_{engine.kernels.accumulator}"
+        sheet = device.peak[faster if stand_in == "fp16" and faster in device.peak else stand_in]
+        peak[name] = sheet.value
         best = device.measured.get(stand_in)
-        value, keys = peak[name] * share.value, (device.peak[stand_in].source, _fit_key(share))
+        value, keys = peak[name] * share.value, (sheet.source, _fit_key(share))
         if best is not None and share.scope in {"any", device.vendor}:
             # the family has no fitted rows of its own: its best measured product, lowered by what serving shapes lose elsewhere
             lost, _ = constant("matmul", "serving_over_best", ["any"])
             value, keys = best.value * lost.value, (best.source, _fit_key(lost))
         compute[name] = value
         sources[f"compute.{name}"] = keys
+    own = engine.kernels.gguf
+    blocks = own if own is not None and own in device.peak else "fp16"
+    peak["gguf"], compute["gguf"], sources["compute.gguf"] = peak[blocks], compute[blocks], sources[f"compute.{blocks}"]
     return peak, compute, fallbacks, sources
 
 
@@ -360,8 +405,22 @@ def operation_time(op: Operation, r: Rates) -> Number:
     elif op.kind == "experts":
         rate = rate * r.experts_share
     elif op.kind == "memory":
-        rate = r.peak.get("fp32", r.peak["bf16"] / 8)
-    return roofline.overlapped_time(op.work, op.traffic, rate, r.bandwidth[op.kind])
+        rate = vector_rate(r)
+    time = roofline.overlapped_time(op.work, op.traffic, rate, r.bandwidth[op.kind])
+    if r.vector is not None and op.kind in {"matmul", "experts"}:
+        return where(op.rows <= r.vector.rows, vector_time(op, r, r.vector), time)
+    return time
+
+
+def vector_rate(r: Rates) -> Number:
+    """Return the rate of the vector units [FLOP/s]."""
+    return r.peak.get("fp32", r.peak["bf16"] / 8)
+
+
+def vector_time(op: Operation, r: Rates, vector: Vector) -> Number:
+    """Return the seconds of a product as a matrix-vector kernel: what it unpacks and multiplies does not hide under its reads."""
+    work = matmul.vector_work(op.work, op.entries, vector.unpacking[format_entry(op.stored)["kernel"]])
+    return roofline.serial_time(work, op.traffic, vector_rate(r), vector.bandwidth)
 
 
 GROUP_OF = {
@@ -398,8 +457,10 @@ def step_term(
     """
     split = Split.of(strategy)
     kinds = model.decoder.kinds()
-    tables = [layer_operations(layer, step, split, model, kv_bytes) for layer, _ in kinds]
-    tables.append(head_operations(step, split, model) + draft_operations(step, split, model, drafted, kv_bytes))
+    kernels = r.engine.kernels
+    tables = [layer_operations(layer, step, split, model, kv_bytes, kernels) for layer, _ in kinds]
+    drafts = draft_operations(step, split, model, drafted, kv_bytes, kernels)
+    tables.append(head_operations(step, split, model) + drafts + encoder_operations(step, split, model, kernels))
     timed = [[(op, operation_time(op, r)) for op in table] for table in tables]
     launches = [sum(op.kernels for op in table) * r.gap for table in tables]
     sums = []
@@ -480,6 +541,9 @@ def _operation_term(op: Operation, seconds: Number, count: Number, r: Rates) -> 
     if op.kind in {"all_reduce", "exchange"}:
         law, keys, text = "collectives", r.sources["network"], "{} x " + (op.text or "message")
         return Term(op.name, seconds * count, "s", law=law, text=text, numbers=(count, *op.numbers), sources=keys)
+    products = op.kind in {"matmul", "experts"}
+    if r.vector is not None and products and type(op.rows) is float and op.rows <= r.vector.rows:
+        return _vector_term(op, seconds, count, r, r.vector)
     keys = r.sources[_SOURCE_OF.get(op.kind, "bandwidth")]
     law = "roofline.overlapped_time"
     rate = r.compute.get(op.compute, r.compute["bf16"])
@@ -496,6 +560,29 @@ def _operation_term(op: Operation, seconds: Number, count: Number, r: Rates) -> 
         numbers = (*numbers, op.traffic)
     sources = (*keys, *r.sources.get(f"compute.{op.compute}", ()))
     return Term(op.name, seconds * count, "s", law=law, text=text, numbers=numbers, sources=sources)
+
+
+def _vector_term(op: Operation, seconds: Number, count: Number, r: Rates, vector: Vector) -> Term:
+    how = format_entry(op.stored)["kernel"]
+    unpacking = vector.unpacking[how]
+    return Term(
+        op.name,
+        seconds * count,
+        "s",
+        law="roofline.serial_time",
+        text=f"{{}} layers x (read {{}} at {{}} + {{}} and {{}} {how} weights x {{}} to unpack, on vector units at {{}}); {op.text}",
+        numbers=(
+            count,
+            (op.traffic, "B"),
+            (vector.bandwidth, "B/s"),
+            (op.work, "FLOP"),
+            op.entries,
+            unpacking,
+            (vector_rate(r), "FLOP/s"),
+            *op.numbers,
+        ),
+        sources=(*r.sources["bandwidth"][:1], *r.sources["vector"]),
+    )
 
 
 def engine_term(sequences: Number, r: Rates) -> Term:

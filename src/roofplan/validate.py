@@ -74,7 +74,7 @@ def _text(row: dict[str, str]) -> str:
 
 WEIGHTS = {
     "bf16": None,
-    "fp16": None,
+    "fp16": "fp16",
     "fp8": "fp8",
     "awq": "awq",
     "gptq": "gptq",
@@ -89,7 +89,7 @@ WEIGHTS = {
     "mxfp4": "mxfp4",
     "fp4": "nvfp4",
 }
-"""Published precision -> weight format; None is the model's own 16-bit type."""
+"""Published precision -> weight format; None is the model's own type."""
 
 
 MEDIAN = 0.5

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from roofplan.calibrate.fitting import descend, entry, spread
+from roofplan.operations import format_entry
 from roofplan.timing import constant
 from roofplan.validate import Case, clean_cases
 
@@ -28,6 +29,8 @@ class Decode:
     Parameters
     ----------
     fixed : predicted time without launches, experts and host [s].
+    reads : reads of matrix-vector kernels at the wire rate [s].
+    native, blocks : their entries over the rate of the vector units, by how the weights are stored [s].
     kernels : launches in it [1].
     experts : time of the experts at the wire rate [s].
     sequences : sequences of a group [1].
@@ -38,6 +41,9 @@ class Decode:
     fixed: float
     kernels: float
     experts: float
+    reads: float
+    native: float
+    blocks: float
     sequences: float
     measured: float
     engine: str
@@ -61,13 +67,19 @@ def _decode(case: Case) -> Decode | None:
     if prediction is None or case.tpot is None:
         return None
     r = case.rates()
-    named = _named(case.measured_term(prediction))
+    term = case.measured_term(prediction)
+    named = _named(term)
     launches, experts, host = named["launches"], named["routed experts"], named["engine step"]
     gap = float(r.gap)
+    vector = _vector_parts(term)
+    varies = vector["time"] + launches + experts + host
     return Decode(
         case=case,
-        fixed=float(case.measured_term(prediction).value) - launches - experts - host,
+        fixed=float(term.value) - varies,
         kernels=launches / gap,
+        reads=vector["reads"] / float(r.wire),
+        native=vector["native"],
+        blocks=vector["blocks"],
         experts=experts * r.bandwidth["experts"] / float(r.wire),
         sequences=_group(case),
         measured=case.tpot,
@@ -82,7 +94,29 @@ def _named(term: Any) -> dict[str, float]:
 
     out: dict[str, float] = defaultdict(float)
     for leaf, value in leaves(term):
-        out[leaf.name] += value
+        if leaf.law != VECTOR_LAW:
+            out[leaf.name] += value
+    return out
+
+
+VECTOR_LAW = "roofline.serial_time"
+"""Law of the leaves that are matrix-vector kernels."""
+
+
+def _vector_parts(term: Any) -> dict[str, float]:
+    """Return, over the matrix-vector kernels of a step, the bytes read, the entries over the vector rate, and the time that hangs on them."""
+    from roofplan.serve import leaves
+
+    out: dict[str, float] = defaultdict(float)
+    for leaf, value in leaves(term):
+        if leaf.law != VECTOR_LAW:
+            continue
+        count, (traffic, _), (bandwidth, _), _, entries, unpacking, (rate, _), *_ = leaf.numbers
+        factor = value / float(leaf.value) * count
+        kind = "native" if " native weights" in leaf.text else "blocks"
+        out["reads"] += factor * traffic
+        out[kind] += factor * entries / rate
+        out["time"] += factor * (traffic / bandwidth + entries * unpacking / rate)
     return out
 
 
@@ -94,30 +128,56 @@ def _group(case: Case) -> float:
 RECENT = "2025"
 """Year from which versions stand for an engine's present in its own scope."""
 
-BOUNDS = {"gap": (2e-7, 3e-5), "base": (5e-5, 3e-2), "each": (1e-7, 2e-4), "experts": (0.15, 1.0)}
-"""Physical bounds: a gap is shorter than an eager launch, a step's host time than 30 ms, a share at most one."""
+NAMES = (
+    ("kernel", "gap", "s"),
+    ("engine_step", "base", "s"),
+    ("engine_step", "per_sequence", "s"),
+    ("experts", "bandwidth", "1"),
+    ("vector", "bandwidth", "1"),
+    ("vector", "unpacking.native", "FLOP"),
+    ("vector", "unpacking.blocks", "FLOP"),
+)
+"""The constants that are fitted together."""
+
+BOUNDS = ((2e-7, 3e-5), (5e-5, 3e-2), (1e-7, 2e-4), (0.15, 1.0), (0.3, 1.0), (0.1, 60.0), (0.1, 60.0))
+"""Physical bounds: a gap is shorter than an eager launch, a step's host time than 30 ms, a share at most one, a weight unpacked in at most 60 operations."""
 
 
-START = [1.5e-6, 5e-4, 5e-6, 0.6]
-"""Where the search for gap, base, per-sequence time and experts' share begins: physically plausible values."""
+START = [1.5e-6, 5e-4, 5e-6, 0.6, 0.85, 2.0, 4.0]
+"""Where the search begins: physically plausible values."""
+
+TRUST = (0.01, 0.01, 0.01, 0.01, 0.001, 0.001, 0.001)
+"""What a factor e away from the start costs in mean logarithm: more for constants with a narrow plausible range [1]."""
 
 UNMOVED = 1e-3
 """Relative distance from the start under which a constant counts as not identified [1]."""
 
 
+def _bears(row: Decode, law: str, name: str) -> bool:
+    """Return whether a row has to do with a constant."""
+    if law == "experts":
+        return row.experts > 0
+    return (
+        law != "vector"
+        or {"bandwidth": row.reads, "native": row.native, "blocks": row.blocks}[name.rsplit(".", maxsplit=1)[-1]] > 0
+    )
+
+
 def _time(p: list[float], row: Decode) -> float:
-    return row.fixed + row.kernels * p[0] + p[1] + p[2] * row.sequences + row.experts / p[3]
+    gap, base, each, experts, share, native, blocks = p
+    host = row.kernels * gap + base + each * row.sequences
+    return row.fixed + host + row.experts / experts + row.reads / share + native * row.native + blocks * row.blocks
 
 
 def _fit(found: list[Decode]) -> list[float]:
-    """Return gap, base, per-sequence time and experts' bandwidth share that bring the logarithms of predicted over measured nearest to zero."""
+    """Return the constants of `NAMES` that bring the logarithms of predicted over measured nearest to zero."""
     start = START
-    low, high = zip(*BOUNDS.values(), strict=True)
+    low, high = zip(*BOUNDS, strict=True)
 
     def loss(p: list[float]) -> float:
         if any(not a <= x <= b for x, a, b in zip(p, low, high, strict=True)):
             return math.inf
-        drift = 0.01 * sum(abs(math.log(x / s)) for x, s in zip(p, start, strict=True))
+        drift = sum(t * abs(math.log(x / s)) for t, x, s in zip(TRUST, p, start, strict=True))
         return float(np.mean([min(abs(math.log(_time(p, row) / row.measured)), 0.7) for row in found])) + drift
 
     return descend(loss, start)
@@ -132,26 +192,33 @@ def fit_prefill() -> list[dict[str, Any]]:
 
     The share is corrected by the median of measured over predicted rates of prompts computed alone.
     """
-    ratios: dict[str, list[float]] = defaultdict(list)
+    ratios: dict[tuple[str, str], list[float]] = defaultdict(list)
     for case in clean_cases():
         published = case.row["prefill_tokens_per_second"]
         prediction = case.predict() if published and case.users is not None else None
         if prediction is not None:
-            now, _ = constant("engine", "compute_share", [case.engine.id, case.engine.name, "any"])
+            name = "block_share" if in_blocks(case) else "compute_share"
+            now, _ = constant("engine", name, [case.engine.id, case.engine.name, "any"])
             ratio = float(published) / float(prediction.prefill_rate) * now.value
-            ratios[case.engine.id].append(ratio)
+            ratios[name, case.engine.id].append(ratio)
             if case.engine.name == "llama.cpp":
-                ratios[case.engine.name].append(ratio)
+                ratios[name, case.engine.name].append(ratio)
     source = "published prefill rates of prompts computed alone (Splitwise, llama.cpp community)"
     out = [
-        entry(
-            "engine", "compute_share", scope, min(1.0, float(np.median(found))), "1", spread(found), len(found), source
-        )
-        for scope, found in sorted(ratios.items())
+        entry("engine", name, scope, min(1.0, float(np.median(found))), "1", spread(found), len(found), source)
+        for (name, scope), found in sorted(ratios.items())
         if len(found) >= LEAST
     ]
     note = "engines without rows are taken to reach the published kernels"
-    return [*out, entry("engine", "compute_share", "any", 1.0, "1", 0.2, 0, "definition", note)]
+    shares = ("compute_share", "block_share")
+    return [*out, *(entry("engine", name, "any", 1.0, "1", 0.2, 0, "definition", note) for name in shares)]
+
+
+def in_blocks(case: Case) -> bool:
+    """Return whether a case's products run on GGUF blocks in a type of their own."""
+    plan = case.model.quantization
+    blocks = plan is not None and format_entry(plan.format)["kernel"] == "blocks"
+    return blocks and case.rates().peak["gguf"] != case.rates().peak["fp16"]
 
 
 def fit_engines() -> list[dict[str, Any]]:
@@ -169,23 +236,12 @@ def fit_engines() -> list[dict[str, Any]]:
             continue
         fitted = _fit(found)
         deviation = spread(_time(fitted, row) / row.measured for row in found)
-        names = [
-            ("kernel", "gap", "s"),
-            ("engine_step", "base", "s"),
-            ("engine_step", "per_sequence", "s"),
-            ("experts", "bandwidth", "1"),
-        ]
-        for (law, name, unit), value, start in zip(names, fitted, START, strict=True):
+        for (law, name, unit), value, start in zip(NAMES, fitted, START, strict=True):
             still = abs(value / start - 1) < UNMOVED
             note = "the rows do not move it from its starting value: a guess" if still else ""
-            if law != "experts" or sum(row.experts > 0 for row in found) >= LEAST:
+            if sum(_bears(row, law, name) for row in found) >= LEAST:
                 out.append(entry(law, name, scope, value, unit, deviation, 0 if still else len(found), source, note))
-    for law, name, unit in (
-        ("kernel", "gap", "s"),
-        ("engine_step", "base", "s"),
-        ("engine_step", "per_sequence", "s"),
-        ("experts", "bandwidth", "1"),
-    ):
+    for law, name, unit in NAMES:
         values = [item for item in out if item["law"] == law and item["name"] == name and item["scope"] in engines]
         out.append(
             entry(

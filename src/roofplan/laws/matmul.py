@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from roofplan.laws import Number, larger, up
+from roofplan.laws import Number, larger, smaller, up
 
 
 def work(rows: Number, inner: Number, columns: Number) -> Number:
@@ -134,8 +134,34 @@ def experts_read(experts: Number, chosen: Number, tokens: Number) -> Number:
     return experts * (1 - (1 - chosen / experts) ** tokens)
 
 
+def grouped_tile(rows: Number, smallest: Number, largest: Number) -> Number:
+    """Return the row tile of a grouped product: as large as the rows of an expert, within what the kernels offer.
+
+    Parameters
+    ----------
+    rows : mean rows of an expert that has any [1].
+    smallest : rows of the smallest tile [1].
+    largest : rows of the largest tile [1].
+
+    Returns
+    -------
+    Rows of a tile [1].
+
+    Notes
+    -----
+    Domain: kernels tuned by size. Source: vLLM's and SGLang's fused mixture kernels choose 16 rows for few tokens and up to
+    128 for many; a smooth rule between them.
+
+    Examples
+    --------
+    >>> [grouped_tile(rows, 16.0, 128.0) for rows in (1.0, 40.0, 1000.0)]
+    [16.0, 40.0, 128.0]
+    """
+    return smaller(larger(rows, smallest), largest)
+
+
 def padded_expert_rows(visits: Number, read: Number, tile: Number) -> Number:
-    """Return the rows that a grouped product computes: max(visits + read tile / 2, read tile).
+    """Return the rows that a grouped product computes: max(visits + read (tile - 1) / 2, read tile).
 
     Parameters
     ----------
@@ -149,15 +175,42 @@ def padded_expert_rows(visits: Number, read: Number, tile: Number) -> Number:
 
     Notes
     -----
-    Domain: each expert read holds visits / read rows on average, padded up by half a tile in expectation and never
-    below one tile. Source: tile quantization (see `padded`) applied to grouped products.
+    Domain: each expert read holds visits / read rows on average, padded by (tile - 1) / 2 in expectation and never
+    below one tile; a tile of one row pads nothing. Source: tile quantization (see `padded`) applied to grouped products.
 
     Examples
     --------
-    >>> padded_expert_rows(8192.0, 8.0, 64.0)
+    >>> padded_expert_rows(8192.0, 8.0, 65.0)
     8448.0
+    >>> padded_expert_rows(8.0, 8.0, 1.0)
+    8.0
     """
-    return larger(visits + read * tile / 2, read * tile)
+    return larger(visits + read * (tile - 1) / 2, read * tile)
+
+
+def vector_work(work: Number, entries: Number, unpacking: Number) -> Number:
+    """Return the operations of a matrix-vector kernel: the product's own and the unpacking of each entry read.
+
+    Parameters
+    ----------
+    work : operations of the product [FLOP].
+    entries : weights read [1].
+    unpacking : vector operations that turn a stored entry into a factor [FLOP].
+
+    Returns
+    -------
+    Work on the vector units [FLOP].
+
+    Notes
+    -----
+    Domain: few rows, weights used once. Source: count over the kernel (llama.cpp's mul_mat_vec).
+
+    Examples
+    --------
+    >>> vector_work(2e9, 1e9, 4.0)
+    6000000000.0
+    """
+    return work + entries * unpacking
 
 
 def most_loaded_rank(experts: Number, ranks: Number, chosen: Number, tokens: Number) -> Number:

@@ -36,6 +36,25 @@ class DefaultRule:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Kernels:
+    """Which kernels an engine multiplies with.
+
+    Parameters
+    ----------
+    smallest_tile, largest_tile : bounds of the row tile of a grouped product; it follows the rows of an expert [1].
+    vector_rows : rows up to which a product runs as matrix-vector on the vector units, 0 for never [1].
+    accumulator : accumulator of fp16 products where the device offers a faster one than fp32.
+    gguf : number format that GGUF blocks are multiplied in; None for the model's own 16 bits.
+    """
+
+    smallest_tile: float
+    largest_tile: float
+    vector_rows: float = 0.0
+    accumulator: str = "fp32"
+    gguf: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Engine:
     """One version of a serving engine.
 
@@ -50,6 +69,7 @@ class Engine:
     block : tokens of a cache block [token].
     defaults : numbers by name.
     rules : device-dependent numbers, first match wins.
+    kernels : which kernels it multiplies with.
     pipeline_kind : ``microbatch`` keeps all stages busy, ``layer-split`` is one group that uses one device at a time.
     """
 
@@ -64,6 +84,7 @@ class Engine:
     block: float
     defaults: Mapping[str, Sourced]
     memory: Mapping[str, Sourced]
+    kernels: Kernels
     reserve: Mapping[str, Sourced] = field(default_factory=dict)
     rules: tuple[DefaultRule, ...] = ()
     excluded_architectures: tuple[str, ...] = ()

@@ -13,7 +13,7 @@ from roofplan.records.model import Model
 from roofplan.report.explain import explain_screen
 from roofplan.report.page import Page, folded, interval, users_text, wrapped
 from roofplan.search import DEFAULT_TPOT, Plan, Result, all_in_cost, bounds, objective
-from roofplan.serve import LIMIT_NAMES, leaves
+from roofplan.serve import LIMIT_NAMES, floors
 
 WIDE_ADAPTER = 25e9
 """Rate one way from which a network adapter takes sixteen lanes of PCIe 4.0 instead of eight [B/s]."""
@@ -112,29 +112,6 @@ def bar(plan: Plan, width: int = 40) -> str:
     return drawn[:width].ljust(width, "░")
 
 
-def floors(plan: Plan) -> tuple[float, float, float]:
-    """Return the least time to read the weights that a step reads, to compute a prompt at the dense peak, and its work on one device.
-
-    Both take the data sheet's rates, nothing lost; experts count as they are read in expectation.
-    """
-    r = plan.rates
-    stages = int(plan.strategy.pp)
-    read = sum(
-        float(leaf.numbers[0]) * float(leaf.numbers[1][0])
-        for group in plan.prediction.decode.parts
-        if group.name in {"weight matmuls", "routed experts"}
-        for leaf in group.parts
-    )
-    peaks = {float(rate): float(r.peak[name]) for name, rate in r.compute.items()}
-    products = [leaf for leaf, _ in leaves(plan.prediction.ttft) if leaf.law == "roofline.overlapped_time"]
-    work = sum(float(leaf.numbers[0]) * float(leaf.numbers[3][0]) for leaf in products)
-    time = sum(
-        float(leaf.numbers[0]) * float(leaf.numbers[3][0]) / peaks.get(float(leaf.numbers[4][0]), float(r.peak["bf16"]))
-        for leaf in products
-    )
-    return read / float(r.wire) * stages, time * stages, work * stages
-
-
 def plan_lines(result: Result, plan: Plan, page: Page) -> list[str]:
     """Return the best plan with its arithmetic."""
     n, s, m = plan.machine.count, plan.metrics, plan.memory
@@ -147,7 +124,7 @@ def plan_lines(result: Result, plan: Plan, page: Page) -> list[str]:
         + "      binds: "
         + page.paint(said, "limit"),
     ]
-    read, compute, work = floors(plan)
+    least = floors(plan.model, plan.strategy, plan.workload, plan.rates, plan.users)
     c = result.asked.constraints
     asked = (
         f"limit {units.show(c.tpot, 's')} · "
@@ -161,10 +138,10 @@ def plan_lines(result: Result, plan: Plan, page: Page) -> list[str]:
         )
     )
     lines.append(
-        f"  TPOT          {interval(s['tpot'], 1e3, 'ms'):<27} {asked}floor of reading weights {units.show(read, 's')}"
+        f"  TPOT          {interval(s['tpot'], 1e3, 'ms'):<27} {asked}floor of reading weights {units.show(least.token, 's')}"
     )
     lines.append(
-        f"  TTFT, idle    {interval(s['ttft'], 1e3, 'ms'):<27} floor {units.show(compute, 's')}: {units.show(work, 'FLOP')} a device at the dense peak"
+        f"  TTFT, idle    {interval(s['ttft'], 1e3, 'ms'):<27} floor {units.show(least.first, 's')}: {units.show(least.work, 'FLOP')} at the dense peak of {least.ranks}"
     )
     per = s["output_tokens_per_second_per_device"]
     lines.append(

@@ -177,7 +177,10 @@ def grade_of(plan: Plan) -> int:
     worst = plan.rates.grade
     if int(s.tp) * int(s.pp) * int(s.ep) > 1:
         worst = max(worst, plan.rates.network_grade)
-    if plan.prediction.decode.shares().get("memory passes", 0.0) > SMALL:
+    shares = plan.prediction.decode.shares()
+    if shares.get("launches", 0.0) > SMALL:
+        worst = max(worst, plan.rates.gap_grade)
+    if shares.get("memory passes", 0.0) > SMALL:
         worst = max(worst, 2)  # elementwise passes and recurrent states stream at a guessed share of the bandwidth
     stand_in = any(_uses(plan, name) for name in plan.rates.fallbacks)
     return max(worst, 2 if stand_in or plan.workload.drafted else worst)

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from roofplan.serve.bounds import LIMIT_NAMES, bound_of, leaves
+from roofplan.serve.bounds import LIMIT_NAMES, Floors, bound_of, floors, leaves
 from roofplan.serve.ledger import (
     HOST_RUNTIME,
     Footprint,
@@ -24,6 +24,7 @@ from roofplan.serve.rules import legal, supported
 __all__ = [
     "HOST_RUNTIME",
     "LIMIT_NAMES",
+    "Floors",
     "Footprint",
     "Ledger",
     "Prediction",
@@ -31,6 +32,7 @@ __all__ = [
     "bound_of",
     "cache_of",
     "default",
+    "floors",
     "footprint",
     "footprints",
     "layer_bytes",

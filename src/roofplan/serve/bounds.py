@@ -1,10 +1,90 @@
-"""Which limit takes most of a time."""
+"""Which limit takes most of a time, and what no plan can go below."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
+from roofplan.laws import batching, larger, memory
+from roofplan.operations import (
+    Operation,
+    Split,
+    Step,
+    element_bytes,
+    encoder_operations,
+    head_operations,
+    layer_operations,
+)
+from roofplan.records.engine import Kernels
+from roofplan.records.model import Model
+from roofplan.records.strategy import Strategy
+from roofplan.records.workload import Workload
 from roofplan.terms import Term
+from roofplan.timing import Rates
+
+UNPADDED = Kernels(smallest_tile=1.0, largest_tile=1.0)
+"""Kernels that compute no row twice and pad none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Floors:
+    """What no strategy of these degrees goes below: data-sheet rates, every byte and operation once.
+
+    Parameters
+    ----------
+    token : time to read the weights that a step reads, per token that it emits [s].
+    first : time to compute a prompt at the dense peak [s].
+    work : operations of that prompt on all devices [FLOP].
+    ranks : devices that share them at any time [1].
+    """
+
+    token: float
+    first: float
+    work: float
+    ranks: int
+
+
+def floors(model: Model, strategy: Strategy, workload: Workload, r: Rates, users: int) -> Floors:
+    """Return the floors of a strategy at a number of users.
+
+    Dense parts are divided by tp, routed experts by the larger of tp and ep; stages of a pipeline follow one another.
+    """
+    s = strategy
+    tensor, spread = float(s.tp), float(larger(1.0 * s.tp, 1.0 * s.ep))
+    waves = float(s.pp) if r.engine.pipeline_kind == "microbatch" else 1.0
+    groups = float(s.dp) * float(s.attention_dp)
+    here = max(1.0, users / waves / (groups / float(Split.of(s).groups)))
+    emitted = (
+        float(batching.tokens_per_speculative_step(workload.drafted, workload.acceptance)) if workload.drafted else 1.0
+    )
+    context = float(memory.mean_resident_tokens(workload.input, workload.output))
+    decode = _whole(model, Step(sequences=here, each=1.0 + workload.drafted, context=context))
+    fresh = max(1.0, workload.input * (1.0 - workload.prefix_hit))
+    prompt = _whole(model, Step(new=fresh, past=float(workload.input * workload.prefix_hit), requests=1.0))
+    peak = {**{op.compute: r.peak["bf16"] for op in prompt}, **r.peak}
+
+    def share(op: Operation) -> float:
+        return spread if op.kind == "experts" else tensor
+
+    products = [op for op in prompt if op.kind in {"matmul", "experts", "prefill_attention"}]
+    return Floors(
+        token=sum(op.entries * element_bytes(op.stored) / share(op) for op in decode) / float(r.wire) / emitted,
+        first=sum(op.work / float(peak[op.compute]) / share(op) for op in products),
+        work=sum(op.work for op in products),
+        ranks=int(tensor),
+    )
+
+
+def _whole(model: Model, step: Step) -> list[Operation]:
+    """Return all operations of one step on one device that would hold the whole model."""
+    split = Split.of(Strategy())
+    layers = [
+        op._replace(work=op.work * len(places), entries=op.entries * len(places))
+        for layer, places in model.decoder.kinds()
+        for op in layer_operations(layer, step, split, model, 2.0, UNPADDED)
+    ]
+    return [*layers, *head_operations(step, split, model), *encoder_operations(step, split, model, UNPADDED)]
 
 
 def bound_of(term: Term) -> tuple[str, float]:
@@ -33,6 +113,9 @@ def _limit(leaf: Term) -> str:
     if leaf.law == "roofline.overlapped_time":
         traffic, bandwidth, work, rate = (leaf.numbers[i][0] for i in (1, 2, 3, 4))
         return "compute" if work / rate > traffic / bandwidth else "memory_bandwidth"
+    if leaf.law == "roofline.serial_time":
+        _, (traffic, _), (bandwidth, _), (work, _), entries, unpacking, (rate, _), *_ = leaf.numbers
+        return "compute" if (work + entries * unpacking) / rate > traffic / bandwidth else "memory_bandwidth"
     if leaf.law.startswith(("collectives", "pipeline")):
         return "communication"
     return "launch" if leaf.name == "launches" else "engine"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from roofplan.laws import Number, batching, energy, larger, memory, smaller, where
-from roofplan.operations import ACTIVATION_BYTES, Step
+from roofplan.operations import ACTIVATION_BYTES, Split, Step
 from roofplan.records.engine import Engine
 from roofplan.records.hardware import Machine
 from roofplan.records.model import Model
@@ -62,9 +62,9 @@ def predict(
     waves = 1.0 * strategy.pp if engine.pipeline_kind == "microbatch" else 1.0
     if per_group is None:
         # groups that share experts or feed-forwards wait for the fullest of them at every step
-        shared = _coupled(strategy)
+        coupled = Split.of(strategy).groups
         mean = sequences / groups / waves
-        here = larger(where(shared, batching.busiest_group(sequences / waves, groups), mean), 1.0)
+        here = larger(where(coupled > 1, batching.busiest_group(mean * coupled, coupled), mean), 1.0)
     else:
         here, sequences = per_group, per_group * groups * waves
     emitted = (
@@ -138,13 +138,6 @@ def predict(
         prefill_rate=prefill_rate,
         busy=smaller(busy, 1.0),
     )
-
-
-def _coupled(strategy: Strategy) -> Number:
-    """Return whether attention groups wait for each other."""
-    if isinstance(strategy.ep, int):
-        return int(strategy.ep) > 1 or int(strategy.attention_dp) > 1
-    return (strategy.ep > 1) | (strategy.attention_dp > 1)
 
 
 WAITING = {"launches", "all-reduce", "expert exchange"}

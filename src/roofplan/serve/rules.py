@@ -27,10 +27,18 @@ def legal(model: Model, strategy: Strategy, engine: Engine) -> str | None:  # no
         return f"{engine.id}: attention data parallelism uses all of tp"
     if int(s.ep) > 1 and (not engine.expert or not model.experts):
         return f"{engine.id}: no experts to divide" if engine.expert else f"{engine.id} has no expert parallelism"
+    if int(s.ep) > int(s.dp) * int(s.tp) or int(s.ep) > routed(model):
+        return f"{engine.id}: {int(s.ep)} expert ranks for {routed(model)} routed experts"
     key = (model.sha256, str(model.quantization), tensor, int(s.tp), engine.id)
     if key not in _REFUSALS:
         _REFUSALS[key] = _divides(model, tensor, int(s.tp), engine)
     return _REFUSALS[key]
+
+
+def routed(model: Model) -> int:
+    """Return the routed experts of the layer that has fewest."""
+    feeds = [feed for layer, _ in model.decoder.kinds() for feed in layer.feed_forwards]
+    return min((int(feed.experts) for feed in feeds if isinstance(feed, Mixture)), default=1)
 
 
 _REFUSALS: dict[tuple[object, ...], str | None] = {}
