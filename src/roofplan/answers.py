@@ -116,7 +116,7 @@ def plan_json(
         "tied": plan.tied,
         "price": _price(plan),
         "nearest_measured": nearest_measured(plan),
-        "launch": launch(plan, plan.engine),
+        "launch": launch(plan),
         "reproduce": reproduce(plan, inputs),
         "source_ids": keys,
     }
@@ -175,9 +175,11 @@ def reproduce(plan: Plan, inputs: dict[str, Any]) -> str:
     words.append(
         f"--strategy {degrees} --engine {plan.engine.id} --concurrency {plan.users} --input {w.input} --output {w.output} --context {w.context}"
     )
-    if plan.changes_model:
+    if plan.precision != "checkpoint":
         words.append(f"--precision {plan.precision}")
-    own = ("kv_precision", "prefix_hit", "draft", "price", "utilisation")
+    if inputs.get("kv_precision") is not None:
+        words.append(f"--kv-precision {plan.kv_precision}")
+    own = ("prefix_hit", "draft", "price", "utilisation")
     given = [name for name in own if inputs.get(name) not in {None, "0", "rent", "100%"}]
     words.extend(f"--{name.replace('_', '-')} {inputs[name]}" for name in given)
     return " ".join(words)

@@ -165,21 +165,25 @@ def _serve(given: dict[str, Any], reply: Reply, *, explain: bool, depth: str, cs
         raise InputError("MODEL is missing. Example: roofplan serve llama-3.1-70b --on h100-sxm:8", argument="MODEL")
     top, levels = parse_count(given["top"], "--top"), parse_count(depth, "--depth")
     flags = {key: value for key, value in given.items() if key not in {"model", "on", "draft", "top"}}
+    if emit is not None:
+        from roofplan.emit import engine_named
+
+        if explain and not reply.as_json:
+            raise InputError("--emit prints the launch line alone; leave out --explain", argument="--emit", value=emit)
+        given["engine"] = flags["engine"] = engine_named(emit, given["engine"])
     with _progress(quiet=reply.as_json) as tick:
         result = plan_serving(given["model"], given["on"], draft_tokens=given["draft"], progress=tick, **flags)
     if csv is not None:
         _write_csv(csv, answers.csv_rows(result))
-    if emit is not None:
-        from roofplan.emit import engine_for, launch
+    if emit is not None and not reply.as_json:
+        from roofplan.emit import launch
 
-        line = launch(result.plans[0], engine_for(emit, result.plans[0]))
-        if not reply.as_json:
-            print(line)
-            return 0
+        print(launch(result.plans[0]))
+        return 0
     if reply.as_json:
         document = answers.serve_answer(result, given, top=top, explain=explain, depth=max(levels, 2))
         if emit is not None:
-            document["emit"] = line
+            document["emit"] = document["plans"][0]["launch"]
         reply.document(document)
     else:
         report.serve_screen(result, report.stdout(), top=top, explain=explain, depth=levels)

@@ -1,110 +1,176 @@
-"""The launch line of a plan, in the vocabulary of one engine version."""
+"""The launch line of a plan, in the vocabulary of its engine version."""
 
 from __future__ import annotations
 
 import math
 import shlex
+from pathlib import Path
 
 from roofplan import catalogue
 from roofplan.errors import InputError
-from roofplan.records.engine import Engine
 from roofplan.search import Plan
 
-SHORT = {"sglang": "sglang", "trtllm": "tensorrt-llm", "vllm": "vllm", "llamacpp": "llama.cpp"}
+SHORT = {"vllm": "vllm", "sglang": "sglang", "trtllm": "tensorrt-llm", "llamacpp": "llama.cpp"}
 """Names that ``--emit`` takes."""
 
-_METHODS = {"fp8": "fp8", "nvfp4": "modelopt_fp4", "bnb-nf4": "bitsandbytes", "bnb-int8": "bitsandbytes"}
+OPTIONS = "options: "
+"""What a flag starts with that an engine reads from its file of options instead of the command line."""
+
+ONLINE = {"fp8": "fp8", "bnb-nf4": "bitsandbytes", "bnb-int8": "bitsandbytes"}
+"""Formats that an engine makes of 16-bit weights while it loads them."""
+
+DTYPES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
+"""Spelling of unquantised weights."""
 
 
-def engine_for(name: str, plan: Plan) -> Engine:
-    """Return the engine that ``--emit`` names: the plan's own version where it is the same engine, else the newest."""
+def engine_named(name: str, given: str | None) -> str:
+    """Return the engine that ``--emit`` asks the plan for: the one given where they agree, else that engine's newest.
+
+    >>> engine_named("trtllm", None)
+    'tensorrt-llm'
+    """
     wanted = SHORT.get(name.lower(), name.lower())
     if wanted not in SHORT.values():
         raise InputError(f"--emit: {name!r} is no engine; accepted: {', '.join(SHORT)}", argument="--emit", value=name)
-    if wanted == plan.engine.name:
-        return plan.engine
-    return catalogue.engine(catalogue.find("engines", wanted, "--emit"))
+    if given is None:
+        return wanted
+    found = catalogue.engine(catalogue.find("engines", given, "--engine"))
+    if found.name != wanted:
+        raise InputError(
+            f"--emit {name}: the plan is asked of {found.id}; leave --engine out or name {wanted} there",
+            argument="--emit",
+            value=name,
+        )
+    return given
 
 
-def launch(plan: Plan, engine: Engine) -> str:
-    """Return the command that starts `plan` with the flags of that engine version; what it cannot say stands behind ``#``."""
-    f, s, w = engine.flags, plan.strategy, plan.workload
-    hub = (
-        str(catalogue.model_table(plan.model.id).get("hub", plan.model.id))
-        if plan.model.id in catalogue.ids("models")
-        else plan.model.id
-    )
-    if engine.name == "llama.cpp":
-        return _llama_cpp(plan, engine, hub)
-    words = [f.get("command", engine.name).format(model=shlex.quote(hub))]
-    said: list[str] = []
+def launch(plan: Plan) -> str:
+    """Return the command that starts `plan`; what it cannot say stands behind ``#``."""
+    line = _Line(plan)
+    if plan.engine.name == "llama.cpp":
+        _llama_cpp(line)
+    else:
+        _server(line)
+    return line.text()
 
-    def add(flag: str, needed: bool = True, **values: object) -> None:
-        if not needed:
+
+class _Line:
+    """A command that is being written: words, settings of an options file, and remarks."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.flags = plan.engine.flags
+        self.words: list[str] = []
+        self.options: list[str] = []
+        self.remarks: list[str] = []
+
+    def add(self, flag: str, wanted: object = True, **values: object) -> None:
+        """Add a flag of this engine version where it is wanted, or say that it has none."""
+        if not wanted:
             return
-        if flag in f:
-            words.append(f[flag].format(**values))
+        found = self.flags.get(flag)
+        if found is None:
+            self.remarks.append(f"{plain(flag)}: no flag known in {self.plan.engine.id}")
+        elif found.startswith(OPTIONS):
+            self.options.append(found.removeprefix(OPTIONS).format(**values))
         else:
-            said.append(f"{flag} has no flag in {engine.id}")
+            self.words.append(found.format(**values))
 
-    add("tensor", int(s.tp) > 1, tp=int(s.tp))
-    add("pipeline", int(s.pp) > 1, pp=int(s.pp))
-    add("data", int(s.dp) > 1, dp=int(s.dp))
-    add("expert", int(s.ep) > 1, ep=int(s.ep))
-    if int(s.attention_dp) > 1:
-        add("attention_dp", dp=int(s.attention_dp))
-    add("context", context=w.context)
-    add("sequences", sequences=max(1, -(-plan.users // int(s.dp))))
-    if plan.kv_precision not in {plan.model.dtype, "bf16", "fp16"}:
-        add("kv_precision", kv=engine.kv_names.get(plan.kv_precision, plan.kv_precision))
-    extra, notes = _changes(plan, engine)
-    words.extend(extra)
-    said.extend(notes)
-    return " ".join(words) + ("  # " + "; ".join(said) if said else "")
+    def text(self) -> str:
+        """Return the line."""
+        if self.options:
+            self.words.append(self.flags["options"])
+            self.remarks.insert(0, f"options.yaml: {{{', '.join(self.options)}}}")
+        return " ".join(self.words) + ("  # " + "; ".join(self.remarks) if self.remarks else "")
 
 
-def _changes(plan: Plan, engine: Engine) -> tuple[list[str], list[str]]:
-    """Return the words and the remarks for drafts, a changed precision and several hosts."""
-    words: list[str] = []
-    said: list[str] = []
-    if plan.workload.drafted:
-        config = f'{{"method": "mtp", "num_speculative_tokens": {plan.workload.drafted}}}'
-        if engine.name == "vllm":
-            words.append(f"--speculative-config {shlex.quote(config)}")
-        else:
-            said.append(f"{plan.workload.drafted} drafted tokens a step by the checkpoint's own layer")
-    if plan.changes_model:
-        method = _METHODS.get(plan.precision)
-        if method and "quantization" in engine.flags:
-            words.append(engine.flags["quantization"].format(q=method))
-        else:
-            said.append(f"serve a checkpoint converted to {plan.precision}")
+def plain(flag: str) -> str:
+    """Return a flag's name as words.
+
+    >>> plain("attention_dp")
+    'attention dp'
+    """
+    return flag.replace("_", " ")
+
+
+def model_path(plan: Plan, line: _Line) -> str:
+    """Return what the engine is told to load: the Hub name, or the folder of a local config."""
+    name = plan.model.id
+    if name in catalogue.ids("models"):
+        return str(catalogue.model_table(name).get("hub", name))
+    path = Path(name)
+    if path.is_file():
+        return str(path.parent)
+    if name in {"stdin", "model"}:
+        line.remarks.append("MODEL: the folder of the checkpoint whose config was read")
+        return "MODEL"
+    return name
+
+
+def _server(line: _Line) -> None:
+    plan = line.plan
+    s, w = plan.strategy, plan.workload
+    tp, pp, dp, inner = int(s.tp), int(s.pp), int(s.dp), int(s.attention_dp)
+    line.add("command", model=shlex.quote(model_path(plan, line)))
+    line.add("tensor", tp > 1, tp=tp)
+    line.add("pipeline", pp > 1, pp=pp)
+    # where attention ranks take the flag of replicas, replicas are servers of their own
+    shared_flag = inner > 1 and "--dp-size" in line.flags.get("attention_dp", "")
+    if dp > 1 and (not plan.engine.data or shared_flag):
+        line.remarks.append(f"{dp} such servers behind a balancer")
+    else:
+        line.add("data", dp > 1, dp=dp)
+    line.add("expert", int(s.ep) > 1, ep=int(s.ep))
+    line.add("attention_dp", inner > 1, dp=inner)
+    line.add("context", context=w.context)
+    each = math.ceil(plan.users / (dp * inner))
+    line.add("sequences", sequences=max(1, each * (inner if plan.engine.sequence_limit == "server" else 1)))
+    other = plan.kv_precision not in {plan.model.dtype, "bf16", "fp16"}
+    line.add("kv_precision", other, kv=plan.engine.kv_names.get(plan.kv_precision, plan.kv_precision))
+    line.add("draft", w.drafted, k=w.drafted, k1=w.drafted + 1)
+    line.add("prefix_cache", w.prefix_hit and plan.engine.raw["defaults"].get("prefix_cache") is False)
+    _precision(line)
     if plan.machine.hosts > 1:
-        how = engine.flags.get("multi_host", "start one process per host")
-        how = how.replace("{hosts}", str(plan.machine.hosts)).replace("{", "<").replace("}", ">")
-        said.append(f"{plan.machine.hosts} hosts: {how}")
-    return words, said
+        how = line.flags.get("multi_host", "one process per host").replace("{hosts}", str(plan.machine.hosts))
+        line.remarks.append(f"{plan.machine.hosts} hosts: {how.replace('{', '<').replace('}', '>')}")
 
 
-def _llama_cpp(plan: Plan, engine: Engine, hub: str) -> str:
-    name = hub.rsplit("/", 1)[-1]
+def _precision(line: _Line) -> None:
+    """Add what the weights need: a spelling of their own, a conversion while loading, or a converted checkpoint."""
+    plan = line.plan
+    quantised = plan.model.quantization is not None
+    changed = plan.precision if plan.precision != "checkpoint" else None
+    if changed in ONLINE and "quantization" in line.flags:
+        line.add("quantization", q=ONLINE[changed])
+    elif not quantised and (changed is not None or plan.model.dtype == "fp32"):
+        line.add("dtype", dtype=DTYPES[plan.model.dtype])
+    elif changed is not None:
+        line.remarks.append(f"a checkpoint converted to {changed} in its place")
+
+
+def _llama_cpp(line: _Line) -> None:
+    plan = line.plan
     precision = (
         plan.precision
-        if plan.changes_model
+        if plan.precision != "checkpoint"
         else (plan.model.quantization.format if plan.model.quantization else plan.model.dtype)
     )
-    words = [f"llama-server -m {shlex.quote(f'{name}-{precision.upper()}.gguf')} -ngl 999"]
-    slots = max(1, -(-plan.users // int(plan.strategy.dp)))
+    line.words.append("llama-server -m model.gguf -ngl 999")
+    stages, servers = int(plan.strategy.pp), int(plan.strategy.dp)
+    slots = max(1, math.ceil(plan.users / servers))
     # one unified cache: room for the longest request, and for what the slots hold on average
     context = max(plan.workload.context, math.ceil(plan.memory.charged_tokens) * slots)
-    words.append(f"-c {context} -np {slots}")
-    stages, servers = int(plan.strategy.pp), int(plan.strategy.dp)
+    line.words.append(f"-c {context} -np {slots}")
     if stages > 1:
-        words.append(f"--split-mode layer --tensor-split {','.join(['1'] * stages)}")
-    if plan.kv_precision not in {"bf16", "fp16"}:
-        words.append(engine.flags["kv_precision"].format(kv=engine.kv_names.get(plan.kv_precision, plan.kv_precision)))
-    notes = [engine.flags["multi_host"]] if plan.machine.hosts > 1 and "multi_host" in engine.flags else []
+        line.words.append(f"--split-mode layer --tensor-split {','.join(['1'] * stages)}")
+    other = plan.kv_precision not in {"bf16", "fp16"}
+    line.add("kv_precision", other, kv=plan.engine.kv_names.get(plan.kv_precision, plan.kv_precision))
+    line.add("draft", plan.workload.drafted, k=plan.workload.drafted)
+    source = model_path(plan, line)
+    line.remarks.insert(0, f"model.gguf: {source} converted to {precision}")
+    if plan.machine.hosts > 1 and "multi_host" in line.flags:
+        line.remarks.append(line.flags["multi_host"])
     if servers > 1:
-        notes.append(f"{servers} such servers behind a balancer, each on {stages} device{'s' if stages > 1 else ''}")
-    tail = f"  # {'; '.join(notes)}" if notes else ""
-    return " ".join(words) + tail
+        line.remarks.append(
+            f"{servers} such servers behind a balancer, each on {stages} device{'s' if stages > 1 else ''}"
+        )

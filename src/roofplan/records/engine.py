@@ -70,6 +70,7 @@ class Engine:
     defaults : numbers by name.
     rules : device-dependent numbers, first match wins.
     kernels : which kernels it multiplies with.
+    sequence_limit : whether its limit of running sequences holds for each attention ``rank`` or for the whole ``server``.
     pipeline_kind : ``microbatch`` keeps all stages busy, ``layer-split`` is one group that uses one device at a time.
     """
 
@@ -100,6 +101,7 @@ class Engine:
     data_attention: bool = False
     data_attention_degrees: str = "divisors"
     kv_heads: str = "replicate"
+    sequence_limit: str = "rank"
     tensor: bool = True
     weights: tuple[str, ...] = ()
     kv: tuple[str, ...] = ()

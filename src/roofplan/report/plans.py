@@ -120,7 +120,7 @@ def plan_lines(result: Result, plan: Plan, page: Page) -> list[str]:
     lines = [
         "",
         f"PLAN 1 of {len(result.plans)}   {plan.label}, {users_text(plan.users)} at once"
-        + ("   changes the model: " + plan.precision if plan.changes_model else "")
+        + ("   changes the model: " + plan.changes if plan.changes_model else "")
         + "      binds: "
         + page.paint(said, "limit"),
     ]
@@ -292,7 +292,7 @@ def runner_lines(result: Result, plan: Plan, top: int) -> list[str]:
             else ""
         )
         head = "next best" if index == 2 else " " * 9
-        changed = f" {other.precision}" if other.changes_model else ""
+        changed = f" {other.changes}" if other.changes_model else ""
         text = f"  {head}   {index}{star} {where}{other.label}{changed}   {shown}   {reason_behind(other, plan)}"
         lines += wrapped(text.strip(), indent=14, first=2)
     return lines
@@ -413,7 +413,7 @@ def launch_line(plan: Plan) -> str:
     """Return the command that starts the plan."""
     from roofplan.emit import launch
 
-    return f"launch        {launch(plan, plan.engine)}"
+    return f"launch        {launch(plan)}"
 
 
 def no_plan_lines(refusal: NoPlan) -> list[str]:

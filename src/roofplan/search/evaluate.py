@@ -245,7 +245,6 @@ def _plan(
         prediction=p,
         cost=cost,
         power=wall_power(machine, float(p.busy)),
-        changes_model=precision != "checkpoint",
         utilisation=asked.utilisation,
     )
     plan.metrics = metrics_of(plan)

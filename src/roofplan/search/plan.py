@@ -14,6 +14,7 @@ from roofplan.records.hardware import Machine
 from roofplan.records.model import Model
 from roofplan.records.strategy import Strategy
 from roofplan.records.workload import Constraints, Workload
+from roofplan.search.space import cache_format
 from roofplan.serve import Ledger, Prediction, bound_of
 from roofplan.terms import Term
 from roofplan.timing import GRADES, Rates
@@ -74,13 +75,24 @@ class Plan:
     metrics: dict[str, Metric] = field(default_factory=dict)
     pareto: bool = False
     tied: bool = False
-    changes_model: bool = False
     utilisation: float = 1.0
 
     @property
     def label(self) -> str:
         """Return the strategy, and the precision where it is not the checkpoint's."""
         return self.strategy.label()
+
+    @property
+    def changes(self) -> str:
+        """What the plan changes of the model: another weight format, another cache format, or nothing."""
+        own = cache_format(self.model, "checkpoint")
+        weights = self.precision if self.precision != "checkpoint" else ""
+        return " ".join(x for x in (weights, f"{self.kv_precision} cache" if self.kv_precision != own else "") if x)
+
+    @property
+    def changes_model(self) -> bool:
+        """Whether the answers differ from the checkpoint's own."""
+        return bool(self.changes)
 
     @property
     def cache_in_use(self) -> float:

@@ -308,7 +308,7 @@ def _stage_ledger(
     longest_request = foot.request(float(workload.context), admitted=True, budget=tokens)
     groups = int(strategy.dp) * int(strategy.attention_dp)
     by_memory = pool / each if each > 0 else math.inf
-    slots = sequences
+    slots = sequences / (int(strategy.attention_dp) if engine.sequence_limit == "server" else 1)
     possible = math.floor(min(by_memory, slots)) * groups if pool > 0 else 0
     fits = pool >= longest_request and possible >= 1
     shortage = max(0.0, longest_request - pool)

@@ -1,0 +1,80 @@
+"""Launch lines: the flags of the engine version, for the plan that is printed."""
+
+import itertools
+import json
+import shlex
+
+import pytest
+
+from roofplan.api import plan_serving
+from roofplan.emit import engine_named, launch
+from roofplan.errors import InputError
+
+
+def line(model, on, **flags):
+    return launch(plan_serving(model, [on], **flags).plans[0])
+
+
+def words(text):
+    return shlex.split(text.partition("  # ")[0])
+
+
+@pytest.mark.parametrize(
+    ("flags", "wanted"),
+    [
+        ({"engine": "vllm"}, "--tensor-parallel-size 8"),
+        ({"engine": "sglang"}, "--tp-size 8"),
+        ({"engine": "tensorrt-llm"}, "--tp_size 8"),
+        ({"engine": "vllm", "kv_precision": "fp8"}, "--kv-cache-dtype fp8"),
+        ({"engine": "vllm", "precision": "fp8"}, "--quantization fp8"),
+        ({"engine": "vllm-0.6", "prefix_hit": "30%"}, "--enable-prefix-caching"),
+        ({"engine": "vllm", "precision": "fp16"}, "--dtype float16"),
+    ],
+)
+def test_flags_are_those_of_the_version(flags, wanted):
+    found = line("llama-3.1-70b", "h100-sxm:8", strategy="tp=8", **flags)
+    assert wanted in " ".join(words(found))
+
+
+def test_the_newest_vllm_needs_no_flag_for_prefix_hits():
+    assert "prefix" not in line("llama-3.1-70b", "h100-sxm:8", engine="vllm", prefix_hit="30%")
+
+
+@pytest.mark.parametrize(
+    ("engine", "wanted"), [("vllm", "--speculative-config"), ("sglang", "--speculative-num-draft-tokens 2")]
+)
+def test_drafts_are_switched_on(engine, wanted):
+    assert wanted in line("deepseek-v3", "h200-sxm:8", engine=engine, draft_tokens="1:0.8")
+
+
+def test_options_of_tensorrt_llm_go_into_its_file():
+    found = line("deepseek-v3", "h200-sxm:8", engine="tensorrt-llm", kv_precision="fp8", strategy="tp=8,attention_dp=8")
+    assert words(found)[-2:] == ["--config", "options.yaml"]
+    assert "options.yaml: {enable_attention_dp: true, kv_cache_config: {dtype: fp8}}" in found
+
+
+@pytest.mark.parametrize("engine", ["vllm", "sglang", "tensorrt-llm"])
+@pytest.mark.parametrize("users", [9, 13, 100])
+def test_the_sequence_limit_admits_the_plan_s_users(engine, users):
+    plan = plan_serving("deepseek-v3", ["h200-sxm:8"], engine=engine, concurrency=users).plans[0]
+    found = words(launch(plan))
+    limit = next(
+        int(b) for a, b in itertools.pairwise(found) if "seqs" in a or "requests" in a or "batch" in a
+    )
+    ranks = int(plan.strategy.dp) * (int(plan.strategy.attention_dp) if plan.engine.sequence_limit == "rank" else 1)
+    assert limit * ranks >= plan.users
+
+
+def test_a_local_config_is_launched_from_its_folder(tmp_path, llama):
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps(llama))
+    assert words(line(str(file), "h100-sxm:1"))[2] == str(tmp_path)
+
+
+def test_emit_plans_with_the_engine_that_it_names():
+    assert engine_named("sglang", None) == "sglang"
+    assert engine_named("vllm", "vllm-0.6") == "vllm-0.6"
+    with pytest.raises(InputError, match="leave --engine out"):
+        engine_named("sglang", "vllm")
+    with pytest.raises(InputError, match="is no engine"):
+        engine_named("ollama", None)
