@@ -1,10 +1,12 @@
 """The data rules: sources, kinds, peaks that follow from units and clock, dated prices."""
 
 import datetime
+from pathlib import Path
 
 import pytest
 
 from roofplan import catalogue, economics
+from roofplan.api import plan_serving
 from roofplan.catalogue.machines import machine
 from roofplan.errors import InputError, UnknownName
 from roofplan.operations import element_bytes
@@ -178,3 +180,58 @@ def test_user_accelerator(tmp_path):
     file.write_text('id = "mychip"\nmemory_capacity = "96"\nmemory_bandwidth = "4 TB/s"\n[peak]\nbf16 = "500 TFLOPS"\n')
     with pytest.raises(InputError, match="memory_capacity"):
         machine(f"{file}:2")
+
+
+OWN = """
+id = "mychip"
+vendor = "Example"
+architecture = "Hopper"
+memory_capacity = "96 GiB"
+memory_bandwidth = "4 TB/s"
+scale_up = "nvlink4"
+link_bandwidth = "300 GB/s"
+price = "1.20 USD/h"
+[peak]
+bf16 = "600 TFLOPS"
+"""
+
+
+def test_an_own_device_is_planned_with_its_own_price_and_never_graded_calibrated(tmp_path):
+    file = tmp_path / "mychip.toml"
+    file.write_text(OWN)
+    best = plan_serving("llama-3.1-8b", [f"{file}:8"]).plans[0]
+    assert best.cost is not None
+    assert best.cost.total == pytest.approx(9.6)
+    assert {m.grade for name, m in best.metrics.items() if name.startswith("t")} <= {"borrowed", "guessed"}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("bf16 =", "fp8 =", "names no bf16"),
+        ('"mychip"', '"h100-sxm"', "is the catalogue's"),
+        ("4 TB/s", "4 potatoes", "memory_bandwidth"),
+        ("price", "prize", "prize"),
+    ],
+)
+def test_own_devices_are_refused_by_field(tmp_path, old, new, said):
+    file = tmp_path / "mychip.toml"
+    file.write_text(OWN.replace(old, new))
+    with pytest.raises(InputError, match=said):
+        machine(f"{file}:8")
+
+
+def test_the_documented_device_can_be_read(tmp_path):
+    page = (Path(__file__).parents[1] / "docs" / "own-hardware.md").read_text()
+    file = tmp_path / "mychip.toml"
+    file.write_text(page.partition("```toml\n")[2].partition("```")[0])
+    assert machine(f"{file}:8")[0].device.id == "mychip"
+
+
+def test_two_hosts_have_one_network_whatever_their_size():
+    assert {machine(f"h100-sxm:2x{n}")[0].network.id for n in (1, 2, 4, 8)} == {machine("h100-sxm:16")[0].network.id}
+
+
+def test_machines_have_a_largest_size():
+    with pytest.raises(InputError, match="at most 16,384"):
+        machine("h100-sxm:20000x8")

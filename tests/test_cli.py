@@ -270,6 +270,24 @@ def test_a_closed_pipe_is_silent():
     assert out.stderr == ""
 
 
+@pytest.mark.parametrize("target", [">&-", "> /dev/full"])
+def test_an_answer_that_cannot_be_written_is_one_line_and_exit_2(target):
+    found = subprocess.run(
+        ["bash", "-c", f"{sys.executable} -m roofplan devices {target}"], capture_output=True, text=True, check=False
+    )
+    assert found.returncode == 2
+    assert found.stderr.startswith("error: ")
+    assert found.stderr.count("\n") == 1
+
+
+def test_closed_stdin_is_bad_input():
+    found = subprocess.run(
+        ["bash", "-c", f"{sys.executable} -m roofplan serve - <&-"], capture_output=True, text=True, check=False
+    )
+    assert found.returncode == 2
+    assert "standard input is closed" in found.stderr
+
+
 def test_our_own_fault_is_exit_3(run, monkeypatch):
     import roofplan.search.run
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from roofplan import api, hf
-from roofplan.errors import ConfigError, UnknownFamily
+from roofplan.errors import ConfigError, UnknownFamily, UnknownName
 
 
 def test_missing_field_is_named(llama):
@@ -14,11 +14,49 @@ def test_missing_field_is_named(llama):
         hf.from_dict(llama)
 
 
-@pytest.mark.parametrize("value", [0, -1, 1.5, "many", None, float("nan"), True])
+@pytest.mark.parametrize("value", [0, -1, 1.5, "many", None, float("nan"), float("inf"), True, 10**15, 10**400])
 def test_impossible_sizes_are_refused(llama, value):
     llama["num_hidden_layers"] = value
     with pytest.raises(ConfigError, match="num_hidden_layers"):
         hf.from_dict(llama)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("num_key_value_heads", 3),
+        ("max_position_embeddings", 0),
+        ("max_position_embeddings", -5),
+        ("sliding_window", -4096),
+        ("quantization_config", "fp8"),
+        ("hidden_size", 10**12),
+    ],
+)
+def test_contradictions_are_refused_by_field(llama, field, value):
+    llama["model_type"] = "mistral" if field == "sliding_window" else "llama"
+    llama[field] = value
+    with pytest.raises(ConfigError, match=field):
+        hf.from_dict(llama)
+
+
+def test_more_experts_per_token_than_experts_are_refused(llama):
+    llama |= {"model_type": "mixtral", "num_local_experts": 8, "num_experts_per_tok": 9}
+    with pytest.raises(ConfigError, match="9 experts per token of 8"):
+        hf.from_dict(llama)
+
+
+def test_a_number_of_five_thousand_digits_is_no_fault_of_ours(tmp_path):
+    path = tmp_path / "config.json"
+    path.write_text('{"model_type": "llama", "num_hidden_layers": ' + "9" * 5001 + "}")
+    with pytest.raises(ConfigError, match="not JSON"):
+        api.read_model(str(path))
+
+
+@pytest.mark.parametrize("name", ["a" * 5000, "org/" + "a" * 5000, "nul\x00byte"])
+def test_names_that_no_file_system_takes_are_unknown(name):
+    with pytest.raises(UnknownName) as refused:
+        api.read_model(name)
+    assert len(str(refused.value)) < 300
 
 
 def test_unknown_family_is_refused_by_name_with_its_nearest(llama):

@@ -58,9 +58,7 @@ def test_options_of_tensorrt_llm_go_into_its_file():
 def test_the_sequence_limit_admits_the_plan_s_users(engine, users):
     plan = plan_serving("deepseek-v3", ["h200-sxm:8"], engine=engine, concurrency=users).plans[0]
     found = words(launch(plan))
-    limit = next(
-        int(b) for a, b in itertools.pairwise(found) if "seqs" in a or "requests" in a or "batch" in a
-    )
+    limit = next(int(b) for a, b in itertools.pairwise(found) if "seqs" in a or "requests" in a or "batch" in a)
     ranks = int(plan.strategy.dp) * (int(plan.strategy.attention_dp) if plan.engine.sequence_limit == "rank" else 1)
     assert limit * ranks >= plan.users
 

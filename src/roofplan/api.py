@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from roofplan import catalogue, hf, units
-from roofplan.catalogue.machines import box_size, machine
+from roofplan.catalogue.machines import accelerator, box_size, machine
 from roofplan.errors import ConfigError, InputError, UnitError, UnknownName, UnsupportedFeature, nearest
 from roofplan.operations import element_bytes, format_entry
 from roofplan.records.hardware import Accelerator, Machine
@@ -64,24 +64,24 @@ def load_model(source: str | Path | Mapping[str, Any]) -> Loaded:
 
 
 def device(name: str) -> Accelerator:
-    """Return an accelerator by id or alias."""
-    return catalogue.accelerator(catalogue.find("accelerators", name, "device"))
+    """Return an accelerator by id or alias, or of a TOML file of one's own."""
+    return accelerator(name, "device")
 
 
 def read_model(name: str) -> Model:
     """Return the model that MODEL means, in the order: stdin, path, catalogue, Hub cache, ``hf:``."""
     if name in {"-", "stdin:"}:
-        return hf.from_text(sys.stdin.read(), "stdin")
+        return hf.from_text(_from_stdin(), "stdin")
     if name.startswith("hf:"):
         return hf.from_text(_from_hub(name[3:]), name[3:])
     path = Path(name)
-    if path.exists():
+    if _exists(path):
         return _from_path(path)
     if name.endswith((".json", "/")) or name.startswith(("./", "../", "/", "~")):
         raise ConfigError(f"MODEL: no file {name}", argument="MODEL", value=name)
     known = (
         catalogue.aliases("models")
-        if not (catalogue.ROOT / "models" / f"{name.lower()}.toml").is_file()
+        if not _exists(catalogue.ROOT / "models" / f"{name.lower()}.toml")
         else {name.lower(): name.lower()}
     )
     identity = known.get(name.lower())
@@ -90,15 +90,32 @@ def read_model(name: str) -> Model:
     cached = _from_hub_cache(name)
     if cached is not None:
         return hf.from_text(cached.read_bytes(), name)
-    near = nearest(name, catalogue.ids("models"))
+    near = nearest(name[: catalogue.LONGEST_NAME], catalogue.ids("models"))
     hint = f" Nearest: {', '.join(near)}." if near else ""
     raise UnknownName(
-        f'MODEL: no model "{name}" on disk or in the catalogue.{hint} List: roofplan models {name[:5]}',
+        f'MODEL: no model "{name[: catalogue.LONGEST_NAME]}" on disk or in the catalogue.{hint} List: roofplan models {name[:5]}',
         code="unknown_model",
         argument="MODEL",
         value=name,
         nearest=near,
     )
+
+
+def _from_stdin() -> str:
+    if sys.stdin is None:
+        raise ConfigError("MODEL: standard input is closed", argument="MODEL", value="-")
+    try:
+        return sys.stdin.read()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"MODEL: standard input: {error}", argument="MODEL", value="-") from None
+
+
+def _exists(path: Path) -> bool:
+    """Return whether a path names something; a name that no file system takes does not."""
+    try:
+        return path.exists()
+    except (OSError, ValueError):
+        return False
 
 
 def _from_path(path: Path) -> Model:
@@ -118,7 +135,7 @@ def _from_path(path: Path) -> Model:
 
 def _from_hub_cache(name: str) -> Path | None:
     folder = catalogue.hub_cache() / f"models--{name.replace('/', '--')}" / "snapshots"
-    found = sorted(folder.glob("*/config.json")) if "/" in name and folder.is_dir() else []
+    found = sorted(folder.glob("*/config.json")) if "/" in name and _exists(folder) else []
     return found[-1] if found else None
 
 

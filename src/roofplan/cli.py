@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import sys
@@ -232,9 +233,10 @@ def device(
     """Spec sheet of a device, with sources; or which peak a quoted number is."""
     given = {"device": device, "what_is": what_is}
     with _answering("device", given, as_json=json) as reply:
-        from roofplan import answers, catalogue, report, units
+        from roofplan import answers, report, units
+        from roofplan.catalogue.machines import accelerator
 
-        found = catalogue.accelerator(catalogue.find("accelerators", device, "DEVICE"))
+        found = accelerator(device, "DEVICE")
         if what_is is None:
             if reply.as_json:
                 reply.document({**answers.base("device", "ok", given), "device": _device_json(found)})
@@ -643,15 +645,31 @@ def main(tokens: list[str] | None = None) -> None:
     0 a plan was found; 1 none satisfies the constraints; 2 bad input; 3 a fault of ours; 130 interrupted.
     """
     words = sys.argv[1:] if tokens is None else tokens
+    if sys.stdout is None:
+        print("error: standard output is closed: there is nowhere to write the answer", file=sys.stderr)
+        sys.exit(2)
     try:
         code = _run(words)
         sys.stdout.flush()
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _discard_output()
         code = 0
+    except OSError as error:
+        _discard_output()
+        print(f"error: cannot write the answer: {error.strerror}", file=sys.stderr)
+        code = 2
     except KeyboardInterrupt:
         code = 130
     sys.exit(code)
+
+
+def _discard_output() -> None:
+    """Let what is still buffered go nowhere, so that leaving writes nothing more."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+UNWRITABLE = {errno.ENOSPC, errno.EBADF, errno.EIO, errno.EDQUOT}
+"""Faults of the place that an answer is written to."""
 
 
 def _run(words: list[str]) -> int:
@@ -665,6 +683,8 @@ def _run(words: list[str]) -> int:
     except (BrokenPipeError, KeyboardInterrupt, SystemExit):
         raise
     except Exception as error:
+        if isinstance(error, OSError) and error.errno in UNWRITABLE and error.filename is None:
+            raise
         if os.environ.get("ROOFPLAN_TRACEBACK"):
             raise
         line = f"internal error: {type(error).__name__}: {error}. Please report it with the command; ROOFPLAN_TRACEBACK=1 shows where"

@@ -11,7 +11,7 @@ from roofplan import units
 from roofplan.errors import InputError, UnitError
 from roofplan.records.calibration import Constant
 from roofplan.records.engine import DefaultRule, Engine, Kernels
-from roofplan.records.hardware import Accelerator, Link, Server
+from roofplan.records.hardware import OWN, Accelerator, Link, Server
 from roofplan.records.prices import Price
 from roofplan.source import Source, Sourced
 
@@ -257,7 +257,7 @@ def user_accelerator(path: Path) -> Accelerator:
         id: str
         name: str = ""
         vendor: str = ""
-        architecture: str = "made-up"
+        architecture: str = ""
         memory_capacity: str
         memory_bandwidth: str
         peak: dict[str, str]
@@ -290,11 +290,21 @@ def user_accelerator(path: Path) -> Accelerator:
             kind="given",
         )
 
+    if not {"bf16", "fp16", "fp32"} & given.peak.keys():
+        raise InputError(
+            f'{path}: [peak] names no bf16, fp16 or fp32 rate; add one, such as bf16 = "400 TFLOPS"',
+            argument="peak",
+            value=str(path),
+        )
     quantities = {
         "memory_capacity": number(given.memory_capacity, "B", "memory_capacity"),
         "memory_bandwidth": number(given.memory_bandwidth, "B/s", "memory_bandwidth"),
     }
-    for name, unit, text in (("power", "W", given.power), ("link_bandwidth", "B/s", given.link_bandwidth)):
+    for name, unit, text in (
+        ("power", "W", given.power),
+        ("link_bandwidth", "B/s", given.link_bandwidth),
+        ("price", "USD/h", given.price),
+    ):
         if text is not None:
             quantities[name] = number(text, unit, name)
     if given.scale_up_domain is not None:
@@ -309,8 +319,9 @@ def user_accelerator(path: Path) -> Accelerator:
     return Accelerator(
         id=given.id,
         name=given.name or given.id,
-        vendor=given.vendor or "made-up",
+        vendor=given.vendor,
         architecture=given.architecture,
+        status=OWN,
         quantities=quantities,
         peak={key: number(text, "FLOP/s", f"peak.{key}") for key, text in given.peak.items()},
         scale_up=given.scale_up,

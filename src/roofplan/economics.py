@@ -62,6 +62,9 @@ def quotation(machine: Machine, kind: str) -> Price | None:
     A quotation for an instance of as many devices as a host comes first, unless it is stale and one that names no
     instance size is newer; one for another size does not hold. Of several of the same half year the median is taken.
     """
+    own = machine.device.quantities.get("price")
+    if own is not None and kind == "rent":
+        return _given(machine, own.value, own.source)
     wanted = KINDS[kind]
     known = [p for p in catalogue.prices(machine.device.id) if p.kind == wanted and p.unit == "USD/h"]
     exact = [p for p in known if p.count == machine.per_host]
@@ -104,12 +107,10 @@ def hourly(machine: Machine, price: str) -> HourlyCost | None:
             argument="--price",
             value=price,
         ) from error
-    given = Price(
-        device=machine.device.id,
-        kind="given",
-        value=value,
-        unit="USD/h",
-        date=date.today().isoformat(),
-        source="--price",
-    )
-    return HourlyCost(per_device=value, count=machine.count, price=given)
+    return HourlyCost(per_device=value, count=machine.count, price=_given(machine, value, "--price"))
+
+
+def _given(machine: Machine, value: float, source: str) -> Price:
+    """Return a price that the user states."""
+    today = date.today().isoformat()
+    return Price(device=machine.device.id, kind="given", value=value, unit="USD/h", date=today, source=source)

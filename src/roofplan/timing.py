@@ -28,7 +28,7 @@ from roofplan.operations import (
 )
 from roofplan.records.calibration import Constant
 from roofplan.records.engine import Engine
-from roofplan.records.hardware import Machine
+from roofplan.records.hardware import OWN, Machine
 from roofplan.records.model import Model
 from roofplan.records.strategy import Strategy
 from roofplan.terms import Term, total
@@ -190,6 +190,8 @@ def rates(machine: Machine, engine: Engine) -> Rates:
     vector = _vector(engine, wire, fitted, where_from)
     network = _network(machine, fitted, where_from)
     worst = max(_grade(item, device.vendor) for item in (memory_share, decode_share))
+    if device.status == OWN:
+        worst = max(worst, 2)  # constants of another device that the user says is alike
     return Rates(
         machine=machine,
         engine=engine,

@@ -49,19 +49,23 @@ def aliases(kind: str) -> dict[str, str]:
     return names
 
 
+LONGEST_NAME = 100
+"""Letters of a name that is looked up and repeated in a message [1]."""
+
+
 def find(kind: str, name: str, argument: str) -> str:
     """Return the id that `name` means, or refuse it with the nearest ones."""
     wanted = name.lower()
-    if "/" not in wanted and (ROOT / kind / f"{wanted}.toml").is_file():
+    if "/" not in wanted and len(wanted) <= LONGEST_NAME and (ROOT / kind / f"{wanted}.toml").is_file():
         return wanted
     known = aliases(kind)
     if wanted in known:
         return known[wanted]
     what, listing = _WORDS[kind]
-    near = nearest(wanted, ids(kind))
+    near = nearest(wanted[:LONGEST_NAME], ids(kind))
     hint = f" Nearest: {', '.join(near)}." if near else ""
     raise UnknownName(
-        f"{argument}: no {what} {name!r}.{hint} List: roofplan {listing}",
+        f"{argument}: no {what} {name[:LONGEST_NAME]!r}.{hint} List: roofplan {listing}",
         code=f"unknown_{what}",
         argument=argument,
         value=name,

@@ -9,10 +9,13 @@ from pathlib import Path
 
 from roofplan import catalogue, codec
 from roofplan.errors import InputError, UnknownName, nearest
-from roofplan.records.hardware import Accelerator, Link, Machine, Server
+from roofplan.records.hardware import OWN, Accelerator, Link, Machine, Server
 
 LARGEST_BOX = 16
 """Devices beyond which a server is a rack or a pod, not the box that a count without hosts means [1]."""
+
+MOST_DEVICES = 16_384
+"""Largest machine that is planned [1]."""
 
 _SPEC = re.compile(r"^(?P<id>[^:@]+?)(?::(?P<count>[^@]*))?(?:@(?P<network>.+))?$")
 
@@ -50,9 +53,21 @@ def machine(text: str, argument: str = "--on") -> list[Machine]:
     return [_built(device, hosts, per_host, server, network, ports, text)]
 
 
+def accelerator(name: str, argument: str) -> Accelerator:
+    """Return the accelerator of a catalogue id or alias, or of a TOML file of the user's own."""
+    if not name.endswith(".toml"):
+        return catalogue.accelerator(catalogue.find("accelerators", name, argument))
+    own = codec.user_accelerator(Path(name))
+    if own.id in catalogue.ids("accelerators"):
+        raise InputError(
+            f"{name}: id {own.id!r} is the catalogue's; give your device another", argument="id", value=own.id
+        )
+    return own
+
+
 def _device(name: str, argument: str) -> tuple[Accelerator, Server | None]:
     if name.endswith(".toml"):
-        return codec.user_accelerator(Path(name)), None
+        return accelerator(name, argument), None
     lowered = name.lower()
     known = catalogue.aliases("servers") if lowered not in catalogue.ids("accelerators") else {}
     if lowered in known and lowered not in catalogue.aliases("accelerators"):
@@ -62,14 +77,14 @@ def _device(name: str, argument: str) -> tuple[Accelerator, Server | None]:
         return catalogue.accelerator(catalogue.find("accelerators", name, argument)), None
     except UnknownName as error:
         names = [*catalogue.ids("accelerators"), *catalogue.ids("servers")]
-        near = nearest(lowered, names)
+        near = nearest(lowered[: catalogue.LONGEST_NAME], names)
         stem = re.sub(r"[^0-9]", "", name) or name
         hint = f" Nearest: {', '.join(near)}." if near else ""
         raise UnknownName(
-            f'{argument}: no device "{name}".{hint} List: roofplan devices {stem}',
+            f'{argument}: no device "{name[: catalogue.LONGEST_NAME]}".{hint} List: roofplan devices {stem[:5]}',
             code="unknown_device",
             argument=argument,
-            value=name,
+            value=name[: catalogue.LONGEST_NAME],
             nearest=near,
         ) from error
 
@@ -151,7 +166,13 @@ def _built(
     ports: int | None,
     text: str,
 ) -> Machine:
-    known = device.id in catalogue.ids("accelerators")
+    if hosts * per_host > MOST_DEVICES:
+        raise InputError(
+            f"--on: {text}: {hosts * per_host:,} devices; at most {MOST_DEVICES:,} are planned as one machine",
+            argument="--on",
+            value=text,
+        )
+    known = device.status != OWN
     if known:
         up, host = _links(device.id)
     else:
@@ -177,7 +198,11 @@ def _built(
             value=text,
         )
     if hosts > 1 and network is None:
-        source = server or next(iter(reversed(catalogue.servers_of(device.id))), None)
+        source = (
+            server
+            if server and server.network
+            else next((s for s in catalogue.servers_of(device.id) if s.network), None)
+        )
         if source is None or source.network is None:
             raise InputError(
                 f"--on: {text}: {hosts} hosts need a network. Example: {text}@100gbe. List: roofplan networks",

@@ -180,7 +180,7 @@ def from_text(text: str | bytes, identity: str = "config.json") -> Model:
         )
     try:
         values = json.loads(raw)
-    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise ConfigError(f"{identity} is not JSON ({error})", argument="MODEL", value=identity) from None
     if not isinstance(values, dict):
         raise ConfigError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from roofplan.errors import ConfigError
 from roofplan.hf.fields import Fields
 from roofplan.records.model import Attention, Dense, Group, LatentAttention, Layer, Linear, Mixture, Recurrence, Split
 
@@ -39,6 +40,12 @@ def attention(
     prefix: str = "self_attn",
 ) -> Attention:
     """Return grouped-query attention; `gate` widens the query projection by that many extra copies."""
+    if heads % kv_heads:
+        raise ConfigError(
+            f"config.json: num_attention_heads {heads} is no multiple of num_key_value_heads {kv_heads}",
+            argument="num_key_value_heads",
+            value=kv_heads,
+        )
     value_dim = head_dim if value_dim is None else value_dim
     inputs = query_input or hidden
     query = linear(f"{prefix}.q_proj", inputs, heads * head_dim * (1 + gate), bias=bias, split="heads")
@@ -103,6 +110,12 @@ def mixture(
     prefix: str = "mlp",
 ) -> Mixture:
     """Return routed experts of width `inner`, with shared experts of total width `shared`."""
+    if chosen > experts:
+        raise ConfigError(
+            f"config.json: {chosen} experts per token of {experts} routed experts",
+            argument="num_experts_per_tok",
+            value=chosen,
+        )
     entrance = expert_input or hidden
     expert = mlp(entrance, inner, gated=gated, bias=bias, prefix=f"{prefix}.experts").groups
     always: tuple[Group, ...] = (
@@ -117,9 +130,7 @@ def mixture(
             (linear(f"{prefix}.fc2_latent_proj", entrance, hidden, split="none"),),
         )
     router = linear(f"{prefix}.gate", hidden, router_width or experts, bias=router_bias, split="none")
-    return Mixture(
-        experts=experts, chosen=min(chosen, experts), expert=expert, router=router, shared=always, vectors=vectors
-    )
+    return Mixture(experts=experts, chosen=chosen, expert=expert, router=router, shared=always, vectors=vectors)
 
 
 def latent_attention(

@@ -88,7 +88,7 @@ def _assemble(
         vocabulary=s.vocabulary,
         tied=f.flag("tie_word_embeddings", tied),
         final=s.hidden if final is None else final,
-        max_positions=f.optional_int("max_position_embeddings", "n_positions", "seq_length", "model_max_length"),
+        max_positions=f.positions("max_position_embeddings", "n_positions", "seq_length", "model_max_length"),
         **more,  # type: ignore[arg-type]
     )
 
@@ -460,7 +460,7 @@ def deepseek(f: Fields, *, sparse: bool = False, shared_indexer: bool = False) -
         vocabulary=f.int("vocab_size"),
         tied=f.flag("tie_word_embeddings", False),
         final=hidden,
-        max_positions=f.optional_int("max_position_embeddings"),
+        max_positions=f.positions("max_position_embeddings"),
         draft=built[-1] if drafts else None,
         draft_layers=drafts,
         warnings=("num_experts_per_tok is absent: the active count is unknown",) if feed and not _chosen(f) else (),

@@ -123,7 +123,7 @@ def gptj(f: Fields) -> Decoder:
         norms=1,
         around=2 * hidden,
         head_bias=True,
-        positions=f.optional_int("n_positions"),
+        positions=f.positions("n_positions"),
     )
 
 
@@ -169,7 +169,7 @@ def gpt_neox(f: Fields) -> Decoder:
         mlp_bias=True,
         norms=2,
         around=2 * hidden,
-        positions=f.optional_int("max_position_embeddings"),
+        positions=f.positions("max_position_embeddings"),
         name="gpt_neox.layers",
     )
 
@@ -252,7 +252,7 @@ def falcon(f: Fields) -> Decoder:
         mlp_bias=bias,
         norms=norms,
         around=2 * hidden,
-        positions=None if f.flag("alibi", False) else f.optional_int("max_position_embeddings"),
+        positions=None if f.flag("alibi", False) else f.positions("max_position_embeddings"),
     )
 
 
@@ -274,7 +274,7 @@ def phi(f: Fields) -> Decoder:
         norms=1,
         around=2 * hidden,
         head_bias=True,
-        positions=f.optional_int("max_position_embeddings", "n_positions"),
+        positions=f.positions("max_position_embeddings", "n_positions"),
         vectors=4 * head_dim * f.flag("qk_layernorm", False),
         name="model.layers",
     )
@@ -297,7 +297,7 @@ def starcoder2(f: Fields) -> Decoder:
         mlp_bias=bias,
         norms=2,
         around=2 * hidden,
-        positions=f.optional_int("max_position_embeddings"),
+        positions=f.positions("max_position_embeddings"),
         seen=windows(f, layers),
         name="model.layers",
     )
@@ -307,7 +307,7 @@ def mpt(f: Fields) -> Decoder:
     """MPT: no biases, norms without bias, ALiBi."""
     hidden, heads = f.int("d_model"), f.int("n_heads")
     attn = f.values.get("attn_config") or {}
-    positions = f.optional_int("max_seq_len")
+    positions = f.positions("max_seq_len")
     kv_heads = int(attn.get("kv_n_heads") or heads) if isinstance(attn, dict) else heads
     return _uniform(
         hidden=hidden,

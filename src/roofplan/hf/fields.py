@@ -9,8 +9,27 @@ from typing import Any
 from roofplan.errors import ConfigError
 
 _REQUIRED: Any = object()
+MOST = 10**9
+"""Largest dimension that is read; beyond it a number is a mistake [1]."""
+
+MOST_LAYERS = 10_000
+"""Most layers that are read [1]."""
+
 Whole = int
 """The type; inside `Fields`, ``int`` is a method."""
+
+
+def shortened(value: Any) -> str:
+    """Return a value as one would print it in a line.
+
+    >>> shortened(10**40)
+    '1000000000000000000... (41 digits)'
+    """
+    if isinstance(value, int) and not isinstance(value, bool) and abs(value) >= 10**20:
+        digits = str(value)
+        return f"{digits[:19]}... ({len(digits)} digits)"
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 class Fields:
@@ -43,23 +62,27 @@ class Fields:
         whole = (
             isinstance(value, int | float)
             and not isinstance(value, bool)
-            and math.isfinite(value)
-            and value == int(value)
+            and (isinstance(value, int) or (math.isfinite(value) and value == int(value)))
         )
-        if not whole or value < least:
+        most = MOST_LAYERS if names[0].endswith(("layers", "n_layer", "depth")) else MOST
+        if not whole or not least <= value <= most:
             raise ConfigError(
-                f"config.json: {self.path}{names[0]} is {value!r}; a whole number of at least {least} is needed",
+                f"config.json: {self.path}{names[0]} is {shortened(value)}; a whole number of {least} to {most:,} is needed",
                 argument=names[0],
-                value=value,
+                value=shortened(value),
             )
         return int(value)
 
-    def optional_int(self, *names: str) -> Whole | None:
-        """Return a positive whole number, or None where absent, null, 0 or negative."""
+    def optional_int(self, *names: str, off: tuple[Whole, ...] = (0, -1)) -> Whole | None:
+        """Return a positive whole number, or None where absent, null or one of `off`, with which families switch a feature off."""
         value = self.raw(*names, default=None)
-        if value is None or (isinstance(value, int | float) and value <= 0):
+        if value is None or (value in off and not isinstance(value, bool)):
             return None
         return self.int(*names)
+
+    def positions(self, *names: str) -> Whole | None:
+        """Return the longest sequence, or None where the configuration states no limit."""
+        return self.optional_int(*names, off=())
 
     def flag(self, name: str, default: bool) -> bool:
         """Return a boolean; `default` is the family's own."""

@@ -31,7 +31,7 @@ def _decoder(
         vocabulary=f.int("vocab_size"),
         tied=f.flag("tie_word_embeddings", tied),
         final=final,
-        max_positions=f.optional_int("max_position_embeddings"),
+        max_positions=f.positions("max_position_embeddings"),
         name=name,
         **more,  # type: ignore[arg-type]
     )

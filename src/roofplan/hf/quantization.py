@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from roofplan.errors import ConfigError
-from roofplan.hf.fields import Fields
+from roofplan.hf.fields import Fields, shortened
 from roofplan.records.model import Dense, Group, Layer, Linear, Mixer, Mixture, Model, Quantization, Stack
 
 _DTYPES = {
@@ -25,6 +25,11 @@ _DTYPES = {
 def read_dtype(f: Fields, text: Fields) -> tuple[str, bool]:
     """Return the type of unquantised weights and whether the configuration states it."""
     for fields in (f, text):
+        for name in ("quantization_config", "compression_config"):
+            if name in fields and not isinstance(fields.values[name], dict):
+                raise ConfigError(
+                    f"config.json: {name} must be an object", argument=name, value=shortened(fields.values[name])
+                )
         for name in ("dtype", "torch_dtype"):
             if name in fields:
                 spelled = str(fields.raw(name)).removeprefix("torch.")
@@ -41,6 +46,11 @@ def read_dtype(f: Fields, text: Fields) -> tuple[str, bool]:
 def read_quantization(f: Fields, text: Fields) -> Quantization | None:
     """Return how weights are stored, or None; an unknown method is refused by name."""
     for fields in (f, text):
+        for name in ("quantization_config", "compression_config"):
+            if name in fields and not isinstance(fields.values[name], dict):
+                raise ConfigError(
+                    f"config.json: {name} must be an object", argument=name, value=shortened(fields.values[name])
+                )
         if isinstance(fields.values.get("quantization_config"), dict):
             return _parse(fields.sub("quantization_config"))
         if isinstance(fields.values.get("compression_config"), dict):

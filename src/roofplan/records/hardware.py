@@ -12,6 +12,9 @@ DRIVER_KEEPS = 0.43 * 2**30
 """What a driver reports as total and does not hand out: start-up logs of vLLM show 79.22 of 79.65 GiB on 80 GB cards,
 23.55 of 23.99 on an RTX 4090 and 23.58 of 24.00 on an RTX 3090 (vLLM issues 10517, 13061; pull request 10511) [B]."""
 
+OWN = "own"
+"""Status of a device that a user describes."""
+
 Topology = Literal["switch", "full-mesh", "cube-mesh", "torus", "bus", "point-to-point"]
 
 

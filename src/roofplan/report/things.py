@@ -186,7 +186,9 @@ def _peak_lines(device: Accelerator) -> list[str]:
         ridge = f"{number.value / device.bandwidth:,.0f}" if device.bandwidth else "-"
         measured = f"{units.significant(best.value / 1e12, 4)} ({best.value / number.value:.0%})" if best else ""
         rate = units.significant(number.value / 1e12, 4)
-        lines.append(f"  {name:<22}{rate:>8}{measured:>16}{ridge:>15}   {number.kind}, {number.source}, {number.seen}")
+        lines.append(
+            f"  {name:<22}{rate:>8}{measured:>16}{ridge:>15}   {', '.join(filter(None, (number.kind, number.source, number.seen)))}"
+        )
     if device.sparse:
         sparse = ", ".join(f"{name} {number.text}" for name, number in device.sparse.items())
         lines.append(f"  sparse  {sparse}: never used")

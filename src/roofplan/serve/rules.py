@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from roofplan import catalogue
 from roofplan.records.engine import Engine
-from roofplan.records.hardware import Machine
+from roofplan.records.hardware import OWN, Machine
 from roofplan.records.model import Attention, Group, LatentAttention, Mixture, Model
 from roofplan.records.strategy import Strategy
 
@@ -88,7 +88,7 @@ def _group_rule(groups: tuple[Group, ...], tensor: int, engine: Engine) -> str |
 def supported(engine: Engine, machine: Machine) -> str | None:
     """Return why an engine does not run on a device, or None."""
     device = machine.device
-    if device.vendor == "made-up":
+    if device.status == OWN:
         return None
     if device.vendor not in engine.vendors:
         return f"{engine.id} does not support {device.vendor}"
