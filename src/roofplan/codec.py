@@ -122,6 +122,7 @@ def server(table: Mapping[str, Any]) -> Server:
         accelerator=table["accelerator"],
         quantities=_numbers(table["quantities"]),
         network=table.get("network"),
+        provider=table.get("provider", ""),
         host_peer_to_peer=table.get("host_peer_to_peer"),
         aliases=_texts(table, "aliases"),
         notes=_texts(table, "notes"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import date
+from datetime import date, timedelta
 
 from roofplan import catalogue, units
 from roofplan.errors import UnitError, UnsupportedFeature
@@ -59,33 +59,26 @@ RECENT_DAYS = 180
 def quotation(machine: Machine, kind: str) -> Price | None:
     """Return the price of a kind that holds for this instance size, or None: never a price of another kind.
 
-    A quotation for an instance of as many devices as a host comes first, unless it is stale and one that names no
-    instance size is newer; one for another size does not hold. Of several of the same half year the median is taken.
+    Quotations for an instance of as many devices as a host and those that name no size count alike, one for another
+    size does not hold; for a named cloud instance only its provider's count. Of those of the newest half year the
+    median is taken.
     """
     own = machine.device.quantities.get("price")
     if own is not None and kind == "rent":
         return _given(machine, own.value, own.source)
-    wanted = KINDS[kind]
-    known = [p for p in catalogue.prices(machine.device.id) if p.kind == wanted and p.unit == "USD/h"]
-    exact = [p for p in known if p.count == machine.per_host]
-    loose = [p for p in known if p.count is None]
-    pool = exact or loose
-    if (
-        exact
-        and loose
-        and age_days(_newest(exact).date) > STALE_DAYS
-        and _newest(loose).newest_possible > _newest(exact).newest_possible
-    ):
-        pool = loose
+    pool = [
+        p
+        for p in catalogue.prices(machine.device.id)
+        if p.kind == KINDS[kind]
+        and p.unit == "USD/h"
+        and p.count in {machine.per_host, None}
+        and machine.provider in {"", p.provider}
+    ]
     if not pool:
         return None
-    limit = age_days(_newest(pool).date) + RECENT_DAYS
-    day = sorted((p for p in pool if age_days(p.date) <= limit), key=lambda p: p.value)
+    first = max(p.middle for p in pool) - timedelta(days=RECENT_DAYS)
+    day = sorted((p for p in pool if p.middle >= first), key=lambda p: p.value)
     return day[(len(day) - 1) // 2]
-
-
-def _newest(pool: list[Price]) -> Price:
-    return max(pool, key=lambda p: p.newest_possible)
 
 
 def hourly(machine: Machine, price: str) -> HourlyCost | None:

@@ -180,6 +180,7 @@ def _built(
         host = catalogue.link(catalogue.find("links", device.host_link, "host_link")) if device.host_link else None
     if up is not None and up.id.startswith("nvlink-bridge") and per_host > 2:
         up = None  # a bridge joins pairs; larger groups meet over the host
+    provider = server.provider if server else ""
     if server is None and known:
         same = [s for s in catalogue.servers_of(device.id) if s.count == per_host and s.count <= LARGEST_BOX]
         server = same[0] if same else None
@@ -221,8 +222,17 @@ def _built(
         network=network if hosts > 1 else None,
         ports=ports or 1,
         server=server,
+        box=_box(server, device, per_host),
+        provider=provider,
         text=text,
     )
+
+
+def _box(server: Server | None, device: Accelerator, per_host: int) -> Server | None:
+    """Return the smallest box with a known host power that holds as many devices; fewer devices take a share of it."""
+    same = [server] if server else []
+    boxes = [*same, *(s for s in catalogue.servers_of(device.id) if per_host <= s.count <= LARGEST_BOX)]
+    return next((s for s in boxes if "host_power" in s.quantities), None)
 
 
 def resized(base: Machine, hosts: int, per_host: int) -> Machine:

@@ -125,6 +125,7 @@ class Server:
     ----------
     accelerator : id of the device.
     network : id of its network link, None where it has none.
+    provider : who alone rents it out, empty for boxes that anybody may own.
     quantities : ``count``, ``power_max`` [W], ``network_ports``, ``price`` [USD] and others.
     """
 
@@ -133,6 +134,7 @@ class Server:
     accelerator: str
     quantities: Mapping[str, Sourced]
     network: str | None = None
+    provider: str = ""
     host_peer_to_peer: bool | None = None
     aliases: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
@@ -161,6 +163,8 @@ class Machine:
     network : link between hosts, None for one host.
     ports : network ports of one host, shared by its devices [1].
     server : the box it is built of, where the catalogue has one.
+    box : the box whose host power it takes a share of, None where none is known.
+    provider : who rents it out, where the user named a cloud's instance.
     text : how the user would write it.
     """
 
@@ -172,6 +176,8 @@ class Machine:
     network: Link | None = None
     ports: int = 1
     server: Server | None = None
+    box: Server | None = None
+    provider: str = ""
     text: str = ""
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from dataclasses import dataclass
 from typing import Literal
 
@@ -34,6 +35,11 @@ class Price:
     low: float | None = None
     high: float | None = None
     note: str = ""
+
+    @property
+    def middle(self) -> dt.date:
+        """Middle of what the date can mean: a day, the middle of a month, the middle of a year."""
+        return dt.date.fromisoformat(self.date + {4: "-07-01", 7: "-15", 10: ""}[len(self.date)])
 
     @property
     def newest_possible(self) -> str:

@@ -197,7 +197,7 @@ def _score(best: str, machine: Machine, tpot: Any, rate: Any, watts: Any, cost: 
 def _choose(asked: Request, users: Any, tpot: Any, ok: Any, score: Any, *, quick: bool) -> int | None:
     """Return which concurrency of a strategy is shown.
 
-    With a demand for concurrency it is the least that reaches it; with a limit on time the best within it; with
+    With a demand for concurrency or rate it is the least that reaches it; with a limit on time the best within it; with
     neither, the best whose TPOT is at most 50 ms (one user where this strategy has none but another of the machine
     has), or simply the best where nothing on the machine is that quick.
     """
@@ -206,7 +206,7 @@ def _choose(asked: Request, users: Any, tpot: Any, ok: Any, score: Any, *, quick
     if not len(allowed):
         return None
     c = asked.constraints
-    if c.concurrency is not None:
+    if c.concurrency is not None or c.rate is not None:
         return int(allowed[0])
     if quick and asked.best != "latency" and c.tpot is None and c.tokens_per_second_per_user is None:
         below = allowed[tpot[allowed] <= DEFAULT_TPOT]
@@ -214,6 +214,14 @@ def _choose(asked: Request, users: Any, tpot: Any, ok: Any, score: Any, *, quick
     if asked.best == "devices":
         return int(allowed[-1])
     return int(allowed[np.argmin(score[allowed])])
+
+
+def load_of(asked: Request, rate: float) -> float:
+    """Return the share of a plan's rate that is paid to good use: what is asked, and no more than is demanded."""
+    demanded = asked.constraints.rate
+    if demanded is None:
+        return asked.utilisation
+    return min(asked.utilisation, demanded * asked.workload.output / rate)
 
 
 def _plan(
@@ -245,7 +253,7 @@ def _plan(
         prediction=p,
         cost=cost,
         power=wall_power(machine, float(p.busy)),
-        utilisation=asked.utilisation,
+        utilisation=load_of(asked, float(p.rate)),
     )
     plan.metrics = metrics_of(plan)
     return plan

@@ -41,8 +41,13 @@ def ordered(plans: list[Plan], best: str, *, limited: bool = False) -> list[Plan
         value = objective(plan, best)
         known = math.isfinite(value)
         rounded = float(f"{value:.9e}") if known else -plan.metrics["output_tokens_per_second_per_device"].value
+        bare = (
+            best == "energy" and plan.power is not None and len(plan.power.parts) < 2
+        )  # hosts left out: not comparable
+        cost = all_in_cost(plan) if best == "devices" else None
+        second = cost.value if cost is not None else math.inf
         slow = best != "latency" and plan.metrics["tpot"].value > DEFAULT_TPOT * (1 + 1e-9) and not limited
-        return (not known, slow, plan.changes_model, rounded, *simplicity(plan))
+        return (not known, slow, bare, rounded, second, plan.changes_model, *simplicity(plan))
 
     ranked = sorted(plans, key=key)
     if ranked:

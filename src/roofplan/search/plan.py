@@ -211,7 +211,7 @@ def metrics_of(plan: Plan) -> dict[str, Metric]:
         "output_tokens_per_second_per_device": metric(rate / plan.machine.count, "token/s", grade),
         "prefill_tokens_per_second": metric(float(p.prefill_rate), "token/s", GRADES[max(2, worst)]),
         "max_concurrency": Metric(
-            plan.memory.max_concurrency, plan.memory.max_concurrency, plan.memory.max_concurrency, "1", "calibrated"
+            plan.memory.max_concurrency, plan.memory.max_concurrency, plan.memory.max_concurrency, "1", grade
         ),
     }
     if plan.power is not None:
@@ -223,7 +223,8 @@ def metrics_of(plan: Plan) -> dict[str, Metric]:
         low, high = (
             x * plan.machine.count if x is not None else hourly for x in (plan.cost.price.low, plan.cost.price.high)
         )
-        out["cost_per_hour"] = Metric(hourly, low, high, "USD/h", "calibrated")
+        quoted = "measured" if plan.cost.price.kind == "given" else "borrowed" if plan.cost.stale else "calibrated"
+        out["cost_per_hour"] = Metric(hourly, low, high, "USD/h", quoted)
         split = float(p.input_share)
         into = rate / plan.workload.output * plan.workload.input
         for name, value in (
@@ -231,16 +232,18 @@ def metrics_of(plan: Plan) -> dict[str, Metric]:
             ("cost_per_million_output_tokens", hourly * (1.0 - split) / (rate * plan.utilisation * units.HOUR) * 1e6),
         ):
             out[name] = metric(value, "USD/Mtoken", grade)
+        whole = cost.per_token(hourly / units.HOUR, rate * plan.utilisation) * 1e6
+        out[ALL_IN] = metric(float(whole), "USD/Mtoken", grade)
     return out
+
+
+ALL_IN = "cost_per_million_output_tokens_all_in"
+"""The whole cost of the machine over the output tokens, prompts included."""
 
 
 def all_in_cost(plan: Plan) -> Metric | None:
     """Return the whole cost per million output tokens, prompts included, at the stated load [USD/Mtoken]."""
-    if plan.cost is None:
-        return None
-    rate = plan.metrics["output_tokens_per_second"]
-    per_token = cost.per_token(plan.cost.total / units.HOUR, rate.value * plan.utilisation)
-    return metric(float(per_token) * 1e6, "USD/Mtoken", rate.grade)
+    return plan.metrics.get(ALL_IN)
 
 
 def _uses(plan: Plan, name: str) -> bool:

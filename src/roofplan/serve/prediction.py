@@ -264,17 +264,17 @@ def wall_power(machine: Machine, busy: Number) -> Term | None:
             sources=(machine.device.quantities["power"].source,),
         )
     ]
-    host = machine.server.value("host_power") if machine.server else None
-    if host is not None:
-        assert machine.server is not None
+    box = machine.box
+    if box is not None:
+        host, share = box.quantities["host_power"], machine.per_host / box.count
         parts.append(
             Term(
                 "hosts",
-                host * machine.hosts,
+                host.value * share * machine.hosts,
                 "W",
-                text="{} x {}",
-                numbers=(machine.hosts, (host, "W")),
-                sources=(machine.server.quantities["host_power"].source,),
+                text="{} x {} of {} of {}",
+                numbers=(machine.hosts, (host.value, "W"), machine.per_host, box.count),
+                sources=(host.source,),
             )
         )
     return total("power", parts, "W")

@@ -1,0 +1,85 @@
+"""Prices, demands and energy: what a token costs, and on which load."""
+
+import pytest
+
+from roofplan import economics
+from roofplan.api import plan_serving
+from roofplan.catalogue.machines import machine
+from roofplan.search import all_in_cost
+from roofplan.serve import wall_power
+
+
+def test_the_price_of_a_device_does_not_jump_with_the_count():
+    values = {economics.quotation(machine(f"h100-sxm:{n}")[0], "rent").value for n in (1, 2, 4, 8)}
+    assert len(values) == 1
+
+
+@pytest.mark.parametrize("name", ["p5-48xlarge", "p4d-24xlarge", "p4de-24xlarge"])
+def test_a_named_cloud_instance_takes_its_own_provider_s_price(name):
+    assert economics.quotation(machine(name)[0], "rent").provider == "AWS"
+
+
+def test_a_named_cloud_instance_without_a_quotation_has_no_price():
+    assert economics.quotation(machine("p6-b200-48xlarge")[0], "rent") is None
+
+
+@pytest.mark.parametrize("spec", ["h100-sxm:8", "b200:2"])
+def test_a_demanded_rate_is_met_by_few_users_and_paid_for_at_that_load(spec):
+    asked = plan_serving("llama-3.1-70b", [spec], rate="2req/s")
+    for plan in asked.plans:
+        rate = plan.metrics["output_tokens_per_second"].value
+        assert rate >= 2 * plan.workload.output
+        hourly = plan.cost.total
+        assert all_in_cost(plan).value == pytest.approx(hourly / 3600 / (2 * plan.workload.output) * 1e6, rel=1e-9)
+    best = asked.plans[0]
+    fewer = plan_serving(
+        "llama-3.1-70b",
+        [spec],
+        concurrency=best.users - 1,
+        strategy=",".join(f"{k}={v}" for k, v in best.strategy.as_dict().items()),
+    ).plans[0]
+    assert fewer.metrics["output_tokens_per_second"].value < 2 * best.workload.output * 1.02
+
+
+def test_a_larger_machine_costs_more_a_token_at_the_same_demand():
+    costs = [
+        all_in_cost(plan_serving("llama-3.1-8b", [f"h100-sxm:{n}"], rate="2req/s").plans[0]).value for n in (1, 2, 4)
+    ]
+    assert costs == sorted(costs)
+    assert costs[2] == pytest.approx(4 * costs[0], rel=1e-9)
+
+
+def test_formats_that_change_the_model_compete_by_their_figures():
+    plans = plan_serving("llama-3.1-70b", ["h100-sxm:8"], precision="any").plans
+    best = plans[0]
+    assert best.changes == "fp8"
+    assert all_in_cost(best).value < min(all_in_cost(p).value for p in plans if not p.changes_model)
+
+
+def test_a_cache_in_another_format_changes_the_model():
+    plan = plan_serving("llama-3.1-8b", ["h100-sxm:1"], kv_precision="fp8").plans[0]
+    assert plan.changes == "fp8 cache"
+
+
+def test_few_devices_take_their_share_of_a_host():
+    four, eight = (wall_power(machine(f"h100-sxm:{n}")[0], 0.5) for n in (4, 8))
+    assert float(eight.value) == pytest.approx(2 * float(four.value))
+
+
+def test_machines_without_known_hosts_stand_below_in_energy():
+    plans = plan_serving("llama-3.1-8b", ["h100-sxm:1", "l4:1"], best="energy").plans
+    whole = [len(p.power.parts) for p in plans]
+    assert whole == sorted(whole, reverse=True)
+
+
+def test_ties_in_devices_fall_to_cost():
+    plans = plan_serving("llama-3.1-8b", ["h100-sxm:1", "rtx-4090:1", "a100-sxm-80:1"], best="devices").plans
+    costs = [all_in_cost(p).value for p in plans if p.machine.count == 1]
+    assert costs == sorted(costs)
+
+
+def test_the_all_in_cost_is_in_the_answer(run_json):
+    _, answer = run_json("serve", "llama-3.1-8b", "--on", "h100-sxm:1")
+    metrics = answer["plans"][0]["metrics"]
+    into, out = (metrics[f"cost_per_million_{x}_tokens"]["value"] for x in ("input", "output"))
+    assert metrics["cost_per_million_output_tokens_all_in"]["value"] == pytest.approx(out + 4 * into, rel=1e-9)
