@@ -2,16 +2,22 @@
 
 import pytest
 
-from roofplan import economics
+from roofplan import catalogue, economics
 from roofplan.api import plan_serving
 from roofplan.catalogue.machines import machine
 from roofplan.search import all_in_cost
 from roofplan.serve import wall_power
 
 
-def test_the_price_of_a_device_does_not_jump_with_the_count():
-    values = {economics.quotation(machine(f"h100-sxm:{n}")[0], "rent").value for n in (1, 2, 4, 8)}
-    assert len(values) == 1
+def test_a_rent_holds_for_the_size_that_it_was_quoted_for():
+    eight, four = (economics.quotation(machine(f"h100-sxm:{n}")[0], "rent") for n in (8, 4))
+    assert (eight.value, eight.provider, eight.count) == (3.99, "Lambda", 8)
+    assert four.count is None
+
+
+def test_a_bare_year_means_its_middle():
+    bare = next(p for p in catalogue.prices("h100-sxm") if p.date == "2026")
+    assert bare.middle.isoformat() == "2026-07-01"
 
 
 @pytest.mark.parametrize("name", ["p5-48xlarge", "p4d-24xlarge", "p4de-24xlarge"])

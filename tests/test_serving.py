@@ -553,3 +553,65 @@ def test_an_encoder_runs_once_per_request():
     decode = Step(sequences=8.0, context=100.0)
     names = [leaf.name for leaf, _ in leaves(step_term("decode", whisper, Strategy(), decode, r, kv_bytes=2.0))]
     assert not any(name.startswith("encoder ") for name in names)
+
+
+# Ways out ------------------------------------------------------------------------------------------
+
+MISSED = [
+    {"tpot": "1ms"},
+    {"ttft": "1ms"},
+    {"tokens_per_second_per_user": "5000"},
+    {"concurrency": "100000"},
+    {"rate": "1e9req/s"},
+    {"power": "100W"},
+    {"budget": "3USD/h"},
+    {"tpot": "5ms", "concurrency": "500"},
+]
+
+
+@pytest.mark.parametrize("limits", MISSED, ids=str)
+def test_advice_that_is_followed_gives_the_plan_that_it_promised(limits):
+    with pytest.raises(NoPlan) as refused:
+        plan_serving("llama-3.1-8b", ["h100-sxm:8"], **limits)
+    assert refused.value.relax
+    for item in refused.value.relax:
+        name = item["argument"].removeprefix("--").replace("-", "_")
+        found = plan_serving("llama-3.1-8b", ["h100-sxm:8"], **{**limits, name: str(item["needed"])})
+        assert found.plans
+        if "plan" in item and name != "rate":
+            assert item["plan"]["users"] <= max(p.users for p in found.plans)
+
+
+def test_limits_that_only_together_are_too_much_are_all_named():
+    with pytest.raises(NoPlan, match="all must move") as refused:
+        plan_serving("llama-3.1-8b", ["h100-sxm:8"], tpot="1ms", ttft="1ms")
+    moved = {item["argument"].removeprefix("--"): item["needed"] for item in refused.value.relax}
+    assert plan_serving("llama-3.1-8b", ["h100-sxm:8"], **moved).plans
+
+
+@pytest.mark.parametrize(
+    ("model", "pins", "engine", "said"),
+    [
+        ("llama-3.1-8b", "attention_dp=8", None, "no attention data parallelism"),
+        ("llama-3.1-8b", "ep=8", None, "no experts to divide"),
+        ("llama-3.1-8b", "tp=4,pp=1,dp=1", None, "multiply to 4; the machine has 8 devices"),
+        ("mixtral-8x7b", "ep=3", None, "divisible by tensor parallel size"),
+        ("deepseek-v3", "tp=8,attention_dp=3", "sglang", "must be divisible by attention dp"),
+        ("llama-3.1-8b", "tp=2,tp=4", None, "given twice"),
+    ],
+)
+def test_a_pin_that_cannot_be_is_refused_with_its_reason(model, pins, engine, said):
+    with pytest.raises(RoofplanError, match=said):
+        plan_serving(model, ["h200-sxm:8"], strategy=pins, engine=engine)
+
+
+def test_an_engine_that_does_not_run_names_one_that_does():
+    with pytest.raises(NoPlan, match="does not support Apple") as refused:
+        plan_serving("llama-3.1-8b", ["apple-m2-ultra"], engine="vllm")
+    assert refused.value.relax == [{"argument": "--engine", "now": "vllm-0.33", "needed": "llama.cpp"}]
+
+
+def test_short_models_say_what_fits():
+    with pytest.raises(RoofplanError, match=r"1,024 \+ --output 256 = 1,280 .* --input 768 --output 256 fit"):
+        plan_serving("gpt2", ["h100-sxm:1"])
+    assert plan_serving("gpt2", ["h100-sxm:1"], input=768, output=256).plans

@@ -176,7 +176,7 @@ def known_format(name: str, argument: str) -> str:
     except KeyError:
         near = nearest(lowered, catalogue.formats())
         raise InputError(
-            f"{argument}: no format {name!r}. Accepted: {', '.join(catalogue.formats())}",
+            f"{argument}: no format {name!r}. Accepted: any, {', '.join(catalogue.formats())} (awq-g32 and the like name a group)",
             code="unknown_precision",
             argument=argument,
             value=name,
@@ -210,6 +210,10 @@ def pins(text: str | None) -> dict[str, int]:
         name, _, value = part.partition("=")
         name = name.strip().lower().replace("-", "_")
         _refuse_out_of_scope(name, "--strategy")
+        if name in out:
+            raise InputError(
+                f"--strategy: {name} is given twice", code="bad_strategy", argument="--strategy", value=text
+            )
         if name not in DEGREES or not value:
             raise InputError(
                 f"--strategy: cannot read {part!r}; accepted: {', '.join(f'{d}=N' for d in DEGREES)}",
@@ -226,7 +230,11 @@ def draft(text: str | None) -> tuple[int, float]:
     if text is None:
         return 0, 0.0
     count, _, share = text.partition(":")
-    accepted = units.parse_share(share or "nan", "--draft")
+    if not share:
+        raise UnitError(
+            f"--draft: {text} names no acceptance; write K:ACCEPTANCE, such as 1:0.85", argument="--draft", value=text
+        )
+    accepted = units.parse_share(share, "--draft")
     if accepted >= 1.0:
         raise UnitError(f"--draft: an acceptance of {accepted:g} is not below 1", argument="--draft", value=text)
     return units.parse_count(count, "--draft"), accepted
@@ -379,13 +387,17 @@ def _check_context(model: Model, load: Workload, given: object) -> None:
         return
     if given is None and load.input + load.output <= model.max_positions:
         return
-    flag = "--context" if given is not None else "--input + --output"
-    raise UnitError(
-        f"{flag}: {load.context:,} tokens are beyond the {model.max_positions:,} positions of {model.id} (max_position_embeddings)",
-        code="context_too_long",
-        argument="--context",
-        value=load.context,
-    )
+    beyond = f"beyond the {model.max_positions:,} positions of {model.id} (max_position_embeddings)"
+    if given is not None:
+        text, value = f"--context: {load.context:,} tokens are {beyond}", load.context
+    else:
+        value = load.input + load.output
+        answer = min(load.output, max(1, model.max_positions // 4))
+        text = (
+            f"--input {load.input:,} + --output {load.output:,} = {value:,} tokens are {beyond};"
+            f" --input {model.max_positions - answer} --output {answer} fit"
+        )
+    raise UnitError(text, code="context_too_long", argument="--context", value=value)
 
 
 def _constraints(

@@ -104,7 +104,7 @@ def serve(
         str, Parameter(allow_leading_hyphen=True, help="share of full load at which a token's cost is counted")
     ] = "100%",
     prefix_hit: Annotated[
-        str, Parameter(allow_leading_hyphen=True, help="share of each prompt found in the prefix cache, 30%%")
+        str, Parameter(allow_leading_hyphen=True, help="share of each prompt found in the prefix cache, 30%")
     ] = "0",
     draft: Annotated[
         Text, Parameter(allow_leading_hyphen=True, help="multi-token prediction K:ACCEPTANCE, such as 1:0.85")
@@ -162,8 +162,10 @@ def _serve(given: dict[str, Any], reply: Reply, *, explain: bool, depth: str, cs
     from roofplan.api import plan_serving
     from roofplan.units import parse_count
 
-    if given["model"] is None:
+    if not given["model"]:
         raise InputError("MODEL is missing. Example: roofplan serve llama-3.1-70b --on h100-sxm:8", argument="MODEL")
+    if csv == "":
+        raise InputError("--csv: give the file to write", argument="--csv", value=csv)
     top, levels = parse_count(given["top"], "--top"), parse_count(depth, "--depth")
     flags = {key: value for key, value in given.items() if key not in {"model", "on", "draft", "top"}}
     if emit is not None:
@@ -474,13 +476,15 @@ def claims(
         ]
         if csv is not None:
             _write_csv(csv, rows)
+        if not results:
+            print(f"no claim holds {text!r}", file=sys.stderr)
         if reply.as_json:
             reply.document({**answers.base("claims", "ok", given), "claims": rows})
-        else:
+        elif results:
             from roofplan.report.claims import claims_screen
 
             claims_screen(results, report.stdout())
-        return 0 if all(r.follows for r in results) else 1
+        return 0 if results and all(r.follows for r in results) else 1
     return reply.code
 
 
@@ -716,6 +720,19 @@ def _with_stdin(words: list[str]) -> list[str]:
     return out
 
 
+def _usage_text(words: list[str], error: CycloptsError) -> str:
+    """Return what is wrong with the words, in the terms of this command line."""
+    text = " ".join(str(error).split())
+    unused = getattr(error, "unused_tokens", None)
+    if unused:
+        hint = " Devices stand behind --on." if words[0] == "serve" else ""
+        return f"roofplan {words[0]}: {' '.join(map(str, unused))!r} is left over.{hint} Options: roofplan {words[0]} --help"
+    option, _, guess = text.partition(" Did you mean ")
+    if guess and not nearest(option.split()[-1].strip(".-"), [guess.strip("?-")]):
+        return f"{option} Options: roofplan {words[0]} --help"
+    return text
+
+
 def _usage(words: list[str], error: CycloptsError) -> int:
     known = [name for name in app if not name.startswith("-")]
     if words and not words[0].startswith("-") and words[0] not in known:
@@ -729,7 +746,7 @@ def _usage(words: list[str], error: CycloptsError) -> int:
             nearest=near,
         )
     else:
-        text = " ".join(str(error).split())
+        text = _usage_text(words, error)
         refused = InputError(text, code="usage", argument=words[0] if words else None)
     reply = Reply(words[0] if words else "roofplan", {}, as_json="--json" in words)
     _fail(reply, refused)

@@ -59,21 +59,25 @@ RECENT_DAYS = 180
 def quotation(machine: Machine, kind: str) -> Price | None:
     """Return the price of a kind that holds for this instance size, or None: never a price of another kind.
 
-    Quotations for an instance of as many devices as a host and those that name no size count alike, one for another
-    size does not hold; for a named cloud instance only its provider's count. Of those of the newest half year the
-    median is taken.
+    A rent holds for the instance size that it was quoted for: quotations for as many devices as a host come first, unless
+    all are older than a year and one that names no size is newer. For a named cloud instance only its provider's count. Of
+    those of the newest half year the median is taken.
     """
     own = machine.device.quantities.get("price")
     if own is not None and kind == "rent":
         return _given(machine, own.value, own.source)
-    pool = [
+    known = [
         p
         for p in catalogue.prices(machine.device.id)
-        if p.kind == KINDS[kind]
-        and p.unit == "USD/h"
-        and p.count in {machine.per_host, None}
-        and machine.provider in {"", p.provider}
+        if p.kind == KINDS[kind] and p.unit == "USD/h" and machine.provider in {"", p.provider}
     ]
+    exact = [p for p in known if p.count == machine.per_host]
+    loose = [p for p in known if p.count is None]
+    if exact and loose:
+        newest = max(exact, key=lambda p: p.middle)
+        old = age_days(newest.date) > STALE_DAYS and newest.middle < max(p.middle for p in loose)
+        exact = [] if old else exact
+    pool = exact or loose
     if not pool:
         return None
     first = max(p.middle for p in pool) - timedelta(days=RECENT_DAYS)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable
 
 from roofplan.errors import UnitError
 
@@ -200,6 +201,31 @@ def significant(value: float, digits: int = 3) -> str:
     if rounded != 0 and max(0, digits - 1 - math.floor(math.log10(abs(rounded)) + 1e-12)) < decimals:
         decimals = max(0, decimals - 1)
     return f"{value:,.{decimals}f}"
+
+
+def at_least(value: float, digits: int = 3) -> float:
+    """Return the next number above with so many significant digits, so that what is printed still suffices.
+
+    >>> at_least(0.0031201), at_least(0.00312)
+    (0.00313, 0.00312)
+    """
+    return _directed(value, digits, math.ceil)
+
+
+def at_most(value: float, digits: int = 3) -> float:
+    """Return the next number below with so many significant digits.
+
+    >>> at_most(320.99)
+    320.0
+    """
+    return _directed(value, digits, math.floor)
+
+
+def _directed(value: float, digits: int, towards: Callable[[float], int]) -> float:
+    scale = 10.0 ** (digits - 1 - math.floor(math.log10(abs(value))))
+    near = round(value * scale)
+    whole = near if abs(near - value * scale) < 1e-9 * abs(near) else towards(value * scale)
+    return float(f"{whole / scale:.{digits}g}")
 
 
 def _prefixed(value: float, unit: str, steps: tuple[tuple[float, str], ...], digits: int) -> str:

@@ -430,5 +430,5 @@ def no_plan_lines(refusal: NoPlan) -> list[str]:
                 + (f", context {int(plan['context']):,}" if "context" in plan else "")
                 + f", {plan.get('engine', '')}"
             )
-        lines.append(f"  {item['argument']} {item['needed']}".ljust(34) + tail)
+        lines.append(f"  {item['argument']} {item['needed']}  ".ljust(34) + tail)
     return lines

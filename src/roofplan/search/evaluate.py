@@ -15,7 +15,15 @@ from roofplan.records.model import Model
 from roofplan.records.strategy import Strategy
 from roofplan.records.workload import Constraints, Workload
 from roofplan.search.plan import DEFAULT_TPOT, Plan, Request, Tally, metrics_of
-from roofplan.search.space import at_precision, cache_format, choose_engine, refuses_cache, refuses_format, strategies
+from roofplan.search.space import (
+    at_precision,
+    cache_format,
+    choose_engine,
+    refused_device,
+    refuses_cache,
+    refuses_format,
+    strategies,
+)
 from roofplan.serve import Ledger, footprints, ledger, legal, predict, wall_power
 from roofplan.timing import Rates, rates
 
@@ -55,7 +63,10 @@ def _machine_plans(
 ) -> list[Plan]:
     limits = asked.constraints
     for excluded, reason in (
-        (limits.devices is not None and machine.count > limits.devices, "more devices than allowed"),
+        (
+            limits.devices is not None and machine.count > limits.devices,
+            f"more devices than the {limits.devices} allowed",
+        ),
         (limits.datacenter and machine.device.geforce_licence, "its licence forbids data centres"),
     ):
         if excluded:
@@ -63,9 +74,8 @@ def _machine_plans(
             return []
     engine = choose_engine(asked.engine, machine, precision)
     if engine is None:
-        tally.refusals["engine does not run on the device"] = (
-            tally.refusals.get("engine does not run on the device", 0) + 1
-        )
+        reason = refused_device(asked.engine, machine)
+        tally.refusals[reason] = tally.refusals.get(reason, 0) + 1
         return []
     refusal = refuses_format(model, engine)
     cost = economics.hourly(machine, asked.price)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from roofplan import economics, units
@@ -11,10 +13,12 @@ from roofplan.catalogue.machines import box_size
 from roofplan.errors import NoPlan, RoofplanError, StrategyError
 from roofplan.operations import element_bytes
 from roofplan.records.hardware import Machine
-from roofplan.records.workload import Constraints
+from roofplan.records.strategy import Strategy
 from roofplan.search.evaluate import evaluate
 from roofplan.search.order import ordered
 from roofplan.search.plan import Plan, Request, Tally
+from roofplan.search.space import choose_engine
+from roofplan.serve import legal
 
 
 def no_plan(asked: Request, tally: Tally) -> NoPlan:
@@ -24,21 +28,51 @@ def no_plan(asked: Request, tally: Tally) -> NoPlan:
     if tally.legal == 0 and tally.enumerated:
         why = max(tally.refusals, key=lambda k: tally.refusals[k])
         if asked.pins:
-            text = ",".join(f"{name}={value}" for name, value in asked.pins.items())
-            raise StrategyError(f"--strategy {text}: {why}", argument="--strategy", value=text)
+            raise StrategyError(f"--strategy {_pinned(asked)}: {why}", argument="--strategy", value=_pinned(asked))
         return NoPlan(f"no plan: strategy. {why}", binding="strategy", relax=[])
     if tally.enumerated == 0 and asked.pins and not tally.refusals:
-        text = ",".join(f"{name}={value}" for name, value in asked.pins.items())
         raise StrategyError(
-            f"--strategy {text}: no engine divides these machines so", argument="--strategy", value=text
+            f"--strategy {_pinned(asked)}: {_why_not_divided(asked)}", argument="--strategy", value=_pinned(asked)
         )
     if tally.fits == 0:
         why = (
-            "; ".join(f"{text} ({n})" for text, n in sorted(tally.refusals.items(), key=lambda i: -i[1])[:3])
+            "; ".join(
+                text if n == 1 else f"{text} ({n} machines)"
+                for text, n in sorted(tally.refusals.items(), key=lambda i: -i[1])[:3]
+            )
             or "no machine is left"
         )
         return _excluded(asked, tally, why)
     return _limit_miss(asked)
+
+
+def _pinned(asked: Request) -> str:
+    return ",".join(f"{name}={value}" for name, value in asked.pins.items())
+
+
+def _why_not_divided(asked: Request) -> str:
+    """Return why no strategy of any machine has the pinned degrees: the count, or what the engine divides."""
+    whole = {name: asked.pins.get(name, 1) for name in ("tp", "pp", "dp")}
+    counts = sorted({machine.count for machine in asked.machines})
+    product = math.prod(whole.values())
+    if len(asked.pins.keys() & whole.keys()) == len(whole) and product not in counts:
+        return f"degrees multiply to {product}; the machine has {', '.join(map(str, counts))} devices"
+    for machine in asked.machines:
+        engine = choose_engine(asked.engine, machine, asked.precisions[0])
+        if engine is None:
+            continue
+        ep, inner = asked.pins.get("ep", 1), asked.pins.get("attention_dp", 1)
+        tensor = asked.pins.get("tp", max(ep, inner))
+        pinned = Strategy(tp=tensor, pp=whole["pp"], dp=whole["dp"], ep=ep, attention_dp=inner)
+        why = legal(asked.model, pinned, engine)
+        if why:
+            return why
+        if "ep" in asked.pins and asked.pins["ep"] > 1:
+            meaning = "tp x dp" if engine.expert_identity == "tp*dp" else "tp"
+            return f"{engine.id} divides experts over {meaning} ranks or not at all"
+        if "attention_dp" in asked.pins:
+            return f"{engine.id} divides attention only inside tp, for models with experts or a latent cache"
+    return "no engine divides these machines so"
 
 
 def _excluded(asked: Request, tally: Tally, why: str) -> NoPlan:
@@ -47,15 +81,23 @@ def _excluded(asked: Request, tally: Tally, why: str) -> NoPlan:
     out: list[dict[str, Any]] = []
     if "over the budget" in tally.refusals:
         needed = min(cost.total for m in asked.machines if (cost := economics.hourly(m, asked.price)) is not None)
-        out.append({"argument": "--budget", "now": f"{c.budget:g}USD/h", "needed": f"{needed:.2f}USD/h"})
-    elif "more devices than allowed" in tally.refusals:
+        out.append(
+            {"argument": "--budget", "now": f"{c.budget:g}USD/h", "needed": f"{math.ceil(needed * 100) / 100:.2f}USD/h"}
+        )
+    elif any(text.startswith("more devices than") for text in tally.refusals):
         out.append({"argument": "--devices", "now": c.devices, "needed": min(m.count for m in asked.machines)})
     elif "its licence forbids data centres" in tally.refusals:
         out.append(
             {"argument": "--datacenter", "now": "given", "needed": "left out, or a card without the GeForce licence"}
         )
     elif "no price of this kind" in tally.refusals:
-        out.append({"argument": "--price", "now": asked.price, "needed": "a price per device such as 2.50USD/h"})
+        out.append({"argument": "--price", "now": asked.price, "needed": "2.50USD/h, what a device costs you"})
+    elif asked.engine is not None:
+        other = next(
+            (e for m in asked.machines if (e := choose_engine(None, m, asked.precisions[0])) is not None), None
+        )
+        if other is not None:
+            out.append({"argument": "--engine", "now": asked.engine, "needed": other.name})
     binding = out[0]["argument"].lstrip("-") if out else "devices"
     return NoPlan(f"no plan: {binding}. {why}", binding=binding, relax=out)
 
@@ -136,90 +178,120 @@ def _try(asked: Request, change: dict[str, Any], out: list[dict[str, Any]]) -> b
 
 
 def _limit_miss(asked: Request) -> NoPlan:
-    """Return which limit is missed by least, with the value that would let the nearest plan in."""
+    """Return the limits that, each alone let go, would give a plan, with the value that lets the nearest one in."""
     c = asked.constraints
-    out: list[dict[str, Any]] = []
-    quickest = evaluate(
-        replace(
-            asked, best="latency", constraints=Constraints(devices=c.devices, datacenter=c.datacenter, budget=c.budget)
-        ),
-        Tally(),
-    )
-    best = min(quickest, key=lambda plan: plan.metrics["tpot"].value)
-    if c.tpot is not None:
-        out.append(
-            {
-                "argument": "--tpot",
-                "now": units.show(c.tpot, "s"),
-                "needed": units.show(best.metrics["tpot"].value, "s"),
-                "plan": _brief(best),
-            }
-        )
-    if c.tokens_per_second_per_user is not None:
-        out.append(
-            {
-                "argument": "--tokens-per-second-per-user",
-                "now": c.tokens_per_second_per_user,
-                "needed": round(best.metrics["tokens_per_second_per_user"].value, 2),
-                "plan": _brief(best),
-            }
-        )
-    if c.ttft is not None:
-        first = min(quickest, key=lambda plan: plan.metrics["ttft"].value)
-        out.append(
-            {
-                "argument": "--ttft",
-                "now": units.show(c.ttft, "s"),
-                "needed": units.show(first.metrics["ttft"].value, "s"),
-                "plan": _brief(first),
-            }
-        )
-    if c.concurrency is not None:
-        most = max(quickest, key=lambda plan: plan.memory.max_concurrency)
-        out.append(
-            {
-                "argument": "--concurrency",
-                "now": c.concurrency,
-                "needed": most.memory.max_concurrency,
-                "plan": _brief(most),
-            }
-        )
-    if c.power is not None:
-        least = min(
-            (p for p in quickest if "power" in p.metrics), key=lambda plan: plan.metrics["power"].value, default=None
-        )
-        if least is not None:
-            out.append(
-                {
-                    "argument": "--power",
-                    "now": units.show(c.power, "W"),
-                    "needed": units.show(least.metrics["power"].value, "W"),
-                    "plan": _brief(least),
-                }
-            )
-    if c.rate is not None:
-        out.append({"argument": "--rate", "now": c.rate, "needed": "more devices", "plan": _brief(best)})
-    missed = [item for item in out if _is_missed(item, c, best)] or out
-    names = ", ".join(item["argument"] for item in missed) or "the constraints together"
+    given = [relaxable for relaxable in RELAXABLE if getattr(c, relaxable.field) is not None]
+    out = [item for relaxable in given if (item := _relaxed(asked, relaxable)) is not None]
+    names = [f"--{relaxable.field.replace('_', '-')}" for relaxable in given]
+    if out:
+        missed = ", ".join(item["argument"] for item in out)
+        text = f"no plan: {missed} cannot be met" + ("" if len(given) == 1 else " beside the other limits")
+        return NoPlan(text, binding=out[0]["argument"].lstrip("-"), relax=out)
+    unknown = sorted({m.device.id for m in asked.machines if m.device.value("power") is None})
+    if c.power is not None and unknown:
+        return NoPlan(f"no plan: power. the power of {', '.join(unknown[:4])} is not known", binding="power")
+    text = " and ".join(names) or "the constraints"
+    nearest = _nearest(asked, given[0], given) if given else None
+    every = [_way_out(asked, one, nearest) for one in given] if nearest is not None else []
     return NoPlan(
-        f"no plan: {names} cannot be met by {len(quickest)} configurations that fit",
-        binding=missed[0]["argument"].lstrip("-") if missed else "constraints",
-        relax=missed,
+        f"no plan: {text} cannot be met together, nor by letting one of them go; all must move",
+        binding="constraints",
+        relax=every,
     )
 
 
-def _is_missed(item: dict[str, Any], c: Constraints, best: Plan) -> bool:
-    name = item["argument"]
-    if name == "--tpot":
-        return c.tpot is not None and best.metrics["tpot"].value > c.tpot
-    if name == "--tokens-per-second-per-user":
-        return (
-            c.tokens_per_second_per_user is not None
-            and best.metrics["tokens_per_second_per_user"].value < c.tokens_per_second_per_user
-        )
-    if name == "--concurrency":
-        return c.concurrency is not None and int(item["needed"]) < c.concurrency
-    return True
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Relaxable:
+    """A limit or demand, and how the value that would let a plan in is found and written.
+
+    Parameters
+    ----------
+    field : its name in `Constraints`.
+    best : objective whose plans come nearest to it.
+    reached : what a plan reaches.
+    most : whether the largest reached is nearest, as for demands.
+    write : how the value is typed.
+    """
+
+    field: str
+    best: str
+    reached: Callable[[Plan], float]
+    write: Callable[[float], str]
+    most: bool = False
+
+
+RELAXABLE = (
+    Relaxable(
+        field="tpot",
+        best="latency",
+        reached=lambda plan: plan.metrics["tpot"].value,
+        write=lambda x: units.show(units.at_least(x), "s"),
+    ),
+    Relaxable(
+        field="tokens_per_second_per_user",
+        best="latency",
+        reached=lambda plan: plan.metrics["tokens_per_second_per_user"].value,
+        write=lambda x: f"{units.at_most(x):g}",
+        most=True,
+    ),
+    Relaxable(
+        field="ttft",
+        best="latency",
+        reached=lambda plan: plan.metrics["ttft"].value,
+        write=lambda x: units.show(units.at_least(x), "s"),
+    ),
+    Relaxable(
+        field="concurrency",
+        best="devices",
+        reached=lambda plan: float(plan.users),
+        write=lambda x: f"{x:.0f}",
+        most=True,
+    ),
+    Relaxable(
+        field="rate",
+        best="throughput",
+        reached=lambda plan: plan.metrics["output_tokens_per_second"].value / plan.workload.output,
+        write=lambda x: f"{units.at_most(x):g}req/s",
+        most=True,
+    ),
+    Relaxable(
+        field="power",
+        best="latency",
+        reached=lambda plan: plan.metrics["power"].value if "power" in plan.metrics else math.inf,
+        write=lambda x: units.show(units.at_least(x), "W"),
+    ),
+)
+"""What can be let go once a plan fits; budget, count and licence are asked before."""
+
+
+def _relaxed(asked: Request, relaxable: Relaxable) -> dict[str, Any] | None:
+    """Return how far one limit must be moved while all others stay, or None where that alone gives no plan."""
+    plan = _nearest(asked, relaxable, (relaxable,))
+    return None if plan is None else _way_out(asked, relaxable, plan)
+
+
+def _nearest(asked: Request, relaxable: Relaxable, freed: Sequence[Relaxable]) -> Plan | None:
+    """Return the plan that comes nearest to one limit with some limits let go, or None where none is left."""
+    gone: dict[str, Any] = {one.field: None for one in freed}
+    free = replace(asked.constraints, **gone)
+    if free.tpot is None:
+        free = replace(free, tpot=math.inf)  # no pace is preferred where all that counts is how far one can get
+    plans = [
+        plan
+        for plan in evaluate(replace(asked, constraints=free, best=relaxable.best), Tally())
+        if math.isfinite(relaxable.reached(plan))
+    ]
+    pick = max if relaxable.most else min
+    return pick(plans, key=relaxable.reached) if plans else None
+
+
+def _way_out(asked: Request, relaxable: Relaxable, plan: Plan) -> dict[str, Any]:
+    return {
+        "argument": f"--{relaxable.field.replace('_', '-')}",
+        "now": getattr(asked.constraints, relaxable.field),
+        "needed": relaxable.write(relaxable.reached(plan)),
+        "plan": _brief(plan),
+    }
 
 
 def _brief(plan: Plan) -> dict[str, Any]:

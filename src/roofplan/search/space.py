@@ -35,6 +35,13 @@ def choose_engine(name: str | None, machine: Machine, precision: str) -> Engine 
     return None
 
 
+def refused_device(name: str | None, machine: Machine) -> str:
+    """Return why the engine that was asked for does not run on a machine, or that none does."""
+    if name is None:
+        return f"no engine of the catalogue runs on {machine.device.id}"
+    return supported(catalogue.engine(catalogue.find("engines", name, "--engine")), machine) or ""
+
+
 def at_precision(model: Model, precision: str) -> Model:
     """Return the model with its weights in another format; ``checkpoint`` leaves it."""
     if precision == "checkpoint":

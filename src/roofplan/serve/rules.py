@@ -9,29 +9,31 @@ from roofplan.records.model import Attention, Group, LatentAttention, Mixture, M
 from roofplan.records.strategy import Strategy
 
 
-def legal(model: Model, strategy: Strategy, engine: Engine) -> str | None:  # noqa: PLR0911 - one line per rule
+def legal(model: Model, strategy: Strategy, engine: Engine) -> str | None:
     """Return why an engine refuses a strategy, in its own terms, or None."""
-    s = strategy
-    tensor = int(s.tp) // max(1, int(s.attention_dp))
-    if int(s.pp) > len(model.decoder.layers):
-        return f"{int(s.pp)} stages for {len(model.decoder.layers)} layers"
-    if int(s.pp) > 1 and not engine.pipeline:
-        return f"{engine.id} has no pipeline parallelism"
-    if int(s.tp) > 1 and not engine.tensor:
-        return f"{engine.id} splits by layer, not by tensor"
-    if int(s.dp) > 1 and not engine.data and int(s.ep) > 1:
-        return f"{engine.id} has no data parallelism inside one server"
-    if int(s.attention_dp) > 1 and not engine.data_attention:
-        return f"{engine.id} has no attention data parallelism inside tp"
-    if int(s.attention_dp) > 1 and engine.data_attention_degrees == "all" and int(s.attention_dp) != int(s.tp):
-        return f"{engine.id}: attention data parallelism uses all of tp"
-    if int(s.ep) > 1 and (not engine.expert or not model.experts):
-        return f"{engine.id}: no experts to divide" if engine.expert else f"{engine.id} has no expert parallelism"
-    if int(s.ep) > int(s.dp) * int(s.tp) or int(s.ep) > routed(model):
-        return f"{engine.id}: {int(s.ep)} expert ranks for {routed(model)} routed experts"
-    key = (model.sha256, str(model.quantization), tensor, int(s.tp), engine.id)
+    tp, pp, dp, ep, inner = strategy.as_dict().values()
+    rules = (
+        (tp % inner, f"{engine.id}: tp ({tp}) must be divisible by attention dp ({inner})"),
+        (pp > len(model.decoder.layers), f"{pp} stages for {len(model.decoder.layers)} layers"),
+        (pp > 1 and not engine.pipeline, f"{engine.id} has no pipeline parallelism"),
+        (tp > 1 and not engine.tensor, f"{engine.id} splits by layer, not by tensor"),
+        (dp > 1 and ep > tp and not engine.data, f"{engine.id} has no data parallelism inside one server"),
+        (inner > 1 and not engine.data_attention, f"{engine.id} has no attention data parallelism inside tp"),
+        (
+            inner not in {1, tp} and engine.data_attention_degrees == "all",
+            f"{engine.id}: attention data parallelism uses all of tp",
+        ),
+        (ep > 1 and not engine.expert, f"{engine.id} has no expert parallelism"),
+        (ep > 1 and not model.experts, f"{engine.id}: no experts to divide"),
+        (ep > routed(model), f"{engine.id}: {ep} expert ranks for {routed(model)} routed experts"),
+    )
+    for broken, why in rules:
+        if broken:
+            return why
+    tensor = tp // inner
+    key = (model.sha256, str(model.quantization), tensor, tp, engine.id)
     if key not in _REFUSALS:
-        _REFUSALS[key] = _divides(model, tensor, int(s.tp), engine)
+        _REFUSALS[key] = _divides(model, tensor, tp, engine)
     return _REFUSALS[key]
 
 
