@@ -1,4 +1,4 @@
-"""Run the examples and write docs/examples.md with what they print: ``make examples``."""
+"""Run the examples and write what they print into docs/examples.md and the README: ``make examples``."""
 
 import subprocess
 import sys
@@ -7,7 +7,10 @@ from pathlib import Path
 HERE = Path(__file__).parent
 EXAMPLES = [
     ("A 70B on one server", "serve llama-3.1-70b --on h100-sxm:8"),
-    ("The same, where every number comes from", "serve llama-3.1-70b --on h100-sxm:8 --strategy tp=8 --concurrency 1 --explain"),
+    (
+        "The same, where every number comes from",
+        "serve llama-3.1-70b --on h100-sxm:8 --strategy tp=8 --concurrency 1 --explain",
+    ),
     ("The same on eight RTX 4090 in one box", "serve llama-3.1-70b --on rtx-4090:8"),
     ("It does not fit on four", "serve llama-3.1-70b --on rtx-4090:4"),
     ("Four RTX 4090, AWQ, vLLM", "serve llama-3.1-70b-awq --on rtx-4090:4 --engine vllm"),
@@ -21,7 +24,10 @@ EXAMPLES = [
     ("A hybrid: Nemotron-H 56B", "serve nemotron-h-56b --on h100-sxm:4"),
     ("LLaMA-2 70B on eight desktops over 1 GbE", "serve llama-2-70b --on rtx-4090:8x1@1gbe --strategy pp=8"),
     ("LLaMA-2 70B on eight desktops over 10 GbE", "serve llama-2-70b --on rtx-4090:8x1@10gbe --strategy pp=8"),
-    ("All hardware: 70B, at most 50 ms a token, under 20 USD an hour", "serve llama-3.1-70b --tpot 50ms --budget 20USD/h"),
+    (
+        "All hardware: 70B, at most 50 ms a token, under 20 USD an hour",
+        "serve llama-3.1-70b --tpot 50ms --budget 20USD/h",
+    ),
     ("What a model is", "model deepseek-v3 --context 8192"),
     ("What a device is", "device rtx-4090"),
     ("Which peak a quoted number is", "device rtx-4090 --what-is 1321TFLOPS"),
@@ -29,13 +35,32 @@ EXAMPLES = [
 ]
 
 
+FIRST = "serve llama-3.1-70b --on h100-sxm:8 --tpot 50ms"
+"""The command on the README's first screen."""
+
+
+def printed(words):
+    """Return what a command prints, errors last, and its exit code."""
+    out = subprocess.run(
+        [sys.executable, "-m", "roofplan", *words.split()], capture_output=True, text=True, check=False
+    )
+    return out.stdout.rstrip() + ("\n" + out.stderr.rstrip() if out.stderr else ""), out.returncode
+
+
 def main():
-    """Write the page."""
-    lines = ["# Examples", "", "Real output, written by `make examples`; a pipe gets the same text as a terminal, without colour.", ""]
+    """Write the page and the README's first screen."""
+    readme = HERE.parent / "README.md"
+    before, _, rest = readme.read_text().partition(f"$ roofplan {FIRST}\n")
+    readme.write_text(f"{before}$ roofplan {FIRST}\n{printed(FIRST)[0]}\n```{rest.partition('```')[2]}")
+    lines = [
+        "# Examples",
+        "",
+        "Real output, written by `make examples`; a pipe gets the same text as a terminal, without colour.",
+        "",
+    ]
     for title, words in EXAMPLES:
-        out = subprocess.run([sys.executable, "-m", "roofplan", *words.split()], capture_output=True, text=True, check=False)
-        shown = out.stdout.rstrip() + ("\n" + out.stderr.rstrip() if out.stderr else "")
-        lines += [f"## {title}", "", "```", f"$ roofplan {words}", shown, "```", f"exit {out.returncode}", ""]
+        shown, code = printed(words)
+        lines += [f"## {title}", "", "```", f"$ roofplan {words}", shown, "```", f"exit {code}", ""]
     (HERE / "examples.md").write_text("\n".join(lines))
 
 

@@ -68,3 +68,15 @@ def test_generated_pages_are_those_of_today_s_code():
     spec.loader.exec_module(module)
     for name, make in module.PAGES.items():
         assert (ROOT / "docs" / name).read_text() == make() + "\n", f"run make docs ({name})"
+
+
+def test_the_first_screen_of_the_readme_is_today_s(run):
+    text = (ROOT / "README.md").read_text()
+    words = "serve llama-3.1-70b --on h100-sxm:8 --tpot 50ms"
+    shown = text.partition(f"$ roofplan {words}\n")[2].partition("\n```")[0].splitlines()
+    _, out, _ = run(*words.split())
+
+    def steady(lines):  # neither how long the search took nor how old a price has become
+        return [line.replace(" !", "") for line in lines if not line.startswith("searched")]
+
+    assert steady(shown) == steady(out.splitlines()), "run make examples"

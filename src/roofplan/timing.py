@@ -60,6 +60,18 @@ def constant(law: str, name: str, scopes: Sequence[str]) -> tuple[Constant, int]
     raise InputError(f"no fitted constant {law}.{name} for any of {', '.join(scopes)}")
 
 
+def _expert_bandwidths(scopes: Sequence[str]) -> dict[str, Constant]:
+    """Return the bandwidth shares of grouped products by the format of their experts, where a scope has some of its own."""
+    found: dict[str, Constant] = {}
+    for scope in scopes:
+        for (law, name, where_fitted), item in _table().items():
+            if law == "experts" and where_fitted == scope and name.startswith("bandwidth."):
+                found.setdefault(f"experts.{name.removeprefix('bandwidth.')}", item)
+    if "experts.bf16" in found:
+        found.setdefault("experts.fp16", found["experts.bf16"])
+    return found
+
+
 def _table() -> dict[tuple[str, str, str], Constant]:
     if not _TABLE:
         for item in catalogue.constants():
@@ -171,6 +183,7 @@ def rates(machine: Machine, engine: Engine) -> Rates:
     )
     passes = fitted("memory", "bandwidth")
     engine_chain = [engine.id, engine.name, "any"]
+    own_experts = _expert_bandwidths(engine_chain)
     gap = fitted("kernel", "gap", engine_chain)
     base, each = fitted("engine_step", "base", engine_chain), fitted("engine_step", "per_sequence", engine_chain)
     wire = device.bandwidth
@@ -180,6 +193,7 @@ def rates(machine: Machine, engine: Engine) -> Rates:
     where_from["prefill_attention"] = (_fit_key(attention_share),)
     where_from["memory"] = (sheet, _fit_key(passes))
     where_from["experts"] = (sheet, _fit_key(experts_bandwidth))
+    where_from.update({name: (sheet, _fit_key(item)) for name, item in own_experts.items()})
     where_from["gap"] = (_fit_key(gap),)
     where_from["engine"] = (_fit_key(base), _fit_key(each))
     kernels, blocks = (fitted("engine", name, engine_chain) for name in ("compute_share", "block_share"))
@@ -204,6 +218,7 @@ def rates(machine: Machine, engine: Engine) -> Rates:
             "prefill_attention": wire * memory_share.value,
             "experts": wire * experts_bandwidth.value,
             "memory": wire * passes.value,
+            **{name: wire * item.value for name, item in own_experts.items()},
         },
         vector=vector,
         attention_share=attention_share.value * kernels.value,
@@ -408,7 +423,7 @@ def operation_time(op: Operation, r: Rates) -> Number:
         rate = rate * r.experts_share
     elif op.kind == "memory":
         rate = vector_rate(r)
-    time = roofline.overlapped_time(op.work, op.traffic, rate, r.bandwidth[op.kind])
+    time = roofline.overlapped_time(op.work, op.traffic, rate, memory_rate(op, r))
     if r.vector is not None and op.kind in {"matmul", "experts"}:
         return where(op.rows <= r.vector.rows, vector_time(op, r, r.vector), time)
     return time
@@ -423,6 +438,26 @@ def vector_time(op: Operation, r: Rates, vector: Vector) -> Number:
     """Return the seconds of a product as a matrix-vector kernel: what it unpacks and multiplies does not hide under its reads."""
     work = matmul.vector_work(op.work, op.entries, vector.unpacking[format_entry(op.stored)["kernel"]])
     return roofline.serial_time(work, op.traffic, vector_rate(r), vector.bandwidth)
+
+
+QUANTISED = {"fp8", "fp4", "int8", "gguf"}
+"""Number formats that activations are brought into before a product, by a kernel of its own."""
+
+
+def kernels_of(op: Operation, r: Rates) -> float:
+    """Return the kernels that an operation starts: its own, and those that quantise its activations for the unit that multiplies.
+
+    A dense product quantises its inputs once, a mixture the inputs of both of its grouped products.
+    """
+    if op.kind not in {"matmul", "experts"} or op.compute not in QUANTISED or op.compute in r.fallbacks:
+        return op.kernels
+    return op.kernels + (2.0 if op.kind == "experts" else 1.0)
+
+
+def memory_rate(op: Operation, r: Rates) -> Number:
+    """Return the achieved memory rate of an operation; grouped products differ by the format of their experts [B/s]."""
+    own = f"{op.kind}.{op.stored}"
+    return r.bandwidth[own if own in r.bandwidth else op.kind]
 
 
 GROUP_OF = {
@@ -464,7 +499,7 @@ def step_term(
     drafts = draft_operations(step, split, model, drafted, kv_bytes, kernels)
     tables.append(head_operations(step, split, model) + drafts + encoder_operations(step, split, model, kernels))
     timed = [[(op, operation_time(op, r)) for op in table] for table in tables]
-    launches = [sum(op.kernels for op in table) * r.gap for table in tables]
+    launches = [sum(kernels_of(op, r) for op in table) * r.gap for table in tables]
     sums = []
     for rows, launch in zip(timed, launches, strict=True):
         amount: Any = launch
@@ -546,14 +581,14 @@ def _operation_term(op: Operation, seconds: Number, count: Number, r: Rates) -> 
     products = op.kind in {"matmul", "experts"}
     if r.vector is not None and products and type(op.rows) is float and op.rows <= r.vector.rows:
         return _vector_term(op, seconds, count, r, r.vector)
-    keys = r.sources[_SOURCE_OF.get(op.kind, "bandwidth")]
+    keys = r.sources.get(f"{op.kind}.{op.stored}", r.sources[_SOURCE_OF.get(op.kind, "bandwidth")])
     law = "roofline.overlapped_time"
     rate = r.compute.get(op.compute, r.compute["bf16"])
     text = "{} layers x max(read {} at {}, compute {} at {}); " + (op.text or "{} B").replace("{}", "{}")
     numbers: tuple[Any, ...] = (
         count,
         (op.traffic, "B"),
-        (r.bandwidth[op.kind], "B/s"),
+        (memory_rate(op, r), "B/s"),
         (op.work, "FLOP"),
         (rate, "FLOP/s"),
         *op.numbers,

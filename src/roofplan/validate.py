@@ -92,7 +92,9 @@ WEIGHTS = {
 """Published precision -> weight format; None is the model's own type."""
 
 
-MEDIAN = 0.5
+BLOCKED = ("qwen3",)
+"""Families whose publisher quantises its fp8 checkpoints in blocks of 128 x 128 (Qwen3 model cards)."""
+
 ASSUMED_PROMPT = {"ML.ENERGY": 256.0}
 """Prompt length where a source publishes only its data set: LMArena chats and GPQA questions are a few hundred tokens [token]."""
 
@@ -144,10 +146,10 @@ class Case:
     def measured_term(self, prediction: Prediction) -> Term:
         """Return the Term that the published figure measures: the mean with prefill stalls, or the decode step alone.
 
-        A median inter-token latency is a decode step only while fewer than half of the steps carry a prompt.
+        A median inter-token latency is a decode step: prompts stall fewer than half of them, and where all requests are sent
+        at once (ML.ENERGY: 1,024 requests, repeated) prompts are over before most tokens are made.
         """
-        prompts_a_step = (self.users or 1.0) / (int(self.strategy.dp) * int(self.strategy.pp)) / self.workload.output
-        if self.metric == "mean_tpot" or (self.metric == "median_itl" and prompts_a_step > MEDIAN):
+        if self.metric == "mean_tpot":
             return prediction.tpot
         here = max(
             1.0, (self.users or 1.0) / (int(self.strategy.dp) * int(self.strategy.attention_dp) * int(self.strategy.pp))
@@ -232,6 +234,8 @@ def _kv(model: Model, stated: str) -> str:
 @cache
 def _model(identity: str, precision: str) -> Model:
     model = hf.from_text(catalogue.model_table(identity)["config"], identity)
+    if precision == "fp8" and identity.startswith(BLOCKED):
+        precision = "fp8-block"
     if precision != "checkpoint" and model.quantization is not None and model.quantization.format.startswith(precision):
         return model
     return at_precision(model, precision)

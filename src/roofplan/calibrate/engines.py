@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +16,7 @@ import numpy as np
 
 from roofplan.calibrate.fitting import descend, entry, spread
 from roofplan.operations import format_entry
+from roofplan.records.model import Mixture
 from roofplan.timing import constant
 from roofplan.validate import Case, clean_cases
 
@@ -33,6 +34,7 @@ class Decode:
     native, blocks : their entries over the rate of the vector units, by how the weights are stored [s].
     kernels : launches in it [1].
     experts : time of the experts at the wire rate [s].
+    stored : format of their weights.
     sequences : sequences of a group [1].
     measured : published time [s].
     """
@@ -41,6 +43,7 @@ class Decode:
     fixed: float
     kernels: float
     experts: float
+    stored: str
     reads: float
     native: float
     blocks: float
@@ -70,7 +73,8 @@ def _decode(case: Case) -> Decode | None:
     term = case.measured_term(prediction)
     named = _named(term)
     launches, experts, host = named["launches"], named["routed experts"], named["engine step"]
-    gap = float(r.gap)
+    gap, stored = float(r.gap), expert_format(case)
+    bandwidth = float(r.bandwidth[f"experts.{stored}" if f"experts.{stored}" in r.bandwidth else "experts"])
     vector = _vector_parts(term)
     varies = vector["time"] + launches + experts + host
     return Decode(
@@ -80,7 +84,8 @@ def _decode(case: Case) -> Decode | None:
         reads=vector["reads"] / float(r.wire),
         native=vector["native"],
         blocks=vector["blocks"],
-        experts=experts * r.bandwidth["experts"] / float(r.wire),
+        experts=experts * bandwidth / float(r.wire),
+        stored=stored,
         sequences=_group(case),
         measured=case.tpot,
         engine=case.engine.name,
@@ -97,6 +102,16 @@ def _named(term: Any) -> dict[str, float]:
         if leaf.law != VECTOR_LAW:
             out[leaf.name] += value
     return out
+
+
+def expert_format(case: Case) -> str:
+    """Return the format of a model's routed experts, empty where it has none."""
+    for layer, _ in case.model.decoder.kinds():
+        for feed in layer.feed_forwards:
+            if isinstance(feed, Mixture):
+                stored = feed.expert[0][0].format
+                return "bf16" if stored == "fp16" else stored
+    return ""
 
 
 VECTOR_LAW = "roofline.serial_time"
@@ -125,6 +140,9 @@ def _group(case: Case) -> float:
     return max(1.0, (case.users or 1.0) / (int(s.dp) * int(s.attention_dp) * int(s.pp)))
 
 
+LEAST = 12
+"""Rows from which an engine version gets constants of its own."""
+
 RECENT = "2025"
 """Year from which versions stand for an engine's present in its own scope."""
 
@@ -138,6 +156,9 @@ NAMES = (
     ("vector", "unpacking.blocks", "FLOP"),
 )
 """The constants that are fitted together."""
+
+SHARE = 3
+"""Where the experts' share of bandwidth stands among them."""
 
 BOUNDS = ((2e-7, 3e-5), (5e-5, 3e-2), (1e-7, 2e-4), (0.15, 1.0), (0.3, 1.0), (0.1, 60.0), (0.1, 60.0))
 """Physical bounds: a gap is shorter than an eager launch, a step's host time than 30 ms, a share at most one, a weight unpacked in at most 60 operations."""
@@ -153,38 +174,44 @@ UNMOVED = 1e-3
 """Relative distance from the start under which a constant counts as not identified [1]."""
 
 
-def _bears(row: Decode, law: str, name: str) -> bool:
-    """Return whether a row has to do with a constant."""
+def _bears(row: Decode, law: str, name: str, own: Sequence[str]) -> bool:
+    """Return whether a row has to do with a constant; experts of formats with a share of their own do not with the common one."""
     if law == "experts":
-        return row.experts > 0
+        return row.experts > 0 and row.stored not in own
     return (
         law != "vector"
         or {"bandwidth": row.reads, "native": row.native, "blocks": row.blocks}[name.rsplit(".", maxsplit=1)[-1]] > 0
     )
 
 
-def _time(p: list[float], row: Decode) -> float:
-    gap, base, each, experts, share, native, blocks = p
+def _time(p: Sequence[float], row: Decode, own: Sequence[str] = ()) -> float:
+    gap, base, each, experts, share, native, blocks = p[: len(NAMES)]
+    if row.stored in own:
+        experts = p[len(NAMES) + own.index(row.stored)]
     host = row.kernels * gap + base + each * row.sequences
     return row.fixed + host + row.experts / experts + row.reads / share + native * row.native + blocks * row.blocks
 
 
+def own_formats(found: list[Decode]) -> list[str]:
+    """Return the expert formats with rows enough for a share of bandwidth of their own."""
+    stored = [row.stored for row in found if row.experts > 0]
+    return sorted(name for name in set(stored) if stored.count(name) >= LEAST)
+
+
 def _fit(found: list[Decode]) -> list[float]:
-    """Return the constants of `NAMES` that bring the logarithms of predicted over measured nearest to zero."""
-    start = START
-    low, high = zip(*BOUNDS, strict=True)
+    """Return the constants of `NAMES`, then a share per expert format, that bring predicted over measured nearest to one."""
+    own = own_formats(found)
+    start = [*START, *(START[SHARE] for _ in own)]
+    low, high = zip(*BOUNDS, *(BOUNDS[SHARE] for _ in own), strict=True)
+    trust = [*TRUST, *(TRUST[SHARE] for _ in own)]
 
     def loss(p: list[float]) -> float:
         if any(not a <= x <= b for x, a, b in zip(p, low, high, strict=True)):
             return math.inf
-        drift = sum(t * abs(math.log(x / s)) for t, x, s in zip(TRUST, p, start, strict=True))
-        return float(np.mean([min(abs(math.log(_time(p, row) / row.measured)), 0.7) for row in found])) + drift
+        drift = sum(t * abs(math.log(x / s)) for t, x, s in zip(trust, p, start, strict=True))
+        return float(np.mean([min(abs(math.log(_time(p, row, own) / row.measured)), 0.7) for row in found])) + drift
 
     return descend(loss, start)
-
-
-LEAST = 12
-"""Rows from which an engine version gets constants of its own."""
 
 
 def fit_prefill() -> list[dict[str, Any]]:
@@ -221,102 +248,100 @@ def in_blocks(case: Case) -> bool:
     return blocks and case.rates().peak["gguf"] != case.rates().peak["fp16"]
 
 
+CONTRADICTORY = 0.5
+"""Spread of a version's residuals above which its rows contradict each other and give no constants [1]."""
+
+
+def decode_fit(found: list[Decode]) -> Callable[[Decode], float]:
+    """Return the time of a decode step under the constants that some rows determine."""
+    fitted, own = _fit(found), own_formats(found)
+    return lambda row: _time(fitted, row, own)
+
+
+def contradictory(found: list[Decode]) -> bool:
+    """Return whether no constants bring the rows of a version near each other: other settings than those published made them."""
+    time = decode_fit(found)
+    return spread(time(row) / row.measured for row in found) > CONTRADICTORY
+
+
+RUNS = "published serving runs with a known running batch (ML.ENERGY, Splitwise, NVIDIA gap runs, GPUStack, llama.cpp community)"
+"""What the engines' constants are fitted on."""
+
+GUESSES = (
+    ("experts", "share", "any", 0.75, "1", 0.25, "grouped products lose a quarter of a dense product's rate"),
+    ("memory", "bandwidth", "any", 0.75, "1", 0.15, "elementwise passes stream at three quarters of the wire rate"),
+    ("all_reduce", "network_step", "tcp", 3e-5, "s", 0.5, "kernel network stack and NCCL socket proxy, per message"),
+    ("all_reduce", "network_step", "rdma", 5e-6, "s", 0.4, "NCCL tuning constants for LL over a network, 2.7 to 5 us"),
+    (
+        "all_reduce",
+        "network_efficiency",
+        "any",
+        0.85,
+        "1",
+        0.15,
+        "between 73% of EFA and 97% of ib_write_bw (ml-engineering)",
+    ),
+)
+"""Constants that no row determines: law, name, scope, value, unit, spread and why."""
+
+
 def fit_engines() -> list[dict[str, Any]]:
     """Fit, per engine version and engine, the gap between kernels, the host's a + b x sequences, and the experts' share of bandwidth."""
-    scopes: dict[str, list[Decode]] = defaultdict(list)
+    scopes = _scopes()
+    engines = {row.engine for rows in scopes.values() for row in rows}
+    out = [item for scope, found in sorted(scopes.items()) for item in _scope_entries(scope, found)]
+    return [
+        *out,
+        *_over_engines(out, engines),
+        *(entry(*guess[:-1], 0, f"guess: {guess[-1]}") for guess in GUESSES),
+    ]
+
+
+def _scopes() -> dict[str, list[Decode]]:
+    """Return the decode steps of each version, and of each engine's recent ones; versions that contradict themselves are left out."""
+    versions: dict[str, list[Decode]] = defaultdict(list)
     for row in decodes():
-        scopes[row.scope].append(row)
+        versions[row.scope].append(row)
+    sound = {scope: found for scope, found in versions.items() if not contradictory(found)}
+    scopes: dict[str, list[Decode]] = defaultdict(list, sound)
+    for row in (row for found in sound.values() for row in found):
         if row.case.engine.released[:4] >= RECENT or row.engine == "llama.cpp":
             scopes[row.engine].append(row)
-    source = "published serving runs with a known running batch (ML.ENERGY, Splitwise, NVIDIA gap runs, GPUStack, llama.cpp community)"
-    out: list[dict[str, Any]] = []
-    engines = {row.engine for rows in scopes.values() for row in rows}
-    for scope, found in sorted(scopes.items()):
-        if len(found) < LEAST:
+    return {scope: found for scope, found in scopes.items() if len(found) >= LEAST}
+
+
+def _scope_entries(scope: str, found: list[Decode]) -> list[dict[str, Any]]:
+    """Return the constants that the rows of one scope determine, experts first."""
+    fitted, own = _fit(found), own_formats(found)
+    deviation = spread(_time(fitted, row, own) / row.measured for row in found)
+    out = []
+    for stored, value in zip(own, fitted[len(NAMES) :], strict=True):
+        rows = [row for row in found if row.stored == stored]
+        off = spread(_time(fitted, row, own) / row.measured for row in rows)
+        out.append(entry("experts", f"bandwidth.{stored}", scope, value, "1", off, len(rows), RUNS))
+    for (law, name, unit), value, start in zip(NAMES, fitted, START, strict=False):
+        if sum(_bears(row, law, name, own) for row in found) < LEAST:
             continue
-        fitted = _fit(found)
-        deviation = spread(_time(fitted, row) / row.measured for row in found)
-        for (law, name, unit), value, start in zip(NAMES, fitted, START, strict=True):
-            still = abs(value / start - 1) < UNMOVED
-            note = "the rows do not move it from its starting value: a guess" if still else ""
-            if sum(_bears(row, law, name) for row in found) >= LEAST:
-                out.append(entry(law, name, scope, value, unit, deviation, 0 if still else len(found), source, note))
-    for law, name, unit in NAMES:
-        values = [item for item in out if item["law"] == law and item["name"] == name and item["scope"] in engines]
-        out.append(
-            entry(
-                law,
-                name,
-                "any",
-                float(np.median([v["value"] for v in values])),
-                unit,
-                0.4,
-                sum(v["rows"] for v in values),
-                source,
-                "median of the engines",
-            )
-        )
-    out.append(
-        entry(
-            "experts",
-            "share",
-            "any",
-            0.75,
-            "1",
-            0.25,
-            0,
-            "guess: grouped products lose a quarter of a dense product's rate",
-        )
-    )
-    out.append(
-        entry(
-            "memory",
-            "bandwidth",
-            "any",
-            0.75,
-            "1",
-            0.15,
-            0,
-            "guess: elementwise passes stream at three quarters of the wire rate",
-        )
-    )
-    out.append(
-        entry(
-            "all_reduce",
-            "network_step",
-            "tcp",
-            3.0e-5,
-            "s",
-            0.5,
-            0,
-            "guess: kernel network stack and NCCL socket proxy, per message",
-        )
-    )
-    out.append(
-        entry(
-            "all_reduce",
-            "network_step",
-            "rdma",
-            5.0e-6,
-            "s",
-            0.4,
-            0,
-            "NCCL tuning constants for LL over a network, 2.7 to 5 us",
-        )
-    )
-    out.append(
-        entry(
-            "all_reduce",
-            "network_efficiency",
-            "any",
-            0.85,
-            "1",
-            0.15,
-            0,
-            "guess: between 73% of EFA and 97% of ib_write_bw (ml-engineering)",
-        )
-    )
+        still = abs(value / start - 1) < UNMOVED
+        note = "the rows do not move it from its starting value: a guess" if still else ""
+        out.append(entry(law, name, scope, value, unit, deviation, 0 if still else len(found), RUNS, note))
     return out
+
+
+def _over_engines(out: list[dict[str, Any]], engines: set[str]) -> list[dict[str, Any]]:
+    """Return, for engines without rows, the median over those that have some."""
+    every = []
+    own = sorted({(item["law"], item["name"], item["unit"]) for item in out if item["name"].startswith("bandwidth.")})
+    for law, name, unit in (*NAMES, *own):
+        values = [item for item in out if item["law"] == law and item["name"] == name and item["scope"] in engines]
+        if (
+            not values
+        ):  # no format without a share of its own has rows enough: the formats that have stand for the others
+            values = [item for item in out if item["law"] == law and item["name"].startswith(name)]
+        middle = float(np.median([v["value"] for v in values]))
+        rows = sum(v["rows"] for v in values)
+        every.append(entry(law, name, "any", middle, unit, 0.4, rows, RUNS, "median of the engines"))
+    return every
 
 
 def fit_power() -> list[dict[str, Any]]:
