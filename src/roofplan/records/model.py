@@ -290,6 +290,14 @@ class Stack:
     layers: tuple[Layer, ...]
     extra: int = 0
     tokens: int | None = None
+    _kinds: list[tuple[Layer, tuple[int, ...]]] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Group equal layers once: every step of every plan asks for them."""
+        places: dict[Layer, list[int]] = {}
+        for index, layer in enumerate(self.layers):
+            places.setdefault(layer, []).append(index)
+        object.__setattr__(self, "_kinds", [(layer, tuple(indices)) for layer, indices in places.items()])
 
     @property
     def parameters(self) -> int:
@@ -307,10 +315,7 @@ class Stack:
 
     def kinds(self) -> list[tuple[Layer, tuple[int, ...]]]:
         """Return each distinct layer with the positions at which it stands."""
-        places: dict[Layer, list[int]] = {}
-        for index, layer in enumerate(self.layers):
-            places.setdefault(layer, []).append(index)
-        return [(layer, tuple(indices)) for layer, indices in places.items()]
+        return self._kinds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
