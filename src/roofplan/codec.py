@@ -108,6 +108,7 @@ def link(table: Mapping[str, Any]) -> Link:
         topology=table["topology"],
         quantities=_numbers(table["quantities"]),
         in_network_reduction=table.get("in_network_reduction", False),
+        transport=table.get("transport", "tcp"),
         shared_by=table.get("shared_by", ""),
         aliases=_texts(table, "aliases"),
         notes=_texts(table, "notes"),

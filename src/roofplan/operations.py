@@ -7,6 +7,7 @@ step has arrays; nothing here knows a device.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, NamedTuple
 
 from roofplan import catalogue
@@ -632,10 +633,15 @@ def stage_contents(counts: list[tuple[Layer, tuple[int, ...]]], layers: int, sta
 
     Layers are dealt evenly in order, the first stages taking one more where they do not divide.
     """
+    return _stage_rows(tuple(places for _, places in counts), layers, stages)
+
+
+@cache
+def _stage_rows(kinds: tuple[tuple[int, ...], ...], layers: int, stages: int) -> list[tuple[float, ...]]:
     sizes = [layers // stages + (1 if s < layers % stages else 0) for s in range(stages)]
     rows, start = [], 0
     for index, size in enumerate(sizes):
-        row = tuple(float(sum(start <= place < start + size for place in places)) for _, places in counts)
+        row = tuple(float(sum(start <= place < start + size for place in places)) for places in kinds)
         rows.append((*row, 1.0 if index == stages - 1 else 0.0))
         start += size
     return [

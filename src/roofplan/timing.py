@@ -316,7 +316,7 @@ def _network(machine: Machine, fitted: Any, sources: dict[str, tuple[str, ...]])
         item = fitted(
             "all_reduce",
             "network_step",
-            [machine.network.id, "rdma" if machine.network.id.startswith(("ib", "efa")) else "tcp"],
+            [machine.network.id, machine.network.transport],
         )
         grade = max(grade, _grade(item))
         values["outer_latency"] = (machine.network.value("latency") or 0.0) + item.value

@@ -27,6 +27,7 @@ class Link:
     topology : who can talk to whom at once.
     kind : ``scale-up`` inside a server, ``host`` to the processor, ``network`` between servers.
     in_network_reduction : whether the switch can add.
+    transport : whether messages pass the kernel's network stack or go straight to memory.
     shared_by : what shares it, in words.
     quantities : named numbers with their sources, such as ``bandwidth`` [B/s], ``latency`` [s].
     """
@@ -37,6 +38,7 @@ class Link:
     topology: Topology
     quantities: Mapping[str, Sourced]
     in_network_reduction: bool = False
+    transport: Literal["rdma", "tcp"] = "tcp"
     shared_by: str = ""
     aliases: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
