@@ -12,12 +12,13 @@ from roofplan import catalogue, hf
 from roofplan.api import plan_serving, read_model
 from roofplan.catalogue.machines import machine
 from roofplan.errors import NoPlan, RoofplanError
+from roofplan.laws import batching
 from roofplan.operations import Step, element_bytes
 from roofplan.records.strategy import Strategy
 from roofplan.records.workload import Workload
 from roofplan.search import Request, Tally, evaluate, ordered, search
 from roofplan.serve import bound_of, floors, footprint, footprints, leaves, ledger, legal, predict
-from roofplan.timing import rates, step_term
+from roofplan.timing import engine_term, rates, step_term
 
 LLAMA = read_model("llama-3.1-70b")
 DEEPSEEK = read_model("deepseek-v3")
@@ -150,11 +151,50 @@ def test_no_step_exceeds_the_peak_or_the_bandwidth(users, tp):
         assert read / float(term.value) <= r.wire
 
 
-@settings(max_examples=20, deadline=None)
-@given(st.integers(1, 400), st.sampled_from(["h100-sxm:8", "rtx-4090:8", "mi300x:8"]))
-def test_little_s_law_holds(users, spec):
-    p = predicted(LLAMA, spec, Strategy(tp=8), users)
-    assert float(p.rate) * float(p.tpot.value) == pytest.approx(users, rel=1e-9)
+@pytest.mark.parametrize(("users", "prompt", "output"), [(8, 512, 64), (64, 512, 64), (128, 1024, 32)])
+def test_the_steady_state_is_that_of_a_simulated_batch(users, prompt, output):
+    """A closed loop, step by step: each step decodes who runs and computes waiting prompts up to the token budget."""
+    model, box, budget = read_model("llama-3.1-8b"), machine("h100-sxm:1")[0], 8192.0
+    r = rates(box, VLLM)
+    rng = np.random.default_rng(3)
+    left = list(
+        rng.integers(1, output + 1, users)
+    )  # tokens that each running user still wants, out of step with one another
+    waiting: list[float] = []  # prompt tokens of each waiting user that are still to be computed
+    clock = tokens = 0.0
+    for step in range(12 * output):
+        running = float(len(left))
+        room, chunk, started = budget - running, 0.0, 0
+        for i, need in enumerate(waiting):
+            take = min(need, room - chunk)
+            waiting[i] = need - take
+            chunk += take
+        started = sum(need <= 0 for need in waiting)
+        waiting = [need for need in waiting if need > 0]
+        context = prompt + output / 2.0
+        work = Step(sequences=running, context=context, new=chunk, requests=max(chunk / prompt, 1e-9) if chunk else 0.0)
+        seconds = float(step_term("step", model, Strategy(), work, r, kv_bytes=2.0).value)
+        seconds += float(engine_term(running, r).value)
+        left = [n - 1 for n in left]
+        if step >= 4 * output:
+            clock, tokens = clock + seconds, tokens + running + started
+        waiting += [float(prompt)] * sum(n <= 0 for n in left)
+        left = [n for n in left if n > 0] + [output - 1] * started
+    work = Workload(input=prompt, output=output, context=prompt + output)
+    p = predict(model, Strategy(), VLLM, work, r, float(users), kv_bytes=2.0, budget=budget)
+    assert tokens / clock == pytest.approx(float(p.rate), rel=0.1)
+
+
+def test_little_s_law_holds_in_every_row():
+    """Users = requests a second x seconds that one stays, in every plan and on every rung."""
+    found = plan_serving("llama-3.1-70b", ["h100-sxm:8", "rtx-4090:8", "mi300x:8"])
+    for plan in (*found.plans, *found.ladder):
+        m, w = plan.metrics, plan.workload
+        requests = m["output_tokens_per_second"].value / w.output
+        stays = w.output * m["tpot"].value
+        assert batching.in_system(requests, stays) == pytest.approx(plan.users, rel=1e-9)
+        assert m["tokens_per_second_per_user"].value * m["tpot"].value == pytest.approx(1.0)
+        assert 0.0 < float(plan.prediction.input_share) < 1.0
 
 
 @settings(max_examples=20, deadline=None)
