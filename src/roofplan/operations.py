@@ -19,12 +19,6 @@ from roofplan.records.strategy import Strategy
 ACTIVATION_BYTES = 2.0
 """Bytes of an activation: serving computes in 16 bits between tensor products."""
 
-UNPACK_TILE = 128.0
-"""Rows of a weight-only product that one unpacking of the weights serves, Marlin's largest tile (arXiv 2408.11743)."""
-
-UNPACK_OPERATIONS = 2.0
-"""Vector operations per unpacked weight: one shift-and-mask, one scale (arXiv 2408.11743 section 3)."""
-
 STEP_KERNELS = {"attention": 2.0, "latent attention": 3.0, "state update": 3.0, "experts": 6.0, "sampling": 6.0}
 """Kernels that an operation starts: rotary and cache write beside attention (one more expansion for a latent cache);
 convolution, scan and gate of a recurrence; top-k, sort, two grouped products, activation and sum of a mixture; penalties,
@@ -46,7 +40,8 @@ class Operation(NamedTuple):
 
     Parameters
     ----------
-    name, kind : what it is; kinds are matmul, experts, prefill_attention, decode_attention, memory, all_reduce, exchange.
+    name, kind : what it is; kinds are matmul, experts, prefill_attention, decode_attention,
+        memory, all_reduce, gather, exchange.
     work : operations [FLOP].
     traffic : bytes to and from memory, or the message of a collective [B].
     compute : number format of the tensor unit; ``gguf`` for blocks that the engine multiplies in a type of its own.
@@ -109,6 +104,10 @@ class Step:
     def tokens(self) -> Number:
         """Tokens that pass the layers [1]."""
         return self.sequences * self.each + self.new
+
+    def together(self, groups: Number) -> Number:
+        """Return the tokens of attention groups that compute a layer together; a prompt alone has no company [1]."""
+        return self.tokens * (groups if self.coupled else 1.0)
 
     @property
     def sampled(self) -> Number:
@@ -221,29 +220,6 @@ def _matmul(
     )
 
 
-def _dequantise(group: Group, tokens: Number, tensor: Number, kv_heads: int) -> list[Operation]:
-    """Return the unpacking of weight-only formats in products of many rows; nothing where the tensor units take the format."""
-    weights = sum(
-        linear.weights * fraction(linear, tensor, kv_heads)
-        for linear in group
-        if format_entry(linear.format)["kernel"] == "dequantise"
-    )
-    if isinstance(weights, int | float) and weights == 0:
-        return []
-    work = matmul.dequantisation_work(weights, tokens, UNPACK_TILE, UNPACK_OPERATIONS)
-    work = larger(work, 0.0 * work)
-    text, numbers = "{} weights unpacked once per {} rows of {}", (weights, UNPACK_TILE, tokens)
-    return [Operation("dequantise", "memory", work, 0.0, kernels=0.0, text=text, numbers=numbers)]
-
-
-def _product(
-    name: str, group: Group, tokens: Number, tensor: Number, kv_heads: int, model: Model, *, leaving: bool
-) -> list[Operation]:
-    """Return one fused product with the unpacking of its weights."""
-    one = _matmul(name, group, tokens, tensor, kv_heads, model, leaving=leaving)
-    return [one, *_dequantise(group, tokens, tensor, kv_heads)]
-
-
 def _label(group: Group) -> str:
     return "+".join(linear.name.rsplit(".", 1)[-1].removesuffix("_proj") for linear in group)
 
@@ -308,9 +284,9 @@ def _attention(mixer: Attention, step: Step, split: Split, model: Model, kv_byte
         groups = (queries, *groups[1:])
         if step.prefills:
             positions = step.requests * mixer.cross
-            table += _product(_label(kept_once), kept_once, positions, tensor, mixer.kv_heads, model, leaving=False)
+            table.append(_matmul(_label(kept_once), kept_once, positions, tensor, mixer.kv_heads, model, leaving=False))
     for index, group in enumerate(groups):
-        table += _product(_label(group), group, step.tokens, tensor, mixer.kv_heads, model, leaving=index == last)
+        table.append(_matmul(_label(group), group, step.tokens, tensor, mixer.kv_heads, model, leaving=index == last))
     heads = mixer.heads / tensor
     kept = memory.heads_per_rank(float(mixer.kv_heads), tensor) * (
         mixer.head_dim if mixer.key_is_value else mixer.head_dim + mixer.value_dim
@@ -326,7 +302,7 @@ def _attention(mixer: Attention, step: Step, split: Split, model: Model, kv_byte
 def _decode_attention(mixer: Attention, step: Step, heads: Number, kept: Number, kv_bytes: float) -> Operation:
     seen, indexed = _seen(mixer, step.context)
     work = attention.work(step.sequences * step.each * seen, heads, mixer.head_dim, mixer.value_dim)
-    work = work + 2.0 * step.sequences * indexed * mixer.index_heads * mixer.index_elements
+    work = work + 2.0 * step.sequences * step.each * indexed * mixer.index_heads * mixer.index_elements
     traffic = step.sequences * (seen * kept + indexed * mixer.index_elements) * kv_bytes
     return Operation(
         "decode attention",
@@ -397,7 +373,7 @@ def _latent(mixer: LatentAttention, step: Step, split: Split, model: Model, kv_b
         # prefill expands the latents of cached tokens as well as its own
         expands = group[0].name.endswith("kv_b_proj")
         tokens = step.tokens + step.requests * step.past if expands else step.tokens
-        table += _product(_label(group), group, tokens, tensor, 1, model, leaving=index == last)
+        table.append(_matmul(_label(group), group, tokens, tensor, 1, model, leaving=index == last))
     heads = mixer.heads / tensor
     if step.decodes:
         table.append(_latent_decode(mixer, step, heads, kv_bytes))
@@ -470,7 +446,7 @@ def _recurrence(mixer: Recurrence, step: Step, split: Split, model: Model) -> li
 
 
 def _dense(feed_forward: Dense, step: Step, split: Split, model: Model) -> list[Operation]:
-    tokens = step.tokens * split.inner
+    tokens = step.together(split.inner)
     last = len(feed_forward.groups) - 1
     table = [
         _matmul(_label(group), group, tokens, split.tp, 1, model, leaving=index == last and last > 0)
@@ -486,12 +462,12 @@ def _dense(feed_forward: Dense, step: Step, split: Split, model: Model) -> list[
 
 def _mixture(moe: Mixture, step: Step, split: Split, model: Model, kernels: Kernels) -> list[Operation]:
     """Return a mixture: experts read in expectation, rows padded to the tile, the most loaded rank deciding."""
-    domain = step.tokens * (split.groups if step.coupled else 1.0)
+    domain = step.together(split.groups)
     chosen, experts = float(moe.chosen), float(moe.experts)
     whole = split.ep > 1
     width = where(whole, 1.0, split.tp)
     ranks = where(whole, split.ep, 1.0)
-    tokens_here = where(whole, domain, step.tokens * split.inner)
+    tokens_here = where(whole, domain, step.together(split.inner))
     busy = where(whole, matmul.most_loaded_rank(experts, 1.0 * larger(ranks, 1.0), chosen, tokens_here), 1.0)
     read = smaller(matmul.experts_read(experts, chosen, tokens_here) / ranks * busy, experts / ranks)
     visits = tokens_here * chosen / ranks * busy
@@ -525,7 +501,7 @@ def _mixture(moe: Mixture, step: Step, split: Split, model: Model, kernels: Kern
     for index, group in enumerate(moe.shared):
         leaving = index == len(moe.shared) - 1 or group[0].name.endswith("down_proj")
         table.append(
-            _matmul("shared " + _label(group), group, step.tokens * split.inner, split.tp, 1, model, leaving=leaving)
+            _matmul("shared " + _label(group), group, step.together(split.inner), split.tp, 1, model, leaving=leaving)
         )
     spread = split.groups > 1
     # ranks of one group reduce their shares of shared experts (and of routed ones, where no group is apart)
@@ -542,8 +518,8 @@ def _mixture(moe: Mixture, step: Step, split: Split, model: Model, kernels: Kern
             exchanged,
             kernels=0.0,
             ranks=ranks_apart,
-            text="{} tokens x {} experts x {} x 2 B",
-            numbers=(step.tokens, chosen, model.hidden),
+            text="the less of {} tokens x {} experts x {} x 2 B / {} ranks and {} gathered",
+            numbers=(step.tokens, chosen, model.hidden, split.attention, (gathered, "B")),
         )
         for name in ("expert dispatch", "expert combine")
     )
@@ -578,9 +554,9 @@ def head_operations(step: Step, split: Split, model: Model) -> list[Operation]:
         ),
         Operation(
             "gather of logits",
-            "all_reduce",
+            "gather",
             0.0,
-            rows * model.vocabulary * ACTIVATION_BYTES / 2.0,
+            rows * model.vocabulary * ACTIVATION_BYTES,
             kernels=0.0,
             ranks=split.attention,
             text="{} x {} logits over {} ranks",
@@ -626,6 +602,21 @@ def draft_operations(
         *head_operations(one, split, model),
     ]
     return [op._replace(name=f"draft {op.name}") for op in table] * drafted
+
+
+UNPADDED = Kernels(smallest_tile=1.0, largest_tile=1.0)
+"""Kernels that compute no row twice and pad none."""
+
+
+def whole_model(model: Model, step: Step) -> list[Operation]:
+    """Return all operations of one step on one device that would hold the whole model, nothing padded or replicated."""
+    split = Split.of(Strategy())
+    layers = [
+        op._replace(work=op.work * len(places), entries=op.entries * len(places))
+        for layer, places in model.decoder.kinds()
+        for op in layer_operations(layer, step, split, model, ACTIVATION_BYTES, UNPADDED)
+    ]
+    return [*layers, *head_operations(step, split, model), *encoder_operations(step, split, model, UNPADDED)]
 
 
 def stage_contents(counts: list[tuple[Layer, tuple[int, ...]]], layers: int, stages: int) -> list[tuple[float, ...]]:

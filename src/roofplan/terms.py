@@ -13,7 +13,7 @@ import numpy as np
 
 from roofplan import units
 
-Combine = Literal["sum", "max", "product", "leaf"]
+Combine = Literal["sum", "max", "product", "difference", "leaf"]
 Number = Any
 
 
@@ -27,7 +27,7 @@ class Term:
     unit : SI unit.
     law : function of `roofplan.laws` that computed it, or how it was obtained.
     parts : Terms that it is made of.
-    combine : how the parts make the value.
+    combine : how the parts make the value: their sum, the largest, a multiple of their sum, or a multiple of the first less the rest.
     text : formula with ``{}`` where the numbers go.
     numbers : what goes there, each a number or a pair (number, unit).
     sources : keys of documents.

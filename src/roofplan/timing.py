@@ -28,10 +28,13 @@ from roofplan.operations import (
 )
 from roofplan.records.calibration import Constant
 from roofplan.records.engine import Engine
-from roofplan.records.hardware import OWN, Machine
+from roofplan.records.hardware import OWN, Accelerator, Machine
 from roofplan.records.model import Model
 from roofplan.records.strategy import Strategy
 from roofplan.terms import Term, total
+
+PRODUCTS = {"matmul", "experts"}
+"""Kinds of operations that multiply by weights."""
 
 GRADES = ("measured", "calibrated", "borrowed", "guessed")
 FALLBACKS = {
@@ -45,6 +48,9 @@ FALLBACKS = {
 """Which type stands in where a device has no tensor unit for the one that a checkpoint asks for: 8- and 4-bit floats are
 then unpacked and multiplied in 16 bits (vLLM's Marlin kernels, W8A16 and W4A16)."""
 
+
+ANY_UNIT = {name: ("fp16", "bf16", "fp32") if name != "fp32" else () for name in FALLBACKS}
+"""What computes where not even a stand-in's unit is there; fp32 has no stand-in but tf32."""
 
 UNUSED = 1e30
 """Rate of a link that no plan of a one-device machine uses [B/s]."""
@@ -98,6 +104,18 @@ class Vector:
     unpacking: dict[str, float]
 
 
+def _vector_peak(device: Accelerator, fitted: Any, sources: dict[str, tuple[str, ...]]) -> float:
+    """Return the fp32 rate of the vector units: the data sheet's, else the share of the 16-bit peak that its vendor's others have."""
+    sheet = device.peak.get("fp32")
+    if sheet is not None:
+        sources["vector_peak"] = (sheet.source,)
+        return sheet.value
+    base = device.peak.get("bf16") or device.peak["fp16"]
+    share = fitted("vector", "fp32_over_16bit", [device.vendor, "any"])
+    sources["vector_peak"] = (base.source, fit_key(share))
+    return base.value * float(share.value)
+
+
 def _vector(engine: Engine, wire: float, fitted: Any, sources: dict[str, tuple[str, ...]]) -> Vector | None:
     if not engine.kernels.vector_rows:
         return None
@@ -105,7 +123,7 @@ def _vector(engine: Engine, wire: float, fitted: Any, sources: dict[str, tuple[s
     share, native, blocks = (
         fitted("vector", name, chain) for name in ("bandwidth", "unpacking.native", "unpacking.blocks")
     )
-    sources["vector"] = tuple(_fit_key(item) for item in (share, native, blocks))
+    sources["vector"] = tuple(fit_key(item) for item in (share, native, blocks))
     return Vector(
         rows=engine.kernels.vector_rows,
         bandwidth=wire * share.value,
@@ -121,6 +139,7 @@ class Rates:
     ----------
     compute : achieved rate by number format, fallbacks resolved [FLOP/s].
     peak : dense peak by number format, fallbacks resolved [FLOP/s].
+    vector_peak : fp32 rate of the vector units [FLOP/s].
     bandwidth : achieved memory rate by kind of operation [B/s].
     vector : what matrix-vector kernels reach, None where the engine has none.
     gap : time between kernels [s].
@@ -134,6 +153,7 @@ class Rates:
     compute: dict[str, Number]
     peak: dict[str, Number]
     wire: Number
+    vector_peak: Number
     bandwidth: dict[str, Number]
     vector: Vector | None
     attention_share: Number
@@ -156,8 +176,12 @@ def _grade(item: Constant, vendor: str = "") -> int:
     return 2 if item.scope in {"any", vendor} else 1
 
 
-def _fit_key(item: Constant) -> str:
-    return f"fit: {item.law}.{item.name} for {item.scope}, {item.fitted}, {item.rows} rows, spread {item.spread:.0%}, {item.source}"
+def fit_key(item: Constant) -> str:
+    """Return a constant as a source: on what it was fitted, or that it is a guess."""
+    note = f"; {item.note}" if item.note else ""
+    if not item.rows:
+        return f"guess: {item.law}.{item.name} for {item.scope}, {item.source.removeprefix('guess: ')}{note}"
+    return f"fit: {item.law}.{item.name} for {item.scope}, {item.fitted}, {item.rows} rows, spread {item.spread:.0%}, {item.source}{note}"
 
 
 def rates(machine: Machine, engine: Engine) -> Rates:
@@ -188,19 +212,20 @@ def rates(machine: Machine, engine: Engine) -> Rates:
     base, each = fitted("engine_step", "base", engine_chain), fitted("engine_step", "per_sequence", engine_chain)
     wire = device.bandwidth
     sheet = device.quantities["memory_bandwidth"].source
-    where_from["bandwidth"] = (sheet, _fit_key(memory_share))
-    where_from["attention"] = (sheet, _fit_key(decode_share))
-    where_from["prefill_attention"] = (_fit_key(attention_share),)
-    where_from["memory"] = (sheet, _fit_key(passes))
-    where_from["experts"] = (sheet, _fit_key(experts_bandwidth))
-    where_from.update({name: (sheet, _fit_key(item)) for name, item in own_experts.items()})
-    where_from["gap"] = (_fit_key(gap),)
-    where_from["engine"] = (_fit_key(base), _fit_key(each))
+    where_from["bandwidth"] = (sheet, fit_key(memory_share))
+    where_from["attention"] = (sheet, fit_key(decode_share))
+    where_from["prefill_attention"] = (fit_key(attention_share),)
+    where_from["memory"] = (sheet, fit_key(passes))
+    where_from["experts_share"] = (fit_key(experts_rate),)
+    where_from["experts"] = (sheet, fit_key(experts_bandwidth))
+    where_from.update({name: (sheet, fit_key(item)) for name, item in own_experts.items()})
+    where_from["gap"] = (fit_key(gap),)
+    where_from["engine"] = (fit_key(base), fit_key(each))
     kernels, blocks = (fitted("engine", name, engine_chain) for name in ("compute_share", "block_share"))
     for name in compute:
         share = blocks if name == "gguf" and peak[name] != peak["fp16"] else kernels
         compute[name] *= share.value
-        where_from[f"compute.{name}"] = (*where_from[f"compute.{name}"], _fit_key(share))
+        where_from[f"compute.{name}"] = (*where_from[f"compute.{name}"], fit_key(share))
     vector = _vector(engine, wire, fitted, where_from)
     network = _network(machine, fitted, where_from)
     worst = max(_grade(item, device.vendor) for item in (memory_share, decode_share))
@@ -212,6 +237,7 @@ def rates(machine: Machine, engine: Engine) -> Rates:
         compute=compute,
         peak=peak,
         wire=wire,
+        vector_peak=_vector_peak(device, fitted, where_from),
         bandwidth={
             "matmul": wire * memory_share.value,
             "decode_attention": wire * decode_share.value,
@@ -245,7 +271,7 @@ def _compute_rates(
     sources: dict[str, tuple[str, ...]] = {}
     for name in ("bf16", "fp16", "fp8", "int8", "fp4", "fp32"):
         stand_in = next(
-            (candidate for candidate in (name, *FALLBACKS[name], "fp16", "bf16", "fp32") if candidate in device.peak),
+            (candidate for candidate in (name, *FALLBACKS[name], *ANY_UNIT[name]) if candidate in device.peak),
             None,
         )
         if stand_in is None:
@@ -260,11 +286,11 @@ def _compute_rates(
         sheet = device.peak[faster if stand_in == "fp16" and faster in device.peak else stand_in]
         peak[name] = sheet.value
         best = device.measured.get(stand_in)
-        value, keys = peak[name] * share.value, (sheet.source, _fit_key(share))
+        value, keys = peak[name] * share.value, (sheet.source, fit_key(share))
         if best is not None and share.scope in {"any", device.vendor}:
             # the family has no fitted rows of its own: its best measured product, lowered by what serving shapes lose elsewhere
             lost, _ = constant("matmul", "serving_over_best", ["any"])
-            value, keys = best.value * lost.value, (best.source, _fit_key(lost))
+            value, keys = best.value * lost.value, (best.source, fit_key(lost))
         compute[name] = value
         sources[f"compute.{name}"] = keys
     own = engine.kernels.gguf
@@ -301,13 +327,13 @@ def _network(machine: Machine, fitted: Any, sources: dict[str, tuple[str, ...]])
         item = fitted("all_reduce", name, chain)
         grade = max(grade, _grade(item))
         values[name] = item.value
-        keys.append(_fit_key(item))
+        keys.append(fit_key(item))
     for name in ("bus_bandwidth.2", "bus_bandwidth.4", "bus_bandwidth.8", "staged_path"):
         try:
             found = constant("all_reduce", name, chain)[0]
             values[name] = found.value
             if topology == "bus" or name == "staged_path":
-                keys.append(_fit_key(found))
+                keys.append(fit_key(found))
         except InputError:
             values[name] = None
     values["outer_bandwidth"] = machine.network_per_device or 0.0
@@ -322,7 +348,7 @@ def _network(machine: Machine, fitted: Any, sources: dict[str, tuple[str, ...]])
         values["outer_latency"] = (machine.network.value("latency") or 0.0) + item.value
         share = fitted("all_reduce", "network_efficiency", [machine.network.id, "any"])
         values["outer_efficiency"] = share.value
-        keys += [_fit_key(item), _fit_key(share)]
+        keys += [fit_key(item), fit_key(share)]
         keys.append(machine.network.quantities["bandwidth"].source)
     sources["network"] = tuple(keys)
     values["grade"] = grade
@@ -344,19 +370,26 @@ def all_reduce_time(message: Number, ranks: Number, machine: Machine, net: dict[
 
 
 def _inside_time(message: Number, ranks: Number, net: dict[str, Any]) -> Number:
+    best, *others = inside_ways(message, ranks, net).values()
+    for other in others:
+        best = smaller(best, other)
+    return best
+
+
+def inside_ways(message: Number, ranks: Number, net: dict[str, Any]) -> dict[str, Number]:
+    """Return the time of each all-reduce that the topology inside a host allows, by name."""
     base, step, topology = net["base"], net["step"], net["topology"]
     rate = _shared_rate(ranks, net)
     if topology == "staged":
-        return collectives.host_staged_all_reduce(message, ranks, base, step, rate, net["staged_path"])
-    ring = collectives.ring_all_reduce(message, ranks, base, step, rate)
+        return {"host-staged": collectives.host_staged_all_reduce(message, ranks, base, step, rate, net["staged_path"])}
+    ways = {"ring": collectives.ring_all_reduce(message, ranks, base, step, rate)}
     if topology in {"bus", "torus", "point-to-point"}:
-        return ring
-    one = collectives.one_shot_all_reduce(message, ranks, net["one_shot"], rate)
-    two = collectives.two_shot_all_reduce(message, ranks, net["one_shot"], rate)
-    best = smaller(smaller(ring, one), two)
+        return ways
+    ways["one-shot"] = collectives.one_shot_all_reduce(message, ranks, net["one_shot"], rate)
+    ways["two-shot"] = collectives.two_shot_all_reduce(message, ranks, net["one_shot"], rate)
     if net["in_network"]:
-        best = smaller(best, collectives.in_network_all_reduce(message, ranks, base, rate))
-    return best
+        ways["in-network"] = collectives.in_network_all_reduce(message, ranks, base, rate)
+    return ways
 
 
 def _shared_rate(ranks: Number, net: dict[str, Any]) -> Number:
@@ -385,7 +418,22 @@ def exchange_time(message: Number, ranks: Number, machine: Machine, net: dict[st
     )
     if machine.hosts > 1:
         rate = net["outer_bandwidth"] * net["outer_efficiency"]
-        time = larger(time, net["outer_latency"] + (1 - inner / busy) * message / rate)
+        time = larger(time, collectives.transfer_time((1.0 - inner / busy) * message, net["outer_latency"], rate))
+    return where(ranks > 1, time, 0.0)
+
+
+def gather_time(message: Number, ranks: Number, machine: Machine, net: dict[str, Any]) -> Number:
+    """Return the time of an all-gather of a tensor of `message` bytes; what crosses hosts goes at the network's rate."""
+    inner = smaller(ranks, float(machine.per_host))
+    rate = _shared_rate(larger(inner, 2.0), net) / (2.0 if net["topology"] == "staged" else 1.0)
+    time = collectives.gather_time(message, larger(inner, 1.0), net["one_shot"], rate)
+    if machine.hosts > 1:
+        apart = collectives.transfer_time(
+            (1.0 - inner / larger(ranks, 1.0)) * message,
+            net["outer_latency"],
+            net["outer_bandwidth"] * net["outer_efficiency"],
+        )
+        time = time + where(ranks > inner, apart, 0.0)
     return where(ranks > 1, time, 0.0)
 
 
@@ -393,51 +441,81 @@ def hop_time(message: Number, tensor: Number, stages: Number, machine: Machine, 
     """Return the mean time of one pipeline hop: over the network where stages lie in other hosts, else inside."""
     crossing = where(tensor * stages > machine.per_host, 1.0, 0.0)
     inner_rate = net["bandwidth"] * net["efficiency"]
-    inside = net["one_shot"] + message / (inner_rate / (2.0 if net["topology"] == "staged" else 1.0))
+    staged = 2.0 if net["topology"] == "staged" else 1.0
+    inside = collectives.transfer_time(message, net["one_shot"], inner_rate / staged)
     if machine.hosts == 1:
         return inside
     # tensor ranks of one host send their shares at once, together filling the host's ports
     rate = machine.network.bandwidth * machine.ports * net["outer_efficiency"]  # type: ignore[union-attr]
-    outside = net["outer_latency"] + message / rate
+    outside = collectives.transfer_time(message, net["outer_latency"], rate)
     # of the stages' hops, those between hosts are one in every (devices of a host / tensor ranks)
     apart = smaller(1.0, tensor / machine.per_host)
     return where(crossing > 0, apart * outside + (1.0 - apart) * inside, inside)
 
 
+MESSAGES = {"all_reduce": all_reduce_time, "gather": gather_time, "exchange": exchange_time}
+"""Kinds of operations that are messages between ranks, and their times."""
+
+
 def operation_time(op: Operation, r: Rates) -> Number:
     """Return the seconds of one operation of one rank."""
-    if op.kind == "all_reduce":
+    if op.kind in MESSAGES:
         if type(op.ranks) is float and op.ranks <= 1.0:
             return 0.0
-        return all_reduce_time(op.traffic, op.ranks, r.machine, r.network)
-    if op.kind == "exchange":
-        if type(op.ranks) is float and op.ranks <= 1.0:
-            return 0.0
-        return exchange_time(op.traffic, op.ranks, r.machine, r.network)
-    rate = r.compute[op.compute] if op.compute in r.compute else r.compute["bf16"]
-    if op.kind == "prefill_attention":
-        rate = r.peak["bf16"] * r.attention_share
-    elif op.kind == "decode_attention":
-        rate = r.compute["bf16"]
-    elif op.kind == "experts":
-        rate = rate * r.experts_share
-    elif op.kind == "memory":
-        rate = vector_rate(r)
-    time = roofline.overlapped_time(op.work, op.traffic, rate, memory_rate(op, r))
-    if r.vector is not None and op.kind in {"matmul", "experts"}:
+        return MESSAGES[op.kind](op.traffic, op.ranks, r.machine, r.network)
+    time = roofline.overlapped_time(op.work, op.traffic, compute_rate(op, r), memory_rate(op, r))
+    if r.vector is not None and op.kind in PRODUCTS:
         return where(op.rows <= r.vector.rows, vector_time(op, r, r.vector), time)
     return time
 
 
-def vector_rate(r: Rates) -> Number:
-    """Return the rate of the vector units [FLOP/s]."""
-    return r.peak.get("fp32", r.peak["bf16"] / 8)
+def compute_rate(op: Operation, r: Rates) -> Number:
+    """Return the achieved compute rate of an operation [FLOP/s]."""
+    if op.kind == "prefill_attention":
+        return r.peak["bf16"] * r.attention_share
+    if op.kind == "decode_attention":
+        return r.compute["bf16"]
+    if op.kind == "memory":
+        return r.vector_peak
+    rate = r.compute[op.compute] if op.compute in r.compute else r.compute["bf16"]
+    return rate * r.experts_share if op.kind == "experts" else rate
 
 
 def vector_time(op: Operation, r: Rates, vector: Vector) -> Number:
     """Return the seconds of a product as a matrix-vector kernel: what it unpacks and multiplies does not hide under its reads."""
     work = matmul.vector_work(op.work, op.entries, vector.unpacking[format_entry(op.stored)["kernel"]])
-    return roofline.serial_time(work, op.traffic, vector_rate(r), vector.bandwidth)
+    return roofline.serial_time(work, op.traffic, r.vector_peak, vector.bandwidth)
+
+
+UNPACK_TILE = 128.0
+"""Rows of a weight-only product that one unpacking of the weights serves, Marlin's largest tile (arXiv 2408.11743)."""
+
+UNPACK_OPERATIONS = 2.0
+"""Vector operations per unpacked weight: one shift-and-mask, one scale (arXiv 2408.11743 section 3)."""
+
+
+def with_unpacking(table: list[Operation], r: Rates) -> list[Operation]:
+    """Return operations with the unpacking that weight-only products need, and products whose format a device has no unit for."""
+    return [*table, *(unpacking(op) for op in table if op.kind in PRODUCTS and _unpacks(op, r))]
+
+
+def _unpacks(op: Operation, r: Rates) -> bool:
+    how = format_entry(op.stored)["kernel"]
+    return how == "dequantise" or (how == "native" and op.compute in r.fallbacks and op.compute in QUANTISED)
+
+
+def unpacking(op: Operation) -> Operation:
+    """Return the unpacking of a product's weights, once per tile of rows beyond the first."""
+    work = matmul.dequantisation_work(op.entries, op.rows, UNPACK_TILE, UNPACK_OPERATIONS)
+    return Operation(
+        f"unpack {op.name}",
+        "memory",
+        larger(work, 0.0 * work),
+        0.0,
+        kernels=0.0,
+        text="{} weights unpacked once per {} rows of {}",
+        numbers=(op.entries, UNPACK_TILE, op.rows),
+    )
 
 
 QUANTISED = {"fp8", "fp4", "int8", "gguf"}
@@ -449,7 +527,7 @@ def kernels_of(op: Operation, r: Rates) -> float:
 
     A dense product quantises its inputs once, a mixture the inputs of both of its grouped products.
     """
-    if op.kind not in {"matmul", "experts"} or op.compute not in QUANTISED or op.compute in r.fallbacks:
+    if op.kind not in PRODUCTS or op.compute not in QUANTISED or op.compute in r.fallbacks:
         return op.kernels
     return op.kernels + (2.0 if op.kind == "experts" else 1.0)
 
@@ -467,6 +545,7 @@ GROUP_OF = {
     "decode_attention": "attention",
     "memory": "memory passes",
     "all_reduce": "all-reduce",
+    "gather": "all-reduce",
     "exchange": "expert exchange",
 }
 _SOURCE_OF = {
@@ -498,6 +577,7 @@ def step_term(
     tables = [layer_operations(layer, step, split, model, kv_bytes, kernels) for layer, _ in kinds]
     drafts = draft_operations(step, split, model, drafted, kv_bytes, kernels)
     tables.append(head_operations(step, split, model) + drafts + encoder_operations(step, split, model, kernels))
+    tables = [with_unpacking(table, r) for table in tables]
     timed = [[(op, operation_time(op, r)) for op in table] for table in tables]
     launches = [sum(kernels_of(op, r) for op in table) * r.gap for table in tables]
     sums = []
@@ -575,28 +655,54 @@ def _grouped(
 
 
 def _operation_term(op: Operation, seconds: Number, count: Number, r: Rates) -> Term:
-    if op.kind in {"all_reduce", "exchange"}:
-        law, keys, text = "collectives", r.sources["network"], "{} x " + (op.text or "message")
-        return Term(op.name, seconds * count, "s", law=law, text=text, numbers=(count, *op.numbers), sources=keys)
-    products = op.kind in {"matmul", "experts"}
+    if op.kind in LAWS_OF_MESSAGES:
+        return _message_term(op, seconds, count, r)
+    products = op.kind in PRODUCTS
     if r.vector is not None and products and type(op.rows) is float and op.rows <= r.vector.rows:
         return _vector_term(op, seconds, count, r, r.vector)
     keys = r.sources.get(f"{op.kind}.{op.stored}", r.sources[_SOURCE_OF.get(op.kind, "bandwidth")])
     law = "roofline.overlapped_time"
-    rate = r.compute.get(op.compute, r.compute["bf16"])
-    text = "{} layers x max(read {} at {}, compute {} at {}); " + (op.text or "{} B").replace("{}", "{}")
+    text = "{} layers x max(read {} at {}, compute {} at {}); " + (op.text or "{} B")
     numbers: tuple[Any, ...] = (
         count,
         (op.traffic, "B"),
         (memory_rate(op, r), "B/s"),
         (op.work, "FLOP"),
-        (rate, "FLOP/s"),
+        (compute_rate(op, r), "FLOP/s"),
         *op.numbers,
     )
     if not op.text:
         numbers = (*numbers, op.traffic)
-    sources = (*keys, *r.sources.get(f"compute.{op.compute}", ()))
+    computed = r.sources["vector_peak"] if op.kind == "memory" else r.sources.get(f"compute.{op.compute}", ())
+    sources = (*keys, *computed, *(r.sources["experts_share"] if op.kind == "experts" else ()))
     return Term(op.name, seconds * count, "s", law=law, text=text, numbers=numbers, sources=sources)
+
+
+LAWS_OF_MESSAGES = {
+    "all_reduce": "collectives.all_reduce",
+    "gather": "collectives.gather_time",
+    "exchange": "collectives.all_to_all_time",
+}
+"""Law of each kind of message between ranks."""
+
+
+def _message_term(op: Operation, seconds: Number, count: Number, r: Rates) -> Term:
+    """Return the time of messages with the way that was quickest, its rate and its start-up."""
+    net = r.network
+    way = op.kind.replace("_", "-")
+    law = LAWS_OF_MESSAGES[op.kind]
+    if op.kind == "all_reduce" and type(op.traffic) is float and type(op.ranks) is float:
+        inner = min(op.ranks, float(r.machine.per_host))
+        if inner > 1.0:
+            ways = inside_ways(op.traffic, inner, net)
+            way = min(ways, key=lambda name: float(ways[name])) + " all-reduce"
+            law = f"collectives.{way.replace('-', '_').replace(' ', '_')}"
+        if op.ranks > inner:
+            way = f"{way} in each host, then over {r.machine.network.id}" if r.machine.network else way
+    text = "{} x " + way + " of {} over {} ranks in {}, {} a rank one way; " + (op.text or "message")
+    rate = _shared_rate(larger(1.0 * op.ranks, 2.0), net)
+    numbers = (count, (op.traffic, "B"), op.ranks, (seconds, "s"), (rate, "B/s"), *op.numbers)
+    return Term(op.name, seconds * count, "s", law=law, text=text, numbers=numbers, sources=r.sources["network"])
 
 
 def _vector_term(op: Operation, seconds: Number, count: Number, r: Rates, vector: Vector) -> Term:
@@ -615,10 +721,10 @@ def _vector_term(op: Operation, seconds: Number, count: Number, r: Rates, vector
             (op.work, "FLOP"),
             op.entries,
             unpacking,
-            (vector_rate(r), "FLOP/s"),
+            (r.vector_peak, "FLOP/s"),
             *op.numbers,
         ),
-        sources=(*r.sources["bandwidth"][:1], *r.sources["vector"]),
+        sources=(*r.sources["bandwidth"][:1], *r.sources["vector"], *r.sources["vector_peak"]),
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from roofplan.calibrate.fitting import write
-from roofplan.calibrate.kernels import fit_all_reduce, fit_attention, fit_matmul, kernel_rows
+from roofplan.calibrate.kernels import fit_all_reduce, fit_attention, fit_matmul, fit_vector, kernel_rows
 
 
 def main() -> None:
@@ -12,6 +12,7 @@ def main() -> None:
 
     rows = kernel_rows()
     write("matmul", fit_matmul(rows))
+    write("vector", fit_vector())
     write("attention", fit_attention(rows))
     write("collectives", fit_all_reduce(rows))
     write("power", fit_power())

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from roofplan import catalogue
-from roofplan.calibrate.fitting import Row, _affine_entries, _scoped, descend, entry, spread
+from roofplan.calibrate.fitting import LEAST_ROWS, Row, _affine_entries, _scoped, descend, entry, spread
 from roofplan.laws import attention, collectives, matmul
 from roofplan.operations import element_bytes
 
@@ -92,6 +92,18 @@ def _over_best(found: dict[str, list[float]]) -> list[dict[str, Any]]:
             "shares fitted above over best measured products (ml-engineering)",
         )
     ]
+
+
+def fit_vector() -> list[dict[str, Any]]:
+    """Fit the fp32 rate of the vector units over the 16-bit matrix rate, per vendor, over the data sheets that state both."""
+    shares: dict[str, list[float]] = defaultdict(list)
+    for device in map(catalogue.accelerator, catalogue.ids("accelerators")):
+        base = device.peak.get("bf16") or device.peak.get("fp16")
+        if base is not None and "fp32" in device.peak:
+            shares[device.vendor].append(device.peak["fp32"].value / base.value)
+    enough = {vendor: found for vendor, found in shares.items() if len(found) >= LEAST_ROWS}
+    source = "data sheets of the catalogue that state both rates"
+    return _scoped(enough, "vector", "fp32_over_16bit", source)
 
 
 def fit_attention(rows: list[Row]) -> list[dict[str, Any]]:

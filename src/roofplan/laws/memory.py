@@ -187,6 +187,10 @@ def reserved_tokens(prompt: Number, output: Number) -> Number:
     return prompt + output
 
 
+LOGIT_COPY = 4.0
+"""Bytes of the fp32 copy of a logit that a sampler takes [B]."""
+
+
 def activation_peak_bytes(
     tokens: Number, hidden: Number, widest: Number, element: Number, sampled: Number, vocabulary: Number
 ) -> Number:
@@ -217,5 +221,4 @@ def activation_peak_bytes(
     >>> activation_peak_bytes(8192, 8192, 7168 * 3, 2, 1024, 128256 / 8) < 1e9
     True
     """
-    fp32 = 2 * element  # a 4-byte copy beside a 2-byte original
-    return tokens * (2 * hidden + widest) * element + sampled * vocabulary * (element + fp32)
+    return tokens * (2 * hidden + widest) * element + sampled * vocabulary * (element + LOGIT_COPY)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from roofplan import catalogue, units
-from roofplan.operations import bits, element_bytes, head_format
+from roofplan.operations import Step, bits, element_bytes, head_format, whole_model
 from roofplan.records.hardware import Accelerator
 from roofplan.records.model import Attention, Dense, LatentAttention, Mixture, Model, Recurrence
 from roofplan.records.strategy import Strategy
@@ -43,6 +43,12 @@ def _feed_words(feed: Any) -> str:
     return ""
 
 
+def _matmul_work(model: Model) -> int:
+    """Return the work of all weights that a generated token meets, head included [FLOP]."""
+    table = whole_model(model, Step(sequences=1.0, context=1.0))
+    return round(sum(float(op.work) for op in table if op.kind in {"matmul", "experts"}))
+
+
 def model_facts(model: Model, tokens: int, kv_precision: str = "bf16") -> dict[str, Any]:
     """Return what ``roofplan model`` answers, as JSON."""
     kv_bytes = element_bytes(kv_precision)
@@ -66,9 +72,7 @@ def model_facts(model: Model, tokens: int, kv_precision: str = "bf16") -> dict[s
             "precision": kv_precision,
         },
         "flops": {
-            "matmul_per_token": None
-            if active is None
-            else 2 * (active - model.embedding if not model.tied else active),
+            "matmul_per_token": None if active is None or not model.generates else _matmul_work(model),
             "head_per_token": 2 * model.vocabulary * model.hidden,
         },
         "layers": model.layer_runs(),
@@ -120,7 +124,7 @@ def model_screen(model: Model, tokens: int, page: Page, kv_precision: str = "bf1
     else:
         page.line("  cache   none: an encoder has no decode phase")
     if facts["flops"]["matmul_per_token"] is not None:
-        what = "2 x active" if model.tied else "2 x (active - embedding)"
+        what = "2 x every weight that a generated token meets, head included"
         page.line(
             f"  matmuls {units.show(facts['flops']['matmul_per_token'], 'FLOP')} a token = {what}"
             + (

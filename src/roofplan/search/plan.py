@@ -106,7 +106,7 @@ class Plan:
         if whole is None or self.cost is None:
             return None
         p = self.cost.price
-        text = "{} x {} USD/h / ({} token/s x 3,600 s x load {})"
+        text = "1,000,000 x {} x {} USD/h / ({} token/s x 3,600 s x load {})"
         numbers = (self.cost.count, p.value, self.metrics["output_tokens_per_second"].value, self.utilisation)
         return Term(
             "cost per million output tokens",

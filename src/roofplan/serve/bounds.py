@@ -7,24 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from roofplan.laws import batching, larger, memory
-from roofplan.operations import (
-    Operation,
-    Split,
-    Step,
-    element_bytes,
-    encoder_operations,
-    head_operations,
-    layer_operations,
-)
-from roofplan.records.engine import Kernels
+from roofplan.operations import Operation, Split, Step, element_bytes, whole_model
 from roofplan.records.model import Model
 from roofplan.records.strategy import Strategy
 from roofplan.records.workload import Workload
 from roofplan.terms import Term
 from roofplan.timing import Rates
-
-UNPADDED = Kernels(smallest_tile=1.0, largest_tile=1.0)
-"""Kernels that compute no row twice and pad none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +47,9 @@ def floors(model: Model, strategy: Strategy, workload: Workload, r: Rates, users
         float(batching.tokens_per_speculative_step(workload.drafted, workload.acceptance)) if workload.drafted else 1.0
     )
     context = float(memory.mean_resident_tokens(workload.input, workload.output))
-    decode = _whole(model, Step(sequences=here, each=1.0 + workload.drafted, context=context))
+    decode = whole_model(model, Step(sequences=here, each=1.0 + workload.drafted, context=context))
     fresh = max(1.0, workload.input * (1.0 - workload.prefix_hit))
-    prompt = _whole(model, Step(new=fresh, past=float(workload.input * workload.prefix_hit), requests=1.0))
+    prompt = whole_model(model, Step(new=fresh, past=float(workload.input * workload.prefix_hit), requests=1.0))
     peak = {**{op.compute: r.peak["bf16"] for op in prompt}, **r.peak}
 
     def share(op: Operation) -> float:
@@ -74,17 +62,6 @@ def floors(model: Model, strategy: Strategy, workload: Workload, r: Rates, users
         work=sum(op.work for op in products),
         ranks=int(tensor),
     )
-
-
-def _whole(model: Model, step: Step) -> list[Operation]:
-    """Return all operations of one step on one device that would hold the whole model."""
-    split = Split.of(Strategy())
-    layers = [
-        op._replace(work=op.work * len(places), entries=op.entries * len(places))
-        for layer, places in model.decoder.kinds()
-        for op in layer_operations(layer, step, split, model, 2.0, UNPADDED)
-    ]
-    return [*layers, *head_operations(step, split, model), *encoder_operations(step, split, model, UNPADDED)]
 
 
 def bound_of(term: Term) -> tuple[str, float]:
@@ -101,12 +78,13 @@ def bound_of(term: Term) -> tuple[str, float]:
 
 
 def leaves(term: Term, scale: float = 1.0) -> list[tuple[Term, float]]:
-    """Return the leaves of a time with what each contributes; products pass their factor down."""
+    """Return the leaves of a time with what each contributes; products pass their factor down, differences their sign."""
     if not term.parts:
         return [(term, float(term.value) * scale)]
-    inner = sum(float(part.value) for part in term.parts)
+    signs = [1.0, *([-1.0 if term.combine == "difference" else 1.0] * (len(term.parts) - 1))]
+    inner = sum(sign * float(part.value) for sign, part in zip(signs, term.parts, strict=True))
     factor = scale * float(term.value) / inner if inner else 0.0
-    return [leaf for part in term.parts for leaf in leaves(part, factor)]
+    return [leaf for sign, part in zip(signs, term.parts, strict=True) for leaf in leaves(part, sign * factor)]
 
 
 def _limit(leaf: Term) -> str:

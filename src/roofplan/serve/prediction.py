@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from roofplan.laws import Number, batching, energy, larger, memory, smaller, where
 from roofplan.operations import ACTIVATION_BYTES, Split, Step
 from roofplan.records.engine import Engine
@@ -12,7 +14,7 @@ from roofplan.records.model import Model
 from roofplan.records.strategy import Strategy
 from roofplan.records.workload import Workload
 from roofplan.terms import Term, total
-from roofplan.timing import Rates, constant, engine_term, hop_time, step_term
+from roofplan.timing import Rates, constant, engine_term, fit_key, hop_time, step_term
 
 
 @dataclass(slots=True, kw_only=True)
@@ -82,19 +84,19 @@ def predict(
     if engine.chunked_prefill:
         mixed_step = replace(decode_step, new=chunk, past=past, requests=requests)
         mixed = step_term("mixed step", model, strategy, mixed_step, r, kv_bytes=kv_bytes, drafted=workload.drafted)
-        added = mixed.value - decode.value
+        added, parts = mixed.value - decode.value, [mixed, decode]
     else:
         mixed = step_term("prefill step", model, strategy, prompt_step, r, kv_bytes=kv_bytes)
-        added = mixed.value
+        added, parts = mixed.value, [mixed]
     per_request = added / requests
     prefill = Term(
         "prefill of the replacements",
         batching.time_per_output_token(0.0, per_request, here * emitted, workload.output),
         "s",
         law="batching.time_per_output_token",
-        parts=[mixed],
-        combine="product",
-        text="{} prompts a step x {}" + (" more than a decode step" if engine.chunked_prefill else ""),
+        parts=parts,
+        combine="difference" if engine.chunked_prefill else "product",
+        text="{} prompts a step x {} of each" + (", what a mixed step takes more" if engine.chunked_prefill else ""),
         numbers=(per_step, (per_request, "s")),
     )
     sent = here * (1.0 + workload.drafted) + per_step * fresh  # tokens that cross to the next stage in a mean step
@@ -119,6 +121,10 @@ def predict(
     ttft, prompt_time = _first_token(model, strategy, engine, r, fresh, past, budget, kv_bytes)
     rate = batching.output_rate(sequences, tpot.value)
     stages = 1.0 * strategy.pp
+    if np.any(Split.of(strategy).groups > 1):
+        # all groups compute prompts together, and share what they compute with
+        full = Step(new=larger(1.0, 1.0 * fresh), past=1.0 * past, requests=1.0)
+        prompt_time = step_term("prefill of all groups", model, strategy, full, r, kv_bytes=kv_bytes).value * stages
     if engine.pipeline_kind == "microbatch":
         # stages work on different prompts at once; the slower of a stage and a hop sets the pace
         prompt_hop = hop_time(fresh * model.hidden * ACTIVATION_BYTES, 1.0 * strategy.tp, stages, r.machine, r.network)
@@ -259,9 +265,9 @@ def wall_power(machine: Machine, busy: Number) -> Term | None:
             one * machine.count,
             "W",
             law="energy.device_power",
-            text="{} x {}",
-            numbers=(machine.count, (one, "W")),
-            sources=(machine.device.quantities["power"].source,),
+            text="{} x {} x ({} + ({} - {}) x {} busy)",
+            numbers=(machine.count, (limit, "W"), floor.value, ceiling.value, floor.value, busy),
+            sources=(machine.device.quantities["power"].source, fit_key(floor), fit_key(ceiling)),
         )
     ]
     box = machine.box
@@ -269,7 +275,7 @@ def wall_power(machine: Machine, busy: Number) -> Term | None:
         host, share = box.quantities["host_power"], machine.per_host / box.count
         parts.append(
             Term(
-                "hosts",
+                "hosts, at most",
                 host.value * share * machine.hosts,
                 "W",
                 text="{} x {} of {} of {}",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from roofplan import catalogue
+from roofplan.operations import bits, format_entry
 from roofplan.records.engine import Engine
 from roofplan.records.hardware import OWN, Machine
 from roofplan.records.model import Attention, Group, LatentAttention, Mixture, Model
@@ -31,9 +31,9 @@ def legal(model: Model, strategy: Strategy, engine: Engine) -> str | None:
         if broken:
             return why
     tensor = tp // inner
-    key = (model.sha256, str(model.quantization), tensor, tp, engine.id)
+    key = (model.sha256, str(model.quantization), tensor, tp, ep > 1, engine.id)
     if key not in _REFUSALS:
-        _REFUSALS[key] = _divides(model, tensor, tp, engine)
+        _REFUSALS[key] = _divides(model, tensor, tp, engine, whole=ep > 1)
     return _REFUSALS[key]
 
 
@@ -46,7 +46,7 @@ def routed(model: Model) -> int:
 _REFUSALS: dict[tuple[object, ...], str | None] = {}
 
 
-def _divides(model: Model, tensor: int, full: int, engine: Engine) -> str | None:
+def _divides(model: Model, tensor: int, full: int, engine: Engine, *, whole: bool) -> str | None:
     for layer, _ in model.decoder.kinds():
         for mixer in layer.mixers:
             if isinstance(mixer, Attention | LatentAttention) and mixer.heads % tensor:
@@ -56,35 +56,40 @@ def _divides(model: Model, tensor: int, full: int, engine: Engine) -> str | None
             if isinstance(mixer, Attention) and mixer.kv_heads > tensor and mixer.kv_heads % tensor:
                 return f"{engine.id}: KV heads ({mixer.kv_heads}) must be divisible by tensor parallel size ({tensor})"
         for feed in layer.feed_forwards:
-            groups = feed.expert if isinstance(feed, Mixture) else feed.groups
-            reason = _group_rule(groups, full, engine)
-            if reason and not isinstance(feed, Mixture):
-                return reason
+            dense = () if isinstance(feed, Mixture) else feed.groups
+            routed_ones = feed.expert if isinstance(feed, Mixture) and not whole else ()  # whole experts are not cut
+            shared = feed.shared if isinstance(feed, Mixture) else ()
+            for groups in (dense, routed_ones, shared):
+                reason = _cuts(groups, full, engine)
+                if reason:
+                    return reason
     return None
 
 
-def _group_rule(groups: tuple[Group, ...], tensor: int, engine: Engine) -> str | None:
-    for group in groups:
+def _cuts(groups: tuple[Group, ...], tensor: int, engine: Engine) -> str | None:
+    """Return why matrices cannot be cut into `tensor` shares: outputs of what enters a feed-forward, inputs of what leaves it."""
+    if tensor == 1:
+        return None
+    cut = [group for group in groups if group[0].split != "none"]
+    for index, group in enumerate(cut):
         for linear in group:
-            if linear.split == "none" or tensor == 1:
-                continue
-            base = linear.format.partition("-g")[0]
-            size = (
-                int(catalogue.formats()[base.removesuffix("-channel")].get("group", 1))
-                if base in {"awq", "gptq"}
-                else 128
-                if base == "fp8-block"
-                else 1
-            )
-            inner = min(linear.inputs, linear.outputs)
-            wide = max(linear.inputs, linear.outputs)
-            if wide % tensor or (size in {32, 64, 128} and (wide // tensor) % size and inner):
-                return (
-                    f"{engine.id}: width {wide} / tp {tensor} is no multiple of the group of {size} in {base}"
-                    if wide % tensor == 0
-                    else f"{engine.id}: width {wide} is not divisible by tensor parallel size ({tensor})"
-                )
+            leaves = index == len(cut) - 1 and index > 0
+            width = linear.inputs if leaves else linear.outputs
+            if width % tensor:
+                return f"{engine.id}: width {width} is not divisible by tensor parallel size ({tensor})"
+            block = cut_block(linear.format, leaves=leaves)
+            if (width // tensor) % block:
+                return f"{engine.id}: width {width} / tp {tensor} = {width // tensor} is no multiple of the {block} of {linear.format}"
     return None
+
+
+def cut_block(format_id: str, *, leaves: bool) -> int:
+    """Return the entries that a share of a matrix must be a multiple of: the block of a format along the side that is cut."""
+    entry = format_entry(format_id)
+    if "block" in entry:
+        return int(entry["block"])
+    grouped = leaves and entry.get("grouped_inputs")
+    return int(bits(format_id)[1]) if grouped else 1
 
 
 def supported(engine: Engine, machine: Machine) -> str | None:
