@@ -28,7 +28,7 @@ from roofplan.operations import (
 )
 from roofplan.records.calibration import Constant
 from roofplan.records.engine import Engine
-from roofplan.records.hardware import OWN, Accelerator, Machine
+from roofplan.records.hardware import Accelerator, Machine
 from roofplan.records.model import Model
 from roofplan.records.strategy import Strategy
 from roofplan.terms import Term, total
@@ -97,11 +97,13 @@ class Vector:
     rows : rows up to which the engine uses them [1].
     bandwidth : achieved memory rate [B/s].
     unpacking : vector operations per stored entry, by how a format's weights are used [FLOP].
+    constants : what these rest on.
     """
 
     rows: float
     bandwidth: float
     unpacking: dict[str, float]
+    constants: tuple[Constant, ...]
 
 
 def _vector_peak(device: Accelerator, fitted: Any, sources: dict[str, tuple[str, ...]]) -> float:
@@ -128,6 +130,7 @@ def _vector(engine: Engine, wire: float, fitted: Any, sources: dict[str, tuple[s
         rows=engine.kernels.vector_rows,
         bandwidth=wire * share.value,
         unpacking={"native": native.value, "dequantise": blocks.value, "blocks": blocks.value},
+        constants=(share, native, blocks),
     )
 
 
@@ -144,8 +147,7 @@ class Rates:
     vector : what matrix-vector kernels reach, None where the engine has none.
     gap : time between kernels [s].
     fallbacks : format -> the one that stood in.
-    grade : worst grade of the constants that every plan uses, as an index of `GRADES`.
-    gap_grade, network_grade : the same for plans that wait for launches, and for those that communicate.
+    grades : grade of the constants behind each part of a time, as an index of `GRADES`.
     """
 
     machine: Machine
@@ -164,9 +166,7 @@ class Rates:
     network: dict[str, Any]
     sources: dict[str, tuple[str, ...]] = field(default_factory=dict)
     fallbacks: dict[str, str] = field(default_factory=dict)
-    grade: int = 1
-    gap_grade: int = 1
-    network_grade: int = 1
+    grades: dict[str, int] = field(default_factory=dict)
 
 
 def _grade(item: Constant, vendor: str = "") -> int:
@@ -228,9 +228,17 @@ def rates(machine: Machine, engine: Engine) -> Rates:
         where_from[f"compute.{name}"] = (*where_from[f"compute.{name}"], fit_key(share))
     vector = _vector(engine, wire, fitted, where_from)
     network = _network(machine, fitted, where_from)
-    worst = max(_grade(item, device.vendor) for item in (memory_share, decode_share))
-    if device.status == OWN:
-        worst = max(worst, 2)  # constants of another device that the user says is alike
+    read = [memory_share] if vector is None else list(vector.constants)
+    grades = {
+        "weight matmuls": max(_grade(item, device.vendor) for item in read),
+        "attention": _grade(decode_share, device.vendor),
+        "routed experts": max(_grade(item, device.vendor) for item in (*own_experts.values(), experts_bandwidth)[:1]),
+        "memory passes": _grade(passes, device.vendor),
+        "launches": _grade(gap),
+        "engine base": _grade(base),
+        "engine step": _grade(each),
+        **dict.fromkeys(("all-reduce", "expert exchange", "pipeline hops"), network.pop("grade")),
+    }
     return Rates(
         machine=machine,
         engine=engine,
@@ -255,9 +263,7 @@ def rates(machine: Machine, engine: Engine) -> Rates:
         network=network,
         sources=where_from,
         fallbacks=fallbacks,
-        grade=worst,
-        gap_grade=_grade(gap),
-        network_grade=network.pop("grade"),
+        grades=grades,
     )
 
 

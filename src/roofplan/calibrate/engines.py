@@ -94,13 +94,15 @@ def _decode(case: Case) -> Decode | None:
 
 
 def _named(term: Any) -> dict[str, float]:
-    """Return seconds by group name, products resolved."""
-    from roofplan.serve import leaves
+    """Return seconds by name, products resolved; experts whose compute binds stand apart, since no bandwidth moves them."""
+    from roofplan.serve import leaves, limit_of
 
     out: dict[str, float] = defaultdict(float)
     for leaf, value in leaves(term):
-        if leaf.law != VECTOR_LAW:
-            out[leaf.name] += value
+        if leaf.law == VECTOR_LAW:
+            continue
+        computes = leaf.name == "routed experts" and limit_of(leaf) == "compute"
+        out["computed experts" if computes else leaf.name] += value
     return out
 
 
@@ -170,14 +172,15 @@ START = [1.5e-6, 5e-4, 5e-6, 0.6, 0.85, 2.0, 4.0]
 TRUST = (0.01, 0.01, 0.01, 0.01, 0.001, 0.001, 0.001)
 """What a factor e away from the start costs in mean logarithm: more for constants with a narrow plausible range [1]."""
 
-UNMOVED = 1e-3
-"""Relative distance from the start under which a constant counts as not identified [1]."""
+PERTURBED, INDIFFERENT = 1.25, 1e-3
+"""A constant is not identified if a factor of the first, either way, raises the mean logarithm by less than the second [1]."""
 
 
 def _bears(row: Decode, law: str, name: str, own: Sequence[str]) -> bool:
     """Return whether a row has to do with a constant; experts of formats with a share of their own do not with the common one."""
     if law == "experts":
-        return row.experts > 0 and row.stored not in own
+        stored = name.partition(".")[2]
+        return row.experts > 0 and (row.stored == stored if stored else row.stored not in own)
     return (
         law != "vector"
         or {"bandwidth": row.reads, "native": row.native, "blocks": row.blocks}[name.rsplit(".", maxsplit=1)[-1]] > 0
@@ -208,10 +211,21 @@ def _fit(found: list[Decode]) -> list[float]:
     def loss(p: list[float]) -> float:
         if any(not a <= x <= b for x, a, b in zip(p, low, high, strict=True)):
             return math.inf
-        drift = sum(t * abs(math.log(x / s)) for t, x, s in zip(trust, p, start, strict=True))
-        return float(np.mean([min(abs(math.log(_time(p, row, own) / row.measured)), 0.7) for row in found])) + drift
+        return _off(p, found, own) + sum(t * abs(math.log(x / s)) for t, x, s in zip(trust, p, start, strict=True))
 
     return descend(loss, start)
+
+
+def _off(p: Sequence[float], found: list[Decode], own: Sequence[str]) -> float:
+    """Return the mean logarithm of predicted over measured, outliers cut."""
+    return float(np.mean([min(abs(math.log(_time(p, row, own) / row.measured)), 0.7) for row in found]))
+
+
+def _identified(fitted: list[float], index: int, found: list[Decode], own: Sequence[str]) -> bool:
+    """Return whether the rows determine a constant: moving it away makes them fit worse."""
+    here = _off(fitted, found, own)
+    moved = ([*fitted[:index], fitted[index] * factor, *fitted[index + 1 :]] for factor in (PERTURBED, 1.0 / PERTURBED))
+    return min(_off(p, found, own) for p in moved) > here + INDIFFERENT
 
 
 def fit_prefill() -> list[dict[str, Any]]:
@@ -313,18 +327,17 @@ def _scopes() -> dict[str, list[Decode]]:
 def _scope_entries(scope: str, found: list[Decode]) -> list[dict[str, Any]]:
     """Return the constants that the rows of one scope determine, experts first."""
     fitted, own = _fit(found), own_formats(found)
-    deviation = spread(_time(fitted, row, own) / row.measured for row in found)
     out = []
-    for stored, value in zip(own, fitted[len(NAMES) :], strict=True):
-        rows = [row for row in found if row.stored == stored]
-        off = spread(_time(fitted, row, own) / row.measured for row in rows)
-        out.append(entry("experts", f"bandwidth.{stored}", scope, value, "1", off, len(rows), RUNS))
-    for (law, name, unit), value, start in zip(NAMES, fitted, START, strict=False):
-        if sum(_bears(row, law, name, own) for row in found) < LEAST:
+    names = [*NAMES, *(("experts", f"bandwidth.{stored}", "1") for stored in own)]
+    for index, ((law, name, unit), value) in enumerate(zip(names, fitted, strict=True)):
+        rows = [row for row in found if _bears(row, law, name, own)]
+        if len(rows) < LEAST:
             continue
-        still = abs(value / start - 1) < UNMOVED
-        note = "the rows do not move it from its starting value: a guess" if still else ""
-        out.append(entry(law, name, scope, value, unit, deviation, 0 if still else len(found), RUNS, note))
+        off = spread(_time(fitted, row, own) / row.measured for row in rows)
+        if _identified(fitted, index, rows, own):
+            out.append(entry(law, name, scope, value, unit, off, len(rows), RUNS))
+        else:
+            out.append(entry(law, name, scope, value, unit, off, 0, "guess: the rows hardly depend on it"))
     return out
 
 
@@ -334,13 +347,17 @@ def _over_engines(out: list[dict[str, Any]], engines: set[str]) -> list[dict[str
     own = sorted({(item["law"], item["name"], item["unit"]) for item in out if item["name"].startswith("bandwidth.")})
     for law, name, unit in (*NAMES, *own):
         values = [item for item in out if item["law"] == law and item["name"] == name and item["scope"] in engines]
-        if (
-            not values
-        ):  # no format without a share of its own has rows enough: the formats that have stand for the others
-            values = [item for item in out if item["law"] == law and item["name"].startswith(name)]
+        if not values:  # the formats with a share of their own stand for those without
+            values = [
+                item
+                for item in out
+                if item["law"] == law and item["name"].startswith(name) and item["scope"] in engines
+            ]
         middle = float(np.median([v["value"] for v in values]))
-        rows = sum(v["rows"] for v in values)
-        every.append(entry(law, name, "any", middle, unit, 0.4, rows, RUNS, "median of the engines"))
+        sure = sum(v["rows"] > 0 for v in values) * 2 > len(values)
+        rows = sum(v["rows"] for v in values) if sure else 0
+        source = RUNS if sure else "guess: the rows of most engines hardly depend on it"
+        every.append(entry(law, name, "any", middle, unit, 0.4, rows, source, "median of the engines"))
     return every
 
 

@@ -37,6 +37,10 @@ class Residuals:
         """Absolute relative error that nine rows in ten stay below [1]."""
         return float(np.quantile(np.abs(np.array(self.ratios) - 1.0), 0.9))
 
+    def within(self, factor: float) -> float:
+        """Return the share of rows that lie within a factor, either way [1]."""
+        return float(np.mean(np.abs(np.log(np.array(self.ratios))) <= np.log(factor)))
+
     @property
     def bias(self) -> float:
         """Median of predicted over measured [1]."""
@@ -72,17 +76,19 @@ def in_sample() -> list[Residuals]:
 def left_out() -> list[Residuals]:
     """Return the residuals of time per token for each model, its engine's constants fitted on the other models alone.
 
-    Kernel constants stay: their tables hold no end-to-end row.
+    What kernel tables gave stays, and so does the share of the kernels' compute rate, which prompt rates gave. Versions
+    with too few rows, or whose other rows contradict each other, are not fitted: their rows are in sample only.
     """
     scopes: dict[str, list[Decode]] = defaultdict(list)
     for row in decodes():
         scopes[row.scope].append(row)
     rows = []
     for scope, found in scopes.items():
-        if len(found) < LEAST or contradictory(found):
-            continue
         for name in sorted({row.case.model.id for row in found}):
-            time = decode_fit([row for row in found if row.case.model.id != name])
+            others = [row for row in found if row.case.model.id != name]
+            if len(others) < LEAST or contradictory(others):
+                continue
+            time = decode_fit(others)
             rows += [(scope, time(row) / row.measured) for row in found if row.case.model.id == name]
     return _gathered("time per token, model left out", rows)
 

@@ -5,6 +5,7 @@ Data are TOML, one file per thing; nothing is read before it is asked for.
 
 from __future__ import annotations
 
+import csv
 import json
 import os
 import tomllib
@@ -146,6 +147,14 @@ def constants() -> tuple[Constant, ...]:
 def formats() -> dict[str, dict[str, Any]]:
     """Return the weight and cache formats by id."""
     return _read(ROOT / "formats.toml")
+
+
+@cache
+def measured_pairs() -> frozenset[tuple[str, str]]:
+    """Return which engines were measured on which architectures, by the published rows that the catalogue carries."""
+    with (ROOT / "measured" / "inference.csv").open(newline="") as file:
+        pairs = {(row["engine"], row["device"]) for row in csv.DictReader(file) if row["tpot_ms"]}
+    return frozenset((engine_name, accelerator(device).architecture) for engine_name, device in pairs)
 
 
 def hub_cache() -> Path:

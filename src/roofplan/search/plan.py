@@ -6,11 +6,11 @@ import math
 from dataclasses import dataclass, field
 from typing import Any
 
-from roofplan import economics, units
+from roofplan import catalogue, economics, units
 from roofplan.laws import cost
 from roofplan.operations import compute_format
 from roofplan.records.engine import Engine
-from roofplan.records.hardware import Machine
+from roofplan.records.hardware import OWN, Machine
 from roofplan.records.model import Model
 from roofplan.records.strategy import Strategy
 from roofplan.records.workload import Constraints, Workload
@@ -181,21 +181,19 @@ SMALL = 0.1
 
 
 def grade_of(plan: Plan) -> int:
-    """Return the grade of a plan as an index of `GRADES`: never better than its weakest constant.
+    """Return the grade of a plan as an index of `GRADES`: the worst of the constants behind any part of a token's time that counts.
 
-    Plans that communicate take the fabric's grade too; a stand-in number format or drafts are at best borrowed.
+    Calibrated asks for measured rows of this engine on this architecture. A stand-in number format, drafts, and a device of
+    the user's own, which borrows its constants, are at best borrowed.
     """
-    s = plan.strategy
-    worst = plan.rates.grade
-    if int(s.tp) * int(s.pp) * int(s.ep) > 1:
-        worst = max(worst, plan.rates.network_grade)
-    shares = plan.prediction.decode.shares()
-    if shares.get("launches", 0.0) > SMALL:
-        worst = max(worst, plan.rates.gap_grade)
-    if shares.get("memory passes", 0.0) > SMALL:
-        worst = max(worst, 2)  # elementwise passes and recurrent states stream at a guessed share of the bandwidth
-    stand_in = any(_uses(plan, name) for name in plan.rates.fallbacks)
-    return max(worst, 2 if stand_in or plan.workload.drafted else worst)
+    r, shares = plan.rates, plan.prediction.tpot.shares()
+    shares["engine base"] = float(r.step_base) / float(plan.prediction.tpot.value)
+    shares["engine step"] = shares.get("engine step", 0.0) - shares["engine base"]
+    worst = max([1, *(r.grades[name] for name, share in shares.items() if share > SMALL and name in r.grades)])
+    seen = (plan.engine.name, plan.machine.device.architecture) in catalogue.measured_pairs()
+    stand_in = any(_uses(plan, name) for name in r.fallbacks)
+    borrows = not seen or stand_in or bool(plan.workload.drafted) or plan.machine.device.status == OWN
+    return max(worst, 2 if borrows else 1)
 
 
 def metrics_of(plan: Plan) -> dict[str, Metric]:

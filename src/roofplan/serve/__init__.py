@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from roofplan.serve.bounds import LIMIT_NAMES, Floors, bound_of, floors, leaves
+from roofplan.serve.bounds import LIMIT_NAMES, Floors, bound_of, floors, leaves, limit_of
 from roofplan.serve.ledger import (
     HOST_RUNTIME,
     Footprint,
@@ -39,6 +39,7 @@ __all__ = [
     "leaves",
     "ledger",
     "legal",
+    "limit_of",
     "predict",
     "supported",
     "token_time",

@@ -72,7 +72,7 @@ def bound_of(term: Term) -> tuple[str, float]:
     amounts: dict[str, float] = {}
     whole = float(np.max(term.value))
     for part, value in leaves(term):
-        amounts[_limit(part)] = amounts.get(_limit(part), 0.0) + value
+        amounts[limit_of(part)] = amounts.get(limit_of(part), 0.0) + value
     name = max(amounts, key=lambda key: amounts[key])
     return name, amounts[name] / whole if whole else 0.0
 
@@ -87,7 +87,8 @@ def leaves(term: Term, scale: float = 1.0) -> list[tuple[Term, float]]:
     return [leaf for sign, part in zip(signs, term.parts, strict=True) for leaf in leaves(part, sign * factor)]
 
 
-def _limit(leaf: Term) -> str:
+def limit_of(leaf: Term) -> str:
+    """Return which limit a leaf of a time belongs to."""
     if leaf.law == "roofline.overlapped_time":
         traffic, bandwidth, work, rate = (leaf.numbers[i][0] for i in (1, 2, 3, 4))
         return "compute" if work / rate > traffic / bandwidth else "memory_bandwidth"
