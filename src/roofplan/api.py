@@ -303,7 +303,7 @@ def plan_serving(
             value=best,
             nearest=nearest(best, OBJECTIVES),
         )
-    load = _workload(input, output, context, prefix_hit, draft_tokens)
+    load = _workload(input, output, context, prefix_hit, draft_tokens, loaded.max_positions)
     _check_context(loaded, load, context)
     constraints = _constraints(
         tpot, ttft, tokens_per_second_per_user, budget, power, devices, concurrency, rate, datacenter=datacenter
@@ -329,10 +329,20 @@ def plan_serving(
 
 
 def _workload(
-    prompt: str | float, output: str | float, context: str | float | None, prefix_hit: str | float, drafted: str | None
+    prompt: str | float,
+    output: str | float,
+    context: str | float | None,
+    prefix_hit: str | float,
+    drafted: str | None,
+    positions: int | None,
 ) -> Workload:
     asked, answered = units.parse_length(prompt, "--input"), units.parse_length(output, "--output")
-    longest = 1 << (asked + answered - 1).bit_length() if context is None else units.parse_length(context, "--context")
+    if context is not None:
+        longest = units.parse_length(context, "--context")
+    else:
+        longest = 1 << (asked + answered - 1).bit_length()
+        if positions is not None and asked + answered <= positions:
+            longest = min(longest, positions)
     if longest < asked + answered:
         raise UnitError(
             f"--context: {longest:,} is shorter than --input {asked:,} + --output {answered:,}",

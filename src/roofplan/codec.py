@@ -193,6 +193,8 @@ def engine(table: Mapping[str, Any]) -> Engine:
         expert_identity=parallel.get("expert_identity", "tp*dp"),
         data_attention=parallel.get("data_attention", False),
         data_attention_degrees=parallel.get("data_attention_degrees", "divisors"),
+        experts_even=parallel.get("experts_even", False),
+        slots_divide_context=parallel.get("slots_divide_context", False),
         sequence_limit=parallel.get("sequence_limit", "rank"),
         kv_heads=parallel.get("kv_heads", "replicate"),
         tensor=parallel.get("tensor_parallel", True),

@@ -158,17 +158,19 @@ def _llama_cpp(line: _Line) -> None:
     line.words.append("llama-server -m model.gguf -ngl 999")
     stages, servers = int(plan.strategy.pp), int(plan.strategy.dp)
     slots = max(1, math.ceil(plan.users / servers))
-    # one unified cache: room for the longest request, and for what the slots hold on average
+    # a cache that slots share has room for the longest request, and for what they hold on average
     context = max(plan.workload.context, math.ceil(plan.memory.charged_tokens) * slots)
-    line.words.append(f"-c {context} -np {slots}")
+    line.add("context", total_context=context)
+    line.add("sequences", sequences=slots)
     if stages > 1:
         line.words.append(f"--split-mode layer --tensor-split {','.join(['1'] * stages)}")
     other = plan.kv_precision not in {"bf16", "fp16"}
     line.add("kv_precision", other, kv=plan.engine.kv_names.get(plan.kv_precision, plan.kv_precision))
+    line.add("flash", other and plan.engine.raw["defaults"].get("flash_attention") is False)
     line.add("draft", plan.workload.drafted, k=plan.workload.drafted)
     source = model_path(plan, line)
     line.remarks.insert(0, f"model.gguf: {source} converted to {precision}")
-    if plan.machine.hosts > 1 and "multi_host" in line.flags:
+    if stages > plan.machine.per_host and "multi_host" in line.flags:
         line.remarks.append(line.flags["multi_host"])
     if servers > 1:
         line.remarks.append(

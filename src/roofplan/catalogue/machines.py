@@ -92,11 +92,12 @@ def _device(name: str, argument: str) -> tuple[Accelerator, Server | None]:
 def _network(text: str | None, argument: str) -> tuple[Link | None, int | None]:
     if text is None:
         return None, None
-    name, ports = text, 1
+    name: str = text
+    ports: int | None = None
     match = re.match(r"^(.+?)x(\d+)$", text)
     if match and match[1].lower() in catalogue.aliases("links"):
         name, ports = match[1], int(match[2])
-    if ports < 1:
+    if ports is not None and ports < 1:
         raise InputError(f"{argument}: @{text}: a host needs at least one port", argument=argument, value=text)
     found = catalogue.link(catalogue.find("links", name, argument))
     if found.kind != "network":
@@ -212,7 +213,8 @@ def _built(
                 value=text,
             )
         network = catalogue.link(source.network)
-        ports = max(1, int((source.value("network_ports") or 1) * per_host / source.count))
+    if hosts > 1 and ports is None and network is not None:
+        ports = _ports(network, device, server, per_host)
     return Machine(
         device=device,
         hosts=hosts,
@@ -226,6 +228,13 @@ def _built(
         provider=provider,
         text=text,
     )
+
+
+def _ports(network: Link, device: Accelerator, server: Server | None, per_host: int) -> int:
+    """Return the ports of a host: its share of those that a box with this network has, one for any other network [1]."""
+    boxes = [*([server] if server else []), *catalogue.servers_of(device.id)]
+    box = next((s for s in boxes if s.network == network.id and "network_ports" in s.quantities), None)
+    return 1 if box is None else max(1, int((box.value("network_ports") or 1.0) * per_host / box.count))
 
 
 def _box(server: Server | None, device: Accelerator, per_host: int) -> Server | None:

@@ -71,6 +71,8 @@ class Engine:
     rules : device-dependent numbers, first match wins.
     kernels : which kernels it multiplies with.
     sequence_limit : whether its limit of running sequences holds for each attention ``rank`` or for the whole ``server``.
+    experts_even : whether expert ranks must hold equal numbers of experts.
+    slots_divide_context : whether each slot may use only its share of the context, so that it must be asked for as often.
     pipeline_kind : ``microbatch`` keeps all stages busy, ``layer-split`` is one group that uses one device at a time.
     """
 
@@ -102,6 +104,8 @@ class Engine:
     data_attention_degrees: str = "divisors"
     kv_heads: str = "replicate"
     sequence_limit: str = "rank"
+    experts_even: bool = False
+    slots_divide_context: bool = False
     tensor: bool = True
     weights: tuple[str, ...] = ()
     kv: tuple[str, ...] = ()

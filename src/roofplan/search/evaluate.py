@@ -97,7 +97,8 @@ def _machine_plans(
         key = (precision, kv_bytes, *strategy.as_dict().values())
         if key not in feet:
             feet[key] = footprints(model, strategy, kv_bytes, draft=asked.workload.drafted > 0)
-        book = ledger(model, strategy, machine, engine, asked.workload, feet[key])
+        seats = MOST_SEATS if limits.rate is not None else limits.concurrency or 0
+        book = ledger(model, strategy, machine, engine, asked.workload, feet[key], seats=seats)
         if not book.fits:
             tally.misses.append((book.shortage / machine.count, machine, strategy, book, precision, engine.id))
             continue
@@ -159,6 +160,9 @@ def _predicted(
         if column is not None
     ]
 
+
+MOST_SEATS = 16_384
+"""Running sequences that an engine is told to admit where a demanded rate needs more than its default [1]."""
 
 CLOSE_IN, FEW_MACHINES = 5, 8
 """Times that the neighbourhood of the best concurrency is divided anew, and machines up to which it is more than once."""
@@ -262,7 +266,7 @@ def _plan(
         rates=r,
         prediction=p,
         cost=cost,
-        power=wall_power(machine, float(p.busy)),
+        power=wall_power(machine, float(p.busy) * load_of(asked, float(p.rate))),
         utilisation=load_of(asked, float(p.rate)),
     )
     plan.metrics = metrics_of(plan)

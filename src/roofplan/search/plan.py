@@ -215,7 +215,9 @@ def metrics_of(plan: Plan) -> dict[str, Metric]:
     if plan.power is not None:
         watts = float(plan.power.value)
         out["power"] = metric(watts, "W", "borrowed" if grade == "calibrated" else grade)
-        out["energy_per_output_token"] = metric(watts / rate, "J", "borrowed" if grade == "calibrated" else grade)
+        out["energy_per_output_token"] = metric(
+            watts / (rate * plan.utilisation), "J", "borrowed" if grade == "calibrated" else grade
+        )
     if plan.cost is not None:
         hourly = plan.cost.total
         low, high = (

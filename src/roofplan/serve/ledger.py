@@ -260,22 +260,39 @@ def batched_tokens(engine: Engine, machine: Machine, workload: Workload) -> floa
 
 
 def ledger(
-    model: Model, strategy: Strategy, machine: Machine, engine: Engine, workload: Workload, feet: Sequence[Footprint]
+    model: Model,
+    strategy: Strategy,
+    machine: Machine,
+    engine: Engine,
+    workload: Workload,
+    feet: Sequence[Footprint],
+    *,
+    seats: int = 0,
 ) -> Ledger:
-    """Return the memory of the rank that admits fewest, under the engine's own semantics: the minimum over ranks decides."""
-    books = [_stage_ledger(model, strategy, machine, engine, workload, foot) for foot in feet]
+    """Return the memory of the rank that admits fewest, under the engine's own semantics: the minimum over ranks decides.
+
+    The engine's limit of running sequences is its default, or `seats` over all ranks where more are demanded.
+    """
+    books = [_stage_ledger(model, strategy, machine, engine, workload, foot, seats) for foot in feet]
     return min(books, key=lambda book: (book.fits, book.by_memory, -book.weights))
 
 
 def _stage_ledger(
-    model: Model, strategy: Strategy, machine: Machine, engine: Engine, workload: Workload, foot: Footprint
+    model: Model,
+    strategy: Strategy,
+    machine: Machine,
+    engine: Engine,
+    workload: Workload,
+    foot: Footprint,
+    seats: int,
 ) -> Ledger:
     capacity = float(machine.device.memory or 0.0)
     tensor = int(strategy.tp)
     tokens = batched_tokens(engine, machine, workload)
-    sequences = needed(engine, "max_num_seqs", machine, tensor)
+    limits = int(strategy.dp) * (1 if engine.sequence_limit == "server" else int(strategy.attention_dp))
+    sequences = max(needed(engine, "max_num_seqs", machine, tensor), math.ceil(seats / limits))
     split = Split.of(strategy)
-    step_tokens = min(tokens, 512.0) if engine.name == "llama.cpp" else tokens
+    step_tokens = min(tokens, default(engine, "micro_batch", machine, tensor) or tokens)
     activations = float(
         memory.activation_peak_bytes(
             step_tokens,
@@ -303,6 +320,7 @@ def _stage_ledger(
     charged = float(
         reserved if engine.admission == "reserve" else memory.mean_resident_tokens(workload.input, workload.output)
     )
+    charged = float(workload.context) if engine.slots_divide_context else charged
     in_blocks = float(memory.blocks(charged, engine.block)) * engine.block if engine.block > 1 else charged
     each = foot.request(in_blocks)
     longest_request = foot.request(float(workload.context), admitted=True, budget=tokens)

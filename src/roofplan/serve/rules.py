@@ -26,6 +26,10 @@ def legal(model: Model, strategy: Strategy, engine: Engine) -> str | None:
         (ep > 1 and not engine.expert, f"{engine.id} has no expert parallelism"),
         (ep > 1 and not model.experts, f"{engine.id}: no experts to divide"),
         (ep > routed(model), f"{engine.id}: {ep} expert ranks for {routed(model)} routed experts"),
+        (
+            ep > 1 and engine.experts_even and routed(model) % ep,
+            f"{engine.id}: {routed(model)} routed experts are not divisible by {ep} expert ranks",
+        ),
     )
     for broken, why in rules:
         if broken:
