@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import Any
 
 from roofplan import __version__, catalogue
@@ -32,6 +33,7 @@ def failure(command: str, inputs: dict[str, Any], error: RoofplanError) -> dict[
     if isinstance(error, NoPlan):
         return {
             **base(command, "no_plan", inputs),
+            **({"search": error.search} if error.search else {}),
             "no_plan": {"binding": error.binding, "message": error.message, "relax": error.relax},
         }
     return {**base(command, "error", inputs), "error": error.as_json()}
@@ -166,11 +168,9 @@ def _point(step: Plan) -> dict[str, Any]:
 def reproduce(plan: Plan, inputs: dict[str, Any]) -> str:
     """Return the command that judges exactly this configuration."""
     w = plan.workload
-    words = [
-        f"roofplan serve {inputs.get('model', plan.model.id)} --on {plan.machine.device.id}:{plan.machine.hosts}x{plan.machine.per_host}"
-    ]
-    if plan.machine.network is not None:
-        words[0] += f"@{plan.machine.network.id}" + (f"x{plan.machine.ports}" if plan.machine.ports > 1 else "")
+    model = str(inputs.get("model") or plan.model.id)
+    model = "-" if model == "stdin:" else shlex.quote(model)
+    words = [f"roofplan serve {model} --on {shlex.quote(plan.machine.text)}"]
     degrees = ",".join(f"{name}={value}" for name, value in plan.strategy.as_dict().items())
     words.append(
         f"--strategy {degrees} --engine {plan.engine.id} --concurrency {plan.users} --input {w.input} --output {w.output} --context {w.context}"
@@ -179,7 +179,7 @@ def reproduce(plan: Plan, inputs: dict[str, Any]) -> str:
         words.append(f"--precision {plan.precision}")
     if inputs.get("kv_precision") is not None:
         words.append(f"--kv-precision {plan.kv_precision}")
-    own = ("prefix_hit", "draft", "price", "utilisation")
+    own = ("rate", "prefix_hit", "draft", "price", "utilisation")
     given = [name for name in own if inputs.get(name) not in {None, "0", "rent", "100%"}]
     words.extend(f"--{name.replace('_', '-')} {inputs[name]}" for name in given)
     return " ".join(words)

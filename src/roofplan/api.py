@@ -71,7 +71,7 @@ def device(name: str) -> Accelerator:
 def read_model(name: str) -> Model:
     """Return the model that MODEL means, in the order: stdin, path, catalogue, Hub cache, ``hf:``."""
     if name in {"-", "stdin:"}:
-        return hf.from_text(_from_stdin(), "stdin")
+        return hf.from_text(from_stdin("MODEL"), "stdin")
     if name.startswith("hf:"):
         return hf.from_text(_from_hub(name[3:]), name[3:])
     path = Path(name)
@@ -101,13 +101,14 @@ def read_model(name: str) -> Model:
     )
 
 
-def _from_stdin() -> str:
+def from_stdin(argument: str) -> str:
+    """Return what standard input holds, or refuse it for the flag that asked."""
     if sys.stdin is None:
-        raise ConfigError("MODEL: standard input is closed", argument="MODEL", value="-")
+        raise InputError(f"{argument}: standard input is closed", argument=argument, value="-")
     try:
         return sys.stdin.read()
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"MODEL: standard input: {error}", argument="MODEL", value="-") from None
+        raise InputError(f"{argument}: standard input: {error}", argument=argument, value="-") from None
 
 
 def _exists(path: Path) -> bool:
@@ -164,7 +165,9 @@ ANY = ("checkpoint", "fp8", "awq", "q4_k_m")
 def known_format(name: str, argument: str) -> str:
     """Return a format id, or refuse it with the choices."""
     lowered = name.strip().lower()
-    if lowered in REFUSED:
+    if argument == "--kv-precision":
+        lowered = lowered.removesuffix("_e4m3").removesuffix("_e5m2")  # alike in size and speed
+    if lowered in REFUSED and argument == "--precision":
         raise InputError(
             f"{argument}: {name} is no format; say which: {REFUSED[lowered]}",
             code="unknown_precision",

@@ -95,7 +95,11 @@ def serve(
         Parameter(allow_leading_hyphen=True, help="pins: tp=8,pp=2,dp=1,ep=8,attention_dp=4; the rest is searched"),
     ] = None,
     best: Annotated[
-        str, Parameter(allow_leading_hyphen=True, help="cost, throughput, latency, devices or energy")
+        str,
+        Parameter(
+            allow_leading_hyphen=True,
+            help="cost, throughput, latency, devices or energy; without a limit on time, of what takes up to 50 ms a token",
+        ),
     ] = "cost",
     price: Annotated[
         str, Parameter(allow_leading_hyphen=True, help="rent, contract, spot, or a price per device such as 2.50USD/h")
@@ -152,7 +156,8 @@ def serve(
     }
     with _answering("serve", given, as_json=json) as reply:
         if request is not None:
-            given |= _read_request(request, given)
+            given = _read_request(request, given) | {name: x for name, x in given.items() if x != DEFAULTS[name]}
+            reply.inputs = given
         return _serve(given, reply, explain=explain, depth=depth, csv=csv, emit=emit)
     return reply.code
 
@@ -236,14 +241,18 @@ def device(
     given = {"device": device, "what_is": what_is}
     with _answering("device", given, as_json=json) as reply:
         from roofplan import answers, report, units
-        from roofplan.catalogue.machines import accelerator
+        from roofplan.catalogue.machines import device_or_server
 
-        found = accelerator(device, "DEVICE")
+        found, server = device_or_server(device, "DEVICE")
         if what_is is None:
             if reply.as_json:
-                reply.document({**answers.base("device", "ok", given), "device": _device_json(found)})
+                box = {"server": _server_json(server)} if server is not None else {}
+                reply.document({**answers.base("device", "ok", given), "device": _device_json(found), **box})
             else:
-                report.device_screen(found, report.stdout())
+                page = report.stdout()
+                for line in report.server_lines(server) if server is not None else []:
+                    page.line(line)
+                report.device_screen(found, page)
             return 0
         rate = units.parse(what_is, "FLOP/s", "--what-is")
         matches = report.what_is(found, rate)
@@ -263,22 +272,35 @@ def device(
     return reply.code
 
 
-def _device_json(found: Any) -> dict[str, Any]:
-    def table(numbers: Any) -> dict[str, Any]:
-        return {
-            key: {"value": n.value, "unit": n.unit, "text": n.text, "source": n.source, "seen": n.seen, "kind": n.kind}
-            for key, n in numbers.items()
-        }
+def _sourced(numbers: Any) -> dict[str, Any]:
+    return {
+        key: {"value": n.value, "unit": n.unit, "text": n.text, "source": n.source, "seen": n.seen, "kind": n.kind}
+        for key, n in numbers.items()
+    }
 
+
+def _server_json(found: Any) -> dict[str, Any]:
+    return {
+        "id": found.id,
+        "name": found.name,
+        "accelerator": found.accelerator,
+        "network": found.network,
+        "quantities": _sourced(found.quantities),
+        "aliases": list(found.aliases),
+        "notes": list(found.notes),
+    }
+
+
+def _device_json(found: Any) -> dict[str, Any]:
     return {
         "id": found.id,
         "name": found.name,
         "vendor": found.vendor,
         "architecture": found.architecture,
-        "quantities": table(found.quantities),
-        "peak": table(found.peak),
-        "sparse": table(found.sparse),
-        "measured": table(found.measured),
+        "quantities": _sourced(found.quantities),
+        "peak": _sourced(found.peak),
+        "sparse": _sourced(found.sparse),
+        "measured": _sourced(found.measured),
         "scale_up": found.scale_up,
         "host_link": found.host_link,
         "peer_to_peer": found.peer_to_peer,
@@ -570,13 +592,13 @@ def _fail(reply: Reply, error: RoofplanError) -> None:
         for line in report.no_plan_lines(error):
             page.line(line)
         return
-    print(f"error: {error.message}", file=sys.stderr)
+    _complain(f"error: {error.message}")
 
 
 @contextmanager
 def _progress(*, quiet: bool) -> Iterator[Callable[[int, int], None] | None]:
     """Show count, rate and time left on a terminal once a search has taken a second."""
-    if quiet or not sys.stderr.isatty():
+    if quiet or sys.stderr is None or not sys.stderr.isatty():
         yield None
         return
     started = time.monotonic()
@@ -610,12 +632,34 @@ def _progress(*, quiet: bool) -> Iterator[Callable[[int, int], None] | None]:
             state["bar"].stop()
 
 
+DEFAULTS: dict[str, Any] = {
+    **dict.fromkeys(("model", "context", "engine", "precision", "kv_precision", "tpot", "ttft", "budget", "power")),
+    **dict.fromkeys(("tokens_per_second_per_user", "devices", "concurrency", "rate", "strategy", "draft")),
+    "on": [],
+    "input": "1024",
+    "output": "256",
+    "datacenter": False,
+    "best": "cost",
+    "price": "rent",
+    "utilisation": "100%",
+    "prefix_hit": "0",
+    "top": "2",
+}
+"""What the inputs of ``serve`` are where nobody gives them."""
+
+
 def _read_request(path: str, given: dict[str, Any]) -> dict[str, Any]:
+    from roofplan.api import from_stdin
+
     try:
-        text = sys.stdin.read() if path in {"-", STDIN} else Path(path).read_text()
+        if path in {"-", STDIN}:
+            path, text = "standard input", from_stdin("--request")
+        else:
+            text = Path(path).read_text()
         document = json.loads(text)
     except (OSError, ValueError) as error:
-        raise InputError(f"--request: {path}: {error}", argument="--request", value=path) from None
+        why = error.strerror if isinstance(error, OSError) else f"holds no JSON answer ({error})"
+        raise InputError(f"--request: {path}: {why}", argument="--request", value=path) from None
     inputs = document.get("inputs", document) if isinstance(document, dict) else None
     if not isinstance(inputs, dict):
         raise InputError(f"--request: {path} holds no inputs", argument="--request", value=path)
@@ -627,7 +671,19 @@ def _read_request(path: str, given: dict[str, Any]) -> dict[str, Any]:
             value=unknown[0],
             nearest=nearest(unknown[0], given),
         )
-    return dict(inputs)
+    odd = next((key for key, value in inputs.items() if not _like(value, DEFAULTS[key])), None)
+    if odd is not None:
+        raise InputError(f"--request: {odd} is {inputs[odd]!r}", argument="--request", value=str(inputs[odd]))
+    return DEFAULTS | inputs
+
+
+def _like(value: Any, default: Any) -> bool:
+    """Return whether an input that was read has the type that the flag gives."""
+    if isinstance(default, bool):
+        return isinstance(value, bool)
+    if isinstance(default, list):
+        return isinstance(value, list) and all(isinstance(item, str) for item in value)
+    return value is None or isinstance(value, str)
 
 
 def _write_csv(path: str, rows: list[dict[str, Any]]) -> None:
@@ -650,7 +706,7 @@ def main(tokens: list[str] | None = None) -> None:
     """
     words = sys.argv[1:] if tokens is None else tokens
     if sys.stdout is None:
-        print("error: standard output is closed: there is nowhere to write the answer", file=sys.stderr)
+        _complain("error: standard output is closed: there is nowhere to write the answer")
         sys.exit(2)
     try:
         code = _run(words)
@@ -660,11 +716,21 @@ def main(tokens: list[str] | None = None) -> None:
         code = 0
     except OSError as error:
         _discard_output()
-        print(f"error: cannot write the answer: {error.strerror}", file=sys.stderr)
+        _complain(f"error: cannot write the answer: {error.strerror}")
         code = 2
     except KeyboardInterrupt:
         code = 130
     sys.exit(code)
+
+
+def _complain(line: str) -> None:
+    """Write one line to standard error; where that is closed or full, the exit code alone speaks."""
+    if sys.stderr is None:
+        return
+    try:
+        print(line, file=sys.stderr, flush=True)
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
 
 
 def _discard_output() -> None:
@@ -706,7 +772,7 @@ def _run(words: list[str]) -> int:
                 + "\n"
             )
         else:
-            print(line, file=sys.stderr)
+            _complain(line)
         return 3
     return int(result) if isinstance(result, int) else 0
 

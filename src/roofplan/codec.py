@@ -249,16 +249,22 @@ def constants(table: Mapping[str, Any]) -> tuple[Constant, ...]:
     )
 
 
+NUMBER_FORMATS = ("bf16", "fp16", "fp32", "tf32", "fp8", "int8", "fp4", "fp16_accumulate_fp16")
+"""Rates that the ``[peak]`` of a user's device may name."""
+
+
 def user_accelerator(path: Path) -> Accelerator:
     """Return the accelerator of a user's TOML file, checked field by field with clear refusals.
 
     A number is written as text with its unit: ``memory_capacity = "80 GiB"``; its source is the file.
     """
-    from pydantic import BaseModel, ConfigDict, ValidationError
+    from typing import Literal
+
+    from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
     class Given(BaseModel):
         model_config = ConfigDict(extra="forbid", populate_by_name=True)
-        id: str
+        id: str = Field(min_length=1, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
         name: str = ""
         vendor: str = ""
         architecture: str = ""
@@ -268,17 +274,19 @@ def user_accelerator(path: Path) -> Accelerator:
         power: str | None = None
         link_bandwidth: str | None = None
         scale_up: str | None = None
-        scale_up_domain: int | None = None
+        scale_up_domain: int | None = Field(default=None, ge=1, strict=True)
         host_link: str | None = None
-        peer_to_peer: str | None = None
+        peer_to_peer: Literal["none", "pcie", "nvlink", "xgmi", "roce", "ici", "hccs"] | None = None
         price: str | None = None
         notes: list[str] = []
 
     try:
         table = tomllib.loads(path.read_text())
         given = Given.model_validate(table)
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
-        raise InputError(f"{path}: {error}", argument="--on", value=str(path)) from None
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror}", argument="--on", value=str(path)) from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"{path} is no TOML file ({error})", argument="--on", value=str(path)) from None
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
@@ -294,6 +302,13 @@ def user_accelerator(path: Path) -> Accelerator:
             kind="given",
         )
 
+    strange = [name for name in given.peak if name not in NUMBER_FORMATS]
+    if strange:
+        raise InputError(
+            f"{path}: peak.{strange[0]} is no number format; accepted: {', '.join(NUMBER_FORMATS)}",
+            argument=f"peak.{strange[0]}",
+            value=strange[0],
+        )
     if not {"bf16", "fp16", "fp32"} & given.peak.keys():
         raise InputError(
             f'{path}: [peak] names no bf16, fp16 or fp32 rate; add one, such as bf16 = "400 TFLOPS"',

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import calendar
 from dataclasses import dataclass
 from datetime import date, timedelta
 
@@ -45,10 +46,12 @@ class HourlyCost:
 def age_days(text: str, today: date | None = None) -> int:
     """Return the least age that a date of year, month or day can mean.
 
-    >>> age_days("2025", date(2026, 11, 21))
-    325
+    >>> age_days("2025", date(2026, 11, 21)), age_days("2025-10", date(2026, 10, 30))
+    (325, 364)
     """
-    full = text + {4: "-12-31", 7: "-28", 10: ""}[len(text)]
+    full = text + {4: "-12-31", 7: "", 10: ""}[len(text)]
+    if len(text) == len("2026-05"):
+        full += f"-{calendar.monthrange(int(text[:4]), int(text[5:]))[1]}"
     return ((today or date.today()) - date.fromisoformat(full)).days
 
 

@@ -59,9 +59,18 @@ def _weights(plan: Plan) -> set[str]:
     return {quantization.format.partition("-")[0]} if quantization else {plan.model.dtype}
 
 
+NUMBERS = (
+    *("year", "count", "tp", "pp", "dp", "ep", "attention_dp", "input", "output", "users", "watts"),
+    *("output_tokens_per_second", "prefill_tokens_per_second"),
+)
+"""Columns of a published row that hold numbers."""
+
+
 def _parsed(row: dict[str, str]) -> dict[str, Any]:
-    numbers = {"count", "tp", "users", "tpot_ms", "output_tokens_per_second", "input", "output"}
-    return {key: (float(value) if key in numbers else value) for key, value in row.items() if value}
+    words = {key: value for key, value in row.items() if value and key not in NUMBERS and not key.endswith("_ms")}
+    counts = {key: float(row[key]) for key in NUMBERS if row[key]}
+    times = {key.removesuffix("_ms"): float(row[key]) * 1e-3 for key in ("tpot_ms", "ttft_ms") if row[key]}
+    return words | counts | times
 
 
 def _text(row: dict[str, str]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import replace
 from functools import cache
@@ -43,12 +44,13 @@ def machine(text: str, argument: str = "--on") -> list[Machine]:
             value=text,
         )
     name = match["id"].strip()
-    device, server = _device(name, argument)
+    device, server = device_or_server(name, argument)
     network, ports = _network(match["network"], argument)
     if match["count"] is None:
         if server is not None:
             return [_built(device, 1, server.count, server, network, ports, text)]
-        return [_built(device, 1, size, None, network, ports, f"{device.id}:{size}") for size in sizes(device)]
+        called = name if device.status == OWN else device.id
+        return [_built(device, 1, size, None, network, ports, f"{called}:{size}") for size in sizes(device)]
     hosts, per_host = _counts(match["count"], device, server, text, argument)
     return [_built(device, hosts, per_host, server, network, ports, text)]
 
@@ -58,6 +60,14 @@ def accelerator(name: str, argument: str) -> Accelerator:
     if not name.endswith(".toml"):
         return catalogue.accelerator(catalogue.find("accelerators", name, argument))
     own = codec.user_accelerator(Path(name))
+    known = {catalogue.accelerator(other).architecture for other in catalogue.ids("accelerators")}
+    if own.architecture and own.architecture not in known:
+        raise InputError(
+            f"{name}: architecture {own.architecture!r} is none of the catalogue's; leave it out for the median of all",
+            argument="architecture",
+            value=own.architecture,
+            nearest=nearest(own.architecture, known),
+        )
     if own.id in catalogue.ids("accelerators"):
         raise InputError(
             f"{name}: id {own.id!r} is the catalogue's; give your device another", argument="id", value=own.id
@@ -65,7 +75,8 @@ def accelerator(name: str, argument: str) -> Accelerator:
     return own
 
 
-def _device(name: str, argument: str) -> tuple[Accelerator, Server | None]:
+def device_or_server(name: str, argument: str) -> tuple[Accelerator, Server | None]:
+    """Return the accelerator that a name means, and the server where it names one."""
     if name.endswith(".toml"):
         return accelerator(name, argument), None
     lowered = name.lower()
@@ -179,8 +190,10 @@ def _built(
     else:
         up = catalogue.link(catalogue.find("links", device.scale_up, "scale_up")) if device.scale_up else None
         host = catalogue.link(catalogue.find("links", device.host_link, "host_link")) if device.host_link else None
-    if up is not None and up.id.startswith("nvlink-bridge") and per_host > 2:
-        up = None  # a bridge joins pairs; larger groups meet over the host
+    if up is not None and per_host > (
+        _reach(up) if known else device.domain if "scale_up_domain" in device.quantities else per_host
+    ):
+        up = None  # devices beyond its reach meet over the host
     provider = server.provider if server else ""
     if server is None and known:
         same = [s for s in catalogue.servers_of(device.id) if s.count == per_host and s.count <= LARGEST_BOX]
@@ -235,6 +248,11 @@ def _ports(network: Link, device: Accelerator, server: Server | None, per_host: 
     boxes = [*([server] if server else []), *catalogue.servers_of(device.id)]
     box = next((s for s in boxes if s.network == network.id and "network_ports" in s.quantities), None)
     return 1 if box is None else max(1, int((box.value("network_ports") or 1.0) * per_host / box.count))
+
+
+def _reach(link: Link) -> float:
+    """Return how many devices a link joins: two where it is a bridge, any number over a switch [1]."""
+    return float(link.value("reach") or math.inf)
 
 
 def _box(server: Server | None, device: Accelerator, per_host: int) -> Server | None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from roofplan.errors import ConfigError
 from roofplan.hf.blocks import attention, latent_attention, mixture, mlp
-from roofplan.hf.fields import Fields
+from roofplan.hf.fields import Fields, shortened
 from roofplan.records.model import Attention, FeedForward, LatentAttention, Layer, Mixture, Stack
 
 
@@ -67,11 +68,22 @@ def shape(f: Fields, *, inner: str | None = "intermediate_size") -> Shape:
     )
 
 
+SEEN = ("full_attention", "sliding_attention")
+"""What a layer of a decoder with windows may see."""
+
+
 def windows(f: Fields, layers: int, *, default: int | None = None) -> list[int | None]:
     """Return the window of each layer from ``layer_types`` or ``sliding_window_pattern``; None sees all."""
     window = f.optional_int("sliding_window") or default
     kinds = f.list("layer_types", layers)
     if kinds is not None:
+        strange = next((kind for kind in kinds if kind not in SEEN), None)
+        if strange is not None:
+            raise ConfigError(
+                f"config.json: layer_types holds {shortened(strange)}; accepted: {', '.join(SEEN)}",
+                argument="layer_types",
+                value=shortened(strange),
+            )
         return [window if kind == "sliding_attention" else None for kind in kinds]
     pattern = f.optional_int("sliding_window_pattern", "_sliding_window_pattern")
     if window and pattern:

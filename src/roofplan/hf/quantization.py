@@ -58,6 +58,14 @@ def read_quantization(f: Fields, text: Fields) -> Quantization | None:
     return None
 
 
+def _group_size(q: Fields, default: int) -> int:
+    """Return weights per scale, -1 for one scale per channel."""
+    size = q.int("group_size", default=default, least=-1)
+    if size == 0:
+        raise ConfigError("config.json: group_size is 0; -1 means per channel", argument="group_size", value=0)
+    return size
+
+
 def _parse(q: Fields) -> Quantization:
     method = q.text("quant_method").replace("_", "-")
     if not method and "quant_algo" in q:
@@ -117,7 +125,7 @@ def _gptq(q: Fields) -> Quantization:
 
 
 def _integer(q: Fields, name: str) -> Quantization:
-    bits, group = q.int("bits"), q.int("group_size", default=128, least=-1)
+    bits, group = q.int("bits"), _group_size(q, 128)
     if bits == 8:
         return Quantization(format=_grouped("int8-weight", group, 128), skipped=_skips(q))
     if bits != 4:
@@ -147,7 +155,7 @@ def _compressed(q: Fields) -> Quantization:
     bits, kind, group = (
         scheme.int("num_bits"),
         scheme.text("type", "int"),
-        scheme.int("group_size", default=-1, least=-1),
+        _group_size(scheme, -1),
     )
     inputs = first.get("input_activations")
     activation = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from roofplan.report.explain import source_text
 from roofplan.report.page import Page, stdout
 from roofplan.report.plans import no_plan_lines, serve_screen
-from roofplan.report.things import device_screen, model_facts, model_screen, what_is
+from roofplan.report.things import device_screen, model_facts, model_screen, server_lines, what_is
 
 __all__ = [
     "Page",
@@ -14,6 +14,7 @@ __all__ = [
     "model_screen",
     "no_plan_lines",
     "serve_screen",
+    "server_lines",
     "source_text",
     "stdout",
     "what_is",

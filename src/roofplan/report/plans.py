@@ -79,7 +79,7 @@ def head_lines(plan: Plan) -> list[str]:
     usable = units.gib(plan.memory.capacity)
     asked = f"--input {w.input} --output {w.output} --context {w.context} --engine {plan.engine.id}"
     if w.prefix_hit:
-        asked += f" --prefix-hit {w.prefix_hit:.0%}"
+        asked += f" --prefix-hit {100 * w.prefix_hit:.5g}%"
     if w.drafted:
         asked += f" --draft {w.drafted}:{w.acceptance:g}"
     lines = [
@@ -131,7 +131,7 @@ def plan_lines(result: Result, plan: Plan, page: Page) -> list[str]:
         if c.tpot is not None
         else (
             ""
-            if c.concurrency or c.tokens_per_second_per_user
+            if c.concurrency or c.rate or c.tokens_per_second_per_user or result.asked.best == "latency"
             else "50 ms chose the row · "
             if s["tpot"].value <= DEFAULT_TPOT
             else ""

@@ -7,7 +7,7 @@ from typing import Any
 
 from roofplan import catalogue, units
 from roofplan.operations import Step, bits, element_bytes, head_format, whole_model
-from roofplan.records.hardware import Accelerator
+from roofplan.records.hardware import Accelerator, Server
 from roofplan.records.model import Attention, Dense, LatentAttention, Mixture, Model, Recurrence
 from roofplan.records.strategy import Strategy
 from roofplan.report.page import Page, wrapped
@@ -136,6 +136,21 @@ def model_screen(model: Model, tokens: int, page: Page, kv_precision: str = "bf1
     for text in (*model.warnings, *model.notes):
         for line in wrapped(f"note: {text}", indent=6):
             page.line(page.paint(line, "warning"))
+
+
+def server_lines(server: Server) -> list[str]:
+    """Return what a server is, each number with its source, before its device is shown."""
+    q = server.quantities
+    lines = [
+        f"{server.name} · {server.count} x {server.accelerator}" + (f", {server.network}" if server.network else "")
+    ]
+    lines += [
+        f"  {name.replace('_', ' '):<20}{number.text:>16}   {number.kind}, {number.source}, {number.seen}"
+        for name, number in q.items()
+        if name != "count"
+    ]
+    lines += [piece for note in server.notes for piece in wrapped(f"  note    {note}", indent=10)]
+    return [*lines, ""]
 
 
 def device_screen(device: Accelerator, page: Page) -> None:

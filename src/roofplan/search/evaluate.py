@@ -97,7 +97,7 @@ def _machine_plans(
         key = (precision, kv_bytes, *strategy.as_dict().values())
         if key not in feet:
             feet[key] = footprints(model, strategy, kv_bytes, draft=asked.workload.drafted > 0)
-        seats = MOST_SEATS if limits.rate is not None else limits.concurrency or 0
+        seats = MOST_SEATS if limits.rate is not None else max(asked.seats, limits.concurrency or 0)
         book = ledger(model, strategy, machine, engine, asked.workload, feet[key], seats=seats)
         if not book.fits:
             tally.misses.append((book.shortage / machine.count, machine, strategy, book, precision, engine.id))

@@ -14,7 +14,7 @@ from roofplan.errors import NoPlan, RoofplanError, StrategyError
 from roofplan.operations import element_bytes
 from roofplan.records.hardware import Machine
 from roofplan.records.strategy import Strategy
-from roofplan.search.evaluate import evaluate
+from roofplan.search.evaluate import MOST_SEATS, evaluate
 from roofplan.search.order import ordered
 from roofplan.search.plan import Plan, Request, Tally
 from roofplan.search.space import choose_engine
@@ -76,20 +76,27 @@ def _why_not_divided(asked: Request) -> str:
 
 
 def _excluded(asked: Request, tally: Tally, why: str) -> NoPlan:
-    """Return the refusal where every machine was left out before memory was asked: by price, count, licence or engine."""
+    """Return the refusal where every machine was left out before memory was asked: by price, count, licence or engine.
+
+    The way out is tried; where it alone gives no plan, what stands behind it is said and relaxed too.
+    """
     c = asked.constraints
     out: list[dict[str, Any]] = []
+    moved: Request | None = None
     if "over the budget" in tally.refusals:
         needed = min(cost.total for m in asked.machines if (cost := economics.hourly(m, asked.price)) is not None)
-        out.append(
-            {"argument": "--budget", "now": f"{c.budget:g}USD/h", "needed": f"{math.ceil(needed * 100) / 100:.2f}USD/h"}
-        )
+        limit = math.ceil(needed * 100) / 100
+        out.append({"argument": "--budget", "now": f"{c.budget:g}USD/h", "needed": f"{limit:.2f}USD/h"})
+        moved = replace(asked, constraints=replace(c, budget=limit))
     elif any(text.startswith("more devices than") for text in tally.refusals):
-        out.append({"argument": "--devices", "now": c.devices, "needed": min(m.count for m in asked.machines)})
+        count = min(m.count for m in asked.machines)
+        out.append({"argument": "--devices", "now": c.devices, "needed": count})
+        moved = replace(asked, constraints=replace(c, devices=count))
     elif "its licence forbids data centres" in tally.refusals:
         out.append(
             {"argument": "--datacenter", "now": "given", "needed": "left out, or a card without the GeForce licence"}
         )
+        moved = replace(asked, constraints=replace(c, datacenter=False))
     elif "no price of this kind" in tally.refusals:
         out.append({"argument": "--price", "now": asked.price, "needed": "2.50USD/h, what a device costs you"})
     elif asked.engine is not None:
@@ -98,8 +105,26 @@ def _excluded(asked: Request, tally: Tally, why: str) -> NoPlan:
         )
         if other is not None:
             out.append({"argument": "--engine", "now": asked.engine, "needed": other.name})
+            moved = replace(asked, engine=other.id)
     binding = out[0]["argument"].lstrip("-") if out else "devices"
-    return NoPlan(f"no plan: {binding}. {why}", binding=binding, relax=out)
+    text = f"no plan: {binding}. {why}"
+    if moved is not None:
+        behind = Tally()
+        plans = evaluate(moved, behind)
+        if plans:
+            out[0]["plan"] = _brief(ordered(plans, moved.best)[0])
+        else:
+            beyond = _beyond(moved, behind)
+            text += f"; with {out[0]['argument']} {out[0]['needed']}: {beyond.message.removeprefix('no plan: ')}"
+            out += beyond.relax
+    return NoPlan(text, binding=binding, relax=out)
+
+
+def _beyond(asked: Request, tally: Tally) -> NoPlan:
+    try:
+        return no_plan(asked, tally)
+    except StrategyError as error:
+        return NoPlan(error.message, binding="strategy")
 
 
 def _memory_miss(asked: Request, tally: Tally) -> NoPlan:
@@ -278,7 +303,7 @@ def _nearest(asked: Request, relaxable: Relaxable, freed: Sequence[Relaxable]) -
         free = replace(free, tpot=math.inf)  # no pace is preferred where all that counts is how far one can get
     plans = [
         plan
-        for plan in evaluate(replace(asked, constraints=free, best=relaxable.best), Tally())
+        for plan in evaluate(replace(asked, constraints=free, best=relaxable.best, seats=MOST_SEATS), Tally())
         if math.isfinite(relaxable.reached(plan))
     ]
     pick = max if relaxable.most else min
@@ -288,7 +313,7 @@ def _nearest(asked: Request, relaxable: Relaxable, freed: Sequence[Relaxable]) -
 def _way_out(asked: Request, relaxable: Relaxable, plan: Plan) -> dict[str, Any]:
     return {
         "argument": f"--{relaxable.field.replace('_', '-')}",
-        "now": getattr(asked.constraints, relaxable.field),
+        "now": relaxable.write(float(getattr(asked.constraints, relaxable.field))),
         "needed": relaxable.write(relaxable.reached(plan)),
         "plan": _brief(plan),
     }

@@ -34,7 +34,7 @@ def ordered(plans: list[Plan], best: str, *, limited: bool = False) -> list[Plan
 
     Where the user set no limit on time, plans quicker than 50 ms a token stand above slower ones.
 
-    Plans of one machine whose objective lies inside the best one's interval are marked as tied with it.
+    Plans whose interval of the objective overlaps the best one's are marked as tied with it.
     """
 
     def key(plan: Plan) -> tuple[Any, ...]:

@@ -150,7 +150,7 @@ class Tally:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """All that a serving search is asked."""
+    """All that a serving search is asked; engines are told to admit at least `seats` running sequences."""
 
     model: Model
     machines: tuple[Machine, ...]
@@ -163,6 +163,7 @@ class Request:
     price: str = "rent"
     utilisation: float = 1.0
     best: str = "cost"
+    seats: int = 0
 
 
 @dataclass(slots=True, kw_only=True)

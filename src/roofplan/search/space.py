@@ -67,7 +67,10 @@ def refuses_cache(kv: str, engine: Engine) -> str | None:
     """Return why an engine cannot keep a cache in a format, or None."""
     if not engine.kv or any(name == kv or name.startswith(f"{kv}_") for name in engine.kv):
         return None
-    return f"{engine.id} keeps no {kv} cache; it keeps {', '.join(engine.kv)}"
+    kept = dict.fromkeys(name.partition("_e")[0] for name in engine.kv)
+    return (
+        f"{engine.id} keeps no {kv} cache; it keeps {', '.join(name for name in kept if name in catalogue.formats())}"
+    )
 
 
 def divisors(count: int) -> list[int]:

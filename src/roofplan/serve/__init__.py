@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from roofplan.serve.bounds import LIMIT_NAMES, Floors, bound_of, floors, leaves, limit_of
 from roofplan.serve.ledger import (
-    HOST_RUNTIME,
     Footprint,
     Ledger,
     batched_tokens,
@@ -22,7 +21,6 @@ from roofplan.serve.prediction import Prediction, predict, token_time, wall_powe
 from roofplan.serve.rules import legal, supported
 
 __all__ = [
-    "HOST_RUNTIME",
     "LIMIT_NAMES",
     "Floors",
     "Footprint",

@@ -17,9 +17,6 @@ from roofplan.records.strategy import Strategy
 from roofplan.records.workload import Workload
 from roofplan.terms import Term, total
 
-HOST_RUNTIME = 0.5 * units.GIB
-"""What an engine without a published figure keeps beside weights and cache: a device context and its libraries [B]."""
-
 
 def _group_bytes(groups: tuple[Group, ...], tensor: float, kv_heads: int) -> float:
     return sum(_linear_bytes(linear, float(fraction(linear, tensor, kv_heads))) for group in groups for linear in group)
@@ -303,8 +300,7 @@ def _stage_ledger(
             model.vocabulary / split.attention,
         )
     )
-    context = engine.memory.get("runtime_context")
-    runtime = context.value if context else HOST_RUNTIME
+    runtime = engine.memory["runtime_context"].value
     if tensor > 1 and "communication" in engine.memory:
         runtime += engine.memory["communication"].value
     graphs = engine.memory["graph_memory"].value if engine.graphs_counted and "graph_memory" in engine.memory else 0.0
@@ -389,7 +385,7 @@ def _reserve(engine: Engine, machine: Machine, strategy: Strategy, capacity: flo
     if not engine.reserve:
         return capacity * (1.0 - needed(engine, "memory_share", machine, int(strategy.tp)))
     r = {name: item.value for name, item in engine.reserve.items()}
-    graphs = default(engine, "graph_capture_maximum_sequences", machine, int(strategy.tp)) or 256.0
+    graphs = needed(engine, "graph_capture_maximum_sequences", machine, int(strategy.tp))
     size = (
         r.get("base", 0.0)
         + r.get("per_prefill_token", 0.0) * max(tokens, r.get("minimum_prefill_tokens", 0.0))
