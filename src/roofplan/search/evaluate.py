@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from roofplan import economics
+from roofplan.laws import batching
 from roofplan.operations import element_bytes
 from roofplan.records.engine import Engine
 from roofplan.records.hardware import Machine
@@ -97,8 +99,7 @@ def _machine_plans(
         key = (precision, kv_bytes, *strategy.as_dict().values())
         if key not in feet:
             feet[key] = footprints(model, strategy, kv_bytes, draft=asked.workload.drafted > 0)
-        seats = MOST_SEATS if limits.rate is not None else max(asked.seats, limits.concurrency or 0)
-        book = ledger(model, strategy, machine, engine, asked.workload, feet[key], seats=seats)
+        book = ledger(model, strategy, machine, engine, asked.workload, feet[key], seats=_seats(asked))
         if not book.fits:
             tally.misses.append((book.shortage / machine.count, machine, strategy, book, precision, engine.id))
             continue
@@ -161,8 +162,20 @@ def _predicted(
     ]
 
 
+SLOWEST = 0.25
+"""Time per token up to which a demanded rate may be met by more users than an engine's default admits [s]."""
+
+
+def _seats(asked: Request) -> int:
+    """Return the running sequences that engines are told to admit: what is demanded, by Little's law where it is a rate."""
+    c = asked.constraints
+    pace = min(c.tpot or SLOWEST, SLOWEST)
+    standing = 0.0 if c.rate is None else batching.in_system(c.rate, asked.workload.output * pace)
+    return max(asked.seats, c.concurrency or 0, math.ceil(min(standing, MOST_SEATS)))
+
+
 MOST_SEATS = 16_384
-"""Running sequences that an engine is told to admit where a demanded rate needs more than its default [1]."""
+"""Most running sequences that an engine is told to admit [1]."""
 
 CLOSE_IN, FEW_MACHINES = 5, 8
 """Times that the neighbourhood of the best concurrency is divided anew, and machines up to which it is more than once."""

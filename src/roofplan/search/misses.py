@@ -301,9 +301,10 @@ def _nearest(asked: Request, relaxable: Relaxable, freed: Sequence[Relaxable]) -
     free = replace(asked.constraints, **gone)
     if free.tpot is None:
         free = replace(free, tpot=math.inf)  # no pace is preferred where all that counts is how far one can get
+    seats = min(asked.constraints.concurrency or 0, MOST_SEATS)
     plans = [
         plan
-        for plan in evaluate(replace(asked, constraints=free, best=relaxable.best, seats=MOST_SEATS), Tally())
+        for plan in evaluate(replace(asked, constraints=free, best=relaxable.best, seats=seats), Tally())
         if math.isfinite(relaxable.reached(plan))
     ]
     pick = max if relaxable.most else min
