@@ -16,7 +16,7 @@ from roofplan.laws import batching
 from roofplan.operations import Step, element_bytes
 from roofplan.records.strategy import Strategy
 from roofplan.records.workload import Workload
-from roofplan.search import Request, Tally, evaluate, ordered, search
+from roofplan.search import Request, Tally, at_precision, evaluate, ordered, search
 from roofplan.serve import bound_of, floors, footprint, footprints, leaves, ledger, legal, predict
 from roofplan.timing import engine_term, rates, step_term
 
@@ -656,3 +656,144 @@ def test_short_models_say_what_fits():
     with pytest.raises(RoofplanError, match=r"1,024 \+ --output 256 = 1,280 .* --input 768 --output 256 fit"):
         plan_serving("gpt2", ["h100-sxm:1"])
     assert plan_serving("gpt2", ["h100-sxm:1"], input=768, output=256).plans
+
+
+# What the screen says must give what it shows --------------------------------------------------------
+
+SHOWN = [
+    ("llama-3.1-70b", "h100-sxm:8", {"strategy": "tp=8", "concurrency": "1"}),
+    ("mixtral-8x7b", "rtx-4090:8", {}),
+    ("deepseek-v3", "h200-sxm:16", {"engine": "sglang", "draft_tokens": "1:0.8"}),
+    ("llama-3.1-70b-awq", "rtx-4090:4", {}),
+    ("qwen3-30b-a3b", "apple-m2-ultra", {"precision": "q4_k_m"}),
+    ("jamba-1.5-mini", "a100-sxm-80:4", {}),
+    ("llama-3.1-70b-fp8", "a100-sxm-80:4", {}),
+]
+
+
+def plain(number):
+    return float(number[0] if isinstance(number, tuple) else number)
+
+
+def shown_value(leaf):
+    """Return what a leaf's formula gives with the numbers that it prints."""
+    n = [plain(x) if not isinstance(x, str) else x for x in leaf.numbers]
+    if leaf.law == "roofline.overlapped_time":
+        return n[0] * max(n[1] / n[2], n[3] / n[4])
+    if leaf.law == "roofline.serial_time":
+        return n[0] * (n[1] / n[2] + (n[3] + n[4] * n[5]) / n[6])
+    if leaf.law.startswith("collectives.") and leaf.name != "pipeline hops":
+        return n[0] * n[3]
+    if leaf.name == "launches":
+        return n[0] * n[1]
+    return None
+
+
+@pytest.mark.parametrize(("name", "spec", "extra"), SHOWN)
+def test_every_formula_gives_the_value_beside_it(name, spec, extra):
+    checked = 0
+    for plan in plan_serving(name, [spec], **extra).plans[:6]:
+        for tree in (plan.prediction.tpot, plan.prediction.ttft, plan.prediction.prefill):
+            for leaf in tree.walk():
+                given = None if leaf.parts else shown_value(leaf)
+                if given is not None:
+                    assert given == pytest.approx(float(leaf.value), rel=1e-9), leaf.name
+                    checked += 1
+    assert checked > 20
+
+
+@pytest.mark.parametrize(("name", "spec", "extra"), SHOWN)
+def test_products_sums_and_differences_give_their_terms(name, spec, extra):
+    for plan in plan_serving(name, [spec], **extra).plans[:4]:
+        for tree in (plan.prediction.tpot, plan.prediction.ttft):
+            for term in tree.walk():
+                if term.combine == "sum" and term.parts:
+                    assert sum(float(p.value) for p in term.parts) == pytest.approx(float(term.value), rel=1e-9)
+                if term.combine == "difference":
+                    prompts, (each, _) = term.numbers
+                    assert prompts * each == pytest.approx(float(term.value), rel=1e-9)
+            assert sum(value for _, value in leaves(tree)) == pytest.approx(float(tree.value), rel=1e-9)
+
+
+def test_prompts_of_all_groups_share_the_experts():
+    """The rate of prompts alone cannot exceed what the same plan spends on them beside decoding by much."""
+    for engine in ("vllm", "sglang"):
+        for plan in plan_serving("deepseek-v3", ["h200-sxm:8"], input=4096, engine=engine).plans:
+            p, w = plan.prediction, plan.workload
+            beside = float(p.rate) / w.output * w.input / float(p.input_share)
+            assert float(p.prefill_rate) < 1.5 * beside, plan.label
+
+
+def test_an_idle_prompt_has_no_company_in_attention_data_parallelism():
+    sglang = catalogue.engine("sglang-0.5.23")
+    alone = predicted(DEEPSEEK, "h200-sxm:8", Strategy(tp=8, attention_dp=8), 8, sglang).ttft
+    split = predicted(DEEPSEEK, "h200-sxm:8", Strategy(tp=8), 8, sglang).ttft
+    assert float(alone.find("routed experts").value) <= 1.001 * float(split.find("routed experts").value)
+
+
+def test_every_weight_only_product_is_unpacked():
+    model = read_model("llama-3.1-70b-awq")
+    tree = predicted(model, "rtx-4090:4", Strategy(tp=4), 4).ttft
+    names = {leaf.name for leaf, _ in leaves(tree)}
+    assert {"unpack q+k+v", "unpack o", "unpack gate+up", "unpack down"} <= names
+    stand_in = predicted(read_model("llama-3.1-70b-fp8"), "a100-sxm-80:4", Strategy(tp=4), 4).ttft
+    assert "unpack down" in {leaf.name for leaf, _ in leaves(stand_in)}
+    native = predicted(read_model("llama-3.1-70b-fp8"), "h100-sxm:4", Strategy(tp=4), 4).ttft
+    assert not any(leaf.name.startswith("unpack") for leaf, _ in leaves(native))
+
+
+@pytest.mark.parametrize(
+    ("model", "precision", "strategy", "engine", "said"),
+    [
+        ("qwen3-235b-a22b", "fp8-block", Strategy(tp=8), "vllm-0.33", "no multiple of the 128 of fp8-block"),
+        ("qwen3-235b-a22b", "fp8-block", Strategy(tp=8, ep=8), "vllm-0.33", None),
+        ("llama-4-scout", None, Strategy(tp=24), "tensorrt-llm-1.2", "divisible by tensor parallel size"),
+        ("deepseek-v3", None, Strategy(tp=4, ep=4, pp=3), "sglang-0.5.23", None),
+        ("deepseek-v3", None, Strategy(tp=12, ep=12, attention_dp=12), "sglang-0.5.23", "not divisible by 12"),
+    ],
+)
+def test_matrices_are_cut_only_where_the_engine_cuts_them(model, precision, strategy, engine, said):
+    model = read_model(model)
+    why = legal(at_precision(model, precision) if precision else model, strategy, catalogue.engine(engine))
+    assert why is None if said is None else said in why
+
+
+def test_the_demanded_users_are_admitted_beyond_the_engine_s_default():
+    plan = plan_serving("llama-3.1-8b", ["h100-sxm:1"], engine="llama.cpp", concurrency=9).plans[0]
+    assert plan.users == 9
+    few = plan_serving("llama-3.1-8b", ["h100-sxm:1"], engine="llama.cpp").plans[0]
+    assert few.memory.max_concurrency == 4
+
+
+def test_the_default_context_ends_where_the_model_does():
+    plan = plan_serving("qwen3-30b-a3b", ["h100-sxm:4"], input=33000, output=1000).plans[0]
+    assert plan.workload.context == plan.model.max_positions == 40_960
+
+
+def test_energy_is_counted_at_the_demanded_load():
+    full = plan_serving("llama-3.1-8b", ["h100-sxm:1"], concurrency=1).plans[0]
+    idle = plan_serving("llama-3.1-8b", ["h100-sxm:1"], rate="0.01req/s").plans[0]
+    joules = [plan.metrics["energy_per_output_token"].value for plan in (full, idle)]
+    assert idle.metrics["power"].value < full.metrics["power"].value
+    assert joules[1] > 10 * joules[0]
+
+
+def test_a_grade_is_calibrated_only_where_the_engine_was_measured_on_the_architecture():
+    pairs = catalogue.measured_pairs()
+    for name, spec in (("llama-3.1-8b", "h100-sxm:1"), ("llama-3.1-8b", "rtx-4090:1"), ("llama-3.1-8b", "l40s:1")):
+        for engine in ("vllm", "sglang", "tensorrt-llm"):
+            plan = plan_serving(name, [spec], engine=engine).plans[0]
+            if (plan.engine.name, plan.machine.device.architecture) not in pairs:
+                assert plan.metrics["tpot"].grade in {"borrowed", "guessed"}
+
+
+def test_vector_units_are_never_tensor_units():
+    for name in catalogue.ids("accelerators"):
+        device = catalogue.accelerator(name)
+        if device.bandwidth is None or not {"bf16", "fp16"} & device.peak.keys():
+            continue
+        r = rates(machine(f"{name}:1")[0], LLAMA_CPP)
+        if "fp32" in device.peak:
+            assert r.vector_peak == device.peak["fp32"].value
+        elif device.vendor != "Apple":
+            assert r.vector_peak < 0.6 * r.peak["bf16"], name
