@@ -1,0 +1,109 @@
+"""Answers that can be asked again: requests, reproduce lines, and streams that are closed or full."""
+
+import json
+import shlex
+import subprocess
+import sys
+
+import pytest
+
+
+def shell(line):
+    return subprocess.run(
+        ["bash", "-c", line.replace("roofplan", f"{sys.executable} -m roofplan")],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.fixture
+def answer(run_json, tmp_path):
+    """Return the file of an answer for a 70B model."""
+    _, document = run_json("serve", "llama-3.1-70b", "--on", "h100-sxm:8")
+    file = tmp_path / "r.json"
+    file.write_text(json.dumps(document))
+    return str(file)
+
+
+def test_flags_beside_a_request_override_it(run_json, answer):
+    _, document = run_json("serve", "--request", answer, "--tpot", "30ms")
+    assert document["inputs"]["tpot"] == "30ms"
+    assert document["inputs"]["model"] == "llama-3.1-70b"
+    assert document["plans"][0]["metrics"]["tpot"]["value"] <= 0.03
+    _, document = run_json("serve", "llama-3.1-8b", "--request", answer, "--on", "h100-sxm:1")
+    assert (document["model"]["id"], document["plans"][0]["machine"]["count"]) == ("llama-3.1-8b", 1)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", '{"inputs": {"on": [5]}}', '{"inputs": {"model": 7}}', '{"inputs": {"x": 1}}']
+)
+def test_odd_requests_are_refused_in_one_line(run, tmp_path, text):
+    file = tmp_path / "r.json"
+    file.write_text(text)
+    code, out, err = run("serve", "--request", str(file))
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert "--request" in err
+
+
+REPRODUCED = [
+    ["gpt-oss-120b", "--on", "gb200-nvl72", "--best", "energy"],
+    ["llama-3.1-8b", "--on", "l40s:4", "--rate", "0.1req/s"],
+    ["llama-3.1-405b", "--on", "dgx-h100:2", "--strategy", "tp=16"],
+    ["llama-3.1-8b", "--on", "h100-sxm:1", "--kv-precision", "fp8", "--price", "2.50USD/h"],
+]
+
+
+@pytest.mark.parametrize("words", REPRODUCED, ids=lambda w: " ".join(w[:3]))
+def test_reproduce_gives_the_same_figures(run_json, words):
+    _, first = run_json("serve", *words)
+    plan = first["plans"][0]
+    _, again = run_json(*shlex.split(plan["reproduce"])[1:])
+    for name, metric in plan["metrics"].items():
+        assert again["plans"][0]["metrics"][name]["value"] == pytest.approx(metric["value"], rel=1e-9), name
+
+
+def test_reproduce_names_an_own_device_by_its_file(run_json, tmp_path):
+    file = tmp_path / "my chip.toml"
+    file.write_text(
+        'id = "mychip"\nmemory_capacity = "96 GiB"\nmemory_bandwidth = "4 TB/s"\n[peak]\nbf16 = "500 TFLOPS"\n'
+    )
+    _, first = run_json("serve", "llama-3.1-8b", "--on", f"{file}:1")
+    code, again = run_json(*shlex.split(first["plans"][0]["reproduce"])[1:])
+    assert code == 0
+    assert again["plans"][0]["metrics"]["tpot"] == first["plans"][0]["metrics"]["tpot"]
+
+
+@pytest.mark.parametrize(
+    ("line", "code"),
+    [
+        ("roofplan serve llama-3.1-8b --on t4:1 >/dev/null 2>&-", 1),
+        ("roofplan serve nosuch --on h100:1 2>&-", 2),
+        ("roofplan serve nosuch --on h100:1 2>/dev/full", 2),
+        ("roofplan serve llama-3.1-8b --on h100:1 >/dev/null 2>&-", 0),
+        ("roofplan serve --request - <&-", 2),
+        ("roofplan serve --request - </dev/null", 2),
+    ],
+)
+def test_closed_and_full_streams_keep_the_exit_code(line, code):
+    assert shell(line).returncode == code
+
+
+def test_no_plan_says_what_was_searched(run_json):
+    code, document = run_json("serve", "llama-3.1-70b", "--on", "rtx-4090:4")
+    assert code == 1
+    assert document["search"]["enumerated"] > 0
+
+
+def test_a_server_is_shown_like_a_device(run, run_json):
+    code, out, _ = run("device", "dgx-h100")
+    assert code == 0
+    assert "8 x h100-sxm" in out
+    _, document = run_json("device", "dgx-h100")
+    assert document["server"]["quantities"]["host_power"]["source"]
+
+
+def test_what_stands_behind_a_limit_is_said(run):
+    code, out, _ = run("serve", "llama-3.1-405b", "--on", "rtx-4090:8", "--devices", "4")
+    assert code == 1
+    assert "with --devices 8: memory" in " ".join(out.split())
