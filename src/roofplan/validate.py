@@ -50,7 +50,7 @@ def _distance(row: dict[str, str], plan: Plan) -> float:
     return (
         off
         + (0.5 if row["engine"] != plan.engine.name else 0.0)
-        + (1.0 if row["weights"] not in _weights(plan) else 0.0)
+        + (1.0 if row["weights"].partition("-")[0] not in _weights(plan) else 0.0)
     )
 
 
@@ -85,6 +85,7 @@ WEIGHTS = {
     "bf16": None,
     "fp16": "fp16",
     "fp8": "fp8",
+    "fp8-block": "fp8-block",
     "awq": "awq",
     "gptq": "gptq",
     "int4": "gptq",
@@ -100,9 +101,6 @@ WEIGHTS = {
 }
 """Published precision -> weight format; None is the model's own type."""
 
-
-BLOCKED = ("qwen3",)
-"""Families whose publisher quantises its fp8 checkpoints in blocks of 128 x 128 (Qwen3 model cards)."""
 
 ASSUMED_PROMPT = {"ML.ENERGY": 256.0}
 """Prompt length where a source publishes only its data set: LMArena chats and GPQA questions are a few hundred tokens [token]."""
@@ -243,8 +241,6 @@ def _kv(model: Model, stated: str) -> str:
 @cache
 def _model(identity: str, precision: str) -> Model:
     model = hf.from_text(catalogue.model_table(identity)["config"], identity)
-    if precision == "fp8" and identity.startswith(BLOCKED):
-        precision = "fp8-block"
     if precision != "checkpoint" and model.quantization is not None and model.quantization.format.startswith(precision):
         return model
     return at_precision(model, precision)

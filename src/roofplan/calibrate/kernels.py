@@ -169,7 +169,9 @@ def fit_all_reduce(rows: list[Row]) -> list[dict[str, Any]]:
         and (catalogue.accelerator(d).scale_up or "").startswith("nvlink")
         and "bridge" not in (catalogue.accelerator(d).scale_up or "")
     ]
-    buses = [(d, n, size, t) for (d, n, size), t in best.items() if n <= 8 and d in {"l40s", "rtx-pro-6000"}]
+    buses = [
+        (d, n, size, t) for (d, n, size), t in best.items() if n <= 8 and catalogue.accelerator(d).scale_up is None
+    ]
     return [*_fit_switch(switched), *_fit_bus(buses), *_mesh()]
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -260,8 +259,3 @@ def _box(server: Server | None, device: Accelerator, per_host: int) -> Server | 
     same = [server] if server else []
     boxes = [*same, *(s for s in catalogue.servers_of(device.id) if per_host <= s.count <= LARGEST_BOX)]
     return next((s for s in boxes if "host_power" in s.quantities), None)
-
-
-def resized(base: Machine, hosts: int, per_host: int) -> Machine:
-    """Return the same kind of machine with other counts."""
-    return replace(base, hosts=hosts, per_host=per_host, text=f"{base.device.id}:{hosts * per_host}")

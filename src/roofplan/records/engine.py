@@ -91,9 +91,7 @@ class Engine:
     reserve: Mapping[str, Sourced] = field(default_factory=dict)
     rules: tuple[DefaultRule, ...] = ()
     excluded_architectures: tuple[str, ...] = ()
-    minimum_capability: float | None = None
     chunked_prefill: bool = True
-    cuda_graphs: bool = True
     graphs_counted: bool = False
     pipeline: bool = True
     pipeline_kind: str = "microbatch"
@@ -102,7 +100,6 @@ class Engine:
     expert_identity: str = "tp*dp"
     data_attention: bool = False
     data_attention_degrees: str = "divisors"
-    kv_heads: str = "replicate"
     sequence_limit: str = "rank"
     experts_even: bool = False
     slots_divide_context: bool = False

@@ -137,7 +137,6 @@ class Server:
     quantities: Mapping[str, Sourced]
     network: str | None = None
     provider: str = ""
-    host_peer_to_peer: bool | None = None
     aliases: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 

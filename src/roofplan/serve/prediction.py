@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from roofplan.laws import Number, batching, energy, larger, memory, smaller, where
+from roofplan.laws import Number, batching, energy, larger, memory, pipeline, smaller, where
 from roofplan.operations import ACTIVATION_BYTES, Split, Step
 from roofplan.records.engine import Engine
 from roofplan.records.hardware import Machine
@@ -179,7 +179,7 @@ def token_time(stage: Term, host: Term, strategy: Strategy, emitted: float) -> T
     scaled = [
         Term(
             p.name,
-            p.value * stages / emitted,
+            pipeline.interleaved_token_time(stages, p.value, 0.0) / emitted,
             "s",
             law=p.law or "pipeline.interleaved_token_time",
             parts=[p],
