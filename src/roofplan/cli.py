@@ -49,7 +49,7 @@ def serve(
     *,
     on: Annotated[
         tuple[str, ...],
-        Parameter(help="ID[:COUNT|:HOSTSxPER][@NETWORK]; repeat to compete; absent: the whole catalogue"),
+        Parameter(help="ID[:COUNT|:HOSTSxPER][@NETWORK[xPORTS]]; repeat to compete; absent: the whole catalogue"),
     ] = (),
     input: Annotated[str, Parameter(allow_leading_hyphen=True, help="mean prompt, tokens")] = "1024",
     output: Annotated[str, Parameter(allow_leading_hyphen=True, help="mean answer, tokens")] = "256",

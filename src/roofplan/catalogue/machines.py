@@ -225,7 +225,6 @@ def _built(
                 value=text,
             )
         network = catalogue.link(source.network)
-    if hosts > 1 and ports is None and network is not None:
         ports = _ports(network, device, server, per_host)
     return Machine(
         device=device,
@@ -243,7 +242,7 @@ def _built(
 
 
 def _ports(network: Link, device: Accelerator, server: Server | None, per_host: int) -> int:
-    """Return the ports of a host: its share of those that a box with this network has, one for any other network [1]."""
+    """Return the ports of a host where no network is named: its share of those that the box has [1]."""
     boxes = [*([server] if server else []), *catalogue.servers_of(device.id)]
     box = next((s for s in boxes if s.network == network.id and "network_ports" in s.quantities), None)
     return 1 if box is None else max(1, int((box.value("network_ports") or 1.0) * per_host / box.count))

@@ -165,7 +165,7 @@ def plan_lines(result: Result, plan: Plan, page: Page) -> list[str]:
         )
     if plan.power is not None:
         watts, joule = s["power"], s["energy_per_output_token"]
-        hosts = "" if len(plan.power.parts) > 1 else ", hosts not known and left out"
+        hosts = ", hosts at their most" if len(plan.power.parts) > 1 else ", hosts not known and left out"
         scale, unit = (1e-3, "kW") if watts.value >= 1000 else (1.0, "W")
         lines.append(
             f"  power         {interval(watts, scale, unit)} at the wall · {units.significant(joule.value)} J/token{hosts}"
@@ -359,10 +359,10 @@ def serve_screen(result: Result, page: Page, *, top: int = 2, explain: bool = Fa
 def closing_lines(result: Result, page: Page, top: int) -> list[str]:
     """Return what was searched, and what to type next."""
     t = result.tally
-    counted = f"searched {t.enumerated:,} strategies: {t.legal:,} legal, {t.fits:,} fit"
+    counted = f"searched {t.enumerated:,} configurations: {t.legal:,} legal, {t.fits:,} fit"
     star = " " * 8 + "* on the Pareto front" if any(p.pareto for p in result.plans[1:top]) else ""
     return [
-        page.paint(f"{counted}, {t.predicted:,} configurations predicted in {t.seconds:.2f} s", "dim"),
+        page.paint(f"{counted}, {t.predicted:,} predicted in {t.seconds:.2f} s", "dim"),
         "more: --explain --top 10 --csv FILE --json --emit vllm" + star,
     ]
 

@@ -125,6 +125,7 @@ def _predicted(
     """Predict all strategies x users of a machine as one grid, close in on the best concurrency of each, and keep it."""
     r = rates(machine, engine)
     users = [user_ladder(book.max_concurrency, asked.constraints.concurrency) for _, book in kept]
+    seen: list[set[float]] = [set() for _ in kept]
     degrees = {
         name: np.array([[getattr(s, name)] for s, _ in kept], dtype=float)
         for name in ("tp", "pp", "dp", "ep", "attention_dp")
@@ -139,7 +140,8 @@ def _predicted(
         tpot, ttft, rate = (np.broadcast_to(x, grid.shape) for x in (p.tpot.value, p.ttft.value, p.rate))
         power = wall_power(machine, np.broadcast_to(p.busy, grid.shape))
         watts = None if power is None else np.broadcast_to(power.value, grid.shape)
-        tally.predicted += sum(len(u) for u in ladders)
+        for found, u in zip(seen, ladders, strict=True):
+            found.update(u.tolist())
         ok = _allowed(asked.constraints, tpot, ttft, rate, watts, grid, asked.workload)
         score = _score(asked.best, machine, tpot, rate, watts, cost)
         quick = bool(np.any(ok & (tpot <= DEFAULT_TPOT)))
@@ -153,6 +155,7 @@ def _predicted(
         ):
             break
         users, chosen = finer, columns(finer)
+    tally.count_users([len(found) for found in seen])
     return [
         _plan(
             asked, machine, model, engine, strategy, book, cost, precision, kv_format, kv_bytes, r, int(ladder[column])

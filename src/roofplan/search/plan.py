@@ -127,7 +127,10 @@ class Plan:
 
 @dataclass(slots=True, kw_only=True)
 class Tally:
-    """What the search went through; a configuration is one machine, strategy, precision and concurrency."""
+    """What the search went through; a configuration is one machine, strategy, precision and concurrency.
+
+    A strategy that is refused or does not fit counts once: it has no concurrency.
+    """
 
     enumerated: int = 0
     legal: int = 0
@@ -136,6 +139,14 @@ class Tally:
     seconds: float = 0.0
     refusals: dict[str, int] = field(default_factory=dict)
     misses: list[tuple[float, Machine, Strategy, Ledger, str, str]] = field(default_factory=list)
+
+    def count_users(self, tried: list[int]) -> None:
+        """Count the concurrencies that were predicted for strategies that fit; each strategy was counted once before."""
+        more = sum(tried) - len(tried)
+        self.enumerated += more
+        self.legal += more
+        self.fits += more
+        self.predicted += sum(tried)
 
     def as_json(self) -> dict[str, Any]:
         """Return the ``search`` member of the answer."""

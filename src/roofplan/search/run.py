@@ -5,7 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+from roofplan import catalogue
 from roofplan.operations import element_bytes
+from roofplan.records.hardware import Machine
 from roofplan.search.evaluate import _plan, evaluate
 from roofplan.search.misses import no_plan
 from roofplan.search.order import ordered
@@ -65,6 +67,15 @@ def ladder(plan: Plan, asked: Request) -> list[Plan]:
     ]
 
 
+def idle_ports(machine: Machine) -> int:
+    """Return the ports that a host's box has, where a named network uses but one of them; else 0."""
+    box = next((s for s in catalogue.servers_of(machine.device.id) if s.count == machine.per_host), None)
+    if machine.network is None or machine.ports > 1 or box is None or box.network != machine.network.id:
+        return 0
+    ports = int(box.value("network_ports") or 1)
+    return ports if ports > 1 else 0
+
+
 def warnings_of(plan: Plan) -> list[tuple[str, str]]:
     """Return what a reader must know, each with a code."""
     out = [("model", text) for text in plan.model.warnings]
@@ -80,6 +91,10 @@ def warnings_of(plan: Plan) -> list[tuple[str, str]]:
                 f"the {plan.cost.price.kind} price of {plan.machine.device.id} is of {plan.cost.price.date}",
             )
         )
+    more = idle_ports(plan.machine)
+    if more:
+        net = plan.machine.network.id if plan.machine.network else ""
+        out.append(("network_ports", f"one {net} port a host, as written; the box has {more}: write @{net}x{more}"))
     if plan.machine.device.geforce_licence:
         out.append(("geforce_licence", "the GeForce driver licence forbids data centres (blockchain aside)"))
     if plan.model.max_positions and plan.workload.context > plan.model.max_positions:
