@@ -155,6 +155,10 @@ def _predicted(
         ):
             break
         users, chosen = finer, columns(finer)
+    if len(asked.machines) <= FEW_MACHINES and asked.constraints.concurrency is None:
+        # the curve has stairs, where groups fill evenly and tiles are whole: the last look takes every count nearby
+        users = [u if c is None else _around(u, c) for u, c in zip(users, chosen, strict=True)]
+        chosen = columns(users)
     tally.count_users([len(found) for found in seen])
     return [
         _plan(
@@ -192,6 +196,16 @@ def _between(ladder: np.ndarray[Any, Any], column: int) -> np.ndarray[Any, Any]:
     low, high = ladder[max(0, column - 1)], ladder[min(len(ladder) - 1, column + 1)]
     points = np.unique(np.round(np.concatenate(([ladder[0], ladder[column]], np.linspace(low, high, FINER)))))
     return points if high - low > 2 else ladder
+
+
+NEARBY = 96
+"""Users either side of the best among which every count is looked at [1]."""
+
+
+def _around(ladder: np.ndarray[Any, Any], column: int) -> np.ndarray[Any, Any]:
+    """Return every whole number of users near a point of a ladder, and the ladder's own points."""
+    best, most = ladder[column], ladder[-1]
+    return np.unique(np.concatenate((ladder, np.arange(max(1.0, best - NEARBY), min(most, best + NEARBY) + 1.0))))
 
 
 def _allowed(c: Constraints, tpot: Any, ttft: Any, rate: Any, watts: Any, users: Any, workload: Workload) -> Any:
