@@ -1,7 +1,8 @@
-"""Write docs/laws.md, docs/catalogue.md and docs/accuracy.md from the code and the data: ``make docs``."""
+"""Write the index of the catalogue, docs/laws.md, docs/catalogue.md and docs/accuracy.md: ``make docs``."""
 
 import importlib
 import inspect
+import json
 import math
 import pkgutil
 import re
@@ -145,6 +146,15 @@ def catalogue_page():
 
 PAGES = {"laws.md": laws, "catalogue.md": catalogue_page, "accuracy.md": accuracy}
 
+INDEX = catalogue.ROOT / "index.json"
+
+
+def index():
+    """Return the index of the catalogue's files."""
+    return json.dumps(catalogue.indexed(), indent=0, sort_keys=True) + "\n"
+
+
 if __name__ == "__main__":
+    INDEX.write_text(index())
     for name, make in PAGES.items():
         (HERE / name).write_text(make() + "\n")

@@ -66,6 +66,7 @@ def test_generated_pages_are_those_of_today_s_code():
     spec = importlib.util.spec_from_file_location("generate", ROOT / "docs" / "generate.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
+    assert module.INDEX.read_text() == module.index(), "run make docs (index.json)"
     for name, make in module.PAGES.items():
         assert (ROOT / "docs" / name).read_text() == make() + "\n", f"run make docs ({name})"
 

@@ -43,11 +43,27 @@ def _table(kind: str, identity: str) -> dict[str, Any]:
 @cache
 def aliases(kind: str) -> dict[str, str]:
     """Return alias -> id of a kind, ids included."""
-    names = {identity: identity for identity in ids(kind)}
-    for identity in ids(kind):
-        for alias in _table(kind, identity).get("aliases", ()):
-            names[str(alias).lower()] = identity
-    return names
+    return dict(index()["aliases"][kind])
+
+
+@cache
+def index() -> dict[str, Any]:
+    """Return what one asks of all files of a kind at once: aliases, and the servers of each device; written by `indexed`."""
+    found: dict[str, Any] = json.loads((ROOT / "index.json").read_text())
+    return found
+
+
+def indexed() -> dict[str, Any]:
+    """Return the index as the files give it."""
+    names: dict[str, dict[str, str]] = {}
+    for kind in _WORDS:
+        names[kind] = {identity: identity for identity in ids(kind)}
+        for identity in ids(kind):
+            names[kind] |= {str(alias).lower(): identity for alias in _table(kind, identity).get("aliases", ())}
+    boxes: dict[str, list[str]] = {}
+    for found in sorted((server(name) for name in ids("servers")), key=lambda s: (s.count, s.id)):
+        boxes.setdefault(found.accelerator, []).append(found.id)
+    return {"aliases": names, "servers": boxes}
 
 
 LONGEST_NAME = 100
@@ -115,8 +131,7 @@ def model_table(identity: str) -> dict[str, Any]:
 @cache
 def servers_of(device: str) -> tuple[Server, ...]:
     """Return the servers that hold a device, smallest first."""
-    found = [server(name) for name in ids("servers") if _table("servers", name)["accelerator"] == device]
-    return tuple(sorted(found, key=lambda s: (s.count, s.id)))
+    return tuple(server(name) for name in index()["servers"].get(device, ()))
 
 
 @cache
