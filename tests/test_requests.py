@@ -106,4 +106,4 @@ def test_a_server_is_shown_like_a_device(run, run_json):
 def test_what_stands_behind_a_limit_is_said(run):
     code, out, _ = run("serve", "llama-3.1-405b", "--on", "rtx-4090:8", "--devices", "4")
     assert code == 1
-    assert "with --devices 8: memory" in " ".join(out.split())
+    assert "without --devices: memory" in " ".join(out.split())

@@ -12,7 +12,7 @@ from roofplan import catalogue, hf
 from roofplan.api import plan_serving, read_model
 from roofplan.catalogue.machines import machine
 from roofplan.errors import NoPlan, RoofplanError
-from roofplan.laws import batching
+from roofplan.laws import batching, collectives
 from roofplan.operations import Step, element_bytes
 from roofplan.records.strategy import Strategy
 from roofplan.records.workload import Workload
@@ -595,6 +595,25 @@ def test_an_encoder_runs_once_per_request():
     assert not any(name.startswith("encoder ") for name in names)
 
 
+NEAR = [
+    ("qwen3-30b-a3b", "h200-sxm:1", {"tpot": "40ms"}),
+    ("gpt-oss-120b", "h100-sxm:2", {"tpot": "35ms"}),
+    ("llama-3.1-70b", "h100-sxm:8", {"tpot": "18ms"}),
+    ("llama-3.1-8b", "h100-sxm:1", {"engine": "llama.cpp"}),
+]
+
+
+@pytest.mark.parametrize(("name", "spec", "limits"), NEAR)
+def test_a_rate_near_what_is_possible_is_met(name, spec, limits):
+    with pytest.raises(NoPlan) as refused:
+        plan_serving(name, [spec], rate="1e9req/s", **limits)
+    most = next(item["needed"] for item in refused.value.relax if item["argument"] == "--rate")
+    value = float(most.removesuffix("req/s"))
+    for share in (1.0, 0.98, 0.9, 0.5):
+        plan = plan_serving(name, [spec], rate=f"{value * share:.6f}req/s", **limits).plans[0]
+        assert plan.metrics["output_tokens_per_second"].value >= value * share * plan.workload.output * (1 - 1e-9)
+
+
 # Ways out ------------------------------------------------------------------------------------------
 
 MISSED = [
@@ -606,6 +625,8 @@ MISSED = [
     {"power": "100W"},
     {"budget": "3USD/h"},
     {"tpot": "5ms", "concurrency": "500"},
+    {"power": "50W", "utilisation": "30%"},
+    {"rate": "200req/s", "tpot": "20ms"},
 ]
 
 
@@ -620,6 +641,25 @@ def test_advice_that_is_followed_gives_the_plan_that_it_promised(limits):
         assert found.plans
         if "plan" in item and name != "rate":
             assert item["plan"]["users"] <= max(p.users for p in found.plans)
+
+
+@pytest.mark.parametrize(
+    ("on", "limits"),
+    [
+        (["rtx-4090:8", "h100-sxm:4"], {"devices": 4, "budget": "1USD/h"}),
+        (["mi300x:2", "h100-sxm:8"], {"engine": "tensorrt-llm", "devices": 1}),
+        (["gaudi3:8", "a100-sxm-80:4"], {"engine": "llama.cpp", "precision": "q4_k_m", "strategy": "tp=8"}),
+    ],
+)
+def test_several_machines_refused_for_several_reasons_end_in_one_answer(on, limits):
+    with pytest.raises(NoPlan):
+        plan_serving("llama-3.1-70b", on, **limits)
+
+
+def test_the_nearest_count_is_that_of_a_plan():
+    with pytest.raises(NoPlan) as refused:
+        plan_serving("llama-3.1-405b", ["h100-sxm:8", "h100-sxm:16@ib-ndr"], devices=4)
+    assert refused.value.relax[0]["needed"] == 16
 
 
 def test_limits_that_only_together_are_too_much_are_all_named():
@@ -668,6 +708,9 @@ SHOWN = [
     ("qwen3-30b-a3b", "apple-m2-ultra", {"precision": "q4_k_m"}),
     ("jamba-1.5-mini", "a100-sxm-80:4", {}),
     ("llama-3.1-70b-fp8", "a100-sxm-80:4", {}),
+    ("llama-3.1-405b", "dgx-h100:2", {"strategy": "tp=16"}),
+    ("llama-2-70b", "rtx-4090:8x1@10gbe", {"strategy": "tp=8"}),
+    ("llama-3.1-70b", "mi300x:8", {"strategy": "tp=8"}),
 ]
 
 
@@ -675,17 +718,22 @@ def plain(number):
     return float(number[0] if isinstance(number, tuple) else number)
 
 
+def arithmetic(leaf):
+    """Return what the arithmetic of a formula gives, the remark behind the semicolon aside."""
+    text = leaf.text.partition(";")[0].replace(" x log2(", " * math.log2(").replace(" x ", " * ")
+    numbers = [repr(plain(x)) for x in leaf.numbers[: text.count("{}")]]
+    return eval(text.format(*numbers), {"math": math})  # noqa: S307 - our own formula
+
+
 def shown_value(leaf):
-    """Return what a leaf's formula gives with the numbers that it prints."""
+    """Return what a leaf's formula gives with the numbers that it prints; None where it prints no formula."""
     n = [plain(x) if not isinstance(x, str) else x for x in leaf.numbers]
     if leaf.law == "roofline.overlapped_time":
         return n[0] * max(n[1] / n[2], n[3] / n[4])
     if leaf.law == "roofline.serial_time":
         return n[0] * (n[1] / n[2] + (n[3] + n[4] * n[5]) / n[6])
-    if leaf.law.startswith("collectives.") and leaf.name != "pipeline hops":
-        return n[0] * n[3]
-    if leaf.name == "launches":
-        return n[0] * n[1]
+    if leaf.law.startswith("collectives.") and "(" in leaf.text:
+        return arithmetic(leaf)
     return None
 
 
@@ -712,7 +760,29 @@ def test_products_sums_and_differences_give_their_terms(name, spec, extra):
                 if term.combine == "difference":
                     prompts, (each, _) = term.numbers
                     assert prompts * each == pytest.approx(float(term.value), rel=1e-9)
+                    mixed, decode = (float(part.value) for part in term.parts)
+                    assert float(term.value) == pytest.approx((mixed - decode) * float(term.value) / (mixed - decode))
+                    assert mixed > decode
             assert sum(value for _, value in leaves(tree)) == pytest.approx(float(tree.value), rel=1e-9)
+
+
+def test_the_ways_of_an_all_reduce_are_all_named_and_summed():
+    plan = plan_serving("llama-3.1-405b", ["dgx-h100:2"], strategy="tp=16").plans[0]
+    laws = {leaf.law for leaf, _ in leaves(plan.prediction.ttft) if leaf.name.startswith("all-reduce")}
+    assert all(hasattr(collectives, law.removeprefix("collectives.")) for law in laws)
+    names = {leaf.name for leaf, _ in leaves(plan.prediction.tpot)}
+    assert {"all-reduce after attention, in a host", "all-reduce after attention, between hosts"} <= names
+
+
+@pytest.mark.parametrize(
+    ("name", "spec", "extra"),
+    [*SHOWN, ("deepseek-v3", "h200-sxm:8", {"input": 8000, "output": 4, "concurrency": "200"})],
+)
+def test_the_share_of_a_limit_is_a_share(name, spec, extra):
+    for plan in plan_serving(name, [spec], **extra).plans:
+        for tree in (plan.prediction.tpot, plan.prediction.ttft):
+            assert all(value >= -1e-12 for _, value in leaves(tree))
+            assert 0.0 < bound_of(tree)[1] <= 1.0 + 1e-9
 
 
 def test_prompts_of_all_groups_share_the_experts():
@@ -738,6 +808,9 @@ def test_every_weight_only_product_is_unpacked():
     assert {"unpack q+k+v", "unpack o", "unpack gate+up", "unpack down"} <= names
     stand_in = predicted(read_model("llama-3.1-70b-fp8"), "a100-sxm-80:4", Strategy(tp=4), 4).ttft
     assert "unpack down" in {leaf.name for leaf, _ in leaves(stand_in)}
+    long = Workload(input=16_384, output=16, context=16_400)  # more than a tile of rows falls on each expert
+    mixture = predicted(read_model("gpt-oss-120b"), "h100-sxm:1", Strategy(), 4, workload=long).ttft
+    assert "unpack routed experts" in {leaf.name for leaf, _ in leaves(mixture)}
     native = predicted(read_model("llama-3.1-70b-fp8"), "h100-sxm:4", Strategy(tp=4), 4).ttft
     assert not any(leaf.name.startswith("unpack") for leaf, _ in leaves(native))
 
@@ -749,6 +822,9 @@ def test_every_weight_only_product_is_unpacked():
         ("qwen3-235b-a22b", "fp8-block", Strategy(tp=8, ep=8), "vllm-0.33", None),
         ("llama-4-scout", None, Strategy(tp=24), "tensorrt-llm-1.2", "divisible by tensor parallel size"),
         ("deepseek-v3", None, Strategy(tp=4, ep=4, pp=3), "sglang-0.5.23", None),
+        ("llama-3.2-1b", "fp8-block", Strategy(tp=8), "vllm-0.33", "no multiple of the 128 of fp8-block"),
+        ("llama-2-7b", "gptq-channel", Strategy(tp=8), "vllm-0.33", None),
+        ("llama-2-7b", "gptq", Strategy(tp=8), "vllm-0.33", "no multiple of the 128 of gptq"),
         ("deepseek-v3", None, Strategy(tp=12, ep=12, attention_dp=12), "sglang-0.5.23", "not divisible by 12"),
     ],
 )

@@ -203,7 +203,12 @@ def model(
     model: Model,
     /,
     *,
-    context: Annotated[str, Parameter(allow_leading_hyphen=True, help="tokens at which the cache is counted")] = "8192",
+    context: Annotated[
+        Text,
+        Parameter(
+            allow_leading_hyphen=True, help="tokens at which the cache is counted, 8192 where the model has them"
+        ),
+    ] = None,
     kv_precision: Annotated[str, Parameter(allow_leading_hyphen=True, help="format of the cache")] = "bf16",
     json: Json = False,
 ) -> int:
@@ -214,7 +219,10 @@ def model(
         from roofplan.api import known_format, read_model
         from roofplan.units import parse_length
 
-        found, tokens = read_model(model), parse_length(context, "--context")
+        found = read_model(model)
+        tokens = parse_length(context or "8192", "--context")
+        if context is None and found.generates and found.max_positions is not None:
+            tokens = min(tokens, found.max_positions)
         kv = known_format(kv_precision, "--kv-precision")
         if reply.as_json:
             facts = report.model_facts(found, tokens, kv)

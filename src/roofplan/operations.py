@@ -6,6 +6,7 @@ step has arrays; nothing here knows a device.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, NamedTuple
@@ -141,11 +142,15 @@ class Split:
         return cls(tp=tp, attention=tp / inner, groups=larger(ep / tp, 1.0) * inner, inner=inner, ep=ep)
 
 
+WHOLE_COLUMN = 8192.0
+"""Entries that one scale per output channel stands for, as in the formats that have no other [1]."""
+
+
 def bits(format_id: str) -> tuple[float, float, float]:
     """Return bits of an entry, entries per scale, and bits of a scale; ``awq-g64`` overrides the group."""
     base, _, group = format_id.partition("-g") if "-g" in format_id else (format_id.removesuffix("-channel"), "", "")
     entry = catalogue.formats()[base]
-    size = float(group) if group else float(entry.get("group", 1))
+    size = float(group) if group else WHOLE_COLUMN if format_id.endswith("-channel") else float(entry.get("group", 1))
     return float(entry["bits"]), size, float(entry.get("scale_bits", 0.0))
 
 
@@ -612,14 +617,16 @@ def whole_model(model: Model, step: Step) -> list[Operation]:
     """Return all operations of one step on one device that would hold the whole model, nothing padded or replicated."""
     split = Split.of(Strategy())
     layers = [
-        op._replace(work=op.work * len(places), entries=op.entries * len(places))
+        op._replace(**{name: getattr(op, name) * len(places) for name in ("work", "traffic", "entries", "kernels")})
         for layer, places in model.decoder.kinds()
         for op in layer_operations(layer, step, split, model, ACTIVATION_BYTES, UNPADDED)
     ]
     return [*layers, *head_operations(step, split, model), *encoder_operations(step, split, model, UNPADDED)]
 
 
-def stage_contents(counts: list[tuple[Layer, tuple[int, ...]]], layers: int, stages: int) -> list[tuple[float, ...]]:
+def stage_contents(
+    counts: Sequence[tuple[Layer, tuple[int, ...]]], layers: int, stages: int
+) -> list[tuple[float, ...]]:
     """Return, for each pipeline stage that may be slowest, how many layers of each kind it holds and whether the head.
 
     Layers are dealt evenly in order, the first stages taking one more where they do not divide.

@@ -97,13 +97,11 @@ class Vector:
     rows : rows up to which the engine uses them [1].
     bandwidth : achieved memory rate [B/s].
     unpacking : vector operations per stored entry, by how a format's weights are used [FLOP].
-    constants : what these rest on.
     """
 
     rows: float
     bandwidth: float
     unpacking: dict[str, float]
-    constants: tuple[Constant, ...]
 
 
 def _vector_peak(device: Accelerator, fitted: Any, sources: dict[str, tuple[str, ...]]) -> float:
@@ -130,7 +128,6 @@ def _vector(engine: Engine, wire: float, fitted: Any, sources: dict[str, tuple[s
         rows=engine.kernels.vector_rows,
         bandwidth=wire * share.value,
         unpacking={"native": native.value, "dequantise": blocks.value, "blocks": blocks.value},
-        constants=(share, native, blocks),
     )
 
 
@@ -147,7 +144,6 @@ class Rates:
     vector : what matrix-vector kernels reach, None where the engine has none.
     gap : time between kernels [s].
     fallbacks : format -> the one that stood in.
-    grades : grade of the constants behind each part of a time, as an index of `GRADES`.
     """
 
     machine: Machine
@@ -166,14 +162,23 @@ class Rates:
     network: dict[str, Any]
     sources: dict[str, tuple[str, ...]] = field(default_factory=dict)
     fallbacks: dict[str, str] = field(default_factory=dict)
-    grades: dict[str, int] = field(default_factory=dict)
 
 
-def _grade(item: Constant, vendor: str = "") -> int:
-    """Return the grade of a constant: fitted on this architecture, engine or fabric; on all of them; or not fitted at all."""
+def grade_of_constant(item: Constant, vendor: str) -> int:
+    """Return the grade of a constant: fitted on this architecture, engine or fabric; on others or by definition; or a guess."""
     if not item.rows:
-        return 3
+        return 2 if item.source == "definition" else 3
     return 2 if item.scope in {"any", vendor} else 1
+
+
+def constant_behind(source: str) -> Constant | None:
+    """Return the fitted constant that a source of a Term names, None where it is a document."""
+    if not _BY_KEY:
+        _BY_KEY.update({fit_key(item): item for item in _table().values()})
+    return _BY_KEY.get(source)
+
+
+_BY_KEY: dict[str, Constant] = {}
 
 
 def fit_key(item: Constant) -> str:
@@ -228,17 +233,6 @@ def rates(machine: Machine, engine: Engine) -> Rates:
         where_from[f"compute.{name}"] = (*where_from[f"compute.{name}"], fit_key(share))
     vector = _vector(engine, wire, fitted, where_from)
     network = _network(machine, fitted, where_from)
-    read = [memory_share] if vector is None else list(vector.constants)
-    grades = {
-        "weight matmuls": max(_grade(item, device.vendor) for item in read),
-        "attention": _grade(decode_share, device.vendor),
-        "routed experts": max(_grade(item, device.vendor) for item in (*own_experts.values(), experts_bandwidth)[:1]),
-        "memory passes": _grade(passes, device.vendor),
-        "launches": _grade(gap),
-        "engine base": _grade(base),
-        "engine step": _grade(each),
-        **dict.fromkeys(("all-reduce", "expert exchange", "pipeline hops"), network.pop("grade")),
-    }
     return Rates(
         machine=machine,
         engine=engine,
@@ -263,7 +257,6 @@ def rates(machine: Machine, engine: Engine) -> Rates:
         network=network,
         sources=where_from,
         fallbacks=fallbacks,
-        grades=grades,
     )
 
 
@@ -328,10 +321,8 @@ def _network(machine: Machine, fitted: Any, sources: dict[str, tuple[str, ...]])
         "pair": pair,
         "in_network": inside is not None and inside.in_network_reduction,
     }
-    grade = 1
     for name in ("base", "step", "efficiency", "one_shot"):
         item = fitted("all_reduce", name, chain)
-        grade = max(grade, _grade(item))
         values[name] = item.value
         keys.append(fit_key(item))
     for name in ("bus_bandwidth.2", "bus_bandwidth.4", "bus_bandwidth.8", "staged_path"):
@@ -350,14 +341,12 @@ def _network(machine: Machine, fitted: Any, sources: dict[str, tuple[str, ...]])
             "network_step",
             [machine.network.id, machine.network.transport],
         )
-        grade = max(grade, _grade(item))
         values["outer_latency"] = (machine.network.value("latency") or 0.0) + item.value
         share = fitted("all_reduce", "network_efficiency", [machine.network.id, "any"])
         values["outer_efficiency"] = share.value
         keys += [fit_key(item), fit_key(share)]
         keys.append(machine.network.quantities["bandwidth"].source)
     sources["network"] = tuple(keys)
-    values["grade"] = grade
     return values
 
 
@@ -410,6 +399,11 @@ def _shared_rate(ranks: Number, net: dict[str, Any]) -> Number:
     return net["bandwidth"] * net["efficiency"]
 
 
+def _pairwise_rate(ranks: Number, net: dict[str, Any]) -> Number:
+    """Return the rate one way of a rank that sends to all others; through host memory each byte crosses the link twice."""
+    return _shared_rate(larger(ranks, 2.0), net) / (2.0 if net["topology"] == "staged" else 1.0)
+
+
 def exchange_time(message: Number, ranks: Number, machine: Machine, net: dict[str, Any]) -> Number:
     """Return the time of an all-to-all of `message` bytes per rank; what leaves the host goes at the network's rate."""
     inner = smaller(ranks, float(machine.per_host))
@@ -418,9 +412,7 @@ def exchange_time(message: Number, ranks: Number, machine: Machine, net: dict[st
         message * inner / busy,
         larger(inner, 1.0),
         net["one_shot"],
-        _shared_rate(larger(inner, 2.0), net)
-        if net["topology"] != "staged"
-        else net["bandwidth"] * net["efficiency"] / 2,
+        _pairwise_rate(inner, net),
     )
     if machine.hosts > 1:
         rate = net["outer_bandwidth"] * net["outer_efficiency"]
@@ -431,8 +423,7 @@ def exchange_time(message: Number, ranks: Number, machine: Machine, net: dict[st
 def gather_time(message: Number, ranks: Number, machine: Machine, net: dict[str, Any]) -> Number:
     """Return the time of an all-gather of a tensor of `message` bytes; what crosses hosts goes at the network's rate."""
     inner = smaller(ranks, float(machine.per_host))
-    rate = _shared_rate(larger(inner, 2.0), net) / (2.0 if net["topology"] == "staged" else 1.0)
-    time = collectives.gather_time(message, larger(inner, 1.0), net["one_shot"], rate)
+    time = collectives.gather_time(message, larger(inner, 1.0), net["one_shot"], _pairwise_rate(inner, net))
     if machine.hosts > 1:
         apart = collectives.transfer_time(
             (1.0 - inner / larger(ranks, 1.0)) * message,
@@ -506,8 +497,10 @@ def with_unpacking(table: list[Operation], r: Rates) -> list[Operation]:
 
 
 def _unpacks(op: Operation, r: Rates) -> bool:
-    how = format_entry(op.stored)["kernel"]
-    return how == "dequantise" or (how == "native" and op.compute in r.fallbacks and op.compute in QUANTISED)
+    entry = format_entry(op.stored)
+    if entry["kernel"] != "native":
+        return bool(entry["kernel"] == "dequantise")
+    return entry["compute"] in QUANTISED and (op.compute != entry["compute"] or op.compute in r.fallbacks)
 
 
 def unpacking(op: Operation) -> Operation:
@@ -597,7 +590,7 @@ def step_term(
     return _grouped(name, timed, launches, counts, r)
 
 
-def _worst_counts(kinds: list[Any], layers: int, pp: Number, sums: list[Number]) -> list[Number]:
+def _worst_counts(kinds: Sequence[Any], layers: int, pp: Number, sums: list[Number]) -> list[Number]:
     """Return how many layers of each kind, and heads, the slowest stage holds."""
     if isinstance(pp, int | float):
         rows = stage_contents(kinds, layers, int(pp))
@@ -661,7 +654,7 @@ def _grouped(
 
 
 def _operation_term(op: Operation, seconds: Number, count: Number, r: Rates) -> Term:
-    if op.kind in LAWS_OF_MESSAGES:
+    if op.kind in MESSAGES:
         return _message_term(op, seconds, count, r)
     products = op.kind in PRODUCTS
     if r.vector is not None and products and type(op.rows) is float and op.rows <= r.vector.rows:
@@ -684,31 +677,86 @@ def _operation_term(op: Operation, seconds: Number, count: Number, r: Rates) -> 
     return Term(op.name, seconds * count, "s", law=law, text=text, numbers=numbers, sources=sources)
 
 
-LAWS_OF_MESSAGES = {
-    "all_reduce": "collectives.all_reduce",
-    "gather": "collectives.gather_time",
-    "exchange": "collectives.all_to_all_time",
-}
-"""Law of each kind of message between ranks."""
+RING = "{} + 2 x ({} - 1) x {} + 2 x ({} - 1) / {} x {} / {}"
+"""Formula of a ring all-reduce: start-up, ranks, step, ranks, ranks, size, rate."""
+
+
+def _way_formula(way: str, message: float, ranks: float, net: dict[str, Any]) -> tuple[str, tuple[Any, ...]]:
+    """Return the formula of an all-reduce inside a host and the numbers in it."""
+    size, rate = (message, "B"), (float(_shared_rate(ranks, net)), "B/s")
+    base, step, shot = (net["base"], "s"), (net["step"], "s"), (net["one_shot"], "s")
+    if way == "ring":
+        return RING, (base, ranks, step, ranks, ranks, size, rate)
+    if way == "one-shot":
+        return "{} + ({} - 1) x {} / {}", (shot, ranks, size, rate)
+    if way == "two-shot":
+        return "2 x {} + 2 x ({} - 1) / {} x {} / {}", (shot, ranks, ranks, size, rate)
+    if way == "in-network":
+        return "{} + ({} + 1) / {} x {} / {}", (base, ranks, ranks, size, rate)
+    slowest = min(float(rate[0]) / 2.0, net["staged_path"] / (2.0 * ranks))
+    return RING, (base, ranks, step, ranks, ranks, size, (slowest, "B/s"))
+
+
+def _all_reduce_parts(op: Operation, count: Number, r: Rates) -> list[Term]:
+    """Return the stages of an all-reduce: inside each host the quickest way, then a ring or tree over the network."""
+    net, keys, parts = r.network, r.sources["network"], []
+    inner = min(op.ranks, float(r.machine.per_host))
+    if inner > 1.0:
+        ways = inside_ways(op.traffic, inner, net)
+        way = min(ways, key=lambda name: float(ways[name]))
+        formula, numbers = _way_formula(way, op.traffic, inner, net)
+        law = f"collectives.{way.replace('-', '_')}_all_reduce"
+        text = "{} x (" + formula + "); " + way + ", " + op.text
+        parts.append(
+            Term(
+                f"{op.name}, in a host",
+                ways[way] * count,
+                "s",
+                law=law,
+                text=text,
+                numbers=(count, *numbers, *op.numbers),
+                sources=keys,
+            )
+        )
+    if op.ranks > inner:
+        outer, share = op.ranks / inner, op.traffic / max(inner, 1.0)
+        rate, latency = net["outer_bandwidth"] * net["outer_efficiency"], net["outer_latency"]
+        ring = collectives.ring_all_reduce(share, outer, 0.0, latency, rate)
+        tree = collectives.tree_all_reduce(share, outer, 0.0, latency, rate)
+        ringed = ring <= tree
+        formula = RING if ringed else "2 x log2({}) x {} + 2 x {} / {}"
+        size, wire, wait = (share, "B"), (rate, "B/s"), (latency, "s")
+        numbers = (0.0, outer, wait, outer, outer, size, wire) if ringed else (outer, wait, size, wire)
+        where_to = r.machine.network.id if r.machine.network else "the network"
+        parts.append(
+            Term(
+                f"{op.name}, between hosts",
+                min(ring, tree) * count,
+                "s",
+                law=f"collectives.{'ring' if ringed else 'tree'}_all_reduce",
+                text="{} x (" + formula + f"); {'ring' if ringed else 'tree'} over {where_to}",
+                numbers=(count, *numbers),
+                sources=keys,
+            )
+        )
+    return parts
 
 
 def _message_term(op: Operation, seconds: Number, count: Number, r: Rates) -> Term:
-    """Return the time of messages with the way that was quickest, its rate and its start-up."""
-    net = r.network
-    way = op.kind.replace("_", "-")
-    law = LAWS_OF_MESSAGES[op.kind]
-    if op.kind == "all_reduce" and type(op.traffic) is float and type(op.ranks) is float:
-        inner = min(op.ranks, float(r.machine.per_host))
-        if inner > 1.0:
-            ways = inside_ways(op.traffic, inner, net)
-            way = min(ways, key=lambda name: float(ways[name])) + " all-reduce"
-            law = f"collectives.{way.replace('-', '_').replace(' ', '_')}"
-        if op.ranks > inner:
-            way = f"{way} in each host, then over {r.machine.network.id}" if r.machine.network else way
-    text = "{} x " + way + " of {} over {} ranks in {}, {} a rank one way; " + (op.text or "message")
-    rate = _shared_rate(larger(1.0 * op.ranks, 2.0), net)
-    numbers = (count, (op.traffic, "B"), op.ranks, (seconds, "s"), (rate, "B/s"), *op.numbers)
-    return Term(op.name, seconds * count, "s", law=law, text=text, numbers=numbers, sources=r.sources["network"])
+    """Return the time of messages between ranks, with the way that was quickest and what it takes."""
+    keys = r.sources["network"]
+    scalar = type(op.traffic) is float and type(op.ranks) is float
+    if op.kind == "all_reduce" and scalar:
+        parts = _all_reduce_parts(op, count, r)
+        return parts[0] if len(parts) == 1 else total(op.name, parts, "s")
+    law = "collectives.gather_time" if op.kind == "gather" else "collectives.all_to_all_time"
+    if not scalar or op.ranks > r.machine.per_host:
+        text, numbers = "{} x {} of {} over {} ranks; " + op.text, (count, op.kind, (op.traffic, "B"), op.ranks)
+        return Term(op.name, seconds * count, "s", law=law, text=text, numbers=(*numbers, *op.numbers), sources=keys)
+    rate = _pairwise_rate(op.ranks, r.network)
+    shown = ((r.network["one_shot"], "s"), op.ranks, op.ranks, (op.traffic, "B"), (rate, "B/s"))
+    text = "{} x ({} + ({} - 1) / {} x {} / {}); " + op.text
+    return Term(op.name, seconds * count, "s", law=law, text=text, numbers=(count, *shown, *op.numbers), sources=keys)
 
 
 def _vector_term(op: Operation, seconds: Number, count: Number, r: Rates, vector: Vector) -> Term:

@@ -172,8 +172,9 @@ START = [1.5e-6, 5e-4, 5e-6, 0.6, 0.85, 2.0, 4.0]
 TRUST = (0.01, 0.01, 0.01, 0.01, 0.001, 0.001, 0.001)
 """What a factor e away from the start costs in mean logarithm: more for constants with a narrow plausible range [1]."""
 
-PERTURBED, INDIFFERENT = 1.25, 1e-3
-"""A constant is not identified if a factor of the first, either way, raises the mean logarithm by less than the second [1]."""
+PERTURBED, INDIFFERENT = 1.5, 1e-3
+"""A constant is not identified if a factor of the first, either way, raises the mean logarithm by less than the second: the
+first is what the interval of a calibrated figure allows [1]."""
 
 
 def _bears(row: Decode, law: str, name: str, own: Sequence[str]) -> bool:
@@ -201,8 +202,11 @@ def own_formats(found: list[Decode]) -> list[str]:
     return sorted(name for name in set(stored) if stored.count(name) >= LEAST)
 
 
-def _fit(found: list[Decode]) -> list[float]:
-    """Return the constants of `NAMES`, then a share per expert format, that bring predicted over measured nearest to one."""
+def _fit(found: list[Decode], held: dict[int, float] | None = None) -> list[float]:
+    """Return the constants of `NAMES`, then a share per expert format, that bring predicted over measured nearest to one.
+
+    Constants of `held` keep the value given there.
+    """
     own = own_formats(found)
     start = [*START, *(START[SHARE] for _ in own)]
     low, high = zip(*BOUNDS, *(BOUNDS[SHARE] for _ in own), strict=True)
@@ -211,9 +215,14 @@ def _fit(found: list[Decode]) -> list[float]:
     def loss(p: list[float]) -> float:
         if any(not a <= x <= b for x, a, b in zip(p, low, high, strict=True)):
             return math.inf
+        p = _holding(p, held)
         return _off(p, found, own) + sum(t * abs(math.log(x / s)) for t, x, s in zip(trust, p, start, strict=True))
 
-    return descend(loss, start)
+    return _holding(descend(loss, start), held)
+
+
+def _holding(p: list[float], held: dict[int, float] | None) -> list[float]:
+    return [held.get(index, value) for index, value in enumerate(p)] if held else p
 
 
 def _off(p: Sequence[float], found: list[Decode], own: Sequence[str]) -> float:
@@ -221,11 +230,13 @@ def _off(p: Sequence[float], found: list[Decode], own: Sequence[str]) -> float:
     return float(np.mean([min(abs(math.log(_time(p, row, own) / row.measured)), 0.7) for row in found]))
 
 
-def _identified(fitted: list[float], index: int, found: list[Decode], own: Sequence[str]) -> bool:
-    """Return whether the rows determine a constant: moving it away makes them fit worse."""
+def _identified(fitted: list[float], index: int, found: list[Decode], own: Sequence[str]) -> tuple[bool, bool]:
+    """Return whether moving a constant makes the rows fit worse, and whether it still does when the others make up for it."""
     here = _off(fitted, found, own)
-    moved = ([*fitted[:index], fitted[index] * factor, *fitted[index + 1 :]] for factor in (PERTURBED, 1.0 / PERTURBED))
-    return min(_off(p, found, own) for p in moved) > here + INDIFFERENT
+    moved = [{index: fitted[index] * factor} for factor in (PERTURBED, 1.0 / PERTURBED)]
+    alone = min(_off(_holding(fitted, held), found, own) for held in moved)
+    together = min(_off(_fit(found, held), found, own) for held in moved)
+    return alone > here + INDIFFERENT, together > here + INDIFFERENT
 
 
 def fit_prefill() -> list[dict[str, Any]]:
@@ -334,10 +345,12 @@ def _scope_entries(scope: str, found: list[Decode]) -> list[dict[str, Any]]:
         if len(rows) < LEAST:
             continue
         off = spread(_time(fitted, row, own) / row.measured for row in rows)
-        if _identified(fitted, index, rows, own):
-            out.append(entry(law, name, scope, value, unit, off, len(rows), RUNS))
-        else:
+        alone, together = _identified(fitted, index, found, own)
+        if not alone:
             out.append(entry(law, name, scope, value, unit, off, 0, "guess: the rows hardly depend on it"))
+            continue
+        note = "" if together else "determined together with the others alone: they make up for it"
+        out.append(entry(law, name, scope, value, unit, off, len(rows), RUNS, note))
     return out
 
 

@@ -290,14 +290,14 @@ class Stack:
     layers: tuple[Layer, ...]
     extra: int = 0
     tokens: int | None = None
-    _kinds: list[tuple[Layer, tuple[int, ...]]] = field(init=False, repr=False, compare=False)
+    _kinds: tuple[tuple[Layer, tuple[int, ...]], ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         """Group equal layers once: every step of every plan asks for them."""
         places: dict[Layer, list[int]] = {}
         for index, layer in enumerate(self.layers):
             places.setdefault(layer, []).append(index)
-        object.__setattr__(self, "_kinds", [(layer, tuple(indices)) for layer, indices in places.items()])
+        object.__setattr__(self, "_kinds", tuple((layer, tuple(indices)) for layer, indices in places.items()))
 
     @property
     def parameters(self) -> int:
@@ -313,7 +313,7 @@ class Stack:
                 seen.add(key)
         return total
 
-    def kinds(self) -> list[tuple[Layer, tuple[int, ...]]]:
+    def kinds(self) -> tuple[tuple[Layer, tuple[int, ...]], ...]:
         """Return each distinct layer with the positions at which it stands."""
         return self._kinds
 

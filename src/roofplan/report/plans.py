@@ -125,6 +125,8 @@ def plan_lines(result: Result, plan: Plan, page: Page) -> list[str]:
         + page.paint(said, "limit"),
     ]
     least = floors(plan.model, plan.strategy, plan.workload, plan.rates, plan.users)
+    dense, experts = least.ranks
+    shared = f"{dense}" if dense == experts else f"{dense}, experts of {experts}"
     c = result.asked.constraints
     asked = (
         f"limit {units.show(c.tpot, 's')} · "
@@ -141,7 +143,7 @@ def plan_lines(result: Result, plan: Plan, page: Page) -> list[str]:
         f"  TPOT          {interval(s['tpot'], 1e3, 'ms'):<27} {asked}floor of reading weights {units.show(least.token, 's')}"
     )
     lines.append(
-        f"  TTFT, idle    {interval(s['ttft'], 1e3, 'ms'):<27} floor {units.show(least.first, 's')}: {units.show(least.work, 'FLOP')} at the dense peak of {least.ranks}"
+        f"  TTFT, idle    {interval(s['ttft'], 1e3, 'ms'):<27} floor {units.show(least.first, 's')}: {units.show(least.work, 'FLOP')} at the dense peak of {shared}"
     )
     per = s["output_tokens_per_second_per_device"]
     lines.append(
@@ -264,7 +266,7 @@ def reason_behind(plan: Plan, first: Plan) -> str:
         words.append(f"weights {units.significant(weight, 2)}x a device")
     kv = a.memory.max_concurrency / max(1, b.memory.max_concurrency)
     if kv < 0.8:
-        words.append(f"room for {kv - 1:.0%} users")
+        words.append(f"room for {1 - kv:.0%} fewer users")
     mine, theirs = bounds(a)["decode"], bounds(b)["decode"]
     if mine[0] == "communication" or mine[0] != theirs[0]:
         words.append(f"{LIMIT_NAMES[mine[0]]} {mine[1]:.0%}")

@@ -123,19 +123,25 @@ def model_screen(model: Model, tokens: int, page: Page, kv_precision: str = "bf1
             page.line(line)
     else:
         page.line("  cache   none: an encoder has no decode phase")
-    if facts["flops"]["matmul_per_token"] is not None:
-        what = "2 x every weight that a generated token meets, head included"
-        page.line(
-            f"  matmuls {units.show(facts['flops']['matmul_per_token'], 'FLOP')} a token = {what}"
-            + (
-                f"      not counted: {model.draft_layers} MTP layer of the checkpoint, {model.draft_parameters:,} parameters"
-                if model.draft_parameters
-                else ""
-            )
-        )
+    for line in _work_lines(model, facts):
+        page.line(line)
     for text in (*model.warnings, *model.notes):
         for line in wrapped(f"note: {text}", indent=6):
             page.line(page.paint(line, "warning"))
+
+
+def _work_lines(model: Model, facts: dict[str, Any]) -> list[str]:
+    """Return what a generated token computes, and what a checkpoint carries beside."""
+    lines = []
+    work = facts["flops"]["matmul_per_token"]
+    if work is not None:
+        what = "2 x every weight that a generated token meets, head included"
+        lines.append(f"  matmuls {units.show(work, 'FLOP')} a token = {what}")
+    if model.draft_parameters:
+        lines.append(
+            f"          not counted: {model.draft_layers} MTP layer of the checkpoint, {model.draft_parameters:,} parameters"
+        )
+    return lines
 
 
 def server_lines(server: Server) -> list[str]:

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from roofplan import economics
-from roofplan.laws import batching
+from roofplan.laws import smaller
 from roofplan.operations import element_bytes
 from roofplan.records.engine import Engine
 from roofplan.records.hardware import Machine
 from roofplan.records.model import Model
 from roofplan.records.strategy import Strategy
-from roofplan.records.workload import Constraints, Workload
+from roofplan.records.workload import Constraints
 from roofplan.search.plan import DEFAULT_TPOT, Plan, Request, Tally, metrics_of
 from roofplan.search.space import (
     at_precision,
@@ -76,7 +78,7 @@ def _machine_plans(
             return []
     engine = choose_engine(asked.engine, machine, precision)
     if engine is None:
-        reason = refused_device(asked.engine, machine)
+        reason = refused_device(asked.engine, machine, precision)
         tally.refusals[reason] = tally.refusals.get(reason, 0) + 1
         return []
     refusal = refuses_format(model, engine)
@@ -99,12 +101,12 @@ def _machine_plans(
         key = (precision, kv_bytes, *strategy.as_dict().values())
         if key not in feet:
             feet[key] = footprints(model, strategy, kv_bytes, draft=asked.workload.drafted > 0)
-        book = ledger(model, strategy, machine, engine, asked.workload, feet[key], seats=_seats(asked))
-        if not book.fits:
-            tally.misses.append((book.shortage / machine.count, machine, strategy, book, precision, engine.id))
+        books = _books(asked, partial(ledger, model, strategy, machine, engine, asked.workload, feet[key]))
+        if not books[0].fits:
+            tally.misses.append((books[0].shortage / machine.count, machine, strategy, books[0], precision, engine.id))
             continue
         tally.fits += 1
-        kept.append((strategy, book))
+        kept += [(strategy, book) for book in books]
     if not kept:
         return []
     return _predicted(asked, machine, model, engine, kept, cost, precision, kv_format, kv_bytes, tally)
@@ -132,34 +134,47 @@ def _predicted(
     }
     many, budget = Strategy(**degrees), kept[0][1].budget_tokens
 
-    def columns(ladders: list[np.ndarray[Any, Any]]) -> list[int | None]:
-        """Return which point of each strategy's ladder is best under the constraints."""
+    def columns(ladders: list[np.ndarray[Any, Any]]) -> tuple[list[int | None], list[int | None]]:
+        """Return which point of each strategy's ladder is best under the constraints, and near which to look more closely."""
         width = max(len(u) for u in ladders)
         grid = np.stack([np.pad(u, (0, width - len(u)), mode="edge") for u in ladders])
         p = predict(model, many, engine, asked.workload, r, grid, kv_bytes=kv_bytes, budget=budget)
         tpot, ttft, rate = (np.broadcast_to(x, grid.shape) for x in (p.tpot.value, p.ttft.value, p.rate))
-        power = wall_power(machine, np.broadcast_to(p.busy, grid.shape))
+        load = load_of(asked, rate)
+        power = wall_power(machine, np.broadcast_to(p.busy, grid.shape) * load)
         watts = None if power is None else np.broadcast_to(power.value, grid.shape)
         for found, u in zip(seen, ladders, strict=True):
             found.update(u.tolist())
-        ok = _allowed(asked.constraints, tpot, ttft, rate, watts, grid, asked.workload)
-        score = _score(asked.best, machine, tpot, rate, watts, cost)
+        ok = _allowed(asked.constraints, tpot, ttft, rate, watts, grid, asked)
+        score = _score(asked.best, machine, tpot, rate * load, watts, cost)
         quick = bool(np.any(ok & (tpot <= DEFAULT_TPOT)))
-        return [_choose(asked, u, tpot[i], ok[i], score[i], quick=quick) for i, u in enumerate(ladders)]
+        best = [_choose(asked, u, tpot[i], ok[i], score[i], quick=quick) for i, u in enumerate(ladders)]
+        # where no point reaches a demand, the most users that the limits on time allow come nearest
+        quickly = _allowed(replace(asked.constraints, rate=None), tpot, ttft, rate, watts, grid, asked)
+        last = [np.flatnonzero(quickly[i, : len(u)]) for i, u in enumerate(ladders)]
+        near = [c if c is not None else int(x[-1]) if len(x) else None for c, x in zip(best, last, strict=True)]
+        return best, near
 
-    chosen = columns(users)
+    chosen, near = columns(users)
     for _ in range(CLOSE_IN if len(asked.machines) <= FEW_MACHINES else 1):
-        finer = [u if c is None else _between(u, c) for u, c in zip(users, chosen, strict=True)]
+        finer = [u if c is None else _between(u, c) for u, c in zip(users, near, strict=True)]
         if asked.constraints.concurrency is not None or all(
             np.array_equal(f, u) for f, u in zip(finer, users, strict=True)
         ):
             break
-        users, chosen = finer, columns(finer)
+        users = finer
+        chosen, near = columns(users)
     if len(asked.machines) <= FEW_MACHINES and asked.constraints.concurrency is None:
         # the curve has stairs, where groups fill evenly and tiles are whole: the last look takes every count nearby
-        users = [u if c is None else _around(u, c) for u, c in zip(users, chosen, strict=True)]
-        chosen = columns(users)
+        users = [u if c is None else _around(u, c) for u, c in zip(users, near, strict=True)]
+        chosen, _ = columns(users)
     tally.count_users([len(found) for found in seen])
+    # of several limits of running sequences the least that meets a demanded rate is kept, else the largest
+    best: dict[Strategy, int] = {}
+    for index, ((strategy, _), column) in enumerate(zip(kept, chosen, strict=True)):
+        if column is not None and (strategy not in best or asked.constraints.rate is None):
+            best[strategy] = index
+    chosen = [column if best.get(kept[i][0]) == i else None for i, column in enumerate(chosen)]
     return [
         _plan(
             asked, machine, model, engine, strategy, book, cost, precision, kv_format, kv_bytes, r, int(ladder[column])
@@ -169,16 +184,19 @@ def _predicted(
     ]
 
 
-SLOWEST = 0.25
-"""Time per token up to which a demanded rate may be met by more users than an engine's default admits [s]."""
+def _books(asked: Request, book_for: Callable[..., Ledger]) -> list[Ledger]:
+    """Return the ledger at the engine's own limit of running sequences, or at the demanded one.
 
-
-def _seats(asked: Request) -> int:
-    """Return the running sequences that engines are told to admit: what is demanded, by Little's law where it is a rate."""
-    c = asked.constraints
-    pace = min(c.tpot or SLOWEST, SLOWEST)
-    standing = 0.0 if c.rate is None else batching.in_system(c.rate, asked.workload.output * pace)
-    return max(asked.seats, c.concurrency or 0, math.ceil(min(standing, MOST_SEATS)))
+    Where a rate is demanded and that limit, not memory, ends the users, ledgers with twice as many each follow.
+    """
+    books = [book_for(seats=min(asked.constraints.concurrency or 0, MOST_SEATS))]
+    expands = asked.constraints.rate is not None or asked.seats == MOST_SEATS
+    while expands and books[-1].fits and books[-1].by_setting < books[-1].by_memory:
+        seats = 2 * math.ceil(books[-1].by_setting)
+        if seats > MOST_SEATS:
+            break
+        books.append(book_for(seats=seats))
+    return [books[0], *(book for book in books[1:] if book.fits)]
 
 
 MOST_SEATS = 16_384
@@ -208,7 +226,7 @@ def _around(ladder: np.ndarray[Any, Any], column: int) -> np.ndarray[Any, Any]:
     return np.unique(np.concatenate((ladder, np.arange(max(1.0, best - NEARBY), min(most, best + NEARBY) + 1.0))))
 
 
-def _allowed(c: Constraints, tpot: Any, ttft: Any, rate: Any, watts: Any, users: Any, workload: Workload) -> Any:
+def _allowed(c: Constraints, tpot: Any, ttft: Any, rate: Any, watts: Any, users: Any, asked: Request) -> Any:
     ok = np.ones(np.shape(tpot), dtype=bool)
     if c.tpot is not None:
         ok &= tpot <= c.tpot
@@ -221,7 +239,7 @@ def _allowed(c: Constraints, tpot: Any, ttft: Any, rate: Any, watts: Any, users:
     if c.concurrency is not None:
         ok &= users >= c.concurrency
     if c.rate is not None:
-        ok &= rate / workload.output >= c.rate
+        ok &= rate * asked.utilisation / asked.workload.output >= c.rate
     return ok
 
 
@@ -260,12 +278,12 @@ def _choose(asked: Request, users: Any, tpot: Any, ok: Any, score: Any, *, quick
     return int(allowed[np.argmin(score[allowed])])
 
 
-def load_of(asked: Request, rate: float) -> float:
+def load_of(asked: Request, rate: Any) -> Any:
     """Return the share of a plan's rate that is paid to good use: what is asked, and no more than is demanded."""
     demanded = asked.constraints.rate
     if demanded is None:
         return asked.utilisation
-    return min(asked.utilisation, demanded * asked.workload.output / rate)
+    return smaller(asked.utilisation, demanded * asked.workload.output / rate)
 
 
 def _plan(
@@ -297,7 +315,7 @@ def _plan(
         prediction=p,
         cost=cost,
         power=wall_power(machine, float(p.busy) * load_of(asked, float(p.rate))),
-        utilisation=load_of(asked, float(p.rate)),
+        utilisation=float(load_of(asked, float(p.rate))),
     )
     plan.metrics = metrics_of(plan)
     return plan

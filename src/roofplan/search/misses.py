@@ -7,13 +7,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from roofplan import economics, units
+from roofplan import catalogue, units
 from roofplan.catalogue import machines
 from roofplan.catalogue.machines import box_size
 from roofplan.errors import NoPlan, RoofplanError, StrategyError
 from roofplan.operations import element_bytes
 from roofplan.records.hardware import Machine
 from roofplan.records.strategy import Strategy
+from roofplan.records.workload import Constraints
 from roofplan.search.evaluate import MOST_SEATS, evaluate
 from roofplan.search.order import ordered
 from roofplan.search.plan import Plan, Request, Tally
@@ -26,10 +27,12 @@ def no_plan(asked: Request, tally: Tally) -> NoPlan:
     if tally.fits == 0 and tally.misses:
         return _memory_miss(asked, tally)
     if tally.legal == 0 and tally.enumerated:
-        why = max(tally.refusals, key=lambda k: tally.refusals[k])
+        ruled = {text: n for text, n in tally.refusals.items() if not text.startswith("no engine")} or tally.refusals
+        why = max(ruled, key=lambda text: ruled[text])
         if asked.pins:
             raise StrategyError(f"--strategy {_pinned(asked)}: {why}", argument="--strategy", value=_pinned(asked))
-        return NoPlan(f"no plan: strategy. {why}", binding="strategy", relax=[])
+        binding = "precision" if "does not read" in why else "strategy"
+        return NoPlan(f"no plan: {binding}. {why}", binding=binding, relax=_other_readers(asked))
     if tally.enumerated == 0 and asked.pins and not tally.refusals:
         raise StrategyError(
             f"--strategy {_pinned(asked)}: {_why_not_divided(asked)}", argument="--strategy", value=_pinned(asked)
@@ -44,6 +47,21 @@ def no_plan(asked: Request, tally: Tally) -> NoPlan:
         )
         return _excluded(asked, tally, why)
     return _limit_miss(asked)
+
+
+def _other_readers(asked: Request) -> list[dict[str, Any]]:
+    """Return other engines, and other formats, with which there is a plan."""
+    out: list[dict[str, Any]] = []
+    for name in ("vllm", "sglang", "tensorrt-llm", "llama.cpp"):
+        engine = catalogue.find("engines", name, "--engine")
+        change = {"argument": "--engine", "now": asked.engine or "the default", "needed": name}
+        if engine != asked.engine and _try(replace(asked, engine=engine), change, out):
+            break
+    for precision in ("fp8", "q4_k_m"):
+        change = {"argument": "--precision", "now": ",".join(asked.precisions), "needed": precision}
+        if precision not in asked.precisions and _try(replace(asked, precisions=(precision,)), change, out):
+            break
+    return out
 
 
 def _pinned(asked: Request) -> str:
@@ -81,43 +99,51 @@ def _excluded(asked: Request, tally: Tally, why: str) -> NoPlan:
     The way out is tried; where it alone gives no plan, what stands behind it is said and relaxed too.
     """
     c = asked.constraints
-    out: list[dict[str, Any]] = []
-    moved: Request | None = None
     if "over the budget" in tally.refusals:
-        needed = min(cost.total for m in asked.machines if (cost := economics.hourly(m, asked.price)) is not None)
-        limit = math.ceil(needed * 100) / 100
-        out.append({"argument": "--budget", "now": f"{c.budget:g}USD/h", "needed": f"{limit:.2f}USD/h"})
-        moved = replace(asked, constraints=replace(c, budget=limit))
+        name, free = "--budget", replace(asked, constraints=replace(c, budget=None))
     elif any(text.startswith("more devices than") for text in tally.refusals):
-        count = min(m.count for m in asked.machines)
-        out.append({"argument": "--devices", "now": c.devices, "needed": count})
-        moved = replace(asked, constraints=replace(c, devices=count))
+        name, free = "--devices", replace(asked, constraints=replace(c, devices=None))
     elif "its licence forbids data centres" in tally.refusals:
-        out.append(
-            {"argument": "--datacenter", "now": "given", "needed": "left out, or a card without the GeForce licence"}
-        )
-        moved = replace(asked, constraints=replace(c, datacenter=False))
+        name, free = "--datacenter", replace(asked, constraints=replace(c, datacenter=False))
     elif "no price of this kind" in tally.refusals:
-        out.append({"argument": "--price", "now": asked.price, "needed": "2.50USD/h, what a device costs you"})
-    elif asked.engine is not None:
-        other = next(
-            (e for m in asked.machines if (e := choose_engine(None, m, asked.precisions[0])) is not None), None
+        needed = "2.50USD/h, what a device costs you"
+        return NoPlan(
+            f"no plan: price. {why}",
+            binding="price",
+            relax=[{"argument": "--price", "now": asked.price, "needed": needed}],
         )
-        if other is not None:
-            out.append({"argument": "--engine", "now": asked.engine, "needed": other.name})
-            moved = replace(asked, engine=other.id)
-    binding = out[0]["argument"].lstrip("-") if out else "devices"
-    text = f"no plan: {binding}. {why}"
-    if moved is not None:
-        behind = Tally()
-        plans = evaluate(moved, behind)
-        if plans:
-            out[0]["plan"] = _brief(ordered(plans, moved.best)[0])
-        else:
-            beyond = _beyond(moved, behind)
-            text += f"; with {out[0]['argument']} {out[0]['needed']}: {beyond.message.removeprefix('no plan: ')}"
-            out += beyond.relax
-    return NoPlan(text, binding=binding, relax=out)
+    elif asked.engine is not None:
+        name, free = "--engine", replace(asked, engine=None)
+    elif asked.precisions != ("checkpoint",):
+        name, free = "--precision", replace(asked, precisions=("checkpoint",))
+    else:
+        return NoPlan(f"no plan: devices. {why}", binding="devices", relax=[])
+    binding = name.lstrip("-")
+    behind = Tally()
+    plans = evaluate(free, behind)
+    if not plans:
+        beyond = _beyond(free, behind)
+        text = f"no plan: {binding}. {why}; without {name}: {beyond.message.removeprefix('no plan: ')}"
+        return NoPlan(text, binding=binding, relax=beyond.relax)
+    return NoPlan(f"no plan: {binding}. {why}", binding=binding, relax=[_nearest_excluded(name, c, plans, asked)])
+
+
+def _nearest_excluded(name: str, c: Constraints, plans: list[Plan], asked: Request) -> dict[str, Any]:
+    """Return the smallest move of a limit that lets one of the plans in that stand beyond it."""
+    if name == "--budget":
+        plan = min(plans, key=lambda p: p.cost.total if p.cost is not None else math.inf)
+        limit = math.ceil((plan.cost.total if plan.cost is not None else 0.0) * 100) / 100
+        now, needed = f"{c.budget:g}USD/h", f"{limit:.2f}USD/h"
+        return {"argument": name, "now": now, "needed": needed, "plan": _brief(plan)}
+    if name == "--devices":
+        plan = min(plans, key=lambda p: p.machine.count)
+        return {"argument": name, "now": c.devices, "needed": plan.machine.count, "plan": _brief(plan)}
+    plan = ordered(plans, asked.best)[0]
+    if name == "--engine":
+        return {"argument": name, "now": asked.engine, "needed": plan.engine.name, "plan": _brief(plan)}
+    licence = "left out, or a card without the GeForce licence"
+    needed = licence if name == "--datacenter" else "left out"
+    return {"argument": name, "now": "given", "needed": needed, "plan": _brief(plan)}
 
 
 def _beyond(asked: Request, tally: Tally) -> NoPlan:
@@ -153,7 +179,8 @@ def relaxations(asked: Request, machine: Machine) -> list[dict[str, Any]]:
         if _try(replace(asked, machines=(machine,), precisions=(precision,), engine=None, pins={}), change, out):
             break
     for bigger in _larger(machine):
-        change = {"argument": "--on", "now": machine.text or machine.device.id, "needed": bigger.text}
+        needed = bigger.text + (" without --strategy" if asked.pins else "")
+        change = {"argument": "--on", "now": machine.text or machine.device.id, "needed": needed}
         if _try(replace(asked, machines=(bigger,), pins={}), change, out):
             break
     if asked.workload.context > asked.workload.input + asked.workload.output:
@@ -301,7 +328,7 @@ def _nearest(asked: Request, relaxable: Relaxable, freed: Sequence[Relaxable]) -
     free = replace(asked.constraints, **gone)
     if free.tpot is None:
         free = replace(free, tpot=math.inf)  # no pace is preferred where all that counts is how far one can get
-    seats = min(asked.constraints.concurrency or 0, MOST_SEATS)
+    seats = MOST_SEATS if relaxable.field == "rate" else min(asked.constraints.concurrency or 0, MOST_SEATS)
     plans = [
         plan
         for plan in evaluate(replace(asked, constraints=free, best=relaxable.best, seats=seats), Tally())

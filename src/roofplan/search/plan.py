@@ -15,9 +15,9 @@ from roofplan.records.model import Model
 from roofplan.records.strategy import Strategy
 from roofplan.records.workload import Constraints, Workload
 from roofplan.search.space import cache_format
-from roofplan.serve import Ledger, Prediction, bound_of
+from roofplan.serve import Ledger, Prediction, bound_of, leaves, limit_of
 from roofplan.terms import Term
-from roofplan.timing import GRADES, Rates
+from roofplan.timing import GRADES, Rates, constant_behind, grade_of_constant
 
 DEFAULT_TPOT = 0.05
 """Time between tokens that chooses which concurrency is shown where nothing is asked: 20 tokens/s, a reader's pace [s]."""
@@ -193,19 +193,39 @@ SMALL = 0.1
 
 
 def grade_of(plan: Plan) -> int:
-    """Return the grade of a plan as an index of `GRADES`: the worst of the constants behind any part of a token's time that counts.
+    """Return the grade of a plan as an index of `GRADES`: the worst of the constants that bear a part of a token's time that counts.
 
     Calibrated asks for measured rows of this engine on this architecture. A stand-in number format, drafts, and a device of
     the user's own, which borrows its constants, are at best borrowed.
     """
-    r, shares = plan.rates, plan.prediction.tpot.shares()
-    shares["engine base"] = float(r.step_base) / float(plan.prediction.tpot.value)
-    shares["engine step"] = shares.get("engine step", 0.0) - shares["engine base"]
-    worst = max([1, *(r.grades[name] for name, share in shares.items() if share > SMALL and name in r.grades)])
-    seen = (plan.engine.name, plan.machine.device.architecture) in catalogue.measured_pairs()
-    stand_in = any(_uses(plan, name) for name in r.fallbacks)
-    borrows = not seen or stand_in or bool(plan.workload.drafted) or plan.machine.device.status == OWN
+    device = plan.machine.device
+    borne: dict[str, float] = {}
+    for leaf, value in leaves(plan.prediction.tpot):
+        for key, share in _bearing(leaf, plan):
+            borne[key] = borne.get(key, 0.0) + value * share
+    counts = SMALL * float(plan.prediction.tpot.value)
+    found = [constant_behind(key) for key, time in borne.items() if time > counts]
+    worst = max([1, *(grade_of_constant(item, device.vendor) for item in found if item is not None)])
+    seen = (plan.engine.name, device.architecture) in catalogue.measured_pairs()
+    stand_in = any(_uses(plan, name) for name in plan.rates.fallbacks)
+    borrows = not seen or stand_in or bool(plan.workload.drafted) or device.status == OWN
     return max(worst, 2 if borrows else 1)
+
+
+def _bearing(leaf: Term, plan: Plan) -> list[tuple[str, float]]:
+    """Return the constants that a leaf's time rests on: those of the side of the roofline that binds; the host's two by their parts."""
+    limit = limit_of(leaf)
+    out = []
+    for key in leaf.sources:
+        item = constant_behind(key)
+        if item is None:
+            continue
+        reads = "bandwidth" in item.name
+        if (limit == "memory_bandwidth" and not reads) or (limit == "compute" and reads):
+            continue
+        base = plan.rates.step_base / float(leaf.value) if item.law == "engine_step" else 1.0
+        out.append((key, min(1.0, 1.0 - base if item.name == "per_sequence" else base)))
+    return out
 
 
 def metrics_of(plan: Plan) -> dict[str, Metric]:

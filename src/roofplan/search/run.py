@@ -91,6 +91,11 @@ def warnings_of(plan: Plan) -> list[tuple[str, str]]:
                 f"the {plan.cost.price.kind} price of {plan.machine.device.id} is of {plan.cost.price.date}",
             )
         )
+    registry = plan.engine.raw.get("families", {})
+    listed = registry.get("architectures", ()) if registry.get("registry", "").startswith("Hugging Face") else ()
+    name = plan.model.architecture
+    if listed and name.endswith(("ForCausalLM", "LMHeadModel")) and name not in listed:
+        out.append(("unlisted", f"{plan.engine.id}'s list of models does not name {name}: it may not load"))
     more = idle_ports(plan.machine)
     if more:
         net = plan.machine.network.id if plan.machine.network else ""

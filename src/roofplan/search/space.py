@@ -35,10 +35,11 @@ def choose_engine(name: str | None, machine: Machine, precision: str) -> Engine 
     return None
 
 
-def refused_device(name: str | None, machine: Machine) -> str:
-    """Return why the engine that was asked for does not run on a machine, or that none does."""
+def refused_device(name: str | None, machine: Machine, precision: str) -> str:
+    """Return why the engine that was asked for does not run on a machine, or that none that reads the weights does."""
     if name is None:
-        return f"no engine of the catalogue runs on {machine.device.id}"
+        reads = "" if precision == "checkpoint" else f" that reads {precision}"
+        return f"no engine of the catalogue{reads} runs on {machine.device.id}"
     return supported(catalogue.engine(catalogue.find("engines", name, "--engine")), machine) or ""
 
 

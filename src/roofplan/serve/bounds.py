@@ -24,13 +24,13 @@ class Floors:
     token : time to read the weights that a step reads, per token that it emits [s].
     first : time to compute a prompt at the dense peak [s].
     work : operations of that prompt on all devices [FLOP].
-    ranks : devices that share them at any time [1].
+    ranks : devices that share them at any time, and those that share the routed experts [1].
     """
 
     token: float
     first: float
     work: float
-    ranks: int
+    ranks: tuple[int, int]
 
 
 def floors(model: Model, strategy: Strategy, workload: Workload, r: Rates, users: int) -> Floors:
@@ -60,7 +60,7 @@ def floors(model: Model, strategy: Strategy, workload: Workload, r: Rates, users
         token=sum(op.entries * element_bytes(op.stored) / share(op) for op in decode) / float(r.wire) / emitted,
         first=sum(op.work / float(peak[op.compute]) / share(op) for op in products),
         work=sum(op.work for op in products),
-        ranks=int(tensor),
+        ranks=(int(tensor), int(spread)),
     )
 
 
@@ -78,13 +78,26 @@ def bound_of(term: Term) -> tuple[str, float]:
 
 
 def leaves(term: Term, scale: float = 1.0) -> list[tuple[Term, float]]:
-    """Return the leaves of a time with what each contributes; products pass their factor down, differences their sign."""
+    """Return the leaves of a time with what each contributes; products pass their factor down, differences what exceeds."""
     if not term.parts:
         return [(term, float(term.value) * scale)]
-    signs = [1.0, *([-1.0 if term.combine == "difference" else 1.0] * (len(term.parts) - 1))]
-    inner = sum(sign * float(part.value) for sign, part in zip(signs, term.parts, strict=True))
+    inside = _excess(*term.parts) if term.combine == "difference" else [x for part in term.parts for x in leaves(part)]
+    inner = sum(value for _, value in inside)
     factor = scale * float(term.value) / inner if inner else 0.0
-    return [leaf for sign, part in zip(signs, term.parts, strict=True) for leaf in leaves(part, sign * factor)]
+    return [(leaf, value * factor) for leaf, value in inside]
+
+
+def _excess(more: Term, less: Term) -> list[tuple[Term, float]]:
+    """Return what each leaf of one step takes beyond its namesake in another, nothing where it takes less."""
+    spent: dict[str, float] = {}
+    for leaf, value in leaves(less):
+        spent[leaf.name] = spent.get(leaf.name, 0.0) + value
+    found = []
+    for leaf, value in leaves(more):
+        known = min(value, spent.get(leaf.name, 0.0))
+        spent[leaf.name] = spent.get(leaf.name, 0.0) - known
+        found.append((leaf, value - known))
+    return found
 
 
 def limit_of(leaf: Term) -> str:

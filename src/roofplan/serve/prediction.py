@@ -193,7 +193,16 @@ def token_time(stage: Term, host: Term, strategy: Strategy, emitted: float) -> T
     last = (
         host
         if emitted == 1.0
-        else Term("engine step", host.value / emitted, "s", parts=[host], combine="product", law=host.law)
+        else Term(
+            "engine step",
+            host.value / emitted,
+            "s",
+            parts=[host],
+            combine="product",
+            law=host.law,
+            text="{} / {} tokens a step",
+            numbers=((host.value, "s"), emitted),
+        )
     )
     return total("TPOT", [*scaled, last], "s", law="pipeline.interleaved_token_time")
 

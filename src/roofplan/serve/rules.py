@@ -5,7 +5,7 @@ from __future__ import annotations
 from roofplan.operations import bits, format_entry
 from roofplan.records.engine import Engine
 from roofplan.records.hardware import OWN, Machine
-from roofplan.records.model import Attention, Group, LatentAttention, Mixture, Model
+from roofplan.records.model import Attention, FeedForward, Group, LatentAttention, Mixer, Mixture, Model
 from roofplan.records.strategy import Strategy
 
 
@@ -52,38 +52,56 @@ _REFUSALS: dict[tuple[object, ...], str | None] = {}
 
 def _divides(model: Model, tensor: int, full: int, engine: Engine, *, whole: bool) -> str | None:
     for layer, _ in model.decoder.kinds():
-        for mixer in layer.mixers:
-            if isinstance(mixer, Attention | LatentAttention) and mixer.heads % tensor:
-                return f"{engine.id}: total number of attention heads ({mixer.heads}) must be divisible by tensor parallel size ({tensor})"
-            if isinstance(mixer, Attention) and mixer.kv_heads < tensor and tensor % mixer.kv_heads:
-                return f"{engine.id}: tensor parallel size ({tensor}) must be divisible by KV heads ({mixer.kv_heads}) to replicate them"
-            if isinstance(mixer, Attention) and mixer.kv_heads > tensor and mixer.kv_heads % tensor:
-                return f"{engine.id}: KV heads ({mixer.kv_heads}) must be divisible by tensor parallel size ({tensor})"
-        for feed in layer.feed_forwards:
-            dense = () if isinstance(feed, Mixture) else feed.groups
-            routed_ones = feed.expert if isinstance(feed, Mixture) and not whole else ()  # whole experts are not cut
-            shared = feed.shared if isinstance(feed, Mixture) else ()
-            for groups in (dense, routed_ones, shared):
-                reason = _cuts(groups, full, engine)
-                if reason:
-                    return reason
+        reasons = (
+            *(_mixer_rule(mixer, tensor, engine) for mixer in layer.mixers),
+            *(_feed_rule(feed, full, engine, whole=whole) for feed in layer.feed_forwards),
+        )
+        for reason in reasons:
+            if reason:
+                return reason
     return None
 
 
-def _cuts(groups: tuple[Group, ...], tensor: int, engine: Engine) -> str | None:
-    """Return why matrices cannot be cut into `tensor` shares: outputs of what enters a feed-forward, inputs of what leaves it."""
+def _mixer_rule(mixer: Mixer, tensor: int, engine: Engine) -> str | None:
+    """Return why attention cannot be divided over `tensor` ranks."""
+    if isinstance(mixer, Attention | LatentAttention) and mixer.heads % tensor:
+        return f"{engine.id}: total number of attention heads ({mixer.heads}) must be divisible by tensor parallel size ({tensor})"
+    if not isinstance(mixer, Attention):
+        return None
+    if mixer.kv_heads < tensor and tensor % mixer.kv_heads:
+        return f"{engine.id}: tensor parallel size ({tensor}) must be divisible by KV heads ({mixer.kv_heads}) to replicate them"
+    if mixer.kv_heads > tensor and mixer.kv_heads % tensor:
+        return f"{engine.id}: KV heads ({mixer.kv_heads}) must be divisible by tensor parallel size ({tensor})"
+    return _cuts(mixer.groups, tensor, engine, mixer.kv_heads)
+
+
+def _feed_rule(feed: FeedForward, tensor: int, engine: Engine, *, whole: bool) -> str | None:
+    """Return why a feed-forward cannot be divided over `tensor` ranks; whole experts are not cut."""
+    if not isinstance(feed, Mixture):
+        return _cuts(feed.groups, tensor, engine)
+    routed_ones = None if whole else _cuts(feed.expert, tensor, engine)
+    return routed_ones or _cuts(feed.shared, tensor, engine)
+
+
+def _cuts(groups: tuple[Group, ...], tensor: int, engine: Engine, kv_heads: int = 0) -> str | None:
+    """Return why matrices cannot be cut into `tensor` shares: outputs of what enters a block, inputs of what leaves it.
+
+    Keys and values are cut by whole heads, which are repeated beyond their number.
+    """
     if tensor == 1:
         return None
     cut = [group for group in groups if group[0].split != "none"]
     for index, group in enumerate(cut):
         for linear in group:
             leaves = index == len(cut) - 1 and index > 0
-            width = linear.inputs if leaves else linear.outputs
-            if width % tensor:
+            width, shares = linear.inputs if leaves else linear.outputs, tensor
+            if linear.split == "kv_heads":
+                shares = min(tensor, kv_heads)
+            if width % shares:
                 return f"{engine.id}: width {width} is not divisible by tensor parallel size ({tensor})"
             block = cut_block(linear.format, leaves=leaves)
-            if (width // tensor) % block:
-                return f"{engine.id}: width {width} / tp {tensor} = {width // tensor} is no multiple of the {block} of {linear.format}"
+            if (width // shares) % block:
+                return f"{engine.id}: width {width} / tp {shares} = {width // shares} is no multiple of the {block} of {linear.format}"
     return None
 
 
@@ -92,7 +110,7 @@ def cut_block(format_id: str, *, leaves: bool) -> int:
     entry = format_entry(format_id)
     if "block" in entry:
         return int(entry["block"])
-    grouped = leaves and entry.get("grouped_inputs")
+    grouped = leaves and entry.get("grouped_inputs") and not format_id.endswith("-channel")
     return int(bits(format_id)[1]) if grouped else 1
 
 
