@@ -165,9 +165,12 @@ class Rates:
 
 
 def grade_of_constant(item: Constant, vendor: str) -> int:
-    """Return the grade of a constant: fitted on this architecture, engine or fabric; on others or by definition; or a guess."""
+    """Return the grade of a constant: fitted on this architecture, engine or fabric; on others; or a guess.
+
+    A definition claims nothing: an engine whose share of the kernels' rate is one by definition has the kernels' grade.
+    """
     if not item.rows:
-        return 2 if item.source == "definition" else 3
+        return 1 if item.source == "definition" else 3
     return 2 if item.scope in {"any", vendor} else 1
 
 
