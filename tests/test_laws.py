@@ -12,7 +12,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import roofplan.laws
-from roofplan.laws import attention, batching, collectives, flops, matmul, memory, parameters, pipeline, roofline
+from roofplan.laws import (
+    activations,
+    attention,
+    batching,
+    collectives,
+    flops,
+    matmul,
+    memory,
+    parameters,
+    pipeline,
+    roofline,
+    states,
+)
 
 REGISTRY = pint.UnitRegistry(non_int_type=float)
 for line in ("token = []", "FLOP = []", "USD = []"):
@@ -191,3 +203,41 @@ def test_quantised_weights_weigh_less():
         < parameters.stored_bytes(1e9, 8, 128, 20)
         < parameters.stored_bytes(1e9, 16, 1, 0)
     )
+
+
+# Training ------------------------------------------------------------------------------------------
+
+
+@given(st.integers(1, 64), st.floats(0.0, 400.0))
+def test_sequence_parallelism_never_keeps_more(tensor, score):
+    whole = activations.layer_bytes(4096.0, 8192.0, tensor, score)
+    split = activations.sequence_parallel_bytes(4096.0, 8192.0, tensor, score)
+    assert split <= whole * (1 + 1e-12)
+    assert split * tensor == pytest.approx(activations.layer_bytes(4096.0, 8192.0, 1, score))
+
+
+@given(st.integers(2, 512), st.floats(0.5, 4.0), st.floats(4.0, 200.0))
+def test_the_best_group_keeps_no_more_than_any_whole_group(layers, entrance, inside):
+    best = activations.best_group(float(layers), entrance, inside)
+    least = min(activations.grouped_bytes(float(layers), float(k), entrance, inside) for k in range(1, layers + 1))
+    assert 2.0 * best * inside <= least * (1 + 1e-9)
+
+
+@given(st.integers(1, 4096))
+def test_each_zero_stage_keeps_less(ranks):
+    kept = [states.zero_bytes(7e9, 2.0, 2.0, 12.0, float(ranks), float(stage)) for stage in range(4)]
+    assert kept == sorted(kept, reverse=True)
+    assert kept[0] == states.state_bytes(7e9, 2.0, 2.0, 12.0)
+    assert kept[3] * ranks == pytest.approx(kept[0])
+
+
+@given(st.integers(1, 128), st.integers(1, 512), st.integers(1, 16))
+def test_chunks_shrink_the_bubble(stages, micro_batches, chunks):
+    plain = pipeline.bubble_share(stages, micro_batches)
+    assert pipeline.interleaved_bubble_share(stages, micro_batches, chunks) <= plain
+    assert pipeline.interleaved_bubble_share(stages, micro_batches, 1) == plain
+
+
+def test_full_recomputation_costs_one_forward_pass():
+    forward, step = flops.forward_per_token(70e9), flops.training(70e9, 1)
+    assert flops.recomputed_share(80, 80) == pytest.approx((step + forward) / step)

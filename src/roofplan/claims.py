@@ -17,6 +17,7 @@ from typing import Any
 from roofplan import catalogue, hf
 from roofplan.errors import InputError
 from roofplan.laws import (
+    activations,
     attention,
     batching,
     board,
@@ -29,6 +30,7 @@ from roofplan.laws import (
     parameters,
     pipeline,
     roofline,
+    states,
 )
 
 VERDICTS = (
@@ -47,6 +49,7 @@ AGREES, ROUNDS = 0.05, 0.10
 """Relative distance up to which a figure agrees, and up to which it counts as rounding [1]."""
 
 LAWS: dict[str, Any] = {
+    "activations": activations,
     "attention": attention,
     "batching": batching,
     "board": board,
@@ -59,6 +62,7 @@ LAWS: dict[str, Any] = {
     "parameters": parameters,
     "pipeline": pipeline,
     "roofline": roofline,
+    "states": states,
 }
 
 

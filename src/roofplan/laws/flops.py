@@ -109,3 +109,54 @@ def projection(hidden: Number, tokens: Number) -> Number:
     134217728
     """
     return 2 * tokens * hidden * hidden
+
+
+def recomputed_share(layers: Number, recomputed: Number) -> Number:
+    """Return the work of a training step with recomputed layers over that without: 1 + r / (3 L).
+
+    Parameters
+    ----------
+    layers : layers L [1].
+    recomputed : layers whose forward pass is run again r, L for full recomputation [1].
+
+    Returns
+    -------
+    Ratio of work [1].
+
+    Notes
+    -----
+    Domain: layer inputs kept, so each is recomputed at most once; a third of a step is forward. Source: [2]_ section 5.1.
+
+    Examples
+    --------
+    >>> round(recomputed_share(80, 80), 3)
+    1.333
+    """
+    return 1 + recomputed / (3 * layers)
+
+
+def training_time(work: Number, devices: Number, peak: Number, utilisation: Number) -> Number:
+    """Return the time of a run: C / (N F u).
+
+    Parameters
+    ----------
+    work : operations C [FLOP].
+    devices : devices N [1].
+    peak : dense rate of a device F [FLOP/s].
+    utilisation : model FLOPs utilisation u [1].
+
+    Returns
+    -------
+    Time [s].
+
+    Notes
+    -----
+    Domain: utilisation counted by the same convention as the work; no failures. Source: [2]_ equation 4, with its constants
+    gathered in u.
+
+    Examples
+    --------
+    >>> round(training_time(training(70e9, 2e12), 2048, 312e12, 0.44) / 86400)
+    35
+    """
+    return work / (devices * peak * utilisation)

@@ -3,6 +3,7 @@
 References
 ----------
 .. [1] Y. Huang et al., "GPipe", 2018, arXiv 1811.06965.
+.. [2] D. Narayanan et al., "Efficient large-scale language model training on GPU clusters", SC 2021, arXiv 2104.04473.
 """
 
 from __future__ import annotations
@@ -108,3 +109,52 @@ def duty_cycle(transfer: Number, period: Number) -> Number:
     True
     """
     return transfer / period
+
+
+def warmup_micro_batches(stages: Number, stage: Number) -> Number:
+    """Return the micro-batches whose activations a stage holds at most under one-forward-one-backward: P - i [2]_.
+
+    Parameters
+    ----------
+    stages : pipeline stages P [1].
+    stage : place of the stage i, the first being 0 [1].
+
+    Returns
+    -------
+    Micro-batches in flight [1].
+
+    Notes
+    -----
+    Domain: at least P micro-batches; GPipe holds all of them instead. Source: [2]_ section 2.2.
+
+    Examples
+    --------
+    >>> warmup_micro_batches(80, 0), sum(warmup_micro_batches(80, i) for i in range(80)) / 80
+    (80, 40.5)
+    """
+    return stages - stage
+
+
+def interleaved_bubble_share(stages: Number, micro_batches: Number, chunks: Number) -> Number:
+    """Return the idle share where each rank holds v chunks of layers in turn: (P - 1) / (v M + P - 1) [2]_.
+
+    Parameters
+    ----------
+    stages : pipeline stages P [1].
+    micro_batches : micro-batches M [1].
+    chunks : chunks of layers on each rank v [1].
+
+    Returns
+    -------
+    Share [1].
+
+    Notes
+    -----
+    Domain: M a multiple of P; v times the messages. With v = 1 it is `bubble_share`. Source: [2]_ section 2.2.
+
+    Examples
+    --------
+    >>> interleaved_bubble_share(8, 8, 1) == bubble_share(8, 8), interleaved_bubble_share(8, 8, 7)
+    (True, 0.1111111111111111)
+    """
+    return (stages - 1) / (chunks * micro_batches + stages - 1)
