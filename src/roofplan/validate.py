@@ -18,7 +18,7 @@ from roofplan.records.model import Model
 from roofplan.records.strategy import Strategy
 from roofplan.records.workload import Workload
 from roofplan.search import Plan, at_precision, cache_format
-from roofplan.serve import Prediction, batched_tokens, legal, predict, token_time
+from roofplan.serve import Prediction, batched_tokens, footprints, ledger, legal, predict, token_time
 from roofplan.terms import Term, total
 from roofplan.timing import Rates, engine_term, rates
 
@@ -246,7 +246,26 @@ def _model(identity: str, precision: str) -> Model:
     return at_precision(model, precision)
 
 
+QUEUEING = 1.15
+"""Published users over those that memory admits above which some of them must have waited [1]."""
+
+
+def queues(case: Case) -> bool:
+    """Return whether more users are stated than memory can hold at once: they queued, and the batch that ran is not known."""
+    if case.users is None:
+        return False
+    feet = footprints(case.model, case.strategy, case.kv_bytes)
+    book = ledger(case.model, case.strategy, case.machine, case.engine, case.workload, feet, seats=round(case.users))
+    return book.by_memory >= 1.0 and case.users > QUEUEING * book.by_memory
+
+
 @cache
-def clean_cases() -> tuple[Case, ...]:
+def known_cases() -> tuple[Case, ...]:
     """Return every published row that the catalogue can predict."""
     return tuple(case for case in map(case_of, measured_rows()) if case is not None)
+
+
+@cache
+def clean_cases() -> tuple[Case, ...]:
+    """Return the rows of `known_cases` whose users can all have been running."""
+    return tuple(case for case in known_cases() if not queues(case))

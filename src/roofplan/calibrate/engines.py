@@ -273,8 +273,8 @@ def in_blocks(case: Case) -> bool:
     return blocks and case.rates().peak["gguf"] != case.rates().peak["fp16"]
 
 
-CONTRADICTORY = 0.5
-"""Spread of a version's residuals above which its rows contradict each other and give no constants [1]."""
+CONTRADICTORY = 0.32
+"""Spread of a version's residuals above which its rows contradict each other and give no constants: that of a borrowed figure [1]."""
 
 
 def decode_fit(found: list[Decode]) -> Callable[[Decode], float]:
