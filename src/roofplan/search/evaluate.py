@@ -175,13 +175,33 @@ def _predicted(
         if column is not None and (strategy not in best or asked.constraints.rate is None):
             best[strategy] = index
     chosen = [column if best.get(kept[i][0]) == i else None for i, column in enumerate(chosen)]
+    finished = partial(_finished, asked, machine, model, engine, cost, precision, kv_format, kv_bytes, r)
     return [
-        _plan(
-            asked, machine, model, engine, strategy, book, cost, precision, kv_format, kv_bytes, r, int(ladder[column])
-        )
+        finished(strategy, book, int(ladder[column]))
         for (strategy, book), ladder, column in zip(kept, users, chosen, strict=True)
         if column is not None
     ]
+
+
+def _finished(
+    asked: Request,
+    machine: Machine,
+    model: Model,
+    engine: Engine,
+    cost: economics.HourlyCost | None,
+    precision: str,
+    kv_format: str,
+    kv_bytes: float,
+    r: Rates,
+    strategy: Strategy,
+    book: Ledger,
+    users: int,
+) -> Plan:
+    """Return a plan; where a rate is demanded the engine is told to admit the users that it needs, no more."""
+    if asked.constraints.rate is not None:
+        feet = footprints(model, strategy, kv_bytes, draft=asked.workload.drafted > 0)
+        book = ledger(model, strategy, machine, engine, asked.workload, feet, seats=users)
+    return _plan(asked, machine, model, engine, strategy, book, cost, precision, kv_format, kv_bytes, r, users)
 
 
 def _books(asked: Request, book_for: Callable[..., Ledger]) -> list[Ledger]:

@@ -131,9 +131,12 @@ def _excluded(asked: Request, tally: Tally, why: str) -> NoPlan:
 def _nearest_excluded(name: str, c: Constraints, plans: list[Plan], asked: Request) -> dict[str, Any]:
     """Return the smallest move of a limit that lets one of the plans in that stand beyond it."""
     if name == "--budget":
-        plan = min(plans, key=lambda p: p.cost.total if p.cost is not None else math.inf)
-        limit = math.ceil((plan.cost.total if plan.cost is not None else 0.0) * 100) / 100
-        now, needed = f"{c.budget:g}USD/h", f"{limit:.2f}USD/h"
+        total, plan = min(
+            ((p.cost.total if p.cost is not None else math.inf, p) for p in plans), key=lambda found: found[0]
+        )
+        if math.isinf(total):
+            return {"argument": "--price", "now": asked.price, "needed": "2.50USD/h, what a device costs you"}
+        now, needed = f"{c.budget:g}USD/h", f"{math.ceil(total * 100) / 100:.2f}USD/h"
         return {"argument": name, "now": now, "needed": needed, "plan": _brief(plan)}
     if name == "--devices":
         plan = min(plans, key=lambda p: p.machine.count)
@@ -175,8 +178,13 @@ def relaxations(asked: Request, machine: Machine) -> list[dict[str, Any]]:
     for precision in ("fp8", "awq", "q4_k_m"):
         if element_bytes(precision) >= held:
             continue
+        there = replace(asked, machines=(machine,), precisions=(precision,))
         change = {"argument": "--precision", "now": now, "needed": precision}
-        if _try(replace(asked, machines=(machine,), precisions=(precision,), engine=None, pins={}), change, out):
+        if _try(there, change, out):
+            break
+        dropped = [flag for flag, given in (("--engine", asked.engine), ("--strategy", asked.pins)) if given]
+        change = {**change, "needed": f"{precision} without {' and '.join(dropped)}"}
+        if dropped and _try(replace(there, engine=None, pins={}), change, out):
             break
     for bigger in _larger(machine):
         needed = bigger.text + (" without --strategy" if asked.pins else "")
@@ -302,7 +310,7 @@ RELAXABLE = (
     Relaxable(
         field="rate",
         best="throughput",
-        reached=lambda plan: plan.metrics["output_tokens_per_second"].value / plan.workload.output,
+        reached=lambda plan: plan.metrics["output_tokens_per_second"].value * plan.utilisation / plan.workload.output,
         write=lambda x: f"{units.at_most(x):g}req/s",
         most=True,
     ),
