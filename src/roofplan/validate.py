@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import math
 from dataclasses import dataclass
 from functools import cache
@@ -23,23 +22,15 @@ from roofplan.terms import Term, total
 from roofplan.timing import Rates, engine_term, rates
 
 
-@cache
-def measured_rows() -> tuple[dict[str, str], ...]:
-    """Return the published serving measurements that the catalogue carries, each with its source."""
-    path = catalogue.ROOT / "measured" / "inference.csv"
-    if not path.is_file():
-        return ()
-    with path.open(newline="") as file:
-        return tuple(csv.DictReader(file))
-
-
 def nearest_measured(plan: Plan, count: int = 3) -> list[dict[str, Any]]:
     """Return the published rows nearest to a plan: same model and device first, then users, engine and count.
 
     Rows of other models or devices are never shown as near.
     """
     model, device = plan.model.id, plan.machine.device.id
-    near = [row for row in measured_rows() if row["model"] == model and row["device"] == device and row["tpot_ms"]]
+    near = [
+        row for row in catalogue.measured_rows() if row["model"] == model and row["device"] == device and row["tpot_ms"]
+    ]
     ranked = sorted(near, key=lambda row: _distance(row, plan))[:count]
     return [{**_parsed(row), "text": _text(row)} for row in ranked]
 
@@ -262,7 +253,7 @@ def queues(case: Case) -> bool:
 @cache
 def known_cases() -> tuple[Case, ...]:
     """Return every published row that the catalogue can predict."""
-    return tuple(case for case in map(case_of, measured_rows()) if case is not None)
+    return tuple(case for case in map(case_of, catalogue.measured_rows()) if case is not None)
 
 
 @cache

@@ -165,10 +165,16 @@ def formats() -> dict[str, dict[str, Any]]:
 
 
 @cache
+def measured_rows() -> tuple[dict[str, str], ...]:
+    """Return the published serving measurements that the catalogue carries, each with its source."""
+    with (ROOT / "measured" / "inference.csv").open(newline="") as file:
+        return tuple(csv.DictReader(file))
+
+
+@cache
 def measured_pairs() -> frozenset[tuple[str, str]]:
     """Return which engines were measured on which architectures, by the published rows that the catalogue carries."""
-    with (ROOT / "measured" / "inference.csv").open(newline="") as file:
-        pairs = {(row["engine"], row["device"]) for row in csv.DictReader(file) if row["tpot_ms"]}
+    pairs = {(row["engine"], row["device"]) for row in measured_rows() if row["tpot_ms"]}
     return frozenset((engine_name, accelerator(device).architecture) for engine_name, device in pairs)
 
 
