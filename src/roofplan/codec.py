@@ -13,6 +13,7 @@ from roofplan.records.calibration import Constant
 from roofplan.records.engine import DefaultRule, Engine, Kernels
 from roofplan.records.hardware import OWN, Accelerator, Link, Server
 from roofplan.records.prices import Price
+from roofplan.records.training import Framework, Optimizer
 from roofplan.source import Source, Sourced
 
 _COUNTED = {
@@ -214,6 +215,46 @@ def _kernels(table: Mapping[str, Any]) -> Kernels:
         accumulator=table.get("fp16_accumulator", "fp32"),
         gguf=table.get("gguf_compute"),
     )
+
+
+def framework(table: Mapping[str, Any]) -> Framework:
+    """Return the training framework that a catalogue table describes."""
+    return Framework(
+        id=table["id"],
+        name=table["framework"],
+        version=table["version"],
+        released=table["released"],
+        newest=table.get("newest", False),
+        vendors=_texts(table, "vendors"),
+        sharding=table["sharding"],
+        attention=table["attention"],
+        dropout=table.get("dropout", False),
+        overlaps=_texts(table, "overlaps"),
+        selective=_texts(table, "selective"),
+        schedules=_texts(table, "schedules"),
+        memory=_numbers(table["memory"]),
+        kernels=_kernels(table["kernels"]),
+        gradient=table["gradient"],
+        aliases=_texts(table, "aliases"),
+        notes=_texts(table, "notes"),
+        flags=table.get("flags", {}),
+        raw=table,
+    )
+
+
+def optimizers(table: Mapping[str, Any]) -> dict[str, Optimizer]:
+    """Return the optimizers by id."""
+    return {
+        identity: Optimizer(
+            id=identity,
+            name=entry["name"],
+            master=float(entry["master"]),
+            state=float(entry["state"]),
+            source=entry["source"],
+            notes=_texts(entry, "notes"),
+        )
+        for identity, entry in table.items()
+    }
 
 
 def sources(table: Mapping[str, Any]) -> dict[str, Source]:

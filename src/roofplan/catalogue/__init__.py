@@ -19,6 +19,7 @@ from roofplan.records.calibration import Constant
 from roofplan.records.engine import Engine
 from roofplan.records.hardware import Accelerator, Link, Server
 from roofplan.records.prices import Price
+from roofplan.records.training import Framework, Optimizer
 from roofplan.source import Source
 
 ROOT = Path(__file__).parent
@@ -96,6 +97,7 @@ _WORDS = {
     "servers": ("server", "devices"),
     "models": ("model", "models"),
     "engines": ("engine", "engines"),
+    "frameworks": ("framework", "frameworks"),
 }
 
 
@@ -121,6 +123,18 @@ def server(identity: str) -> Server:
 def engine(identity: str) -> Engine:
     """Return an engine version by id."""
     return codec.engine(_table("engines", identity))
+
+
+@cache
+def framework(identity: str) -> Framework:
+    """Return a training framework's version by id."""
+    return codec.framework(_table("frameworks", identity))
+
+
+@cache
+def optimizers() -> dict[str, Optimizer]:
+    """Return the optimizers by id."""
+    return codec.optimizers(_read(ROOT / "optimizers.toml"))
 
 
 def model_table(identity: str) -> dict[str, Any]:

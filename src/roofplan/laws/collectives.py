@@ -282,3 +282,31 @@ def all_to_all_time(message: Number, ranks: Number, base: Number, bandwidth: Num
     7.0
     """
     return base + (ranks - 1) / ranks * message / bandwidth
+
+
+def shared_ring_rate(inside: Number, outside: Number, local: Number, ranks: Number) -> Number:
+    """Return the rate of each rank of a ring over several hosts: min(inside, outside x local) where the ring leaves its host.
+
+    Of the ranks of a host each brings its share of the host's ports, and a ring crosses once in and once out.
+
+    Parameters
+    ----------
+    inside : achieved rate one way of a rank inside a host [B/s].
+    outside : achieved network rate one way of a device when all devices of a host send [B/s].
+    local : ranks of the ring in one host [1].
+    ranks : ranks of the ring [1].
+
+    Returns
+    -------
+    Rate [B/s].
+
+    Notes
+    -----
+    Domain: as many rings as there are groups in a host, all at once. Source: [2]_ with the narrowest link deciding.
+
+    Examples
+    --------
+    >>> float(shared_ring_rate(240e9, 12.5e9, 8.0, 16.0)), float(shared_ring_rate(240e9, 12.5e9, 8.0, 8.0))
+    (100000000000.0, 240000000000.0)
+    """
+    return np.where(ranks > local, np.minimum(inside, outside * local), inside)

@@ -158,3 +158,110 @@ def interleaved_bubble_share(stages: Number, micro_batches: Number, chunks: Numb
     (True, 0.1111111111111111)
     """
     return (stages - 1) / (chunks * micro_batches + stages - 1)
+
+
+def chunks_in_flight(stages: Number, stage: Number, chunks: Number) -> Number:
+    """Return the micro-batches of one chunk of layers that a rank of an interleaved pipeline holds: 2 (P - 1 - i) + (v - 1) P + 1.
+
+    Parameters
+    ----------
+    stages : pipeline stages P [1].
+    stage : place of the stage i, the first being 0 [1].
+    chunks : chunks of layers on each rank v, more than one [1].
+
+    Returns
+    -------
+    Micro-batches of a chunk, each 1 / v of the rank's layers [1].
+
+    Notes
+    -----
+    Domain: M a multiple of P. For the first stage it is L (1 + (P - 1) / (P v)) layers' worth, as in Korthikanti et al. 2022
+    (arXiv 2205.05198) section 4.2.3. Source: the warm-up of [2]_ section 2.2.
+
+    Examples
+    --------
+    >>> chunks_in_flight(8, 0, 3) / 3, 8 * (1 + 7 / 24)
+    (10.333333333333334, 10.333333333333334)
+    """
+    return 2 * (stages - 1 - stage) + (chunks - 1) * stages + 1
+
+
+def flushed_time(stages: Number, micro_batches: Number, chunks: Number, slot: Number) -> Number:
+    """Return the time of all micro-batches through a flushed pipeline: (M + (P - 1) / v) t.
+
+    Parameters
+    ----------
+    stages : pipeline stages P [1].
+    micro_batches : micro-batches M [1].
+    chunks : chunks of layers on each rank v [1].
+    slot : forward and backward time of one micro-batch on the slowest stage t [s].
+
+    Returns
+    -------
+    Time [s].
+
+    Notes
+    -----
+    Domain: GPipe, 1F1B (v = 1) and interleaved 1F1B. Its idle share is `interleaved_bubble_share`. Source: [2]_ section 2.2.
+
+    Examples
+    --------
+    >>> flushed_time(8, 8, 1, 1.0), flushed_time(8, 8, 7, 1.0)
+    (15.0, 9.0)
+    """
+    return (micro_batches + (stages - 1) / chunks) * slot
+
+
+def zero_bubble_time(stages: Number, micro_batches: Number, forward: Number, inputs: Number, weights: Number) -> Number:
+    """Return the time under ZB-H1: M (F + B + W) + (P - 1) (F + B - W).
+
+    Parameters
+    ----------
+    stages : pipeline stages P [1].
+    micro_batches : micro-batches M [1].
+    forward : forward time of a micro-batch on a stage F [s].
+    inputs : time of the gradient of its inputs B [s].
+    weights : time of the gradient of its weights W [s].
+
+    Returns
+    -------
+    Time [s].
+
+    Notes
+    -----
+    Domain: the memory of 1F1B; with F = B = W a third of its bubble. Source: Qi et al. 2023, arXiv 2401.10241, table 2.
+
+    Examples
+    --------
+    >>> zero_bubble_time(8, 8, 1.0, 1.0, 1.0), flushed_time(8, 8, 1, 3.0)
+    (31.0, 45.0)
+    """
+    return micro_batches * (forward + inputs + weights) + (stages - 1) * (forward + inputs - weights)
+
+
+def dual_pipe_time(stages: Number, micro_batches: Number, forward: Number, inputs: Number, weights: Number) -> Number:
+    """Return the time under DualPipe: M (F + B + W) + (P / 2 - 1) (F + 2 B - W), for a pair of overlapped passes without gain.
+
+    Parameters
+    ----------
+    stages : pipeline stages P, even [1].
+    micro_batches : micro-batches M [1].
+    forward : forward time of a micro-batch on a stage F [s].
+    inputs : time of the gradient of its inputs B [s].
+    weights : time of the gradient of its weights W [s].
+
+    Returns
+    -------
+    Time [s].
+
+    Notes
+    -----
+    Domain: twice the weights and P + 1 micro-batches in flight; F&B = F + B + W and B = B + W in the paper's letters, so that
+    its bubble (P / 2 - 1) (F&B + B - 3 W) is (P / 2 - 1) (F + 2 B - W). Source: DeepSeek-V3, arXiv 2412.19437, table 2.
+
+    Examples
+    --------
+    >>> dual_pipe_time(8, 8, 1.0, 1.0, 1.0)
+    30.0
+    """
+    return micro_batches * (forward + inputs + weights) + (stages / 2 - 1) * (forward + 2 * inputs - weights)

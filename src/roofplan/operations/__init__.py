@@ -197,7 +197,7 @@ def fraction(linear: Linear, tensor: Number, kv_heads: int) -> Number:
     return 1.0 / tensor
 
 
-def _matmul(
+def product(
     name: str, group: Group, tokens: Number, tensor: Number, kv_heads: int, model: Model, *, leaving: bool
 ) -> Operation:
     """Return one fused product; in a leaving (row-parallel) product the inputs are divided, else the outputs."""
@@ -225,7 +225,7 @@ def _matmul(
     )
 
 
-def _label(group: Group) -> str:
+def label_of(group: Group) -> str:
     return "+".join(linear.name.rsplit(".", 1)[-1].removesuffix("_proj") for linear in group)
 
 
@@ -289,9 +289,11 @@ def _attention(mixer: Attention, step: Step, split: Split, model: Model, kv_byte
         groups = (queries, *groups[1:])
         if step.prefills:
             positions = step.requests * mixer.cross
-            table.append(_matmul(_label(kept_once), kept_once, positions, tensor, mixer.kv_heads, model, leaving=False))
+            table.append(
+                product(label_of(kept_once), kept_once, positions, tensor, mixer.kv_heads, model, leaving=False)
+            )
     for index, group in enumerate(groups):
-        table.append(_matmul(_label(group), group, step.tokens, tensor, mixer.kv_heads, model, leaving=index == last))
+        table.append(product(label_of(group), group, step.tokens, tensor, mixer.kv_heads, model, leaving=index == last))
     heads = mixer.heads / tensor
     kept = memory.heads_per_rank(float(mixer.kv_heads), tensor) * (
         mixer.head_dim if mixer.key_is_value else mixer.head_dim + mixer.value_dim
@@ -320,23 +322,27 @@ def _decode_attention(mixer: Attention, step: Step, heads: Number, kept: Number,
     )
 
 
+def attended_pairs(mixer: Attention, each: Number, past: Number) -> Number:
+    """Return the query-key pairs of `each` new tokens of one sequence after `past` cached ones [1]."""
+    window = float("inf") if mixer.window is None else float(mixer.window)
+    if mixer.cross is not None:
+        return each * mixer.cross
+    if not mixer.causal:
+        return each * each
+    if mixer.compression > 1:
+        whole = attention.prefill_pairs(each, past) / mixer.compression
+        return whole + attention.windowed_pairs(each, past, window)
+    if mixer.window is None:
+        return attention.prefill_pairs(each, past)
+    if mixer.chunked:
+        return attention.chunked_pairs(each, past, window)
+    return attention.windowed_pairs(each, past, window)
+
+
 def _prefill_attention(mixer: Attention, step: Step, heads: Number, kept: Number) -> Operation:
     each, past = step.new / step.requests, step.past
     window = float("inf") if mixer.window is None else float(mixer.window)
-    if mixer.cross is not None:
-        pairs = step.new * mixer.cross
-    elif not mixer.causal:
-        pairs = step.new * each
-    elif mixer.compression > 1:
-        pairs = step.requests * (
-            attention.prefill_pairs(each, past) / mixer.compression + attention.windowed_pairs(each, past, window)
-        )
-    elif mixer.window is None:
-        pairs = step.requests * attention.prefill_pairs(each, past)
-    elif mixer.chunked:
-        pairs = step.requests * attention.chunked_pairs(each, past, window)
-    else:
-        pairs = step.requests * attention.windowed_pairs(each, past, window)
+    pairs = step.requests * attended_pairs(mixer, each, past)
     work = attention.work(pairs, heads, mixer.head_dim, mixer.value_dim)
     traffic = (
         step.requests * smaller(past + each, window) * kept + step.new * heads * (mixer.head_dim + mixer.value_dim)
@@ -378,7 +384,7 @@ def _latent(mixer: LatentAttention, step: Step, split: Split, model: Model, kv_b
         # prefill expands the latents of cached tokens as well as its own
         expands = group[0].name.endswith("kv_b_proj")
         tokens = step.tokens + step.requests * step.past if expands else step.tokens
-        table.append(_matmul(_label(group), group, tokens, tensor, 1, model, leaving=index == last))
+        table.append(product(label_of(group), group, tokens, tensor, 1, model, leaving=index == last))
     heads = mixer.heads / tensor
     if step.decodes:
         table.append(_latent_decode(mixer, step, heads, kv_bytes))
@@ -429,7 +435,7 @@ def _recurrence(mixer: Recurrence, step: Step, split: Split, model: Model) -> li
     tensor = split.attention
     last = len(mixer.groups) - 1
     table = [
-        _matmul(_label(group), group, step.tokens, tensor, 1, model, leaving=index == last)
+        product(label_of(group), group, step.tokens, tensor, 1, model, leaving=index == last)
         for index, group in enumerate(mixer.groups)
     ]
     state = (mixer.state_elements * mixer.state_bytes + mixer.convolution_elements * ACTIVATION_BYTES) / tensor
@@ -454,7 +460,7 @@ def _dense(feed_forward: Dense, step: Step, split: Split, model: Model) -> list[
     tokens = step.together(split.inner)
     last = len(feed_forward.groups) - 1
     table = [
-        _matmul(_label(group), group, tokens, split.tp, 1, model, leaving=index == last and last > 0)
+        product(label_of(group), group, tokens, split.tp, 1, model, leaving=index == last and last > 0)
         for index, group in enumerate(feed_forward.groups)
     ]
     inner = sum(linear.outputs for linear in feed_forward.groups[0])
@@ -502,11 +508,11 @@ def _mixture(moe: Mixture, step: Step, split: Split, model: Model, kernels: Kern
         )
     ]
     if moe.router is not None:
-        table.append(_matmul("router", (moe.router,), step.tokens, split.tp, 1, model, leaving=False))
+        table.append(product("router", (moe.router,), step.tokens, split.tp, 1, model, leaving=False))
     for index, group in enumerate(moe.shared):
         leaving = index == len(moe.shared) - 1 or group[0].name.endswith("down_proj")
         table.append(
-            _matmul("shared " + _label(group), group, step.together(split.inner), split.tp, 1, model, leaving=leaving)
+            product("shared " + label_of(group), group, step.together(split.inner), split.tp, 1, model, leaving=leaving)
         )
     spread = split.groups > 1
     # ranks of one group reduce their shares of shared experts (and of routed ones, where no group is apart)

@@ -1,0 +1,323 @@
+"""What a layer keeps between its forward and its backward pass.
+
+Counted from the same records as serving, so that a new mixer or feed-forward needs no formula of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from roofplan.laws import Number, activations, where
+from roofplan.laws import memory as memory_laws
+from roofplan.operations import ACTIVATION_BYTES, fraction
+from roofplan.records.model import Attention, Dense, Group, LatentAttention, Layer, Linear, Mixture, Model, Recurrence
+from roofplan.records.training import Adapter, Framework, Layout
+
+
+class Kept(NamedTuple):
+    """Bytes of one micro-batch that a rank keeps from the forward to the backward pass of a layer.
+
+    Parameters
+    ----------
+    module : ``input`` of the layer, or the part that recomputation would compute again: the product that made it
+        (``q_proj``, ``up_proj``), ``layernorm``, ``rotary``, ``core_attn``, ``attn_proj``, ``mla_up_proj``, ``mlp_input``,
+        ``mlp_act``, ``moe``, ``moe_act``, ``shared_experts``.
+    feeds : products whose weight gradient alone needs it; empty where the gradient of an input does too.
+    """
+
+    name: str
+    module: str
+    bytes: Number
+    feeds: tuple[str, ...] = ()
+
+
+MASK_BYTES = 1.0
+"""Bytes of an element of a dropout mask [B]."""
+
+STATISTIC_BYTES = 4.0
+"""Bytes of a softmax statistic of flash attention, one per query and head [B]."""
+
+
+def words(group: Group) -> tuple[str, ...]:
+    """Return the last words of the names of fused products, such as ``q_proj``."""
+    return tuple(linear.name.rsplit(".", 1)[-1] for linear in group)
+
+
+def kept(
+    layer: Layer,
+    tokens: Number,
+    sequence: float,
+    layout: Layout,
+    model: Model,
+    framework: Framework,
+    adapter: Adapter | None = None,
+) -> list[Kept]:
+    """Return what one layer keeps of a micro-batch; with an adapter, inputs of frozen products are let go.
+
+    Parameters
+    ----------
+    tokens : tokens of a micro-batch on a rank, context parallelism taken off [token].
+    sequence : tokens of a whole sequence, for scores that are written to memory [token].
+    """
+    table: list[Kept] = []
+    stream = stream_bytes(tokens, layout, model)
+    entrance = stream * framework.keeps("stream_kept") / ACTIVATION_BYTES
+    normed = stream * framework.keeps("norm_kept") / ACTIVATION_BYTES
+    for mixer in layer.mixers:
+        table += [
+            Kept("input of the mixer's norm", "input", entrance),
+            Kept("output of the mixer's norm", "layernorm", normed, words(mixer.groups[0])),
+            *_mixer(mixer, tokens, sequence, layout, framework),
+            *_dropped(stream, framework, "attn_proj"),
+        ]
+    for feed in layer.feed_forwards:
+        table.append(Kept("input of the feed-forward's norm", "mlp_input" if layer.mixers else "input", entrance))
+        first = feed.expert[0] if isinstance(feed, Mixture) else feed.groups[0]
+        table.append(Kept("output of the feed-forward's norm", "layernorm", normed, words(first)))
+        if isinstance(feed, Mixture):
+            table += _experts(feed, tokens, layout, framework)
+        else:
+            table += _dense(feed, tokens, layout, framework, "mlp")
+        table += _dropped(stream, framework, "mlp")
+    if adapter is None:
+        return table
+    table = [item for item in table if not item.feeds or set(item.feeds) & set(adapter.targets)]
+    return [*table, *_updates(layer, tokens, layout, adapter)]
+
+
+def stream_bytes(tokens: Number, layout: Layout, model: Model) -> Number:
+    """Return the residual stream of a micro-batch as a rank keeps it, divided along the sequence where norms are [B]."""
+    return activations.input_bytes(tokens, float(model.hidden), ACTIVATION_BYTES) / (
+        layout.tp if layout.sequence_parallel else 1.0
+    )
+
+
+def _dropped(stream: Number, framework: Framework, module: str) -> list[Kept]:
+    if not framework.dropout:
+        return []
+    return [Kept("dropout mask", module, stream * MASK_BYTES / ACTIVATION_BYTES)]
+
+
+def _updates(layer: Layer, tokens: Number, layout: Layout, adapter: Adapter) -> list[Kept]:
+    """Return what low-rank updates keep: masks and what dropout left of each group's input, and the narrow product."""
+    table = []
+    for group, tensor in _groups(layer, layout):
+        updated = [linear for linear in group if linear.name.rsplit(".", 1)[-1] in adapter.targets]
+        if not updated:
+            continue
+        entering = tokens * updated[0].inputs * updated[0].copies
+        # each update of its own drops its own input; a fused one drops once
+        dropped = entering * (MASK_BYTES + ACTIVATION_BYTES) if adapter.dropout else 0.0 * entering
+        narrow = tokens * adapter.rank * len(updated) * ACTIVATION_BYTES
+        table.append(Kept(f"low-rank update of {'+'.join(words(group))}", "adapter", dropped + narrow / tensor * tensor))
+    return table
+
+
+def _groups(layer: Layer, layout: Layout) -> list[tuple[Group, Number]]:
+    """Return all fused products of a layer that every token passes, and the ranks that divide them."""
+    table: list[tuple[Group, Number]] = [(group, layout.tp) for mixer in layer.mixers for group in mixer.groups]
+    for feed in layer.feed_forwards:
+        table += [(group, layout.tp) for group in (feed.groups if isinstance(feed, Dense) else feed.shared)]
+    return table
+
+
+def adapted(layer: Layer, adapter: Adapter) -> float:
+    """Return the trained parameters of the low-rank updates of a layer: rank x (inputs + outputs) of each target [parameters]."""
+    found = 0.0
+    for mixer in layer.mixers:
+        found += sum(_update(linear, adapter) for group in mixer.groups for linear in group)
+    for feed in layer.feed_forwards:
+        dense = feed.groups if isinstance(feed, Dense) else feed.shared
+        found += sum(_update(linear, adapter) for group in dense for linear in group)
+        if isinstance(feed, Mixture):
+            found += feed.experts * sum(_update(linear, adapter) for group in feed.expert for linear in group)
+    return found
+
+
+def _update(linear: Linear, adapter: Adapter) -> float:
+    if linear.name.rsplit(".", 1)[-1] not in adapter.targets:
+        return 0.0
+    extra = linear.outputs if adapter.method == "dora" else 0.0
+    return float((adapter.rank * (linear.inputs + linear.outputs) + extra) * linear.copies)
+
+
+def width(group: Group, tensor: Number, kv_heads: int) -> Number:
+    """Return the outputs of fused products on one rank [1]."""
+    found: Number = 0.0
+    for linear in group:
+        found = found + linear.outputs * linear.copies * fraction(linear, tensor, kv_heads)
+    return found
+
+
+def _mixer(
+    mixer: Attention | LatentAttention | Recurrence,
+    tokens: Number,
+    sequence: float,
+    layout: Layout,
+    framework: Framework,
+) -> list[Kept]:
+    if isinstance(mixer, Attention):
+        return _attention(mixer, tokens, sequence, layout, framework)
+    if isinstance(mixer, LatentAttention):
+        return _latent(mixer, tokens, sequence, layout, framework)
+    entering = width(mixer.groups[0], layout.tp, 1)
+    leaving = mixer.groups[-1][0].inputs * mixer.groups[-1][0].copies / layout.tp
+    return [
+        Kept("inputs of the recurrence", "core_attn", tokens * entering * ACTIVATION_BYTES),
+        Kept("its outputs and gates", "attn_proj", 2.0 * tokens * leaving * ACTIVATION_BYTES),
+    ]
+
+
+def _attention(
+    mixer: Attention, tokens: Number, sequence: float, layout: Layout, framework: Framework
+) -> list[Kept]:
+    heads = mixer.heads / layout.tp
+    kv = memory_laws.heads_per_rank(float(mixer.kv_heads), layout.tp)
+    queries = tokens * heads * mixer.head_dim * ACTIVATION_BYTES
+    keys = tokens * kv * mixer.head_dim * ACTIVATION_BYTES
+    out = tokens * heads * mixer.value_dim * ACTIVATION_BYTES
+    table = [
+        Kept("queries", "q_proj", queries),
+        Kept("keys", "k_proj", keys),
+        Kept("values", "v_proj", tokens * kv * mixer.value_dim * ACTIVATION_BYTES),
+        Kept("copies of queries and keys", "rotary", (queries + keys) * framework.keeps("query_copies")),
+        Kept("attention's output", "attn_proj", out),
+    ]
+    seen = sequence if mixer.window is None else min(sequence, mixer.window)
+    return table + _core(tokens, heads, out, seen, layout, framework)
+
+
+def _core(
+    tokens: Number, heads: Number, out: Number, seen: float, layout: Layout, framework: Framework
+) -> list[Kept]:
+    """Return what the attention kernel itself keeps: its statistics, or all scores where it writes them."""
+    copies = [Kept("attention's output before the exchange", "core_attn", where(layout.cp > 1, out, 0.0 * out))]
+    if framework.attention == "flash":
+        return [Kept("softmax statistics", "core_attn", tokens * heads * STATISTIC_BYTES), *copies]
+    score = tokens * heads * seen
+    dropout = score * (MASK_BYTES + ACTIVATION_BYTES) if framework.dropout else 0.0
+    return [Kept("scores", "core_attn", score * ACTIVATION_BYTES + dropout), *copies]
+
+
+def _latent(
+    mixer: LatentAttention, tokens: Number, sequence: float, layout: Layout, framework: Framework
+) -> list[Kept]:
+    heads = mixer.heads / layout.tp
+    # each latent before and after its own norm
+    table = [
+        Kept("a latent and its norm", "mla_up_proj", 2.0 * tokens * group[0].inputs * ACTIVATION_BYTES)
+        for group in mixer.groups
+        if group[0].name.endswith(("q_b_proj", "kv_b_proj"))
+    ]
+    key = mixer.nope_dim + mixer.rope_dim
+    out = tokens * heads * mixer.value_dim * ACTIVATION_BYTES
+    values = mixer.value_dim + framework.keeps("latent_value_extra") * mixer.nope_dim
+    table += [
+        Kept("queries and keys", "mla_up_proj", 2.0 * tokens * heads * key * ACTIVATION_BYTES),
+        Kept("values", "mla_up_proj", tokens * heads * values * ACTIVATION_BYTES),
+        Kept("attention's output", "attn_proj", out),
+    ]
+    return table + _core(tokens, heads, out, sequence, layout, framework)
+
+
+def shared_part(moe: Mixture) -> Dense:
+    """Return the shared experts of a mixture as a feed-forward, their gates left out."""
+    groups = (group for group in moe.shared if len(group) > 1 or words(group)[0] in {"up_proj", "down_proj"})
+    return Dense(groups=tuple(groups))
+
+
+def _dense(feed: Dense, tokens: Number, layout: Layout, framework: Framework, module: str) -> list[Kept]:
+    """Return a feed-forward's interior: what enters its activation function, and what enters the product that leaves it."""
+    last = feed.groups[-1]
+    leaving = last[0].inputs * last[0].copies / layout.tp
+    copies = framework.keeps("activation_copies") if len(feed.groups[0]) > 1 else 0.0
+    return [
+        *(
+            Kept("input of the activation function", linear.name.rsplit(".", 1)[-1], size)
+            for linear in feed.groups[0]
+            for size in [tokens * width((linear,), layout.tp, 1) * ACTIVATION_BYTES]
+        ),
+        Kept("its inner copies", f"{module}_act", copies * tokens * leaving * ACTIVATION_BYTES),
+        Kept("input of the last product", f"{module}_act", tokens * leaving * ACTIVATION_BYTES, words(last)),
+    ]
+
+
+def _experts(moe: Mixture, tokens: Number, layout: Layout, framework: Framework) -> list[Kept]:
+    """Return a mixture's interior: each token visits its experts on the ranks that hold them, evenly."""
+    hidden, inner = moe.expert[0][0].inputs, sum(linear.outputs for linear in moe.expert[0])
+    last = moe.expert[-1]
+    mine = tokens / (layout.tp if layout.sequence_parallel else 1.0)
+    visits = mine * moe.chosen
+    weighed = framework.keeps("expert_output_kept")
+    table = [
+        Kept("router", "moe", mine * moe.experts * framework.keeps("router_kept")),
+        Kept("tokens at their experts", "moe", visits * hidden * ACTIVATION_BYTES, words(moe.expert[0])),
+        Kept("input of the experts' activation function", "moe", visits * inner * ACTIVATION_BYTES),
+        Kept("input of their last product", "moe_act", visits * last[0].inputs * ACTIVATION_BYTES, words(last)),
+        Kept("outputs before they are weighed", "moe", visits * hidden * weighed),
+    ]
+    if moe.shared:
+        table += _dense(shared_part(moe), tokens, layout, framework, "shared_experts")
+    return table
+
+
+def recomputed(table: Sequence[Kept], layout: Layout, framework: Framework) -> tuple[Number, Number]:
+    """Return what a layer keeps under the layout's recomputation, and the whole that it holds while it is computed again [B]."""
+    whole: Number = 0.0
+    stays: Number = 0.0
+    for item in table:
+        whole = whole + item.bytes
+        if stays_kept(item.module, layout, framework):
+            stays = stays + item.bytes
+    return stays, whole
+
+
+def stays_kept(module: str, layout: Layout, framework: Framework) -> bool:
+    """Return whether recomputation leaves what a module keeps where it is."""
+    if layout.recompute == "none":
+        return True
+    if layout.recompute == "full":
+        return module == "input"
+    return module not in framework.selective
+
+
+def widest_gradient(layer: Layer, tokens: Number, layout: Layout, model: Model) -> Number:
+    """Return the gradients that a layer's backward pass holds at once: of its widest product's outputs, and of the stream [B]."""
+    wide: Number = 0.0
+    for feed in layer.feed_forwards:
+        if isinstance(feed, Mixture):
+            mine = tokens / (layout.tp if layout.sequence_parallel else 1.0)
+            hidden, inner = feed.expert[0][0].inputs, sum(linear.outputs for linear in feed.expert[0])
+            wide = wide + mine * feed.chosen * (hidden + inner)
+        else:
+            wide = wide + tokens * width(feed.groups[0], layout.tp, 1)
+    return wide * ACTIVATION_BYTES + stream_bytes(tokens, layout, model)
+
+
+def distinct_weights(layers: Sequence[Layer], layout: Layout) -> Number:
+    """Return the entries of one weight of every distinct shape of `layers` on a rank [1]."""
+    shapes: dict[tuple[float, ...], Number] = {}
+    for layer in layers:
+        for mixer in layer.mixers:
+            kv_heads = mixer.kv_heads if isinstance(mixer, Attention) else 1
+            for index, group in enumerate(mixer.groups):
+                _shape(shapes, group, layout.tp, kv_heads, fused=index == 0 and isinstance(mixer, Attention))
+        for feed in layer.feed_forwards:
+            for group in feed.groups if isinstance(feed, Dense) else feed.shared:
+                _shape(shapes, group, layout.tp, 1, fused=True)
+            # experts are not divided by width
+            for group in feed.expert if isinstance(feed, Mixture) else ():
+                _shape(shapes, group, 1.0, 1, fused=True)
+    total: Number = 0.0
+    for entries in shapes.values():
+        total = total + entries
+    return total
+
+
+def _shape(shapes: dict[tuple[float, ...], Number], group: Group, tensor: Number, kv_heads: int, *, fused: bool) -> None:
+    for block in [group] if fused else [(linear,) for linear in group]:
+        entries: Number = 0.0
+        for linear in block:
+            entries = entries + linear.weights * fraction(linear, tensor, kv_heads)
+        shapes[block[0].inputs, sum(linear.outputs for linear in block)] = entries

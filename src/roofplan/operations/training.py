@@ -1,0 +1,304 @@
+"""What a training step computes and sends in each layer: the forward pass, and the backward pass made of it.
+
+Counted from the same records as serving, so that a new mixer or feed-forward needs no formula of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from roofplan.laws import Number, attention, matmul
+from roofplan.laws import memory as memory_laws
+from roofplan.operations import ACTIVATION_BYTES, Operation, attended_pairs, label_of, product
+from roofplan.operations.activations import shared_part, stream_bytes, width
+from roofplan.records.model import Attention, Dense, LatentAttention, Layer, Mixture, Model, Recurrence
+from roofplan.records.training import Framework, Job, Layout
+
+
+SCORE_PASSES = 6.5
+"""Passes over the scores of attention that writes them: product out, scaled softmax in and out, dropout in, out and mask, product in."""
+
+BACKWARD_SCORE_PASSES = 8.5
+"""The same backward: the gradient of the weighted sum out and in, dropout, softmax with its saved output, and two products in."""
+
+FLASH_BACKWARD = 2.5
+"""Work of flash attention's backward pass over its forward pass: five products where the forward has two (Dao 2023, arXiv 2307.08691)."""
+
+
+def forward(
+    layer: Layer, tokens: Number, job: Job, layout: Layout, model: Model, framework: Framework
+) -> list[Operation]:
+    """Return the forward pass of a layer over a micro-batch of `tokens` on a rank, context parallelism taken off."""
+    table: list[Operation] = []
+    for mixer in layer.mixers:
+        table += _collective(tokens, layout, model, "before attention", forward=True, entering=True)
+        for index, group in enumerate(mixer.groups):
+            heads = mixer.kv_heads if isinstance(mixer, Attention) else 1
+            leaving = index == len(mixer.groups) - 1
+            table.append(product(label_of(group), group, tokens, layout.tp, heads, model, leaving=leaving))
+        table += _mixing(mixer, tokens, job, layout, framework)
+        table += _collective(tokens, layout, model, "after attention", forward=True, entering=False)
+    for feed in layer.feed_forwards:
+        if isinstance(feed, Mixture):
+            table += _mixture_pass(feed, tokens, layout, model, framework)
+            continue
+        table += _collective(tokens, layout, model, "before feed-forward", forward=True, entering=True)
+        table += _feed(feed, tokens, layout, model, "")
+        table += _collective(tokens, layout, model, "after feed-forward", forward=True, entering=False)
+    table += _stream_passes(layer, tokens, layout, model, framework)
+    return [_at_precision(op, job) for op in table]
+
+
+def _at_precision(op: Operation, job: Job) -> Operation:
+    """Return a product in the number format of the job."""
+    return op._replace(compute=job.precision, stored=job.precision) if op.kind in {"matmul", "experts"} else op
+
+
+def _collective(
+    tokens: Number, layout: Layout, model: Model, where_to: str, *, forward: bool, entering: bool
+) -> list[Operation]:
+    """Return the message between tensor ranks at the entrance or the exit of a mixer or feed-forward.
+
+    With sequence parallelism the stream is gathered before and reduced and scattered after; without it, it is reduced once:
+    after in the forward pass, before in the backward pass (the conjugate operators of Megatron, arXiv 1909.08053).
+    """
+    message = tokens * model.hidden * ACTIVATION_BYTES
+    if layout.sequence_parallel:
+        kind = "tensor_gather"
+    elif entering is forward:
+        return []
+    else:
+        kind = "tensor_reduce"
+    name = f"{'gather' if kind == 'tensor_gather' else 'all-reduce'} {where_to}"
+    text = "{} tokens x {} x 2 B over {} ranks"
+    return [
+        Operation(
+            name, kind, 0.0, message, kernels=0.0, ranks=layout.tp, text=text, numbers=(tokens, model.hidden, layout.tp)
+        )
+    ]
+
+
+def _mixing(
+    mixer: Attention | LatentAttention | Recurrence, tokens: Number, job: Job, layout: Layout, framework: Framework
+) -> list[Operation]:
+    """Return what mixes tokens: attention over whole sequences, divided over heads and context ranks; or a scan."""
+    if isinstance(mixer, Recurrence):
+        width = mixer.groups[-1][0].inputs * mixer.groups[-1][0].copies / layout.tp
+        moved = tokens * 4.0 * width * ACTIVATION_BYTES
+        return [Operation("state update", "memory", tokens * mixer.update_flops / layout.tp, moved, kernels=3.0)]
+    sequences = tokens * layout.cp / job.sequence
+    length = float(job.sequence)
+    if isinstance(mixer, Attention):
+        key, value, kv = mixer.head_dim, mixer.value_dim, memory_laws.heads_per_rank(float(mixer.kv_heads), layout.tp)
+        pairs = attended_pairs(mixer, length, 0.0)
+        if framework.attention == "eager":
+            pairs = length * min(length, mixer.window or length)
+    else:
+        key, value, kv = mixer.nope_dim + mixer.rope_dim, mixer.value_dim, mixer.heads / layout.tp
+        pairs = attention.prefill_pairs(length, 0.0) if framework.attention == "flash" else length * length
+    heads = mixer.heads / layout.tp
+    here = sequences * pairs / layout.cp
+    work = attention.work(here, heads, key, value)
+    traffic = tokens * (heads + kv) * (key + value) * ACTIVATION_BYTES
+    table = [
+        Operation(
+            "attention",
+            "prefill_attention",
+            work,
+            traffic,
+            kernels=2.0,
+            text="2 x {} pairs x {} heads x {}",
+            numbers=(here, heads, key + value),
+        )
+    ]
+    if framework.attention == "eager":
+        table[0] = table[0]._replace(kind="matmul", name="attention products", entries=0.0)
+        scores = here * heads
+        table.append(
+            Operation(
+                "scores",
+                "scores",
+                0.0,
+                scores * ACTIVATION_BYTES * SCORE_PASSES,
+                kernels=3.0,
+                text="{} passes over {} scores x 2 B",
+                numbers=(SCORE_PASSES, scores),
+            )
+        )
+    rotary = 2.0 * tokens * (heads * key + kv * key) * ACTIVATION_BYTES
+    table.append(Operation("rotary and layout", "memory", 0.0, rotary * framework.keeps("memory_passes"), kernels=2.0))
+    moved = tokens * (2.0 * heads + 2.0 * kv) * value * ACTIVATION_BYTES
+    exchange = Operation(
+        "exchange of heads for sequence",
+        "context_exchange",
+        0.0,
+        moved,
+        kernels=0.0,
+        ranks=layout.cp,
+        text="{} over {} ranks",
+        numbers=((moved, "B"), layout.cp),
+    )
+    return [*table, exchange]
+
+
+def _feed(feed: Dense, tokens: Number, layout: Layout, model: Model, prefix: str) -> list[Operation]:
+    last = len(feed.groups) - 1
+    table = [
+        product(prefix + label_of(group), group, tokens, layout.tp, 1, model, leaving=index == last and last > 0)
+        for index, group in enumerate(feed.groups)
+    ]
+    entering, leaving = width(feed.groups[0], layout.tp, 1), feed.groups[-1][0].inputs / layout.tp
+    moved = tokens * (entering + leaving) * ACTIVATION_BYTES
+    return [*table, Operation(f"{prefix}activation function", "memory", 0.0, moved)]
+
+
+def _mixture_pass(moe: Mixture, tokens: Number, layout: Layout, model: Model, framework: Framework) -> list[Operation]:
+    """Return a mixture's forward pass, tokens spread evenly over the experts, as losses of balance make them be."""
+    mine = tokens / (layout.tp if layout.sequence_parallel else 1.0)
+    visits = mine * moe.chosen
+    held = moe.experts / layout.ep
+    weights = sum(linear.weights for group in moe.expert for linear in group)
+    hidden, inner = moe.expert[0][0].inputs, sum(linear.outputs for linear in moe.expert[0])
+    leaving = moe.expert[-1][0].inputs
+    each = visits * layout.ep / moe.experts
+    rows = matmul.padded_expert_rows(
+        visits, held, matmul.grouped_tile(each, framework.kernels.smallest_tile, framework.kernels.largest_tile)
+    )
+    moved = held * weights * ACTIVATION_BYTES + visits * (2.0 * hidden + inner + leaving) * ACTIVATION_BYTES
+    table = [
+        Operation(
+            "routed experts",
+            "experts",
+            matmul.work(rows, weights, 1.0),
+            moved,
+            entries=held * weights,
+            rows=each,
+            kernels=2.0 * float(framework.keeps("expert_kernels")),
+            text="{} visits in {} rows x {} weights",
+            numbers=(visits, rows, weights),
+        ),
+        Operation("their activation function", "memory", 0.0, visits * (inner + leaving) * ACTIVATION_BYTES),
+        Operation(
+            "routing, sorting and summing",
+            "memory",
+            0.0,
+            visits * hidden * ACTIVATION_BYTES * 6.0 + mine * moe.experts * 4.0 * 6.0,
+            kernels=12.0,
+            text="6 passes over {} visits x {} x 2 B",
+            numbers=(visits, hidden),
+        ),
+    ]
+    if moe.router is not None:
+        table.append(product("router", (moe.router,), mine, 1.0, 1, model, leaving=False))
+    if moe.shared:
+        shared = shared_part(moe)
+        table += _collective(tokens, layout, model, "before shared experts", forward=True, entering=True)
+        table += _feed(shared, tokens, layout, model, "shared ")
+        table += _collective(tokens, layout, model, "after shared experts", forward=True, entering=False)
+    message = visits * hidden * ACTIVATION_BYTES
+    table += [
+        Operation(
+            name,
+            "expert_exchange",
+            0.0,
+            message,
+            kernels=0.0,
+            ranks=layout.ep,
+            text="{} visits x {} x 2 B over {} ranks",
+            numbers=(visits, hidden, layout.ep),
+        )
+        for name in ("expert dispatch", "expert combine")
+    ]
+    return table
+
+
+def _stream_passes(layer: Layer, tokens: Number, layout: Layout, model: Model, framework: Framework) -> list[Operation]:
+    """Return norms, residual sums and dropout over the stream: each half reads and writes it twice."""
+    halves = float(bool(layer.mixers)) + float(bool(layer.feed_forwards))
+    stream = stream_bytes(tokens, layout, model)
+    passes = 4.0 * halves + (2.5 * halves if framework.dropout else 0.0)
+    moved = passes * stream * framework.keeps("memory_passes")
+    return [
+        Operation(
+            "norms, residual and dropout",
+            "memory",
+            0.0,
+            moved,
+            kernels=halves * framework.keeps("stream_kernels"),
+            text="{} passes over {}",
+            numbers=(passes, (stream, "B")),
+        )
+    ]
+
+
+def backward(table: Sequence[Operation], job: Job) -> list[Operation]:
+    """Return the backward pass of a forward one: two products for each, five for attention's two, the same messages again."""
+    out: list[Operation] = []
+    for op in table:
+        if op.kind in {"matmul", "experts"}:
+            trained = job.adapter is None
+            gradient = 2.0 * op.entries * job.gradient if trained else 0.0
+            out.append(op._replace(name=f"{op.name}, gradient of inputs"))
+            if trained or op.name == "attention products":
+                out.append(op._replace(name=f"{op.name}, gradient of weights", traffic=op.traffic + gradient))
+        elif op.kind == "prefill_attention":
+            out.append(
+                op._replace(
+                    name=f"{op.name}, backward",
+                    work=op.work * FLASH_BACKWARD,
+                    traffic=op.traffic * 2.0,
+                    kernels=op.kernels * 2.0,
+                )
+            )
+        elif op.kind == "scores":
+            out.append(
+                op._replace(name=f"{op.name}, backward", traffic=op.traffic * BACKWARD_SCORE_PASSES / SCORE_PASSES)
+            )
+        elif op.kind == "memory":
+            out.append(
+                op._replace(
+                    name=f"{op.name}, backward", traffic=op.traffic * 1.5, work=op.work * 2.0, kernels=op.kernels * 1.5
+                )
+            )
+        else:
+            # a gathered input is gathered once more, for the gradient of the weights
+            again = 2.0 if op.kind == "tensor_gather" and "before" in op.name else 1.0
+            out.append(op._replace(name=f"{op.name}, backward", traffic=op.traffic * again))
+    return out
+
+
+def head_pass(tokens: Number, layout: Layout, model: Model, framework: Framework) -> list[Operation]:
+    """Return the output head and the loss of a micro-batch."""
+    columns = model.vocabulary / layout.tp
+    logits = tokens * columns
+    entries = model.hidden * columns
+    head = Operation(
+        "output head",
+        "matmul",
+        matmul.work(tokens, model.hidden, columns),
+        entries * ACTIVATION_BYTES + (tokens * model.hidden + logits) * ACTIVATION_BYTES,
+        entries=entries,
+        rows=tokens,
+        text="{} positions x {} x {}",
+        numbers=(tokens, model.hidden, columns),
+    )
+    moved = logits * framework.keeps("loss_passes")
+    loss = Operation(
+        "loss",
+        "memory",
+        0.0,
+        moved,
+        kernels=8.0,
+        text="{} B over {} logits",
+        numbers=(framework.keeps("loss_passes"), logits),
+    )
+    return [*_collective(tokens, layout, model, "before head", forward=True, entering=True), head, loss]
+
+
+def embedding_pass(tokens: Number, layout: Layout, model: Model) -> list[Operation]:
+    """Return the look-up of a micro-batch's tokens."""
+    moved = 2.0 * tokens * model.hidden * ACTIVATION_BYTES
+    return [
+        Operation("embedding", "memory", 0.0, moved, kernels=3.0),
+        *_collective(tokens, layout, model, "after embedding", forward=True, entering=False),
+    ]

@@ -1,0 +1,172 @@
+"""A training job, how it is divided over devices, and the frameworks that run it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from roofplan.records.engine import Kernels
+from roofplan.source import Sourced
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Optimizer:
+    """What an optimizer keeps of each parameter.
+
+    Parameters
+    ----------
+    master : fp32 copy of a weight that is trained in 16 bits or less [B].
+    state : moments [B].
+    work : bytes that a step reads and writes of each parameter, weight and gradient included [B].
+    """
+
+    id: str
+    name: str
+    master: float
+    state: float
+    source: str
+    notes: tuple[str, ...] = ()
+
+    @property
+    def bytes(self) -> float:
+        """Bytes beside weight and gradient [B]."""
+        return self.master + self.state
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Framework:
+    """One version of a training framework.
+
+    Parameters
+    ----------
+    id : such as ``megatron-core-0.16``.
+    sharding : how it divides states over data-parallel ranks: ``distributed-optimizer``, ``none``, or ``fsdp``.
+    attention : ``flash``, or ``eager`` where scores are written to memory.
+    dropout : whether the layers apply dropout and keep its masks.
+    overlaps : what runs beside compute: ``data`` reduce and gather, ``tensor`` collectives, ``pipeline`` hops.
+    causal : whether attention skips the masked half.
+    selective : modules that ``--recompute selective`` computes again.
+    memory : numbers of the ledger, such as ``norm_kept`` [B] per element.
+    flags : its launch flags by what they set.
+    """
+
+    id: str
+    name: str
+    version: str
+    released: str
+    newest: bool
+    vendors: tuple[str, ...]
+    sharding: str
+    attention: str
+    dropout: bool
+    overlaps: tuple[str, ...]
+    selective: tuple[str, ...]
+    schedules: tuple[str, ...]
+    memory: Mapping[str, Sourced]
+    kernels: Kernels
+    gradient: str = "fp32"
+    aliases: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    flags: Mapping[str, str] = field(default_factory=dict)
+    raw: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+    def keeps(self, name: str) -> float:
+        """Return a number of the ledger."""
+        return self.memory[name].value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Adapter:
+    """A small set of trained parameters beside frozen weights.
+
+    Parameters
+    ----------
+    method : ``lora``, ``qlora``, ``dora``, ``adapter`` or ``adapter_v2``.
+    rank : width of a low-rank update [1].
+    targets : products that have one, by the last words of their names.
+    stored : number format of the frozen products.
+    bytes : of a trained parameter, its gradient and its optimizer state [B].
+    dropout : whether an update drops some of its input and keeps the mask.
+    fixed : trained parameters, where they do not follow from rank and targets [parameters].
+    """
+
+    method: str
+    rank: int = 8
+    targets: tuple[str, ...] = ("q_proj", "v_proj")
+    stored: str = "bf16"
+    bytes: float = 8.0
+    dropout: bool = True
+    fixed: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """What is trained.
+
+    Parameters
+    ----------
+    sequence : tokens of a sequence [token].
+    batch : sequences of a step [1].
+    tokens : tokens of the run, None for a step alone [token].
+    precision : number format of the products.
+    gradient : bytes of an accumulated gradient [B].
+    optimizer : what it keeps.
+    adapter : what is trained instead of the weights, None where they are.
+    """
+
+    sequence: int
+    batch: int
+    optimizer: Optimizer
+    tokens: float | None = None
+    precision: str = "bf16"
+    gradient: float = 4.0
+    adapter: Adapter | None = None
+
+
+RECOMPUTES = ("none", "selective", "full")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layout:
+    """How a job is divided: Megatron's degrees, devices = tp pp cp dp; numbers may be arrays of equal shape, words may not.
+
+    Parameters
+    ----------
+    tp, pp, cp, dp : tensor, pipeline, context and data-parallel ranks [1].
+    ep : ranks that divide the experts, inside tp cp dp [1].
+    micro_batch : sequences of a micro-batch [1].
+    interleave : chunks of layers on each pipeline rank [1].
+    zero : what data-parallel ranks divide: 0 nothing, 1 optimizer, 2 gradients too, 3 weights too [1].
+    recompute : ``none``, ``selective`` or ``full``.
+    sequence_parallel : whether norms are divided along the sequence where tensors are.
+    schedule : ``1f1b`` (interleaved where a rank has several chunks), ``gpipe``, ``zb-h1`` or ``dualpipe``.
+    offload : what lies in host memory: ``none``, ``optimizer`` or ``weights``.
+    """
+
+    tp: Any = 1
+    pp: int = 1
+    cp: Any = 1
+    dp: Any = 1
+    ep: Any = 1
+    micro_batch: Any = 1
+    interleave: int = 1
+    zero: int = 0
+    recompute: str = "none"
+    sequence_parallel: bool = True
+    schedule: str = "1f1b"
+    offload: str = "none"
+
+    def label(self) -> str:
+        """Return such as ``tp8 pp2 dp32``."""
+        names = ("tp", "pp", "cp", "dp", "ep")
+        parts = [f"{name}{int(getattr(self, name))}" for name in names if int(getattr(self, name)) > 1]
+        return " ".join(parts) or "one device"
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return all of it as plain values."""
+        whole = ("tp", "pp", "cp", "dp", "ep", "micro_batch", "interleave", "zero")
+        return {name: int(getattr(self, name)) for name in whole} | {
+            "recompute": self.recompute,
+            "schedule": self.schedule,
+        }

@@ -1,0 +1,1 @@
+"""Training: the memory ledger of every stage, the time of a step, and the run."""

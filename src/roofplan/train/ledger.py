@@ -1,0 +1,280 @@
+"""What a rank of each pipeline stage holds at the peak of a step, as Terms; values may be arrays over layouts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from roofplan.laws import Number, larger, pipeline, smaller, states, where
+from roofplan.operations import ACTIVATION_BYTES, element_bytes
+from roofplan.operations.activations import adapted, distinct_weights, kept, recomputed, stream_bytes, widest_gradient
+from roofplan.records.model import Layer, Model
+from roofplan.records.training import Adapter, Framework, Job, Layout
+from roofplan.terms import Term, total
+from roofplan.train.stages import Share, Stage, layer_parameters, rank_parameters, rows_of_table, stages
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ledger:
+    """The peak of one stage.
+
+    Parameters
+    ----------
+    stage : whose it is.
+    allocated : bytes that tensors take at the peak, in parts [B].
+    reserved : bytes that the allocator holds for them [B].
+    """
+
+    stage: Stage
+    allocated: Term
+    reserved: Number
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Case:
+    """What the parts of a ledger are made from."""
+
+    model: Model
+    job: Job
+    layout: Layout
+    framework: Framework
+    kinds: tuple[Layer, ...]
+    stage: Stage
+    tokens: Number
+
+    def cites(self, name: str) -> tuple[str, ...]:
+        return (self.framework.memory[name].source,)
+
+
+def ledgers(model: Model, job: Job, layout: Layout, framework: Framework) -> list[Ledger]:
+    """Return the peak of every distinct stage."""
+    kinds = tuple(layer for layer, _ in model.decoder.kinds())
+    tokens = layout.micro_batch * job.sequence / layout.cp
+    return [
+        _ledger(_Case(model=model, job=job, layout=layout, framework=framework, kinds=kinds, stage=stage, tokens=tokens))
+        for stage in stages(model, layout.pp, layout.interleave, layout.schedule)
+    ]
+
+
+def fullest(found: Sequence[Ledger]) -> Ledger:
+    """Return the fullest stage; of one layout only."""
+    return max(found, key=lambda one: float(one.reserved))
+
+
+def peak(found: Sequence[Ledger]) -> Number:
+    """Return the reserved bytes of the fullest stage, element by element [B]."""
+    most = found[0].reserved
+    for one in found[1:]:
+        most = larger(most, one.reserved)
+    return most
+
+
+def micro_batches(job: Job, layout: Layout) -> Number:
+    """Return the micro-batches of a step that pass each pipeline [1]."""
+    return job.batch / (layout.dp * layout.micro_batch)
+
+
+def in_flight(stage: Stage, job: Job, layout: Layout) -> Number:
+    """Return how many micro-batches of all its layers a stage holds at most [1]."""
+    passing = micro_batches(job, layout)
+    pp, place, chunks = float(layout.pp), float(stage.place), float(layout.interleave)
+    if layout.schedule == "gpipe":
+        return passing
+    if layout.schedule == "dualpipe":
+        return smaller((pp + 1.0) / 2.0, passing)
+    if chunks > 1.0:
+        return smaller(pipeline.chunks_in_flight(pp, place, chunks), passing * chunks) / chunks
+    return smaller(pipeline.warmup_micro_batches(pp, place), passing)
+
+
+def _ledger(c: _Case) -> Ledger:
+    framework = c.framework
+    held = rank_parameters(c.stage, c.kinds, c.model, c.layout, framework.keeps("vocabulary_multiple"))
+    parts = [*_states(held, c), _activations(c), _working(c), *_buffers(held, c)]
+    runtime = framework.keeps("runtime")
+    parts.append(Term("runtime", runtime, "B", law="given", text="{}", numbers=((runtime, "B"),), sources=c.cites("runtime")))
+    allocated = total("memory", parts, "B")
+    return Ledger(
+        stage=c.stage, allocated=allocated, reserved=allocated.value * framework.keeps("reserved_over_allocated")
+    )
+
+
+def alike(layout: Layout) -> tuple[Number, Number]:
+    """Return the ranks that hold the same dense parameters, and those that hold the same experts [1]."""
+    ranks = layout.dp * layout.cp
+    return ranks, ranks * layout.tp / layout.ep
+
+
+def _states(held: Share, c: _Case) -> list[Term]:
+    """Return weights, gradients and optimizer state."""
+    job, layout = c.job, c.layout
+    if job.adapter is not None:
+        return _adapter_states(held, job.adapter, c)
+    ranks, thin = alike(layout)
+    copy, cited = c.framework.keeps("weight"), c.cites("weight")
+    kept_here = 0.0 if layout.offload == "optimizer" else 1.0
+    table = [
+        ("weights", (copy, 0.0, 0.0), 3, cited),
+        ("gradients", (0.0, job.gradient, 0.0), 2, cited),
+        ("optimizer", (0.0, 0.0, job.optimizer.bytes * kept_here), 1, (job.optimizer.source,)),
+    ]
+    return [
+        Term(
+            name,
+            states.zero_bytes(held.dense, *each, ranks, layout.zero) + states.zero_bytes(held.experts, *each, thin, layout.zero),
+            "B",
+            law="states.zero_bytes",
+            text="({} / {} ranks + {} of experts / {}) x {} B",
+            numbers=(held.dense, *((ranks, held.experts, thin) if layout.zero >= least else (1.0, held.experts, 1.0)), sum(each)),
+            sources=sources,
+        )
+        for name, each, least, sources in table
+    ]
+
+
+def _adapter_states(held: Share, adapter: Adapter, c: _Case) -> list[Term]:
+    """Return frozen weights, in their stored format or in host memory, and what is trained beside them."""
+    layout = c.layout
+    ranks = alike(layout)[0] if layout.zero >= 3 else 1.0
+    each = element_bytes(adapter.stored)
+    frozen = ((held.matrices + held.experts) * each + held.others * ACTIVATION_BYTES) / ranks
+    if layout.offload == "weights":
+        frozen = 0.0 * frozen
+    trained: Number = adapter.fixed or 0.0
+    if adapter.fixed is None:
+        for count, layer in zip(c.stage.counts, c.kinds, strict=True):
+            trained = trained + count * adapted(layer, adapter)
+    return [
+        Term(
+            "weights",
+            frozen,
+            "B",
+            law="states.zero_bytes",
+            text="({} x {} B + {} embedding, head and norms x 2 B) over {} ranks",
+            numbers=(held.matrices + held.experts, each, held.others, ranks),
+            sources=c.cites("weight"),
+        ),
+        Term(
+            "adapters",
+            trained * adapter.bytes / ranks,
+            "B",
+            law="states.state_bytes",
+            text="{} trained parameters x {} B over {} ranks",
+            numbers=(trained, adapter.bytes, ranks),
+            sources=(c.job.optimizer.source,),
+        ),
+    ]
+
+
+def _layer_activations(layer: Layer, c: _Case) -> tuple[Number, Number]:
+    table = kept(layer, c.tokens, float(c.job.sequence), c.layout, c.model, c.framework, c.job.adapter)
+    return recomputed(table, c.layout, c.framework)
+
+
+def _activations(c: _Case) -> Term:
+    """Return what the micro-batches in flight keep in the stage's layers."""
+    flying = in_flight(c.stage, c.job, c.layout)
+    parts = []
+    for count, layer in zip(c.stage.counts, c.kinds, strict=True):
+        if count:
+            stays, _ = _layer_activations(layer, c)
+            text = "{} layers x {} micro-batches x {}"
+            parts.append(
+                Term(
+                    f"layers with {label(layer)}",
+                    count * flying * stays,
+                    "B",
+                    law="operations.activations.kept",
+                    text=text,
+                    numbers=(count, flying, (stays, "B")),
+                    sources=c.cites("norm_kept"),
+                )
+            )
+    if c.stage.embeds and c.framework.dropout:
+        mask = stream_bytes(c.tokens, c.layout, c.model) / ACTIVATION_BYTES * flying
+        parts.append(Term("dropout mask of the embedding", mask, "B", law="operations.activations.kept", text="{} x 1 B", numbers=(mask,)))
+    return total("activations", parts, "B")
+
+
+def _working(c: _Case) -> Term:
+    """Return what stands only for a moment: at the head, or where a layer runs backward; the larger counts."""
+    again: Number = 0.0
+    for count, layer in zip(c.stage.counts, c.kinds, strict=True):
+        if count:
+            gradients = widest_gradient(layer, c.tokens, c.layout, c.model)
+            stays, whole = _layer_activations(layer, c)
+            again = larger(again, gradients + (whole - stays))
+    if not c.stage.heads:
+        text = "widest gradients of a layer, and what is computed again, {}"
+        return Term("working", again, "B", law="operations.activations.widest_gradient", text=text, numbers=((again, "B"),))
+    rows = rows_of_table(c.model, c.layout, c.framework.keeps("vocabulary_multiple"))
+    logits = c.tokens * rows * c.framework.keeps("logits_kept")
+    stream = stream_bytes(c.tokens, c.layout, c.model)
+    whole = c.tokens * c.model.hidden * ACTIVATION_BYTES
+    gathered = where(c.layout.tp > 1, whole, 0.0 * whole) if c.layout.sequence_parallel else 0.0
+    gradient = 0.0 if c.job.adapter is not None else rows * c.model.hidden * c.framework.keeps("head_gradient")
+    head = logits + 3.0 * stream + gathered + gradient
+    value = larger(head, again)
+    return Term(
+        "working",
+        value,
+        "B",
+        law="operations.activations.widest_gradient",
+        text="the larger of the head ({} tokens x {} logits x {} B, its gradient {}) and a layer's backward pass {}",
+        numbers=(c.tokens, rows, c.framework.keeps("logits_kept"), (gradient, "B"), (again, "B")),
+        sources=c.cites("logits_kept"),
+    )
+
+
+def _buffers(held: Share, c: _Case) -> list[Term]:
+    """Return placeholders of weight gradients, and what sharded states gather and reduce layer by layer."""
+    parts = []
+    each = c.framework.keeps("weight_gradient_buffers")
+    if each and c.job.adapter is None:
+        here = [layer for count, layer in zip(c.stage.counts, c.kinds, strict=True) if count]
+        entries = distinct_weights(here, c.layout)
+        parts.append(
+            Term(
+                "gradient placeholders",
+                entries * each,
+                "B",
+                law="operations.activations.distinct_weights",
+                text="{} weights of distinct shapes x {} B",
+                numbers=(entries, each),
+                sources=c.cites("weight_gradient_buffers"),
+            )
+        )
+    if c.layout.zero >= 3:
+        parts.append(_gathered(c))
+    return parts
+
+
+def _gathered(c: _Case) -> Term:
+    """Return the largest layers whole: weights gathered ahead, and gradients until they are reduced and scattered."""
+    largest: Number = 0.0
+    for count, layer in zip(c.stage.counts, c.kinds, strict=True):
+        if count:
+            own = layer_parameters(layer, c.layout)
+            stored = element_bytes(c.job.adapter.stored) if c.job.adapter else ACTIVATION_BYTES
+            frozen = c.job.adapter is not None
+            weights = (own.matrices + own.experts) * stored + own.others * ACTIVATION_BYTES
+            gradients = 0.0 if frozen else own.all * c.framework.keeps("gathered_gradient")
+            size = weights * c.framework.keeps("gathered_layers") + gradients
+            largest = larger(largest, size)
+    text = "{} layers of gathered weights and one of gradients at {} B, {}"
+    return Term(
+        "gathered",
+        largest,
+        "B",
+        law="states.zero_bytes",
+        text=text,
+        numbers=(c.framework.keeps("gathered_layers"), c.framework.keeps("gathered_gradient"), (largest, "B")),
+        sources=c.cites("gathered_layers"),
+    )
+
+
+def label(layer: Layer) -> str:
+    """Return what a layer is made of, such as ``attention and mixture``."""
+    names = {"Attention": "attention", "LatentAttention": "latent attention", "Recurrence": "recurrence", "Dense": "feed-forward", "Mixture": "mixture"}
+    found = [names[type(part).__name__] for part in (*layer.mixers, *layer.feed_forwards)]
+    return " and ".join(dict.fromkeys(found))

@@ -1,0 +1,127 @@
+"""What each pipeline stage holds: how many layers of each kind, the embedding, the head, and so many parameters a rank."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import NamedTuple
+
+from roofplan.laws import Number, up
+from roofplan.operations import fraction
+from roofplan.records.model import Attention, Dense, Layer, Mixture, Model
+from roofplan.records.training import Layout
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stage:
+    """The contents of a stage; of stages that hold the same, the earliest stands for all.
+
+    Parameters
+    ----------
+    place : position in the pipeline, the first being 0 [1].
+    counts : layers of each kind [1].
+    embeds, heads : 1 where it holds the embedding, or the head [1].
+    """
+
+    place: int
+    counts: tuple[float, ...]
+    embeds: float
+    heads: float
+
+
+class Share(NamedTuple):
+    """Parameters of a stage on one rank.
+
+    Parameters
+    ----------
+    matrices : of products that every token passes [parameters].
+    others : embedding, head, norms and biases [parameters].
+    experts : of routed experts [parameters].
+    """
+
+    matrices: Number
+    others: Number
+    experts: Number
+
+    @property
+    def dense(self) -> Number:
+        """Parameters that all data-parallel ranks of the stage have alike [parameters]."""
+        return self.matrices + self.others
+
+    @property
+    def all(self) -> Number:
+        """All of them [parameters]."""
+        return self.dense + self.experts
+
+
+def stages(model: Model, count: int, chunks: int = 1, schedule: str = "1f1b") -> tuple[Stage, ...]:
+    """Return the distinct stages of a pipeline of `count` ranks.
+
+    Layers are dealt evenly in order, the last taking fewer where they do not divide. A rank of an interleaved pipeline holds
+    every `count`-th chunk; a rank of DualPipe holds a stage and the one opposite.
+    """
+    kinds = tuple(places for _, places in model.decoder.kinds())
+    return _stages(kinds, len(model.decoder.layers), int(count), int(chunks), schedule == "dualpipe")
+
+
+@cache
+def _stages(kinds: tuple[tuple[int, ...], ...], layers: int, count: int, chunks: int, dual: bool) -> tuple[Stage, ...]:
+    pieces = count * chunks
+    sizes = [layers // pieces + (1 if piece < layers % pieces else 0) for piece in range(pieces)]
+    starts = [sum(sizes[:piece]) for piece in range(pieces)]
+    found: dict[tuple[object, ...], Stage] = {}
+    for place in range(count):
+        mine = [place, count - 1 - place] if dual else list(range(place, pieces, count))
+        counts = tuple(
+            float(sum(starts[piece] <= at < starts[piece] + sizes[piece] for piece in mine for at in places))
+            for places in kinds
+        )
+        embeds, heads = float(0 in mine), float(pieces - 1 in mine)
+        found.setdefault((counts, embeds, heads), Stage(place=place, counts=counts, embeds=embeds, heads=heads))
+    return tuple(found.values())
+
+
+def layer_parameters(layer: Layer, layout: Layout) -> Share:
+    """Return a layer's parameters on one rank."""
+    matrices: Number = 0.0
+    others: Number = float(layer.vectors)
+    experts: Number = 0.0
+    for mixer in layer.mixers:
+        kv_heads = mixer.kv_heads if isinstance(mixer, Attention) else 1
+        others = others + mixer.vectors
+        for group in mixer.groups:
+            for linear in group:
+                matrices = matrices + linear.parameters * fraction(linear, layout.tp, kv_heads)
+    for feed in layer.feed_forwards:
+        groups = feed.groups if isinstance(feed, Dense) else feed.shared
+        matrices = matrices + sum(linear.parameters for group in groups for linear in group) / layout.tp
+        others = others + feed.vectors
+        if isinstance(feed, Mixture):
+            others = others + (feed.router.parameters if feed.router else 0)
+            experts = experts + feed.routed / layout.ep
+    return Share(matrices, others, experts)
+
+
+def rows_of_table(model: Model, layout: Layout, multiple: float) -> Number:
+    """Return the rows of the embedding on one tensor rank, the vocabulary padded to `multiple` times the ranks [1]."""
+    return up(model.vocabulary / (multiple * layout.tp)) * multiple if multiple > 1.0 else model.vocabulary / layout.tp
+
+
+def rank_parameters(stage: Stage, kinds: Sequence[Layer], model: Model, layout: Layout, multiple: float = 1.0) -> Share:
+    """Return a stage's parameters on one rank.
+
+    A tied embedding stands on the first stage and, where it is another, on the last. The vocabulary is padded to a
+    `multiple` for each tensor rank.
+    """
+    found = Share(0.0, 0.0, 0.0)
+    for count, layer in zip(stage.counts, kinds, strict=True):
+        own = layer_parameters(layer, layout)
+        found = Share(*(so_far + count * more for so_far, more in zip(found, own, strict=True)))
+    table = rows_of_table(model, layout, multiple) * model.hidden
+    others = found.others
+    if stage.embeds:
+        others = others + model.embedding / layout.tp - model.vocabulary * model.hidden / layout.tp + table + model.other
+    if stage.heads and (not model.tied or not stage.embeds):
+        others = others + table + model.decoder.extra
+    return found._replace(others=others)

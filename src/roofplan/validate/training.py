@@ -1,0 +1,337 @@
+"""Published training runs as cases that can be predicted; the columns are those of ``measured/training.csv``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any
+
+from roofplan import catalogue, hf
+from roofplan.catalogue.machines import machine
+from roofplan.errors import RoofplanError
+from roofplan.records.hardware import Machine
+from roofplan.records.model import Model
+from roofplan.records.training import Adapter, Framework, Job, Layout
+from roofplan.train.step import Ability, ability
+
+Row = Mapping[str, str]
+
+KNOWN_MODELS = {
+    "deepseekv2": "deepseek-v2",
+    "deepseekv3": "deepseek-v3",
+    "deepseekv4 flash": "deepseek-v4-flash",
+    "gpt oss 120b": "gpt-oss-120b",
+    "kimi_k2": "kimi-k2",
+    "qwen3_235b": "qwen3-235b-a22b",
+    "qwen3_30b": "qwen3-30b-a3b",
+    "nemotron_3_nano": "nemotron-3-nano",
+    "nemotron_3_ultra": "nemotron-3-ultra",
+    "mixtral 8x7b": "mixtral-8x7b",
+    "falcon 40": "falcon-40b",
+    "phi-1.5": "",
+    "stablelm alpha": "",
+}
+"""Catalogue entries of models that dimensions alone do not describe, by how a publisher's name begins."""
+
+GPT = re.compile(r"^(gpt|opt|megatron)", re.IGNORECASE)
+GPT_VOCABULARY = 51200
+"""Vocabulary of Megatron's GPT models, 50,257 padded, where a source gives none [1]."""
+
+
+class Skipped(Exception):  # noqa: N818 - a reason, not an error
+    """A row that cannot be predicted, with the reason."""
+
+
+@dataclass(slots=True, kw_only=True)
+class TrainingCase:
+    """A published run.
+
+    Parameters
+    ----------
+    rate : measured tokens per second of a device, None without one [token/s].
+    memory : measured peak of the fullest device, None without one [B].
+    assumed : what the row leaves out and a rule filled.
+    """
+
+    row: Row
+    model: Model
+    machine: Machine
+    framework: Framework
+    job: Job
+    layout: Layout
+    rate: float | None
+    memory: float | None
+    memory_kind: str
+    assumed: tuple[str, ...]
+
+    @property
+    def step_time(self) -> float | None:
+        """Measured seconds of a step [s]."""
+        if self.rate is None:
+            return None
+        return self.job.batch * self.job.sequence / (self.rate * self.machine.count)
+
+    def ability(self) -> Ability:
+        """Return what the machine attains."""
+        return ability_of(self.machine, self.framework)
+
+
+_ABILITIES: dict[tuple[str, str, int, int, float], Ability] = {}
+
+
+def ability_of(found: Machine, framework: Framework) -> Ability:
+    """Return what a machine attains, computed once for each."""
+    key = (found.text or found.device.id, framework.id, found.hosts, found.per_host, found.network_per_device or 0.0)
+    if key not in _ABILITIES:
+        _ABILITIES[key] = ability(found, framework)
+    return _ABILITIES[key]
+
+
+def training_case(row: Row) -> TrainingCase:
+    """Return a row as a case.
+
+    Raises
+    ------
+    Skipped : with the reason.
+    """
+    if row.get("quality"):
+        raise Skipped(row["quality"])
+    assumed: list[str] = []
+    model = model_of(row, assumed)
+    found = machine_of(row)
+    framework = framework_of(row, assumed)
+    sequence = _number(row, "seq_len")
+    if sequence is None:
+        raise Skipped("sequence not stated as a number")
+    batch, micro = _number(row, "global_batch_sequences"), _number(row, "micro_batch")
+    tp, pp, cp, ep = (int(_number(row, name) or 1) for name in ("tp", "pp", "cp", "ep"))
+    dp = int(_number(row, "dp") or found.count // (tp * pp * cp))
+    if tp * pp * cp * dp != found.count:
+        raise Skipped("degrees do not multiply to the devices")
+    if batch is None or micro is None:
+        raise Skipped("batch or micro-batch not stated")
+    zero = _zero(row, framework)
+    recompute = _recompute(row, assumed)
+    stated = row.get("sequence_parallel", "")
+    parallel = stated == "True" if stated else framework.released >= "2022-05" and tp > 1
+    interleave = int(_number(row, "interleave") or 1)
+    layout = Layout(
+        tp=float(tp),
+        pp=pp,
+        cp=float(cp),
+        dp=float(dp),
+        ep=float(ep),
+        micro_batch=micro,
+        interleave=max(1, interleave),
+        zero=zero,
+        recompute=recompute,
+        sequence_parallel=parallel and tp > 1,
+    )
+    precision = precision_of(row["precision"])
+    gradient = 2.0 if any(x in (row.get("gradient_dtype") or framework.gradient) for x in ("bf16", "fp16")) else 4.0
+    optimizer = catalogue.optimizers()["adam"]
+    job = Job(
+        sequence=int(sequence),
+        batch=int(batch),
+        optimizer=optimizer,
+        precision=precision,
+        gradient=gradient,
+        adapter=adapter_of(row),
+    )
+    rate, memory = _number(row, "norm_tokens_per_s_per_gpu"), _number(row, "measured_memory_gb_per_gpu")
+    unit = 1e9 if row["source_key"] == "litgpt-a100" else 2.0**30
+    return TrainingCase(
+        row=row,
+        model=model,
+        machine=found,
+        framework=framework,
+        job=job,
+        layout=layout,
+        rate=rate,
+        memory=None if memory is None else memory * unit,
+        memory_kind=row.get("memory_kind", ""),
+        assumed=tuple(assumed),
+    )
+
+
+def _number(row: Row, name: str) -> float | None:
+    try:
+        return float(row.get(name) or "")
+    except ValueError:
+        return None
+
+
+def adapter_of(row: Row) -> Adapter | None:
+    """Return what a fine-tuning row trains, by the defaults of its framework."""
+    if row["task"] not in {"lora", "qlora", "adapter", "adapter_v2"}:
+        return None
+    precision = row["precision"]
+    stored = "bnb-nf4-double" if "nf4-dq" in precision else "bnb-nf4" if "nf4" in precision else "bf16"
+    return Adapter(method=row["task"], stored=stored, **ADAPTERS[row["framework"].removeprefix("other:")])
+
+
+ADAPTERS: dict[str, dict[str, Any]] = {
+    "litgpt": {"rank": 8, "targets": ("q_proj", "v_proj"), "bytes": 8.0},
+    "fsdp-qlora": {"rank": 64, "targets": ("q_proj", "k_proj", "v_proj", "up_proj", "gate_proj", "down_proj"), "bytes": 12.0},
+}
+"""Defaults of what is trained: LitGPT, 16-bit parameters, gradients and moments; fsdp_qlora, 16-bit parameters and gradients, fp32 moments."""
+
+
+def _recompute(row: Row, assumed: list[str]) -> str:
+    stated = row.get("recompute", "").split(" ")[0]
+    if stated in {"none", "full", "selective"}:
+        return stated
+    assumed.append("recompute: none, where not stated")
+    return "none"
+
+
+def _zero(row: Row, framework: Framework) -> int:
+    stated = row.get("zero_stage_fsdp", "").lower()
+    if "fsdp" in stated or "shard" in stated or "zero-3" in stated or stated == "3":
+        return 3
+    if "distributed" in stated or stated in {"1", "zero-1"}:
+        return 1
+    if stated in {"0", "ddp"}:
+        return 0
+    return 3 if framework.sharding == "fsdp" else 1 if framework.sharding == "distributed-optimizer" else 0
+
+
+def precision_of(text: str) -> str:
+    """Return the number format that a published precision computes products in."""
+    lowered = text.lower()
+    if "nvfp4" in lowered:
+        return "fp4"
+    if "fp8" in lowered:
+        return "fp8"
+    if lowered.startswith("fp16") and "bf16" not in lowered:
+        return "fp16"
+    return "bf16"
+
+
+def framework_of(row: Row, assumed: list[str]) -> Framework:
+    """Return the framework profile of a row's name and era."""
+    name, month = row["framework"], row["month"]
+    eager = row.get("flash_attention") == "False"
+    if name in {"megatron", "nemo", "megatron-bridge"}:
+        identity = (
+            "megatron-lm-3.0"
+            if eager or month < "2023"
+            else "megatron-core-0.8"
+            if month < "2025"
+            else "megatron-core-0.16"
+        )
+    elif name in {"fsdp-torchtitan", "torchtitan"}:
+        identity = "torchtitan-0.1" if month < "2025-02" else "torchtitan-0.2"
+    elif name.removeprefix("other:") in OWN_PROFILE:
+        identity = OWN_PROFILE[name.removeprefix("other:")]
+    else:
+        raise Skipped(f"framework {name} is not described")
+    found = catalogue.framework(identity)
+    if eager and found.attention == "flash":
+        found = replace(found, attention="eager")
+    return found
+
+
+OWN_PROFILE = {"llm-foundry-fsdp": "llm-foundry-0.3", "litgpt": "litgpt-0.3", "fsdp-qlora": "fsdp-qlora-1.0"}
+"""Frameworks that publishers name, and the one profile of each."""
+
+
+def machine_of(row: Row) -> Machine:
+    """Return the machine of a row: its devices, so many to a node, and the network that the row states."""
+    device, count = row["accel_norm"], _number(row, "accelerators_total")
+    if device.startswith("other:") or not device:
+        raise Skipped("unknown device")
+    if count is None:
+        raise Skipped("number of devices not stated")
+    per_node = int(_number(row, "devices_per_node") or min(8, int(count)))
+    text = row.get("interconnect", "")
+    per_node = 72 if "NVL72" in text and count > 8 else per_node
+    try:
+        base = machine(f"{device}:{min(int(count), per_node)}")[0]
+    except RoofplanError as error:
+        raise Skipped(str(error)) from None
+    if int(count) <= per_node:
+        return replace(base, hosts=1, per_host=int(count), network=None)
+    return _joined(base, int(count), per_node, text)
+
+
+def _joined(base: Machine, count: int, per_node: int, text: str) -> Machine:
+    """Return a machine of several nodes joined by the network that a row states, one port or several a node."""
+    rate = re.search(r"(?:(\d+)x)?(\d+) Gb/s(?: per (node|GPU))?", text.partition(";")[2])
+    network = base.network or catalogue.link("ib-hdr")
+    total = 8 * 200e9 / 8
+    if rate is not None:
+        ports, speed, each = int(rate[1] or 1), float(rate[2]) * 1e9 / 8, rate[3]
+        total = ports * speed * (per_node if each == "GPU" else 1)
+    ports = max(1, round(total / network.bandwidth))
+    hosts = -(-count // per_node)
+    return replace(
+        base, hosts=hosts, per_host=per_node if count % per_node == 0 else count // hosts, network=network, ports=ports
+    )
+
+
+def model_of(row: Row, assumed: list[str]) -> Model:
+    """Return the model of a row: a catalogue entry cut to the row's layers, or the row's own dimensions."""
+    name = row["model_name"].lower()
+    sizes = {key: _number(row, key) for key in ("layers", "hidden", "ffn_hidden", "heads", "kv_heads", "vocab")}
+    base = next((known for prefix, known in KNOWN_MODELS.items() if name.startswith(prefix)), None)
+    if base:
+        return _cut(base, row.get("layers", ""), row.get("dense_layers", ""))
+    if any(sizes[key] is None for key in ("layers", "hidden", "heads")):
+        raise Skipped("dims-missing")
+    if sizes["vocab"] is None:
+        assumed.append(f"vocabulary {GPT_VOCABULARY:,}")
+    return _from_sizes(name, tuple(int(sizes[key] or 0) for key in sizes), int(_number(row, "seq_len") or 2048))
+
+
+@cache
+def _cut(base: str, layers: str, dense: str) -> Model:
+    config: dict[str, Any] = dict(hf.from_text(catalogue.model_table(base)["config"], base).config)
+    config.pop("quantization_config", None)
+    if layers and config.get("num_hidden_layers") not in {None, int(layers)} and "first_k_dense_replace" in config:
+        config["num_hidden_layers"] = int(layers)
+    if dense:
+        config["first_k_dense_replace"] = int(dense)
+    config["num_nextn_predict_layers"] = 0
+    return hf.from_dict(config).renamed(base)
+
+
+@cache
+def _from_sizes(name: str, sizes: tuple[int, ...], sequence: int) -> Model:
+    layers, hidden, inner, heads, kv_heads, vocabulary = sizes
+    vocabulary, inner, kv_heads = vocabulary or GPT_VOCABULARY, inner or 4 * hidden, kv_heads or heads
+    if name.startswith("mpt"):
+        config = {
+            "model_type": "mpt",
+            "d_model": hidden,
+            "n_layers": layers,
+            "n_heads": heads,
+            "expansion_ratio": inner // hidden,
+            "vocab_size": vocabulary,
+            "max_seq_len": sequence,
+            "no_bias": True,
+        }
+    elif GPT.match(name):
+        config = {
+            "model_type": "gpt2",
+            "n_embd": hidden,
+            "n_layer": layers,
+            "n_head": heads,
+            "n_inner": inner,
+            "n_positions": sequence,
+            "vocab_size": vocabulary,
+        }
+    else:
+        config = {
+            "model_type": "nemotron" if name.startswith("nemotron") else "llama",
+            "hidden_size": hidden,
+            "num_hidden_layers": layers,
+            "num_attention_heads": heads,
+            "num_key_value_heads": kv_heads,
+            "intermediate_size": inner,
+            "vocab_size": vocabulary,
+            "max_position_embeddings": sequence,
+        }
+    return hf.from_dict(config).renamed(name)
