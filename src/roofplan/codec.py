@@ -235,6 +235,7 @@ def framework(table: Mapping[str, Any]) -> Framework:
         memory=_numbers(table["memory"]),
         kernels=_kernels(table["kernels"]),
         gradient=table["gradient"],
+        stays_gathered=table["stays_gathered"],
         aliases=_texts(table, "aliases"),
         notes=_texts(table, "notes"),
         flags=table.get("flags", {}),

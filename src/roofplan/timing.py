@@ -27,7 +27,7 @@ from roofplan.operations import (
     stage_contents,
 )
 from roofplan.records.calibration import Constant
-from roofplan.records.engine import Engine
+from roofplan.records.engine import Software
 from roofplan.records.hardware import Accelerator, Machine
 from roofplan.records.model import Model
 from roofplan.records.strategy import Strategy
@@ -116,7 +116,7 @@ def _vector_peak(device: Accelerator, fitted: Any, sources: dict[str, tuple[str,
     return base.value * float(share.value)
 
 
-def _vector(engine: Engine, wire: float, fitted: Any, sources: dict[str, tuple[str, ...]]) -> Vector | None:
+def _vector(engine: Software, wire: float, fitted: Any, sources: dict[str, tuple[str, ...]]) -> Vector | None:
     if not engine.kernels.vector_rows:
         return None
     chain = [engine.id, engine.name, "any"]
@@ -147,7 +147,7 @@ class Rates:
     """
 
     machine: Machine
-    engine: Engine
+    engine: Software
     compute: dict[str, Number]
     peak: dict[str, Number]
     wire: Number
@@ -192,7 +192,7 @@ def fit_key(item: Constant) -> str:
     return f"fit: {item.law}.{item.name} for {item.scope}, {item.fitted}, {item.rows} rows, spread {item.spread:.0%}, {item.source}{note}"
 
 
-def rates(machine: Machine, engine: Engine) -> Rates:
+def rates(machine: Machine, engine: Software) -> Rates:
     """Return what `machine` attains under `engine`, from data sheets and fitted constants."""
     device = machine.device
     if device.bandwidth is None or not device.peak:
@@ -264,7 +264,7 @@ def rates(machine: Machine, engine: Engine) -> Rates:
 
 
 def _compute_rates(
-    machine: Machine, engine: Engine, fitted: Any
+    machine: Machine, engine: Software, fitted: Any
 ) -> tuple[dict[str, float], dict[str, float], dict[str, str], dict[str, tuple[str, ...]]]:
     device = machine.device
     peak: dict[str, float] = {}
@@ -400,6 +400,13 @@ def _shared_rate(ranks: Number, net: dict[str, Any]) -> Number:
             ranks > 4, net["bus_bandwidth.8"], where(ranks > 2, net["bus_bandwidth.4"], net["bus_bandwidth.2"])
         )
     return net["bandwidth"] * net["efficiency"]
+
+
+def ring_rate(ranks: Number, net: dict[str, Any]) -> Number:
+    """Return the rate of each rank of a ring inside a host; through host memory each byte crosses the link twice [B/s]."""
+    if net["topology"] == "staged":
+        return smaller(_shared_rate(ranks, net) / 2.0, net["staged_path"] / (2.0 * ranks))
+    return _shared_rate(ranks, net)
 
 
 def _pairwise_rate(ranks: Number, net: dict[str, Any]) -> Number:

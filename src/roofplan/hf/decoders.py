@@ -152,6 +152,8 @@ def plain(
             ),
             feed_forwards=(mlp(s.hidden, s.inner, gated=gated, bias=feed_bias),),
             vectors=norms * norm_width * s.hidden,
+            norms=norms,
+            layer_norm=norm_width == 2,
         )
         for i in range(s.layers)
     ]
@@ -306,6 +308,8 @@ def mixed(
             ),
             feed_forwards=(feed_forward(i),),
             vectors=norms * norm_width * s.hidden,
+            norms=norms,
+            layer_norm=norm_width == 2,
         )
         for i in range(s.layers)
     ]

@@ -49,6 +49,8 @@ def _uniform(
             ),
             feed_forwards=(mlp(hidden, inner, gated=False, bias=mlp_bias),),
             vectors=norms * norm_width * hidden,
+            norms=norms,
+            layer_norm=norm_width == 2,
         )
         for i in range(layers)
     ]

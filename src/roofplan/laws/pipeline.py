@@ -186,15 +186,15 @@ def chunks_in_flight(stages: Number, stage: Number, chunks: Number) -> Number:
     return 2 * (stages - 1 - stage) + (chunks - 1) * stages + 1
 
 
-def flushed_time(stages: Number, micro_batches: Number, chunks: Number, slot: Number) -> Number:
-    """Return the time of all micro-batches through a flushed pipeline: (M + (P - 1) / v) t.
+def flushed_time(micro_batches: Number, chunks: Number, slowest: Number, others: Number) -> Number:
+    """Return the time of all micro-batches through a flushed pipeline: M t + (sum of the other stages' times) / v.
 
     Parameters
     ----------
-    stages : pipeline stages P [1].
     micro_batches : micro-batches M [1].
     chunks : chunks of layers on each rank v [1].
-    slot : forward and backward time of one micro-batch on the slowest stage t [s].
+    slowest : forward and backward time of one micro-batch on the slowest stage t [s].
+    others : the same on all other stages together, (P - 1) t where they are equal [s].
 
     Returns
     -------
@@ -202,14 +202,15 @@ def flushed_time(stages: Number, micro_batches: Number, chunks: Number, slot: Nu
 
     Notes
     -----
-    Domain: GPipe, 1F1B (v = 1) and interleaved 1F1B. Its idle share is `interleaved_bubble_share`. Source: [2]_ section 2.2.
+    Domain: GPipe, 1F1B (v = 1) and interleaved 1F1B. With equal stages its idle share is `interleaved_bubble_share`; with
+    unequal ones the first and the last micro-batch pass every stage at that stage's own pace. Source: [2]_ section 2.2.
 
     Examples
     --------
-    >>> flushed_time(8, 8, 1, 1.0), flushed_time(8, 8, 7, 1.0)
+    >>> flushed_time(8, 1, 1.0, 7.0), flushed_time(8, 7, 1.0, 7.0)
     (15.0, 9.0)
     """
-    return (micro_batches + (stages - 1) / chunks) * slot
+    return micro_batches * slowest + others / chunks
 
 
 def zero_bubble_time(stages: Number, micro_batches: Number, forward: Number, inputs: Number, weights: Number) -> Number:
@@ -233,7 +234,7 @@ def zero_bubble_time(stages: Number, micro_batches: Number, forward: Number, inp
 
     Examples
     --------
-    >>> zero_bubble_time(8, 8, 1.0, 1.0, 1.0), flushed_time(8, 8, 1, 3.0)
+    >>> zero_bubble_time(8, 8, 1.0, 1.0, 1.0), flushed_time(8, 1, 3.0, 21.0)
     (31.0, 45.0)
     """
     return micro_batches * (forward + inputs + weights) + (stages - 1) * (forward + inputs - weights)

@@ -62,7 +62,7 @@ def kept(
     """
     table: list[Kept] = []
     stream = stream_bytes(tokens, layout, model)
-    entrance = stream * framework.keeps("stream_kept") / ACTIVATION_BYTES
+    entrance = stream if layer.layer_norm else stream * framework.keeps("stream_kept") / ACTIVATION_BYTES
     normed = stream * framework.keeps("norm_kept") / ACTIVATION_BYTES
     for mixer in layer.mixers:
         table += [
@@ -72,9 +72,10 @@ def kept(
             *_dropped(stream, framework, "attn_proj"),
         ]
     for feed in layer.feed_forwards:
-        table.append(Kept("input of the feed-forward's norm", "mlp_input" if layer.mixers else "input", entrance))
         first = feed.expert[0] if isinstance(feed, Mixture) else feed.groups[0]
-        table.append(Kept("output of the feed-forward's norm", "layernorm", normed, words(first)))
+        if layer.norms > 1 or not layer.mixers:
+            table.append(Kept("input of the feed-forward's norm", "mlp_input" if layer.mixers else "input", entrance))
+            table.append(Kept("output of the feed-forward's norm", "layernorm", normed, words(first)))
         if isinstance(feed, Mixture):
             table += _experts(feed, tokens, layout, framework)
         else:
@@ -82,8 +83,17 @@ def kept(
         table += _dropped(stream, framework, "mlp")
     if adapter is None:
         return table
-    table = [item for item in table if not item.feeds or set(item.feeds) & set(adapter.targets)]
-    return [*table, *_updates(layer, tokens, layout, adapter)]
+    quantised = framework.keeps("quantised_inputs") if adapter.stored != "bf16" else 0.0
+    table = [_needed(item, adapter, quantised) for item in table]
+    return [*table, *_updates(layer, tokens, layout, model, adapter)]
+
+
+def _needed(item: Kept, adapter: Adapter, quantised: float) -> Kept:
+    """Return what remains of an item where products are frozen: inputs of updated ones, and of those whose kernel keeps them."""
+    if not item.feeds or set(item.feeds) & set(adapter.targets):
+        return item
+    copies = quantised if item.module == "mlp_act" else min(quantised, 1.0)
+    return item._replace(bytes=item.bytes * copies)
 
 
 def stream_bytes(tokens: Number, layout: Layout, model: Model) -> Number:
@@ -99,10 +109,13 @@ def _dropped(stream: Number, framework: Framework, module: str) -> list[Kept]:
     return [Kept("dropout mask", module, stream * MASK_BYTES / ACTIVATION_BYTES)]
 
 
-def _updates(layer: Layer, tokens: Number, layout: Layout, adapter: Adapter) -> list[Kept]:
+def _updates(layer: Layer, tokens: Number, layout: Layout, model: Model, adapter: Adapter) -> list[Kept]:
     """Return what low-rank updates keep: masks and what dropout left of each group's input, and the narrow product."""
     table = []
     for group, tensor in _groups(layer, layout):
+        if adapter.scales:
+            scaled = tokens * width(group, tensor, 1) * ACTIVATION_BYTES
+            table.append(Kept(f"outputs of {'+'.join(words(group))} before they are scaled", "adapter", scaled))
         updated = [linear for linear in group if linear.name.rsplit(".", 1)[-1] in adapter.targets]
         if not updated:
             continue
@@ -110,7 +123,10 @@ def _updates(layer: Layer, tokens: Number, layout: Layout, adapter: Adapter) -> 
         # each update of its own drops its own input; a fused one drops once
         dropped = entering * (MASK_BYTES + ACTIVATION_BYTES) if adapter.dropout else 0.0 * entering
         narrow = tokens * adapter.rank * len(updated) * ACTIVATION_BYTES
-        table.append(Kept(f"low-rank update of {'+'.join(words(group))}", "adapter", dropped + narrow / tensor * tensor))
+        table.append(Kept(f"low-rank update of {'+'.join(words(group))}", "adapter", dropped + narrow))
+    if adapter.scales:
+        halves = float(bool(layer.mixers)) + float(bool(layer.feed_forwards))
+        table.append(Kept("norms before they are scaled", "adapter", halves * stream_bytes(tokens, layout, model)))
     return table
 
 

@@ -21,6 +21,9 @@ SCORE_PASSES = 6.5
 BACKWARD_SCORE_PASSES = 8.5
 """The same backward: the gradient of the weighted sum out and in, dropout, softmax with its saved output, and two products in."""
 
+BACKWARD_PASSES = 1.5
+"""Traffic and kernels of a memory-bound pass backward over forward: it reads what was kept beside the gradient."""
+
 FLASH_BACKWARD = 2.5
 """Work of flash attention's backward pass over its forward pass: five products where the forward has two (Dao 2023, arXiv 2307.08691)."""
 
@@ -231,39 +234,73 @@ def _stream_passes(layer: Layer, tokens: Number, layout: Layout, model: Model, f
     ]
 
 
-def backward(table: Sequence[Operation], job: Job) -> list[Operation]:
-    """Return the backward pass of a forward one: two products for each, five for attention's two, the same messages again."""
-    out: list[Operation] = []
+def backward(table: Sequence[Operation], job: Job) -> tuple[list[Operation], list[Operation]]:
+    """Return the backward pass of a forward one, gradients of inputs and then of weights.
+
+    A product has one of each; attention's two products have five; messages are sent again, and what was gathered for a
+    product is gathered once more for the gradient of its weights.
+    """
+    inputs: list[Operation] = []
+    weights: list[Operation] = []
     for op in table:
+        back = f"{op.name}, backward"
         if op.kind in {"matmul", "experts"}:
-            trained = job.adapter is None
-            gradient = 2.0 * op.entries * job.gradient if trained else 0.0
-            out.append(op._replace(name=f"{op.name}, gradient of inputs"))
-            if trained or op.name == "attention products":
-                out.append(op._replace(name=f"{op.name}, gradient of weights", traffic=op.traffic + gradient))
+            inputs.append(op._replace(name=f"{op.name}, gradient of inputs"))
+            if job.adapter is None or not op.entries:
+                gradient = 2.0 * op.entries * job.gradient
+                weights.append(op._replace(name=f"{op.name}, gradient of weights", traffic=op.traffic + gradient))
         elif op.kind == "prefill_attention":
-            out.append(
-                op._replace(
-                    name=f"{op.name}, backward",
-                    work=op.work * FLASH_BACKWARD,
-                    traffic=op.traffic * 2.0,
-                    kernels=op.kernels * 2.0,
-                )
-            )
+            more = op._replace(name=back, work=op.work * FLASH_BACKWARD, traffic=op.traffic * 2.0)
+            inputs.append(more._replace(kernels=op.kernels * 2.0))
         elif op.kind == "scores":
-            out.append(
-                op._replace(name=f"{op.name}, backward", traffic=op.traffic * BACKWARD_SCORE_PASSES / SCORE_PASSES)
-            )
+            inputs.append(op._replace(name=back, traffic=op.traffic * BACKWARD_SCORE_PASSES / SCORE_PASSES))
         elif op.kind == "memory":
+            more = op._replace(name=back, work=op.work * 2.0, traffic=op.traffic * BACKWARD_PASSES)
+            inputs.append(more._replace(kernels=op.kernels * BACKWARD_PASSES))
+        else:
+            again = 2.0 if op.kind == "tensor_gather" and "before" in op.name else 1.0
+            inputs.append(op._replace(name=back, traffic=op.traffic * again))
+    return inputs, weights
+
+
+MADE_BY = {
+    "norms, residual and dropout": "layernorm",
+    "activation function": "mlp_act",
+    "their activation function": "moe_act",
+    "rotary and layout": "rotary",
+    "scores": "core_attn",
+    "attention products": "core_attn",
+    "attention": "core_attn",
+    "routed experts": "moe",
+    "routing, sorting and summing": "moe",
+    "o": "mlp_input",
+}
+"""Module of `activations.Kept` that an operation of the forward pass makes."""
+
+
+def computed_again(table: Sequence[Operation], layout: Layout, framework: Framework) -> list[Operation]:
+    """Return what recomputation does again before a layer's backward pass: all of its forward pass, or what made the modules let go."""
+    if layout.recompute == "full":
+        return [op._replace(name=f"{op.name}, again") for op in table]
+    if layout.recompute == "none":
+        return []
+    out = []
+    for op in table:
+        names = op.name.split("+") if "+" in op.name else []
+        share = (
+            sum(f"{name}_proj" in framework.selective for name in names) / len(names)
+            if names
+            else float(MADE_BY.get(op.name) in framework.selective)
+        )
+        if share:
             out.append(
                 op._replace(
-                    name=f"{op.name}, backward", traffic=op.traffic * 1.5, work=op.work * 2.0, kernels=op.kernels * 1.5
+                    name=f"{op.name}, again",
+                    work=op.work * share,
+                    traffic=op.traffic * share,
+                    entries=op.entries * share,
                 )
             )
-        else:
-            # a gathered input is gathered once more, for the gradient of the weights
-            again = 2.0 if op.kind == "tensor_gather" and "before" in op.name else 1.0
-            out.append(op._replace(name=f"{op.name}, backward", traffic=op.traffic * again))
     return out
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from roofplan.source import Sourced
 
@@ -52,6 +52,22 @@ class Kernels:
     vector_rows: float = 0.0
     accumulator: str = "fp32"
     gguf: str | None = None
+
+
+class Software(Protocol):
+    """What the laws of time ask of an engine or a training framework."""
+
+    @property
+    def id(self) -> str:
+        """Name with its version."""
+
+    @property
+    def name(self) -> str:
+        """Name alone."""
+
+    @property
+    def kernels(self) -> Kernels:
+        """Kernels that it multiplies with."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -252,6 +252,8 @@ class Layer:
     ----------
     mixers, feed_forwards : what it computes, in order; either may be empty.
     vectors : norms and scales of the layer itself [parameters].
+    norms : its own norms over the stream, one where both halves of a parallel layer read the same [1].
+    layer_norm : whether they are LayerNorms; RMSNorms otherwise.
     shared : key of weights that several layers use; they are stored once.
     shared_parameters : how many of the layer's parameters that key covers [parameters].
     """
@@ -259,6 +261,8 @@ class Layer:
     mixers: tuple[Mixer, ...] = ()
     feed_forwards: tuple[FeedForward, ...] = ()
     vectors: int = 0
+    norms: int = 2
+    layer_norm: bool = False
     shared: str | None = None
     shared_parameters: int = 0
 

@@ -42,6 +42,8 @@ class Framework:
     ----------
     id : such as ``megatron-core-0.16``.
     sharding : how it divides states over data-parallel ranks: ``distributed-optimizer``, ``none``, or ``fsdp``.
+    stays_gathered : when sharded weights, once gathered, stay whole to the end of a step: ``never``, ``pipeline`` (with pipeline
+        stages), ``frozen`` (where they need no gradient).
     attention : ``flash``, or ``eager`` where scores are written to memory.
     dropout : whether the layers apply dropout and keep its masks.
     overlaps : what runs beside compute: ``data`` reduce and gather, ``tensor`` collectives, ``pipeline`` hops.
@@ -66,6 +68,7 @@ class Framework:
     memory: Mapping[str, Sourced]
     kernels: Kernels
     gradient: str = "fp32"
+    stays_gathered: str = "never"
     aliases: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     flags: Mapping[str, str] = field(default_factory=dict)
@@ -88,6 +91,7 @@ class Adapter:
     stored : number format of the frozen products.
     bytes : of a trained parameter, its gradient and its optimizer state [B].
     dropout : whether an update drops some of its input and keeps the mask.
+    scales : whether products' outputs and norms are scaled by trained numbers, which keeps what they scale.
     fixed : trained parameters, where they do not follow from rank and targets [parameters].
     """
 
@@ -97,6 +101,7 @@ class Adapter:
     stored: str = "bf16"
     bytes: float = 8.0
     dropout: bool = True
+    scales: bool = False
     fixed: float | None = None
 
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from roofplan.laws import batching, larger, memory
 from roofplan.operations import Operation, Split, Step, element_bytes, whole_model
+from roofplan.records.engine import Engine
 from roofplan.records.model import Model
 from roofplan.records.strategy import Strategy
 from roofplan.records.workload import Workload
@@ -40,7 +41,7 @@ def floors(model: Model, strategy: Strategy, workload: Workload, r: Rates, users
     """
     s = strategy
     tensor, spread = float(s.tp), float(larger(1.0 * s.tp, 1.0 * s.ep))
-    waves = float(s.pp) if r.engine.pipeline_kind == "microbatch" else 1.0
+    waves = float(s.pp) if isinstance(r.engine, Engine) and r.engine.pipeline_kind == "microbatch" else 1.0
     groups = float(s.dp) * float(s.attention_dp)
     here = max(1.0, users / waves / (groups / float(Split.of(s).groups)))
     emitted = (

@@ -12,7 +12,7 @@ from typing import Any
 from roofplan.laws import Number, collectives, larger, smaller, where
 from roofplan.records.hardware import Machine
 from roofplan.records.training import Framework
-from roofplan.timing import constant, fit_key
+from roofplan.timing import Rates, constant, fit_key, ring_rate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,106 +21,107 @@ class Wires:
 
     Parameters
     ----------
-    reduce, gather : achieved rates one way of a device inside a host, of an all-reduce and of the others [B/s].
+    reduce, gather : achieved rates one way of a device inside a host, of an all-reduce and of the others [B/s]; zero where
+        the rate follows from the ranks that share a bus.
     outside : achieved network rate one way of a device when all of its host send; infinite for one host [B/s].
+    shared : share of it that reductions over data ranks attain where several ranks of a ring stand in one host [1].
     base : start-up of a collective [s].
     hop : latency of the network [s].
+    network : figures of the links inside a host, as serving uses them.
     """
 
     machine: Machine
     reduce: float
     gather: float
     outside: float
+    shared: float
     base: float
     hop: float
+    network: dict[str, Any]
     sources: tuple[str, ...]
 
     def local(self, ranks: Number, stride: Number) -> Number:
         """Return the ranks of a group that share a host [1]."""
         return smaller(ranks, larger(self.machine.per_host / stride, 1.0))
 
+    def inside(self, rate: float, local: Number) -> Number:
+        """Return the rate of `local` ranks that share a host [B/s]."""
+        return rate or ring_rate(larger(local, 2.0), self.network)
+
 
 UNUSED = 1e30
+"""Rate of a link that a machine of one host never uses [B/s]."""
 
 
-def wires(machine: Machine, framework: Framework) -> Wires:
+def wires(r: Rates, framework: Framework) -> Wires:
     """Return what collectives attain on a machine, from data sheets and fitted shares."""
-    device, inside = machine.device, machine.scale_up
-    keys: list[str] = []
-    share, architecture = "bus", device.architecture
-    if inside is not None:
-        rate = device.value("link_bandwidth") or inside.bandwidth
-        keys.append(inside.quantities["bandwidth"].source)
-        share = inside.topology
-    elif machine.host_link is not None:
-        rate = machine.host_link.bandwidth / (2.0 if device.peer_to_peer == "none" else 1.0)
-        keys.append(machine.host_link.quantities["bandwidth"].source)
-        share = "staged" if device.peer_to_peer == "none" else "bus"
-    else:
-        rate = UNUSED
-    found = {
-        name: constant("nccl", name, [f"{share}/{architecture}", share, "any"])[0]
-        for name in ("all_reduce", "gather", "base")
-    }
-    keys += [fit_key(item) for item in found.values()]
-    outside, hop = UNUSED, 0.0
+    machine, device, net = r.machine, r.machine.device, r.network
+    keys = list(r.sources["network"][:1])
+    chain = [f"{net['topology']}/{device.architecture}", str(net["topology"]), "any"]
+    found = {name: constant("nccl", name, chain)[0] for name in ("all_reduce", "gather", "base")}
+    switched = net["topology"] == "switch"
+    keys += [fit_key(item) for item in found.values()] if switched else list(r.sources["network"][1:])
+    outside, hop, shared = UNUSED, 0.0, 1.0
     if machine.network is not None:
-        network = constant("nccl", "network", [framework.id, framework.name, "any"])[0]
+        scopes = [f"{framework.id}/{device.architecture}", framework.id, framework.name, "any"]
+        network, mixed = (constant("nccl", name, scopes)[0] for name in ("network", "shared"))
+        shared = mixed.value
         outside = (machine.network_per_device or UNUSED) * network.value
         hop = machine.network.value("latency") or 0.0
-        keys += [machine.network.quantities["bandwidth"].source, fit_key(network)]
+        keys += [machine.network.quantities["bandwidth"].source, fit_key(network), fit_key(mixed)]
     return Wires(
         machine=machine,
-        reduce=rate * found["all_reduce"].value,
-        gather=rate * found["gather"].value,
+        reduce=net["bandwidth"] * found["all_reduce"].value if switched else 0.0,
+        gather=net["bandwidth"] * found["gather"].value if switched else 0.0,
         outside=outside,
-        base=found["base"].value,
+        shared=shared,
+        base=found["base"].value if switched else net["base"],
         hop=hop,
-        sources=tuple(keys),
+        network=net,
+        sources=tuple(dict.fromkeys(keys)),
     )
 
 
-def all_reduce(message: Number, ranks: Number, stride: Number, w: Wires) -> Number:
-    """Return the time of an all-reduce of `message` bytes over a group [s]."""
+def ring(message: Number, ranks: Number, stride: Number, w: Wires, *, reduce: bool, data: bool = False) -> Number:
+    """Return the time of an all-reduce, or of an all-gather or reduce-scatter, of a tensor of `message` bytes [s]."""
     local = w.local(ranks, stride)
-    rate = collectives.shared_ring_rate(w.reduce, w.outside, local, ranks)
-    time = collectives.ring_all_reduce(message, larger(ranks, 1.0), w.base + _crossings(ranks, local, w), 0.0, rate)
-    return where(ranks > 1, time, 0.0)
-
-
-def gather(message: Number, ranks: Number, stride: Number, w: Wires) -> Number:
-    """Return the time of an all-gather or reduce-scatter of a tensor of `message` bytes [s]."""
-    local = w.local(ranks, stride)
-    rate = collectives.shared_ring_rate(w.gather, w.outside, local, ranks)
-    time = collectives.gather_time(message, larger(ranks, 1.0), w.base + _crossings(ranks, local, w), rate)
-    return where(ranks > 1, time, 0.0)
+    outside = w.outside * where(local > 1, w.shared, 1.0) if data else w.outside
+    rate = collectives.shared_ring_rate(w.inside(w.reduce if reduce else w.gather, local), outside, local, ranks)
+    start = w.base + _crossings(ranks, local, w)
+    wide = larger(ranks, 1.0)
+    if reduce:
+        time = collectives.ring_all_reduce(message, wide, start, 0.0, rate)
+    else:
+        time = collectives.gather_time(message, wide, start, rate)
+    return where(ranks > 1, time, 0.0 * time)
 
 
 def exchange(message: Number, ranks: Number, stride: Number, w: Wires) -> Number:
     """Return the time of an all-to-all in which each rank sends `message` bytes: what leaves the host goes at the network's rate [s]."""
     local = w.local(ranks, stride)
     wide = larger(ranks, 1.0)
-    inside = collectives.all_to_all_time(message * local / wide, larger(local, 1.0), w.base, w.gather)
+    rate = w.inside(w.gather, local)
+    inside = collectives.all_to_all_time(message * local / wide, larger(local, 1.0), w.base, rate)
     outside = collectives.transfer_time(message * (1.0 - local / wide), w.base + w.hop, w.outside)
-    return where(ranks > 1, where(ranks > local, larger(inside, outside), inside), 0.0)
+    return where(ranks > 1, where(ranks > local, larger(inside, outside), inside), 0.0 * inside)
 
 
-def hop(message: Number, stride: Number, w: Wires) -> Number:
+def hop_time(message: Number, stride: Number, w: Wires) -> Number:
     """Return the time of sending `message` bytes to the next pipeline stage, `stride` devices on [s]."""
-    inside = collectives.transfer_time(message, w.base / 2.0, w.gather)
+    inside = collectives.transfer_time(message, w.base / 2.0, w.inside(w.gather, 2.0))
+    if w.machine.hosts == 1:
+        return inside
     outside = collectives.transfer_time(message, w.base / 2.0 + w.hop, w.outside)
-    return where(stride >= w.machine.per_host, outside, inside) if w.machine.hosts > 1 else inside
+    return where(stride >= w.machine.per_host, outside, inside)
 
 
 def _crossings(ranks: Number, local: Number, w: Wires) -> Number:
     """Return the latency of a ring's passage over the network, once around [s]."""
-    return where(ranks > local, ranks / local * w.hop, 0.0)
+    return where(ranks > local, ranks / local * w.hop, 0.0 * ranks)
 
 
-def time_of(kind: str, message: Number, ranks: Number, stride: Number, w: Wires) -> Any:
+def time_of(kind: str, message: Number, ranks: Number, stride: Number, w: Wires) -> Number:
     """Return the seconds of a message of an operation's kind."""
-    if kind == "tensor_reduce":
-        return all_reduce(message, ranks, stride, w)
-    if kind == "tensor_gather":
-        return gather(message, ranks, stride, w)
+    if kind in {"tensor_reduce", "tensor_gather"}:
+        return ring(message, ranks, stride, w, reduce=kind == "tensor_reduce")
     return exchange(message, ranks, stride, w)

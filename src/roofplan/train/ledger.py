@@ -138,7 +138,8 @@ def _adapter_states(held: Share, adapter: Adapter, c: _Case) -> list[Term]:
     ranks = alike(layout)[0] if layout.zero >= 3 else 1.0
     each = element_bytes(adapter.stored)
     frozen = ((held.matrices + held.experts) * each + held.others * ACTIVATION_BYTES) / ranks
-    if layout.offload == "weights":
+    away = layout.offload == "weights"
+    if away:
         frozen = 0.0 * frozen
     trained: Number = adapter.fixed or 0.0
     if adapter.fixed is None:
@@ -156,7 +157,7 @@ def _adapter_states(held: Share, adapter: Adapter, c: _Case) -> list[Term]:
         ),
         Term(
             "adapters",
-            trained * adapter.bytes / ranks,
+            0.0 * trained if away else trained * adapter.bytes / ranks,
             "B",
             law="states.state_bytes",
             text="{} trained parameters x {} B over {} ranks",
@@ -250,25 +251,33 @@ def _buffers(held: Share, c: _Case) -> list[Term]:
 
 
 def _gathered(c: _Case) -> Term:
-    """Return the largest layers whole: weights gathered ahead, and gradients until they are reduced and scattered."""
-    largest: Number = 0.0
+    """Return what stands whole for a while: weights gathered for the running layer and the next, a layer's gradients until they
+    are reduced and scattered, and embedding and head throughout; all layers where the framework lets none go.
+    """
+    frozen = c.job.adapter is not None
+    stays = c.framework.stays_gathered == ("frozen" if frozen else "pipeline") and (frozen or c.layout.pp > 1)
+    stored = element_bytes(c.job.adapter.stored) if c.job.adapter else ACTIVATION_BYTES
+    gradient = 0.0 if frozen else c.framework.keeps("gathered_gradient")
+    amount: Number = 0.0
     for count, layer in zip(c.stage.counts, c.kinds, strict=True):
         if count:
             own = layer_parameters(layer, c.layout)
-            stored = element_bytes(c.job.adapter.stored) if c.job.adapter else ACTIVATION_BYTES
-            frozen = c.job.adapter is not None
             weights = (own.matrices + own.experts) * stored + own.others * ACTIVATION_BYTES
-            gradients = 0.0 if frozen else own.all * c.framework.keeps("gathered_gradient")
-            size = weights * c.framework.keeps("gathered_layers") + gradients
-            largest = larger(largest, size)
-    text = "{} layers of gathered weights and one of gradients at {} B, {}"
+            if stays:
+                amount = amount + count * (weights + own.all * gradient)
+            else:
+                amount = larger(amount, weights * c.framework.keeps("gathered_layers") + own.all * gradient)
+    ends = c.stage.embeds + (c.stage.heads if not (c.model.tied and c.stage.embeds) else 0.0)
+    rows = rows_of_table(c.model, c.layout, c.framework.keeps("vocabulary_multiple"))
+    tables = ends * rows * c.model.hidden * ACTIVATION_BYTES
+    how = "all layers, gathered until the step ends" if stays else "a layer and the next, gathered"
     return Term(
         "gathered",
-        largest,
+        amount + tables,
         "B",
         law="states.zero_bytes",
-        text=text,
-        numbers=(c.framework.keeps("gathered_layers"), c.framework.keeps("gathered_gradient"), (largest, "B")),
+        text=how + ": {}, gradients at {} B; embedding and head {}",
+        numbers=((amount, "B"), gradient, (tables, "B")),
         sources=c.cites("gathered_layers"),
     )
 

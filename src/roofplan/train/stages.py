@@ -20,11 +20,13 @@ class Stage:
     Parameters
     ----------
     place : position in the pipeline, the first being 0 [1].
+    alike : stages of the same contents, itself included [1].
     counts : layers of each kind [1].
     embeds, heads : 1 where it holds the embedding, or the head [1].
     """
 
     place: int
+    alike: int
     counts: tuple[float, ...]
     embeds: float
     heads: float
@@ -70,7 +72,7 @@ def _stages(kinds: tuple[tuple[int, ...], ...], layers: int, count: int, chunks:
     pieces = count * chunks
     sizes = [layers // pieces + (1 if piece < layers % pieces else 0) for piece in range(pieces)]
     starts = [sum(sizes[:piece]) for piece in range(pieces)]
-    found: dict[tuple[object, ...], Stage] = {}
+    found: dict[tuple[tuple[float, ...], float, float], list[int]] = {}
     for place in range(count):
         mine = [place, count - 1 - place] if dual else list(range(place, pieces, count))
         counts = tuple(
@@ -78,8 +80,11 @@ def _stages(kinds: tuple[tuple[int, ...], ...], layers: int, count: int, chunks:
             for places in kinds
         )
         embeds, heads = float(0 in mine), float(pieces - 1 in mine)
-        found.setdefault((counts, embeds, heads), Stage(place=place, counts=counts, embeds=embeds, heads=heads))
-    return tuple(found.values())
+        found.setdefault((counts, embeds, heads), []).append(place)
+    return tuple(
+        Stage(place=places[0], alike=len(places), counts=counts, embeds=embeds, heads=heads)
+        for (counts, embeds, heads), places in found.items()
+    )
 
 
 def layer_parameters(layer: Layer, layout: Layout) -> Share:

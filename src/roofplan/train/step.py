@@ -1,25 +1,24 @@
-"""The time of one training step, stage by stage, as numbers over a grid or as Terms of one layout."""
+"""The time of one training step, stage by stage: numbers over arrays of layouts, or Terms of one."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from roofplan.laws import Number, larger, pipeline, where
-from roofplan.operations import Operation
-from roofplan.operations.training import backward, embedding_pass, forward, head_pass
+from roofplan.laws import Number, larger, pipeline, smaller, where
+from roofplan.operations import ACTIVATION_BYTES, Operation
+from roofplan.operations.training import backward, computed_again, embedding_pass, forward, head_pass
 from roofplan.records.hardware import Machine
-from roofplan.records.model import Layer, Model
+from roofplan.records.model import Model
 from roofplan.records.training import Framework, Job, Layout
 from roofplan.timing import Rates, constant, fit_key, operation_time, rates
 from roofplan.train import communication
 from roofplan.train.communication import Wires, wires
+from roofplan.train.ledger import alike, micro_batches
 from roofplan.train.stages import Stage, rank_parameters, stages
 
-MESSAGES = ("tensor_reduce", "tensor_gather", "context_exchange", "expert_exchange")
-
-GROUP_OF = {
+PART_OF = {
     "matmul": "products",
     "experts": "products",
     "prefill_attention": "attention",
@@ -32,6 +31,12 @@ GROUP_OF = {
 }
 """Part of a step that an operation's time is shown under."""
 
+MESSAGES = {"tensor_reduce", "tensor_gather", "context_exchange", "expert_exchange"}
+
+OVERLAP_SLOWDOWN = {"inside": 0.15, "outside": 0.02}
+"""Share by which communication slows the compute beside it, over NVLink, whose kernels take processors, and over network
+cards (MegaScale-class measurements published with DeepSeek-V3 and Llama 3: 15% and 2%)."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ability:
@@ -40,16 +45,19 @@ class Ability:
     Parameters
     ----------
     launch : host time to issue a kernel; the device waits where it is the longer [s].
+    ramp : start and drain of a kernel on the device [s].
     host : host time of a step beside its kernels [s].
+    sigma : relative spread of the time that one host needs for a step [1].
     """
 
     rates: Rates
     wires: Wires
     framework: Framework
     launch: float
+    ramp: float
     host: float
-    slowdown: float
-    sources: tuple[str, ...]
+    sigma: float
+    sources: dict[str, tuple[str, ...]]
 
     @property
     def machine(self) -> Machine:
@@ -57,227 +65,268 @@ class Ability:
         return self.rates.machine
 
 
+CONSTANTS = ("launch", "ramp", "host", "sigma")
+
+
 def ability(machine: Machine, framework: Framework) -> Ability:
     """Return what a machine attains under a framework."""
-    chain = [framework.id, framework.name, "any"]
-    found = {name: constant("training", name, chain)[0] for name in ("launch", "host", "straggler")}
+    architecture = machine.device.architecture
+    chain = [f"{framework.id}/{architecture}", framework.id, framework.name, "any"]
+    found = {name: constant("training", name, chain)[0] for name in CONSTANTS}
+    r = rates(machine, framework)
     return Ability(
-        rates=rates(machine, framework),
-        wires=wires(machine, framework),
+        rates=r,
+        wires=wires(r, framework),
         framework=framework,
-        launch=found["launch"].value,
-        host=found["host"].value,
-        slowdown=found["straggler"].value,
-        sources=tuple(fit_key(item) for item in found.values()),
+        **{name: item.value for name, item in found.items()},
+        sources={name: (fit_key(item),) for name, item in found.items()},
     )
 
 
-class Times:
-    """Seconds of a pass by part of the step."""
+@dataclass(slots=True, kw_only=True)
+class Pass:
+    """A pass of a micro-batch through a layer, the embedding or the head.
 
-    __slots__ = ("kernels", "parts")
+    Parameters
+    ----------
+    rows : operations with their seconds.
+    parts : seconds by part of the step, the wait for the host among them as ``launches``.
+    total : their sum [s].
+    """
 
-    def __init__(self) -> None:
-        self.parts: dict[str, Number] = {}
-        self.kernels = 0.0
-
-    def add(self, part: str, seconds: Number) -> None:
-        """Add seconds to a part."""
-        self.parts[part] = self.parts[part] + seconds if part in self.parts else seconds
-
-    @property
-    def total(self) -> Number:
-        """Seconds of the pass [s]."""
-        amount: Number = 0.0
-        for seconds in self.parts.values():
-            amount = amount + seconds
-        return amount
+    rows: list[tuple[Operation, Number]]
+    parts: dict[str, Number]
+    total: Number
 
 
-def _stride(kind: str, layout: Layout) -> Number:
-    return 1.0 if kind.startswith("tensor") else layout.tp if kind == "context_exchange" else 1.0
-
-
-def timed(table: Sequence[Operation], layout: Layout, a: Ability) -> Times:
+def timed(table: Sequence[Operation], layout: Layout, a: Ability) -> Pass:
     """Return the seconds of a pass: kernels, messages, and the wait for the host where it issues kernels more slowly."""
-    times = Times()
+    parts: dict[str, Number] = {}
+    rows = []
     device: Number = 0.0
+    kernels = 0.0
     for op in table:
         if op.kind in MESSAGES:
-            seconds = communication.time_of(op.kind, op.traffic, op.ranks, _stride(op.kind, layout), a.wires)
+            if type(op.ranks) is float and op.ranks <= 1.0:
+                continue
+            stride = layout.tp if op.kind == "context_exchange" else 1.0
+            seconds = communication.time_of(op.kind, op.traffic, op.ranks, stride, a.wires)
         else:
-            kind = "memory" if op.kind == "scores" else op.kind
-            seconds = operation_time(op._replace(kind=kind), a.rates)
-            times.kernels += op.kernels
+            plain = op._replace(kind="memory") if op.kind == "scores" else op
+            seconds = operation_time(plain, a.rates) + op.kernels * a.ramp
+            kernels += op.kernels
             device = device + seconds
-        times.add(GROUP_OF[op.kind], seconds)
-    times.add("launches", larger(times.kernels * a.launch - device, 0.0 * device))
-    return times
+        rows.append((op, seconds))
+        name = PART_OF[op.kind]
+        parts[name] = parts[name] + seconds if name in parts else seconds
+    if "tensor" in a.framework.overlaps and "tensor ranks" in parts:
+        parts["tensor ranks"] = exposed(parts["tensor ranks"], parts.get("products", 0.0), "inside")
+    parts["launches"] = larger(kernels * a.launch - device, 0.0 * device)
+    whole: Number = 0.0
+    for seconds in parts.values():
+        whole = whole + seconds
+    return Pass(rows=rows, parts=parts, total=whole)
+
+
+def exposed(message: Number, window: Number, where_to: str) -> Number:
+    """Return what a message beside compute adds to it: what does not fit, and the share by which it slows what does [s]."""
+    return larger(message - window, 0.0 * message) + OVERLAP_SLOWDOWN[where_to] * smaller(message, window)
 
 
 @dataclass(slots=True, kw_only=True)
 class Passes:
-    """Forward and backward times of a micro-batch through one layer of each kind, the embedding and the head."""
+    """A layer's, the embedding's or the head's passes."""
 
-    forward: list[Times]
-    backward: list[Times]
+    forward: Pass
+    again: Pass
+    inputs: Pass
+    weights: Pass
+
+    def all(self) -> tuple[tuple[str, Pass], ...]:
+        """Return them by name."""
+        return (("forward", self.forward), ("recompute", self.again), ("inputs", self.inputs), ("weights", self.weights))
 
 
-def passes(model: Model, job: Job, layout: Layout, a: Ability) -> Passes:
-    """Return the times of every kind of layer, then of the embedding and the head."""
+def passes(model: Model, job: Job, layout: Layout, a: Ability) -> list[Passes]:
+    """Return the passes of every kind of layer, then of the embedding and the head."""
     tokens = layout.micro_batch * job.sequence / layout.cp
-    tables = [forward(layer, tokens, job, layout, model, a.framework) for layer, _ in model.decoder.kinds()]
-    tables += [embedding_pass(tokens, layout, model), head_pass(tokens, layout, model, a.framework)]
-    return Passes(
-        forward=[timed(table, layout, a) for table in tables],
-        backward=[timed(backward(table, job), layout, a) for table in tables],
-    )
+    framework = a.framework
+    layers = [forward(layer, tokens, job, layout, model, framework) for layer, _ in model.decoder.kinds()]
+    ends = [embedding_pass(tokens, layout, model), head_pass(tokens, layout, model, framework)]
+    out = []
+    for index, table in enumerate([*layers, *ends]):
+        inputs, weights = backward(table, job)
+        again = computed_again(table, layout, framework) if index < len(layers) else []
+        found = (timed(each, layout, a) for each in (table, again, inputs, weights))
+        out.append(Passes(forward=next(found), again=next(found), inputs=next(found), weights=next(found)))
+    return out
 
 
 @dataclass(slots=True, kw_only=True)
 class Step:
-    """The time of one step and what it is made of [s]; numbers or arrays.
+    """The time of one step and what it is made of; numbers or arrays.
 
     Parameters
     ----------
-    parts : seconds by part: products, attention, memory passes, launches, messages, recompute, bubble, data ranks, optimizer.
-    micro_batches : micro-batches of a pipeline [1].
+    time : of a step [s].
+    parts : seconds by part, summing to `time`.
+    stage : the slowest stage, of the last layout where they are arrays.
+    passes : what it was computed from.
     """
 
     time: Number
     parts: dict[str, Number]
     micro_batches: Number
     slot: Number
+    passes: list[Passes]
+    stages: tuple[Stage, ...]
+    worst: Stage
 
 
 def step(model: Model, job: Job, layout: Layout, a: Ability) -> Step:
     """Return the time of one step of a layout whose micro-batches divide the batch."""
-    p = passes(model, job, layout, a)
-    micro = job.batch / (layout.dp * layout.micro_batch)
-    held = stages(model, int(layout.pp))
-    slots = [_slot(stage, p, layout, a) for stage in held]
-    worst, parts = _worst(slots)
-    work = {name: seconds * micro for name, seconds in parts.items()}
-    idle = pipeline.flushed_time(float(layout.pp), micro, layout.interleave, worst) - micro * worst
+    found = passes(model, job, layout, a)
+    micro = micro_batches(job, layout)
+    held = stages(model, layout.pp, layout.interleave, layout.schedule)
+    slots = [_slot(stage, found) for stage in held]
+    worst, parts = _slowest(slots)
+    work = {name: seconds * micro for name, seconds in parts.items() if name in SHOWN}
+    slot = parts["slot"]
+    all_stages: Number = 0.0
+    for stage, each in zip(held, slots, strict=True):
+        all_stages = all_stages + stage.alike * each["slot"]
+    work["bubble"] = _scheduled(parts, all_stages - slot, micro, layout) - micro * slot
     tokens = layout.micro_batch * job.sequence / layout.cp
-    work["bubble"] = idle
     work["pipeline hops"] = _hops(tokens, micro, model, layout, a)
-    work["data ranks"], work["optimizer"] = _update(model, job, layout, a, held, worst, micro)
+    work["data ranks"], work["optimizer"] = _update(model, job, layout, a, held, parts, micro)
     work["host"] = a.host
     total: Number = 0.0
     for seconds in work.values():
         total = total + seconds
-    return Step(time=total, parts=work, micro_batches=micro, slot=worst)
+    work["stragglers"] = total * straggling(a.sigma, float(a.machine.hosts))
+    return Step(
+        time=total + work["stragglers"],
+        parts=work,
+        micro_batches=micro,
+        slot=slot,
+        passes=found,
+        stages=held,
+        worst=held[worst],
+    )
 
 
-def _slot(stage: Stage, p: Passes, layout: Layout, a: Ability) -> tuple[Number, dict[str, Number]]:
-    """Return the time of a micro-batch on a stage, forward and backward, by part."""
+SHOWN = (*dict.fromkeys(PART_OF.values()), "launches", "recompute")
+
+
+def straggling(sigma: float, ranks: float) -> float:
+    """Return by which share the slowest of `ranks` equal hosts exceeds their mean: sigma sqrt(2 ln N).
+
+    Parameters
+    ----------
+    sigma : relative spread of one host's time [1].
+    ranks : hosts that wait for each other N [1].
+    """
+    return sigma * math.sqrt(2.0 * math.log(ranks)) if ranks > 1.0 else 0.0
+
+
+def _slot(stage: Stage, found: Sequence[Passes]) -> dict[str, Number]:
+    """Return the seconds of a micro-batch on a stage: by part, by pass, and in all as ``slot``."""
     parts: dict[str, Number] = {}
 
     def add(name: str, seconds: Number) -> None:
         parts[name] = parts[name] + seconds if name in parts else seconds
 
-    counts = [*stage.counts, stage.embeds, stage.heads]
-    for index, count in enumerate(counts):
+    for count, each in zip([*stage.counts, stage.embeds, stage.heads], found, strict=True):
         if not count:
             continue
-        for times in (p.forward[index], p.backward[index]):
-            for name, seconds in times.parts.items():
-                add(name, count * seconds)
-        if index < len(stage.counts):
-            add("recompute", count * _recompute(p.forward[index], layout, a.framework))
-    total: Number = 0.0
-    for seconds in parts.values():
-        total = total + seconds
-    return total, parts
+        for name, one in each.all():
+            add(f"pass {name}", count * one.total)
+            add("slot", count * one.total)
+            if name == "recompute":
+                add("recompute", count * one.total)
+                continue
+            for part, seconds in one.parts.items():
+                add(part, count * seconds)
+    return parts
 
 
-def _recompute(times: Times, layout: Layout, framework: Framework) -> Number:
-    """Return the seconds of what is computed again before a layer's backward pass."""
-    if layout.recompute == "full":
-        return times.total
-    if layout.recompute == "none":
-        return 0.0
-    again: Number = 0.0
-    if "core_attn" in framework.selective and framework.attention == "eager":
-        again = again + times.parts.get("attention", 0.0)
-    if "layernorm" in framework.selective or "mlp_act" in framework.selective:
-        again = again + times.parts.get("memory passes", 0.0)
-    if "matmul" in framework.selective:
-        again = again + 0.5 * times.parts.get("products", 0.0)
-    return again
+def _slowest(slots: Sequence[dict[str, Number]]) -> tuple[int, dict[str, Number]]:
+    """Return the slowest stage and its parts, element by element; the index is of a scalar's stage."""
+    best, at = slots[0], 0
+    for index, other in enumerate(slots[1:], 1):
+        slower = other["slot"] > best["slot"]
+        if slower is True or slower is False or getattr(slower, "ndim", 1) == 0:
+            if slower:
+                best, at = other, index
+            continue
+        best = {name: where(slower, other.get(name, 0.0), best.get(name, 0.0)) for name in {**best, **other}}
+    return at, best
 
 
-def _worst(slots: Sequence[tuple[Number, dict[str, Number]]]) -> tuple[Number, dict[str, Number]]:
-    """Return the slowest stage's time and its parts, element by element."""
-    best, parts = slots[0]
-    for total, other in slots[1:]:
-        slower = total > best
-        names = dict.fromkeys((*parts, *other))
-        parts = {name: where(slower, other.get(name, 0.0), parts.get(name, 0.0)) for name in names}
-        best = where(slower, total, best)
-    return best, parts
+def _scheduled(parts: dict[str, Number], others: Number, micro: Number, layout: Layout) -> Number:
+    """Return the time of all micro-batches under the schedule [s]."""
+    pp = float(layout.pp)
+    onward = parts["pass forward"]
+    inputs = parts["pass inputs"] + parts.get("pass recompute", 0.0)
+    if layout.schedule == "zb-h1":
+        return pipeline.zero_bubble_time(pp, micro, onward, inputs, parts["pass weights"])
+    if layout.schedule == "dualpipe":
+        return pipeline.dual_pipe_time(pp, micro, onward, inputs, parts["pass weights"])
+    return pipeline.flushed_time(micro, float(layout.interleave), parts["slot"], others)
 
 
 def _hops(tokens: Number, micro: Number, model: Model, layout: Layout, a: Ability) -> Number:
-    """Return the seconds of sending the stream from stage to stage and its gradient back, twice a micro-batch and chunk."""
-    if int(layout.pp) == 1 or "pipeline" in a.framework.overlaps:
+    """Return the seconds of sending the stream from stage to stage and its gradient back, once each a micro-batch and chunk.
+
+    Tensor ranks each send their share and gather it on the other side where the stream is not divided anyway.
+    """
+    if layout.pp == 1 or "pipeline" in a.framework.overlaps:
         return 0.0
-    message = tokens * model.hidden * 2.0 / (layout.tp if layout.sequence_parallel else 1.0)
-    one = communication.hop(message, layout.tp * layout.cp * layout.dp, a.wires)
+    message = tokens * model.hidden * ACTIVATION_BYTES
+    one = communication.hop_time(message / layout.tp, layout.tp * layout.cp * layout.dp, a.wires)
+    if not layout.sequence_parallel:
+        one = one + communication.ring(message, layout.tp, 1.0, a.wires, reduce=False)
     return 2.0 * one * (micro * layout.interleave + (layout.pp - 1))
 
 
 GRADIENT_NORM = 12.0
-"""Bytes that clipping reads and writes of each gradient: one pass for the norm, one to scale, fp32 [B]."""
+"""Bytes that clipping moves of each gradient: read for the norm, read and written to scale it, fp32 [B]."""
 
 
 def _update(
-    model: Model, job: Job, layout: Layout, a: Ability, held: Sequence[Stage], slot: Number, micro: Number
+    model: Model, job: Job, layout: Layout, a: Ability, held: Sequence[Stage], parts: dict[str, Number], micro: Number
 ) -> tuple[Number, Number]:
     """Return the exposed seconds of reducing and gathering over data ranks, and those of the optimizer, of the slowest stage."""
-    worst_message: Number = 0.0
-    worst_work: Number = 0.0
-    spread = layout.dp * layout.cp
+    message: Number = 0.0
+    work: Number = 0.0
+    dense, thin = alike(layout)
     kinds = [layer for layer, _ in model.decoder.kinds()]
     for stage in held:
-        dense, experts = rank_parameters(stage, kinds, model, layout)
-        message = _data_time(dense, spread, layout.tp, job, layout, a, micro)
-        thin = layout.tp * spread / layout.ep
-        message = message + _data_time(experts, thin, layout.ep, job, layout, a, micro)
-        owned = dense / (spread if layout.zero else 1.0) + experts / (thin if layout.zero else 1.0)
-        moved = owned * (2.0 * job.optimizer.bytes + job.gradient + 2.0) + (dense + experts) * GRADIENT_NORM
-        worst_message = larger(worst_message, message)
-        worst_work = larger(worst_work, moved / a.rates.bandwidth["memory"])
+        share = rank_parameters(stage, kinds, model, layout)
+        if job.adapter is not None:
+            continue
+        sent = _data_time(share.dense, dense, layout.tp, job, layout, a)
+        sent = sent + _data_time(share.experts, thin, layout.ep, job, layout, a)
+        if model.tied and layout.pp > 1 and (stage.embeds or stage.heads):
+            table = model.vocabulary * model.hidden / layout.tp * job.gradient
+            sent = sent + communication.ring(table, 2.0, float(a.machine.per_host), a.wires, reduce=True)
+        owned = share.dense / (dense if layout.zero else 1.0) + share.experts / (thin if layout.zero else 1.0)
+        moved = owned * (2.0 * job.optimizer.bytes + job.gradient + ACTIVATION_BYTES) + share.all * GRADIENT_NORM
+        message = larger(message, sent)
+        work = larger(work, moved / a.rates.bandwidth["memory"])
+    times = micro if layout.zero >= 3 else 1.0
     if "data" in a.framework.overlaps:
-        # the reduction runs beside the last micro-batch's backward pass, the gather beside the first forward pass
-        window = slot * (micro if layout.zero >= 3 else 1.0) * layout_share(layout)
-        worst_message = larger(worst_message - window, 0.1 * worst_message)
-    return worst_message, worst_work
+        # a reduction runs beside the last backward pass, a gather beside the first forward pass; sharded weights beside every one
+        beside = "outside" if a.machine.hosts > 1 else "inside"
+        message = exposed(message, parts["slot"], beside)
+    return message * times, work
 
 
-def layout_share(layout: Layout) -> Number:
-    """Return the share of a micro-batch's time that data messages may hide under: all of it."""
-    return 1.0 + 0.0 * layout.dp
-
-
-def _data_time(
-    parameters: Number, ranks: Number, stride: Number, job: Job, layout: Layout, a: Ability, micro: Number
-) -> Number:
-    reduced, stored = parameters * job.gradient, parameters * 2.0
+def _data_time(parameters: Number, ranks: Number, stride: Number, job: Job, layout: Layout, a: Ability) -> Number:
+    """Return the seconds of one reduction of gradients and of gathering weights, twice where they are sharded [s]."""
+    reduced, stored = parameters * job.gradient, parameters * ACTIVATION_BYTES
     if layout.zero == 0:
-        return communication.all_reduce(reduced, ranks, stride, a.wires)
-    scatter = communication.gather(reduced, ranks, stride, a.wires)
-    gathered = communication.gather(stored, ranks, stride, a.wires)
-    if layout.zero < 3:
-        return scatter + gathered
-    return (scatter + 2.0 * gathered) * micro
-
-
-def kinds_of(model: Model) -> list[Layer]:
-    """Return each distinct layer of the decoder."""
-    return [layer for layer, _ in model.decoder.kinds()]
-
-
-def _unused(value: Any) -> Any:
-    return value
+        return communication.ring(reduced, ranks, stride, a.wires, reduce=True, data=True)
+    scatter = communication.ring(reduced, ranks, stride, a.wires, reduce=False, data=True)
+    gathered = communication.ring(stored, ranks, stride, a.wires, reduce=False, data=True)
+    return scatter + (2.0 if layout.zero >= 3 else 1.0) * gathered

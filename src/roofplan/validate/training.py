@@ -30,8 +30,6 @@ KNOWN_MODELS = {
     "nemotron_3_ultra": "nemotron-3-ultra",
     "mixtral 8x7b": "mixtral-8x7b",
     "falcon 40": "falcon-40b",
-    "phi-1.5": "",
-    "stablelm alpha": "",
 }
 """Catalogue entries of models that dimensions alone do not describe, by how a publisher's name begins."""
 
@@ -102,7 +100,7 @@ def training_case(row: Row) -> TrainingCase:
     model = model_of(row, assumed)
     found = machine_of(row)
     framework = framework_of(row, assumed)
-    sequence = _number(row, "seq_len")
+    sequence = _sequence(row, assumed)
     if sequence is None:
         raise Skipped("sequence not stated as a number")
     batch, micro = _number(row, "global_batch_sequences"), _number(row, "micro_batch")
@@ -114,6 +112,12 @@ def training_case(row: Row) -> TrainingCase:
         raise Skipped("batch or micro-batch not stated")
     zero = _zero(row, framework)
     recompute = _recompute(row, assumed)
+    if framework.name == "litgpt" and zero == 3:
+        recompute = "full"
+        assumed.append("recompute: full, which LitGPT's FSDP strategy sets")
+    if framework.name == "torchtitan" and pp > 1:
+        micro = micro / pp
+        assumed.append("micro-batch: the local batch over the stages, torchtitan's default")
     stated = row.get("sequence_parallel", "")
     parallel = stated == "True" if stated else framework.released >= "2022-05" and tp > 1
     interleave = int(_number(row, "interleave") or 1)
@@ -128,6 +132,7 @@ def training_case(row: Row) -> TrainingCase:
         zero=zero,
         recompute=recompute,
         sequence_parallel=parallel and tp > 1,
+        offload="weights" if row.get("offload", "").startswith("params") else "none",
     )
     precision = precision_of(row["precision"])
     gradient = 2.0 if any(x in (row.get("gradient_dtype") or framework.gradient) for x in ("bf16", "fp16")) else 4.0
@@ -156,6 +161,20 @@ def training_case(row: Row) -> TrainingCase:
     )
 
 
+def _sequence(row: Row, assumed: list[str]) -> float | None:
+    """Return the tokens of a sequence; of a range of longest ones over tokenizers, the longest for the smallest vocabulary."""
+    span = re.search(r"max (\d+)-(\d+) tokens", row["seq_len"])
+    if span is None:
+        return _number(row, "seq_len")
+    small = (_number(row, "vocab") or 0.0) <= SMALL_VOCABULARY
+    assumed.append(f"sequence: the longest of the data set, {span[2 if small else 1]} tokens")
+    return float(span[2 if small else 1])
+
+
+SMALL_VOCABULARY = 32000
+"""Vocabulary whose tokenizer cuts a text into most tokens [1]."""
+
+
 def _number(row: Row, name: str) -> float | None:
     try:
         return float(row.get(name) or "")
@@ -169,7 +188,12 @@ def adapter_of(row: Row) -> Adapter | None:
         return None
     precision = row["precision"]
     stored = "bnb-nf4-double" if "nf4-dq" in precision else "bnb-nf4" if "nf4" in precision else "bf16"
-    return Adapter(method=row["task"], stored=stored, **ADAPTERS[row["framework"].removeprefix("other:")])
+    defaults = ADAPTERS[row["framework"].removeprefix("other:")]
+    trained = re.search(r"([\d,]+) trainable params", row["notes"])
+    if row["task"].startswith("adapter"):
+        defaults = {**defaults, "targets": (), "scales": row["task"] == "adapter_v2"}
+        defaults["fixed"] = float(trained[1].replace(",", "")) if trained else None
+    return Adapter(method=row["task"], stored=stored, **defaults)
 
 
 ADAPTERS: dict[str, dict[str, Any]] = {
@@ -312,6 +336,17 @@ def _from_sizes(name: str, sizes: tuple[int, ...], sequence: int) -> Model:
             "vocab_size": vocabulary,
             "max_seq_len": sequence,
             "no_bias": True,
+        }
+    elif name.startswith(("phi", "stablelm alpha")):
+        config = {
+            "model_type": "phi" if name.startswith("phi") else "gpt_neox",
+            "hidden_size": hidden,
+            "num_hidden_layers": layers,
+            "num_attention_heads": heads,
+            "intermediate_size": inner,
+            "vocab_size": vocabulary,
+            "max_position_embeddings": sequence,
+            "tie_word_embeddings": False,
         }
     elif GPT.match(name):
         config = {
