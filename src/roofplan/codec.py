@@ -13,7 +13,7 @@ from roofplan.records.calibration import Constant
 from roofplan.records.engine import DefaultRule, Engine, Kernels
 from roofplan.records.hardware import OWN, Accelerator, Link, Server
 from roofplan.records.prices import Price
-from roofplan.records.training import Framework, Optimizer
+from roofplan.records.training import FailurePreset, Framework, Optimizer, Recovery
 from roofplan.source import Source, Sourced
 
 _COUNTED = {
@@ -232,6 +232,7 @@ def framework(table: Mapping[str, Any]) -> Framework:
         overlaps=_texts(table, "overlaps"),
         selective=_texts(table, "selective"),
         schedules=_texts(table, "schedules"),
+        zeros=tuple(table["zeros"]),
         memory=_numbers(table["memory"]),
         kernels=_kernels(table["kernels"]),
         gradient=table["gradient"],
@@ -256,6 +257,23 @@ def optimizers(table: Mapping[str, Any]) -> dict[str, Optimizer]:
         )
         for identity, entry in table.items()
     }
+
+
+def failures(table: Mapping[str, Any]) -> tuple[dict[str, FailurePreset], Recovery]:
+    """Return the presets of failure rates by id, and what an interruption costs."""
+    presets = {
+        identity: FailurePreset(
+            id=identity,
+            name=entry["name"],
+            rate=float(entry["rate"]["value"]) / (1000.0 * 86400.0),
+            source=entry["rate"]["source"],
+            kind=entry["rate"]["kind"],
+        )
+        for identity, entry in table.items()
+        if "rate" in entry
+    }
+    numbers = _numbers({name: x for name, x in table["recovery"].items() if name != "name"})
+    return presets, Recovery(**numbers)
 
 
 def sources(table: Mapping[str, Any]) -> dict[str, Source]:

@@ -6,7 +6,6 @@ the few numbers that are left, over the whole family at once.
 
 from __future__ import annotations
 
-import csv
 import math
 from collections import defaultdict
 from collections.abc import Sequence
@@ -16,27 +15,23 @@ from typing import Any
 import numpy as np
 
 from roofplan import catalogue
-from roofplan.calibrate.fitting import Row, affine, descend, entry, spread
+from roofplan.calibrate.fitting import affine, descend, entry, spread
 from roofplan.calibrate.kernels import kernel_rows
 from roofplan.laws import collectives
 from roofplan.train.ledger import fullest, ledgers
-from roofplan.train.step import Ability, ability, step
+from roofplan.timing import rates
+from roofplan.train.communication import wires
+from roofplan.train.step import TIMES, Ability, applied, step
 from roofplan.validate.training import Skipped, TrainingCase, training_case
 
 LARGE_MESSAGE = 2**22
 """Bytes from which a message is like those of training [B]."""
 
 
-def training_rows() -> list[Row]:
-    """Return the published training runs of the catalogue."""
-    with (catalogue.ROOT / "measured" / "training.csv").open(newline="") as file:
-        return list(csv.DictReader(file))
-
-
 def cases(*sources: str) -> list[TrainingCase]:
     """Return the runs of publishers that can be predicted."""
     found = []
-    for row in training_rows():
+    for row in catalogue.training_rows():
         if row["source_key"] in sources:
             try:
                 found.append(training_case(row))
@@ -81,7 +76,8 @@ def fit_nccl() -> list[dict[str, Any]]:
     share = float(np.median(across))
     note = "all-reduce over four hosts of eight B200, 400 Gb/s for each"
     out.append(entry("nccl", "network", "any", min(share, 1.0), "1", spread(across), len(across), source, note))
-    return out
+    note = "a guess: rings of several ranks in a host share its ports evenly"
+    return [*out, entry("nccl", "shared", "any", 1.0, "1", 0.2, 0, note)]
 
 
 NETWORK_OF_BENCHMARK = 50e9
@@ -90,30 +86,163 @@ NETWORK_OF_BENCHMARK = 50e9
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """One framework era on one architecture, and the publishers whose runs fit it."""
+    """One framework era on one architecture, the publishers whose runs fit it, and what is fitted, with where the search starts."""
 
     framework: str
     architecture: str
     sources: tuple[str, ...]
-    fits: tuple[str, ...]
+    start: dict[str, float]
 
 
-FITTED = {"compute": 1.0, "memory": 1.0, "launch": 1e-5, "ramp": 5e-6, "network": 0.7, "sigma": 0.005, "attention": 1.0}
-"""What is fitted, and where the search starts."""
+EAGER = {"compute": 0.98, "memory": 1.4, "launch": 4.3e-5, "ramp": 1.8e-5, "network": 0.89, "shared": 0.21, "sigma": 0.003}
+TUNED = {"compute": 0.85, "memory": 0.8, "attention": 0.9, "launch": 1.5e-5, "ramp": 1.2e-5, "host": 0.01, "sigma": 0.003}
+UNFITTED = {"attention": 1.0, "update": 1.0, "host": 0.0, "sigma": 0.0}
+"""What a family leaves unfitted, at the value that the fit of the rest assumed."""
+
+FAMILIES = (
+    Family("megatron-lm-3.0", "Ampere", ("vtrain", "seqsel-2022"), EAGER),
+    Family("megatron-core-0.16", "Blackwell", ("simumax-b200",), {**TUNED, "update": 0.5}),
+    Family("megatron-bridge-0.2", "Hopper", ("megatron-bridge",), TUNED),
+    Family("megatron-bridge-0.2", "Blackwell", ("megatron-bridge",), TUNED),
+    Family("megatron-bridge-0.2", "Blackwell Ultra", ("megatron-bridge",), TUNED),
+    Family("megatron-core-0.8", "Hopper", ("nemo-2407",), TUNED),
+    Family("torchtitan-0.1", "Hopper", ("torchtitan",), TUNED),
+    Family("llm-foundry-0.3", "Ampere", ("llm-foundry",), TUNED),
+    Family("llm-foundry-0.3", "Hopper", ("llm-foundry",), TUNED),
+    Family("fsdp-qlora-1.0", "Ampere", ("fsdp-qlora",), TUNED),
+    Family("fsdp-qlora-1.0", "Ada", ("fsdp-qlora",), TUNED),
+)
+"""What is fitted together; few numbers, each with a physical meaning, over all runs of a family at once."""
+
+BOUNDS = {"compute": (0.5, 1.15), "memory": (0.25, 1.5), "attention": (0.25, 1.3), "network": (0.3, 1.0), "shared": (0.1, 1.0)}
+"""Between what a share over the kernel tables' rate can physically lie; beyond, another law is missing."""
+
+PENALTY = 1e-3
+"""Weight that keeps shares from leaving one and what no run speaks of from leaving its start."""
 
 
-def with_values(a: Ability, p: dict[str, float]) -> Ability:
-    """Return what a machine attains with fitted numbers put in."""
-    r = a.rates
-    compute = {name: rate * p.get("compute", 1.0) for name, rate in r.compute.items()}
-    bandwidth = {**r.bandwidth, "memory": r.bandwidth["memory"] * p.get("memory", 1.0)}
-    r = replace(r, compute=compute, bandwidth=bandwidth, attention_share=r.attention_share * p.get("attention", 1.0))
+def with_values(case: TrainingCase, p: dict[str, float]) -> Ability:
+    """Return what a case's machine attains by the kernel tables alone, with fitted numbers put in."""
+    a = bare(case)
     w = a.wires
     if a.machine.network is not None and "network" in p:
         w = replace(w, outside=(a.machine.network_per_device or 1.0) * p["network"], shared=p.get("shared", w.shared))
-    return replace(a, rates=r, wires=w, **{k: p[k] for k in ("launch", "ramp", "host", "sigma") if k in p})
+    a = replace(a, wires=w, **{name: p[name] for name in TIMES if name in p})
+    return applied(a, p)
+
+
+_BARE: dict[int, Ability] = {}
+
+
+def bare(case: TrainingCase) -> Ability:
+    """Return what a case's machine attains with no share of its framework's."""
+    key = id(case)
+    if key not in _BARE:
+        r = rates(case.machine, case.framework)
+        found = {name: UNFITTED.get(name, 0.0) for name in TIMES}
+        _BARE[key] = Ability(
+            rates=r,
+            wires=wires(r, case.framework),
+            framework=case.framework,
+            update=r.bandwidth["memory"],
+            sources={},
+            **found,
+        )
+    return _BARE[key]
 
 
 def predicted(case: TrainingCase, p: dict[str, float]) -> float:
     """Return the seconds of a step of a case with fitted numbers put in."""
-    return float(step(case.model, case.job, case.layout, with_values(case.ability(), p)).time)
+    return float(step(case.model, case.job, case.layout, with_values(case, p)).time)
+
+
+def fit_steps() -> list[dict[str, Any]]:
+    """Fit each family's shares, launch, ramp, host time and spread by the mean error of its runs, robustly."""
+    out: list[dict[str, Any]] = []
+    found: dict[tuple[str, str], list[float]] = defaultdict(list)
+    for family in FAMILIES:
+        runs = [case for case in cases(*family.sources) if belongs(case, family)]
+        values, errors = fit_family(family, runs)
+        source = f"step times of {', '.join(family.sources)}"
+        note = f"in sample: mean error {np.mean(np.abs(errors)):.1%}, median {np.median(np.abs(errors)):.1%}"
+        deviation = 1.4826 * float(np.median(np.abs(errors)))
+        scope = f"{family.framework}/{family.architecture}"
+        for name, value in values.items():
+            for lent in (f"{catalogue.framework(family.framework).name}/{family.architecture}", family.architecture, "any"):
+                found[name, lent].append(value)
+            out.append(entry(LAW_OF.get(name, "training"), name, scope, value, UNIT_OF.get(name, "1"), deviation, len(runs), source, note))
+        for name in UNFITTED.keys() - values.keys():
+            value, unit = UNFITTED[name], UNIT_OF.get(name, "1")
+            out.append(entry("training", name, scope, value, unit, deviation, 0, "definition", "not fitted on this family"))
+    for (name, lent), values_of in found.items():
+        if name in LAW_OF and lent == "any":
+            continue
+        law, unit, middle = LAW_OF.get(name, "training"), UNIT_OF.get(name, "1"), float(np.median(values_of))
+        source = "families fitted above, their median"
+        out.append(entry(law, name, lent, middle, unit, spread(values_of), len(values_of), source, "borrowed by what has no runs"))
+    return out
+
+
+LAW_OF = {"network": "nccl", "shared": "nccl"}
+UNIT_OF = {"launch": "s", "ramp": "s", "host": "s"}
+
+
+def belongs(case: TrainingCase, family: Family) -> bool:
+    """Return whether a run has a rate and is of the family."""
+    return (
+        case.rate is not None
+        and case.framework.id == family.framework
+        and case.machine.device.architecture == family.architecture
+        and case.layout.zero == (3 if case.framework.sharding == "fsdp" else min(case.layout.zero, 2))
+    )
+
+
+def fit_family(family: Family, runs: Sequence[TrainingCase]) -> tuple[dict[str, float], list[float]]:
+    """Return the fitted numbers of a family and the relative errors that remain."""
+    from scipy.optimize import minimize
+
+    names = list(family.start)
+    start = np.log([family.start[name] for name in names])
+
+    def values(logs: Sequence[float]) -> dict[str, float]:
+        return dict(zip(names, np.exp(logs).tolist(), strict=True))
+
+    def loss(logs: Sequence[float]) -> float:
+        p = values(logs)
+        off = [min(abs(math.log(predicted(case, p) / (case.step_time or 1.0))), LARGEST_ERROR) for case in runs]
+        out = sum(max(0.0, math.log(p[name] / high)) + max(0.0, math.log(low / p[name])) for name, (low, high) in BOUNDS.items() if name in p)
+        return float(np.mean(off)) + out + PENALTY * float(np.sum((np.asarray(logs) - start) ** 2))
+
+    simplex = np.vstack([start, start + 0.25 * np.eye(len(start))])
+    options = {"maxfev": EVALUATIONS, "initial_simplex": simplex, "xatol": 3e-3, "fatol": 1e-5, "adaptive": True}
+    best = minimize(loss, start, method="Nelder-Mead", options=options)
+    p = values(best.x)
+    return p, [predicted(case, p) / (case.step_time or 1.0) - 1.0 for case in runs]
+
+
+LARGEST_ERROR = 0.6
+"""Error from which a run counts no more, so that a broken one does not bend the fit."""
+
+EVALUATIONS = 400
+"""Evaluations of the search, enough for its errors to stand still in the third digit."""
+
+
+def fit_reserved() -> list[dict[str, Any]]:
+    """Fit what PyTorch's allocator reserves over what tensors take, per framework whose publishers state reserved memory."""
+    ratios: dict[str, list[float]] = defaultdict(list)
+    for case in cases("torchtitan", "fsdp-qlora"):
+        if case.memory is not None and case.memory_kind == "reserved":
+            held = fullest(ledgers(case.model, case.job, case.layout, case.framework))
+            ratios[case.framework.name].append(case.memory / float(held.allocated.value))
+    source = "reserved peaks of torchtitan and fsdp_qlora over allocated ones predicted"
+    out = [
+        entry("allocator", "reserved_over_allocated", name, float(np.median(found)), "1", spread(found), len(found), source)
+        for name, found in sorted(ratios.items())
+    ]
+    every = [ratio for found in ratios.values() for ratio in found]
+    return [*out, entry("allocator", "reserved_over_allocated", "any", float(np.median(every)), "1", spread(every), len(every), source)]
+
+
+def fit_training() -> list[dict[str, Any]]:
+    """Return all constants of training."""
+    return [*fit_nccl(), *fit_steps(), *fit_reserved()]

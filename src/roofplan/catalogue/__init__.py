@@ -19,7 +19,7 @@ from roofplan.records.calibration import Constant
 from roofplan.records.engine import Engine
 from roofplan.records.hardware import Accelerator, Link, Server
 from roofplan.records.prices import Price
-from roofplan.records.training import Framework, Optimizer
+from roofplan.records.training import FailurePreset, Framework, Optimizer, Recovery
 from roofplan.source import Source
 
 ROOT = Path(__file__).parent
@@ -129,6 +129,26 @@ def engine(identity: str) -> Engine:
 def framework(identity: str) -> Framework:
     """Return a training framework's version by id."""
     return codec.framework(_table("frameworks", identity))
+
+
+@cache
+def failures() -> tuple[dict[str, FailurePreset], Recovery]:
+    """Return the presets of failure rates by id, and what an interruption costs."""
+    return codec.failures(_read(ROOT / "failures.toml"))
+
+
+@cache
+def training_rows() -> tuple[dict[str, str], ...]:
+    """Return the published training runs that the catalogue carries."""
+    with (ROOT / "measured" / "training.csv").open(newline="") as file:
+        return tuple(csv.DictReader(file))
+
+
+@cache
+def carbon(place: str) -> dict[str, Any] | None:
+    """Return the newest carbon intensity of a place, by its ISO code of three letters, or None."""
+    found = [entry for entry in _read(ROOT / "places" / "carbon.toml")["entry"] if entry["place"] == place.upper()]
+    return max(found, key=lambda entry: str(entry["date"])) if found else None
 
 
 @cache

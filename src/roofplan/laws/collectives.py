@@ -310,3 +310,28 @@ def shared_ring_rate(inside: Number, outside: Number, local: Number, ranks: Numb
     (100000000000.0, 240000000000.0)
     """
     return np.where(ranks > local, np.minimum(inside, outside * local), inside)
+
+
+def hosts_visited(hosts: Number, chosen: Number) -> Number:
+    """Return the hosts that a token's experts stand on, on average: H (1 - (1 - 1 / H)^k).
+
+    Parameters
+    ----------
+    hosts : hosts that share the experts H [1].
+    chosen : experts of a token k [1].
+
+    Returns
+    -------
+    Hosts [1].
+
+    Notes
+    -----
+    Domain: experts chosen evenly, no limit on hosts. A kernel that sends a token once to each host and spreads it there moves
+    this instead of k copies. Source: expectation; DeepEP and DeepSeek-V3, arXiv 2412.19437, section 3.2.2.
+
+    Examples
+    --------
+    >>> hosts_visited(1.0, 8.0), hosts_visited(8.0, 8.0)
+    (1.0, 5.251128673553467)
+    """
+    return hosts * (1.0 - (1.0 - 1.0 / hosts) ** chosen)

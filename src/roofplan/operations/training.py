@@ -49,7 +49,25 @@ def forward(
         table += _feed(feed, tokens, layout, model, "")
         table += _collective(tokens, layout, model, "after feed-forward", forward=True, entering=False)
     table += _stream_passes(layer, tokens, layout, model, framework)
-    return [_at_precision(op, job) for op in table]
+    return [_at_precision(op, job) for op in [*table, *_casts(table, job)]]
+
+
+LOW_PRECISION = {"fp8", "fp4"}
+"""Number formats that a product's operands are cast to by a kernel of its own."""
+
+CAST_BYTES = 4.0
+"""Bytes that casting an entry moves: 16 bits in, 8 out, and 8 once more transposed for the other pass (TransformerEngine) [B]."""
+
+
+def _casts(table: Sequence[Operation], job: Job) -> list[Operation]:
+    """Return the casts of what enters products in 8 or 4 bits."""
+    if job.precision not in LOW_PRECISION:
+        return []
+    return [
+        Operation(f"cast for {op.name}", "memory", 0.0, CAST_BYTES * (op.traffic - op.entries * ACTIVATION_BYTES) / ACTIVATION_BYTES / 2.0)
+        for op in table
+        if op.kind in {"matmul", "experts"} and op.entries is not None
+    ]
 
 
 def _at_precision(op: Operation, job: Job) -> Operation:
@@ -205,6 +223,7 @@ def _mixture_pass(moe: Mixture, tokens: Number, layout: Layout, model: Model, fr
             "expert_exchange",
             0.0,
             message,
+            rows=float(moe.chosen),
             kernels=0.0,
             ranks=layout.ep,
             text="{} visits x {} x 2 B over {} ranks",
@@ -257,10 +276,19 @@ def backward(table: Sequence[Operation], job: Job) -> tuple[list[Operation], lis
         elif op.kind == "memory":
             more = op._replace(name=back, work=op.work * 2.0, traffic=op.traffic * BACKWARD_PASSES)
             inputs.append(more._replace(kernels=op.kernels * BACKWARD_PASSES))
+        elif op.kind == "tensor_gather" and "before" in op.name:
+            # the input once more, beside the gradient of inputs; that gradient scattered, beside the gradient of weights
+            inputs.append(op._replace(name=f"{op.name}, once more", kind=f"{op.kind}{BESIDE}"))
+            weights.append(op._replace(name=back, kind=f"{op.kind}{BESIDE}"))
+        elif op.kind == "tensor_reduce":
+            weights.append(op._replace(name=back, kind=f"{op.kind}{BESIDE}"))
         else:
-            again = 2.0 if op.kind == "tensor_gather" and "before" in op.name else 1.0
-            inputs.append(op._replace(name=back, traffic=op.traffic * again))
+            inputs.append(op._replace(name=back))
     return inputs, weights
+
+
+BESIDE = " beside"
+"""Ending of the kind of a message that a framework may send beside the products of the same pass."""
 
 
 MADE_BY = {

@@ -49,6 +49,8 @@ class Framework:
     overlaps : what runs beside compute: ``data`` reduce and gather, ``tensor`` collectives, ``pipeline`` hops.
     causal : whether attention skips the masked half.
     selective : modules that ``--recompute selective`` computes again.
+    schedules : pipeline schedules that it runs; ``interleaved`` lets a rank hold several chunks of layers.
+    zeros : ZeRO stages that it offers.
     memory : numbers of the ledger, such as ``norm_kept`` [B] per element.
     flags : its launch flags by what they set.
     """
@@ -65,6 +67,7 @@ class Framework:
     overlaps: tuple[str, ...]
     selective: tuple[str, ...]
     schedules: tuple[str, ...]
+    zeros: tuple[int, ...]
     memory: Mapping[str, Sourced]
     kernels: Kernels
     gradient: str = "fp32"
@@ -130,6 +133,8 @@ class Job:
 
 
 RECOMPUTES = ("none", "selective", "full")
+SCHEDULES = ("1f1b", "gpipe", "zb-h1", "dualpipe")
+DEGREES = ("tp", "pp", "cp", "dp", "ep", "micro_batch", "interleave", "zero")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,14 +169,46 @@ class Layout:
 
     def label(self) -> str:
         """Return such as ``tp8 pp2 dp32``."""
-        names = ("tp", "pp", "cp", "dp", "ep")
+        names = ("tp", "cp", "pp", "dp", "ep")
         parts = [f"{name}{int(getattr(self, name))}" for name in names if int(getattr(self, name)) > 1]
         return " ".join(parts) or "one device"
 
     def as_dict(self) -> dict[str, Any]:
         """Return all of it as plain values."""
-        whole = ("tp", "pp", "cp", "dp", "ep", "micro_batch", "interleave", "zero")
-        return {name: int(getattr(self, name)) for name in whole} | {
+        return {name: int(getattr(self, name)) for name in DEGREES} | {
             "recompute": self.recompute,
             "schedule": self.schedule,
+            "offload": self.offload,
         }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailurePreset:
+    """How often a job is interrupted.
+
+    Parameters
+    ----------
+    rate : interruptions per device and second [1/s].
+    source : of the rate.
+    """
+
+    id: str
+    name: str
+    rate: float
+    source: str
+    kind: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recovery:
+    """What an interruption costs beside lost work.
+
+    Parameters
+    ----------
+    detect, restart : until it is noticed, and until the job runs again without its state [s].
+    write : rate at which one host writes and reads a checkpoint [B/s].
+    """
+
+    detect: Sourced
+    restart: Sourced
+    write: Sourced

@@ -27,6 +27,7 @@ class Wires:
     shared : share of it that reductions over data ranks attain where several ranks of a ring stand in one host [1].
     base : start-up of a collective [s].
     hop : latency of the network [s].
+    once_per_host : whether a token bound for several experts of a host is sent there once.
     network : figures of the links inside a host, as serving uses them.
     """
 
@@ -37,6 +38,7 @@ class Wires:
     shared: float
     base: float
     hop: float
+    once_per_host: bool
     network: dict[str, Any]
     sources: tuple[str, ...]
 
@@ -47,6 +49,12 @@ class Wires:
     def inside(self, rate: float, local: Number) -> Number:
         """Return the rate of `local` ranks that share a host [B/s]."""
         return rate or ring_rate(larger(local, 2.0), self.network)
+
+
+def scopes(machine: Machine, framework: Framework) -> list[str]:
+    """Return whose fitted constants hold, nearest first: this version here, the framework here, any framework here, any."""
+    architecture = machine.device.architecture
+    return [f"{framework.id}/{architecture}", f"{framework.name}/{architecture}", architecture, "any"]
 
 
 UNUSED = 1e30
@@ -63,8 +71,8 @@ def wires(r: Rates, framework: Framework) -> Wires:
     keys += [fit_key(item) for item in found.values()] if switched else list(r.sources["network"][1:])
     outside, hop, shared = UNUSED, 0.0, 1.0
     if machine.network is not None:
-        scopes = [f"{framework.id}/{device.architecture}", framework.id, framework.name, "any"]
-        network, mixed = (constant("nccl", name, scopes)[0] for name in ("network", "shared"))
+        fitted_for = scopes(machine, framework)
+        network, mixed = (constant("nccl", name, fitted_for)[0] for name in ("network", "shared"))
         shared = mixed.value
         outside = (machine.network_per_device or UNUSED) * network.value
         hop = machine.network.value("latency") or 0.0
@@ -77,6 +85,7 @@ def wires(r: Rates, framework: Framework) -> Wires:
         shared=shared,
         base=found["base"].value if switched else net["base"],
         hop=hop,
+        once_per_host="once-per-host" in framework.overlaps,
         network=net,
         sources=tuple(dict.fromkeys(keys)),
     )
@@ -96,13 +105,22 @@ def ring(message: Number, ranks: Number, stride: Number, w: Wires, *, reduce: bo
     return where(ranks > 1, time, 0.0 * time)
 
 
-def exchange(message: Number, ranks: Number, stride: Number, w: Wires) -> Number:
-    """Return the time of an all-to-all in which each rank sends `message` bytes: what leaves the host goes at the network's rate [s]."""
+def exchange(message: Number, ranks: Number, stride: Number, w: Wires, copies: float = 0.0) -> Number:
+    """Return the time of an all-to-all in which each rank sends `message` bytes: what leaves the host goes at the network's rate [s].
+
+    Parameters
+    ----------
+    copies : equal copies in the message, of which a host gets one where the framework's kernels spread them there [1].
+    """
     local = w.local(ranks, stride)
     wide = larger(ranks, 1.0)
     rate = w.inside(w.gather, local)
-    inside = collectives.all_to_all_time(message * local / wide, larger(local, 1.0), w.base, rate)
-    outside = collectives.transfer_time(message * (1.0 - local / wide), w.base + w.hop, w.outside)
+    inside = collectives.all_to_all_time(message, larger(local, 1.0), w.base, rate)
+    hosts = larger(wide / larger(local, 1.0), 1.0)
+    away = message * (1.0 - 1.0 / hosts)
+    if copies and w.once_per_host:
+        away = away * collectives.hosts_visited(hosts, copies) / copies
+    outside = collectives.transfer_time(away, w.base + w.hop, w.outside)
     return where(ranks > 1, where(ranks > local, larger(inside, outside), inside), 0.0 * inside)
 
 
@@ -120,8 +138,8 @@ def _crossings(ranks: Number, local: Number, w: Wires) -> Number:
     return where(ranks > local, ranks / local * w.hop, 0.0 * ranks)
 
 
-def time_of(kind: str, message: Number, ranks: Number, stride: Number, w: Wires) -> Number:
+def time_of(kind: str, message: Number, ranks: Number, stride: Number, w: Wires, copies: float = 0.0) -> Number:
     """Return the seconds of a message of an operation's kind."""
     if kind in {"tensor_reduce", "tensor_gather"}:
         return ring(message, ranks, stride, w, reduce=kind == "tensor_reduce")
-    return exchange(message, ranks, stride, w)
+    return exchange(message, ranks, stride, w, copies if kind == "expert_exchange" else 0.0)

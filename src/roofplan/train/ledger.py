@@ -11,6 +11,7 @@ from roofplan.operations.activations import adapted, distinct_weights, kept, rec
 from roofplan.records.model import Layer, Model
 from roofplan.records.training import Adapter, Framework, Job, Layout
 from roofplan.terms import Term, total
+from roofplan.timing import constant
 from roofplan.train.stages import Share, Stage, layer_parameters, rank_parameters, rows_of_table, stages
 
 
@@ -94,9 +95,8 @@ def _ledger(c: _Case) -> Ledger:
     runtime = framework.keeps("runtime")
     parts.append(Term("runtime", runtime, "B", law="given", text="{}", numbers=((runtime, "B"),), sources=c.cites("runtime")))
     allocated = total("memory", parts, "B")
-    return Ledger(
-        stage=c.stage, allocated=allocated, reserved=allocated.value * framework.keeps("reserved_over_allocated")
-    )
+    slack, _ = constant("allocator", "reserved_over_allocated", [framework.name, "any"])
+    return Ledger(stage=c.stage, allocated=allocated, reserved=allocated.value * slack.value)
 
 
 def alike(layout: Layout) -> tuple[Number, Number]:

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from roofplan.laws import Number, larger, pipeline, smaller, where
-from roofplan.operations import ACTIVATION_BYTES, Operation
-from roofplan.operations.training import backward, computed_again, embedding_pass, forward, head_pass
+from roofplan.laws import Number, larger, pipeline, reliability, smaller, where
+from roofplan.operations import ACTIVATION_BYTES, Operation, element_bytes
+from roofplan.operations.training import BESIDE, backward, computed_again, embedding_pass, forward, head_pass
 from roofplan.records.hardware import Machine
 from roofplan.records.model import Model
 from roofplan.records.training import Framework, Job, Layout
 from roofplan.timing import Rates, constant, fit_key, operation_time, rates
 from roofplan.train import communication
-from roofplan.train.communication import Wires, wires
+from roofplan.train.communication import Wires, scopes, wires
 from roofplan.train.ledger import alike, micro_batches
 from roofplan.train.stages import Stage, rank_parameters, stages
 
@@ -32,6 +31,7 @@ PART_OF = {
 """Part of a step that an operation's time is shown under."""
 
 MESSAGES = {"tensor_reduce", "tensor_gather", "context_exchange", "expert_exchange"}
+"""Kinds of operations that are messages between ranks."""
 
 OVERLAP_SLOWDOWN = {"inside": 0.15, "outside": 0.02}
 """Share by which communication slows the compute beside it, over NVLink, whose kernels take processors, and over network
@@ -48,6 +48,7 @@ class Ability:
     ramp : start and drain of a kernel on the device [s].
     host : host time of a step beside its kernels [s].
     sigma : relative spread of the time that one host needs for a step [1].
+    update : achieved memory rate of the optimizer's passes [B/s].
     """
 
     rates: Rates
@@ -57,6 +58,7 @@ class Ability:
     ramp: float
     host: float
     sigma: float
+    update: float
     sources: dict[str, tuple[str, ...]]
 
     @property
@@ -65,22 +67,37 @@ class Ability:
         return self.rates.machine
 
 
-CONSTANTS = ("launch", "ramp", "host", "sigma")
+TIMES = ("launch", "ramp", "host", "sigma")
+SHARES = ("compute", "memory", "attention", "update")
+"""Fitted numbers of a framework on an architecture: times, and shares of what the kernel tables attain."""
 
 
 def ability(machine: Machine, framework: Framework) -> Ability:
     """Return what a machine attains under a framework."""
-    architecture = machine.device.architecture
-    chain = [f"{framework.id}/{architecture}", framework.id, framework.name, "any"]
-    found = {name: constant("training", name, chain)[0] for name in CONSTANTS}
+    chain = scopes(machine, framework)
+    found = {name: constant("training", name, chain)[0] for name in (*TIMES, *SHARES)}
     r = rates(machine, framework)
-    return Ability(
-        rates=r,
-        wires=wires(r, framework),
-        framework=framework,
-        **{name: item.value for name, item in found.items()},
-        sources={name: (fit_key(item),) for name, item in found.items()},
+    return applied(
+        Ability(
+            rates=r,
+            wires=wires(r, framework),
+            framework=framework,
+            update=r.bandwidth["memory"],
+            sources={name: (fit_key(item),) for name, item in found.items()},
+            **{name: found[name].value for name in TIMES},
+        ),
+        {name: found[name].value for name in SHARES},
     )
+
+
+def applied(a: Ability, shares: dict[str, float]) -> Ability:
+    """Return an ability whose rates are multiplied by shares of products, memory passes, attention and optimizer passes."""
+    r = a.rates
+    compute = {name: rate * shares.get("compute", 1.0) for name, rate in r.compute.items()}
+    bandwidth = {**r.bandwidth, "memory": r.bandwidth["memory"] * shares.get("memory", 1.0)}
+    attention = r.attention_share * shares.get("attention", 1.0)
+    update = a.update * shares.get("memory", 1.0) * shares.get("update", 1.0)
+    return replace(a, rates=replace(r, compute=compute, bandwidth=bandwidth, attention_share=attention), update=update)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -104,23 +121,34 @@ def timed(table: Sequence[Operation], layout: Layout, a: Ability) -> Pass:
     parts: dict[str, Number] = {}
     rows = []
     device: Number = 0.0
+    beside: Number = 0.0
     kernels = 0.0
     for op in table:
-        if op.kind in MESSAGES:
+        kind = op.kind.removesuffix(BESIDE)
+        if kind in MESSAGES:
             if type(op.ranks) is float and op.ranks <= 1.0:
                 continue
-            stride = layout.tp if op.kind == "context_exchange" else 1.0
-            seconds = communication.time_of(op.kind, op.traffic, op.ranks, stride, a.wires)
+            stride = layout.tp if kind == "context_exchange" else 1.0
+            seconds = communication.time_of(kind, op.traffic, op.ranks, stride, a.wires, op.rows)
+            if kind != op.kind and "tensor-backward" in a.framework.overlaps:
+                beside = beside + seconds
+                rows.append((op, seconds))
+                continue
         else:
             plain = op._replace(kind="memory") if op.kind == "scores" else op
             seconds = operation_time(plain, a.rates) + op.kernels * a.ramp
             kernels += op.kernels
             device = device + seconds
         rows.append((op, seconds))
-        name = PART_OF[op.kind]
+        name = PART_OF[kind]
         parts[name] = parts[name] + seconds if name in parts else seconds
     if "tensor" in a.framework.overlaps and "tensor ranks" in parts:
         parts["tensor ranks"] = exposed(parts["tensor ranks"], parts.get("products", 0.0), "inside")
+    if "expert ranks" in parts and ("expert" in a.framework.overlaps or layout.schedule == "dualpipe"):
+        window = parts.get("products", 0.0) + parts.get("attention", 0.0)
+        parts["expert ranks"] = exposed(parts["expert ranks"], window, "outside" if a.machine.hosts > 1 else "inside")
+    if type(beside) is not float or beside:
+        parts["tensor ranks"] = parts.get("tensor ranks", 0.0) + exposed(beside, parts.get("products", 0.0), "inside")
     parts["launches"] = larger(kernels * a.launch - device, 0.0 * device)
     whole: Number = 0.0
     for seconds in parts.values():
@@ -203,7 +231,7 @@ def step(model: Model, job: Job, layout: Layout, a: Ability) -> Step:
     total: Number = 0.0
     for seconds in work.values():
         total = total + seconds
-    work["stragglers"] = total * straggling(a.sigma, float(a.machine.hosts))
+    work["stragglers"] = total * reliability.slowest_of(a.sigma, float(a.machine.hosts))
     return Step(
         time=total + work["stragglers"],
         parts=work,
@@ -216,17 +244,6 @@ def step(model: Model, job: Job, layout: Layout, a: Ability) -> Step:
 
 
 SHOWN = (*dict.fromkeys(PART_OF.values()), "launches", "recompute")
-
-
-def straggling(sigma: float, ranks: float) -> float:
-    """Return by which share the slowest of `ranks` equal hosts exceeds their mean: sigma sqrt(2 ln N).
-
-    Parameters
-    ----------
-    sigma : relative spread of one host's time [1].
-    ranks : hosts that wait for each other N [1].
-    """
-    return sigma * math.sqrt(2.0 * math.log(ranks)) if ranks > 1.0 else 0.0
 
 
 def _slot(stage: Stage, found: Sequence[Passes]) -> dict[str, Number]:
@@ -304,6 +321,10 @@ def _update(
     for stage in held:
         share = rank_parameters(stage, kinds, model, layout)
         if job.adapter is not None:
+            # frozen weights have no gradient; sharded ones are gathered for each pass
+            if layout.zero >= 3:
+                frozen = (share.matrices + share.experts) * element_bytes(job.adapter.stored) + share.others * ACTIVATION_BYTES
+                message = larger(message, 2.0 * communication.ring(frozen, dense, layout.tp, a.wires, reduce=False, data=True))
             continue
         sent = _data_time(share.dense, dense, layout.tp, job, layout, a)
         sent = sent + _data_time(share.experts, thin, layout.ep, job, layout, a)
@@ -313,7 +334,7 @@ def _update(
         owned = share.dense / (dense if layout.zero else 1.0) + share.experts / (thin if layout.zero else 1.0)
         moved = owned * (2.0 * job.optimizer.bytes + job.gradient + ACTIVATION_BYTES) + share.all * GRADIENT_NORM
         message = larger(message, sent)
-        work = larger(work, moved / a.rates.bandwidth["memory"])
+        work = larger(work, moved / a.update)
     times = micro if layout.zero >= 3 else 1.0
     if "data" in a.framework.overlaps:
         # a reduction runs beside the last backward pass, a gather beside the first forward pass; sharded weights beside every one

@@ -120,7 +120,7 @@ def training_case(row: Row) -> TrainingCase:
         assumed.append("micro-batch: the local batch over the stages, torchtitan's default")
     stated = row.get("sequence_parallel", "")
     parallel = stated == "True" if stated else framework.released >= "2022-05" and tp > 1
-    interleave = int(_number(row, "interleave") or 1)
+    interleave = int(_number(row, "interleave") or (2 if row["interleave"].startswith(">1") else 1))
     layout = Layout(
         tp=float(tp),
         pp=pp,
@@ -188,7 +188,10 @@ def adapter_of(row: Row) -> Adapter | None:
         return None
     precision = row["precision"]
     stored = "bnb-nf4-double" if "nf4-dq" in precision else "bnb-nf4" if "nf4" in precision else "bf16"
-    defaults = ADAPTERS[row["framework"].removeprefix("other:")]
+    name = row["framework"].removeprefix("other:")
+    if name not in ADAPTERS:
+        raise Skipped(f"what {name} trains beside frozen weights is not described")
+    defaults = ADAPTERS[name]
     trained = re.search(r"([\d,]+) trainable params", row["notes"])
     if row["task"].startswith("adapter"):
         defaults = {**defaults, "targets": (), "scales": row["task"] == "adapter_v2"}
@@ -198,9 +201,19 @@ def adapter_of(row: Row) -> Adapter | None:
 
 ADAPTERS: dict[str, dict[str, Any]] = {
     "litgpt": {"rank": 8, "targets": ("q_proj", "v_proj"), "bytes": 8.0},
+    **dict.fromkeys(
+        ("nemo", "megatron-bridge"),
+        {
+            "rank": 32,
+            "targets": ("q_proj", "k_proj", "v_proj", "o_proj", "up_proj", "gate_proj", "down_proj"),
+            "bytes": 18.0,
+            "dropout": False,
+        },
+    ),
     "fsdp-qlora": {"rank": 64, "targets": ("q_proj", "k_proj", "v_proj", "up_proj", "gate_proj", "down_proj"), "bytes": 12.0},
 }
-"""Defaults of what is trained: LitGPT, 16-bit parameters, gradients and moments; fsdp_qlora, 16-bit parameters and gradients, fp32 moments."""
+"""Defaults of what is trained: LitGPT, 16-bit parameters, gradients and moments; fsdp_qlora, 16-bit parameters and gradients, fp32 moments;
+NeMo, all products, with Megatron's fp32 gradient, copy and moments."""
 
 
 def _recompute(row: Row, assumed: list[str]) -> str:
@@ -238,7 +251,9 @@ def framework_of(row: Row, assumed: list[str]) -> Framework:
     """Return the framework profile of a row's name and era."""
     name, month = row["framework"], row["month"]
     eager = row.get("flash_attention") == "False"
-    if name in {"megatron", "nemo", "megatron-bridge"}:
+    if name == "megatron-bridge" or (name == "nemo" and month >= "2025"):
+        identity = "megatron-bridge-0.2"
+    elif name in {"megatron", "nemo"}:
         identity = (
             "megatron-lm-3.0"
             if eager or month < "2023"
@@ -271,7 +286,8 @@ def machine_of(row: Row) -> Machine:
         raise Skipped("number of devices not stated")
     per_node = int(_number(row, "devices_per_node") or min(8, int(count)))
     text = row.get("interconnect", "")
-    per_node = 72 if "NVL72" in text and count > 8 else per_node
+    joined = re.search(r"NVL(\d+)", text)
+    per_node = int(joined[1]) if joined else per_node
     try:
         base = machine(f"{device}:{min(int(count), per_node)}")[0]
     except RoofplanError as error:

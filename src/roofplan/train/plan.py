@@ -1,0 +1,443 @@
+"""A training plan and its metrics; what a search is asked, and why nothing was found."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from roofplan import catalogue, economics
+from roofplan.errors import InputError, NoPlan, RoofplanError
+from roofplan.laws import attention, flops, roofline
+from roofplan.operations import UNPADDED
+from roofplan.operations import Step as Pass
+from roofplan.operations import whole_model
+from roofplan.records.hardware import Machine
+from roofplan.records.model import Model
+from roofplan.records.training import FailurePreset, Framework, Job, Layout
+from roofplan.search import Metric
+from roofplan.serve import wall_power
+from roofplan.terms import Term
+from roofplan.timing import constant_behind, grade_of_constant
+from roofplan.train import run as runs
+from roofplan.train.ledger import Ledger, fullest, ledgers
+from roofplan.train.search import AXES, Found, Tally, search
+from roofplan.train.step import Ability, Step, ability, step
+from roofplan.train.terms import step_term
+from roofplan.units import DAY, HOUR
+
+OBJECTIVES = ("time", "cost", "devices", "memory")
+Z90 = 1.645
+"""Standard deviations of a 90% interval of a normal distribution."""
+
+SPREAD = {"calibrated": 0.06, "borrowed": 0.15, "guessed": 0.30}
+"""Stated prior of the relative error of a step time by grade, one standard deviation, until intervals are earned on unseen runs:
+residuals of fitted families are 3 to 6%, of families that borrow about 15% [1]."""
+
+MEMORY_SPREAD = 0.04
+"""The same of the memory ledger: its median error over four publishers is 0.2 to 6% [1]."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingRequest:
+    """All that a training search is asked.
+
+    Parameters
+    ----------
+    deadline : most elapsed time [s].
+    budget : most money for the run [USD].
+    devices : most devices [1].
+    """
+
+    model: Model
+    machines: tuple[Machine, ...]
+    job: Job
+    framework: Framework
+    pins: dict[str, Any] = field(default_factory=dict)
+    deadline: float | None = None
+    budget: float | None = None
+    devices: int | None = None
+    price: str = "rent"
+    failures: str | None = None
+    checkpoint: str = "sync"
+    policy: str = "restart"
+    best: str = "time"
+    place: str = "WOR"
+    assumed: tuple[str, ...] = ()
+
+
+@dataclass(slots=True, kw_only=True)
+class TrainingPlan:
+    """One layout with everything that is known of it."""
+
+    model: Model
+    machine: Machine
+    framework: Framework
+    job: Job
+    layout: Layout
+    ability: Ability
+    step: Step
+    term: Term
+    ledgers: list[Ledger]
+    run: runs.Run | None
+    cost: economics.HourlyCost | None
+    power: Term | None
+    metrics: dict[str, Metric] = field(default_factory=dict)
+    pareto: bool = False
+
+    @property
+    def ledger(self) -> Ledger:
+        """Memory of the fullest stage."""
+        return fullest(self.ledgers)
+
+    @property
+    def label(self) -> str:
+        """Return such as ``tp8 pp2 dp32, micro-batch 1 x 16, recompute selective, ZeRO-1``."""
+        x = self.layout
+        words = [x.label(), f"micro-batch {int(x.micro_batch)} x {int(self.step.micro_batches)}"]
+        words += [f"interleave {x.interleave}"] if x.interleave > 1 else []
+        words += [x.schedule] if x.schedule != "1f1b" else []
+        words += [f"recompute {x.recompute}", f"ZeRO-{x.zero}"]
+        words += [f"{x.offload} in host memory"] if x.offload != "none" else []
+        return ", ".join(words)
+
+    @property
+    def id(self) -> str:
+        """Return a stable identifier of the configuration."""
+        values = "-".join(f"{name}{value}" for name, value in self.layout.as_dict().items())
+        return f"{self.machine.device.id}-{self.machine.hosts}x{self.machine.per_host}-{self.framework.id}-{values}"
+
+
+@dataclass(slots=True, kw_only=True)
+class TrainingResult:
+    """Plans in order, the best first; the tally beside them."""
+
+    plans: list[TrainingPlan]
+    tally: Tally
+    asked: TrainingRequest
+    warnings: list[tuple[str, str]] = field(default_factory=list)
+    front: list[TrainingPlan] = field(default_factory=list)
+
+
+def flops_per_token(model: Model, sequence: int) -> tuple[float, float]:
+    """Return the model FLOPs that training on one token takes, forward and backward: of products, and of attention [FLOP].
+
+    Three times the forward pass: two for each weight that the token meets, the embedding's look-up aside, and attention over
+    the tokens before it. Recomputation, padding and the optimizer are not model FLOPs.
+    """
+    touched = float((model.active or model.total) - (0 if model.tied else model.embedding))
+    table = whole_model(model, Pass(new=float(sequence), requests=1.0, coupled=False))
+    mixing = sum(float(op.work) for op in table if op.kind in {"prefill_attention", "memory"}) / sequence
+    return float(flops.training(touched, 1.0)), 3.0 * mixing
+
+
+def planned(asked: TrainingRequest, machine: Machine, layout: Layout, a: Ability | None = None) -> TrainingPlan:
+    """Return a layout as a plan: step, memory, run, money and energy."""
+    a = a or ability(machine, asked.framework)
+    found = step(asked.model, asked.job, layout, a)
+    whole = step_term(found, asked.job, layout, a)
+    held = ledgers(asked.model, asked.job, layout, asked.framework)
+    cost = economics.hourly(machine, asked.price)
+    preset = runs.preset_for(machine, asked.failures)
+    span = (
+        runs.run(
+            asked.model,
+            asked.job,
+            layout,
+            machine,
+            float(found.time),
+            preset,
+            checkpoint=asked.checkpoint,
+            policy=asked.policy,
+        )
+        if asked.job.tokens
+        else None
+    )
+    work = float(found.parts.get("products", 0.0)) + float(found.parts.get("attention", 0.0)) + float(found.parts.get("recompute", 0.0))
+    power = wall_power(machine, min(1.0, work / float(found.time)))
+    plan = TrainingPlan(
+        model=asked.model,
+        machine=machine,
+        framework=asked.framework,
+        job=asked.job,
+        layout=layout,
+        ability=a,
+        step=found,
+        term=whole,
+        ledgers=held,
+        run=span,
+        cost=cost,
+        power=power,
+    )
+    plan.metrics = metrics_of(plan, asked.place)
+    return plan
+
+
+def grade_of(a: Ability) -> str:
+    """Return the grade of a step time: whether this framework was fitted on this architecture, its relatives, or not at all."""
+    worst = 1
+    own = f"{a.framework.id}/{a.machine.device.architecture}"
+    for key in a.sources["compute"]:
+        item = constant_behind(key)
+        if item is not None:
+            worst = max(worst, grade_of_constant(item, a.machine.device.vendor), 1 if item.scope == own else 2)
+    return ("measured", "calibrated", "borrowed", "guessed")[worst]
+
+
+def _metric(value: float, unit: str, grade: str, spread: float) -> Metric:
+    factor = math.exp(Z90 * spread)
+    return Metric(value, value / factor, value * factor, unit, grade)
+
+
+def metrics_of(plan: TrainingPlan, place: str) -> dict[str, Metric]:
+    """Return the metrics of a plan with their intervals; what is not known is absent."""
+    grade = grade_of(plan.ability)
+    spread, seconds, n = SPREAD[grade], float(plan.step.time), plan.machine.count
+    tokens = plan.job.batch * plan.job.sequence
+    products, mixing = flops_per_token(plan.model, plan.job.sequence)
+    if plan.job.adapter is not None:
+        products *= 2.0 / 3.0  # frozen weights have no gradient of their own
+    peak = _peak(plan)
+    out = {
+        "step_time": _metric(seconds, "s", grade, spread),
+        "tokens_per_second": _metric(tokens / seconds, "token/s", grade, spread),
+        "tokens_per_second_per_device": _metric(tokens / seconds / n, "token/s", grade, spread),
+        "model_flops_utilisation": _metric(
+            float(roofline.share_of_peak((products + mixing) * tokens, seconds, peak * n)), "1", grade, spread
+        ),
+        "hardware_flops_utilisation": _metric(
+            float(roofline.share_of_peak((products + mixing) * tokens + again(plan), seconds, peak * n)), "1", grade, spread
+        ),
+    }
+    held = plan.ledger
+    certain = "calibrated" if plan.framework.name in {"megatron", "litgpt", "torchtitan", "fsdp-qlora"} else "borrowed"
+    out["memory_allocated"] = _metric(float(held.allocated.value), "B", certain, MEMORY_SPREAD)
+    out["memory_reserved"] = _metric(float(held.reserved), "B", certain, MEMORY_SPREAD)
+    if plan.run is not None:
+        r = plan.run
+        out["run_time"] = _metric(r.elapsed, "s", grade, spread)
+        out["run_time_p90"] = _metric(r.p90, "s", grade, spread)
+        out["goodput"] = Metric(r.goodput, r.goodput, r.goodput, "1", "borrowed" if r.preset.kind == "derived" else "guessed")
+        out["device_hours"] = _metric(r.elapsed / HOUR * n, "device-hour", grade, spread)
+        if plan.cost is not None:
+            out["cost"] = _metric(runs.money(r, plan.cost), "USD", grade, spread)
+        if plan.power is not None:
+            joules = runs.energy(r, plan.power)
+            out["energy"] = _metric(joules, "J", "borrowed" if grade == "calibrated" else grade, max(spread, SPREAD["borrowed"]))
+            mix = catalogue.carbon(place)
+            if mix is not None:
+                grams = runs.kilowatt_hours(joules) * float(mix["value"])
+                out["carbon"] = _metric(grams, "gCO2", "borrowed", max(spread, SPREAD["borrowed"]))
+    if plan.cost is not None:
+        out["cost_per_million_tokens"] = _metric(
+            plan.cost.total / HOUR * seconds / tokens * 1e6 / (plan.run.goodput if plan.run else 1.0), "USD/Mtoken", grade, spread
+        )
+    return out
+
+
+def _peak(plan: TrainingPlan) -> float:
+    """Return the dense peak of a device in the job's number format [FLOP/s]."""
+    peak = plan.ability.rates.peak
+    return float(peak.get(plan.job.precision, peak.get("bf16", 0.0)))
+
+
+def again(plan: TrainingPlan) -> float:
+    """Return the work of a step that recomputation does again, on all devices [FLOP]."""
+    x, work = plan.layout, 0.0
+    for places, each in zip((places for _, places in plan.model.decoder.kinds()), plan.step.passes, strict=False):
+        one = sum(float(op.work) for op, _ in each.again.rows)
+        work += len(places) * one
+    return work * float(x.tp) * float(x.cp) * float(x.dp) * float(plan.step.micro_batches)
+
+
+def plan_all(asked: TrainingRequest, progress: Callable[[int, int], None] | None = None) -> TrainingResult:
+    """Return the plans of a request, best first.
+
+    Raises
+    ------
+    NoPlan : nothing fits, or none within the limits; carries what would.
+    """
+    started = time.process_time()
+    tally, plans, fronts = Tally(), [], []
+    first: RoofplanError | None = None
+    limit = asked.devices
+    machines = [m for m in asked.machines if limit is None or m.count <= limit]
+    if not machines:
+        least = min(m.count for m in asked.machines)
+        raise NoPlan(
+            f"no plan: devices. the smallest machine asked for has {least:,} devices, more than --devices {limit}",
+            binding="devices",
+            relax=[{"argument": "--devices", "now": limit, "needed": least}],
+        )
+    for index, machine in enumerate(machines):
+        try:
+            found = search(
+                asked.model, asked.job, machine, asked.framework, asked.pins, progress if len(machines) == 1 else None
+            )
+        except InputError as error:
+            first = first or error
+            continue
+        _merge(tally, found.tally)
+        plans += [(machine, item) for item in _shortlist(found)]
+        fronts.append((machine, found.front))
+        if progress is not None and len(machines) > 1:
+            progress(index + 1, len(machines))
+    if tally.legal == 0 and first is not None:
+        raise first
+    tally.seconds = time.process_time() - started
+    if not plans:
+        raise _memory_miss(asked, machines, tally)
+    abilities: dict[str, Ability] = {}
+    made = []
+    for machine, (_, _, layout) in plans:
+        key = machine.text or machine.device.id
+        abilities.setdefault(key, ability(machine, asked.framework))
+        made.append(planned(asked, machine, layout, abilities[key]))
+    kept = _within(asked, made, tally)
+    kept.sort(key=lambda plan: (_objective(plan, asked.best), plan.metrics["step_time"].value))
+    beaten = {id(layout) for _, front in fronts for _, _, layout in front}
+    for plan in kept:
+        plan.pareto = id(plan.layout) in beaten
+    return TrainingResult(plans=kept, tally=tally, asked=asked, warnings=_warnings(kept[0], asked))
+
+
+def _merge(tally: Tally, more: Tally) -> None:
+    tally.enumerated += more.enumerated
+    tally.legal += more.legal
+    tally.fits += more.fits
+    if more.least_memory < tally.least_memory:
+        tally.least_memory, tally.leanest = more.least_memory, more.leanest
+
+
+SHORTLIST = 24
+"""Layouts of a machine that become whole plans: the fastest of different degrees, and the leanest [1]."""
+
+
+def _shortlist(found: Found) -> list[tuple[float, float, Layout]]:
+    """Return the fastest layouts, one for each set of degrees, then the front of time against memory."""
+    out: dict[tuple[Any, ...], tuple[float, float, Layout]] = {}
+    for item in found.layouts:
+        degrees = (*(getattr(item[2], name) for name in AXES[:4]), item[2].pp)
+        out.setdefault(degrees, item)
+        if len(out) >= SHORTLIST:
+            break
+    return list({id(item[2]): item for item in [*out.values(), *found.front]}.values())
+
+
+def _objective(plan: TrainingPlan, best: str) -> float:
+    """Return what is to be made small; infinite where it is not known."""
+    m = plan.metrics
+    if best == "cost":
+        return m["cost"].value if "cost" in m else m["cost_per_million_tokens"].value if "cost_per_million_tokens" in m else math.inf
+    if best == "devices":
+        return float(plan.machine.count)
+    if best == "memory":
+        return m["memory_reserved"].value
+    return m["run_time"].value if "run_time" in m else m["step_time"].value / plan.job.batch
+
+
+def _memory_miss(asked: TrainingRequest, machines: list[Machine], tally: Tally) -> NoPlan:
+    """Return the refusal where nothing fits: what the leanest layout needs, and ways out that were tried."""
+    machine, need = machines[-1], tally.least_memory
+    room = float(machine.device.memory or 0.0)
+    text = (
+        f"no plan: memory. the leanest layout, {tally.leanest.label() if tally.leanest else ''}, needs"
+        f" {need / 2**30:.1f} GiB a device; {machine.device.id} has {room / 2**30:.1f}"
+    )
+    relax: list[dict[str, Any]] = []
+    if asked.job.batch > 1 and not asked.pins:
+        relax += _tried(asked, machine, [("--devices", machine.count, None)], 4)
+    if asked.job.adapter is None:
+        relax.append({"argument": "--method", "now": "full", "needed": "qlora"})
+    return NoPlan(text, binding="memory", relax=relax)
+
+
+def _tried(asked: TrainingRequest, machine: Machine, changes: list[tuple[str, Any, Any]], doublings: int) -> list[dict[str, Any]]:
+    """Return the smallest multiple of a machine on which the job fits."""
+    if machine.network is None and machine.hosts == 1:
+        return []
+    for _ in range(doublings):
+        machine = replace(machine, hosts=machine.hosts * 2, text="")
+        try:
+            found = search(asked.model, asked.job, machine, asked.framework, asked.pins)
+        except InputError:
+            return []
+        if found.layouts:
+            argument, now, _ = changes[0]
+            plan = {"layout": found.layouts[0][2].label(), "step_time": found.layouts[0][0]}
+            return [{"argument": argument, "now": now, "needed": machine.count, "plan": plan}]
+    return []
+
+
+def _within(asked: TrainingRequest, plans: list[TrainingPlan], tally: Tally) -> list[TrainingPlan]:
+    """Return the plans within deadline and budget, or say what the nearest one takes."""
+    kept = plans
+    if asked.deadline is not None:
+        inside = [p for p in kept if p.metrics["run_time"].value <= asked.deadline]
+        if not inside:
+            raise _late(asked, min(kept, key=lambda p: p.metrics["run_time"].value), tally)
+        kept = inside
+    if asked.budget is not None:
+        priced = [p for p in kept if "cost" in p.metrics]
+        inside = [p for p in priced if p.metrics["cost"].value <= asked.budget]
+        if not inside:
+            least = min(priced, key=lambda p: p.metrics["cost"].value, default=None)
+            needed = f"{least.metrics['cost'].value:,.0f}USD" if least else "a --price: none is known"
+            refusal = NoPlan(
+                f"no plan: budget. the cheapest plan takes {needed}",
+                binding="budget",
+                relax=[{"argument": "--budget", "now": f"{asked.budget:,.0f}USD", "needed": needed}],
+            )
+            refusal.search = tally.as_json()
+            raise refusal
+        kept = inside
+    return kept
+
+
+def _late(asked: TrainingRequest, nearest: TrainingPlan, tally: Tally) -> NoPlan:
+    """Return the refusal where every plan is late: the nearest one, and the time that no number of devices goes below."""
+    days, limit = nearest.metrics["run_time"].value / DAY, (asked.deadline or 0.0) / DAY
+    least = least_time(asked, nearest) / DAY
+    text = f"no plan: deadline. the fastest, {nearest.label} on {nearest.machine.text or nearest.machine.device.id}, takes {days:.1f} days"
+    relax = [{"argument": "--deadline", "now": f"{limit:.1f}d", "needed": f"{math.ceil(days * 10) / 10:.1f}d"}]
+    if least > limit:
+        text += f"; no number of devices goes below {least:.1f} days: one sequence after another through {len(nearest.model.decoder.layers)} layers, {nearest.run.steps:,.0f} times" if nearest.run else ""
+    else:
+        relax.append({"argument": "--on", "now": f"{nearest.machine.count:,} devices", "needed": f"about {math.ceil(nearest.machine.count * days / limit):,}"})
+    refusal = NoPlan(text, binding="deadline", relax=relax)
+    refusal.search = tally.as_json()
+    return refusal
+
+
+def least_time(asked: TrainingRequest, plan: TrainingPlan) -> float:
+    """Return the run's time with as many devices as there are sequences and the tensor ranks of a host, communication included [s]."""
+    from roofplan.train.search import tensor_degrees
+
+    m = plan.machine
+    tp = max(tensor_degrees(asked.model, m.per_host))
+    hosts = max(1, asked.job.batch * tp // m.per_host)
+    wide = replace(m, hosts=hosts, text="")
+    if wide.network is None and hosts > 1:
+        return 0.0
+    layout = Layout(tp=float(tp), dp=float(asked.job.batch), zero=plan.layout.zero)
+    one = float(step(asked.model, asked.job, layout, ability(wide, asked.framework)).time)
+    return one * (plan.run.steps if plan.run else 1.0)
+
+
+def _warnings(plan: TrainingPlan, asked: TrainingRequest) -> list[tuple[str, str]]:
+    """Return what a reader must know, each with a code."""
+    out = [("model", text) for text in plan.model.warnings]
+    m, x = plan.machine, plan.layout
+    if x.tp > m.per_host:
+        out.append(("tensor_across_hosts", f"tp {int(x.tp)} leaves the host of {m.per_host}: its collectives run at the network's rate"))
+    if plan.model.max_positions and asked.job.sequence > plan.model.max_positions:
+        out.append(("sequence", f"--sequence {asked.job.sequence:,} is beyond the model's {plan.model.max_positions:,} positions"))
+    if plan.cost is not None and plan.cost.stale:
+        out.append(("price_stale", f"the {plan.cost.price.kind} price of {m.device.id} is of {plan.cost.price.date}"))
+    if m.device.geforce_licence:
+        out.append(("geforce_licence", "the GeForce driver licence forbids data centres (blockchain aside)"))
+    if plan.run is not None and plan.run.preset.kind != "derived":
+        out.append(("failures_guessed", f"failure rate: {plan.run.preset.source}"))
+    return out

@@ -1,0 +1,179 @@
+"""A whole run: steps, failures and checkpoints, hours, dollars, energy and carbon."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from roofplan import catalogue
+from roofplan.economics import HourlyCost
+from roofplan.laws import reliability, up
+from roofplan.operations import ACTIVATION_BYTES
+from roofplan.records.hardware import Machine
+from roofplan.records.model import Model
+from roofplan.records.training import FailurePreset, Job, Layout
+from roofplan.terms import Term
+from roofplan.units import DAY, HOUR, JOULE_PER_KWH
+
+P90 = 1.2816
+"""Standard deviations above the mean that nine runs of ten stay below [1]."""
+
+REPLACEMENT = DAY
+"""Time until a failed host is replaced, for the spares that a run needs: the hours to a day of OPT-175B's logbook [s]."""
+
+SPARES_SUFFICE = 0.99
+"""Probability that the spares outlast the failures of that time [1]."""
+
+CHECKPOINTS = ("sync", "async", "memory")
+POLICIES = ("restart", "drop")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checkpoint:
+    """What is saved, and how long saving stops the run.
+
+    Parameters
+    ----------
+    bytes : weights and optimizer state of the whole model [B].
+    write : time until it is on storage [s].
+    stall : time that the run stands still for it [s].
+    interval : work between two of them [s].
+    """
+
+    bytes: float
+    write: float
+    stall: float
+    interval: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """A run from its first step to its last token.
+
+    Parameters
+    ----------
+    steps : optimizer steps [1].
+    work : time of the steps alone [s].
+    interruption : mean time to interruption [s].
+    goodput : share of the elapsed time that advances the run [1].
+    elapsed, p90 : expected time and the one that nine of ten runs stay below, for failures alone [s].
+    failures : interruptions expected [1].
+    spares : hosts in reserve [1].
+    """
+
+    steps: float
+    work: float
+    interruption: float
+    restart: float
+    checkpoint: Checkpoint
+    goodput: float
+    elapsed: float
+    p90: float
+    failures: float
+    spares: int
+    preset: FailurePreset
+    policy: str
+
+    @property
+    def device_hours(self) -> float:
+        """Expected device-hours over `devices` are elapsed hours; multiply by them [h]."""
+        return self.elapsed / HOUR
+
+
+def checkpoint_of(model: Model, job: Job, layout: Layout, machine: Machine, kind: str, interruption: float) -> Checkpoint:
+    """Return the checkpoint of a job: 16-bit weights and optimizer state, saved by all hosts at once.
+
+    Only a synchronous one stops the run until it is written; the others until it is copied to the host's memory.
+    """
+    _, recovery = catalogue.failures()
+    trained = float(model.total)
+    size = trained * (ACTIVATION_BYTES + job.optimizer.bytes)
+    write = size / (machine.hosts * recovery.write.value)
+    link = machine.host_link.bandwidth if machine.host_link else recovery.write.value
+    stall = write if kind == "sync" else size / machine.count / link
+    interval = float(reliability.daly_interval(stall, interruption))
+    # the next one starts when the last is on storage
+    return Checkpoint(bytes=size, write=write, stall=stall, interval=max(interval, 0.0 if kind == "memory" else write))
+
+
+def run(
+    model: Model,
+    job: Job,
+    layout: Layout,
+    machine: Machine,
+    step: float,
+    preset: FailurePreset,
+    *,
+    checkpoint: str = "sync",
+    policy: str = "restart",
+) -> Run:
+    """Return the run of a job whose step takes `step` seconds."""
+    _, recovery = catalogue.failures()
+    tokens = float(job.tokens or 0.0)
+    steps = float(up(tokens / (job.batch * job.sequence)))
+    work = steps * step
+    interruption = float(reliability.mean_time_to_interruption(machine.count, preset.rate))
+    saved = checkpoint_of(model, job, layout, machine, checkpoint, interruption)
+    reload = saved.stall if checkpoint == "memory" else saved.write
+    restart = recovery.detect.value + recovery.restart.value + reload
+    if policy == "drop":
+        share = float(reliability.degraded_goodput(restart, recovery.restart.value, interruption, float(layout.dp)))
+        share *= saved.interval / (saved.interval + saved.stall)
+    else:
+        share = float(reliability.goodput(saved.interval, saved.stall, restart, interruption))
+    elapsed = work / share if share > 0.0 else math.inf
+    spread = float(reliability.spread_of_finish(work, share, interruption, restart, saved.interval / 2.0)) if share > 0.0 else math.inf
+    return Run(
+        steps=steps,
+        work=work,
+        interruption=interruption,
+        restart=restart,
+        checkpoint=saved,
+        goodput=share,
+        elapsed=elapsed,
+        p90=elapsed + P90 * spread,
+        failures=elapsed / interruption,
+        spares=_spares(REPLACEMENT / interruption),
+        preset=preset,
+        policy=policy,
+    )
+
+
+def _spares(mean: float) -> int:
+    """Return the hosts that suffice for a Poisson number of failures of that mean."""
+    if mean > LARGE_MEAN:
+        return math.ceil(mean + 2.326 * math.sqrt(mean))
+    probability = total = math.exp(-mean)
+    count = 0
+    while total < SPARES_SUFFICE:
+        count += 1
+        probability *= mean / count
+        total += probability
+    return count
+
+
+LARGE_MEAN = 500.0
+"""Mean from which a Poisson number is as good as normal [1]."""
+
+
+def preset_for(machine: Machine, name: str | None = None) -> FailurePreset:
+    """Return the failure preset that was asked for, else that of the class of card: ECC in a data centre, or not."""
+    presets, _ = catalogue.failures()
+    if name is not None:
+        return presets[name]
+    return presets["consumer" if machine.device.device_class == "consumer" else "llama3"]
+
+
+def money(found: Run, cost: HourlyCost) -> float:
+    """Return the rent of the machine for the expected time [USD]."""
+    return cost.total * found.elapsed / HOUR
+
+
+def energy(found: Run, power: Term) -> float:
+    """Return the energy of the machine for the expected time, at the power of its steps [J]."""
+    return float(power.value) * found.elapsed
+
+
+def kilowatt_hours(joules: float) -> float:
+    """Return energy as people pay for it [kWh]."""
+    return joules / JOULE_PER_KWH

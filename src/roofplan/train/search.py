@@ -1,0 +1,282 @@
+"""Every legal layout of a job on a machine as arrays: legality and memory first, time only for what fits."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from roofplan.errors import StrategyError
+from roofplan.records.hardware import Machine
+from roofplan.records.model import Attention, Dense, LatentAttention, Mixture, Model
+from roofplan.records.training import RECOMPUTES, Framework, Job, Layout
+from roofplan.train.ledger import ledgers, peak
+from roofplan.train.step import Ability, ability, step
+
+Array = np.ndarray[Any, Any]
+
+KEPT = 64
+"""Layouts of each slice of the search that are kept for the ranking; the best of all are among the best of their slice [1]."""
+
+LARGEST_MICRO_BATCH = 64
+"""Sequences of a micro-batch beyond which nothing is tried: products are large enough long before [1]."""
+
+MOST_CHUNKS = 8
+"""Chunks of an interleaved pipeline beyond which its messages cost more than its bubble [1]."""
+
+LEAST_SEQUENCE = 1024
+"""Tokens of a sequence that a context rank keeps at least [token]."""
+
+AXES = ("tp", "cp", "dp", "ep", "micro_batch")
+
+
+@dataclass(slots=True)
+class Tally:
+    """What the search went through."""
+
+    enumerated: int = 0
+    legal: int = 0
+    fits: int = 0
+    seconds: float = 0.0
+    least_memory: float = math.inf
+    leanest: Layout | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the ``search`` member of the answer."""
+        return {"enumerated": self.enumerated, "legal": self.legal, "fits": self.fits, "seconds": self.seconds}
+
+
+@dataclass(slots=True)
+class Found:
+    """Layouts with their step times and memory, best first, and the tally."""
+
+    layouts: list[tuple[float, float, Layout]] = field(default_factory=list)
+    tally: Tally = field(default_factory=Tally)
+    front: list[tuple[float, float, Layout]] = field(default_factory=list)
+
+
+def divisors(count: int) -> list[int]:
+    """Return the divisors of a whole number, smallest first."""
+    small = [d for d in range(1, math.isqrt(count) + 1) if count % d == 0]
+    return sorted({*small, *(count // d for d in small)})
+
+
+def tensor_degrees(model: Model, devices: int) -> list[int]:
+    """Return the tensor-parallel degrees that divide every head and width of a model."""
+    return [tp for tp in divisors(devices) if why_not_tensor(model, tp) is None]
+
+
+def why_not_tensor(model: Model, tp: int) -> str | None:
+    """Return why so many tensor ranks cannot divide a model, or None."""
+    for layer, _ in model.decoder.kinds():
+        for mixer in layer.mixers:
+            heads = mixer.heads if isinstance(mixer, Attention | LatentAttention) else None
+            if heads is not None and heads % tp:
+                return f"tp {tp} does not divide {heads} heads"
+            if isinstance(mixer, Attention) and mixer.kv_heads % tp and tp % mixer.kv_heads:
+                return f"tp {tp} neither divides nor is a multiple of {mixer.kv_heads} KV heads"
+        for feed in layer.feed_forwards:
+            groups = feed.groups if isinstance(feed, Dense) else feed.shared
+            for group in groups[:1]:
+                if group[0].outputs % tp:
+                    return f"tp {tp} does not divide a width of {group[0].outputs:,}"
+    return None
+
+
+def mixtures(model: Model) -> list[Mixture]:
+    """Return the mixtures of a model, one of each kind."""
+    return [feed for layer, _ in model.decoder.kinds() for feed in layer.feed_forwards if isinstance(feed, Mixture)]
+
+
+def slices(
+    model: Model, job: Job, machine: Machine, framework: Framework, pins: dict[str, Any]
+) -> Iterator[tuple[Layout, dict[str, Array]]]:
+    """Yield the layouts of each pipeline depth, chunk count, ZeRO stage, recomputation and schedule, as arrays of the other degrees."""
+    devices, layers = machine.count, len(model.decoder.layers)
+    pipelined = "pp" in pins or job.adapter is None and framework.sharding != "zero"
+    for pp in divisors(devices):
+        if pp > layers or pins.get("pp", pp) != pp or (pp > 1 and not pipelined):
+            continue
+        grid = _grid(model, job, devices // pp, framework, pins)
+        if not grid["tp"].size:
+            continue
+        for schedule, chunks in _schedules(framework, layers, pp, pins):
+            for zero in framework.zeros:
+                for recompute in RECOMPUTES:
+                    if pins.get("zero", zero) != zero or pins.get("recompute", recompute) != recompute:
+                        continue
+                    if recompute == "selective" and not framework.selective:
+                        continue
+                    offload = str(pins.get("offload", "none"))
+                    fixed = Layout(pp=pp, interleave=chunks, zero=zero, recompute=recompute, schedule=schedule, offload=offload)
+                    yield fixed, grid
+
+
+def _schedules(framework: Framework, layers: int, pp: int, pins: dict[str, Any]) -> list[tuple[str, int]]:
+    """Return the schedules and chunk counts that a framework runs on a pipeline."""
+    if pp == 1:
+        return [("1f1b", 1)] if pins.get("interleave", 1) == 1 else []
+    wanted = pins.get("schedule")
+    names = [wanted] if wanted else [name for name in framework.schedules if name != "interleaved"]
+    out = [(name, 1) for name in names if name != "dualpipe" or pp % 2 == 0]
+    if "interleaved" in framework.schedules and "1f1b" in names:
+        out += [("1f1b", chunks) for chunks in range(2, MOST_CHUNKS + 1) if pp * chunks <= layers]
+    return [(name, chunks) for name, chunks in out if pins.get("interleave", chunks) == chunks]
+
+
+def _grid(model: Model, job: Job, ranks: int, framework: Framework, pins: dict[str, Any]) -> dict[str, Array]:
+    """Return tensor, context, data and expert degrees and micro-batches of `ranks` devices of a stage, as flat arrays."""
+    tensors = tensor_degrees(model, ranks)
+    if framework.sharding == "zero" and "tp" not in pins:
+        tensors = [1]
+    contexts = [cp for cp in divisors(ranks) if cp == 1 or (job.sequence % (2 * cp) == 0 and job.sequence // cp >= LEAST_SEQUENCE)]
+    if job.adapter is not None or framework.sharding == "zero":
+        contexts = [1]
+    micro = [b for b in divisors(job.batch) if b <= LARGEST_MICRO_BATCH]
+    experts = [1]
+    if mixtures(model):
+        fewest = math.gcd(*(moe.experts for moe in mixtures(model)))
+        experts = [ep for ep in divisors(ranks) if fewest % ep == 0]
+    axes = [
+        np.asarray([x for x in values if pins.get(name, x) == x], dtype=float)
+        for name, values in (("tp", tensors), ("cp", contexts), ("ep", experts), ("micro_batch", micro))
+    ]
+    tp, cp, ep, micro_batch = (axis.ravel() for axis in np.meshgrid(*axes, indexing="ij"))
+    dp = ranks / (tp * cp) if tp.size else tp
+    legal = (dp >= 1) & (dp == np.floor(dp))
+    legal &= job.batch % np.maximum(dp * micro_batch, 1.0) == 0
+    legal &= (tp * cp * dp) % ep == 0
+    if "dp" in pins:
+        legal &= dp == pins["dp"]
+    return {
+        name: values[legal]
+        for name, values in (("tp", tp), ("cp", cp), ("dp", dp), ("ep", ep), ("micro_batch", micro_batch))
+    }
+
+
+def search(
+    model: Model,
+    job: Job,
+    machine: Machine,
+    framework: Framework,
+    pins: dict[str, Any] | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> Found:
+    """Return the layouts of a job that fit, best first.
+
+    Raises
+    ------
+    StrategyError : pinned degrees that no layout has.
+    """
+    started = time.process_time()
+    pins = pins or {}
+    found = Found()
+    a = ability(machine, framework)
+    room = float(machine.device.memory or 0.0)
+    table = list(slices(model, job, machine, framework, pins))
+    if not table:
+        raise StrategyError(_why_nothing(model, job, machine, framework, pins), argument="--strategy", value=_text(pins))
+    for index, (fixed, grid) in enumerate(table):
+        _slice(model, job, fixed, grid, a, room, found)
+        if progress is not None:
+            progress(index + 1, len(table))
+    if not found.tally.legal:
+        raise StrategyError(_why_nothing(model, job, machine, framework, pins), argument="--strategy", value=_text(pins))
+    found.layouts.sort(key=lambda item: (float(f"{item[0]:.9e}"), _simplicity(item[2])))
+    found.front = _front(found.layouts)
+    found.tally.seconds = time.process_time() - started
+    return found
+
+
+def _slice(
+    model: Model, job: Job, fixed: Layout, grid: dict[str, Array], a: Ability, room: float, found: Found
+) -> None:
+    """Add what fits of a slice, with its times."""
+    size = grid["tp"].size
+    found.tally.enumerated += size
+    if fixed.interleave > 1 or fixed.schedule == "dualpipe":
+        # an interleaved pipeline takes micro-batches in rounds of its depth, DualPipe at least twice as many
+        passing = job.batch / (grid["dp"] * grid["micro_batch"])
+        rounds = passing % fixed.pp == 0 if fixed.interleave > 1 else passing >= 2 * fixed.pp
+        grid = {name: values[rounds] for name, values in grid.items()}
+    if not grid["tp"].size:
+        return
+    found.tally.legal += grid["tp"].size
+    layout = replace(fixed, **grid)
+    memory = np.broadcast_to(peak(ledgers(model, job, layout, a.framework)), grid["tp"].shape)
+    least = int(np.argmin(memory))
+    if memory[least] < found.tally.least_memory:
+        found.tally.least_memory, found.tally.leanest = float(memory[least]), _one(fixed, grid, least)
+    fits = memory <= room
+    if not fits.any():
+        return
+    held = {name: values[fits] for name, values in grid.items()}
+    memory = memory[fits]
+    found.tally.fits += memory.size
+    times = np.broadcast_to(step(model, job, replace(fixed, **held), a).time, memory.shape)
+    order = np.argsort(times, kind="stable")[:KEPT]
+    lean = np.argsort(memory, kind="stable")[:1]
+    for place in dict.fromkeys([*order.tolist(), *lean.tolist()]):
+        found.layouts.append((float(times[place]), float(memory[place]), _one(fixed, held, place)))
+
+
+def _one(fixed: Layout, grid: dict[str, Array], place: int) -> Layout:
+    return replace(fixed, **{name: float(values[place]) for name, values in grid.items()})
+
+
+def _simplicity(layout: Layout) -> tuple[float, ...]:
+    """Return the order among equals: fewest tensor ranks, stages, chunks, least recomputation."""
+    return (
+        float(layout.tp),
+        layout.pp,
+        layout.interleave,
+        float(layout.cp),
+        float(layout.ep),
+        RECOMPUTES.index(layout.recompute),
+        layout.zero,
+        float(layout.micro_batch),
+    )
+
+
+def _front(layouts: list[tuple[float, float, Layout]]) -> list[tuple[float, float, Layout]]:
+    """Return the layouts that no other beats in both time and memory; `layouts` in order of time."""
+    best, out = math.inf, []
+    for item in layouts:
+        if item[1] < best:
+            best = item[1]
+            out.append(item)
+    return out
+
+
+def _text(pins: dict[str, Any]) -> str:
+    return ",".join(f"{name}={value}" for name, value in pins.items())
+
+
+def _why_nothing(model: Model, job: Job, machine: Machine, framework: Framework, pins: dict[str, Any]) -> str:
+    """Return why no layout has the pinned degrees, or divides the batch."""
+    devices, layers = machine.count, len(model.decoder.layers)
+    whole = math.prod(int(pins.get(name, 1)) for name in ("tp", "pp", "cp", "dp"))
+    text = f"--strategy {_text(pins)}: " if pins else ""
+    if devices % whole:
+        return f"{text}degrees multiply to {whole}, which does not divide {devices:,} devices"
+    if pins.get("pp", 1) > layers:
+        return f"{text}{pins['pp']} stages are more than {layers} layers"
+    if "tp" in pins and (why := why_not_tensor(model, int(pins["tp"]))):
+        return f"{text}{why}"
+    if "zero" in pins and int(pins["zero"]) not in framework.zeros:
+        offered = ", ".join(map(str, framework.zeros))
+        return f"{text}{framework.id} offers ZeRO {offered}"
+    if "ep" in pins and not mixtures(model) and int(pins["ep"]) > 1:
+        return f"{text}{model.id} has no experts to divide"
+    copies = devices // whole if "dp" not in pins else int(pins["dp"])
+    least = int(pins.get("micro_batch", 1))
+    if job.batch % (int(pins.get("dp", 1)) * least):
+        return f"{text}a batch of {job.batch:,} sequences is not a multiple of dp {pins.get('dp', 1)} x micro-batch {least}"
+    return (
+        f"{text}no split of {devices:,} devices into tp x pp x cp x dp uses them all and divides a batch of"
+        f" {job.batch:,} sequences (heads, {layers} layers and up to {copies:,} copies allowed)"
+    )

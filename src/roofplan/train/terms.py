@@ -1,0 +1,101 @@
+"""The time of one layout's step as a tree of Terms: parts, operations, formulas with the numbers put in, sources."""
+
+from __future__ import annotations
+
+from roofplan.laws import reliability
+from roofplan.operations import Operation
+from roofplan.operations.training import BESIDE
+from roofplan.records.training import Job, Layout
+from roofplan.terms import Term, total
+from roofplan.timing import compute_rate, memory_rate
+from roofplan.train.step import MESSAGES, OVERLAP_SLOWDOWN, PART_OF, Ability, Step
+
+
+def step_term(found: Step, job: Job, layout: Layout, a: Ability) -> Term:
+    """Return the step of a layout as a Term, its value the step time."""
+    leaves: dict[str, list[Term]] = {name: [] for name in (*PART_OF.values(), "recompute")}
+    micro = float(found.micro_batches)
+    counts = [*found.worst.counts, found.worst.embeds, found.worst.heads]
+    for count, each in zip(counts, found.passes, strict=True):
+        if not count:
+            continue
+        for name, one in each.all():
+            for op, seconds in one.rows:
+                part = "recompute" if name == "recompute" else PART_OF[op.kind.removesuffix(BESIDE)]
+                leaves[part].append(_leaf(op, seconds, count, micro, layout, a))
+    parts = []
+    for name, value in found.parts.items():
+        if float(value) == 0.0:
+            continue
+        below = leaves.get(name, [])
+        if below:
+            parts.append(_part(name, float(value), below, a))
+        else:
+            parts.append(_other(name, float(value), found, job, layout, a))
+    return total("step", parts, "s")
+
+
+def _part(name: str, value: float, below: list[Term], a: Ability) -> Term:
+    """Return a part as the sum of its operations; what hides beside compute, or waits for the host, is a leaf of its own."""
+    rest = value - sum(float(term.value) for term in below)
+    if abs(rest) > 1e-9 * value:
+        hidden = f"sent beside products, which it slows by {OVERLAP_SLOWDOWN['inside']:.0%}"
+        waiting = "the host issues kernels more slowly than they run"
+        text = hidden if rest < 0 else waiting
+        below = [*below, Term("hidden" if rest < 0 else "launches", rest, "s", law="step.exposed", text=text, sources=a.sources["launch"])]
+    return Term(name, value, "s", parts=below, combine="sum")
+
+
+def _leaf(op: Operation, seconds: float, count: float, micro: float, layout: Layout, a: Ability) -> Term:
+    times = count * micro
+    kind = op.kind.removesuffix(BESIDE)
+    if kind in MESSAGES:
+        text = "{} layers x {} micro-batches x {} over {} ranks; " + op.text
+        numbers = (count, micro, (op.traffic, "B"), op.ranks, *op.numbers)
+        law = {"tensor_reduce": "ring_all_reduce", "tensor_gather": "gather_time"}.get(kind, "all_to_all_time")
+        return Term(op.name, seconds * times, "s", law=f"collectives.{law}", text=text, numbers=numbers, sources=a.wires.sources)
+    plain = op._replace(kind="memory") if kind == "scores" else op
+    text = "{} layers x {} micro-batches x (max(move {} at {}, compute {} at {}) + {} kernels x {}); " + (op.text or "{} B")
+    numbers = (
+        count,
+        micro,
+        (op.traffic, "B"),
+        (memory_rate(plain, a.rates), "B/s"),
+        (op.work, "FLOP"),
+        (compute_rate(plain, a.rates), "FLOP/s"),
+        op.kernels,
+        (a.ramp, "s"),
+        *(op.numbers if op.text else (op.traffic,)),
+    )
+    moved = a.rates.sources.get("memory" if plain.kind == "memory" else "bandwidth", ())
+    computed = a.rates.sources["vector_peak"] if plain.kind == "memory" else a.rates.sources.get(f"compute.{op.compute}", ())
+    fitted = {"memory": "memory", "prefill_attention": "attention"}.get(plain.kind, "compute")
+    sources = (*moved, *computed, *a.sources[fitted], *a.sources["ramp"])
+    return Term(op.name, seconds * times, "s", law="roofline.kernel_time", text=text, numbers=numbers, sources=sources)
+
+
+def _other(name: str, value: float, found: Step, job: Job, layout: Layout, a: Ability) -> Term:
+    """Return a part of the step that is not made of a layer's operations."""
+    micro, slot = float(found.micro_batches), float(found.slot)
+    if name == "bubble":
+        law = {"zb-h1": "pipeline.zero_bubble_time", "dualpipe": "pipeline.dual_pipe_time"}.get(layout.schedule, "pipeline.flushed_time")
+        text = "other stages' {} a micro-batch / {} chunks"
+        numbers: tuple[object, ...] = ((value * layout.interleave, "s"), layout.interleave)
+        return Term(name, value, "s", law=law, text=text, numbers=numbers)
+    if name == "pipeline hops":
+        text = "2 x ({} micro-batches x {} chunks + {} stages - 1) hops"
+        return Term(name, value, "s", law="collectives.transfer_time", text=text, numbers=(micro, layout.interleave, layout.pp), sources=a.wires.sources)
+    if name == "data ranks":
+        ranks, window = float(layout.dp * layout.cp), "beside" if "data" in a.framework.overlaps else "after"
+        text = f"gradients at {{}} B reduced over {{}} ranks, ZeRO {{}}, {window} a micro-batch of {{}}"
+        numbers = (job.gradient, ranks, layout.zero, (slot, "s"))
+        return Term(name, value, "s", law="collectives.gather_time", text=text, numbers=numbers, sources=a.wires.sources)
+    if name == "optimizer":
+        text = "states of {} B a parameter, ZeRO {}, at {}"
+        numbers = (job.optimizer.bytes, layout.zero, (a.update, "B/s"))
+        return Term(name, value, "s", law="roofline.overlapped_time", text=text, numbers=numbers, sources=(job.optimizer.source, *a.sources["update"]))
+    if name == "stragglers":
+        text = "slowest of {} hosts: {} x sqrt(2 ln N) = {} over the mean"
+        numbers = (a.machine.hosts, a.sigma, reliability.slowest_of(a.sigma, float(a.machine.hosts)))
+        return Term(name, value, "s", law="reliability.slowest_of", text=text, numbers=numbers, sources=a.sources["sigma"])
+    return Term(name, value, "s", law="given", text="{} a step", numbers=((value, "s"),), sources=a.sources.get(name, a.sources["launch"]))
