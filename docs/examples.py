@@ -28,6 +28,35 @@ EXAMPLES = [
         "All hardware: 70B, at most 50 ms a token, under 20 USD an hour",
         "serve llama-3.1-70b --tpot 50ms --budget 20USD/h",
     ),
+    (
+        "Training: LLaMA-2 70B for 2T tokens on 2,048 A100",
+        "train llama-2-70b --on a100-sxm-80:2048 --tokens 2T --batch 1024seq --sequence 4k",
+    ),
+    (
+        "The same on 2,048 RTX 4090, and why not",
+        "train llama-2-70b --on rtx-4090:256x8@25gbe --tokens 2T --batch 1024seq --sequence 4k",
+    ),
+    (
+        "Llama-3.1-405B on 16,384 H100",
+        "train llama-3.1-405b --on h100-sxm:16384 --tokens 15.6T --batch 2048seq --sequence 8k --top 4",
+    ),
+    (
+        "DeepSeek-V3 on 2,048 H800",
+        "train deepseek-v3 --on h800-sxm:2048 --tokens 14.8T --batch 15360seq --sequence 4k --precision fp8",
+    ),
+    (
+        "GPT-3 175B on 1,024 A100, 300B tokens, by the article's figures",
+        "train gpt3-175b --on a100-sxm-80:1024 --tokens 300B --batch 1536seq --sequence 2k --price 1USD/h --framework megatron-lm-3.0",
+    ),
+    (
+        "QLoRA of a 70B on two RTX 4090",
+        "train llama-2-70b --on rtx-4090:2 --method qlora --sequence 2k --batch 16seq --tokens 10M",
+    ),
+    ("Mixtral on 64 B200", "train mixtral-8x7b --on b200:64 --tokens 1T --batch 1024seq --sequence 4k"),
+    (
+        "A 7B from scratch on eight RTX 4090",
+        "train llama-2-7b --on rtx-4090:8 --tokens chinchilla --batch 512seq --sequence 4k",
+    ),
     ("What a model is", "model deepseek-v3 --context 8192"),
     ("What a device is", "device rtx-4090"),
     ("Which peak a quoted number is", "device rtx-4090 --what-is 1321TFLOPS"),

@@ -1,4 +1,4 @@
-"""Write the index of the catalogue, docs/laws.md, docs/catalogue.md and docs/accuracy.md: ``make docs``."""
+"""Write the index of the catalogue, docs/laws.md, docs/catalogue.md, docs/accuracy.md and docs/accuracy-training.md: ``make docs``."""
 
 import importlib
 import inspect
@@ -11,6 +11,7 @@ from pathlib import Path
 import roofplan.laws
 from roofplan import catalogue, hf
 from roofplan.units import gib, significant
+from roofplan.validate.training_report import page
 
 HERE = Path(__file__).parent
 
@@ -80,6 +81,11 @@ def accuracy():
     return "\n".join(lines)
 
 
+def accuracy_training():
+    """Return how far training predictions stand from published runs."""
+    return page()
+
+
 def catalogue_page():
     """Return the page of devices, links, engines, models, formats and fitted constants."""
     lines = [
@@ -147,7 +153,12 @@ def catalogue_page():
     return "\n".join(lines)
 
 
-PAGES = {"laws.md": laws, "catalogue.md": catalogue_page, "accuracy.md": accuracy}
+PAGES = {
+    "laws.md": laws,
+    "catalogue.md": catalogue_page,
+    "accuracy.md": accuracy,
+    "accuracy-training.md": accuracy_training,
+}
 
 INDEX = catalogue.ROOT / "index.json"
 

@@ -43,7 +43,7 @@ BAD = [
     (["device", "h100-sxm", "--what-is", "1979"], "needs a unit"),
     (["model", "no-such-model"], "unknown_model"),
     (["model", "llama-3.1-70b", "--context", "-5"], "greater than zero"),
-    (["train", "llama-3.1-70b"], "not in version"),
+    (["train"], "MODEL is missing"),
     (["schema", "poetry"], "no schema"),
 ]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 from typing import Any
 
@@ -9,7 +10,10 @@ from roofplan import __version__, catalogue
 from roofplan.emit import launch
 from roofplan.errors import NoPlan, RoofplanError
 from roofplan.report import source_text
+from roofplan.report.explain import document_text
 from roofplan.search import Plan, Result, bounds
+from roofplan.train import TrainingPlan, TrainingResult, flops_per_token
+from roofplan.train.emit import launch as training_launch
 from roofplan.validate import nearest_measured
 
 SCHEMA_VERSION = "1"
@@ -58,6 +62,170 @@ def serve_answer(
     ]
     out["sources"] = cited
     return out
+
+
+def train_answer(
+    result: TrainingResult, inputs: dict[str, Any], *, top: int, explain: bool, depth: int = EXPLAIN_DEPTH
+) -> dict[str, Any]:
+    """Return the answer of ``roofplan train``."""
+    first = result.plans[0]
+    out = base("train", "ok", {**inputs, "batch": f"{first.job.batch}seq", "sequence": str(first.job.sequence)})
+    out["search"] = result.tally.as_json()
+    out["warnings"] = [{"code": code, "text": text} for code, text in result.warnings]
+    out["assumed"] = list(result.asked.assumed)
+    out["model"] = {"id": first.model.id, "sha256": first.model.sha256, "parameters": first.model.total}
+    products, mixing = flops_per_token(first.model, first.job.sequence)
+    out["job"] = {
+        "sequence": first.job.sequence,
+        "batch": first.job.batch,
+        "tokens": first.job.tokens,
+        "precision": first.job.precision,
+        "optimizer": first.job.optimizer.id,
+        "flops_per_token": {"products": products, "attention": mixing, "unit": "FLOP"},
+    }
+    cited: dict[str, Any] = {}
+    out["plans"] = [
+        training_plan_json(plan, inputs, cited, explain=depth if explain and index == 0 else 0)
+        for index, plan in enumerate(result.plans[: max(top, 1)])
+    ]
+    out["sources"] = cited
+    return out
+
+
+def training_plan_json(
+    plan: TrainingPlan, inputs: dict[str, Any], cited: dict[str, Any], *, explain: int
+) -> dict[str, Any]:
+    """Return one training plan."""
+    held = plan.ledger
+    keys = list(dict.fromkeys([*plan.term.bibliography(), *held.allocated.bibliography()]))
+    if plan.cost is not None:
+        keys.append(plan.cost.price.source)
+    if plan.run is not None:
+        keys.append(plan.run.preset.source)
+    for key in keys:
+        cited.setdefault(key, {"text": document_text(key)})
+    parts = {name: float(seconds) for name, seconds in plan.step.parts.items()}
+    name = max(parts, key=lambda part: parts[part])
+    out: dict[str, Any] = {
+        "id": plan.id,
+        "machine": {
+            "text": plan.machine.text,
+            "device": plan.machine.device.id,
+            "count": plan.machine.count,
+            "hosts": plan.machine.hosts,
+            "per_host": plan.machine.per_host,
+        },
+        "framework": plan.framework.id,
+        "strategy": plan.layout.as_dict(),
+        "micro_batches": float(plan.step.micro_batches),
+        "metrics": {key: m.as_json() for key, m in plan.metrics.items()},
+        "bound": {"step": {"limit": name, "share": parts[name] / float(plan.step.time)}},
+        "step": {"parts": parts, "unit": "s"},
+        "memory": {
+            "capacity": plan.machine.device.memory,
+            "stage": held.stage.place,
+            "allocated": float(held.allocated.value),
+            "reserved": float(held.reserved),
+            "parts": {term.name: float(term.value) for term in held.allocated.parts},
+            "stages": [
+                {"stage": one.stage.place, "alike": one.stage.alike, "reserved": float(one.reserved)}
+                for one in plan.ledgers
+            ],
+        },
+        "run": _run_json(plan),
+        "pareto": plan.pareto,
+        "price": _training_price(plan),
+        "launch": training_launch(plan),
+        "reproduce": reproduce_training(plan, inputs),
+        "source_ids": keys,
+    }
+    if explain:
+        trees = [plan.term, held.allocated, *([plan.power] if plan.power else [])]
+        out["explain"] = [tree.as_json(explain) for tree in trees]
+    return out
+
+
+def _run_json(plan: TrainingPlan) -> dict[str, Any] | None:
+    """Return the run of a plan, None where no tokens were asked for."""
+    r = plan.run
+    if r is None:
+        return None
+    return {
+        "steps": r.steps,
+        "work": r.work,
+        "elapsed": r.elapsed if math.isfinite(r.elapsed) else None,
+        "p90": r.p90 if math.isfinite(r.p90) else None,
+        "goodput": r.goodput,
+        "mean_time_to_interruption": r.interruption,
+        "restart": r.restart,
+        "failures": r.failures if math.isfinite(r.failures) else None,
+        "spare_hosts": r.spares,
+        "preset": r.preset.id,
+        "policy": r.policy,
+        "checkpoint": {
+            "bytes": r.checkpoint.bytes,
+            "write": r.checkpoint.write,
+            "stall": r.checkpoint.stall,
+            "interval": r.checkpoint.interval,
+        },
+    }
+
+
+def _training_price(plan: TrainingPlan) -> dict[str, Any] | None:
+    if plan.cost is None:
+        return None
+    p = plan.cost.price
+    return {
+        "kind": p.kind,
+        "value": p.value,
+        "unit": p.unit,
+        "date": p.date,
+        "source": p.source,
+        "stale": plan.cost.stale,
+    }
+
+
+def reproduce_training(plan: TrainingPlan, inputs: dict[str, Any]) -> str:
+    """Return the command that plans this layout again."""
+    x = plan.layout.as_dict()
+    degrees = ",".join(f"{name}={value}" for name, value in x.items() if name != "offload" or value != "none")
+    words = ["roofplan train", shlex.quote(str(inputs.get("model") or plan.model.id))]
+    words.append(f"--on {shlex.quote(plan.machine.text or plan.machine.device.id)}")
+    words.append(f"--batch {plan.job.batch}seq --sequence {plan.job.sequence} --strategy {degrees}")
+    left = ("tokens", "compute", "framework", "precision", "rank", "base", "failures")
+    words += [f"--{name} {shlex.quote(str(inputs[name]))}" for name in left if inputs.get(name) is not None]
+    usual = {
+        "optimizer": "adam",
+        "method": "full",
+        "checkpoint": "sync",
+        "policy": "restart",
+        "price": "rent",
+        "place": "WOR",
+    }
+    words += [f"--{name} {inputs[name]}" for name, value in usual.items() if inputs.get(name, value) != value]
+    return " ".join(words)
+
+
+def training_csv_rows(result: TrainingResult) -> list[dict[str, Any]]:
+    """Return every training plan as a flat row in SI units."""
+    rows = []
+    for plan in result.plans:
+        row: dict[str, Any] = {
+            "machine": plan.machine.text or plan.machine.device.id,
+            "device": plan.machine.device.id,
+            "count": plan.machine.count,
+            "framework": plan.framework.id,
+            **plan.layout.as_dict(),
+            "batch": plan.job.batch,
+            "sequence": plan.job.sequence,
+            "pareto": plan.pareto,
+        }
+        for name, m in plan.metrics.items():
+            row[name], row[f"{name}_low"], row[f"{name}_high"] = m.value, m.low, m.high
+        row |= {f"step_{name.replace(' ', '_')}": float(seconds) for name, seconds in plan.step.parts.items()}
+        row |= {f"memory_{t.name.replace(' ', '_')}": float(t.value) for t in plan.ledger.allocated.parts}
+        rows.append(row)
+    return rows
 
 
 def canonical(result: Result, inputs: dict[str, Any]) -> dict[str, Any]:

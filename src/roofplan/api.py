@@ -18,6 +18,8 @@ from roofplan.records.strategy import Strategy
 from roofplan.records.workload import Constraints, Workload
 from roofplan.search import OBJECTIVES, Request, Result, search
 from roofplan.serve import footprint
+from roofplan.train import TrainingResult, plan_all
+from roofplan.train.request import request_of
 
 HUB_TIMEOUT = 5.0
 """Seconds that ``hf:`` waits for the network, without retries [s]."""
@@ -329,6 +331,51 @@ def plan_serving(
         best=best,
     )
     return search(asked, progress)
+
+
+TRAIN_DEFAULTS: dict[str, Any] = {
+    **dict.fromkeys(("model", "tokens", "compute", "batch", "sequence", "framework", "precision", "rank", "base")),
+    **dict.fromkeys(("strategy", "deadline", "budget", "devices", "failures")),
+    "on": [],
+    "optimizer": "adam",
+    "method": "full",
+    "checkpoint": "sync",
+    "policy": "restart",
+    "price": "rent",
+    "place": "WOR",
+    "best": None,
+    "top": "2",
+}
+"""What the inputs of ``roofplan train`` are where nobody gives them."""
+
+
+def plan_training(
+    model: str | Path | Mapping[str, Any] | Model,
+    on: Sequence[str] = (),
+    *,
+    progress: Callable[[int, int], None] | None = None,
+    **flags: Any,
+) -> TrainingResult:
+    """Return training plans, best first.
+
+    Keywords are the flags of ``roofplan train``, as text with units; `TRAIN_DEFAULTS` lists them.
+
+    Raises
+    ------
+    RoofplanError : bad input, or `NoPlan` where nothing satisfies the constraints.
+    """
+    unknown = [name for name in flags if name not in TRAIN_DEFAULTS]
+    if unknown:
+        raise InputError(
+            f"plan_training has no flag {unknown[0]!r}",
+            argument=unknown[0],
+            nearest=nearest(unknown[0], TRAIN_DEFAULTS),
+        )
+    if isinstance(model, Model):
+        loaded = model
+    else:
+        loaded = load_model(model).model if isinstance(model, Mapping) else read_model(str(model))
+    return plan_all(request_of(loaded, {**TRAIN_DEFAULTS, **flags, "on": list(on)}), progress)
 
 
 def _workload(

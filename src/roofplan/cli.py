@@ -156,7 +156,9 @@ def serve(
     }
     with _answering("serve", given, as_json=json) as reply:
         if request is not None:
-            given = _read_request(request, given) | {name: x for name, x in given.items() if x != DEFAULTS[name]}
+            given = _read_request(request, given, DEFAULTS) | {
+                name: x for name, x in given.items() if x != DEFAULTS[name]
+            }
             reply.inputs = given
         return _serve(given, reply, explain=explain, depth=depth, csv=csv, emit=emit)
     return reply.code
@@ -377,6 +379,22 @@ def models(
 
 
 @app.command
+def frameworks(text: str = "", /, *, json: Json = False) -> int:
+    """List training frameworks and versions."""
+
+    def rows() -> list[tuple[str, str]]:
+        from roofplan import catalogue
+
+        return [
+            (name, f"{f.sharding}, {f.attention} attention, released {f.released}" + _also(f.aliases))
+            for name in catalogue.ids("frameworks")
+            for f in [catalogue.framework(name)]
+        ]
+
+    return _listing("frameworks", text, rows, as_json=json)
+
+
+@app.command
 def engines(text: str = "", /, *, json: Json = False) -> int:
     """List engines and versions."""
 
@@ -520,7 +538,7 @@ def claims(
 
 @app.command
 def schema(
-    command: Annotated[str, Parameter(allow_leading_hyphen=True, help="serve, model, device or claims")], /
+    command: Annotated[str, Parameter(allow_leading_hyphen=True, help="serve, train, model, device or claims")], /
 ) -> int:
     """JSON Schema of a command's answer."""
     with _answering("schema", {"command": command}, as_json=False) as reply:
@@ -532,9 +550,183 @@ def schema(
 
 
 @app.command
-def train(*tokens: Annotated[str, Parameter(allow_leading_hyphen=True, show=False)]) -> int:
-    """Training plans (not in this version)."""
-    return _later("train", tokens)
+def train(
+    model: Annotated[
+        str | None,
+        Parameter(
+            allow_leading_hyphen=True,
+            help="- (stdin), a config.json or its folder, a catalogue id or Hub name, or hf:ORG/NAME",
+        ),
+    ] = None,
+    /,
+    *,
+    on: Annotated[
+        tuple[str, ...],
+        Parameter(help="ID[:COUNT|:HOSTSxPER][@NETWORK[xPORTS]]; repeat to compete; absent: servers of the catalogue"),
+    ] = (),
+    tokens: Annotated[
+        Text,
+        Parameter(
+            allow_leading_hyphen=True,
+            help="length of the run: 1T, 300B, or chinchilla for 20 a parameter; absent: one step alone",
+        ),
+    ] = None,
+    compute: Annotated[
+        Text, Parameter(allow_leading_hyphen=True, help="length of the run by its work instead: 3e24 or 1e9TFLOP")
+    ] = None,
+    batch: Annotated[
+        Text,
+        Parameter(
+            allow_leading_hyphen=True, help="512seq or 4194304tok a step; default: 4 Mi tokens, 64 Ki in fine-tuning"
+        ),
+    ] = None,
+    sequence: Annotated[
+        Text,
+        Parameter(allow_leading_hyphen=True, help="tokens of a sequence, 8k; default: 4096 where the model has them"),
+    ] = None,
+    framework: Annotated[
+        Text,
+        Parameter(
+            allow_leading_hyphen=True,
+            help="megatron, megatron-bridge, torchtitan, deepspeed, llm-foundry, litgpt, fsdp-qlora, or a version",
+        ),
+    ] = None,
+    precision: Annotated[
+        Text, Parameter(allow_leading_hyphen=True, help="of the products: bf16, fp16, fp8, mxfp8 or nvfp4")
+    ] = None,
+    optimizer: Annotated[
+        str,
+        Parameter(
+            allow_leading_hyphen=True, help="adam, adam-bf16, adam-8bit, adam-fp32, sgd-momentum, adafactor or muon"
+        ),
+    ] = "adam",
+    method: Annotated[str, Parameter(allow_leading_hyphen=True, help="full, lora, qlora or dora")] = "full",
+    rank: Annotated[Text, Parameter(allow_leading_hyphen=True, help="width of a low-rank update, 16")] = None,
+    base: Annotated[
+        Text,
+        Parameter(
+            allow_leading_hyphen=True, help="format of the frozen weights; default: bnb-nf4 for qlora, bf16 for lora"
+        ),
+    ] = None,
+    strategy: Annotated[
+        Text,
+        Parameter(
+            allow_leading_hyphen=True,
+            help="pins: tp=8,pp=2,cp=1,dp=32,ep=8,micro_batch=1,interleave=5,zero=1,recompute=full,schedule=1f1b,offload=optimizer",
+        ),
+    ] = None,
+    deadline: Annotated[
+        Text, Parameter(allow_leading_hyphen=True, help="limit: 30d from the first step to the last, failures counted")
+    ] = None,
+    budget: Annotated[Text, Parameter(allow_leading_hyphen=True, help="limit: 2MUSD for the run")] = None,
+    devices: Annotated[Text, Parameter(allow_leading_hyphen=True, help="limit: most devices")] = None,
+    price: Annotated[
+        str, Parameter(allow_leading_hyphen=True, help="rent, contract, spot, or a price per device such as 2.50USD/h")
+    ] = "rent",
+    failures: Annotated[
+        Text, Parameter(allow_leading_hyphen=True, help="llama3, rsc-1, consumer or article; default: by class of card")
+    ] = None,
+    checkpoint: Annotated[str, Parameter(allow_leading_hyphen=True, help="sync, async or memory")] = "sync",
+    policy: Annotated[
+        str,
+        Parameter(allow_leading_hyphen=True, help="on a failure: restart, or drop the failed copy until it is back"),
+    ] = "restart",
+    place: Annotated[
+        str, Parameter(allow_leading_hyphen=True, help="whose electricity, an ISO code of three letters, or WOR")
+    ] = "WOR",
+    best: Annotated[
+        Text,
+        Parameter(allow_leading_hyphen=True, help="time, cost, devices or memory; default: time, without --on cost"),
+    ] = None,
+    top: Annotated[str, Parameter(allow_leading_hyphen=True, help="plans to show")] = "2",
+    explain: Annotated[
+        bool, Parameter(negative="", help="show the formulas with the numbers put in, and their sources")
+    ] = False,
+    depth: Annotated[str, Parameter(allow_leading_hyphen=True, help="levels of --explain")] = "2",
+    json: Json = False,
+    csv: Annotated[Text, Parameter(allow_leading_hyphen=True, help="write every plan to FILE")] = None,
+    emit: Annotated[
+        Text,
+        Parameter(allow_leading_hyphen=True, help="print only the launch: megatron, torchtitan, deepspeed or fsdp"),
+    ] = None,
+    request: Annotated[
+        Text, Parameter(allow_leading_hyphen=True, help="read the inputs of an earlier JSON answer from FILE or -")
+    ] = None,
+) -> int:
+    """Training plans: memory of every stage, step time, days, dollars, failures, and which layout."""
+    given = {
+        "model": model,
+        "on": list(on),
+        "tokens": tokens,
+        "compute": compute,
+        "batch": batch,
+        "sequence": sequence,
+        "framework": framework,
+        "precision": precision,
+        "optimizer": optimizer,
+        "method": method,
+        "rank": rank,
+        "base": base,
+        "strategy": strategy,
+        "deadline": deadline,
+        "budget": budget,
+        "devices": devices,
+        "price": price,
+        "failures": failures,
+        "checkpoint": checkpoint,
+        "policy": policy,
+        "place": place,
+        "best": best,
+        "top": top,
+    }
+    with _answering("train", given, as_json=json) as reply:
+        if request is not None:
+            from roofplan.api import TRAIN_DEFAULTS
+
+            earlier = _read_request(request, given, TRAIN_DEFAULTS)
+            given = earlier | {name: x for name, x in given.items() if x != TRAIN_DEFAULTS[name]}
+            reply.inputs = given
+        return _train(given, reply, explain=explain, depth=depth, csv=csv, emit=emit)
+    return reply.code
+
+
+def _train(given: dict[str, Any], reply: Reply, *, explain: bool, depth: str, csv: str | None, emit: str | None) -> int:
+    from roofplan import answers, report
+    from roofplan.api import plan_training
+    from roofplan.units import parse_count
+
+    if not given["model"]:
+        raise InputError(
+            "MODEL is missing. Example: roofplan train llama-3.1-70b --on h100-sxm:512@ib-ndr --tokens 1T",
+            argument="MODEL",
+        )
+    if csv == "":
+        raise InputError("--csv: give the file to write", argument="--csv", value=csv)
+    if emit is not None and explain and not reply.as_json:
+        raise InputError("--emit prints the launch alone; leave out --explain", argument="--emit", value=emit)
+    top, levels = parse_count(given["top"], "--top"), parse_count(depth, "--depth")
+    flags = {key: value for key, value in given.items() if key not in {"model", "on"}}
+    if emit is not None and given["framework"] is None:
+        flags["framework"] = {"fsdp": "fsdp-qlora" if given["method"] != "full" else "deepspeed"}.get(emit, emit)
+    with _progress(quiet=reply.as_json) as tick:
+        result = plan_training(given["model"], given["on"], progress=tick, **flags)
+    if csv is not None:
+        _write_csv(csv, answers.training_csv_rows(result))
+    if emit is not None and not reply.as_json:
+        from roofplan.train.emit import launch
+
+        print(launch(result.plans[0], emit))
+        return 0
+    if reply.as_json:
+        document = answers.train_answer(result, given, top=top, explain=explain, depth=max(levels, 2))
+        if emit is not None:
+            from roofplan.train.emit import launch
+
+            document["emit"] = launch(result.plans[0], emit)
+        reply.document(document)
+    else:
+        report.train_screen(result, report.stdout(), top=top, explain=explain, depth=levels)
+    return 0
 
 
 @app.command
@@ -552,7 +744,7 @@ def validate(*tokens: Annotated[str, Parameter(allow_leading_hyphen=True, show=F
 def _later(command: str, tokens: tuple[str, ...]) -> int:
     with _answering(command, {}, as_json="--json" in tokens) as reply:
         raise UnsupportedFeature(
-            f"roofplan {command} is not in version {__version__}; serve, model, device, claims and the lists are",
+            f"roofplan {command} is not in version {__version__}; serve, train, model, device, claims and the lists are",
             argument="COMMAND",
             value=command,
         )
@@ -656,7 +848,7 @@ DEFAULTS: dict[str, Any] = {
 """What the inputs of ``serve`` are where nobody gives them."""
 
 
-def _read_request(path: str, given: dict[str, Any]) -> dict[str, Any]:
+def _read_request(path: str, given: dict[str, Any], defaults: dict[str, Any]) -> dict[str, Any]:
     from roofplan.api import from_stdin
 
     try:
@@ -679,10 +871,10 @@ def _read_request(path: str, given: dict[str, Any]) -> dict[str, Any]:
             value=unknown[0],
             nearest=nearest(unknown[0], given),
         )
-    odd = next((key for key, value in inputs.items() if not _like(value, DEFAULTS[key])), None)
+    odd = next((key for key, value in inputs.items() if not _like(value, defaults[key])), None)
     if odd is not None:
         raise InputError(f"--request: {odd} is {inputs[odd]!r}", argument="--request", value=str(inputs[odd]))
-    return DEFAULTS | inputs
+    return defaults | inputs
 
 
 def _like(value: Any, default: Any) -> bool:

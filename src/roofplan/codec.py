@@ -406,7 +406,7 @@ def user_accelerator(path: Path) -> Accelerator:
     )
 
 
-COMMANDS = ("serve", "model", "device", "claims")
+COMMANDS = ("serve", "train", "model", "device", "claims")
 """Commands whose answers have a published schema."""
 
 
@@ -476,6 +476,20 @@ def answer_schema(command: str, version: str) -> dict[str, Any]:
         reproduce: str
         source_ids: list[str]
 
+    class TrainPlan(Open):
+        id: str
+        framework: str
+        strategy: dict[str, int | str]
+        micro_batches: float
+        metrics: dict[str, Metric]
+        bound: dict[str, Bound]
+        step: dict[str, Any] = Field(description="parts of a step [s]")
+        memory: dict[str, Any] = Field(description="the fullest stage and every stage [B]")
+        run: dict[str, Any] | None
+        launch: str
+        reproduce: str
+        source_ids: list[str]
+
     class NoPlanMember(BaseModel):
         binding: str
         message: str
@@ -520,6 +534,14 @@ def answer_schema(command: str, version: str) -> dict[str, Any]:
         "serve": {
             "search": (Search | None, None),
             "plans": (list[ServePlan] | None, None),
+            "sources": (dict[str, Any] | None, None),
+            "no_plan": (NoPlanMember | None, None),
+        },
+        "train": {
+            "search": (dict[str, Any] | None, None),
+            "assumed": (list[str] | None, None),
+            "job": (dict[str, Any] | None, None),
+            "plans": (list[TrainPlan] | None, None),
             "sources": (dict[str, Any] | None, None),
             "no_plan": (NoPlanMember | None, None),
         },

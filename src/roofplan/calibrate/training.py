@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 
 from roofplan import catalogue
-from roofplan.calibrate.fitting import affine, descend, entry, spread
+from roofplan.calibrate.fitting import affine, entry, spread
 from roofplan.calibrate.kernels import kernel_rows
 from roofplan.laws import collectives
-from roofplan.train.ledger import fullest, ledgers
-from roofplan.timing import rates
+from roofplan.timing import constant, rates
 from roofplan.train.communication import wires
+from roofplan.train.ledger import fullest, ledgers
 from roofplan.train.step import TIMES, Ability, applied, step
 from roofplan.validate.training import Skipped, TrainingCase, training_case
 
@@ -40,28 +40,32 @@ def cases(*sources: str) -> list[TrainingCase]:
     return found
 
 
-def fit_nccl() -> list[dict[str, Any]]:
-    """Fit the wire shares of NCCL's large messages on switched NVLink, per architecture, and their common start-up; and of networks."""
+def _large_messages() -> tuple[dict[str, list[tuple[str, float, float]]], list[float]]:
+    """Return published large collectives on switched NVLink: per law (architecture, ideal seconds, measured ones); and shares across hosts."""
     rows: dict[str, list[tuple[str, float, float]]] = defaultdict(list)
     across = []
     for row in kernel_rows():
-        if row["kernel"] != "collective" or not row["latency_us"] or not row["message_bytes"]:
+        if row["kernel"] != "collective" or not row["latency_us"] or float(row["message_bytes"] or 0.0) < LARGE_MESSAGE:
             continue
         size, count, seconds = float(row["message_bytes"]), int(row["count"]), float(row["latency_us"]) * 1e-6
         device = catalogue.accelerator(row["device"])
-        rate = device.value("link_bandwidth")
-        if size < LARGE_MESSAGE or rate is None or not (device.scale_up or "").startswith("nvlink"):
+        rate, link = device.value("link_bandwidth"), device.scale_up or ""
+        if rate is None or not link.startswith("nvlink") or "bridge" in link:
             continue
-        if "bridge" in (device.scale_up or ""):
-            continue
-        if row["op"] == "all_reduce":
-            volume = float(collectives.ring_volume_factor(count)) * size
-            if count > device.domain and size >= 2**28:
-                across.append(volume / seconds / (NETWORK_OF_BENCHMARK * device.domain))
-            if count <= device.domain:
-                rows["all_reduce"].append((device.architecture, volume / rate, seconds))
-        elif row["op"] in {"all_gather", "reduce_scatter", "alltoall"} and count <= device.domain:
+        inside = count <= device.domain
+        volume = float(collectives.ring_volume_factor(count)) * size
+        if row["op"] == "all_reduce" and inside:
+            rows["all_reduce"].append((device.architecture, volume / rate, seconds))
+        elif row["op"] == "all_reduce" and size >= LARGEST_MESSAGE:
+            across.append(volume / seconds / (NETWORK_OF_BENCHMARK * device.domain))
+        elif row["op"] in {"all_gather", "reduce_scatter", "alltoall"} and inside:
             rows["gather"].append((device.architecture, (count - 1) / count * size / rate, seconds))
+    return rows, across
+
+
+def fit_nccl() -> list[dict[str, Any]]:
+    """Fit the wire shares of NCCL's large messages on switched NVLink, per architecture, and their common start-up; and of networks."""
+    rows, across = _large_messages()
     source = "NCCL tables: aiconfigurator-core 0.12.0 (PyPI), ml-engineering; messages from 4 MiB"
     out = []
     for name, found in rows.items():
@@ -80,6 +84,9 @@ def fit_nccl() -> list[dict[str, Any]]:
     return [*out, entry("nccl", "shared", "any", 1.0, "1", 0.2, 0, note)]
 
 
+LARGEST_MESSAGE = 2**28
+"""Bytes from which a collective over hosts is at its full rate [B]."""
+
 NETWORK_OF_BENCHMARK = 50e9
 """Network rate one way of each device in the published all-reduce over several hosts, 400 Gb/s [B/s]."""
 
@@ -94,27 +101,51 @@ class Family:
     start: dict[str, float]
 
 
-EAGER = {"compute": 0.98, "memory": 1.4, "launch": 4.3e-5, "ramp": 1.8e-5, "network": 0.89, "shared": 0.21, "sigma": 0.003}
-TUNED = {"compute": 0.85, "memory": 0.8, "attention": 0.9, "launch": 1.5e-5, "ramp": 1.2e-5, "host": 0.01, "sigma": 0.003}
-UNFITTED = {"attention": 1.0, "update": 1.0, "host": 0.0, "sigma": 0.0}
+EAGER = {
+    "compute": 0.98,
+    "memory": 1.4,
+    "launch": 4.3e-5,
+    "ramp": 1.8e-5,
+    "network": 0.89,
+    "shared": 0.21,
+    "sigma": 0.003,
+}
+TUNED = {
+    "compute": 0.9,
+    "memory": 0.8,
+    "attention": 0.9,
+    "launch": 1.5e-5,
+    "ramp": 1.2e-5,
+    "host": 0.01,
+    "sigma": 0.003,
+}
+LOW = {**TUNED, "compute8": 1.0}
+UNFITTED = {"compute8": 1.0, "attention": 1.0, "update": 1.0, "host": 1e-9, "sigma": 1e-9}
 """What a family leaves unfitted, at the value that the fit of the rest assumed."""
 
 FAMILIES = (
     Family("megatron-lm-3.0", "Ampere", ("vtrain", "seqsel-2022"), EAGER),
     Family("megatron-core-0.16", "Blackwell", ("simumax-b200",), {**TUNED, "update": 0.5}),
-    Family("megatron-bridge-0.2", "Hopper", ("megatron-bridge",), TUNED),
-    Family("megatron-bridge-0.2", "Blackwell", ("megatron-bridge",), TUNED),
-    Family("megatron-bridge-0.2", "Blackwell Ultra", ("megatron-bridge",), TUNED),
-    Family("megatron-core-0.8", "Hopper", ("nemo-2407",), TUNED),
-    Family("torchtitan-0.1", "Hopper", ("torchtitan",), TUNED),
+    Family("megatron-bridge-0.2", "Hopper", ("megatron-bridge",), LOW),
+    Family("megatron-bridge-0.2", "Blackwell", ("megatron-bridge",), LOW),
+    Family("megatron-bridge-0.2", "Blackwell Ultra", ("megatron-bridge",), LOW),
+    Family("megatron-core-0.8", "Hopper", ("nemo-2407",), LOW),
+    Family("torchtitan-0.1", "Hopper", ("torchtitan",), LOW),
     Family("llm-foundry-0.3", "Ampere", ("llm-foundry",), TUNED),
-    Family("llm-foundry-0.3", "Hopper", ("llm-foundry",), TUNED),
+    Family("llm-foundry-0.3", "Hopper", ("llm-foundry",), LOW),
     Family("fsdp-qlora-1.0", "Ampere", ("fsdp-qlora",), TUNED),
     Family("fsdp-qlora-1.0", "Ada", ("fsdp-qlora",), TUNED),
 )
 """What is fitted together; few numbers, each with a physical meaning, over all runs of a family at once."""
 
-BOUNDS = {"compute": (0.5, 1.15), "memory": (0.25, 1.5), "attention": (0.25, 1.3), "network": (0.3, 1.0), "shared": (0.1, 1.0)}
+BOUNDS = {
+    "compute": (0.5, 1.0),
+    "compute8": (0.5, 1.6),
+    "memory": (0.25, 1.5),
+    "attention": (0.25, 1.3),
+    "network": (0.3, 1.0),
+    "shared": (0.1, 1.0),
+}
 """Between what a share over the kernel tables' rate can physically lie; beyond, another law is missing."""
 
 PENALTY = 1e-3
@@ -127,8 +158,8 @@ def with_values(case: TrainingCase, p: dict[str, float]) -> Ability:
     w = a.wires
     if a.machine.network is not None and "network" in p:
         w = replace(w, outside=(a.machine.network_per_device or 1.0) * p["network"], shared=p.get("shared", w.shared))
-    a = replace(a, wires=w, **{name: p[name] for name in TIMES if name in p})
-    return applied(a, p)
+    times: dict[str, Any] = {name: p[name] for name in TIMES if name in p}
+    return applied(replace(a, wires=w, **times), p)
 
 
 _BARE: dict[int, Ability] = {}
@@ -168,18 +199,40 @@ def fit_steps() -> list[dict[str, Any]]:
         deviation = 1.4826 * float(np.median(np.abs(errors)))
         scope = f"{family.framework}/{family.architecture}"
         for name, value in values.items():
-            for lent in (f"{catalogue.framework(family.framework).name}/{family.architecture}", family.architecture, "any"):
+            for lent in (
+                f"{catalogue.framework(family.framework).name}/{family.architecture}",
+                family.architecture,
+                "any",
+            ):
                 found[name, lent].append(value)
-            out.append(entry(LAW_OF.get(name, "training"), name, scope, value, UNIT_OF.get(name, "1"), deviation, len(runs), source, note))
+            out.append(
+                entry(
+                    LAW_OF.get(name, "training"),
+                    name,
+                    scope,
+                    value,
+                    UNIT_OF.get(name, "1"),
+                    deviation,
+                    len(runs),
+                    source,
+                    note,
+                )
+            )
         for name in UNFITTED.keys() - values.keys():
             value, unit = UNFITTED[name], UNIT_OF.get(name, "1")
-            out.append(entry("training", name, scope, value, unit, deviation, 0, "definition", "not fitted on this family"))
+            out.append(
+                entry("training", name, scope, value, unit, deviation, 0, "definition", "not fitted on this family")
+            )
     for (name, lent), values_of in found.items():
         if name in LAW_OF and lent == "any":
             continue
         law, unit, middle = LAW_OF.get(name, "training"), UNIT_OF.get(name, "1"), float(np.median(values_of))
         source = "families fitted above, their median"
-        out.append(entry(law, name, lent, middle, unit, spread(values_of), len(values_of), source, "borrowed by what has no runs"))
+        out.append(
+            entry(
+                law, name, lent, middle, unit, spread(values_of), len(values_of), source, "borrowed by what has no runs"
+            )
+        )
     return out
 
 
@@ -197,11 +250,27 @@ def belongs(case: TrainingCase, family: Family) -> bool:
     )
 
 
+def highest_share(architecture: str) -> float:
+    """Return how far products may exceed the kernel tables' share of an architecture: to its best measured product."""
+    table, _ = constant("matmul", "share.bf16", [architecture, "any"])
+    best = [
+        device.measured["bf16"].value / device.peak["bf16"].value
+        for device in map(catalogue.accelerator, catalogue.ids("accelerators"))
+        if device.architecture == architecture and "bf16" in device.measured and "bf16" in device.peak
+    ]
+    return max(best, default=BEST_SHARE) / table.value
+
+
+BEST_SHARE = 0.85
+"""Share of the dense peak that the best product of an architecture reaches where none was published: H100 0.80, A100 0.86 [1]."""
+
+
 def fit_family(family: Family, runs: Sequence[TrainingCase]) -> tuple[dict[str, float], list[float]]:
     """Return the fitted numbers of a family and the relative errors that remain."""
     from scipy.optimize import minimize
 
     names = list(family.start)
+    bounds = {**BOUNDS, "compute": (BOUNDS["compute"][0], highest_share(family.architecture))}
     start = np.log([family.start[name] for name in names])
 
     def values(logs: Sequence[float]) -> dict[str, float]:
@@ -210,7 +279,11 @@ def fit_family(family: Family, runs: Sequence[TrainingCase]) -> tuple[dict[str, 
     def loss(logs: Sequence[float]) -> float:
         p = values(logs)
         off = [min(abs(math.log(predicted(case, p) / (case.step_time or 1.0))), LARGEST_ERROR) for case in runs]
-        out = sum(max(0.0, math.log(p[name] / high)) + max(0.0, math.log(low / p[name])) for name, (low, high) in BOUNDS.items() if name in p)
+        out = sum(
+            max(0.0, math.log(p[name] / high)) + max(0.0, math.log(low / p[name]))
+            for name, (low, high) in bounds.items()
+            if name in p
+        )
         return float(np.mean(off)) + out + PENALTY * float(np.sum((np.asarray(logs) - start) ** 2))
 
     simplex = np.vstack([start, start + 0.25 * np.eye(len(start))])
@@ -236,11 +309,32 @@ def fit_reserved() -> list[dict[str, Any]]:
             ratios[case.framework.name].append(case.memory / float(held.allocated.value))
     source = "reserved peaks of torchtitan and fsdp_qlora over allocated ones predicted"
     out = [
-        entry("allocator", "reserved_over_allocated", name, float(np.median(found)), "1", spread(found), len(found), source)
+        entry(
+            "allocator",
+            "reserved_over_allocated",
+            name,
+            float(np.median(found)),
+            "1",
+            spread(found),
+            len(found),
+            source,
+        )
         for name, found in sorted(ratios.items())
     ]
     every = [ratio for found in ratios.values() for ratio in found]
-    return [*out, entry("allocator", "reserved_over_allocated", "any", float(np.median(every)), "1", spread(every), len(every), source)]
+    return [
+        *out,
+        entry(
+            "allocator",
+            "reserved_over_allocated",
+            "any",
+            float(np.median(every)),
+            "1",
+            spread(every),
+            len(every),
+            source,
+        ),
+    ]
 
 
 def fit_training() -> list[dict[str, Any]]:

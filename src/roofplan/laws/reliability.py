@@ -8,8 +8,6 @@ References
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
 from roofplan.laws import Number, where
@@ -119,7 +117,7 @@ def goodput(interval: Number, write: Number, restart: Number, interruption: Numb
     return interval / (interruption * np.exp(restart / interruption) * np.expm1((interval + write) / interruption))
 
 
-def slowest_of(sigma: float, ranks: float) -> float:
+def slowest_of(sigma: Number, ranks: Number) -> Number:
     """Return by which share the slowest of equal hosts exceeds their mean: sigma sqrt(2 ln N).
 
     Parameters
@@ -138,10 +136,10 @@ def slowest_of(sigma: float, ranks: float) -> float:
 
     Examples
     --------
-    >>> slowest_of(0.01, 1.0), round(slowest_of(0.01, 64.0), 4)
+    >>> float(slowest_of(0.01, 1.0)), round(float(slowest_of(0.01, 64.0)), 4)
     (0.0, 0.0288)
     """
-    return sigma * math.sqrt(2.0 * math.log(ranks)) if ranks > 1.0 else 0.0
+    return sigma * (2.0 * np.log(ranks)) ** 0.5
 
 
 def degraded_goodput(repair: Number, regroup: Number, interruption: Number, copies: Number) -> Number:
@@ -201,49 +199,3 @@ def spread_of_finish(work: Number, share: Number, interruption: Number, restart:
     count = work / share / interruption
     square = restart**2 + 2.0 * restart * lost + 4.0 / 3.0 * lost**2
     return (count * square) ** 0.5
-
-
-def simulated_goodput(
-    interval: float, write: float, restart: float, interruption: float, *, checkpoints: int, seed: int
-) -> tuple[float, float]:
-    """Return the goodput of a simulated run and its standard error.
-
-    Every stretch of work and write is tried until it passes without an interruption; a restart may be interrupted too.
-
-    Parameters
-    ----------
-    interval, write, restart, interruption : as in `goodput` [s].
-    checkpoints : stretches to pass [1].
-    seed : of the random generator.
-
-    Returns
-    -------
-    Share and its standard error [1].
-
-    Notes
-    -----
-    Domain: as `goodput`, which it checks. Source: [2]_ section 2, simulated.
-
-    Examples
-    --------
-    >>> mean, error = simulated_goodput(1100.0, 60.0, 600.0, 10800.0, checkpoints=20000, seed=1)
-    >>> bool(abs(mean - goodput(1100.0, 60.0, 600.0, 10800.0)) < 3 * error)
-    True
-    """
-    random = np.random.default_rng(seed)
-    stretch = interval + write
-    elapsed = np.zeros(checkpoints)
-    pending = np.ones(checkpoints, dtype=bool)
-    first = np.ones(checkpoints, dtype=bool)
-    while pending.any():
-        count = int(pending.sum())
-        needed = np.where(first[pending], stretch, restart + stretch)
-        failure = random.exponential(interruption, count)
-        passed = failure >= needed
-        # after an interruption, restart and stretch must both pass before the next one strikes
-        elapsed[pending] += np.where(passed, needed, failure)
-        first[pending] = False
-        pending[np.flatnonzero(pending)[passed]] = False
-    mean = float(elapsed.mean())
-    error = float(elapsed.std(ddof=1)) / checkpoints**0.5
-    return interval / mean, interval / mean**2 * error

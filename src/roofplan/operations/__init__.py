@@ -226,6 +226,7 @@ def product(
 
 
 def label_of(group: Group) -> str:
+    """Return the words of fused products, such as ``gate+up``."""
     return "+".join(linear.name.rsplit(".", 1)[-1].removesuffix("_proj") for linear in group)
 
 

@@ -185,9 +185,7 @@ def _mixer(
     ]
 
 
-def _attention(
-    mixer: Attention, tokens: Number, sequence: float, layout: Layout, framework: Framework
-) -> list[Kept]:
+def _attention(mixer: Attention, tokens: Number, sequence: float, layout: Layout, framework: Framework) -> list[Kept]:
     heads = mixer.heads / layout.tp
     kv = memory_laws.heads_per_rank(float(mixer.kv_heads), layout.tp)
     queries = tokens * heads * mixer.head_dim * ACTIVATION_BYTES
@@ -204,9 +202,7 @@ def _attention(
     return table + _core(tokens, heads, out, seen, layout, framework)
 
 
-def _core(
-    tokens: Number, heads: Number, out: Number, seen: float, layout: Layout, framework: Framework
-) -> list[Kept]:
+def _core(tokens: Number, heads: Number, out: Number, seen: float, layout: Layout, framework: Framework) -> list[Kept]:
     """Return what the attention kernel itself keeps: its statistics, or all scores where it writes them."""
     copies = [Kept("attention's output before the exchange", "core_attn", where(layout.cp > 1, out, 0.0 * out))]
     if framework.attention == "flash":
@@ -331,7 +327,9 @@ def distinct_weights(layers: Sequence[Layer], layout: Layout) -> Number:
     return total
 
 
-def _shape(shapes: dict[tuple[float, ...], Number], group: Group, tensor: Number, kv_heads: int, *, fused: bool) -> None:
+def _shape(
+    shapes: dict[tuple[float, ...], Number], group: Group, tensor: Number, kv_heads: int, *, fused: bool
+) -> None:
     for block in [group] if fused else [(linear,) for linear in group]:
         entries: Number = 0.0
         for linear in block:

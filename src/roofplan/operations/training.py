@@ -14,7 +14,6 @@ from roofplan.operations.activations import shared_part, stream_bytes, width
 from roofplan.records.model import Attention, Dense, LatentAttention, Layer, Mixture, Model, Recurrence
 from roofplan.records.training import Framework, Job, Layout
 
-
 SCORE_PASSES = 6.5
 """Passes over the scores of attention that writes them: product out, scaled softmax in and out, dropout in, out and mask, product in."""
 
@@ -64,7 +63,12 @@ def _casts(table: Sequence[Operation], job: Job) -> list[Operation]:
     if job.precision not in LOW_PRECISION:
         return []
     return [
-        Operation(f"cast for {op.name}", "memory", 0.0, CAST_BYTES * (op.traffic - op.entries * ACTIVATION_BYTES) / ACTIVATION_BYTES / 2.0)
+        Operation(
+            f"cast for {op.name}",
+            "memory",
+            0.0,
+            CAST_BYTES * (op.traffic - op.entries * ACTIVATION_BYTES) / ACTIVATION_BYTES / 2.0,
+        )
         for op in table
         if op.kind in {"matmul", "experts"} and op.entries is not None
     ]
@@ -265,7 +269,7 @@ def backward(table: Sequence[Operation], job: Job) -> tuple[list[Operation], lis
         back = f"{op.name}, backward"
         if op.kind in {"matmul", "experts"}:
             inputs.append(op._replace(name=f"{op.name}, gradient of inputs"))
-            if job.adapter is None or not op.entries:
+            if job.adapter is None or op.name == "attention products":
                 gradient = 2.0 * op.entries * job.gradient
                 weights.append(op._replace(name=f"{op.name}, gradient of weights", traffic=op.traffic + gradient))
         elif op.kind == "prefill_attention":

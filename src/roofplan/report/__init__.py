@@ -6,6 +6,7 @@ from roofplan.report.explain import source_text
 from roofplan.report.page import Page, stdout
 from roofplan.report.plans import no_plan_lines, serve_screen
 from roofplan.report.things import device_screen, model_facts, model_screen, server_lines, what_is
+from roofplan.report.training import train_screen
 
 __all__ = [
     "Page",
@@ -17,5 +18,6 @@ __all__ = [
     "server_lines",
     "source_text",
     "stdout",
+    "train_screen",
     "what_is",
 ]

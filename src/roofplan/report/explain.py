@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from roofplan import catalogue, units
 from roofplan.report.page import Page, interval, wrapped
 from roofplan.search import Plan, all_in_cost
@@ -44,14 +46,32 @@ def explain_screen(plan: Plan, page: Page, depth: int) -> None:
             page.line(line)
 
 
+def trees_screen(trees: Sequence[tuple[str, Term]], page: Page, depth: int) -> None:
+    """Print Term trees, each behind its headline, and the bibliography of what was used."""
+    numbers: dict[str, int] = {}
+    for headline, tree in trees:
+        page.line("")
+        page.line(f"{headline} = sum of {len(tree.parts)}")
+        _branch(tree, page, depth, numbers, "")
+    page.line("")
+    for key, number in numbers.items():
+        for line in wrapped(f"[{number}] {document_text(key)}", indent=4):
+            page.line(line)
+
+
+def document_text(key: str) -> str:
+    """Return a document, table or fit as a reader would look it up."""
+    found = catalogue.source(key)
+    return found.title + (f", {found.date}" if found.date else "") + (f", {found.url}" if found.url else "")
+
+
 def source_text(key: str, plan: Plan) -> str:
     """Return a source as a reader would look it up."""
     if key == "config.json":
         return f"config.json of {plan.model.id}, sha256 {plan.model.sha256[:12]}"
     if key == "engine":
         return f"{plan.engine.id}: {plan.engine.raw.get('memory', {}).get('rule_source', 'catalogue entry')}"
-    found = catalogue.source(key)
-    return found.title + (f", {found.date}" if found.date else "") + (f", {found.url}" if found.url else "")
+    return document_text(key)
 
 
 def _cite(key: str, numbers: dict[str, int]) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from roofplan import units
+from roofplan.economics import HourlyCost
 from roofplan.errors import NoPlan
 from roofplan.laws import board, pipeline
 from roofplan.operations import ACTIVATION_BYTES, element_bytes
@@ -49,14 +50,19 @@ def link_text(machine: Machine) -> str:
 
 def price_text(plan: Plan) -> str:
     """Return the price with its kind, provider and date, or why there is none."""
-    if plan.cost is None:
+    return quoted(plan.cost)
+
+
+def quoted(cost: HourlyCost | None) -> str:
+    """Return a price with its kind, provider and date, or why there is none."""
+    if cost is None:
         return "no price of this kind for this instance size in the catalogue: cost is absent"
-    p = plan.cost.price
+    p = cost.price
     words = [
         p.kind.replace("rent-on-demand", "rent on demand").replace("rent-contract", "contract"),
         f"{units.significant(p.value)} USD/h",
     ]
-    words += [x for x in (p.provider, p.term, p.date + (" !" if plan.cost.stale else "")) if x]
+    words += [x for x in (p.provider, p.term, p.date + (" !" if cost.stale else "")) if x]
     return ", ".join(words)
 
 
@@ -426,7 +432,9 @@ def no_plan_lines(refusal: NoPlan) -> list[str]:
     for item in refusal.relax:
         plan = item.get("plan", {})
         tail = ""
-        if plan:
+        if "step_time" in plan:
+            tail = f"->  {plan['layout']}, a step in {units.significant(plan['step_time'])} s"
+        elif plan:
             tail = (
                 f"->  {plan.get('label', '')}, TPOT {units.significant(plan['tpot'] * 1e3)} ms, {users_text(plan['users'])}"
                 + (f", context {int(plan['context']):,}" if "context" in plan else "")

@@ -52,7 +52,9 @@ def ledgers(model: Model, job: Job, layout: Layout, framework: Framework) -> lis
     kinds = tuple(layer for layer, _ in model.decoder.kinds())
     tokens = layout.micro_batch * job.sequence / layout.cp
     return [
-        _ledger(_Case(model=model, job=job, layout=layout, framework=framework, kinds=kinds, stage=stage, tokens=tokens))
+        _ledger(
+            _Case(model=model, job=job, layout=layout, framework=framework, kinds=kinds, stage=stage, tokens=tokens)
+        )
         for stage in stages(model, layout.pp, layout.interleave, layout.schedule)
     ]
 
@@ -91,9 +93,11 @@ def in_flight(stage: Stage, job: Job, layout: Layout) -> Number:
 def _ledger(c: _Case) -> Ledger:
     framework = c.framework
     held = rank_parameters(c.stage, c.kinds, c.model, c.layout, framework.keeps("vocabulary_multiple"))
-    parts = [*_states(held, c), _activations(c), _working(c), *_buffers(held, c)]
+    parts = [*_states(held, c), _activations(c), _working(c), *_buffers(c)]
     runtime = framework.keeps("runtime")
-    parts.append(Term("runtime", runtime, "B", law="given", text="{}", numbers=((runtime, "B"),), sources=c.cites("runtime")))
+    parts.append(
+        Term("runtime", runtime, "B", law="given", text="{}", numbers=((runtime, "B"),), sources=c.cites("runtime"))
+    )
     allocated = total("memory", parts, "B")
     slack, _ = constant("allocator", "reserved_over_allocated", [framework.name, "any"])
     return Ledger(stage=c.stage, allocated=allocated, reserved=allocated.value * slack.value)
@@ -121,11 +125,16 @@ def _states(held: Share, c: _Case) -> list[Term]:
     return [
         Term(
             name,
-            states.zero_bytes(held.dense, *each, ranks, layout.zero) + states.zero_bytes(held.experts, *each, thin, layout.zero),
+            states.zero_bytes(held.dense, *each, ranks, layout.zero)
+            + states.zero_bytes(held.experts, *each, thin, layout.zero),
             "B",
             law="states.zero_bytes",
             text="({} / {} ranks + {} of experts / {}) x {} B",
-            numbers=(held.dense, *((ranks, held.experts, thin) if layout.zero >= least else (1.0, held.experts, 1.0)), sum(each)),
+            numbers=(
+                held.dense,
+                *((ranks, held.experts, thin) if layout.zero >= least else (1.0, held.experts, 1.0)),
+                sum(each),
+            ),
             sources=sources,
         )
         for name, each, least, sources in table
@@ -193,7 +202,16 @@ def _activations(c: _Case) -> Term:
             )
     if c.stage.embeds and c.framework.dropout:
         mask = stream_bytes(c.tokens, c.layout, c.model) / ACTIVATION_BYTES * flying
-        parts.append(Term("dropout mask of the embedding", mask, "B", law="operations.activations.kept", text="{} x 1 B", numbers=(mask,)))
+        parts.append(
+            Term(
+                "dropout mask of the embedding",
+                mask,
+                "B",
+                law="operations.activations.kept",
+                text="{} x 1 B",
+                numbers=(mask,),
+            )
+        )
     return total("activations", parts, "B")
 
 
@@ -207,7 +225,9 @@ def _working(c: _Case) -> Term:
             again = larger(again, gradients + (whole - stays))
     if not c.stage.heads:
         text = "widest gradients of a layer, and what is computed again, {}"
-        return Term("working", again, "B", law="operations.activations.widest_gradient", text=text, numbers=((again, "B"),))
+        return Term(
+            "working", again, "B", law="operations.activations.widest_gradient", text=text, numbers=((again, "B"),)
+        )
     rows = rows_of_table(c.model, c.layout, c.framework.keeps("vocabulary_multiple"))
     logits = c.tokens * rows * c.framework.keeps("logits_kept")
     stream = stream_bytes(c.tokens, c.layout, c.model)
@@ -227,7 +247,7 @@ def _working(c: _Case) -> Term:
     )
 
 
-def _buffers(held: Share, c: _Case) -> list[Term]:
+def _buffers(c: _Case) -> list[Term]:
     """Return placeholders of weight gradients, and what sharded states gather and reduce layer by layer."""
     parts = []
     each = c.framework.keeps("weight_gradient_buffers")
@@ -251,8 +271,10 @@ def _buffers(held: Share, c: _Case) -> list[Term]:
 
 
 def _gathered(c: _Case) -> Term:
-    """Return what stands whole for a while: weights gathered for the running layer and the next, a layer's gradients until they
-    are reduced and scattered, and embedding and head throughout; all layers where the framework lets none go.
+    """Return what stands whole for a while.
+
+    Weights gathered for the running layer and the next, a layer's gradients until they are reduced and scattered, and
+    embedding and head throughout; all layers where the framework lets none go.
     """
     frozen = c.job.adapter is not None
     stays = c.framework.stays_gathered == ("frozen" if frozen else "pipeline") and (frozen or c.layout.pp > 1)
@@ -284,6 +306,12 @@ def _gathered(c: _Case) -> Term:
 
 def label(layer: Layer) -> str:
     """Return what a layer is made of, such as ``attention and mixture``."""
-    names = {"Attention": "attention", "LatentAttention": "latent attention", "Recurrence": "recurrence", "Dense": "feed-forward", "Mixture": "mixture"}
+    names = {
+        "Attention": "attention",
+        "LatentAttention": "latent attention",
+        "Recurrence": "recurrence",
+        "Dense": "feed-forward",
+        "Mixture": "mixture",
+    }
     found = [names[type(part).__name__] for part in (*layer.mixers, *layer.feed_forwards)]
     return " and ".join(dict.fromkeys(found))

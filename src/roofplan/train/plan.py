@@ -9,14 +9,14 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from roofplan import catalogue, economics
+from roofplan.catalogue.machines import machine as machine_of
 from roofplan.errors import InputError, NoPlan, RoofplanError
-from roofplan.laws import attention, flops, roofline
-from roofplan.operations import UNPADDED
+from roofplan.laws import flops, roofline
 from roofplan.operations import Step as Pass
 from roofplan.operations import whole_model
 from roofplan.records.hardware import Machine
 from roofplan.records.model import Model
-from roofplan.records.training import FailurePreset, Framework, Job, Layout
+from roofplan.records.training import Adapter, Framework, Job, Layout
 from roofplan.search import Metric
 from roofplan.serve import wall_power
 from roofplan.terms import Term
@@ -24,7 +24,7 @@ from roofplan.timing import constant_behind, grade_of_constant
 from roofplan.train import run as runs
 from roofplan.train.ledger import Ledger, fullest, ledgers
 from roofplan.train.search import AXES, Found, Tally, search
-from roofplan.train.step import Ability, Step, ability, step
+from roofplan.train.step import Ability, Step, ability, share_of, step
 from roofplan.train.terms import step_term
 from roofplan.units import DAY, HOUR
 
@@ -155,7 +155,11 @@ def planned(asked: TrainingRequest, machine: Machine, layout: Layout, a: Ability
         if asked.job.tokens
         else None
     )
-    work = float(found.parts.get("products", 0.0)) + float(found.parts.get("attention", 0.0)) + float(found.parts.get("recompute", 0.0))
+    work = (
+        float(found.parts.get("products", 0.0))
+        + float(found.parts.get("attention", 0.0))
+        + float(found.parts.get("recompute", 0.0))
+    )
     power = wall_power(machine, min(1.0, work / float(found.time)))
     plan = TrainingPlan(
         model=asked.model,
@@ -175,11 +179,11 @@ def planned(asked: TrainingRequest, machine: Machine, layout: Layout, a: Ability
     return plan
 
 
-def grade_of(a: Ability) -> str:
+def grade_of(a: Ability, precision: str) -> str:
     """Return the grade of a step time: whether this framework was fitted on this architecture, its relatives, or not at all."""
     worst = 1
     own = f"{a.framework.id}/{a.machine.device.architecture}"
-    for key in a.sources["compute"]:
+    for key in a.sources[share_of(precision)]:
         item = constant_behind(key)
         if item is not None:
             worst = max(worst, grade_of_constant(item, a.machine.device.vendor), 1 if item.scope == own else 2)
@@ -193,7 +197,7 @@ def _metric(value: float, unit: str, grade: str, spread: float) -> Metric:
 
 def metrics_of(plan: TrainingPlan, place: str) -> dict[str, Metric]:
     """Return the metrics of a plan with their intervals; what is not known is absent."""
-    grade = grade_of(plan.ability)
+    grade = grade_of(plan.ability, plan.job.precision)
     spread, seconds, n = SPREAD[grade], float(plan.step.time), plan.machine.count
     tokens = plan.job.batch * plan.job.sequence
     products, mixing = flops_per_token(plan.model, plan.job.sequence)
@@ -208,7 +212,10 @@ def metrics_of(plan: TrainingPlan, place: str) -> dict[str, Metric]:
             float(roofline.share_of_peak((products + mixing) * tokens, seconds, peak * n)), "1", grade, spread
         ),
         "hardware_flops_utilisation": _metric(
-            float(roofline.share_of_peak((products + mixing) * tokens + again(plan), seconds, peak * n)), "1", grade, spread
+            float(roofline.share_of_peak((products + mixing) * tokens + again(plan), seconds, peak * n)),
+            "1",
+            grade,
+            spread,
         ),
     }
     held = plan.ledger
@@ -219,20 +226,27 @@ def metrics_of(plan: TrainingPlan, place: str) -> dict[str, Metric]:
         r = plan.run
         out["run_time"] = _metric(r.elapsed, "s", grade, spread)
         out["run_time_p90"] = _metric(r.p90, "s", grade, spread)
-        out["goodput"] = Metric(r.goodput, r.goodput, r.goodput, "1", "borrowed" if r.preset.kind == "derived" else "guessed")
+        out["goodput"] = Metric(
+            r.goodput, r.goodput, r.goodput, "1", "borrowed" if r.preset.kind == "derived" else "guessed"
+        )
         out["device_hours"] = _metric(r.elapsed / HOUR * n, "device-hour", grade, spread)
         if plan.cost is not None:
             out["cost"] = _metric(runs.money(r, plan.cost), "USD", grade, spread)
         if plan.power is not None:
             joules = runs.energy(r, plan.power)
-            out["energy"] = _metric(joules, "J", "borrowed" if grade == "calibrated" else grade, max(spread, SPREAD["borrowed"]))
+            out["energy"] = _metric(
+                joules, "J", "borrowed" if grade == "calibrated" else grade, max(spread, SPREAD["borrowed"])
+            )
             mix = catalogue.carbon(place)
             if mix is not None:
                 grams = runs.kilowatt_hours(joules) * float(mix["value"])
                 out["carbon"] = _metric(grams, "gCO2", "borrowed", max(spread, SPREAD["borrowed"]))
     if plan.cost is not None:
         out["cost_per_million_tokens"] = _metric(
-            plan.cost.total / HOUR * seconds / tokens * 1e6 / (plan.run.goodput if plan.run else 1.0), "USD/Mtoken", grade, spread
+            plan.cost.total / HOUR * seconds / tokens * 1e6 / (plan.run.goodput if plan.run else 1.0),
+            "USD/Mtoken",
+            grade,
+            spread,
         )
     return out
 
@@ -240,7 +254,7 @@ def metrics_of(plan: TrainingPlan, place: str) -> dict[str, Metric]:
 def _peak(plan: TrainingPlan) -> float:
     """Return the dense peak of a device in the job's number format [FLOP/s]."""
     peak = plan.ability.rates.peak
-    return float(peak.get(plan.job.precision, peak.get("bf16", 0.0)))
+    return float(peak[plan.job.precision] if plan.job.precision in peak else peak["bf16"])
 
 
 def again(plan: TrainingPlan) -> float:
@@ -300,7 +314,7 @@ def plan_all(asked: TrainingRequest, progress: Callable[[int, int], None] | None
     beaten = {id(layout) for _, front in fronts for _, _, layout in front}
     for plan in kept:
         plan.pareto = id(plan.layout) in beaten
-    return TrainingResult(plans=kept, tally=tally, asked=asked, warnings=_warnings(kept[0], asked))
+    return TrainingResult(plans=kept, tally=tally, asked=asked, warnings=_warnings(kept[0]))
 
 
 def _merge(tally: Tally, more: Tally) -> None:
@@ -330,7 +344,13 @@ def _objective(plan: TrainingPlan, best: str) -> float:
     """Return what is to be made small; infinite where it is not known."""
     m = plan.metrics
     if best == "cost":
-        return m["cost"].value if "cost" in m else m["cost_per_million_tokens"].value if "cost_per_million_tokens" in m else math.inf
+        return (
+            m["cost"].value
+            if "cost" in m
+            else m["cost_per_million_tokens"].value
+            if "cost_per_million_tokens" in m
+            else math.inf
+        )
     if best == "devices":
         return float(plan.machine.count)
     if best == "memory":
@@ -347,28 +367,55 @@ def _memory_miss(asked: TrainingRequest, machines: list[Machine], tally: Tally) 
         f" {need / 2**30:.1f} GiB a device; {machine.device.id} has {room / 2**30:.1f}"
     )
     relax: list[dict[str, Any]] = []
-    if asked.job.batch > 1 and not asked.pins:
-        relax += _tried(asked, machine, [("--devices", machine.count, None)], 4)
+    if "offload" not in asked.pins and asked.job.adapter is None:
+        found = _trial(replace(asked, pins={**asked.pins, "offload": "optimizer"}), machine)
+        change = {"argument": "--strategy", "now": "none", "needed": "offload=optimizer"}
+        relax += [change | {"plan": found}] if found else []
+    for factor in (2, 4, 8, 16, 32, 64):
+        more = machine.count * factor
+        found = _trial(asked, _larger(machine, more)) if not asked.pins else None
+        if found:
+            relax.append(
+                {"argument": "--on", "now": machine.count, "needed": f"{machine.device.id}:{more}", "plan": found}
+            )
+            break
     if asked.job.adapter is None:
-        relax.append({"argument": "--method", "now": "full", "needed": "qlora"})
-    return NoPlan(text, binding="memory", relax=relax)
+        small = Adapter(method="qlora", rank=16, targets=ALL_PRODUCTS, stored="bnb-nf4", bytes=ADAPTER_BYTES)
+        other = replace(
+            asked, job=replace(asked.job, adapter=small), framework=catalogue.framework("fsdp-qlora-1.0"), pins={}
+        )
+        found = _trial(other, machine)
+        change = {"argument": "--method", "now": "full", "needed": "qlora"}
+        relax += [change | {"plan": found}] if found else []
+    refusal = NoPlan(text, binding="memory", relax=relax)
+    refusal.search = tally.as_json()
+    return refusal
 
 
-def _tried(asked: TrainingRequest, machine: Machine, changes: list[tuple[str, Any, Any]], doublings: int) -> list[dict[str, Any]]:
-    """Return the smallest multiple of a machine on which the job fits."""
-    if machine.network is None and machine.hosts == 1:
-        return []
-    for _ in range(doublings):
-        machine = replace(machine, hosts=machine.hosts * 2, text="")
-        try:
-            found = search(asked.model, asked.job, machine, asked.framework, asked.pins)
-        except InputError:
-            return []
-        if found.layouts:
-            argument, now, _ = changes[0]
-            plan = {"layout": found.layouts[0][2].label(), "step_time": found.layouts[0][0]}
-            return [{"argument": argument, "now": now, "needed": machine.count, "plan": plan}]
-    return []
+ALL_PRODUCTS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
+"""Products that a low-rank update is given to (QLoRA, arXiv 2305.14314, section 4)."""
+
+ADAPTER_BYTES = 16.0
+"""Bytes of a trained parameter of an adapter: fp32 weight, gradient and two moments [B]."""
+
+
+def _larger(machine: Machine, count: int) -> Machine | None:
+    """Return more devices of a kind as the catalogue joins them, None where it cannot."""
+    try:
+        return machine_of(f"{machine.device.id}:{count}")[0]
+    except RoofplanError:
+        return None
+
+
+def _trial(asked: TrainingRequest, machine: Machine | None) -> dict[str, Any] | None:
+    """Return the best layout of a changed request, None where there is none."""
+    if machine is None:
+        return None
+    try:
+        found = search(asked.model, asked.job, machine, asked.framework, asked.pins)
+    except InputError:
+        return None
+    return {"layout": found.layouts[0][2].label(), "step_time": found.layouts[0][0]} if found.layouts else None
 
 
 def _within(asked: TrainingRequest, plans: list[TrainingPlan], tally: Tally) -> list[TrainingPlan]:
@@ -403,9 +450,19 @@ def _late(asked: TrainingRequest, nearest: TrainingPlan, tally: Tally) -> NoPlan
     text = f"no plan: deadline. the fastest, {nearest.label} on {nearest.machine.text or nearest.machine.device.id}, takes {days:.1f} days"
     relax = [{"argument": "--deadline", "now": f"{limit:.1f}d", "needed": f"{math.ceil(days * 10) / 10:.1f}d"}]
     if least > limit:
-        text += f"; no number of devices goes below {least:.1f} days: one sequence after another through {len(nearest.model.decoder.layers)} layers, {nearest.run.steps:,.0f} times" if nearest.run else ""
+        text += (
+            f"; no number of devices goes below {least:.1f} days: one sequence after another through {len(nearest.model.decoder.layers)} layers, {nearest.run.steps:,.0f} times"
+            if nearest.run
+            else ""
+        )
     else:
-        relax.append({"argument": "--on", "now": f"{nearest.machine.count:,} devices", "needed": f"about {math.ceil(nearest.machine.count * days / limit):,}"})
+        relax.append(
+            {
+                "argument": "--on",
+                "now": f"{nearest.machine.count:,} devices",
+                "needed": f"about {math.ceil(nearest.machine.count * days / limit):,}",
+            }
+        )
     refusal = NoPlan(text, binding="deadline", relax=relax)
     refusal.search = tally.as_json()
     return refusal
@@ -426,14 +483,17 @@ def least_time(asked: TrainingRequest, plan: TrainingPlan) -> float:
     return one * (plan.run.steps if plan.run else 1.0)
 
 
-def _warnings(plan: TrainingPlan, asked: TrainingRequest) -> list[tuple[str, str]]:
+def _warnings(plan: TrainingPlan) -> list[tuple[str, str]]:
     """Return what a reader must know, each with a code."""
     out = [("model", text) for text in plan.model.warnings]
     m, x = plan.machine, plan.layout
     if x.tp > m.per_host:
-        out.append(("tensor_across_hosts", f"tp {int(x.tp)} leaves the host of {m.per_host}: its collectives run at the network's rate"))
-    if plan.model.max_positions and asked.job.sequence > plan.model.max_positions:
-        out.append(("sequence", f"--sequence {asked.job.sequence:,} is beyond the model's {plan.model.max_positions:,} positions"))
+        out.append(
+            (
+                "tensor_across_hosts",
+                f"tp {int(x.tp)} leaves the host of {m.per_host}: its collectives run at the network's rate",
+            )
+        )
     if plan.cost is not None and plan.cost.stale:
         out.append(("price_stale", f"the {plan.cost.price.kind} price of {m.device.id} is of {plan.cost.price.date}"))
     if m.device.geforce_licence:

@@ -80,7 +80,7 @@ class Run:
         return self.elapsed / HOUR
 
 
-def checkpoint_of(model: Model, job: Job, layout: Layout, machine: Machine, kind: str, interruption: float) -> Checkpoint:
+def checkpoint_of(model: Model, job: Job, machine: Machine, kind: str, interruption: float) -> Checkpoint:
     """Return the checkpoint of a job: 16-bit weights and optimizer state, saved by all hosts at once.
 
     Only a synchronous one stops the run until it is written; the others until it is copied to the host's memory.
@@ -113,7 +113,7 @@ def run(
     steps = float(up(tokens / (job.batch * job.sequence)))
     work = steps * step
     interruption = float(reliability.mean_time_to_interruption(machine.count, preset.rate))
-    saved = checkpoint_of(model, job, layout, machine, checkpoint, interruption)
+    saved = checkpoint_of(model, job, machine, checkpoint, interruption)
     reload = saved.stall if checkpoint == "memory" else saved.write
     restart = recovery.detect.value + recovery.restart.value + reload
     if policy == "drop":
@@ -122,7 +122,11 @@ def run(
     else:
         share = float(reliability.goodput(saved.interval, saved.stall, restart, interruption))
     elapsed = work / share if share > 0.0 else math.inf
-    spread = float(reliability.spread_of_finish(work, share, interruption, restart, saved.interval / 2.0)) if share > 0.0 else math.inf
+    spread = (
+        float(reliability.spread_of_finish(work, share, interruption, restart, saved.interval / 2.0))
+        if share > 0.0
+        else math.inf
+    )
     return Run(
         steps=steps,
         work=work,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -97,7 +97,7 @@ def slices(
 ) -> Iterator[tuple[Layout, dict[str, Array]]]:
     """Yield the layouts of each pipeline depth, chunk count, ZeRO stage, recomputation and schedule, as arrays of the other degrees."""
     devices, layers = machine.count, len(model.decoder.layers)
-    pipelined = "pp" in pins or job.adapter is None and framework.sharding != "zero"
+    pipelined = "pp" in pins or (job.adapter is None and framework.sharding != "zero")
     for pp in divisors(devices):
         if pp > layers or pins.get("pp", pp) != pp or (pp > 1 and not pipelined):
             continue
@@ -111,9 +111,22 @@ def slices(
                         continue
                     if recompute == "selective" and not framework.selective:
                         continue
-                    offload = str(pins.get("offload", "none"))
-                    fixed = Layout(pp=pp, interleave=chunks, zero=zero, recompute=recompute, schedule=schedule, offload=offload)
-                    yield fixed, grid
+                    for offload in _offloads(job, machine, zero, pins):
+                        fixed = Layout(
+                            pp=pp, interleave=chunks, zero=zero, recompute=recompute, schedule=schedule, offload=offload
+                        )
+                        yield fixed, grid
+
+
+def _offloads(job: Job, machine: Machine, zero: int, pins: dict[str, Any]) -> list[str]:
+    """Return what may lie in host memory: frozen weights where they are sharded, an optimizer's states where it has a shard of its own."""
+    if "offload" in pins:
+        return [str(pins["offload"])]
+    if machine.host_link is None:
+        return ["none"]
+    if job.adapter is not None:
+        return ["none", "weights"] if zero >= 3 else ["none"]
+    return ["none", "optimizer"] if machine.device.device_class == "consumer" else ["none"]
 
 
 def _schedules(framework: Framework, layers: int, pp: int, pins: dict[str, Any]) -> list[tuple[str, int]]:
@@ -133,7 +146,11 @@ def _grid(model: Model, job: Job, ranks: int, framework: Framework, pins: dict[s
     tensors = tensor_degrees(model, ranks)
     if framework.sharding == "zero" and "tp" not in pins:
         tensors = [1]
-    contexts = [cp for cp in divisors(ranks) if cp == 1 or (job.sequence % (2 * cp) == 0 and job.sequence // cp >= LEAST_SEQUENCE)]
+    contexts = [
+        cp
+        for cp in divisors(ranks)
+        if cp == 1 or (job.sequence % (2 * cp) == 0 and job.sequence // cp >= LEAST_SEQUENCE)
+    ]
     if job.adapter is not None or framework.sharding == "zero":
         contexts = [1]
     micro = [b for b in divisors(job.batch) if b <= LARGEST_MICRO_BATCH]
@@ -179,13 +196,17 @@ def search(
     room = float(machine.device.memory or 0.0)
     table = list(slices(model, job, machine, framework, pins))
     if not table:
-        raise StrategyError(_why_nothing(model, job, machine, framework, pins), argument="--strategy", value=_text(pins))
+        raise StrategyError(
+            _why_nothing(model, job, machine, framework, pins), argument="--strategy", value=_text(pins)
+        )
     for index, (fixed, grid) in enumerate(table):
         _slice(model, job, fixed, grid, a, room, found)
         if progress is not None:
             progress(index + 1, len(table))
     if not found.tally.legal:
-        raise StrategyError(_why_nothing(model, job, machine, framework, pins), argument="--strategy", value=_text(pins))
+        raise StrategyError(
+            _why_nothing(model, job, machine, framework, pins), argument="--strategy", value=_text(pins)
+        )
     found.layouts.sort(key=lambda item: (float(f"{item[0]:.9e}"), _simplicity(item[2])))
     found.front = _front(found.layouts)
     found.tally.seconds = time.process_time() - started
@@ -206,7 +227,7 @@ def _slice(
     if not grid["tp"].size:
         return
     found.tally.legal += grid["tp"].size
-    layout = replace(fixed, **grid)
+    layout = _with(fixed, grid)
     memory = np.broadcast_to(peak(ledgers(model, job, layout, a.framework)), grid["tp"].shape)
     least = int(np.argmin(memory))
     if memory[least] < found.tally.least_memory:
@@ -217,7 +238,7 @@ def _slice(
     held = {name: values[fits] for name, values in grid.items()}
     memory = memory[fits]
     found.tally.fits += memory.size
-    times = np.broadcast_to(step(model, job, replace(fixed, **held), a).time, memory.shape)
+    times = np.broadcast_to(step(model, job, _with(fixed, held), a).time, memory.shape)
     order = np.argsort(times, kind="stable")[:KEPT]
     lean = np.argsort(memory, kind="stable")[:1]
     for place in dict.fromkeys([*order.tolist(), *lean.tolist()]):
@@ -225,7 +246,12 @@ def _slice(
 
 
 def _one(fixed: Layout, grid: dict[str, Array], place: int) -> Layout:
-    return replace(fixed, **{name: float(values[place]) for name, values in grid.items()})
+    return _with(fixed, {name: float(values[place]) for name, values in grid.items()})
+
+
+def _with(fixed: Layout, degrees: Mapping[str, Any]) -> Layout:
+    """Return a layout with some of its degrees, numbers or arrays, put in."""
+    return replace(fixed, **degrees)
 
 
 def _simplicity(layout: Layout) -> tuple[float, ...]:
@@ -260,23 +286,35 @@ def _why_nothing(model: Model, job: Job, machine: Machine, framework: Framework,
     """Return why no layout has the pinned degrees, or divides the batch."""
     devices, layers = machine.count, len(model.decoder.layers)
     whole = math.prod(int(pins.get(name, 1)) for name in ("tp", "pp", "cp", "dp"))
-    text = f"--strategy {_text(pins)}: " if pins else ""
-    if devices % whole:
-        return f"{text}degrees multiply to {whole}, which does not divide {devices:,} devices"
-    if pins.get("pp", 1) > layers:
-        return f"{text}{pins['pp']} stages are more than {layers} layers"
-    if "tp" in pins and (why := why_not_tensor(model, int(pins["tp"]))):
-        return f"{text}{why}"
-    if "zero" in pins and int(pins["zero"]) not in framework.zeros:
-        offered = ", ".join(map(str, framework.zeros))
-        return f"{text}{framework.id} offers ZeRO {offered}"
-    if "ep" in pins and not mixtures(model) and int(pins["ep"]) > 1:
-        return f"{text}{model.id} has no experts to divide"
-    copies = devices // whole if "dp" not in pins else int(pins["dp"])
-    least = int(pins.get("micro_batch", 1))
-    if job.batch % (int(pins.get("dp", 1)) * least):
-        return f"{text}a batch of {job.batch:,} sequences is not a multiple of dp {pins.get('dp', 1)} x micro-batch {least}"
-    return (
-        f"{text}no split of {devices:,} devices into tp x pp x cp x dp uses them all and divides a batch of"
-        f" {job.batch:,} sequences (heads, {layers} layers and up to {copies:,} copies allowed)"
+    dp, micro = int(pins.get("dp", 1)), int(pins.get("micro_batch", 1))
+    reasons = [
+        (devices % whole != 0, f"degrees multiply to {whole}, which does not divide {devices:,} devices"),
+        (pins.get("pp", 1) > layers, f"{pins.get('pp')} stages are more than {layers} layers"),
+        ("tp" in pins and why_not_tensor(model, int(pins["tp"])), why_not_tensor(model, int(pins.get("tp", 1)))),
+        (
+            int(pins.get("zero", framework.zeros[0])) not in framework.zeros,
+            f"{framework.id} offers ZeRO {', '.join(map(str, framework.zeros))}",
+        ),
+        (int(pins.get("ep", 1)) > 1 and not mixtures(model), f"{model.id} has no experts to divide"),
+        (
+            pins.get("schedule", "1f1b") not in framework.schedules,
+            f"{framework.id} runs {', '.join(framework.schedules)}",
+        ),
+        (
+            job.batch % (dp * micro) != 0,
+            f"a batch of {job.batch:,} sequences is not a multiple of dp {dp} x micro-batch {micro}",
+        ),
+    ]
+    nothing = (
+        f"no split of {devices:,} devices into tp x pp x cp x dp uses them all and divides a batch of"
+        f" {job.batch:,} sequences; a batch of {_nearest_batch(job.batch, devices):,}seq can be divided"
     )
+    why = next((text for holds, text in reasons if holds), nothing)
+    return (f"--strategy {_text(pins)}: " if pins else "") + str(why)
+
+
+def _nearest_batch(batch: int, devices: int) -> int:
+    """Return the multiple of the devices nearest to a batch, or the divisor of them below it."""
+    if batch >= devices:
+        return round(batch / devices) * devices
+    return max(d for d in divisors(devices) if d <= batch)

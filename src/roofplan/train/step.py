@@ -5,9 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from roofplan.errors import InputError
 from roofplan.laws import Number, larger, pipeline, reliability, smaller, where
 from roofplan.operations import ACTIVATION_BYTES, Operation, element_bytes
-from roofplan.operations.training import BESIDE, backward, computed_again, embedding_pass, forward, head_pass
+from roofplan.operations.training import (
+    BESIDE,
+    LOW_PRECISION,
+    backward,
+    computed_again,
+    embedding_pass,
+    forward,
+    head_pass,
+)
 from roofplan.records.hardware import Machine
 from roofplan.records.model import Model
 from roofplan.records.training import Framework, Job, Layout
@@ -68,8 +77,9 @@ class Ability:
 
 
 TIMES = ("launch", "ramp", "host", "sigma")
-SHARES = ("compute", "memory", "attention", "update")
-"""Fitted numbers of a framework on an architecture: times, and shares of what the kernel tables attain."""
+SHARES = ("compute", "compute8", "memory", "attention", "update")
+"""Fitted numbers of a framework on an architecture: times, and shares of what the kernel tables attain; products of 8 and 4 bits
+have one of their own."""
 
 
 def ability(machine: Machine, framework: Framework) -> Ability:
@@ -90,10 +100,15 @@ def ability(machine: Machine, framework: Framework) -> Ability:
     )
 
 
+def share_of(precision: str) -> str:
+    """Return which fitted share holds for products of a number format."""
+    return "compute8" if precision in LOW_PRECISION else "compute"
+
+
 def applied(a: Ability, shares: dict[str, float]) -> Ability:
     """Return an ability whose rates are multiplied by shares of products, memory passes, attention and optimizer passes."""
     r = a.rates
-    compute = {name: rate * shares.get("compute", 1.0) for name, rate in r.compute.items()}
+    compute = {name: rate * shares.get(share_of(name), 1.0) for name, rate in r.compute.items()}
     bandwidth = {**r.bandwidth, "memory": r.bandwidth["memory"] * shares.get("memory", 1.0)}
     attention = r.attention_share * shares.get("attention", 1.0)
     update = a.update * shares.get("memory", 1.0) * shares.get("update", 1.0)
@@ -172,7 +187,12 @@ class Passes:
 
     def all(self) -> tuple[tuple[str, Pass], ...]:
         """Return them by name."""
-        return (("forward", self.forward), ("recompute", self.again), ("inputs", self.inputs), ("weights", self.weights))
+        return (
+            ("forward", self.forward),
+            ("recompute", self.again),
+            ("inputs", self.inputs),
+            ("weights", self.weights),
+        )
 
 
 def passes(model: Model, job: Job, layout: Layout, a: Ability) -> list[Passes]:
@@ -231,7 +251,7 @@ def step(model: Model, job: Job, layout: Layout, a: Ability) -> Step:
     total: Number = 0.0
     for seconds in work.values():
         total = total + seconds
-    work["stragglers"] = total * reliability.slowest_of(a.sigma, float(a.machine.hosts))
+    work["stragglers"] = total * float(reliability.slowest_of(a.sigma, float(a.machine.hosts)))
     return Step(
         time=total + work["stragglers"],
         parts=work,
@@ -323,8 +343,13 @@ def _update(
         if job.adapter is not None:
             # frozen weights have no gradient; sharded ones are gathered for each pass
             if layout.zero >= 3:
-                frozen = (share.matrices + share.experts) * element_bytes(job.adapter.stored) + share.others * ACTIVATION_BYTES
-                message = larger(message, 2.0 * communication.ring(frozen, dense, layout.tp, a.wires, reduce=False, data=True))
+                frozen = (share.matrices + share.experts) * element_bytes(
+                    job.adapter.stored
+                ) + share.others * ACTIVATION_BYTES
+                gathered = communication.ring(frozen, dense, layout.tp, a.wires, reduce=False, data=True)
+                if layout.offload == "weights" and a.machine.host_link is not None:
+                    gathered = gathered + frozen / dense / a.machine.host_link.bandwidth
+                message = larger(message, 2.0 * gathered)
             continue
         sent = _data_time(share.dense, dense, layout.tp, job, layout, a)
         sent = sent + _data_time(share.experts, thin, layout.ep, job, layout, a)
@@ -334,13 +359,28 @@ def _update(
         owned = share.dense / (dense if layout.zero else 1.0) + share.experts / (thin if layout.zero else 1.0)
         moved = owned * (2.0 * job.optimizer.bytes + job.gradient + ACTIVATION_BYTES) + share.all * GRADIENT_NORM
         message = larger(message, sent)
-        work = larger(work, moved / a.update)
+        work = larger(work, moved / a.update if layout.offload == "none" else _on_host(owned, job, a))
     times = micro if layout.zero >= 3 else 1.0
     if "data" in a.framework.overlaps:
         # a reduction runs beside the last backward pass, a gather beside the first forward pass; sharded weights beside every one
         beside = "outside" if a.machine.hosts > 1 else "inside"
         message = exposed(message, parts["slot"], beside)
     return message * times, work
+
+
+HOST_MEMORY = 100e9
+"""Rate at which a host's processors update states in its memory, shared by its devices: half of eight channels of DDR4-3200 [B/s]."""
+
+
+def _on_host(owned: Number, job: Job, a: Ability) -> Number:
+    """Return the seconds of an optimizer step in host memory: gradients down, states updated, weights up (ZeRO-Offload, arXiv 2101.06840)."""
+    link = a.machine.host_link
+    if link is None:
+        raise InputError(
+            f"{a.machine.device.id} has no known link to its host: nothing is offloaded", argument="--strategy"
+        )
+    sent = owned * (job.gradient + ACTIVATION_BYTES) / link.bandwidth
+    return sent + owned * 2.0 * job.optimizer.bytes * a.machine.per_host / HOST_MEMORY
 
 
 def _data_time(parameters: Number, ranks: Number, stride: Number, job: Job, layout: Layout, a: Ability) -> Number:

@@ -8,7 +8,7 @@ from roofplan.operations.training import BESIDE
 from roofplan.records.training import Job, Layout
 from roofplan.terms import Term, total
 from roofplan.timing import compute_rate, memory_rate
-from roofplan.train.step import MESSAGES, OVERLAP_SLOWDOWN, PART_OF, Ability, Step
+from roofplan.train.step import MESSAGES, OVERLAP_SLOWDOWN, PART_OF, Ability, Step, share_of
 
 
 def step_term(found: Step, job: Job, layout: Layout, a: Ability) -> Term:
@@ -22,7 +22,7 @@ def step_term(found: Step, job: Job, layout: Layout, a: Ability) -> Term:
         for name, one in each.all():
             for op, seconds in one.rows:
                 part = "recompute" if name == "recompute" else PART_OF[op.kind.removesuffix(BESIDE)]
-                leaves[part].append(_leaf(op, seconds, count, micro, layout, a))
+                leaves[part].append(_leaf(op, seconds, count, micro, a))
     parts = []
     for name, value in found.parts.items():
         if float(value) == 0.0:
@@ -42,20 +42,34 @@ def _part(name: str, value: float, below: list[Term], a: Ability) -> Term:
         hidden = f"sent beside products, which it slows by {OVERLAP_SLOWDOWN['inside']:.0%}"
         waiting = "the host issues kernels more slowly than they run"
         text = hidden if rest < 0 else waiting
-        below = [*below, Term("hidden" if rest < 0 else "launches", rest, "s", law="step.exposed", text=text, sources=a.sources["launch"])]
+        below = [
+            *below,
+            Term(
+                "hidden" if rest < 0 else "launches",
+                rest,
+                "s",
+                law="step.exposed",
+                text=text,
+                sources=a.sources["launch"],
+            ),
+        ]
     return Term(name, value, "s", parts=below, combine="sum")
 
 
-def _leaf(op: Operation, seconds: float, count: float, micro: float, layout: Layout, a: Ability) -> Term:
+def _leaf(op: Operation, seconds: float, count: float, micro: float, a: Ability) -> Term:
     times = count * micro
     kind = op.kind.removesuffix(BESIDE)
     if kind in MESSAGES:
         text = "{} layers x {} micro-batches x {} over {} ranks; " + op.text
         numbers = (count, micro, (op.traffic, "B"), op.ranks, *op.numbers)
         law = {"tensor_reduce": "ring_all_reduce", "tensor_gather": "gather_time"}.get(kind, "all_to_all_time")
-        return Term(op.name, seconds * times, "s", law=f"collectives.{law}", text=text, numbers=numbers, sources=a.wires.sources)
+        return Term(
+            op.name, seconds * times, "s", law=f"collectives.{law}", text=text, numbers=numbers, sources=a.wires.sources
+        )
     plain = op._replace(kind="memory") if kind == "scores" else op
-    text = "{} layers x {} micro-batches x (max(move {} at {}, compute {} at {}) + {} kernels x {}); " + (op.text or "{} B")
+    text = "{} layers x {} micro-batches x (max(move {} at {}, compute {} at {}) + {} kernels x {}); " + (
+        op.text or "{} B"
+    )
     numbers = (
         count,
         micro,
@@ -68,8 +82,10 @@ def _leaf(op: Operation, seconds: float, count: float, micro: float, layout: Lay
         *(op.numbers if op.text else (op.traffic,)),
     )
     moved = a.rates.sources.get("memory" if plain.kind == "memory" else "bandwidth", ())
-    computed = a.rates.sources["vector_peak"] if plain.kind == "memory" else a.rates.sources.get(f"compute.{op.compute}", ())
-    fitted = {"memory": "memory", "prefill_attention": "attention"}.get(plain.kind, "compute")
+    computed = (
+        a.rates.sources["vector_peak"] if plain.kind == "memory" else a.rates.sources.get(f"compute.{op.compute}", ())
+    )
+    fitted = {"memory": "memory", "prefill_attention": "attention"}.get(plain.kind, share_of(op.compute))
     sources = (*moved, *computed, *a.sources[fitted], *a.sources["ramp"])
     return Term(op.name, seconds * times, "s", law="roofline.kernel_time", text=text, numbers=numbers, sources=sources)
 
@@ -78,24 +94,54 @@ def _other(name: str, value: float, found: Step, job: Job, layout: Layout, a: Ab
     """Return a part of the step that is not made of a layer's operations."""
     micro, slot = float(found.micro_batches), float(found.slot)
     if name == "bubble":
-        law = {"zb-h1": "pipeline.zero_bubble_time", "dualpipe": "pipeline.dual_pipe_time"}.get(layout.schedule, "pipeline.flushed_time")
+        law = {"zb-h1": "pipeline.zero_bubble_time", "dualpipe": "pipeline.dual_pipe_time"}.get(
+            layout.schedule, "pipeline.flushed_time"
+        )
         text = "other stages' {} a micro-batch / {} chunks"
         numbers: tuple[object, ...] = ((value * layout.interleave, "s"), layout.interleave)
         return Term(name, value, "s", law=law, text=text, numbers=numbers)
     if name == "pipeline hops":
         text = "2 x ({} micro-batches x {} chunks + {} stages - 1) hops"
-        return Term(name, value, "s", law="collectives.transfer_time", text=text, numbers=(micro, layout.interleave, layout.pp), sources=a.wires.sources)
+        return Term(
+            name,
+            value,
+            "s",
+            law="collectives.transfer_time",
+            text=text,
+            numbers=(micro, layout.interleave, layout.pp),
+            sources=a.wires.sources,
+        )
     if name == "data ranks":
         ranks, window = float(layout.dp * layout.cp), "beside" if "data" in a.framework.overlaps else "after"
         text = f"gradients at {{}} B reduced over {{}} ranks, ZeRO {{}}, {window} a micro-batch of {{}}"
         numbers = (job.gradient, ranks, layout.zero, (slot, "s"))
-        return Term(name, value, "s", law="collectives.gather_time", text=text, numbers=numbers, sources=a.wires.sources)
+        return Term(
+            name, value, "s", law="collectives.gather_time", text=text, numbers=numbers, sources=a.wires.sources
+        )
     if name == "optimizer":
         text = "states of {} B a parameter, ZeRO {}, at {}"
         numbers = (job.optimizer.bytes, layout.zero, (a.update, "B/s"))
-        return Term(name, value, "s", law="roofline.overlapped_time", text=text, numbers=numbers, sources=(job.optimizer.source, *a.sources["update"]))
+        return Term(
+            name,
+            value,
+            "s",
+            law="roofline.overlapped_time",
+            text=text,
+            numbers=numbers,
+            sources=(job.optimizer.source, *a.sources["update"]),
+        )
     if name == "stragglers":
         text = "slowest of {} hosts: {} x sqrt(2 ln N) = {} over the mean"
         numbers = (a.machine.hosts, a.sigma, reliability.slowest_of(a.sigma, float(a.machine.hosts)))
-        return Term(name, value, "s", law="reliability.slowest_of", text=text, numbers=numbers, sources=a.sources["sigma"])
-    return Term(name, value, "s", law="given", text="{} a step", numbers=((value, "s"),), sources=a.sources.get(name, a.sources["launch"]))
+        return Term(
+            name, value, "s", law="reliability.slowest_of", text=text, numbers=numbers, sources=a.sources["sigma"]
+        )
+    return Term(
+        name,
+        value,
+        "s",
+        law="given",
+        text="{} a step",
+        numbers=((value, "s"),),
+        sources=a.sources.get(name, a.sources["launch"]),
+    )

@@ -38,7 +38,7 @@ GPT_VOCABULARY = 51200
 """Vocabulary of Megatron's GPT models, 50,257 padded, where a source gives none [1]."""
 
 
-class Skipped(Exception):  # noqa: N818 - a reason, not an error
+class Skipped(Exception):
     """A row that cannot be predicted, with the reason."""
 
 
@@ -99,7 +99,7 @@ def training_case(row: Row) -> TrainingCase:
     assumed: list[str] = []
     model = model_of(row, assumed)
     found = machine_of(row)
-    framework = framework_of(row, assumed)
+    framework = framework_of(row)
     sequence = _sequence(row, assumed)
     if sequence is None:
         raise Skipped("sequence not stated as a number")
@@ -188,7 +188,7 @@ def adapter_of(row: Row) -> Adapter | None:
         return None
     precision = row["precision"]
     stored = "bnb-nf4-double" if "nf4-dq" in precision else "bnb-nf4" if "nf4" in precision else "bf16"
-    name = row["framework"].removeprefix("other:")
+    name = row["framework"].removeprefix("other:").replace("megatron-bridge", "nemo")
     if name not in ADAPTERS:
         raise Skipped(f"what {name} trains beside frozen weights is not described")
     defaults = ADAPTERS[name]
@@ -201,16 +201,17 @@ def adapter_of(row: Row) -> Adapter | None:
 
 ADAPTERS: dict[str, dict[str, Any]] = {
     "litgpt": {"rank": 8, "targets": ("q_proj", "v_proj"), "bytes": 8.0},
-    **dict.fromkeys(
-        ("nemo", "megatron-bridge"),
-        {
-            "rank": 32,
-            "targets": ("q_proj", "k_proj", "v_proj", "o_proj", "up_proj", "gate_proj", "down_proj"),
-            "bytes": 18.0,
-            "dropout": False,
-        },
-    ),
-    "fsdp-qlora": {"rank": 64, "targets": ("q_proj", "k_proj", "v_proj", "up_proj", "gate_proj", "down_proj"), "bytes": 12.0},
+    "nemo": {
+        "rank": 32,
+        "targets": ("q_proj", "k_proj", "v_proj", "o_proj", "up_proj", "gate_proj", "down_proj"),
+        "bytes": 18.0,
+        "dropout": False,
+    },
+    "fsdp-qlora": {
+        "rank": 64,
+        "targets": ("q_proj", "k_proj", "v_proj", "up_proj", "gate_proj", "down_proj"),
+        "bytes": 12.0,
+    },
 }
 """Defaults of what is trained: LitGPT, 16-bit parameters, gradients and moments; fsdp_qlora, 16-bit parameters and gradients, fp32 moments;
 NeMo, all products, with Megatron's fp32 gradient, copy and moments."""
@@ -247,7 +248,7 @@ def precision_of(text: str) -> str:
     return "bf16"
 
 
-def framework_of(row: Row, assumed: list[str]) -> Framework:
+def framework_of(row: Row) -> Framework:
     """Return the framework profile of a row's name and era."""
     name, month = row["framework"], row["month"]
     eager = row.get("flash_attention") == "False"

@@ -1,0 +1,338 @@
+"""What the flags of ``roofplan train`` mean: text with units becomes a request."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from roofplan import catalogue, units
+from roofplan.catalogue.machines import box_size, machine
+from roofplan.errors import InputError, StrategyError, UnitError, UnknownName, nearest
+from roofplan.operations import ACTIVATION_BYTES, element_bytes, format_entry
+from roofplan.records.hardware import Machine
+from roofplan.records.model import Model
+from roofplan.records.training import DEGREES, RECOMPUTES, SCHEDULES, Adapter, Framework, Job
+from roofplan.train.plan import ADAPTER_BYTES, ALL_PRODUCTS, OBJECTIVES, TrainingRequest, flops_per_token
+from roofplan.train.run import CHECKPOINTS, POLICIES
+
+METHODS = ("full", "lora", "qlora", "dora")
+PRECISIONS = {"bf16": "bf16", "fp16": "fp16", "fp8": "fp8", "mxfp8": "fp8", "nvfp4": "fp4"}
+"""Number formats of the products, by what people write."""
+
+DEFAULT_SEQUENCE = 4096
+"""Tokens of a sequence where nobody says, or the model's positions where they are fewer [token]."""
+
+DEFAULT_BATCH = {"full": 2**22, "other": 2**16}
+"""Tokens of a step where nobody says: 4 Mi in pretraining, 64 Ki in fine-tuning [token]."""
+
+
+def choice(value: str, accepted: Any, argument: str) -> str:
+    """Return a word in lower case, or refuse it with the choices."""
+    lowered = value.strip().lower()
+    if lowered not in accepted:
+        raise InputError(
+            f"{argument}: {value!r} is not known; accepted: {', '.join(accepted)}",
+            argument=argument,
+            value=value,
+            nearest=nearest(lowered, accepted),
+        )
+    return lowered
+
+
+def batch_of(text: str, sequence: int) -> int:
+    """Return sequences of a step from ``512seq`` or ``4194304tok``.
+
+    Tokens that make no whole number of sequences are rounded to one that devices can divide, by 3% at most.
+
+    >>> batch_of("4Mtok", 8192), batch_of("4194304tok", 8192), batch_of("512seq", 8192)
+    (480, 512, 512)
+    """
+    cleaned = text.strip().lower()
+    for ending, size in (("sequences", 1), ("seq", 1), ("tokens", sequence), ("tok", sequence)):
+        if cleaned.endswith(ending):
+            amount = units.parse_amount(text.strip()[: -len(ending)].strip(), "--batch")
+            count = amount / size
+            if size == 1 and count != int(count):
+                raise UnitError(f"--batch: {text} is not a whole number of sequences", argument="--batch", value=text)
+            if count < 1:
+                raise UnitError(
+                    f"--batch: {text} is less than one sequence of {sequence:,} tokens", argument="--batch", value=text
+                )
+            return int(count) if count == int(count) else _divisible(count)
+    raise UnitError(
+        f"--batch: {text!r} could be sequences or tokens; write 512seq or 4194304tok", argument="--batch", value=text
+    )
+
+
+def _divisible(count: float) -> int:
+    """Return the multiple of a power of two nearest to a count, the power a sixteenth of it at most [1]."""
+    step = 1 << max(0, int(math.log2(count)) - 4)
+    return max(1, round(count / step) * step)
+
+
+def pins_of(text: str | None) -> dict[str, Any]:
+    """Return what a strategy fixes, from ``tp=8,pp=2,recompute=full``.
+
+    >>> pins_of("tp=8,recompute=full")
+    {'tp': 8, 'recompute': 'full'}
+    """
+    out: dict[str, Any] = {}
+    words = {"recompute": RECOMPUTES, "schedule": SCHEDULES, "offload": ("none", "optimizer", "weights")}
+    for part in (text or "").split(","):
+        if not part.strip():
+            continue
+        name, _, value = part.partition("=")
+        name = name.strip().lower().replace("-", "_")
+        accepted = [*(f"{d}=N" for d in DEGREES), *(f"{w}={'|'.join(v)}" for w, v in words.items())]
+        if name in out or not value or (name not in DEGREES and name not in words):
+            why = f"{name} is given twice" if name in out else f"cannot read {part!r}; accepted: {', '.join(accepted)}"
+            raise StrategyError(f"--strategy: {why}", argument="--strategy", value=text)
+        if name in words:
+            out[name] = choice(value, words[name], f"--strategy {name}")
+        elif name == "zero":
+            out[name] = int(choice(value, ("0", "1", "2", "3"), "--strategy zero"))
+        else:
+            out[name] = units.parse_count(value, f"--strategy {name}")
+    return out
+
+
+def framework_of(name: str | None, method: str) -> Framework:
+    """Return the framework that was asked for, else the newest Megatron, or the one that fine-tunes adapters."""
+    wanted = name or ("megatron" if method == "full" else "fsdp-qlora")
+    return catalogue.framework(catalogue.find("frameworks", wanted, "--framework"))
+
+
+def job_of(
+    model: Model,
+    framework: Framework,
+    *,
+    sequence: str | None,
+    batch: str | None,
+    tokens: str | None,
+    compute: str | None,
+    precision: str | None,
+    optimizer: str,
+    method: str,
+    rank: str | None,
+    base: str | None,
+    assumed: list[str],
+) -> Job:
+    """Return the job that the flags describe; what a default filled is added to `assumed`."""
+    length = (
+        units.parse_length(sequence, "--sequence")
+        if sequence
+        else min(DEFAULT_SEQUENCE, model.max_positions or DEFAULT_SEQUENCE)
+    )
+    if model.max_positions and length > model.max_positions:
+        raise UnitError(
+            f"--sequence: {length:,} tokens are beyond the {model.max_positions:,} positions of {model.id};"
+            " change max_position_embeddings in its config.json to train longer ones",
+            code="context_too_long",
+            argument="--sequence",
+            value=length,
+        )
+    if sequence is None:
+        assumed.append(f"--sequence {length}")
+    if batch is None:
+        count = max(1, DEFAULT_BATCH["full" if method == "full" else "other"] // length)
+        assumed.append(f"--batch {count}seq")
+    else:
+        count = batch_of(batch, length)
+        if not batch.strip().lower().endswith(("seq", "sequences")):
+            assumed.append(f"--batch {batch} is {count:,} sequences")
+    found = choice(precision or "bf16", PRECISIONS, "--precision")
+    states = catalogue.optimizers()
+    name = choice(optimizer, states, "--optimizer")
+    amount = None
+    if tokens is not None and compute is not None:
+        raise InputError(
+            "--tokens and --compute both say how long to train; give one", argument="--compute", value=compute
+        )
+    if tokens is not None:
+        amount = (
+            CHINCHILLA * model.total
+            if tokens.strip().lower() == "chinchilla"
+            else units.parse_amount(tokens, "--tokens")
+        )
+    elif compute is not None:
+        work = (
+            units.parse(compute, "FLOP", "--compute")
+            if not _plain(compute)
+            else units.parse_amount(compute, "--compute")
+        )
+        amount = work / sum(flops_per_token(model, length))
+        assumed.append(f"--compute {compute} is {amount:,.0f} tokens")
+    if amount is not None and amount < count * length:
+        raise UnitError(
+            f"--tokens: {amount:,.0f} is less than one step of {count:,} sequences of {length:,}",
+            argument="--tokens",
+            value=tokens or compute,
+        )
+    gradient = 2.0 if framework.gradient in {"bf16", "fp16"} else 4.0
+    return Job(
+        sequence=length,
+        batch=count,
+        optimizer=states[name],
+        tokens=amount,
+        precision=PRECISIONS[found],
+        gradient=gradient,
+        adapter=adapter_of(method, rank, base),
+    )
+
+
+CHINCHILLA = 20.0
+"""Tokens for each parameter that make the most of a compute budget (Hoffmann et al. 2022, arXiv 2203.15556)."""
+
+
+def _plain(text: str) -> bool:
+    try:
+        float(text.replace("_", "").replace(",", ""))
+    except ValueError:
+        return False
+    return True
+
+
+def adapter_of(method: str, rank: str | None, base: str | None) -> Adapter | None:
+    """Return what is trained beside frozen weights, None where the weights are."""
+    if method == "full":
+        if rank is not None:
+            raise InputError("--rank belongs to --method lora, qlora or dora", argument="--rank", value=rank)
+        return None
+    stored = base or ("bnb-nf4" if method == "qlora" else "bf16")
+    try:
+        format_entry(stored)
+        element_bytes(stored)
+    except KeyError:
+        raise InputError(
+            f"--base: no format {stored!r}",
+            argument="--base",
+            value=stored,
+            nearest=nearest(stored, catalogue.formats()),
+        ) from None
+    width = units.parse_count(rank, "--rank") if rank else 16
+    return Adapter(method=method, rank=width, targets=ALL_PRODUCTS, stored=stored, bytes=ADAPTER_BYTES, dropout=True)
+
+
+def machines_of(
+    on: Any, job: Job, model: Model, framework: Framework, deadline: float | None, devices: int | None
+) -> tuple[Machine, ...]:
+    """Return the machines that compete: those named, else data-centre servers of the framework's vendors.
+
+    Of those as many as states and deadline need at least, and up to sixteen times that; never more than `devices`.
+    """
+    if on:
+        return tuple(m for text in on for m in machine(text))
+    out = []
+    for name in catalogue.ids("accelerators"):
+        found = catalogue.accelerator(name)
+        boxes = [s for s in catalogue.servers_of(name) if s.network and s.count == box_size(found)]
+        if not boxes or found.geforce_licence or found.vendor not in framework.vendors or not catalogue.prices(name):
+            continue
+        peak = found.peak.get(job.precision) or found.peak.get("bf16") or found.peak.get("fp16")
+        if peak is None or found.memory is None:
+            continue
+        each = boxes[-1].count
+        least = _least_devices(job, model, peak.value, found.memory, deadline)
+        hosts = 1 << max(0, math.ceil(math.log2(least / each)))
+        sizes = [hosts * 4**step for step in range(SIZES)]
+        out += [machine(f"{name}:{n}x{each}")[0] for n in sizes if n * each <= (devices or MOST_DEVICES)]
+    if not out:
+        raise InputError(
+            f"no server of the catalogue within {devices or MOST_DEVICES:,} devices: name a machine with --on",
+            argument="--on",
+        )
+    return tuple(out)
+
+
+def _least_devices(job: Job, model: Model, peak: float, memory: float, deadline: float | None) -> float:
+    """Return the devices that hold the states between them, and that the deadline needs at the dense peak [1]."""
+    each = ACTIVATION_BYTES + job.gradient + job.optimizer.bytes if job.adapter is None else ACTIVATION_BYTES
+    least = model.total * each / memory
+    if deadline is not None and job.tokens:
+        least = max(least, sum(flops_per_token(model, job.sequence)) * job.tokens / (peak * deadline))
+    return max(least, 1.0)
+
+
+SIZES = 3
+"""Sizes of each server that compete where nobody names a machine, each four times the one before [1]."""
+
+MOST_DEVICES = 16384
+"""Devices up to which they compete [1]."""
+
+
+def request_of(model: Model, given: dict[str, Any]) -> TrainingRequest:
+    """Return the request that the flags of ``roofplan train`` mean.
+
+    Raises
+    ------
+    InputError : with the flag at fault.
+    """
+    if model.active is None or not model.generates:
+        raise InputError(
+            f"{model.id} is not a decoder: roofplan train plans decoders", argument="MODEL", value=model.id
+        )
+    if len(model.stacks) > 1:
+        raise InputError(
+            f"{model.id} has {', '.join(s.role for s in model.stacks)}: roofplan train plans decoders alone",
+            code="unsupported",
+            argument="MODEL",
+            value=model.id,
+        )
+    assumed: list[str] = []
+    method = choice(given["method"], METHODS, "--method")
+    framework = framework_of(given["framework"], method)
+    job = job_of(
+        model,
+        framework,
+        sequence=given["sequence"],
+        batch=given["batch"],
+        tokens=given["tokens"],
+        compute=given["compute"],
+        precision=given["precision"],
+        optimizer=given["optimizer"],
+        method=method,
+        rank=given["rank"],
+        base=given["base"],
+        assumed=assumed,
+    )
+    deadline = None if given["deadline"] is None else units.parse(given["deadline"], "s", "--deadline")
+    budget = None if given["budget"] is None else units.parse(given["budget"], "USD", "--budget")
+    if job.tokens is None and (deadline is not None or budget is not None):
+        flag = "--deadline" if deadline is not None else "--budget"
+        raise InputError(f"{flag} needs a run: give --tokens or --compute", argument=flag, value=given[flag[2:]])
+    devices = None if given["devices"] is None else units.parse_count(given["devices"], "--devices")
+    presets, _ = catalogue.failures()
+    failures = None if given["failures"] is None else choice(given["failures"], presets, "--failures")
+    place = given["place"].upper()
+    if catalogue.carbon(place) is None:
+        raise UnknownName(
+            f"--place: no carbon intensity for {given['place']!r}; an ISO code of three letters, or WOR",
+            argument="--place",
+            value=given["place"],
+        )
+    return TrainingRequest(
+        model=model,
+        machines=machines_of(given["on"], job, model, framework, deadline, devices),
+        job=job,
+        framework=framework,
+        pins=pins_of(given["strategy"]),
+        deadline=deadline,
+        budget=budget,
+        devices=devices,
+        price=given["price"],
+        failures=failures,
+        checkpoint=choice(given["checkpoint"], CHECKPOINTS, "--checkpoint"),
+        policy=choice(given["policy"], POLICIES, "--policy"),
+        best=choice(given["best"] or ("time" if given["on"] or deadline else "cost"), OBJECTIVES, "--best"),
+        place=place,
+        assumed=tuple(assumed),
+    )
+
+
+def floor_days(request: TrainingRequest, machine: Machine, precision: str) -> float | None:
+    """Return the days that the run's model FLOPs take at the dense peak, None without a run."""
+    if request.job.tokens is None:
+        return None
+    peak = machine.device.peak.get(precision) or machine.device.peak.get("bf16") or machine.device.peak["fp16"]
+    work = sum(flops_per_token(request.model, request.job.sequence)) * request.job.tokens
+    return math.inf if not peak.value else work / (peak.value * machine.count) / units.DAY
