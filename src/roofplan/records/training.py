@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from roofplan.records.engine import Kernels
@@ -166,6 +166,10 @@ class Layout:
     sequence_parallel: bool = True
     schedule: str = "1f1b"
     offload: str = "none"
+
+    def with_degrees(self, degrees: Mapping[str, Any]) -> Layout:
+        """Return the layout with some of its degrees, numbers or arrays, put in."""
+        return replace(self, **degrees)
 
     def label(self) -> str:
         """Return such as ``tp8 pp2 dp32``."""

@@ -130,7 +130,7 @@ def _plan(result: TrainingResult, plan: TrainingPlan) -> list[str]:
         lines += _run(plan)
     lines += _money(plan)
     lines += _memory(plan)
-    lines += [f"  {line}" if i == 0 else line for i, line in enumerate(folded(f"launch        {_launch(plan)}"))]
+    lines += folded(f"  launch        {_launch(plan)}")
     return lines
 
 

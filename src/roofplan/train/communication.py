@@ -93,16 +93,21 @@ def wires(r: Rates, framework: Framework) -> Wires:
 
 def ring(message: Number, ranks: Number, stride: Number, w: Wires, *, reduce: bool, data: bool = False) -> Number:
     """Return the time of an all-reduce, or of an all-gather or reduce-scatter, of a tensor of `message` bytes [s]."""
+    start, each = ring_line(ranks, stride, w, reduce=reduce, data=data)
+    return start + each * message
+
+
+def ring_line(ranks: Number, stride: Number, w: Wires, *, reduce: bool, data: bool = False) -> tuple[Number, Number]:
+    """Return the start-up of a ring and its seconds per byte, both zero for a rank alone."""
     local = w.local(ranks, stride)
-    outside = w.outside * where(local > 1, w.shared, 1.0) if data else w.outside
+    outside = w.outside * where(local > 1, w.shared, 1.0) if data and w.shared != 1.0 else w.outside
     rate = collectives.shared_ring_rate(w.inside(w.reduce if reduce else w.gather, local), outside, local, ranks)
-    start = w.base + _crossings(ranks, local, w)
     wide = larger(ranks, 1.0)
     if reduce:
-        time = collectives.ring_all_reduce(message, wide, start, 0.0, rate)
+        each = collectives.ring_all_reduce(1.0, wide, 0.0, 0.0, rate)
     else:
-        time = collectives.gather_time(message, wide, start, rate)
-    return where(ranks > 1, time, 0.0 * time)
+        each = collectives.gather_time(1.0, wide, 0.0, rate)
+    return where(ranks > 1, w.base + _crossings(ranks, local, w), 0.0), each
 
 
 def exchange(message: Number, ranks: Number, stride: Number, w: Wires, copies: float = 0.0) -> Number:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from roofplan.laws import Number, larger, pipeline, smaller, states, where
@@ -12,6 +12,7 @@ from roofplan.records.model import Layer, Model
 from roofplan.records.training import Adapter, Framework, Job, Layout
 from roofplan.terms import Term, total
 from roofplan.timing import constant
+from roofplan.train.distinct import distinct
 from roofplan.train.stages import Share, Stage, layer_parameters, rank_parameters, rows_of_table, stages
 
 
@@ -23,12 +24,17 @@ class Ledger:
     ----------
     stage : whose it is.
     allocated : bytes that tensors take at the peak, in parts [B].
-    reserved : bytes that the allocator holds for them [B].
+    slack : what the allocator holds over what tensors take [1].
     """
 
     stage: Stage
     allocated: Term
-    reserved: Number
+    slack: float
+
+    @property
+    def reserved(self) -> Number:
+        """Bytes that the allocator holds for them [B]."""
+        return self.allocated.value * self.slack
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +48,9 @@ class _Case:
     kinds: tuple[Layer, ...]
     stage: Stage
     tokens: Number
+    small: Layout
+    layers: tuple[tuple[Number, Number, Number], ...]
+    back: Callable[[Number], Number]
 
     def cites(self, name: str) -> tuple[str, ...]:
         return (self.framework.memory[name].source,)
@@ -50,10 +59,26 @@ class _Case:
 def ledgers(model: Model, job: Job, layout: Layout, framework: Framework) -> list[Ledger]:
     """Return the peak of every distinct stage."""
     kinds = tuple(layer for layer, _ in model.decoder.kinds())
-    tokens = layout.micro_batch * job.sequence / layout.cp
+    small, back = distinct(layout)
+    tokens = small.micro_batch * job.sequence / small.cp
+    layers = []
+    for layer in kinds:
+        table = kept(layer, tokens, float(job.sequence), small, model, framework, job.adapter)
+        layers.append((*recomputed(table, small, framework), widest_gradient(layer, tokens, small, model)))
     return [
         _ledger(
-            _Case(model=model, job=job, layout=layout, framework=framework, kinds=kinds, stage=stage, tokens=tokens)
+            _Case(
+                model=model,
+                job=job,
+                layout=layout,
+                framework=framework,
+                kinds=kinds,
+                stage=stage,
+                tokens=tokens,
+                small=small,
+                layers=tuple(layers),
+                back=back,
+            )
         )
         for stage in stages(model, layout.pp, layout.interleave, layout.schedule)
     ]
@@ -66,10 +91,10 @@ def fullest(found: Sequence[Ledger]) -> Ledger:
 
 def peak(found: Sequence[Ledger]) -> Number:
     """Return the reserved bytes of the fullest stage, element by element [B]."""
-    most = found[0].reserved
+    most = found[0].allocated.value
     for one in found[1:]:
-        most = larger(most, one.reserved)
-    return most
+        most = larger(most, one.allocated.value)
+    return most * found[0].slack
 
 
 def micro_batches(job: Job, layout: Layout) -> Number:
@@ -92,7 +117,8 @@ def in_flight(stage: Stage, job: Job, layout: Layout) -> Number:
 
 def _ledger(c: _Case) -> Ledger:
     framework = c.framework
-    held = rank_parameters(c.stage, c.kinds, c.model, c.layout, framework.keeps("vocabulary_multiple"))
+    shared = rank_parameters(c.stage, c.kinds, c.model, c.small, framework.keeps("vocabulary_multiple"))
+    held = Share(*map(c.back, shared))
     parts = [*_states(held, c), _activations(c), _working(c), *_buffers(c)]
     runtime = framework.keeps("runtime")
     parts.append(
@@ -100,7 +126,7 @@ def _ledger(c: _Case) -> Ledger:
     )
     allocated = total("memory", parts, "B")
     slack, _ = constant("allocator", "reserved_over_allocated", [framework.name, "any"])
-    return Ledger(stage=c.stage, allocated=allocated, reserved=allocated.value * slack.value)
+    return Ledger(stage=c.stage, allocated=allocated, slack=slack.value)
 
 
 def alike(layout: Layout) -> tuple[Number, Number]:
@@ -115,6 +141,7 @@ def _states(held: Share, c: _Case) -> list[Term]:
     if job.adapter is not None:
         return _adapter_states(held, job.adapter, c)
     ranks, thin = alike(layout)
+    routed = not (type(held.experts) is float and held.experts == 0.0)
     copy, cited = c.framework.keeps("weight"), c.cites("weight")
     kept_here = 0.0 if layout.offload == "optimizer" else 1.0
     table = [
@@ -125,8 +152,8 @@ def _states(held: Share, c: _Case) -> list[Term]:
     return [
         Term(
             name,
-            states.zero_bytes(held.dense, *each, ranks, layout.zero)
-            + states.zero_bytes(held.experts, *each, thin, layout.zero),
+            states.zero_bytes(held.dense, *each, ranks if layout.zero >= least else 1.0, layout.zero)
+            + (states.zero_bytes(held.experts, *each, thin, layout.zero) if routed else 0.0),
             "B",
             law="states.zero_bytes",
             text="({} / {} ranks + {} of experts / {}) x {} B",
@@ -176,18 +203,13 @@ def _adapter_states(held: Share, adapter: Adapter, c: _Case) -> list[Term]:
     ]
 
 
-def _layer_activations(layer: Layer, c: _Case) -> tuple[Number, Number]:
-    table = kept(layer, c.tokens, float(c.job.sequence), c.layout, c.model, c.framework, c.job.adapter)
-    return recomputed(table, c.layout, c.framework)
-
-
 def _activations(c: _Case) -> Term:
     """Return what the micro-batches in flight keep in the stage's layers."""
     flying = in_flight(c.stage, c.job, c.layout)
     parts = []
-    for count, layer in zip(c.stage.counts, c.kinds, strict=True):
+    for count, layer, (kept_by_one, _, _) in zip(c.stage.counts, c.kinds, c.layers, strict=True):
         if count:
-            stays, _ = _layer_activations(layer, c)
+            stays = c.back(kept_by_one)
             text = "{} layers x {} micro-batches x {}"
             parts.append(
                 Term(
@@ -201,7 +223,7 @@ def _activations(c: _Case) -> Term:
                 )
             )
     if c.stage.embeds and c.framework.dropout:
-        mask = stream_bytes(c.tokens, c.layout, c.model) / ACTIVATION_BYTES * flying
+        mask = c.back(stream_bytes(c.tokens, c.small, c.model)) / ACTIVATION_BYTES * flying
         parts.append(
             Term(
                 "dropout mask of the embedding",
@@ -218,27 +240,30 @@ def _activations(c: _Case) -> Term:
 def _working(c: _Case) -> Term:
     """Return what stands only for a moment: at the head, or where a layer runs backward; the larger counts."""
     again: Number = 0.0
-    for count, layer in zip(c.stage.counts, c.kinds, strict=True):
+    for count, (stays, whole, gradients) in zip(c.stage.counts, c.layers, strict=True):
         if count:
-            gradients = widest_gradient(layer, c.tokens, c.layout, c.model)
-            stays, whole = _layer_activations(layer, c)
             again = larger(again, gradients + (whole - stays))
     if not c.stage.heads:
         text = "widest gradients of a layer, and what is computed again, {}"
         return Term(
-            "working", again, "B", law="operations.activations.widest_gradient", text=text, numbers=((again, "B"),)
+            "working",
+            c.back(again),
+            "B",
+            law="operations.activations.widest_gradient",
+            text=text,
+            numbers=((again, "B"),),
         )
-    rows = rows_of_table(c.model, c.layout, c.framework.keeps("vocabulary_multiple"))
+    rows = rows_of_table(c.model, c.small, c.framework.keeps("vocabulary_multiple"))
     logits = c.tokens * rows * c.framework.keeps("logits_kept")
-    stream = stream_bytes(c.tokens, c.layout, c.model)
+    stream = stream_bytes(c.tokens, c.small, c.model)
     whole = c.tokens * c.model.hidden * ACTIVATION_BYTES
-    gathered = where(c.layout.tp > 1, whole, 0.0 * whole) if c.layout.sequence_parallel else 0.0
+    gathered = where(c.small.tp > 1, whole, 0.0 * whole) if c.small.sequence_parallel else 0.0
     gradient = 0.0 if c.job.adapter is not None else rows * c.model.hidden * c.framework.keeps("head_gradient")
     head = logits + 3.0 * stream + gathered + gradient
     value = larger(head, again)
     return Term(
         "working",
-        value,
+        c.back(value),
         "B",
         law="operations.activations.widest_gradient",
         text="the larger of the head ({} tokens x {} logits x {} B, its gradient {}) and a layer's backward pass {}",
@@ -253,7 +278,7 @@ def _buffers(c: _Case) -> list[Term]:
     each = c.framework.keeps("weight_gradient_buffers")
     if each and c.job.adapter is None:
         here = [layer for count, layer in zip(c.stage.counts, c.kinds, strict=True) if count]
-        entries = distinct_weights(here, c.layout)
+        entries = c.back(distinct_weights(here, c.small))
         parts.append(
             Term(
                 "gradient placeholders",
@@ -283,19 +308,19 @@ def _gathered(c: _Case) -> Term:
     amount: Number = 0.0
     for count, layer in zip(c.stage.counts, c.kinds, strict=True):
         if count:
-            own = layer_parameters(layer, c.layout)
+            own = layer_parameters(layer, c.small)
             weights = (own.matrices + own.experts) * stored + own.others * ACTIVATION_BYTES
             if stays:
                 amount = amount + count * (weights + own.all * gradient)
             else:
                 amount = larger(amount, weights * c.framework.keeps("gathered_layers") + own.all * gradient)
     ends = c.stage.embeds + (c.stage.heads if not (c.model.tied and c.stage.embeds) else 0.0)
-    rows = rows_of_table(c.model, c.layout, c.framework.keeps("vocabulary_multiple"))
+    rows = rows_of_table(c.model, c.small, c.framework.keeps("vocabulary_multiple"))
     tables = ends * rows * c.model.hidden * ACTIVATION_BYTES
     how = "all layers, gathered until the step ends" if stays else "a layer and the next, gathered"
     return Term(
         "gathered",
-        amount + tables,
+        c.back(amount + tables),
         "B",
         law="states.zero_bytes",
         text=how + ": {}, gradients at {} B; embedding and head {}",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -227,7 +227,7 @@ def _slice(
     if not grid["tp"].size:
         return
     found.tally.legal += grid["tp"].size
-    layout = _with(fixed, grid)
+    layout = fixed.with_degrees(grid)
     memory = np.broadcast_to(peak(ledgers(model, job, layout, a.framework)), grid["tp"].shape)
     least = int(np.argmin(memory))
     if memory[least] < found.tally.least_memory:
@@ -238,7 +238,7 @@ def _slice(
     held = {name: values[fits] for name, values in grid.items()}
     memory = memory[fits]
     found.tally.fits += memory.size
-    times = np.broadcast_to(step(model, job, _with(fixed, held), a).time, memory.shape)
+    times = np.broadcast_to(step(model, job, fixed.with_degrees(held), a).time, memory.shape)
     order = np.argsort(times, kind="stable")[:KEPT]
     lean = np.argsort(memory, kind="stable")[:1]
     for place in dict.fromkeys([*order.tolist(), *lean.tolist()]):
@@ -246,12 +246,7 @@ def _slice(
 
 
 def _one(fixed: Layout, grid: dict[str, Array], place: int) -> Layout:
-    return _with(fixed, {name: float(values[place]) for name, values in grid.items()})
-
-
-def _with(fixed: Layout, degrees: Mapping[str, Any]) -> Layout:
-    """Return a layout with some of its degrees, numbers or arrays, put in."""
-    return replace(fixed, **degrees)
+    return fixed.with_degrees({name: float(values[place]) for name, values in grid.items()})
 
 
 def _simplicity(layout: Layout) -> tuple[float, ...]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from roofplan.errors import InputError
-from roofplan.laws import Number, larger, pipeline, reliability, smaller, where
+from roofplan.laws import Number, larger, pipeline, reliability, where
 from roofplan.operations import ACTIVATION_BYTES, Operation, element_bytes
 from roofplan.operations.training import (
     BESIDE,
@@ -23,8 +25,9 @@ from roofplan.records.training import Framework, Job, Layout
 from roofplan.timing import Rates, constant, fit_key, operation_time, rates
 from roofplan.train import communication
 from roofplan.train.communication import Wires, scopes, wires
+from roofplan.train.distinct import distinct
 from roofplan.train.ledger import alike, micro_batches
-from roofplan.train.stages import Stage, rank_parameters, stages
+from roofplan.train.stages import Share, Stage, rank_parameters, stages
 
 PART_OF = {
     "matmul": "products",
@@ -173,7 +176,9 @@ def timed(table: Sequence[Operation], layout: Layout, a: Ability) -> Pass:
 
 def exposed(message: Number, window: Number, where_to: str) -> Number:
     """Return what a message beside compute adds to it: what does not fit, and the share by which it slows what does [s]."""
-    return larger(message - window, 0.0 * message) + OVERLAP_SLOWDOWN[where_to] * smaller(message, window)
+    slowed = OVERLAP_SLOWDOWN[where_to]
+    # max(0, m - w) + s min(m, w), written with one comparison
+    return larger(message - (1.0 - slowed) * window, slowed * message)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -217,46 +222,64 @@ class Step:
     Parameters
     ----------
     time : of a step [s].
-    parts : seconds by part, summing to `time`.
-    stage : the slowest stage, of the last layout where they are arrays.
+    scheduled : of all micro-batches through the pipeline, its bubble included [s].
+    slot : of a micro-batch on the slowest stage [s].
+    shown : seconds of a slot by part, before `back` puts them in the layouts' order.
+    beside : seconds by part of what is not done for each micro-batch.
     passes : what it was computed from.
+    worst : the slowest stage, of one layout.
     """
 
     time: Number
-    parts: dict[str, Number]
+    scheduled: Number
     micro_batches: Number
     slot: Number
+    shown: dict[str, Number]
+    beside: dict[str, Number]
+    back: Callable[[Number], Number]
     passes: list[Passes]
     stages: tuple[Stage, ...]
     worst: Stage
 
+    @property
+    def parts(self) -> dict[str, Number]:
+        """Seconds by part, summing to `time`."""
+        work = {name: self.back(seconds) * self.micro_batches for name, seconds in self.shown.items()}
+        return work | {"bubble": self.scheduled - self.micro_batches * self.slot} | self.beside
+
 
 def step(model: Model, job: Job, layout: Layout, a: Ability) -> Step:
     """Return the time of one step of a layout whose micro-batches divide the batch."""
-    found = passes(model, job, layout, a)
+    small, back = distinct(layout)
+    found = passes(model, job, small, a)
     micro = micro_batches(job, layout)
     held = stages(model, layout.pp, layout.interleave, layout.schedule)
     slots = [_slot(stage, found) for stage in held]
     worst, parts = _slowest(slots)
-    work = {name: seconds * micro for name, seconds in parts.items() if name in SHOWN}
-    slot = parts["slot"]
-    all_stages: Number = 0.0
+    others = -1.0 * parts["slot"]
     for stage, each in zip(held, slots, strict=True):
-        all_stages = all_stages + stage.alike * each["slot"]
-    work["bubble"] = _scheduled(parts, all_stages - slot, micro, layout) - micro * slot
+        others = others + stage.alike * each["slot"]
+    slot = back(parts["slot"])
+    scheduled = _scheduled(parts, others, micro, layout, back)
     tokens = layout.micro_batch * job.sequence / layout.cp
-    work["pipeline hops"] = _hops(tokens, micro, model, layout, a)
-    work["data ranks"], work["optimizer"] = _update(model, job, layout, a, held, parts, micro)
-    work["host"] = a.host
-    total: Number = 0.0
-    for seconds in work.values():
-        total = total + seconds
-    work["stragglers"] = total * float(reliability.slowest_of(a.sigma, float(a.machine.hosts)))
+    message, update = _update(model, job, layout, a, held, slot, micro, small, back)
+    beside = {
+        "pipeline hops": _hops(tokens, micro, model, layout, a),
+        "data ranks": message,
+        "optimizer": update,
+        "host": a.host,
+    }
+    once = beside["optimizer"] + a.host + beside["pipeline hops"] + message
+    waiting = float(reliability.slowest_of(a.sigma, float(a.machine.hosts)))
+    beside["stragglers"] = (scheduled + once) * waiting if waiting else 0.0
     return Step(
-        time=total + work["stragglers"],
-        parts=work,
+        time=(scheduled + once) * (1.0 + waiting),
+        scheduled=scheduled,
         micro_batches=micro,
         slot=slot,
+        shown={name: seconds for name, seconds in parts.items() if name in SHOWN},
+        beside=beside,
+        back=back,
         passes=found,
         stages=held,
         worst=held[worst],
@@ -300,16 +323,16 @@ def _slowest(slots: Sequence[dict[str, Number]]) -> tuple[int, dict[str, Number]
     return at, best
 
 
-def _scheduled(parts: dict[str, Number], others: Number, micro: Number, layout: Layout) -> Number:
+def _scheduled(
+    parts: dict[str, Number], others: Number, micro: Number, layout: Layout, back: Callable[[Number], Number]
+) -> Number:
     """Return the time of all micro-batches under the schedule [s]."""
     pp = float(layout.pp)
-    onward = parts["pass forward"]
-    inputs = parts["pass inputs"] + parts.get("pass recompute", 0.0)
-    if layout.schedule == "zb-h1":
-        return pipeline.zero_bubble_time(pp, micro, onward, inputs, parts["pass weights"])
-    if layout.schedule == "dualpipe":
-        return pipeline.dual_pipe_time(pp, micro, onward, inputs, parts["pass weights"])
-    return pipeline.flushed_time(micro, float(layout.interleave), parts["slot"], others)
+    if layout.schedule in {"zb-h1", "dualpipe"}:
+        law = pipeline.zero_bubble_time if layout.schedule == "zb-h1" else pipeline.dual_pipe_time
+        inputs = parts["pass inputs"] + parts.get("pass recompute", 0.0)
+        return law(pp, micro, back(parts["pass forward"]), back(inputs), back(parts["pass weights"]))
+    return pipeline.flushed_time(micro, float(layout.interleave), back(parts["slot"]), back(others))
 
 
 def _hops(tokens: Number, micro: Number, model: Model, layout: Layout, a: Ability) -> Number:
@@ -331,41 +354,69 @@ GRADIENT_NORM = 12.0
 
 
 def _update(
-    model: Model, job: Job, layout: Layout, a: Ability, held: Sequence[Stage], parts: dict[str, Number], micro: Number
+    model: Model,
+    job: Job,
+    layout: Layout,
+    a: Ability,
+    held: Sequence[Stage],
+    slot: Number,
+    micro: Number,
+    small: Layout,
+    back: Callable[[Number], Number],
 ) -> tuple[Number, Number]:
     """Return the exposed seconds of reducing and gathering over data ranks, and those of the optimizer, of the slowest stage."""
-    message: Number = 0.0
-    work: Number = 0.0
-    dense, thin = alike(layout)
     kinds = [layer for layer, _ in model.decoder.kinds()]
-    for stage in held:
-        share = rank_parameters(stage, kinds, model, layout)
-        if job.adapter is not None:
-            # frozen weights have no gradient; sharded ones are gathered for each pass
-            if layout.zero >= 3:
-                frozen = (share.matrices + share.experts) * element_bytes(
-                    job.adapter.stored
-                ) + share.others * ACTIVATION_BYTES
-                gathered = communication.ring(frozen, dense, layout.tp, a.wires, reduce=False, data=True)
-                if layout.offload == "weights" and a.machine.host_link is not None:
-                    gathered = gathered + frozen / dense / a.machine.host_link.bandwidth
-                message = larger(message, 2.0 * gathered)
-            continue
-        sent = _data_time(share.dense, dense, layout.tp, job, layout, a)
-        sent = sent + _data_time(share.experts, thin, layout.ep, job, layout, a)
-        if model.tied and layout.pp > 1 and (stage.embeds or stage.heads):
-            table = model.vocabulary * model.hidden / layout.tp * job.gradient
-            sent = sent + communication.ring(table, 2.0, float(a.machine.per_host), a.wires, reduce=True)
-        owned = share.dense / (dense if layout.zero else 1.0) + share.experts / (thin if layout.zero else 1.0)
-        moved = owned * (2.0 * job.optimizer.bytes + job.gradient + ACTIVATION_BYTES) + share.all * GRADIENT_NORM
-        message = larger(message, sent)
-        work = larger(work, moved / a.update if layout.offload == "none" else _on_host(owned, job, a))
-    times = micro if layout.zero >= 3 else 1.0
+    shares = [(stage, Share(*map(back, rank_parameters(stage, kinds, model, small)))) for stage in held]
+    if job.adapter is not None:
+        message, work = _frozen(shares, job, layout, a), 0.0 * layout.dp
+    else:
+        message, work = _reduced(shares, model, job, layout, a)
     if "data" in a.framework.overlaps:
         # a reduction runs beside the last backward pass, a gather beside the first forward pass; sharded weights beside every one
-        beside = "outside" if a.machine.hosts > 1 else "inside"
-        message = exposed(message, parts["slot"], beside)
-    return message * times, work
+        message = exposed(message, slot, "outside" if a.machine.hosts > 1 else "inside")
+    return message * micro if layout.zero >= 3 else message, work
+
+
+def _frozen(shares: Sequence[tuple[Stage, Share]], job: Job, layout: Layout, a: Ability) -> Number:
+    """Return the seconds of gathering frozen weights for both passes: they have no gradient, and move only where they are sharded."""
+    if layout.zero < 3 or job.adapter is None:
+        return 0.0 * layout.dp
+    ranks, _ = alike(layout)
+    each = element_bytes(job.adapter.stored)
+    most: Number = 0.0
+    for _, share in shares:
+        most = larger(most, (share.matrices + share.experts) * each + share.others * ACTIVATION_BYTES)
+    gathered = communication.ring(most, ranks, layout.tp, a.wires, reduce=False, data=True)
+    if layout.offload == "weights" and a.machine.host_link is not None:
+        gathered = gathered + most / ranks / a.machine.host_link.bandwidth
+    return 2.0 * gathered
+
+
+def _reduced(
+    shares: Sequence[tuple[Stage, Share]], model: Model, job: Job, layout: Layout, a: Ability
+) -> tuple[Number, Number]:
+    """Return the seconds of reducing gradients and gathering weights, and of the optimizer, of the slowest stage."""
+    dense, thin = alike(layout)
+    start, each = _data_line(dense, layout.tp, job, layout, a)
+    apart, routed = _data_line(thin, layout.ep, job, layout, a)
+    update = (2.0 * job.optimizer.bytes + job.gradient + ACTIVATION_BYTES) / (dense if layout.zero else 1.0)
+    thinly = (2.0 * job.optimizer.bytes + job.gradient + ACTIVATION_BYTES) / (thin if layout.zero else 1.0)
+    sent: Number = 0.0
+    work: Number = 0.0
+    for stage, share in shares:
+        mixture = not (type(share.experts) is float and share.experts == 0.0)
+        one = share.dense * each + (share.experts * routed if mixture else 0.0)
+        if model.tied and layout.pp > 1 and (stage.embeds or stage.heads):
+            table = model.vocabulary * model.hidden / layout.tp * job.gradient
+            one = one + communication.ring(table, 2.0, float(a.machine.per_host), a.wires, reduce=True)
+        moved = share.dense * update + (share.experts * thinly if mixture else 0.0) + share.all * GRADIENT_NORM
+        sent, work = larger(sent, one), larger(work, moved)
+    if layout.offload == "none":
+        work = work / a.update
+    else:
+        owned = max((share.all for _, share in shares), key=np.max) / (dense if layout.zero else 1.0)
+        work = _on_host(owned, job, a)
+    return sent + start + (apart if shares and mixture else 0.0), work
 
 
 HOST_MEMORY = 100e9
@@ -383,11 +434,11 @@ def _on_host(owned: Number, job: Job, a: Ability) -> Number:
     return sent + owned * 2.0 * job.optimizer.bytes * a.machine.per_host / HOST_MEMORY
 
 
-def _data_time(parameters: Number, ranks: Number, stride: Number, job: Job, layout: Layout, a: Ability) -> Number:
-    """Return the seconds of one reduction of gradients and of gathering weights, twice where they are sharded [s]."""
-    reduced, stored = parameters * job.gradient, parameters * ACTIVATION_BYTES
+def _data_line(ranks: Number, stride: Number, job: Job, layout: Layout, a: Ability) -> tuple[Number, Number]:
+    """Return the start-up of one reduction of gradients and of gathering weights, and the seconds of each parameter; weights twice where they are sharded."""
     if layout.zero == 0:
-        return communication.ring(reduced, ranks, stride, a.wires, reduce=True, data=True)
-    scatter = communication.ring(reduced, ranks, stride, a.wires, reduce=False, data=True)
-    gathered = communication.ring(stored, ranks, stride, a.wires, reduce=False, data=True)
-    return scatter + (2.0 if layout.zero >= 3 else 1.0) * gathered
+        start, slope = communication.ring_line(ranks, stride, a.wires, reduce=True, data=True)
+        return start, slope * job.gradient
+    start, slope = communication.ring_line(ranks, stride, a.wires, reduce=False, data=True)
+    gathers = 2.0 if layout.zero >= 3 else 1.0
+    return start * (1.0 + gathers), slope * (job.gradient + gathers * ACTIVATION_BYTES)

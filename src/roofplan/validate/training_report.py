@@ -84,7 +84,11 @@ class Errors:
         """Return the errors of predicted over measured ratios."""
         off = np.abs(np.asarray(ratios) - 1.0)
         return cls(
-            len(off), float(off.mean()), float(np.median(off)), float(np.quantile(off, 0.9)), float(np.median(ratios)) - 1.0
+            len(off),
+            float(off.mean()),
+            float(np.median(off)),
+            float(np.quantile(off, 0.9)),
+            float(np.median(ratios)) - 1.0,
         )
 
 
@@ -207,7 +211,13 @@ def page() -> str:
         alone = bubble_alone(runs, model, devices, sequence)
         lines.append(f"| {model} | {devices} | {count} | {correlation:.2f} | {alone:.2f} |")
     worst = sorted((one for one in runs if one.time is not None), key=lambda one: -abs((one.time or 1.0) - 1.0))[:10]
-    lines += ["", "## The ten worst", "", "| run | layout | measured | predicted | largest parts | why |", "|---|---|---:|---:|---|---|"]
+    lines += [
+        "",
+        "## The ten worst",
+        "",
+        "| run | layout | measured | predicted | largest parts | why |",
+        "|---|---|---:|---:|---|---|",
+    ]
     lines += [_worst(one) for one in worst]
     lines += ["", "## What is not scored", "", "| source | reason | runs |", "|---|---|---:|"]
     lines += [f"| {source} | {reason} | {count} |" for (source, reason), count in sorted(skipped.items())]
@@ -232,7 +242,8 @@ def bubble_alone(runs: Sequence[Scored], model: str, devices: str, sequence: str
         one
         for one in runs
         if one.time is not None
-        and (one.case.row["model_name"], one.case.row["accelerators_total"], one.case.row["seq_len"]) == (model, devices, sequence)
+        and (one.case.row["model_name"], one.case.row["accelerators_total"], one.case.row["seq_len"])
+        == (model, devices, sequence)
     ]
     busy = []
     for one in chosen:
