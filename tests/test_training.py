@@ -19,7 +19,7 @@ from roofplan.train import flops_per_token, search
 from roofplan.train.ledger import fullest, in_flight, ledgers, peak
 from roofplan.train.plan import TrainingRequest, planned
 from roofplan.train.run import run
-from roofplan.train.search import why_not_tensor
+from roofplan.train.search import SHARES_OF_LAYERS, why_not_tensor
 from roofplan.train.simulate import simulated_goodput
 from roofplan.train.stages import stages
 from roofplan.train.step import ability, step
@@ -152,6 +152,37 @@ def test_recomputation_keeps_less():
     assert none > selective > full
 
 
+def test_every_k_th_layer_and_named_modules_lie_between():
+    framework = catalogue.framework("torchtitan-0.1")
+    whole = [memory(Layout(dp=8.0, zero=3, recompute="full", recomputed=share), framework) for share in (0.0, 0.5, 1.0)]
+    assert whole[0] > whole[1] > whole[2]
+    named = memory(Layout(dp=8.0, zero=3, recompute="layernorm+mlp_act"), framework)
+    assert whole[2] < named < memory(Layout(dp=8.0, zero=3), framework)
+
+
+def test_shards_of_a_host_hold_more_and_send_less_far():
+    titan = catalogue.framework("torchtitan-0.2")
+    a = ability(machine("h100-sxm:64@100gbe")[0], titan)
+    far, near = Layout(dp=64.0, zero=3), Layout(dp=64.0, zero=3, shard=8.0)
+    assert memory(near, titan, batch=64) > memory(far, titan, batch=64)
+    assert float(step(MODEL, job(), near, a).parts["data ranks"]) < float(
+        step(MODEL, job(), far, a).parts["data ranks"]
+    )
+
+
+def test_eight_bit_products_keep_smaller_inputs_and_copies_of_weights():
+    parts = [
+        {
+            term.name: float(term.value)
+            for term in fullest(ledgers(MODEL, job(precision=p), Layout(dp=8.0, zero=1), MEGATRON)).allocated.parts
+        }
+        for p in ("bf16", "fp8")
+    ]
+    assert parts[1]["activations"] < parts[0]["activations"]
+    products = MODEL.total - MODEL.embedding - MODEL.head - 65 * MODEL.hidden
+    assert parts[1]["low-precision weights"] == pytest.approx(2.0 * products, rel=1e-3)
+
+
 @pytest.mark.parametrize("place", range(4))
 def test_activations_in_flight_fall_from_stage_to_stage(place):
     stage = replace(stages(MODEL, 4)[0], place=place)
@@ -264,7 +295,8 @@ def test_the_search_finds_what_brute_force_finds(name, on, batch):
         dp = box.count // (tp * pp * cp)
         if batch % (dp * micro):
             continue
-        for chunks, recompute in itertools.product(range(1, 9), ("none", "selective", "full")):
+        ways = [("none", 1.0), ("selective", 1.0), *(("full", share) for share in SHARES_OF_LAYERS)]
+        for chunks, (recompute, share) in itertools.product(range(1, 9), ways):
             passing = batch // (dp * micro)
             if chunks > 1 and (pp == 1 or passing % pp or pp * chunks > len(model.decoder.layers)):
                 continue
@@ -277,6 +309,7 @@ def test_the_search_finds_what_brute_force_finds(name, on, batch):
                 interleave=chunks,
                 zero=1,
                 recompute=recompute,
+                recomputed=share,
             )
             held = float(peak(ledgers(model, asked, layout, MEGATRON)))
             if held <= box.device.memory:

@@ -188,13 +188,14 @@ def _training_price(plan: TrainingPlan) -> dict[str, Any] | None:
 def reproduce_training(plan: TrainingPlan, inputs: dict[str, Any]) -> str:
     """Return the command that plans this layout again."""
     x = plan.layout.as_dict()
-    degrees = ",".join(f"{name}={value}" for name, value in x.items() if name != "offload" or value != "none")
+    usual = {"offload": "none", "shard": 0, "recomputed": 1.0}
+    degrees = ",".join(f"{name}={value}" for name, value in x.items() if usual.get(name) != value)
     words = ["roofplan train", shlex.quote(str(inputs.get("model") or plan.model.id))]
     words.append(f"--on {shlex.quote(plan.machine.text or plan.machine.device.id)}")
     words.append(f"--batch {plan.job.batch}seq --sequence {plan.job.sequence} --strategy {degrees}")
     left = ("tokens", "compute", "framework", "precision", "rank", "base", "failures")
     words += [f"--{name} {shlex.quote(str(inputs[name]))}" for name in left if inputs.get(name) is not None]
-    usual = {
+    defaults = {
         "optimizer": "adam",
         "method": "full",
         "checkpoint": "sync",
@@ -202,7 +203,7 @@ def reproduce_training(plan: TrainingPlan, inputs: dict[str, Any]) -> str:
         "price": "rent",
         "place": "WOR",
     }
-    words += [f"--{name} {inputs[name]}" for name, value in usual.items() if inputs.get(name, value) != value]
+    words += [f"--{name} {inputs[name]}" for name, value in defaults.items() if inputs.get(name, value) != value]
     return " ".join(words)
 
 

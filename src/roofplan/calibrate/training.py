@@ -18,11 +18,12 @@ from roofplan import catalogue
 from roofplan.calibrate.fitting import affine, entry, spread
 from roofplan.calibrate.kernels import kernel_rows
 from roofplan.laws import collectives
+from roofplan.operations.training import LOW_PRECISION
 from roofplan.timing import constant, rates
 from roofplan.train.communication import wires
 from roofplan.train.ledger import fullest, ledgers
 from roofplan.train.step import TIMES, Ability, applied, step
-from roofplan.validate.training import Skipped, TrainingCase, training_case
+from roofplan.validate.training import Cluster, Skipped, TrainingCase, cluster, training_case
 
 LARGE_MESSAGE = 2**22
 """Bytes from which a message is like those of training [B]."""
@@ -119,7 +120,7 @@ TUNED = {
     "host": 0.01,
     "sigma": 0.003,
 }
-LOW = {**TUNED, "compute8": 1.0}
+LOW = {**TUNED, "compute8": 1.3}
 UNFITTED = {"compute8": 1.0, "attention": 1.0, "update": 1.0, "host": 1e-9, "sigma": 1e-9}
 """What a family leaves unfitted, at the value that the fit of the rest assumed."""
 
@@ -148,8 +149,8 @@ BOUNDS = {
 }
 """Between what a share over the kernel tables' rate can physically lie; beyond, another law is missing."""
 
-PENALTY = 1e-3
-"""Weight that keeps shares from leaving one and what no run speaks of from leaving its start."""
+PRIOR = 0.1
+"""Weight, in runs, of the squared logarithm of each number over its start: what few runs speak of stays where the kernel tables put it."""
 
 
 def with_values(case: TrainingCase, p: dict[str, float]) -> Ability:
@@ -162,12 +163,12 @@ def with_values(case: TrainingCase, p: dict[str, float]) -> Ability:
     return applied(replace(a, wires=w, **times), p)
 
 
-_BARE: dict[int, Ability] = {}
+_BARE: dict[Cluster, Ability] = {}
 
 
 def bare(case: TrainingCase) -> Ability:
     """Return what a case's machine attains with no share of its framework's."""
-    key = id(case)
+    key = cluster(case.machine, case.framework)
     if key not in _BARE:
         r = rates(case.machine, case.framework)
         found = {name: UNFITTED.get(name, 0.0) for name in TIMES}
@@ -199,6 +200,8 @@ def fit_steps() -> list[dict[str, Any]]:
         deviation = 1.4826 * float(np.median(np.abs(errors)))
         scope = f"{family.framework}/{family.architecture}"
         for name, value in values.items():
+            if name == "compute" and not any(_wide(case) for case in runs):
+                continue
             for lent in (
                 f"{catalogue.framework(family.framework).name}/{family.architecture}",
                 family.architecture,
@@ -218,7 +221,7 @@ def fit_steps() -> list[dict[str, Any]]:
                     note,
                 )
             )
-        for name in UNFITTED.keys() - values.keys():
+        for name in sorted(UNFITTED.keys() - values.keys()):
             value, unit = UNFITTED[name], UNIT_OF.get(name, "1")
             out.append(
                 entry("training", name, scope, value, unit, deviation, 0, "definition", "not fitted on this family")
@@ -250,6 +253,11 @@ def belongs(case: TrainingCase, family: Family) -> bool:
     )
 
 
+def _wide(case: TrainingCase) -> bool:
+    """Return whether a run's products are in 16 bits, without which their share cannot be told from the rest."""
+    return case.job.precision not in LOW_PRECISION
+
+
 def highest_share(architecture: str) -> float:
     """Return how far products may exceed the kernel tables' share of an architecture: to its best measured product."""
     table, _ = constant("matmul", "share.bf16", [architecture, "any"])
@@ -269,12 +277,12 @@ def fit_family(family: Family, runs: Sequence[TrainingCase]) -> tuple[dict[str, 
     """Return the fitted numbers of a family and the relative errors that remain."""
     from scipy.optimize import minimize
 
-    names = list(family.start)
+    names = [name for name in family.start if name != "compute" or any(_wide(case) for case in runs)]
     bounds = {**BOUNDS, "compute": (BOUNDS["compute"][0], highest_share(family.architecture))}
     start = np.log([family.start[name] for name in names])
 
     def values(logs: Sequence[float]) -> dict[str, float]:
-        return dict(zip(names, np.exp(logs).tolist(), strict=True))
+        return family.start | dict(zip(names, np.exp(logs).tolist(), strict=True))
 
     def loss(logs: Sequence[float]) -> float:
         p = values(logs)
@@ -284,7 +292,7 @@ def fit_family(family: Family, runs: Sequence[TrainingCase]) -> tuple[dict[str, 
             for name, (low, high) in bounds.items()
             if name in p
         )
-        return float(np.mean(off)) + out + PENALTY * float(np.sum((np.asarray(logs) - start) ** 2))
+        return float(np.mean(off)) + out + PRIOR / len(runs) * float(np.sum((np.asarray(logs) - start) ** 2))
 
     simplex = np.vstack([start, start + 0.25 * np.eye(len(start))])
     options = {"maxfev": EVALUATIONS, "initial_simplex": simplex, "xatol": 3e-3, "fatol": 1e-5, "adaptive": True}

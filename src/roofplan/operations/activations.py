@@ -52,8 +52,12 @@ def kept(
     model: Model,
     framework: Framework,
     adapter: Adapter | None = None,
+    *,
+    low: bool = False,
 ) -> list[Kept]:
     """Return what one layer keeps of a micro-batch; with an adapter, inputs of frozen products are let go.
+
+    With products of `low` precision their inputs are kept as the framework keeps them then.
 
     Parameters
     ----------
@@ -81,6 +85,9 @@ def kept(
         else:
             table += _dense(feed, tokens, layout, framework, "mlp")
         table += _dropped(stream, framework, "mlp")
+    if low:
+        share = framework.keeps("low_input") / ACTIVATION_BYTES
+        table = [item._replace(bytes=item.bytes * share) if item.feeds else item for item in table]
     if adapter is None:
         return table
     quantised = framework.keeps("quantised_inputs") if adapter.stored != "bf16" else 0.0
@@ -275,14 +282,14 @@ def _experts(moe: Mixture, tokens: Number, layout: Layout, framework: Framework)
 
 
 def recomputed(table: Sequence[Kept], layout: Layout, framework: Framework) -> tuple[Number, Number]:
-    """Return what a layer keeps under the layout's recomputation, and the whole that it holds while it is computed again [B]."""
+    """Return what a layer keeps under the layout's recomputation, on average, and the whole that it holds while it is computed again [B]."""
     whole: Number = 0.0
     stays: Number = 0.0
     for item in table:
         whole = whole + item.bytes
         if stays_kept(item.module, layout, framework):
             stays = stays + item.bytes
-    return stays, whole
+    return whole + layout.recomputed * (stays - whole), whole
 
 
 def stays_kept(module: str, layout: Layout, framework: Framework) -> bool:
@@ -291,7 +298,12 @@ def stays_kept(module: str, layout: Layout, framework: Framework) -> bool:
         return True
     if layout.recompute == "full":
         return module == "input"
-    return module not in framework.selective
+    return module not in again(layout, framework)
+
+
+def again(layout: Layout, framework: Framework) -> tuple[str, ...]:
+    """Return the modules that a layout's recomputation computes again, short of the whole layer."""
+    return framework.selective if layout.recompute == "selective" else tuple(layout.recompute.split("+"))
 
 
 def widest_gradient(layer: Layer, tokens: Number, layout: Layout, model: Model) -> Number:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from roofplan.laws import Number, attention, matmul
 from roofplan.laws import memory as memory_laws
 from roofplan.operations import ACTIVATION_BYTES, Operation, attended_pairs, label_of, product
-from roofplan.operations.activations import shared_part, stream_bytes, width
+from roofplan.operations.activations import again, shared_part, stream_bytes, width
 from roofplan.records.model import Attention, Dense, LatentAttention, Layer, Mixture, Model, Recurrence
 from roofplan.records.training import Framework, Job, Layout
 
@@ -316,13 +316,13 @@ def computed_again(table: Sequence[Operation], layout: Layout, framework: Framew
         return [op._replace(name=f"{op.name}, again") for op in table]
     if layout.recompute == "none":
         return []
-    out = []
+    out, modules = [], again(layout, framework)
     for op in table:
         names = op.name.split("+") if "+" in op.name else []
         share = (
-            sum(f"{name}_proj" in framework.selective for name in names) / len(names)
+            sum(f"{name}_proj" in modules for name in names) / len(names)
             if names
-            else float(MADE_BY.get(op.name) in framework.selective)
+            else float(MADE_BY.get(op.name) in modules)
         )
         if share:
             out.append(

@@ -117,7 +117,7 @@ class Job:
     sequence : tokens of a sequence [token].
     batch : sequences of a step [1].
     tokens : tokens of the run, None for a step alone [token].
-    precision : number format of the products.
+    precision : number format of the products; of 8 or 4 bits, their inputs and copies of their weights are kept so.
     gradient : bytes of an accumulated gradient [B].
     optimizer : what it keeps.
     adapter : what is trained instead of the weights, None where they are.
@@ -133,6 +133,12 @@ class Job:
 
 
 RECOMPUTES = ("none", "selective", "full")
+MODULES = (
+    *("layernorm", "rotary", "core_attn", "attn_proj", "mla_up_proj", "mlp_input", "mlp_act", "moe", "moe_act"),
+    *("q_proj", "k_proj", "v_proj", "gate_proj", "up_proj", "shared_experts_act"),
+)
+"""Parts of a layer that recomputation may be told to compute again."""
+
 SCHEDULES = ("1f1b", "gpipe", "zb-h1", "dualpipe")
 DEGREES = ("tp", "pp", "cp", "dp", "ep", "micro_batch", "interleave", "zero")
 
@@ -148,7 +154,9 @@ class Layout:
     micro_batch : sequences of a micro-batch [1].
     interleave : chunks of layers on each pipeline rank [1].
     zero : what data-parallel ranks divide: 0 nothing, 1 optimizer, 2 gradients too, 3 weights too [1].
-    recompute : ``none``, ``selective`` or ``full``.
+    shard : data-parallel ranks that divide states between them and copy those of the others (HSDP), 0 for all of them [1].
+    recompute : ``none``, ``selective``, ``full``, or modules joined by ``+`` that are computed again.
+    recomputed : share of a stage's layers that recomputation is applied to [1].
     sequence_parallel : whether norms are divided along the sequence where tensors are.
     schedule : ``1f1b`` (interleaved where a rank has several chunks), ``gpipe``, ``zb-h1`` or ``dualpipe``.
     offload : what lies in host memory: ``none``, ``optimizer`` or ``weights``.
@@ -162,7 +170,9 @@ class Layout:
     micro_batch: Any = 1
     interleave: int = 1
     zero: int = 0
+    shard: Any = 0.0
     recompute: str = "none"
+    recomputed: Any = 1.0
     sequence_parallel: bool = True
     schedule: str = "1f1b"
     offload: str = "none"
@@ -181,7 +191,9 @@ class Layout:
         """Return all of it as plain values."""
         return {name: int(getattr(self, name)) for name in DEGREES} | {
             "recompute": self.recompute,
+            "recomputed": float(self.recomputed),
             "schedule": self.schedule,
+            "shard": int(self.shard),
             "offload": self.offload,
         }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable
 
 from roofplan import catalogue
@@ -79,7 +80,7 @@ def _megatron(plan: TrainingPlan) -> str:
         (x.tp > 1, "sequence_parallel", ""),
         (x.zero > 0, "optimizer_sharding", ""),
         (x.zero > 0, "overlap", ""),
-        (x.recompute != "none", f"recompute_{x.recompute}", ""),
+        (x.recompute in {"selective", "full"}, f"recompute_{x.recompute}", ""),
         (True, f"precision_{job.precision if job.precision in {'bf16', 'fp16', 'fp8'} else 'bf16'}", ""),
         ("loss" in f, "loss", ""),
         (True, "flash", ""),
@@ -88,6 +89,13 @@ def _megatron(plan: TrainingPlan) -> str:
     if len(model.decoder.layers) % (x.pp * x.interleave):
         chunks = x.pp * x.interleave
         remarks.append(f"{len(model.decoder.layers)} layers in {chunks} chunks: some chunks hold one layer fewer")
+    if x.recompute not in {"none", "selective", "full"}:
+        words.append(f"--recompute-granularity selective --recompute-modules {x.recompute.replace('+', ' ')}")
+    if x.recompute == "full" and float(x.recomputed) < 1.0:
+        count = math.ceil(float(x.recomputed) * len(model.decoder.layers) / (x.pp * x.interleave))
+        words = [
+            word.replace("uniform --recompute-num-layers 1", f"block --recompute-num-layers {count}") for word in words
+        ]
     if job.tokens:
         words.append(f"--train-samples {int(-(-job.tokens // job.sequence))}")
     return _joined(words, remarks)
@@ -145,12 +153,13 @@ def _torchtitan(plan: TrainingPlan) -> str:
         "tensor": int(x.tp),
         "pipeline": x.pp,
         "context": int(x.cp),
-        "data": int(x.dp),
+        "data": int(x.shard or x.dp),
         "micro_batch": local if x.pp > 1 else int(x.micro_batch),
         "batch": job.batch,
         "sequence": job.sequence,
     }
     words += [f"{f[name]} {value}" for name, value in table.items()]
+    words += [f"{f['replicas']} {int(x.dp / x.shard)}"] if x.shard else []
     if x.ep > 1:
         words.append(f"{f['expert']} {int(x.ep)}")
     if x.pp > 1:
@@ -161,7 +170,9 @@ def _torchtitan(plan: TrainingPlan) -> str:
         }
         words.append(f"{f['schedule']} {names.get(x.schedule, '1F1B')}")
         words.append(f"--parallelism.pipeline_parallel_microbatch_size {int(x.micro_batch)}")
-    words.append(f[f"recompute_{x.recompute}"])
+    words.append(
+        f[f"recompute_{x.recompute}"] if x.recompute in {"none", "selective", "full"} else f["recompute_selective"]
+    )
     words.append(f["compile"])
     if job.precision == "fp8":
         words.append("--model.converters float8")

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from roofplan.laws import Number, larger, pipeline, smaller, states, where
 from roofplan.operations import ACTIVATION_BYTES, element_bytes
 from roofplan.operations.activations import adapted, distinct_weights, kept, recomputed, stream_bytes, widest_gradient
+from roofplan.operations.training import LOW_PRECISION
 from roofplan.records.model import Layer, Model
 from roofplan.records.training import Adapter, Framework, Job, Layout
 from roofplan.terms import Term, total
@@ -63,7 +64,9 @@ def ledgers(model: Model, job: Job, layout: Layout, framework: Framework) -> lis
     tokens = small.micro_batch * job.sequence / small.cp
     layers = []
     for layer in kinds:
-        table = kept(layer, tokens, float(job.sequence), small, model, framework, job.adapter)
+        table = kept(
+            layer, tokens, float(job.sequence), small, model, framework, job.adapter, low=job.precision in LOW_PRECISION
+        )
         layers.append((*recomputed(table, small, framework), widest_gradient(layer, tokens, small, model)))
     return [
         _ledger(
@@ -119,7 +122,7 @@ def _ledger(c: _Case) -> Ledger:
     framework = c.framework
     shared = rank_parameters(c.stage, c.kinds, c.model, c.small, framework.keeps("vocabulary_multiple"))
     held = Share(*map(c.back, shared))
-    parts = [*_states(held, c), _activations(c), _working(c), *_buffers(c)]
+    parts = [*_states(held, c), _activations(c), _working(c), *_buffers(held, c)]
     runtime = framework.keeps("runtime")
     parts.append(
         Term("runtime", runtime, "B", law="given", text="{}", numbers=((runtime, "B"),), sources=c.cites("runtime"))
@@ -130,9 +133,11 @@ def _ledger(c: _Case) -> Ledger:
 
 
 def alike(layout: Layout) -> tuple[Number, Number]:
-    """Return the ranks that hold the same dense parameters, and those that hold the same experts [1]."""
+    """Return the ranks that divide the same dense parameters between them, and those that divide the same experts [1]."""
     ranks = layout.dp * layout.cp
-    return ranks, ranks * layout.tp / layout.ep
+    if type(layout.shard) is not float or layout.shard:
+        ranks = smaller(ranks, layout.shard)
+    return ranks, larger(ranks * layout.tp / layout.ep, 1.0)
 
 
 def _states(held: Share, c: _Case) -> list[Term]:
@@ -272,7 +277,7 @@ def _working(c: _Case) -> Term:
     )
 
 
-def _buffers(c: _Case) -> list[Term]:
+def _buffers(held: Share, c: _Case) -> list[Term]:
     """Return placeholders of weight gradients, and what sharded states gather and reduce layer by layer."""
     parts = []
     each = c.framework.keeps("weight_gradient_buffers")
@@ -288,6 +293,21 @@ def _buffers(c: _Case) -> list[Term]:
                 text="{} weights of distinct shapes x {} B",
                 numbers=(entries, each),
                 sources=c.cites("weight_gradient_buffers"),
+            )
+        )
+    copies = c.framework.keeps("low_weight_copies") if c.job.precision in LOW_PRECISION else 0.0
+    if copies and c.job.adapter is None:
+        entries = held.matrices + held.experts
+        ranks, thin = alike(c.layout) if c.layout.zero >= 3 else (1.0, 1.0)
+        parts.append(
+            Term(
+                "low-precision weights",
+                copies * (held.matrices / ranks + held.experts / thin),
+                "B",
+                law="given",
+                text="{} weights of products x {} B",
+                numbers=(entries, copies),
+                sources=c.cites("low_weight_copies"),
             )
         )
     if c.layout.zero >= 3:

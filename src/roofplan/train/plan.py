@@ -99,7 +99,9 @@ class TrainingPlan:
         words = [x.label(), f"micro-batch {int(x.micro_batch)} x {int(self.step.micro_batches)}"]
         words += [f"interleave {x.interleave}"] if x.interleave > 1 else []
         words += [x.schedule] if x.schedule != "1f1b" else []
-        words += [f"recompute {x.recompute}", f"ZeRO-{x.zero}"]
+        part = "" if float(x.recomputed) == 1.0 else f" in {float(x.recomputed):.0%} of layers"
+        words += [f"recompute {x.recompute}{part}", f"ZeRO-{x.zero}"]
+        words += [f"sharded over {int(x.shard)}"] if x.shard else []
         words += [f"{x.offload} in host memory"] if x.offload != "none" else []
         return ", ".join(words)
 
@@ -261,7 +263,7 @@ def again(plan: TrainingPlan) -> float:
     """Return the work of a step that recomputation does again, on all devices [FLOP]."""
     x, work = plan.layout, 0.0
     for places, each in zip((places for _, places in plan.model.decoder.kinds()), plan.step.passes, strict=False):
-        one = sum(float(op.work) for op, _ in each.again.rows)
+        one = sum(float(op.work) for op, _ in each.again.rows) * float(x.recomputed)
         work += len(places) * one
     return work * float(x.tp) * float(x.cp) * float(x.dp) * float(plan.step.micro_batches)
 

@@ -11,7 +11,7 @@ from roofplan.errors import InputError, StrategyError, UnitError, UnknownName, n
 from roofplan.operations import ACTIVATION_BYTES, element_bytes, format_entry
 from roofplan.records.hardware import Machine
 from roofplan.records.model import Model
-from roofplan.records.training import DEGREES, RECOMPUTES, SCHEDULES, Adapter, Framework, Job
+from roofplan.records.training import DEGREES, MODULES, RECOMPUTES, SCHEDULES, Adapter, Framework, Job
 from roofplan.train.plan import ADAPTER_BYTES, ALL_PRODUCTS, OBJECTIVES, TrainingRequest, flops_per_token
 from roofplan.train.run import CHECKPOINTS, POLICIES
 
@@ -83,11 +83,22 @@ def pins_of(text: str | None) -> dict[str, Any]:
             continue
         name, _, value = part.partition("=")
         name = name.strip().lower().replace("-", "_")
-        accepted = [*(f"{d}=N" for d in DEGREES), *(f"{w}={'|'.join(v)}" for w, v in words.items())]
-        if name in out or not value or (name not in DEGREES and name not in words):
+        accepted = [
+            *(f"{d}=N" for d in DEGREES),
+            *(f"{w}={'|'.join(v)}" for w, v in words.items()),
+            "recomputed=50%",
+            "shard=N",
+        ]
+        if name in out or not value or name not in {*DEGREES, *words, "recomputed", "shard"}:
             why = f"{name} is given twice" if name in out else f"cannot read {part!r}; accepted: {', '.join(accepted)}"
             raise StrategyError(f"--strategy: {why}", argument="--strategy", value=text)
-        if name in words:
+        if (name == "recompute" and "+" in value) or value in MODULES:
+            out[name] = "+".join(choice(part, MODULES, "--strategy recompute") for part in value.split("+"))
+        elif name == "shard":
+            out[name] = units.parse_count(value, "--strategy shard")
+        elif name == "recomputed":
+            out[name] = units.parse_share(value, "--strategy recomputed")
+        elif name in words:
             out[name] = choice(value, words[name], f"--strategy {name}")
         elif name == "zero":
             out[name] = int(choice(value, ("0", "1", "2", "3"), "--strategy zero"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import time
 from collections.abc import Callable, Iterator
@@ -95,7 +96,7 @@ def mixtures(model: Model) -> list[Mixture]:
 def slices(
     model: Model, job: Job, machine: Machine, framework: Framework, pins: dict[str, Any]
 ) -> Iterator[tuple[Layout, dict[str, Array]]]:
-    """Yield the layouts of each pipeline depth, chunk count, ZeRO stage, recomputation and schedule, as arrays of the other degrees."""
+    """Yield the layouts of each depth, chunk count, ZeRO stage, recomputation, schedule, offload and shard, as arrays of the other degrees."""
     devices, layers = machine.count, len(model.decoder.layers)
     pipelined = "pp" in pins or (job.adapter is None and framework.sharding != "zero")
     for pp in divisors(devices):
@@ -104,18 +105,52 @@ def slices(
         grid = _grid(model, job, devices // pp, framework, pins)
         if not grid["tp"].size:
             continue
-        for schedule, chunks in _schedules(framework, layers, pp, pins):
-            for zero in framework.zeros:
-                for recompute in RECOMPUTES:
-                    if pins.get("zero", zero) != zero or pins.get("recompute", recompute) != recompute:
-                        continue
-                    if recompute == "selective" and not framework.selective:
-                        continue
-                    for offload in _offloads(job, machine, zero, pins):
-                        fixed = Layout(
-                            pp=pp, interleave=chunks, zero=zero, recompute=recompute, schedule=schedule, offload=offload
-                        )
-                        yield fixed, grid
+        zeros = [zero for zero in framework.zeros if pins.get("zero", zero) == zero]
+        for (schedule, chunks), zero in itertools.product(_schedules(framework, layers, pp, pins), zeros):
+            for (how, share), offload, shard in itertools.product(
+                _recomputations(framework, pins), _offloads(job, machine, zero, pins), _shards(machine, zero, pins)
+            ):
+                fixed = Layout(
+                    pp=pp,
+                    interleave=chunks,
+                    zero=zero,
+                    recompute=how,
+                    recomputed=share,
+                    schedule=schedule,
+                    offload=offload,
+                    shard=shard,
+                )
+                yield fixed, grid
+
+
+HOST = -1.0
+"""Shard that stands for the data-parallel ranks of a host until the degrees are known."""
+
+ALL_SHARDED = 3
+"""ZeRO stage that divides weights too."""
+
+
+def _shards(machine: Machine, zero: int, pins: dict[str, Any]) -> list[float]:
+    """Return over how many ranks states are divided: all, or those of a host where weights are too."""
+    if "shard" in pins:
+        return [float(pins["shard"])]
+    return [0.0, HOST] if zero == ALL_SHARDED and machine.hosts > 1 else [0.0]
+
+
+def _recomputations(framework: Framework, pins: dict[str, Any]) -> list[tuple[str, float]]:
+    """Return the recomputations that are tried, each with the shares of a stage's layers that it takes."""
+    names = [pins["recompute"]] if "recompute" in pins else RECOMPUTES
+    out = []
+    for how in names:
+        if how == "selective" and not framework.selective:
+            continue
+        shares = SHARES_OF_LAYERS if how == "full" else (1.0,)
+        out += [(how, share) for share in ((float(pins["recomputed"]),) if "recomputed" in pins else shares)]
+    return out
+
+
+SHARES_OF_LAYERS = (0.25, 0.5, 0.75, 1.0)
+"""Shares of a stage's layers that full recomputation is tried on [1]."""
 
 
 def _offloads(job: Job, machine: Machine, zero: int, pins: dict[str, Any]) -> list[str]:
@@ -224,6 +259,10 @@ def _slice(
         passing = job.batch / (grid["dp"] * grid["micro_batch"])
         rounds = passing % fixed.pp == 0 if fixed.interleave > 1 else passing >= 2 * fixed.pp
         grid = {name: values[rounds] for name, values in grid.items()}
+    if fixed.shard == HOST:
+        shard = np.maximum(np.floor(a.machine.per_host / grid["tp"]), 1.0)
+        divides = (shard > 1) & (grid["dp"] % shard == 0) & (grid["dp"] > shard)
+        grid = {name: values[divides] for name, values in (grid | {"shard": shard}).items()}
     if not grid["tp"].size:
         return
     found.tally.legal += grid["tp"].size
@@ -257,7 +296,8 @@ def _simplicity(layout: Layout) -> tuple[float, ...]:
         layout.interleave,
         float(layout.cp),
         float(layout.ep),
-        RECOMPUTES.index(layout.recompute),
+        RECOMPUTES.index(layout.recompute) if layout.recompute in RECOMPUTES else 1,
+        float(layout.recomputed),
         layout.zero,
         float(layout.micro_batch),
     )

@@ -254,7 +254,7 @@ def step(model: Model, job: Job, layout: Layout, a: Ability) -> Step:
     found = passes(model, job, small, a)
     micro = micro_batches(job, layout)
     held = stages(model, layout.pp, layout.interleave, layout.schedule)
-    slots = [_slot(stage, found) for stage in held]
+    slots = [_slot(stage, found, small.recomputed) for stage in held]
     worst, parts = _slowest(slots)
     others = -1.0 * parts["slot"]
     for stage, each in zip(held, slots, strict=True):
@@ -289,7 +289,7 @@ def step(model: Model, job: Job, layout: Layout, a: Ability) -> Step:
 SHOWN = (*dict.fromkeys(PART_OF.values()), "launches", "recompute")
 
 
-def _slot(stage: Stage, found: Sequence[Passes]) -> dict[str, Number]:
+def _slot(stage: Stage, found: Sequence[Passes], recomputed: Number) -> dict[str, Number]:
     """Return the seconds of a micro-batch on a stage: by part, by pass, and in all as ``slot``."""
     parts: dict[str, Number] = {}
 
@@ -300,10 +300,11 @@ def _slot(stage: Stage, found: Sequence[Passes]) -> dict[str, Number]:
         if not count:
             continue
         for name, one in each.all():
-            add(f"pass {name}", count * one.total)
-            add("slot", count * one.total)
+            times = count * recomputed if name == "recompute" else count
+            add(f"pass {name}", times * one.total)
+            add("slot", times * one.total)
             if name == "recompute":
-                add("recompute", count * one.total)
+                add("recompute", times * one.total)
                 continue
             for part, seconds in one.parts.items():
                 add(part, count * seconds)
@@ -441,4 +442,10 @@ def _data_line(ranks: Number, stride: Number, job: Job, layout: Layout, a: Abili
         return start, slope * job.gradient
     start, slope = communication.ring_line(ranks, stride, a.wires, reduce=False, data=True)
     gathers = 2.0 if layout.zero >= 3 else 1.0
-    return start * (1.0 + gathers), slope * (job.gradient + gathers * ACTIVATION_BYTES)
+    start, slope = start * (1.0 + gathers), slope * (job.gradient + gathers * ACTIVATION_BYTES)
+    if type(layout.shard) is float and not layout.shard:
+        return start, slope
+    # shards of equal place are reduced over their copies, far apart
+    copies = layout.dp * layout.cp / ranks
+    wait, each = communication.ring_line(copies, stride * ranks, a.wires, reduce=True, data=True)
+    return start + wait, slope + each * job.gradient / ranks

@@ -22,7 +22,8 @@ def step_term(found: Step, job: Job, layout: Layout, a: Ability) -> Term:
         for name, one in each.all():
             for op, seconds in one.rows:
                 part = "recompute" if name == "recompute" else PART_OF[op.kind.removesuffix(BESIDE)]
-                leaves[part].append(_leaf(op, seconds, count, micro, a))
+                times = count * float(layout.recomputed) if name == "recompute" else count
+                leaves[part].append(_leaf(op, seconds, times, micro, a))
     parts = []
     for name, value in found.parts.items():
         if float(value) == 0.0:

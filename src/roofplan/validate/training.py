@@ -76,12 +76,21 @@ class TrainingCase:
         return ability_of(self.machine, self.framework)
 
 
-_ABILITIES: dict[tuple[str, str, int, int, float], Ability] = {}
+Cluster = tuple[str, str, str, int, int, float]
+
+
+def cluster(found: Machine, framework: Framework) -> Cluster:
+    """Return what tells the abilities of machines under frameworks apart."""
+    rate = found.network_per_device or 0.0
+    return (found.device.id, framework.id, framework.attention, found.hosts, found.per_host, rate)
+
+
+_ABILITIES: dict[Cluster, Ability] = {}
 
 
 def ability_of(found: Machine, framework: Framework) -> Ability:
     """Return what a machine attains, computed once for each."""
-    key = (found.text or found.device.id, framework.id, found.hosts, found.per_host, found.network_per_device or 0.0)
+    key = cluster(found, framework)
     if key not in _ABILITIES:
         _ABILITIES[key] = ability(found, framework)
     return _ABILITIES[key]
