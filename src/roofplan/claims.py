@@ -29,7 +29,9 @@ from roofplan.laws import (
     memory,
     parameters,
     pipeline,
+    reliability,
     roofline,
+    scaling,
     states,
 )
 
@@ -61,7 +63,9 @@ LAWS: dict[str, Any] = {
     "memory": memory,
     "parameters": parameters,
     "pipeline": pipeline,
+    "reliability": reliability,
     "roofline": roofline,
+    "scaling": scaling,
     "states": states,
 }
 
@@ -235,6 +239,34 @@ def _flag(device: str, name: str) -> float:
     return float(found.peer_to_peer == "none" if name == "no_peer_to_peer" else bool(getattr(found, name)))
 
 
+def _failure_rate(preset: str) -> float:
+    return catalogue.failures()[0][preset].rate
+
+
+def _recovery(name: str) -> float:
+    return float(getattr(catalogue.failures()[1], name).value)
+
+
+def _optimizer(identity: str, name: str) -> float:
+    return float(getattr(catalogue.optimizers()[identity], name))
+
+
+def _published(model: str, name: str) -> float:
+    """Return a figure that a model's makers publish, in SI."""
+    return float(catalogue.model_table(model)["published"][name]["value"])
+
+
+def _training_peak(identity: str, tensor: float, stages: float, copies: float) -> float:
+    """Return the memory of the fullest stage of a layout with every layer recomputed, one sequence of 4,096 a micro-batch [B]."""
+    from roofplan.records.training import Job, Layout
+    from roofplan.train.ledger import ledgers, peak
+
+    model = hf.from_text(catalogue.model_table(identity)["config"], identity)
+    job = Job(sequence=4096, batch=int(copies * stages), optimizer=catalogue.optimizers()["adam"])
+    layout = Layout(tp=tensor, pp=int(stages), dp=copies, zero=1, recompute="full")
+    return float(peak(ledgers(model, job, layout, catalogue.framework("megatron-core-0.16"))))
+
+
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     "ceil": math.ceil,
     "floor": math.floor,
@@ -256,6 +288,11 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "supports": _supports,
     "price": _price,
     "flag": _flag,
+    "failure_rate": _failure_rate,
+    "recovery": _recovery,
+    "optimizer": _optimizer,
+    "published": _published,
+    "training_peak": _training_peak,
     "float": float,
 }
 _CONSTANTS = {
