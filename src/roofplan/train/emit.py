@@ -83,6 +83,7 @@ def _megatron(plan: TrainingPlan) -> str:
         (x.recompute in {"selective", "full"}, f"recompute_{x.recompute}", ""),
         (True, f"precision_{job.precision if job.precision in {'bf16', 'fp16', 'fp8'} else 'bf16'}", ""),
         ("loss" in f, "loss", ""),
+        (x.offload == "optimizer" and "offload_optimizer" in f, "offload_optimizer", ""),
         (True, "flash", ""),
     ]
     words += [f"{f[name]} {value}".rstrip() for wanted, name, value in table if wanted]

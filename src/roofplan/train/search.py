@@ -108,7 +108,9 @@ def slices(
         zeros = [zero for zero in framework.zeros if pins.get("zero", zero) == zero]
         for (schedule, chunks), zero in itertools.product(_schedules(framework, layers, pp, pins), zeros):
             for (how, share), offload, shard in itertools.product(
-                _recomputations(framework, pins), _offloads(job, machine, zero, pins), _shards(machine, zero, pins)
+                _recomputations(framework, pins),
+                _offloads(job, machine, framework, zero, pins),
+                _shards(machine, zero, pins),
             ):
                 fixed = Layout(
                     pp=pp,
@@ -153,7 +155,7 @@ SHARES_OF_LAYERS = (0.25, 0.5, 0.75, 1.0)
 """Shares of a stage's layers that full recomputation is tried on [1]."""
 
 
-def _offloads(job: Job, machine: Machine, zero: int, pins: dict[str, Any]) -> list[str]:
+def _offloads(job: Job, machine: Machine, framework: Framework, zero: int, pins: dict[str, Any]) -> list[str]:
     """Return what may lie in host memory: frozen weights where they are sharded, an optimizer's states where it has a shard of its own."""
     if "offload" in pins:
         return [str(pins["offload"])]
@@ -161,7 +163,8 @@ def _offloads(job: Job, machine: Machine, zero: int, pins: dict[str, Any]) -> li
         return ["none"]
     if job.adapter is not None:
         return ["none", "weights"] if zero >= 3 else ["none"]
-    return ["none", "optimizer"] if machine.device.device_class == "consumer" else ["none"]
+    offers = framework.sharding == "zero" or "offload_optimizer" in framework.flags
+    return ["none", "optimizer"] if offers and machine.device.device_class == "consumer" else ["none"]
 
 
 def _schedules(framework: Framework, layers: int, pp: int, pins: dict[str, Any]) -> list[tuple[str, int]]:
