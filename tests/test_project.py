@@ -19,7 +19,15 @@ TEXT = [
 
 
 def test_exported_names():
-    assert roofplan.__all__ == ["Loaded", "RoofplanError", "__version__", "device", "load_model", "plan_serving", "plan_training"]
+    assert roofplan.__all__ == [
+        "Loaded",
+        "RoofplanError",
+        "__version__",
+        "device",
+        "load_model",
+        "plan_serving",
+        "plan_training",
+    ]
     assert all(getattr(roofplan, name) is not None for name in roofplan.__all__)
 
 

@@ -529,3 +529,19 @@ def test_a_plan_can_be_asked_of_one_layout():
     assert plan.metrics["step_time"].value == pytest.approx(float(plan.step.time))
     with pytest.raises(RoofplanError):
         plan_training(MODEL, ["h100-sxm:64"], price="own")
+
+
+@pytest.mark.oracle
+@pytest.mark.parametrize("method", ["full", "qlora"])
+def test_accelerate_reads_its_launch_line(run, method):
+    """Accelerate's own parser takes every flag without a GPU: pip install accelerate torch==2.13.0, then pytest -m oracle."""
+    import shlex
+
+    parser = pytest.importorskip("accelerate.commands.launch").launch_command_parser()
+    _, out, _ = run(
+        "train", "llama-3.1-8b", "--on", "h100-sxm:16", "--batch", "256seq", "--method", method, "--emit", "fsdp"
+    )
+    words = shlex.split(out.partition("  #")[0])[2:]
+    found = parser.parse_args(words)
+    assert found.num_machines == 2
+    assert found.training_script == "train.py"

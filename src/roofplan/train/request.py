@@ -45,7 +45,7 @@ def batch_of(text: str, sequence: int) -> int:
     Tokens that make no whole number of sequences are rounded to one that devices can divide, by 3% at most.
 
     >>> batch_of("4Mtok", 8192), batch_of("4194304tok", 8192), batch_of("512seq", 8192)
-    (480, 512, 512)
+    (496, 512, 512)
     """
     cleaned = text.strip().lower()
     for ending, size in (("sequences", 1), ("seq", 1), ("tokens", sequence), ("tok", sequence)):
