@@ -80,7 +80,9 @@ def test_layouts_per_second(benchmark, work, goal):
     count = work()
     benchmark.pedantic(work, rounds=10, warmup_rounds=2)
     rate, plain = count / benchmark.stats.stats.min, plain_rate()
-    print(f"\n{work.__name__}: {rate:,.0f} layouts/s (goal {goal:,}), {rate / plain:,.0f} x plain Python ({plain:,.0f}/s)")
+    print(
+        f"\n{work.__name__}: {rate:,.0f} layouts/s (goal {goal:,}), {rate / plain:,.0f} x plain Python ({plain:,.0f}/s)"
+    )
     benchmark.extra_info["layouts_per_second"] = rate
 
 

@@ -63,3 +63,52 @@ def run_json(run):
 
 
 sys.path.insert(0, str(Path(__file__).parent))
+
+
+def keeps_to(value, schema, root=None):
+    """Assert that a document keeps to a JSON Schema."""
+    root = root or schema
+    if "$ref" in schema:
+        return keeps_to(value, root["$defs"][schema["$ref"].rsplit("/", 1)[-1]], root)
+    if "anyOf" in schema:
+        errors = []
+        for option in schema["anyOf"]:
+            try:
+                return keeps_to(value, option, root)
+            except AssertionError as error:
+                errors.append(error)
+        raise errors[0]
+    kinds = {
+        "object": dict,
+        "array": list,
+        "string": str,
+        "integer": int,
+        "number": (int, float),
+        "boolean": bool,
+        "null": type(None),
+    }
+    if "type" in schema:
+        assert isinstance(value, kinds[schema["type"]]), (value, schema["type"])
+    if "const" in schema:
+        assert value == schema["const"]
+    if "enum" in schema:
+        assert value in schema["enum"]
+    for name in schema.get("required", []):
+        assert name in value, name
+    for name, inner in schema.get("properties", {}).items():
+        if name in value:
+            keeps_to(value[name], inner, root)
+    if isinstance(value, list) and "items" in schema:
+        for item in value:
+            keeps_to(item, schema["items"], root)
+    if isinstance(value, dict) and isinstance(schema.get("additionalProperties"), dict):
+        for name, item in value.items():
+            if name not in schema.get("properties", {}):
+                keeps_to(item, schema["additionalProperties"], root)
+    return None
+
+
+@pytest.fixture
+def conforms():
+    """Return the check of a document against a schema."""
+    return keeps_to

@@ -12,8 +12,8 @@ from roofplan.errors import NoPlan, RoofplanError
 from roofplan.report import source_text
 from roofplan.report.explain import document_text
 from roofplan.search import Plan, Result, bounds
-from roofplan.train import TrainingPlan, TrainingResult, flops_per_token
-from roofplan.train.emit import launch as training_launch
+from roofplan.train import TrainingPlan, TrainingResult, binding, flops_per_token
+from roofplan.train.emit import launch_or_reason as training_launch
 from roofplan.validate import nearest_measured
 
 SCHEMA_VERSION = "1"
@@ -69,12 +69,13 @@ def train_answer(
 ) -> dict[str, Any]:
     """Return the answer of ``roofplan train``."""
     first = result.plans[0]
-    out = base("train", "ok", {**inputs, "batch": f"{first.job.batch}seq", "sequence": str(first.job.sequence)})
+    said = {"batch": f"{first.job.batch}seq", "sequence": str(first.job.sequence), "best": result.asked.best}
+    out = base("train", "ok", {**inputs, **said})
     out["search"] = result.tally.as_json()
     out["warnings"] = [{"code": code, "text": text} for code, text in result.warnings]
     out["assumed"] = list(result.asked.assumed)
     out["model"] = {"id": first.model.id, "sha256": first.model.sha256, "parameters": first.model.total}
-    products, mixing = flops_per_token(first.model, first.job.sequence)
+    products, mixing = flops_per_token(first.model, first.job.sequence, first.job.adapter)
     out["job"] = {
         "sequence": first.job.sequence,
         "batch": first.job.batch,
@@ -105,7 +106,7 @@ def training_plan_json(
     for key in keys:
         cited.setdefault(key, {"text": document_text(key)})
     parts = {name: float(seconds) for name, seconds in plan.step.parts.items()}
-    name = max(parts, key=lambda part: parts[part])
+    name, share = binding(plan)
     out: dict[str, Any] = {
         "id": plan.id,
         "machine": {
@@ -119,7 +120,7 @@ def training_plan_json(
         "strategy": plan.layout.as_dict(),
         "micro_batches": float(plan.step.micro_batches),
         "metrics": {key: m.as_json() for key, m in plan.metrics.items()},
-        "bound": {"step": {"limit": name, "share": parts[name] / float(plan.step.time)}},
+        "bound": {"step": {"limit": name, "share": share}},
         "step": {"parts": parts, "unit": "s"},
         "memory": {
             "capacity": plan.machine.device.memory,
@@ -188,12 +189,14 @@ def _training_price(plan: TrainingPlan) -> dict[str, Any] | None:
 def reproduce_training(plan: TrainingPlan, inputs: dict[str, Any]) -> str:
     """Return the command that plans this layout again."""
     x = plan.layout.as_dict()
-    usual = {"offload": "none", "shard": 0, "recomputed": 1.0}
-    degrees = ",".join(f"{name}={value}" for name, value in x.items() if usual.get(name) != value)
-    words = ["roofplan train", shlex.quote(str(inputs.get("model") or plan.model.id))]
+    whole = {"recomputed": "100%"} if x["recompute"] == "full" and x["recomputed"] == 1.0 else {}
+    skipped = {"recomputed"} if x["recompute"] != "full" else set()
+    degrees = ",".join(f"{name}={whole.get(name, value)}" for name, value in x.items() if name not in skipped)
+    model = str(inputs.get("model") or plan.model.id)
+    words = ["roofplan train", "-" if model == "stdin:" else shlex.quote(model), f"--framework {plan.framework.id}"]
     words.append(f"--on {shlex.quote(plan.machine.text or plan.machine.device.id)}")
     words.append(f"--batch {plan.job.batch}seq --sequence {plan.job.sequence} --strategy {degrees}")
-    left = ("tokens", "compute", "framework", "precision", "rank", "base", "failures")
+    left = ("tokens", "compute", "precision", "rank", "base", "failures")
     words += [f"--{name} {shlex.quote(str(inputs[name]))}" for name in left if inputs.get(name) is not None]
     defaults = {
         "optimizer": "adam",

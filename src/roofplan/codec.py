@@ -233,6 +233,8 @@ def framework(table: Mapping[str, Any]) -> Framework:
         selective=_texts(table, "selective"),
         schedules=_texts(table, "schedules"),
         zeros=tuple(table["zeros"]),
+        even_layers=table["even_layers"],
+        measured_memory=table["measured_memory"],
         memory=_numbers(table["memory"]),
         kernels=_kernels(table["kernels"]),
         gradient=table["gradient"],
@@ -252,6 +254,7 @@ def optimizers(table: Mapping[str, Any]) -> dict[str, Optimizer]:
             name=entry["name"],
             master=float(entry["master"]),
             state=float(entry["state"]),
+            weight=float(entry.get("weight", 2.0)),
             source=entry["source"],
             notes=_texts(entry, "notes"),
         )
@@ -265,6 +268,7 @@ def failures(table: Mapping[str, Any]) -> tuple[dict[str, FailurePreset], Recove
         identity: FailurePreset(
             id=identity,
             name=entry["name"],
+            ecc=entry["ecc"],
             rate=float(entry["rate"]["value"]) / (1000.0 * 86400.0),
             source=entry["rate"]["source"],
             kind=entry["rate"]["kind"],
@@ -420,12 +424,12 @@ def answer_schema(command: str, version: str) -> dict[str, Any]:
         model_config = ConfigDict(extra="allow")
 
     class Metric(BaseModel):
-        """A number with its 90% interval in SI (or USD/h, USD/Mtoken) and its grade."""
+        """A number with its 90% interval in SI (or day, device-hour, USD, USD/h, USD/Mtoken, gCO2) and its grade."""
 
         value: float
         low: float
         high: float
-        unit: Literal["s", "token/s", "B", "W", "J", "USD/h", "USD/Mtoken", "1"]
+        unit: Literal["s", "day", "token/s", "B", "W", "J", "gCO2", "device-hour", "USD", "USD/h", "USD/Mtoken", "1"]
         grade: Literal["measured", "calibrated", "borrowed", "guessed"]
 
     class Versions(BaseModel):
@@ -445,7 +449,7 @@ def answer_schema(command: str, version: str) -> dict[str, Any]:
         seconds: float = Field(description="CPU time from first tuple to last metric [s]")
 
     class Bound(BaseModel):
-        limit: Literal["compute", "memory_bandwidth", "communication", "launch", "engine"]
+        limit: Literal["compute", "memory_bandwidth", "communication", "launch", "engine", "bubble"]
         share: float
 
     class Memory(BaseModel):
@@ -479,7 +483,7 @@ def answer_schema(command: str, version: str) -> dict[str, Any]:
     class TrainPlan(Open):
         id: str
         framework: str
-        strategy: dict[str, int | str]
+        strategy: dict[str, float | str]
         micro_batches: float
         metrics: dict[str, Metric]
         bound: dict[str, Bound]

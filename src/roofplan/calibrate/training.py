@@ -191,13 +191,13 @@ def predicted(case: TrainingCase, p: dict[str, float]) -> float:
 def fit_steps() -> list[dict[str, Any]]:
     """Fit each family's shares, launch, ramp, host time and spread by the mean error of its runs, robustly."""
     out: list[dict[str, Any]] = []
-    found: dict[tuple[str, str], list[float]] = defaultdict(list)
+    found: dict[tuple[str, str], list[tuple[float, str]]] = defaultdict(list)
     for family in FAMILIES:
         runs = [case for case in cases(*family.sources) if belongs(case, family)]
         values, errors = fit_family(family, runs)
         source = f"step times of {', '.join(family.sources)}"
         note = f"in sample: mean error {np.mean(np.abs(errors)):.1%}, median {np.median(np.abs(errors)):.1%}"
-        deviation = 1.4826 * float(np.median(np.abs(errors)))
+        deviation = float(np.quantile(np.abs(np.log1p(errors)), 0.9)) / Z90
         scope = f"{family.framework}/{family.architecture}"
         for name, value in values.items():
             if name == "compute" and not any(_wide(case) for case in runs):
@@ -207,7 +207,7 @@ def fit_steps() -> list[dict[str, Any]]:
                 family.architecture,
                 "any",
             ):
-                found[name, lent].append(value)
+                found[name, lent].append((value, scope))
             out.append(
                 entry(
                     LAW_OF.get(name, "training"),
@@ -226,18 +226,30 @@ def fit_steps() -> list[dict[str, Any]]:
             out.append(
                 entry("training", name, scope, value, unit, deviation, 0, "definition", "not fitted on this family")
             )
-    for (name, lent), values_of in found.items():
-        if name in LAW_OF and lent == "any":
-            continue
+    for (name, lent), lenders in found.items():
+        if name in LAW_OF:
+            continue  # a cluster's network says nothing of another's
+        values_of = [value for value, _ in lenders]
         law, unit, middle = LAW_OF.get(name, "training"), UNIT_OF.get(name, "1"), float(np.median(values_of))
-        source = "families fitted above, their median"
+        source = f"median of the fits of {', '.join(scope for _, scope in lenders)}"
         out.append(
             entry(
-                law, name, lent, middle, unit, spread(values_of), len(values_of), source, "borrowed by what has no runs"
+                law,
+                name,
+                lent,
+                middle,
+                unit,
+                max(spread(values_of), LEAST_SPREAD),
+                len(values_of),
+                source,
+                "borrowed by what has no runs",
             )
         )
     return out
 
+
+LEAST_SPREAD = 0.1
+"""Spread of a borrowed number whose lenders are too few to tell [1]."""
 
 LAW_OF = {"network": "nccl", "shared": "nccl"}
 UNIT_OF = {"launch": "s", "ramp": "s", "host": "s"}
@@ -303,6 +315,9 @@ def fit_family(family: Family, runs: Sequence[TrainingCase]) -> tuple[dict[str, 
 
 LARGEST_ERROR = 0.6
 """Error from which a run counts no more, so that a broken one does not bend the fit."""
+
+Z90 = 1.645
+"""Standard deviations of a 90% interval of a normal distribution."""
 
 EVALUATIONS = 400
 """Evaluations of the search, enough for its errors to stand still in the third digit."""

@@ -335,3 +335,28 @@ def hosts_visited(hosts: Number, chosen: Number) -> Number:
     (1.0, 5.251128673553467)
     """
     return hosts * (1.0 - (1.0 - 1.0 / hosts) ** chosen)
+
+
+def exposed_time(message: Number, window: Number, slowdown: Number) -> Number:
+    """Return what a message beside compute adds: max(m - (1 - s) w, s m), which is max(0, m - w) + s min(m, w).
+
+    Parameters
+    ----------
+    message : time of the message alone m [s].
+    window : time of the compute that it may hide behind w [s].
+    slowdown : share by which the message slows that compute s [1].
+
+    Returns
+    -------
+    Time [s].
+
+    Notes
+    -----
+    Domain: 0 <= s <= 1, one message at a time. Source: overlap as calculon counts it (Isaev et al., SC 2023).
+
+    Examples
+    --------
+    >>> float(exposed_time(1.0, 4.0, 0.15)), float(exposed_time(5.0, 4.0, 0.15))
+    (0.15, 1.6)
+    """
+    return np.maximum(message - (1.0 - slowdown) * window, slowdown * message)

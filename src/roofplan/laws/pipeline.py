@@ -266,3 +266,26 @@ def dual_pipe_time(stages: Number, micro_batches: Number, forward: Number, input
     30.0
     """
     return micro_batches * (forward + inputs + weights) + (stages / 2 - 1) * (forward + 2 * inputs - weights)
+
+
+def dual_in_flight(stages: Number) -> Number:
+    """Return the micro-batches of both its stages that a rank of DualPipe holds at most: (P + 1) / 2.
+
+    Parameters
+    ----------
+    stages : pipeline ranks P, even [1].
+
+    Returns
+    -------
+    Micro-batches of all layers of the rank [1].
+
+    Notes
+    -----
+    Domain: P + 1 activations of one stage, over the two stages of a rank. Source: DeepSeek-V3, arXiv 2412.19437, table 2.
+
+    Examples
+    --------
+    >>> dual_in_flight(8)
+    4.5
+    """
+    return (stages + 1) / 2

@@ -119,7 +119,7 @@ def _dropped(stream: Number, framework: Framework, module: str) -> list[Kept]:
 def _updates(layer: Layer, tokens: Number, layout: Layout, model: Model, adapter: Adapter) -> list[Kept]:
     """Return what low-rank updates keep: masks and what dropout left of each group's input, and the narrow product."""
     table = []
-    for group, tensor in _groups(layer, layout):
+    for group, tensor in groups_of(layer, layout):
         if adapter.scales:
             scaled = tokens * width(group, tensor, 1) * ACTIVATION_BYTES
             table.append(Kept(f"outputs of {'+'.join(words(group))} before they are scaled", "adapter", scaled))
@@ -137,7 +137,7 @@ def _updates(layer: Layer, tokens: Number, layout: Layout, model: Model, adapter
     return table
 
 
-def _groups(layer: Layer, layout: Layout) -> list[tuple[Group, Number]]:
+def groups_of(layer: Layer, layout: Layout) -> list[tuple[Group, Number]]:
     """Return all fused products of a layer that every token passes, and the ranks that divide them."""
     table: list[tuple[Group, Number]] = [(group, layout.tp) for mixer in layer.mixers for group in mixer.groups]
     for feed in layer.feed_forwards:

@@ -7,12 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from roofplan.laws import Number, attention, matmul
+from roofplan.laws import Number, attention, matmul, where
 from roofplan.laws import memory as memory_laws
-from roofplan.operations import ACTIVATION_BYTES, Operation, attended_pairs, label_of, product
+from roofplan.operations import (
+    ACTIVATION_BYTES,
+    Operation,
+    activations,
+    attended_pairs,
+    element_bytes,
+    label_of,
+    product,
+)
 from roofplan.operations.activations import again, shared_part, stream_bytes, width
 from roofplan.records.model import Attention, Dense, LatentAttention, Layer, Mixture, Model, Recurrence
-from roofplan.records.training import Framework, Job, Layout
+from roofplan.records.training import Adapter, Framework, Job, Layout
 
 SCORE_PASSES = 6.5
 """Passes over the scores of attention that writes them: product out, scaled softmax in and out, dropout in, out and mask, product in."""
@@ -48,7 +56,43 @@ def forward(
         table += _feed(feed, tokens, layout, model, "")
         table += _collective(tokens, layout, model, "after feed-forward", forward=True, entering=False)
     table += _stream_passes(layer, tokens, layout, model, framework)
+    if job.adapter is not None:
+        table += _adapting(layer, tokens, layout, job.adapter)
     return [_at_precision(op, job) for op in [*table, *_casts(table, job)]]
+
+
+UNPACK = "unpack "
+"""How the name of an operation begins that brings frozen weights into 16 bits before a product."""
+
+
+def _adapting(layer: Layer, tokens: Number, layout: Layout, adapter: Adapter) -> list[Operation]:
+    """Return what adapters add to a layer: low-rank products, and frozen weights unpacked before each product that reads them."""
+    table = []
+    for group, tensor in activations.groups_of(layer, layout):
+        name = label_of(group)
+        size = sum(linear.weights for linear in group) / tensor
+        if adapter.stored != "bf16":
+            moved = size * (element_bytes(adapter.stored) + ACTIVATION_BYTES)
+            text, numbers = "{} weights x ({} B read + 2 B written)", (size, element_bytes(adapter.stored))
+            table.append(Operation(f"{UNPACK}{name}", "memory", 0.0, moved, text=text, numbers=numbers))
+        updated = [linear for linear in group if activations.words((linear,))[0] in adapter.targets]
+        entries = sum(adapter.rank * (linear.inputs + linear.outputs) * linear.copies for linear in updated) / tensor
+        if updated and adapter.fixed is None:
+            through = tokens * (updated[0].inputs + sum(linear.outputs for linear in updated)) / tensor
+            table.append(
+                Operation(
+                    f"low-rank update of {name}",
+                    "low_rank",
+                    matmul.work(tokens, entries, 1.0),
+                    (2.0 * through + entries) * ACTIVATION_BYTES,
+                    entries=entries,
+                    rows=tokens,
+                    kernels=2.0 * len(updated) + 2.0,
+                    text="{} tokens x {} adapter weights",
+                    numbers=(tokens, entries),
+                )
+            )
+    return table
 
 
 LOW_PRECISION = {"fp8", "fp4"}
@@ -152,18 +196,40 @@ def _mixing(
         )
     rotary = 2.0 * tokens * (heads * key + kv * key) * ACTIVATION_BYTES
     table.append(Operation("rotary and layout", "memory", 0.0, rotary * framework.keeps("memory_passes"), kernels=2.0))
-    moved = tokens * (2.0 * heads + 2.0 * kv) * value * ACTIVATION_BYTES
-    exchange = Operation(
-        "exchange of heads for sequence",
-        "context_exchange",
-        0.0,
-        moved,
-        kernels=0.0,
-        ranks=layout.cp,
-        text="{} over {} ranks",
-        numbers=((moved, "B"), layout.cp),
-    )
-    return [*table, exchange]
+    return [*table, *_context(tokens, heads, kv, key, value, layout)]
+
+
+def _context(tokens: Number, heads: Number, kv: Number, key: float, value: float, layout: Layout) -> list[Operation]:
+    """Return the messages between context ranks: heads exchanged for sequence where there are heads enough, else keys and values in a ring.
+
+    The exchange sends queries, keys, values and outputs once (DeepSpeed-Ulysses, arXiv 2309.14509); the ring passes keys and
+    values on beside attention on the block before (Liu et al. 2023, arXiv 2310.01889).
+    """
+    enough = heads >= layout.cp
+    moved = tokens * (heads + kv) * (key + value) * ACTIVATION_BYTES
+    passed = tokens * kv * (key + value) * ACTIVATION_BYTES * (layout.cp - 1.0)
+    return [
+        Operation(
+            "exchange of heads for sequence",
+            "context_exchange",
+            0.0,
+            moved,
+            kernels=0.0,
+            ranks=where(enough, layout.cp, 1.0),
+            text="{} over {} ranks",
+            numbers=((moved, "B"), layout.cp),
+        ),
+        Operation(
+            "ring of keys and values",
+            "context_ring",
+            0.0,
+            passed,
+            kernels=0.0,
+            ranks=where(enough, 1.0, layout.cp),
+            text="{} passed on over {} ranks beside attention",
+            numbers=((passed, "B"), layout.cp),
+        ),
+    ]
 
 
 def _feed(feed: Dense, tokens: Number, layout: Layout, model: Model, prefix: str) -> list[Operation]:
@@ -257,6 +323,14 @@ def _stream_passes(layer: Layer, tokens: Number, layout: Layout, model: Model, f
     ]
 
 
+MORE_BACKWARD = {
+    "prefill_attention": (FLASH_BACKWARD, 2.0, 2.0),
+    "scores": (1.0, BACKWARD_SCORE_PASSES / SCORE_PASSES, 1.0),
+    "memory": (2.0, BACKWARD_PASSES, BACKWARD_PASSES),
+}
+"""Work, traffic and kernels of a kind of operation backward over forward [1]."""
+
+
 def backward(table: Sequence[Operation], job: Job) -> tuple[list[Operation], list[Operation]]:
     """Return the backward pass of a forward one, gradients of inputs and then of weights.
 
@@ -266,29 +340,39 @@ def backward(table: Sequence[Operation], job: Job) -> tuple[list[Operation], lis
     inputs: list[Operation] = []
     weights: list[Operation] = []
     for op in table:
-        back = f"{op.name}, backward"
-        if op.kind in {"matmul", "experts"}:
+        if op.kind in {"matmul", "experts", "low_rank"}:
             inputs.append(op._replace(name=f"{op.name}, gradient of inputs"))
-            if job.adapter is None or op.name == "attention products":
+            if job.adapter is None or op.kind == "low_rank" or op.name == "attention products":
                 gradient = 2.0 * op.entries * job.gradient
                 weights.append(op._replace(name=f"{op.name}, gradient of weights", traffic=op.traffic + gradient))
-        elif op.kind == "prefill_attention":
-            more = op._replace(name=back, work=op.work * FLASH_BACKWARD, traffic=op.traffic * 2.0)
-            inputs.append(more._replace(kernels=op.kernels * 2.0))
-        elif op.kind == "scores":
-            inputs.append(op._replace(name=back, traffic=op.traffic * BACKWARD_SCORE_PASSES / SCORE_PASSES))
-        elif op.kind == "memory":
-            more = op._replace(name=back, work=op.work * 2.0, traffic=op.traffic * BACKWARD_PASSES)
-            inputs.append(more._replace(kernels=op.kernels * BACKWARD_PASSES))
-        elif op.kind == "tensor_gather" and "before" in op.name:
-            # the input once more, beside the gradient of inputs; that gradient scattered, beside the gradient of weights
-            inputs.append(op._replace(name=f"{op.name}, once more", kind=f"{op.kind}{BESIDE}"))
-            weights.append(op._replace(name=back, kind=f"{op.kind}{BESIDE}"))
-        elif op.kind == "tensor_reduce":
-            weights.append(op._replace(name=back, kind=f"{op.kind}{BESIDE}"))
+        elif op.name.startswith(UNPACK):
+            inputs.append(op._replace(name=f"{op.name}, once more"))
+        elif op.kind in MORE_BACKWARD:
+            work, traffic, kernels = MORE_BACKWARD[op.kind]
+            inputs.append(
+                op._replace(
+                    name=f"{op.name}, backward",
+                    work=op.work * work,
+                    traffic=op.traffic * traffic,
+                    kernels=op.kernels * kernels,
+                )
+            )
         else:
-            inputs.append(op._replace(name=back))
+            _sent_back(op, inputs, weights)
     return inputs, weights
+
+
+def _sent_back(op: Operation, inputs: list[Operation], weights: list[Operation]) -> None:
+    """Add the messages of a backward pass, those of the tensor ranks beside the products that they serve."""
+    back = f"{op.name}, backward"
+    if op.kind == "tensor_gather" and "before" in op.name:
+        # the input once more, beside the gradient of inputs; that gradient scattered, beside the gradient of weights
+        inputs.append(op._replace(name=f"{op.name}, once more", kind=f"{op.kind}{BESIDE}"))
+        weights.append(op._replace(name=back, kind=f"{op.kind}{BESIDE}"))
+    elif op.kind == "tensor_reduce":
+        weights.append(op._replace(name=back, kind=f"{op.kind}{BESIDE}"))
+    else:
+        inputs.append(op._replace(name=back))
 
 
 BESIDE = " beside"
@@ -296,18 +380,34 @@ BESIDE = " beside"
 
 
 MADE_BY = {
-    "norms, residual and dropout": "layernorm",
-    "activation function": "mlp_act",
-    "their activation function": "moe_act",
-    "rotary and layout": "rotary",
-    "scores": "core_attn",
-    "attention products": "core_attn",
-    "attention": "core_attn",
-    "routed experts": "moe",
-    "routing, sorting and summing": "moe",
-    "o": "mlp_input",
+    "norms, residual and dropout": ("layernorm",),
+    "activation function": ("mlp_act",),
+    "shared activation function": ("shared_experts_act",),
+    "their activation function": ("moe_act",),
+    "rotary and layout": ("rotary",),
+    "scores": ("core_attn",),
+    "attention products": ("core_attn", "attn_proj"),
+    "attention": ("core_attn", "attn_proj"),
+    "state update": ("core_attn", "attn_proj"),
+    "routed experts": ("moe",),
+    "router": ("moe",),
+    "routing, sorting and summing": ("moe",),
+    "expert dispatch": ("moe",),
+    "expert combine": ("moe",),
+    "o": ("mlp_input",),
+    "q_b": ("mla_up_proj",),
+    "kv_b": ("mla_up_proj",),
 }
-"""Module of `activations.Kept` that an operation of the forward pass makes."""
+"""Modules of `activations.Kept` that an operation of the forward pass makes, beside the products named after themselves."""
+
+
+def _share_again(op: Operation, modules: tuple[str, ...]) -> float:
+    """Return which share of an operation made something that was let go."""
+    made = MADE_BY.get(op.name)
+    if made is not None:
+        return float(any(module in modules for module in made))
+    names = op.name.removeprefix("shared ").split("+")
+    return sum(f"{name}_proj" in modules for name in names) / len(names)
 
 
 def computed_again(table: Sequence[Operation], layout: Layout, framework: Framework) -> list[Operation]:
@@ -318,12 +418,7 @@ def computed_again(table: Sequence[Operation], layout: Layout, framework: Framew
         return []
     out, modules = [], again(layout, framework)
     for op in table:
-        names = op.name.split("+") if "+" in op.name else []
-        share = (
-            sum(f"{name}_proj" in modules for name in names) / len(names)
-            if names
-            else float(MADE_BY.get(op.name) in modules)
-        )
+        share = _share_again(op, modules)
         if share:
             out.append(
                 op._replace(

@@ -18,7 +18,7 @@ class Optimizer:
     ----------
     master : fp32 copy of a weight that is trained in 16 bits or less [B].
     state : moments [B].
-    work : bytes that a step reads and writes of each parameter, weight and gradient included [B].
+    weight : the trained weight itself where it has no fp32 copy [B].
     """
 
     id: str
@@ -26,6 +26,7 @@ class Optimizer:
     master: float
     state: float
     source: str
+    weight: float = 2.0
     notes: tuple[str, ...] = ()
 
     @property
@@ -47,10 +48,11 @@ class Framework:
     attention : ``flash``, or ``eager`` where scores are written to memory.
     dropout : whether the layers apply dropout and keep its masks.
     overlaps : what runs beside compute: ``data`` reduce and gather, ``tensor`` collectives, ``pipeline`` hops.
-    causal : whether attention skips the masked half.
     selective : modules that ``--recompute selective`` computes again.
     schedules : pipeline schedules that it runs; ``interleaved`` lets a rank hold several chunks of layers.
     zeros : ZeRO stages that it offers.
+    even_layers : whether every chunk of a pipeline holds as many layers, embedding and head counting as one each or not at all.
+    measured_memory : whether published runs of it state their memory.
     memory : numbers of the ledger, such as ``norm_kept`` [B] per element.
     flags : its launch flags by what they set.
     """
@@ -68,6 +70,8 @@ class Framework:
     selective: tuple[str, ...]
     schedules: tuple[str, ...]
     zeros: tuple[int, ...]
+    even_layers: bool
+    measured_memory: bool
     memory: Mapping[str, Sourced]
     kernels: Kernels
     gradient: str = "fp32"
@@ -205,11 +209,13 @@ class FailurePreset:
     Parameters
     ----------
     rate : interruptions per device and second [1/s].
+    ecc : whether its cards correct memory errors.
     source : of the rate.
     """
 
     id: str
     name: str
+    ecc: bool
     rate: float
     source: str
     kind: str

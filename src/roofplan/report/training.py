@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from datetime import date, timedelta
 
-from roofplan import units
+from roofplan import catalogue, units
 from roofplan.records.training import Adapter
 from roofplan.report.explain import trees_screen
 from roofplan.report.page import LETTER, Page, folded, interval, wrapped
 from roofplan.report.plans import link_text, machine_text, quoted
 from roofplan.search import Metric
+from roofplan.serve import LIMIT_NAMES
 from roofplan.terms import Term
-from roofplan.train import TrainingPlan, TrainingResult, flops_per_token
-from roofplan.train.emit import launch
+from roofplan.train import TrainingPlan, TrainingResult, binding, flops_per_token
+from roofplan.train.emit import launch_or_reason
 from roofplan.train.request import floor_days
 from roofplan.units import DAY, HOUR
 
@@ -51,8 +52,8 @@ def train_screen(result: TrainingResult, page: Page, *, top: int, explain: bool,
         return
     page.line("")
     for line in wrapped(
-        "not modelled: evaluation, data loading that starves the devices, uneven experts · more: --explain --top 10"
-        " --csv FILE --json --emit megatron --deadline 20d --strategy tp=8,pp=2",
+        "not modelled: evaluation, data loading that starves the devices, uneven experts, tapered fabrics, activations in host"
+        " memory · more: --explain --top 10 --csv FILE --json --emit megatron --deadline 20d --strategy tp=8,pp=2",
         indent=2,
     ):
         page.line(line)
@@ -80,13 +81,13 @@ def _head(result: TrainingResult, plan: TrainingPlan) -> list[str]:
         + (f", {links}" if links else ""),
         indent=2,
     )
-    products, mixing = flops_per_token(plan.model, job.sequence)
-    per = products + mixing
-    touched = products / 6.0
+    products, mixing = flops_per_token(plan.model, job.sequence, job.adapter)
+    per, times = products + mixing, 6 if job.adapter is None else 4
+    touched = products / times
     steps = f"{plan.run.steps:,.0f} steps x " if plan.run is not None else "one step of "
     lines += wrapped(
         f"job: {steps}{job.batch:,} sequences x {job.sequence:,} · {units.significant(per / 1e9)} GFLOP a token ="
-        f" 6 x {units.significant(touched / 1e9)}e9 + attention {units.significant(mixing / 1e9)}e9",
+        f" {times} x {units.significant(touched / 1e9)}e9 + attention {units.significant(mixing / 1e9)}e9",
         indent=2,
     )
     floor = floor_days(asked, m, job.precision)
@@ -113,12 +114,14 @@ def _share(plan: TrainingPlan) -> str:
 def _plan(result: TrainingResult, plan: TrainingPlan) -> list[str]:
     """Return the best plan with its arithmetic."""
     m, n = plan.metrics, plan.machine.count
-    head = f"PLAN 1 of {result.tally.fits:,} that fit   {plan.label}"
+    limit, share = binding(plan)
+    said = f"{LIMIT_NAMES.get(limit, limit)} {share:.0%}"
+    head = f"PLAN 1 of {result.tally.fits:,} that fit   {plan.label}      binds: {said}"
     lines = ["", *wrapped(head, indent=2)]
     seconds = m["step_time"]
     scale, unit = (1.0, "s") if seconds.value >= 1.0 else (1e3, "ms")
     lines += wrapped(f"  step          {interval(seconds, scale, unit):<24} {_share(plan)}", indent=16)
-    mfu, hfu = m["model_flops_utilisation"], m["hardware_flops_utilisation"]
+    mfu, hfu = m["mfu"], m["hfu"]
     rate = m["tokens_per_second_per_device"]
     tokens = plan.job.batch * plan.job.sequence
     lines += wrapped(
@@ -130,12 +133,30 @@ def _plan(result: TrainingResult, plan: TrainingPlan) -> list[str]:
         lines += _run(plan)
     lines += _money(plan)
     lines += _memory(plan)
+    lines += _published(plan)
     lines += folded(f"  launch        {_launch(plan)}")
     return lines
 
 
+def _published(plan: TrainingPlan) -> list[str]:
+    """Return what the model's makers say that its training took, brought to as many tokens, beside ours."""
+    if plan.run is None or plan.job.adapter is not None or plan.model.id not in catalogue.ids("models"):
+        return []
+    table = catalogue.model_table(plan.model.id).get("published", {})
+    if table.get("training_device") != plan.machine.device.id or plan.job.tokens is None:
+        return []
+    hours, tokens = table["training_device_hours"], float(table["training_tokens"])
+    theirs = float(hours["value"]) / HOUR * plan.job.tokens / tokens
+    ours = plan.metrics["device_hours"].value
+    text = (
+        f"  published     {theirs:,.0f} device-hours for as many tokens ({hours['source']}), {theirs / ours:.2f} x ours:"
+        " of a whole project on its software of the day, not of this layout"
+    )
+    return wrapped(text, indent=16)
+
+
 def _launch(plan: TrainingPlan) -> str:
-    text = launch(plan)
+    text = launch_or_reason(plan)
     return text if "\n" not in text else "--emit deepspeed prints the configuration file"
 
 
@@ -150,10 +171,10 @@ def _run(plan: TrainingPlan) -> list[str]:
         return []
     today = date.today()
     ends = [_date(today, seconds) for seconds in (r.elapsed, r.p90)]
-    m = plan.metrics["run_time"]
+    m = plan.metrics["days"]
     lines = wrapped(
-        f"  finish        {units.significant(r.elapsed / DAY)} days [{units.significant(m.low / DAY, 2)},"
-        f" {units.significant(m.high / DAY, 2)}] {LETTER[m.grade]} expected, {units.significant(r.p90 / DAY)} p90 ="
+        f"  finish        {units.significant(r.elapsed / DAY)} days [{units.significant(m.low, 2)},"
+        f" {units.significant(m.high, 2)}] {LETTER[m.grade]} expected, {units.significant(r.p90 / DAY)} p90 ="
         f" {units.significant(r.work / DAY)} days of steps / goodput {r.goodput:.3f} · started today: {ends[0]}, p90 {ends[1]}",
         indent=16,
     )
@@ -162,7 +183,7 @@ def _run(plan: TrainingPlan) -> list[str]:
     lines += wrapped(
         f"  failures      one per {units.show(r.interruption, 's')}, {units.significant(r.failures)} in the run, {how}:"
         f" {units.show(r.restart, 's')} each · checkpoint {units.show(c.bytes, 'B')} every {units.show(c.interval, 's')}"
-        f" (Daly), the run stands {units.show(c.stall, 's')} for it · {r.spares} spare hosts",
+        f" (Daly), the run stands {units.show(c.stall, 's')} for it · {r.spares} spare hosts, not in the cost",
         indent=16,
     )
     return lines
@@ -248,6 +269,8 @@ def _others(result: TrainingResult, plan: TrainingPlan, top: int) -> list[str]:
         room = units.gib(float(other.ledger.reserved))
         text = f"  {head}   {index}{star} {where}{other.label}   {100 * (ratio - 1):+.1f}%, {room} GiB   {reason_behind(other, plan)}"
         lines += wrapped(text.strip(), indent=14, first=2)
+    if any(other.pareto for other in result.plans[1 : max(top, 2)]):
+        lines.append(" " * 14 + "* no plan on that machine is both faster and leaner")
     return lines
 
 
@@ -257,25 +280,31 @@ def _rivals(result: TrainingResult, page: Page, top: int) -> None:
     for plan in result.plans:
         best.setdefault(plan.machine.text or machine_text(plan.machine), plan)
     page.line("")
-    page.line(f"  {'device:count':<24}{'plan':<26}{'step s':>9}{'MFU %':>7}{'days':>9}{'M USD':>8}  price seen")
+    run = result.plans[0].run is not None
+    most = max((p.metrics["cost"].value for p in best.values() if "cost" in p.metrics), default=0.0)
+    scale, unit = (1e-6, "M USD") if most >= 1e7 else (1.0, "USD")
+    ends = f"{'days':>9}{unit:>9}" if run else f"{'USD/Mtok':>18}"
+    page.line(f"  {'device:count':<24}{'plan':<26}{'step s':>9}{'MFU %':>7}{ends}  price seen")
     for name, plan in list(best.items())[: max(top, 12)]:
         m = plan.metrics
-        days = units.significant(m["run_time"].value / DAY) if "run_time" in m else "-"
-        cost = units.significant(m["cost"].value / 1e6) if "cost" in m else "-"
+        days = units.significant(m["days"].value) if "days" in m else "-"
+        cost = units.significant(m["cost"].value * scale) if "cost" in m else "-"
+        each = units.significant(m["cost_per_million_tokens"].value) if "cost_per_million_tokens" in m else "-"
+        ends = f"{days:>9}{cost:>9}" if run else f"{each:>18}"
         seen = f"{plan.cost.price.date}{' !' if plan.cost.stale else ''}" if plan.cost else "-"
         page.line(
             f"  {name:<24}{plan.layout.label():<26}{units.significant(m['step_time'].value):>9}"
-            f"{100 * m['model_flops_utilisation'].value:>7.1f}{days:>9}{cost:>8}  {seen}"
+            f"{100 * m['mfu'].value:>7.1f}{ends}  {seen}"
         )
 
 
 def _trees(plan: TrainingPlan) -> list[tuple[str, Term]]:
     """Return the Term trees of step, memory and power with the texts that stand beside them."""
-    m = plan.metrics["step_time"]
+    m, held = plan.metrics["step_time"], float(plan.ledger.allocated.value)
     trees: list[tuple[str, Term]] = [
         (f"step {interval(m, 1.0, 's')}", plan.term),
         (
-            f"memory of stage {plan.ledger.stage.place + 1}: {units.gib(float(plan.ledger.allocated.value))} GiB",
+            f"memory of stage {plan.ledger.stage.place + 1}: {units.gib(held)} GiB = {units.show(held, 'B')}",
             plan.ledger.allocated,
         ),
     ]

@@ -143,8 +143,17 @@ def _crossings(ranks: Number, local: Number, w: Wires) -> Number:
     return where(ranks > local, ranks / local * w.hop, 0.0 * ranks)
 
 
+def _passed(message: Number, ranks: Number, stride: Number, w: Wires) -> Number:
+    """Return the time of passing `message` bytes from neighbour to neighbour in ranks - 1 rounds [s]."""
+    local = w.local(ranks, stride)
+    rate = collectives.shared_ring_rate(w.inside(w.gather, local), w.outside, local, ranks)
+    return (ranks - 1.0) * (w.base / 2.0) + _crossings(ranks, local, w) + collectives.transfer_time(message, 0.0, rate)
+
+
 def time_of(kind: str, message: Number, ranks: Number, stride: Number, w: Wires, copies: float = 0.0) -> Number:
     """Return the seconds of a message of an operation's kind."""
+    if kind == "context_ring":
+        return where(ranks > 1, _passed(message, ranks, stride, w), 0.0 * message)
     if kind in {"tensor_reduce", "tensor_gather"}:
         return ring(message, ranks, stride, w, reduce=kind == "tensor_reduce")
     return exchange(message, ranks, stride, w, copies if kind == "expert_exchange" else 0.0)

@@ -8,11 +8,21 @@ from collections.abc import Callable
 
 from roofplan import catalogue
 from roofplan.errors import InputError
-from roofplan.records.model import Attention, Dense, LatentAttention, Mixture
+from roofplan.operations import ACTIVATION_BYTES
+from roofplan.records.model import Attention, Dense, LatentAttention, Mixture, Model
 from roofplan.records.training import Framework
 from roofplan.train.plan import TrainingPlan
+from roofplan.train.stages import chunk_sizes
 
 TARGETS = ("megatron", "torchtitan", "deepspeed", "fsdp")
+
+
+def launch_or_reason(plan: TrainingPlan) -> str:
+    """Return how a plan is started under its own framework, or why it has no launch there."""
+    try:
+        return launch(plan)
+    except InputError as refusal:
+        return f"# no launch: {refusal.message.removeprefix('--emit ')}"
 
 
 def launch(plan: TrainingPlan, target: str | None = None) -> str:
@@ -34,6 +44,12 @@ def launch(plan: TrainingPlan, target: str | None = None) -> str:
         "deepspeed": _deepspeed,
         "fsdp": _fsdp,
     }
+    if plan.machine.device.vendor not in plan.framework.vendors:
+        raise InputError(
+            f"--emit {name}: its launch is known for {', '.join(plan.framework.vendors)} alone, not for {plan.machine.device.id}",
+            argument="--emit",
+            value=name,
+        )
     return writers[name](plan)
 
 
@@ -49,12 +65,13 @@ def _torchrun(plan: TrainingPlan) -> list[str]:
     return ["torchrun", f"--nnodes {m.hosts}", f"--nproc-per-node {m.per_host}"]
 
 
-def _refuse(name: str, **wanted: bool) -> None:
+def _refuse(plan: TrainingPlan, name: str, **wanted: bool) -> None:
     """Refuse a layout that a framework has no way to run."""
+    advice = "" if plan.framework.name == name or plan.job.adapter is not None else f"; plan with --framework {name}"
     for what, present in wanted.items():
         if present:
             raise InputError(
-                f"--emit {name}: {name} has no {what.replace('_', ' ')}; search with --framework {name}",
+                f"--emit {name}: {name} has no {what.replace('_', ' ')} as in this plan{advice}",
                 argument="--emit",
                 value=name,
             )
@@ -64,7 +81,15 @@ def _megatron(plan: TrainingPlan) -> str:
     """Megatron-LM's ``pretrain_gpt.py`` with the model's dimensions and the plan's layout."""
     x, job, model = plan.layout, plan.job, plan.model
     f = _flags(plan, "megatron").flags
-    _refuse("megatron", adapters=job.adapter is not None, ZeRO_3=x.zero >= 2, DualPipe=x.schedule not in {"1f1b"})
+    plain = all(isinstance(m, Attention | LatentAttention) for layer in model.decoder.layers for m in layer.mixers)
+    _refuse(
+        plan,
+        "megatron",
+        adapters=job.adapter is not None,
+        ZeRO_2_or_3=x.zero >= 2,
+        such_a_schedule=x.schedule != "1f1b",
+        mixers_but_attention_in_pretrain_gpt=not plain,
+    )
     words = [*_torchrun(plan), "pretrain_gpt.py", *_dimensions(plan)]
     remarks = []
 
@@ -76,22 +101,32 @@ def _megatron(plan: TrainingPlan) -> str:
         (True, "pipeline", x.pp),
         (x.cp > 1, "context", int(x.cp)),
         (x.ep > 1, "expert", int(x.ep)),
-        (x.interleave > 1, "interleave", -(-len(model.decoder.layers) // (x.pp * x.interleave))),
+        (x.interleave > 1, "interleave", max(chunk_sizes(len(model.decoder.layers), x.pp * x.interleave))),
         (x.tp > 1, "sequence_parallel", ""),
         (x.zero > 0, "optimizer_sharding", ""),
-        (x.zero > 0, "overlap", ""),
+        (x.zero > 0 and "overlap" in f, "overlap", ""),
         (x.recompute in {"selective", "full"}, f"recompute_{x.recompute}", ""),
         (True, f"precision_{job.precision if job.precision in {'bf16', 'fp16', 'fp8'} else 'bf16'}", ""),
         ("loss" in f, "loss", ""),
+        (job.gradient > ACTIVATION_BYTES, "gradient_fp32", ""),
+        (x.cp > 1 and "context_ring" in f, "context_exchange" if _exchanges(plan) else "context_ring", ""),
+        ("ends" in f and len(model.decoder.layers) % (x.pp * x.interleave) != 0, "ends", ""),
+        (f"optimizer_{job.optimizer.id}" in f, f"optimizer_{job.optimizer.id}", ""),
         (x.offload == "optimizer" and "offload_optimizer" in f, "offload_optimizer", ""),
-        (True, "flash", ""),
+        ("flash" in f, "flash", ""),
     ]
     words += [f"{f[name]} {value}".rstrip() for wanted, name, value in table if wanted]
+    if f"optimizer_{job.optimizer.id}" not in f and job.optimizer.id != "adam":
+        remarks.append(f"{job.optimizer.id}: no flag known in {_flags(plan, 'megatron').id}")
+    if job.precision not in {"bf16", "fp16", "fp8"}:
+        remarks.append(f"{job.precision}: no flag known in {_flags(plan, 'megatron').id}")
     if len(model.decoder.layers) % (x.pp * x.interleave):
-        chunks = x.pp * x.interleave
-        remarks.append(f"{len(model.decoder.layers)} layers in {chunks} chunks: some chunks hold one layer fewer")
+        remarks.append("embedding and head count as a layer each in the split")
     if x.recompute not in {"none", "selective", "full"}:
-        words.append(f"--recompute-granularity selective --recompute-modules {x.recompute.replace('+', ' ')}")
+        named = [module for module in x.recompute.split("+") if module in MEGATRON_MODULES]
+        words.append(f"--recompute-granularity selective --recompute-modules {' '.join(named)}")
+        other = [module for module in x.recompute.split("+") if module not in MEGATRON_MODULES]
+        remarks += [f"{module}: no module of Megatron's" for module in other]
     if x.recompute == "full" and float(x.recomputed) < 1.0:
         count = math.ceil(float(x.recomputed) * len(model.decoder.layers) / (x.pp * x.interleave))
         words = [
@@ -100,6 +135,17 @@ def _megatron(plan: TrainingPlan) -> str:
     if job.tokens:
         words.append(f"--train-samples {int(-(-job.tokens // job.sequence))}")
     return _joined(words, remarks)
+
+
+MEGATRON_MODULES = ("core_attn", "moe_act", "layernorm", "mla_up_proj", "moe", "shared_experts")
+"""Names that Megatron's --recompute-modules takes."""
+
+
+def _exchanges(plan: TrainingPlan) -> bool:
+    """Return whether context ranks exchange heads for sequence, as in every layer that has heads enough."""
+    mixers = [mixer for layer, _ in plan.model.decoder.kinds() for mixer in layer.mixers]
+    heads = [mixer.heads for mixer in mixers if isinstance(mixer, Attention | LatentAttention)]
+    return all(count / plan.layout.tp >= plan.layout.cp for count in heads)
 
 
 def _dimensions(plan: TrainingPlan) -> list[str]:
@@ -122,6 +168,8 @@ def _dimensions(plan: TrainingPlan) -> list[str]:
                 f"--qk-pos-emb-head-dim {mixer.rope_dim}",
                 f"--v-head-dim {mixer.value_dim}",
             ]
+            narrow = [group[0].inputs for group in mixer.groups if group[0].name.endswith("q_b_proj")]
+            words += [f"--q-lora-rank {narrow[0]}"] if narrow else []
     gated = False
     dense = next((f for one in layers for f in one.feed_forwards if isinstance(f, Dense)), None)
     if dense is not None:
@@ -136,18 +184,46 @@ def _dimensions(plan: TrainingPlan) -> list[str]:
                 f"--moe-ffn-hidden-size {feed.expert[0][0].outputs}",
                 "--moe-grouped-gemm",
             ]
-    words += ["--swiglu"] if gated else []
+            shared = sum(linear.outputs for group in feed.shared for linear in group if linear.name.endswith("up_proj"))
+            words += [f"--moe-shared-expert-intermediate-size {shared}"] if shared else []
+            dense_first = sum(isinstance(f, Dense) for one in layers for f in one.feed_forwards)
+            sparse = len(layers) - dense_first
+            words += [f"--moe-layer-freq '([0]*{dense_first}+[1]*{sparse})'"] if dense_first else []
+    groups = [
+        group for mixer in layer.mixers if isinstance(mixer, Attention | LatentAttention) for group in mixer.groups
+    ]
+    groups += [group for feed in layer.feed_forwards if isinstance(feed, Dense) for group in feed.groups]
+    biased = [linear.name for group in groups for linear in group if linear.bias]
+    words += _beside_products(model, gated=gated, biased=biased)
     words += [] if layer.layer_norm else ["--normalization RMSNorm"]
     words += [] if model.tied else ["--untie-embeddings-and-output-weights"]
     positions = model.max_positions or plan.job.sequence
     return [*words, f"--max-position-embeddings {max(positions, plan.job.sequence)}"]
 
 
+def _beside_products(model: Model, *, gated: bool, biased: list[str]) -> list[str]:
+    """Return activation, biases and positions as Megatron's flags, from the model's configuration."""
+    kind = str(model.config.get("hidden_act") or model.config.get("hidden_activation") or "")
+    words = []
+    if gated:
+        words.append("--swiglu" if kind in {"silu", "swish", ""} else "--geglu")
+    elif kind == "relu2":
+        words.append("--squared-relu")
+    if not biased:
+        words.append("--disable-bias-linear")
+    elif all(name.endswith(("q_proj", "k_proj", "v_proj")) for name in biased):
+        words += ["--disable-bias-linear", "--add-qkv-bias"]
+    base = model.config.get("rope_theta")
+    if isinstance(base, int | float):
+        words += ["--position-embedding-type rope", f"--rotary-base {int(base)}"]
+    return words
+
+
 def _torchtitan(plan: TrainingPlan) -> str:
     """Torchtitan's training flags; the model is a flavour of its own registry."""
     x, job = plan.layout, plan.job
     f = _flags(plan, "torchtitan").flags
-    _refuse("torchtitan", adapters=job.adapter is not None)
+    _refuse(plan, "torchtitan", adapters=job.adapter is not None)
     words = [*_torchrun(plan), "-m torchtitan.train"]
     local = job.batch // int(x.dp)
     table = {
@@ -167,7 +243,7 @@ def _torchtitan(plan: TrainingPlan) -> str:
         names = {
             "1f1b": "Interleaved1F1B" if x.interleave > 1 else "1F1B",
             "gpipe": "GPipe",
-            "zb-h1": "InterleavedZeroBubble",
+            "zb-h1": "ZBVZeroBubble",
         }
         words.append(f"{f['schedule']} {names.get(x.schedule, '1F1B')}")
         words.append(f"--parallelism.pipeline_parallel_microbatch_size {int(x.micro_batch)}")
@@ -179,7 +255,12 @@ def _torchtitan(plan: TrainingPlan) -> str:
         words.append("--model.converters float8")
     if job.tokens:
         words.append(f"--training.steps {int(-(-job.tokens // (job.batch * job.sequence)))}")
-    remarks = ["--model.name and --model.flavor name the model in torchtitan's registry"]
+    remarks = ["--model.name and --model.flavor name the model in torchtitan's registry", *_partly(plan)]
+    if x.offload != "none":
+        words.append("--training.enable_cpu_offload")
+        remarks.append("offloads weights and gradients too")
+    if x.schedule == "zb-h1":
+        remarks.append("torchtitan's zero-bubble schedule is ZB-V, the nearest to ZB-H1")
     if x.zero < 3:
         remarks.append(f"FSDP2 shards weights too: the plan's ZeRO-{x.zero} becomes full sharding")
     return _joined(words, remarks)
@@ -188,7 +269,9 @@ def _torchtitan(plan: TrainingPlan) -> str:
 def _deepspeed(plan: TrainingPlan) -> str:
     """DeepSpeed's configuration file, which Transformers' Trainer and Accelerate read."""
     x, job = plan.layout, plan.job
-    _refuse("deepspeed", tensor_parallelism=x.tp > 1, pipeline_stages=x.pp > 1, context_parallelism=x.cp > 1)
+    low = job.precision not in {"bf16", "fp16"}
+    _refuse(plan, "deepspeed", low_precision_products=low)
+    _refuse(plan, "deepspeed", tensor_parallelism=x.tp > 1, pipeline_stages=x.pp > 1, context_parallelism=x.cp > 1)
     zero: dict[str, object] = {"stage": x.zero, "overlap_comm": True, "contiguous_gradients": True}
     if x.zero >= 2:
         zero["reduce_scatter"] = True
@@ -211,12 +294,13 @@ def _deepspeed(plan: TrainingPlan) -> str:
 def _fsdp(plan: TrainingPlan) -> str:
     """Accelerate's flags for PyTorch FSDP2, or for plain data parallelism."""
     x, job, m = plan.layout, plan.job, plan.machine
-    _refuse("fsdp", tensor_parallelism=x.tp > 1, pipeline_stages=x.pp > 1, context_parallelism=x.cp > 1)
+    _refuse(plan, "fsdp", sharded_states_with_whole_gradients=x.zero == 1)
+    _refuse(plan, "fsdp", tensor_parallelism=x.tp > 1, pipeline_stages=x.pp > 1, context_parallelism=x.cp > 1)
     words = [
         "accelerate launch",
         f"--num_machines {m.hosts}",
         f"--num_processes {m.count}",
-        f"--mixed_precision {'fp16' if job.precision == 'fp16' else 'bf16'}",
+        f"--mixed_precision {job.precision if job.precision in {'fp16', 'fp8'} else 'bf16'}",
     ]
     if x.zero >= 2:
         words += [
@@ -233,7 +317,20 @@ def _fsdp(plan: TrainingPlan) -> str:
     if job.adapter is not None:
         words += [f"--lora_r {job.adapter.rank}", f"--lora_target_modules {','.join(job.adapter.targets)}"]
         words += ["--load_in_4bit"] if job.adapter.stored.startswith("bnb-nf4") else []
+        words += ["--use_dora"] if job.adapter.method == "dora" else []
+    remarks += _partly(plan)
     return _joined(words, remarks)
+
+
+def _partly(plan: TrainingPlan) -> list[str]:
+    """Return what a launch cannot say of recomputation and number format."""
+    x, job = plan.layout, plan.job
+    out = []
+    if x.recompute == "full" and float(x.recomputed) < 1.0:
+        out.append(f"recomputation of {float(x.recomputed):.0%} of the layers has no flag: this recomputes all")
+    if job.precision == "fp4":
+        out.append("fp4: no flag known")
+    return out
 
 
 def _joined(words: list[str], remarks: list[str]) -> str:

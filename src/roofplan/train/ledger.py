@@ -83,7 +83,7 @@ def ledgers(model: Model, job: Job, layout: Layout, framework: Framework) -> lis
                 back=back,
             )
         )
-        for stage in stages(model, layout.pp, layout.interleave, layout.schedule)
+        for stage in stages(model, layout.pp, layout.interleave, layout.schedule, ends=framework.even_layers)
     ]
 
 
@@ -112,7 +112,9 @@ def in_flight(stage: Stage, job: Job, layout: Layout) -> Number:
     if layout.schedule == "gpipe":
         return passing
     if layout.schedule == "dualpipe":
-        return smaller((pp + 1.0) / 2.0, passing)
+        return smaller(pipeline.dual_in_flight(pp), passing / 2.0)
+    if layout.schedule == "zb-h1":
+        return smaller(pp, passing)  # deferred gradients of weights fill every stage up to the first one's share
     if chunks > 1.0:
         return smaller(pipeline.chunks_in_flight(pp, place, chunks), passing * chunks) / chunks
     return smaller(pipeline.warmup_micro_batches(pp, place), passing)
@@ -147,7 +149,9 @@ def _states(held: Share, c: _Case) -> list[Term]:
         return _adapter_states(held, job.adapter, c)
     ranks, thin = alike(layout)
     routed = not (type(held.experts) is float and held.experts == 0.0)
-    copy, cited = c.framework.keeps("weight"), c.cites("weight")
+    own = job.optimizer.master == 0.0
+    copy = job.optimizer.weight if own else c.framework.keeps("weight")
+    cited = (job.optimizer.source,) if own else c.cites("weight")
     kept_here = 0.0 if layout.offload == "optimizer" else 1.0
     table = [
         ("weights", (copy, 0.0, 0.0), 3, cited),

@@ -20,10 +20,10 @@ from roofplan.records.training import Adapter, Framework, Job, Layout
 from roofplan.search import Metric
 from roofplan.serve import wall_power
 from roofplan.terms import Term
-from roofplan.timing import constant_behind, grade_of_constant
+from roofplan.timing import GRADES, constant, constant_behind, grade_of_constant
 from roofplan.train import run as runs
 from roofplan.train.ledger import Ledger, fullest, ledgers
-from roofplan.train.search import AXES, Found, Tally, search
+from roofplan.train.search import AXES, LEAST_SEQUENCE, Found, Tally, search, tensor_degrees
 from roofplan.train.step import Ability, Step, ability, share_of, step
 from roofplan.train.terms import step_term
 from roofplan.units import DAY, HOUR
@@ -32,9 +32,13 @@ OBJECTIVES = ("time", "cost", "devices", "memory")
 Z90 = 1.645
 """Standard deviations of a 90% interval of a normal distribution."""
 
-SPREAD = {"calibrated": 0.06, "borrowed": 0.15, "guessed": 0.30}
-"""Stated prior of the relative error of a step time by grade, one standard deviation, until intervals are earned on unseen runs:
-residuals of fitted families are 3 to 6%, of families that borrow about 15% [1]."""
+SPREAD = {"calibrated": 0.04, "borrowed": 0.25, "guessed": 0.40}
+"""Least relative error of a step time by grade, one standard deviation, until intervals are earned on unseen runs: a fitted family's
+own residuals count where they are larger (its 90th percentile over 1.645), and families that borrow are prior [1]."""
+
+FAILURES_SPREAD = 2.0
+"""Factor by which published interruption rates of clusters of one kind differ, either way: 0.29 (32K devices) to 0.81 (RSC-1) per 1,000
+device-days around Llama 3's 0.47 [1]."""
 
 MEMORY_SPREAD = 0.04
 """The same of the memory ledger: its median error over four publishers is 0.2 to 6% [1]."""
@@ -123,16 +127,41 @@ class TrainingResult:
     front: list[TrainingPlan] = field(default_factory=list)
 
 
-def flops_per_token(model: Model, sequence: int) -> tuple[float, float]:
+LIMIT_OF = {
+    "products": "compute",
+    "attention": "compute",
+    "recompute": "compute",
+    "memory passes": "memory_bandwidth",
+    "optimizer": "memory_bandwidth",
+    "bubble": "bubble",
+    "launches": "launch",
+    "host": "launch",
+}
+"""Limit that a part of a step runs into; all others are communication."""
+
+
+def binding(plan: TrainingPlan) -> tuple[str, float]:
+    """Return the limit that takes most of a step, and its share."""
+    sums: dict[str, float] = {}
+    for name, seconds in plan.step.parts.items():
+        limit = LIMIT_OF.get(name, "communication")
+        sums[limit] = sums.get(limit, 0.0) + float(seconds)
+    most = max(sums, key=lambda limit: sums[limit])
+    return most, sums[most] / float(plan.step.time)
+
+
+def flops_per_token(model: Model, sequence: int, adapter: Adapter | None = None) -> tuple[float, float]:
     """Return the model FLOPs that training on one token takes, forward and backward: of products, and of attention [FLOP].
 
     Three times the forward pass: two for each weight that the token meets, the embedding's look-up aside, and attention over
-    the tokens before it. Recomputation, padding and the optimizer are not model FLOPs.
+    the tokens before it; twice for frozen products. Recomputation, padding and the optimizer are not model FLOPs.
     """
     touched = float((model.active or model.total) - (0 if model.tied else model.embedding))
     table = whole_model(model, Pass(new=float(sequence), requests=1.0, coupled=False))
     mixing = sum(float(op.work) for op in table if op.kind in {"prefill_attention", "memory"}) / sequence
-    return float(flops.training(touched, 1.0)), 3.0 * mixing
+    forward = float(flops.forward_per_token(touched))
+    # frozen weights have a gradient of their inputs, none of their own
+    return (2.0 * forward if adapter is not None else float(flops.training(touched, 1.0))), 3.0 * mixing
 
 
 def planned(asked: TrainingRequest, machine: Machine, layout: Layout, a: Ability | None = None) -> TrainingPlan:
@@ -181,39 +210,40 @@ def planned(asked: TrainingRequest, machine: Machine, layout: Layout, a: Ability
     return plan
 
 
-def grade_of(a: Ability, precision: str) -> str:
-    """Return the grade of a step time: whether this framework was fitted on this architecture, its relatives, or not at all."""
-    worst = 1
+def grade_of(a: Ability, precision: str) -> tuple[str, float]:
+    """Return the grade of a step time, and its spread: whether this framework was fitted on this architecture, its relatives, or not at all."""
+    worst, wide = 1, 0.0
     own = f"{a.framework.id}/{a.machine.device.architecture}"
     for key in a.sources[share_of(precision)]:
         item = constant_behind(key)
         if item is not None:
             worst = max(worst, grade_of_constant(item, a.machine.device.vendor), 1 if item.scope == own else 2)
-    return ("measured", "calibrated", "borrowed", "guessed")[worst]
+            wide = max(wide, item.spread)
+    grade = GRADES[worst]
+    return grade, max(wide, SPREAD[grade])
 
 
 def _metric(value: float, unit: str, grade: str, spread: float) -> Metric:
     factor = math.exp(Z90 * spread)
-    return Metric(value, value / factor, value * factor, unit, grade)
+    most = 1.0 if unit == "1" else math.inf
+    return Metric(value, value / factor, min(value * factor, most), unit, grade)
 
 
 def metrics_of(plan: TrainingPlan, place: str) -> dict[str, Metric]:
     """Return the metrics of a plan with their intervals; what is not known is absent."""
-    grade = grade_of(plan.ability, plan.job.precision)
-    spread, seconds, n = SPREAD[grade], float(plan.step.time), plan.machine.count
+    grade, spread = grade_of(plan.ability, plan.job.precision)
+    seconds, n = float(plan.step.time), plan.machine.count
     tokens = plan.job.batch * plan.job.sequence
-    products, mixing = flops_per_token(plan.model, plan.job.sequence)
-    if plan.job.adapter is not None:
-        products *= 2.0 / 3.0  # frozen weights have no gradient of their own
+    products, mixing = flops_per_token(plan.model, plan.job.sequence, plan.job.adapter)
     peak = _peak(plan)
     out = {
         "step_time": _metric(seconds, "s", grade, spread),
         "tokens_per_second": _metric(tokens / seconds, "token/s", grade, spread),
         "tokens_per_second_per_device": _metric(tokens / seconds / n, "token/s", grade, spread),
-        "model_flops_utilisation": _metric(
+        "mfu": _metric(
             float(roofline.share_of_peak((products + mixing) * tokens, seconds, peak * n)), "1", grade, spread
         ),
-        "hardware_flops_utilisation": _metric(
+        "hfu": _metric(
             float(roofline.share_of_peak((products + mixing) * tokens + again(plan), seconds, peak * n)),
             "1",
             grade,
@@ -221,16 +251,19 @@ def metrics_of(plan: TrainingPlan, place: str) -> dict[str, Metric]:
         ),
     }
     held = plan.ledger
-    certain = "calibrated" if plan.framework.name in {"megatron", "litgpt", "torchtitan", "fsdp-qlora"} else "borrowed"
+    certain = "calibrated" if plan.framework.measured_memory else "borrowed"
+    slack, _ = constant("allocator", "reserved_over_allocated", [plan.framework.name, "any"])
+    doubt = max(MEMORY_SPREAD, slack.spread)
     out["memory_allocated"] = _metric(float(held.allocated.value), "B", certain, MEMORY_SPREAD)
-    out["memory_reserved"] = _metric(float(held.reserved), "B", certain, MEMORY_SPREAD)
+    out["memory_reserved"] = _metric(float(held.reserved), "B", certain, doubt)
     if plan.run is not None:
         r = plan.run
-        out["run_time"] = _metric(r.elapsed, "s", grade, spread)
-        out["run_time_p90"] = _metric(r.p90, "s", grade, spread)
-        out["goodput"] = Metric(
-            r.goodput, r.goodput, r.goodput, "1", "borrowed" if r.preset.kind == "derived" else "guessed"
+        out["days"] = _metric(r.elapsed / DAY, "day", grade, spread)
+        out["days_p90"] = _metric(r.p90 / DAY, "day", grade, spread)
+        low, high = sorted(
+            max(0.0, 1.0 - (1.0 - r.goodput) * factor) for factor in (FAILURES_SPREAD, 1.0 / FAILURES_SPREAD)
         )
+        out["goodput"] = Metric(r.goodput, low, high, "1", "borrowed" if r.preset.kind == "derived" else "guessed")
         out["device_hours"] = _metric(r.elapsed / HOUR * n, "device-hour", grade, spread)
         if plan.cost is not None:
             out["cost"] = _metric(runs.money(r, plan.cost), "USD", grade, spread)
@@ -279,7 +312,8 @@ def plan_all(asked: TrainingRequest, progress: Callable[[int, int], None] | None
     tally, plans, fronts = Tally(), [], []
     first: RoofplanError | None = None
     limit = asked.devices
-    machines = [m for m in asked.machines if limit is None or m.count <= limit]
+    once = {m.text or m.device.id: m for m in asked.machines}
+    machines = [m for m in once.values() if limit is None or m.count <= limit]
     if not machines:
         least = min(m.count for m in asked.machines)
         raise NoPlan(
@@ -316,7 +350,7 @@ def plan_all(asked: TrainingRequest, progress: Callable[[int, int], None] | None
     beaten = {id(layout) for _, front in fronts for _, _, layout in front}
     for plan in kept:
         plan.pareto = id(plan.layout) in beaten
-    return TrainingResult(plans=kept, tally=tally, asked=asked, warnings=_warnings(kept[0]))
+    return TrainingResult(plans=kept, tally=tally, asked=asked, warnings=_warnings(kept[0], asked.policy))
 
 
 def _merge(tally: Tally, more: Tally) -> None:
@@ -357,7 +391,7 @@ def _objective(plan: TrainingPlan, best: str) -> float:
         return float(plan.machine.count)
     if best == "memory":
         return m["memory_reserved"].value
-    return m["run_time"].value if "run_time" in m else m["step_time"].value / plan.job.batch
+    return m["days"].value if "days" in m else m["step_time"].value / plan.job.batch
 
 
 def _memory_miss(asked: TrainingRequest, machines: list[Machine], tally: Tally) -> NoPlan:
@@ -424,9 +458,9 @@ def _within(asked: TrainingRequest, plans: list[TrainingPlan], tally: Tally) -> 
     """Return the plans within deadline and budget, or say what the nearest one takes."""
     kept = plans
     if asked.deadline is not None:
-        inside = [p for p in kept if p.metrics["run_time"].value <= asked.deadline]
+        inside = [p for p in kept if p.metrics["days"].value * DAY <= asked.deadline]
         if not inside:
-            raise _late(asked, min(kept, key=lambda p: p.metrics["run_time"].value), tally)
+            raise _late(asked, min(kept, key=lambda p: p.metrics["days"].value), tally)
         kept = inside
     if asked.budget is not None:
         priced = [p for p in kept if "cost" in p.metrics]
@@ -447,48 +481,67 @@ def _within(asked: TrainingRequest, plans: list[TrainingPlan], tally: Tally) -> 
 
 def _late(asked: TrainingRequest, nearest: TrainingPlan, tally: Tally) -> NoPlan:
     """Return the refusal where every plan is late: the nearest one, and the time that no number of devices goes below."""
-    days, limit = nearest.metrics["run_time"].value / DAY, (asked.deadline or 0.0) / DAY
+    days, limit = nearest.metrics["days"].value, (asked.deadline or 0.0) / DAY
     least = least_time(asked, nearest) / DAY
     text = f"no plan: deadline. the fastest, {nearest.label} on {nearest.machine.text or nearest.machine.device.id}, takes {days:.1f} days"
     relax = [{"argument": "--deadline", "now": f"{limit:.1f}d", "needed": f"{math.ceil(days * 10) / 10:.1f}d"}]
-    if least > limit:
+    if least > limit and nearest.run is not None:
         text += (
-            f"; no number of devices goes below {least:.1f} days: one sequence after another through {len(nearest.model.decoder.layers)} layers, {nearest.run.steps:,.0f} times"
-            if nearest.run
-            else ""
+            f"; no number of devices goes below {least:.2g} days: {nearest.run.steps:,.0f} times a sequence of"
+            f" {asked.job.sequence:,} at the dense peak of every rank that can share it"
         )
-    else:
-        relax.append(
-            {
-                "argument": "--on",
-                "now": f"{nearest.machine.count:,} devices",
-                "needed": f"about {math.ceil(nearest.machine.count * days / limit):,}",
-            }
-        )
+    elif not asked.pins:
+        relax += _in_time(asked, nearest)
     refusal = NoPlan(text, binding="deadline", relax=relax)
     refusal.search = tally.as_json()
     return refusal
 
 
+def _in_time(asked: TrainingRequest, nearest: TrainingPlan) -> list[dict[str, Any]]:
+    """Return the least doubling of a plan's devices whose best layout meets deadline and budget, tried."""
+    for factor in (2, 4, 8, 16, 32):
+        machine = _larger(nearest.machine, nearest.machine.count * factor)
+        if machine is None or _trial(asked, machine) is None:
+            continue
+        found = search(asked.model, asked.job, machine, asked.framework, asked.pins)
+        plan = planned(asked, machine, found.layouts[0][2])
+        late = plan.metrics["days"].value * DAY > (asked.deadline or math.inf)
+        dear = asked.budget is not None and ("cost" not in plan.metrics or plan.metrics["cost"].value > asked.budget)
+        if not late and not dear:
+            out = {"argument": "--on", "now": nearest.machine.count, "needed": f"{machine.device.id}:{machine.count}"}
+            return [out | {"plan": {"layout": plan.label, "step_time": float(plan.step.time)}}]
+    return []
+
+
 def least_time(asked: TrainingRequest, plan: TrainingPlan) -> float:
-    """Return the run's time with as many devices as there are sequences and the tensor ranks of a host, communication included [s]."""
-    from roofplan.train.search import tensor_degrees
+    """Return what no number of devices goes below: each sequence on as many ranks as heads and context allow, at the dense peak [s].
 
-    m = plan.machine
-    tp = max(tensor_degrees(asked.model, m.per_host))
-    hosts = max(1, asked.job.batch * tp // m.per_host)
-    wide = replace(m, hosts=hosts, text="")
-    if wide.network is None and hosts > 1:
-        return 0.0
-    layout = Layout(tp=float(tp), dp=float(asked.job.batch), zero=plan.layout.zero)
-    one = float(step(asked.model, asked.job, layout, ability(wide, asked.framework)).time)
-    return one * (plan.run.steps if plan.run else 1.0)
+    A pipeline does not shorten the way of one sequence through all layers, and the next step waits for it.
+    """
+    widest = max(tensor_degrees(asked.model, MOST_TENSOR)) * max(1, asked.job.sequence // LEAST_SEQUENCE)
+    work = sum(flops_per_token(asked.model, asked.job.sequence, asked.job.adapter)) * asked.job.sequence
+    return float(work / (widest * _peak(plan)) * (plan.run.steps if plan.run else 1.0))
 
 
-def _warnings(plan: TrainingPlan) -> list[tuple[str, str]]:
+MOST_TENSOR = 2**10
+"""Tensor ranks among which the largest that divides a model is looked for [1]."""
+
+
+def _warnings(plan: TrainingPlan, policy: str) -> list[tuple[str, str]]:
     """Return what a reader must know, each with a code."""
     out = [("model", text) for text in plan.model.warnings]
     m, x = plan.machine, plan.layout
+    most, room = plan.metrics["memory_reserved"].high + plan.framework.keeps("outside"), float(m.device.memory or 0.0)
+    if most > room:
+        text = (
+            f"memory: up to {most / 2**30:.1f} GiB of {room / 2**30:.1f} within the ledger's error, so it may run out"
+        )
+        out.append(("memory_tight", text))
+    if m.device.vendor not in plan.framework.vendors:
+        known = ", ".join(plan.framework.vendors)
+        out.append(
+            ("foreign_device", f"{plan.framework.id} is known on {known} alone: {m.device.id} borrows its constants")
+        )
     if x.tp > m.per_host:
         out.append(
             (
@@ -496,6 +549,13 @@ def _warnings(plan: TrainingPlan) -> list[tuple[str, str]]:
                 f"tp {int(x.tp)} leaves the host of {m.per_host}: its collectives run at the network's rate",
             )
         )
+    offered = {"1f1b", *plan.framework.schedules}
+    if x.schedule not in offered:
+        out.append(("schedule", f"{plan.framework.id} does not run {x.schedule}: this is what it would take"))
+    if plan.job.optimizer.id == "muon":
+        out.append(("muon", "Muon's orthogonalisation is not counted in the optimizer's time"))
+    if plan.run is not None and plan.run.policy != policy:
+        out.append(("policy", f"a run of one copy has none to go on with: --policy {policy} restarts"))
     if plan.cost is not None and plan.cost.stale:
         out.append(("price_stale", f"the {plan.cost.price.kind} price of {m.device.id} is of {plan.cost.price.date}"))
     if m.device.geforce_licence:

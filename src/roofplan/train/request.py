@@ -42,10 +42,10 @@ def choice(value: str, accepted: Any, argument: str) -> str:
 def batch_of(text: str, sequence: int) -> int:
     """Return sequences of a step from ``512seq`` or ``4194304tok``.
 
-    Tokens that make no whole number of sequences are rounded to one that devices can divide, by 3% at most.
+    Tokens that make no whole number of sequences are rounded, by 5% at most, to the one that most devices divide.
 
-    >>> batch_of("4Mtok", 8192), batch_of("4194304tok", 8192), batch_of("512seq", 8192)
-    (496, 512, 512)
+    >>> batch_of("4Mtok", 8192), batch_of("16Mtok", 8192), batch_of("512seq", 8192)
+    (512, 2048, 512)
     """
     cleaned = text.strip().lower()
     for ending, size in (("sequences", 1), ("seq", 1), ("tokens", sequence), ("tok", sequence)):
@@ -65,9 +65,16 @@ def batch_of(text: str, sequence: int) -> int:
 
 
 def _divisible(count: float) -> int:
-    """Return the multiple of a power of two nearest to a count, the power a sixteenth of it at most [1]."""
-    step = 1 << max(0, int(math.log2(count)) - 4)
-    return max(1, round(count / step) * step)
+    """Return the multiple of the highest power of two that lies within 5% of a count, the nearest whole number if none does [1]."""
+    for power in range(math.ceil(math.log2(count)) + 1, 0, -1):
+        near = round(count / (1 << power)) * (1 << power)
+        if abs(near - count) <= ROUNDED * count:
+            return near
+    return max(1, round(count))
+
+
+ROUNDED = 0.05
+"""Most that a batch in tokens is changed to divide well: a million written for 2^20 is 5% less [1]."""
 
 
 def pins_of(text: str | None) -> dict[str, Any]:
@@ -95,7 +102,7 @@ def pins_of(text: str | None) -> dict[str, Any]:
         if (name == "recompute" and "+" in value) or value in MODULES:
             out[name] = "+".join(choice(part, MODULES, "--strategy recompute") for part in value.split("+"))
         elif name == "shard":
-            out[name] = units.parse_count(value, "--strategy shard")
+            out[name] = 0 if value == "0" else units.parse_count(value, "--strategy shard")
         elif name == "recomputed":
             out[name] = units.parse_share(value, "--strategy recomputed")
         elif name in words:
@@ -171,12 +178,13 @@ def job_of(
             if not _plain(compute)
             else units.parse_amount(compute, "--compute")
         )
-        amount = work / sum(flops_per_token(model, length))
+        amount = work / sum(flops_per_token(model, length, adapter_of(method, rank, base)))
         assumed.append(f"--compute {compute} is {amount:,.0f} tokens")
     if amount is not None and amount < count * length:
+        flag = "--tokens" if tokens is not None else "--compute"
         raise UnitError(
-            f"--tokens: {amount:,.0f} is less than one step of {count:,} sequences of {length:,}",
-            argument="--tokens",
+            f"{flag}: {amount:,.0f} tokens are less than one step of {count:,} sequences of {length:,}",
+            argument=flag,
             value=tokens or compute,
         )
     gradient = 2.0 if framework.gradient in {"bf16", "fp16"} else 4.0
@@ -208,6 +216,8 @@ def adapter_of(method: str, rank: str | None, base: str | None) -> Adapter | Non
     if method == "full":
         if rank is not None:
             raise InputError("--rank belongs to --method lora, qlora or dora", argument="--rank", value=rank)
+        if base is not None:
+            raise InputError("--base belongs to --method lora, qlora or dora", argument="--base", value=base)
         return None
     stored = base or ("bnb-nf4" if method == "qlora" else "bf16")
     try:
@@ -239,7 +249,7 @@ def machines_of(
         boxes = [s for s in catalogue.servers_of(name) if s.network and s.count == box_size(found)]
         if not boxes or found.geforce_licence or found.vendor not in framework.vendors or not catalogue.prices(name):
             continue
-        peak = found.peak.get(job.precision) or found.peak.get("bf16") or found.peak.get("fp16")
+        peak = found.peak.get(job.precision)
         if peak is None or found.memory is None:
             continue
         each = boxes[-1].count
@@ -269,6 +279,19 @@ SIZES = 3
 
 MOST_DEVICES = 16384
 """Devices up to which they compete [1]."""
+
+
+def _check_precision(found: Machine, job: Job) -> None:
+    """Refuse a number format that a device has no unit for."""
+    peak = found.device.peak
+    if job.precision not in peak:
+        has = ", ".join(name for name in ("bf16", "fp16", "fp8", "fp4") if name in peak)
+        raise InputError(
+            f"--precision: {found.device.id} has no {job.precision} unit; it has {has}",
+            code="unknown_precision",
+            argument="--precision",
+            value=job.precision,
+        )
 
 
 def request_of(model: Model, given: dict[str, Any]) -> TrainingRequest:
@@ -321,9 +344,12 @@ def request_of(model: Model, given: dict[str, Any]) -> TrainingRequest:
             argument="--place",
             value=given["place"],
         )
+    machines = machines_of(given["on"], job, model, framework, deadline, devices)
+    for found in machines:
+        _check_precision(found, job)
     return TrainingRequest(
         model=model,
-        machines=machines_of(given["on"], job, model, framework, deadline, devices),
+        machines=machines,
         job=job,
         framework=framework,
         pins=pins_of(given["strategy"]),
@@ -334,7 +360,7 @@ def request_of(model: Model, given: dict[str, Any]) -> TrainingRequest:
         failures=failures,
         checkpoint=choice(given["checkpoint"], CHECKPOINTS, "--checkpoint"),
         policy=choice(given["policy"], POLICIES, "--policy"),
-        best=choice(given["best"] or ("time" if given["on"] or deadline else "cost"), OBJECTIVES, "--best"),
+        best=choice(given["best"] or ("time" if given["on"] else "cost"), OBJECTIVES, "--best"),
         place=place,
         assumed=tuple(assumed),
     )
@@ -344,6 +370,6 @@ def floor_days(request: TrainingRequest, machine: Machine, precision: str) -> fl
     """Return the days that the run's model FLOPs take at the dense peak, None without a run."""
     if request.job.tokens is None:
         return None
-    peak = machine.device.peak.get(precision) or machine.device.peak.get("bf16") or machine.device.peak["fp16"]
-    work = sum(flops_per_token(request.model, request.job.sequence)) * request.job.tokens
+    peak = machine.device.peak.get(precision) or machine.device.peak.get("fp16") or machine.device.peak["bf16"]
+    work = sum(flops_per_token(request.model, request.job.sequence, request.job.adapter)) * request.job.tokens
     return math.inf if not peak.value else work / (peak.value * machine.count) / units.DAY

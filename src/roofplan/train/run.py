@@ -9,9 +9,10 @@ from roofplan import catalogue
 from roofplan.economics import HourlyCost
 from roofplan.laws import reliability, up
 from roofplan.operations import ACTIVATION_BYTES
+from roofplan.operations.activations import adapted
 from roofplan.records.hardware import Machine
 from roofplan.records.model import Model
-from roofplan.records.training import FailurePreset, Job, Layout
+from roofplan.records.training import Adapter, FailurePreset, Job, Layout
 from roofplan.terms import Term
 from roofplan.units import DAY, HOUR, JOULE_PER_KWH
 
@@ -58,7 +59,8 @@ class Run:
     goodput : share of the elapsed time that advances the run [1].
     elapsed, p90 : expected time and the one that nine of ten runs stay below, for failures alone [s].
     failures : interruptions expected [1].
-    spares : hosts in reserve [1].
+    spares : hosts in reserve, beside those that are paid [1].
+    policy : what a failure does: ``restart``, or ``drop`` where there are copies to go on with.
     """
 
     steps: float
@@ -74,26 +76,30 @@ class Run:
     preset: FailurePreset
     policy: str
 
-    @property
-    def device_hours(self) -> float:
-        """Expected device-hours over `devices` are elapsed hours; multiply by them [h]."""
-        return self.elapsed / HOUR
-
 
 def checkpoint_of(model: Model, job: Job, machine: Machine, kind: str, interruption: float) -> Checkpoint:
-    """Return the checkpoint of a job: 16-bit weights and optimizer state, saved by all hosts at once.
+    """Return the checkpoint of a job: what is trained, in 16 bits, and its optimizer state, saved by all hosts at once.
 
     Only a synchronous one stops the run until it is written; the others until it is copied to the host's memory.
     """
     _, recovery = catalogue.failures()
-    trained = float(model.total)
-    size = trained * (ACTIVATION_BYTES + job.optimizer.bytes)
+    if job.adapter is None:
+        size = float(model.total) * (ACTIVATION_BYTES + job.optimizer.bytes)
+    else:
+        size = trained_parameters(model, job.adapter) * job.adapter.bytes
     write = size / (machine.hosts * recovery.write.value)
     link = machine.host_link.bandwidth if machine.host_link else recovery.write.value
     stall = write if kind == "sync" else size / machine.count / link
     interval = float(reliability.daly_interval(stall, interruption))
     # the next one starts when the last is on storage
     return Checkpoint(bytes=size, write=write, stall=stall, interval=max(interval, 0.0 if kind == "memory" else write))
+
+
+def trained_parameters(model: Model, adapter: Adapter) -> float:
+    """Return the parameters that an adapter trains [parameters]."""
+    if adapter.fixed is not None:
+        return adapter.fixed
+    return sum(adapted(layer, adapter) * len(places) for layer, places in model.decoder.kinds())
 
 
 def run(
@@ -116,17 +122,18 @@ def run(
     saved = checkpoint_of(model, job, machine, checkpoint, interruption)
     reload = saved.stall if checkpoint == "memory" else saved.write
     restart = recovery.detect.value + recovery.restart.value + reload
-    if policy == "drop":
+    if checkpoint == "async":
+        restart += saved.write  # a failure meanwhile falls back to the checkpoint before
+    lost = saved.interval / 2.0
+    if policy == "drop" and layout.dp > 1:
         share = float(reliability.degraded_goodput(restart, recovery.restart.value, interruption, float(layout.dp)))
-        share *= saved.interval / (saved.interval + saved.stall)
+        share = max(share, 0.0) * saved.interval / (saved.interval + saved.stall)
+        restart, lost = recovery.restart.value, 0.0
     else:
+        policy = "restart"
         share = float(reliability.goodput(saved.interval, saved.stall, restart, interruption))
     elapsed = work / share if share > 0.0 else math.inf
-    spread = (
-        float(reliability.spread_of_finish(work, share, interruption, restart, saved.interval / 2.0))
-        if share > 0.0
-        else math.inf
-    )
+    spread = float(reliability.spread_of_finish(work, share, interruption, restart, lost)) if share > 0.0 else math.inf
     return Run(
         steps=steps,
         work=work,
@@ -165,7 +172,8 @@ def preset_for(machine: Machine, name: str | None = None) -> FailurePreset:
     presets, _ = catalogue.failures()
     if name is not None:
         return presets[name]
-    return presets["consumer" if machine.device.device_class == "consumer" else "llama3"]
+    plain = machine.device.device_class == "consumer" or machine.device.ecc is False
+    return next(preset for preset in presets.values() if preset.ecc is not plain)
 
 
 def money(found: Run, cost: HourlyCost) -> float:

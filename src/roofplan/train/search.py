@@ -16,6 +16,7 @@ from roofplan.records.hardware import Machine
 from roofplan.records.model import Attention, Dense, LatentAttention, Mixture, Model
 from roofplan.records.training import RECOMPUTES, Framework, Job, Layout
 from roofplan.train.ledger import ledgers, peak
+from roofplan.train.stages import even
 from roofplan.train.step import Ability, ability, step
 
 Array = np.ndarray[Any, Any]
@@ -100,7 +101,7 @@ def slices(
     devices, layers = machine.count, len(model.decoder.layers)
     pipelined = "pp" in pins or (job.adapter is None and framework.sharding != "zero")
     for pp in divisors(devices):
-        if pp > layers or pins.get("pp", pp) != pp or (pp > 1 and not pipelined):
+        if pp > layers or pins.get("pp", pp) != pp or (pp > 1 and not pipelined) or not _dealt(framework, layers, pp):
             continue
         grid = _grid(model, job, devices // pp, framework, pins)
         if not grid["tp"].size:
@@ -158,13 +159,18 @@ SHARES_OF_LAYERS = (0.25, 0.5, 0.75, 1.0)
 def _offloads(job: Job, machine: Machine, framework: Framework, zero: int, pins: dict[str, Any]) -> list[str]:
     """Return what may lie in host memory: frozen weights where they are sharded, an optimizer's states where it has a shard of its own."""
     if "offload" in pins:
-        return [str(pins["offload"])]
+        return [] if pins["offload"] == "weights" and job.adapter is None else [str(pins["offload"])]
     if machine.host_link is None:
         return ["none"]
     if job.adapter is not None:
         return ["none", "weights"] if zero >= 3 else ["none"]
     offers = framework.sharding == "zero" or "offload_optimizer" in framework.flags
     return ["none", "optimizer"] if offers and machine.device.device_class == "consumer" else ["none"]
+
+
+def _dealt(framework: Framework, layers: int, pieces: int) -> bool:
+    """Return whether a framework deals so many layers to so many chunks."""
+    return even(layers, pieces) or not framework.even_layers
 
 
 def _schedules(framework: Framework, layers: int, pp: int, pins: dict[str, Any]) -> list[tuple[str, int]]:
@@ -175,7 +181,8 @@ def _schedules(framework: Framework, layers: int, pp: int, pins: dict[str, Any])
     names = [wanted] if wanted else [name for name in framework.schedules if name != "interleaved"]
     out = [(name, 1) for name in names if name != "dualpipe" or pp % 2 == 0]
     if "interleaved" in framework.schedules and "1f1b" in names:
-        out += [("1f1b", chunks) for chunks in range(2, MOST_CHUNKS + 1) if pp * chunks <= layers]
+        most = range(2, MOST_CHUNKS + 1)
+        out += [("1f1b", n) for n in most if pp * n <= layers and _dealt(framework, layers, pp * n)]
     return [(name, chunks) for name, chunks in out if pins.get("interleave", chunks) == chunks]
 
 
@@ -205,6 +212,8 @@ def _grid(model: Model, job: Job, ranks: int, framework: Framework, pins: dict[s
     legal = (dp >= 1) & (dp == np.floor(dp))
     legal &= job.batch % np.maximum(dp * micro_batch, 1.0) == 0
     legal &= (tp * cp * dp) % ep == 0
+    if pins.get("shard"):
+        legal &= (dp * cp) % pins["shard"] == 0
     if "dp" in pins:
         legal &= dp == pins["dp"]
     return {
@@ -274,7 +283,7 @@ def _slice(
     least = int(np.argmin(memory))
     if memory[least] < found.tally.least_memory:
         found.tally.least_memory, found.tally.leanest = float(memory[least]), _one(fixed, grid, least)
-    fits = memory <= room
+    fits = memory + a.framework.keeps("outside") <= room
     if not fits.any():
         return
     held = {name: values[fits] for name, values in grid.items()}
@@ -325,9 +334,22 @@ def _why_nothing(model: Model, job: Job, machine: Machine, framework: Framework,
     devices, layers = machine.count, len(model.decoder.layers)
     whole = math.prod(int(pins.get(name, 1)) for name in ("tp", "pp", "cp", "dp"))
     dp, micro = int(pins.get("dp", 1)), int(pins.get("micro_batch", 1))
+    pieces = int(pins.get("pp", 1)) * int(pins.get("interleave", 1))
     reasons = [
         (devices % whole != 0, f"degrees multiply to {whole}, which does not divide {devices:,} devices"),
         (pins.get("pp", 1) > layers, f"{pins.get('pp')} stages are more than {layers} layers"),
+        (
+            not _dealt(framework, layers, pieces),
+            f"{framework.id} deals {layers} layers to {pieces} chunks only where all hold as many",
+        ),
+        (
+            job.sequence // int(pins.get("cp", 1)) < LEAST_SEQUENCE,
+            f"cp {pins.get('cp')} leaves less than {LEAST_SEQUENCE:,} tokens of a sequence of {job.sequence:,} on a rank",
+        ),
+        (
+            pins.get("offload") == "weights" and job.adapter is None,
+            "offload=weights is for frozen weights; offload=optimizer keeps what is trained in host memory",
+        ),
         ("tp" in pins and why_not_tensor(model, int(pins["tp"])), why_not_tensor(model, int(pins.get("tp", 1)))),
         (
             int(pins.get("zero", framework.zeros[0])) not in framework.zeros,
@@ -343,9 +365,11 @@ def _why_nothing(model: Model, job: Job, machine: Machine, framework: Framework,
             f"a batch of {job.batch:,} sequences is not a multiple of dp {dp} x micro-batch {micro}",
         ),
     ]
+    near = _nearest_batch(job.batch, devices)
     nothing = (
         f"no split of {devices:,} devices into tp x pp x cp x dp uses them all and divides a batch of"
-        f" {job.batch:,} sequences; a batch of {_nearest_batch(job.batch, devices):,}seq can be divided"
+        f" {job.batch:,} sequences"
+        + (f"; a batch of {near:,}seq can be divided" if near != job.batch else " and as many heads and layers")
     )
     why = next((text for holds, text in reasons if holds), nothing)
     return (f"--strategy {_text(pins)}: " if pins else "") + str(why)

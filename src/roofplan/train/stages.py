@@ -57,20 +57,23 @@ class Share(NamedTuple):
         return self.dense + self.experts
 
 
-def stages(model: Model, count: int, chunks: int = 1, schedule: str = "1f1b") -> tuple[Stage, ...]:
+def stages(
+    model: Model, count: int, chunks: int = 1, schedule: str = "1f1b", *, ends: bool = True
+) -> tuple[Stage, ...]:
     """Return the distinct stages of a pipeline of `count` ranks.
 
-    Layers are dealt evenly in order, the last taking fewer where they do not divide. A rank of an interleaved pipeline holds
+    Layers are dealt evenly in order. Where they do not divide but would with embedding and head counted as a layer each, the
+    first and the last chunk hold one fewer if `ends` says so; else the last hold fewer. A rank of an interleaved pipeline holds
     every `count`-th chunk; a rank of DualPipe holds a stage and the one opposite.
     """
     kinds = tuple(places for _, places in model.decoder.kinds())
-    return _stages(kinds, len(model.decoder.layers), int(count), int(chunks), schedule == "dualpipe")
+    sizes = tuple(chunk_sizes(len(model.decoder.layers), int(count) * int(chunks), ends=ends))
+    return _stages(kinds, sizes, int(count), schedule == "dualpipe")
 
 
 @cache
-def _stages(kinds: tuple[tuple[int, ...], ...], layers: int, count: int, chunks: int, dual: bool) -> tuple[Stage, ...]:
-    pieces = count * chunks
-    sizes = [layers // pieces + (1 if piece < layers % pieces else 0) for piece in range(pieces)]
+def _stages(kinds: tuple[tuple[int, ...], ...], sizes: tuple[int, ...], count: int, dual: bool) -> tuple[Stage, ...]:
+    pieces = len(sizes)
     starts = [sum(sizes[:piece]) for piece in range(pieces)]
     found: dict[tuple[tuple[float, ...], float, float], list[int]] = {}
     for place in range(count):
@@ -85,6 +88,23 @@ def _stages(kinds: tuple[tuple[int, ...], ...], layers: int, count: int, chunks:
         Stage(place=places[0], alike=len(places), counts=counts, embeds=embeds, heads=heads)
         for (counts, embeds, heads), places in found.items()
     )
+
+
+def chunk_sizes(layers: int, pieces: int, *, ends: bool = True) -> list[int]:
+    """Return the layers of each chunk of a pipeline, in order.
+
+    >>> chunk_sizes(8, 4), chunk_sizes(126, 4), chunk_sizes(7, 3)
+    ([2, 2, 2, 2], [31, 32, 32, 31], [3, 2, 2])
+    """
+    if ends and layers % pieces and (layers + 2) % pieces == 0 and pieces > 1:
+        each = (layers + 2) // pieces
+        return [each - (piece in {0, pieces - 1}) for piece in range(pieces)]
+    return [layers // pieces + (1 if piece < layers % pieces else 0) for piece in range(pieces)]
+
+
+def even(layers: int, pieces: int) -> bool:
+    """Return whether chunks hold as many layers each, embedding and head counted as one each or not at all."""
+    return layers % pieces == 0 or (layers + 2) % pieces == 0
 
 
 def layer_parameters(layer: Layer, layout: Layout) -> Share:

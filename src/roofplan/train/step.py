@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from roofplan.errors import InputError
-from roofplan.laws import Number, larger, pipeline, reliability, where
+from roofplan.laws import Number, collectives, larger, pipeline, reliability, smaller, where
 from roofplan.operations import ACTIVATION_BYTES, Operation, element_bytes
 from roofplan.operations.training import (
     BESIDE,
@@ -32,22 +32,27 @@ from roofplan.train.stages import Share, Stage, rank_parameters, stages
 PART_OF = {
     "matmul": "products",
     "experts": "products",
+    "low_rank": "products",
     "prefill_attention": "attention",
     "scores": "attention",
     "memory": "memory passes",
     "tensor_reduce": "tensor ranks",
     "tensor_gather": "tensor ranks",
     "context_exchange": "context ranks",
+    "context_ring": "context ranks",
     "expert_exchange": "expert ranks",
 }
 """Part of a step that an operation's time is shown under."""
 
-MESSAGES = {"tensor_reduce", "tensor_gather", "context_exchange", "expert_exchange"}
+PLAIN = {"scores": "memory", "low_rank": "matmul"}
+"""Kinds that take the time of another kind."""
+
+MESSAGES = {"tensor_reduce", "tensor_gather", "context_exchange", "context_ring", "expert_exchange"}
 """Kinds of operations that are messages between ranks."""
 
 OVERLAP_SLOWDOWN = {"inside": 0.15, "outside": 0.02}
 """Share by which communication slows the compute beside it, over NVLink, whose kernels take processors, and over network
-cards (MegaScale-class measurements published with DeepSeek-V3 and Llama 3: 15% and 2%)."""
+cards (what calculon assumes of an A100 cluster, processor_usage in its systems/a100_80g.json, Apache-2.0) [1]."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,7 +116,7 @@ def share_of(precision: str) -> str:
 def applied(a: Ability, shares: dict[str, float]) -> Ability:
     """Return an ability whose rates are multiplied by shares of products, memory passes, attention and optimizer passes."""
     r = a.rates
-    compute = {name: rate * shares.get(share_of(name), 1.0) for name, rate in r.compute.items()}
+    compute = {name: smaller(rate * shares.get(share_of(name), 1.0), r.peak[name]) for name, rate in r.compute.items()}
     bandwidth = {**r.bandwidth, "memory": r.bandwidth["memory"] * shares.get("memory", 1.0)}
     attention = r.attention_share * shares.get("attention", 1.0)
     update = a.update * shares.get("memory", 1.0) * shares.get("update", 1.0)
@@ -146,14 +151,17 @@ def timed(table: Sequence[Operation], layout: Layout, a: Ability) -> Pass:
         if kind in MESSAGES:
             if type(op.ranks) is float and op.ranks <= 1.0:
                 continue
-            stride = layout.tp if kind == "context_exchange" else 1.0
+            stride = layout.tp if kind.startswith("context") else 1.0
             seconds = communication.time_of(kind, op.traffic, op.ranks, stride, a.wires, op.rows)
+            if kind == "context_ring":
+                # passed on while attention works on the block before
+                seconds = exposed(seconds, parts.get("attention", 0.0), "outside" if a.machine.hosts > 1 else "inside")
             if kind != op.kind and "tensor-backward" in a.framework.overlaps:
                 beside = beside + seconds
                 rows.append((op, seconds))
                 continue
         else:
-            plain = op._replace(kind="memory") if op.kind == "scores" else op
+            plain = op._replace(kind=PLAIN.get(op.kind, op.kind))
             seconds = operation_time(plain, a.rates) + op.kernels * a.ramp
             kernels += op.kernels
             device = device + seconds
@@ -175,10 +183,8 @@ def timed(table: Sequence[Operation], layout: Layout, a: Ability) -> Pass:
 
 
 def exposed(message: Number, window: Number, where_to: str) -> Number:
-    """Return what a message beside compute adds to it: what does not fit, and the share by which it slows what does [s]."""
-    slowed = OVERLAP_SLOWDOWN[where_to]
-    # max(0, m - w) + s min(m, w), written with one comparison
-    return larger(message - (1.0 - slowed) * window, slowed * message)
+    """Return what a message beside compute adds to it, inside a host or between hosts [s]."""
+    return collectives.exposed_time(message, window, OVERLAP_SLOWDOWN[where_to])
 
 
 @dataclass(slots=True, kw_only=True)
@@ -253,8 +259,10 @@ def step(model: Model, job: Job, layout: Layout, a: Ability) -> Step:
     small, back = distinct(layout)
     found = passes(model, job, small, a)
     micro = micro_batches(job, layout)
-    held = stages(model, layout.pp, layout.interleave, layout.schedule)
-    slots = [_slot(stage, found, small.recomputed) for stage in held]
+    held = stages(model, layout.pp, layout.interleave, layout.schedule, ends=a.framework.even_layers)
+    # a rank of DualPipe holds two stages, each of which half of the micro-batches pass
+    each_way = 0.5 if layout.schedule == "dualpipe" else 1.0
+    slots = [{name: each_way * x for name, x in _slot(stage, found, small.recomputed).items()} for stage in held]
     worst, parts = _slowest(slots)
     others = -1.0 * parts["slot"]
     for stage, each in zip(held, slots, strict=True):
@@ -350,6 +358,10 @@ def _hops(tokens: Number, micro: Number, model: Model, layout: Layout, a: Abilit
     return 2.0 * one * (micro * layout.interleave + (layout.pp - 1))
 
 
+GRADIENT_BUFFER = 12.0
+"""Bytes that a whole gradient costs beside its products: zeroed before a step, read and written once more to be scaled by the copies
+before it is reduced, fp32 (Megatron-Core, zero_grad_buffer and gradient_scaling_factor) [B]."""
+
 GRADIENT_NORM = 12.0
 """Bytes that clipping moves of each gradient: read for the norm, read and written to scale it, fp32 [B]."""
 
@@ -375,7 +387,12 @@ def _update(
     if "data" in a.framework.overlaps:
         # a reduction runs beside the last backward pass, a gather beside the first forward pass; sharded weights beside every one
         message = exposed(message, slot, "outside" if a.machine.hosts > 1 else "inside")
-    return message * micro if layout.zero >= 3 else message, work
+    once = layout.zero < ZERO_OF_GRADIENTS or (a.framework.stays_gathered == "pipeline" and layout.pp > 1)
+    return message if once else message * micro, work
+
+
+ZERO_OF_GRADIENTS = 2
+"""ZeRO stage from which gradients are divided, and so reduced in every micro-batch."""
 
 
 def _frozen(shares: Sequence[tuple[Stage, Share]], job: Job, layout: Layout, a: Ability) -> Number:
@@ -400,8 +417,9 @@ def _reduced(
     dense, thin = alike(layout)
     start, each = _data_line(dense, layout.tp, job, layout, a)
     apart, routed = _data_line(thin, layout.ep, job, layout, a)
-    update = (2.0 * job.optimizer.bytes + job.gradient + ACTIVATION_BYTES) / (dense if layout.zero else 1.0)
-    thinly = (2.0 * job.optimizer.bytes + job.gradient + ACTIVATION_BYTES) / (thin if layout.zero else 1.0)
+    passes = 2.0 * job.optimizer.bytes + job.gradient + ACTIVATION_BYTES + GRADIENT_NORM
+    update = passes / (dense if layout.zero else 1.0)
+    thinly = passes / (thin if layout.zero else 1.0)
     sent: Number = 0.0
     work: Number = 0.0
     for stage, share in shares:
@@ -410,7 +428,7 @@ def _reduced(
         if model.tied and layout.pp > 1 and (stage.embeds or stage.heads):
             table = model.vocabulary * model.hidden / layout.tp * job.gradient
             one = one + communication.ring(table, 2.0, float(a.machine.per_host), a.wires, reduce=True)
-        moved = share.dense * update + (share.experts * thinly if mixture else 0.0) + share.all * GRADIENT_NORM
+        moved = share.dense * update + (share.experts * thinly if mixture else 0.0) + share.all * GRADIENT_BUFFER
         sent, work = larger(sent, one), larger(work, moved)
     if layout.offload == "none":
         work = work / a.update

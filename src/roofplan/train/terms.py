@@ -8,7 +8,7 @@ from roofplan.operations.training import BESIDE
 from roofplan.records.training import Job, Layout
 from roofplan.terms import Term, total
 from roofplan.timing import compute_rate, memory_rate
-from roofplan.train.step import MESSAGES, OVERLAP_SLOWDOWN, PART_OF, Ability, Step, share_of
+from roofplan.train.step import MESSAGES, OVERLAP_SLOWDOWN, PART_OF, PLAIN, Ability, Step, share_of
 
 
 def step_term(found: Step, job: Job, layout: Layout, a: Ability) -> Term:
@@ -22,7 +22,8 @@ def step_term(found: Step, job: Job, layout: Layout, a: Ability) -> Term:
         for name, one in each.all():
             for op, seconds in one.rows:
                 part = "recompute" if name == "recompute" else PART_OF[op.kind.removesuffix(BESIDE)]
-                times = count * float(layout.recomputed) if name == "recompute" else count
+                each_way = 0.5 if layout.schedule == "dualpipe" else 1.0
+                times = each_way * count * (float(layout.recomputed) if name == "recompute" else 1.0)
                 leaves[part].append(_leaf(op, seconds, times, micro, a))
     parts = []
     for name, value in found.parts.items():
@@ -40,6 +41,8 @@ def _part(name: str, value: float, below: list[Term], a: Ability) -> Term:
     """Return a part as the sum of its operations; what hides beside compute, or waits for the host, is a leaf of its own."""
     rest = value - sum(float(term.value) for term in below)
     if abs(rest) > 1e-9 * value:
+        if name not in MAY_DIFFER:
+            raise AssertionError(f"{name}: operations sum to {value - rest}, not {value}")
         hidden = f"sent beside products, which it slows by {OVERLAP_SLOWDOWN['inside']:.0%}"
         waiting = "the host issues kernels more slowly than they run"
         text = hidden if rest < 0 else waiting
@@ -57,17 +60,21 @@ def _part(name: str, value: float, below: list[Term], a: Ability) -> Term:
     return Term(name, value, "s", parts=below, combine="sum")
 
 
+MAY_DIFFER = ("tensor ranks", "expert ranks", "context ranks", "recompute")
+"""Parts whose messages may hide beside compute, or whose kernels may wait for the host."""
+
+
 def _leaf(op: Operation, seconds: float, count: float, micro: float, a: Ability) -> Term:
     times = count * micro
     kind = op.kind.removesuffix(BESIDE)
     if kind in MESSAGES:
-        text = "{} layers x {} micro-batches x {} over {} ranks; " + op.text
-        numbers = (count, micro, (op.traffic, "B"), op.ranks, *op.numbers)
+        text = "{} layers x {} micro-batches x {} in {} over {} ranks; " + op.text
+        numbers = (count, micro, (op.traffic, "B"), (seconds, "s"), op.ranks, *op.numbers)
         law = {"tensor_reduce": "ring_all_reduce", "tensor_gather": "gather_time"}.get(kind, "all_to_all_time")
         return Term(
             op.name, seconds * times, "s", law=f"collectives.{law}", text=text, numbers=numbers, sources=a.wires.sources
         )
-    plain = op._replace(kind="memory") if kind == "scores" else op
+    plain = op._replace(kind=PLAIN.get(kind, kind))
     text = "{} layers x {} micro-batches x (max(move {} at {}, compute {} at {}) + {} kernels x {}); " + (
         op.text or "{} B"
     )
@@ -120,8 +127,11 @@ def _other(name: str, value: float, found: Step, job: Job, layout: Layout, a: Ab
             name, value, "s", law="collectives.gather_time", text=text, numbers=numbers, sources=a.wires.sources
         )
     if name == "optimizer":
-        text = "states of {} B a parameter, ZeRO {}, at {}"
-        numbers = (job.optimizer.bytes, layout.zero, (a.update, "B/s"))
+        text = "{} moved at {}: states of {} B a parameter, ZeRO {}, read and written, and passes over its gradients"
+        numbers = ((value * a.update, "B"), (a.update, "B/s"), job.optimizer.bytes, layout.zero)
+        if layout.offload != "none":
+            text = "states of {} B a parameter, ZeRO {}, updated in host memory"
+            numbers = (job.optimizer.bytes, layout.zero)
         return Term(
             name,
             value,

@@ -283,7 +283,12 @@ def framework_of(row: Row) -> Framework:
     return found
 
 
-OWN_PROFILE = {"llm-foundry-fsdp": "llm-foundry-0.3", "litgpt": "litgpt-0.3", "fsdp-qlora": "fsdp-qlora-1.0"}
+OWN_PROFILE = {
+    "deepspeed": "deepspeed-0.16",
+    "llm-foundry-fsdp": "llm-foundry-0.3",
+    "litgpt": "litgpt-0.3",
+    "fsdp-qlora": "fsdp-qlora-1.0",
+}
 """Frameworks that publishers name, and the one profile of each."""
 
 
