@@ -10,12 +10,14 @@ import pytest
 
 from roofplan import answers, catalogue
 from roofplan.api import plan_training, read_model
+from roofplan.calibrate import training as fits
 from roofplan.catalogue.machines import machine
 from roofplan.errors import InputError, NoPlan, RoofplanError, StrategyError
 from roofplan.laws import activations, pipeline, reliability
 from roofplan.operations.activations import kept
 from roofplan.operations.training import forward
 from roofplan.records.training import MODULES, Adapter, Job, Layout
+from roofplan.timing import constant
 from roofplan.train import flops_per_token, search
 from roofplan.train.ledger import fullest, in_flight, ledgers, peak
 from roofplan.train.plan import TrainingRequest, least_time, planned
@@ -681,3 +683,18 @@ def test_accelerate_reads_its_launch_line(run, method):
     found = parser.parse_args(words)
     assert found.num_machines == 2
     assert found.training_script == "train.py"
+
+
+def test_a_machine_that_megatron_does_not_know_is_planned_with_one_that_does(run_json):
+    _, document = run_json("train", "llama-3.1-8b", "--on", "tpu-v5p:64")
+    assert document["plans"][0]["framework"] == "maxtext-0.1"
+    assert not any(one["code"] == "foreign_device" for one in document["warnings"])
+
+
+def test_published_rates_of_compiled_steps_are_met_within_their_spread():
+    """A dense 32B on 64 v5p reached 328 TFLOPS a chip of 459, and smaller shares on larger slices."""
+    found = next(item for item in fits.fit_published_rates() if item["name"] == "compute")
+    assert found["rows"] >= 40
+    assert found["spread"] < 0.15
+    stored, _ = constant("training", "compute", ["maxtext-0.1/TPU"])
+    assert stored.value == pytest.approx(found["value"])

@@ -713,7 +713,7 @@ def _train(given: dict[str, Any], reply: Reply, *, explain: bool, depth: str, cs
     top, levels = parse_count(given["top"], "--top"), parse_count(depth, "--depth")
     flags = {key: value for key, value in given.items() if key not in {"model", "on"}}
     if emit is not None and given["framework"] is None:
-        flags["framework"] = {"fsdp": "fsdp-qlora" if given["method"] != "full" else "llm-foundry"}.get(emit, emit)
+        flags["framework"] = {"fsdp": "fsdp-qlora" if given["method"] != "full" else "transformers"}.get(emit, emit)
     with _progress(quiet=reply.as_json) as tick:
         result = plan_training(given["model"], given["on"], progress=tick, **flags)
     if csv is not None:

@@ -17,6 +17,7 @@ import numpy as np
 from roofplan import catalogue
 from roofplan.calibrate.fitting import affine, entry, spread
 from roofplan.calibrate.kernels import kernel_rows
+from roofplan.catalogue.machines import machine as machine_of
 from roofplan.laws import collectives
 from roofplan.operations.training import LOW_PRECISION
 from roofplan.timing import constant, rates
@@ -360,6 +361,48 @@ def fit_reserved() -> list[dict[str, Any]]:
     ]
 
 
+WHOLE = 4.0 / 3.0
+"""Work of a step over its model FLOPs where every layer is computed again: forward, forward, and twice as much backward [1]."""
+
+
+def fit_published_rates() -> list[dict[str, Any]]:
+    """Fit the products' share of compiled steps on TPUs from published FLOP/s, whose models are not described well enough to plan.
+
+    What else a step holds is inside the published rate, so the share is a lower bound and no launches are added to it.
+    """
+    framework = catalogue.framework("maxtext-0.1")
+    shares = []
+    for row in catalogue.training_rows():
+        attained = row.get("measured_tflops_per_gpu")
+        if row["source_key"] != "maxtext-readme" or not attained or row["recompute"] not in {"full", "minimal"}:
+            continue
+        machine = machine_of(f"{row['accel_norm']}:1")[0]
+        if machine.device.architecture == "TPU":
+            work = float(attained) * 1e12 * (WHOLE if row["recompute"] == "full" else 1.0)
+            shares.append(work / rates(machine, framework).compute["bf16"])
+    scope, source = f"{framework.id}/TPU", "MaxText's README tables: TFLOPS a chip of TPU v4, v5e and v5p"
+    note = "over the rate of the kernel tables, whose six products are small; times 4/3 where all layers are computed again"
+    out = [
+        entry(
+            "training",
+            "compute",
+            scope,
+            float(np.median(shares)),
+            "1",
+            spread(shares),
+            len(shares),
+            source,
+            note,
+        )
+    ]
+    for name in ("launch", "ramp", "host", "sigma"):
+        unit = UNIT_OF.get(name, "1")
+        out.append(
+            entry("training", name, scope, 1e-9, unit, spread(shares), 0, "definition", "inside the published rate")
+        )
+    return out
+
+
 def fit_training() -> list[dict[str, Any]]:
     """Return all constants of training."""
-    return [*fit_nccl(), *fit_steps(), *fit_reserved()]
+    return [*fit_nccl(), *fit_steps(), *fit_published_rates(), *fit_reserved()]

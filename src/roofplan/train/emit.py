@@ -33,7 +33,11 @@ def launch(plan: TrainingPlan, target: str | None = None) -> str:
     InputError : a framework that cannot run such a layout.
     """
     name = target or {"megatron-bridge": "megatron"}.get(plan.framework.name, plan.framework.name)
-    name = {"fsdp-qlora": "fsdp", "litgpt": "fsdp", "llm-foundry": "fsdp"}.get(name, name)
+    name = {"fsdp-qlora": "fsdp", "litgpt": "fsdp", "llm-foundry": "fsdp", "transformers": "fsdp"}.get(name, name)
+    if target is None and name not in TARGETS:
+        raise InputError(
+            f"--emit: no launch of {name} is known; known: {', '.join(TARGETS)}", argument="--emit", value=name
+        )
     if name not in TARGETS:
         raise InputError(
             f"--emit: {name!r} is no framework; accepted: {', '.join(TARGETS)}", argument="--emit", value=name
@@ -67,7 +71,11 @@ def _torchrun(plan: TrainingPlan) -> list[str]:
 
 def _refuse(plan: TrainingPlan, name: str, **wanted: bool) -> None:
     """Refuse a layout that a framework has no way to run."""
-    advice = "" if plan.framework.name == name or plan.job.adapter is not None else f"; plan with --framework {name}"
+    advice = (
+        ""
+        if plan.framework.name == name or plan.job.adapter is not None
+        else f"; plan with --framework {'transformers' if name == 'fsdp' else name}"
+    )
     for what, present in wanted.items():
         if present:
             raise InputError(

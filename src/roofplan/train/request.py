@@ -114,9 +114,15 @@ def pins_of(text: str | None) -> dict[str, Any]:
     return out
 
 
-def framework_of(name: str | None, method: str) -> Framework:
-    """Return the framework that was asked for, else the newest Megatron, or the one that fine-tunes adapters."""
+def framework_of(name: str | None, method: str, on: Any = ()) -> Framework:
+    """Return the framework that was asked for, else the newest Megatron, MaxText where Megatron is not known, or fsdp-qlora for adapters."""
     wanted = name or ("megatron" if method == "full" else "fsdp-qlora")
+    if name is None and method == "full" and on:
+        vendor = machine(on[0])[0].device.vendor
+        known = [
+            catalogue.framework(catalogue.find("frameworks", one, "--framework")) for one in ("megatron", "maxtext")
+        ]
+        return next((one for one in known if vendor in one.vendors), known[0])
     return catalogue.framework(catalogue.find("frameworks", wanted, "--framework"))
 
 
@@ -314,7 +320,7 @@ def request_of(model: Model, given: dict[str, Any]) -> TrainingRequest:
         )
     assumed: list[str] = []
     method = choice(given["method"], METHODS, "--method")
-    framework = framework_of(given["framework"], method)
+    framework = framework_of(given["framework"], method, given["on"])
     job = job_of(
         model,
         framework,

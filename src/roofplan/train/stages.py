@@ -93,8 +93,8 @@ def _stages(kinds: tuple[tuple[int, ...], ...], sizes: tuple[int, ...], count: i
 def chunk_sizes(layers: int, pieces: int, *, ends: bool = True) -> list[int]:
     """Return the layers of each chunk of a pipeline, in order.
 
-    >>> chunk_sizes(8, 4), chunk_sizes(126, 4), chunk_sizes(7, 3)
-    ([2, 2, 2, 2], [31, 32, 32, 31], [3, 2, 2])
+    >>> chunk_sizes(8, 4), chunk_sizes(126, 4), chunk_sizes(8, 3)
+    ([2, 2, 2, 2], [31, 32, 32, 31], [3, 3, 2])
     """
     if ends and layers % pieces and (layers + 2) % pieces == 0 and pieces > 1:
         each = (layers + 2) // pieces

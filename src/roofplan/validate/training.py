@@ -284,6 +284,7 @@ def framework_of(row: Row) -> Framework:
 
 
 OWN_PROFILE = {
+    "maxtext": "maxtext-0.1",
     "deepspeed": "deepspeed-0.16",
     "llm-foundry-fsdp": "llm-foundry-0.3",
     "litgpt": "litgpt-0.3",
