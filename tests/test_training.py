@@ -698,3 +698,39 @@ def test_published_rates_of_compiled_steps_are_met_within_their_spread():
     assert found["spread"] < 0.15
     stored, _ = constant("training", "compute", ["maxtext-0.1/TPU"])
     assert stored.value == pytest.approx(found["value"])
+
+
+def test_uneven_experts_cost_the_busiest_rank_time_and_memory_only_where_they_are_divided():
+    model, layout = read_model("mixtral-8x7b"), Layout(tp=1.0, dp=64.0, ep=8.0, micro_batch=1.0, zero=1)
+    framework = catalogue.framework("megatron-core-0.16")
+    a = ability(machine("h100-sxm:64")[0], framework)
+    job = Job(sequence=4096, batch=256, optimizer=catalogue.optimizers()["adam"])
+    even_step, uneven = (step(model, job, replace(layout, imbalance=x), a) for x in (1.0, 1.5))
+    assert 1.05 * float(even_step.time) < float(uneven.time) < 1.5 * float(even_step.time)
+    sizes = [float(fullest(ledgers(model, job, replace(layout, imbalance=x), framework)).reserved) for x in (1.0, 1.5)]
+    assert sizes[1] > sizes[0]
+    whole = [float(step(model, job, replace(layout, ep=1.0, imbalance=x), a).time) for x in (1.0, 1.5)]
+    assert whole[0] == whole[1]
+
+
+def test_imbalance_is_asked_for_said_and_refused_without_experts(run, run_json):
+    _, even_one = run_json("train", "mixtral-8x7b", "--on", "h100-sxm:64")
+    _, uneven = run_json("train", "mixtral-8x7b", "--on", "h100-sxm:64", "--imbalance", "1.5")
+    assert any("--imbalance 1" in words for words in even_one["assumed"])
+    assert not any("--imbalance" in words for words in uneven["assumed"])
+    assert uneven["plans"][0]["metrics"]["step_time"]["value"] >= even_one["plans"][0]["metrics"]["step_time"]["value"]
+    assert "--imbalance 1.5" in uneven["plans"][0]["reproduce"]
+    for model, value in (("llama-3.1-8b", "1.5"), ("mixtral-8x7b", "0.5"), ("mixtral-8x7b", "9")):
+        code, _, err = run("train", model, "--on", "h100-sxm:64", "--imbalance", value)
+        assert code == 2
+        assert "--imbalance" in err
+
+
+def test_layers_that_do_not_divide_are_dealt_by_name(run):
+    words = ("--on", "h100-sxm:64", "--batch", "256seq", "--strategy", "pp=4", "--emit", "megatron")
+    code, out, _ = run("train", "deepseek-v2-lite", *words)
+    assert code == 0
+    layout = out.split("--pipeline-model-parallel-layout '")[1].split("'")[0]
+    assert layout.count("t") == 27
+    assert (layout[0], layout[-1]) == ("E", "L")
+    assert len(layout.split("|")) % 4 == 0

@@ -608,6 +608,9 @@ def train(
             allow_leading_hyphen=True, help="format of the frozen weights; default: bnb-nf4 for qlora, bf16 for lora"
         ),
     ] = None,
+    imbalance: Annotated[
+        Text, Parameter(allow_leading_hyphen=True, help="tokens of the busiest rank of experts over their mean, 1")
+    ] = None,
     strategy: Annotated[
         Text,
         Parameter(
@@ -672,6 +675,7 @@ def train(
         "optimizer": optimizer,
         "method": method,
         "rank": rank,
+        "imbalance": imbalance,
         "base": base,
         "strategy": strategy,
         "deadline": deadline,

@@ -240,6 +240,12 @@ def _latent(
     return table + _core(tokens, heads, out, sequence, layout, framework)
 
 
+def visited(moe: Mixture, tokens: Number, layout: Layout) -> tuple[Number, Number]:
+    """Return the tokens that a rank sends to experts, and the visits that its own experts have, on the busiest rank [1]."""
+    mine = tokens / (layout.tp if layout.sequence_parallel else 1.0)
+    return mine, mine * moe.chosen * where(layout.ep > 1, layout.imbalance, 1.0)
+
+
 def shared_part(moe: Mixture) -> Dense:
     """Return the shared experts of a mixture as a feed-forward, their gates left out."""
     groups = (group for group in moe.shared if len(group) > 1 or words(group)[0] in {"up_proj", "down_proj"})
@@ -263,11 +269,10 @@ def _dense(feed: Dense, tokens: Number, layout: Layout, framework: Framework, mo
 
 
 def _experts(moe: Mixture, tokens: Number, layout: Layout, framework: Framework) -> list[Kept]:
-    """Return a mixture's interior: each token visits its experts on the ranks that hold them, evenly."""
+    """Return a mixture's interior: each token visits its experts on the ranks that hold them, the busiest of them here."""
     hidden, inner = moe.expert[0][0].inputs, sum(linear.outputs for linear in moe.expert[0])
     last = moe.expert[-1]
-    mine = tokens / (layout.tp if layout.sequence_parallel else 1.0)
-    visits = mine * moe.chosen
+    mine, visits = visited(moe, tokens, layout)
     weighed = framework.keeps("expert_output_kept")
     table = [
         Kept("router", "moe", mine * moe.experts * framework.keeps("router_kept")),
@@ -311,9 +316,9 @@ def widest_gradient(layer: Layer, tokens: Number, layout: Layout, model: Model) 
     wide: Number = 0.0
     for feed in layer.feed_forwards:
         if isinstance(feed, Mixture):
-            mine = tokens / (layout.tp if layout.sequence_parallel else 1.0)
+            _, visits = visited(feed, tokens, layout)
             hidden, inner = feed.expert[0][0].inputs, sum(linear.outputs for linear in feed.expert[0])
-            wide = wide + mine * feed.chosen * (hidden + inner)
+            wide = wide + visits * (hidden + inner)
         else:
             wide = wide + tokens * width(feed.groups[0], layout.tp, 1)
     return wide * ACTIVATION_BYTES + stream_bytes(tokens, layout, model)

@@ -18,7 +18,7 @@ from roofplan.operations import (
     label_of,
     product,
 )
-from roofplan.operations.activations import again, shared_part, stream_bytes, width
+from roofplan.operations.activations import again, shared_part, stream_bytes, visited, width
 from roofplan.records.model import Attention, Dense, LatentAttention, Layer, Mixture, Model, Recurrence
 from roofplan.records.training import Adapter, Framework, Job, Layout
 
@@ -244,9 +244,8 @@ def _feed(feed: Dense, tokens: Number, layout: Layout, model: Model, prefix: str
 
 
 def _mixture_pass(moe: Mixture, tokens: Number, layout: Layout, model: Model, framework: Framework) -> list[Operation]:
-    """Return a mixture's forward pass, tokens spread evenly over the experts, as losses of balance make them be."""
-    mine = tokens / (layout.tp if layout.sequence_parallel else 1.0)
-    visits = mine * moe.chosen
+    """Return a mixture's forward pass, on the busiest rank of experts."""
+    mine, visits = visited(moe, tokens, layout)
     held = moe.experts / layout.ep
     weights = sum(linear.weights for group in moe.expert for linear in group)
     hidden, inner = moe.expert[0][0].inputs, sum(linear.outputs for linear in moe.expert[0])

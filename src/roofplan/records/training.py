@@ -125,6 +125,7 @@ class Job:
     gradient : bytes of an accumulated gradient [B].
     optimizer : what it keeps.
     adapter : what is trained instead of the weights, None where they are.
+    imbalance : tokens of the busiest rank of experts over their mean [1].
     """
 
     sequence: int
@@ -134,6 +135,7 @@ class Job:
     precision: str = "bf16"
     gradient: float = 4.0
     adapter: Adapter | None = None
+    imbalance: float = 1.0
 
 
 RECOMPUTES = ("none", "selective", "full")
@@ -164,6 +166,7 @@ class Layout:
     sequence_parallel : whether norms are divided along the sequence where tensors are.
     schedule : ``1f1b`` (interleaved where a rank has several chunks), ``gpipe``, ``zb-h1`` or ``dualpipe``.
     offload : what lies in host memory: ``none``, ``optimizer`` or ``weights``.
+    imbalance : the job's, where its experts are divided [1].
     """
 
     tp: Any = 1
@@ -180,6 +183,7 @@ class Layout:
     sequence_parallel: bool = True
     schedule: str = "1f1b"
     offload: str = "none"
+    imbalance: float = 1.0
 
     def with_degrees(self, degrees: Mapping[str, Any]) -> Layout:
         """Return the layout with some of its degrees, numbers or arrays, put in."""

@@ -52,7 +52,7 @@ def train_screen(result: TrainingResult, page: Page, *, top: int, explain: bool,
         return
     page.line("")
     for line in wrapped(
-        "not modelled: evaluation, data loading that starves the devices, uneven experts, tapered fabrics, activations in host"
+        "not modelled: evaluation, data loading that starves the devices, tapered fabrics, activations in host"
         " memory · more: --explain --top 10 --csv FILE --json --emit megatron --deadline 20d --strategy tp=8,pp=2",
         indent=2,
     ):

@@ -89,6 +89,9 @@ def _megatron(plan: TrainingPlan) -> str:
     """Megatron-LM's ``pretrain_gpt.py`` with the model's dimensions and the plan's layout."""
     x, job, model = plan.layout, plan.job, plan.model
     f = _flags(plan, "megatron").flags
+    chunks = chunk_sizes(len(model.decoder.layers), x.pp * x.interleave)
+    ends = (len(model.decoder.layers) + 2) % len(chunks) == 0 and len(set(chunks)) > 1
+    uneven = len(set(chunks)) > 1 and not ends
     plain = all(isinstance(m, Attention | LatentAttention) for layer in model.decoder.layers for m in layer.mixers)
     _refuse(
         plan,
@@ -109,7 +112,8 @@ def _megatron(plan: TrainingPlan) -> str:
         (True, "pipeline", x.pp),
         (x.cp > 1, "context", int(x.cp)),
         (x.ep > 1, "expert", int(x.ep)),
-        (x.interleave > 1, "interleave", max(chunk_sizes(len(model.decoder.layers), x.pp * x.interleave))),
+        (x.interleave > 1 and not uneven, "interleave", max(chunks)),
+        (uneven and "layout" in f, "layout", _pipeline_layout(chunks)),
         (x.tp > 1, "sequence_parallel", ""),
         (x.zero > 0, "optimizer_sharding", ""),
         (x.zero > 0 and "overlap" in f, "overlap", ""),
@@ -118,7 +122,7 @@ def _megatron(plan: TrainingPlan) -> str:
         ("loss" in f, "loss", ""),
         (job.gradient > ACTIVATION_BYTES, "gradient_fp32", ""),
         (x.cp > 1 and "context_ring" in f, "context_exchange" if _exchanges(plan) else "context_ring", ""),
-        ("ends" in f and len(model.decoder.layers) % (x.pp * x.interleave) != 0, "ends", ""),
+        (ends and "ends" in f, "ends", ""),
         (f"optimizer_{job.optimizer.id}" in f, f"optimizer_{job.optimizer.id}", ""),
         (x.offload == "optimizer" and "offload_optimizer" in f, "offload_optimizer", ""),
         ("flash" in f, "flash", ""),
@@ -128,7 +132,7 @@ def _megatron(plan: TrainingPlan) -> str:
         remarks.append(f"{job.optimizer.id}: no flag known in {_flags(plan, 'megatron').id}")
     if job.precision not in {"bf16", "fp16", "fp8"}:
         remarks.append(f"{job.precision}: no flag known in {_flags(plan, 'megatron').id}")
-    if len(model.decoder.layers) % (x.pp * x.interleave):
+    if ends:
         remarks.append("embedding and head count as a layer each in the split")
     if x.recompute not in {"none", "selective", "full"}:
         named = [module for module in x.recompute.split("+") if module in MEGATRON_MODULES]
@@ -143,6 +147,15 @@ def _megatron(plan: TrainingPlan) -> str:
     if job.tokens:
         words.append(f"--train-samples {int(-(-job.tokens // job.sequence))}")
     return _joined(words, remarks)
+
+
+def _pipeline_layout(chunks: list[int]) -> str:
+    """Return chunks of a pipeline as Megatron writes them: E the embedding, t a layer, L the loss, | between chunks.
+
+    >>> _pipeline_layout([2, 2, 1])
+    "'Ett|tt|tL'"
+    """
+    return "'E" + "|".join("t" * count for count in chunks) + "L'"
 
 
 MEGATRON_MODULES = ("core_attn", "moe_act", "layernorm", "mla_up_proj", "moe", "shared_experts")

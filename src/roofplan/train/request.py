@@ -14,6 +14,7 @@ from roofplan.records.model import Model
 from roofplan.records.training import DEGREES, MODULES, RECOMPUTES, SCHEDULES, Adapter, Framework, Job
 from roofplan.train.plan import ADAPTER_BYTES, ALL_PRODUCTS, OBJECTIVES, TrainingRequest, flops_per_token
 from roofplan.train.run import CHECKPOINTS, POLICIES
+from roofplan.train.search import mixtures
 
 METHODS = ("full", "lora", "qlora", "dora")
 PRECISIONS = {"bf16": "bf16", "fp16": "fp16", "fp8": "fp8", "mxfp8": "fp8", "nvfp4": "fp4"}
@@ -139,6 +140,7 @@ def job_of(
     method: str,
     rank: str | None,
     base: str | None,
+    imbalance: str | None,
     assumed: list[str],
 ) -> Job:
     """Return the job that the flags describe; what a default filled is added to `assumed`."""
@@ -202,7 +204,27 @@ def job_of(
         precision=PRECISIONS[found],
         gradient=gradient,
         adapter=adapter_of(method, rank, base),
+        imbalance=imbalance_of(imbalance, model, assumed),
     )
+
+
+def imbalance_of(text: str | None, model: Model, assumed: list[str]) -> float:
+    """Return the tokens of the busiest rank of experts over their mean; even, and said so, where nobody says [1]."""
+    if not mixtures(model):
+        if text is not None:
+            raise InputError(f"--imbalance: {model.id} has no experts", argument="--imbalance", value=text)
+        return 1.0
+    if text is None:
+        assumed.append("experts evenly used, --imbalance 1")
+        return 1.0
+    value = units.parse_amount(text, "--imbalance")
+    if not 1.0 <= value <= min(moe.experts for moe in mixtures(model)):
+        raise UnitError(
+            f"--imbalance: {text} is not tokens of the busiest rank over their mean: from 1 to the number of experts",
+            argument="--imbalance",
+            value=text,
+        )
+    return value
 
 
 CHINCHILLA = 20.0
@@ -333,6 +355,7 @@ def request_of(model: Model, given: dict[str, Any]) -> TrainingRequest:
         method=method,
         rank=given["rank"],
         base=given["base"],
+        imbalance=given["imbalance"],
         assumed=assumed,
     )
     deadline = None if given["deadline"] is None else units.parse(given["deadline"], "s", "--deadline")

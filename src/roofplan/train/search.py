@@ -122,6 +122,7 @@ def slices(
                     schedule=schedule,
                     offload=offload,
                     shard=shard,
+                    imbalance=job.imbalance,
                 )
                 yield fixed, grid
 
