@@ -234,9 +234,15 @@ def _beside_products(model: Model, *, gated: bool, biased: list[str]) -> list[st
         words.append("--disable-bias-linear")
     elif all(name.endswith(("q_proj", "k_proj", "v_proj")) for name in biased):
         words += ["--disable-bias-linear", "--add-qkv-bias"]
-    base = model.config.get("rope_theta")
-    if isinstance(base, int | float):
-        words += ["--position-embedding-type rope", f"--rotary-base {int(base)}"]
+    keys = ("rope_theta", "rope_scaling", "rope_parameters")
+    if any(key in model.config for key in keys):
+        nested = model.config.get("rope_parameters")
+        base = model.config.get("rope_theta") or (nested.get("rope_theta") if isinstance(nested, dict) else None)
+        # without a base Megatron's default is that of Transformers, 10,000
+        words += [
+            "--position-embedding-type rope",
+            *([f"--rotary-base {int(base)}"] if isinstance(base, int | float) else []),
+        ]
     return words
 
 

@@ -183,7 +183,9 @@ def _schedules(framework: Framework, layers: int, pp: int, pins: dict[str, Any])
     out = [(name, 1) for name in names if name != "dualpipe" or pp % 2 == 0]
     if "interleaved" in framework.schedules and "1f1b" in names:
         most = range(2, MOST_CHUNKS + 1)
-        out += [("1f1b", n) for n in most if pp * n <= layers and _dealt(framework, layers, pp * n)]
+        # stages that layers divide are not cut into chunks that they do not, unless told to
+        loose = not framework.even_layers and ("interleave" in pins or not even(layers, pp))
+        out += [("1f1b", n) for n in most if pp * n <= layers and (loose or even(layers, pp * n))]
     return [(name, chunks) for name, chunks in out if pins.get("interleave", chunks) == chunks]
 
 
