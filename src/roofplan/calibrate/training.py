@@ -150,7 +150,7 @@ BOUNDS = {
 }
 """Between what a share over the kernel tables' rate can physically lie; beyond, another law is missing."""
 
-PRIOR = 0.1
+PRIOR = 0.05
 """Weight, in runs, of the squared logarithm of each number over its start: what few runs speak of stays where the kernel tables put it."""
 
 
