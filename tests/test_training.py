@@ -19,6 +19,7 @@ from roofplan.operations.training import forward
 from roofplan.records.training import MODULES, Adapter, Job, Layout
 from roofplan.timing import constant
 from roofplan.train import flops_per_token, search
+from roofplan.train.emit import launch
 from roofplan.train.ledger import fullest, in_flight, ledgers, peak
 from roofplan.train.plan import TrainingRequest, least_time, planned
 from roofplan.train.run import run
@@ -734,3 +735,24 @@ def test_layers_that_do_not_divide_are_dealt_by_name(run):
     assert layout.count("t") == 27
     assert (layout[0], layout[-1]) == ("E", "L")
     assert len(layout.split("|")) % 4 == 0
+
+
+@pytest.mark.parametrize(("model", "pp"), [("llama-3.1-405b", 16), ("deepseek-v2-lite", 4), ("llama-3.1-8b", 8)])
+def test_the_launch_deals_layers_as_the_plan_does(model, pp):
+    """Chunks named in the launch, or counted with embedding and head, are the stages that were timed."""
+    found = plan_training(
+        model, ["h100-sxm:256"], batch="256seq", strategy=f"pp={pp},interleave=1", framework="megatron"
+    )
+    plan = found.plans[0]
+    held = {place: sum(stage.counts) for stage in plan.step.stages for place in [stage.place]}
+    line = launch(plan)
+    layers = len(plan.model.decoder.layers)
+    if "pipeline-model-parallel-layout" in line:
+        said = [part.count("t") for part in line.split("layout '")[1].split("'")[0].split("|")]
+    elif "account-for-embedding" in line:
+        each = (layers + 2) // pp
+        said = [each - 1, *[each] * (pp - 2), each - 1]
+    else:
+        said = [layers // pp] * pp
+    assert all(said[place] == count for place, count in held.items())
+    assert sum(said) == layers

@@ -234,6 +234,7 @@ def framework(table: Mapping[str, Any]) -> Framework:
         schedules=_texts(table, "schedules"),
         zeros=tuple(table["zeros"]),
         even_layers=table["even_layers"],
+        counts_ends=table["counts_ends"],
         measured_memory=table["measured_memory"],
         memory=_numbers(table["memory"]),
         kernels=_kernels(table["kernels"]),

@@ -51,7 +51,8 @@ class Framework:
     selective : modules that ``--recompute selective`` computes again.
     schedules : pipeline schedules that it runs; ``interleaved`` lets a rank hold several chunks of layers.
     zeros : ZeRO stages that it offers.
-    even_layers : whether every chunk of a pipeline holds as many layers, embedding and head counting as one each or not at all.
+    even_layers : whether every chunk of a pipeline must hold as many layers.
+    counts_ends : whether embedding and head can count as a layer each for that, where layers alone do not divide.
     measured_memory : whether published runs of it state their memory.
     memory : numbers of the ledger, such as ``norm_kept`` [B] per element.
     flags : its launch flags by what they set.
@@ -71,6 +72,7 @@ class Framework:
     schedules: tuple[str, ...]
     zeros: tuple[int, ...]
     even_layers: bool
+    counts_ends: bool
     measured_memory: bool
     memory: Mapping[str, Sourced]
     kernels: Kernels

@@ -89,8 +89,9 @@ def _megatron(plan: TrainingPlan) -> str:
     """Megatron-LM's ``pretrain_gpt.py`` with the model's dimensions and the plan's layout."""
     x, job, model = plan.layout, plan.job, plan.model
     f = _flags(plan, "megatron").flags
-    chunks = chunk_sizes(len(model.decoder.layers), x.pp * x.interleave)
-    ends = (len(model.decoder.layers) + 2) % len(chunks) == 0 and len(set(chunks)) > 1
+    counts = plan.framework.counts_ends
+    chunks = chunk_sizes(len(model.decoder.layers), x.pp * x.interleave, ends=counts)
+    ends = counts and (len(model.decoder.layers) + 2) % len(chunks) == 0 and len(set(chunks)) > 1
     uneven = len(set(chunks)) > 1 and not ends
     plain = all(isinstance(m, Attention | LatentAttention) for layer in model.decoder.layers for m in layer.mixers)
     _refuse(

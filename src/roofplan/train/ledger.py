@@ -83,7 +83,7 @@ def ledgers(model: Model, job: Job, layout: Layout, framework: Framework) -> lis
                 back=back,
             )
         )
-        for stage in stages(model, layout.pp, layout.interleave, layout.schedule, ends=framework.even_layers)
+        for stage in stages(model, layout.pp, layout.interleave, layout.schedule, ends=framework.counts_ends)
     ]
 
 

@@ -501,9 +501,14 @@ def _in_time(asked: TrainingRequest, nearest: TrainingPlan) -> list[dict[str, An
     """Return the least doubling of a plan's devices whose best layout meets deadline and budget, tried."""
     for factor in (2, 4, 8, 16, 32):
         machine = _larger(nearest.machine, nearest.machine.count * factor)
-        if machine is None or _trial(asked, machine) is None:
+        if machine is None:
             continue
-        found = search(asked.model, asked.job, machine, asked.framework, asked.pins)
+        try:
+            found = search(asked.model, asked.job, machine, asked.framework, asked.pins)
+        except InputError:
+            continue
+        if not found.layouts:
+            continue
         plan = planned(asked, machine, found.layouts[0][2])
         late = plan.metrics["days"].value * DAY > (asked.deadline or math.inf)
         dear = asked.budget is not None and ("cost" not in plan.metrics or plan.metrics["cost"].value > asked.budget)

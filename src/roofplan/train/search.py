@@ -171,7 +171,7 @@ def _offloads(job: Job, machine: Machine, framework: Framework, zero: int, pins:
 
 def _dealt(framework: Framework, layers: int, pieces: int) -> bool:
     """Return whether a framework deals so many layers to so many chunks."""
-    return even(layers, pieces) or not framework.even_layers
+    return not framework.even_layers or even(layers, pieces, ends=framework.counts_ends)
 
 
 def _schedules(framework: Framework, layers: int, pp: int, pins: dict[str, Any]) -> list[tuple[str, int]]:
@@ -184,8 +184,12 @@ def _schedules(framework: Framework, layers: int, pp: int, pins: dict[str, Any])
     if "interleaved" in framework.schedules and "1f1b" in names:
         most = range(2, MOST_CHUNKS + 1)
         # stages that layers divide are not cut into chunks that they do not, unless told to
-        loose = not framework.even_layers and ("interleave" in pins or not even(layers, pp))
-        out += [("1f1b", n) for n in most if pp * n <= layers and (loose or even(layers, pp * n))]
+        loose = not framework.even_layers and ("interleave" in pins or not even(layers, pp, ends=framework.counts_ends))
+        out += [
+            ("1f1b", n)
+            for n in most
+            if pp * n <= layers and (loose or even(layers, pp * n, ends=framework.counts_ends))
+        ]
     return [(name, chunks) for name, chunks in out if pins.get("interleave", chunks) == chunks]
 
 

@@ -102,9 +102,9 @@ def chunk_sizes(layers: int, pieces: int, *, ends: bool = True) -> list[int]:
     return [layers // pieces + (1 if piece < layers % pieces else 0) for piece in range(pieces)]
 
 
-def even(layers: int, pieces: int) -> bool:
-    """Return whether chunks hold as many layers each, embedding and head counted as one each or not at all."""
-    return layers % pieces == 0 or (layers + 2) % pieces == 0
+def even(layers: int, pieces: int, *, ends: bool = True) -> bool:
+    """Return whether chunks hold as many layers each, embedding and head counted as one each, if `ends` says so, or not at all."""
+    return layers % pieces == 0 or (ends and (layers + 2) % pieces == 0)
 
 
 def layer_parameters(layer: Layer, layout: Layout) -> Share:

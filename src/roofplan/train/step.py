@@ -259,7 +259,7 @@ def step(model: Model, job: Job, layout: Layout, a: Ability) -> Step:
     small, back = distinct(layout)
     found = passes(model, job, small, a)
     micro = micro_batches(job, layout)
-    held = stages(model, layout.pp, layout.interleave, layout.schedule, ends=a.framework.even_layers)
+    held = stages(model, layout.pp, layout.interleave, layout.schedule, ends=a.framework.counts_ends)
     # a rank of DualPipe holds two stages, each of which half of the micro-batches pass
     each_way = 0.5 if layout.schedule == "dualpipe" else 1.0
     slots = [{name: each_way * x for name, x in _slot(stage, found, small.recomputed).items()} for stage in held]
