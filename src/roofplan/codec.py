@@ -235,6 +235,9 @@ def framework(table: Mapping[str, Any]) -> Framework:
         zeros=tuple(table["zeros"]),
         even_layers=table["even_layers"],
         counts_ends=table["counts_ends"],
+        swaps=_texts(table, "swaps"),
+        swaps_stages=table.get("swaps_stages", False),
+        offloads_optimizer=table.get("offloads_optimizer", False),
         measured_memory=table["measured_memory"],
         memory=_numbers(table["memory"]),
         kernels=_kernels(table["kernels"]),
@@ -279,6 +282,11 @@ def failures(table: Mapping[str, Any]) -> tuple[dict[str, FailurePreset], Recove
     }
     numbers = _numbers({name: x for name, x in table["recovery"].items() if name != "name"})
     return presets, Recovery(**numbers)
+
+
+def host(table: Mapping[str, Any]) -> dict[str, Sourced]:
+    """Return what the processors of a host do for its devices."""
+    return _numbers(table["host"])
 
 
 def sources(table: Mapping[str, Any]) -> dict[str, Source]:

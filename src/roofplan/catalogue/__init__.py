@@ -20,7 +20,7 @@ from roofplan.records.engine import Engine
 from roofplan.records.hardware import Accelerator, Link, Server
 from roofplan.records.prices import Price
 from roofplan.records.training import FailurePreset, Framework, Optimizer, Recovery
-from roofplan.source import Source
+from roofplan.source import Source, Sourced
 
 ROOT = Path(__file__).parent
 
@@ -135,6 +135,12 @@ def framework(identity: str) -> Framework:
 def failures() -> tuple[dict[str, FailurePreset], Recovery]:
     """Return the presets of failure rates by id, and what an interruption costs."""
     return codec.failures(_read(ROOT / "failures.toml"))
+
+
+@cache
+def host_update() -> Sourced:
+    """Return the rate at which a host's processors update states in its memory, shared by its devices [B/s]."""
+    return codec.host(_read(ROOT / "hosts.toml"))["update"]
 
 
 @cache

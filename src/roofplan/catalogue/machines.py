@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 import re
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
 from roofplan import catalogue, codec
 from roofplan.errors import InputError, UnknownName, nearest
 from roofplan.records.hardware import OWN, Accelerator, Link, Machine, Server
+from roofplan.source import Sourced
 
 LARGEST_BOX = 16
 """Devices beyond which a server is a rack or a pod, not the box that a count without hosts means [1]."""
@@ -117,6 +119,18 @@ def _network(text: str | None, argument: str) -> tuple[Link | None, int | None]:
             value=name,
         )
     return found, ports
+
+
+def tapered(found: Machine, pod: float, taper: float) -> Machine:
+    """Return a machine whose network joins pods of so many devices at full rate, `taper` of whom share the rate of one beyond."""
+    if found.network is None:
+        return found
+    given = {
+        name: Sourced(value=value, unit="1", source="given", seen="", kind="given", text=f"{value:g}")
+        for name, value in (("pod", pod), ("taper", taper))
+    }
+    network = replace(found.network, quantities={**found.network.quantities, **given})
+    return replace(found, network=network)
 
 
 def box_size(device: Accelerator) -> int:

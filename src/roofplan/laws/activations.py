@@ -4,6 +4,8 @@ References
 ----------
 .. [1] V. Korthikanti et al., "Reducing activation recomputation in large transformer models", MLSys 2023, arXiv 2205.05198.
 .. [2] T. Chen et al., "Training deep nets with sublinear memory cost", 2016, arXiv 1604.06174.
+.. [3] T. Yuan et al., "Accelerating the training of large language models using efficient activation rematerialization and optimal
+   hybrid parallelism", USENIX ATC 2024.
 """
 
 from __future__ import annotations
@@ -119,6 +121,38 @@ def input_bytes(tokens: Number, hidden: Number, element: Number) -> Number:
     43
     """
     return tokens * hidden * element
+
+
+def swap_width(kept: Number, weights: Number, rate: Number, link: Number, passes: Number) -> Number:
+    """Return the width of a layer from which its activations reach host memory within so many of its forward passes: k R / (2 w B n) [3]_.
+
+    With one pass swapping costs nothing; up to two it costs less than full recomputation, whose price is one forward pass,
+    for the way back then has the two of the backward pass.
+
+    Parameters
+    ----------
+    kept : bytes kept per token and unit of width k [B].
+    weights : weights of a layer over the square of its width w, 12 for a plain transformer layer [1].
+    rate : achieved rate of its products R [FLOP/s].
+    link : achieved rate one way to host memory B [B/s].
+    passes : forward passes n [1].
+
+    Returns
+    -------
+    Width h [1].
+
+    Notes
+    -----
+    Domain: products alone, so that long sequences, whose attention adds work and keeps nothing, need less. A layer keeps k h
+    and computes 2 w h^2 a token: wide layers compute longer for each byte. Source: [3]_ weighs the two tensor by tensor;
+    here in closed form.
+
+    Examples
+    --------
+    >>> [round(float(swap_width(34.0, 12.0, 200e12, 27.3e9, n))) for n in (1.0, 2.0)]  # an A100 over PCIe 4
+    [10379, 5189]
+    """
+    return kept * rate / (2 * weights * link * passes)
 
 
 def grouped_bytes(layers: Number, group: Number, entrance: Number, inside: Number) -> Number:

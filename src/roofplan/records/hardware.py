@@ -192,3 +192,17 @@ class Machine:
         if self.network is None:
             return None
         return self.network.bandwidth * self.ports / self.per_host
+
+    @property
+    def copy_rate(self) -> float | None:
+        """Rate one way at which each device copies to and from its host's memory when all do [B/s]."""
+        if self.host_link is None:
+            return None
+        sharing = None if self.server is None else self.server.value("devices_per_uplink")
+        alone = self.host_link.bandwidth * (self.host_link.value("copy_efficiency") or 1.0)
+        return alone / min(sharing or 1.0, self.per_host)
+
+    @property
+    def host_memory(self) -> float | None:
+        """Memory of a host's processors, None where it is not known [B]."""
+        return None if self.server is None else self.server.value("host_memory")

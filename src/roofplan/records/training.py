@@ -53,6 +53,9 @@ class Framework:
     zeros : ZeRO stages that it offers.
     even_layers : whether every chunk of a pipeline must hold as many layers.
     counts_ends : whether embedding and head can count as a layer each for that, where layers alone do not divide.
+    swaps : recomputations beside which it can keep activations in host memory, empty where it cannot; ``swaps_stages``
+        whether it does so with pipeline stages too.
+    offloads_optimizer : whether it can keep and update optimizer states in host memory.
     measured_memory : whether published runs of it state their memory.
     memory : numbers of the ledger, such as ``norm_kept`` [B] per element.
     flags : its launch flags by what they set.
@@ -73,6 +76,9 @@ class Framework:
     zeros: tuple[int, ...]
     even_layers: bool
     counts_ends: bool
+    swaps: tuple[str, ...]
+    swaps_stages: bool
+    offloads_optimizer: bool
     measured_memory: bool
     memory: Mapping[str, Sourced]
     kernels: Kernels
@@ -128,6 +134,7 @@ class Job:
     optimizer : what it keeps.
     adapter : what is trained instead of the weights, None where they are.
     imbalance : tokens of the busiest rank of experts over their mean [1].
+    capacity : tokens that an expert takes over their mean, padded to as many, None where it takes all that come [1].
     """
 
     sequence: int
@@ -138,6 +145,7 @@ class Job:
     gradient: float = 4.0
     adapter: Adapter | None = None
     imbalance: float = 1.0
+    capacity: float | None = None
 
 
 RECOMPUTES = ("none", "selective", "full")
@@ -148,6 +156,7 @@ MODULES = (
 """Parts of a layer that recomputation may be told to compute again."""
 
 SCHEDULES = ("1f1b", "gpipe", "zb-h1", "dualpipe")
+OFFLOADS = ("none", "optimizer", "weights", "activations")
 DEGREES = ("tp", "pp", "cp", "dp", "ep", "micro_batch", "interleave", "zero")
 
 
@@ -167,8 +176,8 @@ class Layout:
     recomputed : share of a stage's layers that recomputation is applied to [1].
     sequence_parallel : whether norms are divided along the sequence where tensors are.
     schedule : ``1f1b`` (interleaved where a rank has several chunks), ``gpipe``, ``zb-h1`` or ``dualpipe``.
-    offload : what lies in host memory: ``none``, ``optimizer`` or ``weights``.
-    imbalance : the job's, where its experts are divided [1].
+    offload : what lies in host memory: ``none``, ``optimizer``, ``weights`` or ``activations``.
+    imbalance, capacity : the job's [1].
     """
 
     tp: Any = 1
@@ -186,6 +195,7 @@ class Layout:
     schedule: str = "1f1b"
     offload: str = "none"
     imbalance: float = 1.0
+    capacity: float | None = None
 
     def with_degrees(self, degrees: Mapping[str, Any]) -> Layout:
         """Return the layout with some of its degrees, numbers or arrays, put in."""
@@ -234,9 +244,11 @@ class Recovery:
     Parameters
     ----------
     detect, restart : until it is noticed, and until the job runs again without its state [s].
+    hardware : share of interruptions that take a host out until it is replaced [1].
     write : rate at which one host writes and reads a checkpoint [B/s].
     """
 
     detect: Sourced
     restart: Sourced
+    hardware: Sourced
     write: Sourced
