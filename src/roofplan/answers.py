@@ -83,6 +83,7 @@ def train_answer(
         "precision": first.job.precision,
         "optimizer": first.job.optimizer.id,
         "imbalance": first.job.imbalance,
+        "capacity": first.job.capacity,
         "flops_per_token": {"products": products, "attention": mixing, "unit": "FLOP"},
     }
     cited: dict[str, Any] = {}
@@ -197,7 +198,7 @@ def reproduce_training(plan: TrainingPlan, inputs: dict[str, Any]) -> str:
     words = ["roofplan train", "-" if model == "stdin:" else shlex.quote(model), f"--framework {plan.framework.id}"]
     words.append(f"--on {shlex.quote(plan.machine.text or plan.machine.device.id)}")
     words.append(f"--batch {plan.job.batch}seq --sequence {plan.job.sequence} --strategy {degrees}")
-    left = ("tokens", "compute", "precision", "rank", "base", "imbalance", "failures")
+    left = ("tokens", "compute", "precision", "rank", "base", "imbalance", "capacity", "fabric", "failures")
     words += [f"--{name} {shlex.quote(str(inputs[name]))}" for name in left if inputs.get(name) is not None]
     defaults = {
         "optimizer": "adam",

@@ -335,7 +335,7 @@ def plan_serving(
 
 TRAIN_DEFAULTS: dict[str, Any] = {
     **dict.fromkeys(("model", "tokens", "compute", "batch", "sequence", "framework", "precision", "rank", "base")),
-    **dict.fromkeys(("imbalance", "strategy", "deadline", "budget", "devices", "failures")),
+    **dict.fromkeys(("imbalance", "capacity", "fabric", "strategy", "deadline", "budget", "devices", "failures")),
     "on": [],
     "optimizer": "adam",
     "method": "full",

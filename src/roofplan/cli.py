@@ -611,11 +611,25 @@ def train(
     imbalance: Annotated[
         Text, Parameter(allow_leading_hyphen=True, help="tokens of the busiest rank of experts over their mean, 1")
     ] = None,
+    capacity: Annotated[
+        Text,
+        Parameter(
+            allow_leading_hyphen=True,
+            help="tokens that an expert takes over their mean, 1.25: padded to as many, the rest dropped; absent: all",
+        ),
+    ] = None,
+    fabric: Annotated[
+        Text,
+        Parameter(
+            allow_leading_hyphen=True,
+            help="a tapered network: pod=3072,taper=7 where seven devices share the rate of one beyond pods of 3,072",
+        ),
+    ] = None,
     strategy: Annotated[
         Text,
         Parameter(
             allow_leading_hyphen=True,
-            help="pins: tp=8,pp=2,cp=1,dp=32,ep=8,micro_batch=1,interleave=5,zero=1,recompute=full,schedule=1f1b,offload=optimizer",
+            help="pins: tp=8,pp=2,cp=1,dp=32,ep=8,micro_batch=1,interleave=5,zero=1,recompute=full,schedule=1f1b,offload=activations",
         ),
     ] = None,
     deadline: Annotated[
@@ -676,6 +690,8 @@ def train(
         "method": method,
         "rank": rank,
         "imbalance": imbalance,
+        "capacity": capacity,
+        "fabric": fabric,
         "base": base,
         "strategy": strategy,
         "deadline": deadline,

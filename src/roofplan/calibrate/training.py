@@ -19,7 +19,7 @@ from roofplan.calibrate.fitting import affine, entry, spread
 from roofplan.calibrate.kernels import kernel_rows
 from roofplan.catalogue.machines import machine as machine_of
 from roofplan.laws import collectives
-from roofplan.operations.training import LOW_PRECISION
+from roofplan.operations.activations import LOW_PRECISION
 from roofplan.timing import constant, rates
 from roofplan.train.communication import wires
 from roofplan.train.ledger import fullest, ledgers

@@ -12,7 +12,7 @@ from roofplan.laws import Number, activations, where
 from roofplan.laws import memory as memory_laws
 from roofplan.operations import ACTIVATION_BYTES, fraction
 from roofplan.records.model import Attention, Dense, Group, LatentAttention, Layer, Linear, Mixture, Model, Recurrence
-from roofplan.records.training import Adapter, Framework, Layout
+from roofplan.records.training import Adapter, Framework, Job, Layout
 
 
 class Kept(NamedTuple):
@@ -101,6 +101,20 @@ def _needed(item: Kept, adapter: Adapter, quantised: float) -> Kept:
         return item
     copies = quantised if item.module == "mlp_act" else min(quantised, 1.0)
     return item._replace(bytes=item.bytes * copies)
+
+
+def held(
+    layer: Layer, tokens: Number, job: Job, layout: Layout, model: Model, framework: Framework
+) -> tuple[Number, Number]:
+    """Return what a layer keeps of a micro-batch until its backward pass, and the whole that it holds while it is computed again [B]."""
+    table = kept(
+        layer, tokens, float(job.sequence), layout, model, framework, job.adapter, low=job.precision in LOW_PRECISION
+    )
+    return recomputed(table, layout, framework)
+
+
+LOW_PRECISION = {"fp8", "fp4"}
+"""Number formats whose products keep their inputs in them, cast by a kernel of its own."""
 
 
 def stream_bytes(tokens: Number, layout: Layout, model: Model) -> Number:
@@ -241,9 +255,13 @@ def _latent(
 
 
 def visited(moe: Mixture, tokens: Number, layout: Layout) -> tuple[Number, Number]:
-    """Return the tokens that a rank sends to experts, and the visits that its own experts have, on the busiest rank [1]."""
+    """Return the tokens that a rank sends to experts, and the visits that its own experts have, on the busiest rank [1].
+
+    Experts of a capacity are padded to it, and what comes beyond it is dropped (GShard, arXiv 2006.16668, section 2.2).
+    """
     mine = tokens / (layout.tp if layout.sequence_parallel else 1.0)
-    return mine, mine * moe.chosen * where(layout.ep > 1, layout.imbalance, 1.0)
+    busiest = where(layout.ep > 1, layout.imbalance, 1.0) if layout.capacity is None else layout.capacity
+    return mine, mine * moe.chosen * busiest
 
 
 def shared_part(moe: Mixture) -> Dense:

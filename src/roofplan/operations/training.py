@@ -18,7 +18,7 @@ from roofplan.operations import (
     label_of,
     product,
 )
-from roofplan.operations.activations import again, shared_part, stream_bytes, visited, width
+from roofplan.operations.activations import LOW_PRECISION, again, shared_part, stream_bytes, visited, width
 from roofplan.records.model import Attention, Dense, LatentAttention, Layer, Mixture, Model, Recurrence
 from roofplan.records.training import Adapter, Framework, Job, Layout
 
@@ -94,9 +94,6 @@ def _adapting(layer: Layer, tokens: Number, layout: Layout, adapter: Adapter) ->
             )
     return table
 
-
-LOW_PRECISION = {"fp8", "fp4"}
-"""Number formats that a product's operands are cast to by a kernel of its own."""
 
 CAST_BYTES = 4.0
 """Bytes that casting an entry moves: 16 bits in, 8 out, and 8 once more transposed for the other pass (TransformerEngine) [B]."""

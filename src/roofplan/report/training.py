@@ -26,6 +26,7 @@ GROUPS = {
     "bubble": ("bubble", "pipeline hops"),
     "dp": ("data ranks",),
     "optimizer": ("optimizer",),
+    "swap": ("swap",),
     "launches": ("launches", "host"),
     "stragglers": ("stragglers",),
 }
@@ -52,8 +53,8 @@ def train_screen(result: TrainingResult, page: Page, *, top: int, explain: bool,
         return
     page.line("")
     for line in wrapped(
-        "not modelled: evaluation, data loading that starves the devices, tapered fabrics, activations in host"
-        " memory · more: --explain --top 10 --csv FILE --json --emit megatron --deadline 20d --strategy tp=8,pp=2",
+        "not modelled: evaluation, data loading that starves the devices · more: --explain --top 10 --csv FILE"
+        " --json --emit megatron --deadline 20d --strategy tp=8,pp=2",
         indent=2,
     ):
         page.line(line)
@@ -227,12 +228,16 @@ def _memory(plan: TrainingPlan) -> list[str]:
     parts = " + ".join(f"{t.name} {units.gib(float(t.value))}" for t in held.allocated.parts if float(t.value) >= 2**20)
     room = float(plan.machine.device.memory or 0.0)
     stage = f"stage {held.stage.place + 1} of {plan.layout.pp} is fullest: " if plan.layout.pp > 1 else ""
+    away = plan.metrics.get("host_memory")
+    has = plan.machine.host_memory
+    beside = f", and {units.gib(away.value)} in each host's memory" if away else ""
+    beside += f" of {units.gib(has)}" if away and has else ""
     used, width = float(held.reserved) / room if room else 0.0, 40
     filled = min(width, round(used * width))
     return [
         *wrapped(
             f"  memory        {stage}{parts} = {units.gib(float(held.allocated.value))}, with the allocator's slack"
-            f" {units.gib(float(held.reserved))} of {units.gib(room)} GiB",
+            f" {units.gib(float(held.reserved))} of {units.gib(room)} GiB{beside}",
             indent=16,
         ),
         f"                {'█' * filled}{'░' * (width - filled)} {100 * used:.0f}%",

@@ -1,11 +1,13 @@
 """How long the messages of a training step take: groups of ranks, laid out as Megatron does, over a machine's links.
 
 Tensor ranks are neighbours, then context, then data, then pipeline: a group whose neighbours stand `stride` apart has
-per_host / stride of its ranks in each host.
+per_host / stride of its ranks in each host, and pod / stride in each pod of a tapered network. Ranks of equal place in their
+hosts stand on one rail: rings and hops keep to it, and an exchange changes rails over the links inside the host.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,6 +29,8 @@ class Wires:
     shared : share of it that reductions over data ranks attain where several ranks of a ring stand in one host [1].
     base : start-up of a collective [s].
     hop : latency of the network [s].
+    pod : devices that the network joins without taper, infinite for all of them [1].
+    taper : devices of a pod that share the rate of one beyond it [1].
     once_per_host : whether a token bound for several experts of a host is sent there once.
     network : figures of the links inside a host, as serving uses them.
     """
@@ -38,6 +42,8 @@ class Wires:
     shared: float
     base: float
     hop: float
+    pod: float
+    taper: float
     once_per_host: bool
     network: dict[str, Any]
     sources: tuple[str, ...]
@@ -45,6 +51,10 @@ class Wires:
     def local(self, ranks: Number, stride: Number) -> Number:
         """Return the ranks of a group that share a host [1]."""
         return smaller(ranks, larger(self.machine.per_host / stride, 1.0))
+
+    def crossing(self, stride: Number) -> Number:
+        """Return the rate of a device where only devices `stride` apart send beyond their pod [B/s]."""
+        return self.outside * smaller(larger(self.pod / stride, 1.0) / self.taper, 1.0)
 
     def inside(self, rate: float, local: Number) -> Number:
         """Return the rate of `local` ranks that share a host [B/s]."""
@@ -60,6 +70,9 @@ def scopes(machine: Machine, framework: Framework) -> list[str]:
 UNUSED = 1e30
 """Rate of a link that a machine of one host never uses [B/s]."""
 
+SMALL = 1e-9
+"""Keeps a share of nothing finite [1]."""
+
 
 def wires(r: Rates, framework: Framework) -> Wires:
     """Return what collectives attain on a machine, from data sheets and fitted shares."""
@@ -69,13 +82,15 @@ def wires(r: Rates, framework: Framework) -> Wires:
     found = {name: constant("nccl", name, chain)[0] for name in ("all_reduce", "gather", "base")}
     switched = net["topology"] == "switch"
     keys += [fit_key(item) for item in found.values()] if switched else list(r.sources["network"][1:])
-    outside, hop, shared = UNUSED, 0.0, 1.0
+    outside, hop, shared, pod, taper = UNUSED, 0.0, 1.0, math.inf, 1.0
     if machine.network is not None:
         fitted_for = scopes(machine, framework)
         network, mixed = (constant("nccl", name, fitted_for)[0] for name in ("network", "shared"))
         shared = mixed.value
         outside = (machine.network_per_device or UNUSED) * network.value
         hop = machine.network.value("latency") or 0.0
+        pod, taper = machine.network.value("pod") or math.inf, machine.network.value("taper") or 1.0
+        pod = pod if pod < machine.count else math.inf
         keys += [machine.network.quantities["bandwidth"].source, fit_key(network), fit_key(mixed)]
     return Wires(
         machine=machine,
@@ -85,6 +100,8 @@ def wires(r: Rates, framework: Framework) -> Wires:
         shared=shared,
         base=found["base"].value if switched else net["base"],
         hop=hop,
+        pod=pod,
+        taper=taper,
         once_per_host="once-per-host" in framework.overlaps,
         network=net,
         sources=tuple(dict.fromkeys(keys)),
@@ -101,13 +118,22 @@ def ring_line(ranks: Number, stride: Number, w: Wires, *, reduce: bool, data: bo
     """Return the start-up of a ring and its seconds per byte, both zero for a rank alone."""
     local = w.local(ranks, stride)
     outside = w.outside * where(local > 1, w.shared, 1.0) if data and w.shared != 1.0 else w.outside
-    rate = collectives.shared_ring_rate(w.inside(w.reduce if reduce else w.gather, local), outside, local, ranks)
+    rate = _ring_rate(w.inside(w.reduce if reduce else w.gather, local), outside, local, ranks, stride, w)
     wide = larger(ranks, 1.0)
     if reduce:
         each = collectives.ring_all_reduce(1.0, wide, 0.0, 0.0, rate)
     else:
         each = collectives.gather_time(1.0, wide, 0.0, rate)
     return where(ranks > 1, w.base + _crossings(ranks, local, w), 0.0), each
+
+
+def _ring_rate(inside: Number, outside: Number, local: Number, ranks: Number, stride: Number, w: Wires) -> Number:
+    """Return the rate of each rank of a ring: of its links inside a host, its host's ports, and its pod's share beyond the pod [B/s]."""
+    rate = collectives.shared_ring_rate(inside, outside, local, ranks)
+    if w.pod == math.inf:
+        return rate
+    near = smaller(ranks, larger(w.pod / stride, 1.0))
+    return collectives.shared_ring_rate(rate, outside / w.taper, near, ranks)
 
 
 def exchange(message: Number, ranks: Number, stride: Number, w: Wires, copies: float = 0.0) -> Number:
@@ -126,6 +152,10 @@ def exchange(message: Number, ranks: Number, stride: Number, w: Wires, copies: f
     if copies and w.once_per_host:
         away = away * collectives.hosts_visited(hosts, copies) / copies
     outside = collectives.transfer_time(away, w.base + w.hop, w.outside)
+    if w.pod != math.inf:
+        near = smaller(wide, larger(w.pod / stride, 1.0))
+        beyond = away * (1.0 - near / wide) / larger(1.0 - larger(local, 1.0) / wide, SMALL)
+        outside = larger(outside, collectives.transfer_time(beyond, w.base + w.hop, w.outside / w.taper))
     return where(ranks > 1, where(ranks > local, larger(inside, outside), inside), 0.0 * inside)
 
 
@@ -134,7 +164,7 @@ def hop_time(message: Number, stride: Number, w: Wires) -> Number:
     inside = collectives.transfer_time(message, w.base / 2.0, w.inside(w.gather, 2.0))
     if w.machine.hosts == 1:
         return inside
-    outside = collectives.transfer_time(message, w.base / 2.0 + w.hop, w.outside)
+    outside = collectives.transfer_time(message, w.base / 2.0 + w.hop, w.crossing(stride))
     return where(stride >= w.machine.per_host, outside, inside)
 
 
@@ -146,7 +176,7 @@ def _crossings(ranks: Number, local: Number, w: Wires) -> Number:
 def _passed(message: Number, ranks: Number, stride: Number, w: Wires) -> Number:
     """Return the time of passing `message` bytes from neighbour to neighbour in ranks - 1 rounds [s]."""
     local = w.local(ranks, stride)
-    rate = collectives.shared_ring_rate(w.inside(w.gather, local), w.outside, local, ranks)
+    rate = _ring_rate(w.inside(w.gather, local), w.outside, local, ranks, stride, w)
     return (ranks - 1.0) * (w.base / 2.0) + _crossings(ranks, local, w) + collectives.transfer_time(message, 0.0, rate)
 
 

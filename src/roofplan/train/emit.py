@@ -100,6 +100,8 @@ def _megatron(plan: TrainingPlan) -> str:
         adapters=job.adapter is not None,
         ZeRO_2_or_3=x.zero >= 2,
         such_a_schedule=x.schedule != "1f1b",
+        activations_in_host_memory=x.offload == "activations" and "offload_activations" not in f,
+        experts_of_a_capacity=job.capacity is not None and "capacity" not in f,
         mixers_but_attention_in_pretrain_gpt=not plain,
     )
     words = [*_torchrun(plan), "pretrain_gpt.py", *_dimensions(plan)]
@@ -126,6 +128,8 @@ def _megatron(plan: TrainingPlan) -> str:
         (ends and "ends" in f, "ends", ""),
         (f"optimizer_{job.optimizer.id}" in f, f"optimizer_{job.optimizer.id}", ""),
         (x.offload == "optimizer" and "offload_optimizer" in f, "offload_optimizer", ""),
+        (x.offload == "activations", "offload_activations", len(model.decoder.layers) - 1),
+        (job.capacity is not None, "capacity", job.capacity),
         ("flash" in f, "flash", ""),
     ]
     words += [f"{f[name]} {value}".rstrip() for wanted, name, value in table if wanted]
@@ -251,7 +255,13 @@ def _torchtitan(plan: TrainingPlan) -> str:
     """Torchtitan's training flags; the model is a flavour of its own registry."""
     x, job = plan.layout, plan.job
     f = _flags(plan, "torchtitan").flags
-    _refuse(plan, "torchtitan", adapters=job.adapter is not None)
+    _refuse(
+        plan,
+        "torchtitan",
+        adapters=job.adapter is not None,
+        activations_in_host_memory=x.offload == "activations",
+        experts_of_a_capacity=job.capacity is not None,
+    )
     words = [*_torchrun(plan), "-m torchtitan.train"]
     local = job.batch // int(x.dp)
     table = {
@@ -298,7 +308,7 @@ def _deepspeed(plan: TrainingPlan) -> str:
     """DeepSpeed's configuration file, which Transformers' Trainer and Accelerate read."""
     x, job = plan.layout, plan.job
     low = job.precision not in {"bf16", "fp16"}
-    _refuse(plan, "deepspeed", low_precision_products=low)
+    _refuse(plan, "deepspeed", low_precision_products=low, experts_of_a_capacity=job.capacity is not None)
     _refuse(plan, "deepspeed", tensor_parallelism=x.tp > 1, pipeline_stages=x.pp > 1, context_parallelism=x.cp > 1)
     zero: dict[str, object] = {"stage": x.zero, "overlap_comm": True, "contiguous_gradients": True}
     if x.zero >= 2:
@@ -307,6 +317,7 @@ def _deepspeed(plan: TrainingPlan) -> str:
         zero["offload_optimizer"] = {"device": "cpu", "pin_memory": True}
     if x.offload == "weights":
         zero["offload_param"] = {"device": "cpu", "pin_memory": True}
+    swapped = {"activation_checkpointing": {"cpu_checkpointing": True}} if x.offload == "activations" else {}
     document = {
         "train_batch_size": job.batch,
         "train_micro_batch_size_per_gpu": int(x.micro_batch),
@@ -315,6 +326,7 @@ def _deepspeed(plan: TrainingPlan) -> str:
         "fp16": {"enabled": job.precision == "fp16"},
         "gradient_clipping": 1.0,
         "zero_optimization": zero,
+        **swapped,
     }
     return json.dumps(document, indent=1)
 
@@ -322,7 +334,12 @@ def _deepspeed(plan: TrainingPlan) -> str:
 def _fsdp(plan: TrainingPlan) -> str:
     """Accelerate's flags for PyTorch FSDP2, or for plain data parallelism."""
     x, job, m = plan.layout, plan.job, plan.machine
-    _refuse(plan, "fsdp", sharded_states_with_whole_gradients=x.zero == 1)
+    _refuse(
+        plan,
+        "fsdp",
+        sharded_states_with_whole_gradients=x.zero == 1,
+        experts_of_a_capacity=job.capacity is not None,
+    )
     _refuse(plan, "fsdp", tensor_parallelism=x.tp > 1, pipeline_stages=x.pp > 1, context_parallelism=x.cp > 1)
     words = [
         "accelerate launch",
@@ -346,6 +363,9 @@ def _fsdp(plan: TrainingPlan) -> str:
         words += [f"--lora_r {job.adapter.rank}", f"--lora_target_modules {','.join(job.adapter.targets)}"]
         words += ["--load_in_4bit"] if job.adapter.stored.startswith("bnb-nf4") else []
         words += ["--use_dora"] if job.adapter.method == "dora" else []
+    if x.offload == "activations":
+        words.append("--activation_offloading true")
+        remarks.append("--activation_offloading is that of TRL's trainers")
     remarks += _partly(plan)
     return _joined(words, remarks)
 

@@ -7,8 +7,14 @@ from dataclasses import dataclass
 
 from roofplan.laws import Number, larger, pipeline, smaller, states, where
 from roofplan.operations import ACTIVATION_BYTES, element_bytes
-from roofplan.operations.activations import adapted, distinct_weights, kept, recomputed, stream_bytes, widest_gradient
-from roofplan.operations.training import LOW_PRECISION
+from roofplan.operations.activations import (
+    LOW_PRECISION,
+    adapted,
+    distinct_weights,
+    held,
+    stream_bytes,
+    widest_gradient,
+)
 from roofplan.records.model import Layer, Model
 from roofplan.records.training import Adapter, Framework, Job, Layout
 from roofplan.terms import Term, total
@@ -25,11 +31,13 @@ class Ledger:
     ----------
     stage : whose it is.
     allocated : bytes that tensors take at the peak, in parts [B].
+    host : bytes of the rank that lie in its host's memory instead [B].
     slack : what the allocator holds over what tensors take [1].
     """
 
     stage: Stage
     allocated: Term
+    host: Number
     slack: float
 
     @property
@@ -62,12 +70,10 @@ def ledgers(model: Model, job: Job, layout: Layout, framework: Framework) -> lis
     kinds = tuple(layer for layer, _ in model.decoder.kinds())
     small, back = distinct(layout)
     tokens = small.micro_batch * job.sequence / small.cp
-    layers = []
-    for layer in kinds:
-        table = kept(
-            layer, tokens, float(job.sequence), small, model, framework, job.adapter, low=job.precision in LOW_PRECISION
-        )
-        layers.append((*recomputed(table, small, framework), widest_gradient(layer, tokens, small, model)))
+    layers = [
+        (*held(layer, tokens, job, small, model, framework), widest_gradient(layer, tokens, small, model))
+        for layer in kinds
+    ]
     return [
         _ledger(
             _Case(
@@ -100,6 +106,14 @@ def peak(found: Sequence[Ledger]) -> Number:
     return most * found[0].slack
 
 
+def host_peak(found: Sequence[Ledger]) -> Number:
+    """Return the bytes in host memory of a rank of the stage that has most there [B]."""
+    most = found[0].host
+    for one in found[1:]:
+        most = larger(most, one.host)
+    return most
+
+
 def micro_batches(job: Job, layout: Layout) -> Number:
     """Return the micro-batches of a step that pass each pipeline [1]."""
     return job.batch / (layout.dp * layout.micro_batch)
@@ -123,15 +137,51 @@ def in_flight(stage: Stage, job: Job, layout: Layout) -> Number:
 def _ledger(c: _Case) -> Ledger:
     framework = c.framework
     shared = rank_parameters(c.stage, c.kinds, c.model, c.small, framework.keeps("vocabulary_multiple"))
-    held = Share(*map(c.back, shared))
-    parts = [*_states(held, c), _activations(c), _working(c), *_buffers(held, c)]
+    share = Share(*map(c.back, shared))
+    parts, away = _placed([*_states(share, c), _activations(c), _working(c), *_buffers(share, c)], c)
     runtime = framework.keeps("runtime")
     parts.append(
         Term("runtime", runtime, "B", law="given", text="{}", numbers=((runtime, "B"),), sources=c.cites("runtime"))
     )
     allocated = total("memory", parts, "B")
     slack, _ = constant("allocator", "reserved_over_allocated", [framework.name, "any"])
-    return Ledger(stage=c.stage, allocated=allocated, slack=slack.value)
+    return Ledger(stage=c.stage, allocated=allocated, host=away, slack=slack.value)
+
+
+AWAY = {"optimizer": ("optimizer",), "weights": ("weights", "adapters"), "activations": ("activations",)}
+"""Parts of a ledger that lie in host memory, by what is offloaded."""
+
+SWAP_LAYERS = 2.0
+"""Layers whose activations stand on the device where the others' are in host memory: the one that runs, and the one on its way [1]."""
+
+
+def _placed(parts: list[Term], c: _Case) -> tuple[list[Term], Number]:
+    """Return what stays on the device of a stage's parts, and the bytes that lie in host memory."""
+    names = AWAY.get(c.layout.offload, ())
+    away: Number = 0.0
+    for part in parts:
+        if part.name in names:
+            away = away + part.value
+    stay = [part for part in parts if part.name not in names]
+    return [*stay, _swapping(c)] if c.layout.offload == "activations" else stay, away
+
+
+def _swapping(c: _Case) -> Term:
+    """Return the activations that stand on the device where all the others lie in host memory."""
+    most: Number = 0.0
+    for count, (stays, _, _) in zip(c.stage.counts, c.layers, strict=True):
+        if count:
+            most = larger(most, stays)
+    most = c.back(most)
+    return Term(
+        "activations on their way",
+        SWAP_LAYERS * most,
+        "B",
+        law="operations.activations.held",
+        text="{} layers, the one that runs and the next, x {}; all others' lie in host memory",
+        numbers=(SWAP_LAYERS, (most, "B")),
+        sources=c.cites("norm_kept"),
+    )
 
 
 def alike(layout: Layout) -> tuple[Number, Number]:
@@ -142,33 +192,32 @@ def alike(layout: Layout) -> tuple[Number, Number]:
     return ranks, larger(ranks * layout.tp / layout.ep, 1.0)
 
 
-def _states(held: Share, c: _Case) -> list[Term]:
+def _states(share: Share, c: _Case) -> list[Term]:
     """Return weights, gradients and optimizer state."""
     job, layout = c.job, c.layout
     if job.adapter is not None:
-        return _adapter_states(held, job.adapter, c)
+        return _adapter_states(share, job.adapter, c)
     ranks, thin = alike(layout)
-    routed = not (type(held.experts) is float and held.experts == 0.0)
+    routed = not (type(share.experts) is float and share.experts == 0.0)
     own = job.optimizer.master == 0.0
     copy = job.optimizer.weight if own else c.framework.keeps("weight")
     cited = (job.optimizer.source,) if own else c.cites("weight")
-    kept_here = 0.0 if layout.offload == "optimizer" else 1.0
     table = [
         ("weights", (copy, 0.0, 0.0), 3, cited),
         ("gradients", (0.0, job.gradient, 0.0), 2, cited),
-        ("optimizer", (0.0, 0.0, job.optimizer.bytes * kept_here), 1, (job.optimizer.source,)),
+        ("optimizer", (0.0, 0.0, job.optimizer.bytes), 1, (job.optimizer.source,)),
     ]
     return [
         Term(
             name,
-            states.zero_bytes(held.dense, *each, ranks if layout.zero >= least else 1.0, layout.zero)
-            + (states.zero_bytes(held.experts, *each, thin, layout.zero) if routed else 0.0),
+            states.zero_bytes(share.dense, *each, ranks if layout.zero >= least else 1.0, layout.zero)
+            + (states.zero_bytes(share.experts, *each, thin, layout.zero) if routed else 0.0),
             "B",
             law="states.zero_bytes",
             text="({} / {} ranks + {} of experts / {}) x {} B",
             numbers=(
-                held.dense,
-                *((ranks, held.experts, thin) if layout.zero >= least else (1.0, held.experts, 1.0)),
+                share.dense,
+                *((ranks, share.experts, thin) if layout.zero >= least else (1.0, share.experts, 1.0)),
                 sum(each),
             ),
             sources=sources,
@@ -177,15 +226,12 @@ def _states(held: Share, c: _Case) -> list[Term]:
     ]
 
 
-def _adapter_states(held: Share, adapter: Adapter, c: _Case) -> list[Term]:
+def _adapter_states(share: Share, adapter: Adapter, c: _Case) -> list[Term]:
     """Return frozen weights, in their stored format or in host memory, and what is trained beside them."""
     layout = c.layout
     ranks = alike(layout)[0] if layout.zero >= 3 else 1.0
     each = element_bytes(adapter.stored)
-    frozen = ((held.matrices + held.experts) * each + held.others * ACTIVATION_BYTES) / ranks
-    away = layout.offload == "weights"
-    if away:
-        frozen = 0.0 * frozen
+    frozen = ((share.matrices + share.experts) * each + share.others * ACTIVATION_BYTES) / ranks
     trained: Number = adapter.fixed or 0.0
     if adapter.fixed is None:
         for count, layer in zip(c.stage.counts, c.kinds, strict=True):
@@ -197,12 +243,12 @@ def _adapter_states(held: Share, adapter: Adapter, c: _Case) -> list[Term]:
             "B",
             law="states.zero_bytes",
             text="({} x {} B + {} embedding, head and norms x 2 B) over {} ranks",
-            numbers=(held.matrices + held.experts, each, held.others, ranks),
+            numbers=(share.matrices + share.experts, each, share.others, ranks),
             sources=c.cites("weight"),
         ),
         Term(
             "adapters",
-            0.0 * trained if away else trained * adapter.bytes / ranks,
+            trained * adapter.bytes / ranks,
             "B",
             law="states.state_bytes",
             text="{} trained parameters x {} B over {} ranks",
@@ -225,7 +271,7 @@ def _activations(c: _Case) -> Term:
                     f"layers with {label(layer)}",
                     count * flying * stays,
                     "B",
-                    law="operations.activations.kept",
+                    law="operations.activations.held",
                     text=text,
                     numbers=(count, flying, (stays, "B")),
                     sources=c.cites("norm_kept"),
@@ -281,7 +327,7 @@ def _working(c: _Case) -> Term:
     )
 
 
-def _buffers(held: Share, c: _Case) -> list[Term]:
+def _buffers(share: Share, c: _Case) -> list[Term]:
     """Return placeholders of weight gradients, and what sharded states gather and reduce layer by layer."""
     parts = []
     each = c.framework.keeps("weight_gradient_buffers")
@@ -301,12 +347,12 @@ def _buffers(held: Share, c: _Case) -> list[Term]:
         )
     copies = c.framework.keeps("low_weight_copies") if c.job.precision in LOW_PRECISION else 0.0
     if copies and c.job.adapter is None:
-        entries = held.matrices + held.experts
+        entries = share.matrices + share.experts
         ranks, thin = alike(c.layout) if c.layout.zero >= 3 else (1.0, 1.0)
         parts.append(
             Term(
                 "low-precision weights",
-                copies * (held.matrices / ranks + held.experts / thin),
+                copies * (share.matrices / ranks + share.experts / thin),
                 "B",
                 law="given",
                 text="{} weights of products x {} B",

@@ -22,7 +22,7 @@ from roofplan.serve import wall_power
 from roofplan.terms import Term
 from roofplan.timing import GRADES, constant, constant_behind, grade_of_constant
 from roofplan.train import run as runs
-from roofplan.train.ledger import Ledger, fullest, ledgers
+from roofplan.train.ledger import Ledger, fullest, host_peak, ledgers
 from roofplan.train.search import AXES, LEAST_SEQUENCE, Found, Tally, search, tensor_degrees
 from roofplan.train.step import Ability, Step, ability, share_of, step
 from roofplan.train.terms import step_term
@@ -136,6 +136,7 @@ LIMIT_OF = {
     "bubble": "bubble",
     "launches": "launch",
     "host": "launch",
+    "swap": "host_link",
 }
 """Limit that a part of a step runs into; all others are communication."""
 
@@ -256,6 +257,9 @@ def metrics_of(plan: TrainingPlan, place: str) -> dict[str, Metric]:
     doubt = max(MEMORY_SPREAD, slack.spread)
     out["memory_allocated"] = _metric(float(held.allocated.value), "B", certain, MEMORY_SPREAD)
     out["memory_reserved"] = _metric(float(held.reserved), "B", certain, doubt)
+    away = float(host_peak(plan.ledgers)) * plan.machine.per_host
+    if away:
+        out["host_memory"] = _metric(away, "B", certain, MEMORY_SPREAD)
     if plan.run is not None:
         r = plan.run
         out["days"] = _metric(r.elapsed / DAY, "day", grade, spread)
@@ -438,7 +442,9 @@ ADAPTER_BYTES = 16.0
 def _larger(machine: Machine, count: int) -> Machine | None:
     """Return more devices of a kind as the catalogue joins them, None where it cannot."""
     try:
-        return machine_of(f"{machine.device.id}:{count}")[0]
+        found = machine_of(f"{machine.device.id}:{count}")[0]
+        alike = machine.network is not None and found.per_host == machine.per_host
+        return replace(found, network=machine.network, ports=machine.ports) if alike else found
     except RoofplanError:
         return None
 
@@ -536,12 +542,7 @@ def _warnings(plan: TrainingPlan, policy: str) -> list[tuple[str, str]]:
     """Return what a reader must know, each with a code."""
     out = [("model", text) for text in plan.model.warnings]
     m, x = plan.machine, plan.layout
-    most, room = plan.metrics["memory_reserved"].high + plan.framework.keeps("outside"), float(m.device.memory or 0.0)
-    if most > room:
-        text = (
-            f"memory: up to {most / 2**30:.1f} GiB of {room / 2**30:.1f} within the ledger's error, so it may run out"
-        )
-        out.append(("memory_tight", text))
+    out += _tight(plan)
     if m.device.vendor not in plan.framework.vendors:
         known = ", ".join(plan.framework.vendors)
         out.append(
@@ -567,4 +568,19 @@ def _warnings(plan: TrainingPlan, policy: str) -> list[tuple[str, str]]:
         out.append(("geforce_licence", "the GeForce driver licence forbids data centres (blockchain aside)"))
     if plan.run is not None and plan.run.preset.kind != "derived":
         out.append(("failures_guessed", f"failure rate: {plan.run.preset.source}"))
+    return out
+
+
+def _tight(plan: TrainingPlan) -> list[tuple[str, str]]:
+    """Return where a device's memory may run out within the ledger's error, and where a host's is not known."""
+    out, m = [], plan.machine
+    most, room = plan.metrics["memory_reserved"].high + plan.framework.keeps("outside"), float(m.device.memory or 0.0)
+    if most > room:
+        text = f"up to {most / 2**30:.1f} GiB of {room / 2**30:.1f} within the ledger's error, so it may run out"
+        out.append(("memory_tight", f"memory: {text}"))
+    if "host_memory" in plan.metrics and m.host_memory is None:
+        need = f"{plan.metrics['host_memory'].value / 2**30:,.0f} GiB"
+        out.append(
+            ("host_memory_unknown", f"host memory is not known of this server: the plan needs {need} in each host")
+        )
     return out

@@ -6,12 +6,12 @@ import math
 from typing import Any
 
 from roofplan import catalogue, units
-from roofplan.catalogue.machines import box_size, machine
+from roofplan.catalogue.machines import box_size, machine, tapered
 from roofplan.errors import InputError, StrategyError, UnitError, UnknownName, nearest
 from roofplan.operations import ACTIVATION_BYTES, element_bytes, format_entry
 from roofplan.records.hardware import Machine
 from roofplan.records.model import Model
-from roofplan.records.training import DEGREES, MODULES, RECOMPUTES, SCHEDULES, Adapter, Framework, Job
+from roofplan.records.training import DEGREES, MODULES, OFFLOADS, RECOMPUTES, SCHEDULES, Adapter, Framework, Job
 from roofplan.train.plan import ADAPTER_BYTES, ALL_PRODUCTS, OBJECTIVES, TrainingRequest, flops_per_token
 from roofplan.train.run import CHECKPOINTS, POLICIES
 from roofplan.train.search import mixtures
@@ -85,7 +85,7 @@ def pins_of(text: str | None) -> dict[str, Any]:
     {'tp': 8, 'recompute': 'full'}
     """
     out: dict[str, Any] = {}
-    words = {"recompute": RECOMPUTES, "schedule": SCHEDULES, "offload": ("none", "optimizer", "weights")}
+    words = {"recompute": RECOMPUTES, "schedule": SCHEDULES, "offload": OFFLOADS}
     for part in (text or "").split(","):
         if not part.strip():
             continue
@@ -141,6 +141,7 @@ def job_of(
     rank: str | None,
     base: str | None,
     imbalance: str | None,
+    capacity: str | None,
     assumed: list[str],
 ) -> Job:
     """Return the job that the flags describe; what a default filled is added to `assumed`."""
@@ -195,6 +196,7 @@ def job_of(
             argument=flag,
             value=tokens or compute,
         )
+    uneven = imbalance_of(imbalance, model, assumed) if capacity is None or imbalance is not None else 1.0
     gradient = 2.0 if framework.gradient in {"bf16", "fp16"} else 4.0
     return Job(
         sequence=length,
@@ -204,8 +206,54 @@ def job_of(
         precision=PRECISIONS[found],
         gradient=gradient,
         adapter=adapter_of(method, rank, base),
-        imbalance=imbalance_of(imbalance, model, assumed),
+        imbalance=uneven,
+        capacity=capacity_of(capacity, model, uneven, assumed),
     )
+
+
+def capacity_of(text: str | None, model: Model, imbalance: float, assumed: list[str]) -> float | None:
+    """Return the tokens that an expert takes over their mean, None where it takes all that come [1]."""
+    if text is None:
+        return None
+    if not mixtures(model):
+        raise InputError(f"--capacity: {model.id} has no experts", argument="--capacity", value=text)
+    value = units.parse_amount(text, "--capacity")
+    most = min(moe.experts for moe in mixtures(model))
+    if not 0.0 < value <= most:
+        raise UnitError(
+            f"--capacity: {text} is not tokens of an expert over their mean: above 0, at most the {most} experts",
+            argument="--capacity",
+            value=text,
+        )
+    lost = (
+        f"; what goes beyond it is dropped, at most {1.0 - value / imbalance:.0%} of a rank's"
+        if imbalance > value
+        else ""
+    )
+    assumed.append(f"experts padded to {value:g} of their mean tokens{lost}")
+    return value
+
+
+def fabric_of(text: str | None) -> tuple[float, float] | None:
+    """Return the devices of a pod and the taper beyond it, from ``pod=3072,taper=7``.
+
+    >>> fabric_of("pod=3072,taper=7")
+    (3072.0, 7.0)
+    """
+    if text is None:
+        return None
+    found = dict(part.strip().lower().split("=", 1) for part in text.split(",") if "=" in part)
+    if set(found) != {"pod", "taper"} or len(text.split(",")) != len(found):
+        raise InputError(
+            f"--fabric: cannot read {text!r}; write the devices of a pod and how many of them share the rate of one"
+            " beyond it: pod=3072,taper=7",
+            argument="--fabric",
+            value=text,
+        )
+    pod, taper = units.parse_count(found["pod"], "--fabric pod"), units.parse_amount(found["taper"], "--fabric taper")
+    if taper < 1.0:
+        raise UnitError(f"--fabric: a taper of {taper:g} is less than 1", argument="--fabric", value=text)
+    return float(pod), taper
 
 
 def imbalance_of(text: str | None, model: Model, assumed: list[str]) -> float:
@@ -356,6 +404,7 @@ def request_of(model: Model, given: dict[str, Any]) -> TrainingRequest:
         rank=given["rank"],
         base=given["base"],
         imbalance=given["imbalance"],
+        capacity=given["capacity"],
         assumed=assumed,
     )
     deadline = None if given["deadline"] is None else units.parse(given["deadline"], "s", "--deadline")
@@ -374,6 +423,11 @@ def request_of(model: Model, given: dict[str, Any]) -> TrainingRequest:
             value=given["place"],
         )
     machines = machines_of(given["on"], job, model, framework, deadline, devices)
+    fabric = fabric_of(given["fabric"])
+    if fabric is not None:
+        if all(found.network is None for found in machines):
+            raise InputError("--fabric: one host has no network", argument="--fabric", value=given["fabric"])
+        machines = tuple(tapered(found, *fabric) for found in machines)
     for found in machines:
         _check_precision(found, job)
     return TrainingRequest(

@@ -144,14 +144,14 @@ def run(
         elapsed=elapsed,
         p90=elapsed + P90 * spread,
         failures=elapsed / interruption,
-        spares=_spares(REPLACEMENT / interruption),
+        spares=_spares(recovery.hardware.value * REPLACEMENT / interruption),
         preset=preset,
         policy=policy,
     )
 
 
 def _spares(mean: float) -> int:
-    """Return the hosts that suffice for a Poisson number of failures of that mean."""
+    """Return the hosts that suffice for a Poisson number of lost hosts of that mean."""
     if mean > LARGE_MEAN:
         return math.ceil(mean + 2.326 * math.sqrt(mean))
     probability = total = math.exp(-mean)

@@ -15,7 +15,7 @@ from roofplan.errors import StrategyError
 from roofplan.records.hardware import Machine
 from roofplan.records.model import Attention, Dense, LatentAttention, Mixture, Model
 from roofplan.records.training import RECOMPUTES, Framework, Job, Layout
-from roofplan.train.ledger import ledgers, peak
+from roofplan.train.ledger import host_peak, ledgers, peak
 from roofplan.train.stages import even
 from roofplan.train.step import Ability, ability, step
 
@@ -108,23 +108,23 @@ def slices(
             continue
         zeros = [zero for zero in framework.zeros if pins.get("zero", zero) == zero]
         for (schedule, chunks), zero in itertools.product(_schedules(framework, layers, pp, pins), zeros):
-            for (how, share), offload, shard in itertools.product(
-                _recomputations(framework, pins),
-                _offloads(job, machine, framework, zero, pins),
-                _shards(machine, zero, pins),
+            for (how, share), shard in itertools.product(
+                _recomputations(framework, pins), _shards(machine, zero, pins)
             ):
-                fixed = Layout(
-                    pp=pp,
-                    interleave=chunks,
-                    zero=zero,
-                    recompute=how,
-                    recomputed=share,
-                    schedule=schedule,
-                    offload=offload,
-                    shard=shard,
-                    imbalance=job.imbalance,
-                )
-                yield fixed, grid
+                for offload in _offloads(job, machine, framework, zero, how, pp, pins):
+                    fixed = Layout(
+                        pp=pp,
+                        interleave=chunks,
+                        zero=zero,
+                        recompute=how,
+                        recomputed=share,
+                        schedule=schedule,
+                        offload=offload,
+                        shard=shard,
+                        imbalance=job.imbalance,
+                        capacity=job.capacity,
+                    )
+                    yield fixed, grid
 
 
 HOST = -1.0
@@ -157,16 +157,37 @@ SHARES_OF_LAYERS = (0.25, 0.5, 0.75, 1.0)
 """Shares of a stage's layers that full recomputation is tried on [1]."""
 
 
-def _offloads(job: Job, machine: Machine, framework: Framework, zero: int, pins: dict[str, Any]) -> list[str]:
-    """Return what may lie in host memory: frozen weights where they are sharded, an optimizer's states where it has a shard of its own."""
+def _offloads(
+    job: Job, machine: Machine, framework: Framework, zero: int, how: str, pp: int, pins: dict[str, Any]
+) -> list[str]:
+    """Return what may lie in host memory.
+
+    Frozen weights where they are sharded, an optimizer's states where it has a shard of its own, activations where the
+    framework has a way.
+    """
     if "offload" in pins:
-        return [] if pins["offload"] == "weights" and job.adapter is None else [str(pins["offload"])]
+        offload = str(pins["offload"])
+        can = {
+            "weights": job.adapter is not None,
+            "optimizer": framework.offloads_optimizer,
+            "activations": swaps(framework, how, pp),
+        }
+        return [offload] if can.get(offload, True) else []
+    out = ["none"]
     if machine.host_link is None:
-        return ["none"]
-    if job.adapter is not None:
-        return ["none", "weights"] if zero >= 3 else ["none"]
-    offers = framework.sharding == "zero" or "offload_optimizer" in framework.flags
-    return ["none", "optimizer"] if offers and machine.device.device_class == "consumer" else ["none"]
+        return out
+    if job.adapter is not None and zero >= ALL_SHARDED:
+        out.append("weights")
+    if job.adapter is None and framework.offloads_optimizer and machine.device.device_class == "consumer":
+        out.append("optimizer")
+    if swaps(framework, how, pp):
+        out.append("activations")
+    return out
+
+
+def swaps(framework: Framework, how: str, pp: int) -> bool:
+    """Return whether a framework keeps activations in host memory beside a recomputation and so many stages."""
+    return how in framework.swaps and (pp == 1 or framework.swaps_stages)
 
 
 def _dealt(framework: Framework, layers: int, pieces: int) -> bool:
@@ -286,11 +307,14 @@ def _slice(
         return
     found.tally.legal += grid["tp"].size
     layout = fixed.with_degrees(grid)
-    memory = np.broadcast_to(peak(ledgers(model, job, layout, a.framework)), grid["tp"].shape)
+    table = ledgers(model, job, layout, a.framework)
+    memory = np.broadcast_to(peak(table), grid["tp"].shape)
     least = int(np.argmin(memory))
     if memory[least] < found.tally.least_memory:
         found.tally.least_memory, found.tally.leanest = float(memory[least]), _one(fixed, grid, least)
     fits = memory + a.framework.keeps("outside") <= room
+    if fixed.offload != "none" and a.machine.host_memory is not None:
+        fits &= np.broadcast_to(host_peak(table), fits.shape) * a.machine.per_host <= a.machine.host_memory
     if not fits.any():
         return
     held = {name: values[fits] for name, values in grid.items()}
@@ -356,6 +380,20 @@ def _why_nothing(model: Model, job: Job, machine: Machine, framework: Framework,
         (
             pins.get("offload") == "weights" and job.adapter is None,
             "offload=weights is for frozen weights; offload=optimizer keeps what is trained in host memory",
+        ),
+        (
+            pins.get("offload") == "optimizer" and not framework.offloads_optimizer,
+            f"{framework.id} has no way to keep optimizer states alone in host memory",
+        ),
+        (
+            pins.get("offload") == "activations",
+            f"{framework.id} keeps activations in host memory "
+            + (
+                f"with recompute {' or '.join(framework.swaps)}"
+                + ("" if framework.swaps_stages else " and one pipeline stage")
+                if framework.swaps
+                else "in no way that is known"
+            ),
         ),
         ("tp" in pins and why_not_tensor(model, int(pins["tp"])), why_not_tensor(model, int(pins.get("tp", 1)))),
         (

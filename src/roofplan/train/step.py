@@ -7,12 +7,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from roofplan import catalogue
 from roofplan.errors import InputError
 from roofplan.laws import Number, collectives, larger, pipeline, reliability, smaller, where
-from roofplan.operations import ACTIVATION_BYTES, Operation, element_bytes
+from roofplan.operations import ACTIVATION_BYTES, Operation, activations, element_bytes
+from roofplan.operations.activations import LOW_PRECISION
 from roofplan.operations.training import (
     BESIDE,
-    LOW_PRECISION,
     backward,
     computed_again,
     embedding_pass,
@@ -189,12 +190,18 @@ def exposed(message: Number, window: Number, where_to: str) -> Number:
 
 @dataclass(slots=True, kw_only=True)
 class Passes:
-    """A layer's, the embedding's or the head's passes."""
+    """A layer's, the embedding's or the head's passes.
+
+    Parameters
+    ----------
+    swapped : what leaves for host memory in the forward pass and comes back in the backward pass [B].
+    """
 
     forward: Pass
     again: Pass
     inputs: Pass
     weights: Pass
+    swapped: Number = 0.0
 
     def all(self) -> tuple[tuple[str, Pass], ...]:
         """Return them by name."""
@@ -218,7 +225,42 @@ def passes(model: Model, job: Job, layout: Layout, a: Ability) -> list[Passes]:
         again = computed_again(table, layout, framework) if index < len(layers) else []
         found = (timed(each, layout, a) for each in (table, again, inputs, weights))
         out.append(Passes(forward=next(found), again=next(found), inputs=next(found), weights=next(found)))
+    if layout.offload == "activations":
+        for (layer, _), each in zip(model.decoder.kinds(), out, strict=False):
+            each.swapped, _ = activations.held(layer, tokens, job, layout, model, framework)
+            _swap(each, layout, a)
     return out
+
+
+def _swap(each: Passes, layout: Layout, a: Ability) -> None:
+    """Add what a layer's activations wait for on their way to host memory, beside its forward pass, and back, beside its backward pass.
+
+    Where devices meet over their host links alone, messages take the links' time first.
+    """
+    gone = each.swapped / copy_rate(a)
+    busy = {"tensor ranks", "context ranks", "expert ranks"} if a.machine.scale_up is None else set()
+
+    def free(one: Pass) -> Number:
+        taken: Number = 0.0
+        for name in busy & set(one.parts):
+            taken = taken + one.parts[name]
+        return one.total - taken
+
+    back = free(each.inputs) + free(each.weights) + layout.recomputed * free(each.again)
+    for one, window in ((each.forward, free(each.forward)), (each.inputs, back)):
+        waits = exposed(gone, window, "outside")
+        one.parts["swap"] = waits
+        one.total = one.total + waits
+
+
+def copy_rate(a: Ability) -> float:
+    """Return the rate one way between a device and its host's memory [B/s]."""
+    rate = a.machine.copy_rate
+    if rate is None:
+        raise InputError(
+            f"{a.machine.device.id} has no known link to its host: nothing is offloaded", argument="--strategy"
+        )
+    return rate
 
 
 @dataclass(slots=True, kw_only=True)
@@ -294,7 +336,7 @@ def step(model: Model, job: Job, layout: Layout, a: Ability) -> Step:
     )
 
 
-SHOWN = (*dict.fromkeys(PART_OF.values()), "launches", "recompute")
+SHOWN = (*dict.fromkeys(PART_OF.values()), "launches", "recompute", "swap")
 
 
 def _slot(stage: Stage, found: Sequence[Passes], recomputed: Number) -> dict[str, Number]:
@@ -358,10 +400,6 @@ def _hops(tokens: Number, micro: Number, model: Model, layout: Layout, a: Abilit
     return 2.0 * one * (micro * layout.interleave + (layout.pp - 1))
 
 
-GRADIENT_BUFFER = 12.0
-"""Bytes that a whole gradient costs beside its products: zeroed before a step, read and written once more to be scaled by the copies
-before it is reduced, fp32 (Megatron-Core, zero_grad_buffer and gradient_scaling_factor) [B]."""
-
 GRADIENT_NORM = 12.0
 """Bytes that clipping moves of each gradient: read for the norm, read and written to scale it, fp32 [B]."""
 
@@ -405,8 +443,8 @@ def _frozen(shares: Sequence[tuple[Stage, Share]], job: Job, layout: Layout, a: 
     for _, share in shares:
         most = larger(most, (share.matrices + share.experts) * each + share.others * ACTIVATION_BYTES)
     gathered = communication.ring(most, ranks, layout.tp, a.wires, reduce=False, data=True)
-    if layout.offload == "weights" and a.machine.host_link is not None:
-        gathered = gathered + most / ranks / a.machine.host_link.bandwidth
+    if layout.offload == "weights":
+        gathered = gathered + most / ranks / copy_rate(a)
     return 2.0 * gathered
 
 
@@ -428,9 +466,13 @@ def _reduced(
         if model.tied and layout.pp > 1 and (stage.embeds or stage.heads):
             table = model.vocabulary * model.hidden / layout.tp * job.gradient
             one = one + communication.ring(table, 2.0, float(a.machine.per_host), a.wires, reduce=True)
-        moved = share.dense * update + (share.experts * thinly if mixture else 0.0) + share.all * GRADIENT_BUFFER
+        moved = (
+            share.dense * update
+            + (share.experts * thinly if mixture else 0.0)
+            + share.all * a.framework.keeps("gradient_passes")
+        )
         sent, work = larger(sent, one), larger(work, moved)
-    if layout.offload == "none":
+    if layout.offload != "optimizer":
         work = work / a.update
     else:
         owned = max((share.all for _, share in shares), key=np.max) / (dense if layout.zero else 1.0)
@@ -438,19 +480,10 @@ def _reduced(
     return sent + start + (apart if shares and mixture else 0.0), work
 
 
-HOST_MEMORY = 100e9
-"""Rate at which a host's processors update states in its memory, shared by its devices: half of eight channels of DDR4-3200 [B/s]."""
-
-
 def _on_host(owned: Number, job: Job, a: Ability) -> Number:
     """Return the seconds of an optimizer step in host memory: gradients down, states updated, weights up (ZeRO-Offload, arXiv 2101.06840)."""
-    link = a.machine.host_link
-    if link is None:
-        raise InputError(
-            f"{a.machine.device.id} has no known link to its host: nothing is offloaded", argument="--strategy"
-        )
-    sent = owned * (job.gradient + ACTIVATION_BYTES) / link.bandwidth
-    return sent + owned * 2.0 * job.optimizer.bytes * a.machine.per_host / HOST_MEMORY
+    sent = owned * (job.gradient + ACTIVATION_BYTES) / copy_rate(a)
+    return sent + owned * 2.0 * job.optimizer.bytes * a.machine.per_host / catalogue.host_update().value
 
 
 def _data_line(ranks: Number, stride: Number, job: Job, layout: Layout, a: Ability) -> tuple[Number, Number]:

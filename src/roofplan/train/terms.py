@@ -8,7 +8,7 @@ from roofplan.operations.training import BESIDE
 from roofplan.records.training import Job, Layout
 from roofplan.terms import Term, total
 from roofplan.timing import compute_rate, memory_rate
-from roofplan.train.step import MESSAGES, OVERLAP_SLOWDOWN, PART_OF, PLAIN, Ability, Step, share_of
+from roofplan.train.step import MESSAGES, OVERLAP_SLOWDOWN, PART_OF, PLAIN, Ability, Step, copy_rate, share_of
 
 
 def step_term(found: Step, job: Job, layout: Layout, a: Ability) -> Term:
@@ -100,7 +100,7 @@ def _leaf(op: Operation, seconds: float, count: float, micro: float, a: Ability)
 
 def _other(name: str, value: float, found: Step, job: Job, layout: Layout, a: Ability) -> Term:
     """Return a part of the step that is not made of a layer's operations."""
-    micro, slot = float(found.micro_batches), float(found.slot)
+    micro = float(found.micro_batches)
     if name == "bubble":
         law = {"zb-h1": "pipeline.zero_bubble_time", "dualpipe": "pipeline.dual_pipe_time"}.get(
             layout.schedule, "pipeline.flushed_time"
@@ -119,17 +119,12 @@ def _other(name: str, value: float, found: Step, job: Job, layout: Layout, a: Ab
             numbers=(micro, layout.interleave, layout.pp),
             sources=a.wires.sources,
         )
-    if name == "data ranks":
-        ranks, window = float(layout.dp * layout.cp), "beside" if "data" in a.framework.overlaps else "after"
-        text = f"gradients at {{}} B reduced over {{}} ranks, ZeRO {{}}, {window} a micro-batch of {{}}"
-        numbers = (job.gradient, ranks, layout.zero, (slot, "s"))
-        return Term(
-            name, value, "s", law="collectives.gather_time", text=text, numbers=numbers, sources=a.wires.sources
-        )
+    if name in {"swap", "data ranks"}:
+        return _moved(name, value, found, job, layout, a)
     if name == "optimizer":
         text = "{} moved at {}: states of {} B a parameter, ZeRO {}, read and written, and passes over its gradients"
         numbers = ((value * a.update, "B"), (a.update, "B/s"), job.optimizer.bytes, layout.zero)
-        if layout.offload != "none":
+        if layout.offload == "optimizer":
             text = "states of {} B a parameter, ZeRO {}, updated in host memory"
             numbers = (job.optimizer.bytes, layout.zero)
         return Term(
@@ -156,3 +151,21 @@ def _other(name: str, value: float, found: Step, job: Job, layout: Layout, a: Ab
         numbers=((value, "s"),),
         sources=a.sources.get(name, a.sources["launch"]),
     )
+
+
+def _moved(name: str, value: float, found: Step, job: Job, layout: Layout, a: Ability) -> Term:
+    """Return what is sent beside compute: activations to host memory, or gradients and weights over data ranks."""
+    micro, slot = float(found.micro_batches), float(found.slot)
+    if name == "swap":
+        kept = sum(count * float(each.swapped) for count, each in zip(found.worst.counts, found.passes, strict=False))
+        text = (
+            "{} micro-batches x {} to host memory at {} and back, beside the passes of its layer; what they do not hide"
+        )
+        moved = (micro, (kept, "B"), (copy_rate(a), "B/s"))
+        link = a.machine.host_link
+        sources = (link.quantities["bandwidth"].source,) if link is not None else ()
+        return Term(name, value, "s", law="collectives.exposed_time", text=text, numbers=moved, sources=sources)
+    ranks, window = float(layout.dp * layout.cp), "beside" if "data" in a.framework.overlaps else "after"
+    text = f"gradients at {{}} B reduced over {{}} ranks, ZeRO {{}}, {window} a micro-batch of {{}}"
+    numbers = (job.gradient, ranks, layout.zero, (slot, "s"))
+    return Term(name, value, "s", law="collectives.gather_time", text=text, numbers=numbers, sources=a.wires.sources)
