@@ -11,14 +11,14 @@ import pytest
 from roofplan import answers, catalogue
 from roofplan.api import plan_training, read_model
 from roofplan.calibrate import training as fits
-from roofplan.catalogue.machines import machine
+from roofplan.catalogue.machines import machine, tapered
 from roofplan.errors import InputError, NoPlan, RoofplanError, StrategyError
 from roofplan.laws import activations, pipeline, reliability
 from roofplan.operations.activations import kept
 from roofplan.operations.training import forward
 from roofplan.records.training import MODULES, Adapter, Job, Layout
 from roofplan.timing import constant
-from roofplan.train import flops_per_token, search
+from roofplan.train import communication, flops_per_token, search
 from roofplan.train.emit import launch
 from roofplan.train.ledger import fullest, in_flight, ledgers, peak
 from roofplan.train.plan import TrainingRequest, least_time, planned
@@ -756,3 +756,186 @@ def test_the_launch_deals_layers_as_the_plan_does(model, pp):
         said = [layers // pp] * pp
     assert all(said[place] == count for place, count in held.items())
     assert sum(said) == layers
+
+
+# Host memory, capacity, tapered networks -----------------------------------------------------------------------------
+
+
+SWAP = Layout(tp=1.0, dp=8.0, micro_batch=1.0, zero=1)
+
+
+def test_swapping_moves_activations_out_of_the_device_and_nothing_is_lost():
+    model = read_model("llama-2-7b")
+    stay = fullest(ledgers(model, job(), SWAP, MEGATRON))
+    gone = fullest(ledgers(model, job(), replace(SWAP, offload="activations"), MEGATRON))
+    kept_here = {part.name: float(part.value) for part in stay.allocated.parts}["activations"]
+    assert stay.host == 0.0
+    assert gone.host == pytest.approx(kept_here)
+    way = {part.name: float(part.value) for part in gone.allocated.parts}["activations on their way"]
+    assert way == pytest.approx(2.0 * kept_here / 32)
+    assert gone.allocated.value == pytest.approx(stay.allocated.value - kept_here + way)
+
+
+@pytest.mark.parametrize(("offload", "name"), [("optimizer", "optimizer"), ("activations", "activations")])
+def test_what_is_offloaded_stands_in_host_memory(offload, name):
+    model = read_model("mixtral-8x7b")
+    layout = replace(SWAP, ep=8.0)
+    stay = fullest(ledgers(model, job(), layout, MEGATRON))
+    gone = fullest(ledgers(model, job(), replace(layout, offload=offload), MEGATRON))
+    assert gone.host == pytest.approx(float({part.name: part.value for part in stay.allocated.parts}[name]))
+    assert name not in {part.name for part in gone.allocated.parts}
+
+
+def test_swapping_beats_recomputing_where_the_law_says():
+    """Wide layers hide the way to host memory; narrow ones compute again for less."""
+    host = machine("dgx-h100:1")[0]
+    a = ability(host, MEGATRON)
+    rate = float(a.rates.compute["bf16"])
+    faster = {}
+    for name in ("llama-3.1-8b", "llama-3.1-70b", "llama-3.1-405b"):
+        model = read_model(name)
+        times = {
+            how: float(step(model, job(), replace(SWAP, recompute=how, offload=offload), a).time)
+            for how, offload in (("none", "activations"), ("full", "none"))
+        }
+        layer = model.decoder.kinds()[0][0]
+        stays = sum(float(item.bytes) for item in kept(layer, 4096.0, 4096.0, SWAP, model, MEGATRON))
+        per = stays / 4096 / model.hidden
+        width = activations.swap_width(per, layer_weights(layer) / model.hidden**2, rate, host.copy_rate, 2.0)
+        faster[name] = (times["none"] < times["full"], model.hidden > width)
+    assert {mine for mine, _ in faster.values()} == {True, False}
+    assert all(mine == law for mine, law in faster.values()), faster
+
+
+def layer_weights(layer):
+    groups = [group for part in (*layer.mixers, *layer.feed_forwards) for group in part.groups]
+    return sum(linear.parameters for group in groups for linear in group)
+
+
+def test_swapping_is_the_same_over_arrays():
+    model = read_model("llama-3.1-8b")
+    a = ability(machine("dgx-h100:1")[0], MEGATRON)
+    sizes = np.asarray([1.0, 2.0, 4.0])
+    grid = Layout(tp=1.0, dp=8.0, micro_batch=sizes, zero=1, offload="activations")
+    single = [float(step(model, job(), grid.with_degrees({"micro_batch": float(size)}), a).time) for size in sizes]
+    assert step(model, job(), grid, a).time == pytest.approx(single)
+    held = [float(peak(ledgers(model, job(), grid.with_degrees({"micro_batch": float(s)}), MEGATRON))) for s in sizes]
+    assert peak(ledgers(model, job(), grid, MEGATRON)) == pytest.approx(held)
+
+
+def test_the_explanation_of_a_swap_sums_to_the_step():
+    model = read_model("llama-2-7b")
+    a = ability(machine("dgx-a100:1")[0], MEGATRON)
+    layout = replace(SWAP, offload="activations")
+    found = step(model, job(), layout, a)
+    tree = step_term(found, job(), layout, a)
+    assert tree.value == pytest.approx(float(found.time))
+    assert "swap" in {part.name for part in tree.parts}
+
+
+def test_host_memory_that_is_known_is_a_limit():
+    model = read_model("llama-3.1-8b")
+    roomy = machine("dgx-h100:1")[0]
+    pins = {"offload": "activations", "micro_batch": 8}
+    assert roomy.host_memory == pytest.approx(2e12)
+    whole = search(model, job(batch=64), roomy, MEGATRON, pins).tally.fits
+    quantities = {**roomy.server.quantities}
+    quantities["host_memory"] = replace(quantities["host_memory"], value=2e11)
+    narrow = replace(roomy, server=replace(roomy.server, quantities=quantities))
+    assert 0 <= search(model, job(batch=64), narrow, MEGATRON, pins).tally.fits < whole
+
+
+@pytest.mark.parametrize(
+    ("framework", "pins", "words"),
+    [
+        ("torchtitan-0.2", {"offload": "activations"}, "in no way"),
+        ("torchtitan-0.2", {"offload": "optimizer"}, "no way to keep optimizer states"),
+        ("deepspeed-0.16", {"offload": "activations", "recompute": "none"}, "with recompute full"),
+        ("megatron-core-0.16", {"offload": "activations", "pp": 2}, "one pipeline stage"),
+    ],
+)
+def test_a_framework_that_cannot_swap_says_so(framework, pins, words):
+    with pytest.raises(StrategyError, match=words):
+        search(read_model("llama-3.1-8b"), job(), machine("h100-sxm:8")[0], catalogue.framework(framework), pins)
+
+
+def test_a_capacity_pads_experts_and_an_imbalance_no_longer_counts():
+    model = read_model("mixtral-8x7b")
+    a = ability(machine("h100-sxm:64")[0], MEGATRON)
+    layout = Layout(tp=1.0, ep=8.0, dp=64.0, micro_batch=1.0, zero=1)
+    times = {c: float(step(model, job(), replace(layout, capacity=c, imbalance=2.0), a).time) for c in (1.0, 1.5, 2.0)}
+    assert times[1.0] < times[1.5] < times[2.0]
+    uneven = float(step(model, job(), replace(layout, imbalance=2.0), a).time)
+    assert times[2.0] == pytest.approx(uneven)
+    held = [float(peak(ledgers(model, job(), replace(layout, capacity=c), MEGATRON))) for c in (1.0, 1.5)]
+    assert held[0] < held[1]
+
+
+def test_capacity_is_said_emitted_and_refused_without_experts(run):
+    code, text, _ = run(
+        *[
+            "train",
+            "mixtral-8x7b",
+            "--on",
+            "h100-sxm:64",
+            "--capacity",
+            "1.25",
+            "--imbalance",
+            "1.5",
+            "--strategy",
+            "ep=8",
+        ]
+    )
+    assert code == 0
+    assert "experts padded to 1.25 of their mean tokens" in " ".join(text.split())
+    assert "--moe-expert-capacity-factor 1.25" in " ".join(text.split())
+    code, _, said = run(*["train", "llama-3.1-8b", "--on", "h100-sxm:8", "--capacity", "1.25"])
+    assert (code, "has no experts" in said) == (2, True)
+
+
+FABRIC = "h100-sxm:16384"
+
+
+def test_a_taper_costs_what_leaves_its_pod():
+    """Exchanges beyond a pod slow by the taper; rings cross once a pod and slow only where few of their ranks share it."""
+    full = ability(machine(FABRIC)[0], MEGATRON).wires
+    narrow = ability(tapered(machine(FABRIC)[0], 3072.0, 7.0), MEGATRON).wires
+    for ranks, stride in ((8.0, 1.0), (384.0, 8.0), (64.0, 8.0)):
+        inside = [communication.ring(1e9, ranks, stride, w, reduce=True, data=True) for w in (full, narrow)]
+        assert inside[0] == inside[1]
+    wide = [communication.ring(1e9, 2048.0, 8.0, w, reduce=True) for w in (full, narrow)]
+    assert wide[0] == pytest.approx(wide[1])
+    few = [communication.ring(1e9, 4.0, 4096.0, w, reduce=True) for w in (full, narrow)]
+    assert few[1] == pytest.approx(7.0 * few[0], rel=0.01)
+    away = [float(communication.exchange(1e9, 16384.0, 1.0, w)) for w in (full, narrow)]
+    assert away[1] / away[0] == pytest.approx(7.0 * (1 - 3072 / 16384) / (1 - 8 / 16384), rel=0.01)
+    far = [float(communication.hop_time(1e9, 4096.0, w)) for w in (full, narrow)]
+    assert far[1] == pytest.approx(7.0 * far[0], rel=0.01)
+
+
+def test_a_taper_of_one_is_none_and_a_pod_of_all_neither():
+    model = read_model("mixtral-8x7b")
+    layout = Layout(tp=1.0, ep=8.0, dp=1024.0, pp=2, micro_batch=1.0, zero=1)
+    plain = machine("h100-sxm:2048")[0]
+    times = [
+        float(step(model, job(batch=2048), layout, ability(m, MEGATRON)).time)
+        for m in (plain, tapered(plain, 512.0, 1.0), tapered(plain, 2048.0, 7.0))
+    ]
+    assert times[0] == pytest.approx(times[1], rel=1e-6)
+    assert times[0] == times[2]
+
+
+def test_fabrics_are_asked_for_by_flag_or_by_name(run, run_json):
+    _, slow = run_json(
+        *["train", "llama-3.1-8b", "--on", "h100-sxm:512", "--fabric", "pod=64,taper=16", "--strategy", "tp=1,pp=1"]
+    )
+    _, quick = run_json(*["train", "llama-3.1-8b", "--on", "h100-sxm:512", "--strategy", "tp=1,pp=1"])
+    assert slow["plans"][0]["metrics"]["step_time"]["value"] >= quick["plans"][0]["metrics"]["step_time"]["value"]
+    assert "--fabric pod=64,taper=16" in slow["plans"][0]["reproduce"]
+    named = machine("h100-sxm:16384@roce-meta-24k")[0]
+    assert (named.network.value("pod"), named.network.value("taper")) == (3072, 7)
+    for words in ("pod=64", "pod=64,taper=0.5", "taper=7,pod=0"):
+        code, _, said = run(*f"train llama-3.1-8b --on h100-sxm:512 --fabric {words}".split())
+        assert (code, "--fabric" in said) == (2, True)
+    code, _, said = run(*["train", "llama-3.1-8b", "--on", "h100-sxm:8", "--fabric", "pod=64,taper=2"])
+    assert (code, "no network" in said) == (2, True)
