@@ -37,12 +37,12 @@ EXAMPLES = [
         "train llama-2-70b --on rtx-4090:256x8@25gbe --tokens 2T --batch 1024seq --sequence 4k",
     ),
     (
-        "Llama-3.1-405B on 16,384 H100",
-        "train llama-3.1-405b --on h100-sxm:16384 --tokens 15.6T --batch 2048seq --sequence 8k --top 4",
+        "Llama-3.1-405B on 16,384 H100 of Meta's network, pods of 3,072 tapered 1:7",
+        "train llama-3.1-405b --on h100-sxm:16384@roce-meta-24kx8 --tokens 15.6T --batch 2048seq --sequence 8k --top 4",
     ),
     (
-        "DeepSeek-V3 on 2,048 H800",
-        "train deepseek-v3 --on h800-sxm:2048 --tokens 14.8T --batch 15360seq --sequence 4k --precision fp8",
+        "DeepSeek-V3 on 2,048 H800, under the profile whose experts send a token once to a host as its own software did",
+        "train deepseek-v3 --on h800-sxm:2048 --tokens 14.8T --batch 15360seq --sequence 4k --precision fp8 --framework megatron-bridge",
     ),
     (
         "GPT-3 175B on 1,024 A100, 300B tokens, by the article's figures",

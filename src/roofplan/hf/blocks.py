@@ -107,9 +107,10 @@ def mixture(
     router_width: int | None = None,
     expert_input: int | None = None,
     vectors: int = 0,
+    groups: tuple[int, int] = (1, 1),
     prefix: str = "mlp",
 ) -> Mixture:
-    """Return routed experts of width `inner`, with shared experts of total width `shared`."""
+    """Return routed experts of width `inner`, with shared experts of total width `shared`, chosen from some of their `groups`."""
     if chosen > experts:
         raise ConfigError(
             f"config.json: {chosen} experts per token of {experts} routed experts",
@@ -130,7 +131,16 @@ def mixture(
             (linear(f"{prefix}.fc2_latent_proj", entrance, hidden, split="none"),),
         )
     router = linear(f"{prefix}.gate", hidden, router_width or experts, bias=router_bias, split="none")
-    return Mixture(experts=experts, chosen=chosen, expert=expert, router=router, shared=always, vectors=vectors)
+    return Mixture(
+        experts=experts,
+        chosen=chosen,
+        expert=expert,
+        router=router,
+        shared=always,
+        vectors=vectors,
+        groups=groups[0],
+        chosen_groups=groups[1],
+    )
 
 
 def latent_attention(

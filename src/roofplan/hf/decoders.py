@@ -446,10 +446,19 @@ def deepseek_mixture(f: Fields) -> Callable[[int], FeedForward]:
         f.int("n_routed_experts", "num_experts"),
         _chosen(f),
         shared=width * f.int("n_shared_experts", "num_shared_experts", default=0, least=0),
+        groups=_groups(f),
     )
     sparse = _sparse_layers(f, f.int("num_hidden_layers"))
     dense = mlp(hidden, f.int("intermediate_size")) if not all(sparse) else None
     return lambda i: moe if sparse[i] or dense is None else dense
+
+
+def _groups(f: Fields) -> tuple[int, int]:
+    """Return the groups of experts and those that a token chooses from, 1 of 1 where the router looks at all of them."""
+    groups = f.optional_int("n_group") or 1
+    chosen = f.optional_int("topk_group") or groups
+    limited = groups > 1 and f.text("topk_method") != "greedy"
+    return (groups, min(groups, chosen)) if limited else (1, 1)
 
 
 def _chosen(f: Fields) -> int:

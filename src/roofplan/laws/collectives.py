@@ -337,6 +337,31 @@ def hosts_visited(hosts: Number, chosen: Number) -> Number:
     return hosts * (1.0 - (1.0 - 1.0 / hosts) ** chosen)
 
 
+def hosts_in_reach(hosts: Number, groups: Number, chosen: Number) -> Number:
+    """Return the hosts that a token's experts may stand on where it chooses some of their groups first: min(H, max(c, H c / G)).
+
+    Parameters
+    ----------
+    hosts : hosts that share the experts H [1].
+    groups : groups of neighbouring experts G [1].
+    chosen : groups of a token c [1].
+
+    Returns
+    -------
+    Hosts [1].
+
+    Notes
+    -----
+    Domain: groups divided evenly over hosts. Source: node-limited routing of DeepSeek-V3, arXiv 2412.19437, section 2.1.2.
+
+    Examples
+    --------
+    >>> [float(hosts_in_reach(h, 8, 4)) for h in (2.0, 8.0, 16.0)], float(hosts_in_reach(8.0, 1, 1))
+    ([2.0, 4.0, 8.0], 8.0)
+    """
+    return np.minimum(hosts, np.maximum(chosen, hosts * chosen / groups))
+
+
 def exposed_time(message: Number, window: Number, slowdown: Number) -> Number:
     """Return what a message beside compute adds: max(m - (1 - s) w, s m), which is max(0, m - w) + s min(m, w).
 

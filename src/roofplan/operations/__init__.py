@@ -51,6 +51,7 @@ class Operation(NamedTuple):
     stored : format of its weights.
     kernels : launches [1].
     ranks : ranks of a collective [1].
+    groups : groups that experts stand in, and those that a token's may [1].
     text, numbers : formula and what goes into it.
     """
 
@@ -66,6 +67,7 @@ class Operation(NamedTuple):
     ranks: Number = 1.0
     text: str = ""
     numbers: tuple[Any, ...] = ()
+    groups: tuple[int, int] = (1, 1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

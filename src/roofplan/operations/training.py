@@ -290,6 +290,7 @@ def _mixture_pass(moe: Mixture, tokens: Number, layout: Layout, model: Model, fr
             0.0,
             message,
             rows=float(moe.chosen),
+            groups=(moe.groups, moe.chosen_groups),
             kernels=0.0,
             ranks=layout.ep,
             text="{} visits x {} x 2 B over {} ranks",

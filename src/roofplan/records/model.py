@@ -205,6 +205,7 @@ class Mixture:
     shared : matrices that every token passes (shared experts and their gates).
     vectors : other learned numbers outside the experts [parameters].
     expert_vectors : other learned numbers per expert [parameters].
+    groups, chosen_groups : groups of neighbouring experts, and those that a token's experts may stand in; 1 of 1 without limit [1].
     """
 
     experts: int
@@ -214,6 +215,8 @@ class Mixture:
     shared: tuple[Group, ...] = ()
     vectors: int = 0
     expert_vectors: int = 0
+    groups: int = 1
+    chosen_groups: int = 1
 
     @property
     def per_expert(self) -> int:

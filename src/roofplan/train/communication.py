@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from roofplan.laws import Number, collectives, larger, smaller, where
+from roofplan.operations import Operation
 from roofplan.records.hardware import Machine
 from roofplan.records.training import Framework
 from roofplan.timing import Rates, constant, fit_key, ring_rate
@@ -136,12 +137,20 @@ def _ring_rate(inside: Number, outside: Number, local: Number, ranks: Number, st
     return collectives.shared_ring_rate(rate, outside / w.taper, near, ranks)
 
 
-def exchange(message: Number, ranks: Number, stride: Number, w: Wires, copies: float = 0.0) -> Number:
+def exchange(
+    message: Number,
+    ranks: Number,
+    stride: Number,
+    w: Wires,
+    copies: float = 0.0,
+    groups: tuple[int, int] = (1, 1),
+) -> Number:
     """Return the time of an all-to-all in which each rank sends `message` bytes: what leaves the host goes at the network's rate [s].
 
     Parameters
     ----------
     copies : equal copies in the message, of which a host gets one where the framework's kernels spread them there [1].
+    groups : groups that the experts stand in, and those that the copies of a token go to [1].
     """
     local = w.local(ranks, stride)
     wide = larger(ranks, 1.0)
@@ -150,7 +159,7 @@ def exchange(message: Number, ranks: Number, stride: Number, w: Wires, copies: f
     hosts = larger(wide / larger(local, 1.0), 1.0)
     away = message * (1.0 - 1.0 / hosts)
     if copies and w.once_per_host:
-        away = away * collectives.hosts_visited(hosts, copies) / copies
+        away = away * collectives.hosts_visited(collectives.hosts_in_reach(hosts, *groups), copies) / copies
     outside = collectives.transfer_time(away, w.base + w.hop, w.outside)
     if w.pod != math.inf:
         near = smaller(wide, larger(w.pod / stride, 1.0))
@@ -180,10 +189,13 @@ def _passed(message: Number, ranks: Number, stride: Number, w: Wires) -> Number:
     return (ranks - 1.0) * (w.base / 2.0) + _crossings(ranks, local, w) + collectives.transfer_time(message, 0.0, rate)
 
 
-def time_of(kind: str, message: Number, ranks: Number, stride: Number, w: Wires, copies: float = 0.0) -> Number:
+def time_of(op: Operation, kind: str, stride: Number, w: Wires) -> Number:
     """Return the seconds of a message of an operation's kind."""
+    message, ranks = op.traffic, op.ranks
     if kind == "context_ring":
         return where(ranks > 1, _passed(message, ranks, stride, w), 0.0 * message)
     if kind in {"tensor_reduce", "tensor_gather"}:
         return ring(message, ranks, stride, w, reduce=kind == "tensor_reduce")
-    return exchange(message, ranks, stride, w, copies if kind == "expert_exchange" else 0.0)
+    if kind == "expert_exchange":
+        return exchange(message, ranks, stride, w, float(op.rows), op.groups)
+    return exchange(message, ranks, stride, w)

@@ -153,7 +153,7 @@ def timed(table: Sequence[Operation], layout: Layout, a: Ability) -> Pass:
             if type(op.ranks) is float and op.ranks <= 1.0:
                 continue
             stride = layout.tp if kind.startswith("context") else 1.0
-            seconds = communication.time_of(kind, op.traffic, op.ranks, stride, a.wires, op.rows)
+            seconds = communication.time_of(op, kind, stride, a.wires)
             if kind == "context_ring":
                 # passed on while attention works on the block before
                 seconds = exposed(seconds, parts.get("attention", 0.0), "outside" if a.machine.hosts > 1 else "inside")
