@@ -32,11 +32,14 @@ def predict(layout):
 
 
 def grid():
-    """Predict tp x cp x micro-batch x dp for six depths and three recomputations."""
+    """Predict tp x cp x micro-batch x dp for six depths and three recomputations: twelve million layouts.
+
+    Arrays of several megabytes get huge pages from numpy; smaller ones spend most of their time in page faults.
+    """
     tp = 2.0 ** np.arange(8).reshape(-1, 1, 1, 1)
     cp = 2.0 ** np.arange(5).reshape(1, -1, 1, 1)
     micro = 2.0 ** np.arange(4).reshape(1, 1, -1, 1)
-    dp = np.arange(1.0, 513.0).reshape(1, 1, 1, -1)
+    dp = np.arange(1.0, 4097.0).reshape(1, 1, 1, -1)
     return sum(
         predict(Layout(tp=tp, cp=cp, pp=pp, dp=dp, micro_batch=micro, zero=1, recompute=how))
         for pp in (1, 2, 4, 8, 16, 32)

@@ -55,6 +55,8 @@ class Wires:
 
     def crossing(self, stride: Number) -> Number:
         """Return the rate of a device where only devices `stride` apart send beyond their pod [B/s]."""
+        if self.pod == math.inf:
+            return self.outside
         return self.outside * smaller(larger(self.pod / stride, 1.0) / self.taper, 1.0)
 
     def inside(self, rate: float, local: Number) -> Number:

@@ -272,6 +272,7 @@ class Step:
     time : of a step [s].
     scheduled : of all micro-batches through the pipeline, its bubble included [s].
     slot : of a micro-batch on the slowest stage [s].
+    waiting : for the slowest host, over the mean of all [1].
     shown : seconds of a slot by part, before `back` puts them in the layouts' order.
     beside : seconds by part of what is not done for each micro-batch.
     passes : what it was computed from.
@@ -282,6 +283,7 @@ class Step:
     scheduled: Number
     micro_batches: Number
     slot: Number
+    waiting: float
     shown: dict[str, Number]
     beside: dict[str, Number]
     back: Callable[[Number], Number]
@@ -293,7 +295,9 @@ class Step:
     def parts(self) -> dict[str, Number]:
         """Seconds by part, summing to `time`."""
         work = {name: self.back(seconds) * self.micro_batches for name, seconds in self.shown.items()}
-        return work | {"bubble": self.scheduled - self.micro_batches * self.slot} | self.beside
+        stragglers = self.time * (self.waiting / (1.0 + self.waiting))
+        bubble = self.scheduled - self.micro_batches * self.slot
+        return work | {"bubble": bubble} | self.beside | {"stragglers": stragglers}
 
 
 def step(model: Model, job: Job, layout: Layout, a: Ability) -> Step:
@@ -319,14 +323,15 @@ def step(model: Model, job: Job, layout: Layout, a: Ability) -> Step:
         "optimizer": update,
         "host": a.host,
     }
-    once = beside["optimizer"] + a.host + beside["pipeline hops"] + message
     waiting = float(reliability.slowest_of(a.sigma, float(a.machine.hosts)))
-    beside["stragglers"] = (scheduled + once) * waiting if waiting else 0.0
+    whole = scheduled + (update + a.host + message) + beside["pipeline hops"]
+    whole *= 1.0 + waiting
     return Step(
-        time=(scheduled + once) * (1.0 + waiting),
+        time=whole,
         scheduled=scheduled,
         micro_batches=micro,
         slot=slot,
+        waiting=waiting,
         shown={name: seconds for name, seconds in parts.items() if name in SHOWN},
         beside=beside,
         back=back,
@@ -397,7 +402,7 @@ def _hops(tokens: Number, micro: Number, model: Model, layout: Layout, a: Abilit
     one = communication.hop_time(message / layout.tp, layout.tp * layout.cp * layout.dp, a.wires)
     if not layout.sequence_parallel:
         one = one + communication.ring(message, layout.tp, 1.0, a.wires, reduce=False)
-    return 2.0 * one * (micro * layout.interleave + (layout.pp - 1))
+    return one * (2.0 * (micro * layout.interleave + (layout.pp - 1)))
 
 
 GRADIENT_NORM = 12.0
@@ -454,30 +459,36 @@ def _reduced(
     """Return the seconds of reducing gradients and gathering weights, and of the optimizer, of the slowest stage."""
     dense, thin = alike(layout)
     start, each = _data_line(dense, layout.tp, job, layout, a)
-    apart, routed = _data_line(thin, layout.ep, job, layout, a)
+    mixed = not all(type(share.experts) is float and share.experts == 0.0 for _, share in shares)
+    apart, routed = _data_line(thin, layout.ep, job, layout, a) if mixed else (0.0, 0.0)
+    if not mixed and not (model.tied and layout.pp > 1):
+        shares = [_heaviest(shares)]  # all else grows with the parameters
     passes = 2.0 * job.optimizer.bytes + job.gradient + ACTIVATION_BYTES + GRADIENT_NORM
     update = passes / (dense if layout.zero else 1.0)
-    thinly = passes / (thin if layout.zero else 1.0)
+    thinly = passes / (thin if layout.zero and mixed else 1.0)
     sent: Number = 0.0
     work: Number = 0.0
     for stage, share in shares:
-        mixture = not (type(share.experts) is float and share.experts == 0.0)
-        one = share.dense * each + (share.experts * routed if mixture else 0.0)
+        one = share.dense * each + share.experts * routed
         if model.tied and layout.pp > 1 and (stage.embeds or stage.heads):
             table = model.vocabulary * model.hidden / layout.tp * job.gradient
             one = one + communication.ring(table, 2.0, float(a.machine.per_host), a.wires, reduce=True)
-        moved = (
-            share.dense * update
-            + (share.experts * thinly if mixture else 0.0)
-            + share.all * a.framework.keeps("gradient_passes")
-        )
+        moved = share.dense * update + share.experts * thinly + share.all * a.framework.keeps("gradient_passes")
         sent, work = larger(sent, one), larger(work, moved)
     if layout.offload != "optimizer":
         work = work / a.update
     else:
         owned = max((share.all for _, share in shares), key=np.max) / (dense if layout.zero else 1.0)
         work = _on_host(owned, job, a)
-    return sent + start + (apart if shares and mixture else 0.0), work
+    return sent + (start + apart), work
+
+
+def _heaviest(shares: Sequence[tuple[Stage, Share]]) -> tuple[Stage, Share]:
+    """Return the most parameters without experts that any stage has, element by element, as one share."""
+    most: Number = 0.0
+    for _, share in shares:
+        most = larger(most, share.dense)
+    return shares[0][0], Share(most, 0.0, 0.0)
 
 
 def _on_host(owned: Number, job: Job, a: Ability) -> Number:
