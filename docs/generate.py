@@ -28,7 +28,8 @@ def laws():
         module = importlib.import_module(f"roofplan.laws.{info.name}")
         text = inspect.getdoc(module).split("\n\nReferences")[0].split("\n.. [")[0]
         lines += [f"## {info.name}", "", re.sub(r"References\n-+", "", text).strip(), ""]
-        members = [f for _, f in inspect.getmembers(module, inspect.isfunction) if f.__module__ == module.__name__]
+        every = inspect.getmembers(module, inspect.isfunction)
+        members = [f for name, f in every if f.__module__ == module.__name__ and not name.startswith("_")]
         for function in sorted(members, key=lambda f: f.__code__.co_firstlineno):
             body = inspect.getdoc(function)
             claim = body.split("\n\n")[0]

@@ -38,6 +38,9 @@ UNIT = {
     "1/s": "1/second",
     "USD/s": "USD/second",
     "USD/J": "USD/joule",
+    "m": "meter",
+    "m2": "meter**2",
+    "1/m2": "1/meter**2",
 }
 
 

@@ -13,7 +13,7 @@ from roofplan.api import plan_training, read_model
 from roofplan.calibrate import training as fits
 from roofplan.catalogue.machines import machine, tapered
 from roofplan.errors import InputError, NoPlan, RoofplanError, StrategyError
-from roofplan.laws import activations, pipeline, reliability
+from roofplan.laws import activations, collectives, pipeline, reliability
 from roofplan.operations.activations import kept
 from roofplan.operations.training import forward
 from roofplan.records.training import MODULES, Adapter, Job, Layout
@@ -21,7 +21,7 @@ from roofplan.timing import constant
 from roofplan.train import communication, flops_per_token, search
 from roofplan.train.emit import launch
 from roofplan.train.ledger import fullest, in_flight, ledgers, peak
-from roofplan.train.plan import TrainingRequest, least_time, planned
+from roofplan.train.plan import TrainingRequest, least_time, plan_all, planned
 from roofplan.train.run import run
 from roofplan.train.search import SHARES_OF_LAYERS, why_not_tensor
 from roofplan.train.simulate import simulated_goodput
@@ -666,8 +666,11 @@ def test_a_plan_can_be_asked_of_one_layout():
     request = TrainingRequest(model=MODEL, machines=(BOX,), job=job(batch=256, tokens=1e10), framework=MEGATRON)
     plan = planned(request, BOX, Layout(tp=2.0, dp=32.0, zero=1))
     assert plan.metrics["step_time"].value == pytest.approx(float(plan.step.time))
+    owned = plan_training(MODEL, ["h100-sxm:64"], price="own").plans[0].cost
+    assert owned is not None
+    assert owned.price.kind == "own"
     with pytest.raises(RoofplanError):
-        plan_training(MODEL, ["h100-sxm:64"], price="own")
+        plan_training(MODEL, ["h100-sxm:64"], price="borrowed")
 
 
 @pytest.mark.oracle
@@ -842,7 +845,16 @@ def test_host_memory_that_is_known_is_a_limit():
     quantities = {**roomy.server.quantities}
     quantities["host_memory"] = replace(quantities["host_memory"], value=2e11)
     narrow = replace(roomy, server=replace(roomy.server, quantities=quantities))
-    assert 0 <= search(model, job(batch=64), narrow, MEGATRON, pins).tally.fits < whole
+    assert search(model, job(batch=64), narrow, MEGATRON, pins).tally.fits < whole
+    none = replace(
+        narrow,
+        server=replace(
+            roomy.server, quantities=quantities | {"host_memory": replace(quantities["host_memory"], value=1e9)}
+        ),
+    )
+    asked = TrainingRequest(model=model, machines=(none,), job=job(batch=64), framework=MEGATRON, pins=pins)
+    with pytest.raises(NoPlan, match="no plan: host memory"):
+        plan_all(asked)
 
 
 @pytest.mark.parametrize(
@@ -930,12 +942,117 @@ def test_fabrics_are_asked_for_by_flag_or_by_name(run, run_json):
         *["train", "llama-3.1-8b", "--on", "h100-sxm:512", "--fabric", "pod=64,taper=16", "--strategy", "tp=1,pp=1"]
     )
     _, quick = run_json(*["train", "llama-3.1-8b", "--on", "h100-sxm:512", "--strategy", "tp=1,pp=1"])
-    assert slow["plans"][0]["metrics"]["step_time"]["value"] >= quick["plans"][0]["metrics"]["step_time"]["value"]
+    assert slow["plans"][0]["metrics"]["step_time"]["value"] > quick["plans"][0]["metrics"]["step_time"]["value"]
+    assert (slow["plans"][0]["machine"]["pod"], slow["plans"][0]["machine"]["taper"]) == (64, 16)
+    assert "pod" not in quick["plans"][0]["machine"]
     assert "--fabric pod=64,taper=16" in slow["plans"][0]["reproduce"]
     named = machine("h100-sxm:16384@roce-meta-24k")[0]
     assert (named.network.value("pod"), named.network.value("taper")) == (3072, 7)
-    for words in ("pod=64", "pod=64,taper=0.5", "taper=7,pod=0"):
+    for words in ("pod=64", "pod=64,taper=0.5", "taper=7,pod=0", "pod=4,taper=2"):
         code, _, said = run(*f"train llama-3.1-8b --on h100-sxm:512 --fabric {words}".split())
         assert (code, "--fabric" in said) == (2, True)
     code, _, said = run(*["train", "llama-3.1-8b", "--on", "h100-sxm:8", "--fabric", "pod=64,taper=2"])
     assert (code, "no network" in said) == (2, True)
+
+
+@pytest.mark.parametrize("ep", [1.0, 8.0])
+def test_an_optimizer_in_host_memory_takes_as_long_however_experts_are_divided(ep):
+    """States are divided over all ranks either way, and so is the host's work."""
+    model = read_model("mixtral-8x7b")
+    a = ability(machine("dgx-h100:1")[0], MEGATRON)
+    layout = replace(SWAP, ep=ep, offload="optimizer")
+    owned = model.total / 8
+    moved = owned * 2.0 * ADAM.bytes * 8 / catalogue.host_update().value
+    sent = owned * 6.0 / a.machine.copy_rate
+    assert float(step(model, job(), layout, a).beside["optimizer"]) == pytest.approx(moved + sent, rel=0.01)
+
+
+def test_an_offloaded_optimizer_is_the_same_over_arrays():
+    model = read_model("deepseek-v2-lite")
+    a = ability(machine("dgx-h100:2@ib-ndrx8")[0], MEGATRON)
+    each = [1.0, 2.0, 4.0]
+    grid = Layout(tp=1.0, pp=4, dp=4.0, ep=np.asarray(each), micro_batch=1.0, zero=1, offload="optimizer")
+    single = [float(step(model, job(), grid.with_degrees({"ep": one}), a).time) for one in each]
+    assert step(model, job(), grid, a).time == pytest.approx(single, rel=1e-12)
+
+
+def test_offloads_that_move_nothing_are_refused(run):
+    for framework, words, said in (
+        ("deepspeed", "offload=weights,zero=1 --method lora", "under ZeRO-3"),
+        ("deepspeed", "offload=optimizer --method lora", "all weights"),
+        ("deepspeed", "offload=activations,recompute=full,recomputed=25%", "of all layers"),
+    ):
+        strategy, *more = words.split()
+        flags = ["--framework", framework, "--strategy", strategy, *more]
+        code, _, text = run("train", "llama-3.1-8b", "--on", "h100-sxm:8", *flags)
+        assert (code, said in text) == (2, True), text
+
+
+def test_refusals_of_a_swap_name_the_pin_at_fault():
+    model, box = read_model("llama-3.1-8b"), machine("h100-sxm:8")[0]
+    for pins, words in (({"ep": 2}, "no experts"), ({"zero": 3}, "offers ZeRO"), ({"micro_batch": 3}, "multiple of")):
+        with pytest.raises(StrategyError, match=words):
+            search(model, job(), box, MEGATRON, {"offload": "activations", **pins})
+
+
+def test_what_happens_in_host_memory_is_graded_by_what_is_known_of_it():
+    model = read_model("llama-3.1-8b")
+    asked = TrainingRequest(model=model, machines=(), job=job(), framework=MEGATRON)
+    box = machine("dgx-b200:1")[0]
+    plain, moved = (planned(asked, box, replace(SWAP, offload=offload)) for offload in ("none", "optimizer"))
+    assert plain.metrics["step_time"].grade == "calibrated"
+    assert moved.metrics["step_time"].grade == "guessed"
+    wide = [m.metrics["step_time"].high / m.metrics["step_time"].value for m in (plain, moved)]
+    assert wide[1] > wide[0]
+
+
+def test_hardware_flops_do_not_count_the_busiest_rank_as_all():
+    model = read_model("mixtral-8x7b")
+    asked = TrainingRequest(model=model, machines=(), job=job(), framework=MEGATRON)
+    box = machine("h100-sxm:64")[0]
+    layout = Layout(tp=1.0, ep=8.0, dp=64.0, micro_batch=1.0, zero=1, recompute="full")
+    for uneven in (1.0, 2.0):
+        m = planned(asked, box, replace(layout, imbalance=uneven)).metrics
+        assert 1.0 < m["hfu"].value / m["mfu"].value < 1.36
+
+
+def test_a_swap_s_copies_take_their_time_on_links_that_gathers_use_too():
+    """Where devices meet over their host links alone, a step lasts as long as one direction of the link needs at least."""
+    model = read_model("llama-2-7b")
+    framework = catalogue.framework("transformers-4.57")
+    a = ability(machine("rtx-4090:8")[0], framework)
+    layout = Layout(tp=1.0, dp=8.0, micro_batch=4.0, zero=3, recompute="none", offload="activations")
+    found = step(model, job(batch=64), layout, a)
+    gathers = float(step(model, job(batch=64), replace(layout, offload="none"), a).beside["data ranks"])
+    assert float(found.beside["data ranks"]) >= gathers
+    copies = sum(n * float(each.copying) / 2 for n, each in zip(found.worst.counts, found.passes, strict=False))
+    assert float(found.time) > 2 * copies
+
+
+@pytest.mark.parametrize("hosts", [1, 2, 4, 8, 16])
+def test_hosts_visited_by_chosen_groups_are_those_of_draws(hosts):
+    rng = np.random.default_rng(5)
+    seen = []
+    for _ in range(4000):
+        groups = rng.choice(8, 4, replace=False)
+        parts = rng.choice(groups, 8) if hosts <= 8 else None
+        if parts is None:
+            seen.append(len(set(rng.choice([g * 2 + k for g in groups for k in (0, 1)], 8))))
+        else:
+            seen.append(len({int(g) * hosts // 8 for g in parts}))
+    assert float(collectives.hosts_visited(float(hosts), 8.0, 8, 4)) == pytest.approx(np.mean(seen), rel=0.02)
+
+
+def test_a_tied_head_far_away_pays_the_taper():
+    model = read_model("llama-3.2-1b")
+    layout = Layout(tp=1.0, pp=2, dp=8192.0, micro_batch=1.0, zero=1)
+    wide, narrow = machine(FABRIC)[0], tapered(machine(FABRIC)[0], 3072.0, 7.0)
+    times = [
+        float(step(model, job(batch=8192), layout, ability(m, MEGATRON)).beside["data ranks"]) for m in (wide, narrow)
+    ]
+    assert times[1] > 2.0 * times[0]
+
+
+def test_checkpoints_in_memory_need_a_known_link_to_the_host(run):
+    code, _, said = run("train", "llama-3.1-8b", "--on", "tpu-v5p:64", "--tokens", "1T", "--checkpoint", "memory")
+    assert (code, "no known link" in said) == (2, True)

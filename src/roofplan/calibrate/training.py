@@ -147,8 +147,10 @@ BOUNDS = {
     "attention": (0.25, 1.3),
     "network": (0.3, 1.0),
     "shared": (0.1, 1.0),
+    "ramp": (0.5e-6, 30e-6),
+    "launch": (1e-6, 100e-6),
 }
-"""Between what a share over the kernel tables' rate can physically lie; beyond, another law is missing."""
+"""Between what a share over the kernel tables' rate, or the start of a kernel, can physically lie; beyond, another law is missing."""
 
 PRIOR = 0.05
 """Weight, in runs, of the squared logarithm of each number over its start: what few runs speak of stays where the kernel tables put it."""

@@ -312,13 +312,18 @@ def shared_ring_rate(inside: Number, outside: Number, local: Number, ranks: Numb
     return np.where(ranks > local, np.minimum(inside, outside * local), inside)
 
 
-def hosts_visited(hosts: Number, chosen: Number) -> Number:
-    """Return the hosts that a token's experts stand on, on average: H (1 - (1 - 1 / H)^k).
+def hosts_visited(hosts: Number, chosen: Number, groups: Number = 1.0, taken: Number = 1.0) -> Number:
+    """Return the hosts that a token's experts stand on, on average: H (1 - (1 - 1 / H)^k) where any may be chosen.
+
+    Where a token chooses c of G groups first, a host that holds j of them is missed with (1 - j / c)^k, and j is
+    hypergeometric; with a group or less on each host, c H / G of the hosts are within reach.
 
     Parameters
     ----------
     hosts : hosts that share the experts H [1].
     chosen : experts of a token k [1].
+    groups : groups of neighbouring experts G, one without limit [1].
+    taken : groups that a token's experts may stand in c [1].
 
     Returns
     -------
@@ -326,40 +331,36 @@ def hosts_visited(hosts: Number, chosen: Number) -> Number:
 
     Notes
     -----
-    Domain: experts chosen evenly, no limit on hosts. A kernel that sends a token once to each host and spreads it there moves
-    this instead of k copies. Source: expectation; DeepEP and DeepSeek-V3, arXiv 2412.19437, section 3.2.2.
+    Domain: experts and groups chosen evenly, groups divided evenly over hosts. A kernel that sends a token once to each host
+    and spreads it there moves this instead of k copies. Source: expectation; DeepEP, and node-limited routing of DeepSeek-V3,
+    arXiv 2412.19437, sections 2.1.2 and 3.2.2.
 
     Examples
     --------
     >>> hosts_visited(1.0, 8.0), hosts_visited(8.0, 8.0)
     (1.0, 5.251128673553467)
+    >>> [round(float(hosts_visited(h, 8.0, 8, 4)), 2) for h in (1.0, 2.0, 4.0, 8.0, 16.0)]
+    [1.0, 1.92, 2.91, 3.6, 5.25]
     """
-    return hosts * (1.0 - (1.0 - 1.0 / hosts) ** chosen)
+    if type(groups) is not np.ndarray and groups == 1.0:
+        return hosts * (1.0 - (1.0 - 1.0 / hosts) ** chosen)
+    taken = np.minimum(taken, groups)
+    reach = np.maximum(hosts * taken / groups, 1.0)
+    spread = reach * (1.0 - (1.0 - 1.0 / reach) ** chosen)
+    each = np.maximum(groups / hosts, 1.0)
+    missed: Number = 0.0
+    for held in range(int(np.max(taken)) + 1):
+        ways = _choose(each, held) * _choose(groups - each, taken - held) / _choose(groups, taken)
+        missed = missed + np.where(held <= taken, ways * np.maximum(1.0 - held / taken, 0.0) ** chosen, 0.0)
+    return np.where(hosts >= groups, spread, hosts * (1.0 - missed))
 
 
-def hosts_in_reach(hosts: Number, groups: Number, chosen: Number) -> Number:
-    """Return the hosts that a token's experts may stand on where it chooses some of their groups first: min(H, max(c, H c / G)).
-
-    Parameters
-    ----------
-    hosts : hosts that share the experts H [1].
-    groups : groups of neighbouring experts G [1].
-    chosen : groups of a token c [1].
-
-    Returns
-    -------
-    Hosts [1].
-
-    Notes
-    -----
-    Domain: groups divided evenly over hosts. Source: node-limited routing of DeepSeek-V3, arXiv 2412.19437, section 2.1.2.
-
-    Examples
-    --------
-    >>> [float(hosts_in_reach(h, 8, 4)) for h in (2.0, 8.0, 16.0)], float(hosts_in_reach(8.0, 1, 1))
-    ([2.0, 4.0, 8.0], 8.0)
-    """
-    return np.minimum(hosts, np.maximum(chosen, hosts * chosen / groups))
+def _choose(of: Number, some: Number) -> Number:
+    """Return the ways to choose `some` of a whole number of things, nothing of fewer than that."""
+    ways: Number = 1.0
+    for before in range(max(int(np.ceil(np.max(some))), 0)):
+        ways = ways * np.where(before < some, np.maximum(of - before, 0.0) / (before + 1), 1.0)
+    return ways
 
 
 def exposed_time(message: Number, window: Number, slowdown: Number) -> Number:

@@ -289,7 +289,7 @@ def _mixture_pass(moe: Mixture, tokens: Number, layout: Layout, model: Model, fr
             "expert_exchange",
             0.0,
             message,
-            rows=float(moe.chosen),
+            rows=float(moe.chosen) if layout.capacity is None else 0.0,  # padded inputs go expert by expert
             groups=(moe.groups, moe.chosen_groups),
             kernels=0.0,
             ranks=layout.ep,

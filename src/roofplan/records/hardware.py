@@ -166,6 +166,7 @@ class Machine:
     server : the box it is built of, where the catalogue has one.
     box : the box whose host power it takes a share of, None where none is known.
     provider : who rents it out, where the user named a cloud's instance.
+    uplink : devices that share a link to the processor, None where it is not known and each is taken to have its own [1].
     text : how the user would write it.
     """
 
@@ -179,6 +180,7 @@ class Machine:
     server: Server | None = None
     box: Server | None = None
     provider: str = ""
+    uplink: float | None = None
     text: str = ""
 
     @property
@@ -196,11 +198,10 @@ class Machine:
     @property
     def copy_rate(self) -> float | None:
         """Rate one way at which each device copies to and from its host's memory when all do [B/s]."""
-        if self.host_link is None:
+        share = None if self.host_link is None else self.host_link.value("copy_efficiency")
+        if self.host_link is None or share is None:
             return None
-        sharing = None if self.server is None else self.server.value("devices_per_uplink")
-        alone = self.host_link.bandwidth * (self.host_link.value("copy_efficiency") or 1.0)
-        return alone / min(sharing or 1.0, self.per_host)
+        return self.host_link.bandwidth * share / min(self.uplink or 1.0, self.per_host)
 
     @property
     def host_memory(self) -> float | None:

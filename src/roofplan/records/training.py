@@ -42,12 +42,14 @@ class Framework:
     Parameters
     ----------
     id : such as ``megatron-core-0.16``.
-    sharding : how it divides states over data-parallel ranks: ``distributed-optimizer``, ``none``, or ``fsdp``.
+    sharding : how it divides states over data-parallel ranks: ``distributed-optimizer``, ``none``, ``fsdp`` or ``zero``
+        (data parallel alone).
     stays_gathered : when sharded weights, once gathered, stay whole to the end of a step: ``never``, ``pipeline`` (with pipeline
         stages), ``frozen`` (where they need no gradient).
     attention : ``flash``, or ``eager`` where scores are written to memory.
     dropout : whether the layers apply dropout and keep its masks.
-    overlaps : what runs beside compute: ``data`` reduce and gather, ``tensor`` collectives, ``pipeline`` hops.
+    overlaps : what runs beside compute: ``data`` reduce and gather, ``tensor`` collectives, or those of the backward pass alone
+        (``tensor-backward``), ``expert`` exchanges, ``pipeline`` hops; ``once-per-host`` where a token goes to a host once.
     selective : modules that ``--recompute selective`` computes again.
     schedules : pipeline schedules that it runs; ``interleaved`` lets a rank hold several chunks of layers.
     zeros : ZeRO stages that it offers.

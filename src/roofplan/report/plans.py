@@ -45,6 +45,9 @@ def link_text(machine: Machine) -> str:
         parts.append(
             f"{machine.ports} x {machine.network.id} a host, {units.significant(machine.network.bandwidth / 1e9)} GB/s a port"
         )
+        pod, taper = machine.network.value("pod"), machine.network.value("taper")
+        if pod and taper:
+            parts.append(f"{taper:g} devices share the rate of one beyond pods of {pod:,.0f}")
     return ", ".join(parts)
 
 

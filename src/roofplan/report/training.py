@@ -230,8 +230,8 @@ def _memory(plan: TrainingPlan) -> list[str]:
     stage = f"stage {held.stage.place + 1} of {plan.layout.pp} is fullest: " if plan.layout.pp > 1 else ""
     away = plan.metrics.get("host_memory")
     has = plan.machine.host_memory
-    beside = f", and {units.gib(away.value)} in each host's memory" if away else ""
-    beside += f" of {units.gib(has)}" if away and has else ""
+    beside = f", and {units.gib(away.value)} GiB in each host's memory" if away else ""
+    beside += f" of {units.gib(has)} GiB" if away and has else ""
     used, width = float(held.reserved) / room if room else 0.0, 40
     filled = min(width, round(used * width))
     return [

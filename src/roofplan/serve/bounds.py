@@ -120,4 +120,6 @@ LIMIT_NAMES = {
     "communication": "communication",
     "launch": "kernel launches",
     "engine": "engine overhead",
+    "host_link": "host memory and its link",
+    "stragglers": "slow hosts",
 }

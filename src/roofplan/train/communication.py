@@ -30,7 +30,8 @@ class Wires:
     shared : share of it that reductions over data ranks attain where several ranks of a ring stand in one host [1].
     base : start-up of a collective [s].
     hop : latency of the network [s].
-    pod : devices that the network joins without taper, infinite for all of them [1].
+    pod : devices that the network joins without taper, infinite for all of them; a group that pods do not divide is taken to
+        leave as few as it can [1].
     taper : devices of a pod that share the rate of one beyond it [1].
     once_per_host : whether a token bound for several experts of a host is sent there once.
     network : figures of the links inside a host, as serving uses them.
@@ -94,7 +95,8 @@ def wires(r: Rates, framework: Framework) -> Wires:
         hop = machine.network.value("latency") or 0.0
         pod, taper = machine.network.value("pod") or math.inf, machine.network.value("taper") or 1.0
         pod = pod if pod < machine.count else math.inf
-        keys += [machine.network.quantities["bandwidth"].source, fit_key(network), fit_key(mixed)]
+        stated = [q for name, q in machine.network.quantities.items() if name in {"bandwidth", "pod", "taper"}]
+        keys += [*(q.source for q in stated), fit_key(network), fit_key(mixed)]
     return Wires(
         machine=machine,
         reduce=net["bandwidth"] * found["all_reduce"].value if switched else 0.0,
@@ -161,7 +163,7 @@ def exchange(
     hosts = larger(wide / larger(local, 1.0), 1.0)
     away = message * (1.0 - 1.0 / hosts)
     if copies and w.once_per_host:
-        away = away * collectives.hosts_visited(collectives.hosts_in_reach(hosts, *groups), copies) / copies
+        away = away * collectives.hosts_visited(hosts, copies, *groups) / copies
     outside = collectives.transfer_time(away, w.base + w.hop, w.outside)
     if w.pod != math.inf:
         near = smaller(wide, larger(w.pod / stride, 1.0))

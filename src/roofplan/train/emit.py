@@ -130,6 +130,12 @@ def _megatron(plan: TrainingPlan) -> str:
         (x.offload == "optimizer" and "offload_optimizer" in f, "offload_optimizer", ""),
         (x.offload == "activations", "offload_activations", len(model.decoder.layers) - 1),
         (job.capacity is not None, "capacity", job.capacity),
+        (
+            "dispatcher" in f
+            and any(isinstance(feed, Mixture) for layer in model.decoder.layers for feed in layer.feed_forwards),
+            "dispatcher" if job.capacity is None else "dispatcher_padded",
+            "",
+        ),
         ("flash" in f, "flash", ""),
     ]
     words += [f"{f[name]} {value}".rstrip() for wanted, name, value in table if wanted]
@@ -317,6 +323,7 @@ def _deepspeed(plan: TrainingPlan) -> str:
         zero["offload_optimizer"] = {"device": "cpu", "pin_memory": True}
     if x.offload == "weights":
         zero["offload_param"] = {"device": "cpu", "pin_memory": True}
+    # read by models that call deepspeed.checkpointing, as Transformers' own checkpointing does not
     swapped = {"activation_checkpointing": {"cpu_checkpointing": True}} if x.offload == "activations" else {}
     document = {
         "train_batch_size": job.batch,

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from roofplan.laws import Number, larger, pipeline, smaller, states, where
 from roofplan.operations import ACTIVATION_BYTES, element_bytes
 from roofplan.operations.activations import (
@@ -187,7 +189,7 @@ def _swapping(c: _Case) -> Term:
 def alike(layout: Layout) -> tuple[Number, Number]:
     """Return the ranks that divide the same dense parameters between them, and those that divide the same experts [1]."""
     ranks = layout.dp * layout.cp
-    if type(layout.shard) is not float or layout.shard:
+    if isinstance(layout.shard, np.ndarray) or layout.shard:
         ranks = smaller(ranks, layout.shard)
     return ranks, larger(ranks * layout.tp / layout.ep, 1.0)
 

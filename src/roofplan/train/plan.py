@@ -14,6 +14,7 @@ from roofplan.errors import InputError, NoPlan, RoofplanError
 from roofplan.laws import flops, roofline
 from roofplan.operations import Step as Pass
 from roofplan.operations import whole_model
+from roofplan.operations.training import computed_again, forward
 from roofplan.records.hardware import Machine
 from roofplan.records.model import Model
 from roofplan.records.training import Adapter, Framework, Job, Layout
@@ -137,6 +138,7 @@ LIMIT_OF = {
     "launches": "launch",
     "host": "launch",
     "swap": "host_link",
+    "stragglers": "stragglers",
 }
 """Limit that a part of a step runs into; all others are communication."""
 
@@ -146,6 +148,8 @@ def binding(plan: TrainingPlan) -> tuple[str, float]:
     sums: dict[str, float] = {}
     for name, seconds in plan.step.parts.items():
         limit = LIMIT_OF.get(name, "communication")
+        if name == "optimizer" and plan.layout.offload == "optimizer":
+            limit = "host_link"
         sums[limit] = sums.get(limit, 0.0) + float(seconds)
     most = max(sums, key=lambda limit: sums[limit])
     return most, sums[most] / float(plan.step.time)
@@ -224,15 +228,32 @@ def grade_of(a: Ability, precision: str) -> tuple[str, float]:
     return grade, max(wide, SPREAD[grade])
 
 
+OFFLOAD_GRADES = {"optimizer": ("optimizer", "guessed"), "activations": ("swap", "borrowed")}
+"""Part of a step that an offload shows under, and how well it is known: a guess of host memory, and laws that no published run tests."""
+
+MATTERS = 0.05
+"""Share of a step from which a part's grade is the step's [1]."""
+
+
+def offloaded_grade(plan: TrainingPlan, grade: str, spread: float) -> tuple[str, float]:
+    """Return the grade and spread of a step of which some happens in host memory: the worse of both, each by its share."""
+    if plan.layout.offload not in OFFLOAD_GRADES:
+        return grade, spread
+    part, known = OFFLOAD_GRADES[plan.layout.offload]
+    share = float(plan.step.parts.get(part, 0.0)) / float(plan.step.time)
+    worst = max(grade, known, key=GRADES.index) if share > MATTERS else grade
+    return worst, math.hypot(spread, share * SPREAD[known])
+
+
 def _metric(value: float, unit: str, grade: str, spread: float) -> Metric:
     factor = math.exp(Z90 * spread)
-    most = 1.0 if unit == "1" else math.inf
+    most = max(1.0, value) if unit == "1" else math.inf
     return Metric(value, value / factor, min(value * factor, most), unit, grade)
 
 
 def metrics_of(plan: TrainingPlan, place: str) -> dict[str, Metric]:
     """Return the metrics of a plan with their intervals; what is not known is absent."""
-    grade, spread = grade_of(plan.ability, plan.job.precision)
+    grade, spread = offloaded_grade(plan, *grade_of(plan.ability, plan.job.precision))
     seconds, n = float(plan.step.time), plan.machine.count
     tokens = plan.job.batch * plan.job.sequence
     products, mixing = flops_per_token(plan.model, plan.job.sequence, plan.job.adapter)
@@ -259,7 +280,7 @@ def metrics_of(plan: TrainingPlan, place: str) -> dict[str, Metric]:
     out["memory_reserved"] = _metric(float(held.reserved), "B", certain, doubt)
     away = float(host_peak(plan.ledgers)) * plan.machine.per_host
     if away:
-        out["host_memory"] = _metric(away, "B", certain, MEMORY_SPREAD)
+        out["host_memory"] = _metric(away, "B", "borrowed", SPREAD["borrowed"])
     if plan.run is not None:
         r = plan.run
         out["days"] = _metric(r.elapsed / DAY, "day", grade, spread)
@@ -297,11 +318,13 @@ def _peak(plan: TrainingPlan) -> float:
 
 
 def again(plan: TrainingPlan) -> float:
-    """Return the work of a step that recomputation does again, on all devices [FLOP]."""
-    x, work = plan.layout, 0.0
-    for places, each in zip((places for _, places in plan.model.decoder.kinds()), plan.step.passes, strict=False):
-        one = sum(float(op.work) for op, _ in each.again.rows) * float(x.recomputed)
-        work += len(places) * one
+    """Return the work of a step that recomputation does again, on all devices, experts evenly used [FLOP]."""
+    x, work = replace(plan.layout, imbalance=1.0, capacity=None), 0.0
+    tokens = float(x.micro_batch) * plan.job.sequence / float(x.cp)
+    for layer, places in plan.model.decoder.kinds():
+        table = forward(layer, tokens, plan.job, x, plan.model, plan.framework)
+        one = sum(float(op.work) for op in computed_again(table, x, plan.framework))
+        work += len(places) * one * float(x.recomputed)
     return work * float(x.tp) * float(x.cp) * float(x.dp) * float(plan.step.micro_batches)
 
 
@@ -363,6 +386,7 @@ def _merge(tally: Tally, more: Tally) -> None:
     tally.fits += more.fits
     if more.least_memory < tally.least_memory:
         tally.least_memory, tally.leanest = more.least_memory, more.leanest
+    tally.least_host = min(tally.least_host, more.least_host)
 
 
 SHORTLIST = 24
@@ -406,6 +430,12 @@ def _memory_miss(asked: TrainingRequest, machines: list[Machine], tally: Tally) 
         f"no plan: memory. the leanest layout, {tally.leanest.label() if tally.leanest else ''}, needs"
         f" {need / 2**30:.1f} GiB a device; {machine.device.id} has {room / 2**30:.1f}"
     )
+    has = machine.host_memory
+    if need <= room and has is not None and math.isfinite(tally.least_host) and tally.least_host > has:
+        text = (
+            f"no plan: host memory. what leaves the devices needs {tally.least_host / 2**30:,.0f} GiB in each host;"
+            f" {machine.text or machine.device.id} has {has / 2**30:,.0f}"
+        )
     relax: list[dict[str, Any]] = []
     if "offload" not in asked.pins and asked.job.adapter is None:
         found = _trial(replace(asked, pins={**asked.pins, "offload": "optimizer"}), machine)
@@ -578,6 +608,9 @@ def _tight(plan: TrainingPlan) -> list[tuple[str, str]]:
     if most > room:
         text = f"up to {most / 2**30:.1f} GiB of {room / 2**30:.1f} within the ledger's error, so it may run out"
         out.append(("memory_tight", f"memory: {text}"))
+    if plan.layout.offload != "none" and m.uplink is None and m.per_host > 1:
+        text = "which devices share a link to the processor is not known: each is taken to have its own"
+        out.append(("uplinks_unknown", text))
     if "host_memory" in plan.metrics and m.host_memory is None:
         need = f"{plan.metrics['host_memory'].value / 2**30:,.0f} GiB"
         out.append(

@@ -196,7 +196,7 @@ def job_of(
             argument=flag,
             value=tokens or compute,
         )
-    uneven = imbalance_of(imbalance, model, assumed) if capacity is None or imbalance is not None else 1.0
+    uneven = imbalance_of(imbalance, model, assumed)
     gradient = 2.0 if framework.gradient in {"bf16", "fp16"} else 4.0
     return Job(
         sequence=length,
@@ -219,18 +219,16 @@ def capacity_of(text: str | None, model: Model, imbalance: float, assumed: list[
         raise InputError(f"--capacity: {model.id} has no experts", argument="--capacity", value=text)
     value = units.parse_amount(text, "--capacity")
     most = min(moe.experts for moe in mixtures(model))
-    if not 0.0 < value <= most:
+    if not 1.0 <= value <= most:
         raise UnitError(
-            f"--capacity: {text} is not tokens of an expert over their mean: above 0, at most the {most} experts",
+            f"--capacity: {text} is not tokens of an expert over their mean: from 1, below which even use drops some, to the {most} experts",
             argument="--capacity",
             value=text,
         )
-    lost = (
-        f"; what goes beyond it is dropped, at most {1.0 - value / imbalance:.0%} of a rank's"
-        if imbalance > value
-        else ""
+    least = f", at least {1.0 - value / imbalance:.0%} of the busiest rank's" if imbalance > value else ""
+    assumed.append(
+        f"experts padded to {value:g} of their mean tokens, what goes beyond is dropped{least} and not counted"
     )
-    assumed.append(f"experts padded to {value:g} of their mean tokens{lost}")
     return value
 
 

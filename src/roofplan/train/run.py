@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from roofplan import catalogue
 from roofplan.economics import HourlyCost
+from roofplan.errors import InputError
 from roofplan.laws import reliability, up
 from roofplan.operations import ACTIVATION_BYTES
 from roofplan.operations.activations import adapted
@@ -88,8 +89,15 @@ def checkpoint_of(model: Model, job: Job, machine: Machine, kind: str, interrupt
     else:
         size = trained_parameters(model, job.adapter) * job.adapter.bytes
     write = size / (machine.hosts * recovery.write.value)
-    link = machine.host_link.bandwidth if machine.host_link else recovery.write.value
-    stall = write if kind == "sync" else size / machine.count / link
+    stall = write
+    if kind != "sync":
+        if machine.copy_rate is None:
+            raise InputError(
+                f"--checkpoint {kind}: {machine.device.id} has no known link to its host's memory; only sync can be planned",
+                argument="--checkpoint",
+                value=kind,
+            )
+        stall = size / machine.count / machine.copy_rate
     interval = float(reliability.daly_interval(stall, interruption))
     # the next one starts when the last is on storage
     return Checkpoint(bytes=size, write=write, stall=stall, interval=max(interval, 0.0 if kind == "memory" else write))

@@ -11,10 +11,11 @@ from typing import Any
 
 import numpy as np
 
+from roofplan.catalogue.machines import LARGEST_BOX
 from roofplan.errors import StrategyError
 from roofplan.records.hardware import Machine
 from roofplan.records.model import Attention, Dense, LatentAttention, Mixture, Model
-from roofplan.records.training import RECOMPUTES, Framework, Job, Layout
+from roofplan.records.training import OFFLOADS, RECOMPUTES, Framework, Job, Layout
 from roofplan.train.ledger import host_peak, ledgers, peak
 from roofplan.train.stages import even
 from roofplan.train.step import Ability, ability, step
@@ -46,6 +47,7 @@ class Tally:
     seconds: float = 0.0
     least_memory: float = math.inf
     leanest: Layout | None = None
+    least_host: float = math.inf
 
     def as_json(self) -> dict[str, Any]:
         """Return the ``search`` member of the answer."""
@@ -111,7 +113,7 @@ def slices(
             for (how, share), shard in itertools.product(
                 _recomputations(framework, pins), _shards(machine, zero, pins)
             ):
-                for offload in _offloads(job, machine, framework, zero, how, pp, pins):
+                for offload in _offloads(job, machine, framework, zero, how, share, pp, pins):
                     fixed = Layout(
                         pp=pp,
                         interleave=chunks,
@@ -158,36 +160,32 @@ SHARES_OF_LAYERS = (0.25, 0.5, 0.75, 1.0)
 
 
 def _offloads(
-    job: Job, machine: Machine, framework: Framework, zero: int, how: str, pp: int, pins: dict[str, Any]
+    job: Job, machine: Machine, framework: Framework, zero: int, how: str, share: float, pp: int, pins: dict[str, Any]
 ) -> list[str]:
     """Return what may lie in host memory.
 
-    Frozen weights where they are sharded, an optimizer's states where it has a shard of its own, activations where the
-    framework has a way.
+    Frozen weights where they are sharded; activations where the framework has a way; an optimizer's states where it has
+    one too, tried unasked only on cards of little memory, for it is slow.
     """
+    can = {
+        "none": True,
+        "weights": job.adapter is not None and zero >= ALL_SHARDED,
+        "optimizer": job.adapter is None and framework.offloads_optimizer and machine.per_host <= LARGEST_BOX,
+        "activations": swaps(framework, how, share, pp),
+    }
     if "offload" in pins:
-        offload = str(pins["offload"])
-        can = {
-            "weights": job.adapter is not None,
-            "optimizer": framework.offloads_optimizer,
-            "activations": swaps(framework, how, pp),
-        }
-        return [offload] if can.get(offload, True) else []
-    out = ["none"]
-    if machine.host_link is None:
-        return out
-    if job.adapter is not None and zero >= ALL_SHARDED:
-        out.append("weights")
-    if job.adapter is None and framework.offloads_optimizer and machine.device.device_class == "consumer":
-        out.append("optimizer")
-    if swaps(framework, how, pp):
-        out.append("activations")
-    return out
+        return [offload for offload in OFFLOADS if offload == pins["offload"] and can[offload]]
+    can["optimizer"] = can["optimizer"] and machine.device.device_class == "consumer"
+    return [offload for offload in OFFLOADS if can[offload] and (offload == "none" or machine.copy_rate is not None)]
 
 
-def swaps(framework: Framework, how: str, pp: int) -> bool:
-    """Return whether a framework keeps activations in host memory beside a recomputation and so many stages."""
-    return how in framework.swaps and (pp == 1 or framework.swaps_stages)
+def swaps(framework: Framework, how: str, share: float, pp: int) -> bool:
+    """Return whether a framework keeps activations in host memory beside a recomputation of a share of the layers and so many stages.
+
+    One that swaps under full recomputation alone moves checkpoints, which every layer must then have.
+    """
+    whole = share == 1.0 or "none" in framework.swaps
+    return how in framework.swaps and whole and (pp == 1 or framework.swaps_stages)
 
 
 def _dealt(framework: Framework, layers: int, pieces: int) -> bool:
@@ -313,8 +311,10 @@ def _slice(
     if memory[least] < found.tally.least_memory:
         found.tally.least_memory, found.tally.leanest = float(memory[least]), _one(fixed, grid, least)
     fits = memory + a.framework.keeps("outside") <= room
-    if fixed.offload != "none" and a.machine.host_memory is not None:
-        fits &= np.broadcast_to(host_peak(table), fits.shape) * a.machine.per_host <= a.machine.host_memory
+    if fixed.offload != "none" and a.machine.host_memory is not None and fits.any():
+        away = np.broadcast_to(host_peak(table), fits.shape) * a.machine.per_host
+        found.tally.least_host = min(found.tally.least_host, float(away[fits].min()))
+        fits &= away <= a.machine.host_memory
     if not fits.any():
         return
     held = {name: values[fits] for name, values in grid.items()}
@@ -378,18 +378,26 @@ def _why_nothing(model: Model, job: Job, machine: Machine, framework: Framework,
             f"cp {pins.get('cp')} leaves less than {LEAST_SEQUENCE:,} tokens of a sequence of {job.sequence:,} on a rank",
         ),
         (
-            pins.get("offload") == "weights" and job.adapter is None,
-            "offload=weights is for frozen weights; offload=optimizer keeps what is trained in host memory",
+            pins.get("offload") == "weights" and (job.adapter is None or int(pins.get("zero", 3)) < ALL_SHARDED),
+            "offload=weights is for frozen weights under ZeRO-3; offload=optimizer keeps states of what is trained in host memory",
+        ),
+        (
+            pins.get("offload") == "optimizer" and job.adapter is not None,
+            "offload=optimizer is for training of all weights: an adapter's states are small",
+        ),
+        (
+            pins.get("offload") == "optimizer" and machine.per_host > LARGEST_BOX,
+            f"a rack of {machine.per_host} devices has more processors than offload=optimizer is planned with",
         ),
         (
             pins.get("offload") == "optimizer" and not framework.offloads_optimizer,
             f"{framework.id} has no way to keep optimizer states alone in host memory",
         ),
         (
-            pins.get("offload") == "activations",
+            pins.get("offload") == "activations" and not _swaps_somehow(framework, pins),
             f"{framework.id} keeps activations in host memory "
             + (
-                f"with recompute {' or '.join(framework.swaps)}"
+                f"with recompute {' or '.join(framework.swaps)}{'' if 'none' in framework.swaps else ' of all layers'}"
                 + ("" if framework.swaps_stages else " and one pipeline stage")
                 if framework.swaps
                 else "in no way that is known"
@@ -418,6 +426,12 @@ def _why_nothing(model: Model, job: Job, machine: Machine, framework: Framework,
     )
     why = next((text for holds, text in reasons if holds), nothing)
     return (f"--strategy {_text(pins)}: " if pins else "") + str(why)
+
+
+def _swaps_somehow(framework: Framework, pins: dict[str, Any]) -> bool:
+    """Return whether any recomputation that the pins allow goes with activations in host memory."""
+    shares = _recomputations(framework, pins)
+    return any(swaps(framework, how, share, int(pins.get("pp", 1))) for how, share in shares)
 
 
 def _nearest_batch(batch: int, devices: int) -> int:

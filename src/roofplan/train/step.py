@@ -195,6 +195,7 @@ class Passes:
     Parameters
     ----------
     swapped : what leaves for host memory in the forward pass and comes back in the backward pass [B].
+    copying : time that the host link is busy with it, there and back [s].
     """
 
     forward: Pass
@@ -202,6 +203,7 @@ class Passes:
     inputs: Pass
     weights: Pass
     swapped: Number = 0.0
+    copying: Number = 0.0
 
     def all(self) -> tuple[tuple[str, Pass], ...]:
         """Return them by name."""
@@ -238,6 +240,7 @@ def _swap(each: Passes, layout: Layout, a: Ability) -> None:
     Where devices meet over their host links alone, messages take the links' time first.
     """
     gone = each.swapped / copy_rate(a)
+    each.copying = 2.0 * gone
     busy = {"tensor ranks", "context ranks", "expert ranks"} if a.machine.scale_up is None else set()
 
     def free(one: Pass) -> Number:
@@ -254,8 +257,10 @@ def _swap(each: Passes, layout: Layout, a: Ability) -> None:
 
 
 def copy_rate(a: Ability) -> float:
-    """Return the rate one way between a device and its host's memory [B/s]."""
+    """Return the rate one way between a device and its host's memory when all of a host copy, no more than the path that they share [B/s]."""
     rate = a.machine.copy_rate
+    if rate is not None and a.wires.network["topology"] == "staged":
+        rate = min(rate, a.wires.network["staged_path"] / a.machine.per_host)
     if rate is None:
         raise InputError(
             f"{a.machine.device.id} has no known link to its host: nothing is offloaded", argument="--strategy"
@@ -316,7 +321,10 @@ def step(model: Model, job: Job, layout: Layout, a: Ability) -> Step:
     slot = back(parts["slot"])
     scheduled = _scheduled(parts, others, micro, layout, back)
     tokens = layout.micro_batch * job.sequence / layout.cp
-    message, update = _update(model, job, layout, a, held, slot, micro, small, back)
+    free = slot
+    if "host link" in parts and a.machine.scale_up is None:
+        free = larger(slot - back(parts["host link"]), 0.0)  # gathers and reductions use the same links
+    message, update = _update(model, job, layout, a, held, free, micro, small, back)
     beside = {
         "pipeline hops": _hops(tokens, micro, model, layout, a),
         "data ranks": message,
@@ -363,6 +371,8 @@ def _slot(stage: Stage, found: Sequence[Passes], recomputed: Number) -> dict[str
                 continue
             for part, seconds in one.parts.items():
                 add(part, count * seconds)
+        if type(each.copying) is not float or each.copying:
+            add("host link", count * each.copying)
     return parts
 
 
@@ -468,18 +478,20 @@ def _reduced(
     thinly = passes / (thin if layout.zero and mixed else 1.0)
     sent: Number = 0.0
     work: Number = 0.0
+    owned: Number = 0.0
     for stage, share in shares:
         one = share.dense * each + share.experts * routed
         if model.tied and layout.pp > 1 and (stage.embeds or stage.heads):
             table = model.vocabulary * model.hidden / layout.tp * job.gradient
-            one = one + communication.ring(table, 2.0, float(a.machine.per_host), a.wires, reduce=True)
+            one = one + communication.ring(
+                table, 2.0, (layout.pp - 1) * layout.tp * layout.cp * layout.dp, a.wires, reduce=True
+            )
         moved = share.dense * update + share.experts * thinly + share.all * a.framework.keeps("gradient_passes")
         sent, work = larger(sent, one), larger(work, moved)
-    if layout.offload != "optimizer":
-        work = work / a.update
-    else:
-        owned = max((share.all for _, share in shares), key=np.max) / (dense if layout.zero else 1.0)
-        work = _on_host(owned, job, a)
+        if layout.offload == "optimizer":
+            mine = share.dense / dense + share.experts / (thin if mixed else 1.0) if layout.zero else share.all
+            owned = larger(owned, mine)
+    work = _on_host(owned, job, a) if layout.offload == "optimizer" else work / a.update
     return sent + (start + apart), work
 
 
@@ -505,7 +517,7 @@ def _data_line(ranks: Number, stride: Number, job: Job, layout: Layout, a: Abili
     start, slope = communication.ring_line(ranks, stride, a.wires, reduce=False, data=True)
     gathers = 2.0 if layout.zero >= 3 else 1.0
     start, slope = start * (1.0 + gathers), slope * (job.gradient + gathers * ACTIVATION_BYTES)
-    if type(layout.shard) is float and not layout.shard:
+    if not isinstance(layout.shard, np.ndarray) and not layout.shard:
         return start, slope
     # shards of equal place are reduced over their copies, far apart
     copies = layout.dp * layout.cp / ranks

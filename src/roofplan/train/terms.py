@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from roofplan import catalogue
 from roofplan.laws import reliability
 from roofplan.operations import Operation
 from roofplan.operations.training import BESIDE
@@ -134,7 +135,7 @@ def _other(name: str, value: float, found: Step, job: Job, layout: Layout, a: Ab
             law="roofline.overlapped_time",
             text=text,
             numbers=numbers,
-            sources=(job.optimizer.source, *a.sources["update"]),
+            sources=(job.optimizer.source, *(a.sources["update"] if layout.offload != "optimizer" else _copied(a))),
         )
     if name == "stragglers":
         text = "slowest of {} hosts: {} x sqrt(2 ln N) = {} over the mean"
@@ -162,10 +163,17 @@ def _moved(name: str, value: float, found: Step, job: Job, layout: Layout, a: Ab
             "{} micro-batches x {} to host memory at {} and back, beside the passes of its layer; what they do not hide"
         )
         moved = (micro, (kept, "B"), (copy_rate(a), "B/s"))
-        link = a.machine.host_link
-        sources = (link.quantities["bandwidth"].source,) if link is not None else ()
-        return Term(name, value, "s", law="collectives.exposed_time", text=text, numbers=moved, sources=sources)
+        return Term(name, value, "s", law="collectives.exposed_time", text=text, numbers=moved, sources=_copied(a)[1:])
     ranks, window = float(layout.dp * layout.cp), "beside" if "data" in a.framework.overlaps else "after"
     text = f"gradients at {{}} B reduced over {{}} ranks, ZeRO {{}}, {window} a micro-batch of {{}}"
     numbers = (job.gradient, ranks, layout.zero, (slot, "s"))
     return Term(name, value, "s", law="collectives.gather_time", text=text, numbers=numbers, sources=a.wires.sources)
+
+
+def _copied(a: Ability) -> tuple[str, ...]:
+    """Return the sources of what a host does for its devices: its own rate, then of its links and of who shares them."""
+    link, box = a.machine.host_link, a.machine.server
+    stated = [] if link is None else [link.quantities[name] for name in ("bandwidth", "copy_efficiency")]
+    if box is not None and "devices_per_uplink" in box.quantities:
+        stated.append(box.quantities["devices_per_uplink"])
+    return tuple(dict.fromkeys((catalogue.host_update().source, *(item.source for item in stated))))
