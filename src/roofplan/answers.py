@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import math
 import shlex
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from roofplan import __version__, catalogue
+from roofplan.economics.chip import Bill
+from roofplan.economics.machine import Owned, per_petaflop_hour
+from roofplan.economics.rent import Quote
+from roofplan.economics.uncertainty import Interval
 from roofplan.emit import launch
 from roofplan.errors import NoPlan, RoofplanError
+from roofplan.records.hardware import Machine
 from roofplan.report import source_text
 from roofplan.report.explain import document_text
 from roofplan.search import Plan, Result, bounds
@@ -95,6 +101,100 @@ def train_answer(
     return out
 
 
+def _ranged(found: Interval, unit: str) -> dict[str, Any]:
+    """Return an interval as plain values."""
+    return {"value": found.central, "low": found.low, "high": found.high, "unit": unit}
+
+
+def _cited(keys: Iterable[str]) -> dict[str, Any]:
+    """Return documents by key."""
+    return {key: {"text": document_text(key)} for key in dict.fromkeys(keys)}
+
+
+def chip_answer(found: Bill, inputs: dict[str, Any], *, depth: int) -> dict[str, Any]:
+    """Return the answer of ``roofplan cost chip``."""
+    out = base("cost chip", "ok", inputs)
+    chip = found.chip
+    out["chip"] = {
+        "id": chip.id,
+        "dies": [
+            {"name": d.name, "node": d.node, "area": d.area, "count": d.count, "units": d.units, "sold": d.sold}
+            for d in chip.dies
+        ],
+        "memory": chip.memory,
+        "capacity": chip.capacity,
+        "interposer": chip.interposer,
+    }
+    out["cost"] = _ranged(found.cost, "USD")
+    out["parts"] = {part.name: float(part.value) for part in found.term.parts}
+    out["tornado"] = [{"input": s.name, "low": s.low, "high": s.high} for s in found.swings]
+    out["perfect_dies"] = found.rivals
+    if found.price is not None and found.margin is not None:
+        p = found.price
+        out["price"] = {"value": p.value, "unit": "USD", "kind": p.kind, "date": p.date, "source": p.source}
+        out["gross_margin"] = _ranged(found.margin, "1")
+    if found.design is not None:
+        out["design"] = {"value": found.design, "unit": "USD"}
+    out["explain"] = found.term.as_json(depth)
+    out["sources"] = _cited([*found.term.bibliography(), *(item.source for item in found.inputs.values())])
+    return out
+
+
+def machine_answer(found: Sequence[Owned], inputs: dict[str, Any], *, depth: int) -> dict[str, Any]:
+    """Return the answer of ``roofplan cost machine``."""
+    out = base("cost machine", "ok", inputs)
+    out["machines"] = [
+        {
+            "machine": {"text": one.machine.text, "device": one.machine.device.id, "count": one.machine.count},
+            "purchase": {
+                "value": one.purchase,
+                "unit": "USD",
+                "items": [
+                    {"name": i.name, "count": i.count, "price": i.price, "date": i.date or None, "source": i.source}
+                    for i in one.items
+                ],
+            },
+            "cost_per_hour": {"value": one.hourly, "unit": "USD/h"},
+            "parts": {part.name: float(part.value) for part in one.term.parts},
+            "per_petaflop_hour": per_petaflop_hour(one),
+            "absent": one.absent,
+            "assumed": one.assumed,
+            "explain": one.term.as_json(depth),
+        }
+        for one in found
+    ]
+    out["sources"] = _cited(key for one in found for key in one.term.bibliography())
+    return out
+
+
+def rent_answer(device: str, found: Sequence[Quote], inputs: dict[str, Any]) -> dict[str, Any]:
+    """Return the answer of ``roofplan cost rent``."""
+    out = base("cost rent", "ok", inputs)
+    out["device"] = device
+    out["quotations"] = [
+        {
+            "kind": q.price.kind,
+            "value": q.price.value,
+            "unit": q.price.unit,
+            "date": q.price.date,
+            "provider": q.price.provider or None,
+            "term": q.price.term or None,
+            "count": q.price.count,
+            "source": q.price.source,
+        }
+        for q in found
+    ]
+    return out
+
+
+def fabric_json(machine: Machine) -> dict[str, Any]:
+    """Return a machine's network, with pods and taper where it has them."""
+    if machine.network is None:
+        return {}
+    found = {"network": machine.network.id, "ports": machine.ports}
+    return found | {name: x for name in ("pod", "taper") if (x := machine.network.value(name)) is not None}
+
+
 def training_plan_json(
     plan: TrainingPlan, inputs: dict[str, Any], cited: dict[str, Any], *, explain: int
 ) -> dict[str, Any]:
@@ -117,6 +217,7 @@ def training_plan_json(
             "count": plan.machine.count,
             "hosts": plan.machine.hosts,
             "per_host": plan.machine.per_host,
+            **fabric_json(plan.machine),
         },
         "framework": plan.framework.id,
         "strategy": plan.layout.as_dict(),

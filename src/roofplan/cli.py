@@ -424,7 +424,7 @@ def networks(text: str = "", /, *, json: Json = False) -> int:
 
         found = [catalogue.link(name) for name in catalogue.ids("links")]
         return [
-            (x.id, f"{x.kind}, {x.topology}, {x.quantities['bandwidth'].text} one way" + _also(x.aliases))
+            (x.id, f"{x.kind}, {x.topology}, {x.quantities['bandwidth'].text} one way{_tapered(x)}" + _also(x.aliases))
             for x in found
             if "bandwidth" in x.quantities
         ]
@@ -447,6 +447,11 @@ def prices(text: str = "", /, *, json: Json = False) -> int:
         return out
 
     return _listing("prices", text, rows, as_json=json)
+
+
+def _tapered(link: Any) -> str:
+    pod, taper = link.value("pod"), link.value("taper")
+    return f", tapered {taper:g}:1 beyond pods of {pod:,.0f}" if pod and taper else ""
 
 
 def _also(names: Any) -> str:
@@ -756,12 +761,6 @@ def _train(given: dict[str, Any], reply: Reply, *, explain: bool, depth: str, cs
 
 
 @app.command
-def cost(*tokens: Annotated[str, Parameter(allow_leading_hyphen=True, show=False)]) -> int:
-    """Cost from wafer to token (not in this version)."""
-    return _later("cost", tokens)
-
-
-@app.command
 def validate(*tokens: Annotated[str, Parameter(allow_leading_hyphen=True, show=False)]) -> int:
     """Predicted against measured (not in this version)."""
     return _later("validate", tokens)
@@ -774,6 +773,152 @@ def _later(command: str, tokens: tuple[str, ...]) -> int:
             argument="COMMAND",
             value=command,
         )
+    return reply.code
+
+
+# Money -------------------------------------------------------------------------------------------
+
+cost = App(name="cost", help_format="plaintext", help="What a chip, a machine, an hour and a token cost, and of what.")
+app.command(cost)
+
+
+@cost.command
+def chip(
+    device: Annotated[
+        Text, Parameter(allow_leading_hyphen=True, help="a catalogue id; absent: a chip of your own")
+    ] = None,
+    /,
+    *,
+    node: Annotated[Text, Parameter(allow_leading_hyphen=True, help="process of your own chip: n7, n5, 4n, n3")] = None,
+    area: Annotated[Text, Parameter(allow_leading_hyphen=True, help="of each of its dies, 814mm2")] = None,
+    dies: Annotated[str, Parameter(allow_leading_hyphen=True, help="of them on a package")] = "1",
+    hbm: Annotated[Text, Parameter(allow_leading_hyphen=True, help="stacked memory, 80GiB")] = None,
+    gddr: Annotated[Text, Parameter(allow_leading_hyphen=True, help="memory around the package instead, 24GiB")] = None,
+    memory: Annotated[Text, Parameter(allow_leading_hyphen=True, help="its generation: HBM3, HBM3e, GDDR6X")] = None,
+    units: Annotated[Text, Parameter(allow_leading_hyphen=True, help="equal units on a die, such as 144")] = None,
+    sold: Annotated[
+        Text, Parameter(allow_leading_hyphen=True, help="units that a sold die works with, such as 132")
+    ] = None,
+    price: Annotated[Text, Parameter(allow_leading_hyphen=True, help="at which it is sold, 30000USD")] = None,
+    volume: Annotated[Text, Parameter(allow_leading_hyphen=True, help="parts that share the design, 1M")] = None,
+    explain: Flag = False,
+    depth: Annotated[str, Parameter(allow_leading_hyphen=True, help="levels of --explain")] = "2",
+    json: Json = False,
+) -> int:
+    """Bill of materials of an accelerator, from wafer to board, with its range and its maker's margin."""
+    given: dict[str, Any] = {
+        "device": device,
+        "node": node,
+        "area": area,
+        "dies": dies,
+        "hbm": hbm,
+        "gddr": gddr,
+        "memory": memory,
+        "units": units,
+        "sold": sold,
+        "price": price,
+        "volume": volume,
+    }
+    with _answering("cost chip", given, as_json=json) as reply:
+        from roofplan import answers, report
+        from roofplan.economics.request import bill_of_materials
+        from roofplan.units import parse_count
+
+        found = bill_of_materials(**given)
+        levels = parse_count(depth, "--depth")
+        if reply.as_json:
+            reply.document(answers.chip_answer(found, given, depth=levels if explain else 1))
+        else:
+            report.chip_screen(found, report.stdout(), explain=explain, depth=levels)
+    return reply.code
+
+
+@cost.command(name="machine")
+def cost_machine(
+    *,
+    on: Annotated[tuple[str, ...], Parameter(help="ID[:COUNT|:HOSTSxPER][@NETWORK[xPORTS]]; repeat to compare")] = (),
+    card: Annotated[
+        Text, Parameter(allow_leading_hyphen=True, help="price of a device, 1600USD; default: the newest known")
+    ] = None,
+    server: Annotated[
+        Text, Parameter(allow_leading_hyphen=True, help="price of a host without devices, 20000USD")
+    ] = None,
+    networking: Annotated[
+        Text, Parameter(allow_leading_hyphen=True, help="network cards and switches in all, 7200USD")
+    ] = None,
+    years: Annotated[str, Parameter(allow_leading_hyphen=True, help="of use")] = "3",
+    interest: Annotated[str, Parameter(allow_leading_hyphen=True, help="per year, 8%")] = "0%",
+    residual: Annotated[
+        str, Parameter(allow_leading_hyphen=True, help="share of the price that a sale at the end brings, 20%")
+    ] = "0%",
+    power: Annotated[Text, Parameter(allow_leading_hyphen=True, help="at the wall, 5kW; default: at load")] = None,
+    electricity: Annotated[
+        Text, Parameter(allow_leading_hyphen=True, help="price, 0.1USD/kWh; default: of the place")
+    ] = None,
+    pue: Annotated[
+        Text,
+        Parameter(allow_leading_hyphen=True, help="the site's power over the machine's; default: the newest survey"),
+    ] = None,
+    hosting: Annotated[Text, Parameter(allow_leading_hyphen=True, help="rack and care in all, 375USD/month")] = None,
+    staff: Annotated[Text, Parameter(allow_leading_hyphen=True, help="in all, 2USD/h")] = None,
+    place: Annotated[str, Parameter(allow_leading_hyphen=True, help="whose electricity, an ISO code or WOR")] = "WOR",
+    explain: Flag = False,
+    depth: Annotated[str, Parameter(allow_leading_hyphen=True, help="levels of --explain")] = "2",
+    json: Json = False,
+) -> int:
+    """What a machine of one's own costs per hour, in parts."""
+    given: dict[str, Any] = {
+        "on": list(on),
+        "card": card,
+        "server": server,
+        "networking": networking,
+        "years": years,
+        "interest": interest,
+        "residual": residual,
+        "power": power,
+        "electricity": electricity,
+        "pue": pue,
+        "hosting": hosting,
+        "staff": staff,
+        "place": place,
+    }
+    with _answering("cost machine", given, as_json=json) as reply:
+        from roofplan import answers, report
+        from roofplan.economics.request import owned_machines
+        from roofplan.units import parse_count
+
+        found = owned_machines(**given)
+        levels = parse_count(depth, "--depth")
+        if reply.as_json:
+            reply.document(answers.machine_answer(found, given, depth=levels if explain else 1))
+        else:
+            for index, one in enumerate(found):
+                page = report.stdout()
+                if index:
+                    page.line("")
+                report.machine_screen(one, page, explain=explain, depth=levels)
+    return reply.code
+
+
+@cost.command
+def rent(
+    device: str,
+    /,
+    *,
+    provider: Annotated[str, Parameter(allow_leading_hyphen=True, help="only this one's quotations")] = "",
+    json: Json = False,
+) -> int:
+    """The dated rents of a device, kind by kind, and how they went over the years."""
+    given = {"device": device, "provider": provider}
+    with _answering("cost rent", given, as_json=json) as reply:
+        from roofplan import answers, report
+        from roofplan.economics.request import rents_of
+
+        identity, found = rents_of(device, provider)
+        if reply.as_json:
+            reply.document(answers.rent_answer(identity, found, given))
+        else:
+            report.rent_screen(found, report.stdout(), identity)
     return reply.code
 
 

@@ -13,6 +13,7 @@ from roofplan.records.calibration import Constant
 from roofplan.records.engine import DefaultRule, Engine, Kernels
 from roofplan.records.hardware import OWN, Accelerator, Link, Server
 from roofplan.records.prices import Price
+from roofplan.records.silicon import Die, Node, WaferPrice
 from roofplan.records.training import FailurePreset, Framework, Optimizer, Recovery
 from roofplan.source import Source, Sourced
 
@@ -47,6 +48,8 @@ def sourced(entry: Mapping[str, Any]) -> Sourced:
         source=str(entry["source"]),
         seen=str(entry["seen"]),
         kind=entry["kind"],
+        low=float(entry["low"]) * factor if "low" in entry else None,
+        high=float(entry["high"]) * factor if "high" in entry else None,
     )
 
 
@@ -70,6 +73,53 @@ def _numbers(table: Mapping[str, Any]) -> dict[str, Sourced]:
 
 def _texts(table: Mapping[str, Any], key: str) -> tuple[str, ...]:
     return tuple(str(item) for item in table.get(key, ()))
+
+
+def node(table: Mapping[str, Any]) -> Node:
+    """Return the process that a catalogue table describes."""
+    wafers = (
+        WaferPrice(
+            value=float(quote["value"]),
+            date=str(quote["date"]),
+            kind=quote["kind"],
+            source=quote["source"],
+            note=quote.get("note", ""),
+        )
+        for quote in table["wafer"]
+    )
+    return Node(
+        id=table["id"],
+        name=table["name"],
+        year=int(table["year"]),
+        processes=_texts(table, "processes"),
+        wafers=tuple(sorted(wafers, key=lambda quote: quote.date)),
+        quantities=_numbers(table["quantities"]),
+        aliases=_texts(table, "aliases"),
+        notes=_texts(table, "notes"),
+    )
+
+
+def dies(table: Mapping[str, Any]) -> tuple[Die, ...]:
+    """Return the dies that an accelerator's table lists."""
+    return tuple(
+        Die(
+            name=entry["name"],
+            node=entry["node"],
+            area=units.parse(entry["area"], "m2", "area"),
+            count=int(entry.get("count", 1)),
+            units=int(entry.get("units", 0)),
+            sold=int(entry.get("sold", 0)),
+            stacked=bool(entry.get("stacked", False)),
+            source=entry["source"],
+        )
+        for entry in table.get("dies", ())
+    )
+
+
+def packaging(table: Mapping[str, Any]) -> dict[str, dict[str, Sourced]]:
+    """Return what packages, memory, test and boards cost, by section."""
+    sections = {name: _numbers(entries) for name, entries in table.items() if name != "memory"}
+    return sections | {f"memory.{name}": _numbers(entries) for name, entries in table["memory"].items()}
 
 
 def accelerator(table: Mapping[str, Any]) -> Accelerator:
@@ -458,7 +508,9 @@ def answer_schema(command: str, version: str) -> dict[str, Any]:
         seconds: float = Field(description="CPU time from first tuple to last metric [s]")
 
     class Bound(BaseModel):
-        limit: Literal["compute", "memory_bandwidth", "communication", "launch", "engine", "bubble"]
+        limit: Literal[
+            "compute", "memory_bandwidth", "communication", "launch", "engine", "bubble", "host_link", "stragglers"
+        ]
         share: float
 
     class Memory(BaseModel):

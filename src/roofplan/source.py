@@ -37,6 +37,7 @@ class Sourced:
     source : key of a `Source`.
     seen : ISO date.
     kind : how it was obtained.
+    low, high : bounds that hold nine values of ten, where they are stated; in the unit of `value`.
     """
 
     value: float
@@ -45,3 +46,5 @@ class Sourced:
     source: str
     seen: str
     kind: Kind
+    low: float | None = None
+    high: float | None = None

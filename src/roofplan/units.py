@@ -60,7 +60,11 @@ UNITS: dict[str, dict[str, float]] = {
     "USD/kWh": {money + "/kWh": factor for money, factor in _MONEY.items()},
     "token/s": {"tok/s": 1.0, "token/s": 1.0, "tokens/s": 1.0, "t/s": 1.0, "tps": 1.0},
     "request/s": {"req/s": 1.0, "request/s": 1.0, "requests/s": 1.0, "/s": 1.0, "rps": 1.0},
+    "m": {"mm": 1e-3, "cm": 1e-2, "m": 1.0},
     "m2": {"mm2": 1e-6, "cm2": 1e-4, "m2": 1.0},
+    "1/m2": {"1/cm2": 1e4, "1/m2": 1.0, "MTr/mm2": 1e12},
+    "USD/B": {"USD/GiB": 1 / GIB, "USD/GB": 1e-9, "USD/B": 1.0},
+    "USD/m2": {"USD/mm2": 1e6, "USD/m2": 1.0},
     "1": {"": 1.0, "%": 0.01, "x": 1.0, "SM": 1.0, "CU": 1.0, "core": 1.0, "cores": 1.0, "device": 1.0, "devices": 1.0},
 }
 """Accepted spellings by SI unit, and what one of each is worth."""

@@ -19,6 +19,7 @@ from roofplan.records.calibration import Constant
 from roofplan.records.engine import Engine
 from roofplan.records.hardware import Accelerator, Link, Server
 from roofplan.records.prices import Price
+from roofplan.records.silicon import Die, Node
 from roofplan.records.training import FailurePreset, Framework, Optimizer, Recovery
 from roofplan.source import Source, Sourced
 
@@ -98,6 +99,7 @@ _WORDS = {
     "models": ("model", "models"),
     "engines": ("engine", "engines"),
     "frameworks": ("framework", "frameworks"),
+    "nodes": ("node", "nodes"),
 }
 
 
@@ -153,8 +155,14 @@ def training_rows() -> tuple[dict[str, str], ...]:
 @cache
 def carbon(place: str) -> dict[str, Any] | None:
     """Return the newest carbon intensity of a place, by its ISO code of three letters, or None."""
-    found = [entry for entry in _read(ROOT / "places" / "carbon.toml")["entry"] if entry["place"] == place.upper()]
+    found = [entry for entry in place_table("carbon") if entry["place"] == place.upper()]
     return max(found, key=lambda entry: str(entry["date"])) if found else None
+
+
+@cache
+def place_table(name: str) -> tuple[dict[str, Any], ...]:
+    """Return the dated entries of ``electricity``, ``pue``, ``carbon`` or ``power``."""
+    return tuple(_read(ROOT / "places" / f"{name}.toml")["entry"])
 
 
 @cache
@@ -172,6 +180,30 @@ def model_table(identity: str) -> dict[str, Any]:
 def servers_of(device: str) -> tuple[Server, ...]:
     """Return the servers that hold a device, smallest first."""
     return tuple(server(name) for name in index()["servers"].get(device, ()))
+
+
+@cache
+def node(identity: str) -> Node:
+    """Return a process by id."""
+    return codec.node(_table("nodes", identity))
+
+
+@cache
+def node_of(process: str) -> str | None:
+    """Return the id of the node that a data sheet's process belongs to, None where it is not known."""
+    return next((name for name in ids("nodes") if process in node(name).processes), None)
+
+
+@cache
+def dies(device: str) -> tuple[Die, ...]:
+    """Return the dies of a device that its entry lists, none where it lists none."""
+    return codec.dies(_table("accelerators", device))
+
+
+@cache
+def packaging() -> dict[str, dict[str, Sourced]]:
+    """Return what packages, memory, test and boards cost, by section."""
+    return codec.packaging(_read(ROOT / "packaging.toml"))
 
 
 @cache

@@ -125,6 +125,12 @@ def tapered(found: Machine, pod: float, taper: float) -> Machine:
     """Return a machine whose network joins pods of so many devices at full rate, `taper` of whom share the rate of one beyond."""
     if found.network is None:
         return found
+    if pod % found.per_host:
+        raise InputError(
+            f"--fabric: a pod of {pod:g} devices cuts hosts of {found.per_host}; write a multiple of them",
+            argument="--fabric",
+            value=f"pod={pod:g}",
+        )
     given = {
         name: Sourced(value=value, unit="1", source="given", seen="", kind="given", text=f"{value:g}")
         for name, value in (("pod", pod), ("taper", taper))
@@ -251,6 +257,7 @@ def _built(
         server=server,
         box=_box(server, device, per_host),
         provider=provider,
+        uplink=_uplink(server, device),
         text=text,
     )
 
@@ -260,6 +267,12 @@ def _ports(network: Link, device: Accelerator, server: Server | None, per_host: 
     boxes = [*([server] if server else []), *catalogue.servers_of(device.id)]
     box = next((s for s in boxes if s.network == network.id and "network_ports" in s.quantities), None)
     return 1 if box is None else max(1, int((box.value("network_ports") or 1.0) * per_host / box.count))
+
+
+def _uplink(server: Server | None, device: Accelerator) -> float | None:
+    """Return the devices that share a link to the processor, by the server or else any of the device's, None where none says [1]."""
+    boxes = [*([server] if server else []), *catalogue.servers_of(device.id)]
+    return next((s.value("devices_per_uplink") for s in boxes if "devices_per_uplink" in s.quantities), None)
 
 
 def _reach(link: Link) -> float:

@@ -6,8 +6,7 @@ import calendar
 from dataclasses import dataclass
 from datetime import date, timedelta
 
-from roofplan import catalogue, units
-from roofplan.errors import UnitError, UnsupportedFeature
+from roofplan import catalogue
 from roofplan.records.hardware import Machine
 from roofplan.records.prices import Price
 
@@ -68,7 +67,7 @@ def quotation(machine: Machine, kind: str) -> Price | None:
     """
     own = machine.device.quantities.get("price")
     if own is not None and kind == "rent":
-        return _given(machine, own.value, own.source)
+        return given_price(machine, own.value, own.source)
     known = [
         p
         for p in catalogue.prices(machine.device.id)
@@ -88,29 +87,7 @@ def quotation(machine: Machine, kind: str) -> Price | None:
     return day[(len(day) - 1) // 2]
 
 
-def hourly(machine: Machine, price: str) -> HourlyCost | None:
-    """Return the cost of a machine under ``rent``, ``contract``, ``spot``, or a given ``2.50USD/h`` per device."""
-    if price == "own":
-        raise UnsupportedFeature(
-            "--price own: owning is not modelled in this version; give a price per device such as 2.50USD/h",
-            argument="--price",
-            value=price,
-        )
-    if price in KINDS:
-        found = quotation(machine, price)
-        return None if found is None else HourlyCost(per_device=found.value, count=machine.count, price=found)
-    try:
-        value = units.parse(price, "USD/h", "--price")
-    except UnitError as error:
-        raise UnitError(
-            f"--price: {price!r} is neither rent, contract, spot nor a price per device such as 2.50USD/h",
-            argument="--price",
-            value=price,
-        ) from error
-    return HourlyCost(per_device=value, count=machine.count, price=_given(machine, value, "--price"))
-
-
-def _given(machine: Machine, value: float, source: str) -> Price:
+def given_price(machine: Machine, value: float, source: str) -> Price:
     """Return a price that the user states."""
     today = date.today().isoformat()
     return Price(device=machine.device.id, kind="given", value=value, unit="USD/h", date=today, source=source)

@@ -102,3 +102,79 @@ def per_input_token(rate: Number, prefill: Number) -> Number:
     1.0
     """
     return rate * prefill
+
+
+def annuity(price: Number, residual: Number, interest: Number, years: Number) -> Number:
+    """Return the yearly payment that buys a machine: (P - R / q^n) i / (1 - q^-n), q = 1 + i.
+
+    Parameters
+    ----------
+    price : purchase P [USD].
+    residual : what it sells for at the end R [USD].
+    interest : per year i, above zero [1].
+    years : of use n [1].
+
+    Returns
+    -------
+    Payment at the end of each year [USD].
+
+    Notes
+    -----
+    Domain: i > 0; without interest it is `straight_line` of what is not sold again. Source: the annuity of finance, as PMT in spreadsheets.
+
+    Examples
+    --------
+    >>> round(annuity(40000.0, 0.0, 0.08, 3.0) / 8760, 2)
+    1.77
+    """
+    growth = (1 + interest) ** years
+    return (price - residual / growth) * interest / (1 - 1 / growth)
+
+
+def payback_time(price: Number, income: Number, running: Number) -> Number:
+    """Return the time until a bought machine has earned its price: P / (income - running).
+
+    Parameters
+    ----------
+    price : purchase P [USD].
+    income : of renting it out, idle hours counted [USD/s].
+    running : electricity, hosting and staff [USD/s].
+
+    Returns
+    -------
+    Time [s].
+
+    Notes
+    -----
+    Domain: income above running cost, no interest. Source: definition.
+
+    Examples
+    --------
+    >>> round(payback_time(300000.0 / 8, 4.0 / 3600, 0.6 / 3600) / (730 * 3600), 1)  # months
+    15.1
+    """
+    return price / (income - running)
+
+
+def break_even_rate(owning: Number, tariff: Number) -> Number:
+    """Return the tokens per second from which a machine of one's own costs less than an API: USD per second over USD per token.
+
+    Parameters
+    ----------
+    owning : cost of the machine, busy or idle [USD/s].
+    tariff : what the API asks for the same mix of tokens [USD].
+
+    Returns
+    -------
+    Rate [1/s].
+
+    Notes
+    -----
+    Domain: up to what the machine gives; above it a second one starts. Source: definition.
+
+    Examples
+    --------
+    >>> round(break_even_rate(3.29 / 3600, 0.24e-6))
+    3808
+    """
+    return owning / tariff

@@ -6,7 +6,7 @@ import datetime as dt
 from dataclasses import dataclass
 from typing import Literal
 
-PriceKind = Literal["list", "street", "rent-on-demand", "rent-contract", "spot", "estimate", "given"]
+PriceKind = Literal["list", "street", "rent-on-demand", "rent-contract", "spot", "estimate", "given", "own"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

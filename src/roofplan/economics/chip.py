@@ -1,0 +1,298 @@
+"""The bill of materials of an accelerator, from wafer to board."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from roofplan import catalogue
+from roofplan.economics.uncertainty import Interval, Swing, Values, central, interval, tornado
+from roofplan.errors import InputError, nearest
+from roofplan.laws import silicon
+from roofplan.records.hardware import Accelerator
+from roofplan.records.prices import Price
+from roofplan.records.silicon import Chip, Die
+from roofplan.source import Sourced
+from roofplan.terms import Term, total
+
+YIELDS = ("poisson", "murphy", "seeds", "seeds-root", "negative-binomial", "bose-einstein")
+CRITICAL_LAYERS = 10.0
+"""Critical layers among which a process's defects are divided for the Bose-Einstein yield (chiplet-actuary counts ten) [1]."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bill:
+    """What a part costs to make.
+
+    Parameters
+    ----------
+    term : the parts, with the numbers put in [USD].
+    cost : its interval [USD].
+    swings : what each input's range does to it.
+    rivals : yield of the largest die by law, none salvaged [1].
+    inputs : what it was computed from.
+    price, margin : the newest price of the part, and its maker's gross margin at it, None where no price is known.
+    """
+
+    chip: Chip
+    term: Term
+    cost: Interval
+    swings: list[Swing]
+    rivals: dict[str, float]
+    inputs: dict[str, Sourced]
+    price: Price | None
+    margin: Interval | None
+    design: float | None
+
+
+def chip_of(device: Accelerator) -> Chip:
+    """Return a catalogue or user's device as its bill of materials sees it.
+
+    Raises
+    ------
+    InputError : a die area, process or memory that is not known.
+    """
+    found = catalogue.dies(device.id) if device.id in catalogue.ids("accelerators") else ()
+    if not found:
+        area, node = device.value("die_area"), catalogue.node_of(device.process)
+        if area is None or node is None:
+            what = "die area" if area is None else f"process {device.process!r}"
+            raise InputError(
+                f"{device.id}: its {what} is not known, so it has no bill of materials; describe it with --node and --area",
+                code="unknown_silicon",
+                argument="DEVICE",
+                value=device.id,
+            )
+        count = int(device.value("compute_dies") or 1)
+        found = (Die(name="die", node=node, area=area, count=count, source=device.quantities["die_area"].source),)
+    memory = device.memory_type.split(" ")[0]
+    if f"memory.{memory}" not in catalogue.packaging():
+        raise InputError(
+            f"{device.id}: no price of {device.memory_type or 'its memory'} is known, so it has no bill of materials",
+            code="unknown_memory",
+            argument="DEVICE",
+            value=device.id,
+        )
+    return Chip(
+        id=device.id,
+        name=device.name,
+        dies=found,
+        memory=memory,
+        capacity=device.value("memory_stacked") or device.value("memory_capacity") or 0.0,
+        interposer=memory.startswith("HBM"),
+        stacks=int(device.value("memory_stacks") or 0),
+        source="catalogue",
+    )
+
+
+def checked(chip: Chip) -> Chip:
+    """Return a chip, or refuse a die that no scanner exposes, an unknown node or memory.
+
+    Raises
+    ------
+    InputError : with the nearest names.
+    """
+    for die in chip.dies:
+        if die.area > silicon.RETICLE:
+            raise InputError(
+                f"--area: {die.area * 1e6:,.0f} mm2 is more than a scanner exposes at once, {silicon.RETICLE * 1e6:.0f} mm2 (26 x 33 mm);"
+                " write smaller ones with --dies",
+                code="beyond_reticle",
+                argument="--area",
+                value=die.area * 1e6,
+            )
+        if die.sold > die.units:
+            raise InputError(f"--sold: {die.sold} of {die.units} units", argument="--sold", value=die.sold)
+    known = [name.removeprefix("memory.") for name in catalogue.packaging() if name.startswith("memory.")]
+    if chip.memory and chip.memory not in known:
+        raise InputError(
+            f"--memory: no price of {chip.memory}; known: {', '.join(known)}",
+            argument="--memory",
+            value=chip.memory,
+            nearest=nearest(chip.memory, known),
+        )
+    return chip
+
+
+def inputs_of(chip: Chip) -> dict[str, Sourced]:
+    """Return everything that a chip's cost is computed from, by name."""
+    table = catalogue.packaging()
+    out: dict[str, Sourced] = {}
+    for die in chip.dies:
+        node = catalogue.node(die.node)
+        out[f"wafer of {node.id}"] = node.wafer
+        out[f"defects of {node.id}"] = node.quantities["defect_density"]
+    if any(die.units for die in chip.dies):
+        out["critical share"] = table["wafer"]["critical"]
+    if chip.memory:
+        out[f"price of {chip.memory}"] = table[f"memory.{chip.memory}"]["price"]
+    section = table["interposer" if chip.interposer else "card"]
+    for name in ("area_price", "package", "joint", "test", "board"):
+        if name in section:
+            out[name] = section[name]
+    return out
+
+
+def stacks(chip: Chip) -> float:
+    """Return the memory stacks of a package [1]."""
+    if not chip.interposer or not chip.memory:
+        return 0.0
+    if chip.stacks:
+        return float(chip.stacks)
+    return float(-(-chip.capacity // catalogue.packaging()[f"memory.{chip.memory}"]["stack_capacity"].value))
+
+
+def usable(die: Die, values: Values) -> Any:
+    """Return the share of a kind of die that can be sold, by its spare units where it has any [1]."""
+    density = values[f"defects of {die.node}"]
+    if die.units:
+        return silicon.salvaged_yield(die.area, density, values["critical share"], die.units, die.spare)
+    return silicon.negative_binomial_yield(die.area, density, catalogue.packaging()["wafer"]["clustering"].value)
+
+
+def gross_dies(die: Die) -> float:
+    """Return the whole dies of a wafer [1]."""
+    wafer = catalogue.packaging()["wafer"]
+    area = silicon.scribed_area(die.area, wafer["scribe"].value)
+    return float(silicon.dies_per_wafer(wafer["diameter"].value, wafer["edge"].value, area))
+
+
+def bill_term(chip: Chip, values: Values) -> Term:
+    """Return a chip's cost in parts; values may be arrays of draws."""
+    made = inputs_of(chip)
+    parts = [_logic(die, values, made) for die in chip.dies]
+    if chip.memory:
+        each = values[f"price of {chip.memory}"]
+        parts.append(
+            Term(
+                "memory",
+                chip.capacity * each,
+                "USD",
+                law="given",
+                text="{} of " + chip.memory + " x {} USD a GiB",
+                numbers=((chip.capacity, "B"), each * 2.0**30),
+                sources=(made[f"price of {chip.memory}"].source,),
+            )
+        )
+    count, joined = stacks(chip), sum(die.count for die in chip.dies)
+    if chip.interposer:
+        area = (
+            sum(die.area * die.count for die in chip.dies if not die.stacked)
+            + count * catalogue.packaging()[f"memory.{chip.memory}"]["stack_area"].value
+        )
+        process = area * values["area_price"]
+        text = "{} USD/mm2 x {} mm2 of silicon, {} stacks of memory among it"
+        numbers: tuple[Any, ...] = (values["area_price"] * 1e-6, area * 1e6, count)
+        cited = made["area_price"].source
+    else:
+        process, text, numbers, cited = values["package"], "{} USD", (values["package"],), made["package"].source
+    parts.append(Term("package", process, "USD", law="given", text=text, numbers=numbers, sources=(cited,)))
+    so_far = sum((part.value for part in parts if part.name != "memory"), 0.0)
+    on_it = so_far + (parts[len(chip.dies)].value if chip.interposer and chip.memory else 0.0)
+    joints = joined + count
+    lost = silicon.assembled_cost(on_it, 0.0, values["joint"], joints) - on_it
+    parts.append(
+        Term(
+            "lost in assembly",
+            lost,
+            "USD",
+            law="silicon.assembled_cost",
+            text="{} USD on it x (1 / {}^{} - 1)",
+            numbers=(on_it, values["joint"], joints),
+            sources=(made["joint"].source,),
+        )
+    )
+    for name, label in (("test", "test and assembly"), ("board", "board")):
+        parts.append(
+            Term(
+                label,
+                values[name],
+                "USD",
+                law="given",
+                text="{} USD",
+                numbers=(values[name],),
+                sources=(made[name].source,),
+            )
+        )
+    return total("bill of materials", parts, "USD")
+
+
+def _logic(die: Die, values: Values, made: dict[str, Sourced]) -> Term:
+    """Return what the dies of a kind cost."""
+    gross, share = gross_dies(die), usable(die, values)
+    wafer = values[f"wafer of {die.node}"]
+    one = silicon.die_cost(wafer, gross, share)
+    units = f", {die.sold} of {die.units} units sold" if die.units else ", none salvaged"
+    return Term(
+        f"logic {die.name}",
+        die.count * one,
+        "USD",
+        law="silicon.salvaged_yield" if die.units else "silicon.negative_binomial_yield",
+        text="{} x {} USD a wafer / ({} dies x {} usable" + units + ")",
+        numbers=(die.count, wafer, gross, share),
+        sources=(made[f"wafer of {die.node}"].source, made[f"defects of {die.node}"].source, die.source),
+    )
+
+
+def rivals(die: Die) -> dict[str, float]:
+    """Return the share of perfect dies by each yield law, at the node's central density [1]."""
+    node = catalogue.node(die.node)
+    density = node.quantities["defect_density"].value
+    clustering = catalogue.packaging()["wafer"]["clustering"].value
+    return {
+        "poisson": float(silicon.poisson_yield(die.area, density)),
+        "murphy": float(silicon.murphy_yield(die.area, density)),
+        "seeds": float(silicon.seeds_yield(die.area, density)),
+        "seeds-root": float(silicon.seeds_root_yield(die.area, density)),
+        "negative-binomial": float(silicon.negative_binomial_yield(die.area, density, clustering)),
+        "bose-einstein": float(silicon.bose_einstein_yield(die.area, density / CRITICAL_LAYERS, CRITICAL_LAYERS)),
+    }
+
+
+def bill(chip: Chip, price: Price | None = None, volume: float | None = None) -> Bill:
+    """Return the bill of materials of a chip with its interval, and the margin at a price."""
+    chip = checked(chip)
+    inputs = inputs_of(chip)
+
+    def cost(values: Values) -> Any:
+        return bill_term(chip, values).value
+
+    found = interval(cost, inputs)
+    margin = None
+    if price is not None:
+        margin = Interval(
+            low=float(silicon.gross_margin(price.value, found.high)),
+            central=float(silicon.gross_margin(price.value, found.central)),
+            high=float(silicon.gross_margin(price.value, found.low)),
+        )
+    largest = max(chip.dies, key=lambda die: die.area)
+    return Bill(
+        chip=chip,
+        term=bill_term(chip, central(inputs)),
+        cost=found,
+        swings=tornado(cost, inputs),
+        rivals=rivals(largest),
+        inputs=inputs,
+        price=price,
+        margin=margin,
+        design=design_of(chip, volume),
+    )
+
+
+def design_of(chip: Chip, volume: float | None) -> float | None:
+    """Return what each part carries of its designs and mask sets, None without a volume or where a node's are not known [USD]."""
+    if volume is None:
+        return None
+    once = 0.0
+    for die in chip.dies:
+        node = catalogue.node(die.node).quantities
+        if "design" not in node:
+            return None
+        once += node["design"].value + (node["mask_set"].value if "mask_set" in node else 0.0)
+    return float(silicon.design_share(once, volume))
+
+
+def price_of(device: str) -> Price | None:
+    """Return the newest price at which a device was sold, None where none is known."""
+    sold = [p for p in catalogue.prices(device) if p.kind in {"list", "street"} and p.unit == "USD"]
+    return max(sold, key=lambda p: (p.newest_possible, p.value), default=None)

@@ -1,0 +1,188 @@
+"""What the flags of ``roofplan cost`` mean: text with units becomes a chip, a machine on terms, rents."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from roofplan import catalogue
+from roofplan import units as unit_of
+from roofplan.catalogue.machines import accelerator, machine
+from roofplan.economics import chip as chips
+from roofplan.economics import machine as owning
+from roofplan.economics import rent as renting
+from roofplan.economics.chip import Bill
+from roofplan.economics.machine import Owned
+from roofplan.economics.rent import Quote
+from roofplan.errors import InputError
+from roofplan.records.prices import Price
+from roofplan.records.silicon import Chip, Die
+
+
+def bill_of_materials(
+    device: str | None = None,
+    *,
+    node: str | None = None,
+    area: str | None = None,
+    dies: str = "1",
+    hbm: str | None = None,
+    gddr: str | None = None,
+    memory: str | None = None,
+    units: str | None = None,
+    sold: str | None = None,
+    price: str | None = None,
+    volume: str | None = None,
+) -> Bill:
+    """Return what a catalogue device, or a chip that its node, area and memory describe, costs to make.
+
+    Raises
+    ------
+    InputError : a description that is incomplete, or that no process makes.
+    """
+    own = {
+        "--node": node,
+        "--area": area,
+        "--hbm": hbm,
+        "--gddr": gddr,
+        "--memory": memory,
+        "--units": units,
+        "--sold": sold,
+    }
+    quote: Price | None = None
+    if device is not None:
+        strange = next((flag for flag, value in own.items() if value is not None), None)
+        if strange is not None:
+            raise InputError(f"{strange} describes a chip of your own; leave out {device}", argument=strange)
+        found = accelerator(device, "DEVICE")
+        made = chips.chip_of(found)
+        quote = chips.price_of(found.id)
+    else:
+        made = _described(own, dies)
+    if price is not None:
+        value = unit_of.parse(price, "USD", "--price")
+        quote = Price(device=made.id, kind="given", value=value, unit="USD", date=catalogue.version(), source="--price")
+    count = None if volume is None else unit_of.parse_amount(volume, "--volume")
+    if count is not None and count < 1.0:
+        raise InputError(f"--volume: {volume} is less than one part", argument="--volume", value=volume)
+    return chips.bill(made, quote, count)
+
+
+def _described(own: dict[str, str | None], dies: str) -> Chip:
+    """Return the chip that flags describe."""
+    missing = next((flag for flag in ("--node", "--area") if own[flag] is None), None)
+    if missing is not None:
+        raise InputError(
+            f"{missing} is missing. Example: roofplan cost chip --node n5 --area 814mm2 --hbm 80GiB --units 144 --sold 132",
+            argument=missing,
+        )
+    if own["--hbm"] is not None and own["--gddr"] is not None:
+        raise InputError("--hbm and --gddr: one package has one of them", argument="--gddr", value=own["--gddr"])
+    if (own["--units"] is None) != (own["--sold"] is None):
+        raise InputError(
+            "--units and --sold belong together: units on a die, and those that a sold one works with",
+            argument="--units",
+        )
+    stacked = own["--hbm"] is not None
+    text = own["--hbm"] or own["--gddr"]
+    default = "HBM3e" if stacked else "GDDR6X"
+    generation = own["--memory"] or (default if text else "")
+    known = {name.removeprefix("memory.").lower(): name.removeprefix("memory.") for name in catalogue.packaging()}
+    return Chip(
+        id="own",
+        name="a chip of your own",
+        dies=(
+            Die(
+                name="die",
+                node=catalogue.find("nodes", str(own["--node"]), "--node"),
+                area=unit_of.parse(str(own["--area"]), "m2", "--area"),
+                count=unit_of.parse_count(dies, "--dies"),
+                units=unit_of.parse_count(str(own["--units"]), "--units") if own["--units"] else 0,
+                sold=unit_of.parse_count(str(own["--sold"]), "--sold") if own["--sold"] else 0,
+                source="given",
+            ),
+        ),
+        memory=known.get(generation.lower(), generation),
+        capacity=unit_of.parse(text, "B", "--hbm" if stacked else "--gddr") if text else 0.0,
+        interposer=stacked,
+        source="given",
+    )
+
+
+def owned_machines(
+    on: Sequence[str],
+    *,
+    card: str | None = None,
+    server: str | None = None,
+    networking: str | None = None,
+    years: str = "3",
+    interest: str = "0%",
+    residual: str = "0%",
+    power: str | None = None,
+    electricity: str | None = None,
+    pue: str | None = None,
+    hosting: str | None = None,
+    staff: str | None = None,
+    place: str = "WOR",
+) -> list[Owned]:
+    """Return what machines of one's own cost per hour.
+
+    Raises
+    ------
+    InputError : terms that make no sense, a place or a price that is not known.
+    """
+    if not on:
+        raise InputError("--on is missing. Example: roofplan cost machine --on rtx-4090:8 --years 3", argument="--on")
+
+    def money(text: str | None, unit: str, flag: str) -> float | None:
+        return None if text is None else unit_of.parse(text, unit, flag)
+
+    tariff = money(electricity, "USD/kWh", "--electricity")
+    terms = owning.checked(
+        owning.Terms(
+            card=money(card, "USD", "--card"),
+            server=money(server, "USD", "--server"),
+            networking=money(networking, "USD", "--networking"),
+            years=unit_of.parse(years if years.strip()[-1:].isalpha() else f"{years} year", "s", "--years")
+            / unit_of.YEAR,
+            interest=unit_of.parse_share(interest, "--interest"),
+            residual=unit_of.parse_share(residual, "--residual"),
+            power=money(power, "W", "--power"),
+            electricity=None if tariff is None else tariff / unit_of.JOULE_PER_KWH,
+            pue=None if pue is None else unit_of.parse_amount(pue, "--pue"),
+            hosting=money(hosting, "USD/h", "--hosting"),
+            staff=money(staff, "USD/h", "--staff"),
+            place=place,
+        )
+    )
+    found = []
+    for text in on:
+        for one in machine(text):
+            owned = owning.own(one, terms)
+            if owned is None:
+                raise InputError(
+                    f"--on: no price of {one.device.id} is known; give --card 1600USD",
+                    code="price_missing",
+                    argument="--on",
+                    value=text,
+                )
+            found.append(owned)
+    return found
+
+
+def rents_of(device: str, provider: str = "") -> tuple[str, list[Quote]]:
+    """Return a device's id and its dated rents, kind by kind.
+
+    Raises
+    ------
+    InputError : a device without any, or a provider that rents none.
+    """
+    identity = accelerator(device, "DEVICE").id
+    found = renting.quotes(identity, provider)
+    if not found:
+        who = f" by {provider}" if provider else ""
+        raise InputError(
+            f"no rent of {identity}{who} is in the price book. List: roofplan prices {identity}",
+            code="price_missing",
+            argument="--provider" if provider else "DEVICE",
+            value=provider or device,
+        )
+    return identity, found

@@ -1,0 +1,355 @@
+"""From a wafer to a tested package: how many dies it gives, how many of them work, and what one costs.
+
+The yields are rivals under their own names: at 800 mm2 they differ by a third, so an answer says which one it used.
+
+References
+----------
+.. [1] B. T. Murphy, "Cost-size optima of monolithic integrated circuits", Proc. IEEE 52, 1964. doi:10.1109/PROC.1964.3442
+.. [2] R. B. Seeds, "Yield, economic, and logistic models for complex digital arrays", IRE Int. Conv. Rec., 1967.
+.. [3] C. H. Stapper, "Defect density distribution for LSI yield calculations", IEEE Trans. Electron Devices 20, 1973. doi:10.1109/T-ED.1973.17719
+.. [4] Y. Feng, K. Ma, "Chiplet Actuary: a quantitative cost model and multi-chiplet architecture exploration", DAC 2022, arXiv 2203.12268.
+.. [5] D. K. de Vries, "Investigation of gross die per wafer formulas", IEEE Trans. Semicond. Manuf. 18, 2005. doi:10.1109/TSM.2004.836656
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from roofplan.laws import Number
+
+RETICLE = 858e-6
+"""Largest field that a scanner exposes at once, 26 mm x 33 mm: no single die is larger [m2]."""
+
+
+def scribed_area(area: Number, scribe: Number) -> Number:
+    """Return what a square die takes on the wafer with its share of the scribe lines: (sqrt(A) + s)^2.
+
+    Parameters
+    ----------
+    area : of the die A [m2].
+    scribe : width of a scribe line s [m].
+
+    Returns
+    -------
+    Area [m2].
+
+    Notes
+    -----
+    Domain: square dies; one of 26 mm x 33 mm takes 0.02% more. Source: [4]_ section 3.
+
+    Examples
+    --------
+    >>> round(scribed_area(814e-6, 0.2e-3) * 1e6, 1)
+    825.5
+    """
+    return (area**0.5 + scribe) ** 2
+
+
+def dies_per_wafer(diameter: Number, edge: Number, area: Number) -> Number:
+    """Return the whole dies of a wafer: pi (d/2 - e)^2 / A - pi (d - 2 e) / sqrt(2 A) [5]_.
+
+    Parameters
+    ----------
+    diameter : of the wafer d [m].
+    edge : ring that carries no dies e [m].
+    area : a die's with its scribe lines A [m2].
+
+    Returns
+    -------
+    Dies [1].
+
+    Notes
+    -----
+    Domain: dies much smaller than the wafer; the second term is what the rim cuts off, and the result an expectation over
+    placements, not a whole number. Source: [5]_, as in [4]_.
+
+    Examples
+    --------
+    >>> round(dies_per_wafer(0.3, 5e-3, scribed_area(814e-6, 0.2e-3)), 1)  # GH100
+    57.6
+    """
+    return np.pi * (diameter / 2 - edge) ** 2 / area - np.pi * (diameter - 2 * edge) / (2 * area) ** 0.5
+
+
+def poisson_yield(area: Number, density: Number) -> Number:
+    """Return the share of dies without a defect where defects fall independently: e^(-A D).
+
+    Parameters
+    ----------
+    area : of the die A [m2].
+    density : defects that kill D [1/m2].
+
+    Returns
+    -------
+    Yield [1].
+
+    Notes
+    -----
+    Domain: no clustering, so it is the lowest of the family. Source: definition; [1]_ compares it.
+
+    Examples
+    --------
+    >>> round(float(poisson_yield(814e-6, 1100.0)), 3)
+    0.408
+    """
+    return np.exp(-area * density)
+
+
+def murphy_yield(area: Number, density: Number) -> Number:
+    """Return the yield where densities spread over wafers as a triangle: ((1 - e^(-A D)) / (A D))^2 [1]_.
+
+    Parameters
+    ----------
+    area : of the die A [m2].
+    density : mean density of defects D [1/m2].
+
+    Returns
+    -------
+    Yield [1].
+
+    Notes
+    -----
+    Domain: A D > 0. Source: [1]_.
+
+    Examples
+    --------
+    >>> round(float(murphy_yield(814e-6, 1100.0)), 3)
+    0.436
+    """
+    load = area * density
+    return (-np.expm1(-load) / load) ** 2
+
+
+def seeds_yield(area: Number, density: Number) -> Number:
+    """Return the yield where densities spread exponentially: 1 / (1 + A D) [2]_.
+
+    Parameters
+    ----------
+    area : of the die A [m2].
+    density : mean density of defects D [1/m2].
+
+    Returns
+    -------
+    Yield [1].
+
+    Notes
+    -----
+    Domain: heavy clustering, so it is the highest of the family. Another formula goes by the same name, `seeds_root_yield`.
+    Source: [2]_.
+
+    Examples
+    --------
+    >>> round(seeds_yield(814e-6, 1100.0), 3)
+    0.528
+    """
+    return 1 / (1 + area * density)
+
+
+def seeds_root_yield(area: Number, density: Number) -> Number:
+    """Return the yield of the other formula of that name: e^(-sqrt(A D)).
+
+    Parameters
+    ----------
+    area : of the die A [m2].
+    density : mean density of defects D [1/m2].
+
+    Returns
+    -------
+    Yield [1].
+
+    Notes
+    -----
+    Domain: named Seeds in textbooks and calculators beside 1 / (1 + A D). Source: those; kept so that a figure can be traced.
+
+    Examples
+    --------
+    >>> round(float(seeds_root_yield(814e-6, 1100.0)), 3)
+    0.388
+    """
+    return np.exp(-((area * density) ** 0.5))
+
+
+def negative_binomial_yield(area: Number, density: Number, clustering: Number) -> Number:
+    """Return the yield where densities spread as a gamma distribution: (1 + A D / a)^(-a) [3]_.
+
+    Parameters
+    ----------
+    area : of the die A [m2].
+    density : mean density of defects D [1/m2].
+    clustering : parameter a; 1 is Seeds, infinite is Poisson; 3 and 10 are in use [1].
+
+    Returns
+    -------
+    Yield [1].
+
+    Notes
+    -----
+    Domain: a > 0. Source: [3]_; a = 10 in [4]_.
+
+    Examples
+    --------
+    >>> [round(negative_binomial_yield(814e-6, 1100.0, a), 3) for a in (10.0, 3.0, 1.0)]
+    [0.424, 0.457, 0.528]
+    """
+    return (1 + area * density / clustering) ** -clustering
+
+
+def bose_einstein_yield(area: Number, density: Number, layers: Number) -> Number:
+    """Return the yield of critical layers in a row, each with its own defects: (1 + A D)^(-n).
+
+    Parameters
+    ----------
+    area : of the die A [m2].
+    density : mean density of defects of one layer D [1/m2].
+    layers : critical mask layers n [1].
+
+    Returns
+    -------
+    Yield [1].
+
+    Notes
+    -----
+    Domain: densities of one layer, a tenth or so of those of a whole process. Source: J. E. Price, Proc. IEEE 58, 1970.
+
+    Examples
+    --------
+    >>> round(bose_einstein_yield(814e-6, 110.0, 10.0), 3)
+    0.424
+    """
+    return (1 + area * density) ** -layers
+
+
+def salvaged_yield(area: Number, density: Number, critical: Number, units: Number, spare: Number) -> Number:
+    """Return the share of dies that can be sold with some units switched off: e^(-u A D) P(at most k of n units fail).
+
+    Parameters
+    ----------
+    area : of the die A [m2].
+    density : defects that kill D [1/m2].
+    critical : share of the area without which nothing works u: an assumption, no maker publishes it [1].
+    units : equal units on the die n, a whole number [1].
+    spare : units that a sold part may lack k, a whole number [1].
+
+    Returns
+    -------
+    Usable share of the dies [1].
+
+    Notes
+    -----
+    Domain: defects fall independently (as in `poisson_yield`), the rest of the area is n equal units, each with
+    e^(-(1 - u) A D / n). GH100 has 144 multiprocessors and is sold with 132: nearly every die passes that, and u decides.
+    Source: [4]_ has none; binomial of independent units.
+
+    Examples
+    --------
+    >>> [round(57.6 * float(salvaged_yield(814e-6, 1100.0, u, 144, 12))) for u in (0.2, 0.3, 0.4)]
+    [48, 44, 40]
+    >>> round(float(salvaged_yield(814e-6, 1100.0, 0.3, 144, 0)), 3) == round(float(poisson_yield(814e-6, 1100.0)), 3)
+    True
+    """
+    works = np.exp(-(1 - critical) * area * density / units)
+    way = works**units
+    total = way
+    for failed in range(1, int(np.max(spare)) + 1):
+        way = way * (units - failed + 1) / failed * (1 - works) / works
+        total = total + np.where(failed <= spare, way, 0.0)
+    return np.exp(-critical * area * density) * total
+
+
+def die_cost(wafer: Number, dies: Number, share: Number) -> Number:
+    """Return the cost of a die that can be sold: wafer / (dies x share) [4]_.
+
+    Parameters
+    ----------
+    wafer : price of a processed wafer [USD].
+    dies : whole dies on it [1].
+    share : of them that can be sold [1].
+
+    Returns
+    -------
+    Cost [USD].
+
+    Notes
+    -----
+    Domain: before wafer test. Source: [4]_ equation 3.
+
+    Examples
+    --------
+    >>> round(die_cost(16988.0, 57.6, 0.424))
+    696
+    """
+    return wafer / (dies * share)
+
+
+def assembled_cost(parts: Number, process: Number, joint: Number, joints: Number) -> Number:
+    """Return the cost of a package that works: (parts + process) / y^n; a failed joint loses all that is on it [4]_.
+
+    Parameters
+    ----------
+    parts : known good dies and memory stacks on it [USD].
+    process : interposer, substrate and assembly [USD].
+    joint : share of chips that are joined without fault y [1].
+    joints : chips on the package n [1].
+
+    Returns
+    -------
+    Cost [USD].
+
+    Notes
+    -----
+    Domain: chips first tested, no rework. Source: [4]_ equations 5 to 8, one level.
+
+    Examples
+    --------
+    >>> round(assembled_cost(1650.0, 735.0, 0.99, 7))
+    2559
+    """
+    return (parts + process) / joint**joints
+
+
+def design_share(design: Number, volume: Number) -> Number:
+    """Return what a part carries of its design, masks and software: NRE / volume.
+
+    Parameters
+    ----------
+    design : cost of the design, once [USD].
+    volume : parts sold [1].
+
+    Returns
+    -------
+    Cost [USD].
+
+    Notes
+    -----
+    Domain: the same design for all of them. Source: definition.
+
+    Examples
+    --------
+    >>> design_share(542e6, 1e6)
+    542.0
+    """
+    return design / volume
+
+
+def gross_margin(price: Number, cost: Number) -> Number:
+    """Return the seller's gross margin: 1 - cost / price.
+
+    Parameters
+    ----------
+    price : of sale [USD].
+    cost : of what is sold [USD].
+
+    Returns
+    -------
+    Share of the price [1].
+
+    Notes
+    -----
+    Domain: one part, development and distribution aside. Source: definition.
+
+    Examples
+    --------
+    >>> round(gross_margin(30000.0, 3320.0), 2)
+    0.89
+    """
+    return 1 - cost / price

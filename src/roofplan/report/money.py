@@ -1,0 +1,172 @@
+"""The screens of ``roofplan cost``: what a chip, a machine, an hour and a token cost, and of what."""
+
+from __future__ import annotations
+
+from roofplan import units
+from roofplan.economics import STALE_DAYS, age_days
+from roofplan.economics.chip import Bill, gross_dies, usable
+from roofplan.economics.machine import Owned, own, per_petaflop_hour, rents
+from roofplan.economics.rent import Quote
+from roofplan.economics.uncertainty import Interval, central
+from roofplan.report.explain import trees_screen
+from roofplan.report.page import Page, wrapped
+from roofplan.report.plans import machine_text
+
+
+def usd(value: float, digits: int = 3) -> str:
+    """Return money as it is read: ``1.52``, ``352``, ``3,296``, ``40,000``."""
+    return f"{value:,.0f}" if abs(value) >= 1000 else units.significant(value, digits)
+
+
+def spread(found: Interval, unit: str = "USD") -> str:
+    """Return ``3,296 USD [2,827, 3,885]``."""
+    return f"{usd(found.central)} {unit} [{usd(found.low)}, {usd(found.high)}]"
+
+
+def _line(name: str, value: float, whole: float, text: str, unit: str = "") -> list[str]:
+    """Return one row: name, value, how it comes about, share of the whole."""
+    head = f"  {name:<19}{usd(value):>8}{unit}  {text}"
+    return wrapped(f"{head}  {value / whole:.0%}", indent=31)
+
+
+def chip_screen(bill: Bill, page: Page, *, explain: bool, depth: int) -> None:
+    """Print a bill of materials, its range, what matters in it, the margin, and the rival yields."""
+    chip, at = bill.chip, central(bill.inputs)
+    dies = " + ".join(f"{die.count} x {die.name} {die.area * 1e6:,.0f} mm2 on {die.node}" for die in chip.dies)
+    memory = f" · {units.gib(chip.capacity)} GiB {chip.memory}" if chip.memory else ""
+    for line in wrapped(f"{chip.name} · {dies}{memory} · {'interposer' if chip.interposer else 'card'}", indent=2):
+        page.line(line)
+    page.line("")
+    whole = float(bill.term.value)
+    for part in bill.term.parts:
+        for line in _line(part.name, float(part.value), whole, part.formula()):
+            page.line(line)
+    page.line(f"  {'total':<19}{spread(bill.cost)}, nine of ten draws of the inputs' ranges")
+    for die in chip.dies:
+        share = float(usable(die, at))
+        page.line(
+            f"  {die.name}: {gross_dies(die):.1f} dies a wafer, {gross_dies(die) * share:.1f} usable ({share:.0%})"
+        )
+    for line in [*_sale(bill), "", *_matters(bill)]:
+        page.line(line)
+    yields = " · ".join(f"{name} {value:.3f}" for name, value in bill.rivals.items())
+    for line in wrapped(f"  perfect dies by   {yields}", indent=20):
+        page.line(line)
+    if explain:
+        trees_screen([(f"bill of materials {usd(whole)} USD", bill.term)], page, depth)
+        return
+    for line in wrapped(
+        "not modelled: wafer test, binning by clock, discounts of volume · more: --explain --volume 1M --price 30000USD --json",
+        indent=2,
+    ):
+        page.line(line)
+
+
+def _sale(bill: Bill) -> list[str]:
+    """Return the maker's margin at the newest price, and what each part carries of its design."""
+    lines = []
+    if bill.margin is not None and bill.price is not None:
+        p = bill.price
+        old = " !" if age_days(p.date) > STALE_DAYS else ""
+        who = f", {p.provider}" if p.provider else ""
+        lines += wrapped(
+            f"  sold at {usd(p.value)} USD ({p.kind}{who}, {p.date}{old}): gross margin {bill.margin.central:.0%}"
+            f" [{bill.margin.low:.0%}, {bill.margin.high:.0%}], {p.value / bill.cost.central:.1f} x the bill; design, software"
+            " and selling aside",
+            indent=4,
+        )
+    if bill.design is not None:
+        lines.append(f"  design and masks   {usd(bill.design)} USD each at that volume, on top")
+    return lines
+
+
+def _matters(bill: Bill) -> list[str]:
+    """Return the inputs whose ranges move the cost most."""
+    swings = [f"{s.name} {usd(s.low)}..{usd(s.high)}" for s in bill.swings[:6]]
+    return wrapped("  what matters      " + " · ".join(swings), indent=20)
+
+
+def machine_screen(found: Owned, page: Page, *, explain: bool, depth: int) -> None:
+    """Print what owning a machine costs per hour, in parts, with what is absent, and rents for comparison."""
+    bought = " + ".join(
+        f"{item.count:g} x {usd(item.price)}" if item.count != 1 else usd(item.price) for item in found.items
+    )
+    names = " + ".join(
+        f"{item.name}{f' ({item.date})' if item.date else ''}{' !' if item.stale else ''}" for item in found.items
+    )
+    for line in wrapped(
+        f"{machine_text(found.machine)}, bought for {found.purchase:,.0f} USD = {bought}: {names}", indent=2
+    ):
+        page.line(line)
+    if found.assumed:
+        for line in wrapped(f"assumed (flags change it): {' · '.join(found.assumed)}", indent=2):
+            page.line(line)
+    page.line("")
+    whole = found.hourly
+    for part in found.term.parts:
+        for line in _line(part.name, float(part.value), whole, part.formula(), " USD/h"):
+            page.line(line)
+    other = _other_interest(found)
+    page.line(f"  {'total':<19}{usd(whole):>8} USD/h  busy or idle{other}")
+    rates = per_petaflop_hour(found)
+    if rates:
+        text = " · ".join(f"{name} {usd(value)}" for name, value in rates.items())
+        page.line(f"  {'per PFLOP/s':<19}{text} USD/h at the dense peak")
+    for line in wrapped(f"absent, not 0: {', '.join(found.absent)}", indent=2):
+        page.line(line)
+    compared = rents(found.machine)
+    if compared is not None:
+        low, high, day, count = compared
+        old = " !" if age_days(day) > STALE_DAYS else ""
+        n = found.machine.count
+        page.line(
+            f"rent for comparison: {usd(low * n)} to {usd(high * n)} USD/h = {n} x {usd(low)} to {usd(high)},"
+            f" {count} quotations, newest {day}{old}"
+        )
+    if explain:
+        trees_screen([(f"own {usd(whole)} USD/h", found.term)], page, depth)
+
+
+def _other_interest(found: Owned) -> str:
+    """Return what the total is at 8% interest where none was asked for."""
+    from dataclasses import replace
+
+    if found.terms.interest:
+        return ""
+    dear = own(found.machine, replace(found.terms, interest=0.08))
+    if dear is None:
+        return ""
+    depreciation = next(part for part in dear.term.parts if part.name == "depreciation")
+    return f"; {usd(dear.hourly)} at 8% interest (depreciation {usd(float(depreciation.value))})"
+
+
+def rent_screen(quotes: list[Quote], page: Page, device: str) -> None:
+    """Print the rents of a device kind by kind, newest first, and how they went."""
+    kinds = list(dict.fromkeys(q.price.kind for q in quotes))
+    for kind in kinds:
+        mine = [q for q in quotes if q.price.kind == kind]
+        newest = mine[0].price.date
+        values = [q.price.value for q in mine]
+        page.line(
+            f"{device} · {kind} · {len(mine)} quotations, {usd(min(values))} to {usd(max(values))} USD/h, newest {newest}"
+        )
+        for q in mine[:12]:
+            p = q.price
+            old = " !" if age_days(p.date) > STALE_DAYS else ""
+            by = f"by {p.count}" if p.count else ""
+            words = " ".join(x for x in (p.provider, p.term, by) if x)
+            page.line(f"  {p.date + old:<13}{usd(p.value):>8}  {words}")
+        for year, low, middle, high, count in _years(mine):
+            bar = "█" * max(1, round(middle / max(values) * 30))
+            page.line(f"    {year}  {usd(middle):>6} [{usd(low)}, {usd(high)}] of {count:<3} {bar}")
+        page.line("")
+
+
+def _years(quotes: list[Quote]) -> list[tuple[str, float, float, float, int]]:
+    """Return least, median and most of each year's quotations."""
+    import statistics
+
+    found: dict[str, list[float]] = {}
+    for q in quotes:
+        found.setdefault(q.price.date[:4], []).append(q.price.value)
+    return [(year, min(v), statistics.median(v), max(v), len(v)) for year, v in sorted(found.items())]
