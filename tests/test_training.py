@@ -553,7 +553,9 @@ def test_reproduce_plans_the_same_layout(run_json):
                 "--num-query-groups 8",
                 "--use-distributed-optimizer",
                 "--swiglu",
-                "--disable-bias-linear --position-embedding-type rope",
+                "--disable-bias-linear",
+                "--position-embedding-type rope",
+                "--use-rope-scaling",
             ],
         ),
         ("torchtitan", "torchtitan", ["--parallelism.data_parallel_shard_degree", "--training.seq_len 4096"]),
@@ -575,7 +577,7 @@ def test_launch_lines(run, target, framework, expected):
         (("falcon-mamba-7b", "--on", "h100-sxm:8"), "megatron", "mixers"),
         (("llama-3.1-8b", "--on", "tpu-v5p:8"), "megatron", "NVIDIA alone"),
         (("llama-3.1-8b", "--on", "h100-sxm:16", "--framework", "deepspeed"), "fsdp", "sharded states"),
-        (("llama-3.1-8b", "--on", "h100-sxm:8", "--method", "lora"), "megatron", "no adapters"),
+        (("llama-3.1-8b", "--on", "h100-sxm:8", "--method", "lora"), "megatron", "has no lora"),
     ],
 )
 def test_launches_that_would_run_something_else_are_refused(run, words, target, said):
@@ -1056,3 +1058,91 @@ def test_a_tied_head_far_away_pays_the_taper():
 def test_checkpoints_in_memory_need_a_known_link_to_the_host(run):
     code, _, said = run("train", "llama-3.1-8b", "--on", "tpu-v5p:64", "--tokens", "1T", "--checkpoint", "memory")
     assert (code, "no known link" in said) == (2, True)
+
+
+@pytest.mark.parametrize("degrees", [{"pp": 2, "dp": 8.0}, {"pp": 4, "dp": 4.0}, {"pp": 4, "tp": 4.0}, {"pp": 16}])
+def test_a_slow_network_slows_every_pipeline_that_leaves_a_host(degrees):
+    """However many stages stand in a host, one hop leaves it, and all keep its pace."""
+    layout = Layout(**({"tp": 1.0, "dp": 1.0, "micro_batch": 1.0, "zero": 1} | degrees))
+    slow, quick = (ability(machine(f"h100-sxm:16@{net}")[0], MEGATRON) for net in ("1gbe", "ib-ndrx8"))
+    hops = [float(step(MODEL, job(), layout, a).beside["pipeline hops"]) for a in (slow, quick)]
+    message = 4096 * MODEL.hidden * 2.0
+    assert hops[0] > 2 * 64 / float(layout.dp) * message / float(layout.tp) / 125e6
+    assert hops[1] < hops[0] / 20
+
+
+def test_no_interval_is_quicker_than_the_dense_peak():
+    asked = TrainingRequest(model=MODEL, machines=(), job=job(tokens=1e11), framework=MEGATRON)
+    m = planned(asked, machine("a100-sxm-80:64")[0], Layout(tp=1.0, dp=64.0, micro_batch=1.0, zero=1)).metrics
+    assert m["mfu"].high <= m["hfu"].high <= 1.0 + 1e-9
+    assert m["step_time"].value / m["step_time"].low == pytest.approx(m["mfu"].high / m["mfu"].value)
+    assert m["days"].value / m["days"].low == pytest.approx(m["mfu"].high / m["mfu"].value)
+
+
+def test_dora_takes_the_norm_of_its_weights_in_every_forward_pass():
+    framework = catalogue.framework("transformers-4.57")
+    a = ability(machine("h100-sxm:8")[0], framework)
+    layout = Layout(tp=1.0, dp=8.0, micro_batch=1.0, zero=3)
+    plain, normed = (
+        step(MODEL, job(adapter=Adapter(method=method, rank=16)), layout, a) for method in ("lora", "dora")
+    )
+    assert float(normed.time) > float(plain.time)
+    names = [op.name for op, _ in normed.passes[0].inputs.rows]
+    assert not any(name.startswith("norm of updated") for name in names)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("--framework litgpt --strategy tp=2", "has no tensor parallelism"),
+        ("--framework fsdp-qlora --strategy pp=2", "has no pipeline stages"),
+        ("--framework megatron-lm-3.0 --strategy cp=2", "has no context parallelism"),
+        ("--framework torchtitan --method qlora", "has no qlora"),
+        ("--strategy recompute=none,recomputed=50%", "recompute=full takes"),
+        ("--strategy recompute=full,recomputed=0%", "recomputed"),
+        ("--strategy pp=8,interleave=4,recompute=full,recomputed=50%", "no whole number"),
+        ("--precision mxfp8", "no unit for mxfp8"),
+        ("--emit vllm", "--emit"),
+    ],
+)
+def test_what_a_framework_or_device_cannot_do_is_refused(run, words, said):
+    code, _, text = run("train", "llama-3.1-8b", "--on", "h100-sxm:8", *words.split())
+    assert (code, said in text) == (2, True), text
+
+
+def test_launches_say_dispatchers_and_refuse_what_they_have_no_words_for(run):
+    _, text, _ = run("train", "mixtral-8x7b", "--on", "h100-sxm:64", "--strategy", "ep=8,tp=2", "--emit", "megatron")
+    assert "--moe-token-dispatcher-type alltoall" in text
+    assert "--expert-tensor-parallel-size 1" in text
+    for target in ("megatron", "torchtitan", "deepspeed", "fsdp"):
+        words = ["train", "llama-3.1-8b", "--on", "h100-sxm:8", "--optimizer", "adafactor", "--emit", target]
+        code, _, said = run(*words)
+        assert (code, "adafactor" in said) == (2, True)
+    _, text, _ = run("train", "qwen3-8b", "--on", "h100-sxm:16", "--emit", "megatron")
+    assert "--qk-layernorm" in text
+    assert "--rdzv-endpoint" in text
+
+
+def test_devices_without_bf16_train_in_fp16(run_json):
+    _, found = run_json("train", "llama-3.1-8b", "--on", "v100-sxm2-32:64", "--batch", "256seq", "--sequence", "2k")
+    assert found["job"]["precision"] == "fp16"
+    assert any("no bf16" in text for text in found["assumed"])
+
+
+def test_no_server_in_time_is_no_plan(run):
+    code, text, _ = run("train", "llama-3.1-405b", "--tokens", "15T", "--deadline", "1d")
+    assert (code, "deadline" in text) == (1, True)
+
+
+def test_few_failures_leave_nine_runs_of_ten_without_one():
+    asked = TrainingRequest(model=MODEL, machines=(), job=job(tokens=1e11), framework=MEGATRON)
+    r = planned(asked, machine("h100-sxm:8")[0], Layout(tp=1.0, dp=8.0, micro_batch=1.0, zero=1)).run
+    assert r.failures < 0.1
+    assert r.work <= r.p90 <= r.elapsed
+
+
+def test_checkpoints_are_whole_steps_apart():
+    asked = TrainingRequest(model=MODEL, machines=(), job=job(tokens=1e11), framework=MEGATRON)
+    plan = planned(asked, machine("h100-sxm:64")[0], Layout(tp=1.0, dp=64.0, micro_batch=1.0, zero=1))
+    steps = plan.run.checkpoint.interval / float(plan.step.time)
+    assert steps == pytest.approx(round(steps))

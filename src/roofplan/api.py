@@ -95,7 +95,7 @@ def read_model(name: str) -> Model:
     near = nearest(name[: catalogue.LONGEST_NAME], catalogue.ids("models"))
     hint = f" Nearest: {', '.join(near)}." if near else ""
     raise UnknownName(
-        f'MODEL: no model "{name[: catalogue.LONGEST_NAME]}" on disk or in the catalogue.{hint} List: roofplan models {name[:5]}',
+        f'MODEL: no model "{name[: catalogue.LONGEST_NAME]}" on disk or in the catalogue.{hint} List: roofplan models{f" {name[:5]}" if hint else ""}',
         code="unknown_model",
         argument="MODEL",
         value=name,

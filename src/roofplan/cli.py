@@ -721,6 +721,23 @@ def train(
     return reply.code
 
 
+def _check_emit(emit: str | None, *, alone: bool) -> None:
+    """Refuse a launch in no known vocabulary, or one beside an explanation."""
+    if emit is None:
+        return
+    from roofplan.train.emit import TARGETS
+
+    if emit not in TARGETS:
+        raise InputError(
+            f"--emit: {emit!r} is not known; accepted: {', '.join(TARGETS)}",
+            argument="--emit",
+            value=emit,
+            nearest=nearest(emit, TARGETS),
+        )
+    if alone:
+        raise InputError("--emit prints the launch alone; leave out --explain", argument="--emit", value=emit)
+
+
 def _train(given: dict[str, Any], reply: Reply, *, explain: bool, depth: str, csv: str | None, emit: str | None) -> int:
     from roofplan import answers, report
     from roofplan.api import plan_training
@@ -733,8 +750,7 @@ def _train(given: dict[str, Any], reply: Reply, *, explain: bool, depth: str, cs
         )
     if csv == "":
         raise InputError("--csv: give the file to write", argument="--csv", value=csv)
-    if emit is not None and explain and not reply.as_json:
-        raise InputError("--emit prints the launch alone; leave out --explain", argument="--emit", value=emit)
+    _check_emit(emit, alone=explain and not reply.as_json)
     top, levels = parse_count(given["top"], "--top"), parse_count(depth, "--depth")
     flags = {key: value for key, value in given.items() if key not in {"model", "on"}}
     if emit is not None and given["framework"] is None:
@@ -1044,7 +1060,10 @@ def _read_request(path: str, given: dict[str, Any], defaults: dict[str, Any]) ->
         )
     odd = next((key for key, value in inputs.items() if not _like(value, defaults[key])), None)
     if odd is not None:
-        raise InputError(f"--request: {odd} is {inputs[odd]!r}", argument="--request", value=str(inputs[odd]))
+        wanted = "a list of texts" if isinstance(defaults[odd], list) else "a text, with its unit where it has one"
+        raise InputError(
+            f"--request: {odd} is {inputs[odd]!r}; expected {wanted}", argument="--request", value=str(inputs[odd])
+        )
     return defaults | inputs
 
 

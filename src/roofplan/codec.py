@@ -285,6 +285,8 @@ def framework(table: Mapping[str, Any]) -> Framework:
         zeros=tuple(table["zeros"]),
         even_layers=table["even_layers"],
         counts_ends=table["counts_ends"],
+        divides=_texts(table, "divides"),
+        methods=_texts(table, "methods"),
         swaps=_texts(table, "swaps"),
         swaps_stages=table.get("swaps_stages", False),
         offloads_optimizer=table.get("offloads_optimizer", False),

@@ -287,7 +287,9 @@ def _compute_rates(
         faster = f"{stand_in}_accumulate_{engine.kernels.accumulator}"
         sheet = device.peak[faster if stand_in == "fp16" and faster in device.peak else stand_in]
         peak[name] = sheet.value
-        best = device.measured.get(stand_in)
+        twin = {"fp16": "bf16", "bf16": "fp16"}.get(stand_in, stand_in)
+        alike = twin in device.peak and device.peak[twin].value == sheet.value
+        best = device.measured.get(stand_in) or (device.measured.get(twin) if alike else None)
         value, keys = peak[name] * share.value, (sheet.source, fit_key(share))
         if best is not None and share.scope in {"any", device.vendor}:
             # the family has no fitted rows of its own: its best measured product, lowered by what serving shapes lose elsewhere

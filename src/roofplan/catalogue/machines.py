@@ -90,10 +90,11 @@ def device_or_server(name: str, argument: str) -> tuple[Accelerator, Server | No
     except UnknownName as error:
         names = [*catalogue.ids("accelerators"), *catalogue.ids("servers")]
         near = nearest(lowered[: catalogue.LONGEST_NAME], names)
-        stem = re.sub(r"[^0-9]", "", name) or name
+        digits = re.search(r"\d+", name)
+        stem = digits[0] if digits and near else ""
         hint = f" Nearest: {', '.join(near)}." if near else ""
         raise UnknownName(
-            f'{argument}: no device "{name[: catalogue.LONGEST_NAME]}".{hint} List: roofplan devices {stem[:5]}',
+            f'{argument}: no device "{name[: catalogue.LONGEST_NAME]}".{hint} List: roofplan devices{f" {stem[:5]}" if stem else ""}',
             code="unknown_device",
             argument=argument,
             value=name[: catalogue.LONGEST_NAME],

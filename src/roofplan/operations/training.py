@@ -19,7 +19,7 @@ from roofplan.operations import (
     product,
 )
 from roofplan.operations.activations import LOW_PRECISION, again, shared_part, stream_bytes, visited, width
-from roofplan.records.model import Attention, Dense, LatentAttention, Layer, Mixture, Model, Recurrence
+from roofplan.records.model import Attention, Dense, LatentAttention, Layer, Linear, Mixture, Model, Recurrence
 from roofplan.records.training import Adapter, Framework, Job, Layout
 
 SCORE_PASSES = 6.5
@@ -76,6 +76,8 @@ def _adapting(layer: Layer, tokens: Number, layout: Layout, adapter: Adapter) ->
             text, numbers = "{} weights x ({} B read + 2 B written)", (size, element_bytes(adapter.stored))
             table.append(Operation(f"{UNPACK}{name}", "memory", 0.0, moved, text=text, numbers=numbers))
         updated = [linear for linear in group if activations.words((linear,))[0] in adapter.targets]
+        if adapter.method == "dora" and updated and adapter.fixed is None:
+            table.append(_weight_norm(updated, adapter, tensor))
         entries = sum(adapter.rank * (linear.inputs + linear.outputs) * linear.copies for linear in updated) / tensor
         if updated and adapter.fixed is None:
             through = tokens * (updated[0].inputs + sum(linear.outputs for linear in updated)) / tensor
@@ -93,6 +95,28 @@ def _adapting(layer: Layer, tokens: Number, layout: Layout, adapter: Adapter) ->
                 )
             )
     return table
+
+
+WEIGHT_NORM = "norm of updated "
+"""How the name of an operation begins that takes the norm of weights with their low-rank update; it has no gradient."""
+
+WEIGHT_NORM_PASSES = 5.0
+"""Passes over a weight in 16 bits that its norm takes: the weight and its update read, the update written, their sum written and read
+(DoRA, arXiv 2402.09353, section 4.3, whose gradient stops at the norm; PEFT computes it so) [1]."""
+
+
+def _weight_norm(updated: Sequence[Linear], adapter: Adapter, tensor: Number) -> Operation:
+    """Return what DoRA does with each weight in every forward pass: the update multiplied out, added, and its columns' norm."""
+    weights = sum(linear.weights for linear in updated) / tensor
+    return Operation(
+        f"{WEIGHT_NORM}{label_of(tuple(updated))}",
+        "memory",
+        matmul.work(weights, float(adapter.rank), 1.0),
+        WEIGHT_NORM_PASSES * weights * ACTIVATION_BYTES,
+        kernels=3.0 * len(updated),
+        text="{} passes over {} weights x 2 B",
+        numbers=(WEIGHT_NORM_PASSES, weights),
+    )
 
 
 CAST_BYTES = 4.0
@@ -197,12 +221,12 @@ def _mixing(
 
 
 def _context(tokens: Number, heads: Number, kv: Number, key: float, value: float, layout: Layout) -> list[Operation]:
-    """Return the messages between context ranks: heads exchanged for sequence where there are heads enough, else keys and values in a ring.
+    """Return the messages between context ranks: heads exchanged for sequence where each has a KV head, else keys and values in a ring.
 
     The exchange sends queries, keys, values and outputs once (DeepSpeed-Ulysses, arXiv 2309.14509); the ring passes keys and
     values on beside attention on the block before (Liu et al. 2023, arXiv 2310.01889).
     """
-    enough = heads >= layout.cp
+    enough = kv >= layout.cp
     moved = tokens * (heads + kv) * (key + value) * ACTIVATION_BYTES
     passed = tokens * kv * (key + value) * ACTIVATION_BYTES * (layout.cp - 1.0)
     return [
@@ -342,6 +366,8 @@ def backward(table: Sequence[Operation], job: Job) -> tuple[list[Operation], lis
             if job.adapter is None or op.kind == "low_rank" or op.name == "attention products":
                 gradient = 2.0 * op.entries * job.gradient
                 weights.append(op._replace(name=f"{op.name}, gradient of weights", traffic=op.traffic + gradient))
+        elif op.name.startswith(WEIGHT_NORM):
+            continue
         elif op.name.startswith(UNPACK):
             inputs.append(op._replace(name=f"{op.name}, once more"))
         elif op.kind in MORE_BACKWARD:

@@ -55,6 +55,8 @@ class Framework:
     zeros : ZeRO stages that it offers.
     even_layers : whether every chunk of a pipeline must hold as many layers.
     counts_ends : whether embedding and head can count as a layer each for that, where layers alone do not divide.
+    divides : what it divides a model over beside data-parallel ranks: ``tp``, ``pp``, ``cp``, ``ep``.
+    methods : of training that it knows: ``full``, ``lora``, ``qlora``, ``dora``.
     swaps : recomputations beside which it can keep activations in host memory, empty where it cannot; ``swaps_stages``
         whether it does so with pipeline stages too.
     offloads_optimizer : whether it can keep and update optimizer states in host memory.
@@ -78,6 +80,8 @@ class Framework:
     zeros: tuple[int, ...]
     even_layers: bool
     counts_ends: bool
+    divides: tuple[str, ...]
+    methods: tuple[str, ...]
     swaps: tuple[str, ...]
     swaps_stages: bool
     offloads_optimizer: bool
@@ -131,6 +135,7 @@ class Job:
     sequence : tokens of a sequence [token].
     batch : sequences of a step [1].
     tokens : tokens of the run, None for a step alone [token].
+    recipe : how products in 8 bits are scaled where it matters to a launch, such as ``mxfp8``.
     precision : number format of the products; of 8 or 4 bits, their inputs and copies of their weights are kept so.
     gradient : bytes of an accumulated gradient [B].
     optimizer : what it keeps.
@@ -144,6 +149,7 @@ class Job:
     optimizer: Optimizer
     tokens: float | None = None
     precision: str = "bf16"
+    recipe: str = ""
     gradient: float = 4.0
     adapter: Adapter | None = None
     imbalance: float = 1.0

@@ -18,12 +18,14 @@ from roofplan.train.request import floor_days
 from roofplan.units import DAY, HOUR
 
 GROUPS = {
-    "compute": ("products", "attention", "memory passes"),
+    "compute": ("products", "attention"),
+    "passes": ("memory passes",),
     "recompute": ("recompute",),
     "tp": ("tensor ranks",),
     "cp": ("context ranks",),
     "ep": ("expert ranks",),
-    "bubble": ("bubble", "pipeline hops"),
+    "bubble": ("bubble",),
+    "hops": ("pipeline hops",),
     "dp": ("data ranks",),
     "optimizer": ("optimizer",),
     "swap": ("swap",),
@@ -149,10 +151,12 @@ def _published(plan: TrainingPlan) -> list[str]:
     hours, tokens = table["training_device_hours"], float(table["training_tokens"])
     theirs = float(hours["value"]) / HOUR * plan.job.tokens / tokens
     ours = plan.metrics["device_hours"].value
-    text = (
-        f"  published     {theirs:,.0f} device-hours for as many tokens ({hours['source']}), {theirs / ours:.2f} x ours:"
-        " of a whole project on its software of the day, not of this layout"
+    why = (
+        "of a whole project on its software of the day, not of this layout"
+        if theirs > ours
+        else "its makers' own software and layout were quicker than this plan"
     )
+    text = f"  published     {theirs:,.0f} device-hours for as many tokens ({hours['source']}), {theirs / ours:.2f} x ours: {why}"
     return wrapped(text, indent=16)
 
 
@@ -208,10 +212,12 @@ def _money(plan: TrainingPlan) -> list[str]:
         c = m["cost"]
         scale, unit = (1e-6, "M USD") if c.value >= 1e6 else (1.0, "USD")
         words.append(
-            f"{interval(c, scale, unit)} = {hours:,.0f} device-hours x {units.significant(plan.cost.per_device)}"
+            f"{interval(c, scale, unit)} = {_hours(hours)} device-hours x {units.significant(plan.cost.per_device)}"
         )
     elif plan.run is not None:
-        words.append(f"absent: no such price; {plan.run.elapsed / HOUR * n:,.0f} device-hours; give --price 2.50USD/h")
+        words.append(
+            f"absent: no such price; {_hours(plan.run.elapsed / HOUR * n)} device-hours; give --price 2.50USD/h"
+        )
     elif "cost_per_million_tokens" in m:
         words.append(f"{units.significant(m['cost_per_million_tokens'].value)} USD per million tokens trained on")
     if "energy" in m:
@@ -220,6 +226,10 @@ def _money(plan: TrainingPlan) -> list[str]:
     if "carbon" in m:
         words.append(f"{units.significant(m['carbon'].value / 1e6)} t CO2")
     return wrapped(f"  cost          {' · '.join(words)}", indent=16) if words else []
+
+
+def _hours(value: float) -> str:
+    return f"{value:,.0f}" if value >= 1000.0 else units.significant(value)
 
 
 def _memory(plan: TrainingPlan) -> list[str]:

@@ -29,6 +29,7 @@ class Wires:
     outside : achieved network rate one way of a device when all of its host send; infinite for one host [B/s].
     shared : share of it that reductions over data ranks attain where several ranks of a ring stand in one host [1].
     base : start-up of a collective [s].
+    port : rate of a port over a device's part of its host's ports [1].
     hop : latency of the network [s].
     pod : devices that the network joins without taper, infinite for all of them; a group that pods do not divide is taken to
         leave as few as it can [1].
@@ -43,6 +44,7 @@ class Wires:
     outside: float
     shared: float
     base: float
+    port: float
     hop: float
     pod: float
     taper: float
@@ -55,10 +57,10 @@ class Wires:
         return smaller(ranks, larger(self.machine.per_host / stride, 1.0))
 
     def crossing(self, stride: Number) -> Number:
-        """Return the rate of a device where only devices `stride` apart send beyond their pod [B/s]."""
+        """Return a device's part of its pod's links to others where only devices `stride` apart send [B/s]."""
         if self.pod == math.inf:
-            return self.outside
-        return self.outside * smaller(larger(self.pod / stride, 1.0) / self.taper, 1.0)
+            return math.inf
+        return self.outside * larger(self.pod / stride, 1.0) / self.taper
 
     def inside(self, rate: float, local: Number) -> Number:
         """Return the rate of `local` ranks that share a host [B/s]."""
@@ -104,6 +106,7 @@ def wires(r: Rates, framework: Framework) -> Wires:
         outside=outside,
         shared=shared,
         base=found["base"].value if switched else net["base"],
+        port=max(1.0, machine.per_host / machine.ports),
         hop=hop,
         pod=pod,
         taper=taper,
@@ -173,12 +176,18 @@ def exchange(
 
 
 def hop_time(message: Number, stride: Number, w: Wires) -> Number:
-    """Return the time of sending `message` bytes to the next pipeline stage, `stride` devices on [s]."""
+    """Return the time of sending `message` bytes to the next pipeline stage, `stride` devices on, over the slowest link of the pipeline [s].
+
+    A pipeline over several hosts leaves one somewhere, and all stages keep the pace of that hop. There only the devices of a
+    stage send, each over a port of its own at best.
+    """
     inside = collectives.transfer_time(message, w.base / 2.0, w.inside(w.gather, 2.0))
-    if w.machine.hosts == 1:
+    network = w.machine.network
+    if network is None:
         return inside
-    outside = collectives.transfer_time(message, w.base / 2.0 + w.hop, w.crossing(stride))
-    return where(stride >= w.machine.per_host, outside, inside)
+    alone = w.outside * smaller(w.machine.per_host / smaller(stride, float(w.machine.per_host)), w.port)
+    outside = collectives.transfer_time(message, w.base / 2.0 + w.hop, smaller(alone, w.crossing(stride)))
+    return larger(inside, outside)
 
 
 def _crossings(ranks: Number, local: Number, w: Wires) -> Number:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from roofplan import catalogue
 from roofplan.errors import InputError
@@ -66,7 +66,8 @@ def _flags(plan: TrainingPlan, name: str) -> Framework:
 
 def _torchrun(plan: TrainingPlan) -> list[str]:
     m = plan.machine
-    return ["torchrun", f"--nnodes {m.hosts}", f"--nproc-per-node {m.per_host}"]
+    meet = ["--rdzv-backend c10d", "--rdzv-endpoint $HEAD:29500"] if m.hosts > 1 else []
+    return ["torchrun", f"--nnodes {m.hosts}", f"--nproc-per-node {m.per_host}", *meet]
 
 
 def _refuse(plan: TrainingPlan, name: str, **wanted: bool) -> None:
@@ -103,6 +104,8 @@ def _megatron(plan: TrainingPlan) -> str:
         activations_in_host_memory=x.offload == "activations" and "offload_activations" not in f,
         experts_of_a_capacity=job.capacity is not None and "capacity" not in f,
         mixers_but_attention_in_pretrain_gpt=not plain,
+        GeGLU="gelu" in _activation(model) and _gated(model),
+        **_unknown(plan, f, {"bf16", "fp16", "fp8"}),
     )
     words = [*_torchrun(plan), "pretrain_gpt.py", *_dimensions(plan)]
     remarks = []
@@ -130,6 +133,8 @@ def _megatron(plan: TrainingPlan) -> str:
         (x.offload == "optimizer" and "offload_optimizer" in f, "offload_optimizer", ""),
         (x.offload == "activations", "offload_activations", len(model.decoder.layers) - 1),
         (job.capacity is not None, "capacity", job.capacity),
+        (x.tp > 1 and x.ep > 1 and "expert_tensor" in f, "expert_tensor", ""),
+        (job.recipe == "mxfp8" and "recipe_mxfp8" in f, "recipe_mxfp8", ""),
         (
             "dispatcher" in f
             and any(isinstance(feed, Mixture) for layer in model.decoder.layers for feed in layer.feed_forwards),
@@ -139,10 +144,7 @@ def _megatron(plan: TrainingPlan) -> str:
         ("flash" in f, "flash", ""),
     ]
     words += [f"{f[name]} {value}".rstrip() for wanted, name, value in table if wanted]
-    if f"optimizer_{job.optimizer.id}" not in f and job.optimizer.id != "adam":
-        remarks.append(f"{job.optimizer.id}: no flag known in {_flags(plan, 'megatron').id}")
-    if job.precision not in {"bf16", "fp16", "fp8"}:
-        remarks.append(f"{job.precision}: no flag known in {_flags(plan, 'megatron').id}")
+    remarks += _left_out(model)
     if ends:
         remarks.append("embedding and head count as a layer each in the split")
     if x.recompute not in {"none", "selective", "full"}:
@@ -160,6 +162,47 @@ def _megatron(plan: TrainingPlan) -> str:
     return _joined(words, remarks)
 
 
+def _unknown(plan: TrainingPlan, flags: Mapping[str, str], formats: set[str]) -> dict[str, bool]:
+    """Return what of optimizer and number format a vocabulary has no words for."""
+    job = plan.job
+    own = job.optimizer.id if job.adapter is None else "adam"
+    return {
+        f"optimizer {own}": own != "adam" and f"optimizer_{own}" not in flags,
+        f"products in {job.recipe or job.precision}": job.precision not in formats
+        or (job.recipe == "mxfp8" and "recipe_mxfp8" not in flags),
+    }
+
+
+def _activation(model: Model) -> str:
+    return str(model.config.get("hidden_act") or model.config.get("hidden_activation") or "")
+
+
+def _gated(model: Model) -> bool:
+    feeds = [feed for layer in model.decoder.layers for feed in layer.feed_forwards]
+    return any(len(feed.groups[0] if isinstance(feed, Dense) else feed.expert[0]) > 1 for feed in feeds)
+
+
+def _scaling(model: Model) -> str:
+    """Return how rotary positions are stretched, such as ``llama3`` or ``yarn``, nothing where they are not."""
+    scaled = model.config.get("rope_scaling")
+    return str(scaled.get("rope_type", scaled.get("type")) or "") if isinstance(scaled, dict) else ""
+
+
+def _left_out(model: Model) -> list[str]:
+    """Return what a configuration has and Megatron's flags above do not say, so that a run of them is of its sizes only."""
+    config = model.config
+    table = {
+        "sliding window": config.get("sliding_window") and config.get("use_sliding_window", True),
+        "soft-capping": config.get("attn_logit_softcapping") or config.get("final_logit_softcapping"),
+        "attention sinks": config.get("model_type") == "gpt_oss",
+        "scaled rotary positions": _scaling(model) not in {"", "llama3", "default"},
+        "sigmoid routing with bias": config.get("scoring_func") == "sigmoid",
+        "multi-token prediction": config.get("num_nextn_predict_layers"),
+    }
+    named = [name for name, present in table.items() if present]
+    return [f"left out: {', '.join(named)}; sizes are right, the model is not yet"] if named else []
+
+
 def _pipeline_layout(chunks: list[int]) -> str:
     """Return chunks of a pipeline as Megatron writes them: E the embedding, t a layer, L the loss, | between chunks.
 
@@ -174,9 +217,10 @@ MEGATRON_MODULES = ("core_attn", "moe_act", "layernorm", "mla_up_proj", "moe", "
 
 
 def _exchanges(plan: TrainingPlan) -> bool:
-    """Return whether context ranks exchange heads for sequence, as in every layer that has heads enough."""
+    """Return whether context ranks exchange heads for sequence, as in every layer that has KV heads enough."""
     mixers = [mixer for layer, _ in plan.model.decoder.kinds() for mixer in layer.mixers]
-    heads = [mixer.heads for mixer in mixers if isinstance(mixer, Attention | LatentAttention)]
+    heads = [mixer.kv_heads for mixer in mixers if isinstance(mixer, Attention)]
+    heads += [mixer.heads for mixer in mixers if isinstance(mixer, LatentAttention)]
     return all(count / plan.layout.tp >= plan.layout.cp for count in heads)
 
 
@@ -233,9 +277,13 @@ def _dimensions(plan: TrainingPlan) -> list[str]:
     return [*words, f"--max-position-embeddings {max(positions, plan.job.sequence)}"]
 
 
+QK_NORMS = {"qwen3", "qwen3_moe", "olmo2", "olmo3"}
+"""Families that normalise queries and keys."""
+
+
 def _beside_products(model: Model, *, gated: bool, biased: list[str]) -> list[str]:
     """Return activation, biases and positions as Megatron's flags, from the model's configuration."""
-    kind = str(model.config.get("hidden_act") or model.config.get("hidden_activation") or "")
+    kind = _activation(model)
     words = []
     if gated:
         words.append("--swiglu" if kind in {"silu", "swish", ""} else "--geglu")
@@ -245,10 +293,21 @@ def _beside_products(model: Model, *, gated: bool, biased: list[str]) -> list[st
         words.append("--disable-bias-linear")
     elif all(name.endswith(("q_proj", "k_proj", "v_proj")) for name in biased):
         words += ["--disable-bias-linear", "--add-qkv-bias"]
-    keys = ("rope_theta", "rope_scaling", "rope_parameters")
+    if model.config.get("model_type") in QK_NORMS:
+        words.append("--qk-layernorm")
+    scaled = model.config.get("rope_scaling")
+    if _scaling(model) == "llama3" and isinstance(scaled, dict):
+        words += ["--use-rope-scaling", f"--rope-scaling-factor {scaled.get('factor', 8.0)}"]
+    if model.config.get("rotary_pct") is not None:
+        words.append(f"--rotary-percent {model.config['rotary_pct']}")
+    keys = ("rope_theta", "rope_scaling", "rope_parameters", "rotary_emb_base")
     if any(key in model.config for key in keys):
         nested = model.config.get("rope_parameters")
-        base = model.config.get("rope_theta") or (nested.get("rope_theta") if isinstance(nested, dict) else None)
+        base = (
+            model.config.get("rope_theta")
+            or model.config.get("rotary_emb_base")
+            or (nested.get("rope_theta") if isinstance(nested, dict) else None)
+        )
         # without a base Megatron's default is that of Transformers, 10,000
         words += [
             "--position-embedding-type rope",
@@ -267,6 +326,7 @@ def _torchtitan(plan: TrainingPlan) -> str:
         adapters=job.adapter is not None,
         activations_in_host_memory=x.offload == "activations",
         experts_of_a_capacity=job.capacity is not None,
+        **_unknown(plan, f, {"bf16", "fp8"}),
     )
     words = [*_torchrun(plan), "-m torchtitan.train"]
     local = job.batch // int(x.dp)
@@ -314,7 +374,15 @@ def _deepspeed(plan: TrainingPlan) -> str:
     """DeepSpeed's configuration file, which Transformers' Trainer and Accelerate read."""
     x, job = plan.layout, plan.job
     low = job.precision not in {"bf16", "fp16"}
-    _refuse(plan, "deepspeed", low_precision_products=low, experts_of_a_capacity=job.capacity is not None)
+    swapped_whole = x.offload == "activations" and x.recompute != "full"
+    _refuse(
+        plan,
+        "deepspeed",
+        low_precision_products=low,
+        experts_of_a_capacity=job.capacity is not None,
+        activations_but_checkpoints_in_host_memory=swapped_whole,
+        **_unknown(plan, {}, {"bf16", "fp16"}),
+    )
     _refuse(plan, "deepspeed", tensor_parallelism=x.tp > 1, pipeline_stages=x.pp > 1, context_parallelism=x.cp > 1)
     zero: dict[str, object] = {"stage": x.zero, "overlap_comm": True, "contiguous_gradients": True}
     if x.zero >= 2:
@@ -346,10 +414,13 @@ def _fsdp(plan: TrainingPlan) -> str:
         "fsdp",
         sharded_states_with_whole_gradients=x.zero == 1,
         experts_of_a_capacity=job.capacity is not None,
+        **_unknown(plan, {}, {"bf16", "fp16", "fp8"}),
     )
     _refuse(plan, "fsdp", tensor_parallelism=x.tp > 1, pipeline_stages=x.pp > 1, context_parallelism=x.cp > 1)
+    meet = ["--main_process_ip $HEAD", "--main_process_port 29500", "--machine_rank $RANK"] if m.hosts > 1 else []
     words = [
         "accelerate launch",
+        *meet,
         f"--num_machines {m.hosts}",
         f"--num_processes {m.count}",
         f"--mixed_precision {job.precision if job.precision in {'fp16', 'fp8'} else 'bf16'}",
@@ -365,7 +436,7 @@ def _fsdp(plan: TrainingPlan) -> str:
         words += [f"--fsdp_offload_params {'true' if x.offload == 'weights' else 'false'}"]
     words += ["train.py", f"--per_device_train_batch_size {int(x.micro_batch)}"]
     words += [f"--gradient_accumulation_steps {int(plan.step.micro_batches)}", f"--max_seq_length {job.sequence}"]
-    remarks = ["train.py: your script; its last flags are those of Transformers' Trainer"]
+    remarks = ["train.py: your script, which reads what stands behind it"]
     if job.adapter is not None:
         words += [f"--lora_r {job.adapter.rank}", f"--lora_target_modules {','.join(job.adapter.targets)}"]
         words += ["--load_in_4bit"] if job.adapter.stored.startswith("bnb-nf4") else []

@@ -245,10 +245,16 @@ def offloaded_grade(plan: TrainingPlan, grade: str, spread: float) -> tuple[str,
     return worst, math.hypot(spread, share * SPREAD[known])
 
 
-def _metric(value: float, unit: str, grade: str, spread: float) -> Metric:
+def _metric(value: float, unit: str, grade: str, spread: float, quickest: float = math.inf) -> Metric:
+    """Return a figure that grows with the step time, with its interval; a step is at most `quickest` times quicker than said [1]."""
     factor = math.exp(Z90 * spread)
-    most = max(1.0, value) if unit == "1" else math.inf
-    return Metric(value, value / factor, min(value * factor, most), unit, grade)
+    return Metric(value, value / min(factor, max(quickest, 1.0)), value * factor, unit, grade)
+
+
+def _rate(value: float, unit: str, grade: str, spread: float, quickest: float) -> Metric:
+    """Return a figure that falls as the step time grows, with its interval."""
+    factor = math.exp(Z90 * spread)
+    return Metric(value, value / factor, value * min(factor, max(quickest, 1.0)), unit, grade)
 
 
 def metrics_of(plan: TrainingPlan, place: str) -> dict[str, Metric]:
@@ -258,19 +264,16 @@ def metrics_of(plan: TrainingPlan, place: str) -> dict[str, Metric]:
     tokens = plan.job.batch * plan.job.sequence
     products, mixing = flops_per_token(plan.model, plan.job.sequence, plan.job.adapter)
     peak = _peak(plan)
+    used = float(roofline.share_of_peak((products + mixing) * tokens, seconds, peak * n))
+    again_too = float(roofline.share_of_peak((products + mixing) * tokens + again(plan), seconds, peak * n))
+    quickest = 1.0 / max(used, again_too)
+    known: tuple[str, float, float] = (grade, spread, quickest)
     out = {
-        "step_time": _metric(seconds, "s", grade, spread),
-        "tokens_per_second": _metric(tokens / seconds, "token/s", grade, spread),
-        "tokens_per_second_per_device": _metric(tokens / seconds / n, "token/s", grade, spread),
-        "mfu": _metric(
-            float(roofline.share_of_peak((products + mixing) * tokens, seconds, peak * n)), "1", grade, spread
-        ),
-        "hfu": _metric(
-            float(roofline.share_of_peak((products + mixing) * tokens + again(plan), seconds, peak * n)),
-            "1",
-            grade,
-            spread,
-        ),
+        "step_time": _metric(seconds, "s", *known),
+        "tokens_per_second": _rate(tokens / seconds, "token/s", *known),
+        "tokens_per_second_per_device": _rate(tokens / seconds / n, "token/s", *known),
+        "mfu": _rate(used, "1", *known),
+        "hfu": _rate(again_too, "1", *known),
     }
     held = plan.ledger
     certain = "calibrated" if plan.framework.measured_memory else "borrowed"
@@ -283,15 +286,15 @@ def metrics_of(plan: TrainingPlan, place: str) -> dict[str, Metric]:
         out["host_memory"] = _metric(away, "B", "borrowed", SPREAD["borrowed"])
     if plan.run is not None:
         r = plan.run
-        out["days"] = _metric(r.elapsed / DAY, "day", grade, spread)
-        out["days_p90"] = _metric(r.p90 / DAY, "day", grade, spread)
+        out["days"] = _metric(r.elapsed / DAY, "day", *known)
+        out["days_p90"] = _metric(r.p90 / DAY, "day", *known)
         low, high = sorted(
             max(0.0, 1.0 - (1.0 - r.goodput) * factor) for factor in (FAILURES_SPREAD, 1.0 / FAILURES_SPREAD)
         )
         out["goodput"] = Metric(r.goodput, low, high, "1", "borrowed" if r.preset.kind == "derived" else "guessed")
-        out["device_hours"] = _metric(r.elapsed / HOUR * n, "device-hour", grade, spread)
+        out["device_hours"] = _metric(r.elapsed / HOUR * n, "device-hour", *known)
         if plan.cost is not None:
-            out["cost"] = _metric(runs.money(r, plan.cost), "USD", grade, spread)
+            out["cost"] = _metric(runs.money(r, plan.cost), "USD", *known)
         if plan.power is not None:
             joules = runs.energy(r, plan.power)
             out["energy"] = _metric(
@@ -305,8 +308,7 @@ def metrics_of(plan: TrainingPlan, place: str) -> dict[str, Metric]:
         out["cost_per_million_tokens"] = _metric(
             plan.cost.total / HOUR * seconds / tokens * 1e6 / (plan.run.goodput if plan.run else 1.0),
             "USD/Mtoken",
-            grade,
-            spread,
+            *known,
         )
     return out
 
@@ -591,14 +593,25 @@ def _warnings(plan: TrainingPlan, policy: str) -> list[tuple[str, str]]:
     if plan.job.optimizer.id == "muon":
         out.append(("muon", "Muon's orthogonalisation is not counted in the optimizer's time"))
     if plan.run is not None and plan.run.policy != policy:
-        out.append(("policy", f"a run of one copy has none to go on with: --policy {policy} restarts"))
+        out.append(("policy", f"a run of one copy, or on one host, has none to go on with: --policy {policy} restarts"))
     if plan.cost is not None and plan.cost.stale:
         out.append(("price_stale", f"the {plan.cost.price.kind} price of {m.device.id} is of {plan.cost.price.date}"))
     if m.device.geforce_licence:
         out.append(("geforce_licence", "the GeForce driver licence forbids data centres (blockchain aside)"))
+    if plan.run is not None and plan.run.goodput < HARDLY:
+        r = plan.run
+        text = (
+            f"a failure every {r.interruption:,.0f} s against {r.restart:,.0f} s to start again: goodput {r.goodput:.3f}, in practice"
+            " this run does not end"
+        )
+        out.append(("hardly_runs", text))
     if plan.run is not None and plan.run.preset.kind != "derived":
         out.append(("failures_guessed", f"failure rate: {plan.run.preset.source}"))
     return out
+
+
+HARDLY = 0.1
+"""Goodput below which a run is said not to end [1]."""
 
 
 def _tight(plan: TrainingPlan) -> list[tuple[str, str]]:

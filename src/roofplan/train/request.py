@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 from roofplan import catalogue, units
 from roofplan.catalogue.machines import box_size, machine, tapered
-from roofplan.errors import InputError, StrategyError, UnitError, UnknownName, nearest
+from roofplan.errors import InputError, NoPlan, StrategyError, UnitError, UnknownName, nearest
 from roofplan.operations import ACTIVATION_BYTES, element_bytes, format_entry
 from roofplan.records.hardware import Machine
 from roofplan.records.model import Model
@@ -112,6 +113,12 @@ def pins_of(text: str | None) -> dict[str, Any]:
             out[name] = int(choice(value, ("0", "1", "2", "3"), "--strategy zero"))
         else:
             out[name] = units.parse_count(value, f"--strategy {name}")
+    if "recomputed" in out and (out.get("recompute", "full") != "full" or not out["recomputed"]):
+        raise StrategyError(
+            "--strategy: recomputed=50% is a share, above 0, of the layers that recompute=full takes",
+            argument="--strategy",
+            value=text,
+        )
     return out
 
 
@@ -204,6 +211,7 @@ def job_of(
         optimizer=states[name],
         tokens=amount,
         precision=PRECISIONS[found],
+        recipe=found if found == "mxfp8" else "",
         gradient=gradient,
         adapter=adapter_of(method, rank, base),
         imbalance=uneven,
@@ -331,6 +339,12 @@ def machines_of(
         hosts = 1 << max(0, math.ceil(math.log2(least / each)))
         sizes = [hosts * 4**step for step in range(SIZES)]
         out += [machine(f"{name}:{n}x{each}")[0] for n in sizes if n * each <= (devices or MOST_DEVICES)]
+    if not out and deadline is not None:
+        raise NoPlan(
+            f"no plan: deadline. at the dense peak no server of the catalogue meets it within {devices or MOST_DEVICES:,} devices",
+            binding="deadline",
+            relax=[{"argument": "--deadline", "now": f"{deadline / units.DAY:.3g}d", "needed": "a longer one"}],
+        )
     if not out:
         raise InputError(
             f"no server of the catalogue within {devices or MOST_DEVICES:,} devices: name a machine with --on",
@@ -358,6 +372,13 @@ MOST_DEVICES = 16384
 def _check_precision(found: Machine, job: Job) -> None:
     """Refuse a number format that a device has no unit for."""
     peak = found.device.peak
+    if job.recipe == "mxfp8" and ("fp4" not in peak or found.device.device_class == "consumer"):
+        raise InputError(
+            f"--precision: {found.device.id} has no unit for mxfp8, whose scales its products would have to read; fp8 is scaled by tensor",
+            code="unknown_precision",
+            argument="--precision",
+            value="mxfp8",
+        )
     if job.precision not in peak:
         has = ", ".join(name for name in ("bf16", "fp16", "fp8", "fp4") if name in peak)
         raise InputError(
@@ -389,6 +410,11 @@ def request_of(model: Model, given: dict[str, Any]) -> TrainingRequest:
     assumed: list[str] = []
     method = choice(given["method"], METHODS, "--method")
     framework = framework_of(given["framework"], method, given["on"])
+    if method not in framework.methods:
+        known = ", ".join(name for name in catalogue.ids("frameworks") if method in catalogue.framework(name).methods)
+        raise InputError(
+            f"--method: {framework.id} has no {method}; these have: {known}", argument="--method", value=method
+        )
     job = job_of(
         model,
         framework,
@@ -426,6 +452,9 @@ def request_of(model: Model, given: dict[str, Any]) -> TrainingRequest:
         if all(found.network is None for found in machines):
             raise InputError("--fabric: one host has no network", argument="--fabric", value=given["fabric"])
         machines = tuple(tapered(found, *fabric) for found in machines)
+    if given["precision"] is None and all("bf16" not in found.device.peak for found in machines):
+        job = replace(job, precision="fp16")
+        assumed.append("--precision fp16, for these devices have no bf16")
     for found in machines:
         _check_precision(found, job)
     return TrainingRequest(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from roofplan import catalogue
 from roofplan.economics import HourlyCost
@@ -39,7 +39,7 @@ class Checkpoint:
     bytes : weights and optimizer state of the whole model [B].
     write : time until it is on storage [s].
     stall : time that the run stands still for it [s].
-    interval : work between two of them [s].
+    interval : work between two of them, whole steps [s].
     """
 
     bytes: float
@@ -128,12 +128,13 @@ def run(
     work = steps * step
     interruption = float(reliability.mean_time_to_interruption(machine.count, preset.rate))
     saved = checkpoint_of(model, job, machine, checkpoint, interruption)
+    saved = replace(saved, interval=float(up(saved.interval / step)) * step)
     reload = saved.stall if checkpoint == "memory" else saved.write
     restart = recovery.detect.value + recovery.restart.value + reload
     if checkpoint == "async":
         restart += saved.write  # a failure meanwhile falls back to the checkpoint before
     lost = saved.interval / 2.0
-    if policy == "drop" and layout.dp > 1:
+    if policy == "drop" and layout.dp > 1 and machine.hosts > 1:
         share = float(reliability.degraded_goodput(restart, recovery.restart.value, interruption, float(layout.dp)))
         share = max(share, 0.0) * saved.interval / (saved.interval + saved.stall)
         restart, lost = recovery.restart.value, 0.0
@@ -141,7 +142,13 @@ def run(
         policy = "restart"
         share = float(reliability.goodput(saved.interval, saved.stall, restart, interruption))
     elapsed = work / share if share > 0.0 else math.inf
-    spread = float(reliability.spread_of_finish(work, share, interruption, restart, lost)) if share > 0.0 else math.inf
+    failures = elapsed / interruption
+    if failures < LARGE_MEAN:
+        # few failures: so many as nine runs of ten stay below, each at its mean cost
+        late = (_quantile(failures, NINE_OF_TEN) - failures) * (restart + lost)
+    else:
+        spread = float(reliability.spread_of_finish(work, share, interruption, restart, lost))
+        late = P90 * spread
     return Run(
         steps=steps,
         work=work,
@@ -150,8 +157,8 @@ def run(
         checkpoint=saved,
         goodput=share,
         elapsed=elapsed,
-        p90=elapsed + P90 * spread,
-        failures=elapsed / interruption,
+        p90=elapsed + late if share > 0.0 else math.inf,
+        failures=failures,
         spares=_spares(recovery.hardware.value * REPLACEMENT / interruption),
         preset=preset,
         policy=policy,
@@ -162,14 +169,22 @@ def _spares(mean: float) -> int:
     """Return the hosts that suffice for a Poisson number of lost hosts of that mean."""
     if mean > LARGE_MEAN:
         return math.ceil(mean + 2.326 * math.sqrt(mean))
+    return _quantile(mean, SPARES_SUFFICE)
+
+
+def _quantile(mean: float, share: float) -> int:
+    """Return the number that a Poisson count of that mean stays at or below with a probability."""
     probability = total = math.exp(-mean)
     count = 0
-    while total < SPARES_SUFFICE:
+    while total < share:
         count += 1
         probability *= mean / count
         total += probability
     return count
 
+
+NINE_OF_TEN = 0.9
+"""Share of runs that end before the p90 date [1]."""
 
 LARGE_MEAN = 500.0
 """Mean from which a Poisson number is as good as normal [1]."""

@@ -17,7 +17,7 @@ from roofplan.records.hardware import Machine
 from roofplan.records.model import Attention, Dense, LatentAttention, Mixture, Model
 from roofplan.records.training import OFFLOADS, RECOMPUTES, Framework, Job, Layout
 from roofplan.train.ledger import host_peak, ledgers, peak
-from roofplan.train.stages import even
+from roofplan.train.stages import chunk_sizes, even
 from roofplan.train.step import Ability, ability, step
 
 Array = np.ndarray[Any, Any]
@@ -101,7 +101,7 @@ def slices(
 ) -> Iterator[tuple[Layout, dict[str, Array]]]:
     """Yield the layouts of each depth, chunk count, ZeRO stage, recomputation, schedule, offload and shard, as arrays of the other degrees."""
     devices, layers = machine.count, len(model.decoder.layers)
-    pipelined = "pp" in pins or (job.adapter is None and framework.sharding != "zero")
+    pipelined = "pp" in framework.divides and ("pp" in pins or job.adapter is None)
     for pp in divisors(devices):
         if pp > layers or pins.get("pp", pp) != pp or (pp > 1 and not pipelined) or not _dealt(framework, layers, pp):
             continue
@@ -113,6 +113,8 @@ def slices(
             for (how, share), shard in itertools.product(
                 _recomputations(framework, pins), _shards(machine, zero, pins)
             ):
+                if not whole_layers(framework, layers, pp * chunks, share):
+                    continue
                 for offload in _offloads(job, machine, framework, zero, how, share, pp, pins):
                     fixed = Layout(
                         pp=pp,
@@ -188,6 +190,18 @@ def swaps(framework: Framework, how: str, share: float, pp: int) -> bool:
     return how in framework.swaps and whole and (pp == 1 or framework.swaps_stages)
 
 
+def whole_layers(framework: Framework, layers: int, pieces: int, share: float) -> bool:
+    """Return whether a share of each chunk's layers is a whole number of them, as recomputation can be told."""
+    if share == 1.0:
+        return True
+    count = share * max(chunk_sizes(layers, pieces, ends=framework.counts_ends))
+    return count >= 1.0 and abs(count - round(count)) < NEARLY
+
+
+NEARLY = 1e-6
+"""Distance from a whole number that rounding explains [1]."""
+
+
 def _dealt(framework: Framework, layers: int, pieces: int) -> bool:
     """Return whether a framework deals so many layers to so many chunks."""
     return not framework.even_layers or even(layers, pieces, ends=framework.counts_ends)
@@ -215,18 +229,18 @@ def _schedules(framework: Framework, layers: int, pp: int, pins: dict[str, Any])
 def _grid(model: Model, job: Job, ranks: int, framework: Framework, pins: dict[str, Any]) -> dict[str, Array]:
     """Return tensor, context, data and expert degrees and micro-batches of `ranks` devices of a stage, as flat arrays."""
     tensors = tensor_degrees(model, ranks)
-    if framework.sharding == "zero" and "tp" not in pins:
+    if "tp" not in framework.divides:
         tensors = [1]
     contexts = [
         cp
         for cp in divisors(ranks)
         if cp == 1 or (job.sequence % (2 * cp) == 0 and job.sequence // cp >= LEAST_SEQUENCE)
     ]
-    if job.adapter is not None or framework.sharding == "zero":
+    if "cp" not in framework.divides or (job.adapter is not None and "cp" not in pins):
         contexts = [1]
     micro = [b for b in divisors(job.batch) if b <= LARGEST_MICRO_BATCH]
     experts = [1]
-    if mixtures(model):
+    if mixtures(model) and "ep" in framework.divides:
         fewest = math.gcd(*(moe.experts for moe in mixtures(model)))
         experts = [ep for ep in divisors(ranks) if fewest % ep == 0]
     axes = [
@@ -360,6 +374,14 @@ def _text(pins: dict[str, Any]) -> str:
     return ",".join(f"{name}={value}" for name, value in pins.items())
 
 
+WORDS_OF = {
+    "tp": "tensor parallelism",
+    "pp": "pipeline stages",
+    "cp": "context parallelism",
+    "ep": "expert parallelism",
+}
+
+
 def _why_nothing(model: Model, job: Job, machine: Machine, framework: Framework, pins: dict[str, Any]) -> str:
     """Return why no layout has the pinned degrees, or divides the batch."""
     devices, layers = machine.count, len(model.decoder.layers)
@@ -368,10 +390,18 @@ def _why_nothing(model: Model, job: Job, machine: Machine, framework: Framework,
     pieces = int(pins.get("pp", 1)) * int(pins.get("interleave", 1))
     reasons = [
         (devices % whole != 0, f"degrees multiply to {whole}, which does not divide {devices:,} devices"),
+        *(
+            (name not in framework.divides and int(pins.get(name, 1)) > 1, f"{framework.id} has no {words}")
+            for name, words in WORDS_OF.items()
+        ),
         (pins.get("pp", 1) > layers, f"{pins.get('pp')} stages are more than {layers} layers"),
         (
             not _dealt(framework, layers, pieces),
             f"{framework.id} deals {layers} layers to {pieces} chunks only where all hold as many",
+        ),
+        (
+            "recomputed" in pins and not whole_layers(framework, layers, pieces, float(pins["recomputed"])),
+            f"{float(pins.get('recomputed', 1.0)):.0%} of the layers of a chunk is no whole number of them",
         ),
         (
             job.sequence // int(pins.get("cp", 1)) < LEAST_SEQUENCE,
