@@ -11,6 +11,7 @@ from roofplan import __version__, catalogue
 from roofplan.economics.chip import Bill
 from roofplan.economics.machine import Owned, per_petaflop_hour
 from roofplan.economics.rent import Quote
+from roofplan.economics.tokens import TokenCosts
 from roofplan.economics.uncertainty import Interval
 from roofplan.emit import launch
 from roofplan.errors import NoPlan, RoofplanError
@@ -164,6 +165,52 @@ def machine_answer(found: Sequence[Owned], inputs: dict[str, Any], *, depth: int
         for one in found
     ]
     out["sources"] = _cited(key for one in found for key in one.term.bibliography())
+    return out
+
+
+def tokens_answer(found: TokenCosts, inputs: dict[str, Any]) -> dict[str, Any]:
+    """Return the answer of ``roofplan cost tokens``."""
+    out = base("cost tokens", "ok", inputs)
+    out["warnings"] = [{"code": "plan", "text": text} for text in found.warnings]
+    d = found.demand
+    out["model"] = found.model
+    out["demand"] = {
+        "tokens": d.tokens,
+        "input_share": d.share,
+        "output_rate": d.output_rate,
+        "peak": d.peak,
+        "autoscale": d.autoscale,
+    }
+    if found.api is not None:
+        a = found.api
+        out["api"] = {
+            "routes": a.routes,
+            "input": a.input,
+            "output": a.output,
+            "monthly": _ranged(a.monthly, "USD"),
+            "cheapest": a.cheapest,
+            "dearest": a.dearest,
+            "date": a.date,
+            "source": a.source,
+        }
+    out["supplies"] = [
+        {
+            "kind": one.kind,
+            "machine": one.machine,
+            "plan": one.label,
+            "replicas": one.replicas,
+            "mean_replicas": one.mean,
+            "busy": one.busy,
+            "capacity": _ranged(one.capacity, "token/s"),
+            "cost_per_hour": {"value": one.hourly.total, "unit": "USD/h", "date": one.hourly.price.date},
+            "monthly": _ranged(one.monthly, "USD"),
+            "absent": one.owned.absent if one.owned else [],
+        }
+        for one in found.supplies
+    ]
+    out["full_load"] = {name: _ranged(value, "USD/Mtoken") for name, value in found.full.items()}
+    out["break_even_tokens"] = found.break_even
+    out["absent"] = found.absent
     return out
 
 

@@ -10,13 +10,16 @@ from typing import Any
 
 from roofplan import catalogue, hf, units
 from roofplan.catalogue.machines import accelerator, box_size, machine
+from roofplan.economics.machine import own
+from roofplan.economics.tokens import Demand, TokenCosts, api_of, break_even, machines_needed, supply
+from roofplan.economics.uncertainty import Interval
 from roofplan.errors import ConfigError, InputError, UnitError, UnknownName, UnsupportedFeature, nearest
 from roofplan.operations import element_bytes, format_entry
 from roofplan.records.hardware import Accelerator, Machine
 from roofplan.records.model import Model
 from roofplan.records.strategy import Strategy
 from roofplan.records.workload import Constraints, Workload
-from roofplan.search import OBJECTIVES, Request, Result, search
+from roofplan.search import OBJECTIVES, Plan, Request, Result, search
 from roofplan.serve import footprint
 from roofplan.train import TrainingResult, plan_all
 from roofplan.train.request import request_of
@@ -440,6 +443,92 @@ def _refuse_out_of_scope(word: str, argument: str) -> None:
         raise UnsupportedFeature(
             f"{argument}: {word}: {OUT_OF_SCOPE[word]} is not modelled yet", argument=argument, value=word
         )
+
+
+def token_costs(
+    model: str | Path | Mapping[str, Any] | Model,
+    on: Sequence[str] = (),
+    *,
+    tokens: str = "1B/month",
+    input: str | int = "1024",
+    output: str | int = "256",
+    peak: str = "1",
+    autoscale: bool = False,
+    price: str = "rent",
+    progress: Callable[[int, int], None] | None = None,
+    **flags: Any,
+) -> TokenCosts:
+    """Return what a month's tokens cost at an API, rented and owned; `flags` are those of `plan_serving`.
+
+    Raises
+    ------
+    RoofplanError : bad input, or `NoPlan` where nothing serves the model.
+    """
+    volume = units.parse_amount(tokens.strip().removesuffix("/month").removesuffix("tok"), "--tokens")
+    high = units.parse_amount(peak, "--peak")
+    if not 1.0 <= high <= 2.0:
+        raise InputError(
+            f"--peak: {peak} is not the peak of a day over its mean, from 1 to 2", argument="--peak", value=peak
+        )
+    result = plan_serving(model, on, input=input, output=output, price=price, progress=progress, **flags)
+    load = result.plans[0].workload
+    demand = Demand(tokens=volume, input=float(load.input), output=float(load.output), peak=high, autoscale=autoscale)
+    if volume < load.input + load.output:
+        raise InputError(f"--tokens: {tokens} is less than one request", argument="--tokens", value=tokens)
+    best = cheapest_for(result.plans, demand)
+    return priced_tokens(best, result, demand, price)
+
+
+def cheapest_for(plans: Sequence[Plan], demand: Demand) -> Plan:
+    """Return the plan whose machines serve a month's demand for least, the first where none is priced."""
+    priced = [plan for plan in plans if plan.cost is not None]
+    if not priced:
+        return plans[0]
+
+    def bill(plan: Plan) -> float:
+        capacity = plan.metrics["output_tokens_per_second"].value
+        return float(plan.cost.total if plan.cost else 0.0) * machines_needed(demand, capacity)[1]
+
+    return min(priced, key=bill)
+
+
+def priced_tokens(plan: Plan, result: Result, demand: Demand, price: str) -> TokenCosts:
+    """Return what the tokens of a demand cost on a plan's machines, rented and owned, beside the API."""
+    model = plan.model.id
+    out = TokenCosts(model=model, demand=demand, api=api_of(model, demand))
+    if out.api is None:
+        out.absent.append(f"API: no route to {model} is listed")
+    m = plan.metrics["output_tokens_per_second"]
+    capacity = Interval(low=m.low, central=m.value, high=m.high)
+    machine_words = plan.machine.text or plan.machine.device.id
+    owned = own(plan.machine)
+    for kind, hourly in (("rent", plan.cost if price != "own" else None), ("own", owned.cost() if owned else None)):
+        if hourly is None:
+            out.absent.append(f"{kind}: no price of {plan.machine.device.id} is known")
+            continue
+        out.supplies.append(
+            supply(
+                kind if hourly.price.kind in {"rent-on-demand", "own"} else hourly.price.kind,
+                demand,
+                hourly,
+                capacity,
+                label=plan.label,
+                machine=machine_words,
+                devices=plan.machine.count,
+                owned=owned if kind == "own" else None,
+            )
+        )
+    for name, key in (("input", "cost_per_million_input_tokens"), ("output", "cost_per_million_output_tokens")):
+        if key in plan.metrics:
+            found = plan.metrics[key]
+            out.full[name] = Interval(low=found.low, central=found.value, high=found.high)
+    if out.api is not None:
+        for one in out.supplies:
+            even = break_even(one, out.api, demand)
+            if even is not None:
+                out.break_even[one.kind] = even
+    out.warnings = [text for _, text in result.warnings]
+    return out
 
 
 def _check_context(model: Model, load: Workload, given: object) -> None:

@@ -433,6 +433,25 @@ def networks(text: str = "", /, *, json: Json = False) -> int:
 
 
 @app.command
+def nodes(text: str = "", /, *, json: Json = False) -> int:
+    """List processes with their wafer prices and defect densities."""
+
+    def rows() -> list[tuple[str, str]]:
+        from roofplan import catalogue
+
+        found = [catalogue.node(name) for name in catalogue.ids("nodes")]
+        return [
+            (
+                n.id,
+                f"{n.name}, {n.year}; wafer {n.wafer.text}, {n.quantities['defect_density'].text}" + _also(n.aliases),
+            )
+            for n in sorted(found, key=lambda node: node.year)
+        ]
+
+    return _listing("nodes", text, rows, as_json=json)
+
+
+@app.command
 def prices(text: str = "", /, *, json: Json = False) -> int:
     """List dated prices, newest last."""
 
@@ -913,6 +932,65 @@ def cost_machine(
                 if index:
                     page.line("")
                 report.machine_screen(one, page, explain=explain, depth=levels)
+    return reply.code
+
+
+@cost.command
+def tokens(
+    model: Annotated[Text, Parameter(allow_leading_hyphen=True, help="as for serve")] = None,
+    /,
+    *,
+    on: Annotated[
+        tuple[str, ...],
+        Parameter(help="ID[:COUNT|:HOSTSxPER][@NETWORK[xPORTS]]; repeat to compete; absent: the whole catalogue"),
+    ] = (),
+    tokens: Annotated[str, Parameter(allow_leading_hyphen=True, help="of a month, in and out, 1B/month")] = "1B/month",
+    input: Annotated[str, Parameter(allow_leading_hyphen=True, help="mean prompt, tokens")] = "1024",
+    output: Annotated[str, Parameter(allow_leading_hyphen=True, help="mean answer, tokens")] = "256",
+    peak: Annotated[
+        str, Parameter(allow_leading_hyphen=True, help="highest demand of a day over its mean, 1 to 2")
+    ] = "1",
+    autoscale: Annotated[bool, Parameter(negative="", help="let rented machines go in the quiet hours")] = False,
+    context: Annotated[Text, Parameter(allow_leading_hyphen=True, help="longest request to admit")] = None,
+    engine: Annotated[Text, Parameter(allow_leading_hyphen=True, help="vllm, sglang, tensorrt-llm, llama.cpp")] = None,
+    precision: Annotated[Text, Parameter(allow_leading_hyphen=True, help="weight formats that compete")] = None,
+    tpot: Annotated[Text, Parameter(allow_leading_hyphen=True, help="limit: time per output token, 50ms")] = None,
+    price: Annotated[
+        str, Parameter(allow_leading_hyphen=True, help="rent, contract, spot, own, or a price per device")
+    ] = "rent",
+    json: Json = False,
+) -> int:
+    """What a month's tokens cost: an API, machines rented, machines of one's own, and where they break even."""
+    given: dict[str, Any] = {
+        "model": model,
+        "on": list(on),
+        "tokens": tokens,
+        "input": input,
+        "output": output,
+        "peak": peak,
+        "autoscale": autoscale,
+        "context": context,
+        "engine": engine,
+        "precision": precision,
+        "tpot": tpot,
+        "price": price,
+    }
+    with _answering("cost tokens", given, as_json=json) as reply:
+        from roofplan import answers, report
+        from roofplan.api import token_costs
+
+        if not model:
+            raise InputError(
+                "MODEL is missing. Example: roofplan cost tokens gpt-oss-120b --on h100-sxm:1 --tokens 1B/month",
+                argument="MODEL",
+            )
+        flags = {name: value for name, value in given.items() if name not in {"model", "on"}}
+        with _progress(quiet=json) as tick:
+            found = token_costs(model, on, progress=tick, **flags)
+        if reply.as_json:
+            reply.document(answers.tokens_answer(found, given))
+        else:
+            report.tokens_screen(found, report.stdout())
     return reply.code
 
 

@@ -207,6 +207,18 @@ def significant(value: float, digits: int = 3) -> str:
     return f"{value:,.{decimals}f}"
 
 
+def compact(value: float) -> str:
+    """Return a count as people say it.
+
+    >>> compact(1e9), compact(8e8), compact(12345.0)
+    ('1B', '800M', '12.3k')
+    """
+    for factor, suffix in ((1e12, "T"), (1e9, "B"), (1e6, "M"), (1e3, "k")):
+        if value >= factor:
+            return f"{value / factor:.3g}{suffix}"
+    return f"{value:.3g}"
+
+
 def at_least(value: float, digits: int = 3) -> float:
     """Return the next number above with so many significant digits, so that what is printed still suffices.
 

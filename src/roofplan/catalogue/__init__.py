@@ -81,7 +81,7 @@ def find(kind: str, name: str, argument: str) -> str:
     if wanted in known:
         return known[wanted]
     what, listing = _WORDS[kind]
-    near = nearest(wanted[:LONGEST_NAME], ids(kind))
+    near = nearest(wanted[:LONGEST_NAME], ids(kind)) or nearest(wanted[:LONGEST_NAME], known)
     hint = f" Nearest: {', '.join(near)}." if near else ""
     raise UnknownName(
         f"{argument}: no {what} {name[:LONGEST_NAME]!r}.{hint} List: roofplan {listing}",
@@ -163,6 +163,12 @@ def carbon(place: str) -> dict[str, Any] | None:
 def place_table(name: str) -> tuple[dict[str, Any], ...]:
     """Return the dated entries of ``electricity``, ``pue``, ``carbon`` or ``power``."""
     return tuple(_read(ROOT / "places" / f"{name}.toml")["entry"])
+
+
+@cache
+def token_prices() -> tuple[dict[str, Any], ...]:
+    """Return the listed prices of hosted models by route [USD/Mtoken]."""
+    return tuple(_read(ROOT / "prices" / "tokens.toml")["price"])
 
 
 @cache

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from roofplan.laws import Number
 
 
@@ -178,3 +180,53 @@ def break_even_rate(owning: Number, tariff: Number) -> Number:
     3808
     """
     return owning / tariff
+
+
+def daily_rate(mean: Number, peak: Number, hour: Number) -> Number:
+    """Return the demand at an hour of the day: r (1 + (p - 1) sin(2 pi t / 24)).
+
+    Parameters
+    ----------
+    mean : demand over the day r [1/s].
+    peak : highest demand over the mean p, at most 2 [1].
+    hour : of the day t, in hours after the mean is passed upwards [1].
+
+    Returns
+    -------
+    Demand [1/s].
+
+    Notes
+    -----
+    Domain: one wave a day, 1 <= p <= 2 so that nothing is below zero. Source: definition; traces of chat services have peaks of 1.3 to 2.
+
+    Examples
+    --------
+    >>> [float(daily_rate(10.0, 1.5, h)) for h in (0.0, 6.0, 18.0)]
+    [10.0, 15.0, 5.0]
+    """
+    return mean * (1 + (peak - 1) * np.sin(2 * np.pi * hour / 24))
+
+
+def blended_price(inputs: Number, outputs: Number, share: Number) -> Number:
+    """Return what a token costs on average where input and output are priced apart: s p_in + (1 - s) p_out.
+
+    Parameters
+    ----------
+    inputs : price of an input token [USD].
+    outputs : price of an output token [USD].
+    share : of the tokens that are input s [1].
+
+    Returns
+    -------
+    Cost of a token [USD].
+
+    Notes
+    -----
+    Domain: the stated mix. Source: definition.
+
+    Examples
+    --------
+    >>> round(blended_price(0.15e-6, 0.60e-6, 0.8) * 1e6, 2)
+    0.24
+    """
+    return share * inputs + (1 - share) * outputs

@@ -7,10 +7,12 @@ from roofplan.economics import STALE_DAYS, age_days
 from roofplan.economics.chip import Bill, gross_dies, usable
 from roofplan.economics.machine import Owned, own, per_petaflop_hour, rents
 from roofplan.economics.rent import Quote
+from roofplan.economics.tokens import Supply, TokenCosts
 from roofplan.economics.uncertainty import Interval, central
 from roofplan.report.explain import trees_screen
 from roofplan.report.page import Page, wrapped
 from roofplan.report.plans import machine_text
+from roofplan.units import MONTH
 
 
 def usd(value: float, digits: int = 3) -> str:
@@ -160,6 +162,94 @@ def rent_screen(quotes: list[Quote], page: Page, device: str) -> None:
             bar = "█" * max(1, round(middle / max(values) * 30))
             page.line(f"    {year}  {usd(middle):>6} [{usd(low)}, {usd(high)}] of {count:<3} {bar}")
         page.line("")
+
+
+def tokens_screen(found: TokenCosts, page: Page) -> None:
+    """Print what a month's tokens cost at an API, rented and owned, and where that breaks even."""
+    d = found.demand
+    total, into = units.compact(d.tokens), units.compact(d.tokens * d.share)
+    curve = "around the clock" if d.peak == 1.0 else f"on average, {d.peak:g} x that at the day's peak"
+    for line in wrapped(
+        f"{total} tokens a month at {d.input:,.0f} in : {d.output:,.0f} out = {into} in +"
+        f" {units.compact(d.tokens * (1.0 - d.share))} out, {usd(d.tokens / MONTH)} tok/s {curve}",
+        indent=2,
+    ):
+        page.line(line)
+    if found.api is not None:
+        a = found.api
+        for line in wrapped(
+            f"  API  {spread(a.monthly, 'USD/month')}   {a.routes} routes, median {usd(a.input)} in, {usd(a.output)} out;"
+            f" cheapest {a.cheapest}, dearest {a.dearest}; {a.date}",
+            indent=7,
+        ):
+            page.line(line)
+    for one in found.supplies:
+        for line in _supply(one):
+            page.line(line)
+    for line in wrapped(f"  absent, not 0: {' · '.join(found.absent)}", indent=2) if found.absent else []:
+        page.line(line)
+    if found.full:
+        words = " · ".join(f"{name} {spread(value, '')}" for name, value in found.full.items())
+        page.line(f"at full load, USD per million tokens, split by device time: {words}")
+    for line in _verdicts(found):
+        page.line(line)
+
+
+def _supply(one: Supply) -> list[str]:
+    """Return a month of machines."""
+    p = one.hourly.price
+    old = " !" if age_days(p.date) > STALE_DAYS else ""
+    count = f"{one.replicas:g} x " if one.replicas > 1 else ""
+    mean = f" ({one.mean:.3g} on average)" if one.mean != one.replicas else ""
+    if one.owned is not None:
+        years = one.owned.terms.years
+        bought = " + ".join(item.name for item in one.owned.items)
+        how = f"{usd(one.owned.purchase)} USD each ({bought}, {p.date}{old}) over {years:g} years, power; absent: {', '.join(one.owned.absent)}"
+    else:
+        who = f", {p.provider}" if p.provider else ""
+        how = f"730 h x {one.devices} x {usd(p.value)}{who}, {p.date}{old}"
+    return wrapped(
+        f"  {one.kind:<4} {spread(one.monthly, 'USD/month')}   {count}{one.machine}{mean}, {one.label}, busy {one.busy:.0%};"
+        f" {usd(one.capacity.central)} tok/s out each; {how}",
+        indent=7,
+    )
+
+
+def _verdicts(found: TokenCosts) -> list[str]:
+    """Return where machines break even with the API, and whether its price stands above their cost."""
+    lines: list[str] = []
+    if found.api is None:
+        return lines
+    for one in found.supplies:
+        even = found.break_even.get(one.kind)
+        gives = one.capacity.central / (1.0 - found.demand.share)
+        if even is None:
+            text = f"{one.kind} never breaks even with the median API: a machine gives {usd(gives)} tok/s, too few at its price"
+        else:
+            share = even / MONTH / gives
+            text = (
+                f"break even, {one.kind} against the median API: {units.compact(even)} tokens a month = {usd(even / MONTH)} tok/s,"
+                f" {share:.0%} of what a machine gives"
+            )
+        lines += wrapped(text, indent=2)
+        mine = one.hourly.total / 3600.0 / gives
+        ratio = found.api.blended / found.demand.tokens / mine
+        low, high = (ratio * x / one.capacity.central for x in (one.capacity.low, one.capacity.high))
+        lines += wrapped(
+            f"  the median API price is {ratio:.2g} x [{low:.2g}, {high:.2g}] the cost of a full machine, {one.kind}:"
+            f" {_taken_apart(ratio)}",
+            indent=2,
+        )
+    return lines
+
+
+def _taken_apart(ratio: float) -> str:
+    """Return what a price over the cost of a full machine leaves room for."""
+    if ratio >= 1.0:
+        return (
+            f"it pays for machines that are busy {1.0 / ratio:.0%} of the time, or for research and margin beside them"
+        )
+    return "below it: a cheaper machine, a better engine, or a loss"
 
 
 def _years(quotes: list[Quote]) -> list[tuple[str, float, float, float, int]]:

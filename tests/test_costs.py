@@ -1,0 +1,308 @@
+"""From wafer to token: yields and dies, bills of materials, owning, renting, tokens, and what ranges do to them."""
+
+import csv
+import json
+import math
+import tomllib
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from roofplan import catalogue
+from roofplan.calibrate.silicon import fit_interposer
+from roofplan.catalogue.machines import machine
+from roofplan.economics import chip as chips
+from roofplan.economics import hourly
+from roofplan.economics.machine import Terms, own
+from roofplan.economics.request import bill_of_materials
+from roofplan.economics.tokens import Demand, machines_needed
+from roofplan.economics.uncertainty import central, draws, interval, mean, tornado, variance
+from roofplan.laws import cost, silicon
+from roofplan.source import Sourced
+
+GOLDEN = Path(__file__).parent / "golden"
+DIES = tomllib.loads((GOLDEN / "silicon.toml").read_text())["die"]
+
+
+@pytest.mark.parametrize("row", DIES, ids=[row["name"] for row in DIES])
+def test_dies_and_yields_of_worked_examples(row):
+    area, density = row["area"] * 1e-6, row["density"] * 1e4
+    dies = float(silicon.dies_per_wafer(0.3, 5e-3, silicon.scribed_area(area, 0.2e-3)))
+    found = {
+        "poisson": silicon.poisson_yield(area, density),
+        "murphy": silicon.murphy_yield(area, density),
+        "seeds": silicon.seeds_yield(area, density),
+        "binomial10": silicon.negative_binomial_yield(area, density, 10.0),
+        "binomial3": silicon.negative_binomial_yield(area, density, 3.0),
+    }
+    assert dies == pytest.approx(row["dies"], abs=0.06)
+    for name, value in found.items():
+        assert float(value) == pytest.approx(row[name], abs=6e-4), name
+    perfect = dies * float(found["binomial10"])
+    assert perfect == pytest.approx(row["perfect"], abs=0.06)
+    for wafer, each in row["each"].items():
+        assert float(silicon.die_cost(float(wafer), dies, found["binomial10"])) == pytest.approx(each, rel=3e-3)
+
+
+def test_salvage_is_a_binomial_of_units():
+    area, density, critical = 814e-6, 1100.0, 0.3
+    fails = -math.expm1(-(1 - critical) * area * density / 144)
+    for spare in (0, 1, 12):
+        expected = math.exp(-critical * area * density) * stats.binom.cdf(spare, 144, fails)
+        assert float(silicon.salvaged_yield(area, density, critical, 144, spare)) == pytest.approx(expected)
+
+
+def test_fifty_good_dies_of_an_h100_wafer_need_salvage():
+    """The article's fifty are no perfect dies: those are 24; with a fifth of the area critical 48 can be sold."""
+    dies = 57.6
+    perfect = dies * silicon.negative_binomial_yield(814e-6, 1100.0, 10.0)
+    assert perfect < 25
+    sold = [dies * float(silicon.salvaged_yield(814e-6, 1100.0, u, 144, 12)) for u in (0.1, 0.2, 0.4)]
+    assert sold[0] > 50 > sold[1] > sold[2] > perfect
+
+
+@pytest.mark.parametrize(
+    ("device", "low", "high"),
+    [("h100-sxm", 2000, 3320), ("h200-sxm", 4250, 4800), ("b200", 5700, 7300), ("rtx-4090", 500, 900)],
+)
+def test_bills_of_materials_lie_in_published_ranges(device, low, high):
+    assert low <= bill_of_materials(device).cost.central <= high
+
+
+def test_an_mi300x_s_parts_are_an_analyst_s_and_what_he_leaves_out_stands_apart():
+    """Logic 600, memory 2,900, package 1,200, the rest 600; assemblies that fail and the board are ours."""
+    parts = {part.name: float(part.value) for part in bill_of_materials("mi300x").term.parts}
+    logic = sum(value for name, value in parts.items() if name.startswith("logic"))
+    assert logic == pytest.approx(600, rel=0.1)
+    assert parts["memory"] == pytest.approx(2900, rel=0.01)
+    assert parts["package"] == pytest.approx(1200, rel=0.01)
+    assert parts["test and assembly"] == pytest.approx(600)
+    counted = logic + parts["memory"] + parts["package"] + parts["test and assembly"]
+    assert counted == pytest.approx(5300, rel=0.03)
+
+
+def test_the_interposer_s_price_is_the_fit_s():
+    value, residuals = fit_interposer()
+    assert catalogue.packaging()["interposer"]["area_price"].value == pytest.approx(value * 1e6, rel=1e-3)
+    assert max(abs(residual) for _, residual in residuals) < 0.15
+
+
+def test_a_made_up_chip_costs_what_the_catalogue_s_twin_costs():
+    twin = bill_of_materials(
+        node="4n", area="814mm2", hbm="80GiB", memory="hbm3", units="144", sold="132", price="30000USD"
+    )
+    known = bill_of_materials("h100-sxm")
+    assert twin.cost.central == pytest.approx(known.cost.central)
+    assert twin.margin.central == pytest.approx(1 - twin.cost.central / 30000)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("chip --node n5 --area 900mm2", "scanner"),
+        ("chip --node n5 --area 814", "unit"),
+        ("chip --node n55 --area 500mm2", "Nearest"),
+        ("chip --area 500mm2", "--node is missing"),
+        ("chip h100-sxm --node n5", "leave out"),
+        ("chip --node n5 --area 500mm2 --units 144", "belong together"),
+        ("chip --node n5 --area 500mm2 --units 132 --sold 144", "--sold"),
+        ("chip --node n5 --area 500mm2 --hbm 80GiB --memory hbm9", "known: "),
+        ("chip --node n5 --area 500mm2 --hbm 80GiB --gddr 24GiB", "one of them"),
+        ("chip h100-sxm --price -5USD", "greater than zero"),
+        ("chip h100-sxm --price 30000EUR", "unit"),
+        ("chip h100-sxm --volume 0", "--volume"),
+        ("chip groq-lpu1", "no bill of materials"),
+        ("machine", "--on is missing"),
+        ("machine --on rtx-4090:8 --years 0", "greater than zero"),
+        ("machine --on rtx-4090:8 --card -1USD", "greater than zero"),
+        ("machine --on rtx-4090:8 --residual 150%", "--residual"),
+        ("machine --on rtx-4090:8 --pue 0.5", "--pue"),
+        ("machine --on rtx-4090:8 --place XYZ", "known: "),
+        ("machine --on rtx-4090:8 --electricity 0.1EUR/kWh", "unit"),
+        ("machine --on ascend-910c:8", "no price"),
+        ("rent groq-lpu1", "no rent"),
+        ("rent h100-sxm --provider Nobody", "by Nobody"),
+        ("tokens", "MODEL is missing"),
+        ("tokens gpt-oss-120b --on h100-sxm:1 --tokens 0", "greater than zero"),
+        ("tokens gpt-oss-120b --on h100-sxm:1 --tokens 5", "less than one request"),
+        ("tokens gpt-oss-120b --on h100-sxm:1 --peak 3", "--peak"),
+    ],
+)
+def test_bad_input_names_the_flag(run, words, said):
+    code, _, text = run("cost", *words.split())
+    assert (code, said in text) == (2, True), text
+
+
+@pytest.mark.parametrize("row", list(csv.DictReader((GOLDEN / "annuity.csv").read_text().splitlines())))
+def test_an_annuity_pays_a_machine_off(row):
+    price, residual, interest, years = (float(row[name]) for name in ("price", "residual", "interest", "years"))
+    payment = float(cost.annuity(price, residual, interest, years))
+    assert payment == pytest.approx(float(row["yearly"]), abs=0.01)
+    balance = price
+    for _ in range(int(years)):
+        balance = balance * (1 + interest) - payment
+    assert balance == pytest.approx(residual, abs=1e-6)
+
+
+def test_an_annuity_without_interest_is_straight_line():
+    assert float(cost.annuity(40000.0, 0.0, 1e-9, 3.0)) == pytest.approx(40000 / 3, rel=1e-6)
+
+
+def test_the_articles_machine_of_eight_4090():
+    terms = Terms(card=1600.0, server=20000.0, networking=7200.0, power=5000.0, electricity=0.1 / 3.6e6, pue=1.0)
+    found = own(machine("rtx-4090:8")[0], replace(terms, hosting=375 / 730))
+    parts = {part.name: float(part.value) for part in found.term.parts}
+    assert found.purchase == 40000
+    assert parts["depreciation"] == pytest.approx(1.52, abs=0.005)
+    assert found.hourly == pytest.approx(2.54, abs=0.005)
+    dear = own(machine("rtx-4090:8")[0], replace(terms, hosting=375 / 730, interest=0.08))
+    assert dear.hourly == pytest.approx(2.79, abs=0.005)
+
+
+def test_part_of_a_server_costs_its_share():
+    one, eight = (own(machine(f"h100-sxm:{n}")[0]) for n in (1, 8))
+    assert one.purchase == pytest.approx(eight.purchase / 8)
+    assert one.items[0].name.startswith("1/8 of")
+
+
+def test_owning_is_a_price_like_others_and_never_mixed():
+    box = machine("h100-sxm:8")[0]
+    owned, rented = hourly(box, "own"), hourly(box, "rent")
+    assert owned.price.kind == "own"
+    assert rented.price.kind == "rent-on-demand"
+    assert owned.total == pytest.approx(own(box).hourly)
+    assert hourly(machine("ascend-910c:8")[0], "own") is None
+
+
+def test_what_is_not_known_is_absent(run):
+    code, text, _ = run("cost", "machine", "--on", "a100-pcie-80:8")
+    assert code == 0
+    assert "absent, not 0: the servers around the cards (--server), hosting, staff, spares" in text
+
+
+def test_machines_and_their_screens_agree(run, run_json):
+    words = ["cost", "machine", "--on", "h100-sxm:8"]
+    _, found = run_json(*words)
+    one = found["machines"][0]
+    assert sum(one["parts"].values()) == pytest.approx(one["cost_per_hour"]["value"])
+    _, text, _ = run(*words)
+    assert f"{one['cost_per_hour']['value']:.1f}" in text
+
+
+# Ranges ------------------------------------------------------------------------------------------
+
+
+def ranged(value, low, high):
+    return Sourced(value=value, low=low, high=high, unit="USD", text="", source="given", seen="", kind="given")
+
+
+INPUTS = {"a": ranged(10.0, 8.0, 15.0), "b": ranged(100.0, 90.0, 111.0), "c": replace(ranged(5.0, 1.0, 9.0), low=None)}
+
+
+def test_draws_have_the_median_and_the_bounds_that_are_stated():
+    found = draws(INPUTS, 400_000)
+    for name in ("a", "b"):
+        low, middle, high = np.percentile(found[name], (5, 50, 95))
+        item = INPUTS[name]
+        assert (low, middle, high) == pytest.approx((item.low, item.value, item.high), rel=5e-3)
+    assert found["c"] == 5.0
+
+
+def test_closed_form_moments_are_those_of_the_draws():
+    found = draws(INPUTS, 2_000_000)
+    for name in ("a", "b"):
+        item = INPUTS[name]
+        assert float(np.mean(found[name])) == pytest.approx(mean(item), rel=1e-3)
+        assert float(np.var(found[name])) == pytest.approx(variance(item), rel=1e-2)
+    total = found["a"] + found["b"]
+    assert float(np.mean(total)) == pytest.approx(mean(INPUTS["a"]) + mean(INPUTS["b"]), rel=1e-3)
+    assert float(np.var(total)) == pytest.approx(variance(INPUTS["a"]) + variance(INPUTS["b"]), rel=1e-2)
+
+
+def test_intervals_repeat_and_hold_the_central_value():
+    def add(values):
+        return values["a"] + values["b"]
+
+    first, second = interval(add, INPUTS), interval(add, INPUTS)
+    assert first == second
+    assert first.low < first.central == 110.0 < first.high
+
+
+def test_a_tornado_is_widest_first_and_moves_one_input_at_a_time():
+    swings = tornado(lambda values: values["a"] * 2 + values["b"], INPUTS)
+    assert [swing.name for swing in swings] == ["b", "a"]
+    assert (swings[1].low, swings[1].high) == (116.0, 130.0)
+
+
+def test_a_bill_s_arrays_equal_its_scalars():
+    made = chips.chip_of(catalogue.accelerator("b200"))
+    inputs = chips.inputs_of(made)
+    found = draws(inputs, 50)
+    whole = chips.bill_term(made, found).value
+    for place in (0, 17, 49):
+        at = {name: float(np.broadcast_to(value, 50)[place]) for name, value in found.items()}
+        assert float(whole[place]) == pytest.approx(float(chips.bill_term(made, at).value), rel=1e-12)
+    assert set(central(inputs)) == set(inputs)
+
+
+# Tokens ------------------------------------------------------------------------------------------
+
+
+def test_machines_follow_the_day_only_where_they_may():
+    demand = Demand(tokens=30e9, input=1024, output=256, peak=1.8)
+    capacity = demand.output_rate / 4.0
+    assert machines_needed(demand, capacity) == (8.0, 8.0)
+    most, average = machines_needed(replace(demand, autoscale=True), capacity)
+    assert most == 8.0
+    assert 4.0 < average < 6.0
+    assert machines_needed(replace(demand, peak=1.0), capacity)[0] == pytest.approx(4.0)
+
+
+def test_a_month_s_tokens_add_up(run_json, run):
+    words = ["cost", "tokens", "gpt-oss-120b", "--on", "h100-sxm:1", "--tokens", "1B/month"]
+    _, found = run_json(*words)
+    assert found["api"]["monthly"]["value"] == pytest.approx(800 * found["api"]["input"] + 200 * found["api"]["output"])
+    rent = next(one for one in found["supplies"] if one["kind"] == "rent")
+    assert rent["monthly"]["value"] == pytest.approx(rent["cost_per_hour"]["value"] * 730 * rent["mean_replicas"])
+    assert rent["busy"] == pytest.approx(found["demand"]["output_rate"] / rent["capacity"]["value"])
+    even = found["break_even_tokens"]["rent"]
+    tariff = found["api"]["monthly"]["value"] / 1e9
+    assert even * tariff == pytest.approx(rent["cost_per_hour"]["value"] * 730)
+    code, text, _ = run(*words)
+    assert code == 0
+    assert "break even, rent against the median API" in text
+
+
+def test_input_and_output_share_a_request_s_cost(run_json):
+    """I c_in + O c_out is what the request costs at full load."""
+    _, found = run_json("cost", "tokens", "gpt-oss-120b", "--on", "h100-sxm:1")
+    full, rent = found["full_load"], next(one for one in found["supplies"] if one["kind"] == "rent")
+    request = 1024 * full["input"]["value"] + 256 * full["output"]["value"]
+    seconds = 256 / rent["capacity"]["value"]
+    assert request / 1e6 == pytest.approx(rent["cost_per_hour"]["value"] / 3600 * seconds)
+
+
+def test_a_model_without_routes_has_no_api_price(run_json):
+    code, found = run_json("cost", "tokens", "llama-3.1-8b", "--on", "h100-sxm:1")
+    assert code == 0
+    assert "api" not in found
+    assert any("no route" in text for text in found["absent"])
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "cost chip h100-sxm",
+        "cost chip --node n3 --area 600mm2 --dies 2 --hbm 288GiB --memory hbm4",
+        "cost machine --on h100-sxm:8 --interest 8%",
+        "cost rent h100-sxm",
+        "cost tokens gpt-oss-120b --on h100-sxm:1",
+    ],
+)
+def test_answers_are_one_document_with_sources(run, words):
+    code, out, _ = run(*words.split(), "--json")
+    found = json.loads(out)
+    assert (code, found["status"], found["command"]) == (0, "ok", " ".join(words.split()[:2]))
