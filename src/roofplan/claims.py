@@ -15,6 +15,8 @@ from functools import cache
 from typing import Any
 
 from roofplan import catalogue, hf
+from roofplan.economics.chip import bill_term, chip_of, gross_dies, inputs_of, price_of, usable
+from roofplan.economics.uncertainty import central
 from roofplan.errors import InputError
 from roofplan.laws import (
     activations,
@@ -32,6 +34,7 @@ from roofplan.laws import (
     reliability,
     roofline,
     scaling,
+    silicon,
     states,
 )
 
@@ -66,6 +69,7 @@ LAWS: dict[str, Any] = {
     "reliability": reliability,
     "roofline": roofline,
     "scaling": scaling,
+    "silicon": silicon,
     "states": states,
 }
 
@@ -256,6 +260,48 @@ def _published(model: str, name: str) -> float:
     return float(catalogue.model_table(model)["published"][name]["value"])
 
 
+def _wafer(identity: str) -> float:
+    return catalogue.node(identity).wafer.value
+
+
+def _first_wafer(identity: str) -> float:
+    """Return the systematic series' price of a wafer, of 2020 [USD]."""
+    return next(quote.value for quote in catalogue.node(identity).wafers if quote.source.startswith("CSET"))
+
+
+def _node(identity: str, name: str) -> float:
+    return catalogue.node(identity).quantities[name].value
+
+
+def _gross_dies(device: str) -> float:
+    return gross_dies(chip_of(catalogue.accelerator(device)).dies[0])
+
+
+def _usable_dies(device: str) -> float:
+    made = chip_of(catalogue.accelerator(device))
+    return gross_dies(made.dies[0]) * float(usable(made.dies[0], central(inputs_of(made))))
+
+
+def _bill(device: str, part: str = "") -> float:
+    """Return what a device costs to make, or one of the bill's parts [USD]."""
+    made = chip_of(catalogue.accelerator(device))
+    whole = bill_term(made, central(inputs_of(made)))
+    return float(whole.value) if not part else sum(float(x.value) for x in whole.parts if x.name.startswith(part))
+
+
+def _sold_at(device: str) -> float:
+    found = price_of(device)
+    return math.nan if found is None else found.value
+
+
+def _least_rent(device: str, kind: str) -> float:
+    return min(p.value for p in catalogue.prices(device) if p.kind == kind and p.unit == "USD/h")
+
+
+def _most_rent(device: str, kind: str) -> float:
+    return max(p.value for p in catalogue.prices(device) if p.kind == kind and p.unit == "USD/h")
+
+
 def _training_peak(identity: str, tensor: float, stages: float, copies: float) -> float:
     """Return the memory of the fullest stage of a layout with every layer recomputed, one sequence of 4,096 a micro-batch [B]."""
     from roofplan.records.training import Job, Layout
@@ -293,6 +339,15 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "optimizer": _optimizer,
     "published": _published,
     "training_peak": _training_peak,
+    "wafer": _wafer,
+    "first_wafer": _first_wafer,
+    "node": _node,
+    "gross_dies": _gross_dies,
+    "usable_dies": _usable_dies,
+    "bill": _bill,
+    "sold_at": _sold_at,
+    "least_rent": _least_rent,
+    "most_rent": _most_rent,
     "float": float,
 }
 _CONSTANTS = {

@@ -353,3 +353,54 @@ def gross_margin(price: Number, cost: Number) -> Number:
     0.89
     """
     return 1 - cost / price
+
+
+def chip_rate(area: Number, density: Number, each: Number) -> Number:
+    """Return what a chip computes: its area times the transistors of an area times the rate of a transistor, A d r.
+
+    Parameters
+    ----------
+    area : of the die A [m2].
+    density : transistors per area d [1/m2].
+    each : operations that a transistor does r [1/s].
+
+    Returns
+    -------
+    Rate [1/s].
+
+    Notes
+    -----
+    Domain: an identity, which parts progress into reticle, process, and architecture with precision. Source: definition.
+
+    Examples
+    --------
+    >>> round(chip_rate(814e-6, 98.28e12, 750.0) / 1e12)  # H100, FP32 of its vector units [TFLOP/s]
+    60
+    """
+    return area * density * each
+
+
+def transistor_price(wafer: Number, area: Number, density: Number) -> Number:
+    """Return what a transistor costs before yield: W / (A d).
+
+    Parameters
+    ----------
+    wafer : price of a wafer W [USD].
+    area : of the wafer that carries dies A [m2].
+    density : transistors per area d [1/m2].
+
+    Returns
+    -------
+    Price of a transistor [USD].
+
+    Notes
+    -----
+    Domain: peak densities, so a bound. Source: definition.
+
+    Examples
+    --------
+    >>> [round(transistor_price(w, 0.0661, d * 1e12) * 1e9, 2) for w, d in ((9346.0, 96.3), (16988.0, 138.2))]  # 7 and 5 nm
+    [1.47, 1.86]
+    """
+    return wafer / (area * density)
+
