@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint types layers doctest wheel bench docs examples fit clean
+.PHONY: demo test browser lint types layers doctest wheel bench docs examples fit clean
 
 $(VENV)/.installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -19,6 +19,9 @@ demo: $(VENV)/.installed
 
 test: $(VENV)/.developing
 	$(BIN)/python -m pytest -n 2
+
+browser: $(VENV)/.developing
+	$(BIN)/python -m pytest -n 2 -m browser tests/test_pictures.py
 
 lint: $(VENV)/.developing
 	$(BIN)/ruff check src tests benchmarks docs

@@ -34,6 +34,7 @@ Model = Annotated[
     str, Parameter(help="- (stdin), a config.json or its folder, a catalogue id or Hub name, or hf:ORG/NAME")
 ]
 Json = Annotated[bool, Parameter(negative="", help="one JSON document on stdout, errors included")]
+Html = Annotated[Text, Parameter(allow_leading_hyphen=True, help="write the answer with its pictures to FILE")]
 
 
 @app.command
@@ -120,6 +121,7 @@ def serve(
     depth: Annotated[str, Parameter(allow_leading_hyphen=True, help="levels of --explain")] = "2",
     json: Json = False,
     csv: Annotated[Text, Parameter(allow_leading_hyphen=True, help="write every plan to FILE")] = None,
+    html: Html = None,
     emit: Annotated[
         Text, Parameter(allow_leading_hyphen=True, help="print only the launch line: vllm, sglang, trtllm or llamacpp")
     ] = None,
@@ -160,11 +162,20 @@ def serve(
                 name: x for name, x in given.items() if x != DEFAULTS[name]
             }
             reply.inputs = given
-        return _serve(given, reply, explain=explain, depth=depth, csv=csv, emit=emit)
+        return _serve(given, reply, explain=explain, depth=depth, csv=csv, emit=emit, html=html)
     return reply.code
 
 
-def _serve(given: dict[str, Any], reply: Reply, *, explain: bool, depth: str, csv: str | None, emit: str | None) -> int:
+def _serve(
+    given: dict[str, Any],
+    reply: Reply,
+    *,
+    explain: bool,
+    depth: str,
+    csv: str | None,
+    emit: str | None,
+    html: str | None,
+) -> int:
     from roofplan import answers, report
     from roofplan.api import plan_serving
     from roofplan.units import parse_count
@@ -185,6 +196,15 @@ def _serve(given: dict[str, Any], reply: Reply, *, explain: bool, depth: str, cs
         result = plan_serving(given["model"], given["on"], draft_tokens=given["draft"], progress=tick, **flags)
     if csv is not None:
         _write_csv(csv, answers.csv_rows(result))
+    if html is not None:
+        from roofplan import charts
+
+        reply.draw(
+            html,
+            f"roofplan serve {given['model']}",
+            lambda page: report.serve_screen(result, page, top=top, explain=explain, depth=levels),
+            lambda: charts.serving(result),
+        )
     if emit is not None and not reply.as_json:
         from roofplan.emit import launch
 
@@ -692,6 +712,7 @@ def train(
             help="write the ranked plans to FILE: the fastest of each set of degrees, the leanest",
         ),
     ] = None,
+    html: Html = None,
     emit: Annotated[
         Text,
         Parameter(allow_leading_hyphen=True, help="print only the launch: megatron, torchtitan, deepspeed or fsdp"),
@@ -736,7 +757,7 @@ def train(
             earlier = _read_request(request, given, TRAIN_DEFAULTS)
             given = earlier | {name: x for name, x in given.items() if x != TRAIN_DEFAULTS[name]}
             reply.inputs = given
-        return _train(given, reply, explain=explain, depth=depth, csv=csv, emit=emit)
+        return _train(given, reply, explain=explain, depth=depth, csv=csv, emit=emit, html=html)
     return reply.code
 
 
@@ -757,7 +778,16 @@ def _check_emit(emit: str | None, *, alone: bool) -> None:
         raise InputError("--emit prints the launch alone; leave out --explain", argument="--emit", value=emit)
 
 
-def _train(given: dict[str, Any], reply: Reply, *, explain: bool, depth: str, csv: str | None, emit: str | None) -> int:
+def _train(
+    given: dict[str, Any],
+    reply: Reply,
+    *,
+    explain: bool,
+    depth: str,
+    csv: str | None,
+    emit: str | None,
+    html: str | None,
+) -> int:
     from roofplan import answers, report
     from roofplan.api import plan_training
     from roofplan.units import parse_count
@@ -778,6 +808,15 @@ def _train(given: dict[str, Any], reply: Reply, *, explain: bool, depth: str, cs
         result = plan_training(given["model"], given["on"], progress=tick, **flags)
     if csv is not None:
         _write_csv(csv, answers.training_csv_rows(result))
+    if html is not None:
+        from roofplan import charts
+
+        reply.draw(
+            html,
+            f"roofplan train {given['model']}",
+            lambda page: report.train_screen(result, page, top=top, explain=explain, depth=levels),
+            lambda: charts.training(result),
+        )
     if emit is not None and not reply.as_json:
         from roofplan.train.emit import launch
 
@@ -836,6 +875,7 @@ def chip(
     ] = None,
     price: Annotated[Text, Parameter(allow_leading_hyphen=True, help="at which it is sold, 30000USD")] = None,
     volume: Annotated[Text, Parameter(allow_leading_hyphen=True, help="parts that share the design, 1M")] = None,
+    html: Html = None,
     explain: Flag = False,
     depth: Annotated[str, Parameter(allow_leading_hyphen=True, help="levels of --explain")] = "2",
     json: Json = False,
@@ -861,6 +901,16 @@ def chip(
 
         found = bill_of_materials(**given)
         levels = parse_count(depth, "--depth")
+        if html is not None:
+            from roofplan import charts
+
+            title = f"roofplan cost chip {found.chip.id}"
+            reply.draw(
+                html,
+                title,
+                lambda page: report.chip_screen(found, page, explain=explain, depth=levels),
+                lambda: charts.bills(found),
+            )
         if reply.as_json:
             reply.document(answers.chip_answer(found, given, depth=levels if explain else 1))
         else:
@@ -897,6 +947,7 @@ def cost_machine(
     hosting: Annotated[Text, Parameter(allow_leading_hyphen=True, help="rack and care in all, 375USD/month")] = None,
     staff: Annotated[Text, Parameter(allow_leading_hyphen=True, help="in all, 2USD/h")] = None,
     place: Annotated[str, Parameter(allow_leading_hyphen=True, help="whose electricity, an ISO code or WOR")] = "WOR",
+    html: Html = None,
     explain: Flag = False,
     depth: Annotated[str, Parameter(allow_leading_hyphen=True, help="levels of --explain")] = "2",
     json: Json = False,
@@ -924,14 +975,19 @@ def cost_machine(
 
         found = owned_machines(**given)
         levels = parse_count(depth, "--depth")
+        if html is not None:
+            from roofplan import charts
+
+            reply.draw(
+                html,
+                "roofplan cost machine",
+                lambda page: report.machines_screen(found, page, explain=explain, depth=levels),
+                lambda: [charts.hourly_stack(one) for one in found],
+            )
         if reply.as_json:
             reply.document(answers.machine_answer(found, given, depth=levels if explain else 1))
         else:
-            for index, one in enumerate(found):
-                page = report.stdout()
-                if index:
-                    page.line("")
-                report.machine_screen(one, page, explain=explain, depth=levels)
+            report.machines_screen(found, report.stdout(), explain=explain, depth=levels)
     return reply.code
 
 
@@ -958,6 +1014,7 @@ def tokens(
     price: Annotated[
         str, Parameter(allow_leading_hyphen=True, help="rent, contract, spot, own, or a price per device")
     ] = "rent",
+    html: Html = None,
     json: Json = False,
 ) -> int:
     """What a month's tokens cost: an API, machines rented, machines of one's own, and where they break even."""
@@ -987,6 +1044,15 @@ def tokens(
         flags = {name: value for name, value in given.items() if name not in {"model", "on"}}
         with _progress(quiet=json) as tick:
             found = token_costs(model, on, progress=tick, **flags)
+        if html is not None:
+            from roofplan import charts
+
+            reply.draw(
+                html,
+                f"roofplan cost tokens {model}",
+                lambda page: report.tokens_screen(found, page),
+                lambda: charts.monthly(found),
+            )
         if reply.as_json:
             reply.document(answers.tokens_answer(found, given))
         else:
@@ -1000,6 +1066,7 @@ def rent(
     /,
     *,
     provider: Annotated[str, Parameter(allow_leading_hyphen=True, help="only this one's quotations")] = "",
+    html: Html = None,
     json: Json = False,
 ) -> int:
     """The dated rents of a device, kind by kind, and how they went over the years."""
@@ -1009,6 +1076,15 @@ def rent(
         from roofplan.economics.request import rents_of
 
         identity, found = rents_of(device, provider)
+        if html is not None:
+            from roofplan import charts
+
+            reply.draw(
+                html,
+                f"roofplan cost rent {identity}",
+                lambda page: report.rent_screen(found, page, identity),
+                lambda: [charts.price_history(identity, found)],
+            )
         if reply.as_json:
             reply.document(answers.rent_answer(identity, found, given))
         else:
@@ -1027,6 +1103,23 @@ class Reply:
         self.inputs = inputs
         self.as_json = as_json
         self.code = 0
+
+    def draw(
+        self, file: str | None, title: str, screen: Callable[[Any], None], specs: Callable[[], list[dict[str, Any]]]
+    ) -> None:
+        """Write the answer's text and pictures as a page, where a file is asked for."""
+        if file is None:
+            return
+        from io import StringIO
+
+        from roofplan.charts.page import write
+        from roofplan.report import Page
+
+        text = StringIO()
+        page = Page(text)
+        page.unicode = True
+        screen(page)
+        write(file, title, text.getvalue(), specs())
 
     def document(self, content: dict[str, Any]) -> None:
         """Write the one JSON document of this run."""

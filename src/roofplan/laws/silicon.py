@@ -403,4 +403,3 @@ def transistor_price(wafer: Number, area: Number, density: Number) -> Number:
     [1.47, 1.86]
     """
     return wafer / (area * density)
-

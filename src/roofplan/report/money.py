@@ -88,6 +88,14 @@ def _matters(bill: Bill) -> list[str]:
     return wrapped("  what matters      " + " · ".join(swings), indent=20)
 
 
+def machines_screen(found: list[Owned], page: Page, *, explain: bool, depth: int) -> None:
+    """Print machines of one's own, one below the other."""
+    for index, one in enumerate(found):
+        if index:
+            page.line("")
+        machine_screen(one, page, explain=explain, depth=depth)
+
+
 def machine_screen(found: Owned, page: Page, *, explain: bool, depth: int) -> None:
     """Print what owning a machine costs per hour, in parts, with what is absent, and rents for comparison."""
     bought = " + ".join(
@@ -190,7 +198,8 @@ def tokens_screen(found: TokenCosts, page: Page) -> None:
         page.line(line)
     if found.full:
         words = " · ".join(f"{name} {spread(value, '')}" for name, value in found.full.items())
-        page.line(f"at full load, USD per million tokens, split by device time: {words}")
+        for line in wrapped(f"at full load, USD per million tokens, split by device time: {words}", indent=2):
+            page.line(line)
     for line in _verdicts(found):
         page.line(line)
 

@@ -1,0 +1,407 @@
+"""Pictures of answers as Vega-Lite specifications; nothing is computed here, numbers come from plans, bills and Terms."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from roofplan.economics.chip import Bill, chip_of, price_of
+from roofplan.economics.chip import bill as bill_of
+from roofplan.economics.machine import Owned
+from roofplan.economics.rent import Quote
+from roofplan.economics.tokens import TokenCosts, machines_needed
+from roofplan.economics.uncertainty import Swing
+from roofplan.errors import InputError
+from roofplan.records.hardware import Accelerator
+from roofplan.search import Plan, Result, all_in_cost
+from roofplan.terms import Term
+from roofplan.train import TrainingPlan, TrainingResult
+from roofplan.units import GIB, MONTH
+
+Spec = dict[str, Any]
+
+SCHEMA = "https://vega.github.io/schema/vega-lite/v5.json"
+WIDTH, HEIGHT = 640, 300
+INK, WEAK = "#1f5a7a", "#c9d6de"
+
+
+def spec(title: str, **more: Any) -> Spec:
+    """Return a specification with what all pictures share."""
+    return {"$schema": SCHEMA, "title": title, "width": WIDTH, "height": HEIGHT, **more}
+
+
+def waterfall(
+    title: str, parts: Sequence[tuple[str, float]], unit: str, ends: Sequence[tuple[str, float]] = ()
+) -> Spec:
+    """Return parts that stack up to their total, then whatever stands beyond it, such as a price.
+
+    Parameters
+    ----------
+    ends : names and heights of bars from zero, after the total.
+    """
+    rows, at = [], 0.0
+    for name, value in parts:
+        rows.append({"name": name, "from": at, "to": at + value, "value": value, "kind": "part"})
+        at += value
+    rows.append({"name": "total", "from": 0.0, "to": at, "value": at, "kind": "total"})
+    rows += [{"name": name, "from": 0.0, "to": value, "value": value, "kind": "total"} for name, value in ends]
+    order = [row["name"] for row in rows]
+    x = {"field": "name", "type": "nominal", "sort": order, "title": None, "axis": {"labelAngle": -35}}
+    return spec(
+        title,
+        data={"values": rows},
+        layer=[
+            {
+                "mark": {"type": "bar", "tooltip": True},
+                "encoding": {
+                    "x": x,
+                    "y": {"field": "from", "type": "quantitative", "title": unit},
+                    "y2": {"field": "to"},
+                    "color": {
+                        "field": "kind",
+                        "type": "nominal",
+                        "scale": {"domain": ["part", "total"], "range": [INK, WEAK]},
+                        "legend": None,
+                    },
+                },
+            },
+            {
+                "mark": {"type": "text", "dy": -7},
+                "encoding": {
+                    "x": x,
+                    "y": {"field": "to", "type": "quantitative"},
+                    "text": {"field": "value", "type": "quantitative", "format": ",.3~r"},
+                },
+            },
+        ],
+    )
+
+
+def bill_waterfall(bill: Bill) -> Spec:
+    """Return what a part costs to make, in parts, beside the price at which it is sold."""
+    ends = [("sold at", bill.price.value)] if bill.price is not None else []
+    parts = [(part.name, float(part.value)) for part in bill.term.parts]
+    return waterfall(f"{bill.chip.name}: from wafer to card", parts, "USD", ends)
+
+
+def wafer_to_token(bill: Bill, owned: Owned, tokens: TokenCosts) -> Spec:
+    """Return the chain from silicon to a million output tokens, each link over the one before."""
+    supply = next(one for one in tokens.supplies if one.kind == "own")
+    each = supply.monthly.central / (tokens.demand.tokens * (1.0 - tokens.demand.share)) * 1e6
+    per_device = owned.purchase / owned.machine.count
+    logic = sum(float(part.value) for part in bill.term.parts if part.name.startswith("logic"))
+    rows: list[dict[str, Any]] = [
+        {"link": "logic dies", "value": logic, "unit": "USD"},
+        {"link": "card, parts", "value": bill.cost.central, "unit": "USD"},
+        {"link": "card in its server, bought", "value": per_device, "unit": "USD"},
+        {"link": "hour of a card", "value": owned.hourly / owned.machine.count, "unit": "USD/h"},
+        {"link": "million output tokens", "value": each, "unit": "USD"},
+    ]
+    order = [str(row["link"]) for row in rows]
+    y = {"field": "link", "type": "nominal", "sort": order, "title": None}
+    least, most = min(row["value"] for row in rows) / 3.0, max(row["value"] for row in rows) * 3.0
+    scale = {"type": "log", "domain": [least, most], "nice": False}
+    x = {"field": "value", "type": "quantitative", "scale": scale, "title": "USD"}
+    return spec(
+        f"{bill.chip.name}: from wafer to token",
+        data={"values": rows},
+        layer=[
+            {
+                "mark": {"type": "bar", "color": INK, "tooltip": True},
+                "encoding": {"y": y, "x": x, "x2": {"datum": least}},
+            },
+            {
+                "mark": {"type": "text", "align": "left", "dx": 4},
+                "encoding": {"y": y, "x": x, "text": {"field": "value", "type": "quantitative", "format": ",.3~r"}},
+            },
+        ],
+    )
+
+
+def tornado(title: str, swings: Sequence[Swing], middle: float, unit: str) -> Spec:
+    """Return what each input's range does to a result, the widest first."""
+    rows = [
+        {"input": one.name, "low": min(one.low, one.high), "high": max(one.low, one.high)}
+        for one in swings
+        if one.width > 0.0
+    ]
+    return spec(
+        title,
+        data={"values": rows},
+        height=max(120, 26 * len(rows)),
+        layer=[
+            {
+                "mark": {"type": "bar", "color": INK, "tooltip": True},
+                "encoding": {
+                    "y": {"field": "input", "type": "nominal", "sort": [row["input"] for row in rows], "title": None},
+                    "x": {"field": "low", "type": "quantitative", "title": unit, "scale": {"zero": False}},
+                    "x2": {"field": "high"},
+                },
+            },
+            {"mark": {"type": "rule", "color": "black"}, "encoding": {"x": {"datum": middle, "type": "quantitative"}}},
+        ],
+    )
+
+
+POINTS = 60
+
+
+def break_even(found: TokenCosts) -> Spec:
+    """Return a month's cost over the tokens of a month: the API's, rented and owned machines'."""
+    volumes = np.geomspace(found.demand.tokens / 100.0, found.demand.tokens * 100.0, POINTS)
+    rows = []
+    for volume in volumes:
+        here = type(found.demand)(
+            tokens=float(volume),
+            input=found.demand.input,
+            output=found.demand.output,
+            peak=found.demand.peak,
+            autoscale=found.demand.autoscale,
+        )
+        if found.api is not None:
+            each = found.api.blended / found.demand.tokens
+            rows.append({"tokens": float(volume), "cost": each * float(volume), "kind": "API, median"})
+        for one in found.supplies:
+            count = machines_needed(here, one.capacity.central)[0 if one.kind == "own" else 1]
+            rows.append({"tokens": float(volume), "cost": one.hourly.total * count * MONTH / 3600.0, "kind": one.kind})
+    axis = {"format": "~s"}
+    encoding = {
+        "x": {
+            "field": "tokens",
+            "type": "quantitative",
+            "scale": {"type": "log"},
+            "title": "tokens a month",
+            "axis": axis,
+        },
+        "y": {"field": "cost", "type": "quantitative", "scale": {"type": "log"}, "title": "USD a month", "axis": axis},
+        "color": {"field": "kind", "type": "nominal", "title": None},
+    }
+    api = "datum.kind == 'API, median'"
+    return spec(
+        f"{found.model}: a month's tokens",
+        data={"values": rows},
+        layer=[
+            {"transform": [{"filter": api}], "mark": {"type": "line", "tooltip": True}, "encoding": encoding},
+            {
+                "transform": [{"filter": f"!({api})"}],
+                "mark": {"type": "line", "tooltip": True, "interpolate": "step-after"},
+                "encoding": encoding,
+            },
+        ],
+    )
+
+
+def price_history(device: str, quotes: Sequence[Quote]) -> Spec:
+    """Return the dated rents of a device, kind by kind."""
+    rows = [
+        {
+            "date": q.price.middle.isoformat(),
+            "value": q.price.value,
+            "kind": q.price.kind,
+            "provider": q.price.provider or "-",
+        }
+        for q in quotes
+    ]
+    return spec(
+        f"{device}: rents",
+        data={"values": rows},
+        mark={"type": "point", "filled": True, "tooltip": True, "size": 60},
+        encoding={
+            "x": {"field": "date", "type": "temporal", "title": None},
+            "y": {"field": "value", "type": "quantitative", "title": "USD/h a device"},
+            "color": {"field": "kind", "type": "nominal", "title": None},
+            "shape": {"field": "kind", "type": "nominal", "title": None},
+            "tooltip": [{"field": name, "type": "nominal"} for name in ("provider", "date", "value", "kind")],
+        },
+    )
+
+
+def memory_stack(title: str, parts: Sequence[tuple[str, float]], capacity: float) -> Spec:
+    """Return what fills a device's memory, against its capacity."""
+    rows = [
+        {"part": name, "GiB": value / GIB, "order": place} for place, (name, value) in enumerate(parts) if value > 0.0
+    ]
+    return spec(
+        title,
+        height=90,
+        data={"values": rows},
+        layer=[
+            {
+                "mark": {"type": "bar", "tooltip": True, "height": 40},
+                "encoding": {
+                    "x": {"field": "GiB", "type": "quantitative", "stack": True, "title": "GiB"},
+                    "color": {"field": "part", "type": "nominal", "title": None, "sort": [row["part"] for row in rows]},
+                    "order": {"field": "order", "type": "quantitative"},
+                },
+            },
+            {
+                "mark": {"type": "rule", "color": "black", "strokeWidth": 2},
+                "encoding": {"x": {"datum": capacity / GIB, "type": "quantitative"}},
+            },
+        ],
+    )
+
+
+def hourly_stack(owned: Owned) -> Spec:
+    """Return what an hour of a machine of one's own is made of."""
+    parts = [(part.name, float(part.value)) for part in owned.term.parts]
+    return waterfall(f"{owned.machine.text or owned.machine.device.id}: an hour", parts, "USD/h")
+
+
+def leaves(tree: Term) -> Iterator[Term]:
+    """Yield a tree's leaves."""
+    if not tree.parts:
+        yield tree
+    for part in tree.parts:
+        yield from leaves(part)
+
+
+MOVED = ("B", "B/s", "FLOP", "FLOP/s")
+"""Units of the numbers that a kernel's leaf states: what it moves and at which rate, what it computes and at which rate."""
+
+
+def kernels(tree: Term, phase: str) -> list[dict[str, Any]]:
+    """Return the kernels of a tree that move and compute, as points under a roofline."""
+    rows = []
+    for leaf in leaves(tree):
+        stated = {
+            number[1]: float(number[0]) for number in leaf.numbers if isinstance(number, tuple) and len(number) == 2
+        }
+        if not all(unit in stated for unit in MOVED) or not stated["FLOP"] or not stated["B"]:
+            continue
+        seconds = max(stated["B"] / stated["B/s"], stated["FLOP"] / stated["FLOP/s"])
+        rows.append(
+            {
+                "kernel": leaf.name,
+                "phase": phase,
+                "intensity": stated["FLOP"] / stated["B"],
+                "rate": stated["FLOP"] / seconds,
+                "time": float(leaf.value),
+            }
+        )
+    return rows
+
+
+def roofline(title: str, rows: Sequence[dict[str, Any]], device: Accelerator, number_format: str) -> Spec:
+    """Return kernels under the roofline of a device, as large as the time that they take."""
+    peak = device.peak.get(number_format) or device.peak.get("bf16") or next(iter(device.peak.values()))
+    width = float(device.bandwidth or 1.0)
+    ridge = peak.value / width
+    low = min([ridge / 2.0, *(row["intensity"] for row in rows)]) / 2.0
+    high = max((row["intensity"] for row in rows), default=1.0) * 2.0
+    roof = [{"intensity": at, "rate": min(peak.value, at * width)} for at in sorted({low, ridge, max(high, 2 * ridge)})]
+    x = {"field": "intensity", "type": "quantitative", "scale": {"type": "log"}, "title": "FLOP/B"}
+    y = {"field": "rate", "type": "quantitative", "scale": {"type": "log"}, "title": "FLOP/s", "axis": {"format": "~s"}}
+    return spec(
+        title,
+        layer=[
+            {"data": {"values": roof}, "mark": {"type": "line", "color": "black"}, "encoding": {"x": x, "y": y}},
+            {
+                "data": {"values": list(rows)},
+                "mark": {"type": "point", "filled": True, "opacity": 0.7},
+                "encoding": {
+                    "x": x,
+                    "y": y,
+                    "size": {"field": "time", "type": "quantitative", "title": "seconds"},
+                    "color": {"field": "phase", "type": "nominal", "title": None},
+                    "tooltip": [
+                        {"field": "kernel", "type": "nominal"},
+                        {"field": "intensity", "type": "quantitative", "format": ",.3~r"},
+                        {"field": "rate", "type": "quantitative", "format": ".3~s"},
+                        {"field": "time", "type": "quantitative", "format": ".3~s"},
+                    ],
+                },
+            },
+        ],
+    )
+
+
+def front(title: str, rows: Sequence[dict[str, Any]], x: str, y: str, scale: str = "linear") -> Spec:
+    """Return plans by two measures, those that no other beats in both filled."""
+    return spec(
+        title,
+        data={"values": list(rows)},
+        mark={"type": "point", "filled": True, "tooltip": {"content": "data"}, "size": 70},
+        encoding={
+            "x": {"field": x, "type": "quantitative", "scale": {"zero": False}},
+            "y": {"field": y, "type": "quantitative", "scale": {"type": "log"} if scale == "log" else {"zero": False}},
+            "color": {
+                "field": "front",
+                "type": "nominal",
+                "title": "on the front",
+                "scale": {"domain": ["yes", "no"], "range": [INK, WEAK]},
+            },
+        },
+    )
+
+
+def serving(result: Result) -> list[Spec]:
+    """Return the pictures of a serving search: its best plan's roofline and memory, and all plans by latency and cost."""
+    plan: Plan = result.plans[0]
+    rows = [*kernels(plan.prediction.decode, "decode"), *kernels(plan.prediction.prefill, "prefill")]
+    held = [(part.name, float(part.value)) for part in plan.memory.term(plan.cache_in_use).parts]
+    out = [
+        roofline(
+            f"{plan.label}: kernels under the roofline of {plan.machine.device.id}", rows, plan.machine.device, "bf16"
+        ),
+        memory_stack("memory of the fullest device", held, float(plan.machine.device.memory or 0.0)),
+    ]
+    points = [
+        {
+            "plan": one.label,
+            "machine": one.machine.text or one.machine.device.id,
+            "TPOT ms": one.metrics["tpot"].value * 1e3,
+            "USD per million output tokens": whole.value,
+            "front": "yes" if one.pareto else "no",
+        }
+        for one in result.plans
+        if (whole := all_in_cost(one)) is not None
+    ]
+    if len(points) > 1:
+        out.append(front("plans: latency against cost", points, "TPOT ms", "USD per million output tokens", "log"))
+    return out
+
+
+def training(result: TrainingResult) -> list[Spec]:
+    """Return the pictures of a training search: the best plan's step, its kernels, its memory, and all plans by time and memory."""
+    plan: TrainingPlan = result.plans[0]
+    parts = [(name, float(seconds)) for name, seconds in plan.step.parts.items() if float(seconds) > 0.0]
+    held = [(part.name, float(part.value)) for part in plan.ledger.allocated.parts]
+    points = [
+        {
+            "plan": one.label,
+            "step s": one.metrics["step_time"].value,
+            "GiB": one.metrics["memory_reserved"].value / GIB,
+            "front": "yes" if one.pareto else "no",
+        }
+        for one in result.plans
+    ]
+    device = plan.machine.device
+    out = [
+        waterfall(f"{plan.layout.label()}: a step", parts, "s"),
+        roofline(f"kernels under the roofline of {device.id}", kernels(plan.term, "step"), device, plan.job.precision),
+        memory_stack("memory of the fullest stage", held, float(device.memory or 0.0)),
+    ]
+    if len(points) > 1:
+        out.append(front("plans: step time against memory", points, "step s", "GiB"))
+    return out
+
+
+def bills(bill: Bill) -> list[Spec]:
+    """Return the pictures of a bill of materials."""
+    return [bill_waterfall(bill), tornado("what matters", bill.swings, bill.cost.central, "USD")]
+
+
+def monthly(found: TokenCosts) -> list[Spec]:
+    """Return the pictures of a month's tokens: where they break even, and from wafer to token where the machine is owned and its chip is known."""
+    out = [break_even(found)]
+    owned = next((one.owned for one in found.supplies if one.owned is not None), None)
+    if owned is not None:
+        try:
+            bill = bill_of(chip_of(owned.machine.device), price_of(owned.machine.device.id))
+        except InputError:
+            return out  # a device whose silicon is not known has no chain to draw
+        out.append(wafer_to_token(bill, owned, found))
+    return out
