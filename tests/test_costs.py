@@ -19,7 +19,7 @@ from roofplan.economics.machine import Terms, own
 from roofplan.economics.request import bill_of_materials
 from roofplan.economics.tokens import Demand, machines_needed
 from roofplan.economics.uncertainty import central, draws, interval, mean, tornado, variance
-from roofplan.laws import cost, silicon
+from roofplan.laws import board, cost, silicon
 from roofplan.source import Sourced
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -306,3 +306,65 @@ def test_answers_are_one_document_with_sources(run, words):
     code, out, _ = run(*words.split(), "--json")
     found = json.loads(out)
     assert (code, found["status"], found["command"]) == (0, "ok", " ".join(words.split()[:2]))
+
+
+MYCHIP = """
+id = "mychip"
+architecture = "Hopper"
+memory_capacity = "96 GiB"
+memory_bandwidth = "4.8 TB/s"
+power = "350 W"
+host_link = "pcie5-x16"
+node = "n5"
+die_area = "400 mm2"
+units = 72
+units_sold = 66
+memory_type = "HBM3e"
+memory_stacks = 4
+bought = "9000 USD"
+
+[peak]
+bf16 = "450 TFLOPS"
+"""
+
+
+def test_a_chip_that_does_not_exist_goes_the_same_way(run_json, tmp_path):
+    file = tmp_path / "mychip.toml"
+    file.write_text(MYCHIP)
+    _, bill = run_json("cost", "chip", str(file))
+    assert bill["cost"]["low"] < bill["cost"]["value"] < bill["cost"]["high"] < 9000
+    assert bill["chip"]["dies"][0]["sold"] == 66
+    _, plan = run_json("serve", "llama-3.1-8b", "--on", f"{file}:1", "--price", "own")
+    hour = plan["plans"][0]["metrics"]["cost_per_hour"]["value"]
+    assert hour > 9000 / (3 * 8760)
+    _, tokens = run_json("cost", "tokens", "gpt-oss-20b", "--on", f"{file}:1")
+    assert [one["kind"] for one in tokens["supplies"]] == ["own"]
+    assert any("rent" in text for text in tokens["absent"])
+
+
+def test_cards_without_their_servers_have_no_price_of_their_own():
+    assert own(machine("a100-pcie-80:8")[0]) is not None
+    assert hourly(machine("a100-pcie-80:8")[0], "own") is None
+
+
+def test_renting_and_owning_break_even(run):
+    _, text, _ = run("cost", "machine", "--on", "h100-sxm:64", "--years", "3")
+    found = own(machine("h100-sxm:64")[0])
+    share = found.hourly / hourly(machine("h100-sxm:64")[0], "rent").total
+    assert f"owning is cheaper from {share:.0%} of the" in " ".join(text.split())
+    assert "a server draws" in text
+
+
+def test_energy_follows_the_place(run_json):
+    words = ["cost", "tokens", "gpt-oss-120b", "--on", "h100-sxm:1", "--place"]
+    found = {place: run_json(*words, place)[1]["energy_per_million_output_tokens"] for place in ("FRA", "POL")}
+    assert found["FRA"]["kWh"] == found["POL"]["kWh"]
+    assert found["FRA"]["gCO2"] < found["POL"]["gCO2"] / 3
+    code, refused = run_json(*words, "XX")
+    assert (code, refused["error"]["argument"]) == (2, "--place")
+
+
+def test_plugs_supplies_and_racks():
+    assert [float(board.plugs_needed(450.0, 75.0, plug)) for plug in (75.0, 150.0, 600.0)] == [5.0, 3.0, 1.0]
+    assert board.servers_of_rack(20e3, 10.2e3) == 1.0
+    assert board.supply_rating(4000.0, 0.25) == 5000.0

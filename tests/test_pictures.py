@@ -59,9 +59,7 @@ def test_pages_hold_the_answer_and_their_pictures_alone(drawn, words, count):
 
 
 @pytest.mark.browser
-@pytest.mark.skipif(
-    CHROMIUM is None, reason="needs chromium (Debian's package): apt-get install chromium"
-)
+@pytest.mark.skipif(CHROMIUM is None, reason="needs chromium (Debian's package): apt-get install chromium")
 @pytest.mark.parametrize(("words", "count"), PICTURES)
 def test_a_browser_draws_every_picture(drawn, tmp_path, words, count):
     *_, specs, file = drawn(words)

@@ -209,6 +209,7 @@ def tokens_answer(found: TokenCosts, inputs: dict[str, Any]) -> dict[str, Any]:
         for one in found.supplies
     ]
     out["full_load"] = {name: _ranged(value, "USD/Mtoken") for name, value in found.full.items()}
+    out["energy_per_million_output_tokens"] = found.energy
     out["break_even_tokens"] = found.break_even
     out["absent"] = found.absent
     return out

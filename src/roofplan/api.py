@@ -455,6 +455,7 @@ def token_costs(
     peak: str = "1",
     autoscale: bool = False,
     price: str = "rent",
+    place: str = "WOR",
     progress: Callable[[int, int], None] | None = None,
     **flags: Any,
 ) -> TokenCosts:
@@ -476,7 +477,23 @@ def token_costs(
     if volume < load.input + load.output:
         raise InputError(f"--tokens: {tokens} is less than one request", argument="--tokens", value=tokens)
     best = cheapest_for(result.plans, demand)
-    return priced_tokens(best, result, demand, price)
+    return priced_tokens(best, result, demand, price, place)
+
+
+def energy_of(plan: Plan, place: str) -> dict[str, float]:
+    """Return the kWh of a million output tokens at full load, and their carbon in a place [gCO2]; nothing where power is not known."""
+    if "energy_per_output_token" not in plan.metrics:
+        return {}
+    mix = catalogue.carbon(place.upper())
+    if mix is None:
+        raise UnknownName(
+            f"--place: no carbon intensity for {place!r}; an ISO code of three letters, or WOR",
+            argument="--place",
+            value=place,
+            nearest=nearest(place.upper(), {str(entry["place"]) for entry in catalogue.place_table("carbon")}),
+        )
+    used = plan.metrics["energy_per_output_token"].value * 1e6 / units.JOULE_PER_KWH
+    return {"kWh": used, "gCO2": used * float(mix["value"])}
 
 
 def cheapest_for(plans: Sequence[Plan], demand: Demand) -> Plan:
@@ -492,7 +509,7 @@ def cheapest_for(plans: Sequence[Plan], demand: Demand) -> Plan:
     return min(priced, key=bill)
 
 
-def priced_tokens(plan: Plan, result: Result, demand: Demand, price: str) -> TokenCosts:
+def priced_tokens(plan: Plan, result: Result, demand: Demand, price: str, place: str = "WOR") -> TokenCosts:
     """Return what the tokens of a demand cost on a plan's machines, rented and owned, beside the API."""
     model = plan.model.id
     out = TokenCosts(model=model, demand=demand, api=api_of(model, demand))
@@ -522,6 +539,7 @@ def priced_tokens(plan: Plan, result: Result, demand: Demand, price: str) -> Tok
         if key in plan.metrics:
             found = plan.metrics[key]
             out.full[name] = Interval(low=found.low, central=found.value, high=found.high)
+    out.energy = energy_of(plan, place)
     if out.api is not None:
         for one in out.supplies:
             even = break_even(one, out.api, demand)

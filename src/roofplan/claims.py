@@ -290,7 +290,7 @@ def _bill(device: str, part: str = "") -> float:
 
 
 def _sold_at(device: str) -> float:
-    found = price_of(device)
+    found = price_of(catalogue.accelerator(device))
     return math.nan if found is None else found.value
 
 

@@ -1014,6 +1014,9 @@ def tokens(
     price: Annotated[
         str, Parameter(allow_leading_hyphen=True, help="rent, contract, spot, own, or a price per device")
     ] = "rent",
+    place: Annotated[
+        str, Parameter(allow_leading_hyphen=True, help="whose electricity, an ISO code of three letters, or WOR")
+    ] = "WOR",
     html: Html = None,
     json: Json = False,
 ) -> int:
@@ -1031,6 +1034,7 @@ def tokens(
         "precision": precision,
         "tpot": tpot,
         "price": price,
+        "place": place,
     }
     with _answering("cost tokens", given, as_json=json) as reply:
         from roofplan import answers, report

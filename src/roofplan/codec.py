@@ -374,6 +374,11 @@ NUMBER_FORMATS = ("bf16", "fp16", "fp32", "tf32", "fp8", "int8", "fp4", "fp16_ac
 """Rates that the ``[peak]`` of a user's device may name."""
 
 
+def _count(value: int, path: Path) -> Sourced:
+    """Return a whole number of a user's file."""
+    return Sourced(value=value, unit="1", text=str(value), source=str(path), seen="", kind="given")
+
+
 def user_accelerator(path: Path) -> Accelerator:
     """Return the accelerator of a user's TOML file, checked field by field with clear refusals.
 
@@ -399,6 +404,14 @@ def user_accelerator(path: Path) -> Accelerator:
         host_link: str | None = None
         peer_to_peer: Literal["none", "pcie", "nvlink", "xgmi", "roce", "ici", "hccs"] | None = None
         price: str | None = None
+        bought: str | None = None
+        node: str = ""
+        die_area: str | None = None
+        dies: int | None = Field(default=None, ge=1, strict=True)
+        units: int | None = Field(default=None, ge=1, strict=True)
+        units_sold: int | None = Field(default=None, ge=1, strict=True)
+        memory_type: str = ""
+        memory_stacks: int | None = Field(default=None, ge=1, strict=True)
         notes: list[str] = []
 
     try:
@@ -444,23 +457,26 @@ def user_accelerator(path: Path) -> Accelerator:
         ("power", "W", given.power),
         ("link_bandwidth", "B/s", given.link_bandwidth),
         ("price", "USD/h", given.price),
+        ("bought", "USD", given.bought),
+        ("die_area", "m2", given.die_area),
     ):
         if text is not None:
             quantities[name] = number(text, unit, name)
-    if given.scale_up_domain is not None:
-        quantities["scale_up_domain"] = Sourced(
-            value=given.scale_up_domain,
-            unit="1",
-            text=str(given.scale_up_domain),
-            source=str(path),
-            seen="",
-            kind="given",
-        )
+    counts = {
+        "scale_up_domain": given.scale_up_domain,
+        "compute_dies": given.dies,
+        "units_full": given.units,
+        "units": given.units_sold,
+        "memory_stacks": given.memory_stacks,
+    }
+    quantities |= {name: _count(value, path) for name, value in counts.items() if value is not None}
     return Accelerator(
         id=given.id,
         name=given.name or given.id,
         vendor=given.vendor,
         architecture=given.architecture,
+        process=given.node,
+        memory_type=given.memory_type,
         status=OWN,
         quantities=quantities,
         peak={key: number(text, "FLOP/s", f"peak.{key}") for key, text in given.peak.items()},

@@ -196,8 +196,9 @@ def node(identity: str) -> Node:
 
 @cache
 def node_of(process: str) -> str | None:
-    """Return the id of the node that a data sheet's process belongs to, None where it is not known."""
-    return next((name for name in ids("nodes") if process in node(name).processes), None)
+    """Return the id of the node that a data sheet's process, or a name of a node, means, None where it is not known."""
+    named = aliases("nodes").get(process.lower())
+    return named or next((name for name in ids("nodes") if process in node(name).processes), None)
 
 
 @cache

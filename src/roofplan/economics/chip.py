@@ -63,8 +63,18 @@ def chip_of(device: Accelerator) -> Chip:
                 argument="DEVICE",
                 value=device.id,
             )
-        count = int(device.value("compute_dies") or 1)
-        found = (Die(name="die", node=node, area=area, count=count, source=device.quantities["die_area"].source),)
+        whole, sold = int(device.value("units_full") or 0), int(device.value("units") or 0)
+        found = (
+            Die(
+                name="die",
+                node=node,
+                area=area,
+                count=int(device.value("compute_dies") or 1),
+                units=whole if whole and sold else 0,
+                sold=sold if whole else 0,
+                source=device.quantities["die_area"].source,
+            ),
+        )
     memory = device.memory_type.split(" ")[0]
     if f"memory.{memory}" not in catalogue.packaging():
         raise InputError(
@@ -292,7 +302,12 @@ def design_of(chip: Chip, volume: float | None) -> float | None:
     return float(silicon.design_share(once, volume))
 
 
-def price_of(device: str) -> Price | None:
+def price_of(device: Accelerator) -> Price | None:
     """Return the newest price at which a device was sold, None where none is known."""
-    sold = [p for p in catalogue.prices(device) if p.kind in {"list", "street"} and p.unit == "USD"]
+    own = device.quantities.get("bought")
+    if own is not None:
+        return Price(
+            device=device.id, kind="given", value=own.value, unit="USD", date=catalogue.version(), source=own.source
+        )
+    sold = [p for p in catalogue.prices(device.id) if p.kind in {"list", "street"} and p.unit == "USD"]
     return max(sold, key=lambda p: (p.newest_possible, p.value), default=None)

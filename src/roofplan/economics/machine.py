@@ -12,7 +12,7 @@ from roofplan.economics.chip import price_of
 from roofplan.economics.prices import KINDS, RECENT_DAYS, STALE_DAYS, HourlyCost, age_days, given_price, quotation
 from roofplan.errors import InputError, UnitError, UnknownName, nearest
 from roofplan.laws import cost
-from roofplan.records.hardware import Machine
+from roofplan.records.hardware import OWN, Machine
 from roofplan.records.prices import Price
 from roofplan.serve import wall_power
 from roofplan.source import Sourced
@@ -24,6 +24,10 @@ YEARS = 3.0
 
 BUSY = 1.0
 """Share of the time at load at which power is counted where nobody says: a machine that is bought is meant to work [1]."""
+
+
+SERVERS = "the servers around the cards"
+"""What is absent where only the cards' price is known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,7 +182,7 @@ def _items(machine: Machine, terms: Terms) -> tuple[list[Item], list[str]]:
             Item(name=words, count=machine.hosts * share, price=price.value, source=price.source, date=price.seen)
         )
     else:
-        quote = price_of(machine.device.id)
+        quote = price_of(machine.device)
         if terms.card is not None:
             items.append(Item(name=machine.device.id, count=machine.count, price=terms.card, source="given"))
         elif quote is not None:
@@ -196,7 +200,7 @@ def _items(machine: Machine, terms: Terms) -> tuple[list[Item], list[str]]:
         if terms.server is not None:
             items.append(Item(name="servers", count=machine.hosts, price=terms.server, source="given"))
         else:
-            absent.append("the servers around the cards (--server)")
+            absent.append(f"{SERVERS} (--server)")
     if terms.networking is not None:
         items.append(Item(name="network", count=1, price=terms.networking, source="given"))
     elif machine.hosts > 1:
@@ -310,7 +314,9 @@ def hourly(machine: Machine, price: str) -> HourlyCost | None:
     """Return the cost of a machine under ``rent``, ``contract``, ``spot``, ``own``, or a given ``2.50USD/h`` per device."""
     if price == "own":
         owned = own(machine)
-        return None if owned is None else owned.cost()
+        # cards without the servers around them would look cheaper than they are; a device of the user's own is priced as he says
+        bare = owned is not None and any(SERVERS in name for name in owned.absent) and machine.device.status != OWN
+        return None if owned is None or bare else owned.cost()
 
     if price in KINDS:
         found = quotation(machine, price)

@@ -54,7 +54,7 @@ def bill_of_materials(
             raise InputError(f"{strange} describes a chip of your own; leave out {device}", argument=strange)
         found = accelerator(device, "DEVICE")
         made = chips.chip_of(found)
-        quote = chips.price_of(found.id)
+        quote = chips.price_of(found)
     else:
         made = _described(own, dies)
     if price is not None:

@@ -108,6 +108,7 @@ class TokenCosts:
     Parameters
     ----------
     full : cost at full load of one machine, per million tokens, input, output and cached input [USD/Mtoken].
+    energy : of a million output tokens at full load: ``kWh``, and ``gCO2`` where the place's mix is known.
     break_even : tokens of a month from which a rented machine costs less than the API's median, None where it never does [token].
     """
 
@@ -117,6 +118,7 @@ class TokenCosts:
     supplies: list[Supply] = field(default_factory=list)
     full: dict[str, Interval] = field(default_factory=dict)
     break_even: dict[str, float] = field(default_factory=dict)
+    energy: dict[str, float] = field(default_factory=dict)
     absent: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
 

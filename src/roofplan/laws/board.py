@@ -7,7 +7,7 @@ References
 
 from __future__ import annotations
 
-from roofplan.laws import Number
+from roofplan.laws import Number, up
 
 
 def lanes_needed(cards: Number, lanes_per_card: Number, adapters: Number, lanes_per_adapter: Number) -> Number:
@@ -110,3 +110,76 @@ def marginal_gain(rate: Number, previous: Number, added: Number) -> Number:
     800.0
     """
     return (rate - previous) / added
+
+
+def supply_rating(power: Number, headroom: Number) -> Number:
+    """Return the rating that a power supply must have: P (1 + h).
+
+    Parameters
+    ----------
+    power : drawn at load P [W].
+    headroom : share kept in reserve for peaks of milliseconds h [1].
+
+    Returns
+    -------
+    Rating [W].
+
+    Notes
+    -----
+    Domain: one supply, or several that share the load. Source: definition; a reserve of a fifth to a third is usual practice.
+
+    Examples
+    --------
+    >>> supply_rating(1000.0, 0.25)
+    1250.0
+    """
+    return power * (1 + headroom)
+
+
+def plugs_needed(power: Number, slot: Number, plug: Number) -> Number:
+    """Return the power plugs of a card: what the slot does not give over what a plug carries, in whole plugs.
+
+    Parameters
+    ----------
+    power : limit of the card [W].
+    slot : what the slot gives, 75 for x16 [W].
+    plug : what a plug carries: 75 with 6 pins, 150 with 8, 600 with 12 and four sense wires [W].
+
+    Returns
+    -------
+    Plugs [1].
+
+    Notes
+    -----
+    Domain: plugs of one kind. Source: PCI-SIG card electromechanical specification, as the data sheets of cards quote it.
+
+    Examples
+    --------
+    >>> plugs_needed(450.0, 75.0, 150.0), plugs_needed(450.0, 75.0, 600.0)
+    (3.0, 1.0)
+    """
+    return up((power - slot) / plug)
+
+
+def servers_of_rack(limit: Number, power: Number) -> Number:
+    """Return the servers that a rack's power and cooling allow, in whole ones: limit / power, rounded down.
+
+    Parameters
+    ----------
+    limit : power that the rack is fed and cooled for [W].
+    power : of a server at load [W].
+
+    Returns
+    -------
+    Servers [1].
+
+    Notes
+    -----
+    Domain: height is not the limit. Source: definition.
+
+    Examples
+    --------
+    >>> servers_of_rack(20e3, 10.2e3), servers_of_rack(8e3, 10.2e3)
+    (1.0, 0.0)
+    """
+    return (limit - limit % power) / power

@@ -230,3 +230,27 @@ def blended_price(inputs: Number, outputs: Number, share: Number) -> Number:
     0.24
     """
     return share * inputs + (1 - share) * outputs
+
+
+def break_even_use(owning: Number, renting: Number) -> Number:
+    """Return the share of the hours from which owning costs less than renting for the hours that are used: own / rent.
+
+    Parameters
+    ----------
+    owning : cost of one's own machine, busy or idle [USD/s].
+    renting : rent of the same machine [USD/s].
+
+    Returns
+    -------
+    Share of the hours, above 1 where renting is always cheaper [1].
+
+    Notes
+    -----
+    Domain: rent by the hour, nothing to pay when it is let go. Source: definition.
+
+    Examples
+    --------
+    >>> round(break_even_use(1.50 / 3600, 3.99 / 3600), 2)
+    0.38
+    """
+    return owning / renting

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from roofplan import units
-from roofplan.economics import STALE_DAYS, age_days
+from roofplan.economics import STALE_DAYS, age_days, hourly
 from roofplan.economics.chip import Bill, gross_dies, usable
 from roofplan.economics.machine import Owned, own, per_petaflop_hour, rents
 from roofplan.economics.rent import Quote
 from roofplan.economics.tokens import Supply, TokenCosts
 from roofplan.economics.uncertainty import Interval, central
+from roofplan.laws import board, cost
 from roofplan.report.explain import trees_screen
 from roofplan.report.page import Page, wrapped
 from roofplan.report.plans import machine_text
@@ -124,17 +125,66 @@ def machine_screen(found: Owned, page: Page, *, explain: bool, depth: int) -> No
         page.line(f"  {'per PFLOP/s':<19}{text} USD/h at the dense peak")
     for line in wrapped(f"absent, not 0: {', '.join(found.absent)}", indent=2):
         page.line(line)
-    compared = rents(found.machine)
-    if compared is not None:
-        low, high, day, count = compared
-        old = " !" if age_days(day) > STALE_DAYS else ""
-        n = found.machine.count
-        page.line(
-            f"rent for comparison: {usd(low * n)} to {usd(high * n)} USD/h = {n} x {usd(low)} to {usd(high)},"
-            f" {count} quotations, newest {day}{old}"
-        )
+    for line in [*_rented(found), *_fed(found)]:
+        page.line(line)
     if explain:
         trees_screen([(f"own {usd(whole)} USD/h", found.term)], page, depth)
+
+
+def _rented(found: Owned) -> list[str]:
+    """Return rents of the same machine, the use from which owning is cheaper, and the time until it has paid for itself."""
+    n, compared = found.machine.count, rents(found.machine)
+    if compared is None:
+        return []
+    low, high, day, count = compared
+    old = " !" if age_days(day) > STALE_DAYS else ""
+    lines = wrapped(
+        f"rent for comparison: {usd(low * n)} to {usd(high * n)} USD/h = {n} x {usd(low)} to {usd(high)},"
+        f" {count} quotations, newest {day}{old}",
+        indent=2,
+    )
+    quote = hourly(found.machine, "rent")
+    if quote is None:
+        return lines
+    share = float(cost.break_even_use(found.hourly, quote.total))
+    running = found.hourly - next(float(p.value) for p in found.term.parts if p.name == "depreciation")
+    if share >= 1.0:
+        text = f"renting at {usd(quote.per_device)} is cheaper however much it is used"
+    else:
+        months = float(cost.payback_time(found.purchase, quote.total, running)) / 730.0
+        text = (
+            f"against renting at {usd(quote.per_device)} a device ({quote.price.date}): owning is cheaper from {share:.0%} of the"
+            f" hours; used or let around the clock at that rent it is paid back after {months:.1f} months"
+        )
+    return [*lines, *wrapped(text, indent=2)]
+
+
+HEADROOM = 0.25
+"""Reserve of a power supply over the load, usual practice [1]."""
+
+RACK = 20e3
+"""Power of a rack that colocation sells without a word, beside which a server's is set [W]."""
+
+
+def _fed(found: Owned) -> list[str]:
+    """Return what a server draws against its supply and a usual rack."""
+    m = found.machine
+    watts = found.terms.power or next(
+        (float(number[0]) for part in found.term.parts if part.name == "electricity" for number in part.numbers[:1]),
+        None,
+    )
+    if watts is None:
+        return []
+    each = watts / m.hosts
+    rated = float(board.supply_rating(each, HEADROOM))
+    fits = int(board.servers_of_rack(RACK, each))
+    rack = (
+        f"{fits} in a rack of {units.show(RACK, 'W')}" if fits else f"more than a rack of {units.show(RACK, 'W')} gives"
+    )
+    return wrapped(
+        f"a server draws {units.show(each, 'W')}: supplies of {units.show(rated, 'W')} with a quarter in reserve, {rack}",
+        indent=2,
+    )
 
 
 def _other_interest(found: Owned) -> str:
@@ -196,12 +246,20 @@ def tokens_screen(found: TokenCosts, page: Page) -> None:
             page.line(line)
     for line in wrapped(f"  absent, not 0: {' · '.join(found.absent)}", indent=2) if found.absent else []:
         page.line(line)
+    for line in [*_at_full_load(found), *_verdicts(found)]:
+        page.line(line)
+
+
+def _at_full_load(found: TokenCosts) -> list[str]:
+    """Return cost by kind of token, and energy, of a machine that is always busy."""
+    lines: list[str] = []
     if found.full:
         words = " · ".join(f"{name} {spread(value, '')}" for name, value in found.full.items())
-        for line in wrapped(f"at full load, USD per million tokens, split by device time: {words}", indent=2):
-            page.line(line)
-    for line in _verdicts(found):
-        page.line(line)
+        lines += wrapped(f"at full load, USD per million tokens, split by device time: {words}", indent=2)
+    if found.energy:
+        kwh, grams = units.significant(found.energy["kWh"]), usd(found.energy["gCO2"])
+        lines.append(f"energy of a million output tokens at full load: {kwh} kWh, {grams} g CO2")
+    return lines
 
 
 def _supply(one: Supply) -> list[str]:
