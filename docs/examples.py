@@ -1,7 +1,9 @@
 """Run the examples and write what they print into docs/examples.md and the README: ``make examples``."""
 
+import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 HERE = Path(__file__).parent
@@ -57,12 +59,48 @@ EXAMPLES = [
         "A 7B from scratch on eight RTX 4090",
         "train llama-2-7b --on rtx-4090:8 --tokens chinchilla --batch 512seq --sequence 4k",
     ),
+    (
+        "Eight RTX 4090 against eight H100, owned: the articles' account at today's prices",
+        "cost machine --on rtx-4090:8 --on h100-sxm:8",
+    ),
+    (
+        "What their tokens cost: 8 x 4090 at the article's terms",
+        "serve llama-2-70b --on rtx-4090:8 --on h100-sxm:8 --price own",
+    ),
+    (
+        "The cheapest machine of one's own for a 70B at 5 tokens a second and user",
+        "serve llama-3.1-70b --price own --tokens-per-second-per-user 5",
+    ),
+    ("And at 20", "serve llama-3.1-70b --price own --tokens-per-second-per-user 20"),
+    ("H100, from wafer to card", "cost chip h100-sxm"),
+    ("A chip of one's own", "cost chip --node n3 --area 600mm2 --dies 2 --hbm 288GiB --memory hbm4 --price 20000USD"),
+    ("gpt-oss-120b: 10 million tokens a month", "cost tokens gpt-oss-120b --on h100-sxm:1 --tokens 10M/month"),
+    ("A billion", "cost tokens gpt-oss-120b --on h100-sxm:1 --tokens 1B/month"),
+    ("A hundred billion", "cost tokens gpt-oss-120b --on h100-sxm:1 --tokens 100B/month"),
+    ("DeepSeek-V3.1: 10 million tokens a month", "cost tokens deepseek-v3.1 --on h200-sxm:8 --tokens 10M/month"),
+    ("A billion of DeepSeek-V3.1's", "cost tokens deepseek-v3.1 --on h200-sxm:8 --tokens 1B/month"),
+    ("A hundred billion of DeepSeek-V3.1's", "cost tokens deepseek-v3.1 --on h200-sxm:8 --tokens 100B/month"),
+    ("Rent or buy 64 H100 for three years", "cost machine --on h100-sxm:64 --years 3 --interest 8% --residual 20%"),
+    ("What an H100 rents for", "cost rent h100-sxm"),
     ("What a model is", "model deepseek-v3 --context 8192"),
     ("What a device is", "device rtx-4090"),
     ("Which peak a quoted number is", "device rtx-4090 --what-is 1321TFLOPS"),
     ("The articles' headline", "claims headline"),
 ]
 
+
+DRAWN = {
+    "cost machine --on rtx-4090:8 --on h100-sxm:8": ("eight-4090-against-eight-h100", 1060),
+    "serve llama-2-70b --on rtx-4090:8 --on h100-sxm:8 --price own": ("tokens-of-eight-4090", 1150),
+    "serve llama-3.1-70b --price own --tokens-per-second-per-user 5": ("cheapest-70b-at-5", 1150),
+    "serve llama-3.1-70b --price own --tokens-per-second-per-user 20": ("cheapest-70b-at-20", 1150),
+    "cost chip h100-sxm": ("h100-from-wafer-to-card", 880),
+    "cost tokens gpt-oss-120b --on h100-sxm:1 --tokens 1B/month": ("gpt-oss-120b-month", 940),
+    "cost tokens deepseek-v3.1 --on h200-sxm:8 --tokens 1B/month": ("deepseek-month", 940),
+    "cost machine --on h100-sxm:64 --years 3 --interest 8% --residual 20%": ("sixty-four-h100", 520),
+    "cost rent h100-sxm": ("h100-rents", 520),
+}
+"""Examples whose pictures stand below them: the file's name, and the height of what is drawn [pixel]."""
 
 FIRST = "serve llama-3.1-70b --on h100-sxm:8 --tpot 50ms"
 """The command on the README's first screen."""
@@ -74,6 +112,28 @@ def printed(words):
         [sys.executable, "-m", "roofplan", *words.split()], capture_output=True, text=True, check=False
     )
     return out.stdout.rstrip() + ("\n" + out.stderr.rstrip() if out.stderr else ""), out.returncode
+
+
+BROWSER = shutil.which("chromium") or shutil.which("chromium-browser")
+FLAGS = (
+    *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--hide-scrollbars"),
+    *("--disable-background-networking", "--disable-component-update", "--disable-sync", "--virtual-time-budget=20000"),
+)
+
+
+def picture(words):
+    """Return the line that shows a command's pictures, drawn anew where a browser is at hand."""
+    name, height = DRAWN[words]
+    file = HERE / "pictures" / f"{name}.png"
+    if BROWSER is not None:
+        file.parent.mkdir(exist_ok=True)
+        with tempfile.TemporaryDirectory() as place:
+            page = Path(place) / "answer.html"
+            printed(f"{words} --html {page}")
+            size = f"--window-size=860,{height}"
+            call = [BROWSER, *FLAGS, size, f"--user-data-dir={place}/profile", f"--screenshot={file}", page.as_uri()]
+            subprocess.run(call, capture_output=True, check=True, timeout=120)
+    return f"![{words}](pictures/{name}.png)"
 
 
 def main():
@@ -90,6 +150,7 @@ def main():
     for title, words in EXAMPLES:
         shown, code = printed(words)
         lines += [f"## {title}", "", "```", f"$ roofplan {words}", shown, "```", f"exit {code}", ""]
+        lines += [picture(words), ""] if words in DRAWN else []
     (HERE / "examples.md").write_text("\n".join(lines))
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from roofplan import catalogue
+from roofplan import answers, catalogue
 from roofplan.calibrate.silicon import fit_interposer
 from roofplan.catalogue.machines import machine
 from roofplan.economics import chip as chips
@@ -168,6 +168,11 @@ def test_part_of_a_server_costs_its_share():
     assert one.items[0].name.startswith("1/8 of")
 
 
+@pytest.mark.parametrize(("spec", "box"), [("rtx-4090:8", "rtx-4090-8"), ("rtx-4090:8x1@10gbe", "desktop-4090")])
+def test_a_box_holds_as_many_devices_as_the_host(spec, box):
+    assert own(machine(spec)[0]).items[0].name == box
+
+
 def test_owning_is_a_price_like_others_and_never_mixed():
     box = machine("h100-sxm:8")[0]
     owned, rented = hourly(box, "own"), hourly(box, "rent")
@@ -302,10 +307,12 @@ def test_a_model_without_routes_has_no_api_price(run_json):
         "cost tokens gpt-oss-120b --on h100-sxm:1",
     ],
 )
-def test_answers_are_one_document_with_sources(run, words):
+def test_answers_are_one_document_of_their_schema(run, conforms, words):
     code, out, _ = run(*words.split(), "--json")
     found = json.loads(out)
-    assert (code, found["status"], found["command"]) == (0, "ok", " ".join(words.split()[:2]))
+    command = " ".join(words.split()[:2])
+    assert (code, found["status"], found["command"]) == (0, "ok", command)
+    conforms(found, answers.schema(command))
 
 
 MYCHIP = """

@@ -19,7 +19,7 @@ from roofplan.records.hardware import Accelerator, Machine
 from roofplan.records.model import Model
 from roofplan.records.strategy import Strategy
 from roofplan.records.workload import Constraints, Workload
-from roofplan.search import OBJECTIVES, Plan, Request, Result, search
+from roofplan.search import OBJECTIVES, Plan, Request, Result, cached_input_cost, search
 from roofplan.serve import footprint
 from roofplan.train import TrainingResult, plan_all
 from roofplan.train.request import request_of
@@ -539,6 +539,9 @@ def priced_tokens(plan: Plan, result: Result, demand: Demand, price: str, place:
         if key in plan.metrics:
             found = plan.metrics[key]
             out.full[name] = Interval(low=found.low, central=found.value, high=found.high)
+    cached = cached_input_cost(plan)
+    if cached is not None:
+        out.full["cached input"] = Interval(low=cached.low, central=cached.value, high=cached.high)
     out.energy = energy_of(plan, place)
     if out.api is not None:
         for one in out.supplies:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import math
 import os
 import sys
 import time
@@ -463,7 +464,8 @@ def nodes(text: str = "", /, *, json: Json = False) -> int:
         return [
             (
                 n.id,
-                f"{n.name}, {n.year}; wafer {n.wafer.text}, {n.quantities['defect_density'].text}" + _also(n.aliases),
+                f"{n.name}, {n.year}; wafer {n.wafer.text}, {n.quantities['defect_density'].text}{_each(n)}"
+                + _also(n.aliases),
             )
             for n in sorted(found, key=lambda node: node.year)
         ]
@@ -486,6 +488,18 @@ def prices(text: str = "", /, *, json: Json = False) -> int:
         return out
 
     return _listing("prices", text, rows, as_json=json)
+
+
+def _each(node: Any) -> str:
+    """Return what a billion transistors of a node cost before yield, where its density is known."""
+    if "density" not in node.quantities:
+        return ""
+    from roofplan.laws.silicon import transistor_price
+    from roofplan.units import significant
+
+    area = 0.25 * math.pi * 0.3**2
+    value = transistor_price(node.wafer.value, area, node.quantities["density"].value) * 1e9
+    return f", {significant(float(value))} USD a billion transistors at its peak density"
 
 
 def _tapered(link: Any) -> str:
@@ -582,7 +596,14 @@ def claims(
 
 @app.command
 def schema(
-    command: Annotated[str, Parameter(allow_leading_hyphen=True, help="serve, train, model, device or claims")], /
+    command: Annotated[
+        str,
+        Parameter(
+            allow_leading_hyphen=True,
+            help="serve, train, model, device, claims, or 'cost chip', 'cost machine', 'cost tokens', 'cost rent'",
+        ),
+    ],
+    /,
 ) -> int:
     """JSON Schema of a command's answer."""
     with _answering("schema", {"command": command}, as_json=False) as reply:

@@ -487,7 +487,10 @@ def user_accelerator(path: Path) -> Accelerator:
     )
 
 
-COMMANDS = ("serve", "train", "model", "device", "claims")
+COMMANDS = (
+    *("serve", "train", "model", "device", "claims"),
+    *("cost chip", "cost machine", "cost tokens", "cost rent"),
+)
 """Commands whose answers have a published schema."""
 
 
@@ -604,6 +607,35 @@ def answer_schema(command: str, version: str) -> dict[str, Any]:
         ours: float | None
         verdict: str
 
+    class Ranged(BaseModel):
+        """A figure and the bounds that hold nine draws of ten, or the interval of what it follows from."""
+
+        value: float
+        low: float
+        high: float
+        unit: str
+
+    class OwnedMachine(Open):
+        purchase: dict[str, Any]
+        cost_per_hour: dict[str, Any]
+        parts: dict[str, float]
+        absent: list[str]
+        assumed: list[str]
+
+    class MonthOfMachines(Open):
+        kind: str
+        machine: str
+        replicas: float
+        busy: float
+        monthly: Ranged
+        capacity: Ranged
+
+    class Quotation(Open):
+        kind: Literal["rent-on-demand", "rent-contract", "spot"]
+        value: float
+        unit: str
+        date: str
+
     common: dict[str, Any] = {
         "schema_version": (Literal[version], ...),
         "command": (Literal[command], ...),
@@ -635,10 +667,34 @@ def answer_schema(command: str, version: str) -> dict[str, Any]:
         },
         "device": {"device": (dict[str, Any] | None, None), "what_is": (list[dict[str, Any]] | None, None)},
         "claims": {"claims": (list[ClaimRow] | None, None)},
+        "cost chip": {
+            "chip": (dict[str, Any] | None, None),
+            "cost": (Ranged | None, None),
+            "parts": (dict[str, float] | None, None),
+            "tornado": (list[dict[str, Any]] | None, None),
+            "perfect_dies": (dict[str, float] | None, None),
+            "gross_margin": (Ranged | None, None),
+            "sources": (dict[str, Any] | None, None),
+        },
+        "cost machine": {
+            "machines": (list[OwnedMachine] | None, None),
+            "sources": (dict[str, Any] | None, None),
+        },
+        "cost tokens": {
+            "demand": (dict[str, Any] | None, None),
+            "api": (dict[str, Any] | None, None),
+            "supplies": (list[MonthOfMachines] | None, None),
+            "full_load": (dict[str, Ranged] | None, None),
+            "break_even_tokens": (dict[str, float] | None, None),
+            "absent": (list[str] | None, None),
+        },
+        "cost rent": {"device": (str | None, None), "quotations": (list[Quotation] | None, None)},
     }
     if command not in members:
         raise InputError(
             f"schema: no schema for {command!r}; accepted: {', '.join(COMMANDS)}", argument="COMMAND", value=command
         )
-    made = create_model(f"{command.title()}Answer", __config__=ConfigDict(extra="allow"), **common, **members[command])
+    made = create_model(
+        f"{command.title().replace(' ', '')}Answer", __config__=ConfigDict(extra="allow"), **common, **members[command]
+    )
     return dict(made.model_json_schema())

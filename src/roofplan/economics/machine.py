@@ -168,9 +168,14 @@ def own(machine: Machine, terms: Terms | None = None) -> Owned | None:
 def _items(machine: Machine, terms: Terms) -> tuple[list[Item], list[str]]:
     """Return what is bought, and what is not known of it: complete servers where one is priced, else devices and hosts."""
     given = terms.card is not None or terms.server is not None
-    boxes = [s for s in catalogue.servers_of(machine.device.id) if "price" in s.quantities and not s.provider]
+    boxes = [
+        s
+        for s in catalogue.servers_of(machine.device.id)
+        if "price" in s.quantities and not s.provider and s.count >= machine.per_host
+    ]
     named = [s for s in boxes if machine.text.split(":")[0].lower() in {s.id, *s.aliases}]
-    boxes = named or sorted(boxes, key=lambda s: s.quantities["price"].seen, reverse=True)
+    newest = sorted(boxes, key=lambda s: s.quantities["price"].seen, reverse=True)
+    boxes = named or sorted(newest, key=lambda s: s.count)
     absent: list[str] = []
     items: list[Item] = []
     if boxes and not given:

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from roofplan import catalogue, economics, units
 from roofplan.laws import cost
-from roofplan.operations import compute_format
+from roofplan.operations import compute_format, element_bytes
 from roofplan.records.engine import Engine
 from roofplan.records.hardware import OWN, Machine
 from roofplan.records.model import Model
 from roofplan.records.strategy import Strategy
 from roofplan.records.workload import Constraints, Workload
 from roofplan.search.space import cache_format
-from roofplan.serve import Ledger, Prediction, bound_of, leaves, limit_of
+from roofplan.serve import Ledger, Prediction, bound_of, leaves, limit_of, predict
 from roofplan.terms import Term
 from roofplan.timing import GRADES, Rates, constant_behind, grade_of_constant
 
@@ -276,6 +276,36 @@ ALL_IN = "cost_per_million_output_tokens_all_in"
 def all_in_cost(plan: Plan) -> Metric | None:
     """Return the whole cost per million output tokens, prompts included, at the stated load [USD/Mtoken]."""
     return plan.metrics.get(ALL_IN)
+
+
+HALF = 0.5
+"""Share of a prompt that is taken to be cached where the cost of a cached token is asked for [1]."""
+
+
+def cached_input_cost(plan: Plan) -> Metric | None:
+    """Return what a million input tokens cost that are found in the cache, None without a price [USD/Mtoken].
+
+    What a request still costs with half of its prompt cached, its other tokens at their own costs taken off. The room that
+    the cached tokens take between requests is not counted.
+    """
+    if plan.cost is None:
+        return None
+    load, into = plan.workload, plan.metrics["cost_per_million_input_tokens"]
+    half = predict(
+        plan.model,
+        plan.strategy,
+        plan.engine,
+        replace(load, prefix_hit=HALF),
+        plan.rates,
+        float(plan.users),
+        kv_bytes=element_bytes(plan.kv_precision),
+        budget=plan.memory.budget_tokens,
+    )
+    request = plan.cost.total / units.HOUR * load.output / (float(half.rate) * plan.utilisation) * 1e6
+    rest = (1.0 - HALF) * load.input * into.value
+    rest += load.output * plan.metrics["cost_per_million_output_tokens"].value
+    value = max(0.0, (request - rest) / (HALF * load.input))
+    return Metric(value, value * into.low / into.value, value * into.high / into.value, "USD/Mtoken", into.grade)
 
 
 def _uses(plan: Plan, name: str) -> bool:
