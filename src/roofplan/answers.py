@@ -202,8 +202,16 @@ def tokens_answer(found: TokenCosts, inputs: dict[str, Any]) -> dict[str, Any]:
             "mean_replicas": one.mean,
             "busy": one.busy,
             "capacity": _ranged(one.capacity, "token/s"),
-            "cost_per_hour": {"value": one.hourly.total, "unit": "USD/h", "date": one.hourly.price.date},
+            "cost_per_hour": {
+                "value": one.hourly.total,
+                "unit": "USD/h",
+                "kind": one.hourly.price.kind,
+                "date": one.hourly.price.date,
+                "source": one.hourly.price.source,
+            },
             "monthly": _ranged(one.monthly, "USD"),
+            "purchase": one.owned.purchase if one.owned else None,
+            "assumed": one.owned.assumed if one.owned else [],
             "absent": one.owned.absent if one.owned else [],
         }
         for one in found.supplies

@@ -10,8 +10,10 @@ from typing import Any
 
 from roofplan import catalogue, hf, units
 from roofplan.catalogue.machines import accelerator, box_size, machine
-from roofplan.economics.machine import own
-from roofplan.economics.tokens import Demand, TokenCosts, api_of, break_even, machines_needed, supply
+from roofplan.economics.machine import Terms, own
+from roofplan.economics.machine import hourly as hourly_cost
+from roofplan.economics.request import OWNING, terms_of
+from roofplan.economics.tokens import Demand, Supply, TokenCosts, api_of, break_even, machines_needed, supply
 from roofplan.economics.uncertainty import Interval
 from roofplan.errors import ConfigError, InputError, UnitError, UnknownName, UnsupportedFeature, nearest
 from roofplan.operations import element_bytes, format_entry
@@ -455,11 +457,10 @@ def token_costs(
     peak: str = "1",
     autoscale: bool = False,
     price: str = "rent",
-    place: str = "WOR",
     progress: Callable[[int, int], None] | None = None,
     **flags: Any,
 ) -> TokenCosts:
-    """Return what a month's tokens cost at an API, rented and owned; `flags` are those of `plan_serving`.
+    """Return what a month's tokens cost at an API, rented and owned; `flags` are those of `plan_serving`, and those of owning.
 
     Raises
     ------
@@ -471,13 +472,46 @@ def token_costs(
         raise InputError(
             f"--peak: {peak} is not the peak of a day over its mean, from 1 to 2", argument="--peak", value=peak
         )
+    terms = terms_of(**{name: flags.pop(name) for name in OWNING if name in flags and name != "power"})
     result = plan_serving(model, on, input=input, output=output, price=price, progress=progress, **flags)
     load = result.plans[0].workload
     demand = Demand(tokens=volume, input=float(load.input), output=float(load.output), peak=high, autoscale=autoscale)
     if volume < load.input + load.output:
         raise InputError(f"--tokens: {tokens} is less than one request", argument="--tokens", value=tokens)
     best = cheapest_for(result.plans, demand)
-    return priced_tokens(best, result, demand, price, place)
+    return priced_tokens(best, result, demand, terms)
+
+
+def supplies_of(plan: Plan, demand: Demand, terms: Terms, absent: list[str]) -> list[Supply]:
+    """Return a month of a plan's machines, rented and owned; what has no price is added to `absent`."""
+    m = plan.metrics["output_tokens_per_second"]
+    capacity = Interval(low=m.low, central=m.value, high=m.high)
+    owned = own(plan.machine, terms)
+    asked = plan.cost if plan.cost is not None and plan.cost.price.kind != "own" else hourly_cost(plan.machine, "rent")
+    out = []
+    for kind, hourly in (("rent", asked), ("own", owned.cost() if owned is not None and not owned.bare else None)):
+        if hourly is None:
+            bare = kind == "own" and owned is not None
+            why = (
+                f"only the cards of {plan.machine.device.id} are priced (--server)"
+                if bare
+                else f"no price of {plan.machine.device.id} is known"
+            )
+            absent.append(f"{kind}: {why}")
+            continue
+        out.append(
+            supply(
+                kind if hourly.price.kind in {"rent-on-demand", "own"} else hourly.price.kind,
+                demand,
+                hourly,
+                capacity,
+                label=plan.label,
+                machine=plan.machine.text or plan.machine.device.id,
+                devices=plan.machine.count,
+                owned=owned if kind == "own" else None,
+            )
+        )
+    return out
 
 
 def energy_of(plan: Plan, place: str) -> dict[str, float]:
@@ -509,40 +543,27 @@ def cheapest_for(plans: Sequence[Plan], demand: Demand) -> Plan:
     return min(priced, key=bill)
 
 
-def priced_tokens(plan: Plan, result: Result, demand: Demand, price: str, place: str = "WOR") -> TokenCosts:
+def priced_tokens(plan: Plan, result: Result, demand: Demand, terms: Terms) -> TokenCosts:
     """Return what the tokens of a demand cost on a plan's machines, rented and owned, beside the API."""
     model = plan.model.id
     out = TokenCosts(model=model, demand=demand, api=api_of(model, demand))
     if out.api is None:
-        out.absent.append(f"API: no route to {model} is listed")
-    m = plan.metrics["output_tokens_per_second"]
-    capacity = Interval(low=m.low, central=m.value, high=m.high)
-    machine_words = plan.machine.text or plan.machine.device.id
-    owned = own(plan.machine)
-    for kind, hourly in (("rent", plan.cost if price != "own" else None), ("own", owned.cost() if owned else None)):
-        if hourly is None:
-            out.absent.append(f"{kind}: no price of {plan.machine.device.id} is known")
-            continue
-        out.supplies.append(
-            supply(
-                kind if hourly.price.kind in {"rent-on-demand", "own"} else hourly.price.kind,
-                demand,
-                hourly,
-                capacity,
-                label=plan.label,
-                machine=machine_words,
-                devices=plan.machine.count,
-                owned=owned if kind == "own" else None,
-            )
-        )
+        near = nearest(model, {str(entry["model"]) for entry in catalogue.token_prices()})
+        others = f"; listed are {', '.join(near)} and others" if near else ""
+        out.absent.append(f"API: no route to {model} is listed{others}")
+    out.supplies = supplies_of(plan, demand, terms, out.absent)
     for name, key in (("input", "cost_per_million_input_tokens"), ("output", "cost_per_million_output_tokens")):
         if key in plan.metrics:
             found = plan.metrics[key]
             out.full[name] = Interval(low=found.low, central=found.value, high=found.high)
     cached = cached_input_cost(plan)
+    if cached is None and plan.cost is not None:
+        out.absent.append(
+            "cached input: at this load what a cached half of the prompt saves exceeds what input is charged"
+        )
     if cached is not None:
         out.full["cached input"] = Interval(low=cached.low, central=cached.value, high=cached.high)
-    out.energy = energy_of(plan, place)
+    out.energy = energy_of(plan, terms.place)
     if out.api is not None:
         for one in out.supplies:
             even = break_even(one, out.api, demand)

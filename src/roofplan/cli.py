@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import json
-import math
 import os
 import sys
 import time
@@ -492,14 +491,11 @@ def prices(text: str = "", /, *, json: Json = False) -> int:
 
 def _each(node: Any) -> str:
     """Return what a billion transistors of a node cost before yield, where its density is known."""
-    if "density" not in node.quantities:
-        return ""
-    from roofplan.laws.silicon import transistor_price
+    from roofplan.economics.chip import transistor_cost
     from roofplan.units import significant
 
-    area = 0.25 * math.pi * 0.3**2
-    value = transistor_price(node.wafer.value, area, node.quantities["density"].value) * 1e9
-    return f", {significant(float(value))} USD a billion transistors at its peak density"
+    value = transistor_cost(node)
+    return "" if value is None else f", {significant(value * 1e9)} USD a billion transistors at its peak density"
 
 
 def _tapered(link: Any) -> str:
@@ -1038,6 +1034,19 @@ def tokens(
     place: Annotated[
         str, Parameter(allow_leading_hyphen=True, help="whose electricity, an ISO code of three letters, or WOR")
     ] = "WOR",
+    card: Annotated[Text, Parameter(allow_leading_hyphen=True, help="owning: price of a device, 1600USD")] = None,
+    server: Annotated[
+        Text, Parameter(allow_leading_hyphen=True, help="owning: a host without devices, 20000USD")
+    ] = None,
+    years: Annotated[str, Parameter(allow_leading_hyphen=True, help="owning: of use")] = "3",
+    interest: Annotated[str, Parameter(allow_leading_hyphen=True, help="owning: per year, 8%")] = "0%",
+    residual: Annotated[str, Parameter(allow_leading_hyphen=True, help="owning: share that a sale brings back")] = "0%",
+    electricity: Annotated[Text, Parameter(allow_leading_hyphen=True, help="owning: price, 0.1USD/kWh")] = None,
+    pue: Annotated[
+        Text, Parameter(allow_leading_hyphen=True, help="owning: the site's power over the machine's")
+    ] = None,
+    hosting: Annotated[Text, Parameter(allow_leading_hyphen=True, help="owning: in all, 375USD/month")] = None,
+    staff: Annotated[Text, Parameter(allow_leading_hyphen=True, help="owning: in all, 2USD/h")] = None,
     html: Html = None,
     json: Json = False,
 ) -> int:
@@ -1056,6 +1065,15 @@ def tokens(
         "tpot": tpot,
         "price": price,
         "place": place,
+        "card": card,
+        "server": server,
+        "years": years,
+        "interest": interest,
+        "residual": residual,
+        "electricity": electricity,
+        "pue": pue,
+        "hosting": hosting,
+        "staff": staff,
     }
     with _answering("cost tokens", given, as_json=json) as reply:
         from roofplan import answers, report

@@ -405,6 +405,7 @@ def user_accelerator(path: Path) -> Accelerator:
         peer_to_peer: Literal["none", "pcie", "nvlink", "xgmi", "roce", "ici", "hccs"] | None = None
         price: str | None = None
         bought: str | None = None
+        sold_at: str | None = None
         node: str = ""
         die_area: str | None = None
         dies: int | None = Field(default=None, ge=1, strict=True)
@@ -458,6 +459,7 @@ def user_accelerator(path: Path) -> Accelerator:
         ("link_bandwidth", "B/s", given.link_bandwidth),
         ("price", "USD/h", given.price),
         ("bought", "USD", given.bought),
+        ("sold_at", "USD", given.sold_at),
         ("die_area", "m2", given.die_area),
     ):
         if text is not None:

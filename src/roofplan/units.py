@@ -214,8 +214,8 @@ def compact(value: float) -> str:
     ('1B', '800M', '12.3k')
     """
     for factor, suffix in ((1e12, "T"), (1e9, "B"), (1e6, "M"), (1e3, "k")):
-        if value >= factor:
-            return f"{value / factor:.3g}{suffix}"
+        if value >= factor * 0.9995:
+            return f"{significant(value / factor).removesuffix('.00').removesuffix('.0')}{suffix}"
     return f"{value:.3g}"
 
 

@@ -7,18 +7,19 @@ from typing import Any
 
 import numpy as np
 
-from roofplan.economics.chip import Bill, chip_of, price_of
+from roofplan.economics.chip import INPUT_NAMES, Bill, chip_of, price_of
 from roofplan.economics.chip import bill as bill_of
 from roofplan.economics.machine import Owned
 from roofplan.economics.rent import Quote
-from roofplan.economics.tokens import TokenCosts, machines_needed
+from roofplan.economics.tokens import RELEASED, TokenCosts, machines_needed
+from roofplan.economics.tokens import monthly as cost_of
 from roofplan.economics.uncertainty import Swing
 from roofplan.errors import InputError
 from roofplan.records.hardware import Accelerator
 from roofplan.search import Plan, Result, all_in_cost
 from roofplan.terms import Term
 from roofplan.train import TrainingPlan, TrainingResult
-from roofplan.units import GIB, MONTH
+from roofplan.units import GIB, HOUR
 
 Spec = dict[str, Any]
 
@@ -89,15 +90,15 @@ def bill_waterfall(bill: Bill) -> Spec:
 def wafer_to_token(bill: Bill, owned: Owned, tokens: TokenCosts) -> Spec:
     """Return the chain from silicon to a million output tokens, each link over the one before."""
     supply = next(one for one in tokens.supplies if one.kind == "own")
-    each = supply.monthly.central / (tokens.demand.tokens * (1.0 - tokens.demand.share)) * 1e6
+    each = supply.hourly.total / HOUR / supply.capacity.central * 1e6
     per_device = owned.purchase / owned.machine.count
     logic = sum(float(part.value) for part in bill.term.parts if part.name.startswith("logic"))
     rows: list[dict[str, Any]] = [
         {"link": "logic dies", "value": logic, "unit": "USD"},
         {"link": "card, parts", "value": bill.cost.central, "unit": "USD"},
         {"link": "card in its server, bought", "value": per_device, "unit": "USD"},
-        {"link": "hour of a card", "value": owned.hourly / owned.machine.count, "unit": "USD/h"},
-        {"link": "million output tokens", "value": each, "unit": "USD"},
+        {"link": "hour of a card, owned", "value": owned.hourly / owned.machine.count, "unit": "USD/h"},
+        {"link": "million output tokens, machine full", "value": each, "unit": "USD"},
     ]
     order = [str(row["link"]) for row in rows]
     y = {"field": "link", "type": "nominal", "sort": order, "title": None}
@@ -123,7 +124,7 @@ def wafer_to_token(bill: Bill, owned: Owned, tokens: TokenCosts) -> Spec:
 def tornado(title: str, swings: Sequence[Swing], middle: float, unit: str) -> Spec:
     """Return what each input's range does to a result, the widest first."""
     rows = [
-        {"input": one.name, "low": min(one.low, one.high), "high": max(one.low, one.high)}
+        {"input": INPUT_NAMES.get(one.name, one.name), "low": min(one.low, one.high), "high": max(one.low, one.high)}
         for one in swings
         if one.width > 0.0
     ]
@@ -145,12 +146,13 @@ def tornado(title: str, swings: Sequence[Swing], middle: float, unit: str) -> Sp
     )
 
 
-POINTS = 60
+POINTS = 400
 
 
 def break_even(found: TokenCosts) -> Spec:
     """Return a month's cost over the tokens of a month: the API's, rented and owned machines'."""
-    volumes = np.geomspace(found.demand.tokens / 100.0, found.demand.tokens * 100.0, POINTS)
+    least = max(found.demand.tokens / 100.0, found.demand.input + found.demand.output)
+    volumes = np.geomspace(least, found.demand.tokens * 100.0, POINTS)
     rows = []
     for volume in volumes:
         here = type(found.demand)(
@@ -164,9 +166,9 @@ def break_even(found: TokenCosts) -> Spec:
             each = found.api.blended / found.demand.tokens
             rows.append({"tokens": float(volume), "cost": each * float(volume), "kind": "API, median"})
         for one in found.supplies:
-            count = machines_needed(here, one.capacity.central)[0 if one.kind == "own" else 1]
-            rows.append({"tokens": float(volume), "cost": one.hourly.total * count * MONTH / 3600.0, "kind": one.kind})
-    axis = {"format": "~s"}
+            count = machines_needed(here, one.capacity.central)[1 if one.hourly.price.kind in RELEASED else 0]
+            rows.append({"tokens": float(volume), "cost": cost_of(one.hourly.total, count), "kind": one.kind})
+    axis = {"labelExpr": "replace(format(datum.value, '~s'), 'G', 'B')"}
     encoding = {
         "x": {
             "field": "tokens",
@@ -209,7 +211,7 @@ def price_history(device: str, quotes: Sequence[Quote]) -> Spec:
         data={"values": rows},
         mark={"type": "point", "filled": True, "tooltip": True, "size": 60},
         encoding={
-            "x": {"field": "date", "type": "temporal", "title": None},
+            "x": {"field": "date", "type": "temporal", "title": None, "axis": {"format": "%Y-%m"}},
             "y": {"field": "value", "type": "quantitative", "title": "USD/h a device"},
             "color": {"field": "kind", "type": "nominal", "title": None},
             "shape": {"field": "kind", "type": "nominal", "title": None},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,13 +12,9 @@ from roofplan.errors import InputError, nearest
 from roofplan.laws import silicon
 from roofplan.records.hardware import Accelerator
 from roofplan.records.prices import Price
-from roofplan.records.silicon import Chip, Die
+from roofplan.records.silicon import Chip, Die, Node
 from roofplan.source import Sourced
 from roofplan.terms import Term, total
-
-YIELDS = ("poisson", "murphy", "seeds", "seeds-root", "negative-binomial", "bose-einstein")
-CRITICAL_LAYERS = 10.0
-"""Critical layers among which a process's defects are divided for the Bose-Einstein yield (chiplet-actuary counts ten) [1]."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +28,8 @@ class Bill:
     swings : what each input's range does to it.
     rivals : yield of the largest die by law, none salvaged [1].
     inputs : what it was computed from.
+    design : what each part carries of its design and masks, None without a volume or where they are not known [USD].
+    absent : what is not counted, for nothing is known of it.
     price, margin : the newest price of the part, and its maker's gross margin at it, None where no price is known.
     """
 
@@ -43,6 +42,7 @@ class Bill:
     price: Price | None
     margin: Interval | None
     design: float | None
+    absent: tuple[str, ...] = ()
 
 
 def chip_of(device: Accelerator) -> Chip:
@@ -76,6 +76,14 @@ def chip_of(device: Accelerator) -> Chip:
             ),
         )
     memory = device.memory_type.split(" ")[0]
+    capacity = device.value("memory_stacked") or device.value("memory_capacity")
+    if capacity is None:
+        raise InputError(
+            f"{device.id}: its memory is not known, so it has no bill of materials",
+            code="unknown_memory",
+            argument="DEVICE",
+            value=device.id,
+        )
     if f"memory.{memory}" not in catalogue.packaging():
         raise InputError(
             f"{device.id}: no price of {device.memory_type or 'its memory'} is known, so it has no bill of materials",
@@ -88,7 +96,7 @@ def chip_of(device: Accelerator) -> Chip:
         name=device.name,
         dies=found,
         memory=memory,
-        capacity=device.value("memory_stacked") or device.value("memory_capacity") or 0.0,
+        capacity=capacity,
         interposer=memory.startswith("HBM"),
         stacks=int(device.value("memory_stacks") or 0),
         source="catalogue",
@@ -104,15 +112,29 @@ def checked(chip: Chip) -> Chip:
     """
     for die in chip.dies:
         if die.area > silicon.RETICLE:
+            flag = "--area" if chip.id == "own" else chip.id
             raise InputError(
-                f"--area: {die.area * 1e6:,.0f} mm2 is more than a scanner exposes at once, {silicon.RETICLE * 1e6:.0f} mm2 (26 x 33 mm);"
-                " write smaller ones with --dies",
+                f"{flag}: {die.area * 1e6:,.0f} mm2 is more than a scanner exposes at once, {silicon.RETICLE * 1e6:.0f} mm2 (26 x 33 mm);"
+                " it is made of several dies"
+                + (", write them with --dies" if chip.id == "own" else " that the catalogue does not list"),
                 code="beyond_reticle",
-                argument="--area",
+                argument=flag,
                 value=die.area * 1e6,
             )
         if die.sold > die.units:
             raise InputError(f"--sold: {die.sold} of {die.units} units", argument="--sold", value=die.sold)
+    silicon_on_it = _area(chip) if chip.interposer and f"memory.{chip.memory}" in catalogue.packaging() else 0.0
+    if silicon_on_it > LARGEST_INTERPOSER:
+        raise InputError(
+            f"{silicon_on_it * 1e6:,.0f} mm2 of silicon on one interposer; the largest announced holds {LARGEST_INTERPOSER * 1e6:,.0f}",
+            code="beyond_interposer",
+            argument="--dies",
+            value=silicon_on_it * 1e6,
+        )
+    if sum(die.count for die in chip.dies) > MOST_DIES:
+        raise InputError(
+            f"--dies: more than the {MOST_DIES} that a package is planned with", argument="--dies", value=MOST_DIES
+        )
     known = [name.removeprefix("memory.") for name in catalogue.packaging() if name.startswith("memory.")]
     if chip.memory and chip.memory not in known:
         raise InputError(
@@ -124,6 +146,24 @@ def checked(chip: Chip) -> Chip:
     return chip
 
 
+LARGEST_INTERPOSER = 9.5 * silicon.RETICLE
+"""Silicon on the largest interposer that a foundry has announced, nine and a half fields of a scanner [m2]."""
+
+MOST_DIES = 64
+"""Dies of a package beyond which no product is known [1]."""
+
+
+def _area(chip: Chip) -> float:
+    """Return the silicon that stands on a package's interposer [m2]."""
+    own = sum(die.area * die.count for die in chip.dies if not die.stacked)
+    each = catalogue.packaging()[f"memory.{chip.memory}"].get("stack_area")
+    return own + (stacks(chip) * each.value if each is not None else 0.0)
+
+
+INPUT_NAMES = {"area_price": "price of the interposer", "joint": "yield of a joint", "test": "test and assembly"}
+"""What inputs are called where their own name says too little."""
+
+
 def inputs_of(chip: Chip) -> dict[str, Sourced]:
     """Return everything that a chip's cost is computed from, by name."""
     table = catalogue.packaging()
@@ -132,6 +172,7 @@ def inputs_of(chip: Chip) -> dict[str, Sourced]:
         node = catalogue.node(die.node)
         out[f"wafer of {node.id}"] = node.wafer
         out[f"defects of {node.id}"] = node.quantities["defect_density"]
+    out["clustering"] = table["wafer"]["clustering"]
     if any(die.units for die in chip.dies):
         out["critical share"] = table["wafer"]["critical"]
     if chip.memory:
@@ -156,8 +197,9 @@ def usable(die: Die, values: Values) -> Any:
     """Return the share of a kind of die that can be sold, by its spare units where it has any [1]."""
     density = values[f"defects of {die.node}"]
     if die.units:
-        return silicon.salvaged_yield(die.area, density, values["critical share"], die.units, die.spare)
-    return silicon.negative_binomial_yield(die.area, density, catalogue.packaging()["wafer"]["clustering"].value)
+        spare = float(die.spare)
+        return silicon.salvaged_yield(die.area, density, values["critical share"], spare, values["clustering"])
+    return silicon.negative_binomial_yield(die.area, density, values["clustering"])
 
 
 def gross_dies(die: Die) -> float:
@@ -179,17 +221,15 @@ def bill_term(chip: Chip, values: Values) -> Term:
                 chip.capacity * each,
                 "USD",
                 law="given",
-                text="{} of " + chip.memory + " x {} USD a GiB",
-                numbers=((chip.capacity, "B"), each * 2.0**30),
+                text="{} GiB of " + chip.memory + " x {} USD",
+                numbers=(chip.capacity / 2.0**30, each * 2.0**30),
                 sources=(made[f"price of {chip.memory}"].source,),
             )
         )
-    count, joined = stacks(chip), sum(die.count for die in chip.dies)
+    # dies stacked on others are joined before, by a bond whose yield nobody publishes: taken as whole
+    count, joined = stacks(chip), sum(die.count for die in chip.dies if not die.stacked)
     if chip.interposer:
-        area = (
-            sum(die.area * die.count for die in chip.dies if not die.stacked)
-            + count * catalogue.packaging()[f"memory.{chip.memory}"]["stack_area"].value
-        )
+        area = _area(chip)
         process = area * values["area_price"]
         text = "{} USD/mm2 x {} mm2 of silicon, {} stacks of memory among it"
         numbers: tuple[Any, ...] = (values["area_price"] * 1e-6, area * 1e6, count)
@@ -255,7 +295,6 @@ def rivals(die: Die) -> dict[str, float]:
         "seeds": float(silicon.seeds_yield(die.area, density)),
         "seeds-root": float(silicon.seeds_root_yield(die.area, density)),
         "negative-binomial": float(silicon.negative_binomial_yield(die.area, density, clustering)),
-        "bose-einstein": float(silicon.bose_einstein_yield(die.area, density / CRITICAL_LAYERS, CRITICAL_LAYERS)),
     }
 
 
@@ -271,9 +310,9 @@ def bill(chip: Chip, price: Price | None = None, volume: float | None = None) ->
     margin = None
     if price is not None:
         margin = Interval(
-            low=float(silicon.gross_margin(price.value, found.high)),
+            low=float(silicon.gross_margin(price.low or price.value, found.high)),
             central=float(silicon.gross_margin(price.value, found.central)),
-            high=float(silicon.gross_margin(price.value, found.low)),
+            high=float(silicon.gross_margin(price.high or price.value, found.low)),
         )
     largest = max(chip.dies, key=lambda die: die.area)
     return Bill(
@@ -286,6 +325,9 @@ def bill(chip: Chip, price: Price | None = None, volume: float | None = None) ->
         price=price,
         margin=margin,
         design=design_of(chip, volume),
+        absent=("design and masks: not known of these nodes",)
+        if volume is not None and design_of(chip, volume) is None
+        else (),
     )
 
 
@@ -296,18 +338,32 @@ def design_of(chip: Chip, volume: float | None) -> float | None:
     once = 0.0
     for die in chip.dies:
         node = catalogue.node(die.node).quantities
-        if "design" not in node:
+        if "design" not in node or "mask_set" not in node:
             return None
-        once += node["design"].value + (node["mask_set"].value if "mask_set" in node else 0.0)
+        once += node["design"].value + node["mask_set"].value
     return float(silicon.design_share(once, volume))
 
 
-def price_of(device: Accelerator) -> Price | None:
-    """Return the newest price at which a device was sold, None where none is known."""
-    own = device.quantities.get("bought")
+def price_of(device: Accelerator, what: str = "sold_at") -> Price | None:
+    """Return the newest price at which a device was sold, None where none is known.
+
+    Parameters
+    ----------
+    what : of a user's own device, ``sold_at`` alone, or ``bought`` with its share of a server.
+    """
+    own = device.quantities.get(what)
     if own is not None:
         return Price(
             device=device.id, kind="given", value=own.value, unit="USD", date=catalogue.version(), source=own.source
         )
     sold = [p for p in catalogue.prices(device.id) if p.kind in {"list", "street"} and p.unit == "USD"]
     return max(sold, key=lambda p: (p.newest_possible, p.value), default=None)
+
+
+def transistor_cost(node: Node) -> float | None:
+    """Return what a transistor of a node costs before yield, at its peak density, None where that is not known [USD]."""
+    if "density" not in node.quantities:
+        return None
+    wafer = catalogue.packaging()["wafer"]
+    area = math.pi * (wafer["diameter"].value / 2.0 - wafer["edge"].value) ** 2
+    return float(silicon.transistor_price(node.wafer.value, area, node.quantities["density"].value))

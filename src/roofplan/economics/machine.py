@@ -8,6 +8,7 @@ from functools import cache
 from typing import Any
 
 from roofplan import catalogue, units
+from roofplan.catalogue.machines import LARGEST_BOX
 from roofplan.economics.chip import price_of
 from roofplan.economics.prices import KINDS, RECENT_DAYS, STALE_DAYS, HourlyCost, age_days, given_price, quotation
 from roofplan.errors import InputError, UnitError, UnknownName, nearest
@@ -21,6 +22,9 @@ from roofplan.units import HOUR, JOULE_PER_KWH, YEAR
 
 YEARS = 3.0
 """Years of use where nobody says, as the articles and most accounts take [1]."""
+
+MOST_YEARS = 20.0
+"""Years beyond which no machine of the trade was used [1]."""
 
 BUSY = 1.0
 """Share of the time at load at which power is counted where nobody says: a machine that is bought is meant to work [1]."""
@@ -130,8 +134,21 @@ class Owned:
             unit="USD/h",
             date=self.oldest or self.assumed_date,
             source="; ".join(dict.fromkeys(item.source for item in self.items)),
+            note=self.said,
         )
         return HourlyCost(per_device=each, count=self.machine.count, price=quote)
+
+    @property
+    def bare(self) -> bool:
+        """Whether only the cards are priced, so that it looks cheaper than it is."""
+        return any(SERVERS in name for name in self.absent) and self.machine.device.status != OWN
+
+    @property
+    def said(self) -> str:
+        """Return on which terms it is owned, and what is not counted."""
+        t = self.terms
+        rate = f"{t.interest:.0%} interest" if t.interest else "no interest"
+        return f"{t.years:g} years, {rate}; {', '.join(self.assumed)}; not counted: {', '.join(self.absent)}"
 
     @property
     def assumed_date(self) -> str:
@@ -173,6 +190,8 @@ def _items(machine: Machine, terms: Terms) -> tuple[list[Item], list[str]]:
         for s in catalogue.servers_of(machine.device.id)
         if "price" in s.quantities and not s.provider and s.count >= machine.per_host
     ]
+    # a rack is not sold by the device
+    boxes = [s for s in boxes if s.count <= LARGEST_BOX or s.count == machine.per_host]
     named = [s for s in boxes if machine.text.split(":")[0].lower() in {s.id, *s.aliases}]
     newest = sorted(boxes, key=lambda s: s.quantities["price"].seen, reverse=True)
     boxes = named or sorted(newest, key=lambda s: s.count)
@@ -187,7 +206,7 @@ def _items(machine: Machine, terms: Terms) -> tuple[list[Item], list[str]]:
             Item(name=words, count=machine.hosts * share, price=price.value, source=price.source, date=price.seen)
         )
     else:
-        quote = price_of(machine.device)
+        quote = price_of(machine.device, "bought")
         if terms.card is not None:
             items.append(Item(name=machine.device.id, count=machine.count, price=terms.card, source="given"))
         elif quote is not None:
@@ -242,13 +261,15 @@ def _electricity(machine: Machine, terms: Terms, absent: list[str], assumed: lis
             absent.append("electricity (--power)")
             return []
         watts, cited = float(power.value), power.parts[0].sources[0]
+        if machine.box is None:
+            absent.append("the hosts' own power (--power)")
         assumed.append(f"power {units.show(watts, 'W')} at load")
     sources.append(cited)
     tariff = terms.electricity
     if tariff is None:
         found = electricity(terms.place)
         tariff = found.value
-        assumed.append(f"electricity {found.text} ({terms.place}, {found.seen})")
+        assumed.append(f"electricity {found.text} ({found.seen})")
         sources.append(found.source)
     pue = terms.pue
     if pue is None:
@@ -271,6 +292,10 @@ def _electricity(machine: Machine, terms: Terms, absent: list[str], assumed: lis
     ]
 
 
+WORLD = "WOR"
+"""Place whose price stands for countries of which none is known in USD."""
+
+
 @cache
 def electricity(place: str) -> Sourced:
     """Return the newest price of energy for businesses in a place, in USD [USD/J].
@@ -279,9 +304,15 @@ def electricity(place: str) -> Sourced:
     ------
     UnknownName : a place without one, with those that have.
     """
-    known = [entry for entry in catalogue.place_table("electricity") if entry["unit"] == "USD/kWh"]
+    known = [
+        entry
+        for entry in catalogue.place_table("electricity")
+        if entry["unit"] == "USD/kWh" and entry["place"] != "assumption"
+    ]
     names = sorted({entry["place"] for entry in known})
     here = [entry for entry in known if entry["place"].lower() == place.lower()]
+    if not here and catalogue.carbon(place) is not None:
+        here = [entry for entry in known if entry["place"] == WORLD]
     if not here:
         near = nearest(place, names)
         raise UnknownName(
@@ -297,7 +328,7 @@ def electricity(place: str) -> Sourced:
     return Sourced(
         value=value,
         unit="USD/J",
-        text=f"{entry['value']} USD/kWh",
+        text=f"{entry['value']} USD/kWh of {entry['place']}",
         source=str(entry["source"]),
         seen=str(entry["date"]),
         kind=entry["kind"],
@@ -320,8 +351,7 @@ def hourly(machine: Machine, price: str) -> HourlyCost | None:
     if price == "own":
         owned = own(machine)
         # cards without the servers around them would look cheaper than they are; a device of the user's own is priced as he says
-        bare = owned is not None and any(SERVERS in name for name in owned.absent) and machine.device.status != OWN
-        return None if owned is None or bare else owned.cost()
+        return None if owned is None or owned.bare else owned.cost()
 
     if price in KINDS:
         found = quotation(machine, price)
@@ -367,7 +397,13 @@ def checked(terms: Terms) -> Terms:
     """
     for name, value in (("--residual", terms.residual), ("--interest", terms.interest)):
         if not 0.0 <= value < 1.0:
-            raise InputError(f"{name}: {value:g} is not a share from 0 to 1", argument=name, value=value)
+            raise InputError(f"{name}: {value:.0%} is not a share from 0 to below 100%", argument=name, value=value)
+    if terms.years > MOST_YEARS:
+        raise InputError(
+            f"--years: {terms.years:g} are more than the {MOST_YEARS:g} that a machine is planned for",
+            argument="--years",
+            value=terms.years,
+        )
     if terms.pue is not None and terms.pue < 1.0:
         raise InputError(f"--pue: {terms.pue:g} is less than 1", argument="--pue", value=terms.pue)
     return terms

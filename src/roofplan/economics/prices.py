@@ -42,6 +42,16 @@ class HourlyCost:
         return age_days(self.price.date) > STALE_DAYS
 
 
+def warnings_of(cost: HourlyCost) -> list[tuple[str, str]]:
+    """Return what a reader must know of a price, each with a code: its age, and on which terms a machine is owned."""
+    out = []
+    if cost.stale:
+        out.append(("price_stale", f"the {cost.price.kind} price of {cost.price.device} is of {cost.price.date}"))
+    if cost.price.kind == "own":
+        out.append(("own_price", f"owned over {cost.price.note}"))
+    return out
+
+
 def age_days(text: str, today: date | None = None) -> int:
     """Return the least age that a date of year, month or day can mean.
 

@@ -85,6 +85,16 @@ def _described(own: dict[str, str | None], dies: str) -> Chip:
     text = own["--hbm"] or own["--gddr"]
     default = "HBM3e" if stacked else "GDDR6X"
     generation = own["--memory"] or (default if text else "")
+    if not text and own["--memory"] is not None:
+        raise InputError(
+            "--memory names a generation; say how much with --hbm 80GiB or --gddr 24GiB", argument="--memory"
+        )
+    if text and generation.upper().startswith("HBM") is not stacked:
+        raise InputError(
+            f"--memory: {generation} does not go with {'--hbm' if stacked else '--gddr'}",
+            argument="--memory",
+            value=generation,
+        )
     known = {name.removeprefix("memory.").lower(): name.removeprefix("memory.") for name in catalogue.packaging()}
     return Chip(
         id="own",
@@ -107,23 +117,58 @@ def _described(own: dict[str, str | None], dies: str) -> Chip:
     )
 
 
-def owned_machines(
-    on: Sequence[str],
-    *,
-    card: str | None = None,
-    server: str | None = None,
-    networking: str | None = None,
-    years: str = "3",
-    interest: str = "0%",
-    residual: str = "0%",
-    power: str | None = None,
-    electricity: str | None = None,
-    pue: str | None = None,
-    hosting: str | None = None,
-    staff: str | None = None,
-    place: str = "WOR",
-) -> list[Owned]:
-    """Return what machines of one's own cost per hour.
+OWNING: dict[str, str | None] = {
+    "card": None,
+    "server": None,
+    "networking": None,
+    "years": "3",
+    "interest": "0%",
+    "residual": "0%",
+    "power": None,
+    "electricity": None,
+    "pue": None,
+    "hosting": None,
+    "staff": None,
+    "place": "WOR",
+}
+"""Flags of owning a machine, and what they are where nobody gives them."""
+
+
+def terms_of(**given: str | None) -> owning.Terms:
+    """Return the terms that the flags of owning mean.
+
+    Raises
+    ------
+    InputError : terms that make no sense.
+    """
+    said = {**OWNING, **given}
+
+    def money(name: str, unit: str) -> float | None:
+        text = said[name]
+        return None if text is None else unit_of.parse(text, unit, f"--{name}")
+
+    tariff, years = money("electricity", "USD/kWh"), str(said["years"])
+    return owning.checked(
+        owning.Terms(
+            card=money("card", "USD"),
+            server=money("server", "USD"),
+            networking=money("networking", "USD"),
+            years=unit_of.parse(years if years.strip()[-1:].isalpha() else f"{years} year", "s", "--years")
+            / unit_of.YEAR,
+            interest=unit_of.parse_share(str(said["interest"]), "--interest"),
+            residual=unit_of.parse_share(str(said["residual"]), "--residual"),
+            power=money("power", "W"),
+            electricity=None if tariff is None else tariff / unit_of.JOULE_PER_KWH,
+            pue=None if said["pue"] is None else unit_of.parse_amount(str(said["pue"]), "--pue"),
+            hosting=money("hosting", "USD/h"),
+            staff=money("staff", "USD/h"),
+            place=str(said["place"]),
+        )
+    )
+
+
+def owned_machines(on: Sequence[str], **given: str | None) -> list[Owned]:
+    """Return what machines of one's own cost per hour, on the terms of `OWNING`.
 
     Raises
     ------
@@ -131,28 +176,7 @@ def owned_machines(
     """
     if not on:
         raise InputError("--on is missing. Example: roofplan cost machine --on rtx-4090:8 --years 3", argument="--on")
-
-    def money(text: str | None, unit: str, flag: str) -> float | None:
-        return None if text is None else unit_of.parse(text, unit, flag)
-
-    tariff = money(electricity, "USD/kWh", "--electricity")
-    terms = owning.checked(
-        owning.Terms(
-            card=money(card, "USD", "--card"),
-            server=money(server, "USD", "--server"),
-            networking=money(networking, "USD", "--networking"),
-            years=unit_of.parse(years if years.strip()[-1:].isalpha() else f"{years} year", "s", "--years")
-            / unit_of.YEAR,
-            interest=unit_of.parse_share(interest, "--interest"),
-            residual=unit_of.parse_share(residual, "--residual"),
-            power=money(power, "W", "--power"),
-            electricity=None if tariff is None else tariff / unit_of.JOULE_PER_KWH,
-            pue=None if pue is None else unit_of.parse_amount(pue, "--pue"),
-            hosting=money(hosting, "USD/h", "--hosting"),
-            staff=money(staff, "USD/h", "--staff"),
-            place=place,
-        )
-    )
+    terms = terms_of(**given)
     found = []
     for text in on:
         for one in machine(text):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import statistics
 from dataclasses import dataclass, field, replace
 
@@ -152,9 +151,20 @@ def machines_needed(demand: Demand, capacity: float) -> tuple[float, float]:
     """Return the machines at the peak of a day, and on average over it: the same unless they are let go in the quiet hours [1]."""
     hours = np.arange(HOURS_OF_DAY)
     rates = cost.daily_rate(demand.output_rate, demand.peak, hours)
-    needed = np.maximum(up(rates / capacity), 1.0)
-    most = max(1.0, math.ceil(demand.output_rate * demand.peak / capacity))
+    needed = np.maximum(up(rates / capacity - NEARLY), 1.0)
+    most = (
+        float(needed.max())
+        if demand.peak == 1.0
+        else float(max(1.0, up(demand.output_rate * demand.peak / capacity - NEARLY)))
+    )
     return most, float(needed.mean()) if demand.autoscale else most
+
+
+NEARLY = 1e-9
+"""Share of a machine by which a demand may exceed whole ones through rounding [1]."""
+
+RELEASED = ("rent-on-demand", "spot")
+"""Kinds of rent that end with the hour; contracts and machines of one's own are paid for whether they work or not."""
 
 
 def supply(
@@ -169,11 +179,14 @@ def supply(
     owned: Owned | None = None,
 ) -> Supply:
     """Return a month of machines of one kind that serve a demand; what is bought is never let go."""
-    may_leave = kind != "own"
-    served = demand if may_leave else replace(demand, autoscale=False)
+    served = demand if hourly.price.kind in RELEASED else replace(demand, autoscale=False)
     most, mean = machines_needed(served, capacity.central)
-    bills = [hourly.total * machines_needed(served, each)[1] * MONTH / HOUR for each in (capacity.high, capacity.low)]
-    middle = hourly.total * mean * MONTH / HOUR
+    low, high = (edge if edge is not None else hourly.per_device for edge in (hourly.price.low, hourly.price.high))
+    bills = [
+        monthly(rate * hourly.count, machines_needed(served, each)[1])
+        for rate, each in ((low, capacity.high), (high, capacity.low))
+    ]
+    middle = monthly(hourly.total, mean)
     return Supply(
         kind=kind,
         label=label,
@@ -189,9 +202,28 @@ def supply(
     )
 
 
+def monthly(rate: float, machines: float) -> float:
+    """Return a month of machines at a rate by the hour [USD]."""
+    return rate * machines * MONTH / HOUR
+
+
+STEPS = 4000
+"""Demands among which the break-even is looked for, from a thousandth of a machine's to a thousand machines' [1]."""
+
+
 def break_even(found: Supply, api: Api, demand: Demand) -> float | None:
-    """Return the tokens of a month from which one machine costs less than the API's median, None where it cannot give so many [token]."""
+    """Return the least tokens of a month from which the machines that they need cost no more than the API's median, None where that never happens [token]."""
     tariff = api.blended / demand.tokens
-    rate = float(cost.break_even_rate(found.hourly.total / HOUR, tariff))
-    most = found.capacity.central / (1.0 - demand.share)
-    return rate * MONTH if rate <= most else None
+    most = found.capacity.central * MONTH / (1.0 - demand.share)
+    for volume in np.geomspace(most / 1000.0, most * 1000.0, STEPS):
+        there = replace(
+            demand, tokens=float(volume), autoscale=demand.autoscale and found.hourly.price.kind in RELEASED
+        )
+        bill = monthly(found.hourly.total, machines_needed(there, found.capacity.central)[1])
+        if bill <= tariff * float(volume):
+            return max(float(bill / tariff), float(volume) * STEP)
+    return None
+
+
+STEP: float = 1e6 ** (-1.0 / (STEPS - 1))
+"""One step of them down [1]."""

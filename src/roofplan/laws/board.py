@@ -7,7 +7,9 @@ References
 
 from __future__ import annotations
 
-from roofplan.laws import Number, up
+import numpy as np
+
+from roofplan.laws import Number, larger, up
 
 
 def lanes_needed(cards: Number, lanes_per_card: Number, adapters: Number, lanes_per_adapter: Number) -> Number:
@@ -158,7 +160,7 @@ def plugs_needed(power: Number, slot: Number, plug: Number) -> Number:
     >>> plugs_needed(450.0, 75.0, 150.0), plugs_needed(450.0, 75.0, 600.0)
     (3.0, 1.0)
     """
-    return up((power - slot) / plug)
+    return larger(up((power - slot) / plug), 0.0)
 
 
 def servers_of_rack(limit: Number, power: Number) -> Number:
@@ -179,7 +181,11 @@ def servers_of_rack(limit: Number, power: Number) -> Number:
 
     Examples
     --------
-    >>> servers_of_rack(20e3, 10.2e3), servers_of_rack(8e3, 10.2e3)
-    (1.0, 0.0)
+    >>> [float(servers_of_rack(limit, 10.2e3)) for limit in (20e3, 8e3)]
+    [1.0, 0.0]
     """
-    return (limit - limit % power) / power
+    return np.floor(limit / power + ROUNDING)
+
+
+ROUNDING = 1e-9
+"""Share of a server by which a rack's limit may miss a whole number of them [1]."""

@@ -26,6 +26,10 @@ class WaferPrice:
     note: str = ""
 
 
+LEAST_RANGE = 1.15
+"""Factor either way within which a wafer's price is never taken to be known better: series of several customers differ by as much [1]."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
     """A process and its relatives.
@@ -49,18 +53,19 @@ class Node:
 
     @property
     def wafer(self) -> Sourced:
-        """Median of the quotations, and their bounds [USD]."""
-        values = [quote.value for quote in self.wafers]
+        """Median of the quotations, and their bounds; claims that are to be checked do not count [USD]."""
+        counted = [quote for quote in self.wafers if quote.kind != "claim"]
+        values = [quote.value for quote in counted]
         middle = statistics.median(values)
-        cited = "; ".join(dict.fromkeys(f"{quote.source} ({quote.date})" for quote in self.wafers))
+        cited = "; ".join(dict.fromkeys(f"{quote.source} ({quote.date})" for quote in counted))
         return Sourced(
             value=middle,
-            low=min(values),
-            high=max(values),
+            low=min(*values, middle / LEAST_RANGE),
+            high=max(*values, middle * LEAST_RANGE),
             unit="USD",
             text=f"{middle:,.0f} USD, median of {len(values)}",
             source=cited,
-            seen=max(quote.date for quote in self.wafers),
+            seen=max(quote.date for quote in counted),
             kind="estimate",
         )
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from roofplan import units
+from roofplan import catalogue, units
 from roofplan.economics import STALE_DAYS, age_days, hourly
-from roofplan.economics.chip import Bill, gross_dies, usable
+from roofplan.economics.chip import INPUT_NAMES, Bill, gross_dies, usable
 from roofplan.economics.machine import Owned, own, per_petaflop_hour, rents
 from roofplan.economics.rent import Quote
 from roofplan.economics.tokens import Supply, TokenCosts
@@ -13,6 +13,7 @@ from roofplan.laws import board, cost
 from roofplan.report.explain import trees_screen
 from roofplan.report.page import Page, wrapped
 from roofplan.report.plans import machine_text
+from roofplan.terms import Term
 from roofplan.units import MONTH
 
 
@@ -23,12 +24,15 @@ def usd(value: float, digits: int = 3) -> str:
 
 def spread(found: Interval, unit: str = "USD") -> str:
     """Return ``3,296 USD [2,827, 3,885]``."""
-    return f"{usd(found.central)} {unit} [{usd(found.low)}, {usd(found.high)}]"
+    text = f"{usd(found.central)} {unit}".rstrip()
+    return text if found.low == found.high else f"{text} [{usd(found.low, 2)}, {usd(found.high, 2)}]"
 
 
-def _line(name: str, value: float, whole: float, text: str, unit: str = "") -> list[str]:
-    """Return one row: name, value, how it comes about, share of the whole."""
-    head = f"  {name:<19}{usd(value):>8}{unit}  {text}"
+def _line(part: Term, whole: float, unit: str = "") -> list[str]:
+    """Return one row: name, value, how it comes about, whether that is a guess, share of the whole."""
+    value = float(part.value)
+    guess = ", a guess" if any(source.startswith("guess") for source in part.sources) else ""
+    head = f"  {part.name:<19}{usd(value):>8}{unit}  {part.formula()}{guess}"
     return wrapped(f"{head}  {value / whole:.0%}", indent=31)
 
 
@@ -42,7 +46,7 @@ def chip_screen(bill: Bill, page: Page, *, explain: bool, depth: int) -> None:
     page.line("")
     whole = float(bill.term.value)
     for part in bill.term.parts:
-        for line in _line(part.name, float(part.value), whole, part.formula()):
+        for line in _line(part, whole):
             page.line(line)
     page.line(f"  {'total':<19}{spread(bill.cost)}, nine of ten draws of the inputs' ranges")
     for die in chip.dies:
@@ -50,7 +54,7 @@ def chip_screen(bill: Bill, page: Page, *, explain: bool, depth: int) -> None:
         page.line(
             f"  {die.name}: {gross_dies(die):.1f} dies a wafer, {gross_dies(die) * share:.1f} usable ({share:.0%})"
         )
-    for line in [*_sale(bill), "", *_matters(bill)]:
+    for line in [*_sale(bill), *_notes(bill), "", *_matters(bill)]:
         page.line(line)
     yields = " · ".join(f"{name} {value:.3f}" for name, value in bill.rivals.items())
     for line in wrapped(f"  perfect dies by   {yields}", indent=20):
@@ -65,6 +69,13 @@ def chip_screen(bill: Bill, page: Page, *, explain: bool, depth: int) -> None:
         page.line(line)
 
 
+def _notes(bill: Bill) -> list[str]:
+    """Return what a reader must know of the nodes, and what is absent."""
+    notes = [note for name in dict.fromkeys(die.node for die in bill.chip.dies) for note in catalogue.node(name).notes]
+    lines = [line for note in notes for line in wrapped(f"  ! {note}", indent=4)]
+    return lines + ([f"  absent, not 0: {'; '.join(bill.absent)}"] if bill.absent else [])
+
+
 def _sale(bill: Bill) -> list[str]:
     """Return the maker's margin at the newest price, and what each part carries of its design."""
     lines = []
@@ -72,8 +83,9 @@ def _sale(bill: Bill) -> list[str]:
         p = bill.price
         old = " !" if age_days(p.date) > STALE_DAYS else ""
         who = f", {p.provider}" if p.provider else ""
+        when = "as given" if p.kind == "given" else f"{p.kind}{who}, {p.date}{old}"
         lines += wrapped(
-            f"  sold at {usd(p.value)} USD ({p.kind}{who}, {p.date}{old}): gross margin {bill.margin.central:.0%}"
+            f"  sold at {usd(p.value)} USD ({when}): gross margin {bill.margin.central:.0%}"
             f" [{bill.margin.low:.0%}, {bill.margin.high:.0%}], {p.value / bill.cost.central:.1f} x the bill; design, software"
             " and selling aside",
             indent=4,
@@ -83,9 +95,14 @@ def _sale(bill: Bill) -> list[str]:
     return lines
 
 
+def named(name: str) -> str:
+    """Return what an input is called on screens and pictures."""
+    return INPUT_NAMES.get(name, name)
+
+
 def _matters(bill: Bill) -> list[str]:
     """Return the inputs whose ranges move the cost most."""
-    swings = [f"{s.name} {usd(s.low)}..{usd(s.high)}" for s in bill.swings[:6]]
+    swings = [f"{named(s.name)} {usd(min(s.low, s.high))}..{usd(max(s.low, s.high))}" for s in bill.swings[:6]]
     return wrapped("  what matters      " + " · ".join(swings), indent=20)
 
 
@@ -115,7 +132,7 @@ def machine_screen(found: Owned, page: Page, *, explain: bool, depth: int) -> No
     page.line("")
     whole = found.hourly
     for part in found.term.parts:
-        for line in _line(part.name, float(part.value), whole, part.formula(), " USD/h"):
+        for line in _line(part, whole, " USD/h"):
             page.line(line)
     other = _other_interest(found)
     page.line(f"  {'total':<19}{usd(whole):>8} USD/h  busy or idle{other}")
@@ -150,11 +167,13 @@ def _rented(found: Owned) -> list[str]:
     running = found.hourly - next(float(p.value) for p in found.term.parts if p.name == "depreciation")
     if share >= 1.0:
         text = f"renting at {usd(quote.per_device)} is cheaper however much it is used"
+    elif found.bare:
+        return lines
     else:
         months = float(cost.payback_time(found.purchase, quote.total, running)) / 730.0
         text = (
             f"against renting at {usd(quote.per_device)} a device ({quote.price.date}): owning is cheaper from {share:.0%} of the"
-            f" hours; used or let around the clock at that rent it is paid back after {months:.1f} months"
+            f" hours or more, for what is absent is not in it; used or let around the clock at that rent it is paid back after {months:.1f} months, interest and resale aside"
         )
     return [*lines, *wrapped(text, indent=2)]
 
@@ -173,7 +192,7 @@ def _fed(found: Owned) -> list[str]:
         (float(number[0]) for part in found.term.parts if part.name == "electricity" for number in part.numbers[:1]),
         None,
     )
-    if watts is None:
+    if watts is None or m.server is None:
         return []
     each = watts / m.hosts
     rated = float(board.supply_rating(each, HEADROOM))
@@ -200,6 +219,10 @@ def _other_interest(found: Owned) -> str:
     return f"; {usd(dear.hourly)} at 8% interest (depreciation {usd(float(depreciation.value))})"
 
 
+SHOWN = 12
+"""Quotations of a kind that are listed [1]."""
+
+
 def rent_screen(quotes: list[Quote], page: Page, device: str) -> None:
     """Print the rents of a device kind by kind, newest first, and how they went."""
     kinds = list(dict.fromkeys(q.price.kind for q in quotes))
@@ -210,12 +233,14 @@ def rent_screen(quotes: list[Quote], page: Page, device: str) -> None:
         page.line(
             f"{device} · {kind} · {len(mine)} quotations, {usd(min(values))} to {usd(max(values))} USD/h, newest {newest}"
         )
-        for q in mine[:12]:
+        for q in mine[:SHOWN]:
             p = q.price
             old = " !" if age_days(p.date) > STALE_DAYS else ""
             by = f"by {p.count}" if p.count else ""
             words = " ".join(x for x in (p.provider, p.term, by) if x)
             page.line(f"  {p.date + old:<13}{usd(p.value):>8}  {words}")
+        if len(mine) > SHOWN:
+            page.line(f"  and {len(mine) - SHOWN} older ones (--json)")
         for year, low, middle, high, count in _years(mine):
             bar = "█" * max(1, round(middle / max(values) * 30))
             page.line(f"    {year}  {usd(middle):>6} [{usd(low)}, {usd(high)}] of {count:<3} {bar}")
@@ -255,10 +280,14 @@ def _at_full_load(found: TokenCosts) -> list[str]:
     lines: list[str] = []
     if found.full:
         words = " · ".join(f"{name} {spread(value, '')}" for name, value in found.full.items())
-        lines += wrapped(f"at full load, USD per million tokens, split by device time: {words}", indent=2)
+        lines += wrapped(
+            f"at full load, USD per million tokens, split by what each adds to the steps: {words}", indent=2
+        )
     if found.energy:
         kwh, grams = units.significant(found.energy["kWh"]), usd(found.energy["gCO2"])
-        lines.append(f"energy of a million output tokens at full load: {kwh} kWh, {grams} g CO2")
+        lines.append(
+            f"energy of a million output tokens at full load, prompts included, at the machine: {kwh} kWh, {grams} g CO2"
+        )
     return lines
 
 
@@ -271,7 +300,7 @@ def _supply(one: Supply) -> list[str]:
     if one.owned is not None:
         years = one.owned.terms.years
         bought = " + ".join(item.name for item in one.owned.items)
-        how = f"{usd(one.owned.purchase)} USD each ({bought}, {p.date}{old}) over {years:g} years, power; absent: {', '.join(one.owned.absent)}"
+        how = f"{usd(one.owned.purchase)} USD each ({bought}, {p.date}{old}) over {years:g} years; {', '.join(one.owned.assumed)}; absent: {', '.join(one.owned.absent)}"
     else:
         who = f", {p.provider}" if p.provider else ""
         how = f"730 h x {one.devices} x {usd(p.value)}{who}, {p.date}{old}"

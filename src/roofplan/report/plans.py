@@ -168,7 +168,7 @@ def plan_lines(result: Result, plan: Plan, page: Page) -> list[str]:
             f" all in, {load_text(plan)}"
         )
         lines.append(
-            f"                split by device time: {units.significant(into)} USD/Mtok in, {units.significant(out)} out"
+            f"                split by what each adds to the steps: {units.significant(into)} USD/Mtok in, {units.significant(out)} out"
         )
     else:
         lines.append(

@@ -283,7 +283,7 @@ HALF = 0.5
 
 
 def cached_input_cost(plan: Plan) -> Metric | None:
-    """Return what a million input tokens cost that are found in the cache, None without a price [USD/Mtoken].
+    """Return what a million input tokens cost that are found in the cache, None without a price, or where the split of a request gives none [USD/Mtoken].
 
     What a request still costs with half of its prompt cached, its other tokens at their own costs taken off. The room that
     the cached tokens take between requests is not counted.
@@ -304,7 +304,11 @@ def cached_input_cost(plan: Plan) -> Metric | None:
     request = plan.cost.total / units.HOUR * load.output / (float(half.rate) * plan.utilisation) * 1e6
     rest = (1.0 - HALF) * load.input * into.value
     rest += load.output * plan.metrics["cost_per_million_output_tokens"].value
-    value = max(0.0, (request - rest) / (HALF * load.input))
+    value = (request - rest) / (HALF * load.input)
+    if value <= 0.0:
+        return (
+            None  # what input is charged is what it adds to mixed steps, which may be less than its cached half saves
+        )
     return Metric(value, value * into.low / into.value, value * into.high / into.value, "USD/Mtoken", into.grade)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from roofplan import catalogue
+from roofplan import catalogue, economics
 from roofplan.operations import element_bytes
 from roofplan.records.hardware import Machine
 from roofplan.search.evaluate import _plan, evaluate
@@ -84,13 +84,8 @@ def warnings_of(plan: Plan) -> list[tuple[str, str]]:
         for name, other in plan.rates.fallbacks.items()
         if _uses(plan, name)
     ]
-    if plan.cost is not None and plan.cost.stale:
-        out.append(
-            (
-                "price_stale",
-                f"the {plan.cost.price.kind} price of {plan.machine.device.id} is of {plan.cost.price.date}",
-            )
-        )
+    if plan.cost is not None:
+        out += economics.warnings_of(plan.cost)
     registry = plan.engine.raw.get("families", {})
     listed = registry.get("architectures", ()) if registry.get("registry", "").startswith("Hugging Face") else ()
     name = plan.model.architecture

@@ -594,8 +594,8 @@ def _warnings(plan: TrainingPlan, policy: str) -> list[tuple[str, str]]:
         out.append(("muon", "Muon's orthogonalisation is not counted in the optimizer's time"))
     if plan.run is not None and plan.run.policy != policy:
         out.append(("policy", f"a run of one copy, or on one host, has none to go on with: --policy {policy} restarts"))
-    if plan.cost is not None and plan.cost.stale:
-        out.append(("price_stale", f"the {plan.cost.price.kind} price of {m.device.id} is of {plan.cost.price.date}"))
+    if plan.cost is not None:
+        out += economics.warnings_of(plan.cost)
     if m.device.geforce_licence:
         out.append(("geforce_licence", "the GeForce driver licence forbids data centres (blockchain aside)"))
     if plan.run is not None and plan.run.goodput < HARDLY:
