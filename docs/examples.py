@@ -73,6 +73,7 @@ EXAMPLES = [
     ),
     ("And at 20", "serve llama-3.1-70b --price own --tokens-per-second-per-user 20"),
     ("H100, from wafer to card", "cost chip h100-sxm"),
+    ("And on to the token, where the chain ends at the API's price", "cost tokens llama-3.3-70b --on h100-sxm:8"),
     ("A chip of one's own", "cost chip --node n3 --area 600mm2 --dies 2 --hbm 288GiB --memory hbm4 --price 20000USD"),
     ("gpt-oss-120b: 10 million tokens a month", "cost tokens gpt-oss-120b --on h100-sxm:1 --tokens 10M/month"),
     ("A billion", "cost tokens gpt-oss-120b --on h100-sxm:1 --tokens 1B/month"),
@@ -90,14 +91,15 @@ EXAMPLES = [
 
 
 DRAWN = {
-    "cost machine --on rtx-4090:8 --on h100-sxm:8": ("eight-4090-against-eight-h100", 1060),
+    "cost machine --on rtx-4090:8 --on h100-sxm:8": ("eight-4090-against-eight-h100", 780),
     "serve llama-2-70b --on rtx-4090:8 --on h100-sxm:8 --price own": ("tokens-of-eight-4090", 1150),
     "serve llama-3.1-70b --price own --tokens-per-second-per-user 5": ("cheapest-70b-at-5", 1150),
     "serve llama-3.1-70b --price own --tokens-per-second-per-user 20": ("cheapest-70b-at-20", 1150),
     "cost chip h100-sxm": ("h100-from-wafer-to-card", 880),
-    "cost tokens gpt-oss-120b --on h100-sxm:1 --tokens 1B/month": ("gpt-oss-120b-month", 940),
-    "cost tokens deepseek-v3.1 --on h200-sxm:8 --tokens 1B/month": ("deepseek-month", 940),
-    "cost machine --on h100-sxm:64 --years 3 --interest 8% --residual 20%": ("sixty-four-h100", 520),
+    "cost tokens llama-3.3-70b --on h100-sxm:8": ("h100-from-wafer-to-token", 1480),
+    "cost tokens gpt-oss-120b --on h100-sxm:1 --tokens 1B/month": ("gpt-oss-120b-month", 1480),
+    "cost tokens deepseek-v3.1 --on h200-sxm:8 --tokens 1B/month": ("deepseek-month", 1480),
+    "cost machine --on h100-sxm:64 --years 3 --interest 8% --residual 20%": ("sixty-four-h100", 460),
     "cost rent h100-sxm": ("h100-rents", 520),
 }
 """Examples whose pictures stand below them: the file's name, and the height of what is drawn [pixel]."""

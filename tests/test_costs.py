@@ -2,23 +2,32 @@
 
 import csv
 import json
+import sys
 import tomllib
 from dataclasses import replace
+from datetime import date
+from decimal import Decimal
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
 
 import numpy as np
 import pytest
 
 from roofplan import answers, catalogue
+from roofplan.api import whole_catalogue
+from roofplan.calibrate.prices import POOLS, pools
 from roofplan.calibrate.silicon import fit_interposer
 from roofplan.catalogue.machines import machine
 from roofplan.economics import chip as chips
 from roofplan.economics import hourly
+from roofplan.economics.listed import routes
 from roofplan.economics.machine import Terms, own
+from roofplan.economics.prices import PURCHASE, bounds
 from roofplan.economics.request import bill_of_materials
-from roofplan.economics.tokens import Demand, api_of, break_even, machines_needed, monthly, supply
+from roofplan.economics.tokens import CAPACITY, Demand, api_of, machines_needed, month_cost, month_term, supply
 from roofplan.economics.uncertainty import Interval, central, draws, interval, mean, tornado, variance
 from roofplan.laws import board, cost, silicon
+from roofplan.records.workload import Constraints
 from roofplan.source import Sourced
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -310,7 +319,8 @@ def test_a_month_s_tokens_add_up(run_json, run):
     rent = next(one for one in found["supplies"] if one["kind"] == "rent")
     assert rent["monthly"]["value"] == pytest.approx(rent["cost_per_hour"]["value"] * 730 * rent["mean_replicas"])
     assert rent["busy"] == pytest.approx(found["demand"]["output_rate"] / rent["capacity"]["value"])
-    even = found["break_even_tokens"]["rent"]
+    even = rent["break_even"]["tokens"]
+    assert rent["break_even"]["low"] <= even <= rent["break_even"]["high"]
     tariff = found["api"]["monthly"]["value"] / 1e9
     assert even * tariff == pytest.approx(rent["cost_per_hour"]["value"] * 730, rel=1e-2)
     assert rent["cost_per_hour"]["source"]
@@ -424,18 +434,132 @@ def test_plugs_supplies_and_racks():
 
 @pytest.mark.parametrize("peak", [1.0, 1.5, 2.0])
 @pytest.mark.parametrize("autoscale", [False, True])
-def test_at_the_break_even_both_bills_are_equal_whatever_the_day(peak, autoscale):
-    demand = Demand(tokens=1e9, input=1024, output=256, peak=peak, autoscale=autoscale)
+@pytest.mark.parametrize("utilisation", [0.6, 1.0])
+def test_at_the_break_even_both_bills_are_equal_whatever_the_day(peak, autoscale, utilisation):
+    demand = Demand(tokens=1e9, input=1024, output=256, peak=peak, autoscale=autoscale, utilisation=utilisation)
     quote = hourly(machine("h100-sxm:1")[0], "rent")
-    found = supply("rent", demand, quote, Interval(low=3600, central=4000, high=4400), label="", machine="", devices=1)
     price = api_of("gpt-oss-120b", demand)
-    even = break_even(found, price, demand)
-    assert even is not None
-    there = replace(demand, tokens=even * 1.001)
-    bill = monthly(quote.total, machines_needed(there, 4000.0)[1])
-    assert bill == pytest.approx(price.blended / demand.tokens * even, rel=0.02)
-    below = replace(demand, tokens=even * 0.9)
-    assert monthly(quote.total, machines_needed(below, 4000.0)[1]) > price.blended / demand.tokens * even * 0.9
+    capacity = Interval(low=3600, central=4000, high=4400)
+    found = supply("rent", demand, quote, capacity, label="", machine="", devices=1, api=price)
+    even = found.even
+    assert even.low <= even.tokens <= even.high
+    assert 0.0 <= even.never < 0.1
+
+    def bill(tokens):
+        return float(month_cost(quote.total, machines_needed(replace(demand, tokens=tokens), 4000.0)[1]))
+
+    tariff = price.blended / demand.tokens
+    assert bill(even.tokens * 1.001) == pytest.approx(tariff * even.tokens, rel=0.02)
+    assert bill(even.tokens * 0.9) > tariff * even.tokens * 0.9
+
+
+def test_a_machine_that_gives_too_little_never_breaks_even():
+    demand = Demand(tokens=1e9, input=1024, output=256)
+    quote = hourly(machine("h100-sxm:1")[0], "rent")
+    price = api_of("gpt-oss-120b", demand)
+    capacity = Interval(low=90, central=100, high=110)
+    found = supply("rent", demand, quote, capacity, label="", machine="", devices=1, api=price)
+    assert (found.even.tokens, found.even.never) == (None, 1.0)
+    assert found.over.high < 1.0
+    assert float(found.apart.parts[-1].value) < 0.0  # the API asks for less than the machine costs
+
+
+def test_an_api_price_taken_apart_is_whole(run_json):
+    words = ["cost", "tokens", "gpt-oss-120b", "--on", "h100-sxm:1", "--api-price", "0.15,0.60", "--utilisation", "40%"]
+    _, found = run_json(*words, "--training-cost", "5.6MUSD", "--lifetime-tokens", "100T")
+    for one in found["supplies"]:
+        tree = one["api_apart"]
+        assert tree["value"] == pytest.approx((0.15 * 1024 + 0.60 * 256) / 1280)
+        parts = {part["name"]: part["value"] for part in tree["parts"]}
+        assert sum(parts.values()) == pytest.approx(tree["value"])
+        assert parts["training"] == pytest.approx(0.056)
+        full = sum(value for name, value in parts.items() if name not in {"training", "idle", "rest"})
+        assert parts["idle"] == pytest.approx(full * 1.5)
+
+
+def test_draws_of_a_month_are_vectorised_and_hold_the_centre():
+    """A month at arrays of draws is the month at each of them."""
+    demand = Demand(tokens=50e9, input=1024, output=256, peak=1.7, autoscale=True, utilisation=0.8)
+    owned = own(machine("h100-sxm:1")[0])
+    inputs = {**owned.inputs, CAPACITY: ranged(4000.0, 3000.0, 5000.0)}
+    some = draws(inputs, 50)
+    whole = month_term(owned.cost(), owned, demand, some).value
+    for place in range(0, 50, 7):
+        at = {name: float(value[place]) if np.ndim(value) else value for name, value in some.items()}
+        assert float(month_term(owned.cost(), owned, demand, at).value) == pytest.approx(float(whole[place]))
+
+
+def test_an_hour_of_ones_own_has_a_range_and_what_is_given_has_none(run_json):
+    _, found = run_json("cost", "machine", "--on", "h100-sxm:8")
+    hour = found["machines"][0]["cost_per_hour"]
+    assert hour["low"] < hour["value"] < hour["high"]
+    assert {one["input"] for one in hour["tornado"]} == {"price of hgx-h100-8", "power", "electricity", "PUE"}
+    given = [
+        "--card",
+        "30000USD",
+        "--server",
+        "20000USD",
+        "--power",
+        "9kW",
+        "--electricity",
+        "0.1USD/kWh",
+        "--pue",
+        "1.3",
+    ]
+    _, found = run_json("cost", "machine", "--on", "h100-sxm:8", *given)
+    hour = found["machines"][0]["cost_per_hour"]
+    assert (hour["low"], hour["high"], hour["tornado"]) == (hour["value"], hour["value"], [])
+
+
+def test_desktops_of_the_article_come_with_their_network():
+    """Eight desktops of 2,300, as many 150 USD cards, and eight of the 20 ports of a 1,500 USD switch."""
+    found = own(machine("rtx-4090:8x1@10gbe")[0])
+    assert found.purchase == pytest.approx(8 * 2300 + 8 * 150 + 8 * 75)
+    assert not any("network" in name for name in found.absent)
+    half = own(machine("rtx-4090:2x4@25gbe")[0])
+    assert half.purchase == pytest.approx(2 * 9400 + 2 * 300)
+    assert "switch ports (--networking)" in half.absent
+
+
+def test_rigs_compete_where_no_machine_is_named():
+    texts = {one.text for one in whole_catalogue(Constraints())}
+    assert {"rtx-4090:8x1@10gbe", "rtx-4090:8x1@200gbe", "rtx-4090:2x4@25gbe"} <= texts
+
+
+def test_quotations_of_one_thing_lie_within_the_bounds_that_stand_behind_a_single_one():
+    for kind in ("list", "rent-on-demand", "rent-contract"):
+        low, high = bounds(1.0, PURCHASE if kind == "list" else kind)
+        ratios = [
+            price.value / float(np.median([one.value for one in pool]))
+            for pool in pools(POOLS[PURCHASE if kind == "list" else kind])
+            for price in pool
+        ]
+        inside = np.mean([low * 0.999 <= ratio <= high * 1.001 for ratio in ratios])
+        assert inside >= 0.8
+    assert bounds(1.0, "spot") == (None, None)
+
+
+def test_prices_of_other_lists_join_where_they_are_installed(monkeypatch):
+    """A provider that the catalogue lists already is not counted twice; of dated prices today's holds."""
+
+    def price(into, out):
+        return SimpleNamespace(input_mtok=Decimal(into), output_mtok=Decimal(out))
+
+    dated = [
+        SimpleNamespace(constraint=None, prices=price("9", "9")),
+        SimpleNamespace(constraint=SimpleNamespace(start_date=date(2020, 1, 1)), prices=price("0.01", "0.02")),
+        SimpleNamespace(constraint=SimpleNamespace(start_date=date(2999, 1, 1)), prices=price("8", "8")),
+    ]
+    models = [SimpleNamespace(id="openai/gpt-oss-120b", prices=dated), SimpleNamespace(id="other", prices=dated)]
+    before = routes("gpt-oss-120b")
+    listed = before[0].name.split("/")[0]
+    providers = [SimpleNamespace(id="nobody-else", models=models), SimpleNamespace(id=listed, models=models)]
+    fake = ModuleType("genai_prices")
+    fake.data = SimpleNamespace(providers=providers)
+    monkeypatch.setitem(sys.modules, "genai_prices", fake)
+    monkeypatch.setattr("roofplan.economics.listed.importlib.metadata.version", lambda _: "0")
+    added = routes("gpt-oss-120b")[len(before) :]
+    assert [(one.name, one.input, one.output) for one in added] == [("nobody-else/openai/gpt-oss-120b", 0.01, 0.02)]
 
 
 def test_contracts_are_not_let_go_by_the_hour():

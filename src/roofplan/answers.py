@@ -11,8 +11,8 @@ from roofplan import __version__, catalogue
 from roofplan.economics.chip import Bill
 from roofplan.economics.machine import Owned, per_petaflop_hour
 from roofplan.economics.rent import Quote
-from roofplan.economics.tokens import TokenCosts
-from roofplan.economics.uncertainty import Interval
+from roofplan.economics.tokens import Supply, TokenCosts
+from roofplan.economics.uncertainty import Interval, as_json
 from roofplan.emit import launch
 from roofplan.errors import NoPlan, RoofplanError
 from roofplan.records.hardware import Machine
@@ -126,9 +126,8 @@ def chip_answer(found: Bill, inputs: dict[str, Any], *, depth: int) -> dict[str,
         "capacity": chip.capacity,
         "interposer": chip.interposer,
     }
-    out["cost"] = _ranged(found.cost, "USD")
+    out["cost"] = as_json(found.cost, found.swings, "USD")
     out["parts"] = {part.name: float(part.value) for part in found.term.parts}
-    out["tornado"] = [{"input": s.name, "low": s.low, "high": s.high} for s in found.swings]
     out["perfect_dies"] = found.rivals
     if found.price is not None and found.margin is not None:
         p = found.price
@@ -155,7 +154,7 @@ def machine_answer(found: Sequence[Owned], inputs: dict[str, Any], *, depth: int
                     for i in one.items
                 ],
             },
-            "cost_per_hour": {"value": one.hourly, "unit": "USD/h"},
+            "cost_per_hour": as_json(one.interval(), one.swings(), "USD/h"),
             "parts": {part.name: float(part.value) for part in one.term.parts},
             "per_petaflop_hour": per_petaflop_hour(one),
             "absent": one.absent,
@@ -168,7 +167,16 @@ def machine_answer(found: Sequence[Owned], inputs: dict[str, Any], *, depth: int
     return out
 
 
-def tokens_answer(found: TokenCosts, inputs: dict[str, Any]) -> dict[str, Any]:
+def _even(one: Supply) -> dict[str, Any] | None:
+    """Return a break-even as plain values; null where it does not happen."""
+    even = one.even
+    if even is None:
+        return None
+    low, high = (edge if math.isfinite(edge) else None for edge in (even.low, even.high))
+    return {"tokens": even.tokens, "low": low, "high": high, "never": even.never, "unit": "token/month"}
+
+
+def tokens_answer(found: TokenCosts, inputs: dict[str, Any], *, depth: int = 1) -> dict[str, Any]:
     """Return the answer of ``roofplan cost tokens``."""
     out = base("cost tokens", "ok", inputs)
     out["warnings"] = [{"code": "plan", "text": text} for text in found.warnings]
@@ -180,6 +188,7 @@ def tokens_answer(found: TokenCosts, inputs: dict[str, Any]) -> dict[str, Any]:
         "output_rate": d.output_rate,
         "peak": d.peak,
         "autoscale": d.autoscale,
+        "utilisation": d.utilisation,
     }
     if found.api is not None:
         a = found.api
@@ -209,7 +218,11 @@ def tokens_answer(found: TokenCosts, inputs: dict[str, Any]) -> dict[str, Any]:
                 "date": one.hourly.price.date,
                 "source": one.hourly.price.source,
             },
-            "monthly": _ranged(one.monthly, "USD"),
+            "monthly": as_json(one.monthly, one.swings, "USD"),
+            "break_even": _even(one),
+            "api_over_full_machine": None if one.over is None else _ranged(one.over, "1"),
+            "api_apart": None if one.apart is None else one.apart.as_json(1),
+            "explain": one.term.as_json(depth),
             "purchase": one.owned.purchase if one.owned else None,
             "assumed": one.owned.assumed if one.owned else [],
             "absent": one.owned.absent if one.owned else [],
@@ -218,7 +231,12 @@ def tokens_answer(found: TokenCosts, inputs: dict[str, Any]) -> dict[str, Any]:
     ]
     out["full_load"] = {name: _ranged(value, "USD/Mtoken") for name, value in found.full.items()}
     out["energy_per_million_output_tokens"] = found.energy
-    out["break_even_tokens"] = found.break_even
+    out["sources"] = _cited(
+        [
+            *(key for one in found.supplies for key in one.term.bibliography()),
+            *([found.api.source] if found.api else []),
+        ]
+    )
     out["absent"] = found.absent
     return out
 

@@ -9,15 +9,17 @@ from pathlib import Path
 from typing import Any
 
 from roofplan import catalogue, hf, units
-from roofplan.catalogue.machines import accelerator, box_size, machine
+from roofplan.catalogue.machines import LARGEST_BOX, accelerator, box_size, machine
+from roofplan.economics.listed import Route
 from roofplan.economics.machine import Terms, own
 from roofplan.economics.machine import hourly as hourly_cost
 from roofplan.economics.request import OWNING, terms_of
-from roofplan.economics.tokens import Demand, Supply, TokenCosts, api_of, break_even, machines_needed, supply
+from roofplan.economics.tokens import Api, Demand, Supply, TokenCosts, api_of, machines_needed, supply
 from roofplan.economics.uncertainty import Interval
 from roofplan.errors import ConfigError, InputError, UnitError, UnknownName, UnsupportedFeature, nearest
+from roofplan.laws import cost
 from roofplan.operations import element_bytes, format_entry
-from roofplan.records.hardware import Accelerator, Machine
+from roofplan.records.hardware import Accelerator, Machine, Server
 from roofplan.records.model import Model
 from roofplan.records.strategy import Strategy
 from roofplan.records.workload import Constraints, Workload
@@ -456,11 +458,18 @@ def token_costs(
     output: str | int = "256",
     peak: str = "1",
     autoscale: bool = False,
+    utilisation: str | float = "100%",
     price: str = "rent",
+    api_price: str | None = None,
+    training_cost: str | None = None,
+    lifetime_tokens: str | None = None,
     progress: Callable[[int, int], None] | None = None,
     **flags: Any,
 ) -> TokenCosts:
     """Return what a month's tokens cost at an API, rented and owned; `flags` are those of `plan_serving`, and those of owning.
+
+    `utilisation` is the share of a machine's full load that is planned with; `api_price` is ``IN,OUT`` in USD per million tokens;
+    `training_cost` over `lifetime_tokens` is what a token carries of the model's training.
 
     Raises
     ------
@@ -473,17 +482,62 @@ def token_costs(
             f"--peak: {peak} is not the peak of a day over its mean, from 1 to 2", argument="--peak", value=peak
         )
     terms = terms_of(**{name: flags.pop(name) for name in OWNING if name in flags and name != "power"})
-    result = plan_serving(model, on, input=input, output=output, price=price, progress=progress, **flags)
+    route = _api_price(api_price)
+    training = _training(training_cost, lifetime_tokens)
+    result = plan_serving(
+        model, on, input=input, output=output, price=price, utilisation=utilisation, progress=progress, **flags
+    )
     load = result.plans[0].workload
-    demand = Demand(tokens=volume, input=float(load.input), output=float(load.output), peak=high, autoscale=autoscale)
+    demand = Demand(
+        tokens=volume,
+        input=float(load.input),
+        output=float(load.output),
+        peak=high,
+        autoscale=autoscale,
+        utilisation=_utilisation(utilisation),
+    )
     if volume < load.input + load.output:
         raise InputError(f"--tokens: {tokens} is less than one request", argument="--tokens", value=tokens)
     best = cheapest_for(result.plans, demand)
-    return priced_tokens(best, result, demand, terms)
+    return priced_tokens(best, result, demand, terms, route, training)
 
 
-def supplies_of(plan: Plan, demand: Demand, terms: Terms, absent: list[str]) -> list[Supply]:
-    """Return a month of a plan's machines, rented and owned; what has no price is added to `absent`."""
+def _api_price(text: str | None) -> Route | None:
+    """Return the route that ``IN,OUT`` means, None without one [USD/Mtoken]."""
+    if text is None:
+        return None
+    into, _, out = text.partition(",")
+    if not out:
+        raise InputError(
+            f"--api-price: {text} is not IN,OUT in USD per million tokens, such as 0.15,0.60",
+            argument="--api-price",
+            value=text,
+        )
+    one, two = (units.parse_amount(part.strip(), "--api-price") for part in (into, out))
+    return Route(name="--api-price", input=one, output=two, date=catalogue.version(), source="--api-price")
+
+
+def _training(bill: str | None, life: str | None) -> float | None:
+    """Return what a token carries of the model's training, None where nobody says [USD]."""
+    if (bill is None) != (life is None):
+        raise InputError(
+            "--training-cost and --lifetime-tokens belong together: what training cost, and the tokens that the model serves",
+            argument="--training-cost" if bill is None else "--lifetime-tokens",
+        )
+    if bill is None or life is None:
+        return None
+    return float(
+        cost.training_share(
+            units.parse(bill, "USD", "--training-cost"),
+            units.parse_amount(life.removesuffix("tok"), "--lifetime-tokens"),
+        )
+    )
+
+
+def supplies_of(
+    plan: Plan, demand: Demand, terms: Terms, absent: list[str], api: Api | None, training: float | None
+) -> list[Supply]:
+    """Return a month of a plan's machines, rented and owned, beside the API; what has no price is added to `absent`."""
     m = plan.metrics["output_tokens_per_second"]
     capacity = Interval(low=m.low, central=m.value, high=m.high)
     owned = own(plan.machine, terms)
@@ -509,6 +563,8 @@ def supplies_of(plan: Plan, demand: Demand, terms: Terms, absent: list[str]) -> 
                 machine=plan.machine.text or plan.machine.device.id,
                 devices=plan.machine.count,
                 owned=owned if kind == "own" else None,
+                api=api,
+                training=training,
             )
         )
     return out
@@ -538,20 +594,22 @@ def cheapest_for(plans: Sequence[Plan], demand: Demand) -> Plan:
 
     def bill(plan: Plan) -> float:
         capacity = plan.metrics["output_tokens_per_second"].value
-        return float(plan.cost.total if plan.cost else 0.0) * machines_needed(demand, capacity)[1]
+        return float((plan.cost.total if plan.cost else 0.0) * machines_needed(demand, capacity)[1])
 
     return min(priced, key=bill)
 
 
-def priced_tokens(plan: Plan, result: Result, demand: Demand, terms: Terms) -> TokenCosts:
-    """Return what the tokens of a demand cost on a plan's machines, rented and owned, beside the API."""
+def priced_tokens(
+    plan: Plan, result: Result, demand: Demand, terms: Terms, route: Route | None = None, training: float | None = None
+) -> TokenCosts:
+    """Return what the tokens of a demand cost on a plan's machines, rented and owned, beside the API, or the `route` that the user gives."""
     model = plan.model.id
-    out = TokenCosts(model=model, demand=demand, api=api_of(model, demand))
+    out = TokenCosts(model=model, demand=demand, api=api_of(model, demand, route))
     if out.api is None:
         near = nearest(model, {str(entry["model"]) for entry in catalogue.token_prices()})
         others = f"; listed are {', '.join(near)} and others" if near else ""
         out.absent.append(f"API: no route to {model} is listed{others}")
-    out.supplies = supplies_of(plan, demand, terms, out.absent)
+    out.supplies = supplies_of(plan, demand, terms, out.absent, out.api, training)
     for name, key in (("input", "cost_per_million_input_tokens"), ("output", "cost_per_million_output_tokens")):
         if key in plan.metrics:
             found = plan.metrics[key]
@@ -564,11 +622,6 @@ def priced_tokens(plan: Plan, result: Result, demand: Demand, terms: Terms) -> T
     if cached is not None:
         out.full["cached input"] = Interval(low=cached.low, central=cached.value, high=cached.high)
     out.energy = energy_of(plan, terms.place)
-    if out.api is not None:
-        for one in out.supplies:
-            even = break_even(one, out.api, demand)
-            if even is not None:
-                out.break_even[one.kind] = even
     out.warnings = [text for _, text in result.warnings]
     return out
 
@@ -639,4 +692,21 @@ def whole_catalogue(constraints: Constraints) -> tuple[Machine, ...]:
         full = catalogue.servers_of(name)
         if full and full[-1].network and box_size(found) == full[-1].count:
             out += machine(f"{name}:2x{full[-1].count}")
+        out += rigs(name, full)
     return tuple(out)
+
+
+def rigs(device: str, boxes: Sequence[Server]) -> list[Machine]:
+    """Return what one can build of a device's small boxes: as many as hold what its largest does, on each network that has priced cards."""
+    networks = [
+        link.id
+        for link in map(catalogue.link, catalogue.ids("links"))
+        if link.kind == "network" and "nic_price" in link.quantities
+    ]
+    return [
+        one
+        for box in boxes
+        if box.network in networks and "price" in box.quantities and box.count < boxes[-1].count <= LARGEST_BOX
+        for network in networks
+        for one in machine(f"{device}:{boxes[-1].count // box.count}x{box.count}@{network}")
+    ]

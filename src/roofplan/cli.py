@@ -999,7 +999,7 @@ def cost_machine(
                 html,
                 "roofplan cost machine",
                 lambda page: report.machines_screen(found, page, explain=explain, depth=levels),
-                lambda: [charts.hourly_stack(one) for one in found],
+                lambda: charts.machines(found),
             )
         if reply.as_json:
             reply.document(answers.machine_answer(found, given, depth=levels if explain else 1))
@@ -1028,15 +1028,34 @@ def tokens(
     engine: Annotated[Text, Parameter(allow_leading_hyphen=True, help="vllm, sglang, tensorrt-llm, llama.cpp")] = None,
     precision: Annotated[Text, Parameter(allow_leading_hyphen=True, help="weight formats that compete")] = None,
     tpot: Annotated[Text, Parameter(allow_leading_hyphen=True, help="limit: time per output token, 50ms")] = None,
+    prefix_hit: Annotated[
+        str, Parameter(allow_leading_hyphen=True, help="share of prompt tokens found in the cache")
+    ] = "0%",
+    utilisation: Annotated[
+        str, Parameter(allow_leading_hyphen=True, help="share of a machine's full load that is planned with")
+    ] = "100%",
     price: Annotated[
         str, Parameter(allow_leading_hyphen=True, help="rent, contract, spot, own, or a price per device")
     ] = "rent",
+    api_price: Annotated[
+        Text,
+        Parameter(allow_leading_hyphen=True, help="IN,OUT in USD per million tokens instead of the listed, 0.15,0.60"),
+    ] = None,
+    training_cost: Annotated[
+        Text, Parameter(allow_leading_hyphen=True, help="what training the model cost, 5.6MUSD")
+    ] = None,
+    lifetime_tokens: Annotated[
+        Text, Parameter(allow_leading_hyphen=True, help="tokens that the model serves in its life, 100T")
+    ] = None,
     place: Annotated[
         str, Parameter(allow_leading_hyphen=True, help="whose electricity, an ISO code of three letters, or WOR")
     ] = "WOR",
     card: Annotated[Text, Parameter(allow_leading_hyphen=True, help="owning: price of a device, 1600USD")] = None,
     server: Annotated[
         Text, Parameter(allow_leading_hyphen=True, help="owning: a host without devices, 20000USD")
+    ] = None,
+    networking: Annotated[
+        Text, Parameter(allow_leading_hyphen=True, help="owning: network cards and switches in all, 7200USD")
     ] = None,
     years: Annotated[str, Parameter(allow_leading_hyphen=True, help="owning: of use")] = "3",
     interest: Annotated[str, Parameter(allow_leading_hyphen=True, help="owning: per year, 8%")] = "0%",
@@ -1048,6 +1067,8 @@ def tokens(
     hosting: Annotated[Text, Parameter(allow_leading_hyphen=True, help="owning: in all, 375USD/month")] = None,
     staff: Annotated[Text, Parameter(allow_leading_hyphen=True, help="owning: in all, 2USD/h")] = None,
     html: Html = None,
+    explain: Flag = False,
+    depth: Annotated[str, Parameter(allow_leading_hyphen=True, help="levels of --explain")] = "3",
     json: Json = False,
 ) -> int:
     """What a month's tokens cost: an API, machines rented, machines of one's own, and where they break even."""
@@ -1063,10 +1084,16 @@ def tokens(
         "engine": engine,
         "precision": precision,
         "tpot": tpot,
+        "prefix_hit": prefix_hit,
+        "utilisation": utilisation,
         "price": price,
+        "api_price": api_price,
+        "training_cost": training_cost,
+        "lifetime_tokens": lifetime_tokens,
         "place": place,
         "card": card,
         "server": server,
+        "networking": networking,
         "years": years,
         "interest": interest,
         "residual": residual,
@@ -1078,6 +1105,7 @@ def tokens(
     with _answering("cost tokens", given, as_json=json) as reply:
         from roofplan import answers, report
         from roofplan.api import token_costs
+        from roofplan.units import parse_count
 
         if not model:
             raise InputError(
@@ -1087,19 +1115,20 @@ def tokens(
         flags = {name: value for name, value in given.items() if name not in {"model", "on"}}
         with _progress(quiet=json) as tick:
             found = token_costs(model, on, progress=tick, **flags)
+        levels = parse_count(depth, "--depth")
         if html is not None:
             from roofplan import charts
 
             reply.draw(
                 html,
                 f"roofplan cost tokens {model}",
-                lambda page: report.tokens_screen(found, page),
+                lambda page: report.tokens_screen(found, page, explain=explain, depth=levels),
                 lambda: charts.monthly(found),
             )
         if reply.as_json:
-            reply.document(answers.tokens_answer(found, given))
+            reply.document(answers.tokens_answer(found, given, depth=levels if explain else 1))
         else:
-            report.tokens_screen(found, report.stdout())
+            report.tokens_screen(found, report.stdout(), explain=explain, depth=levels)
     return reply.code
 
 

@@ -9,6 +9,7 @@ from roofplan.calibrate.kernels import fit_all_reduce, fit_attention, fit_matmul
 def main() -> None:
     """Refit every constant and write it."""
     from roofplan.calibrate.engines import fit_engines, fit_power, fit_prefill
+    from roofplan.calibrate.prices import fit_prices
     from roofplan.calibrate.training import fit_training
 
     rows = kernel_rows()
@@ -20,6 +21,7 @@ def main() -> None:
     write("engines", fit_engines())
     write("prefill", fit_prefill())
     write("training", fit_training())
+    write("prices", fit_prices())
 
 
 if __name__ == "__main__":

@@ -11,8 +11,7 @@ from roofplan.economics.chip import INPUT_NAMES, Bill, chip_of, price_of
 from roofplan.economics.chip import bill as bill_of
 from roofplan.economics.machine import Owned
 from roofplan.economics.rent import Quote
-from roofplan.economics.tokens import RELEASED, TokenCosts, machines_needed
-from roofplan.economics.tokens import monthly as cost_of
+from roofplan.economics.tokens import RELEASED, TokenCosts, machines_needed, month_cost
 from roofplan.economics.uncertainty import Swing
 from roofplan.errors import InputError
 from roofplan.records.hardware import Accelerator
@@ -100,6 +99,8 @@ def wafer_to_token(bill: Bill, owned: Owned, tokens: TokenCosts) -> Spec:
         {"link": "hour of a card, owned", "value": owned.hourly / owned.machine.count, "unit": "USD/h"},
         {"link": "million output tokens, machine full", "value": each, "unit": "USD"},
     ]
+    if tokens.api is not None:
+        rows.append({"link": "million output tokens, median API", "value": tokens.api.output, "unit": "USD"})
     order = [str(row["link"]) for row in rows]
     y = {"field": "link", "type": "nominal", "sort": order, "title": None}
     least, most = min(row["value"] for row in rows) / 3.0, max(row["value"] for row in rows) * 3.0
@@ -167,7 +168,7 @@ def break_even(found: TokenCosts) -> Spec:
             rows.append({"tokens": float(volume), "cost": each * float(volume), "kind": "API, median"})
         for one in found.supplies:
             count = machines_needed(here, one.capacity.central)[1 if one.hourly.price.kind in RELEASED else 0]
-            rows.append({"tokens": float(volume), "cost": cost_of(one.hourly.total, count), "kind": one.kind})
+            rows.append({"tokens": float(volume), "cost": float(month_cost(one.hourly.total, count)), "kind": one.kind})
     axis = {"labelExpr": "replace(format(datum.value, '~s'), 'G', 'B')"}
     encoding = {
         "x": {
@@ -246,10 +247,47 @@ def memory_stack(title: str, parts: Sequence[tuple[str, float]], capacity: float
     )
 
 
-def hourly_stack(owned: Owned) -> Spec:
-    """Return what an hour of a machine of one's own is made of."""
-    parts = [(part.name, float(part.value)) for part in owned.term.parts]
-    return waterfall(f"{owned.machine.text or owned.machine.device.id}: an hour", parts, "USD/h")
+def called(owned: Owned) -> str:
+    """Return what a machine is called on pictures."""
+    return owned.machine.text or owned.machine.device.id
+
+
+def hours(found: Sequence[Owned]) -> Spec:
+    """Return what an hour of machines of one's own is made of, side by side on one scale, each with the range of its whole."""
+    rows, wholes = [], []
+    for one in found:
+        for place, part in enumerate(one.term.parts):
+            rows.append({"machine": called(one), "part": part.name, "value": float(part.value), "order": place})
+        edge = one.interval()
+        wholes.append({"machine": called(one), "low": edge.low, "high": edge.high})
+    y = {"field": "machine", "type": "nominal", "sort": [called(one) for one in found], "title": None}
+    return spec(
+        "an hour of one's own",
+        height=max(80, 60 * len(found)),
+        layer=[
+            {
+                "data": {"values": rows},
+                "mark": {"type": "bar", "tooltip": True, "height": 30},
+                "encoding": {
+                    "y": y,
+                    "x": {"field": "value", "type": "quantitative", "stack": True, "title": "USD/h"},
+                    "color": {"field": "part", "type": "nominal", "title": None},
+                    "order": {"field": "order", "type": "quantitative"},
+                },
+            },
+            {
+                "data": {"values": wholes},
+                "mark": {"type": "rule", "color": "black", "strokeWidth": 2, "tooltip": True},
+                "encoding": {"y": y, "x": {"field": "low", "type": "quantitative"}, "x2": {"field": "high"}},
+            },
+        ],
+    )
+
+
+def machines(found: Sequence[Owned]) -> list[Spec]:
+    """Return the pictures of machines of one's own: an hour of each on one scale, and what matters in it."""
+    winds = [tornado(f"{called(one)}: what matters in an hour", one.swings(), one.hourly, "USD/h") for one in found]
+    return [hours(found), *winds]
 
 
 def leaves(tree: Term) -> Iterator[Term]:
@@ -399,6 +437,10 @@ def bills(bill: Bill) -> list[Spec]:
 def monthly(found: TokenCosts) -> list[Spec]:
     """Return the pictures of a month's tokens: where they break even, and from wafer to token where the machine is owned and its chip is known."""
     out = [break_even(found)]
+    out += [
+        tornado(f"what matters in a month, {one.kind}", one.swings, one.monthly.central, "USD a month")
+        for one in found.supplies
+    ]
     owned = next((one.owned for one in found.supplies if one.owned is not None), None)
     if owned is not None:
         try:

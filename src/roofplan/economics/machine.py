@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import cache
@@ -10,7 +11,18 @@ from typing import Any
 from roofplan import catalogue, units
 from roofplan.catalogue.machines import LARGEST_BOX
 from roofplan.economics.chip import price_of
-from roofplan.economics.prices import KINDS, RECENT_DAYS, STALE_DAYS, HourlyCost, age_days, given_price, quotation
+from roofplan.economics.prices import (
+    KINDS,
+    PURCHASE,
+    RECENT_DAYS,
+    STALE_DAYS,
+    HourlyCost,
+    age_days,
+    bounds,
+    given_price,
+    quotation,
+)
+from roofplan.economics.uncertainty import Z90, Interval, Swing, Values, central, interval, tornado
 from roofplan.errors import InputError, UnitError, UnknownName, nearest
 from roofplan.laws import cost
 from roofplan.records.hardware import OWN, Machine
@@ -18,6 +30,7 @@ from roofplan.records.prices import Price
 from roofplan.serve import wall_power
 from roofplan.source import Sourced
 from roofplan.terms import Term, total
+from roofplan.timing import constant
 from roofplan.units import HOUR, JOULE_PER_KWH, YEAR
 
 YEARS = 3.0
@@ -82,6 +95,21 @@ class Item:
     date: str = ""
 
     @property
+    def ranged(self) -> Sourced:
+        """Price of one with the bounds of quotations of such things, none where the user gave it [USD]."""
+        low, high = bounds(self.price, PURCHASE) if self.date else (None, None)
+        return Sourced(
+            value=self.price,
+            low=low,
+            high=high,
+            unit="USD",
+            text=f"{self.price:,.0f} USD",
+            source=self.source,
+            seen=self.date,
+            kind="quote" if self.date else "given",
+        )
+
+    @property
     def value(self) -> float:
         """Price of all [USD]."""
         return self.count * self.price
@@ -98,16 +126,30 @@ class Owned:
 
     Parameters
     ----------
-    term : USD per hour in parts.
+    inputs : what the cost follows from, by name, each with its range.
+    term : USD per hour in parts, at the inputs' central values.
     absent : what is not counted, for nothing is known of it.
     """
 
     machine: Machine
     terms: Terms
     items: list[Item]
+    inputs: dict[str, Sourced]
     term: Term
     absent: list[str]
     assumed: list[str] = field(default_factory=list)
+
+    def at(self, values: Values) -> Term:
+        """Return the cost per hour in parts at values of its inputs, which may be arrays of draws [USD/h]."""
+        return hourly_term(self.items, self.terms, self.inputs, values)
+
+    def interval(self) -> Interval:
+        """Return the cost per hour with the bounds that hold nine of ten draws [USD/h]."""
+        return interval(lambda values: self.at(values).value, self.inputs)
+
+    def swings(self) -> list[Swing]:
+        """Return what each input's range does to the cost per hour, the widest first [USD/h]."""
+        return tornado(lambda values: self.at(values).value, self.inputs)
 
     @property
     def purchase(self) -> float:
@@ -162,24 +204,57 @@ def own(machine: Machine, terms: Terms | None = None) -> Owned | None:
     items, absent = _items(machine, terms)
     if not items:
         return None
-    bought = sum(item.value for item in items)
     assumed: list[str] = []
-    parts = [_depreciation(bought, terms, tuple(dict.fromkeys(item.source for item in items)))]
-    parts += _electricity(machine, terms, absent, assumed)
+    inputs = {price_name(item): item.ranged for item in items} | _energy(machine, terms, absent, assumed)
     for name, value in (("hosting", terms.hosting), ("staff", terms.staff)):
         if value is None:
             absent.append(name)
         else:
-            parts.append(Term(name, value, "USD/h", law="given", text="{} USD/h", numbers=(value,), sources=("given",)))
+            inputs[name] = _given(value, "USD/h")
     absent.append("spares")
     return Owned(
         machine=machine,
         terms=terms,
         items=items,
-        term=total("own", parts, "USD/h"),
+        inputs=inputs,
+        term=hourly_term(items, terms, inputs, central(inputs)),
         absent=absent,
         assumed=assumed,
     )
+
+
+def price_name(item: Item) -> str:
+    """Return what the price of an item is called among the inputs."""
+    return f"price of {item.name}"
+
+
+def hourly_term(items: list[Item], terms: Terms, inputs: dict[str, Sourced], values: Values) -> Term:
+    """Return what owning costs per hour, in parts; values may be arrays of draws [USD/h]."""
+    bought: Any = sum(item.count * values[price_name(item)] for item in items)
+    parts = [_depreciation(bought, terms, tuple(dict.fromkeys(item.source for item in items)))]
+    if "power" in values:
+        watts, tariff, pue = (values[name] for name in ("power", "electricity", "PUE"))
+        parts.append(
+            Term(
+                "electricity",
+                cost.energy_rate(watts, tariff, pue) * HOUR,
+                "USD/h",
+                law="cost.energy_rate",
+                text="{} x {} USD/kWh x PUE {}",
+                numbers=((watts, "W"), tariff * JOULE_PER_KWH, pue),
+                sources=tuple(inputs[name].source for name in ("power", "electricity", "PUE")),
+            )
+        )
+    for name in ("hosting", "staff"):
+        if name in values:
+            value = values[name]
+            parts.append(Term(name, value, "USD/h", law="given", text="{} USD/h", numbers=(value,), sources=("given",)))
+    return total("own", parts, "USD/h")
+
+
+def _given(value: float, unit: str) -> Sourced:
+    """Return what the user states, without a range."""
+    return Sourced(value=value, unit=unit, text=f"{value:g} {unit}", source="given", seen="", kind="given")
 
 
 def _items(machine: Machine, terms: Terms) -> tuple[list[Item], list[str]]:
@@ -228,20 +303,40 @@ def _items(machine: Machine, terms: Terms) -> tuple[list[Item], list[str]]:
     if terms.networking is not None:
         items.append(Item(name="network", count=1, price=terms.networking, source="given"))
     elif machine.hosts > 1:
-        absent.append("the network (--networking)")
+        bought, missing = _network(machine)
+        items += bought
+        absent += missing
     return items, absent
 
 
-def _depreciation(bought: float, terms: Terms, sources: tuple[str, ...]) -> Term:
+NETWORK = (("nic_price", "network card"), ("switch_port_price", "switch port"))
+"""What a port of a host needs: quantities of its link, and what they are called."""
+
+
+def _network(machine: Machine) -> tuple[list[Item], list[str]]:
+    """Return the network cards and switch ports of the hosts, and what of them has no price."""
+    link, ports = machine.network, machine.hosts * machine.ports
+    known = [(name, link.quantities[key]) for key, name in NETWORK if link is not None and key in link.quantities]
+    if link is None or not known:
+        return [], ["the network (--networking)"]
+    items = [
+        Item(name=f"{link.id} {name}", count=ports, price=found.value, source=found.source, date=found.seen)
+        for name, found in known
+    ]
+    missing = [f"{name}s (--networking)" for key, name in NETWORK if key not in link.quantities]
+    return items, missing
+
+
+def _depreciation(bought: Any, terms: Terms, sources: tuple[str, ...]) -> Term:
     """Return what the purchase costs per hour."""
     sold = bought * terms.residual
     if terms.interest > 0.0:
-        value = float(cost.annuity(bought, sold, terms.interest, terms.years)) / (YEAR / HOUR)
+        value = cost.annuity(bought, sold, terms.interest, terms.years) / (YEAR / HOUR)
         text = "annuity of {} USD over {} years at {} interest, {} USD sold at the end, / 8,760 h"
         numbers: tuple[Any, ...] = (bought, terms.years, terms.interest, sold)
         law = "cost.annuity"
     else:
-        value = float(cost.straight_line(bought - sold, terms.years * YEAR)) * HOUR
+        value = cost.straight_line(bought - sold, terms.years * YEAR) * HOUR
         text, numbers, law = (
             "({} - {}) USD / ({} x 8,760 h), straight line",
             (bought, sold, terms.years),
@@ -250,46 +345,51 @@ def _depreciation(bought: float, terms: Terms, sources: tuple[str, ...]) -> Term
     return Term("depreciation", value, "USD/h", law=law, text=text, numbers=numbers, sources=sources)
 
 
-def _electricity(machine: Machine, terms: Terms, absent: list[str], assumed: list[str]) -> list[Term]:
-    """Return what the machine's energy costs per hour, nothing where its power or the price is not known."""
-    sources: list[str] = []
+def _energy(machine: Machine, terms: Terms, absent: list[str], assumed: list[str]) -> dict[str, Sourced]:
+    """Return power, tariff and site overhead with their ranges, nothing where the machine's power is not known."""
     if terms.power is not None:
-        watts, cited = terms.power, "given"
+        power = _given(terms.power, "W")
     else:
-        power = wall_power(machine, BUSY)
-        if power is None:
+        found = load_power(machine)
+        if found is None:
             absent.append("electricity (--power)")
-            return []
-        watts, cited = float(power.value), power.parts[0].sources[0]
+            return {}
+        power = found
         if machine.box is None:
             absent.append("the hosts' own power (--power)")
-        assumed.append(f"power {units.show(watts, 'W')} at load")
-    sources.append(cited)
-    tariff = terms.electricity
-    if tariff is None:
-        found = electricity(terms.place)
-        tariff = found.value
-        assumed.append(f"electricity {found.text} ({found.seen})")
-        sources.append(found.source)
-    pue = terms.pue
-    if pue is None:
-        site = site_overhead()
-        pue = site.value
-        assumed.append(f"PUE {pue:g} ({site.source}, {site.seen})")
-        sources.append(site.source)
-    value = float(cost.energy_rate(watts, tariff, pue)) * HOUR
-    numbers = ((watts, "W"), tariff * JOULE_PER_KWH, pue)
-    return [
-        Term(
-            "electricity",
-            value,
-            "USD/h",
-            law="cost.energy_rate",
-            text="{} x {} USD/kWh x PUE {}",
-            numbers=numbers,
-            sources=tuple(sources),
-        )
-    ]
+        assumed.append(f"power {units.show(power.value, 'W')} at load")
+    if terms.electricity is not None:
+        tariff = _given(terms.electricity, "USD/J")
+    else:
+        tariff = electricity(terms.place)
+        assumed.append(f"electricity {tariff.text} ({tariff.seen})")
+    if terms.pue is not None:
+        pue = _given(terms.pue, "1")
+    else:
+        pue = site_overhead()
+        assumed.append(f"PUE {pue.value:g} ({pue.source}, {pue.seen})")
+    return {"power": power, "electricity": tariff, "PUE": pue}
+
+
+def load_power(machine: Machine) -> Sourced | None:
+    """Return what a machine draws at load, within the spread of measured cards and at most its limit, None where that is not known [W]."""
+    found = wall_power(machine, BUSY)
+    if found is None:
+        return None
+    watts = float(found.value)
+    fitted, _ = constant("power", "ceiling", [machine.device.architecture, "any"])
+    hosts = sum(float(part.value) for part in found.parts[1:])
+    most = machine.device.quantities["power"].value * machine.count + hosts
+    return Sourced(
+        value=watts,
+        low=watts * math.exp(-Z90 * fitted.spread),
+        high=max(watts, min(most, watts * math.exp(Z90 * fitted.spread))),
+        unit="W",
+        text=units.show(watts, "W"),
+        source=found.parts[0].sources[0],
+        seen=fitted.fitted,
+        kind="fitted",
+    )
 
 
 WORLD = "WOR"
@@ -299,6 +399,8 @@ WORLD = "WOR"
 @cache
 def electricity(place: str) -> Sourced:
     """Return the newest price of energy for businesses in a place, in USD [USD/J].
+
+    Its bounds are those of all that is known of the place; for the world, of all places.
 
     Raises
     ------
@@ -325,8 +427,11 @@ def electricity(place: str) -> Sourced:
     business = [entry for entry in here if entry.get("sector") in {"business", "industrial", "commercial"}] or here
     entry = max(business, key=lambda one: str(one["date"]))
     value = float(entry["value"]) / JOULE_PER_KWH
+    alike = [float(one["value"]) / JOULE_PER_KWH for one in (known if entry["place"] == WORLD else business)]
     return Sourced(
         value=value,
+        low=min(alike) if len(alike) > 1 else None,
+        high=max(alike) if len(alike) > 1 else None,
         unit="USD/J",
         text=f"{entry['value']} USD/kWh of {entry['place']}",
         source=str(entry["source"]),
@@ -337,12 +442,20 @@ def electricity(place: str) -> Sourced:
 
 @cache
 def site_overhead() -> Sourced:
-    """Return the newest average power usage effectiveness of data centres [1]."""
-    known = [entry for entry in catalogue.place_table("pue") if entry["place"] == "WOR"]
-    entry = max(known, key=lambda one: str(one["date"]))
+    """Return the newest average power usage effectiveness of data centres, down to the best that operators state [1]."""
+    table = catalogue.place_table("pue")
+    entry = max((one for one in table if one["place"] == WORLD), key=lambda one: str(one["date"]))
     value = float(entry["value"])
+    stated = [float(one["value"]) for one in table]
     return Sourced(
-        value=value, unit="1", text=f"{value}", source=str(entry["source"]), seen=str(entry["date"]), kind=entry["kind"]
+        value=value,
+        low=min(stated),
+        high=max(stated),
+        unit="1",
+        text=f"{value}",
+        source=str(entry["source"]),
+        seen=str(entry["date"]),
+        kind=entry["kind"],
     )
 
 

@@ -7,8 +7,14 @@ from dataclasses import dataclass
 from datetime import date, timedelta
 
 from roofplan import catalogue
+from roofplan.errors import InputError
 from roofplan.records.hardware import Machine
 from roofplan.records.prices import Price
+from roofplan.source import Sourced
+from roofplan.timing import constant
+
+PURCHASE = "purchase"
+"""What the fit of quotations calls what is bought, by list or on the street."""
 
 STALE_DAYS = 365
 """Age beyond which a price is marked."""
@@ -95,6 +101,32 @@ def quotation(machine: Machine, kind: str) -> Price | None:
     first = max(p.middle for p in pool) - timedelta(days=RECENT_DAYS)
     day = sorted((p for p in pool if p.middle >= first), key=lambda p: p.value)
     return day[(len(day) - 1) // 2]
+
+
+def bounds(value: float, kind: str) -> tuple[float | None, float | None]:
+    """Return between what nine of ten quotations of the same thing within half a year lie, none where the price book has too few of a kind [the price's unit]."""
+    try:
+        low, high = (constant("price", edge, [kind])[0].value for edge in ("low", "high"))
+    except InputError:
+        return None, None
+    return low * value, high * value
+
+
+def ranged(price: Price) -> Sourced:
+    """Return a quotation with its bounds: its own where it states some, none where the user gave it, else those of its kind."""
+    low, high = price.low, price.high
+    if low is None and high is None and price.kind != "given":
+        low, high = bounds(price.value, PURCHASE if price.kind in {"list", "street"} else price.kind)
+    return Sourced(
+        value=price.value,
+        low=low,
+        high=high,
+        unit=price.unit,
+        text=f"{price.value:g} {price.unit}",
+        source=price.source,
+        seen=price.date,
+        kind="given" if price.kind == "given" else "quote",
+    )
 
 
 def given_price(machine: Machine, value: float, source: str) -> Price:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import statistics
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from roofplan import catalogue
+from roofplan.economics.listed import Route, routes
 from roofplan.economics.machine import Owned
-from roofplan.economics.prices import HourlyCost
-from roofplan.economics.uncertainty import Interval
-from roofplan.laws import cost, up
+from roofplan.economics.prices import HourlyCost, ranged
+from roofplan.economics.uncertainty import Interval, Swing, Values, central, draws, interval, tornado
+from roofplan.laws import Number, cost, up
+from roofplan.source import Sourced
+from roofplan.terms import Term
 from roofplan.units import HOUR, MONTH
 
 HOURS_OF_DAY = 24
@@ -27,6 +30,7 @@ class Demand:
     input, output : of a request [token].
     peak : highest demand of a day over its mean [1].
     autoscale : whether machines are let go in the quiet hours.
+    utilisation : share of what a machine can give that is planned with, at the peak [1].
     """
 
     tokens: float
@@ -34,6 +38,7 @@ class Demand:
     output: float
     peak: float = 1.0
     autoscale: bool = False
+    utilisation: float = 1.0
 
     @property
     def share(self) -> float:
@@ -74,17 +79,38 @@ class Api:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BreakEven:
+    """Least tokens of a month from which machines cost no more than the API's median.
+
+    Parameters
+    ----------
+    tokens : at the inputs' central values, None where that never happens [token].
+    low, high : bounds that hold nine of ten draws in which it happens [token].
+    never : share of the draws in which it does not [1].
+    """
+
+    tokens: float | None
+    low: float
+    high: float
+    never: float
+
+
+@dataclass(slots=True, kw_only=True)
 class Supply:
     """A month of machines that serve the demand.
 
     Parameters
     ----------
-    kind : ``rent`` or ``own``.
+    kind : ``rent``, ``own``, or the kind of the rent.
     label : the plan on each of them.
     replicas : machines at the peak, and `mean`, over the day [1].
     capacity : output tokens per second of one, with its interval [1/s].
     busy : mean demand over what the machines of the day could give [1].
-    monthly : cost, within the interval of the capacity [USD].
+    inputs : what the cost follows from, by name, each with its range.
+    term : cost of the month in parts, at the inputs' central values [USD].
+    monthly : the same with its interval [USD], and `swings`, what each input does to it.
+    even : where it breaks even with the API, None without an API.
+    over : the API's median price over the cost of a token on a full machine, None without an API [1].
     """
 
     kind: str
@@ -96,8 +122,14 @@ class Supply:
     mean: float
     capacity: Interval
     busy: float
+    inputs: dict[str, Sourced]
+    term: Term
     monthly: Interval
+    swings: list[Swing]
     owned: Owned | None = None
+    even: BreakEven | None = None
+    over: Interval | None = None
+    apart: Term | None = None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -106,9 +138,8 @@ class TokenCosts:
 
     Parameters
     ----------
-    full : cost at full load of one machine, per million tokens, input, output and cached input [USD/Mtoken].
+    full : cost at the stated share of full load of one machine, per million tokens, input, output and cached input [USD/Mtoken].
     energy : of a million output tokens at full load: ``kWh``, and ``gCO2`` where the place's mix is known.
-    break_even : tokens of a month from which a rented machine costs less than the API's median, None where it never does [token].
     """
 
     model: str
@@ -116,15 +147,14 @@ class TokenCosts:
     api: Api | None
     supplies: list[Supply] = field(default_factory=list)
     full: dict[str, Interval] = field(default_factory=dict)
-    break_even: dict[str, float] = field(default_factory=dict)
     energy: dict[str, float] = field(default_factory=dict)
     absent: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
 
 
-def api_of(model: str, demand: Demand) -> Api | None:
-    """Return what the listed routes to a model ask for a month's tokens, None where none is listed."""
-    known = [entry for entry in catalogue.token_prices() if entry["model"] == model and float(entry["output"]) > 0.0]
+def api_of(model: str, demand: Demand, given: Route | None = None) -> Api | None:
+    """Return what the listed routes to a model, or the one that the user gives, ask for a month's tokens; None where none is listed."""
+    known = [given] if given is not None else routes(model)
     if not known:
         return None
 
@@ -132,9 +162,9 @@ def api_of(model: str, demand: Demand) -> Api | None:
         each = cost.blended_price(entry_in / 1e6, entry_out / 1e6, demand.share)
         return float(each * demand.tokens)
 
-    bills = sorted((month(float(e["input"]), float(e["output"])), str(e["route"])) for e in known)
-    middle_in = statistics.median(float(e["input"]) for e in known)
-    middle_out = statistics.median(float(e["output"]) for e in known)
+    bills = sorted((month(one.input, one.output), one.name) for one in known)
+    middle_in = statistics.median(one.input for one in known)
+    middle_out = statistics.median(one.output for one in known)
     return Api(
         routes=len(known),
         input=middle_in,
@@ -142,22 +172,27 @@ def api_of(model: str, demand: Demand) -> Api | None:
         monthly=Interval(low=bills[0][0], central=month(middle_in, middle_out), high=bills[-1][0]),
         cheapest=bills[0][1],
         dearest=bills[-1][1],
-        date=max(str(e["date"]) for e in known),
-        source=str(known[0]["source"]),
+        date=max(one.date for one in known),
+        source="; ".join(dict.fromkeys(one.source.split("; ")[0] for one in known)),
     )
 
 
-def machines_needed(demand: Demand, capacity: float) -> tuple[float, float]:
-    """Return the machines at the peak of a day, and on average over it: the same unless they are let go in the quiet hours [1]."""
-    hours = np.arange(HOURS_OF_DAY)
+def machines_needed(demand: Demand, capacity: Number) -> tuple[Number, Number]:
+    """Return the machines at the peak of a day, and on average over it: the same unless they are let go in the quiet hours [1].
+
+    `capacity` may be an array of draws: output tokens per second of one machine [1/s].
+    """
+    most = _whole(demand.output_rate * demand.peak / (capacity * demand.utilisation))
+    if not demand.autoscale:
+        return most, most
+    hours = np.arange(HOURS_OF_DAY).reshape(HOURS_OF_DAY, *(1,) * np.ndim(capacity))
     rates = cost.daily_rate(demand.output_rate, demand.peak, hours)
-    needed = np.maximum(up(rates / capacity - NEARLY), 1.0)
-    most = (
-        float(needed.max())
-        if demand.peak == 1.0
-        else float(max(1.0, up(demand.output_rate * demand.peak / capacity - NEARLY)))
-    )
-    return most, float(needed.mean()) if demand.autoscale else most
+    return most, np.mean(_whole(rates / (capacity * demand.utilisation)), axis=0)
+
+
+def _whole(machines: Number) -> Number:
+    """Return whole machines, at least one [1]."""
+    return np.maximum(up(machines - NEARLY), 1.0)
 
 
 NEARLY = 1e-9
@@ -165,6 +200,9 @@ NEARLY = 1e-9
 
 RELEASED = ("rent-on-demand", "spot")
 """Kinds of rent that end with the hour; contracts and machines of one's own are paid for whether they work or not."""
+
+RENT, CAPACITY = "rent of a device", "output of a machine"
+"""What the price of a rent, and the tokens per second, are called among the inputs."""
 
 
 def supply(
@@ -177,17 +215,23 @@ def supply(
     machine: str,
     devices: int,
     owned: Owned | None = None,
+    api: Api | None = None,
+    training: float | None = None,
 ) -> Supply:
-    """Return a month of machines of one kind that serve a demand; what is bought is never let go."""
-    served = demand if hourly.price.kind in RELEASED else replace(demand, autoscale=False)
-    most, mean = machines_needed(served, capacity.central)
-    low, high = (edge if edge is not None else hourly.per_device for edge in (hourly.price.low, hourly.price.high))
-    bills = [
-        monthly(rate * hourly.count, machines_needed(served, each)[1])
-        for rate, each in ((low, capacity.high), (high, capacity.low))
-    ]
-    middle = monthly(hourly.total, mean)
-    return Supply(
+    """Return a month of machines of one kind that serve a demand, beside the API; what is bought is never let go.
+
+    `training` is what each token carries of the model's training, None where that is not known [USD].
+    """
+    served = demand if hourly.price.kind in RELEASED else _kept(demand)
+    prices = owned.inputs if owned is not None else {RENT: ranged(hourly.price)}
+    inputs = {**prices, CAPACITY: _measure(capacity)}
+    at = central(inputs)
+
+    def bill(values: Values) -> Number:
+        return month_term(hourly, owned, served, values).value
+
+    most, mean = (float(count) for count in machines_needed(served, capacity.central))
+    found = Supply(
         kind=kind,
         label=label,
         machine=machine,
@@ -197,33 +241,170 @@ def supply(
         mean=mean,
         capacity=capacity,
         busy=demand.output_rate / (mean * capacity.central),
-        monthly=Interval(low=min(bills[0], middle), central=middle, high=max(bills[1], middle)),
+        inputs=inputs,
+        term=month_term(hourly, owned, served, at),
+        monthly=interval(bill, inputs),
+        swings=tornado(bill, inputs),
         owned=owned,
+    )
+    if api is not None:
+        tariff = api.blended / demand.tokens
+
+        def over(values: Values) -> Number:
+            return tariff / full_cost(hourly, owned, served, values).value
+
+        found.over = interval(over, inputs)
+        found.even = break_even(over, served, inputs)
+        found.apart = apart(tariff, full_cost(hourly, owned, served, at), demand.utilisation, training, api.source)
+    return found
+
+
+def _kept(demand: Demand) -> Demand:
+    """Return a demand for machines that are never let go."""
+    return Demand(
+        tokens=demand.tokens,
+        input=demand.input,
+        output=demand.output,
+        peak=demand.peak,
+        utilisation=demand.utilisation,
     )
 
 
-def monthly(rate: float, machines: float) -> float:
+def _measure(capacity: Interval) -> Sourced:
+    """Return the output of a machine as an input of its cost [1/s]."""
+    return Sourced(
+        value=capacity.central,
+        low=capacity.low,
+        high=capacity.high,
+        unit="token/s",
+        text=f"{capacity.central:g} token/s",
+        source="roofplan",
+        seen="",
+        kind="derived",
+    )
+
+
+def hourly_of(hourly: HourlyCost, owned: Owned | None, values: Values) -> Term:
+    """Return the cost of a machine per hour, in parts where it is owned [USD/h]."""
+    if owned is not None:
+        return owned.at(values)
+    each = values[RENT]
+    sources = (hourly.price.source,)
+    return Term(RENT, each * hourly.count, "USD/h", text="{} x {} USD/h", numbers=(hourly.count, each), sources=sources)
+
+
+def month_cost(rate: Number, machines: Number) -> Number:
     """Return a month of machines at a rate by the hour [USD]."""
     return rate * machines * MONTH / HOUR
 
 
+def month_term(hourly: HourlyCost, owned: Owned | None, demand: Demand, values: Values) -> Term:
+    """Return a month of the machines that a demand needs; values may be arrays of draws [USD]."""
+    machine = hourly_of(hourly, owned, values)
+    count = machines_needed(demand, values[CAPACITY])[1]
+    return Term(
+        "a month",
+        month_cost(machine.value, count),
+        "USD",
+        parts=[machine],
+        combine="product",
+        text="{} USD/h x {} machines x 730 h, for {} tok/s out at up to {} each",
+        numbers=(machine.value, count, demand.output_rate * demand.peak, values[CAPACITY] * demand.utilisation),
+    )
+
+
+def full_cost(hourly: HourlyCost, owned: Owned | None, demand: Demand, values: Values) -> Term:
+    """Return what a token, input or output alike, costs on a machine that is always full [USD]."""
+    machine = hourly_of(hourly, owned, values)
+    rate = values[CAPACITY] / (1.0 - demand.share)
+    return Term(
+        "a token on a full machine",
+        cost.per_token(machine.value / HOUR, rate),
+        "USD",
+        law="cost.per_token",
+        parts=machine.parts or [machine],
+        combine="product",
+        text="{} USD/h / (3,600 s x {} tok/s in and out)",
+        numbers=(machine.value, rate),
+    )
+
+
 STEPS = 4000
-"""Demands among which the break-even is looked for, from a thousandth of a machine's to a thousand machines' [1]."""
+"""Loads among which the break-even is looked for, from a thousandth of a machine to a thousand [1]."""
 
 
-def break_even(found: Supply, api: Api, demand: Demand) -> float | None:
-    """Return the least tokens of a month from which the machines that they need cost no more than the API's median, None where that never happens [token]."""
-    tariff = api.blended / demand.tokens
-    most = found.capacity.central * MONTH / (1.0 - demand.share)
-    for volume in np.geomspace(most / 1000.0, most * 1000.0, STEPS):
-        there = replace(
-            demand, tokens=float(volume), autoscale=demand.autoscale and found.hourly.price.kind in RELEASED
+def break_even(over: Callable[[Values], Number], demand: Demand, inputs: Mapping[str, Sourced]) -> BreakEven:
+    """Return where machines cost no more than the API's median, with its range.
+
+    `over` is the API's price over the cost of a token on a full machine. Of a load of u machines, n(u) of them are paid for, so
+    they break even from the least u at which u x `over` >= n(u).
+    """
+
+    def tokens(values: Values) -> Number:
+        load = break_even_load(demand, over(values))
+        return load * values[CAPACITY] / (1.0 - demand.share) * MONTH
+
+    middle = float(tokens(central(inputs)))
+    found = np.asarray(tokens(draws(inputs)))
+    happens = found[np.isfinite(found)]
+    edges = np.percentile(happens, (5.0, 95.0)) if happens.size else (np.inf, np.inf)
+    return BreakEven(
+        tokens=middle if np.isfinite(middle) else None,
+        low=min(float(edges[0]), middle),
+        high=float(edges[1]) if not np.isfinite(middle) else max(float(edges[1]), middle),
+        never=1.0 - happens.size / found.size,
+    )
+
+
+def break_even_load(demand: Demand, over: Number) -> Number:
+    """Return the least load, in machines, from which machines that cost 1/`over` of the API's price when full are the cheaper; infinite where none is."""
+    loads = np.geomspace(1e-3, 1e3, STEPS)
+    unit = Demand(
+        tokens=MONTH,
+        input=0.0,
+        output=1.0,
+        peak=demand.peak,
+        autoscale=demand.autoscale,
+        utilisation=demand.utilisation,
+    )
+    paid = machines_needed(unit, 1.0 / loads)[1]  # one token per second on machines of 1/u: a load of u
+    reached = np.maximum.accumulate(loads / paid)
+    place = np.searchsorted(reached, 1.0 / np.asarray(over))
+    inside = np.minimum(place, STEPS - 1)
+    # between two loads the same machines are paid for: the exact place is where their cost is the API's
+    exact = np.maximum(paid[inside] / over, loads[inside] * (loads[0] / loads[1]))
+    return np.where(place < STEPS, exact, np.inf)
+
+
+def apart(tariff: float, full: Term, utilisation: float, training: float | None, source: str) -> Term:
+    """Return the API's price of a token in what a full machine costs, what idles at a utilisation, training, and the rest [USD/Mtoken]."""
+    whole = float(full.value) * 1e6
+    hourly = sum(float(part.value) for part in full.parts)
+    parts = [
+        Term(
+            part.name,
+            whole * float(part.value) / hourly,
+            "USD/Mtok",
+            text="{} of {} USD/h",
+            numbers=(part.value, hourly),
+            sources=part.sources,
         )
-        bill = monthly(found.hourly.total, machines_needed(there, found.capacity.central)[1])
-        if bill <= tariff * float(volume):
-            return max(float(bill / tariff), float(volume) * STEP)
-    return None
-
-
-STEP: float = 1e6 ** (-1.0 / (STEPS - 1))
-"""One step of them down [1]."""
+        for part in full.parts
+    ]
+    if utilisation < 1.0:
+        idle = float(cost.idle_cost(whole, utilisation))
+        parts.append(Term("idle", idle, "USD/Mtok", law="cost.idle_cost", text="used {}", numbers=(utilisation,)))
+    if training is not None:
+        parts.append(
+            Term(
+                "training",
+                training * 1e6,
+                "USD/Mtok",
+                text="its cost over the tokens that it serves",
+                sources=("given",),
+            )
+        )
+    rest = tariff * 1e6 - sum(float(part.value) for part in parts)
+    words = "what is left" if training is not None else "what is left, training in it"
+    parts.append(Term("rest", rest, "USD/Mtok", text=words + ": research, staff, margin"))
+    return Term("API", tariff * 1e6, "USD/Mtok", parts=parts, combine="sum", sources=(source,))

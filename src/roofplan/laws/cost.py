@@ -254,3 +254,51 @@ def break_even_use(owning: Number, renting: Number) -> Number:
     0.38
     """
     return owning / renting
+
+
+def idle_cost(full: Number, use: Number) -> Number:
+    """Return what the idle hours add to a token: c (1 / u - 1).
+
+    Parameters
+    ----------
+    full : cost of a token on a machine that is always full c [USD].
+    use : share of full load that it carries on average u [1].
+
+    Returns
+    -------
+    Cost per token, on top of `full` [USD].
+
+    Notes
+    -----
+    Domain: 0 < u <= 1, a machine that is paid for whether it works or not. Source: definition.
+
+    Examples
+    --------
+    >>> idle_cost(0.5, 0.25)
+    1.5
+    """
+    return full * (1 / use - 1)
+
+
+def training_share(bill: Number, tokens: Number) -> Number:
+    """Return what each token carries of the model's training: C / T.
+
+    Parameters
+    ----------
+    bill : cost of the training, failed runs and research included or not, as stated C [USD].
+    tokens : that the model serves in its life T [token].
+
+    Returns
+    -------
+    Cost per token [USD].
+
+    Notes
+    -----
+    Domain: the stated life. Source: definition.
+
+    Examples
+    --------
+    >>> training_share(5.576e6, 100e12) * 1e6  # DeepSeek-V3's rental bill over 100T tokens, per million
+    0.05576
+    """
+    return bill / tokens

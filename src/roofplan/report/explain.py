@@ -51,7 +51,9 @@ def trees_screen(trees: Sequence[tuple[str, Term]], page: Page, depth: int) -> N
     numbers: dict[str, int] = {}
     for headline, tree in trees:
         page.line("")
-        page.line(f"{headline} = sum of {len(tree.parts)}")
+        how = f"sum of {len(tree.parts)}" if tree.combine == "sum" else tree.formula()
+        for line in wrapped(f"{headline} = {how}", indent=2):
+            page.line(line)
         _branch(tree, page, depth, numbers, "")
     page.line("")
     for key, number in numbers.items():

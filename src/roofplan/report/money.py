@@ -7,8 +7,8 @@ from roofplan.economics import STALE_DAYS, age_days, hourly
 from roofplan.economics.chip import INPUT_NAMES, Bill, gross_dies, usable
 from roofplan.economics.machine import Owned, own, per_petaflop_hour, rents
 from roofplan.economics.rent import Quote
-from roofplan.economics.tokens import Supply, TokenCosts
-from roofplan.economics.uncertainty import Interval, central
+from roofplan.economics.tokens import Api, Supply, TokenCosts
+from roofplan.economics.uncertainty import Interval, Swing, central
 from roofplan.laws import board, cost
 from roofplan.report.explain import trees_screen
 from roofplan.report.page import Page, wrapped
@@ -26,6 +26,20 @@ def spread(found: Interval, unit: str = "USD") -> str:
     """Return ``3,296 USD [2,827, 3,885]``."""
     text = f"{usd(found.central)} {unit}".rstrip()
     return text if found.low == found.high else f"{text} [{usd(found.low, 2)}, {usd(found.high, 2)}]"
+
+
+def within(found: Interval) -> str:
+    """Return ``[1.2, 2.1] ``, nothing where there is no range."""
+    return "" if found.low == found.high else f"[{usd(found.low, 2)}, {usd(found.high, 2)}] "
+
+
+def _swings(swings: list[Swing], unit: str) -> list[str]:
+    """Return the inputs whose ranges move a result most."""
+    moving = [s for s in swings if s.width > 0.0][:6]
+    if not moving:
+        return []
+    words = [f"{named(s.name)} {usd(min(s.low, s.high), 2)}..{usd(max(s.low, s.high), 2)}" for s in moving]
+    return wrapped(f"  what matters      {' · '.join(words)} {unit}", indent=20)
 
 
 def _line(part: Term, whole: float, unit: str = "") -> list[str]:
@@ -54,7 +68,7 @@ def chip_screen(bill: Bill, page: Page, *, explain: bool, depth: int) -> None:
         page.line(
             f"  {die.name}: {gross_dies(die):.1f} dies a wafer, {gross_dies(die) * share:.1f} usable ({share:.0%})"
         )
-    for line in [*_sale(bill), *_notes(bill), "", *_matters(bill)]:
+    for line in [*_sale(bill), *_notes(bill), "", *_swings(bill.swings, "USD")]:
         page.line(line)
     yields = " · ".join(f"{name} {value:.3f}" for name, value in bill.rivals.items())
     for line in wrapped(f"  perfect dies by   {yields}", indent=20):
@@ -100,12 +114,6 @@ def named(name: str) -> str:
     return INPUT_NAMES.get(name, name)
 
 
-def _matters(bill: Bill) -> list[str]:
-    """Return the inputs whose ranges move the cost most."""
-    swings = [f"{named(s.name)} {usd(min(s.low, s.high))}..{usd(max(s.low, s.high))}" for s in bill.swings[:6]]
-    return wrapped("  what matters      " + " · ".join(swings), indent=20)
-
-
 def machines_screen(found: list[Owned], page: Page, *, explain: bool, depth: int) -> None:
     """Print machines of one's own, one below the other."""
     for index, one in enumerate(found):
@@ -116,36 +124,46 @@ def machines_screen(found: list[Owned], page: Page, *, explain: bool, depth: int
 
 def machine_screen(found: Owned, page: Page, *, explain: bool, depth: int) -> None:
     """Print what owning a machine costs per hour, in parts, with what is absent, and rents for comparison."""
+    for line in _bought(found):
+        page.line(line)
+    page.line("")
+    whole = found.hourly
+    for part in found.term.parts:
+        for line in _line(part, whole, " USD/h"):
+            page.line(line)
+    for line in [*_hour(found), *_rented(found), *_fed(found), *_swings(found.swings(), "USD/h")]:
+        page.line(line)
+    if explain:
+        trees_screen([(f"own {usd(whole)} USD/h", found.term)], page, depth)
+
+
+def _bought(found: Owned) -> list[str]:
+    """Return what is bought, and what is assumed."""
     bought = " + ".join(
         f"{item.count:g} x {usd(item.price)}" if item.count != 1 else usd(item.price) for item in found.items
     )
     names = " + ".join(
         f"{item.name}{f' ({item.date})' if item.date else ''}{' !' if item.stale else ''}" for item in found.items
     )
-    for line in wrapped(
+    lines = wrapped(
         f"{machine_text(found.machine)}, bought for {found.purchase:,.0f} USD = {bought}: {names}", indent=2
-    ):
-        page.line(line)
+    )
     if found.assumed:
-        for line in wrapped(f"assumed (flags change it): {' · '.join(found.assumed)}", indent=2):
-            page.line(line)
-    page.line("")
-    whole = found.hourly
-    for part in found.term.parts:
-        for line in _line(part, whole, " USD/h"):
-            page.line(line)
-    other = _other_interest(found)
-    page.line(f"  {'total':<19}{usd(whole):>8} USD/h  busy or idle{other}")
+        lines += wrapped(f"assumed (flags change it): {' · '.join(found.assumed)}", indent=2)
+    return lines
+
+
+def _hour(found: Owned) -> list[str]:
+    """Return the total of an hour with its range, what a PFLOP/s costs, and what is absent."""
+    total = (
+        f"  {'total':<19}{usd(found.hourly):>8} USD/h  {within(found.interval())}busy or idle{_other_interest(found)}"
+    )
+    lines = wrapped(total, indent=31)
     rates = per_petaflop_hour(found)
     if rates:
         text = " · ".join(f"{name} {usd(value)}" for name, value in rates.items())
-        page.line(f"  {'per PFLOP/s':<19}{text} USD/h at the dense peak")
-    for line in wrapped(f"absent, not 0: {', '.join(found.absent)}", indent=2):
-        page.line(line)
-    for line in [*_rented(found), *_fed(found)]:
-        page.line(line)
-    if explain:
-        trees_screen([(f"own {usd(whole)} USD/h", found.term)], page, depth)
+        lines.append(f"  {'per PFLOP/s':<19}{text} USD/h at the dense peak")
+    return lines + wrapped(f"absent, not 0: {', '.join(found.absent)}", indent=2)
 
 
 def _rented(found: Owned) -> list[str]:
@@ -247,7 +265,7 @@ def rent_screen(quotes: list[Quote], page: Page, device: str) -> None:
         page.line("")
 
 
-def tokens_screen(found: TokenCosts, page: Page) -> None:
+def tokens_screen(found: TokenCosts, page: Page, *, explain: bool = False, depth: int = 2) -> None:
     """Print what a month's tokens cost at an API, rented and owned, and where that breaks even."""
     d = found.demand
     total, into = units.compact(d.tokens), units.compact(d.tokens * d.share)
@@ -261,8 +279,7 @@ def tokens_screen(found: TokenCosts, page: Page) -> None:
     if found.api is not None:
         a = found.api
         for line in wrapped(
-            f"  API  {spread(a.monthly, 'USD/month')}   {a.routes} routes, median {usd(a.input)} in, {usd(a.output)} out;"
-            f" cheapest {a.cheapest}, dearest {a.dearest}; {a.date}",
+            f"  API  {spread(a.monthly, 'USD/month')}   " + _listed(a),
             indent=7,
         ):
             page.line(line)
@@ -273,6 +290,23 @@ def tokens_screen(found: TokenCosts, page: Page) -> None:
         page.line(line)
     for line in [*_at_full_load(found), *_verdicts(found)]:
         page.line(line)
+    if explain:
+        trees = [(f"{one.kind} {usd(float(one.term.value))} USD/month", one.term) for one in found.supplies]
+        trees += [
+            (f"API {usd(float(one.apart.value))} USD/Mtok against {one.kind}", one.apart)
+            for one in found.supplies
+            if one.apart is not None
+        ]
+        trees_screen(trees, page, depth)
+        return
+    page.line("more: --explain --utilisation 40% --peak 1.5 --api-price 0.15,0.60 --json --html FILE")
+
+
+def _listed(a: Api) -> str:
+    """Return what an API's price is of: the routes that are listed, or what the user gave."""
+    if a.routes == 1:
+        return f"{a.cheapest}: {usd(a.input)} in, {usd(a.output)} out; {a.date}"
+    return f"{a.routes} routes, median {usd(a.input)} in, {usd(a.output)} out; cheapest {a.cheapest}, dearest {a.dearest}; {a.date}"
 
 
 def _at_full_load(found: TokenCosts) -> list[str]:
@@ -280,9 +314,8 @@ def _at_full_load(found: TokenCosts) -> list[str]:
     lines: list[str] = []
     if found.full:
         words = " · ".join(f"{name} {spread(value, '')}" for name, value in found.full.items())
-        lines += wrapped(
-            f"at full load, USD per million tokens, split by what each adds to the steps: {words}", indent=2
-        )
+        load = "at full load" if found.demand.utilisation == 1.0 else f"at {found.demand.utilisation:.0%} of full load"
+        lines += wrapped(f"{load}, USD per million tokens, split by what each adds to the steps: {words}", indent=2)
     if found.energy:
         kwh, grams = units.significant(found.energy["kWh"]), usd(found.energy["gCO2"])
         lines.append(
@@ -312,40 +345,51 @@ def _supply(one: Supply) -> list[str]:
 
 
 def _verdicts(found: TokenCosts) -> list[str]:
-    """Return where machines break even with the API, and whether its price stands above their cost."""
+    """Return where machines break even with the API, and what its price is made of beside theirs."""
     lines: list[str] = []
     if found.api is None:
         return lines
     for one in found.supplies:
-        even = found.break_even.get(one.kind)
-        gives = one.capacity.central / (1.0 - found.demand.share)
-        if even is None:
-            text = f"{one.kind} never breaks even with the median API: a machine gives {usd(gives)} tok/s, too few at its price"
-        else:
-            share = even / MONTH / gives
-            text = (
-                f"break even, {one.kind} against the median API: {units.compact(even)} tokens a month = {usd(even / MONTH)} tok/s,"
-                f" {share:.0%} of what a machine gives"
-            )
-        lines += wrapped(text, indent=2)
-        mine = one.hourly.total / 3600.0 / gives
-        ratio = found.api.blended / found.demand.tokens / mine
-        low, high = (ratio * x / one.capacity.central for x in (one.capacity.low, one.capacity.high))
-        lines += wrapped(
-            f"  the median API price is {ratio:.2g} x [{low:.2g}, {high:.2g}] the cost of a full machine, {one.kind}:"
-            f" {_taken_apart(ratio)}",
-            indent=2,
-        )
+        lines += _evens(one, found)
+        lines += _apart(one)
+        lines += _swings(one.swings, f"USD/month, {one.kind}")
     return lines
 
 
-def _taken_apart(ratio: float) -> str:
-    """Return what a price over the cost of a full machine leaves room for."""
-    if ratio >= 1.0:
-        return (
-            f"it pays for machines that are busy {1.0 / ratio:.0%} of the time, or for research and margin beside them"
+LEAST_SHARE = 0.005
+"""Share of draws below which none is said [1]."""
+
+
+def _evens(one: Supply, found: TokenCosts) -> list[str]:
+    """Return from which volume machines are cheaper than the API, and how sure that is."""
+    if one.even is None or one.over is None:
+        return []
+    even, gives = one.even, one.capacity.central / (1.0 - found.demand.share)
+    never = f", never in {even.never:.0%} of the draws" if even.never >= LEAST_SHARE else ""
+    if even.tokens is None:
+        often = f"; in {1.0 - even.never:.0%} of the draws it does" if even.never <= 1.0 - LEAST_SHARE else ""
+        text = f"{one.kind} does not break even with the median API: a machine gives {usd(gives)} tok/s, too few at its price{often}"
+    else:
+        share = even.tokens / MONTH / gives
+        text = (
+            f"break even, {one.kind} against the median API: {units.compact(even.tokens)} tokens a month"
+            f" [{units.compact(even.low)}, {units.compact(even.high)}]{never} = {usd(even.tokens / MONTH)} tok/s, {share:.0%} of what a machine gives"
         )
-    return "below it: a cheaper machine, a better engine, or a loss"
+    return wrapped(text, indent=2)
+
+
+def _apart(one: Supply) -> list[str]:
+    """Return what the API's price is made of, beside the cost of a full machine."""
+    if one.apart is None or one.over is None:
+        return []
+    tree, over = one.apart, one.over
+    parts = [f"{part.name} {usd(float(part.value))}" for part in tree.parts]
+    side = "below" if over.high < 1.0 else "above" if over.low > 1.0 else "within the error of"
+    return wrapped(
+        f"  its {usd(float(tree.value))} USD/Mtok taken apart on {one.kind} machines: {' + '.join(parts)} ({tree.parts[-1].formula()});"
+        f" {over.central:.2g} x [{over.low:.2g}, {over.high:.2g}] the cost of a full machine: {side} it",
+        indent=4,
+    )
 
 
 def _years(quotes: list[Quote]) -> list[tuple[str, float, float, float, int]]:

@@ -1,0 +1,88 @@
+"""What hosted routes to a model ask per token: the catalogue's list, and that of genai-prices where it is installed."""
+
+from __future__ import annotations
+
+import importlib.metadata
+from dataclasses import dataclass
+from datetime import date
+from decimal import Decimal
+from typing import Any
+
+from roofplan import catalogue
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Route:
+    """One listed price of a hosted model.
+
+    Parameters
+    ----------
+    input, output : prices [USD/Mtoken].
+    date : as exact as the list.
+    """
+
+    name: str
+    input: float
+    output: float
+    date: str
+    source: str
+
+
+def routes(model: str) -> list[Route]:
+    """Return the priced routes to a model; of genai-prices those of providers that the catalogue does not list."""
+    known = [
+        Route(
+            name=str(entry["route"]),
+            input=float(entry["input"]),
+            output=float(entry["output"]),
+            date=str(entry["date"]),
+            source=str(entry["source"]),
+        )
+        for entry in catalogue.token_prices()
+        if entry["model"] == model and float(entry["output"]) > 0.0
+    ]
+    providers = {_plain(route.name.split("/")[0]) for route in known}
+    return known + [one for one in _genai(model) if _plain(one.name.split("/")[0]) not in providers]
+
+
+def _genai(model: str) -> list[Route]:
+    """Return what genai-prices lists for a model today, nothing where it is not installed; prices that depend on the length of a request are left out."""
+    try:
+        from genai_prices import data  # type: ignore[import-not-found, unused-ignore]
+    except ImportError:
+        return []
+    version = importlib.metadata.version("genai-prices")
+    found = []
+    for provider in data.providers:
+        for one in provider.models:
+            if _plain(one.id.split("/")[-1]) != _plain(model):
+                continue
+            price = _today(one.prices)
+            if isinstance(price.input_mtok, Decimal) and isinstance(price.output_mtok, Decimal) and price.output_mtok:
+                found.append(
+                    Route(
+                        name=f"{provider.id}/{one.id}",
+                        input=float(price.input_mtok),
+                        output=float(price.output_mtok),
+                        date=date.today().isoformat(),
+                        source=f"genai-prices {version}",
+                    )
+                )
+    return found
+
+
+def _today(prices: Any) -> Any:
+    """Return the prices that hold today: the newest whose start has come."""
+    if not isinstance(prices, list):
+        return prices
+    valid = [
+        one
+        for one in prices
+        if getattr(one.constraint, "start_date", None) is None or one.constraint.start_date <= date.today()
+    ]
+    return valid[-1].prices if valid else prices[0].prices
+
+
+def _plain(name: str) -> str:
+    """Return a name without the punctuation that lists differ in."""
+    return "".join(letter for letter in name.lower().removesuffix("_ai").removesuffix("-ai") if letter.isalnum())
