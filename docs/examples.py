@@ -91,12 +91,12 @@ EXAMPLES = [
 
 
 DRAWN = {
-    "cost machine --on rtx-4090:8 --on h100-sxm:8": ("eight-4090-against-eight-h100", 780),
+    "cost machine --on rtx-4090:8 --on h100-sxm:8": ("eight-4090-against-eight-h100", 850),
     "serve llama-2-70b --on rtx-4090:8 --on h100-sxm:8 --price own": ("tokens-of-eight-4090", 1150),
     "serve llama-3.1-70b --price own --tokens-per-second-per-user 5": ("cheapest-70b-at-5", 1150),
     "serve llama-3.1-70b --price own --tokens-per-second-per-user 20": ("cheapest-70b-at-20", 1150),
     "cost chip h100-sxm": ("h100-from-wafer-to-card", 880),
-    "cost tokens llama-3.3-70b --on h100-sxm:8": ("h100-from-wafer-to-token", 1480),
+    "cost tokens llama-3.3-70b --on h100-sxm:8": ("h100-from-wafer-to-token", 1420),
     "cost tokens gpt-oss-120b --on h100-sxm:1 --tokens 1B/month": ("gpt-oss-120b-month", 1480),
     "cost tokens deepseek-v3.1 --on h200-sxm:8 --tokens 1B/month": ("deepseek-month", 1480),
     "cost machine --on h100-sxm:64 --years 3 --interest 8% --residual 20%": ("sixty-four-h100", 460),

@@ -7,6 +7,8 @@ import subprocess
 
 import pytest
 
+from roofplan import charts
+
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 FLAGS = (
     *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
@@ -97,3 +99,10 @@ def test_kernels_stand_under_the_roof(drawn):
     width = roof[0]["rate"] / roof[0]["intensity"]
     assert points
     assert all(row["rate"] <= min(peak, row["intensity"] * width) * 1.001 for row in points)
+
+
+def test_plans_on_the_front_are_those_that_none_beats():
+    rows = [{"x": x, "y": y} for x, y in ((1.0, 5.0), (2.0, 5.0), (2.0, 3.0), (3.0, 4.0), (4.0, 1.0))]
+    points = charts.front("", rows, "x", "y")["data"]["values"]
+    assert [(p["x"], p["y"]) for p in points if p["front"] == "yes"] == [(1.0, 5.0), (2.0, 3.0), (4.0, 1.0)]
+    assert points[-1]["front"] == "yes"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -97,10 +98,11 @@ def wafer_to_token(bill: Bill, owned: Owned, tokens: TokenCosts) -> Spec:
         {"link": "card, parts", "value": bill.cost.central, "unit": "USD"},
         {"link": "card in its server, bought", "value": per_device, "unit": "USD"},
         {"link": "hour of a card, owned", "value": owned.hourly / owned.machine.count, "unit": "USD/h"},
-        {"link": "million output tokens, machine full", "value": each, "unit": "USD"},
+        {"link": "million tokens out and their prompts, full", "value": each, "unit": "USD"},
     ]
     if tokens.api is not None:
-        rows.append({"link": "million output tokens, median API", "value": tokens.api.output, "unit": "USD"})
+        asked = tokens.api.blended / tokens.demand.tokens / (1.0 - tokens.demand.share) * 1e6
+        rows.append({"link": "the same at the median API", "value": asked, "unit": "USD"})
     order = [str(row["link"]) for row in rows]
     y = {"field": "link", "type": "nominal", "sort": order, "title": None}
     least, most = min(row["value"] for row in rows) / 3.0, max(row["value"] for row in rows) * 3.0
@@ -132,7 +134,7 @@ def tornado(title: str, swings: Sequence[Swing], middle: float, unit: str) -> Sp
     return spec(
         title,
         data={"values": rows},
-        height=max(120, 26 * len(rows)),
+        height=max(60, 26 * len(rows)),
         layer=[
             {
                 "mark": {"type": "bar", "color": INK, "tooltip": True},
@@ -359,10 +361,15 @@ def roofline(title: str, rows: Sequence[dict[str, Any]], device: Accelerator, nu
 
 
 def front(title: str, rows: Sequence[dict[str, Any]], x: str, y: str, scale: str = "linear") -> Spec:
-    """Return plans by two measures, those that no other beats in both filled."""
+    """Return plans by two measures of which less is better, those that no other beats in both marked."""
+    best, marked = math.inf, []
+    for row in sorted(rows, key=lambda row: (row[x], row[y])):
+        marked.append({**row, "front": "yes" if row[y] < best else "no"})
+        best = min(best, row[y])
+    marked.sort(key=lambda row: row["front"])  # those on the front are drawn last, over the others
     return spec(
         title,
-        data={"values": list(rows)},
+        data={"values": marked},
         mark={"type": "point", "filled": True, "tooltip": {"content": "data"}, "size": 70},
         encoding={
             "x": {"field": x, "type": "quantitative", "scale": {"zero": False}},
@@ -394,7 +401,6 @@ def serving(result: Result) -> list[Spec]:
             "machine": one.machine.text or one.machine.device.id,
             "TPOT ms": one.metrics["tpot"].value * 1e3,
             "USD per million output tokens": whole.value,
-            "front": "yes" if one.pareto else "no",
         }
         for one in result.plans
         if (whole := all_in_cost(one)) is not None
@@ -414,7 +420,6 @@ def training(result: TrainingResult) -> list[Spec]:
             "plan": one.label,
             "step s": one.metrics["step_time"].value,
             "GiB": one.metrics["memory_reserved"].value / GIB,
-            "front": "yes" if one.pareto else "no",
         }
         for one in result.plans
     ]
