@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from roofplan import answers
-from roofplan.codec import COMMANDS
+from roofplan.schemas import COMMANDS
 
 BAD = [
     (["serve", "llama-3.1-70b", "--on", "rtx4090x:4"], "unknown_device"),

@@ -20,6 +20,7 @@ from roofplan.calibrate.silicon import fit_interposer
 from roofplan.catalogue.machines import machine
 from roofplan.economics import chip as chips
 from roofplan.economics import hourly
+from roofplan.economics.history import fit_trend, milestones
 from roofplan.economics.listed import routes
 from roofplan.economics.machine import Terms, own
 from roofplan.economics.prices import PURCHASE, bounds
@@ -352,6 +353,7 @@ def test_a_model_without_routes_has_no_api_price(run_json):
         "cost chip --node n3 --area 600mm2 --dies 2 --hbm 288GiB --memory hbm4",
         "cost machine --on h100-sxm:8 --interest 8%",
         "cost rent h100-sxm",
+        "cost history",
         "cost tokens gpt-oss-120b --on h100-sxm:1",
     ],
 )
@@ -390,7 +392,7 @@ def test_a_chip_that_does_not_exist_goes_the_same_way(run_json, tmp_path):
     _, bill = run_json("cost", "chip", str(file))
     assert bill["cost"]["low"] < bill["cost"]["value"] < bill["cost"]["high"] < 9000
     assert bill["price"]["value"] == 7000
-    assert bill["chip"]["dies"][0]["sold"] == 66
+    assert bill["dies"][0]["sold"] == 66
     _, plan = run_json("serve", "llama-3.1-8b", "--on", f"{file}:1", "--price", "own")
     hour = plan["plans"][0]["metrics"]["cost_per_hour"]["value"]
     assert hour > 9000 / (3 * 8760)
@@ -585,3 +587,40 @@ def test_owning_says_its_terms_and_what_it_leaves_out(run):
     assert code == 0
     assert "owned over 3 years, no interest" in words
     assert "not counted: the network (--networking), hosting, staff, spares" in words
+
+
+def test_a_faster_device_is_taken_apart_whole(run_json, run):
+    code, found = run_json("cost", "history", "--from", "a100-sxm-80", "--to", "h100-sxm")
+    assert code == 0
+    factors = found["gain"]["factors"]
+    assert found["gain"]["whole"] == pytest.approx(float(np.prod(list(factors.values()))))
+    assert factors["transistors"] == pytest.approx(80 / 54.2)
+    old, new = catalogue.accelerator("a100-sxm-80"), catalogue.accelerator("h100-sxm")
+    best = [max(rate.value for rate in {**one.peak, **one.sparse}.values()) for one in (old, new)]
+    assert found["gain"]["whole"] == pytest.approx(best[1] / best[0])
+    assert run("cost", "history", "--from", "h200-smx")[0] == 2
+    code, refused = run_json("cost", "history", "--from", "gaudi2")
+    assert (code, refused["error"]["argument"]) == (2, "--from")
+
+
+def test_a_trend_is_found_where_there_is_one():
+    """Prices made to halve every two years give two years; prices that do not move give no trend."""
+    known = [one for one in milestones() if one.device.device_class == "datacenter" and "16 bits" in one.per_rate]
+    steady = [replace(one, per_rate={"16 bits": 2.0 ** (-(one.launched - 2018.0) / 2.0)}) for one in known]
+    found = fit_trend(steady, "16 bits", "datacenter")
+    assert found.halving.central == pytest.approx(2.0)
+    assert found.spread == pytest.approx(0.0, abs=1e-6)
+    flat = [replace(one, per_rate={"16 bits": 1.0 + 0.1 * (place % 2)}) for place, one in enumerate(known)]
+    assert fit_trend(flat, "16 bits", "datacenter") is None
+    assert fit_trend(known[:4], "16 bits", "datacenter") is None
+
+
+def test_what_feeds_a_server(run, run_json):
+    _, found = run_json("cost", "machine", "--on", "rtx-4090:8", "--power", "4kW", "--rack", "9kW")
+    supply = found["machines"][0]["supply"]
+    assert (supply["power"], supply["supplies"], supply["servers"]) == (4000, 5000, 2)
+    assert supply["plugs"] == {"150 W": 3, "600 W": 1}
+    _, text, _ = run("cost", "machine", "--on", "rtx-4090:8", "--power", "4kW", "--rack", "3kW")
+    assert "more than a rack" in text
+    _, found = run_json("cost", "machine", "--on", "h100-sxm:8")
+    assert found["machines"][0]["supply"]["plugs"] == {}

@@ -22,6 +22,7 @@ PICTURES = [
     ("cost chip --node n5 --area 400mm2 --dies 2 --hbm 96GiB --price 9000USD", 2),
     ("cost machine --on rtx-4090:8 --on h100-sxm:8", 3),
     ("cost rent h100-sxm", 1),
+    ("cost history", 2),
     ("cost tokens gpt-oss-120b --on h100-sxm:1", 4),
 ]
 

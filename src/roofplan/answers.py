@@ -5,14 +5,16 @@ from __future__ import annotations
 import math
 import shlex
 from collections.abc import Iterable, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from roofplan import __version__, catalogue
-from roofplan.economics.chip import Bill
-from roofplan.economics.machine import Owned, per_petaflop_hour
+from roofplan.economics.chip import Bill, gross_dies, usable
+from roofplan.economics.history import CLASSES, WIDTHS, Gain, Milestone, fit_trend
+from roofplan.economics.machine import Owned, against, fed, per_petaflop_hour
 from roofplan.economics.rent import Quote
 from roofplan.economics.tokens import Supply, TokenCosts
-from roofplan.economics.uncertainty import Interval, as_json
+from roofplan.economics.uncertainty import Interval, as_json, central
 from roofplan.emit import launch
 from roofplan.errors import NoPlan, RoofplanError
 from roofplan.records.hardware import Machine
@@ -118,15 +120,26 @@ def chip_answer(found: Bill, inputs: dict[str, Any], *, depth: int) -> dict[str,
     chip = found.chip
     out["chip"] = {
         "id": chip.id,
-        "dies": [
-            {"name": d.name, "node": d.node, "area": d.area, "count": d.count, "units": d.units, "sold": d.sold}
-            for d in chip.dies
-        ],
         "memory": chip.memory,
         "capacity": chip.capacity,
         "interposer": chip.interposer,
     }
     out["cost"] = as_json(found.cost, found.swings, "USD")
+    at = central(found.inputs)
+    out["dies"] = [
+        {
+            "name": d.name,
+            "node": d.node,
+            "area": d.area,
+            "count": d.count,
+            "units": d.units,
+            "sold": d.sold,
+            "gross": gross_dies(d),
+            "usable": float(usable(d, at)),
+        }
+        for d in chip.dies
+    ]
+    out["absent"] = found.absent
     out["parts"] = {part.name: float(part.value) for part in found.term.parts}
     out["perfect_dies"] = found.rivals
     if found.price is not None and found.margin is not None:
@@ -138,6 +151,25 @@ def chip_answer(found: Bill, inputs: dict[str, Any], *, depth: int) -> dict[str,
     out["explain"] = found.term.as_json(depth)
     out["sources"] = _cited([*found.term.bibliography(), *(item.source for item in found.inputs.values())])
     return out
+
+
+def _against(owned: Owned) -> dict[str, Any] | None:
+    """Return owning beside renting as plain values; null without rents of the device."""
+    found = against(owned)
+    if found is None:
+        return None
+    return {
+        "low": found.low,
+        "high": found.high,
+        "unit": "USD/h",
+        "quotations": found.quotations,
+        "date": found.date,
+        "compared": None
+        if found.rent is None
+        else {"value": found.rent.value, "date": found.rent.date, "source": found.rent.source},
+        "break_even_use": found.use,
+        "payback": None if found.payback is None else {"value": found.payback, "unit": "s"},
+    }
 
 
 def machine_answer(found: Sequence[Owned], inputs: dict[str, Any], *, depth: int) -> dict[str, Any]:
@@ -157,6 +189,10 @@ def machine_answer(found: Sequence[Owned], inputs: dict[str, Any], *, depth: int
             "cost_per_hour": as_json(one.interval(), one.swings(), "USD/h"),
             "parts": {part.name: float(part.value) for part in one.term.parts},
             "per_petaflop_hour": per_petaflop_hour(one),
+            "rent": _against(one),
+            "supply": None
+            if (f := fed(one)) is None
+            else {**asdict(f), "plugs": {f"{w:g} W": n for w, n in f.plugs.items()}},
             "absent": one.absent,
             "assumed": one.assumed,
             "explain": one.term.as_json(depth),
@@ -258,6 +294,48 @@ def rent_answer(device: str, found: Sequence[Quote], inputs: dict[str, Any]) -> 
         }
         for q in found
     ]
+    return out
+
+
+def history_answer(found: Sequence[Milestone], step: Gain, inputs: dict[str, Any]) -> dict[str, Any]:
+    """Return the answer of ``roofplan cost history``."""
+    out = base("cost history", "ok", inputs)
+    out["devices"] = [
+        {
+            "device": one.device.id,
+            "launched": one.device.launched,
+            "price": {
+                "value": one.price.value,
+                "unit": "USD",
+                "kind": one.price.kind,
+                "date": one.price.date,
+                "source": one.price.source,
+            },
+            "usd_per_flops": one.per_rate,
+            "usd_per_transistor": one.per_transistor,
+        }
+        for one in found
+    ]
+    trends = [(kind, bits, fit_trend(found, bits, kind)) for kind in CLASSES for bits in WIDTHS]
+    out["halving"] = [
+        {
+            "device_class": kind,
+            "operand": bits,
+            "years": _ranged(trend.halving, "year"),
+            "devices": trend.devices,
+            "spread": trend.spread,
+        }
+        for kind, bits, trend in trends
+        if trend is not None
+    ]
+    out["gain"] = {
+        "from": step.old.id,
+        "to": step.new.id,
+        "years": step.years,
+        "whole": step.whole,
+        "factors": step.factors,
+    }
+    out["sources"] = _cited([*(one.price.source for one in found), *step.sources])
     return out
 
 
@@ -566,6 +644,6 @@ def csv_rows(result: Result) -> list[dict[str, Any]]:
 
 def schema(command: str) -> dict[str, Any]:
     """Return the JSON Schema of a command's answer."""
-    from roofplan.codec import answer_schema
+    from roofplan.schemas import answer_schema
 
     return answer_schema(command, SCHEMA_VERSION)

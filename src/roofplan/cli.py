@@ -596,7 +596,7 @@ def schema(
         str,
         Parameter(
             allow_leading_hyphen=True,
-            help="serve, train, model, device, claims, or 'cost chip', 'cost machine', 'cost tokens', 'cost rent'",
+            help="serve, train, model, device, claims, or 'cost chip', 'cost machine', 'cost tokens', 'cost rent', 'cost history'",
         ),
     ],
     /,
@@ -963,6 +963,7 @@ def cost_machine(
     ] = None,
     hosting: Annotated[Text, Parameter(allow_leading_hyphen=True, help="rack and care in all, 375USD/month")] = None,
     staff: Annotated[Text, Parameter(allow_leading_hyphen=True, help="in all, 2USD/h")] = None,
+    rack: Annotated[Text, Parameter(allow_leading_hyphen=True, help="power that a rack gives and cools, 20kW")] = None,
     place: Annotated[str, Parameter(allow_leading_hyphen=True, help="whose electricity, an ISO code or WOR")] = "WOR",
     html: Html = None,
     explain: Flag = False,
@@ -983,6 +984,7 @@ def cost_machine(
         "pue": pue,
         "hosting": hosting,
         "staff": staff,
+        "rack": rack,
         "place": place,
     }
     with _answering("cost machine", given, as_json=json) as reply:
@@ -1161,6 +1163,40 @@ def rent(
             reply.document(answers.rent_answer(identity, found, given))
         else:
             report.rent_screen(found, report.stdout(), identity)
+    return reply.code
+
+
+@cost.command
+def history(
+    *,
+    old: Annotated[
+        str, Parameter(name="--from", allow_leading_hyphen=True, help="device that another is set against")
+    ] = "v100-sxm2-32",
+    new: Annotated[str, Parameter(name="--to", allow_leading_hyphen=True, help="that other")] = "b200",
+    html: Html = None,
+    json: Json = False,
+) -> int:
+    """The price of a FLOP and of a transistor over the years, and what makes one device faster than another."""
+    given = {"from": old, "to": new}
+    with _answering("cost history", given, as_json=json) as reply:
+        from roofplan import answers, report
+        from roofplan.catalogue.machines import accelerator
+        from roofplan.economics.history import gain, milestones
+
+        found, step = milestones(), gain(accelerator(old, "--from"), accelerator(new, "--to"))
+        if html is not None:
+            from roofplan import charts
+
+            reply.draw(
+                html,
+                "roofplan cost history",
+                lambda page: report.history_screen(found, step, page),
+                lambda: charts.history(found, step),
+            )
+        if reply.as_json:
+            reply.document(answers.history_answer(found, step, given))
+        else:
+            report.history_screen(found, step, report.stdout())
     return reply.code
 
 

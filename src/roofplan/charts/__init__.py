@@ -10,6 +10,7 @@ import numpy as np
 
 from roofplan.economics.chip import INPUT_NAMES, Bill, chip_of, price_of
 from roofplan.economics.chip import bill as bill_of
+from roofplan.economics.history import WIDTHS, Gain, Milestone
 from roofplan.economics.machine import Owned
 from roofplan.economics.rent import Quote
 from roofplan.economics.tokens import RELEASED, TokenCosts, machines_needed, month_cost
@@ -221,6 +222,56 @@ def price_history(device: str, quotes: Sequence[Quote]) -> Spec:
             "tooltip": [{"field": name, "type": "nominal"} for name in ("provider", "date", "value", "kind")],
         },
     )
+
+
+def history(found: Sequence[Milestone], step: Gain) -> list[Spec]:
+    """Return the price of a dense rate by launch, and what makes one device faster than another."""
+    rows = [
+        {"launch": one.launched, "USD a TFLOP/s": value * 1e12, "operand": bits, "device": one.device.id}
+        for one in found
+        for bits, value in one.per_rate.items()
+    ]
+    prices = spec(
+        "price of a dense rate, by launch",
+        data={"values": rows},
+        mark={"type": "point", "filled": True, "size": 60, "tooltip": {"content": "data"}},
+        encoding={
+            "x": {
+                "field": "launch",
+                "type": "quantitative",
+                "scale": {"zero": False},
+                "title": None,
+                "axis": {"format": "d"},
+            },
+            "y": {"field": "USD a TFLOP/s", "type": "quantitative", "scale": {"type": "log"}},
+            "color": {"field": "operand", "type": "nominal", "title": None, "sort": list(WIDTHS)},
+            "shape": {"field": "operand", "type": "nominal", "title": None, "sort": list(WIDTHS)},
+        },
+    )
+    factors = [{"factor": name, "times": value} for name, value in step.factors.items()]
+    y = {"field": "factor", "type": "nominal", "sort": list(step.factors), "title": None}
+    x = {
+        "field": "times",
+        "type": "quantitative",
+        "title": "times",
+        "scale": {"type": "log", "domain": [0.5, 20.0], "clamp": False},
+    }
+    steps = spec(
+        f"{step.old.id} to {step.new.id}: {step.whole:.3g} times the best rate",
+        height=160,
+        data={"values": factors},
+        layer=[
+            {
+                "mark": {"type": "bar", "color": INK, "tooltip": True},
+                "encoding": {"y": y, "x": x, "x2": {"datum": 1.0}},
+            },
+            {
+                "mark": {"type": "text", "align": "left", "dx": 4},
+                "encoding": {"y": y, "x": x, "text": {"field": "times", "type": "quantitative", "format": ".3~r"}},
+            },
+        ],
+    )
+    return [prices, steps]
 
 
 def memory_stack(title: str, parts: Sequence[tuple[str, float]], capacity: float) -> Spec:

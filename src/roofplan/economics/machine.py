@@ -24,7 +24,7 @@ from roofplan.economics.prices import (
 )
 from roofplan.economics.uncertainty import Z90, Interval, Swing, Values, central, interval, tornado
 from roofplan.errors import InputError, UnitError, UnknownName, nearest
-from roofplan.laws import cost
+from roofplan.laws import board, cost
 from roofplan.records.hardware import OWN, Machine
 from roofplan.records.prices import Price
 from roofplan.serve import wall_power
@@ -61,6 +61,7 @@ class Terms:
     electricity : price of energy [USD/J].
     pue : the site's power over the machine's [1].
     hosting, staff : in all [USD/h].
+    rack : power that a rack gives and cools [W].
     place : whose electricity, an ISO code.
     """
 
@@ -75,6 +76,7 @@ class Terms:
     pue: float | None = None
     hosting: float | None = None
     staff: float | None = None
+    rack: float | None = None
     place: str = "WOR"
 
 
@@ -520,3 +522,99 @@ def checked(terms: Terms) -> Terms:
     if terms.pue is not None and terms.pue < 1.0:
         raise InputError(f"--pue: {terms.pue:g} is less than 1", argument="--pue", value=terms.pue)
     return terms
+
+
+HEADROOM = 0.25
+"""Reserve of a power supply over the load, usual practice [1]."""
+
+RACK = 20e3
+"""Power of a rack that colocation sells without a word, beside which a server's is set [W]."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fed:
+    """What feeds a server.
+
+    Parameters
+    ----------
+    power : of a server at load [W].
+    supplies : rating of its power supplies, a reserve in it [W].
+    rack : power of a rack [W], and `servers` of it [1].
+    plugs : of each kind that a card needs beside its slot, by the plug's rating; empty where cards take no plugs [1].
+    """
+
+    power: float
+    supplies: float
+    rack: float
+    servers: int
+    plugs: dict[float, int]
+
+
+def fed(owned: Owned) -> Fed | None:
+    """Return what feeds each server of a machine, None where its power or its box is not known."""
+    if "power" not in owned.inputs or owned.machine.server is None:
+        return None
+    each = owned.inputs["power"].value / owned.machine.hosts
+    rack = owned.terms.rack or RACK
+    device = owned.machine.device
+    limit = device.value("power")
+    plugged = limit is not None and device.form == CARD and limit > SLOT
+    return Fed(
+        power=each,
+        supplies=float(board.supply_rating(each, HEADROOM)),
+        rack=rack,
+        servers=int(board.servers_of_rack(rack, each)),
+        plugs={plug: int(board.plugs_needed(limit, SLOT, plug)) for plug in PLUGS} if plugged else {},
+    )
+
+
+SLOT, PLUGS = 75.0, (150.0, 600.0)
+"""Power of an x16 slot, of an 8-pin plug and of a 12V-2x6: PCI-SIG, Card Electromechanical Specification 5.1 [W]."""
+
+CARD = "PCIe"
+"""Form of a device that a slot and plugs feed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Against:
+    """Owning beside renting the same machine.
+
+    Parameters
+    ----------
+    low, high : least and most rent on demand of a device in the newest half year [USD/h], of `quotations`, the newest of `date`.
+    rent : of a device, the quotation that is compared with [USD/h], None where none holds for this size.
+    use : share of the hours from which owning is cheaper, above 1 where never [1].
+    payback : time until the machine has earned its price at that rent, used around the clock, None where owning is dearer or half priced [s].
+    """
+
+    low: float
+    high: float
+    quotations: int
+    date: str
+    rent: Price | None
+    use: float | None
+    payback: float | None
+
+
+def against(owned: Owned) -> Against | None:
+    """Return owning beside renting, None without rents of the device."""
+    known = rents(owned.machine)
+    if known is None:
+        return None
+    low, high, date, count = known
+    quote = hourly(owned.machine, "rent")
+    use = payback = None
+    if quote is not None:
+        use = float(cost.break_even_use(owned.hourly, quote.total))
+        if use < 1.0 and not owned.bare:
+            running = owned.hourly - next(float(p.value) for p in owned.term.parts if p.name == "depreciation")
+            payback = float(cost.payback_time(owned.purchase, quote.total / HOUR, running / HOUR))
+    return Against(
+        low=low,
+        high=high,
+        quotations=count,
+        date=date,
+        rent=None if quote is None else quote.price,
+        use=use,
+        payback=payback,
+    )

@@ -129,6 +129,7 @@ OWNING: dict[str, str | None] = {
     "pue": None,
     "hosting": None,
     "staff": None,
+    "rack": None,
     "place": "WOR",
 }
 """Flags of owning a machine, and what they are where nobody gives them."""
@@ -162,6 +163,7 @@ def terms_of(**given: str | None) -> owning.Terms:
             pue=None if said["pue"] is None else unit_of.parse_amount(str(said["pue"]), "--pue"),
             hosting=money("hosting", "USD/h"),
             staff=money("staff", "USD/h"),
+            rack=money("rack", "W"),
             place=str(said["place"]),
         )
     )

@@ -405,3 +405,27 @@ def transistor_price(wafer: Number, area: Number, density: Number) -> Number:
     [1.47, 1.86]
     """
     return wafer / (area * density)
+
+
+def rate_of_a_transistor(rate: Number, transistors: Number) -> Number:
+    """Return what each transistor computes: P / N.
+
+    Parameters
+    ----------
+    rate : of the device in a stated number format and unit P [FLOP/s].
+    transistors : of the device N [1].
+
+    Returns
+    -------
+    Rate of one [FLOP/s].
+
+    Notes
+    -----
+    Domain: all transistors counted, memory and links among them. Source: definition; `chip_rate` turned round.
+
+    Examples
+    --------
+    >>> round(rate_of_a_transistor(989.4e12, 80e9))  # H100, dense bf16
+    12368
+    """
+    return rate / transistors

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from roofplan.report.explain import source_text
-from roofplan.report.money import chip_screen, machines_screen, rent_screen, tokens_screen
+from roofplan.report.money import chip_screen, history_screen, machines_screen, rent_screen, tokens_screen
 from roofplan.report.page import Page, stdout
 from roofplan.report.plans import no_plan_lines, serve_screen
 from roofplan.report.things import device_screen, model_facts, model_screen, server_lines, what_is
@@ -13,6 +13,7 @@ __all__ = [
     "Page",
     "chip_screen",
     "device_screen",
+    "history_screen",
     "machines_screen",
     "model_facts",
     "model_screen",

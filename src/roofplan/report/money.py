@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
+
 from roofplan import catalogue, units
-from roofplan.economics import STALE_DAYS, age_days, hourly
+from roofplan.economics import STALE_DAYS, age_days
 from roofplan.economics.chip import INPUT_NAMES, Bill, gross_dies, usable
-from roofplan.economics.machine import Owned, own, per_petaflop_hour, rents
+from roofplan.economics.history import CLASSES, WIDTHS, Gain, Milestone, fit_trend
+from roofplan.economics.machine import Owned, against, fed, own, per_petaflop_hour
 from roofplan.economics.rent import Quote
 from roofplan.economics.tokens import Api, Supply, TokenCosts
 from roofplan.economics.uncertainty import Interval, Swing, central
-from roofplan.laws import board, cost
 from roofplan.report.explain import trees_screen
 from roofplan.report.page import Page, wrapped
 from roofplan.report.plans import machine_text
@@ -168,60 +170,44 @@ def _hour(found: Owned) -> list[str]:
 
 def _rented(found: Owned) -> list[str]:
     """Return rents of the same machine, the use from which owning is cheaper, and the time until it has paid for itself."""
-    n, compared = found.machine.count, rents(found.machine)
-    if compared is None:
+    n, beside = found.machine.count, against(found)
+    if beside is None:
         return []
-    low, high, day, count = compared
-    old = " !" if age_days(day) > STALE_DAYS else ""
+    old = " !" if age_days(beside.date) > STALE_DAYS else ""
     lines = wrapped(
-        f"rent for comparison: {usd(low * n)} to {usd(high * n)} USD/h = {n} x {usd(low)} to {usd(high)},"
-        f" {count} quotations, newest {day}{old}",
+        f"rent for comparison: {usd(beside.low * n)} to {usd(beside.high * n)} USD/h = {n} x {usd(beside.low)} to {usd(beside.high)},"
+        f" {beside.quotations} quotations, newest {beside.date}{old}",
         indent=2,
     )
-    quote = hourly(found.machine, "rent")
-    if quote is None:
+    if beside.rent is None or beside.use is None:
         return lines
-    share = float(cost.break_even_use(found.hourly, quote.total))
-    running = found.hourly - next(float(p.value) for p in found.term.parts if p.name == "depreciation")
-    if share >= 1.0:
-        text = f"renting at {usd(quote.per_device)} is cheaper however much it is used"
-    elif found.bare:
+    if beside.use >= 1.0:
+        text = f"renting at {usd(beside.rent.value)} is cheaper however much it is used"
+    elif beside.payback is None:
         return lines
     else:
-        months = float(cost.payback_time(found.purchase, quote.total, running)) / 730.0
         text = (
-            f"against renting at {usd(quote.per_device)} a device ({quote.price.date}): owning is cheaper from {share:.0%} of the"
-            f" hours or more, for what is absent is not in it; used or let around the clock at that rent it is paid back after {months:.1f} months, interest and resale aside"
+            f"against renting at {usd(beside.rent.value)} a device ({beside.rent.date}): owning is cheaper from {beside.use:.0%} of the"
+            " hours or more, for what is absent is not in it; used or let around the clock at that rent it is paid back after"
+            f" {beside.payback / MONTH:.1f} months, interest and resale aside"
         )
     return [*lines, *wrapped(text, indent=2)]
 
 
-HEADROOM = 0.25
-"""Reserve of a power supply over the load, usual practice [1]."""
-
-RACK = 20e3
-"""Power of a rack that colocation sells without a word, beside which a server's is set [W]."""
-
-
 def _fed(found: Owned) -> list[str]:
-    """Return what a server draws against its supply and a usual rack."""
-    m = found.machine
-    watts = found.terms.power or next(
-        (float(number[0]) for part in found.term.parts if part.name == "electricity" for number in part.numbers[:1]),
-        None,
-    )
-    if watts is None or m.server is None:
+    """Return what a server draws against its supply and its rack, and the plugs of its cards."""
+    f = fed(found)
+    if f is None:
         return []
-    each = watts / m.hosts
-    rated = float(board.supply_rating(each, HEADROOM))
-    fits = int(board.servers_of_rack(RACK, each))
+    watts = units.show(f.rack, "W")
     rack = (
-        f"{fits} in a rack of {units.show(RACK, 'W')}" if fits else f"more than a rack of {units.show(RACK, 'W')} gives"
+        f"{f.servers} in a rack of {watts}" if f.servers else f"! more than a rack of {watts} gives and cools (--rack)"
     )
-    return wrapped(
-        f"a server draws {units.show(each, 'W')}: supplies of {units.show(rated, 'W')} with a quarter in reserve, {rack}",
-        indent=2,
-    )
+    text = f"a server draws {units.show(f.power, 'W')}: supplies of {units.show(f.supplies, 'W')} with a quarter in reserve, {rack}"
+    if f.plugs:
+        plugs = " or ".join(f"{count} x {units.show(plug, 'W')}" for plug, count in f.plugs.items())
+        text += f"; a card of {units.show(found.machine.device.quantities['power'].value, 'W')} needs its slot's 75 W and plugs of {plugs}"
+    return wrapped(text, indent=2)
 
 
 def _other_interest(found: Owned) -> str:
@@ -263,6 +249,44 @@ def rent_screen(quotes: list[Quote], page: Page, device: str) -> None:
             bar = "█" * max(1, round(middle / max(values) * 30))
             page.line(f"    {year}  {usd(middle):>6} [{usd(low)}, {usd(high)}] of {count:<3} {bar}")
         page.line("")
+
+
+def history_screen(found: list[Milestone], step: Gain, page: Page) -> None:
+    """Print the price of a FLOP/s and of a transistor by launch, their trends, and one device against another."""
+    page.line(f"oldest known price over dense rate, USD a TFLOP/s{'by launch':>37}")
+    page.line(
+        f"  {'device':<14}{'launch':<9}{'price':>9}{'32 bits':>9}{'16 bits':>9}{'8 bits':>8}{'4 bits':>8}   USD/B transistors"
+    )
+    for one in found:
+        rates = "".join(
+            f"{usd(one.per_rate[bits] * TERA, 3) if bits in one.per_rate else '-':>{width}}"
+            for bits, width in zip(WIDTHS, (9, 9, 8, 8), strict=True)
+        )
+        each = usd(one.per_transistor * 1e9) if one.per_transistor is not None else "-"
+        page.line(
+            f"  {one.device.id:<14}{one.device.launched[:7]:<9}{usd(one.price.value):>9}{rates}   {each:<7} {one.price.kind}, {one.price.date}"
+        )
+    for kind in CLASSES:
+        for bits in WIDTHS:
+            trend = fit_trend(found, bits, kind)
+            if trend is not None:
+                years = trend.halving
+                page.line(
+                    f"  {kind}, {bits}: the price of a rate halves in {years.central:.1f} years [{years.low:.1f}, {years.high:.1f}]"
+                    f" over {trend.devices} devices, two in three within x {math.exp(trend.spread):.1f} of that"
+                )
+    span = f" in {step.years:.1f} years" if step.years is not None else ""
+    factors = " x ".join(f"{name} {usd(value)}" for name, value in step.factors.items())
+    for line in wrapped(
+        f"{step.old.id} to {step.new.id}: {usd(step.whole)} x the best rate{span} = {factors}; the last two are numbers that"
+        " are shorter and zeros that are skipped, not more arithmetic",
+        indent=2,
+    ):
+        page.line(line)
+    page.line("what a transistor costs by process: roofplan nodes · more: --from ID --to ID --json --html FILE")
+
+
+TERA = 1e12
 
 
 def tokens_screen(found: TokenCosts, page: Page, *, explain: bool = False, depth: int = 2) -> None:
