@@ -81,8 +81,17 @@ EXAMPLES = [
     ("DeepSeek-V3.1: 10 million tokens a month", "cost tokens deepseek-v3.1 --on h200-sxm:8 --tokens 10M/month"),
     ("A billion of DeepSeek-V3.1's", "cost tokens deepseek-v3.1 --on h200-sxm:8 --tokens 1B/month"),
     ("A hundred billion of DeepSeek-V3.1's", "cost tokens deepseek-v3.1 --on h200-sxm:8 --tokens 100B/month"),
+    (
+        "DeepSeek's published day: 1,814 H800 at 2 USD an hour gave 168 billion tokens at 20 to 22 a second and user, 0.52 USD a million all in",
+        "serve deepseek-v3 --on h800-sxm:18x8 --input 4382 --output 1211 --context 8k --prefix-hit 56% --tpot 50ms --price 2USD/h",
+    ),
     ("Rent or buy 64 H100 for three years", "cost machine --on h100-sxm:64 --years 3 --interest 8% --residual 20%"),
     ("What an H100 rents for", "cost rent h100-sxm"),
+    ("What a FLOP cost over the years, and where the speed came from", "cost history"),
+    (
+        "An API's price taken apart, at 40% use and with training in it",
+        "cost tokens deepseek-v3.1 --on h200-sxm:8 --utilisation 40% --training-cost 5.6MUSD --lifetime-tokens 100T --explain",
+    ),
     ("What a model is", "model deepseek-v3 --context 8192"),
     ("What a device is", "device rtx-4090"),
     ("Which peak a quoted number is", "device rtx-4090 --what-is 1321TFLOPS"),
@@ -101,6 +110,7 @@ DRAWN = {
     "cost tokens deepseek-v3.1 --on h200-sxm:8 --tokens 1B/month": ("deepseek-month", 1480),
     "cost machine --on h100-sxm:64 --years 3 --interest 8% --residual 20%": ("sixty-four-h100", 460),
     "cost rent h100-sxm": ("h100-rents", 520),
+    "cost history": ("history", 830),
 }
 """Examples whose pictures stand below them: the file's name, and the height of what is drawn [pixel]."""
 

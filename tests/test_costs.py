@@ -624,3 +624,21 @@ def test_what_feeds_a_server(run, run_json):
     assert "more than a rack" in text
     _, found = run_json("cost", "machine", "--on", "h100-sxm:8")
     assert found["machines"][0]["supply"]["plugs"] == {}
+
+
+PRODUCTION = tomllib.loads((GOLDEN / "production.toml").read_text())
+
+
+def test_a_published_day_of_production_costs_what_we_say(run_json):
+    """DeepSeek's day is within the interval of 18 hosts at its own speed per user; its engine splits prefill off, which ours does not."""
+    day = PRODUCTION["deepseek"]
+    published = day["devices"] * 24 * day["rent"] / day["output_tokens"] * 1e6
+    assert published == pytest.approx(day["usd_a_day"] / day["output_tokens"] * 1e6, rel=1e-3)
+    ratio = day["input_tokens"] / day["output_tokens"]
+    output = day["cache"] / (ratio + 0.5)
+    hit = day["cached_tokens"] / day["input_tokens"]
+    words = ["serve", "deepseek-v3", "--on", "h800-sxm:18x8", "--tpot", "50ms", "--price", f"{day['rent']}USD/h"]
+    load = ["--input", str(round(ratio * output)), "--output", str(round(output)), "--context", "8k"]
+    _, found = run_json(*words, *load, "--prefix-hit", f"{hit:.3f}")
+    cost_of_output = found["plans"][0]["metrics"]["cost_per_million_output_tokens_all_in"]
+    assert cost_of_output["low"] < published < cost_of_output["value"] < 2.0 * published
