@@ -27,6 +27,10 @@ Spec = dict[str, Any]
 SCHEMA = "https://vega.github.io/schema/vega-lite/v5.json"
 WIDTH, HEIGHT = 640, 300
 INK, WEAK = "#1f5a7a", "#c9d6de"
+LABELS = 130
+"""What names and units of long bars take beside them [pixel]."""
+SLACK = 3.0
+"""What a logarithmic scale of bars leaves free at either end [factor]."""
 
 
 def spec(title: str, **more: Any) -> Spec:
@@ -105,21 +109,44 @@ def wafer_to_token(bill: Bill, owned: Owned, tokens: TokenCosts) -> Spec:
         asked = tokens.api.blended / tokens.demand.tokens / (1.0 - tokens.demand.share) * 1e6
         rows.append({"link": "the same at the median API", "value": asked, "unit": "USD"})
     order = [str(row["link"]) for row in rows]
-    y = {"field": "link", "type": "nominal", "sort": order, "title": None}
-    least, most = min(row["value"] for row in rows) / 3.0, max(row["value"] for row in rows) * 3.0
+    return labelled(f"{bill.chip.name}: from wafer to token", rows, "link", order, "USD")
+
+
+def labelled(
+    title: str, rows: Sequence[dict[str, Any]], name: str, order: Sequence[str], unit: str, base: float | None = None
+) -> Spec:
+    """Return one bar a row on a logarithmic scale, its value written beside it.
+
+    Parameters
+    ----------
+    rows : each with its name under `name` and its `value`.
+    base : where bars begin; left out, at the scale's left end, which lies below the least value.
+    """
+    values = [float(row["value"]) for row in rows] + ([] if base is None else [base])
+    least, most = min(values) / SLACK, max(values) * SLACK
+    y = {"field": name, "type": "nominal", "sort": list(order), "title": None, "axis": {"labelLimit": 320}}
     scale = {"type": "log", "domain": [least, most], "nice": False}
-    x = {"field": "value", "type": "quantitative", "scale": scale, "title": "USD"}
+    x = {"field": "value", "type": "quantitative", "scale": scale, "title": unit}
+    edge = {"field": "edge", "type": "quantitative"}
+    data = [{**row, "edge": max(float(row["value"]), base or least)} for row in rows]
     return spec(
-        f"{bill.chip.name}: from wafer to token",
-        data={"values": rows},
+        title,
+        width=WIDTH + LABELS,
+        autosize={"type": "fit-x", "contains": "padding"},
+        height=32 * len(rows),
+        data={"values": data},
         layer=[
             {
-                "mark": {"type": "bar", "color": INK, "tooltip": True},
-                "encoding": {"y": y, "x": x, "x2": {"datum": least}},
+                "mark": {"type": "bar", "color": INK, "tooltip": {"content": "data"}},
+                "encoding": {"y": y, "x": x, "x2": {"datum": least if base is None else base}},
             },
             {
                 "mark": {"type": "text", "align": "left", "dx": 4},
-                "encoding": {"y": y, "x": x, "text": {"field": "value", "type": "quantitative", "format": ",.3~r"}},
+                "encoding": {
+                    "y": y,
+                    "x": {**x, **edge},
+                    "text": {"field": "value", "type": "quantitative", "format": ",.3~r"},
+                },
             },
         ],
     )
@@ -244,33 +271,13 @@ def history(found: Sequence[Milestone], step: Gain) -> list[Spec]:
                 "axis": {"format": "d"},
             },
             "y": {"field": "USD a TFLOP/s", "type": "quantitative", "scale": {"type": "log"}},
-            "color": {"field": "operand", "type": "nominal", "title": None, "sort": list(WIDTHS)},
-            "shape": {"field": "operand", "type": "nominal", "title": None, "sort": list(WIDTHS)},
+            "color": {"field": "operand", "type": "nominal", "title": None, "scale": {"domain": list(WIDTHS)}},
+            "shape": {"field": "operand", "type": "nominal", "title": None, "scale": {"domain": list(WIDTHS)}},
         },
     )
-    factors = [{"factor": name, "times": value} for name, value in step.factors.items()]
-    y = {"field": "factor", "type": "nominal", "sort": list(step.factors), "title": None}
-    x = {
-        "field": "times",
-        "type": "quantitative",
-        "title": "times",
-        "scale": {"type": "log", "domain": [0.5, 20.0], "clamp": False},
-    }
-    steps = spec(
-        f"{step.old.id} to {step.new.id}: {step.whole:.3g} times the best rate",
-        height=160,
-        data={"values": factors},
-        layer=[
-            {
-                "mark": {"type": "bar", "color": INK, "tooltip": True},
-                "encoding": {"y": y, "x": x, "x2": {"datum": 1.0}},
-            },
-            {
-                "mark": {"type": "text", "align": "left", "dx": 4},
-                "encoding": {"y": y, "x": x, "text": {"field": "times", "type": "quantitative", "format": ".3~r"}},
-            },
-        ],
-    )
+    factors = [{"factor": name, "value": value} for name, value in step.factors.items()]
+    title = f"{step.old.id} to {step.new.id}: {step.whole:.3g} times the best rate"
+    steps = labelled(title, factors, "factor", list(step.factors), "times", base=1.0)
     return [prices, steps]
 
 
