@@ -24,7 +24,8 @@ from roofplan.timing import constant, rates
 from roofplan.train.communication import wires
 from roofplan.train.ledger import fullest, ledgers
 from roofplan.train.step import TIMES, Ability, applied, step
-from roofplan.validate.training import Cluster, Skipped, TrainingCase, cluster, training_case
+from roofplan.validate.rows import Skipped
+from roofplan.validate.training import Cluster, TrainingCase, cluster, training_case
 
 LARGE_MESSAGE = 2**22
 """Bytes from which a message is like those of training [B]."""

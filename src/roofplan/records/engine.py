@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from roofplan.source import Sourced
@@ -136,3 +136,17 @@ class Engine:
                     if key in rule.values:
                         return rule.values[key]
         return self.defaults.get(name, self.defaults.get(f"{name}_server"))
+
+    def launched(self, settings: Mapping[str, Sourced]) -> Engine:
+        """Return the engine with settings of its command line in place of its defaults."""
+        if not settings:
+            return self
+        stated = DefaultRule(values=settings)
+        reserve = {} if "memory_share" in settings else self.reserve
+        rules = tuple(_without_base(rule) if "memory_share" in settings else rule for rule in self.rules)
+        return replace(self, rules=(stated, *rules), reserve=reserve)
+
+
+def _without_base(rule: DefaultRule) -> DefaultRule:
+    """Return a rule without the fixed reserve, which a stated share of the memory replaces."""
+    return replace(rule, values={key: value for key, value in rule.values.items() if not key.startswith("reserve_")})

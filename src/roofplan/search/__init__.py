@@ -22,6 +22,7 @@ from roofplan.search.plan import (
     bounds,
     cached_input_cost,
     grade_of,
+    grade_of_time,
     metric,
     metrics_of,
 )
@@ -56,6 +57,7 @@ __all__ = [
     "divisors",
     "evaluate",
     "grade_of",
+    "grade_of_time",
     "ladder",
     "mark_pareto",
     "metric",

@@ -193,26 +193,31 @@ SMALL = 0.1
 
 
 def grade_of(plan: Plan) -> int:
-    """Return the grade of a plan as an index of `GRADES`: the worst of the constants that bear a part of a token's time that counts.
+    """Return the grade of a plan as an index of `GRADES`; drafts are at best borrowed."""
+    worst = grade_of_time(plan.prediction.tpot, plan.model, plan.rates)
+    return max(worst, 2) if plan.workload.drafted else worst
 
-    Calibrated asks for measured rows of this engine on this architecture. A stand-in number format, drafts, and a device of
-    the user's own, which borrows its constants, are at best borrowed.
+
+def grade_of_time(whole: Term, model: Model, r: Rates) -> int:
+    """Return the grade of a time as an index of `GRADES`: the worst of the constants that bear a part of it that counts.
+
+    Calibrated asks for measured rows of this engine on this architecture. A stand-in number format, and a device of the
+    user's own, which borrows its constants, are at best borrowed.
     """
-    device = plan.machine.device
+    device = r.machine.device
     borne: dict[str, float] = {}
-    for leaf, value in leaves(plan.prediction.tpot):
-        for key, share in _bearing(leaf, plan):
+    for leaf, value in leaves(whole):
+        for key, share in _bearing(leaf, r):
             borne[key] = borne.get(key, 0.0) + value * share
-    counts = SMALL * float(plan.prediction.tpot.value)
+    counts = SMALL * float(whole.value)
     found = [constant_behind(key) for key, time in borne.items() if time > counts]
     worst = max([1, *(grade_of_constant(item, device.vendor) for item in found if item is not None)])
-    seen = (plan.engine.name, device.architecture) in catalogue.measured_pairs()
-    stand_in = any(_uses(plan, name) for name in plan.rates.fallbacks)
-    borrows = not seen or stand_in or bool(plan.workload.drafted) or device.status == OWN
-    return max(worst, 2 if borrows else 1)
+    seen = (r.engine.name, device.architecture) in catalogue.measured_pairs()
+    stand_in = any(_uses(model, name) for name in r.fallbacks)
+    return max(worst, 2 if not seen or stand_in or device.status == OWN else 1)
 
 
-def _bearing(leaf: Term, plan: Plan) -> list[tuple[str, float]]:
+def _bearing(leaf: Term, r: Rates) -> list[tuple[str, float]]:
     """Return the constants that a leaf's time rests on: those of the side of the roofline that binds; the host's two by their parts."""
     limit = limit_of(leaf)
     out = []
@@ -223,7 +228,7 @@ def _bearing(leaf: Term, plan: Plan) -> list[tuple[str, float]]:
         reads = "bandwidth" in item.name
         if (limit == "memory_bandwidth" and not reads) or (limit == "compute" and reads):
             continue
-        base = plan.rates.step_base / float(leaf.value) if item.law == "engine_step" else 1.0
+        base = r.step_base / float(leaf.value) if item.law == "engine_step" else 1.0
         out.append((key, min(1.0, 1.0 - base if item.name == "per_sequence" else base)))
     return out
 
@@ -312,10 +317,10 @@ def cached_input_cost(plan: Plan) -> Metric | None:
     return Metric(value, value * into.low / into.value, value * into.high / into.value, "USD/Mtoken", into.grade)
 
 
-def _uses(plan: Plan, name: str) -> bool:
-    """Return whether products of the plan's weights ask for a number format."""
-    q = plan.model.quantization
-    return q is not None and compute_format(q.format, q.activation, plan.model.dtype) == name
+def _uses(model: Model, name: str) -> bool:
+    """Return whether products of a model's weights ask for a number format."""
+    q = model.quantization
+    return q is not None and compute_format(q.format, q.activation, model.dtype) == name
 
 
 def bounds(plan: Plan) -> dict[str, tuple[str, float]]:

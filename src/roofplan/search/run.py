@@ -82,7 +82,7 @@ def warnings_of(plan: Plan) -> list[tuple[str, str]]:
     out += [
         ("fallback", f"{plan.machine.device.id} has no {name} tensor unit: such products run in {other}")
         for name, other in plan.rates.fallbacks.items()
-        if _uses(plan, name)
+        if _uses(plan.model, name)
     ]
     if plan.cost is not None:
         out += economics.warnings_of(plan.cost)

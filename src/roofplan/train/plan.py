@@ -251,10 +251,19 @@ def _metric(value: float, unit: str, grade: str, spread: float, quickest: float 
     return Metric(value, value / min(factor, max(quickest, 1.0)), value * factor, unit, grade)
 
 
-def _rate(value: float, unit: str, grade: str, spread: float, quickest: float) -> Metric:
+def rate_metric(value: float, unit: str, grade: str, spread: float, quickest: float = math.inf) -> Metric:
     """Return a figure that falls as the step time grows, with its interval."""
     factor = math.exp(Z90 * spread)
     return Metric(value, value / factor, value * min(factor, max(quickest, 1.0)), unit, grade)
+
+
+def memory_metrics(held: Ledger, framework: Framework) -> tuple[Metric, Metric]:
+    """Return what a stage reserves and what its tensors take, each with its interval [B]."""
+    certain = "calibrated" if framework.measured_memory else "borrowed"
+    slack, _ = constant("allocator", "reserved_over_allocated", [framework.name, "any"])
+    doubt = max(MEMORY_SPREAD, slack.spread)
+    allocated = _metric(float(held.allocated.value), "B", certain, MEMORY_SPREAD)
+    return _metric(float(held.reserved), "B", certain, doubt), allocated
 
 
 def metrics_of(plan: TrainingPlan, place: str) -> dict[str, Metric]:
@@ -270,17 +279,13 @@ def metrics_of(plan: TrainingPlan, place: str) -> dict[str, Metric]:
     known: tuple[str, float, float] = (grade, spread, quickest)
     out = {
         "step_time": _metric(seconds, "s", *known),
-        "tokens_per_second": _rate(tokens / seconds, "token/s", *known),
-        "tokens_per_second_per_device": _rate(tokens / seconds / n, "token/s", *known),
-        "mfu": _rate(used, "1", *known),
-        "hfu": _rate(again_too, "1", *known),
+        "tokens_per_second": rate_metric(tokens / seconds, "token/s", *known),
+        "tokens_per_second_per_device": rate_metric(tokens / seconds / n, "token/s", *known),
+        "mfu": rate_metric(used, "1", *known),
+        "hfu": rate_metric(again_too, "1", *known),
     }
     held = plan.ledger
-    certain = "calibrated" if plan.framework.measured_memory else "borrowed"
-    slack, _ = constant("allocator", "reserved_over_allocated", [plan.framework.name, "any"])
-    doubt = max(MEMORY_SPREAD, slack.spread)
-    out["memory_allocated"] = _metric(float(held.allocated.value), "B", certain, MEMORY_SPREAD)
-    out["memory_reserved"] = _metric(float(held.reserved), "B", certain, doubt)
+    out["memory_reserved"], out["memory_allocated"] = memory_metrics(held, plan.framework)
     away = float(host_peak(plan.ledgers)) * plan.machine.per_host
     if away:
         out["host_memory"] = _metric(away, "B", "borrowed", SPREAD["borrowed"])

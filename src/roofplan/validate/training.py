@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
@@ -15,8 +14,7 @@ from roofplan.records.hardware import Machine
 from roofplan.records.model import Model
 from roofplan.records.training import Adapter, Framework, Job, Layout
 from roofplan.train.step import Ability, ability
-
-Row = Mapping[str, str]
+from roofplan.validate.rows import Row, Skipped, number
 
 KNOWN_MODELS = {
     "deepseekv2": "deepseek-v2",
@@ -36,10 +34,6 @@ KNOWN_MODELS = {
 GPT = re.compile(r"^(gpt|opt|megatron)", re.IGNORECASE)
 GPT_VOCABULARY = 51200
 """Vocabulary of Megatron's GPT models, 50,257 padded, where a source gives none [1]."""
-
-
-class Skipped(Exception):
-    """A row that cannot be predicted, with the reason."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -112,9 +106,9 @@ def training_case(row: Row) -> TrainingCase:
     sequence = _sequence(row, assumed)
     if sequence is None:
         raise Skipped("sequence not stated as a number")
-    batch, micro = _number(row, "global_batch_sequences"), _number(row, "micro_batch")
-    tp, pp, cp, ep = (int(_number(row, name) or 1) for name in ("tp", "pp", "cp", "ep"))
-    dp = int(_number(row, "dp") or found.count // (tp * pp * cp))
+    batch, micro = number(row, "global_batch_sequences"), number(row, "micro_batch")
+    tp, pp, cp, ep = (int(number(row, name) or 1) for name in ("tp", "pp", "cp", "ep"))
+    dp = int(number(row, "dp") or found.count // (tp * pp * cp))
     if tp * pp * cp * dp != found.count:
         raise Skipped("degrees do not multiply to the devices")
     if batch is None or micro is None:
@@ -129,7 +123,7 @@ def training_case(row: Row) -> TrainingCase:
         assumed.append("micro-batch: the local batch over the stages, torchtitan's default")
     stated = row.get("sequence_parallel", "")
     parallel = stated == "True" if stated else framework.released >= "2022-05" and tp > 1
-    interleave = int(_number(row, "interleave") or (2 if row["interleave"].startswith(">1") else 1))
+    interleave = int(number(row, "interleave") or (2 if row["interleave"].startswith(">1") else 1))
     layout = Layout(
         tp=float(tp),
         pp=pp,
@@ -154,7 +148,7 @@ def training_case(row: Row) -> TrainingCase:
         gradient=gradient,
         adapter=adapter_of(row),
     )
-    rate, memory = _number(row, "norm_tokens_per_s_per_gpu"), _number(row, "measured_memory_gb_per_gpu")
+    rate, memory = number(row, "norm_tokens_per_s_per_gpu"), number(row, "measured_memory_gb_per_gpu")
     unit = 1e9 if row["source_key"] == "litgpt-a100" else 2.0**30
     return TrainingCase(
         row=row,
@@ -174,21 +168,14 @@ def _sequence(row: Row, assumed: list[str]) -> float | None:
     """Return the tokens of a sequence; of a range of longest ones over tokenizers, the longest for the smallest vocabulary."""
     span = re.search(r"max (\d+)-(\d+) tokens", row["seq_len"])
     if span is None:
-        return _number(row, "seq_len")
-    small = (_number(row, "vocab") or 0.0) <= SMALL_VOCABULARY
+        return number(row, "seq_len")
+    small = (number(row, "vocab") or 0.0) <= SMALL_VOCABULARY
     assumed.append(f"sequence: the longest of the data set, {span[2 if small else 1]} tokens")
     return float(span[2 if small else 1])
 
 
 SMALL_VOCABULARY = 32000
 """Vocabulary whose tokenizer cuts a text into most tokens [1]."""
-
-
-def _number(row: Row, name: str) -> float | None:
-    try:
-        return float(row.get(name) or "")
-    except ValueError:
-        return None
 
 
 def adapter_of(row: Row) -> Adapter | None:
@@ -295,12 +282,12 @@ OWN_PROFILE = {
 
 def machine_of(row: Row) -> Machine:
     """Return the machine of a row: its devices, so many to a node, and the network that the row states."""
-    device, count = row["accel_norm"], _number(row, "accelerators_total")
+    device, count = row["accel_norm"], number(row, "accelerators_total")
     if device.startswith("other:") or not device:
         raise Skipped("unknown device")
     if count is None:
         raise Skipped("number of devices not stated")
-    per_node = int(_number(row, "devices_per_node") or min(8, int(count)))
+    per_node = int(number(row, "devices_per_node") or min(8, int(count)))
     text = row.get("interconnect", "")
     joined = re.search(r"NVL(\d+)", text)
     per_node = int(joined[1]) if joined else per_node
@@ -331,7 +318,7 @@ def _joined(base: Machine, count: int, per_node: int, text: str) -> Machine:
 def model_of(row: Row, assumed: list[str]) -> Model:
     """Return the model of a row: a catalogue entry cut to the row's layers, or the row's own dimensions."""
     name = row["model_name"].lower()
-    sizes = {key: _number(row, key) for key in ("layers", "hidden", "ffn_hidden", "heads", "kv_heads", "vocab")}
+    sizes = {key: number(row, key) for key in ("layers", "hidden", "ffn_hidden", "heads", "kv_heads", "vocab")}
     base = next((known for prefix, known in KNOWN_MODELS.items() if name.startswith(prefix)), None)
     if base:
         return _cut(base, row.get("layers", ""), row.get("dense_layers", ""))
@@ -339,7 +326,7 @@ def model_of(row: Row, assumed: list[str]) -> Model:
         raise Skipped("dims-missing")
     if sizes["vocab"] is None:
         assumed.append(f"vocabulary {GPT_VOCABULARY:,}")
-    return _from_sizes(name, tuple(int(sizes[key] or 0) for key in sizes), int(_number(row, "seq_len") or 2048))
+    return _from_sizes(name, tuple(int(sizes[key] or 0) for key in sizes), int(number(row, "seq_len") or 2048))
 
 
 @cache

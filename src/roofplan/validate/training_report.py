@@ -12,7 +12,9 @@ from roofplan import catalogue
 from roofplan.train.ledger import fullest, ledgers
 from roofplan.train.plan import Z90, grade_of
 from roofplan.train.step import Step, step
-from roofplan.validate.training import Skipped, TrainingCase, training_case
+from roofplan.validate.rows import Skipped
+from roofplan.validate.scoring import rank_correlation
+from roofplan.validate.training import TrainingCase, training_case
 
 LEAST_SWEEP = 15
 """Runs of one model, device count and sequence from which their order is scored [1]."""
@@ -91,20 +93,6 @@ class Errors:
             float(np.quantile(off, 0.9)),
             float(np.median(ratios)) - 1.0,
         )
-
-
-def rank_correlation(a: Sequence[float], b: Sequence[float]) -> float:
-    """Return Spearman's correlation of two sequences, ties given their mean rank [1].
-
-    >>> round(rank_correlation([1.0, 2.0, 3.0], [10.0, 30.0, 20.0]), 2)
-    0.5
-    """
-    return float(np.corrcoef(_ranks(a), _ranks(b))[0, 1])
-
-
-def _ranks(values: Sequence[float]) -> list[float]:
-    ordered = sorted(values)
-    return [(ordered.index(x) + len(ordered) - 1 - ordered[::-1].index(x)) / 2.0 for x in values]
 
 
 def sweeps(runs: Sequence[Scored]) -> dict[tuple[str, str, str], tuple[int, float]]:

@@ -1,0 +1,423 @@
+"""Published serving runs as cases that can be predicted; the columns are those of ``measured/inference.csv``."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Literal
+
+from roofplan import catalogue, hf
+from roofplan.catalogue.machines import machine
+from roofplan.errors import RoofplanError
+from roofplan.operations import Step, element_bytes
+from roofplan.records.engine import Engine
+from roofplan.records.hardware import Machine
+from roofplan.records.model import Model
+from roofplan.records.strategy import Strategy
+from roofplan.records.workload import Workload
+from roofplan.search import at_precision, cache_format
+from roofplan.serve import Prediction, batched_tokens, footprints, ledger, legal, predict, token_time
+from roofplan.serve.ledger import Ledger
+from roofplan.source import Sourced
+from roofplan.terms import Term, total
+from roofplan.timing import Rates, engine_term, rates, step_term
+from roofplan.validate.rows import Row, Skipped, against, flags, number
+
+Regime = Literal["static batch", "steady batch", "closed loop", "burst", "offline", "open loop"]
+"""How requests met the engine: one batch that starts and ends together; a known mean of running sequences; so many clients,
+each waiting for its answer; all sent at once; all sent at once, how many is not stated; at a rate."""
+
+NEEDED = ("id", "source_key", "model_name", "accel_norm", "count", "engine_name", "weight_precision", "output_len")
+"""Columns without which no row can be predicted."""
+
+WEIGHTS = {
+    "bf16": None,
+    "fp16": "fp16",
+    "f16": "fp16",
+    "fp8": "fp8",
+    "fp8-block": "fp8-block",
+    "awq": "awq",
+    "gptq": "gptq",
+    "int4": "gptq",
+    "int4-g32": "gptq",
+    "w4a16": "gptq",
+    "q4_0": "q4_0",
+    "q8_0": "q8_0",
+    "q4_k_m": "q4_k_m",
+    "q5_k_m": "q5_k_m",
+    "q6_k": "q6_k",
+    "int8": "int8",
+    "w8a8": "int8",
+    "nvfp4": "nvfp4",
+    "mxfp4": "mxfp4",
+    "fp4": "nvfp4",
+}
+"""Published precision -> weight format; None is the model's own type."""
+
+CACHES = {"fp8": "fp8", "int8": "int8", "int4": "int4", "fp16": "fp16", "bf16": "bf16", "nvfp4": "fp4"}
+"""Published precision of the cache -> format, by how it begins."""
+
+ASSUMED_PROMPT = {"ml-energy": 256.0}
+"""Prompt length where a source publishes only its data set: LMArena chats and GPQA questions are a few hundred tokens [token]."""
+
+ROUNDS = 5.0
+"""Requests of a client of a closed loop where their number is not stated; the first round is the ramp [1]."""
+
+LARGEST_QUEUE = 12.0
+"""Requests over seats from which a queue sees the steady state alone, and its ramp and tail are left out [1]."""
+
+
+@dataclass(slots=True, kw_only=True)
+class InferenceCase:
+    """A published serving run.
+
+    Parameters
+    ----------
+    engine : with the settings that the run states in place of its defaults.
+    workload : its prompt is what the decoding sequences hold before their own tokens.
+    prompt : tokens of a prompt whose computing was timed [token].
+    users : running sequences of the whole system, None where not stated [1].
+    clients, requests : requests in flight, and sent in all, None where not stated [1].
+    arrivals : requests a second, None where they do not come at a rate [1/s].
+    measured : published figures by metric, SI.
+    median : whether its time per token is a median, which prompts of others do not stall.
+    assumed : what the row leaves out and a rule filled.
+    """
+
+    row: Row
+    model: Model
+    machine: Machine
+    engine: Engine
+    strategy: Strategy
+    workload: Workload
+    prompt: float
+    regime: Regime
+    users: float | None
+    clients: int | None
+    requests: int | None
+    arrivals: float | None
+    kv_bytes: float
+    measured: dict[str, float]
+    median: bool
+    assumed: tuple[str, ...]
+
+    @property
+    def varied(self) -> bool:
+        """Whether the lengths of its requests are spread about their means."""
+        return "len_distribution" in flags(self.row)
+
+    @property
+    def groups(self) -> int:
+        """Attention groups that run side by side [1]."""
+        return int(self.strategy.dp) * int(self.strategy.attention_dp)
+
+    @property
+    def tpot(self) -> float | None:
+        """Published time per token [s]."""
+        return self.measured.get("tpot")
+
+    @property
+    def watts(self) -> float | None:
+        """Published mean power of all devices [W]."""
+        found = re.search(r"([\d.]+) W avg GPU power", self.row.get("notes", ""))
+        return float(found[1]) * self.machine.count if found else None
+
+    def rates(self) -> Rates:
+        """Return what the machine attains."""
+        return rates_of(self.machine, self.engine)
+
+    def book(self) -> Ledger:
+        """Return the memory of the fullest rank."""
+        feet = footprints(self.model, self.strategy, self.kv_bytes)
+        return ledger(self.model, self.strategy, self.machine, self.engine, self.workload, feet)
+
+    def budget(self) -> float:
+        """Return the tokens that one step may compute [token]."""
+        return batched_tokens(self.engine, self.machine, self.workload)
+
+    def predict(self) -> Prediction | None:
+        """Return the steady state of the stated batch, None where the row states none."""
+        return None if self.users is None else self.steady(self.users)
+
+    def steady(self, users: float) -> Prediction:
+        """Return the steady state of `users` running sequences."""
+        return predict(
+            self.model,
+            self.strategy,
+            self.engine,
+            self.workload,
+            self.rates(),
+            users,
+            kv_bytes=self.kv_bytes,
+            budget=self.budget(),
+        )
+
+    def measured_term(self, prediction: Prediction) -> Term:
+        """Return the Term that the published time per token measures: the mean with prefill stalls, or the decode step alone.
+
+        A static batch decodes with no prompt beside it; and a median inter-token latency is a decode step, for prompts stall
+        fewer than half of them.
+        """
+        if self.regime != "static batch" and not self.median:
+            return prediction.tpot
+        here = max(1.0, (self.users or 1.0) / (self.groups * int(self.strategy.pp)))
+        return token_time(
+            total("decode", list(prediction.decode.parts), "s"), engine_term(here, self.rates()), self.strategy, 1.0
+        )
+
+    def prompts_term(self) -> Term:
+        """Return the time of the prompts of a static batch, computed together."""
+        sequences = max(1.0, (self.users or 1.0) / self.groups)
+        prompt = Step(new=sequences * self.prompt, requests=sequences)
+        one = step_term("prefill", self.model, self.strategy, prompt, self.rates(), kv_bytes=self.kv_bytes)
+        host = engine_term(sequences, self.rates())
+        if int(self.strategy.pp) == 1:
+            return total("TTFT", [*one.parts, host], "s")
+        stages = float(self.strategy.pp)
+        together = Term(
+            "stages in turn", one.value * stages, "s", law="pipeline.serial_latency", parts=[one], combine="product"
+        )
+        return total("TTFT", [together, host], "s")
+
+
+_RATES: dict[tuple[str, int, int, str], Rates] = {}
+
+
+def rates_of(found: Machine, engine: Engine) -> Rates:
+    """Return what a machine attains under an engine, computed once for each."""
+    key = (found.device.id, found.hosts, found.per_host, engine.id)
+    if key not in _RATES:
+        _RATES[key] = rates(found, engine)
+    return _RATES[key]
+
+
+def inference_case(row: Row) -> InferenceCase:
+    """Return a row as a case.
+
+    Raises
+    ------
+    Skipped : with the reason.
+    """
+    if reasons := against(row):
+        raise Skipped(reasons)
+    return case_of(row)
+
+
+def case_of(row: Row) -> InferenceCase:
+    """Return a row as a case, whatever its quality flags say.
+
+    Raises
+    ------
+    Skipped : with the reason.
+    """
+    assumed: list[str] = []
+    measured = measured_of(row)
+    if not measured:
+        raise Skipped("no figure that is predicted")
+    engine = _launched(row, _engine(row, assumed))
+    model = _model(row)
+    found, strategy = _machine(row, engine)
+    if broken := legal(model, strategy, engine):
+        raise Skipped(f"layout: {broken}")
+    workload, prompt = _workload(row, engine, assumed)
+    regime, users = _regime(row)
+    requests = number(row, "queued_requests") or _stated_requests(row)
+    return InferenceCase(
+        row=row,
+        model=model,
+        machine=found,
+        engine=engine,
+        strategy=strategy,
+        workload=workload,
+        prompt=prompt,
+        regime=regime,
+        users=users,
+        clients=_whole(number(row, "client_concurrency")),
+        requests=_whole(requests),
+        arrivals=_arrivals(row),
+        kv_bytes=element_bytes(_cache(row, model, assumed)),
+        measured=measured,
+        median=row.get("percentile") == "median ITL",
+        assumed=tuple(assumed),
+    )
+
+
+def _whole(value: float | None) -> int | None:
+    return None if value is None else max(1, round(value))
+
+
+def measured_of(row: Row) -> dict[str, float]:
+    """Return the published figures of a row by metric, SI; what follows from another of them is left out."""
+    out = {}
+    for metric, column, scale in (("tpot", "tpot_ms", 1e-3), ("ttft", "ttft_ms", 1e-3)):
+        value = number(row, column)
+        if value is not None and value > 0.0:
+            out[metric] = value * scale
+    prompts = number(row, "prefill_tokens_per_s")
+    if prompts:
+        out["prefill_tokens_per_second"] = prompts
+    output = number(row, "output_tokens_per_s")
+    follows = row.get("metric_kind") == "latency" and "tpot" in out
+    if output and not follows and "throughput_derived" not in row.get("quality_flags", ""):
+        out["output_tokens_per_second"] = output
+    return out
+
+
+def _engine(row: Row, assumed: list[str]) -> Engine:
+    name, stated = row["engine_name"], row.get("engine_version", "")
+    identity = engine_version(name, stated, row.get("month", "")[:4] or row.get("year", ""))
+    if identity is None:
+        raise Skipped(f"engine {name or 'not stated'} is not described")
+    if not stated:
+        assumed.append(f"engine version: {identity}, by the date of the run")
+    return catalogue.engine(identity)
+
+
+SETTINGS = {
+    "max_num_seqs": ("max_num_seqs", "sequence"),
+    "max_num_batched_tokens": ("max_num_batched_tokens", "token"),
+    "memory_fraction": ("memory_share", "fraction"),
+}
+"""Columns of settings -> the engine's default that they replace, and its unit."""
+
+
+def _launched(row: Row, engine: Engine) -> Engine:
+    """Return the engine with the settings that a row states."""
+    settings = {}
+    for column, (name, unit) in SETTINGS.items():
+        value = number(row, column)
+        if value is not None:
+            settings[name] = Sourced(value=value, unit=unit, text=f"{value:g}", source=row["id"], seen="", kind="given")
+    engine = engine.launched(settings)
+    stated = row.get("prefill_chunking", "")
+    return replace(engine, chunked_prefill=stated == "yes") if stated in {"yes", "no"} else engine
+
+
+def engine_version(name: str, version: str, year: str = "") -> str | None:
+    """Return the catalogue's engine version nearest below a published one, None where the engine is not described.
+
+    Without a version it is the newest of that year, or the oldest known where all are younger.
+    """
+    same = [catalogue.engine(e) for e in catalogue.ids("engines") if catalogue.engine(e).name == name]
+    if not same:
+        return None
+    ranked = sorted(same, key=lambda e: e.released)
+    wanted = version.lstrip("v")
+    below = (
+        [e for e in ranked if _number(e.version) <= _number(wanted)]
+        if wanted[:1].isdigit()
+        else [e for e in ranked if e.released[:4] <= year]
+    )
+    if not below and not wanted and year:
+        return ranked[0].id
+    return (below[-1] if below else ranked[0 if wanted else -1]).id
+
+
+def _number(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.replace("b", "").split(".")[:2] if part.isdigit()) or (0,)
+
+
+def model_id(row: Row) -> str:
+    """Return the catalogue's model of a row, by its name on the Hub, its configuration or its own name.
+
+    Raises
+    ------
+    Skipped : the catalogue has none of them.
+    """
+    known = catalogue.aliases("models")
+    for name in ("hf_model_id", "model_config", "model_name"):
+        found = known.get(row.get(name, "").lower())
+        if found is not None:
+            return found
+    raise Skipped(f"model {row['model_name']} is not in the catalogue")
+
+
+def _model(row: Row) -> Model:
+    weights = re.split(r"[\s(]", row["weight_precision"].lower())[0]
+    if weights not in WEIGHTS:
+        raise Skipped(f"weights in {row['weight_precision'] or 'an unstated format'}")
+    return _at(model_id(row), WEIGHTS[weights] or "checkpoint")
+
+
+@cache
+def _at(identity: str, precision: str) -> Model:
+    model = hf.from_text(catalogue.model_table(identity)["config"], identity)
+    if precision != "checkpoint" and model.quantization is not None and model.quantization.format.startswith(precision):
+        return model
+    return at_precision(model, precision)
+
+
+def _machine(row: Row, engine: Engine) -> tuple[Machine, Strategy]:
+    device = row["accel_norm"]
+    if not device or device.startswith("other:"):
+        raise Skipped(f"device {device.removeprefix('other:') or 'not stated'} is not in the catalogue")
+    degrees = {name: int(number(row, name) or 1) for name in ("tp", "pp", "dp", "ep", "attention_dp")}
+    count = int(number(row, "count") or 1)
+    if not engine.tensor:
+        degrees |= {
+            "tp": 1,
+            "pp": degrees["tp"] * degrees["pp"],
+        }  # its devices hold layers, whatever a table calls them
+    if degrees["tp"] * degrees["pp"] * degrees["dp"] != count:
+        raise Skipped("degrees do not multiply to the devices")
+    try:
+        return machine(f"{device}:{count}")[0], Strategy(**degrees)
+    except RoofplanError as error:
+        raise Skipped(f"device {device}: {error}") from None
+
+
+def _cache(row: Row, model: Model, assumed: list[str]) -> str:
+    stated = row.get("kv_precision", "")
+    if not stated:
+        own = cache_format(model, "checkpoint")
+        assumed.append(f"cache: {own}, the engine's default for this checkpoint")
+        return own
+    known = next((name for begins, name in CACHES.items() if stated.startswith(begins)), None)
+    if known is None:
+        raise Skipped(f"cache in {stated}")
+    return known
+
+
+def _workload(row: Row, engine: Engine, assumed: list[str]) -> tuple[Workload, float]:
+    """Return the lengths of a row; llama-bench decodes from an empty context, whatever prompt it timed before."""
+    prompt, output = number(row, "input_len"), number(row, "output_len")
+    if prompt is None:
+        prompt = ASSUMED_PROMPT.get(row["source_key"])
+        if prompt is None:
+            raise Skipped("prompt length not stated")
+        assumed.append(f"prompt: {prompt:g} tokens, of which the source states the data set alone")
+    answer = max(1, round(output or 1.0))
+    if engine.name == "llama.cpp" and row.get("metric_kind") == "latency":
+        assumed.append("decoding starts from an empty context, as llama-bench does")
+        return Workload(input=1, output=answer, context=max(math.ceil(prompt), 1 + answer)), prompt
+    return Workload(input=max(1, round(prompt)), output=answer, context=math.ceil(prompt) + answer), prompt
+
+
+def _arrivals(row: Row) -> float | None:
+    rate = number(row, "request_rate")
+    return rate if rate is not None and math.isfinite(rate) else None
+
+
+def _stated_requests(row: Row) -> float | None:
+    """Return how many requests a benchmark sent, by its own description."""
+    found = re.search(r"([\d,]+) requests at", row.get("notes", ""))
+    return float(found[1].replace(",", "")) if found else None
+
+
+def _regime(row: Row) -> tuple[Regime, float | None]:
+    """Return how requests met the engine, and the running sequences where they are known."""
+    running = number(row, "running_batch")
+    if running is not None:
+        static = row.get("metric_kind") != "serving"
+        return ("static batch" if static else "steady batch"), running
+    if number(row, "client_concurrency") is not None:
+        return "closed loop", None
+    if number(row, "queued_requests") is not None:
+        return "burst", None
+    if _arrivals(row) is not None:
+        return "open loop", None
+    if row.get("metric_kind") == "max_throughput":
+        return "offline", None
+    raise Skipped("neither batch, clients, requests nor rate stated")

@@ -1,0 +1,233 @@
+"""Measured runs beside predictions, row by row."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from roofplan.errors import RoofplanError
+from roofplan.laws import batching
+from roofplan.search import Metric, grade_of_time, metric
+from roofplan.serve import floors
+from roofplan.serve.queue import Arrivals, Served, served, surface
+from roofplan.terms import Term
+from roofplan.timing import GRADES
+from roofplan.train.ledger import fullest, ledgers
+from roofplan.train.plan import flops_per_token, grade_of, memory_metrics, rate_metric
+from roofplan.train.step import step
+from roofplan.validate.inference import LARGEST_QUEUE, ROUNDS, InferenceCase, inference_case
+from roofplan.validate.rows import Row, Skipped, flags
+from roofplan.validate.scoring import UNITS, Memory, Outcome, Validation
+from roofplan.validate.training import TrainingCase, training_case
+
+Tick = Callable[[int, int], None]
+
+
+def validate_inference(rows: Sequence[Row], tick: Tick | None = None) -> Validation:
+    """Return published serving runs beside predictions."""
+    out = Validation(kind="inference", rows=len(rows))
+    for place, row in enumerate(rows):
+        if tick is not None:
+            tick(place, len(rows))
+        out.outcomes += inference_outcomes(row)
+    return out
+
+
+def validate_training(rows: Sequence[Row], tick: Tick | None = None) -> Validation:
+    """Return published training runs beside predictions; rows published as out of memory are judged, not scored."""
+    out = Validation(kind="training", rows=len(rows))
+    for place, row in enumerate(rows):
+        if tick is not None:
+            tick(place, len(rows))
+        found, judged = training_outcomes(row)
+        out.outcomes += found
+        out.memory += [judged] if judged is not None else []
+    return out
+
+
+def inference_outcomes(row: Row) -> list[Outcome]:
+    """Return the figures of one serving run beside their predictions."""
+    base = Outcome(id=row["id"], source=row["source_key"])
+    try:
+        case = inference_case(row)
+        predicted = predicted_figures(case)
+    except Skipped as reason:
+        return [replace(base, skipped=str(reason))]
+    except RoofplanError as error:
+        return [replace(base, skipped=str(error))]
+    out = []
+    beyond = implausible_serving(case)
+    for name, value in case.measured.items():
+        shown = replace(base, metric=name, regime=case.regime, measured=value, assumed=case.assumed)
+        found = predicted.get(name)
+        if name in beyond:
+            out.append(replace(shown, skipped="implausible", implausible=beyond[name]))
+        elif isinstance(found, Metric):
+            out.append(replace(shown, predicted=found))
+        else:
+            out.append(replace(shown, skipped=found or "not predicted in this regime"))
+    return out
+
+
+def predicted_figures(case: InferenceCase) -> dict[str, Metric | str]:
+    """Return the predicted figures of a case by metric, or why one cannot be predicted."""
+    if case.regime == "static batch":
+        return _static(case)
+    if case.regime == "steady batch":
+        return _steady(case)
+    return _queued(case)
+
+
+def _metric(case: InferenceCase, name: str, value: float, behind: Term) -> Metric:
+    worst = grade_of_time(behind, case.model, case.rates())
+    return metric(value, UNITS[name], GRADES[worst if name == "tpot" else max(2, worst)])
+
+
+def _static(case: InferenceCase) -> dict[str, Metric | str]:
+    users = case.users or 1.0
+    found = case.steady(users)
+    decode, prompts = case.measured_term(found), case.prompts_term()
+    figures: dict[str, tuple[float, Term]] = {
+        "tpot": (float(decode.value), decode),
+        "ttft": (float(prompts.value), prompts),
+        "prefill_tokens_per_second": (users * case.prompt / float(prompts.value), prompts),
+    }
+    answer = float(case.workload.output)
+    whole = float(batching.static_batch_time(prompts.value, decode.value, answer - 1.0))
+    figures["output_tokens_per_second"] = (users * answer / whole, decode)
+    return {name: _metric(case, name, value, behind) for name, (value, behind) in figures.items()}
+
+
+def _steady(case: InferenceCase) -> dict[str, Metric | str]:
+    found = case.steady(case.users or 1.0)
+    term = case.measured_term(found)
+    return {
+        "tpot": _metric(case, "tpot", float(term.value), term),
+        "output_tokens_per_second": _metric(case, "output_tokens_per_second", float(found.rate), found.tpot),
+    }
+
+
+def _queued(case: InferenceCase) -> dict[str, Metric | str]:
+    """Return what requests see that wait for a seat: by the steady state where the queue is long, else step by step."""
+    book = case.book()
+    seats = book.max_concurrency // case.groups
+    if seats < 1 or not book.fits:
+        raise Skipped("memory: by our ledger it does not fit")
+    if case.regime == "offline" or (
+        case.regime == "burst" and case.requests is not None and case.requests > LARGEST_QUEUE * book.max_concurrency
+    ):
+        full = case.steady(float(book.max_concurrency))
+        return {
+            "tpot": _metric(case, "tpot", float(full.tpot.value), full.tpot),
+            "output_tokens_per_second": _metric(case, "output_tokens_per_second", float(full.rate), full.tpot),
+        }
+    seen, behind = _simulated(case, seats, book.budget_tokens)
+    out: dict[str, Metric | str] = {
+        "ttft": _metric(case, "ttft", seen.ttft, behind),
+        "output_tokens_per_second": _metric(case, "output_tokens_per_second", seen.rate * case.groups, behind),
+    }
+    if seen.tpot is not None:
+        out["tpot"] = _metric(case, "tpot", seen.tpot, behind)
+    if case.regime == "open loop" and case.requests is None:
+        out["ttft"] = "number of requests not stated: how long the queue grew is not known"
+    return out
+
+
+def _simulated(case: InferenceCase, seats: int, budget: float) -> tuple[Served, Term]:
+    """Return what requests see of one group, and the time per token of as many running sequences."""
+    groups = case.groups
+    clients = None if case.clients is None else max(1, round(case.clients / groups))
+    requests = case.requests / groups if case.requests is not None else ROUNDS * (clients or seats)
+    arrivals = Arrivals(
+        requests=max(1, round(requests)),
+        varied=case.varied,
+        clients=clients,
+        rate=None if case.arrivals is None else case.arrivals / groups,
+    )
+    most = min(seats, clients or arrivals.requests, arrivals.requests)
+    time_of = surface(
+        case.model, case.strategy, case.workload, case.rates(), kv_bytes=case.kv_bytes, seats=most, budget=budget
+    )
+    seen = served(arrivals, case.workload, case.engine, time_of, seats=most, budget=budget)
+    return seen, case.steady(max(1.0, seen.running) * groups).tpot
+
+
+def implausible_serving(case: InferenceCase) -> dict[str, str]:
+    """Return the figures of a case that no machine of its data sheet reaches, and the limit that each exceeds."""
+    r, out = case.rates(), dict[str, str]()
+    token = floors(case.model, case.strategy, case.workload, r, max(1, round(case.users or 1))).token
+    tpot = case.measured.get("tpot")
+    if tpot is not None and case.users is not None and tpot < token:
+        out["tpot"] = f"memory bandwidth: a token takes at least {token * 1e3:.3g} ms"
+    prompts = case.measured.get("prefill_tokens_per_second")
+    most = _most_prompts(case)
+    if prompts is not None and prompts > most:
+        out["prefill_tokens_per_second"] = f"dense peak: at most {most:,.0f} tok/s"
+    return out
+
+
+def _most_prompts(case: InferenceCase) -> float:
+    """Return the prompt tokens a second at the dense peak of all devices [token/s]."""
+    one = floors(case.model, case.strategy, case.workload, case.rates(), 1)
+    return max(1.0, float(case.workload.input)) * case.machine.count / (one.first * max(one.ranks))
+
+
+def training_outcomes(row: Row) -> tuple[list[Outcome], Memory | None]:
+    """Return the figures of one training run beside their predictions, and whether it was judged to fit."""
+    out_of_memory = "oom-row" in flags(row)
+    base = Outcome(id=row["id"], source=row["source_key"])
+    try:
+        case = training_case({**row, "quality": ""} if out_of_memory else row)
+        predicted, judged = training_figures(case)
+    except Skipped as reason:
+        return [replace(base, skipped=str(reason))], None
+    except RoofplanError as error:
+        return [replace(base, skipped=str(error))], None
+    ran = Memory(id=row["id"], ran=not out_of_memory, fits=judged)
+    if out_of_memory:
+        return [replace(base, skipped="oom-row")], ran
+    out = []
+    for name, value in (("tokens_per_second_per_device", case.rate), ("memory", case.memory)):
+        if value is None:
+            continue
+        shown = replace(base, metric=name, measured=value, assumed=case.assumed, sweep=sweep_of(case))
+        limit = implausible_training(case, name)
+        if limit:
+            out.append(replace(shown, skipped="implausible", implausible=limit))
+        else:
+            out.append(replace(shown, predicted=predicted[name]))
+    return out or [replace(base, skipped="no figure that is predicted")], ran
+
+
+def training_figures(case: TrainingCase) -> tuple[dict[str, Metric], bool]:
+    """Return the predicted figures of a training run, and whether it fits its devices."""
+    found = step(case.model, case.job, case.layout, case.ability())
+    grade, spread = grade_of(case.ability(), case.job.precision)
+    rate = case.job.batch * case.job.sequence / float(found.time) / case.machine.count
+    held = fullest(ledgers(case.model, case.job, case.layout, case.framework))
+    reserved, allocated = memory_metrics(held, case.framework)
+    figures = {
+        "tokens_per_second_per_device": rate_metric(rate, "token/s", grade, spread),
+        "memory": reserved if case.memory_kind == "reserved" else allocated,
+    }
+    return figures, reserved.value <= float(case.machine.device.memory or math.inf)
+
+
+def implausible_training(case: TrainingCase, name: str) -> str:
+    """Return the limit that a published training figure exceeds, empty where it exceeds none."""
+    if name == "memory" and case.memory is not None:
+        room = float(case.machine.device.memory or math.inf)
+        return f"memory of a device: {room / 2**30:.1f} GiB" if case.memory > room else ""
+    products, mixing = flops_per_token(case.model, case.job.sequence, case.job.adapter)
+    peak = case.ability().rates.peak
+    most = float(peak[case.job.precision] if case.job.precision in peak else peak["bf16"]) / (products + mixing)
+    return f"dense peak: at most {most:,.0f} tok/s a device" if (case.rate or 0.0) > most else ""
+
+
+def sweep_of(case: TrainingCase) -> str:
+    """Return the sweep that a run belongs to: one publisher's runs of one model, devices and sequence."""
+    row = case.row
+    return " ".join(
+        (row["source_key"], row["model_name"], row["accelerators_total"], row["accel_norm"], row["seq_len"])
+    )
