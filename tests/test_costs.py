@@ -2,6 +2,7 @@
 
 import csv
 import json
+import math
 import sys
 import tomllib
 from dataclasses import replace
@@ -14,22 +15,27 @@ import numpy as np
 import pytest
 
 from roofplan import answers, catalogue
-from roofplan.api import whole_catalogue
+from roofplan.api import plan_serving, token_costs, whole_catalogue
 from roofplan.calibrate.prices import POOLS, pools
 from roofplan.calibrate.silicon import fit_interposer
 from roofplan.catalogue.machines import machine
+from roofplan.charts import break_even
 from roofplan.economics import chip as chips
-from roofplan.economics import hourly
+from roofplan.economics import hourly, quotation
+from roofplan.economics.chip import bill, chip_of, price_of
 from roofplan.economics.history import fit_trend, milestones
 from roofplan.economics.listed import routes
-from roofplan.economics.machine import Terms, own
-from roofplan.economics.prices import PURCHASE, bounds
+from roofplan.economics.machine import Terms, against, own
+from roofplan.economics.prices import PURCHASE, bounds, middle_of
 from roofplan.economics.request import bill_of_materials
 from roofplan.economics.tokens import CAPACITY, Demand, api_of, machines_needed, month_cost, month_term, supply
-from roofplan.economics.uncertainty import Interval, central, draws, interval, mean, tornado, variance
+from roofplan.economics.uncertainty import Interval, central, draws, interval, mean, student, tornado, variance
 from roofplan.laws import board, cost, silicon
+from roofplan.records.prices import Price
 from roofplan.records.workload import Constraints
+from roofplan.search import cached_input_cost, uncached_input_cost
 from roofplan.source import Sourced
+from roofplan.units import HOUR
 
 GOLDEN = Path(__file__).parent / "golden"
 DIES = tomllib.loads((GOLDEN / "silicon.toml").read_text())["die"]
@@ -158,7 +164,7 @@ def test_a_made_up_chip_costs_what_the_catalogue_s_twin_costs():
         ("chip biren-br100", "biren-br100: 1,074 mm2"),
         ("machine --on rtx-4090:8 --years 1000", "--years"),
         ("machine --on rtx-4090:8 --residual 100%", "below 100%"),
-        ("machine --on gb200:2", "no price"),
+        ("machine --on gb200:2", "no list or street price"),
         ("chip h100-sxm --price 30000EUR", "unit"),
         ("chip h100-sxm --volume 0", "--volume"),
         ("chip groq-lpu1", "no bill of materials"),
@@ -167,9 +173,14 @@ def test_a_made_up_chip_costs_what_the_catalogue_s_twin_costs():
         ("machine --on rtx-4090:8 --card -1USD", "greater than zero"),
         ("machine --on rtx-4090:8 --residual 150%", "--residual"),
         ("machine --on rtx-4090:8 --pue 0.5", "--pue"),
-        ("machine --on rtx-4090:8 --place XYZ", "known: "),
-        ("machine --on rtx-4090:8 --electricity 0.1EUR/kWh", "unit"),
-        ("machine --on ascend-910c:8", "no price"),
+        ("machine --on rtx-4090:8 --place XYZ", "Known: "),
+        ("machine --on rtx-4090:8 --place Germny", "Nearest: DEU (Germany)"),
+        ("machine --on rtx-4090:8 --electricity 0.1EUR/kWh", "--exchange EUR="),
+        ("machine --on rtx-4090:8 --exchange euro", "--exchange"),
+        ("machine --on rtx-4090:8 --years 1e-9", "0.01 to 20"),
+        ("chip --node n5 --area 800mm2 --units 1e6 --sold 1", "--units"),
+        ("chip dgx-h100", "its device is h100-sxm"),
+        ("machine --on ascend-910c:8", "no list or street price"),
         ("rent groq-lpu1", "no rent"),
         ("rent h100-sxm --provider Nobody", "by Nobody"),
         ("tokens", "MODEL is missing"),
@@ -407,23 +418,52 @@ def test_cards_without_their_servers_have_no_price_of_their_own():
 
 
 def test_renting_and_owning_break_even(run):
-    _, text, _ = run("cost", "machine", "--on", "h100-sxm:64", "--years", "3")
-    found = own(machine("h100-sxm:64")[0])
-    share = found.hourly / hourly(machine("h100-sxm:64")[0], "rent").total
+    _, text, _ = run("cost", "machine", "--on", "h100-sxm:8", "--years", "3")
+    found = own(machine("h100-sxm:8")[0])
+    share = found.hourly / hourly(machine("h100-sxm:8")[0], "rent").total
     assert f"owning is cheaper from {share:.0%} of the" in " ".join(text.split())
     assert "a server draws" in text
+
+
+def test_what_is_half_priced_is_not_set_beside_a_rent():
+    """A rent holds servers, network cards and switches: cards, boards and servers without them are no match for it."""
+    for half in ("a100-pcie-80:8", "gaudi3:8", "h100-sxm:64"):
+        found = own(machine(half)[0])
+        assert found.bare, half
+        assert against(found) is None or against(found).use is None
+        assert hourly(machine(half)[0], "own") is None
+    whole = own(machine("dgx-h100:8")[0])
+    assert not whole.bare
+    assert whole.purchase == pytest.approx(8 * 375000 + 64 * 562.5)
+    stated = own(machine("gaudi3:8")[0], Terms(server=20000.0))
+    assert stated.purchase == pytest.approx(125000 + 20000)
+    assert not stated.bare
 
 
 def test_energy_follows_the_place(run_json):
     words = ["cost", "tokens", "gpt-oss-120b", "--on", "h100-sxm:1", "--place"]
     found = {place: run_json(*words, place)[1]["energy_per_million_output_tokens"] for place in ("FRA", "POL")}
     assert found["FRA"]["kWh"] == found["POL"]["kWh"]
+    for one in found.values():
+        assert all(figure["low"] < figure["value"] < figure["high"] for figure in one.values())
     bills = [
         run_json(*words, "WOR", "--electricity", price)[1]["supplies"][1] for price in ("0.05USD/kWh", "0.3USD/kWh")
     ]
     assert bills[0]["kind"] == "own"
     assert bills[0]["monthly"]["value"] < bills[1]["monthly"]["value"]
-    assert found["FRA"]["gCO2"] < found["POL"]["gCO2"] / 3
+    assert found["FRA"]["gCO2"]["value"] < found["POL"]["gCO2"]["value"] / 3
+    tariffs = {
+        place: run_json("cost", "machine", "--on", "h100-sxm:8", "--place", place)[1] for place in ("IRL", "USA")
+    }
+    power = {place: one["machines"][0]["parts"]["electricity"] for place, one in tariffs.items()}
+    assert power["IRL"] / power["USA"] == pytest.approx(0.256 / 0.075)
+    euros, dollars = (
+        run_json("cost", "machine", "--on", "h100-sxm:8", "--electricity", text, "--exchange", "EUR=1.1")[1][
+            "machines"
+        ][0]
+        for text in ("0.2EUR/kWh", "0.22USD/kWh")
+    )
+    assert euros["parts"] == pytest.approx(dollars["parts"])
     code, refused = run_json(*words, "XX")
     assert (code, refused["error"]["argument"]) == (2, "--place")
 
@@ -545,7 +585,7 @@ def test_prices_of_other_lists_join_where_they_are_installed(monkeypatch):
     """A provider that the catalogue lists already is not counted twice; of dated prices today's holds."""
 
     def price(into, out):
-        return SimpleNamespace(input_mtok=Decimal(into), output_mtok=Decimal(out))
+        return SimpleNamespace(input_mtok=Decimal(into), output_mtok=Decimal(out), cache_read_mtok=None)
 
     dated = [
         SimpleNamespace(constraint=None, prices=price("9", "9")),
@@ -582,11 +622,11 @@ def test_whole_machines_are_not_rounded_up_by_a_hair():
 
 
 def test_owning_says_its_terms_and_what_it_leaves_out(run):
-    code, text, _ = run("serve", "llama-3.1-8b", "--on", "h100-sxm:16@ib-ndrx8", "--price", "own")
+    code, text, _ = run("serve", "llama-3.1-8b", "--on", "dgx-h100:2", "--price", "own")
     words = " ".join(text.split())
     assert code == 0
     assert "owned over 3 years, no interest" in words
-    assert "not counted: the network (--networking), hosting, staff, spares" in words
+    assert "not counted: hosting, staff, spares" in words
 
 
 def test_a_faster_device_is_taken_apart_whole(run_json, run):
@@ -611,7 +651,7 @@ def test_a_trend_is_found_where_there_is_one():
     assert found.halving.central == pytest.approx(2.0)
     assert found.spread == pytest.approx(0.0, abs=1e-6)
     flat = [replace(one, per_rate={"16 bits": 1.0 + 0.1 * (place % 2)}) for place, one in enumerate(known)]
-    assert fit_trend(flat, "16 bits", "datacenter") is None
+    assert fit_trend(flat, "16 bits", "datacenter").halving.high == math.inf
     assert fit_trend(known[:4], "16 bits", "datacenter") is None
 
 
@@ -642,3 +682,71 @@ def test_a_published_day_of_production_costs_what_we_say(run_json):
     _, found = run_json(*words, *load, "--prefix-hit", f"{hit:.3f}")
     cost_of_output = found["plans"][0]["metrics"]["cost_per_million_output_tokens_all_in"]
     assert cost_of_output["low"] < published < cost_of_output["value"] < 2.0 * published
+
+
+@pytest.mark.parametrize("hit", ["0", "25%", "50%", "90%"])
+def test_cached_input_is_cheaper_and_a_request_costs_the_sum_of_its_tokens(hit):
+    plan = plan_serving("llama-3.3-70b", ["h100-sxm:8"], prefix_hit=hit).plans[0]
+    cached, fresh = cached_input_cost(plan), uncached_input_cost(plan)
+    assert 0.0 < cached.value < fresh.value
+    load, share = plan.workload, plan.workload.prefix_hit
+    spent = load.input * (share * cached.value + (1.0 - share) * fresh.value)
+    spent += load.output * plan.metrics["cost_per_million_output_tokens"].value
+    request = plan.cost.total / HOUR * load.output / plan.metrics["output_tokens_per_second"].value * 1e6
+    assert spent == pytest.approx(request)
+
+
+def test_terms_of_owning_reach_the_cost_of_a_token(run_json):
+    words = ["cost", "tokens", "gpt-oss-120b", "--on", "h100-sxm:1", "--price", "own"]
+    before, after = (run_json(*words, *more)[1]["full_load"] for more in ([], ["--years", "1", "--interest", "20%"]))
+    assert after["output"]["value"] > 2.0 * before["output"]["value"]
+
+
+@pytest.mark.parametrize("more", [{"utilisation": "25%"}, {"peak": "1.7", "autoscale": True}])
+def test_the_curve_of_a_month_goes_through_the_table(more):
+    found = token_costs("gpt-oss-120b", ["h100-sxm:1"], tokens="60B/month", **more)
+    rows = break_even(found)["data"]["values"]
+    for one in found.supplies:
+        near = min((r for r in rows if r["kind"] == one.kind), key=lambda r: abs(math.log(r["tokens"] / 60e9)))
+        assert near["cost"] == pytest.approx(one.monthly.central, rel=0.03)
+
+
+def test_of_two_middle_quotations_the_newer_holds_and_contracts_are_of_one_length():
+    def quoted(value, date, **more):
+        return Price(device="x", kind="spot", value=value, unit="USD/h", date=date, source="s", **more)
+
+    assert middle_of([quoted(1.0, "2026-01-01"), quoted(3.0, "2026-02-01")]).value == 3.0
+    assert middle_of([quoted(1.0, "2026-01-01"), quoted(3.0, "2026-01-01")]).value == 2.0
+    assert middle_of([quoted(x, "2026-01-01") for x in (5.0, 1.0, 2.0)]).value == 2.0
+    found = quotation(machine("h100-sxm:8")[0], "contract")
+    assert (found.value, found.date, found.term) == (2.35, "2026-03", "1y")
+
+
+def test_no_draw_leaves_what_is_possible():
+    inputs = {**own(machine("h100-sxm:8")[0]).inputs, **bill(chip_of(catalogue.accelerator("h100-sxm"))).inputs}
+    some = draws(inputs, 200_000)
+    assert some["PUE"].min() >= 1.0
+    assert some["joint"].max() <= 1.0
+    assert some["power"].max() <= 10.2e3 + 1.0
+
+
+def test_a_margin_is_of_the_part_alone():
+    assert bill(chip_of(catalogue.accelerator("gh200-96")), price_of(catalogue.accelerator("gh200-96"))).margin is None
+    found = bill(chip_of(catalogue.accelerator("h100-sxm")), price_of(catalogue.accelerator("h100-sxm")))
+    assert found.margin.low < found.margin.central < found.margin.high
+
+
+def test_what_a_user_pays_has_no_range(tmp_path):
+    file = tmp_path / "mine.toml"
+    file.write_text(
+        'id = "mine"\nmemory_capacity = "96 GiB"\nmemory_bandwidth = "3 TB/s"\nbought = "9000 USD"\npower = "500 W"\n[peak]\nbf16 = "400 TFLOPS"\n'
+    )
+    found = own(machine(str(file))[0])
+    assert found.inputs["price of mine"].low is None
+    assert not any("--server" in name for name in found.absent)
+
+
+def test_students_quantile_is_that_of_the_tables():
+    """NIST/SEMATECH e-Handbook of Statistical Methods, table 1.3.6.7.2, 0.95."""
+    for freedom, value in ((3, 2.353), (5, 2.015), (10, 1.812), (30, 1.697)):
+        assert student(freedom) == pytest.approx(value, rel=0.01)

@@ -668,7 +668,7 @@ def test_a_plan_can_be_asked_of_one_layout():
     request = TrainingRequest(model=MODEL, machines=(BOX,), job=job(batch=256, tokens=1e10), framework=MEGATRON)
     plan = planned(request, BOX, Layout(tp=2.0, dp=32.0, zero=1))
     assert plan.metrics["step_time"].value == pytest.approx(float(plan.step.time))
-    owned = plan_training(MODEL, ["h100-sxm:64"], price="own").plans[0].cost
+    owned = plan_training(MODEL, ["dgx-h100:8"], price="own").plans[0].cost
     assert owned is not None
     assert owned.price.kind == "own"
     with pytest.raises(RoofplanError):

@@ -12,7 +12,8 @@ from roofplan import __version__, catalogue
 from roofplan.economics.chip import Bill, gross_dies, usable
 from roofplan.economics.history import CLASSES, WIDTHS, Gain, Milestone, fit_trend
 from roofplan.economics.machine import Owned, against, fed, per_petaflop_hour
-from roofplan.economics.rent import Quote
+from roofplan.economics.prices import stale_warning
+from roofplan.economics.rent import RENTS, Quote
 from roofplan.economics.tokens import Supply, TokenCosts
 from roofplan.economics.uncertainty import Interval, as_json, central
 from roofplan.emit import launch
@@ -39,6 +40,11 @@ def base(command: str, status: str, inputs: dict[str, Any]) -> dict[str, Any]:
         "inputs": inputs,
         "warnings": [],
     }
+
+
+def coded(warnings: Iterable[tuple[str, str]]) -> list[dict[str, str]]:
+    """Return warnings as plain values."""
+    return [{"code": code, "text": text} for code, text in dict.fromkeys(warnings)]
 
 
 def failure(command: str, inputs: dict[str, Any], error: RoofplanError) -> dict[str, Any]:
@@ -139,12 +145,15 @@ def chip_answer(found: Bill, inputs: dict[str, Any], *, depth: int) -> dict[str,
         }
         for d in chip.dies
     ]
+    out["warnings"] = coded(stale_warning(found.chip.id, found.price.date) if found.price is not None else ())
     out["absent"] = found.absent
     out["parts"] = {part.name: float(part.value) for part in found.term.parts}
     out["perfect_dies"] = found.rivals
-    if found.price is not None and found.margin is not None:
+    if found.price is not None:
         p = found.price
         out["price"] = {"value": p.value, "unit": "USD", "kind": p.kind, "date": p.date, "source": p.source}
+        out["price"]["scope"] = p.scope
+    if found.margin is not None:
         out["gross_margin"] = _ranged(found.margin, "1")
     if found.design is not None:
         out["design"] = {"value": found.design, "unit": "USD"}
@@ -199,6 +208,7 @@ def machine_answer(found: Sequence[Owned], inputs: dict[str, Any], *, depth: int
         }
         for one in found
     ]
+    out["warnings"] = coded(warning for one in found for warning in one.warnings)
     out["sources"] = _cited(key for one in found for key in one.term.bibliography())
     return out
 
@@ -215,7 +225,7 @@ def _even(one: Supply) -> dict[str, Any] | None:
 def tokens_answer(found: TokenCosts, inputs: dict[str, Any], *, depth: int = 1) -> dict[str, Any]:
     """Return the answer of ``roofplan cost tokens``."""
     out = base("cost tokens", "ok", inputs)
-    out["warnings"] = [{"code": "plan", "text": text} for text in found.warnings]
+    out["warnings"] = coded(found.warnings)
     d = found.demand
     out["model"] = found.model
     out["demand"] = {
@@ -266,7 +276,8 @@ def tokens_answer(found: TokenCosts, inputs: dict[str, Any], *, depth: int = 1) 
         for one in found.supplies
     ]
     out["full_load"] = {name: _ranged(value, "USD/Mtoken") for name, value in found.full.items()}
-    out["energy_per_million_output_tokens"] = found.energy
+    units_of = {"kWh": "kWh", "gCO2": "g"}
+    out["energy_per_million_output_tokens"] = {name: _ranged(one, units_of[name]) for name, one in found.energy.items()}
     out["sources"] = _cited(
         [
             *(key for one in found.supplies for key in one.term.bibliography()),
@@ -281,6 +292,10 @@ def rent_answer(device: str, found: Sequence[Quote], inputs: dict[str, Any]) -> 
     """Return the answer of ``roofplan cost rent``."""
     out = base("cost rent", "ok", inputs)
     out["device"] = device
+    newest = {kind: max((q.price.newest_possible for q in found if q.price.kind == kind), default="") for kind in RENTS}
+    out["warnings"] = coded(
+        warning for kind, date in newest.items() for warning in stale_warning(f"{device} ({kind}), the newest", date)
+    )
     out["quotations"] = [
         {
             "kind": q.price.kind,
@@ -321,7 +336,12 @@ def history_answer(found: Sequence[Milestone], step: Gain, inputs: dict[str, Any
         {
             "device_class": kind,
             "operand": bits,
-            "years": _ranged(trend.halving, "year"),
+            "years": {
+                "value": _finite(trend.halving.central),
+                "low": _finite(trend.halving.low),
+                "high": _finite(trend.halving.high),
+                "unit": "year",
+            },
             "devices": trend.devices,
             "spread": trend.spread,
         }
@@ -337,6 +357,11 @@ def history_answer(found: Sequence[Milestone], step: Gain, inputs: dict[str, Any
     }
     out["sources"] = _cited([*(one.price.source for one in found), *step.sources])
     return out
+
+
+def _finite(value: float) -> float | None:
+    """Return a number that JSON can hold, None for what never happens."""
+    return value if math.isfinite(value) else None
 
 
 def fabric_json(machine: Machine) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from roofplan.records.hardware import Accelerator, Machine, Server
 from roofplan.records.model import Model
 from roofplan.records.strategy import Strategy
 from roofplan.records.workload import Constraints, Workload
-from roofplan.search import OBJECTIVES, Plan, Request, Result, cached_input_cost, search
+from roofplan.search import OBJECTIVES, Plan, Request, Result, cached_input_cost, search, uncached_input_cost
 from roofplan.serve import footprint
 from roofplan.train import TrainingResult, plan_all
 from roofplan.train.request import request_of
@@ -277,11 +277,12 @@ def plan_serving(
     utilisation: str | float = "100%",
     prefix_hit: str | float = 0.0,
     draft_tokens: str | None = None,
+    terms: Terms | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Result:
     """Return serving plans, best first.
 
-    Parameters are the flags of ``roofplan serve``, as text with units.
+    Parameters are the flags of ``roofplan serve``, as text with units; `terms` are those on which machines are owned.
 
     Raises
     ------
@@ -334,6 +335,7 @@ def plan_serving(
         precisions=precisions(precision, "--precision"),
         kv_precisions=precisions(kv_precision, "--kv-precision"),
         price=price,
+        terms=terms,
         utilisation=_utilisation(utilisation),
         best=best,
     )
@@ -475,7 +477,7 @@ def token_costs(
     ------
     RoofplanError : bad input, or `NoPlan` where nothing serves the model.
     """
-    volume = units.parse_amount(tokens.strip().removesuffix("/month").removesuffix("tok"), "--tokens")
+    volume = _monthly(tokens)
     high = units.parse_amount(peak, "--peak")
     if not 1.0 <= high <= 2.0:
         raise InputError(
@@ -485,7 +487,15 @@ def token_costs(
     route = _api_price(api_price)
     training = _training(training_cost, lifetime_tokens)
     result = plan_serving(
-        model, on, input=input, output=output, price=price, utilisation=utilisation, progress=progress, **flags
+        model,
+        on,
+        input=input,
+        output=output,
+        price=price,
+        terms=terms,
+        utilisation=utilisation,
+        progress=progress,
+        **flags,
     )
     load = result.plans[0].workload
     demand = Demand(
@@ -495,11 +505,28 @@ def token_costs(
         peak=high,
         autoscale=autoscale,
         utilisation=_utilisation(utilisation),
+        hit=load.prefix_hit,
     )
     if volume < load.input + load.output:
         raise InputError(f"--tokens: {tokens} is less than one request", argument="--tokens", value=tokens)
     best = cheapest_for(result.plans, demand)
     return priced_tokens(best, result, demand, terms, route, training)
+
+
+MONTHS = {"month": 1.0, "day": units.MONTH / units.DAY, "h": units.MONTH / units.HOUR, "year": 1.0 / 12.0}
+"""What a demand per one of these is per month [1]."""
+
+
+def _monthly(text: str) -> float:
+    """Return the tokens of a month that ``1B/month`` or ``30M/day`` mean [token]."""
+    amount, _, per = text.strip().partition("/")
+    if per.strip() not in {"", *MONTHS}:
+        raise UnitError(
+            f"--tokens: {text} is not an amount per month, day, h or year. Example: 1B/month",
+            argument="--tokens",
+            value=text,
+        )
+    return units.parse_amount(amount.strip().removesuffix("tok"), "--tokens") * MONTHS[per.strip() or "month"]
 
 
 def _api_price(text: str | None) -> Route | None:
@@ -513,7 +540,14 @@ def _api_price(text: str | None) -> Route | None:
             argument="--api-price",
             value=text,
         )
-    one, two = (units.parse_amount(part.strip(), "--api-price") for part in (into, out))
+    try:
+        one, two = (units.parse_amount(part.strip().removesuffix("USD"), "--api-price") for part in (into, out))
+    except UnitError:
+        raise InputError(
+            f"--api-price: {text} is not IN,OUT in USD per million tokens, such as 0.15,0.60",
+            argument="--api-price",
+            value=text,
+        ) from None
     return Route(name="--api-price", input=one, output=two, date=catalogue.version(), source="--api-price")
 
 
@@ -535,13 +569,13 @@ def _training(bill: str | None, life: str | None) -> float | None:
 
 
 def supplies_of(
-    plan: Plan, demand: Demand, terms: Terms, absent: list[str], api: Api | None, training: float | None
+    plan: Plan, price: str, demand: Demand, terms: Terms, absent: list[str], api: Api | None, training: float | None
 ) -> list[Supply]:
-    """Return a month of a plan's machines, rented and owned, beside the API; what has no price is added to `absent`."""
+    """Return a month of a plan's machines, rented as `price` says and owned, beside the API; what has no price is added to `absent`."""
     m = plan.metrics["output_tokens_per_second"]
     capacity = Interval(low=m.low, central=m.value, high=m.high)
     owned = own(plan.machine, terms)
-    asked = plan.cost if plan.cost is not None and plan.cost.price.kind != "own" else hourly_cost(plan.machine, "rent")
+    asked = hourly_cost(plan.machine, "rent") if price == "own" else plan.cost
     out = []
     for kind, hourly in (("rent", asked), ("own", owned.cost() if owned is not None and not owned.bare else None)):
         if hourly is None:
@@ -549,7 +583,7 @@ def supplies_of(
             why = (
                 f"only the cards of {plan.machine.device.id} are priced (--server)"
                 if bare
-                else f"no price of {plan.machine.device.id} is known"
+                else f"no {price if kind == 'rent' and price != 'own' else kind} price for an instance of {plan.machine.per_host} {plan.machine.device.id}"
             )
             absent.append(f"{kind}: {why}")
             continue
@@ -570,20 +604,27 @@ def supplies_of(
     return out
 
 
-def energy_of(plan: Plan, place: str) -> dict[str, float]:
+def energy_of(plan: Plan, place: str) -> dict[str, Interval]:
     """Return the kWh of a million output tokens at full load, and their carbon in a place [gCO2]; nothing where power is not known."""
     if "energy_per_output_token" not in plan.metrics:
         return {}
-    mix = catalogue.carbon(place.upper())
+    one, scale = plan.metrics["energy_per_output_token"], 1e6 / units.JOULE_PER_KWH
+    used = Interval(low=one.low * scale, central=one.value * scale, high=one.high * scale)
+    mix = catalogue.carbon(place)
     if mix is None:
-        raise UnknownName(
-            f"--place: no carbon intensity for {place!r}; an ISO code of three letters, or WOR",
-            argument="--place",
-            value=place,
-            nearest=nearest(place.upper(), {str(entry["place"]) for entry in catalogue.place_table("carbon")}),
-        )
-    used = plan.metrics["energy_per_output_token"].value * 1e6 / units.JOULE_PER_KWH
-    return {"kWh": used, "gCO2": used * float(mix["value"])}
+        return {"kWh": used}
+    carbon = Interval(
+        low=used.low * mix["low"], central=used.central * float(mix["value"]), high=used.high * mix["high"]
+    )
+    return {"kWh": used, "gCO2": carbon}
+
+
+PAID = {"own": "owned", "given": "at the given price"} | {
+    "rent-on-demand": "rented on demand",
+    "rent-contract": "rented by contract",
+    "spot": "rented on the spot market",
+}
+"""How a machine is paid for, by the kind of its price."""
 
 
 def cheapest_for(plans: Sequence[Plan], demand: Demand) -> Plan:
@@ -609,20 +650,22 @@ def priced_tokens(
         near = nearest(model, {str(entry["model"]) for entry in catalogue.token_prices()})
         others = f"; listed are {', '.join(near)} and others" if near else ""
         out.absent.append(f"API: no route to {model} is listed{others}")
-    out.supplies = supplies_of(plan, demand, terms, out.absent, out.api, training)
-    for name, key in (("input", "cost_per_million_input_tokens"), ("output", "cost_per_million_output_tokens")):
-        if key in plan.metrics:
-            found = plan.metrics[key]
-            out.full[name] = Interval(low=found.low, central=found.value, high=found.high)
-    cached = cached_input_cost(plan)
-    if cached is None and plan.cost is not None:
-        out.absent.append(
-            "cached input: at this load what a cached half of the prompt saves exceeds what input is charged"
-        )
-    if cached is not None:
-        out.full["cached input"] = Interval(low=cached.low, central=cached.value, high=cached.high)
+    out.supplies = supplies_of(plan, result.asked.price, demand, terms, out.absent, out.api, training)
+    found = {
+        "input": uncached_input_cost(plan),
+        "output": plan.metrics.get("cost_per_million_output_tokens"),
+        "cached input": cached_input_cost(plan),
+    }
+    out.full = {
+        name: Interval(low=one.low, central=one.value, high=one.high) for name, one in found.items() if one is not None
+    }
+    if out.api is not None and demand.hit:
+        out.absent.append("API: input found in the cache is charged in full where a route lists no price of it")
+    if plan.cost is not None:
+        out.paid = PAID.get(plan.cost.price.kind, plan.cost.price.kind)
+        out.absent.append("room of cached input between requests: how long it is kept is not stated")
     out.energy = energy_of(plan, terms.place)
-    out.warnings = [text for _, text in result.warnings]
+    out.warnings = list(dict.fromkeys([*result.warnings, *(found for one in out.supplies for found in one.warnings)]))
     return out
 
 

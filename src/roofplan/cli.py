@@ -964,6 +964,9 @@ def cost_machine(
     hosting: Annotated[Text, Parameter(allow_leading_hyphen=True, help="rack and care in all, 375USD/month")] = None,
     staff: Annotated[Text, Parameter(allow_leading_hyphen=True, help="in all, 2USD/h")] = None,
     rack: Annotated[Text, Parameter(allow_leading_hyphen=True, help="power that a rack gives and cools, 20kW")] = None,
+    exchange: Annotated[
+        Text, Parameter(allow_leading_hyphen=True, help="rate of another currency that prices are given in, EUR=1.04")
+    ] = None,
     place: Annotated[str, Parameter(allow_leading_hyphen=True, help="whose electricity, an ISO code or WOR")] = "WOR",
     html: Html = None,
     explain: Flag = False,
@@ -985,6 +988,7 @@ def cost_machine(
         "hosting": hosting,
         "staff": staff,
         "rack": rack,
+        "exchange": exchange,
         "place": place,
     }
     with _answering("cost machine", given, as_json=json) as reply:
@@ -1062,6 +1066,9 @@ def tokens(
     years: Annotated[str, Parameter(allow_leading_hyphen=True, help="owning: of use")] = "3",
     interest: Annotated[str, Parameter(allow_leading_hyphen=True, help="owning: per year, 8%")] = "0%",
     residual: Annotated[str, Parameter(allow_leading_hyphen=True, help="owning: share that a sale brings back")] = "0%",
+    exchange: Annotated[
+        Text, Parameter(allow_leading_hyphen=True, help="rate of another currency that prices are given in, EUR=1.04")
+    ] = None,
     electricity: Annotated[Text, Parameter(allow_leading_hyphen=True, help="owning: price, 0.1USD/kWh")] = None,
     pue: Annotated[
         Text, Parameter(allow_leading_hyphen=True, help="owning: the site's power over the machine's")
@@ -1099,6 +1106,7 @@ def tokens(
         "years": years,
         "interest": interest,
         "residual": residual,
+        "exchange": exchange,
         "electricity": electricity,
         "pue": pue,
         "hosting": hosting,

@@ -50,6 +50,8 @@ def sourced(entry: Mapping[str, Any]) -> Sourced:
         kind=entry["kind"],
         low=float(entry["low"]) * factor if "low" in entry else None,
         high=float(entry["high"]) * factor if "high" in entry else None,
+        least=float(entry["least"]) * factor if "least" in entry else None,
+        most=float(entry["most"]) * factor if "most" in entry else None,
     )
 
 
@@ -107,8 +109,8 @@ def dies(table: Mapping[str, Any]) -> tuple[Die, ...]:
             node=entry["node"],
             area=units.parse(entry["area"], "m2", "area"),
             count=int(entry.get("count", 1)),
-            units=int(entry.get("units", 0)),
-            sold=int(entry.get("sold", 0)),
+            units=entry.get("units"),
+            sold=entry.get("sold"),
             stacked=bool(entry.get("stacked", False)),
             source=entry["source"],
         )
@@ -177,6 +179,7 @@ def server(table: Mapping[str, Any]) -> Server:
         provider=table.get("provider", ""),
         aliases=_texts(table, "aliases"),
         notes=_texts(table, "notes"),
+        network_cards=bool(table.get("network_cards", False)),
     )
 
 
@@ -196,6 +199,7 @@ def prices(table: Mapping[str, Any]) -> tuple[Price, ...]:
             low=entry.get("low"),
             high=entry.get("high"),
             note=entry.get("note", ""),
+            scope=entry.get("scope", "card"),
         )
         for entry in table["price"]
     )
@@ -425,7 +429,12 @@ def user_accelerator(path: Path) -> Accelerator:
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
-        raise InputError(f"{path}: {where}: {first['msg']}", argument=where, value=str(path)) from None
+        said = {
+            "extra_forbidden": f"is no key of a device; known: {', '.join(Given.model_fields)}",
+            "missing": "is missing",
+        }
+        wrong = said.get(first["type"], f"is not what it should be: {first['msg'].lower()}")
+        raise InputError(f"{path}: {where} {wrong}", argument=where, value=str(path)) from None
 
     def number(text: str, unit: str, name: str) -> Sourced:
         return Sourced(
@@ -464,6 +473,10 @@ def user_accelerator(path: Path) -> Accelerator:
     ):
         if text is not None:
             quantities[name] = number(text, unit, name)
+    if (given.units is None) != (given.units_sold is None):
+        name = "units_sold" if given.units_sold is None else "units"
+        message = f"{path}: {name} is missing: units on a die, and those that a sold one works with, belong together"
+        raise InputError(message, argument=name, value=str(path))
     counts = {
         "scale_up_domain": given.scale_up_domain,
         "compute_dies": given.dies,

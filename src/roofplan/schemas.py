@@ -192,8 +192,8 @@ class SoldDie(BaseModel):
     node: str
     area: float
     count: int
-    units: int
-    sold: int
+    units: int | None
+    sold: int | None
     gross: float = Field(description="whole dies of a wafer [1]")
     usable: float = Field(description="share of them that can be sold [1]")
 
@@ -291,12 +291,21 @@ class MilestoneMember(Open):
     usd_per_transistor: float | None
 
 
+class Years(BaseModel):
+    """A span of years with its bounds; null for one without an end."""
+
+    value: float | None
+    low: float | None
+    high: float | None
+    unit: str
+
+
 class Halving(BaseModel):
     """Years in which the price of a rate halves over a class of devices."""
 
     device_class: str
     operand: str
-    years: Ranged
+    years: Years
     devices: int
     spread: float
 
@@ -354,7 +363,7 @@ MEMBERS: dict[str, dict[str, Any]] = {
         "api": (ApiPrices | None, None),
         "supplies": (list[MonthOfMachines] | None, None),
         "full_load": (dict[str, Ranged] | None, None),
-        "energy_per_million_output_tokens": (dict[str, float] | None, None),
+        "energy_per_million_output_tokens": (dict[str, Ranged] | None, None),
         "sources": (dict[str, Any] | None, None),
         "absent": (list[str] | None, None),
     },

@@ -38,6 +38,7 @@ class Sourced:
     seen : ISO date.
     kind : how it was obtained.
     low, high : bounds that hold nine values of ten, where they are stated; in the unit of `value`.
+    least, most : what it can physically not go below or above, such as 1 for a yield; no draw leaves them.
     """
 
     value: float
@@ -48,3 +49,5 @@ class Sourced:
     kind: Kind
     low: float | None = None
     high: float | None = None
+    least: float | None = None
+    most: float | None = None

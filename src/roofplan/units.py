@@ -130,6 +130,7 @@ def _example(unit: str) -> str:
         "request/s": "4 req/s",
         "1": "30%",
         "USD/kWh": "0.1 USD/kWh",
+        "m2": "814 mm2",
     }.get(unit, f"1 {unit}")
 
 

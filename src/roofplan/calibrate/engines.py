@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from roofplan import catalogue
 from roofplan.calibrate.fitting import descend, entry, spread
 from roofplan.operations import format_entry
 from roofplan.records.model import Mixture
@@ -400,4 +401,19 @@ def fit_power() -> list[dict[str, Any]]:
     return [
         entry("power", "floor", "any", floor, "1", deviation, len(rows), source),
         entry("power", "ceiling", "any", ceiling, "1", deviation, len(rows), source),
+        _host_share(),
     ]
+
+
+NODE_AT_LOAD, NODE = 8.4e3, "dgx-h100"
+"""Highest draw of an 8 x H100 node in training with its GPUs near full use [W], and the catalogue's server that it is: Latif et al.,
+IEEE Access 13, 2025, arXiv 2412.08602."""
+
+
+def _host_share() -> dict[str, Any]:
+    """Return the share of a host's rated power, what the server's maximum leaves beside its devices, that it draws at load."""
+    box = catalogue.server(NODE)
+    limit = catalogue.accelerator(box.accelerator).quantities["power"].value
+    share = (NODE_AT_LOAD - box.count * limit) / box.quantities["host_power"].value
+    source = "Latif et al., IEEE Access 13, 2025: 8.4 kW at most of 10.2 kW rated, 8 x H100 in training"
+    return entry("power", "host_share", "any", share, "1", 0.25, 1, source, "one node; the spread is a guess")

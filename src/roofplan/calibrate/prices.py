@@ -10,6 +10,7 @@ import numpy as np
 from roofplan import catalogue
 from roofplan.calibrate.fitting import entry, spread
 from roofplan.economics.prices import RECENT_DAYS
+from roofplan.economics.uncertainty import student
 from roofplan.records.prices import Price
 
 POOLS = {
@@ -43,16 +44,39 @@ def pools(kinds: tuple[str, ...]) -> list[list[Price]]:
     return [pool for pool in found if len(pool) >= LEAST]
 
 
+def others_over(pool: list[Price]) -> list[float]:
+    """Return, for each quotation of a pool, the median of the others over it: where the market stood that it alone was to tell of [1]."""
+    values = [price.value for price in pool]
+    return [float(np.median(values[:i] + values[i + 1 :])) / value for i, value in enumerate(values)]
+
+
+LEAST_ROWS, LEAST_DEVICES = 20, 3
+"""Quotations and devices of a kind from which its range is that of its rows; below, a t distribution widens it [1]."""
+
+
 def fit_prices() -> list[dict[str, Any]]:
-    """Return, by kind of price, the shares of its pool's median that nineteen of twenty quotations exceed, and stay below."""
+    """Return, by kind of price, between which multiples of one quotation nine of ten medians of the other quotations of its pool lie."""
     out = []
     for name, kinds in POOLS.items():
         known = pools(kinds)
-        ratios = [price.value / float(np.median([p.value for p in pool])) for pool in known for price in pool]
+        ratios = [ratio for pool in known for ratio in others_over(pool)]
         if not ratios:
             continue
-        note = f"{len(known)} pools of at least {LEAST} quotations within {RECENT_DAYS} days"
-        for edge, percent in (("low", 5.0), ("high", 95.0)):
-            value = float(np.percentile(ratios, percent))
+        devices = len({pool[0].device for pool in known})
+        note = f"{len(known)} pools of at least {LEAST} quotations of {devices} devices within {RECENT_DAYS} days, each against the median of the others"
+        if len(ratios) >= LEAST_ROWS and devices >= LEAST_DEVICES:
+            edges = [float(np.percentile(ratios, percent)) for percent in (5.0, 95.0)]
+        else:
+            edges = _widened(ratios)
+            note += "; too few for percentiles: a t distribution of their logarithms"
+        for edge, value in zip(("low", "high"), edges, strict=True):
             out.append(entry("price", edge, name, value, "1", spread(ratios), len(ratios), "the price book", note))
     return out
+
+
+def _widened(ratios: list[float]) -> list[float]:
+    """Return between what nine of ten further ratios lie by a t distribution about one [1]."""
+    logs = np.log(ratios)
+    count = len(logs)
+    width = float(student(count - 1) * np.sqrt(np.mean(logs**2) * count / (count - 1) * (1.0 + 1.0 / count)))
+    return [float(np.exp(-width)), float(np.exp(width))]

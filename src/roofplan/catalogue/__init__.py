@@ -154,14 +154,23 @@ def training_rows() -> tuple[dict[str, str], ...]:
 
 @cache
 def carbon(place: str) -> dict[str, Any] | None:
-    """Return the newest carbon intensity of a place, by its ISO code of three letters, or None."""
+    """Return the newest carbon intensity of a place, by its ISO code of three letters, with the ``low`` and ``high`` of all data sets, or None."""
     found = [entry for entry in place_table("carbon") if entry["place"] == place.upper()]
+    if not found:
+        return None
+    values = [float(entry["value"]) for entry in found]
+    return {**max(found, key=lambda entry: str(entry["date"])), "low": min(values), "high": max(values)}
+
+
+def worth(currency: str) -> dict[str, Any] | None:
+    """Return what a unit of a currency is worth in USD at the newest rate that the catalogue holds, or None."""
+    found = [entry for entry in place_table("currencies") if entry["place"] == currency.upper()]
     return max(found, key=lambda entry: str(entry["date"])) if found else None
 
 
 @cache
 def place_table(name: str) -> tuple[dict[str, Any], ...]:
-    """Return the dated entries of ``electricity``, ``pue``, ``carbon`` or ``power``."""
+    """Return the dated entries of ``electricity``, ``pue``, ``carbon``, ``power`` or ``currencies``."""
     return tuple(_read(ROOT / "places" / f"{name}.toml")["entry"])
 
 

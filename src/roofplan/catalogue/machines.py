@@ -59,6 +59,15 @@ def machine(text: str, argument: str = "--on") -> list[Machine]:
 def accelerator(name: str, argument: str) -> Accelerator:
     """Return the accelerator of a catalogue id or alias, or of a TOML file of the user's own."""
     if not name.endswith(".toml"):
+        boxes = catalogue.aliases("servers")
+        if name.lower() in boxes and name.lower() not in catalogue.aliases("accelerators"):
+            inside = catalogue.server(boxes[name.lower()]).accelerator
+            raise InputError(
+                f"{argument}: {name} is a server; its device is {inside}",
+                argument=argument,
+                value=name,
+                nearest=[inside],
+            )
         return catalogue.accelerator(catalogue.find("accelerators", name, argument))
     own = codec.user_accelerator(Path(name))
     known = {catalogue.accelerator(other).architecture for other in catalogue.ids("accelerators")}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from roofplan.economics.chip import bill as bill_of
 from roofplan.economics.history import WIDTHS, Gain, Milestone
 from roofplan.economics.machine import Owned
 from roofplan.economics.rent import Quote
-from roofplan.economics.tokens import RELEASED, TokenCosts, machines_needed, month_cost
+from roofplan.economics.tokens import TokenCosts
 from roofplan.economics.uncertainty import Swing
 from roofplan.errors import InputError
 from roofplan.records.hardware import Accelerator
@@ -186,19 +187,11 @@ def break_even(found: TokenCosts) -> Spec:
     volumes = np.geomspace(least, found.demand.tokens * 100.0, POINTS)
     rows = []
     for volume in volumes:
-        here = type(found.demand)(
-            tokens=float(volume),
-            input=found.demand.input,
-            output=found.demand.output,
-            peak=found.demand.peak,
-            autoscale=found.demand.autoscale,
-        )
+        here = replace(found.demand, tokens=float(volume))
         if found.api is not None:
             each = found.api.blended / found.demand.tokens
             rows.append({"tokens": float(volume), "cost": each * float(volume), "kind": "API, median"})
-        for one in found.supplies:
-            count = machines_needed(here, one.capacity.central)[1 if one.hourly.price.kind in RELEASED else 0]
-            rows.append({"tokens": float(volume), "cost": float(month_cost(one.hourly.total, count)), "kind": one.kind})
+        rows.extend({"tokens": float(volume), "cost": one.month(here), "kind": one.kind} for one in found.supplies)
     axis = {"labelExpr": "replace(format(datum.value, '~s'), 'G', 'B')"}
     encoding = {
         "x": {

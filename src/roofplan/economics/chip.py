@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from roofplan import catalogue
+from roofplan.economics.prices import newest, ranged
 from roofplan.economics.uncertainty import Interval, Swing, Values, central, interval, tornado
 from roofplan.errors import InputError, nearest
 from roofplan.laws import silicon
-from roofplan.records.hardware import Accelerator
+from roofplan.records.hardware import OWN, Accelerator
 from roofplan.records.prices import Price
 from roofplan.records.silicon import Chip, Die, Node
 from roofplan.source import Sourced
@@ -30,7 +32,7 @@ class Bill:
     inputs : what it was computed from.
     design : what each part carries of its design and masks, None without a volume or where they are not known [USD].
     absent : what is not counted, for nothing is known of it.
-    price, margin : the newest price of the part, and its maker's gross margin at it, None where no price is known.
+    price, margin : the newest price of the part, and its maker's gross margin at it; None where no price is known, or only one of more than the part.
     """
 
     chip: Chip
@@ -56,22 +58,25 @@ def chip_of(device: Accelerator) -> Chip:
     if not found:
         area, node = device.value("die_area"), catalogue.node_of(device.process)
         if area is None or node is None:
-            what = "die area" if area is None else f"process {device.process!r}"
+            what = "die area" if area is None else f"process {device.process!r}" if device.process else "process"
+            remedy = (
+                "add node and die_area to its file" if device.status == OWN else "a chip of your own: --node and --area"
+            )
             raise InputError(
-                f"{device.id}: its {what} is not known, so it has no bill of materials; describe it with --node and --area",
+                f"{device.id}: its {what} is not known, so it has no bill of materials; {remedy}. Processes: roofplan nodes",
                 code="unknown_silicon",
                 argument="DEVICE",
                 value=device.id,
             )
-        whole, sold = int(device.value("units_full") or 0), int(device.value("units") or 0)
+        whole, sold = (None if n is None else int(n) for n in (device.value("units_full"), device.value("units")))
         found = (
             Die(
                 name="die",
                 node=node,
                 area=area,
                 count=int(device.value("compute_dies") or 1),
-                units=whole if whole and sold else 0,
-                sold=sold if whole else 0,
+                units=whole if sold is not None else None,
+                sold=sold if whole is not None else None,
                 source=device.quantities["die_area"].source,
             ),
         )
@@ -116,24 +121,29 @@ def checked(chip: Chip) -> Chip:
             raise InputError(
                 f"{flag}: {die.area * 1e6:,.0f} mm2 is more than a scanner exposes at once, {silicon.RETICLE * 1e6:.0f} mm2 (26 x 33 mm);"
                 " it is made of several dies"
-                + (", write them with --dies" if chip.id == "own" else " that the catalogue does not list"),
+                + (", write them with --dies" if chip.id == "own" else " (dies = 2, and the area of one)"),
                 code="beyond_reticle",
                 argument=flag,
                 value=die.area * 1e6,
             )
-        if die.sold > die.units:
-            raise InputError(f"--sold: {die.sold} of {die.units} units", argument="--sold", value=die.sold)
-    silicon_on_it = _area(chip) if chip.interposer and f"memory.{chip.memory}" in catalogue.packaging() else 0.0
-    if silicon_on_it > LARGEST_INTERPOSER:
-        raise InputError(
-            f"{silicon_on_it * 1e6:,.0f} mm2 of silicon on one interposer; the largest announced holds {LARGEST_INTERPOSER * 1e6:,.0f}",
-            code="beyond_interposer",
-            argument="--dies",
-            value=silicon_on_it * 1e6,
-        )
+        if die.units is not None and die.units > MOST_UNITS:
+            message = f"--units: {die.units:,} are more than the {MOST_UNITS:,} that a die is planned with"
+            raise InputError(message, argument="--units", value=die.units)
+        if die.units is not None and die.sold is not None and die.sold > die.units:
+            flag = "--sold" if chip.id == "own" else f"{chip.id}: units_sold"
+            raise InputError(f"{flag}: {die.sold} of {die.units} units", argument=flag, value=die.sold)
     if sum(die.count for die in chip.dies) > MOST_DIES:
         raise InputError(
             f"--dies: more than the {MOST_DIES} that a package is planned with", argument="--dies", value=MOST_DIES
+        )
+    silicon_on_it = _area(chip) if not chip.memory or f"memory.{chip.memory}" in catalogue.packaging() else 0.0
+    if silicon_on_it > LARGEST_INTERPOSER:
+        raise InputError(
+            f"{'--dies' if chip.id == 'own' else chip.id}: {silicon_on_it * 1e6:,.0f} mm2 of silicon on one package; the largest"
+            f" interposer announced holds {LARGEST_INTERPOSER * 1e6:,.0f}",
+            code="beyond_interposer",
+            argument="--dies",
+            value=silicon_on_it * 1e6,
         )
     known = [name.removeprefix("memory.") for name in catalogue.packaging() if name.startswith("memory.")]
     if chip.memory and chip.memory not in known:
@@ -149,6 +159,9 @@ def checked(chip: Chip) -> Chip:
 LARGEST_INTERPOSER = 9.5 * silicon.RETICLE
 """Silicon on the largest interposer that a foundry has announced, nine and a half fields of a scanner [m2]."""
 
+MOST_UNITS = 1024
+"""Equal units of a die beyond which none is told apart by salvage: the largest has 192 [1]."""
+
 MOST_DIES = 64
 """Dies of a package beyond which no product is known [1]."""
 
@@ -156,7 +169,7 @@ MOST_DIES = 64
 def _area(chip: Chip) -> float:
     """Return the silicon that stands on a package's interposer [m2]."""
     own = sum(die.area * die.count for die in chip.dies if not die.stacked)
-    each = catalogue.packaging()[f"memory.{chip.memory}"].get("stack_area")
+    each = catalogue.packaging()[f"memory.{chip.memory}"].get("stack_area") if chip.memory else None
     return own + (stacks(chip) * each.value if each is not None else 0.0)
 
 
@@ -173,7 +186,7 @@ def inputs_of(chip: Chip) -> dict[str, Sourced]:
         out[f"wafer of {node.id}"] = node.wafer
         out[f"defects of {node.id}"] = node.quantities["defect_density"]
     out["clustering"] = table["wafer"]["clustering"]
-    if any(die.units for die in chip.dies):
+    if any(die.units is not None for die in chip.dies):
         out["critical share"] = table["wafer"]["critical"]
     if chip.memory:
         out[f"price of {chip.memory}"] = table[f"memory.{chip.memory}"]["price"]
@@ -196,7 +209,7 @@ def stacks(chip: Chip) -> float:
 def usable(die: Die, values: Values) -> Any:
     """Return the share of a kind of die that can be sold, by its spare units where it has any [1]."""
     density = values[f"defects of {die.node}"]
-    if die.units:
+    if die.units is not None:
         spare = float(die.spare)
         return silicon.salvaged_yield(die.area, density, values["critical share"], spare, values["clustering"])
     return silicon.negative_binomial_yield(die.area, density, values["clustering"])
@@ -272,12 +285,12 @@ def _logic(die: Die, values: Values, made: dict[str, Sourced]) -> Term:
     gross, share = gross_dies(die), usable(die, values)
     wafer = values[f"wafer of {die.node}"]
     one = silicon.die_cost(wafer, gross, share)
-    units = f", {die.sold} of {die.units} units sold" if die.units else ", none salvaged"
+    units = f", {die.sold} of {die.units} units sold" if die.units is not None else ", salvage not known"
     return Term(
         f"logic {die.name}",
         die.count * one,
         "USD",
-        law="silicon.salvaged_yield" if die.units else "silicon.negative_binomial_yield",
+        law="silicon.salvaged_yield" if die.units is not None else "silicon.negative_binomial_yield",
         text="{} x {} USD a wafer / ({} dies x {} usable" + units + ")",
         numbers=(die.count, wafer, gross, share),
         sources=(made[f"wafer of {die.node}"].source, made[f"defects of {die.node}"].source, die.source),
@@ -308,12 +321,9 @@ def bill(chip: Chip, price: Price | None = None, volume: float | None = None) ->
 
     found = interval(cost, inputs)
     margin = None
-    if price is not None:
-        margin = Interval(
-            low=float(silicon.gross_margin(price.low or price.value, found.high)),
-            central=float(silicon.gross_margin(price.value, found.central)),
-            high=float(silicon.gross_margin(price.high or price.value, found.low)),
-        )
+    if price is not None and price.scope == CARD:
+        priced = {SOLD_AT: ranged(price), **inputs}
+        margin = interval(lambda values: silicon.gross_margin(values[SOLD_AT], cost(values)), priced)
     largest = max(chip.dies, key=lambda die: die.area)
     return Bill(
         chip=chip,
@@ -325,10 +335,28 @@ def bill(chip: Chip, price: Price | None = None, volume: float | None = None) ->
         price=price,
         margin=margin,
         design=design_of(chip, volume),
-        absent=("design and masks: not known of these nodes",)
-        if volume is not None and design_of(chip, volume) is None
-        else (),
+        absent=tuple(_absent(chip, volume)),
     )
+
+
+def _absent(chip: Chip, volume: float | None) -> Iterator[str]:
+    """Yield what a bill does not count, for nothing is known of it."""
+    if volume is not None and design_of(chip, volume) is None:
+        yield "design and masks: not known of these nodes"
+    if not chip.memory:
+        yield "memory: none is described (--hbm, --gddr)"
+    for die in chip.dies:
+        if die.stacked:
+            yield f"the bonds of stacked dies ({die.name}): nobody publishes their yield"
+        if die.units is None:
+            yield f"salvage of {die.name}: units and those sold are not known, so that only dies without a defect count"
+
+
+SOLD_AT = "price of the part"
+"""What the price of a part is called among the inputs of its margin."""
+
+CARD = "card"
+"""What a price must have been of, so that a bill of materials can be set beside it."""
 
 
 def design_of(chip: Chip, volume: float | None) -> float | None:
@@ -345,7 +373,7 @@ def design_of(chip: Chip, volume: float | None) -> float | None:
 
 
 def price_of(device: Accelerator, what: str = "sold_at") -> Price | None:
-    """Return the newest price at which a device was sold, None where none is known.
+    """Return the price at which a device was last sold, of the part alone where one is known; None where none is.
 
     Parameters
     ----------
@@ -356,8 +384,9 @@ def price_of(device: Accelerator, what: str = "sold_at") -> Price | None:
         return Price(
             device=device.id, kind="given", value=own.value, unit="USD", date=catalogue.version(), source=own.source
         )
-    sold = [p for p in catalogue.prices(device.id) if p.kind in {"list", "street"} and p.unit == "USD"]
-    return max(sold, key=lambda p: (p.newest_possible, p.value), default=None)
+    known = [p for p in catalogue.prices(device.id) if p.kind in {"list", "street"} and p.unit == "USD"]
+    sold = [p for p in known if p.scope == CARD] or known
+    return newest(sold) if sold else None
 
 
 def transistor_cost(node: Node) -> float | None:

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from roofplan import catalogue
-from roofplan.economics.uncertainty import Z90, Interval
+from roofplan.economics.chip import CARD
+from roofplan.economics.uncertainty import Interval, student
 from roofplan.errors import InputError
 from roofplan.laws import silicon
 from roofplan.records.hardware import Accelerator
@@ -18,6 +19,9 @@ from roofplan.source import Sourced
 
 SOLD = ("list", "street", "estimate")
 """Kinds of prices of a device alone, or of its share of a server."""
+
+NEAR_LAUNCH = 1.5
+"""Years from its launch within which a price counts as that of a device's launch [1]."""
 
 WIDTHS = {"32 bits": ("fp32",), "16 bits": ("bf16", "fp16"), "8 bits": ("fp8", "int8"), "4 bits": ("fp4",)}
 """Dense rates that are compared, by the bits of an operand."""
@@ -30,7 +34,8 @@ class Milestone:
     Parameters
     ----------
     launched : year with its fraction [1].
-    price : the oldest known.
+    price : the oldest known near its launch, of the card alone where one is; else the oldest of all.
+    late : whether no price near its launch is known, so that it stands in no trend.
     per_rate : price over dense rate, by bits of an operand [USD/(FLOP/s)].
     per_transistor : price over transistors, None where they are not known [USD].
     """
@@ -40,6 +45,7 @@ class Milestone:
     price: Price
     per_rate: dict[str, float]
     per_transistor: float | None
+    late: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +83,11 @@ def rate_of(device: Accelerator, bits: str) -> Sourced | None:
     return max(known, key=lambda one: one.value, default=None)
 
 
+def years_between(launched: float, price: Price) -> float:
+    """Return the years from a launch to the middle of a price's date [1]."""
+    return price.middle.year + (price.middle.timetuple().tm_yday - 1) / 365.0 - launched
+
+
 def milestones() -> list[Milestone]:
     """Return the devices whose launch and price are known, the oldest first."""
     found = []
@@ -86,7 +97,9 @@ def milestones() -> list[Milestone]:
         launched = year_of(device.launched)
         if not sold or launched is None:
             continue
-        price = min(sold, key=lambda one: one.middle)
+        price = min(
+            sold, key=lambda one: (abs(years_between(launched, one)) > NEAR_LAUNCH, one.scope != CARD, one.middle)
+        )
         rates = {bits: rate_of(device, bits) for bits in WIDTHS}
         transistors = device.value("transistors")
         found.append(
@@ -96,6 +109,7 @@ def milestones() -> list[Milestone]:
                 price=price,
                 per_rate={bits: price.value / rate.value for bits, rate in rates.items() if rate is not None},
                 per_transistor=None if transistors is None else price.value / transistors,
+                late=abs(years_between(launched, price)) > NEAR_LAUNCH,
             )
         )
     return sorted(found, key=lambda one: (one.launched, one.device.id))
@@ -109,11 +123,14 @@ LEAST = 5
 
 
 def fit_trend(found: Sequence[Milestone], bits: str, kind: str) -> Trend | None:
-    """Fit an exponential to the price of a rate by launch over a class of devices; None with too few of them, or where the price does not surely fall."""
+    """Fit an exponential to the price of a rate by launch over a class of devices; None with too few of them.
+
+    Where the price does not surely fall, the slowest halving is infinite. Prices long after a launch do not count.
+    """
     points = [
         (one.launched, math.log2(one.per_rate[bits]))
         for one in found
-        if bits in one.per_rate and one.device.device_class == kind
+        if bits in one.per_rate and one.device.device_class == kind and not one.late
     ]
     if len(points) < LEAST:
         return None
@@ -121,10 +138,8 @@ def fit_trend(found: Sequence[Milestone], bits: str, kind: str) -> Trend | None:
     slope, start = np.polyfit(years, logs, 1)
     left = logs - (slope * years + start)
     deviation = math.sqrt(float(left @ left) / (len(points) - 2))
-    error = Z90 * deviation / math.sqrt(float(np.sum((years - years.mean()) ** 2)))
-    if slope + error >= 0.0:
-        return None
-    edges = [-1.0 / float(slope - error), -1.0 / float(slope), -1.0 / float(slope + error)]
+    error = student(len(points) - 2) * deviation / math.sqrt(float(np.sum((years - years.mean()) ** 2)))
+    edges = [-1.0 / float(x) if x < 0.0 else math.inf for x in (slope - error, slope, slope + error)]
     return Trend(
         halving=Interval(low=edges[0], central=edges[1], high=edges[2]),
         devices=len(points),
@@ -181,10 +196,10 @@ def _ladder(device: Accelerator) -> tuple[float, float, float, float, float]:
     """Return transistors, vector rate of each, and the steps from there to the device's best rate."""
     transistors, vector = device.quantities.get("transistors"), device.peak.get("fp32")
     matrix = rate_of(device, "16 bits")
+    known = {"transistors": transistors, "fp32 rate": vector, "16-bit rate": matrix}
+    missing = [name for name, found in known.items() if found is None]
     if transistors is None or vector is None or matrix is None:
-        raise InputError(
-            f"{device.id}: its transistors, fp32 rate or 16-bit rate are not known", argument="--from", value=device.id
-        )
+        raise InputError(f"{device.id}: its {', '.join(missing)} not known", argument="--from", value=device.id)
     each = float(silicon.rate_of_a_transistor(vector.value, transistors.value))
     dense = max(rate.value for bits in WIDTHS if (rate := rate_of(device, bits)) is not None)
     best = max([dense, *(rate.value for rate in device.sparse.values())])

@@ -18,6 +18,7 @@ class Route:
     Parameters
     ----------
     input, output : prices [USD/Mtoken].
+    cached : of input that the route finds in its cache, None where it lists none and charges it in full [USD/Mtoken].
     date : as exact as the list.
     """
 
@@ -26,6 +27,11 @@ class Route:
     output: float
     date: str
     source: str
+    cached: float | None = None
+
+    def charged(self, hit: float) -> float:
+        """Return what input costs of which a share is found in the cache [USD/Mtoken]."""
+        return (1.0 - hit) * self.input + hit * (self.input if self.cached is None else self.cached)
 
 
 def routes(model: str) -> list[Route]:
@@ -66,6 +72,7 @@ def _genai(model: str) -> list[Route]:
                         output=float(price.output_mtok),
                         date=date.today().isoformat(),
                         source=f"genai-prices {version}",
+                        cached=float(price.cache_read_mtok) if isinstance(price.cache_read_mtok, Decimal) else None,
                     )
                 )
     return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import cache
@@ -21,14 +22,15 @@ from roofplan.economics.prices import (
     bounds,
     given_price,
     quotation,
+    stale_warning,
 )
 from roofplan.economics.uncertainty import Z90, Interval, Swing, Values, central, interval, tornado
 from roofplan.errors import InputError, UnitError, UnknownName, nearest
 from roofplan.laws import board, cost
-from roofplan.records.hardware import OWN, Machine
+from roofplan.records.hardware import OWN, Machine, Server
 from roofplan.records.prices import Price
 from roofplan.serve import wall_power
-from roofplan.source import Sourced
+from roofplan.source import Kind, Sourced
 from roofplan.terms import Term, total
 from roofplan.timing import constant
 from roofplan.units import HOUR, JOULE_PER_KWH, YEAR
@@ -36,8 +38,8 @@ from roofplan.units import HOUR, JOULE_PER_KWH, YEAR
 YEARS = 3.0
 """Years of use where nobody says, as the articles and most accounts take [1]."""
 
-MOST_YEARS = 20.0
-"""Years beyond which no machine of the trade was used [1]."""
+LEAST_YEARS, MOST_YEARS = 0.01, 20.0
+"""Years between which a machine is planned for: some days, and more than any of the trade was used [1]."""
 
 BUSY = 1.0
 """Share of the time at load at which power is counted where nobody says: a machine that is bought is meant to work [1]."""
@@ -87,7 +89,8 @@ class Item:
     Parameters
     ----------
     price : of one [USD].
-    date : of the price, empty where the user gave it.
+    date : of the price.
+    kind : ``quote`` of the price book, or ``given`` by the user.
     """
 
     name: str
@@ -95,11 +98,12 @@ class Item:
     price: float
     source: str
     date: str = ""
+    kind: Kind = "quote"
 
     @property
     def ranged(self) -> Sourced:
         """Price of one with the bounds of quotations of such things, none where the user gave it [USD]."""
-        low, high = bounds(self.price, PURCHASE) if self.date else (None, None)
+        low, high = bounds(self.price, PURCHASE) if self.kind == "quote" else (None, None)
         return Sourced(
             value=self.price,
             low=low,
@@ -108,7 +112,7 @@ class Item:
             text=f"{self.price:,.0f} USD",
             source=self.source,
             seen=self.date,
-            kind="quote" if self.date else "given",
+            kind=self.kind,
         )
 
     @property
@@ -119,7 +123,7 @@ class Item:
     @property
     def stale(self) -> bool:
         """Whether the price is older than a year."""
-        return bool(self.date) and age_days(self.date) > STALE_DAYS
+        return self.kind == "quote" and age_days(self.date) > STALE_DAYS
 
 
 @dataclass(slots=True, kw_only=True)
@@ -166,11 +170,17 @@ class Owned:
     @property
     def oldest(self) -> str:
         """Date of the oldest price in it, empty where the user gave them all."""
-        return min((item.date for item in self.items if item.date), default="")
+        return min((item.date for item in self.items if item.kind == "quote"), default="")
+
+    @property
+    def warnings(self) -> list[tuple[str, str]]:
+        """What a reader must know of its prices, each with a code."""
+        return [found for item in self.items if item.kind == "quote" for found in stale_warning(item.name, item.date)]
 
     def cost(self) -> HourlyCost:
         """Return it as an hourly price of each device."""
-        each = self.hourly / self.machine.count
+        edge, count = self.interval(), self.machine.count
+        each = self.hourly / count
         quote = Price(
             device=self.machine.device.id,
             kind="own",
@@ -179,13 +189,16 @@ class Owned:
             date=self.oldest or self.assumed_date,
             source="; ".join(dict.fromkeys(item.source for item in self.items)),
             note=self.said,
+            low=edge.low / count,
+            high=edge.high / count,
         )
         return HourlyCost(per_device=each, count=self.machine.count, price=quote)
 
     @property
     def bare(self) -> bool:
-        """Whether only the cards are priced, so that it looks cheaper than it is."""
-        return any(SERVERS in name for name in self.absent) and self.machine.device.status != OWN
+        """Whether the servers around the cards, or the network between them, have no price: it looks cheaper than it is."""
+        missing = any(word in name for name in self.absent for word in ("--server)", "--networking)"))
+        return missing and self.machine.device.status != OWN
 
     @property
     def said(self) -> str:
@@ -261,71 +274,104 @@ def _given(value: float, unit: str) -> Sourced:
 
 def _items(machine: Machine, terms: Terms) -> tuple[list[Item], list[str]]:
     """Return what is bought, and what is not known of it: complete servers where one is priced, else devices and hosts."""
-    given = terms.card is not None or terms.server is not None
-    boxes = [
-        s
-        for s in catalogue.servers_of(machine.device.id)
-        if "price" in s.quantities and not s.provider and s.count >= machine.per_host
-    ]
-    # a rack is not sold by the device
-    boxes = [s for s in boxes if s.count <= LARGEST_BOX or s.count == machine.per_host]
-    named = [s for s in boxes if machine.text.split(":")[0].lower() in {s.id, *s.aliases}]
-    newest = sorted(boxes, key=lambda s: s.quantities["price"].seen, reverse=True)
-    boxes = named or sorted(newest, key=lambda s: s.count)
     absent: list[str] = []
-    items: list[Item] = []
-    if boxes and not given:
-        whole = boxes[0]
-        price = whole.quantities["price"]
-        share = machine.per_host / whole.count
-        words = whole.id if share == 1.0 else f"{machine.per_host}/{whole.count} of {whole.id}"
-        items.append(
-            Item(name=words, count=machine.hosts * share, price=price.value, source=price.source, date=price.seen)
-        )
-    else:
-        quote = price_of(machine.device, "bought")
-        if terms.card is not None:
-            items.append(Item(name=machine.device.id, count=machine.count, price=terms.card, source="given"))
-        elif quote is not None:
-            items.append(
-                Item(
-                    name=machine.device.id,
-                    count=machine.count,
-                    price=quote.value,
-                    source=quote.source,
-                    date=quote.date,
-                )
-            )
-        else:
+    box = _priced(machine, WHOLE) if terms.card is None and terms.server is None else None
+    items = [_share(machine, box, WHOLE)] if box is not None else []
+    if not items:
+        items = _cards(machine, terms)
+        if not items:
             return [], []
+        if machine.device.quantities.get("bought") is not None and terms.card is None and terms.server is None:
+            return items, []  # what its owner pays for it holds its share of a server
         if terms.server is not None:
-            items.append(Item(name="servers", count=machine.hosts, price=terms.server, source="given"))
+            items.append(_given_item("servers", machine.hosts, terms.server))
         else:
             absent.append(f"{SERVERS} (--server)")
     if terms.networking is not None:
-        items.append(Item(name="network", count=1, price=terms.networking, source="given"))
+        items.append(_given_item("network", 1, terms.networking))
     elif machine.hosts > 1:
-        bought, missing = _network(machine)
+        bought, missing = _network(machine, cards=box is None or not box.network_cards)
         items += bought
         absent += missing
     return items, absent
+
+
+WHOLE, BOARD = "price", "board_price"
+"""Quantities of a server: what it costs with all that it needs, and what its devices cost on their board alone [USD]."""
+
+
+def _given_item(name: str, count: float, price: float) -> Item:
+    """Return what is bought at the user's price."""
+    return Item(name=name, count=count, price=price, source="given", kind="given")
+
+
+def _priced(machine: Machine, which: str) -> Server | None:
+    """Return the server of a machine's hosts of which a price is known: the named one, else the cheapest of the newest half year."""
+    boxes = [
+        s
+        for s in catalogue.servers_of(machine.device.id)
+        if which in s.quantities and not s.provider and s.count >= machine.per_host
+    ]
+    # a rack is not sold by the device
+    boxes = [s for s in boxes if s.count <= LARGEST_BOX or s.count == machine.per_host]
+    if not boxes:
+        return None
+    named = [s for s in boxes if machine.text.split(":")[0].lower() in {s.id, *s.aliases}]
+    if named:
+        return named[0]
+    least = min(s.count for s in boxes)
+    alike = [s for s in boxes if s.count == least]
+    newest = min(age_days(s.quantities[which].seen) for s in alike)
+    recent = [s for s in alike if age_days(s.quantities[which].seen) <= newest + RECENT_DAYS]
+    return min(recent, key=lambda s: s.quantities[which].value)
+
+
+def _share(machine: Machine, box: Server, which: str) -> Item:
+    """Return the share of servers, or of their boards, that a machine's hosts are."""
+    price, share = box.quantities[which], machine.per_host / box.count
+    words = box.id if which == WHOLE else f"board of {box.id}"
+    words = words if share == 1.0 else f"{machine.per_host}/{box.count} of {words}"
+    return Item(name=words, count=machine.hosts * share, price=price.value, source=price.source, date=price.seen)
+
+
+def _cards(machine: Machine, terms: Terms) -> list[Item]:
+    """Return the devices alone: at the user's price, on a priced board, or one by one; nothing where no price is known."""
+    if terms.card is not None:
+        return [_given_item(machine.device.id, machine.count, terms.card)]
+    quote = price_of(machine.device, "bought")
+    box = _priced(machine, BOARD)
+    if box is not None and (quote is None or box.quantities[BOARD].seen > quote.date):
+        return [_share(machine, box, BOARD)]
+    if quote is None:
+        return []
+    return [
+        Item(
+            name=machine.device.id,
+            count=machine.count,
+            price=quote.value,
+            source=quote.source,
+            date=quote.date,
+            kind="given" if quote.kind == "given" else "quote",
+        )
+    ]
 
 
 NETWORK = (("nic_price", "network card"), ("switch_port_price", "switch port"))
 """What a port of a host needs: quantities of its link, and what they are called."""
 
 
-def _network(machine: Machine) -> tuple[list[Item], list[str]]:
-    """Return the network cards and switch ports of the hosts, and what of them has no price."""
+def _network(machine: Machine, *, cards: bool) -> tuple[list[Item], list[str]]:
+    """Return the network cards, where they are to be bought apart, and switch ports of the hosts, and what of them has no price."""
+    needed = NETWORK if cards else NETWORK[1:]
     link, ports = machine.network, machine.hosts * machine.ports
-    known = [(name, link.quantities[key]) for key, name in NETWORK if link is not None and key in link.quantities]
+    known = [(name, link.quantities[key]) for key, name in needed if link is not None and key in link.quantities]
     if link is None or not known:
         return [], ["the network (--networking)"]
     items = [
         Item(name=f"{link.id} {name}", count=ports, price=found.value, source=found.source, date=found.seen)
         for name, found in known
     ]
-    missing = [f"{name}s (--networking)" for key, name in NETWORK if key not in link.quantities]
+    missing = [f"{name}s (--networking)" for key, name in needed if key not in link.quantities]
     return items, missing
 
 
@@ -334,8 +380,8 @@ def _depreciation(bought: Any, terms: Terms, sources: tuple[str, ...]) -> Term:
     sold = bought * terms.residual
     if terms.interest > 0.0:
         value = cost.annuity(bought, sold, terms.interest, terms.years) / (YEAR / HOUR)
-        text = "annuity of {} USD over {} years at {} interest, {} USD sold at the end, / 8,760 h"
-        numbers: tuple[Any, ...] = (bought, terms.years, terms.interest, sold)
+        text = "annuity of {} USD over {} years at {}% interest, {} USD sold at the end, / 8,760 h"
+        numbers: tuple[Any, ...] = (bought, terms.years, terms.interest * 100.0, sold)
         law = "cost.annuity"
     else:
         value = cost.straight_line(bought - sold, terms.years * YEAR) * HOUR
@@ -380,12 +426,13 @@ def load_power(machine: Machine) -> Sourced | None:
         return None
     watts = float(found.value)
     fitted, _ = constant("power", "ceiling", [machine.device.architecture, "any"])
-    hosts = sum(float(part.value) for part in found.parts[1:])
-    most = machine.device.quantities["power"].value * machine.count + hosts
+    rated = machine.box.quantities["host_power"].value / machine.box.count if machine.box is not None else 0.0
+    most = (machine.device.quantities["power"].value + rated) * machine.count
     return Sourced(
         value=watts,
         low=watts * math.exp(-Z90 * fitted.spread),
         high=max(watts, min(most, watts * math.exp(Z90 * fitted.spread))),
+        most=most,
         unit="W",
         text=units.show(watts, "W"),
         source=found.parts[0].sources[0],
@@ -400,46 +447,59 @@ WORLD = "WOR"
 
 @cache
 def electricity(place: str) -> Sourced:
-    """Return the newest price of energy for businesses in a place, in USD [USD/J].
+    """Return the newest price of energy in a place, for businesses where that is known apart, in USD [USD/J].
 
-    Its bounds are those of all that is known of the place; for the world, of all places.
+    Prices in another currency are taken at its dated rate. Bounds are those of all that is known of the place; for the
+    world, and for a place of which no price is known, of all places.
 
     Raises
     ------
-    UnknownName : a place without one, with those that have.
+    UnknownName : a place that is not known, with the nearest.
     """
-    known = [
-        entry
-        for entry in catalogue.place_table("electricity")
-        if entry["unit"] == "USD/kWh" and entry["place"] != "assumption"
-    ]
-    names = sorted({entry["place"] for entry in known})
-    here = [entry for entry in known if entry["place"].lower() == place.lower()]
-    if not here and catalogue.carbon(place) is not None:
-        here = [entry for entry in known if entry["place"] == WORLD]
+    known = [(entry, rate) for entry in catalogue.place_table("electricity") if (rate := _dollars(entry)) is not None]
+    here = [(entry, rate) for entry, rate in known if place.lower() in {entry["place"].lower(), entry["name"].lower()}]
+    elsewhere = not here and catalogue.carbon(place) is not None
+    if elsewhere:
+        here = [(entry, rate) for entry, rate in known if entry["place"] == WORLD]
     if not here:
-        near = nearest(place, names)
+        names = {str(one["name"]): f"{one['place']} ({one['name']})" for one, _ in known}
+        near = [names[name] for name in nearest(place, names)]
+        known_here = ", ".join(sorted({str(one["place"]) for one, _ in known}))
         raise UnknownName(
-            f"--place: no price of electricity in USD for {place!r}; known: {', '.join(names)}; or give --electricity 0.1USD/kWh",
+            f"--place: no price of electricity for {place!r}."
+            + (f" Nearest: {', '.join(near)}." if near else "")
+            + f" Known: {known_here}; or give --electricity 0.1USD/kWh",
             code="unknown_place",
             argument="--place",
             value=place,
             nearest=near,
         )
-    business = [entry for entry in here if entry.get("sector") in {"business", "industrial", "commercial"}] or here
-    entry = max(business, key=lambda one: str(one["date"]))
-    value = float(entry["value"]) / JOULE_PER_KWH
-    alike = [float(one["value"]) / JOULE_PER_KWH for one in (known if entry["place"] == WORLD else business)]
+    business = [pair for pair in here if pair[0].get("sector") in {"business", "industrial", "commercial"}] or here
+    entry, rate = max(business, key=lambda pair: str(pair[0]["date"]))
+    everywhere = entry["place"] == WORLD
+    alike = [float(one["value"]) * worth / JOULE_PER_KWH for one, worth in (known if everywhere else business)]
+    words = f"{entry['value']} {entry['unit']} of {entry['place']}"
+    if rate != 1.0:
+        words += f" = {float(entry['value']) * rate:.3g} USD/kWh"
     return Sourced(
-        value=value,
+        value=float(entry["value"]) * rate / JOULE_PER_KWH,
         low=min(alike) if len(alike) > 1 else None,
         high=max(alike) if len(alike) > 1 else None,
         unit="USD/J",
-        text=f"{entry['value']} USD/kWh of {entry['place']}",
+        text=words + (f", for none is known of {place}" if elsewhere else ""),
         source=str(entry["source"]),
         seen=str(entry["date"]),
         kind=entry["kind"],
     )
+
+
+def _dollars(entry: Mapping[str, Any]) -> float | None:
+    """Return what the currency of a price of energy is worth, None where no rate is known or the entry is no price [USD]."""
+    currency, _, per = str(entry["unit"]).partition("/")
+    if per != "kWh" or entry["place"] == "assumption":
+        return None
+    known = catalogue.worth(currency)
+    return 1.0 if currency == "USD" else None if known is None else float(known["value"])
 
 
 @cache
@@ -458,13 +518,14 @@ def site_overhead() -> Sourced:
         source=str(entry["source"]),
         seen=str(entry["date"]),
         kind=entry["kind"],
+        least=1.0,
     )
 
 
-def hourly(machine: Machine, price: str) -> HourlyCost | None:
-    """Return the cost of a machine under ``rent``, ``contract``, ``spot``, ``own``, or a given ``2.50USD/h`` per device."""
+def hourly(machine: Machine, price: str, terms: Terms | None = None) -> HourlyCost | None:
+    """Return the cost of a machine under ``rent``, ``contract``, ``spot``, ``own`` on terms, or a given ``2.50USD/h`` per device."""
     if price == "own":
-        owned = own(machine)
+        owned = own(machine, terms)
         # cards without the servers around them would look cheaper than they are; a device of the user's own is priced as he says
         return None if owned is None or owned.bare else owned.cost()
 
@@ -484,6 +545,9 @@ def hourly(machine: Machine, price: str) -> HourlyCost | None:
 
 def rents(machine: Machine) -> tuple[float, float, str, int] | None:
     """Return least and most rent on demand of a device in the newest half year, its newest date and the quotations' number, None without any [USD/h]."""
+    given = machine.device.quantities.get("price")
+    if given is not None:
+        return given.value, given.value, catalogue.version(), 1
     known = [p for p in catalogue.prices(machine.device.id) if p.kind == KINDS["rent"] and p.unit == "USD/h"]
     if not known:
         return None
@@ -493,13 +557,17 @@ def rents(machine: Machine) -> tuple[float, float, str, int] | None:
     return min(values), max(values), max(p.date for p in near), len(near)
 
 
+MATRIX_FORMATS = ("tf32", "fp16", "bf16", "fp8", "int8", "fp4")
+"""Number formats of matrix units, whose rates are bought."""
+
+
 def per_petaflop_hour(owned: Owned) -> dict[str, float]:
     """Return the cost of a PFLOP/s for an hour at the dense peak, by number format [USD/h]."""
     device = owned.machine.device
     return {
         name: owned.hourly / (rate.value * owned.machine.count / 1e15)
         for name, rate in device.peak.items()
-        if name in {"bf16", "fp8", "fp4"}
+        if name in MATRIX_FORMATS
     }
 
 
@@ -513,9 +581,9 @@ def checked(terms: Terms) -> Terms:
     for name, value in (("--residual", terms.residual), ("--interest", terms.interest)):
         if not 0.0 <= value < 1.0:
             raise InputError(f"{name}: {value:.0%} is not a share from 0 to below 100%", argument=name, value=value)
-    if terms.years > MOST_YEARS:
+    if not LEAST_YEARS <= terms.years <= MOST_YEARS:
         raise InputError(
-            f"--years: {terms.years:g} are more than the {MOST_YEARS:g} that a machine is planned for",
+            f"--years: {terms.years:g} is not from {LEAST_YEARS:g} to {MOST_YEARS:g}, for which a machine is planned",
             argument="--years",
             value=terms.years,
         )
@@ -604,9 +672,9 @@ def against(owned: Owned) -> Against | None:
     low, high, date, count = known
     quote = hourly(owned.machine, "rent")
     use = payback = None
-    if quote is not None:
+    if quote is not None and not owned.bare:
         use = float(cost.break_even_use(owned.hourly, quote.total))
-        if use < 1.0 and not owned.bare:
+        if use < 1.0:
             running = owned.hourly - next(float(p.value) for p in owned.term.parts if p.name == "depreciation")
             payback = float(cost.payback_time(owned.purchase, quote.total / HOUR, running / HOUR))
     return Against(

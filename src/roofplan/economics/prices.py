@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import calendar
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from datetime import date, timedelta
 
 from roofplan import catalogue
@@ -43,16 +44,29 @@ class HourlyCost:
         return self.per_device * self.count
 
     @property
+    def range(self) -> tuple[float, float]:
+        """Bounds of the price over the price itself, 1 and 1 where it is quoted as one number [1]."""
+        value = self.price.value
+        low = value if self.price.low is None else self.price.low
+        high = value if self.price.high is None else self.price.high
+        return low / value, high / value
+
+    @property
     def stale(self) -> bool:
         """Whether the quotation is older than a year."""
         return age_days(self.price.date) > STALE_DAYS
 
 
+def stale_warning(what: str, dated: str) -> list[tuple[str, str]]:
+    """Return the warning of a price older than a year, nothing of a younger one or of one without a date."""
+    return [("price_stale", f"the price of {what} is of {dated}")] if dated and age_days(dated) > STALE_DAYS else []
+
+
 def warnings_of(cost: HourlyCost) -> list[tuple[str, str]]:
     """Return what a reader must know of a price, each with a code: its age, and on which terms a machine is owned."""
     out = []
-    if cost.stale:
-        out.append(("price_stale", f"the {cost.price.kind} price of {cost.price.device} is of {cost.price.date}"))
+    if cost.price.kind != "own" or cost.price.date != catalogue.version():
+        out += stale_warning(f"{cost.price.device} ({cost.price.kind})", cost.price.date)
     if cost.price.kind == "own":
         out.append(("own_price", f"owned over {cost.price.note}"))
     return out
@@ -79,7 +93,7 @@ def quotation(machine: Machine, kind: str) -> Price | None:
 
     A rent holds for the instance size that it was quoted for: quotations for as many devices as a host come first, unless
     all are older than a year and one that names no size is newer. For a named cloud instance only its provider's count. Of
-    those of the newest half year the median is taken.
+    those of the newest half year the median is taken; contracts of one length alone, that of the newest.
     """
     own = machine.device.quantities.get("price")
     if own is not None and kind == "rent":
@@ -92,15 +106,36 @@ def quotation(machine: Machine, kind: str) -> Price | None:
     exact = [p for p in known if p.count == machine.per_host]
     loose = [p for p in known if p.count is None]
     if exact and loose:
-        newest = max(exact, key=lambda p: p.middle)
-        old = age_days(newest.date) > STALE_DAYS and newest.middle < max(p.middle for p in loose)
+        latest = max(exact, key=lambda p: p.middle)
+        old = age_days(latest.date) > STALE_DAYS and latest.middle < max(p.middle for p in loose)
         exact = [] if old else exact
     pool = exact or loose
     if not pool:
         return None
+    term = max(pool, key=lambda p: p.middle).term
+    pool = [p for p in pool if p.term == term]
+    return newest(pool)
+
+
+def newest(pool: Sequence[Price]) -> Price:
+    """Return the median of the quotations of the newest half year."""
     first = max(p.middle for p in pool) - timedelta(days=RECENT_DAYS)
-    day = sorted((p for p in pool if p.middle >= first), key=lambda p: p.value)
-    return day[(len(day) - 1) // 2]
+    return middle_of([p for p in pool if p.middle >= first])
+
+
+def middle_of(pool: Sequence[Price]) -> Price:
+    """Return the median quotation; of the two in the middle of an even number the newer, or their mean where both are as new."""
+    ranked = sorted(pool, key=lambda p: p.value)
+    low, high = ranked[(len(ranked) - 1) // 2], ranked[len(ranked) // 2]
+    if low.middle != high.middle:
+        return max(low, high, key=lambda p: p.middle)
+    if low.value == high.value:
+        return low
+    both = "; ".join(dict.fromkeys((low.source, high.source)))
+    note = f"mean of {low.value:g} ({low.provider or 'market'}) and {high.value:g} ({high.provider or 'market'})"
+    provider = low.provider if low.provider == high.provider else ""
+    value = (low.value + high.value) / 2.0
+    return replace(low, value=value, low=None, high=None, source=both, provider=provider, note=note)
 
 
 def bounds(value: float, kind: str) -> tuple[float | None, float | None]:

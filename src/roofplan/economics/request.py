@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from roofplan import catalogue
@@ -13,7 +14,7 @@ from roofplan.economics import rent as renting
 from roofplan.economics.chip import Bill
 from roofplan.economics.machine import Owned
 from roofplan.economics.rent import Quote
-from roofplan.errors import InputError
+from roofplan.errors import InputError, UnitError
 from roofplan.records.prices import Price
 from roofplan.records.silicon import Chip, Die
 
@@ -105,16 +106,21 @@ def _described(own: dict[str, str | None], dies: str) -> Chip:
                 node=catalogue.find("nodes", str(own["--node"]), "--node"),
                 area=unit_of.parse(str(own["--area"]), "m2", "--area"),
                 count=unit_of.parse_count(dies, "--dies"),
-                units=unit_of.parse_count(str(own["--units"]), "--units") if own["--units"] else 0,
-                sold=unit_of.parse_count(str(own["--sold"]), "--sold") if own["--sold"] else 0,
+                units=unit_of.parse_count(str(own["--units"]), "--units") if own["--units"] else None,
+                sold=unit_of.parse_count(str(own["--sold"]), "--sold") if own["--sold"] else None,
                 source="given",
             ),
         ),
         memory=known.get(generation.lower(), generation),
-        capacity=unit_of.parse(text, "B", "--hbm" if stacked else "--gddr") if text else 0.0,
+        capacity=_memory(text, "--hbm" if stacked else "--gddr") if text else 0.0,
         interposer=stacked,
         source="given",
     )
+
+
+def _memory(text: str, flag: str) -> float:
+    """Return the capacity of memory chips as their trade counts it, a GB being 2^30 B [B]."""
+    return unit_of.parse(re.sub(r"(?i)(?<![a-z])([mgt])b$", r"\1iB", text.strip()), "B", flag)
 
 
 OWNING: dict[str, str | None] = {
@@ -130,9 +136,54 @@ OWNING: dict[str, str | None] = {
     "hosting": None,
     "staff": None,
     "rack": None,
+    "exchange": None,
     "place": "WOR",
 }
 """Flags of owning a machine, and what they are where nobody gives them."""
+
+
+CURRENCY = re.compile(r"(?<![A-Za-z])(?!USD)([A-Z]{3})(?![A-Za-z])")
+"""A currency other than the dollar, by its ISO 4217 code, in a price."""
+
+
+def _rates(text: str | None) -> dict[str, float]:
+    """Return what ``EUR=1.04,GBP=1.25`` means: currencies and what one of each is worth [USD]."""
+    out = {}
+    for piece in (text or "").split(",") if text else ():
+        name, _, value = piece.strip().partition("=")
+        if not CURRENCY.fullmatch(name) or not value:
+            raise InputError(f"--exchange: {piece} is not such as EUR=1.04", argument="--exchange", value=text)
+        out[name] = unit_of.parse_amount(value, "--exchange")
+    return out
+
+
+def _in_dollars(text: str, rates: dict[str, float], flag: str) -> tuple[str, float]:
+    """Return a price with its currency written as USD, and what one of that currency is worth [USD].
+
+    Raises
+    ------
+    InputError : a currency whose rate nobody stated.
+    """
+    found = CURRENCY.search(text)
+    if found is None:
+        return text, 1.0
+    if found[1] not in rates:
+        known = catalogue.worth(found[1])
+        last = f" (it was {known['value']} on {known['date']}, {known['source'].partition(',')[0]})" if known else ""
+        message = f"{flag}: {text} is in {found[1]}, and no rate is stated: --exchange {found[1]}=1.04{last}"
+        raise InputError(message, code="exchange_rate_missing", argument=flag, value=text)
+    return text.replace(found[1], "USD"), rates[found[1]]
+
+
+def _years(text: str) -> float:
+    """Return a span of years or months, years where it says neither [1]."""
+    found = re.fullmatch(r"\s*([\d.]+(?:e[-+]?\d+)?)\s*(y|yr|years?|months?)?\s*", text)
+    if found is None:
+        raise UnitError(
+            f"--years: {text} is no number of years. Example: 3 or 18months", argument="--years", value=text
+        )
+    value = unit_of.parse_amount(found[1], "--years")
+    return value / 12.0 if (found[2] or "").startswith("month") else value
 
 
 def terms_of(**given: str | None) -> owning.Terms:
@@ -144,9 +195,14 @@ def terms_of(**given: str | None) -> owning.Terms:
     """
     said = {**OWNING, **given}
 
+    rates = _rates(said["exchange"])
+
     def money(name: str, unit: str) -> float | None:
         text = said[name]
-        return None if text is None else unit_of.parse(text, unit, f"--{name}")
+        if text is None:
+            return None
+        stated, factor = _in_dollars(text, rates, f"--{name}")
+        return factor * unit_of.parse(stated, unit, f"--{name}")
 
     tariff, years = money("electricity", "USD/kWh"), str(said["years"])
     return owning.checked(
@@ -154,8 +210,7 @@ def terms_of(**given: str | None) -> owning.Terms:
             card=money("card", "USD"),
             server=money("server", "USD"),
             networking=money("networking", "USD"),
-            years=unit_of.parse(years if years.strip()[-1:].isalpha() else f"{years} year", "s", "--years")
-            / unit_of.YEAR,
+            years=_years(years),
             interest=unit_of.parse_share(str(said["interest"]), "--interest"),
             residual=unit_of.parse_share(str(said["residual"]), "--residual"),
             power=money("power", "W"),
@@ -185,13 +240,21 @@ def owned_machines(on: Sequence[str], **given: str | None) -> list[Owned]:
             owned = owning.own(one, terms)
             if owned is None:
                 raise InputError(
-                    f"--on: no price of {one.device.id} is known; give --card 1600USD",
+                    f"--on: no list or street price of {one.device.id} is known"
+                    + (", analysts' estimates aside" if _estimated(one.device.id) else "")
+                    + "; give --card 1600USD",
                     code="price_missing",
                     argument="--on",
                     value=text,
                 )
             found.append(owned)
     return found
+
+
+def _estimated(device: str) -> bool:
+    """Return whether a purchase price of a device stands in the book as an estimate alone."""
+    known = catalogue.prices(device) if device in catalogue.ids("accelerators") else ()
+    return any(price.kind == "estimate" and price.unit == "USD" for price in known)
 
 
 def rents_of(device: str, provider: str = "") -> tuple[str, list[Quote]]:

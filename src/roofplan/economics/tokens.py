@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from roofplan.economics.listed import Route, routes
 from roofplan.economics.machine import Owned
-from roofplan.economics.prices import HourlyCost, ranged
+from roofplan.economics.prices import HourlyCost, ranged, warnings_of
 from roofplan.economics.uncertainty import Interval, Swing, Values, central, draws, interval, tornado
 from roofplan.laws import Number, cost, up
 from roofplan.source import Sourced
@@ -31,6 +31,7 @@ class Demand:
     peak : highest demand of a day over its mean [1].
     autoscale : whether machines are let go in the quiet hours.
     utilisation : share of what a machine can give that is planned with, at the peak [1].
+    hit : share of the input that is found in a cache [1].
     """
 
     tokens: float
@@ -39,11 +40,17 @@ class Demand:
     peak: float = 1.0
     autoscale: bool = False
     utilisation: float = 1.0
+    hit: float = 0.0
 
     @property
     def share(self) -> float:
         """Share of the tokens that are input [1]."""
         return self.input / (self.input + self.output)
+
+    @property
+    def use(self) -> float:
+        """Share of its full load that a machine gives on average over the day [1]."""
+        return self.utilisation if self.autoscale else self.utilisation / self.peak
 
     @property
     def output_rate(self) -> float:
@@ -74,7 +81,7 @@ class Api:
 
     @property
     def blended(self) -> float:
-        """Cost of a token at the medians [USD]."""
+        """Cost of the month at the medians [USD]."""
         return self.monthly.central
 
 
@@ -131,6 +138,15 @@ class Supply:
     over: Interval | None = None
     apart: Term | None = None
 
+    @property
+    def warnings(self) -> list[tuple[str, str]]:
+        """What a reader must know of its prices, each with a code."""
+        return self.owned.warnings if self.owned is not None else warnings_of(self.hourly)
+
+    def month(self, demand: Demand) -> float:
+        """Return what the machines for another demand cost in a month [USD]."""
+        return float(month_term(self.hourly, self.owned, _served(self.hourly, demand), central(self.inputs)).value)
+
 
 @dataclass(slots=True, kw_only=True)
 class TokenCosts:
@@ -138,18 +154,21 @@ class TokenCosts:
 
     Parameters
     ----------
+    paid : how the machine of `full` is paid for.
     full : cost at the stated share of full load of one machine, per million tokens, input, output and cached input [USD/Mtoken].
-    energy : of a million output tokens at full load: ``kWh``, and ``gCO2`` where the place's mix is known.
+    energy : of a million output tokens at full load: ``kWh``, and ``gCO2`` where the place's mix is known, each with its bounds.
+    warnings : what a reader must know, each with a code.
     """
 
     model: str
     demand: Demand
     api: Api | None
+    paid: str = ""
     supplies: list[Supply] = field(default_factory=list)
     full: dict[str, Interval] = field(default_factory=dict)
-    energy: dict[str, float] = field(default_factory=dict)
+    energy: dict[str, Interval] = field(default_factory=dict)
     absent: list[str] = field(default_factory=list)
-    warnings: list[str] = field(default_factory=list)
+    warnings: list[tuple[str, str]] = field(default_factory=list)
 
 
 def api_of(model: str, demand: Demand, given: Route | None = None) -> Api | None:
@@ -162,8 +181,8 @@ def api_of(model: str, demand: Demand, given: Route | None = None) -> Api | None
         each = cost.blended_price(entry_in / 1e6, entry_out / 1e6, demand.share)
         return float(each * demand.tokens)
 
-    bills = sorted((month(one.input, one.output), one.name) for one in known)
-    middle_in = statistics.median(one.input for one in known)
+    bills = sorted((month(one.charged(demand.hit), one.output), one.name) for one in known)
+    middle_in = statistics.median(one.charged(demand.hit) for one in known)
     middle_out = statistics.median(one.output for one in known)
     return Api(
         routes=len(known),
@@ -222,7 +241,7 @@ def supply(
 
     `training` is what each token carries of the model's training, None where that is not known [USD].
     """
-    served = demand if hourly.price.kind in RELEASED else _kept(demand)
+    served = _served(hourly, demand)
     prices = owned.inputs if owned is not None else {RENT: ranged(hourly.price)}
     inputs = {**prices, CAPACITY: _measure(capacity)}
     at = central(inputs)
@@ -255,19 +274,13 @@ def supply(
 
         found.over = interval(over, inputs)
         found.even = break_even(over, served, inputs)
-        found.apart = apart(tariff, full_cost(hourly, owned, served, at), demand.utilisation, training, api.source)
+        found.apart = apart(tariff, full_cost(hourly, owned, served, at), served.use, training, api.source)
     return found
 
 
-def _kept(demand: Demand) -> Demand:
-    """Return a demand for machines that are never let go."""
-    return Demand(
-        tokens=demand.tokens,
-        input=demand.input,
-        output=demand.output,
-        peak=demand.peak,
-        utilisation=demand.utilisation,
-    )
+def _served(hourly: HourlyCost, demand: Demand) -> Demand:
+    """Return a demand as machines at a price serve it: what is not rented by the hour is never let go."""
+    return demand if hourly.price.kind in RELEASED else replace(demand, autoscale=False)
 
 
 def _measure(capacity: Interval) -> Sourced:

@@ -14,6 +14,21 @@ from roofplan.source import Sourced
 Z90 = 1.6449
 """Standard deviations above the median that nineteen of twenty stay below."""
 
+
+def student(freedom: float) -> float:
+    """Return what nineteen of twenty draws of Student's t stay below, by Cornish and Fisher's series: to 1% from three degrees of freedom.
+
+    Source: Abramowitz and Stegun, Handbook of Mathematical Functions, 26.7.5.
+
+    >>> round(student(3), 2), round(student(10), 3)  # tables: 2.35, 1.812
+    (2.34, 1.812)
+    """
+    z = Z90
+    first, second = (z**3 + z) / 4.0, (5.0 * z**5 + 16.0 * z**3 + 3.0 * z) / 96.0
+    third = (3.0 * z**7 + 19.0 * z**5 + 17.0 * z**3 - 15.0 * z) / 384.0
+    return z + first / freedom + second / freedom**2 + third / freedom**3
+
+
 SAMPLES = 100_000
 """Draws of an interval: its ends are then known to about a hundredth of its width [1]."""
 
@@ -59,7 +74,8 @@ def central(inputs: Mapping[str, Sourced]) -> dict[str, float]:
 def draws(inputs: Mapping[str, Sourced], count: int = SAMPLES, seed: int = SEED) -> dict[str, Number]:
     """Return draws of each input that has a range, and the value of each that has none.
 
-    The median is the central value; a half of a log-normal on each side puts one draw of twenty beyond each bound.
+    The median is the central value; a half of a log-normal on each side puts one draw of twenty beyond each bound. What would
+    leave the physical domain of an input stands at its end.
     """
     rng = np.random.default_rng(seed)
     out: dict[str, Number] = {}
@@ -69,7 +85,9 @@ def draws(inputs: Mapping[str, Sourced], count: int = SAMPLES, seed: int = SEED)
             continue
         z = rng.standard_normal(count)
         up, down = np.log(item.high / item.value) / Z90, np.log(item.value / item.low) / Z90
-        out[name] = item.value * np.exp(np.where(z > 0.0, up, down) * z)
+        drawn = item.value * np.exp(np.where(z > 0.0, up, down) * z)
+        bounded = item.least is not None or item.most is not None
+        out[name] = np.clip(drawn, item.least, item.most) if bounded else drawn
     return out
 
 

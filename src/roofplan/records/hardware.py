@@ -129,6 +129,7 @@ class Server:
     network : id of its network link, None where it has none.
     provider : who alone rents it out, empty for boxes that anybody may own.
     quantities : ``count``, ``power_max`` [W], ``network_ports``, ``price`` [USD] and others.
+    network_cards : whether it is sold with its network cards.
     """
 
     id: str
@@ -139,6 +140,7 @@ class Server:
     provider: str = ""
     aliases: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    network_cards: bool = False
 
     def value(self, name: str) -> float | None:
         """Return a quantity in SI, or None where it is not known."""

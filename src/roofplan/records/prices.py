@@ -21,6 +21,7 @@ class Price:
     count : devices of the instance that it was quoted for, None where not known [1].
     date : ISO date, as exact as the source.
     low, high : bounds where a range was quoted.
+    scope : what was sold: the ``card`` alone, its ``share`` of a board or server, the ``superchip`` around it, a whole ``machine``, or an ``other card``.
     """
 
     device: str
@@ -35,6 +36,7 @@ class Price:
     low: float | None = None
     high: float | None = None
     note: str = ""
+    scope: str = "card"
 
     @property
     def middle(self) -> dt.date:

@@ -79,7 +79,7 @@ class Die:
     node : id of its process.
     area : of one [m2].
     count : of them on a package [1].
-    units : equal units on one, and `sold`, those that the part works with; 0 where not known, so that only perfect dies count [1].
+    units : equal units on one, and `sold`, those that the part works with; None where not known, so that only perfect dies count [1].
     stacked : whether it stands on another die and takes no room of its own on the package.
     """
 
@@ -87,15 +87,15 @@ class Die:
     node: str
     area: float
     count: int = 1
-    units: int = 0
-    sold: int = 0
+    units: int | None = None
+    sold: int | None = None
     stacked: bool = False
     source: str = ""
 
     @property
     def spare(self) -> int:
         """Units that a sold part may lack [1]."""
-        return self.units - self.sold
+        return (self.units or 0) - (self.sold or 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

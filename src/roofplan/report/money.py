@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from roofplan import catalogue, units
+from roofplan import units
 from roofplan.economics import STALE_DAYS, age_days
 from roofplan.economics.chip import INPUT_NAMES, Bill, gross_dies, usable
 from roofplan.economics.history import CLASSES, WIDTHS, Gain, Milestone, fit_trend
@@ -72,8 +72,9 @@ def chip_screen(bill: Bill, page: Page, *, explain: bool, depth: int) -> None:
         )
     for line in [*_sale(bill), *_notes(bill), "", *_swings(bill.swings, "USD")]:
         page.line(line)
+    largest = max(bill.chip.dies, key=lambda die: die.area)
     yields = " · ".join(f"{name} {value:.3f}" for name, value in bill.rivals.items())
-    for line in wrapped(f"  perfect dies by   {yields}", indent=20):
+    for line in wrapped(f"  perfect {largest.name} by   {yields}", indent=20):
         page.line(line)
     if explain:
         trees_screen([(f"bill of materials {usd(whole)} USD", bill.term)], page, depth)
@@ -86,15 +87,26 @@ def chip_screen(bill: Bill, page: Page, *, explain: bool, depth: int) -> None:
 
 
 def _notes(bill: Bill) -> list[str]:
-    """Return what a reader must know of the nodes, and what is absent."""
-    notes = [note for name in dict.fromkeys(die.node for die in bill.chip.dies) for note in catalogue.node(name).notes]
-    lines = [line for note in notes for line in wrapped(f"  ! {note}", indent=4)]
-    return lines + ([f"  absent, not 0: {'; '.join(bill.absent)}"] if bill.absent else [])
+    """Return what is absent."""
+    return wrapped(f"  absent, not 0: {'; '.join(bill.absent)}", indent=4) if bill.absent else []
+
+
+SCOPES = {
+    "share": "its share of a board or server",
+    "superchip": "the superchip around it",
+    "machine": "the machine around it",
+    "other card": "another card",
+}
+"""What prices that are not of the part alone are of."""
 
 
 def _sale(bill: Bill) -> list[str]:
     """Return the maker's margin at the newest price, and what each part carries of its design."""
     lines = []
+    if bill.margin is None and bill.price is not None:
+        p = bill.price
+        text = f"  sold at {usd(p.value)} USD ({p.date}), the price of {SCOPES[p.scope]}: no margin of the part follows"
+        lines += wrapped(text, indent=4)
     if bill.margin is not None and bill.price is not None:
         p = bill.price
         old = " !" if age_days(p.date) > STALE_DAYS else ""
@@ -142,14 +154,14 @@ def machine_screen(found: Owned, page: Page, *, explain: bool, depth: int) -> No
 def _bought(found: Owned) -> list[str]:
     """Return what is bought, and what is assumed."""
     bought = " + ".join(
-        f"{item.count:g} x {usd(item.price)}" if item.count != 1 else usd(item.price) for item in found.items
+        f"{item.count:,.10g} x {usd(item.price)}" if item.count != 1 else usd(item.price) for item in found.items
     )
     names = " + ".join(
         f"{item.name}{f' ({item.date})' if item.date else ''}{' !' if item.stale else ''}" for item in found.items
     )
-    lines = wrapped(
-        f"{machine_text(found.machine)}, bought for {found.purchase:,.0f} USD = {bought}: {names}", indent=2
-    )
+    single = len(found.items) == 1 and found.items[0].count == 1
+    sum_of = "" if single else f" = {bought}"
+    lines = wrapped(f"{machine_text(found.machine)}, bought for {found.purchase:,.0f} USD{sum_of}: {names}", indent=2)
     if found.assumed:
         lines += wrapped(f"assumed (flags change it): {' · '.join(found.assumed)}", indent=2)
     return lines
@@ -164,7 +176,7 @@ def _hour(found: Owned) -> list[str]:
     rates = per_petaflop_hour(found)
     if rates:
         text = " · ".join(f"{name} {usd(value)}" for name, value in rates.items())
-        lines.append(f"  {'per PFLOP/s':<19}{text} USD/h at the dense peak")
+        lines += wrapped(f"  {'per PFLOP/s':<19}{text} USD/h at the dense peak", indent=21)
     return lines + wrapped(f"absent, not 0: {', '.join(found.absent)}", indent=2)
 
 
@@ -179,9 +191,14 @@ def _rented(found: Owned) -> list[str]:
         f" {beside.quotations} quotations, newest {beside.date}{old}",
         indent=2,
     )
-    if beside.rent is None or beside.use is None:
+    if beside.rent is None:
         return lines
-    if beside.use >= 1.0:
+    if beside.use is None:
+        text = (
+            f"against renting at {usd(beside.rent.value)} a device nothing is said, for a rent holds the machine whole and"
+            " something of it has no price here"
+        )
+    elif beside.use >= 1.0:
         text = f"renting at {usd(beside.rent.value)} is cheaper however much it is used"
     elif beside.payback is None:
         return lines
@@ -232,7 +249,7 @@ def rent_screen(quotes: list[Quote], page: Page, device: str) -> None:
     kinds = list(dict.fromkeys(q.price.kind for q in quotes))
     for kind in kinds:
         mine = [q for q in quotes if q.price.kind == kind]
-        newest = mine[0].price.date
+        newest = max(mine, key=lambda q: q.price.middle).price.date
         values = [q.price.value for q in mine]
         page.line(
             f"{device} · {kind} · {len(mine)} quotations, {usd(min(values))} to {usd(max(values))} USD/h, newest {newest}"
@@ -271,10 +288,15 @@ def history_screen(found: list[Milestone], step: Gain, page: Page) -> None:
             trend = fit_trend(found, bits, kind)
             if trend is not None:
                 years = trend.halving
-                page.line(
-                    f"  {kind}, {bits}: the price of a rate halves in {years.central:.1f} years [{years.low:.1f}, {years.high:.1f}]"
-                    f" over {trend.devices} devices, two in three within x {math.exp(trend.spread):.1f} of that"
+                edges = (
+                    f"[{years.low:.1f}, {years.high:.1f}]" if math.isfinite(years.high) else f"[{years.low:.1f}, never]"
                 )
+                says = (
+                    f"halves in {years.central:.1f} years {edges}" if math.isfinite(years.central) else "does not fall"
+                )
+                text = f"  {kind}, {bits}: the price of a rate {says} over {trend.devices} devices, two in three within"
+                for line in wrapped(f"{text} x {math.exp(trend.spread):.1f} of that", indent=4):
+                    page.line(line)
     span = f" in {step.years:.1f} years" if step.years is not None else ""
     factors = " x ".join(f"{name} {usd(value)}" for name, value in step.factors.items())
     for line in wrapped(
@@ -336,15 +358,17 @@ def _listed(a: Api) -> str:
 def _at_full_load(found: TokenCosts) -> list[str]:
     """Return cost by kind of token, and energy, of a machine that is always busy."""
     lines: list[str] = []
+    load = "at full load" if found.demand.utilisation == 1.0 else f"at {found.demand.utilisation:.0%} of full load"
     if found.full:
         words = " · ".join(f"{name} {spread(value, '')}" for name, value in found.full.items())
-        load = "at full load" if found.demand.utilisation == 1.0 else f"at {found.demand.utilisation:.0%} of full load"
-        lines += wrapped(f"{load}, USD per million tokens, split by what each adds to the steps: {words}", indent=2)
-    if found.energy:
-        kwh, grams = units.significant(found.energy["kWh"]), usd(found.energy["gCO2"])
-        lines.append(
-            f"energy of a million output tokens at full load, prompts included, at the machine: {kwh} kWh, {grams} g CO2"
+        lines += wrapped(
+            f"{load}, {found.paid}, USD per million tokens, split by what each adds to the steps: {words}", indent=2
         )
+    if found.energy:
+        kwh = spread(found.energy["kWh"], "kWh")
+        grams = spread(found.energy["gCO2"], "g CO2") if "gCO2" in found.energy else ""
+        text = f"energy of a million output tokens {load}, prompts included, at the machine: {kwh}"
+        lines += wrapped(f"{text}, {grams}" if grams else text, indent=2)
     return lines
 
 
@@ -359,7 +383,7 @@ def _supply(one: Supply) -> list[str]:
         bought = " + ".join(item.name for item in one.owned.items)
         how = f"{usd(one.owned.purchase)} USD each ({bought}, {p.date}{old}) over {years:g} years; {', '.join(one.owned.assumed)}; absent: {', '.join(one.owned.absent)}"
     else:
-        who = f", {p.provider}" if p.provider else ""
+        who = (f", {p.provider}" if p.provider else "") + (f" by {p.count}" if p.count else "")
         how = f"730 h x {one.devices} x {usd(p.value)}{who}, {p.date}{old}"
     return wrapped(
         f"  {one.kind:<4} {spread(one.monthly, 'USD/month')}   {count}{one.machine}{mean}, {one.label}, busy {one.busy:.0%};"
@@ -392,14 +416,19 @@ def _evens(one: Supply, found: TokenCosts) -> list[str]:
     never = f", never in {even.never:.0%} of the draws" if even.never >= LEAST_SHARE else ""
     if even.tokens is None:
         often = f"; in {1.0 - even.never:.0%} of the draws it does" if even.never <= 1.0 - LEAST_SHARE else ""
-        text = f"{one.kind} does not break even with the median API: a machine gives {usd(gives)} tok/s, too few at its price{often}"
+        text = f"{one.kind} does not break even with {_asked(found)}: a machine gives {usd(gives)} tok/s, too few at its price{often}"
     else:
         share = even.tokens / MONTH / gives
         text = (
-            f"break even, {one.kind} against the median API: {units.compact(even.tokens)} tokens a month"
+            f"break even, {one.kind} against {_asked(found)}: {units.compact(even.tokens)} tokens a month"
             f" [{units.compact(even.low)}, {units.compact(even.high)}]{never} = {usd(even.tokens / MONTH)} tok/s, {share:.0%} of what a machine gives"
         )
     return wrapped(text, indent=2)
+
+
+def _asked(found: TokenCosts) -> str:
+    """Return what the API's price is called."""
+    return "the median API" if found.api is not None and found.api.routes > 1 else "that API"
 
 
 def _apart(one: Supply) -> list[str]:

@@ -176,7 +176,7 @@ def plan_lines(result: Result, plan: Plan, page: Page) -> list[str]:
         )
     if plan.power is not None:
         watts, joule = s["power"], s["energy_per_output_token"]
-        hosts = ", hosts at their most" if len(plan.power.parts) > 1 else ", hosts not known and left out"
+        hosts = ", hosts included" if len(plan.power.parts) > 1 else ", hosts not known and left out"
         scale, unit = (1e-3, "kW") if watts.value >= 1000 else (1.0, "W")
         lines.append(
             f"  power         {interval(watts, scale, unit)} at the wall · {units.significant(joule.value)} J/token{hosts}"

@@ -25,6 +25,7 @@ from roofplan.search.plan import (
     grade_of_time,
     metric,
     metrics_of,
+    uncached_input_cost,
 )
 from roofplan.search.run import ladder, search, warnings_of
 from roofplan.search.space import (
@@ -70,6 +71,7 @@ __all__ = [
     "search",
     "simplicity",
     "strategies",
+    "uncached_input_cost",
     "user_ladder",
     "warnings_of",
 ]

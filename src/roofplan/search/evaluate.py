@@ -82,7 +82,7 @@ def _machine_plans(
         tally.refusals[reason] = tally.refusals.get(reason, 0) + 1
         return []
     refusal = refuses_format(model, engine)
-    cost = economics.hourly(machine, asked.price)
+    cost = economics.hourly(machine, asked.price, asked.terms)
     if limits.budget is not None and (cost is None or cost.total > limits.budget):
         reason = "no price of this kind" if cost is None else "over the budget"
         tally.refusals[reason] = tally.refusals.get(reason, 0) + 1

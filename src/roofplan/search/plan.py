@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from roofplan import catalogue, economics, units
+from roofplan.economics.machine import Terms
 from roofplan.laws import cost
-from roofplan.operations import compute_format, element_bytes
+from roofplan.operations import Step, compute_format, element_bytes
 from roofplan.records.engine import Engine
 from roofplan.records.hardware import OWN, Machine
 from roofplan.records.model import Model
 from roofplan.records.strategy import Strategy
 from roofplan.records.workload import Constraints, Workload
 from roofplan.search.space import cache_format
-from roofplan.serve import Ledger, Prediction, bound_of, leaves, limit_of, predict
+from roofplan.serve import Ledger, Prediction, bound_of, leaves, limit_of
 from roofplan.terms import Term
-from roofplan.timing import GRADES, Rates, constant_behind, grade_of_constant
+from roofplan.timing import GRADES, Rates, constant_behind, grade_of_constant, step_term
 
 DEFAULT_TPOT = 0.05
 """Time between tokens that chooses which concurrency is shown where nothing is asked: 20 tokens/s, a reader's pace [s]."""
@@ -161,7 +162,12 @@ class Tally:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """All that a serving search is asked; engines are told to admit at least `seats` running sequences."""
+    """All that a serving search is asked; engines are told to admit at least `seats` running sequences.
+
+    Parameters
+    ----------
+    terms : on which machines are owned, where the price is ``own``.
+    """
 
     model: Model
     machines: tuple[Machine, ...]
@@ -172,6 +178,7 @@ class Request:
     precisions: tuple[str, ...] = ("checkpoint",)
     kv_precisions: tuple[str, ...] = ("checkpoint",)
     price: str = "rent"
+    terms: Terms | None = None
     utilisation: float = 1.0
     best: str = "cost"
     seats: int = 0
@@ -257,9 +264,7 @@ def metrics_of(plan: Plan) -> dict[str, Metric]:
         )
     if plan.cost is not None:
         hourly = plan.cost.total
-        low, high = (
-            x * plan.machine.count if x is not None else hourly for x in (plan.cost.price.low, plan.cost.price.high)
-        )
+        low, high = (hourly * factor for factor in plan.cost.range)
         quoted = "measured" if plan.cost.price.kind == "given" else "borrowed" if plan.cost.stale else "calibrated"
         out["cost_per_hour"] = Metric(hourly, low, high, "USD/h", quoted)
         split = float(p.input_share)
@@ -268,9 +273,9 @@ def metrics_of(plan: Plan) -> dict[str, Metric]:
             ("cost_per_million_input_tokens", hourly * split / (into * plan.utilisation * units.HOUR) * 1e6),
             ("cost_per_million_output_tokens", hourly * (1.0 - split) / (rate * plan.utilisation * units.HOUR) * 1e6),
         ):
-            out[name] = metric(value, "USD/Mtoken", grade)
+            out[name] = _priced(value, plan, grade)
         whole = cost.per_token(hourly / units.HOUR, rate * plan.utilisation) * 1e6
-        out[ALL_IN] = metric(float(whole), "USD/Mtoken", grade)
+        out[ALL_IN] = _priced(float(whole), plan, grade)
     return out
 
 
@@ -284,37 +289,51 @@ def all_in_cost(plan: Plan) -> Metric | None:
 
 
 HALF = 0.5
-"""Share of a prompt that is taken to be cached where the cost of a cached token is asked for [1]."""
+"""Share of a prompt that is taken to be cached where the cost of a cached token is asked for and nobody says [1]."""
 
 
 def cached_input_cost(plan: Plan) -> Metric | None:
-    """Return what a million input tokens cost that are found in the cache, None without a price, or where the split of a request gives none [USD/Mtoken].
+    """Return what a million input tokens cost that are found in the cache, None without a price [USD/Mtoken].
 
-    What a request still costs with half of its prompt cached, its other tokens at their own costs taken off. The room that
-    the cached tokens take between requests is not counted.
+    The time by which they lengthen the computing of the prompt's other tokens, which read them and attend to them. The room
+    that they take between requests is not counted, for how long they stay there is not known.
     """
     if plan.cost is None:
         return None
-    load, into = plan.workload, plan.metrics["cost_per_million_input_tokens"]
-    half = predict(
-        plan.model,
-        plan.strategy,
-        plan.engine,
-        replace(load, prefix_hit=HALF),
-        plan.rates,
-        float(plan.users),
-        kv_bytes=element_bytes(plan.kv_precision),
-        budget=plan.memory.budget_tokens,
-    )
-    request = plan.cost.total / units.HOUR * load.output / (float(half.rate) * plan.utilisation) * 1e6
-    rest = (1.0 - HALF) * load.input * into.value
-    rest += load.output * plan.metrics["cost_per_million_output_tokens"].value
-    value = (request - rest) / (HALF * load.input)
-    if value <= 0.0:
-        return (
-            None  # what input is charged is what it adds to mixed steps, which may be less than its cached half saves
-        )
-    return Metric(value, value * into.low / into.value, value * into.high / into.value, "USD/Mtoken", into.grade)
+    load, s = plan.workload, plan.strategy
+    hit = load.prefix_hit or HALF
+    fresh, past = max(1.0, (1.0 - hit) * load.input), hit * load.input
+
+    def seconds(cached: float) -> float:
+        step = Step(new=fresh, past=cached, requests=1.0)
+        kv_bytes = element_bytes(plan.kv_precision)
+        return float(step_term("prefill", plan.model, s, step, plan.rates, kv_bytes=kv_bytes).value)
+
+    each = (seconds(past) - seconds(0.0)) / past / (float(s.dp) * float(s.attention_dp))
+    value = plan.cost.total / units.HOUR * each / plan.utilisation * 1e6
+    return _priced(value, plan, GRADES[grade_of(plan)])
+
+
+def uncached_input_cost(plan: Plan) -> Metric | None:
+    """Return what a million input tokens cost that are not found in the cache, None without a price [USD/Mtoken].
+
+    What all input is charged, less what its cached tokens cost, over the others: a request's tokens at their costs come to its own.
+    """
+    cached, hit = cached_input_cost(plan), plan.workload.prefix_hit
+    if cached is None:
+        return None
+    mean = plan.metrics["cost_per_million_input_tokens"]
+    value = (mean.value - hit * cached.value) / (1.0 - hit) if hit < 1.0 else mean.value
+    return _priced(max(value, cached.value), plan, mean.grade)
+
+
+def _priced(value: float, plan: Plan, grade: str) -> Metric:
+    """Return a cost per token: it is as sure as the speed, and where the price of an hour has a range as that too."""
+    speed = metric(value, "USD/Mtoken", grade)
+    low, high = plan.cost.range if plan.cost is not None else (1.0, 1.0)
+    up = math.hypot(math.log(speed.high / value), math.log(high)) if value else 0.0
+    down = math.hypot(math.log(value / speed.low), math.log(low)) if value else 0.0
+    return Metric(value, value * math.exp(-down), value * math.exp(up), "USD/Mtoken", grade)
 
 
 def _uses(model: Model, name: str) -> bool:

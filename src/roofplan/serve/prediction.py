@@ -282,14 +282,15 @@ def wall_power(machine: Machine, busy: Number) -> Term | None:
     box = machine.box
     if box is not None:
         host, share = box.quantities["host_power"], machine.per_host / box.count
+        drawn, _ = constant("power", "host_share", [machine.device.architecture, "any"])
         parts.append(
             Term(
-                "hosts, at most",
-                host.value * share * machine.hosts,
+                "hosts",
+                host.value * drawn.value * share * machine.hosts,
                 "W",
-                text="{} x {} of {} of {}",
-                numbers=(machine.hosts, (host.value, "W"), machine.per_host, box.count),
-                sources=(host.source,),
+                text="{} x {} of {} of {} rated x {} drawn",
+                numbers=(machine.hosts, (host.value, "W"), machine.per_host, box.count, drawn.value),
+                sources=(host.source, fit_key(drawn)),
             )
         )
     return total("power", parts, "W")
