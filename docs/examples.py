@@ -85,7 +85,7 @@ EXAMPLES = [
         "DeepSeek's published day: 1,814 H800 at 2 USD an hour gave 168 billion tokens at 20 to 22 a second and user, 0.52 USD a million all in",
         "serve deepseek-v3 --on h800-sxm:18x8 --input 4382 --output 1211 --context 8k --prefix-hit 56% --tpot 50ms --price 2USD/h",
     ),
-    ("Rent or buy 64 H100 for three years", "cost machine --on h100-sxm:64 --years 3 --interest 8% --residual 20%"),
+    ("Rent or buy 64 H100 for three years", "cost machine --on dgx-h100:8 --years 3 --interest 8% --residual 20%"),
     ("What an H100 rents for", "cost rent h100-sxm"),
     ("What a FLOP cost over the years, and where the speed came from", "cost history"),
     (
@@ -108,7 +108,7 @@ DRAWN = {
     "cost tokens llama-3.3-70b --on h100-sxm:8": ("h100-from-wafer-to-token", 1320),
     "cost tokens gpt-oss-120b --on h100-sxm:1 --tokens 1B/month": ("gpt-oss-120b-month", 1380),
     "cost tokens deepseek-v3.1 --on h200-sxm:8 --tokens 1B/month": ("deepseek-month", 1380),
-    "cost machine --on h100-sxm:64 --years 3 --interest 8% --residual 20%": ("sixty-four-h100", 560),
+    "cost machine --on dgx-h100:8 --years 3 --interest 8% --residual 20%": ("sixty-four-h100", 560),
     "cost rent h100-sxm": ("h100-rents", 520),
     "cost history": ("history", 830),
 }

@@ -83,6 +83,7 @@ class Claim:
     id, article, topic : what it is and where it stands.
     says : the claim in a sentence of ours.
     claimed : the article's figure, None for rules without one.
+    sense : ``at most`` or ``at least`` where the figure is a bound, empty where it is the figure itself.
     unit : unit of all three figures.
     inputs : the article's inputs in SI.
     law : expression over inputs, laws and catalogue; empty where not yet covered or where nothing can be computed.
@@ -100,6 +101,7 @@ class Claim:
     says: str
     verdict: str
     claimed: float | None = None
+    sense: str = ""
     unit: str = ""
     scale: float = 1.0
     inputs: Mapping[str, float]
@@ -143,6 +145,7 @@ def claims() -> tuple[Claim, ...]:
                 says=row["says"],
                 verdict=row["verdict"],
                 claimed=row.get("claimed"),
+                sense=row.get("sense", ""),
                 unit=row.get("unit", ""),
                 scale=float(row.get("scale", 1.0)),
                 inputs=row.get("inputs", {}),
@@ -179,9 +182,13 @@ def _verdict(claim: Claim, own: float | None) -> str:
     if (
         own is None
         or claim.claimed is None
-        or claim.verdict in {"not yet", "inputs not stated", "source damaged", "bound", "contradicts itself"}
+        or claim.verdict in {"not yet", "inputs not stated", "source damaged", "contradicts itself"}
     ):
         return claim.verdict
+    if claim.sense:
+        slack = AGREES * abs(claim.claimed)
+        inside = own <= claim.claimed + slack if claim.sense == "at most" else own >= claim.claimed - slack
+        return "bound" if inside else "article errs"
     distance = abs(own - claim.claimed) / abs(claim.claimed) if claim.claimed else abs(own)
     if distance <= AGREES:
         return "agrees"
