@@ -133,19 +133,48 @@ FLAGS = (
 )
 
 
-def picture(words):
-    """Return the line that shows a command's pictures, drawn anew where a browser is at hand."""
-    name, height = DRAWN[words]
+def drawn(name, height, write):
+    """Draw a page that `write` puts into a file, where a browser is at hand."""
     file = HERE / "pictures" / f"{name}.png"
     if BROWSER is not None:
         file.parent.mkdir(exist_ok=True)
         with tempfile.TemporaryDirectory() as place:
             page = Path(place) / "answer.html"
-            printed(f"{words} --html {page}")
+            write(page)
             size = f"--window-size=860,{height}"
             call = [BROWSER, *FLAGS, size, f"--user-data-dir={place}/profile", f"--screenshot={file}", page.as_uri()]
             subprocess.run(call, capture_output=True, check=True, timeout=120)
+
+
+def picture(words):
+    """Return the line that shows a command's pictures, drawn anew."""
+    name, height = DRAWN[words]
+    drawn(name, height, lambda page: printed(f"{words} --html {page}"))
     return f"![{words}](pictures/{name}.png)"
+
+
+SCOREBOARD = {
+    "accuracy-step": ("tokens_per_second_per_device", 1420),
+    "accuracy-memory": ("memory", 1020),
+    "accuracy-tpot": ("tpot", 1560),
+    "accuracy-throughput": ("output_tokens_per_second", 1700),
+    "accuracy-prefill": ("prefill_tokens_per_second", 1200),
+}
+"""Pictures of the scoreboard: the metric of each, and the height of what is drawn [pixel]."""
+
+
+def scoreboard():
+    """Draw predictions of publishers left out beside what they measured."""
+    from roofplan import charts
+    from roofplan.calibrate.left_out import kept
+    from roofplan.charts.page import write
+    from roofplan.validation.scoring import Validation
+
+    for name, (metric, height) in SCOREBOARD.items():
+        rows = [one for one in kept() if one.metric == metric]
+        found = Validation(kind="", rows=len(rows), outcomes=rows)
+        title = "Publishers left out of every fit"
+        drawn(name, height, lambda page, found=found, title=title: write(str(page), title, "", charts.accuracy(found)))
 
 
 def main():
@@ -164,6 +193,7 @@ def main():
         lines += [f"## {title}", "", "```", f"$ roofplan {words}", shown, "```", f"exit {code}", ""]
         lines += [picture(words), ""] if words in DRAWN else []
     (HERE / "examples.md").write_text("\n".join(lines))
+    scoreboard()
 
 
 if __name__ == "__main__":

@@ -28,7 +28,7 @@ from roofplan.train.simulate import simulated_goodput
 from roofplan.train.stages import even, stages
 from roofplan.train.step import ability, step
 from roofplan.train.terms import step_term
-from roofplan.validate import training_report as report
+from roofplan.validation import training_report as report
 
 ADAM = catalogue.optimizers()["adam"]
 MEGATRON = catalogue.framework("megatron-core-0.16")

@@ -10,11 +10,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from roofplan.api import Loaded, device, load_model, plan_serving, plan_training
+    from roofplan.api import Loaded, device, load_model, plan_serving, plan_training, validate
     from roofplan.errors import RoofplanError
 
 __version__ = "0.1.0"
-__all__ = ["Loaded", "RoofplanError", "__version__", "device", "load_model", "plan_serving", "plan_training"]
+__all__ = [
+    "Loaded",
+    "RoofplanError",
+    "__version__",
+    "device",
+    "load_model",
+    "plan_serving",
+    "plan_training",
+    "validate",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -6,7 +6,7 @@ import math
 import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from roofplan import __version__, catalogue
 from roofplan.economics.chip import Bill, gross_dies, usable
@@ -24,7 +24,10 @@ from roofplan.report.explain import document_text
 from roofplan.search import Plan, Result, bounds
 from roofplan.train import TrainingPlan, TrainingResult, binding, flops_per_token
 from roofplan.train.emit import launch_or_reason as training_launch
-from roofplan.validate import nearest_measured
+from roofplan.validation import nearest_measured
+
+if TYPE_CHECKING:
+    from roofplan.validation.scoring import Validation
 
 SCHEMA_VERSION = "1"
 EXPLAIN_DEPTH = 4
@@ -362,6 +365,13 @@ def history_answer(found: Sequence[Milestone], step: Gain, inputs: dict[str, Any
 def _finite(value: float) -> float | None:
     """Return a number that JSON can hold, None for what never happens."""
     return value if math.isfinite(value) else None
+
+
+def validation_answer(found: Validation, inputs: dict[str, Any]) -> dict[str, Any]:
+    """Return the answer of ``roofplan validate``."""
+    from roofplan.validation.document import members
+
+    return base("validate", "ok", inputs) | members(found)
 
 
 def fabric_json(machine: Machine) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from roofplan import catalogue, hf, units
 from roofplan.catalogue.machines import LARGEST_BOX, accelerator, box_size, machine
@@ -27,6 +27,9 @@ from roofplan.search import OBJECTIVES, Plan, Request, Result, cached_input_cost
 from roofplan.serve import footprint
 from roofplan.train import TrainingResult, plan_all
 from roofplan.train.request import request_of
+
+if TYPE_CHECKING:
+    from roofplan.validation.scoring import Validation
 
 HUB_TIMEOUT = 5.0
 """Seconds that ``hf:`` waits for the network, without retries [s]."""
@@ -385,6 +388,30 @@ def plan_training(
     else:
         loaded = load_model(model).model if isinstance(model, Mapping) else read_model(str(model))
     return plan_all(request_of(loaded, {**TRAIN_DEFAULTS, **flags, "on": list(on)}), progress)
+
+
+def validate(
+    kind: str, source: str | Path | Sequence[Mapping[str, str]], progress: Callable[[int, int], None] | None = None
+) -> Validation:
+    """Return measured runs beside predictions.
+
+    Parameters
+    ----------
+    kind : ``training`` or ``inference``.
+    source : a CSV file with the columns of the catalogue's `measured` tables, or its rows.
+
+    Raises
+    ------
+    InputError : a kind or a table that cannot be read.
+    """
+    from roofplan.validation.predictions import NEEDED, validated
+    from roofplan.validation.rows import read
+
+    if kind not in NEEDED:
+        near = nearest(kind, NEEDED)
+        raise InputError(f"KIND: {kind!r} is neither training nor inference", argument="KIND", value=kind, nearest=near)
+    rows = read(source, NEEDED[kind]) if isinstance(source, str | Path) else source
+    return validated(kind, rows, progress)
 
 
 def _workload(

@@ -15,7 +15,7 @@ from typing import Annotated, Any
 from cyclopts import App, CycloptsError, Parameter
 
 from roofplan import __version__
-from roofplan.errors import InputError, NoPlan, RoofplanError, UnsupportedFeature, nearest
+from roofplan.errors import InputError, NoPlan, RoofplanError, nearest
 
 app = App(
     name="roofplan",
@@ -852,18 +852,51 @@ def _train(
 
 
 @app.command
-def validate(*tokens: Annotated[str, Parameter(allow_leading_hyphen=True, show=False)]) -> int:
-    """Predicted against measured (not in this version)."""
-    return _later("validate", tokens)
+def validate(
+    kind: Annotated[str, Parameter(allow_leading_hyphen=True, help="training or inference")] = "",
+    file: Annotated[
+        str, Parameter(allow_leading_hyphen=True, help="a CSV file of measured runs; - for the catalogue's own")
+    ] = "",
+    /,
+    *,
+    fail_above: Annotated[
+        Text, Parameter(allow_leading_hyphen=True, help="exit 1 if a metric's mean error of sources is above, 10%")
+    ] = None,
+    csv: Annotated[
+        Text, Parameter(allow_leading_hyphen=True, help="write every figure, scored or skipped, to FILE")
+    ] = None,
+    html: Html = None,
+    json: Json = False,
+) -> int:
+    """Predicted against measured: errors by source, coverage of the intervals, what was skipped and why."""
+    given = {"kind": kind, "file": file, "fail_above": fail_above}
+    with _answering("validate", given, as_json=json) as reply:
+        from roofplan import answers, api, catalogue, report
+        from roofplan.report.validation import validation_screen
+        from roofplan.units import parse
+        from roofplan.validation.document import csv_rows
 
+        if not kind or not file:
+            missing = "FILE" if kind else "KIND"
+            raise InputError(f"{missing} is missing. Example: roofplan validate training runs.csv", argument=missing)
+        limit = None if fail_above is None else parse(fail_above, "1", "--fail-above")
+        own = {"training": catalogue.training_rows, "inference": catalogue.inference_rows}
+        rows: Any = own[kind]() if file == STDIN and kind in own else file
+        with _progress(quiet=json, what="rows") as tick:
+            found = api.validate(kind, rows, tick)
+        if csv is not None:
+            _write_csv(csv, csv_rows(found))
+        if html is not None:
+            from roofplan import charts
 
-def _later(command: str, tokens: tuple[str, ...]) -> int:
-    with _answering(command, {}, as_json="--json" in tokens) as reply:
-        raise UnsupportedFeature(
-            f"roofplan {command} is not in version {__version__}; serve, train, model, device, claims and the lists are",
-            argument="COMMAND",
-            value=command,
-        )
+            title = f"roofplan validate {kind}"
+            reply.draw(html, title, lambda page: validation_screen(found, page), lambda: charts.accuracy(found))
+        if reply.as_json:
+            reply.document(answers.validation_answer(found, given))
+        else:
+            validation_screen(found, report.stdout())
+        if limit is not None and any(one.macro > limit for one in found.summary().values()):
+            return 1
     return reply.code
 
 
@@ -1270,7 +1303,7 @@ def _fail(reply: Reply, error: RoofplanError) -> None:
 
 
 @contextmanager
-def _progress(*, quiet: bool) -> Iterator[Callable[[int, int], None] | None]:
+def _progress(*, quiet: bool, what: str = "machines") -> Iterator[Callable[[int, int], None] | None]:
     """Show count, rate and time left on a terminal once a search has taken a second."""
     if quiet or sys.stderr is None or not sys.stderr.isatty():
         yield None
@@ -1286,7 +1319,7 @@ def _progress(*, quiet: bool) -> Iterator[Callable[[int, int], None] | None]:
             from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
             shown = Progress(
-                TextColumn("machines"),
+                TextColumn(what),
                 BarColumn(),
                 MofNCompleteColumn(),
                 TextColumn("{task.speed:.0f}/s"),
@@ -1458,7 +1491,7 @@ def _with_stdin(words: list[str]) -> list[str]:
     """Return the words with a lone ``-`` spelled out where it means standard input: MODEL, or the value of --request."""
     out = list(words)
     for i, word in enumerate(words):
-        if word == "-" and (i == 1 or words[i - 1] == "--request"):
+        if word == "-" and (i == 1 or words[i - 1] == "--request" or (words[0] == "validate" and i == 2)):
             out[i] = STDIN
     return out
 

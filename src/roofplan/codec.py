@@ -236,6 +236,8 @@ def engine(table: Mapping[str, Any]) -> Engine:
         reserve=_numbers(defaults.get("reserve", {})),
         rules=rules,
         excluded_architectures=_texts(table, "architectures_excluded"),
+        eager=bool(table.get("eager", False)),
+        runtime=table.get("runtime", "python"),
         chunked_prefill=table.get("chunked_prefill", True),
         graphs_counted=memory.get("graphs_counted", False),
         pipeline=parallel.get("pipeline", False),

@@ -318,6 +318,35 @@ class GainMember(Open):
     years: float | None
 
 
+class ScoreMember(Open):
+    """Errors of a metric over rows [1]; macro is the mean over sources of their medians."""
+
+    rows: int
+    sources: int
+    median_ape: float
+    macro_median_ape: float
+    median_of_medians_ape: float
+    p90_ape: float
+    coverage_90: float
+    median_high_over_low: float
+
+
+class PredictionMember(Open):
+    """One measured figure beside its prediction in SI, or the reason why it has none."""
+
+    id: str
+    source: str
+    metric: str | None
+    measured: float | None = None
+    predicted: float | None = None
+    low: float | None = None
+    high: float | None = None
+    ape: float | None = None
+    grade: str | None = None
+    assumed: list[str] | None = None
+    skipped: str | None = None
+
+
 MEMBERS: dict[str, dict[str, Any]] = {
     "serve": {
         "search": (Search | None, None),
@@ -339,6 +368,18 @@ MEMBERS: dict[str, dict[str, Any]] = {
         "flops": (dict[str, Any] | None, None),
     },
     "device": {"device": (dict[str, Any] | None, None), "what_is": (list[dict[str, Any]] | None, None)},
+    "validate": {
+        "rows": (int | None, None),
+        "scored": (int | None, None),
+        "skipped": (dict[str, int] | None, None),
+        "summary": (dict[str, ScoreMember] | None, None),
+        "without_assumed": (dict[str, ScoreMember] | None, None),
+        "by_regime": (dict[str, dict[str, ScoreMember]] | None, None),
+        "by_source": (dict[str, dict[str, ScoreMember]] | None, None),
+        "sweeps": (dict[str, dict[str, float]] | None, None),
+        "out_of_memory": (dict[str, dict[str, int]] | None, None),
+        "predictions": (list[PredictionMember] | None, None),
+    },
     "claims": {"claims": (list[ClaimRow] | None, None)},
     "cost chip": {
         "chip": (dict[str, Any] | None, None),

@@ -6,7 +6,8 @@ parts are the groups a reader cares about: weight matmuls, experts, attention, m
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -119,7 +120,7 @@ def _vector_peak(device: Accelerator, fitted: Any, sources: dict[str, tuple[str,
 def _vector(engine: Software, wire: float, fitted: Any, sources: dict[str, tuple[str, ...]]) -> Vector | None:
     if not engine.kernels.vector_rows:
         return None
-    chain = [engine.id, engine.name, "any"]
+    chain = engine.scopes
     share, native, blocks = (
         fitted("vector", name, chain) for name in ("bandwidth", "unpacking.native", "unpacking.blocks")
     )
@@ -164,6 +165,36 @@ class Rates:
     fallbacks: dict[str, str] = field(default_factory=dict)
 
 
+_WITHOUT: set[str] = set()
+CACHES: list[dict[Any, Any]] = [_TABLE]
+"""What was computed from constants, and is forgotten where others are used."""
+
+
+@contextmanager
+def using(items: Iterable[Constant], without: Iterable[str] = ()) -> Iterator[None]:
+    """Let predictions rest on other constants meanwhile, as if the publishers `without` had measured nothing."""
+    kept = dict(_table())
+    _forget()
+    _TABLE.update({(item.law, item.name, item.scope): item for item in items})
+    _WITHOUT.update(without)
+    try:
+        yield
+    finally:
+        _forget()
+        _TABLE.update(kept)
+        _WITHOUT.clear()
+
+
+def _forget() -> None:
+    for cache in CACHES:
+        cache.clear()
+
+
+def left_out() -> frozenset[str]:
+    """Return the publishers whose measurements do not count meanwhile."""
+    return frozenset(_WITHOUT)
+
+
 def grade_of_constant(item: Constant, vendor: str) -> int:
     """Return the grade of a constant: fitted on this architecture, engine or fabric; on others; or a guess.
 
@@ -182,6 +213,7 @@ def constant_behind(source: str) -> Constant | None:
 
 
 _BY_KEY: dict[str, Constant] = {}
+CACHES.append(_BY_KEY)
 
 
 def fit_key(item: Constant) -> str:
@@ -211,10 +243,10 @@ def rates(machine: Machine, engine: Software) -> Rates:
     attention_share, decode_share = fitted("attention", "prefill"), fitted("attention", "decode_bandwidth")
     experts_rate, experts_bandwidth = (
         fitted("experts", "share", ["any"]),
-        fitted("experts", "bandwidth", [engine.id, engine.name, "any"]),
+        fitted("experts", "bandwidth", engine.scopes),
     )
     passes = fitted("memory", "bandwidth")
-    engine_chain = [engine.id, engine.name, "any"]
+    engine_chain = engine.scopes
     own_experts = _expert_bandwidths(engine_chain)
     gap = fitted("kernel", "gap", engine_chain)
     base, each = fitted("engine_step", "base", engine_chain), fitted("engine_step", "per_sequence", engine_chain)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from roofplan import catalogue
 from roofplan.calibrate.fitting import write
 from roofplan.calibrate.kernels import fit_all_reduce, fit_attention, fit_matmul, fit_vector, kernel_rows
 
@@ -9,6 +10,8 @@ from roofplan.calibrate.kernels import fit_all_reduce, fit_attention, fit_matmul
 def main() -> None:
     """Refit every constant and write it."""
     from roofplan.calibrate.engines import fit_engines, fit_power, fit_prefill
+    from roofplan.calibrate.intervals import fit_intervals
+    from roofplan.calibrate.left_out import left_out, save
     from roofplan.calibrate.prices import fit_prices
     from roofplan.calibrate.training import fit_training
 
@@ -22,6 +25,12 @@ def main() -> None:
     write("prefill", fit_prefill())
     write("training", fit_training())
     write("prices", fit_prices())
+    # the errors of publishers left out, of which the intervals are learned
+    catalogue.constants.cache_clear()
+    catalogue.fit.cache_clear()
+    found = [left_out("training", catalogue.training_rows()), left_out("inference", catalogue.inference_rows())]
+    save(found)
+    write("intervals", fit_intervals([one for validation in found for one in validation.outcomes]))
 
 
 if __name__ == "__main__":

@@ -10,16 +10,19 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from statistics import median
 from typing import Any
 
 import numpy as np
 
 from roofplan import catalogue
-from roofplan.calibrate.fitting import descend, entry, spread
+from roofplan.calibrate.fitting import NOT_FOR_FITTING, Excluded, descend, entry, spread
 from roofplan.operations import format_entry
+from roofplan.records.engine import EAGER
 from roofplan.records.model import Mixture
+from roofplan.terms import Term
 from roofplan.timing import constant
-from roofplan.validate import Case, clean_cases
+from roofplan.validation.inference import LARGEST_QUEUE, InferenceCase, clean_cases
 
 Rows = Sequence[Any]
 
@@ -40,7 +43,7 @@ class Decode:
     measured : published time [s].
     """
 
-    case: Case
+    case: InferenceCase
     fixed: float
     kernels: float
     experts: float
@@ -54,24 +57,41 @@ class Decode:
     scope: str
 
 
-def decodes() -> list[Decode]:
+def usable(excluded: Excluded = frozenset()) -> list[InferenceCase]:
+    """Return the published runs that may be fitted on."""
+    left_out = NOT_FOR_FITTING | excluded
+    return [case for case in clean_cases() if case.row["source_key"] not in left_out]
+
+
+def decodes(excluded: Excluded = frozenset()) -> list[Decode]:
     """Return the measured decode steps with a known batch."""
-    out = []
-    for case in clean_cases():
-        if case.users is None or case.tpot is None:
-            continue
-        found = _decode(case)
-        if found is not None:
-            out.append(found)
-    return out
+    return [found for case in usable(excluded) if (found := _decode(case)) is not None]
 
 
-def _decode(case: Case) -> Decode | None:
-    prediction = case.predict()
-    if prediction is None or case.tpot is None:
+def _measured(case: InferenceCase) -> tuple[float, float, Term] | None:
+    """Return the running sequences of a case, its time per token and the Term that it measures: of a known batch, or offline of as many as memory admits."""
+    if case.running is not None and case.tpot is not None:
+        return case.running, case.tpot, case.measured_term(case.steady(case.running))
+    rate = case.measured.get("output_tokens_per_second")
+    if rate is None or case.row["source_key"] not in MIXED_OFFLINE:
         return None
+    book = case.book()
+    if book.max_concurrency < 1 or (case.requests is not None and case.requests < LARGEST_QUEUE * book.max_concurrency):
+        return None
+    users = float(book.max_concurrency)
+    return users, users / rate, case.steady(users).tpot
+
+
+MIXED_OFFLINE = ("trtllm-docs-v0.17", "trtllm-docs-v1.0")
+"""Publishers of offline throughput whose engine mixes prompts into its steps and was kept full."""
+
+
+def _decode(case: InferenceCase) -> Decode | None:
+    known = _measured(case)
+    if known is None:
+        return None
+    users, measured, term = known
     r = case.rates()
-    term = case.measured_term(prediction)
     named = _named(term)
     launches, experts, host = named["launches"], named["routed experts"], named["engine step"]
     gap, stored = float(r.gap), expert_format(case)
@@ -87,8 +107,8 @@ def _decode(case: Case) -> Decode | None:
         blocks=vector["blocks"],
         experts=experts * bandwidth / float(r.wire),
         stored=stored,
-        sequences=_group(case),
-        measured=case.tpot,
+        sequences=_group(case, users),
+        measured=measured,
         engine=case.engine.name,
         scope=case.engine.id,
     )
@@ -107,7 +127,7 @@ def _named(term: Any) -> dict[str, float]:
     return out
 
 
-def expert_format(case: Case) -> str:
+def expert_format(case: InferenceCase) -> str:
     """Return the format of a model's routed experts, empty where it has none."""
     for layer, _ in case.model.decoder.kinds():
         for feed in layer.feed_forwards:
@@ -138,9 +158,8 @@ def _vector_parts(term: Any) -> dict[str, float]:
     return out
 
 
-def _group(case: Case) -> float:
-    s = case.strategy
-    return max(1.0, (case.users or 1.0) / (int(s.dp) * int(s.attention_dp) * int(s.pp)))
+def _group(case: InferenceCase, users: float) -> float:
+    return max(1.0, users / (case.groups * int(case.strategy.pp)))
 
 
 LEAST = 12
@@ -240,34 +259,72 @@ def _identified(fitted: list[float], index: int, found: list[Decode], own: Seque
     return alone > here + INDIFFERENT, together > here + INDIFFERENT
 
 
-def fit_prefill() -> list[dict[str, Any]]:
-    """Fit, per engine, the share of the published kernels' compute rate that its prefill reaches; 1 where no row says.
+def fit_prefill(excluded: Excluded = frozenset()) -> list[dict[str, Any]]:
+    """Fit, per engine, the share of the published kernels' compute rate that its prefill reaches, and their median for all others.
 
-    The share is corrected by the median of measured over predicted rates of prompts computed alone.
+    The share is corrected by the median of measured over predicted rates of prompts computed alone. Few rows are drawn
+    towards the median of the engines, as if that were `PRIOR_ROWS` rows more.
     """
-    ratios: dict[tuple[str, str], list[float]] = defaultdict(list)
-    for case in clean_cases():
-        published = case.row["prefill_tokens_per_second"]
-        prediction = case.predict() if published and case.users is not None else None
-        if prediction is not None:
-            name = "block_share" if in_blocks(case) else "compute_share"
-            now, _ = constant("engine", name, [case.engine.id, case.engine.name, "any"])
-            ratio = float(published) / float(prediction.prefill_rate) * now.value
-            ratios[name, case.engine.id].append(ratio)
-            if case.engine.name == "llama.cpp":
-                ratios[name, case.engine.name].append(ratio)
-    source = "published prefill rates of prompts computed alone (Splitwise, llama.cpp community)"
-    out = [
-        entry("engine", name, scope, min(1.0, float(np.median(found))), "1", spread(found), len(found), source)
-        for (name, scope), found in sorted(ratios.items())
-        if len(found) >= LEAST
-    ]
-    note = "engines without rows are taken to reach the published kernels"
-    shares = ("compute_share", "block_share")
-    return [*out, *(entry("engine", name, "any", 1.0, "1", 0.2, 0, "definition", note) for name in shares)]
+    ratios: dict[str, dict[str, list[float]]] = {name: defaultdict(list) for name in SHARES}
+    names = {}
+    for case in usable(excluded):
+        if case.regime != "static batch" or case.users is None:
+            continue
+        seconds, rate = case.measured.get("ttft"), case.measured.get("prefill_tokens_per_second")
+        if rate is None and seconds is not None:
+            rate = case.users * case.prompt / seconds
+        if rate is None:
+            continue
+        name = "block_share" if in_blocks(case) else "compute_share"
+        now, _ = constant("engine", name, case.engine.scopes)
+        term = case.prompts_term()
+        if _computing(term) < COMPUTING:
+            continue
+        predicted = case.users * case.prompt / float(term.value)
+        names[case.engine.id] = case.engine.name
+        for scope in {case.engine.id, case.engine.name if not case.engine.eager else EAGER}:
+            ratios[name][scope].append(rate / predicted * now.value)
+    out = []
+    source = "published prefill rates of prompts computed alone: splitwise-sim, xiongjiedai-llamacpp, llamacpp-threads, trtllm-docs-v0.6.1"
+    for name, found in ratios.items():
+        versions = [median(values) for scope, values in found.items() if scope in names]
+        middle = min(1.0, median(versions)) if versions else 1.0
+        for scope, values in sorted(found.items()):
+            share = math.exp(
+                (len(values) * math.log(median(values)) + PRIOR_ROWS * math.log(middle)) / (len(values) + PRIOR_ROWS)
+            )
+            out.append(entry("engine", name, scope, min(1.0, share), "1", spread(values), len(values), source))
+        every = [value for scope, values in found.items() if scope in names for value in values]
+        if every:
+            note = f"median of {len(versions)} engines' medians"
+            out.append(entry("engine", name, "any", middle, "1", spread(every), len(every), source, note))
+        else:
+            note = "no engine has rows: taken to reach the published kernels"
+            out.append(entry("engine", name, "any", 1.0, "1", 0.3, 0, "guess: " + note, note))
+        note = "training's frameworks have shares of their own"
+        out.append(entry("engine", name, "training", 1.0, "1", 0.2, 0, "definition", note))
+    return out
 
 
-def in_blocks(case: Case) -> bool:
+COMPUTING = 0.7
+"""Share of a prompt's time that products and attention must take, so that its rate tells how fast they are [1]."""
+
+
+def _computing(term: Term) -> float:
+    """Return the share of a time in which a device computes [1]."""
+    from roofplan.serve import leaves, limit_of
+
+    return sum(value for leaf, value in leaves(term) if limit_of(leaf) == "compute") / float(term.value)
+
+
+SHARES = ("compute_share", "block_share")
+"""Shares of the kernels' rate that prefill reaches, in 16 and 8 bits and on blocks of GGUF."""
+
+PRIOR_ROWS = 6.0
+"""Rows that the median of all engines counts for beside an engine's own [1]."""
+
+
+def in_blocks(case: InferenceCase) -> bool:
     """Return whether a case's products run on GGUF blocks in a type of their own."""
     plan = case.model.quantization
     blocks = plan is not None and format_entry(plan.format)["kernel"] == "blocks"
@@ -290,7 +347,10 @@ def contradictory(found: list[Decode]) -> bool:
     return spread(time(row) / row.measured for row in found) > CONTRADICTORY
 
 
-RUNS = "published serving runs with a known running batch (ML.ENERGY, Splitwise, NVIDIA gap runs, GPUStack, llama.cpp community)"
+RUNS = (
+    "published serving runs with a known running batch: ml-energy, splitwise-sim, gpustack-perf-lab, xiongjiedai-llamacpp;"
+    " kept full: trtllm-docs-v0.17, trtllm-docs-v1.0"
+)
 """What the engines' constants are fitted on."""
 
 GUESSES = (
@@ -311,9 +371,9 @@ GUESSES = (
 """Constants that no row determines: law, name, scope, value, unit, spread and why."""
 
 
-def fit_engines() -> list[dict[str, Any]]:
+def fit_engines(excluded: Excluded = frozenset()) -> list[dict[str, Any]]:
     """Fit, per engine version and engine, the gap between kernels, the host's a + b x sequences, and the experts' share of bandwidth."""
-    scopes = _scopes()
+    scopes = _scopes(excluded)
     engines = {row.engine for rows in scopes.values() for row in rows}
     out = [item for scope, found in sorted(scopes.items()) for item in _scope_entries(scope, found)]
     return [
@@ -323,16 +383,20 @@ def fit_engines() -> list[dict[str, Any]]:
     ]
 
 
-def _scopes() -> dict[str, list[Decode]]:
-    """Return the decode steps of each version, and of each engine's recent ones; versions that contradict themselves are left out."""
+def _scopes(excluded: Excluded = frozenset()) -> dict[str, list[Decode]]:
+    """Return the decode steps of each version, and of each engine's recent ones, and of all recent engines in one language.
+
+    Versions that contradict themselves are left out.
+    """
     versions: dict[str, list[Decode]] = defaultdict(list)
-    for row in decodes():
+    for row in decodes(excluded):
         versions[row.scope].append(row)
     sound = {scope: found for scope, found in versions.items() if not contradictory(found)}
     scopes: dict[str, list[Decode]] = defaultdict(list, sound)
     for row in (row for found in sound.values() for row in found):
         if row.case.engine.released[:4] >= RECENT or row.engine == "llama.cpp":
             scopes[row.engine].append(row)
+            scopes[row.case.engine.runtime].append(row)
     return {scope: found for scope, found in scopes.items() if len(found) >= LEAST}
 
 
@@ -359,6 +423,7 @@ def _over_engines(out: list[dict[str, Any]], engines: set[str]) -> list[dict[str
     """Return, for engines without rows, the median over those that have some."""
     every = []
     own = sorted({(item["law"], item["name"], item["unit"]) for item in out if item["name"].startswith("bandwidth.")})
+    starts = {(law, name): start for (law, name, _), start in zip(NAMES, START, strict=True)}
     for law, name, unit in (*NAMES, *own):
         values = [item for item in out if item["law"] == law and item["name"] == name and item["scope"] in engines]
         if not values:  # the formats with a share of their own stand for those without
@@ -367,6 +432,13 @@ def _over_engines(out: list[dict[str, Any]], engines: set[str]) -> list[dict[str
                 for item in out
                 if item["law"] == law and item["name"].startswith(name) and item["scope"] in engines
             ]
+        if not values:
+            guess = starts.get((law, name))
+            if guess is not None:
+                every.append(
+                    entry(law, name, "any", guess, unit, 0.4, 0, "guess: no engine has rows that depend on it")
+                )
+            continue
         middle = float(np.median([v["value"] for v in values]))
         sure = sum(v["rows"] > 0 for v in values) * 2 > len(values)
         rows = sum(v["rows"] for v in values) if sure else 0
@@ -375,21 +447,22 @@ def _over_engines(out: list[dict[str, Any]], engines: set[str]) -> list[dict[str
     return every
 
 
-def fit_power() -> list[dict[str, Any]]:
+def fit_power(excluded: Excluded = frozenset()) -> list[dict[str, Any]]:
     """Fit the floor and ceiling of device power to ML.ENERGY's watts: floor + (ceiling - floor) x busy, of the limit."""
     rows = []
-    for case in clean_cases():
+    for case in usable(excluded):
         if case.watts is None or case.users is None:
             continue
         prediction = case.predict()
         limit = case.machine.device.value("power")
         if prediction is not None and limit:
             rows.append((float(prediction.busy), case.watts / case.machine.count / limit))
-    source = "ML.ENERGY 2025, mean GPU power of serving runs"
+    source = "ml-energy 2025, mean GPU power of serving runs"
     if len(rows) < 10:
         return [
             entry("power", "floor", "any", 0.45, "1", 0.2, 0, "guess"),
             entry("power", "ceiling", "any", 0.95, "1", 0.1, 0, "guess"),
+            _host_share(),
         ]
     x, y = np.array([a for a, _ in rows]), np.array([b for _, b in rows])
 

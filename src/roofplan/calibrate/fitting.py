@@ -16,6 +16,12 @@ from roofplan import catalogue
 Row = dict[str, str]
 
 
+NOT_FOR_FITTING = frozenset({"nvidia-gap-runs"})
+"""Publishers whose rows are kept for checks alone: an end-to-end sample that predictors are compared on."""
+
+Excluded = frozenset[str]
+"""Publishers whose rows a fit leaves out, beside those above."""
+
 LEAST_ROWS = 3
 """Rows below which a scope gets no constant of its own."""
 

@@ -15,17 +15,18 @@ from typing import Any
 import numpy as np
 
 from roofplan import catalogue
-from roofplan.calibrate.fitting import affine, entry, spread
+from roofplan.calibrate.fitting import Excluded, affine, entry, spread
 from roofplan.calibrate.kernels import kernel_rows
 from roofplan.catalogue.machines import machine as machine_of
 from roofplan.laws import collectives
 from roofplan.operations.activations import LOW_PRECISION
-from roofplan.timing import constant, rates
+from roofplan.records.engine import EAGER as FROM_PYTHON
+from roofplan.timing import CACHES, constant, rates
 from roofplan.train.communication import wires
 from roofplan.train.ledger import fullest, ledgers
 from roofplan.train.step import TIMES, Ability, applied, step
-from roofplan.validate.rows import Skipped
-from roofplan.validate.training import Cluster, TrainingCase, cluster, training_case
+from roofplan.validation.rows import Skipped
+from roofplan.validation.training import Cluster, TrainingCase, cluster, training_case
 
 LARGE_MESSAGE = 2**22
 """Bytes from which a message is like those of training [B]."""
@@ -168,6 +169,7 @@ def with_values(case: TrainingCase, p: dict[str, float]) -> Ability:
 
 
 _BARE: dict[Cluster, Ability] = {}
+CACHES.append(_BARE)
 
 
 def bare(case: TrainingCase) -> Ability:
@@ -193,63 +195,76 @@ def predicted(case: TrainingCase, p: dict[str, float]) -> float:
 
 
 def fit_steps() -> list[dict[str, Any]]:
-    """Fit each family's shares, launch, ramp, host time and spread by the mean error of its runs, robustly."""
-    out: list[dict[str, Any]] = []
+    """Fit each family's shares, launch, ramp, host time and spread by the mean error of its runs, robustly; and what others borrow."""
+    out = [item for family in FAMILIES for item in family_entries(family, family.sources)]
+    return [*out, *lent_entries(out)]
+
+
+def scope_of(family: Family) -> str:
+    """Return the scope of a family's constants."""
+    return f"{family.framework}/{family.architecture}"
+
+
+def family_entries(family: Family, sources: Sequence[str]) -> list[dict[str, Any]]:
+    """Return the constants of a family, fitted on the runs of some of its publishers."""
+    out = []
+    runs = [case for case in cases(*sources) if belongs(case, family)]
+    values, errors = fit_family(family, runs)
+    source = f"step times of {', '.join(sources)}"
+    note = f"in sample: mean error {np.mean(np.abs(errors)):.1%}, median {np.median(np.abs(errors)):.1%}"
+    deviation = float(np.quantile(np.abs(np.log1p(errors)), 0.9)) / Z90
+    scope = scope_of(family)
+    for name, value in values.items():
+        if name == "compute" and not any(_wide(case) for case in runs):
+            continue
+        law, unit = LAW_OF.get(name, "training"), UNIT_OF.get(name, "1")
+        out.append(entry(law, name, scope, value, unit, deviation, len(runs), source, note))
+    for name in sorted(UNFITTED.keys() - values.keys()):
+        value, unit = UNFITTED[name], UNIT_OF.get(name, "1")
+        out.append(entry("training", name, scope, value, unit, deviation, 0, "definition", "not fitted on this family"))
+    return out
+
+
+def lent_entries(fitted: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return what frameworks and architectures without runs borrow: medians over the families that have some."""
     found: dict[tuple[str, str], list[tuple[float, str]]] = defaultdict(list)
-    for family in FAMILIES:
-        runs = [case for case in cases(*family.sources) if belongs(case, family)]
-        values, errors = fit_family(family, runs)
-        source = f"step times of {', '.join(family.sources)}"
-        note = f"in sample: mean error {np.mean(np.abs(errors)):.1%}, median {np.median(np.abs(errors)):.1%}"
-        deviation = float(np.quantile(np.abs(np.log1p(errors)), 0.9)) / Z90
-        scope = f"{family.framework}/{family.architecture}"
-        for name, value in values.items():
-            if name == "compute" and not any(_wide(case) for case in runs):
-                continue
-            for lent in (
-                f"{catalogue.framework(family.framework).name}/{family.architecture}",
-                family.architecture,
-                "any",
-            ):
-                found[name, lent].append((value, scope))
+    for item in fitted:
+        if item["law"] != "training" or not item["rows"]:
+            continue  # a cluster's network says nothing of another's
+        framework, _, architecture = item["scope"].partition("/")
+        for lent in (f"{catalogue.framework(framework).name}/{architecture}", architecture, "any"):
+            found[item["name"], lent].append((item["value"], item["scope"]))
+    out = []
+    for (name, lent), lenders in found.items():
+        values = [value for value, _ in lenders]
+        source = f"median of the fits of {', '.join(scope for _, scope in lenders)}"
+        wide, note = max(spread(values), LEAST_SPREAD), "borrowed by what has no runs"
+        unit, middle = UNIT_OF.get(name, "1"), float(np.median(values))
+        out.append(entry("training", name, lent, middle, unit, wide, len(values), source, note))
+        if lent == "any" and name in EAGER_ENGINE:
+            law, its_name = EAGER_ENGINE[name]
             out.append(
                 entry(
-                    LAW_OF.get(name, "training"),
-                    name,
-                    scope,
-                    value,
-                    UNIT_OF.get(name, "1"),
-                    deviation,
-                    len(runs),
+                    law,
+                    its_name,
+                    FROM_PYTHON,
+                    middle,
+                    unit,
+                    wide,
+                    len(values),
                     source,
-                    note,
+                    "eager PyTorch, as training runs it",
                 )
             )
-        for name in sorted(UNFITTED.keys() - values.keys()):
-            value, unit = UNFITTED[name], UNIT_OF.get(name, "1")
-            out.append(
-                entry("training", name, scope, value, unit, deviation, 0, "definition", "not fitted on this family")
-            )
-    for (name, lent), lenders in found.items():
-        if name in LAW_OF:
-            continue  # a cluster's network says nothing of another's
-        values_of = [value for value, _ in lenders]
-        law, unit, middle = LAW_OF.get(name, "training"), UNIT_OF.get(name, "1"), float(np.median(values_of))
-        source = f"median of the fits of {', '.join(scope for _, scope in lenders)}"
-        out.append(
-            entry(
-                law,
-                name,
-                lent,
-                middle,
-                unit,
-                max(spread(values_of), LEAST_SPREAD),
-                len(values_of),
-                source,
-                "borrowed by what has no runs",
-            )
-        )
+    lent_names = {name for name, lent in found if lent == "any"}
+    for name in sorted(UNFITTED.keys() - lent_names):
+        unit, source = UNIT_OF.get(name, "1"), "guess: no family has runs that it was fitted on"
+        out.append(entry("training", name, "any", UNFITTED[name], unit, LEAST_SPREAD, 0, source))
     return out
+
+
+EAGER_ENGINE = {"launch": ("kernel", "gap"), "host": ("engine_step", "base")}
+"""What an engine that launches every kernel from Python takes over from training: seconds between kernels, and of the host per step."""
 
 
 LEAST_SPREAD = 0.1
@@ -327,10 +342,10 @@ EVALUATIONS = 400
 """Evaluations of the search, enough for its errors to stand still in the third digit."""
 
 
-def fit_reserved() -> list[dict[str, Any]]:
+def fit_reserved(excluded: Excluded = frozenset()) -> list[dict[str, Any]]:
     """Fit what PyTorch's allocator reserves over what tensors take, per framework whose publishers state reserved memory."""
     ratios: dict[str, list[float]] = defaultdict(list)
-    for case in cases("torchtitan", "fsdp-qlora"):
+    for case in cases(*(name for name in ("torchtitan", "fsdp-qlora") if name not in excluded)):
         if case.memory is not None and case.memory_kind == "reserved":
             held = fullest(ledgers(case.model, case.job, case.layout, case.framework))
             ratios[case.framework.name].append(case.memory / float(held.allocated.value))

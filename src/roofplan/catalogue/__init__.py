@@ -243,7 +243,19 @@ def source(key: str) -> Source:
 @cache
 def constants() -> tuple[Constant, ...]:
     """Return all fitted constants."""
-    return tuple(c for path in sorted((ROOT / "measured").glob("fit-*.toml")) for c in codec.constants(_read(path)))
+    return tuple(item for name in fits() for item in fit(name))
+
+
+@cache
+def fits() -> tuple[str, ...]:
+    """Return the names of the fits."""
+    return tuple(sorted(path.stem.removeprefix("fit-") for path in (ROOT / "measured").glob("fit-*.toml")))
+
+
+@cache
+def fit(name: str) -> tuple[Constant, ...]:
+    """Return the constants of one fit."""
+    return codec.constants(_read(ROOT / "measured" / f"fit-{name}.toml"))
 
 
 @cache
@@ -253,17 +265,19 @@ def formats() -> dict[str, dict[str, Any]]:
 
 
 @cache
-def measured_rows() -> tuple[dict[str, str], ...]:
-    """Return the published serving measurements that the catalogue carries, each with its source."""
+def inference_rows() -> tuple[dict[str, str], ...]:
+    """Return the published serving runs that the catalogue carries, flagged ones too."""
     with (ROOT / "measured" / "inference.csv").open(newline="") as file:
         return tuple(csv.DictReader(file))
 
 
 @cache
-def measured_pairs() -> frozenset[tuple[str, str]]:
-    """Return which engines were measured on which architectures, by the published rows that the catalogue carries."""
-    pairs = {(row["engine"], row["device"]) for row in measured_rows() if row["tpot_ms"]}
-    return frozenset((engine_name, accelerator(device).architecture) for engine_name, device in pairs)
+def measured_pairs(without: frozenset[str] = frozenset()) -> frozenset[tuple[str, str]]:
+    """Return which engines were measured on which architectures, by the published rows that the catalogue carries, some publishers left out."""
+    known = set(ids("accelerators"))
+    rows = [row for row in inference_rows() if row["tpot_ms"] and row["source_key"] not in without]
+    pairs = {(row["engine_name"], row["accel_norm"]) for row in rows}
+    return frozenset((name, accelerator(device).architecture) for name, device in pairs if device in known)
 
 
 def hub_cache() -> Path:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -22,6 +22,9 @@ from roofplan.search import Plan, Result, all_in_cost
 from roofplan.terms import Term
 from roofplan.train import TrainingPlan, TrainingResult
 from roofplan.units import GIB, HOUR
+
+if TYPE_CHECKING:
+    from roofplan.validation.scoring import Outcome, Validation
 
 Spec = dict[str, Any]
 
@@ -296,6 +299,117 @@ def memory_stack(title: str, parts: Sequence[tuple[str, float]], capacity: float
                 "mark": {"type": "rule", "color": "black", "strokeWidth": 2},
                 "encoding": {"x": {"datum": capacity / GIB, "type": "quantitative"}},
             },
+        ],
+    )
+
+
+def accuracy(found: Validation) -> list[Spec]:
+    """Return, for each metric, what was predicted beside what was measured, and how far apart they are by source."""
+    out = []
+    for name in found.summary():
+        pairs = [(one, one.predicted.value) for one in found.of(name) if one.predicted is not None]
+        rows = [
+            {
+                "measured": one.measured,
+                "predicted": value,
+                "ratio": one.ratio,
+                "source": one.source,
+                "row": one.id,
+                "regime": one.regime,
+            }
+            for one, value in pairs
+        ]
+        every = [value for one, predicted in pairs for value in (one.measured, predicted)]
+        ends = [min(every), max(every)]
+        color = {"field": "source", "type": "nominal", "title": None}
+        scale = {"type": "log", "domain": ends, "nice": False}
+        unit = next(one.unit for row, _ in pairs if (one := row.predicted) is not None)
+        out.append(
+            spec(
+                f"{name}: predicted against measured",
+                height=420,
+                layer=[
+                    {
+                        "data": {"values": [{"end": end} for end in ends]},
+                        "mark": {"type": "line", "color": "black", "strokeWidth": 1},
+                        "encoding": {
+                            "x": {
+                                "field": "end",
+                                "type": "quantitative",
+                                "scale": scale,
+                                "title": f"measured [{unit}]",
+                            },
+                            "y": {
+                                "field": "end",
+                                "type": "quantitative",
+                                "scale": scale,
+                                "title": f"predicted [{unit}]",
+                            },
+                        },
+                    },
+                    {
+                        "data": {"values": rows},
+                        "mark": {"type": "point", "filled": True, "size": 22, "tooltip": {"content": "data"}},
+                        "encoding": {
+                            "x": {"field": "measured", "type": "quantitative", "scale": scale},
+                            "y": {"field": "predicted", "type": "quantitative", "scale": scale},
+                            "color": color,
+                        },
+                    },
+                ],
+            )
+        )
+        groups = ("source", "regime") if any(one.regime for one, _ in pairs) else ("source",)
+        out += [spread_of_ratios(f"{name}: predicted over measured, by {by}", rows, by) for by in groups]
+        out.append(held(f"{name}: share of measurements inside the 90% interval", [one for one, _ in pairs]))
+    return out
+
+
+def spread_of_ratios(title: str, rows: Sequence[dict[str, Any]], by: str) -> Spec:
+    """Return predicted over measured in groups, as boxes."""
+    return spec(
+        title,
+        height=max(60, 26 * len({row[by] for row in rows})),
+        data={"values": rows},
+        mark={"type": "boxplot", "extent": 1.5, "size": 14, "color": INK},
+        encoding={
+            "y": {"field": by, "type": "nominal", "title": None, "axis": {"labelLimit": 220}},
+            "x": {
+                "field": "ratio",
+                "type": "quantitative",
+                "scale": {"type": "log"},
+                "title": "predicted / measured",
+            },
+        },
+    )
+
+
+def held(title: str, outcomes: Sequence[Outcome]) -> Spec:
+    """Return by source the share of measurements that their intervals hold, against nine in ten."""
+    groups: dict[str, list[bool]] = {}
+    for one in outcomes:
+        groups.setdefault(one.source, []).append(one.covered)
+    rows = [{"source": name, "share": sum(found) / len(found), "rows": len(found)} for name, found in groups.items()]
+    y = {"field": "source", "type": "nominal", "title": None, "axis": {"labelLimit": 220}}
+    return spec(
+        title,
+        height=max(60, 26 * len(rows)),
+        data={"values": rows},
+        layer=[
+            {
+                "mark": {"type": "bar", "color": INK, "tooltip": {"content": "data"}},
+                "encoding": {
+                    "y": y,
+                    "x": {
+                        "field": "share",
+                        "type": "quantitative",
+                        "scale": {"domain": [0.0, 1.0]},
+                        "axis": {"format": "%"},
+                        "title": None,
+                    },
+                },
+            },
+            {"mark": {"type": "rule", "color": "black"}, "encoding": {"x": {"datum": 0.9, "type": "quantitative"}}},
         ],
     )
 

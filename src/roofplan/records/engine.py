@@ -69,6 +69,14 @@ class Software(Protocol):
     def kernels(self) -> Kernels:
         """Kernels that it multiplies with."""
 
+    @property
+    def scopes(self) -> tuple[str, ...]:
+        """What its constants are looked up under, the nearest first."""
+
+
+EAGER = "eager"
+"""Scope of constants of whatever launches kernels from Python one by one, be it an engine or a training framework."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Engine:
@@ -89,6 +97,8 @@ class Engine:
     sequence_limit : whether its limit of running sequences holds for each attention ``rank`` or for the whole ``server``.
     experts_even : whether expert ranks must hold equal numbers of experts.
     slots_divide_context : whether each slot may use only its share of the context, so that it must be asked for as often.
+    eager : whether Python launches every kernel as it comes to it, without captured graphs.
+    runtime : language of what schedules its steps, ``python`` or ``c++``, which decides what a sequence costs the host.
     pipeline_kind : ``microbatch`` keeps all stages busy, ``layer-split`` is one group that uses one device at a time.
     """
 
@@ -108,6 +118,8 @@ class Engine:
     rules: tuple[DefaultRule, ...] = ()
     excluded_architectures: tuple[str, ...] = ()
     chunked_prefill: bool = True
+    eager: bool = False
+    runtime: str = "python"
     graphs_counted: bool = False
     pipeline: bool = True
     pipeline_kind: str = "microbatch"
@@ -136,6 +148,14 @@ class Engine:
                     if key in rule.values:
                         return rule.values[key]
         return self.defaults.get(name, self.defaults.get(f"{name}_server"))
+
+    @property
+    def scopes(self) -> tuple[str, ...]:
+        """Scopes of constants: this version, the engine's present, engines whose host code is in the same language, then any.
+
+        Without captured graphs it is no kin of the engine's present, but of whatever launches from Python.
+        """
+        return (self.id, EAGER, "any") if self.eager else (self.id, self.name, self.runtime, "any")
 
     def launched(self, settings: Mapping[str, Sourced]) -> Engine:
         """Return the engine with settings of its command line in place of its defaults."""

@@ -95,6 +95,11 @@ class Framework:
     flags: Mapping[str, str] = field(default_factory=dict)
     raw: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
+    @property
+    def scopes(self) -> tuple[str, ...]:
+        """What its constants are looked up under, the nearest first."""
+        return (self.id, self.name, "training", "any")
+
     def keeps(self, name: str) -> float:
         """Return a number of the ledger."""
         return self.memory[name].value

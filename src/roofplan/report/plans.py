@@ -411,7 +411,7 @@ def device_table(result: Result, page: Page, top: int) -> None:
 
 def nearest_line(plan: Plan) -> str:
     """Return the published measurement that is nearest to a plan, if one is near."""
-    from roofplan.validate import nearest_measured
+    from roofplan.validation import nearest_measured
 
     rows = nearest_measured(plan, 1)
     if not rows:

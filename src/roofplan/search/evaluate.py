@@ -236,7 +236,7 @@ def _between(ladder: np.ndarray[Any, Any], column: int) -> np.ndarray[Any, Any]:
     return points if high - low > 2 else ladder
 
 
-NEARBY = 96
+NEARBY = 256
 """Users either side of the best among which every count is looked at [1]."""
 
 

@@ -18,18 +18,14 @@ from roofplan.records.workload import Constraints, Workload
 from roofplan.search.space import cache_format
 from roofplan.serve import Ledger, Prediction, bound_of, leaves, limit_of
 from roofplan.terms import Term
-from roofplan.timing import GRADES, Rates, constant_behind, grade_of_constant, step_term
+from roofplan.timing import GRADES, Rates, constant, constant_behind, grade_of_constant, left_out, step_term
 
 DEFAULT_TPOT = 0.05
 """Time between tokens that chooses which concurrency is shown where nothing is asked: 20 tokens/s, a reader's pace [s]."""
 
 
-Z90 = 1.645
-"""Standard deviations of a 90% interval of a normal distribution."""
-
-
 GRADE_SPREAD = {"measured": 0.05, "calibrated": 0.25, "borrowed": 0.32, "guessed": 0.45}
-"""Stated prior of the relative error by grade, one standard deviation, until intervals are earned on unseen rows [1]."""
+"""Relative error by grade as it is taken before it was checked, one standard deviation; `interval_factor` says how far to trust it [1]."""
 
 
 OBJECTIVES = ("cost", "throughput", "latency", "devices", "energy")
@@ -50,9 +46,14 @@ class Metric:
         return {"value": self.value, "low": self.low, "high": self.high, "unit": self.unit, "grade": self.grade}
 
 
-def metric(value: float, unit: str, grade: str) -> Metric:
-    """Return a metric with the interval that its grade states: log-normal, so that it never crosses zero."""
-    spread = math.exp(Z90 * GRADE_SPREAD[grade])
+def interval_factor(job: str) -> float:
+    """Return how many of a figure's spreads its 90% interval spans either way, learned from publishers whose runs no constant saw [1]."""
+    return constant("interval", job, ["any"])[0].value
+
+
+def metric(value: float, unit: str, grade: str, job: str) -> Metric:
+    """Return a metric with the 90% interval of its job and grade: a factor either way, so that it never crosses zero."""
+    spread = math.exp(interval_factor(job) * GRADE_SPREAD[grade])
     return Metric(value, value / spread, value * spread, unit, grade)
 
 
@@ -219,7 +220,7 @@ def grade_of_time(whole: Term, model: Model, r: Rates) -> int:
     counts = SMALL * float(whole.value)
     found = [constant_behind(key) for key, time in borne.items() if time > counts]
     worst = max([1, *(grade_of_constant(item, device.vendor) for item in found if item is not None)])
-    seen = (r.engine.name, device.architecture) in catalogue.measured_pairs()
+    seen = (r.engine.name, device.architecture) in catalogue.measured_pairs(left_out())
     stand_in = any(_uses(model, name) for name in r.fallbacks)
     return max(worst, 2 if not seen or stand_in or device.status == OWN else 1)
 
@@ -246,21 +247,21 @@ def metrics_of(plan: Plan) -> dict[str, Metric]:
     grade = GRADES[worst]
     tpot, rate = float(p.tpot.value), float(p.rate)
     out = {
-        "ttft": metric(float(p.ttft.value), "s", GRADES[max(2, worst)]),
-        "tpot": metric(tpot, "s", grade),
-        "tokens_per_second_per_user": metric(1.0 / tpot, "token/s", grade),
-        "output_tokens_per_second": metric(rate, "token/s", grade),
-        "output_tokens_per_second_per_device": metric(rate / plan.machine.count, "token/s", grade),
-        "prefill_tokens_per_second": metric(float(p.prefill_rate), "token/s", GRADES[max(2, worst)]),
+        "ttft": metric(float(p.ttft.value), "s", GRADES[max(2, worst)], "prefill"),
+        "tpot": metric(tpot, "s", grade, "decode"),
+        "tokens_per_second_per_user": metric(1.0 / tpot, "token/s", grade, "decode"),
+        "output_tokens_per_second": metric(rate, "token/s", grade, "throughput"),
+        "output_tokens_per_second_per_device": metric(rate / plan.machine.count, "token/s", grade, "throughput"),
+        "prefill_tokens_per_second": metric(float(p.prefill_rate), "token/s", GRADES[max(2, worst)], "prefill"),
         "max_concurrency": Metric(
             plan.memory.max_concurrency, plan.memory.max_concurrency, plan.memory.max_concurrency, "1", grade
         ),
     }
     if plan.power is not None:
         watts = float(plan.power.value)
-        out["power"] = metric(watts, "W", "borrowed" if grade == "calibrated" else grade)
+        out["power"] = metric(watts, "W", "borrowed" if grade == "calibrated" else grade, "power")
         out["energy_per_output_token"] = metric(
-            watts / (rate * plan.utilisation), "J", "borrowed" if grade == "calibrated" else grade
+            watts / (rate * plan.utilisation), "J", "borrowed" if grade == "calibrated" else grade, "throughput"
         )
     if plan.cost is not None:
         hourly = plan.cost.total
@@ -329,7 +330,7 @@ def uncached_input_cost(plan: Plan) -> Metric | None:
 
 def _priced(value: float, plan: Plan, grade: str) -> Metric:
     """Return a cost per token: it is as sure as the speed, and where the price of an hour has a range as that too."""
-    speed = metric(value, "USD/Mtoken", grade)
+    speed = metric(value, "USD/Mtoken", grade, "throughput")
     low, high = plan.cost.range if plan.cost is not None else (1.0, 1.0)
     up = math.hypot(math.log(speed.high / value), math.log(high)) if value else 0.0
     down = math.hypot(math.log(value / speed.low), math.log(low)) if value else 0.0

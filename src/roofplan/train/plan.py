@@ -18,7 +18,7 @@ from roofplan.operations.training import computed_again, forward
 from roofplan.records.hardware import Machine
 from roofplan.records.model import Model
 from roofplan.records.training import Adapter, Framework, Job, Layout
-from roofplan.search import Metric
+from roofplan.search import Metric, interval_factor
 from roofplan.serve import wall_power
 from roofplan.terms import Term
 from roofplan.timing import GRADES, constant, constant_behind, grade_of_constant
@@ -30,12 +30,12 @@ from roofplan.train.terms import step_term
 from roofplan.units import DAY, HOUR
 
 OBJECTIVES = ("time", "cost", "devices", "memory")
-Z90 = 1.645
-"""Standard deviations of a 90% interval of a normal distribution."""
-
 SPREAD = {"calibrated": 0.04, "borrowed": 0.25, "guessed": 0.40}
-"""Least relative error of a step time by grade, one standard deviation, until intervals are earned on unseen runs: a fitted family's
-own residuals count where they are larger (its 90th percentile over 1.645), and families that borrow are prior [1]."""
+"""Least relative error of a step time by grade as it is taken before it was checked, one standard deviation: a fitted family's own
+residuals count where they are larger (its 90th percentile over 1.645) [1]."""
+
+STEP, MEMORY = "training step", "training memory"
+"""Jobs whose intervals are learned apart."""
 
 FAILURES_SPREAD = 2.0
 """Factor by which published interruption rates of clusters of one kind differ, either way: 0.29 (32K devices) to 0.81 (RSC-1) per 1,000
@@ -245,15 +245,15 @@ def offloaded_grade(plan: TrainingPlan, grade: str, spread: float) -> tuple[str,
     return worst, math.hypot(spread, share * SPREAD[known])
 
 
-def _metric(value: float, unit: str, grade: str, spread: float, quickest: float = math.inf) -> Metric:
-    """Return a figure that grows with the step time, with its interval; a step is at most `quickest` times quicker than said [1]."""
-    factor = math.exp(Z90 * spread)
+def _metric(value: float, unit: str, grade: str, spread: float, quickest: float = math.inf, job: str = STEP) -> Metric:
+    """Return a figure that grows with the step time, or another job's, with its interval; a step is at most `quickest` times quicker than said [1]."""
+    factor = math.exp(interval_factor(job) * spread)
     return Metric(value, value / min(factor, max(quickest, 1.0)), value * factor, unit, grade)
 
 
 def rate_metric(value: float, unit: str, grade: str, spread: float, quickest: float = math.inf) -> Metric:
     """Return a figure that falls as the step time grows, with its interval."""
-    factor = math.exp(Z90 * spread)
+    factor = math.exp(interval_factor(STEP) * spread)
     return Metric(value, value / factor, value * min(factor, max(quickest, 1.0)), unit, grade)
 
 
@@ -262,8 +262,8 @@ def memory_metrics(held: Ledger, framework: Framework) -> tuple[Metric, Metric]:
     certain = "calibrated" if framework.measured_memory else "borrowed"
     slack, _ = constant("allocator", "reserved_over_allocated", [framework.name, "any"])
     doubt = max(MEMORY_SPREAD, slack.spread)
-    allocated = _metric(float(held.allocated.value), "B", certain, MEMORY_SPREAD)
-    return _metric(float(held.reserved), "B", certain, doubt), allocated
+    allocated = _metric(float(held.allocated.value), "B", certain, MEMORY_SPREAD, job=MEMORY)
+    return _metric(float(held.reserved), "B", certain, doubt, job=MEMORY), allocated
 
 
 def metrics_of(plan: TrainingPlan, place: str) -> dict[str, Metric]:

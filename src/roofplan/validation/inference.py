@@ -22,8 +22,8 @@ from roofplan.serve import Prediction, batched_tokens, footprints, ledger, legal
 from roofplan.serve.ledger import Ledger
 from roofplan.source import Sourced
 from roofplan.terms import Term, total
-from roofplan.timing import Rates, engine_term, rates, step_term
-from roofplan.validate.rows import Row, Skipped, against, flags, number
+from roofplan.timing import CACHES, Rates, engine_term, rates, step_term
+from roofplan.validation.rows import Row, Skipped, against, flags, number
 
 Regime = Literal["static batch", "steady batch", "closed loop", "burst", "offline", "open loop"]
 """How requests met the engine: one batch that starts and ends together; a known mean of running sequences; so many clients,
@@ -56,7 +56,7 @@ WEIGHTS = {
 }
 """Published precision -> weight format; None is the model's own type."""
 
-CACHES = {"fp8": "fp8", "int8": "int8", "int4": "int4", "fp16": "fp16", "bf16": "bf16", "nvfp4": "fp4"}
+KV_FORMATS = {"fp8": "fp8", "int8": "int8", "int4": "int4", "fp16": "fp16", "bf16": "bf16", "nvfp4": "fp4"}
 """Published precision of the cache -> format, by how it begins."""
 
 ASSUMED_PROMPT = {"ml-energy": 256.0}
@@ -114,6 +114,13 @@ class InferenceCase:
         return int(self.strategy.dp) * int(self.strategy.attention_dp)
 
     @property
+    def running(self) -> float | None:
+        """Running sequences: as stated, or the clients of a closed loop where memory admits them all, None where neither is known [1]."""
+        if self.users is not None or self.clients is None or self.regime != "closed loop":
+            return self.users
+        return float(self.clients) if self.clients <= self.book().max_concurrency else None
+
+    @property
     def tpot(self) -> float | None:
         """Published time per token [s]."""
         return self.measured.get("tpot")
@@ -122,7 +129,7 @@ class InferenceCase:
     def watts(self) -> float | None:
         """Published mean power of all devices [W]."""
         found = re.search(r"([\d.]+) W avg GPU power", self.row.get("notes", ""))
-        return float(found[1]) * self.machine.count if found else None
+        return float(found[1]) if found else None
 
     def rates(self) -> Rates:
         """Return what the machine attains."""
@@ -138,8 +145,9 @@ class InferenceCase:
         return batched_tokens(self.engine, self.machine, self.workload)
 
     def predict(self) -> Prediction | None:
-        """Return the steady state of the stated batch, None where the row states none."""
-        return None if self.users is None else self.steady(self.users)
+        """Return the steady state of the running sequences, None where they are not known."""
+        users = self.running
+        return None if users is None else self.steady(users)
 
     def steady(self, users: float) -> Prediction:
         """Return the steady state of `users` running sequences."""
@@ -162,7 +170,7 @@ class InferenceCase:
         """
         if self.regime != "static batch" and not self.median:
             return prediction.tpot
-        here = max(1.0, (self.users or 1.0) / (self.groups * int(self.strategy.pp)))
+        here = max(1.0, (self.running or 1.0) / (self.groups * int(self.strategy.pp)))
         return token_time(
             total("decode", list(prediction.decode.parts), "s"), engine_term(here, self.rates()), self.strategy, 1.0
         )
@@ -183,6 +191,7 @@ class InferenceCase:
 
 
 _RATES: dict[tuple[str, int, int, str], Rates] = {}
+CACHES.append(_RATES)
 
 
 def rates_of(found: Machine, engine: Engine) -> Rates:
@@ -237,7 +246,7 @@ def case_of(row: Row) -> InferenceCase:
         clients=_whole(number(row, "client_concurrency")),
         requests=_whole(requests),
         arrivals=_arrivals(row),
-        kv_bytes=element_bytes(_cache(row, model, assumed)),
+        kv_bytes=element_bytes(_cache(row, model, engine, assumed)),
         measured=measured,
         median=row.get("percentile") == "median ITL",
         assumed=tuple(assumed),
@@ -350,9 +359,9 @@ def _at(identity: str, precision: str) -> Model:
 
 
 def _machine(row: Row, engine: Engine) -> tuple[Machine, Strategy]:
-    device = row["accel_norm"]
-    if not device or device.startswith("other:"):
-        raise Skipped(f"device {device.removeprefix('other:') or 'not stated'} is not in the catalogue")
+    device = row["accel_norm"].removeprefix("other:")
+    if device not in catalogue.aliases("accelerators"):
+        raise Skipped(f"device {device or 'not stated'} is not in the catalogue")
     degrees = {name: int(number(row, name) or 1) for name in ("tp", "pp", "dp", "ep", "attention_dp")}
     count = int(number(row, "count") or 1)
     if not engine.tensor:
@@ -368,13 +377,17 @@ def _machine(row: Row, engine: Engine) -> tuple[Machine, Strategy]:
         raise Skipped(f"device {device}: {error}") from None
 
 
-def _cache(row: Row, model: Model, assumed: list[str]) -> str:
+def _cache(row: Row, model: Model, engine: Engine, assumed: list[str]) -> str:
     stated = row.get("kv_precision", "")
+    carried = dict(engine.raw.get("checkpoint_cache", {})).get(model.quantization.format if model.quantization else "")
+    if not stated and carried is not None:
+        assumed.append(f"cache: {carried}, which the quantised checkpoints published for {engine.name} ask for")
+        return str(carried)
     if not stated:
         own = cache_format(model, "checkpoint")
         assumed.append(f"cache: {own}, the engine's default for this checkpoint")
         return own
-    known = next((name for begins, name in CACHES.items() if stated.startswith(begins)), None)
+    known = next((name for begins, name in KV_FORMATS.items() if stated.startswith(begins)), None)
     if known is None:
         raise Skipped(f"cache in {stated}")
     return known
@@ -414,10 +427,41 @@ def _regime(row: Row) -> tuple[Regime, float | None]:
         return ("static batch" if static else "steady batch"), running
     if number(row, "client_concurrency") is not None:
         return "closed loop", None
+    if row.get("metric_kind") == "max_throughput":
+        return "offline", None
     if number(row, "queued_requests") is not None:
         return "burst", None
     if _arrivals(row) is not None:
         return "open loop", None
-    if row.get("metric_kind") == "max_throughput":
-        return "offline", None
     raise Skipped("neither batch, clients, requests nor rate stated")
+
+
+QUEUEING = 1.15
+"""Published users over those that memory admits above which some of them must have waited [1]."""
+
+
+def queues(case: InferenceCase) -> bool:
+    """Return whether more users are stated than memory can hold at once: they queued, and the batch that ran is not known."""
+    if case.users is None:
+        return False
+    feet = footprints(case.model, case.strategy, case.kv_bytes)
+    book = ledger(case.model, case.strategy, case.machine, case.engine, case.workload, feet, seats=round(case.users))
+    return book.by_memory >= 1.0 and case.users > QUEUEING * book.by_memory
+
+
+@cache
+def known_cases() -> tuple[InferenceCase, ...]:
+    """Return every clean published row that the catalogue can predict."""
+    found = []
+    for row in catalogue.inference_rows():
+        try:
+            found.append(inference_case(row))
+        except Skipped:
+            continue
+    return tuple(found)
+
+
+@cache
+def clean_cases() -> tuple[InferenceCase, ...]:
+    """Return the rows of `known_cases` whose users can all have been running."""
+    return tuple(case for case in known_cases() if not queues(case))

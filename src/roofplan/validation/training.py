@@ -13,8 +13,9 @@ from roofplan.errors import RoofplanError
 from roofplan.records.hardware import Machine
 from roofplan.records.model import Model
 from roofplan.records.training import Adapter, Framework, Job, Layout
+from roofplan.timing import CACHES
 from roofplan.train.step import Ability, ability
-from roofplan.validate.rows import Row, Skipped, number
+from roofplan.validation.rows import Row, Skipped, number
 
 KNOWN_MODELS = {
     "deepseekv2": "deepseek-v2",
@@ -30,6 +31,12 @@ KNOWN_MODELS = {
     "falcon 40": "falcon-40b",
 }
 """Catalogue entries of models that dimensions alone do not describe, by how a publisher's name begins."""
+
+NEEDED = (
+    *("id", "source_key", "model_name", "accel_norm", "accelerators_total", "framework", "month", "precision", "task"),
+    *("layers", "hidden", "heads", "seq_len", "micro_batch", "global_batch_sequences", "norm_tokens_per_s_per_gpu"),
+)
+"""Columns without which no row can be predicted."""
 
 GPT = re.compile(r"^(gpt|opt|megatron)", re.IGNORECASE)
 GPT_VOCABULARY = 51200
@@ -80,6 +87,7 @@ def cluster(found: Machine, framework: Framework) -> Cluster:
 
 
 _ABILITIES: dict[Cluster, Ability] = {}
+CACHES.append(_ABILITIES)
 
 
 def ability_of(found: Machine, framework: Framework) -> Ability:
@@ -282,9 +290,9 @@ OWN_PROFILE = {
 
 def machine_of(row: Row) -> Machine:
     """Return the machine of a row: its devices, so many to a node, and the network that the row states."""
-    device, count = row["accel_norm"], number(row, "accelerators_total")
-    if device.startswith("other:") or not device:
-        raise Skipped("unknown device")
+    device, count = row["accel_norm"].removeprefix("other:"), number(row, "accelerators_total")
+    if device not in catalogue.aliases("accelerators"):
+        raise Skipped(f"device {device or 'not stated'} is not in the catalogue")
     if count is None:
         raise Skipped("number of devices not stated")
     per_node = int(number(row, "devices_per_node") or min(8, int(count)))

@@ -9,12 +9,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from roofplan import catalogue
+from roofplan.search import interval_factor
 from roofplan.train.ledger import fullest, ledgers
-from roofplan.train.plan import Z90, grade_of
+from roofplan.train.plan import STEP, grade_of
 from roofplan.train.step import Step, step
-from roofplan.validate.rows import Skipped
-from roofplan.validate.scoring import rank_correlation
-from roofplan.validate.training import TrainingCase, training_case
+from roofplan.validation.rows import Skipped
+from roofplan.validation.scoring import rank_correlation
+from roofplan.validation.training import TrainingCase, training_case
 
 LEAST_SWEEP = 15
 """Runs of one model, device count and sequence from which their order is scored [1]."""
@@ -280,7 +281,7 @@ def _targets(
 def _covered(one: Scored) -> bool:
     """Return whether a measured step time lies inside the interval that a plan of the run prints."""
     _, spread = grade_of(one.case.ability(), one.case.job.precision)
-    return abs(float(np.log(one.time or 1.0))) <= Z90 * spread
+    return abs(float(np.log(one.time or 1.0))) <= interval_factor(STEP) * spread
 
 
 def _worst(one: Scored) -> str:

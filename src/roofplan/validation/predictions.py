@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
+from roofplan import catalogue
 from roofplan.errors import RoofplanError
 from roofplan.laws import batching
 from roofplan.search import Metric, grade_of_time, metric
@@ -16,12 +18,27 @@ from roofplan.timing import GRADES
 from roofplan.train.ledger import fullest, ledgers
 from roofplan.train.plan import flops_per_token, grade_of, memory_metrics, rate_metric
 from roofplan.train.step import step
-from roofplan.validate.inference import LARGEST_QUEUE, ROUNDS, InferenceCase, inference_case
-from roofplan.validate.rows import Row, Skipped, flags
-from roofplan.validate.scoring import UNITS, Memory, Outcome, Validation
-from roofplan.validate.training import TrainingCase, training_case
+from roofplan.validation.inference import LARGEST_QUEUE, ROUNDS, InferenceCase, inference_case
+from roofplan.validation.inference import NEEDED as SERVING_COLUMNS
+from roofplan.validation.rows import Row, Skipped, flags
+from roofplan.validation.scoring import UNITS, Memory, Outcome, Validation, job_of
+from roofplan.validation.training import NEEDED as TRAINING_COLUMNS
+from roofplan.validation.training import TrainingCase, training_case
 
 Tick = Callable[[int, int], None]
+
+NEEDED = {"inference": SERVING_COLUMNS, "training": TRAINING_COLUMNS}
+"""Columns without which a table of a kind cannot be read."""
+
+
+def validated(kind: str, rows: Sequence[Row], tick: Tick | None = None) -> Validation:
+    """Return measured runs of a kind, ``training`` or ``inference``, beside predictions."""
+    return validate_training(rows, tick) if kind == "training" else validate_inference(rows, tick)
+
+
+def fitted_on(source: str) -> bool:
+    """Return whether constants of the catalogue rest on a publisher's rows, so that its errors are in sample."""
+    return any(source in re.split(r"[^A-Za-z0-9.-]+", item.source) for item in catalogue.constants() if item.rows)
 
 
 def validate_inference(rows: Sequence[Row], tick: Tick | None = None) -> Validation:
@@ -48,7 +65,7 @@ def validate_training(rows: Sequence[Row], tick: Tick | None = None) -> Validati
 
 def inference_outcomes(row: Row) -> list[Outcome]:
     """Return the figures of one serving run beside their predictions."""
-    base = Outcome(id=row["id"], source=row["source_key"])
+    base = Outcome(id=row["id"], source=row["source_key"], year=row.get("month", "")[:4] or row.get("year", ""))
     try:
         case = inference_case(row)
         predicted = predicted_figures(case)
@@ -57,9 +74,11 @@ def inference_outcomes(row: Row) -> list[Outcome]:
     except RoofplanError as error:
         return [replace(base, skipped=str(error))]
     out = []
-    beyond = implausible_serving(case)
+    ideals = ideal_serving(case)
+    beyond = implausible_serving(case, ideals)
     for name, value in case.measured.items():
         shown = replace(base, metric=name, regime=case.regime, measured=value, assumed=case.assumed)
+        shown = replace(shown, chip=case.machine.device.id, software=case.engine.id, ideal=ideals.get(name))
         found = predicted.get(name)
         if name in beyond:
             out.append(replace(shown, skipped="implausible", implausible=beyond[name]))
@@ -81,7 +100,8 @@ def predicted_figures(case: InferenceCase) -> dict[str, Metric | str]:
 
 def _metric(case: InferenceCase, name: str, value: float, behind: Term) -> Metric:
     worst = grade_of_time(behind, case.model, case.rates())
-    return metric(value, UNITS[name], GRADES[worst if name == "tpot" else max(2, worst)])
+    grade = GRADES[worst if name == "tpot" else max(2, worst)]
+    return metric(value, UNITS[name], grade, job_of(name, case.regime))
 
 
 def _static(case: InferenceCase) -> dict[str, Metric | str]:
@@ -114,9 +134,10 @@ def _queued(case: InferenceCase) -> dict[str, Metric | str]:
     seats = book.max_concurrency // case.groups
     if seats < 1 or not book.fits:
         raise Skipped("memory: by our ledger it does not fit")
-    if case.regime == "offline" or (
-        case.regime == "burst" and case.requests is not None and case.requests > LARGEST_QUEUE * book.max_concurrency
-    ):
+    if case.regime == "offline" and "in-flight batching OFF" in case.row.get("notes", ""):
+        return _static(replace(case, users=float(book.max_concurrency)))
+    long = case.requests is not None and case.requests > LARGEST_QUEUE * book.max_concurrency
+    if long or (case.regime == "offline" and case.requests is None):
         full = case.steady(float(book.max_concurrency))
         return {
             "tpot": _metric(case, "tpot", float(full.tpot.value), full.tpot),
@@ -153,30 +174,32 @@ def _simulated(case: InferenceCase, seats: int, budget: float) -> tuple[Served, 
     return seen, case.steady(max(1.0, seen.running) * groups).tpot
 
 
-def implausible_serving(case: InferenceCase) -> dict[str, str]:
+def ideal_serving(case: InferenceCase) -> dict[str, float]:
+    """Return what the data sheet alone gives: a token for reading the weights once, prompts at the dense peak of all devices."""
+    prompt = replace(case.workload, input=max(1, round(case.prompt)))
+    one = floors(case.model, case.strategy, prompt, case.rates(), max(1, round(case.users or 1)))
+    rate = prompt.input * case.machine.count / (one.first * max(one.ranks))
+    if case.users is None:
+        return {"prefill_tokens_per_second": rate}
+    out = {"tpot": one.token, "prefill_tokens_per_second": rate, "output_tokens_per_second": case.users / one.token}
+    return out | ({"ttft": case.users * prompt.input / rate} if case.regime == "static batch" else {})
+
+
+def implausible_serving(case: InferenceCase, ideals: Mapping[str, float]) -> dict[str, str]:
     """Return the figures of a case that no machine of its data sheet reaches, and the limit that each exceeds."""
-    r, out = case.rates(), dict[str, str]()
-    token = floors(case.model, case.strategy, case.workload, r, max(1, round(case.users or 1))).token
-    tpot = case.measured.get("tpot")
-    if tpot is not None and case.users is not None and tpot < token:
-        out["tpot"] = f"memory bandwidth: a token takes at least {token * 1e3:.3g} ms"
-    prompts = case.measured.get("prefill_tokens_per_second")
-    most = _most_prompts(case)
-    if prompts is not None and prompts > most:
-        out["prefill_tokens_per_second"] = f"dense peak: at most {most:,.0f} tok/s"
+    out = {}
+    tpot, prompts = (case.measured.get(name) for name in ("tpot", "prefill_tokens_per_second"))
+    if tpot is not None and case.users is not None and tpot < ideals["tpot"]:
+        out["tpot"] = f"memory bandwidth: a token takes at least {ideals['tpot'] * 1e3:.3g} ms"
+    if prompts is not None and prompts > ideals["prefill_tokens_per_second"]:
+        out["prefill_tokens_per_second"] = f"dense peak: at most {ideals['prefill_tokens_per_second']:,.0f} tok/s"
     return out
-
-
-def _most_prompts(case: InferenceCase) -> float:
-    """Return the prompt tokens a second at the dense peak of all devices [token/s]."""
-    one = floors(case.model, case.strategy, case.workload, case.rates(), 1)
-    return max(1.0, float(case.workload.input)) * case.machine.count / (one.first * max(one.ranks))
 
 
 def training_outcomes(row: Row) -> tuple[list[Outcome], Memory | None]:
     """Return the figures of one training run beside their predictions, and whether it was judged to fit."""
     out_of_memory = "oom-row" in flags(row)
-    base = Outcome(id=row["id"], source=row["source_key"])
+    base = Outcome(id=row["id"], source=row["source_key"], year=row.get("month", "")[:4] or row.get("year", ""))
     try:
         case = training_case({**row, "quality": ""} if out_of_memory else row)
         predicted, judged = training_figures(case)
@@ -188,11 +211,14 @@ def training_outcomes(row: Row) -> tuple[list[Outcome], Memory | None]:
     if out_of_memory:
         return [replace(base, skipped="oom-row")], ran
     out = []
+    most = ideal_rate(case)
     for name, value in (("tokens_per_second_per_device", case.rate), ("memory", case.memory)):
         if value is None:
             continue
         shown = replace(base, metric=name, measured=value, assumed=case.assumed, sweep=sweep_of(case))
-        limit = implausible_training(case, name)
+        shown = replace(shown, chip=case.machine.device.id, software=case.framework.id)
+        shown = replace(shown, ideal=None if name == "memory" else most)
+        limit = implausible_training(case, name, most)
         if limit:
             out.append(replace(shown, skipped="implausible", implausible=limit))
         else:
@@ -214,14 +240,18 @@ def training_figures(case: TrainingCase) -> tuple[dict[str, Metric], bool]:
     return figures, reserved.value <= float(case.machine.device.memory or math.inf)
 
 
-def implausible_training(case: TrainingCase, name: str) -> str:
+def ideal_rate(case: TrainingCase) -> float:
+    """Return the tokens a second of a device at its dense peak [token/s]."""
+    products, mixing = flops_per_token(case.model, case.job.sequence, case.job.adapter)
+    peak = case.ability().rates.peak
+    return float(peak[case.job.precision] if case.job.precision in peak else peak["bf16"]) / (products + mixing)
+
+
+def implausible_training(case: TrainingCase, name: str, most: float) -> str:
     """Return the limit that a published training figure exceeds, empty where it exceeds none."""
     if name == "memory" and case.memory is not None:
         room = float(case.machine.device.memory or math.inf)
         return f"memory of a device: {room / 2**30:.1f} GiB" if case.memory > room else ""
-    products, mixing = flops_per_token(case.model, case.job.sequence, case.job.adapter)
-    peak = case.ability().rates.peak
-    most = float(peak[case.job.precision] if case.job.precision in peak else peak["bf16"]) / (products + mixing)
     return f"dense peak: at most {most:,.0f} tok/s a device" if (case.rate or 0.0) > most else ""
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from roofplan.search import Metric
+from roofplan.search import Metric, interval_factor
 
 UNITS = {
     "tpot": "s",
@@ -19,6 +20,21 @@ UNITS = {
     "memory": "B",
 }
 """What is scored, and its unit."""
+
+ALONE = ("static batch", "steady batch")
+"""Regimes in which the running sequences are known."""
+
+
+def job_of(metric: str, regime: str) -> str:
+    """Return what a metric tells of: decoding a known batch, prompts alone, throughput, latency under load, a training step or its memory."""
+    if metric in {"tokens_per_second_per_device", "memory"}:
+        return "training memory" if metric == "memory" else "training step"
+    if metric == "output_tokens_per_second":
+        return "throughput"
+    if metric == "prefill_tokens_per_second" or (metric == "ttft" and regime == "static batch"):
+        return "prefill"
+    return "decode" if metric == "tpot" and regime in ALONE else "latency under load"
+
 
 LEAST_OF_A_SOURCE = 5
 """Scored rows below which a source is pooled with the other small ones [1]."""
@@ -37,6 +53,9 @@ class Outcome:
     assumed : what the row leaves out and a rule filled.
     skipped : why it is not scored, empty where it is.
     sweep : the runs among which its order counts, empty where it has none.
+    chip : the device.
+    software, year : engine or framework, and the year of the run.
+    ideal : what its data sheet alone gives, None where that says nothing of the figure.
     implausible : the physical limit that the measured figure exceeds, empty where it exceeds none.
     """
 
@@ -49,7 +68,28 @@ class Outcome:
     assumed: tuple[str, ...] = ()
     skipped: str = ""
     sweep: str = ""
+    chip: str = ""
+    software: str = ""
+    year: str = ""
+    ideal: float | None = None
     implausible: str = ""
+
+    @property
+    def job(self) -> str:
+        """What was predicted: a metric by how requests met the engine."""
+        return job_of(self.metric, self.regime)
+
+    @property
+    def score(self) -> float:
+        """Distance of the logarithms of predicted and measured in spreads of the prediction: normalised nonconformity [1]."""
+        return abs(math.log(self.ratio)) / self.spread if self.predicted is not None else float("nan")
+
+    @property
+    def spread(self) -> float:
+        """Relative error that the prediction's grade stands for, of which its interval spans a factor either way [1]."""
+        if self.predicted is None:
+            return float("nan")
+        return math.log(self.predicted.value / self.predicted.low) / interval_factor(self.job)
 
     @property
     def ratio(self) -> float:
@@ -211,6 +251,29 @@ class Validation:
                 found = score(self.of(name, lambda one, r=regime: one.regime == r))  # type: ignore[misc]
                 if found is not None:
                     out.setdefault(name, {})[regime] = found
+        return out
+
+    def floor(self, name: str) -> dict[str, float]:
+        """Return, by source, the median error of the crudest law: one share of the data sheet for each chip, learned from the other sources.
+
+        A chip that no other source has takes the share of all their chips.
+        """
+        found = [one for one in self.of(name) if one.ideal]
+        shares: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+        for one in found:
+            shares[one.source][one.chip].append(one.measured / (one.ideal or 1.0))
+        out = {}
+        for source, chips in shares.items():
+            others = [by for other, by in shares.items() if other != source]
+            every = [share for by in others for values in by.values() for share in values]
+            if not every:
+                continue
+            mine = [one for one in found if one.source == source]
+            learned = {chip: [share for by in others for share in by.get(chip, ())] or every for chip in chips}
+            errors = [
+                abs(float(np.median(learned[one.chip])) * (one.ideal or 1.0) / one.measured - 1.0) for one in mine
+            ]
+            out[source] = float(np.median(errors))
         return out
 
     def sweeps(self) -> dict[str, tuple[int, float]]:

@@ -1,0 +1,106 @@
+"""Intervals that were checked: how far predictions lie from runs of publishers that no constant saw.
+
+References
+----------
+.. [1] J. Lei, M. G'Sell, A. Rinaldo, R. Tibshirani, L. Wasserman, "Distribution-free predictive inference for regression",
+       JASA 113, 2018, section 5.2: conformal intervals in units of each prediction's own spread.
+.. [2] R. F. Barber, E. Candes, A. Ramdas, R. Tibshirani, "Conformal prediction beyond exchangeability", Annals of Statistics 51, 2023:
+       weights where rows are not alike.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from roofplan.calibrate.fitting import entry
+from roofplan.validation.scoring import Outcome, pooled, weighted_quantile
+
+COVERED = 0.9
+"""Share of measurements that an interval is to hold [1]."""
+
+LEAST_SOURCES = 9
+"""Publishers of a job below which no coverage is claimed [1]."""
+
+
+def by_job(outcomes: Sequence[Outcome]) -> dict[str, list[Outcome]]:
+    """Return scored outcomes by job."""
+    found: dict[str, list[Outcome]] = defaultdict(list)
+    for one in outcomes:
+        if one.predicted is not None:
+            found[one.job].append(one)
+    return dict(found)
+
+
+def factor(by: dict[str, list[Outcome]]) -> float:
+    """Return the spreads within which nine of ten measurements lie, every publisher weighing the same [1]."""
+    scores = np.concatenate([[one.score for one in rows] for rows in by.values()])
+    weights = np.concatenate([np.full(len(rows), 1.0 / len(rows)) for rows in by.values()])
+    return weighted_quantile(scores, weights, COVERED)
+
+
+def fit_intervals(outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
+    """Fit, per job, the factor between a prediction's spread and its 90% interval: normalised conformal [1]_, publishers weighted equally [2]_.
+
+    `outcomes` are predictions of each publisher's runs by constants fitted without them.
+    """
+    out = []
+    source = "runs of publishers left out of every fit, normalised conformal (Lei et al. 2018, section 5.2)"
+    for job, rows in sorted(by_job(outcomes).items()):
+        by = pooled(rows)
+        found = coverage(rows)
+        note = f"{len(by)} publishers; held {found.share:.0%} of each by the factor of the others"
+        if len(by) < LEAST_SOURCES:
+            note += f"; fewer than {LEAST_SOURCES}: no coverage is claimed"
+        out.append(entry("interval", job, "any", factor(by), "1", 0.0, len(rows), source, note))
+    note = "of a normal distribution: no publisher but one states power"
+    return [*out, entry("interval", "power", "any", 1.645, "1", 0.0, 0, "definition", note)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Coverage:
+    """Share of a publisher's measurements inside intervals whose factor the others gave, and its bounds over publishers drawn again [1]."""
+
+    share: float
+    low: float
+    high: float
+    sources: int
+    width: float
+
+
+REDRAWN = 2000
+"""Times that publishers are drawn again for the bounds of a coverage [1]."""
+
+
+def coverage(rows: Sequence[Outcome]) -> Coverage:
+    """Return how many measurements of each publisher lie inside intervals by the factor of the others."""
+    by = pooled(rows)
+    shares = []
+    for source, mine in by.items():
+        others = {name: found for name, found in by.items() if name != source}
+        limit = factor(others or by)
+        shares.append(float(np.mean([one.score <= limit for one in mine])))
+    rng = np.random.default_rng(0)
+    drawn = np.mean(rng.choice(shares, size=(REDRAWN, len(shares))), axis=1)
+    limit = factor(by)
+    widths = [(one.predicted.value / one.predicted.low) ** 2 for one in rows if one.predicted is not None]
+    now = np.array([np.log(width) for width in widths])
+    held = [limit / (_now(one)) for one in rows]
+    low, high = np.percentile(drawn, (5.0, 95.0))
+    return Coverage(
+        share=float(np.mean(shares)),
+        low=float(low),
+        high=float(high),
+        sources=len(by),
+        width=float(np.median(np.exp(now * np.array(held)))),
+    )
+
+
+def _now(one: Outcome) -> float:
+    from roofplan.search import interval_factor
+
+    return interval_factor(one.job)

@@ -1,0 +1,227 @@
+"""The page of errors on publishers that no constant saw: `docs/accuracy.md`."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from roofplan import catalogue
+from roofplan.calibrate.intervals import LEAST_SOURCES, Coverage, coverage
+from roofplan.validation.scoring import ALONE, Outcome, Validation, pooled, score
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One kind of prediction, its rows, and what is aimed at.
+
+    Parameters
+    ----------
+    keep : which outcomes are its rows.
+    median, ninetieth : aims for the mean of the publishers' medians, and for the 90th percentile, None without one [1].
+    others : what published predictors reach.
+    picture : its picture, empty where it has none of its own.
+    """
+
+    name: str
+    keep: Callable[[Outcome], bool]
+    median: float | None
+    ninetieth: float | None
+    others: str
+    picture: str = ""
+
+
+def _metric(name: str, *regimes: str) -> Callable[[Outcome], bool]:
+    return lambda one: one.metric == name and (not regimes or one.regime in regimes)
+
+
+JOBS = (
+    Job(
+        "training step, tokens/s of a device",
+        _metric("tokens_per_second_per_device"),
+        0.08,
+        0.25,
+        "one constant utilisation a chip 21% median, 44% p90; vTrain, which profiles every kernel, 14.7% and 8.4% mean on its own runs; calculon 19.7% and 39%"
+        " on them, 3.65% on seqsel-2022; SimuMax 5.6% on simumax-b200",
+        "accuracy-step",
+    ),
+    Job("training memory", _metric("memory"), 0.03, 0.10, "SimuMax 0.46% mean on simumax-b200", "accuracy-memory"),
+    Job(
+        "decode, time per token of a known batch",
+        _metric("tpot", *ALONE),
+        0.12,
+        0.35,
+        "aiconfigurator with measured kernel tables 17%; one share of the bandwidth 20% at batch 1 alone",
+        "accuracy-tpot",
+    ),
+    Job(
+        "offline throughput",
+        _metric("output_tokens_per_second", "offline", "static batch"),
+        0.15,
+        0.40,
+        "none published",
+        "accuracy-throughput",
+    ),
+    Job(
+        "prompts alone, tokens/s",
+        _metric("prefill_tokens_per_second"),
+        0.15,
+        0.40,
+        "none published",
+        "accuracy-prefill",
+    ),
+    Job("prompts alone, time to the first token", _metric("ttft", "static batch"), None, None, "none published"),
+    Job(
+        "throughput under load",
+        lambda one: one.metric == "output_tokens_per_second" and one.regime not in {"offline", "static batch"},
+        None,
+        None,
+        "none published",
+    ),
+    Job(
+        "time per token under load",
+        lambda one: one.metric == "tpot" and one.regime not in ALONE,
+        None,
+        None,
+        "on vLLM runs of an H100: vidur 4%, BLIS 20%, LLMServingSim 22%, aiconfigurator 25%, llm-optimizer 56%, plain roofline 54%",
+    ),
+    Job(
+        "time to the first token under load",
+        lambda one: one.metric == "ttft" and one.regime != "static batch",
+        None,
+        None,
+        "on the same: BLIS 12%, vidur 14%, LLMServingSim 73%, llm-optimizer 619%, aiconfigurator 653%, plain roofline 279%",
+    ),
+)
+"""What is predicted, with the aims; what others reach is of `Published measurements` as their authors or comparisons print it."""
+
+
+def page(outcomes: Sequence[Outcome]) -> str:
+    """Return the scoreboard as Markdown."""
+    fits = [item for item in catalogue.constants() if item.rows]
+    lines = [
+        "# Accuracy",
+        "",
+        "Written by `make docs` from predictions in which **every publisher's runs were predicted by constants that were fitted without them**",
+        f"(`python -m roofplan.calibrate`, which also fits the {len(fits)} shipped constants; the predictions stand in `catalogue/measured/left-out.csv`).",
+        "Inputs are the model's dimensions, the chip's data sheet, the layout and the settings that a row states. `roofplan validate training -` and",
+        "`roofplan validate inference -` print the same rows by the shipped constants, what was skipped, and why.",
+        "",
+        "*Mean of publishers* is the mean of their medians, those with fewer than five rows pooled; *p90* weighs publishers equally; the *floor* is one share of",
+        "the data sheet for each chip, learned from the other publishers.",
+        "",
+        "| job | rows | publishers | mean of publishers | aim | p90 | aim | median of medians | |",
+        "|---|---:|---:|---:|---:|---:|---:|---:|---|",
+    ]
+    for job in JOBS:
+        rows = [one for one in outcomes if job.keep(one)]
+        lines.append(_line(job, rows))
+    lines += ["", "## Intervals", "", *_intervals(outcomes)]
+    for job in JOBS:
+        rows = [one for one in outcomes if job.keep(one)]
+        lines += ["", f"## {job.name[0].upper()}{job.name[1:]}", "", f"Others: {job.others}.", ""]
+        if job.picture:
+            lines += [f"![{job.name}: predicted against measured](pictures/{job.picture}.png)", ""]
+        lines += _sources(rows)
+        for title, of in (
+            ("chip", lambda one: one.chip),
+            ("software", lambda one: one.software),
+            ("year", lambda one: one.year),
+        ):
+            lines += ["", *_groups(title, rows, of)]
+        lines += ["", *_worst(rows)]
+    return "\n".join(lines)
+
+
+def _line(job: Job, rows: Sequence[Outcome]) -> str:
+    found = score(rows)
+    if found is None:
+        return f"| {job.name} | 0 | | | | | | | |"
+    aims = [None if aim is None else f"{aim:.0%}" for aim in (job.median, job.ninetieth)]
+    reached = [
+        value <= aim for value, aim in ((found.macro, job.median), (found.p90, job.ninetieth)) if aim is not None
+    ]
+    verdict = "" if not reached else "reached" if all(reached) else "median reached" if reached[0] else "missed"
+    return (
+        f"| {job.name} | {found.rows} | {found.sources} | {found.macro:.1%} | {aims[0] or ''} | {found.p90:.0%} | {aims[1] or ''} |"
+        f" {found.middle:.1%} | {verdict} |"
+    )
+
+
+def _intervals(outcomes: Sequence[Outcome]) -> Iterator[str]:
+    """Yield what the 90% intervals hold of publishers whose factor the others gave."""
+    yield "Normalised conformal intervals (Lei et al. 2018): a job's factor is what nine of ten left-out measurements lie within, in spreads of their prediction, publishers"
+    yield "weighted equally. *Held* is the share of a publisher's measurements inside intervals by the factor of the others; in brackets nine of ten redraws of the publishers."
+    yield ""
+    yield "| job | publishers | held | high over low, median | |"
+    yield "|---|---:|---:|---:|---|"
+    jobs: dict[str, list[Outcome]] = defaultdict(list)
+    for one in outcomes:
+        jobs[one.job].append(one)
+    for name, rows in sorted(jobs.items()):
+        found: Coverage = coverage(rows)
+        claim = (
+            ""
+            if found.sources >= LEAST_SOURCES
+            else f"guessed: fewer than {LEAST_SOURCES} publishers, no coverage is claimed"
+        )
+        yield f"| {name} | {found.sources} | {found.share:.0%} [{found.low:.0%}, {found.high:.0%}] | {found.width:.1f} | {claim} |"
+
+
+def _sources(rows: Sequence[Outcome]) -> Iterator[str]:
+    floors: dict[str, float] = {}
+    for metric in {one.metric for one in rows}:
+        floors |= Validation(kind="", rows=len(rows), outcomes=list(rows)).floor(metric)
+    yield "| publisher | rows | median | p90 | predicted / measured | floor |"
+    yield "|---|---:|---:|---:|---:|---:|"
+    for source, mine in pooled(rows).items():
+        floor = f"{floors[source]:.0%}" if source in floors else ""
+        yield f"| {source} | {_errors(mine)} | {floor} |"
+
+
+def _errors(rows: Sequence[Outcome]) -> str:
+    errors = [one.error for one in rows]
+    bias = float(np.median([one.ratio for one in rows]))
+    return f"{len(rows)} | {float(np.median(errors)):.1%} | {float(np.quantile(errors, 0.9)):.0%} | {bias:.2f}"
+
+
+def _groups(title: str, rows: Sequence[Outcome], of: Callable[[Outcome], str]) -> Iterator[str]:
+    groups: dict[str, list[Outcome]] = defaultdict(list)
+    for one in rows:
+        groups[of(one)].append(one)
+    yield f"| {title} | rows | median | p90 | predicted / measured |"
+    yield "|---|---:|---:|---:|---:|"
+    for name, mine in sorted(groups.items()):
+        yield f"| {name} | {_errors(mine)} |"
+
+
+WORST = 5
+"""Rows of a job that are named [1]."""
+
+REASONS = {
+    "xiongjiedai-llamacpp": "kernels on GGUF blocks reach a share of the peak that no other publisher tells of",
+    "ml-energy": "the only publisher of recent vLLM with known batches: its host time and its experts' bandwidth are borrowed",
+    "gpustack-perf-lab": "bursts: lengths, compilation in the first steps and the client's own limits are not stated",
+    "nvidia-gap-runs": "some runs state a prompt rate near the peak, as with cached prefixes; kept out of every fit",
+    "dstack-h100-mi300x": "arrivals above what the server takes: how long the queue grew is not stated",
+    "megatron-bridge": "recipe settings that the table leaves out: captured graphs, recomputed modules, dropped tokens",
+    "fsdp-qlora": "two cards whose slots are not stated; nothing else fine-tunes quantised weights under FSDP",
+    "simumax-b200": "the only runs of its framework on its chip",
+    "llm-foundry": "very long sequences on an attention kernel of 2023",
+    "torchtitan": "eager or compiled, and the kind of fp8, are not part of a layout",
+    "splitwise-sim": "batches of long prompts on an engine of 2023",
+    "trtllm-docs-v0.17": "pools of little room: the running batch follows the room that the engine finds",
+}
+"""What is known to stand behind a publisher's largest errors."""
+
+
+def _worst(rows: Sequence[Outcome]) -> Iterator[str]:
+    yield "| the worst | measured | predicted | ratio | why |"
+    yield "|---|---:|---:|---:|---|"
+    for one in sorted(rows, key=lambda one: -abs(np.log(one.ratio)))[:WORST]:
+        p = one.predicted
+        if p is not None:
+            where = f"{one.id}, {one.chip}, {one.software}"
+            yield f"| {where} | {one.measured:.3g} | {p.value:.3g} {p.unit} | {one.ratio:.2f} | {REASONS.get(one.source, 'not known')} |"

@@ -1,0 +1,399 @@
+"""Measured runs beside predictions: cases, queues, errors, intervals, and publishers left out."""
+
+import csv
+import json
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import roofplan as rp
+from roofplan import catalogue
+from roofplan.calibrate import scoreboard
+from roofplan.calibrate.engines import usable
+from roofplan.calibrate.fitting import NOT_FOR_FITTING
+from roofplan.calibrate.intervals import LEAST_SOURCES, coverage, factor, fit_intervals
+from roofplan.calibrate.left_out import constants_without, kept
+from roofplan.catalogue.machines import machine
+from roofplan.errors import InputError
+from roofplan.records.strategy import Strategy
+from roofplan.records.workload import Workload
+from roofplan.search import Metric, interval_factor
+from roofplan.serve import predict
+from roofplan.serve.queue import Arrivals, served, surface
+from roofplan.timing import constant, rates, using
+from roofplan.validation.inference import case_of, inference_case
+from roofplan.validation.predictions import inference_outcomes, training_outcomes
+from roofplan.validation.rows import Skipped
+from roofplan.validation.scoring import Outcome, Validation, job_of, pooled, rank_correlation, score, weighted_quantile
+
+SERVING = {row["id"]: row for row in catalogue.inference_rows()}
+TRAINING = {row["id"]: row for row in catalogue.training_rows()}
+
+
+# Queues ------------------------------------------------------------------------------------------
+
+
+def constant_steps(new, _):
+    """Return steps of 10 ms, and a millisecond for each 100 prompt tokens."""
+    return 0.01 + new * 1e-5
+
+
+@pytest.fixture(scope="module")
+def engine():
+    return catalogue.engine("vllm-0.11")
+
+
+def test_a_lone_request_takes_its_prompt_and_its_tokens(engine):
+    load = Workload(input=1000, output=11, context=2048)
+    seen = served(Arrivals(requests=1), load, engine, constant_steps, seats=8, budget=4096.0)
+    assert seen.ttft == pytest.approx(0.02)
+    assert seen.tpot == pytest.approx(0.01)
+    assert seen.rate == pytest.approx(11 / (0.02 + 10 * 0.01))
+
+
+def test_a_prompt_longer_than_the_budget_is_cut(engine):
+    load = Workload(input=1000, output=1, context=2048)
+    seen = served(Arrivals(requests=1), load, engine, constant_steps, seats=8, budget=256.0)
+    assert seen.ttft == pytest.approx(4 * 0.01 + 1000 * 1e-5)
+    assert seen.tpot is None
+
+
+def test_seats_bound_who_runs_and_the_rest_wait(engine):
+    """Ten requests on one seat are ten lone ones, one after the other."""
+    load = Workload(input=100, output=6, context=2048)
+    alone = served(Arrivals(requests=1), load, engine, constant_steps, seats=1, budget=4096.0)
+    seen = served(Arrivals(requests=10), load, engine, constant_steps, seats=1, budget=4096.0)
+    assert seen.rate == pytest.approx(alone.rate)
+    each = 6 / alone.rate
+    assert seen.ttft == pytest.approx(alone.ttft + each * 4.5)
+
+
+def test_an_engine_that_does_not_mix_stops_decoding_for_prompts(engine):
+    load = Workload(input=1000, output=50, context=2048)
+    arrivals = Arrivals(requests=40, clients=8)
+    mixed = served(arrivals, load, engine, constant_steps, seats=8, budget=1100.0)
+    apart = served(arrivals, load, replace(engine, chunked_prefill=False), constant_steps, seats=8, budget=1100.0)
+    assert apart.tpot > mixed.tpot
+
+
+def test_slow_arrivals_see_an_empty_system(engine):
+    load = Workload(input=100, output=5, context=2048)
+    alone = served(Arrivals(requests=1), load, engine, constant_steps, seats=8, budget=4096.0)
+    seen = served(Arrivals(requests=20, rate=0.5), load, engine, constant_steps, seats=8, budget=4096.0)
+    assert seen.ttft == pytest.approx(alone.ttft)
+    assert seen.tpot == pytest.approx(alone.tpot)
+
+
+def test_spread_lengths_keep_their_mean_and_lengthen_the_tail(engine):
+    lengths = Arrivals(requests=2000, varied=True).lengths(200.0)
+    assert np.mean(lengths) == pytest.approx(200.0, rel=0.01)
+    assert np.std(lengths) == pytest.approx(200.0, rel=0.05)
+    load = Workload(input=200, output=200, context=2048)
+    flat, wide = (
+        served(Arrivals(requests=400, varied=varied), load, engine, constant_steps, seats=400, budget=8192.0)
+        for varied in (False, True)
+    )
+    assert wide.rate < 0.5 * flat.rate
+
+
+def test_many_rounds_of_clients_approach_the_steady_state(engine):
+    model = case_of(SERVING["vllm-buildkite-0003"]).model
+    load = Workload(input=512, output=128, context=1024)
+    r = rates(machine("h100-sxm:1")[0], engine)
+    time_of = surface(model, Strategy(), load, r, kv_bytes=2.0, seats=64, budget=8192.0)
+    seen = served(Arrivals(requests=64 * 30, clients=64), load, engine, time_of, seats=64, budget=8192.0)
+    full = predict(model, Strategy(), engine, load, r, 64.0, kv_bytes=2.0, budget=8192.0)
+    assert seen.rate == pytest.approx(float(full.rate), rel=0.1)
+    assert seen.tpot == pytest.approx(float(full.tpot.value), rel=0.1)
+
+
+# Cases -------------------------------------------------------------------------------------------
+
+
+def test_settings_of_a_launch_replace_the_engines_defaults():
+    row = {**SERVING["gpustack-perf-lab-0361"], "hf_model_id": "Qwen/Qwen3-8B", "model_config": ""}
+    case = inference_case(row)
+    assert case.engine.default("max_num_seqs", "h100-sxm", 80 * 2**30).value == float(row["max_num_seqs"])
+    assert (case.regime, case.clients) == ("closed loop", int(row["client_concurrency"]))
+
+
+@pytest.mark.parametrize(
+    ("identity", "regime"),
+    [
+        ("splitwise-sim-0001", "static batch"),
+        ("ml-energy-0001", "steady batch"),
+        ("trtllm-docs-v0.17-0001", "offline"),
+        ("trtllm-docs-v1.0-0054", "offline"),
+        ("gpustack-perf-lab-0007", "burst"),
+        ("dstack-h100-mi300x-0094", "open loop"),
+    ],
+)
+def test_how_requests_met_the_engine(identity, regime):
+    assert inference_case(SERVING[identity]).regime == regime
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"quality_flags": "overload"}, "overload"),
+        ({"accel_norm": "other:raspberry-pi-5"}, "raspberry-pi-5"),
+        ({"engine_name": "magic"}, "magic"),
+        ({"hf_model_id": "", "model_config": "", "model_name": "nobody/nothing"}, "nobody/nothing"),
+        ({"tp": "3"}, "do not multiply"),
+        ({"weight_precision": "float128"}, "float128"),
+        ({"running_batch": "", "metric_kind": "serving"}, "neither batch"),
+        ({"input_len": ""}, "prompt length"),
+        ({"tpot_ms": "", "ttft_ms": "", "prefill_tokens_per_s": "", "output_tokens_per_s": ""}, "no figure"),
+    ],
+)
+def test_a_row_is_skipped_with_its_reason(change, said):
+    with pytest.raises(Skipped, match=said):
+        inference_case({**SERVING["splitwise-sim-0001"], **change})
+
+
+def test_what_follows_from_another_figure_is_not_scored_twice():
+    measured = inference_case(SERVING["splitwise-sim-0001"]).measured
+    assert set(measured) == {"tpot", "ttft", "prefill_tokens_per_second"}
+
+
+def test_what_is_assumed_is_said():
+    (one,) = [x for x in inference_outcomes(SERVING["ml-energy-0001"]) if x.metric == "tpot"]
+    assert any(text.startswith("prompt: 256") for text in one.assumed)
+    assert any(text.startswith("cache:") for text in one.assumed)
+
+
+def test_a_figure_beyond_the_data_sheet_is_implausible():
+    row = {**SERVING["splitwise-sim-0001"], "tpot_ms": "0.1", "prefill_tokens_per_s": "1e9"}
+    found = {one.metric: one for one in inference_outcomes(row)}
+    assert "memory bandwidth" in found["tpot"].implausible
+    assert "dense peak" in found["prefill_tokens_per_second"].implausible
+    assert found["tpot"].predicted is None
+    row = {**TRAINING["llmf-001"], "norm_tokens_per_s_per_gpu": "1e7"}
+    (one,) = training_outcomes(row)[0]
+    assert "dense peak" in one.implausible
+
+
+def test_published_out_of_memory_runs_are_judged_and_not_scored():
+    rows = [row for row in TRAINING.values() if row["quality"] == "oom-row"]
+    found = rp.validate("training", rows)
+    assert found.scored == 0
+    assert found.confusion()["out_of_memory"] == {"fits": 0, "does_not_fit": len(rows)}
+
+
+# Errors ------------------------------------------------------------------------------------------
+
+
+def outcome(source, measured, predicted, wide=2.0, **more):
+    found = Metric(predicted, predicted / wide, predicted * wide, "s", "calibrated")
+    return Outcome(
+        id=f"{source}-{measured}",
+        source=source,
+        metric="tpot",
+        regime="static batch",
+        measured=measured,
+        predicted=found,
+        **more,
+    )
+
+
+def test_errors_weigh_publishers_and_pool_the_small_ones():
+    rows = [outcome("a", 1.0, 1.1) for _ in range(90)] + [outcome("b", 1.0, 1.5) for _ in range(10)]
+    rows += [outcome("c", 1.0, 3.0), outcome("d", 1.0, 3.0)]
+    found = score(rows)
+    assert set(pooled(rows)) == {"a", "b", "small sources"}
+    assert found.median == pytest.approx(0.1)
+    assert found.macro == pytest.approx((0.1 + 0.5 + 2.0) / 3)
+    assert found.middle == pytest.approx(0.5)
+    assert found.p90 == pytest.approx(2.0)
+    assert found.coverage == pytest.approx(2 / 3)
+    assert found.width == pytest.approx(4.0)
+    assert score([]) is None
+
+
+def test_quantiles_and_ranks():
+    assert weighted_quantile(np.array([3.0, 1.0, 2.0]), np.ones(3), 0.9) == 3.0
+    assert rank_correlation([1.0, 2.0, 2.0, 4.0], [4.0, 3.0, 3.0, 1.0]) == pytest.approx(-1.0)
+
+
+def test_the_floor_learns_from_the_other_publishers():
+    """Two publishers reach 0.5 of the data sheet, a third 0.25: learned from the others it errs by a half and by one."""
+    rows = [outcome("a", 0.5, 1.0, ideal=1.0, chip="x") for _ in range(5)]
+    rows += [outcome("b", 0.5, 1.0, ideal=1.0, chip="x") for _ in range(5)]
+    rows += [outcome("c", 0.25, 1.0, ideal=1.0, chip="x") for _ in range(5)]
+    floor = Validation(kind="inference", rows=15, outcomes=rows).floor("tpot")
+    assert floor["c"] == pytest.approx(1.0)
+    assert floor["a"] == pytest.approx(0.25)
+
+
+def test_jobs_of_figures():
+    assert job_of("tpot", "steady batch") == "decode"
+    assert job_of("tpot", "burst") == "latency under load"
+    assert job_of("ttft", "static batch") == "prefill"
+    assert job_of("memory", "") == "training memory"
+
+
+# Intervals and publishers left out ---------------------------------------------------------------
+
+
+def test_the_factor_of_a_job_holds_nine_of_ten_measurements():
+    rng = np.random.default_rng(3)
+    spread = 2.0 ** (1.0 / interval_factor("decode"))  # what `outcome` states, as a factor of one spread
+    rows = [outcome(f"p{i % 12}", 1.0, float(spread ** rng.standard_normal())) for i in range(2400)]
+    assert factor(pooled(rows)) == pytest.approx(1.645, rel=0.07)
+    found = coverage(rows)
+    assert found.share == pytest.approx(0.9, abs=0.02)
+    assert found.low <= found.share <= found.high
+    (fitted,) = [item for item in fit_intervals(rows) if item["name"] == "decode"]
+    assert fitted["rows"] == 2400
+    assert "no coverage" not in fitted["note"]
+    (few,) = [item for item in fit_intervals([r for r in rows if r.source in {"p1", "p2"}]) if item["name"] == "decode"]
+    assert f"fewer than {LEAST_SOURCES}" in few["note"]
+
+
+def test_shipped_intervals_are_those_of_the_kept_outcomes():
+    for item in fit_intervals(kept()):
+        if item["rows"]:
+            assert constant("interval", item["name"], ["any"])[0].value == pytest.approx(item["value"], rel=0.02), item[
+                "name"
+            ]
+
+
+def test_other_constants_hold_only_meanwhile():
+    before = constant("kernel", "gap", ["any"])[0]
+    with using([replace(before, value=1.0)]):
+        assert constant("kernel", "gap", ["any"])[0].value == 1.0
+    assert constant("kernel", "gap", ["any"])[0] == before
+
+
+def test_a_publisher_left_out_leaves_no_trace():
+    shipped = {item.scope for item in catalogue.fit("engines") if item.law == "kernel"}
+    without = constants_without("splitwise-sim")
+    assert "vllm-0.2" in shipped
+    assert not any(item.scope == "vllm-0.2" for item in without)
+    assert not any("splitwise-sim" in item.source and item.rows and item.scope == "vllm-0.2" for item in without)
+    gone = constants_without("simumax-b200")
+    assert not any(item.scope == "megatron-core-0.16/Blackwell" for item in gone)
+
+
+def test_rows_that_predictors_are_compared_on_are_in_no_fit():
+    assert "nvidia-gap-runs" in NOT_FOR_FITTING
+    assert not any(case.row["source_key"] in NOT_FOR_FITTING for case in usable())
+    assert not any(name in item.source for item in catalogue.constants() for name in NOT_FOR_FITTING)
+
+
+REACHED = {
+    "training step, tokens/s of a device": (0.16, 0.50),
+    "training memory": (0.075, 0.18),
+    "decode, time per token of a known batch": (0.18, 0.45),
+    "offline throughput": (0.13, 0.60),
+    "prompts alone, tokens/s": (0.37, 1.6),
+}
+"""What errors of publishers left out may not rise above: mean of medians, and 90th percentile [1]."""
+
+
+@pytest.mark.parametrize("job", scoreboard.JOBS, ids=[job.name for job in scoreboard.JOBS])
+def test_errors_do_not_grow_unnoticed(job):
+    found = score([one for one in kept() if job.keep(one)])
+    assert found is not None
+    most = REACHED.get(job.name)
+    if most is not None:
+        assert found.macro <= most[0]
+        assert found.p90 <= most[1]
+
+
+def test_kept_outcomes_are_of_todays_rows_and_laws():
+    """A few of the kept predictions are made anew, each without its publisher."""
+    known = {(one.id, one.metric): one for one in kept()}
+    for identity in ("splitwise-sim-0001", "vllm-buildkite-0003"):
+        row = SERVING[identity]
+        with using(constants_without(row["source_key"]), without=[row["source_key"]]):
+            for one in inference_outcomes(row):
+                if one.predicted is not None:
+                    assert known[one.id, one.metric].predicted.value == pytest.approx(one.predicted.value, rel=1e-3)
+
+
+# The command -------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def table(tmp_path):
+    file = tmp_path / "runs.csv"
+    rows = [
+        SERVING[name]
+        for name in ("splitwise-sim-0001", "splitwise-sim-0002", "ml-energy-0001", "ktransformers-docs-0001")
+    ]
+    with file.open("w", newline="") as out:
+        writer = csv.DictWriter(out, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+    return file
+
+
+def test_the_document_of_a_validation(run_json, run, table, tmp_path):
+    code, found = run_json("validate", "inference", str(table))
+    assert code == 0
+    assert (found["rows"], found["scored"]) == (4, 3)
+    assert sum(found["skipped"].values()) == 1
+    assert found["summary"]["tpot"]["rows"] == 3
+    one = next(x for x in found["predictions"] if x["id"] == "splitwise-sim-0001" and x["metric"] == "tpot")
+    assert one["measured"] == pytest.approx(0.0476121)
+    assert one["ape"] == pytest.approx(abs(one["predicted"] / one["measured"] - 1.0))
+    assert one["low"] < one["predicted"] < one["high"]
+    assert found["by_source"]["splitwise-sim"]["tpot"]["in_sample"] is True
+    out = tmp_path / "figures.csv"
+    code, text, _ = run("validate", "inference", str(table), "--csv", str(out), "--html", str(tmp_path / "page.html"))
+    assert code == 0
+    assert "4 rows: 3 scored, 1 skipped" in text
+    with out.open(newline="") as file:
+        written = list(csv.DictReader(file))
+    assert len(written) == len(found["predictions"])
+    assert "predicted against measured" in (tmp_path / "page.html").read_text()
+
+
+def test_fail_above_is_an_exit_code(run, table):
+    assert run("validate", "inference", str(table), "--fail-above", "300%")[0] == 0
+    assert run("validate", "inference", str(table), "--fail-above", "0.01%")[0] == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ([], "KIND is missing"),
+        (["training"], "FILE is missing"),
+        (["traning", "x.csv"], "neither training nor inference"),
+        (["inference", "/nowhere/x.csv"], "cannot be read"),
+    ],
+)
+def test_bad_words_are_refused(run, words, said):
+    code, _, text = run("validate", *words)
+    assert (code, said in text) == (2, True), text
+
+
+def test_bad_tables_are_refused(run, tmp_path):
+    file = tmp_path / "x.csv"
+    for content, said in (("", "lacks the columns"), ("a,b\n1,2\n", "lacks the columns"), ("\xff\xfe\x00", "")):
+        file.write_bytes(content.encode("latin-1"))
+        code, _, text = run("validate", "training", str(file))
+        assert (code, said in text) == (2, True), text
+    header = ",".join(next(iter(TRAINING.values())))
+    file.write_text(header + "\n")
+    assert "holds no rows" in run("validate", "training", str(file))[2]
+    with pytest.raises(InputError, match="neither"):
+        rp.validate("serving", str(file))
+
+
+def test_a_users_row_that_says_little_is_skipped_not_refused(run_json, tmp_path):
+    file = tmp_path / "mine.csv"
+    columns = list(next(iter(SERVING.values())))
+    with file.open("w", newline="") as out:
+        writer = csv.DictWriter(out, columns)
+        writer.writeheader()
+        writer.writerow({"id": "mine-1", "source_key": "mine"})
+        writer.writerow({**dict.fromkeys(columns, "?"), "id": "mine-2", "source_key": "mine"})
+    code, found = run_json("validate", "inference", str(file))
+    assert (code, found["scored"]) == (0, 0)
+    assert all(one["skipped"] for one in found["predictions"])
+    assert json.dumps(found)
+    assert math.isfinite(found["rows"])
