@@ -126,7 +126,8 @@ def _predicted(
 ) -> list[Plan]:
     """Predict all strategies x users of a machine as one grid, close in on the best concurrency of each, and keep it."""
     r = rates(machine, engine)
-    users = [user_ladder(book.max_concurrency, asked.constraints.concurrency) for _, book in kept]
+    whole = [user_ladder(book.max_concurrency, asked.constraints.concurrency) for _, book in kept]
+    users = whole
     seen: list[set[float]] = [set() for _ in kept]
     degrees = {
         name: np.array([[getattr(s, name)] for s, _ in kept], dtype=float)
@@ -166,7 +167,8 @@ def _predicted(
         chosen, near = columns(users)
     if len(asked.machines) <= FEW_MACHINES and asked.constraints.concurrency is None:
         # the curve has stairs, where groups fill evenly and tiles are whole: the last look takes every count nearby
-        users = [u if c is None else _around(u, c) for u, c in zip(users, near, strict=True)]
+        most = [float(users_of[-1]) for users_of in whole]
+        users = [u if c is None else _around(u, c, m) for u, c, m in zip(users, near, most, strict=True)]
         chosen, _ = columns(users)
     tally.count_users([len(found) for found in seen])
     # of several limits of running sequences the least that meets a demanded rate is kept, else the largest
@@ -236,13 +238,13 @@ def _between(ladder: np.ndarray[Any, Any], column: int) -> np.ndarray[Any, Any]:
     return points if high - low > 2 else ladder
 
 
-NEARBY = 256
+NEARBY = 96
 """Users either side of the best among which every count is looked at [1]."""
 
 
-def _around(ladder: np.ndarray[Any, Any], column: int) -> np.ndarray[Any, Any]:
-    """Return every whole number of users near a point of a ladder, and the ladder's own points."""
-    best, most = ladder[column], ladder[-1]
+def _around(ladder: np.ndarray[Any, Any], column: int, most: float) -> np.ndarray[Any, Any]:
+    """Return every whole number of users near a point of a ladder, up to the most that fit, and the ladder's own points."""
+    best = ladder[column]
     return np.unique(np.concatenate((ladder, np.arange(max(1.0, best - NEARBY), min(most, best + NEARBY) + 1.0))))
 
 
