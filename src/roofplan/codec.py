@@ -278,6 +278,7 @@ def framework(table: Mapping[str, Any]) -> Framework:
     return Framework(
         id=table["id"],
         name=table["framework"],
+        lineage=table.get("lineage", table["framework"]),
         version=table["version"],
         released=table["released"],
         newest=table.get("newest", False),

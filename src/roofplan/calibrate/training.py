@@ -232,7 +232,7 @@ def lent_entries(fitted: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         if item["law"] != "training" or not item["rows"]:
             continue  # a cluster's network says nothing of another's
         framework, _, architecture = item["scope"].partition("/")
-        for lent in (f"{catalogue.framework(framework).name}/{architecture}", architecture, "any"):
+        for lent in (f"{catalogue.framework(framework).lineage}/{architecture}", architecture, "any"):
             found[item["name"], lent].append((item["value"], item["scope"]))
     out = []
     for (name, lent), lenders in found.items():

@@ -42,6 +42,7 @@ class Framework:
     Parameters
     ----------
     id : such as ``megatron-core-0.16``.
+    lineage : whose code it runs, such as ``megatron-core``: from kin on the same architecture it borrows first.
     sharding : how it divides states over data-parallel ranks: ``distributed-optimizer``, ``none``, ``fsdp`` or ``zero``
         (data parallel alone).
     stays_gathered : when sharded weights, once gathered, stay whole to the end of a step: ``never``, ``pipeline`` (with pipeline
@@ -67,6 +68,7 @@ class Framework:
 
     id: str
     name: str
+    lineage: str
     version: str
     released: str
     newest: bool

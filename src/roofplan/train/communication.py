@@ -70,7 +70,7 @@ class Wires:
 def scopes(machine: Machine, framework: Framework) -> list[str]:
     """Return whose fitted constants hold, nearest first: this version here, the framework here, any framework here, any."""
     architecture = machine.device.architecture
-    return [f"{framework.id}/{architecture}", f"{framework.name}/{architecture}", architecture, "any"]
+    return [f"{framework.id}/{architecture}", f"{framework.lineage}/{architecture}", architecture, "any"]
 
 
 UNUSED = 1e30
