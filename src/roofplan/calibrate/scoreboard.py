@@ -209,7 +209,7 @@ REASONS = {
     "megatron-bridge": "recipe settings that the table leaves out: captured graphs, recomputed modules, dropped tokens",
     "fsdp-qlora": "two cards whose slots are not stated; nothing else fine-tunes quantised weights under FSDP",
     "simumax-b200": "the only runs of its framework on its chip",
-    "llm-foundry": "very long sequences on an attention kernel of 2023",
+    "llm-foundry": "its smallest models are bound by launches, which its kin make slower; its longest sequences by an attention kernel of 2023",
     "torchtitan": "eager or compiled, and the kind of fp8, are not part of a layout",
     "splitwise-sim": "batches of long prompts on an engine of 2023",
     "trtllm-docs-v0.17": "pools of little room: the running batch follows the room that the engine finds",

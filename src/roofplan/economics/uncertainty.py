@@ -21,7 +21,7 @@ def student(freedom: float) -> float:
     Source: Abramowitz and Stegun, Handbook of Mathematical Functions, 26.7.5.
 
     >>> round(student(3), 2), round(student(10), 3)  # tables: 2.35, 1.812
-    (2.34, 1.812)
+    (2.35, 1.812)
     """
     z = Z90
     first, second = (z**3 + z) / 4.0, (5.0 * z**5 + 16.0 * z**3 + 3.0 * z) / 96.0

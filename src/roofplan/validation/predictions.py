@@ -207,7 +207,9 @@ def training_outcomes(row: Row) -> tuple[list[Outcome], Memory | None]:
         return [replace(base, skipped=str(reason))], None
     except RoofplanError as error:
         return [replace(base, skipped=str(error))], None
-    ran = Memory(id=row["id"], ran=not out_of_memory, fits=judged)
+    # what is recomputed decides the memory: where it is not stated, nothing is judged
+    known = not any(text.startswith("recompute: none") for text in case.assumed)
+    ran = Memory(id=row["id"], ran=not out_of_memory, fits=judged) if known or out_of_memory else None
     if out_of_memory:
         return [replace(base, skipped="oom-row")], ran
     out = []
