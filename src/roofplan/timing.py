@@ -362,7 +362,7 @@ def _network(machine: Machine, fitted: Any, sources: dict[str, tuple[str, ...]])
         item = fitted("all_reduce", name, chain)
         values[name] = item.value
         keys.append(fit_key(item))
-    for name in ("bus_bandwidth.2", "bus_bandwidth.4", "bus_bandwidth.8", "staged_path"):
+    for name in ("bus_share.2", "bus_share.4", "bus_share.8", "staged_path"):
         try:
             found = constant("all_reduce", name, chain)[0]
             values[name] = found.value
@@ -429,10 +429,9 @@ def _shared_rate(ranks: Number, net: dict[str, Any]) -> Number:
     topology = net["topology"]
     if topology in {"full-mesh", "cube-mesh"}:
         return smaller(net["pair"] * (ranks - 1), net["bandwidth"]) * net["efficiency"] + 1e-300 * (ranks <= 1)
-    if topology == "bus" and net.get("bus_bandwidth.2"):
-        return where(
-            ranks > 4, net["bus_bandwidth.8"], where(ranks > 2, net["bus_bandwidth.4"], net["bus_bandwidth.2"])
-        )
+    if topology == "bus":
+        share = where(ranks > 4, net["bus_share.8"], where(ranks > 2, net["bus_share.4"], net["bus_share.2"]))
+        return net["bandwidth"] * share
     return net["bandwidth"] * net["efficiency"]
 
 

@@ -210,6 +210,10 @@ def _fit_switch(rows: list[tuple[str, int, float, float]]) -> list[dict[str, Any
     ]
 
 
+COLLAPSED = 0.3
+"""Share of the rate of two cards below which more of them do not reach each other as peers [1]."""
+
+
 def _fit_bus(rows: list[tuple[str, int, float, float]]) -> list[dict[str, Any]]:
     """Return ring start-up and step on PCIe over all cards, and the wire rate of each card by ranks."""
     rates: dict[str, dict[int, float]] = defaultdict(dict)
@@ -235,35 +239,24 @@ def _fit_bus(rows: list[tuple[str, int, float, float]]) -> list[dict[str, Any]]:
         entry("all_reduce", "one_shot", scope, fitted[0], "s", deviation, len(rows), source)
         for scope in ("bus", "staged")
     ]
-    shares = []
+    shares: dict[int, list[float]] = defaultdict(list)
     for d, by_ranks in rates.items():
         wire = catalogue.link(catalogue.accelerator(d).host_link or "").bandwidth
-        shares.append(by_ranks[2] / wire)
-        out += [
-            entry(
-                "all_reduce",
-                f"bus_bandwidth.{n}",
-                d,
-                rate,
-                "B/s",
-                0.1,
-                1,
-                source,
-                f"{n} ranks on one server of this card",
-            )
-            for n, rate in by_ranks.items()
-        ]
+        for n, rate in by_ranks.items():
+            if n <= 2 or rate >= COLLAPSED * by_ranks[2]:
+                shares[n].append(rate / wire)
+    note = (
+        "share of a card's link; a server whose rate collapses has no peers across its processors, and counts as staged"
+    )
+    for n, found in sorted(shares.items()):
+        off = max(spread(found), 0.2)
+        out.append(
+            entry("all_reduce", f"bus_share.{n}", "bus", float(np.median(found)), "1", off, len(found), source, note)
+        )
+    pair = shares[2]
     out.append(
         entry(
-            "all_reduce",
-            "efficiency",
-            "bus",
-            float(np.mean(shares)),
-            "1",
-            spread(shares),
-            len(shares),
-            source,
-            "two cards; more share the bus",
+            "all_reduce", "efficiency", "bus", float(np.mean(pair)), "1", spread(pair), len(pair), source, "two cards"
         )
     )
     staged = rates["l40s"][8] * 2 * 8  # 8 ranks of a ring move 2 n bytes over the host path per byte of bus bandwidth
@@ -285,7 +278,7 @@ def _fit_bus(rows: list[tuple[str, int, float, float]]) -> list[dict[str, Any]]:
             "all_reduce",
             "efficiency",
             "staged",
-            float(np.mean(shares)),
+            float(np.mean(pair)),
             "1",
             0.3,
             0,

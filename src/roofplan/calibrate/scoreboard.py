@@ -212,7 +212,7 @@ REASONS = {
     "llm-foundry": "its smallest models are bound by launches, which its kin make slower; its longest sequences by an attention kernel of 2023",
     "torchtitan": "eager or compiled, and the kind of fp8, are not part of a layout",
     "splitwise-sim": "batches of long prompts on an engine of 2023",
-    "trtllm-docs-v0.17": "pools of little room: the running batch follows the room that the engine finds",
+    "trtllm-docs-v0.17": "cards on a bus whose peers reach each other at a rate of the server, not of the card",
 }
 """What is known to stand behind a publisher's largest errors."""
 
