@@ -450,12 +450,16 @@ def test_two_mi300x_share_one_link_and_eight_share_seven():
         assert bus == pytest.approx(published, rel=0.05)
 
 
-def test_eight_l40s_on_their_buses():
-    r = rates(machine("l40s:8")[0], VLLM)
+def test_cards_on_a_bus_reach_the_same_share_of_their_links():
+    """Eight RTX PRO 6000 measured 24.7 GB/s; L40S on such a server reach half as much on half the link. The one that measured 1.5 passes no peers."""
     from roofplan.timing import all_reduce_time
 
     size = 512 * 2.0**20
-    assert 1.75 * size / float(all_reduce_time(size, 8.0, r.machine, r.network)) == pytest.approx(1.5e9, rel=0.05)
+    for device, published in (("rtx-pro-6000:8", 24.7e9), ("l40s:8", 24.7e9 / 2)):
+        r = rates(machine(device)[0], VLLM)
+        assert 1.75 * size / float(all_reduce_time(size, 8.0, r.machine, r.network)) == pytest.approx(
+            published, rel=0.05
+        )
 
 
 def test_evaluate_is_deterministic():
