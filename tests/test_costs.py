@@ -599,7 +599,7 @@ def test_prices_of_other_lists_join_where_they_are_installed(monkeypatch):
     fake = ModuleType("genai_prices")
     fake.data = SimpleNamespace(providers=providers)
     monkeypatch.setitem(sys.modules, "genai_prices", fake)
-    monkeypatch.setattr("roofplan.economics.listed.importlib.metadata.version", lambda _: "0")
+    monkeypatch.setattr("importlib.metadata.version", lambda _: "0")
     added = routes("gpt-oss-120b")[len(before) :]
     assert [(one.name, one.input, one.output) for one in added] == [("nobody-else/openai/gpt-oss-120b", 0.01, 0.02)]
 

@@ -9,6 +9,7 @@ import csv
 import json
 import os
 import tomllib
+from dataclasses import asdict
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -50,7 +51,11 @@ def aliases(kind: str) -> dict[str, str]:
 
 @cache
 def index() -> dict[str, Any]:
-    """Return what one asks of all files of a kind at once: aliases, and the servers of each device; written by `indexed`."""
+    """Return what one asks of many files at once, written by `indexed`.
+
+    Aliases, the servers of each device, fitted constants, and which engines
+    were measured on which architectures by whom.
+    """
     found: dict[str, Any] = json.loads((ROOT / "index.json").read_text())
     return found
 
@@ -65,7 +70,14 @@ def indexed() -> dict[str, Any]:
     boxes: dict[str, list[str]] = {}
     for found in sorted((server(name) for name in ids("servers")), key=lambda s: (s.count, s.id)):
         boxes.setdefault(found.accelerator, []).append(found.id)
-    return {"aliases": names, "servers": boxes}
+    constants = [asdict(item) for name in fits() for item in fit(name)]
+    known = set(ids("accelerators"))
+    measured = {
+        (row["engine_name"], accelerator(row["accel_norm"]).architecture, row["source_key"])
+        for row in inference_rows()
+        if row["tpot_ms"] and row["accel_norm"] in known
+    }
+    return {"aliases": names, "servers": boxes, "constants": constants, "measured": sorted(map(list, measured))}
 
 
 LONGEST_NAME = 100
@@ -243,7 +255,7 @@ def source(key: str) -> Source:
 @cache
 def constants() -> tuple[Constant, ...]:
     """Return all fitted constants."""
-    return tuple(item for name in fits() for item in fit(name))
+    return tuple(Constant(**item) for item in index()["constants"])
 
 
 @cache
@@ -274,10 +286,9 @@ def inference_rows() -> tuple[dict[str, str], ...]:
 @cache
 def measured_pairs(without: frozenset[str] = frozenset()) -> frozenset[tuple[str, str]]:
     """Return which engines were measured on which architectures, by the published rows that the catalogue carries, some publishers left out."""
-    known = set(ids("accelerators"))
-    rows = [row for row in inference_rows() if row["tpot_ms"] and row["source_key"] not in without]
-    pairs = {(row["engine_name"], row["accel_norm"]) for row in rows}
-    return frozenset((name, accelerator(device).architecture) for name, device in pairs if device in known)
+    return frozenset(
+        (name, architecture) for name, architecture, source in index()["measured"] if source not in without
+    )
 
 
 def hub_cache() -> Path:

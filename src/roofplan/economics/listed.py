@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 from dataclasses import dataclass
 from datetime import date
-from decimal import Decimal
 from typing import Any
 
 from roofplan import catalogue
@@ -57,6 +55,9 @@ def _genai(model: str) -> list[Route]:
         from genai_prices import data  # type: ignore[import-not-found, unused-ignore]
     except ImportError:
         return []
+    import importlib.metadata
+    from decimal import Decimal
+
     version = importlib.metadata.version("genai-prices")
     found = []
     for provider in data.providers:
