@@ -69,6 +69,9 @@ def constant(law: str, name: str, scopes: Sequence[str]) -> tuple[Constant, int]
 
 def _expert_bandwidths(scopes: Sequence[str]) -> dict[str, Constant]:
     """Return the bandwidth shares of grouped products by the format of their experts, where a scope has some of its own."""
+    key = tuple(scopes)
+    if key in _EXPERTS:
+        return _EXPERTS[key]
     found: dict[str, Constant] = {}
     for scope in scopes:
         for (law, name, where_fitted), item in _table().items():
@@ -76,6 +79,7 @@ def _expert_bandwidths(scopes: Sequence[str]) -> dict[str, Constant]:
                 found.setdefault(f"experts.{name.removeprefix('bandwidth.')}", item)
     if "experts.bf16" in found:
         found.setdefault("experts.fp16", found["experts.bf16"])
+    _EXPERTS[key] = found
     return found
 
 
@@ -87,6 +91,7 @@ def _table() -> dict[tuple[str, str, str], Constant]:
 
 
 _TABLE: dict[tuple[str, str, str], Constant] = {}
+_EXPERTS: dict[tuple[str, ...], dict[str, Constant]] = {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,7 +171,7 @@ class Rates:
 
 
 _WITHOUT: set[str] = set()
-CACHES: list[dict[Any, Any]] = [_TABLE]
+CACHES: list[dict[Any, Any]] = [_TABLE, _EXPERTS]
 """What was computed from constants, and is forgotten where others are used."""
 
 
