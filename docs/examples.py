@@ -60,7 +60,7 @@ EXAMPLES = [
         "train llama-2-7b --on rtx-4090:8 --tokens chinchilla --batch 512seq --sequence 4k",
     ),
     (
-        "Eight RTX 4090 against eight H100, owned: the articles' account at today's prices",
+        "Eight RTX 4090 against eight H100, owned: the articles' account at the newest prices known, each with its date",
         "cost machine --on rtx-4090:8 --on h100-sxm:8",
     ),
     (

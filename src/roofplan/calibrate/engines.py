@@ -73,17 +73,13 @@ def _measured(case: InferenceCase) -> tuple[float, float, Term] | None:
     if case.running is not None and case.tpot is not None:
         return case.running, case.tpot, case.measured_term(case.steady(case.running))
     rate = case.measured.get("output_tokens_per_second")
-    if rate is None or case.row["source_key"] not in MIXED_OFFLINE:
+    if rate is None or case.regime != "offline" or not case.in_flight:
         return None
     book = case.book()
     if book.max_concurrency < 1 or (case.requests is not None and case.requests < LARGEST_QUEUE * book.max_concurrency):
         return None
     users = float(book.max_concurrency)
     return users, users / rate, case.steady(users).tpot
-
-
-MIXED_OFFLINE = ("trtllm-docs-v0.17", "trtllm-docs-v1.0")
-"""Publishers of offline throughput whose engine mixes prompts into its steps and was kept full."""
 
 
 def _decode(case: InferenceCase) -> Decode | None:
@@ -278,7 +274,7 @@ def fit_prefill(excluded: Excluded = frozenset()) -> list[dict[str, Any]]:
     towards the median of the engines, as if that were `PRIOR_ROWS` rows more.
     """
     ratios: dict[str, dict[str, list[float]]] = {name: defaultdict(list) for name in SHARES}
-    names = {}
+    versions_seen = set()
     for case in usable(excluded):
         if case.regime != "static batch" or case.users is None:
             continue
@@ -293,20 +289,20 @@ def fit_prefill(excluded: Excluded = frozenset()) -> list[dict[str, Any]]:
         if _computing(term) < COMPUTING:
             continue
         predicted = case.users * case.prompt / float(term.value)
-        names[case.engine.id] = case.engine.name
+        versions_seen.add(case.engine.id)
         for scope in {case.engine.id, case.engine.name if not case.engine.eager else EAGER}:
             ratios[name][scope].append(rate / predicted * now.value)
     out = []
     source = "published prefill rates of prompts computed alone: splitwise-sim, xiongjiedai-llamacpp, llamacpp-threads, trtllm-docs-v0.6.1"
     for name, found in ratios.items():
-        versions = [median(values) for scope, values in found.items() if scope in names]
+        versions = [median(values) for scope, values in found.items() if scope in versions_seen]
         middle = min(1.0, median(versions)) if versions else 1.0
         for scope, values in sorted(found.items()):
             share = math.exp(
                 (len(values) * math.log(median(values)) + PRIOR_ROWS * math.log(middle)) / (len(values) + PRIOR_ROWS)
             )
             out.append(entry("engine", name, scope, min(1.0, share), "1", spread(values), len(values), source))
-        every = [value for scope, values in found.items() if scope in names for value in values]
+        every = [value for scope, values in found.items() if scope in versions_seen for value in values]
         if every:
             note = f"median of {len(versions)} engines' medians"
             out.append(entry("engine", name, "any", middle, "1", spread(every), len(every), source, note))

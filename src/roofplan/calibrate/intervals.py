@@ -10,6 +10,7 @@ References
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -38,9 +39,9 @@ def by_job(outcomes: Sequence[Outcome]) -> dict[str, list[Outcome]]:
 
 def factor(by: dict[str, list[Outcome]]) -> float:
     """Return the spreads within which nine of ten measurements lie, every publisher weighing the same [1]."""
-    scores = np.concatenate([[one.score for one in rows] for rows in by.values()])
+    distances = np.concatenate([[one.distance for one in rows] for rows in by.values()])
     weights = np.concatenate([np.full(len(rows), 1.0 / len(rows)) for rows in by.values()])
-    return weighted_quantile(scores, weights, COVERED)
+    return weighted_quantile(distances, weights, COVERED)
 
 
 def fit_intervals(outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
@@ -69,7 +70,7 @@ class Coverage:
     low: float
     high: float
     sources: int
-    width: float
+    width: float  # median of high over low [1]
 
 
 REDRAWN = 2000
@@ -83,24 +84,16 @@ def coverage(rows: Sequence[Outcome]) -> Coverage:
     for source, mine in by.items():
         others = {name: found for name, found in by.items() if name != source}
         limit = factor(others or by)
-        shares.append(float(np.mean([one.score <= limit for one in mine])))
+        shares.append(float(np.mean([one.distance <= limit for one in mine])))
     rng = np.random.default_rng(0)
     drawn = np.mean(rng.choice(shares, size=(REDRAWN, len(shares))), axis=1)
     limit = factor(by)
-    widths = [(one.predicted.value / one.predicted.low) ** 2 for one in rows if one.predicted is not None]
-    now = np.array([np.log(width) for width in widths])
-    held = [limit / (_now(one)) for one in rows]
+    widths = [math.exp(2.0 * limit * one.spread) for one in rows if one.predicted is not None]
     low, high = np.percentile(drawn, (5.0, 95.0))
     return Coverage(
         share=float(np.mean(shares)),
         low=float(low),
         high=float(high),
         sources=len(by),
-        width=float(np.median(np.exp(now * np.array(held)))),
+        width=float(np.median(widths)),
     )
-
-
-def _now(one: Outcome) -> float:
-    from roofplan.search import interval_factor
-
-    return interval_factor(one.job)

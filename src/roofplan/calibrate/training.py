@@ -18,6 +18,7 @@ from roofplan import catalogue
 from roofplan.calibrate.fitting import Excluded, affine, entry, spread
 from roofplan.calibrate.kernels import kernel_rows
 from roofplan.catalogue.machines import machine as machine_of
+from roofplan.economics.uncertainty import Z90
 from roofplan.laws import collectives
 from roofplan.operations.activations import LOW_PRECISION
 from roofplan.records.engine import EAGER as FROM_PYTHON
@@ -334,9 +335,6 @@ def fit_family(family: Family, runs: Sequence[TrainingCase]) -> tuple[dict[str, 
 
 LARGEST_ERROR = 0.6
 """Error from which a run counts no more, so that a broken one does not bend the fit."""
-
-Z90 = 1.645
-"""Standard deviations of a 90% interval of a normal distribution."""
 
 EVALUATIONS = 400
 """Evaluations of the search, enough for its errors to stand still in the third digit."""

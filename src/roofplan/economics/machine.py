@@ -135,6 +135,7 @@ class Owned:
     inputs : what the cost follows from, by name, each with its range.
     term : USD per hour in parts, at the inputs' central values.
     absent : what is not counted, for nothing is known of it.
+    unpriced : whether something that must be bought is among that.
     """
 
     machine: Machine
@@ -143,6 +144,7 @@ class Owned:
     inputs: dict[str, Sourced]
     term: Term
     absent: list[str]
+    unpriced: bool = False
     assumed: list[str] = field(default_factory=list)
 
     def at(self, values: Values) -> Term:
@@ -197,8 +199,7 @@ class Owned:
     @property
     def bare(self) -> bool:
         """Whether the servers around the cards, or the network between them, have no price: it looks cheaper than it is."""
-        missing = any(word in name for name in self.absent for word in ("--server)", "--networking)"))
-        return missing and self.machine.device.status != OWN
+        return self.unpriced and self.machine.device.status != OWN
 
     @property
     def said(self) -> str:
@@ -219,6 +220,7 @@ def own(machine: Machine, terms: Terms | None = None) -> Owned | None:
     items, absent = _items(machine, terms)
     if not items:
         return None
+    unpriced = bool(absent)
     assumed: list[str] = []
     inputs = {price_name(item): item.ranged for item in items} | _energy(machine, terms, absent, assumed)
     for name, value in (("hosting", terms.hosting), ("staff", terms.staff)):
@@ -234,6 +236,7 @@ def own(machine: Machine, terms: Terms | None = None) -> Owned | None:
         inputs=inputs,
         term=hourly_term(items, terms, inputs, central(inputs)),
         absent=absent,
+        unpriced=unpriced,
         assumed=assumed,
     )
 

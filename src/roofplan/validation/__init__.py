@@ -8,7 +8,7 @@ from typing import Any
 
 from roofplan import catalogue
 from roofplan.search import Plan
-from roofplan.validation.inference import ASSUMED_PROMPT, model_id
+from roofplan.validation.inference import model_id
 from roofplan.validation.rows import Row, Skipped, against, number
 
 
@@ -107,4 +107,4 @@ def _text(row: Row) -> str:
     return f"{where}{many}: {number(row, 'tpot_ms') or 0.0:.1f} ms{rate} ({row['source_key']} {row['year']})"
 
 
-__all__ = ["ASSUMED_PROMPT", "nearest_measured", "users_of"]
+__all__ = ["nearest_measured", "users_of"]

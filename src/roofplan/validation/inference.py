@@ -109,6 +109,11 @@ class InferenceCase:
         return "len_distribution" in flags(self.row)
 
     @property
+    def in_flight(self) -> bool:
+        """Whether new prompts join a running batch, as engines do unless a row says that it was switched off."""
+        return "in-flight batching OFF" not in self.row.get("notes", "")
+
+    @property
     def groups(self) -> int:
         """Attention groups that run side by side [1]."""
         return int(self.strategy.dp) * int(self.strategy.attention_dp)

@@ -134,7 +134,7 @@ def _queued(case: InferenceCase) -> dict[str, Metric | str]:
     seats = book.max_concurrency // case.groups
     if seats < 1 or not book.fits:
         raise Skipped("memory: by our ledger it does not fit")
-    if case.regime == "offline" and "in-flight batching OFF" in case.row.get("notes", ""):
+    if case.regime == "offline" and not case.in_flight:
         return _static(replace(case, users=float(book.max_concurrency)))
     long = case.requests is not None and case.requests > LARGEST_QUEUE * book.max_concurrency
     if long or (case.regime == "offline" and case.requests is None):

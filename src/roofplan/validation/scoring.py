@@ -80,7 +80,7 @@ class Outcome:
         return job_of(self.metric, self.regime)
 
     @property
-    def score(self) -> float:
+    def distance(self) -> float:
         """Distance of the logarithms of predicted and measured in spreads of the prediction: normalised nonconformity [1]."""
         return abs(math.log(self.ratio)) / self.spread if self.predicted is not None else float("nan")
 

@@ -13,6 +13,7 @@ from roofplan.search import interval_factor
 from roofplan.train.ledger import fullest, ledgers
 from roofplan.train.plan import STEP, grade_of
 from roofplan.train.step import Step, step
+from roofplan.validation.predictions import validate_training
 from roofplan.validation.rows import Skipped
 from roofplan.validation.scoring import rank_correlation
 from roofplan.validation.training import TrainingCase, training_case
@@ -114,15 +115,9 @@ def sweeps(runs: Sequence[Scored]) -> dict[tuple[str, str, str], tuple[int, floa
 
 def out_of_memory() -> tuple[int, int]:
     """Return how many published out-of-memory runs there are, and how many of them are judged so."""
-    seen = right = 0
-    for row in catalogue.training_rows():
-        if row["quality"] != "oom-row":
-            continue
-        case = training_case({**row, "quality": ""})
-        held = fullest(ledgers(case.model, case.job, case.layout, case.framework))
-        seen += 1
-        right += float(held.reserved) > float(case.machine.device.memory or 0.0)
-    return seen, right
+    rows = [row for row in catalogue.training_rows() if row["quality"] == "oom-row"]
+    judged = validate_training(rows).confusion()["out_of_memory"]
+    return sum(judged.values()), judged["does_not_fit"]
 
 
 WHY = {
@@ -133,7 +128,7 @@ WHY = {
     "megatron-2020": "a V100 cluster of 2019, of which no other run fits constants",
     "torchtitan": "eager or compiled, chunks of the schedule and kind of fp8 are not part of a layout",
     "nemo-2407": "fine-tuning on packed sequences of one small model",
-    "llm-foundry": "very long sequences on an attention kernel of 2023",
+    "llm-foundry": "smallest models, bound by launches, and the longest sequences, on an attention kernel of 2023",
     "simumax-b200": "shapes of single products, which no table is kept of",
     "seqsel-2022": "within the noise of a measurement",
     "litgpt-a100": "longest sequence of the data set by tokenizer is not stated",
