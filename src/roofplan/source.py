@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+GRADES = ("measured", "calibrated", "borrowed", "guessed")
+"""How sure a figure is: measured on this machine; calibrated on this chip and software; borrowed from a near relative; guessed."""
+
 Kind = Literal["datasheet", "measured", "derived", "estimate", "quote", "documented", "fitted", "given"]
 
 
@@ -39,6 +42,7 @@ class Sourced:
     kind : how it was obtained.
     low, high : bounds that hold nine values of ten, where they are stated; in the unit of `value`.
     least, most : what it can physically not go below or above, such as 1 for a yield; no draw leaves them.
+    grade : how sure it is where its kind does not say, such as that of a prediction or of an old quotation.
     """
 
     value: float
@@ -51,3 +55,4 @@ class Sourced:
     high: float | None = None
     least: float | None = None
     most: float | None = None
+    grade: str = ""

@@ -141,7 +141,7 @@ def fit_trend(found: Sequence[Milestone], bits: str, kind: str) -> Trend | None:
     error = student(len(points) - 2) * deviation / math.sqrt(float(np.sum((years - years.mean()) ** 2)))
     edges = [-1.0 / float(x) if x < 0.0 else math.inf for x in (slope - error, slope, slope + error)]
     return Trend(
-        halving=Interval(low=edges[0], central=edges[1], high=edges[2]),
+        halving=Interval(low=edges[0], central=edges[1], high=edges[2], grade="calibrated"),
         devices=len(points),
         spread=deviation * math.log(2.0),
     )

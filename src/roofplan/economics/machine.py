@@ -113,6 +113,7 @@ class Item:
             source=self.source,
             seen=self.date,
             kind=self.kind,
+            grade="borrowed" if self.stale else "",
         )
 
     @property

@@ -161,6 +161,7 @@ def ranged(price: Price) -> Sourced:
         source=price.source,
         seen=price.date,
         kind="given" if price.kind == "given" else "quote",
+        grade="borrowed" if price.kind != "given" and age_days(price.date) > STALE_DAYS else "",
     )
 
 

@@ -94,12 +94,14 @@ class BreakEven:
     tokens : at the inputs' central values, None where that never happens [token].
     low, high : bounds that hold nine of ten draws in which it happens [token].
     never : share of the draws in which it does not [1].
+    grade : of the least sure input that matters.
     """
 
     tokens: float | None
     low: float
     high: float
     never: float
+    grade: str
 
 
 @dataclass(slots=True, kw_only=True)
@@ -188,7 +190,7 @@ def api_of(model: str, demand: Demand, given: Route | None = None) -> Api | None
         routes=len(known),
         input=middle_in,
         output=middle_out,
-        monthly=Interval(low=bills[0][0], central=month(middle_in, middle_out), high=bills[-1][0]),
+        monthly=Interval(low=bills[0][0], central=month(middle_in, middle_out), high=bills[-1][0], grade="calibrated"),
         cheapest=bills[0][1],
         dearest=bills[-1][1],
         date=max(one.date for one in known),
@@ -273,7 +275,7 @@ def supply(
             return tariff / full_cost(hourly, owned, served, values).value
 
         found.over = interval(over, inputs)
-        found.even = break_even(over, served, inputs)
+        found.even = break_even(over, served, inputs, found.over.grade)
         found.apart = apart(tariff, full_cost(hourly, owned, served, at), served.use, training, api.source)
     return found
 
@@ -294,6 +296,7 @@ def _measure(capacity: Interval) -> Sourced:
         source="roofplan",
         seen="",
         kind="derived",
+        grade=capacity.grade,
     )
 
 
@@ -346,10 +349,12 @@ STEPS = 4000
 """Loads among which the break-even is looked for, from a thousandth of a machine to a thousand [1]."""
 
 
-def break_even(over: Callable[[Values], Number], demand: Demand, inputs: Mapping[str, Sourced]) -> BreakEven:
+def break_even(
+    over: Callable[[Values], Number], demand: Demand, inputs: Mapping[str, Sourced], grade: str
+) -> BreakEven:
     """Return where machines cost no more than the API's median, with its range.
 
-    `over` is the API's price over the cost of a token on a full machine. Of a load of u machines, n(u) of them are paid for, so
+    `over`, of that `grade`, is the API's price over the cost of a token on a full machine. Of a load of u machines, n(u) of them are paid for, so
     they break even from the least u at which u x `over` >= n(u).
     """
 
@@ -366,6 +371,7 @@ def break_even(over: Callable[[Values], Number], demand: Demand, inputs: Mapping
         low=min(float(edges[0]), middle),
         high=float(edges[1]) if not np.isfinite(middle) else max(float(edges[1]), middle),
         never=1.0 - happens.size / found.size,
+        grade=grade,
     )
 
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from roofplan.laws import Number
-from roofplan.source import Sourced
+from roofplan.source import GRADES, Sourced
 
 Z90 = 1.6449
 """Standard deviations above the median that nineteen of twenty stay below."""
@@ -38,13 +38,26 @@ Values = Mapping[str, Number]
 """Inputs of a cost by name: floats, or arrays of draws of equal length."""
 
 
+GRADE_OF_KIND = {
+    **dict.fromkeys(("given", "measured"), "measured"),
+    **dict.fromkeys(("datasheet", "documented", "quote", "fitted"), "calibrated"),
+    **dict.fromkeys(("derived", "estimate"), "borrowed"),
+}
+"""How sure an input of a cost is by how its figure was obtained: what the user states is as good as measured, a fresh quotation of the very
+thing is calibrated, an analyst's estimate is borrowed. A figure whose source is a guess is guessed."""
+
+MATTERS = 0.25
+"""Share of the widest swing from which an input's grade counts for the result [1]."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interval:
-    """Nine of ten draws lie between `low` and `high`."""
+    """Nine of ten draws lie between `low` and `high`; `grade` is that of the least sure input that matters."""
 
     low: float
     central: float
     high: float
+    grade: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +77,20 @@ class Swing:
     def width(self) -> float:
         """Distance between the two."""
         return abs(self.high - self.low)
+
+
+def grade_of_input(item: Sourced) -> str:
+    """Return how sure an input is: as it says itself, else by how its figure was obtained."""
+    if item.grade:
+        return item.grade
+    return "guessed" if item.source.startswith("guess") else GRADE_OF_KIND[item.kind]
+
+
+def grade_of_cost(swings: Sequence[Swing], inputs: Mapping[str, Sourced]) -> str:
+    """Return the grade of what follows from inputs: of the least sure whose range moves it as much as `MATTERS`; of all where none has a range."""
+    widest = max((one.width for one in swings), default=0.0)
+    counted = [inputs[one.name] for one in swings if widest > 0.0 and one.width >= MATTERS * widest]
+    return max((grade_of_input(item) for item in counted or inputs.values()), key=GRADES.index, default="measured")
 
 
 def central(inputs: Mapping[str, Sourced]) -> dict[str, float]:
@@ -117,11 +144,12 @@ def _half(width: float) -> float:
 def interval(cost: Callable[[Values], Number], inputs: Mapping[str, Sourced], count: int = SAMPLES) -> Interval:
     """Return the central value of a cost and the bounds that hold nine of ten draws."""
     middle = float(cost(central(inputs)))
+    grade = grade_of_cost(tornado(cost, inputs), inputs)
     found = np.asarray(cost(draws(inputs, count)))
     if found.ndim == 0:
-        return Interval(low=middle, central=middle, high=middle)
+        return Interval(low=middle, central=middle, high=middle, grade=grade)
     low, high = np.percentile(found, (5.0, 95.0))
-    return Interval(low=min(float(low), middle), central=middle, high=max(float(high), middle))
+    return Interval(low=min(float(low), middle), central=middle, high=max(float(high), middle), grade=grade)
 
 
 def tornado(cost: Callable[[Values], Number], inputs: Mapping[str, Sourced]) -> list[Swing]:
@@ -142,5 +170,6 @@ def as_json(found: Interval, swings: list[Swing], unit: str) -> dict[str, Any]:
         "low": found.low,
         "high": found.high,
         "unit": unit,
+        "grade": found.grade,
         "tornado": [{"input": one.name, "low": one.low, "high": one.high} for one in swings],
     }

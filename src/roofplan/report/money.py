@@ -13,7 +13,7 @@ from roofplan.economics.rent import Quote
 from roofplan.economics.tokens import Api, Supply, TokenCosts
 from roofplan.economics.uncertainty import Interval, Swing, central
 from roofplan.report.explain import trees_screen
-from roofplan.report.page import Page, wrapped
+from roofplan.report.page import LETTER, Page, wrapped
 from roofplan.report.plans import machine_text
 from roofplan.terms import Term
 from roofplan.units import MONTH
@@ -25,14 +25,14 @@ def usd(value: float, digits: int = 3) -> str:
 
 
 def spread(found: Interval, unit: str = "USD") -> str:
-    """Return ``3,296 USD [2,827, 3,885]``."""
+    """Return ``3,296 USD [2,827, 3,885] b``."""
     text = f"{usd(found.central)} {unit}".rstrip()
-    return text if found.low == found.high else f"{text} [{usd(found.low, 2)}, {usd(found.high, 2)}]"
+    return f"{text} {within(found)}".rstrip()
 
 
 def within(found: Interval) -> str:
-    """Return ``[1.2, 2.1] ``, nothing where there is no range."""
-    return "" if found.low == found.high else f"[{usd(found.low, 2)}, {usd(found.high, 2)}] "
+    """Return ``[1.2, 2.1] b ``, nothing where there is no range."""
+    return "" if found.low == found.high else f"[{usd(found.low, 2)}, {usd(found.high, 2)}] {LETTER[found.grade]} "
 
 
 def _swings(swings: list[Swing], unit: str) -> list[str]:
@@ -114,7 +114,7 @@ def _sale(bill: Bill) -> list[str]:
         when = "as given" if p.kind == "given" else f"{p.kind}{who}, {p.date}{old}"
         lines += wrapped(
             f"  sold at {usd(p.value)} USD ({when}): gross margin {bill.margin.central:.0%}"
-            f" [{bill.margin.low:.0%}, {bill.margin.high:.0%}], {p.value / bill.cost.central:.1f} x the bill; design, software"
+            f" [{bill.margin.low:.0%}, {bill.margin.high:.0%}] {LETTER[bill.margin.grade]}, {p.value / bill.cost.central:.1f} x the bill; design, software"
             " and selling aside",
             indent=4,
         )
@@ -292,7 +292,9 @@ def history_screen(found: list[Milestone], step: Gain, page: Page) -> None:
                     f"[{years.low:.1f}, {years.high:.1f}]" if math.isfinite(years.high) else f"[{years.low:.1f}, never]"
                 )
                 says = (
-                    f"halves in {years.central:.1f} years {edges}" if math.isfinite(years.central) else "does not fall"
+                    f"halves in {years.central:.1f} years {edges} {LETTER[years.grade]}"
+                    if math.isfinite(years.central)
+                    else "does not fall"
                 )
                 text = f"  {kind}, {bits}: the price of a rate {says} over {trend.devices} devices, two in three within"
                 for line in wrapped(f"{text} x {math.exp(trend.spread):.1f} of that", indent=4):
@@ -421,7 +423,7 @@ def _evens(one: Supply, found: TokenCosts) -> list[str]:
         share = even.tokens / MONTH / gives
         text = (
             f"break even, {one.kind} against {_asked(found)}: {units.compact(even.tokens)} tokens a month"
-            f" [{units.compact(even.low)}, {units.compact(even.high)}]{never} = {usd(even.tokens / MONTH)} tok/s, {share:.0%} of what a machine gives"
+            f" [{units.compact(even.low)}, {units.compact(even.high)}] {LETTER[even.grade]}{never} = {usd(even.tokens / MONTH)} tok/s, {share:.0%} of what a machine gives"
         )
     return wrapped(text, indent=2)
 
@@ -440,7 +442,7 @@ def _apart(one: Supply) -> list[str]:
     side = "below" if over.high < 1.0 else "above" if over.low > 1.0 else "within the error of"
     return wrapped(
         f"  its {usd(float(tree.value))} USD/Mtok taken apart on {one.kind} machines: {' + '.join(parts)} ({tree.parts[-1].formula()});"
-        f" {over.central:.2g} x [{over.low:.2g}, {over.high:.2g}] the cost of a full machine: {side} it",
+        f" {over.central:.2g} x [{over.low:.2g}, {over.high:.2g}] {LETTER[over.grade]} the cost of a full machine: {side} it",
         indent=4,
     )
 
