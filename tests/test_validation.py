@@ -273,8 +273,6 @@ def test_a_publisher_left_out_leaves_no_trace():
     assert "vllm-0.2" in shipped
     assert not any(item.scope == "vllm-0.2" for item in without)
     assert not any("splitwise-sim" in item.source and item.rows and item.scope == "vllm-0.2" for item in without)
-    gone = constants_without("simumax-b200")
-    assert not any(item.scope == "megatron-core-0.16/Blackwell" for item in gone)
 
 
 def test_rows_that_predictors_are_compared_on_are_in_no_fit():
@@ -284,11 +282,13 @@ def test_rows_that_predictors_are_compared_on_are_in_no_fit():
 
 
 REACHED = {
-    "training step, tokens/s of a device": (0.14, 0.41),
+    "training step, tokens/s of a device": (0.1, 0.32),
+    "training step, its code on its architecture has other runs": (0.1, 0.34),
     "training memory": (0.065, 0.17),
-    "decode, time per token of a known batch": (0.125, 0.35),
-    "offline throughput": (0.12, 0.36),
-    "prompts alone, tokens/s": (0.35, 1.4),
+    "decode, time per token of a known batch": (0.12, 0.34),
+    "offline throughput": (0.12, 0.29),
+    "KV capacity, throughput where the cache is short": (0.14, 0.28),
+    "prompts alone, tokens/s": (0.34, 1.35),
 }
 """What errors of publishers left out may not rise above: mean of medians, and 90th percentile [1]."""
 

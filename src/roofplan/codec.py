@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -234,6 +235,7 @@ def engine(table: Mapping[str, Any]) -> Engine:
         memory=_numbers(memory),
         kernels=_kernels(table["kernels"]),
         reserve=_numbers(defaults.get("reserve", {})),
+        bench=_numbers(table.get("bench", {})),
         rules=rules,
         excluded_architectures=_texts(table, "architectures_excluded"),
         eager=bool(table.get("eager", False)),
@@ -356,6 +358,16 @@ def sources(table: Mapping[str, Any]) -> dict[str, Source]:
         )
         for key, entry in table.items()
     }
+
+
+def constants_text(entries: Iterable[Mapping[str, Any]]) -> str:
+    """Return fitted constants as the text of a file."""
+    lines = []
+    for entry in entries:
+        lines.append("[[constant]]")
+        lines += [f"{key} = {json.dumps(value)}" for key, value in entry.items() if value or key != "note"]
+        lines.append("")
+    return "\n".join(lines)
 
 
 def constants(table: Mapping[str, Any]) -> tuple[Constant, ...]:

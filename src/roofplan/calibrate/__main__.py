@@ -2,34 +2,48 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from roofplan import catalogue
 from roofplan.calibrate.fitting import write
 from roofplan.calibrate.kernels import fit_all_reduce, fit_attention, fit_matmul, fit_vector, kernel_rows
+from roofplan.timing import adopt
 
 
 def main() -> None:
-    """Refit every constant and write it."""
+    """Refit every constant and write it; each fit rests on those before it."""
     from roofplan.calibrate.engines import fit_engines, fit_power, fit_prefill
     from roofplan.calibrate.intervals import fit_intervals
     from roofplan.calibrate.left_out import left_out, save
     from roofplan.calibrate.prices import fit_prices
-    from roofplan.calibrate.training import fit_training
+    from roofplan.calibrate.training import fit_families, fit_training
 
     rows = kernel_rows()
-    write("matmul", fit_matmul(rows))
-    write("vector", fit_vector())
-    write("attention", fit_attention(rows))
-    write("collectives", fit_all_reduce(rows))
-    write("power", fit_power())
-    write("engines", fit_engines())
-    write("prefill", fit_prefill())
-    write("training", fit_training())
-    write("prices", fit_prices())
+    renew("matmul", fit_matmul(rows))
+    renew("vector", fit_vector())
+    renew("attention", fit_attention(rows))
+    renew("collectives", fit_all_reduce(rows))
+    whole = fit_families()
+    renew("training", fit_training(whole))
+    renew("engines", fit_engines())
+    renew("prefill", fit_prefill())
+    renew("power", fit_power())
+    renew("prices", fit_prices())
     # the errors of publishers left out, of which the intervals are learned
-    catalogue.fit.cache_clear()
-    found = [left_out("training", catalogue.training_rows()), left_out("inference", catalogue.inference_rows())]
+    found = [left_out(kind, table, whole) for kind, table in TABLES.items()]
     save(found)
     write("intervals", fit_intervals([one for validation in found for one in validation.outcomes]))
+
+
+TABLES = {"training": catalogue.training_rows(), "inference": catalogue.inference_rows()}
+"""Published runs by kind."""
+
+
+def renew(name: str, constants: list[dict[str, Any]]) -> None:
+    """Write the constants of a fit, and let what follows rest on them."""
+    write(name, constants)
+    catalogue.fit.cache_clear()
+    adopt(item for each in catalogue.fits() for item in catalogue.fit(each))
 
 
 if __name__ == "__main__":

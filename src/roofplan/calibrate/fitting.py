@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable
@@ -11,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from roofplan import catalogue
+from roofplan import catalogue, codec
 
 Row = dict[str, str]
 
@@ -151,12 +150,4 @@ def descend(loss: Callable[[list[float]], float], start: list[float], steps: int
 
 def write(name: str, constants: list[dict[str, Any]]) -> None:
     """Write constants as a catalogue file."""
-    lines = []
-    for item in constants:
-        lines.append("[[constant]]")
-        for key, value in item.items():
-            if value == "" and key == "note":
-                continue
-            lines.append(f"{key} = {json.dumps(value)}")
-        lines.append("")
-    (catalogue.ROOT / "measured" / f"fit-{name}.toml").write_text("\n".join(lines))
+    (catalogue.ROOT / "measured" / f"fit-{name}.toml").write_text(codec.constants_text(constants))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import math
 from collections import defaultdict
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -45,10 +46,10 @@ def architecture(device: str) -> str:
 def fit_matmul(rows: list[Row]) -> list[dict[str, Any]]:
     """Fit the achieved shares of peak and of bandwidth of a dense product, per architecture.
 
-    Compute share: median of work / (time x peak) from 512 rows on. Bandwidth share: time = start-up + traffic / (share x
-    bandwidth) up to 64 rows, for matrices too large for the cache.
+    Compute share: median of work / (time x peak) from 512 rows on, at the median power limit over peak of an architecture's devices.
+    Bandwidth share: time = start-up + traffic / (share x bandwidth) up to 64 rows, for matrices too large for the cache.
     """
-    shares: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    products: dict[str, dict[str, list[tuple[str, float]]]] = defaultdict(lambda: defaultdict(list))
     reads: list[tuple[str, float, float]] = []
     for row in rows:
         if row["kernel"] != "gemm" or row["dtype"] not in FORMATS:
@@ -59,14 +60,71 @@ def fit_matmul(rows: list[Row]) -> list[dict[str, Any]]:
             continue
         m, n, k, time = float(row["m"]), float(row["n"]), float(row["k"]), float(row["latency_us"]) * 1e-6
         if m >= COMPUTE_BOUND:
-            shares[compute][device.architecture].append(float(matmul.work(m, k, n)) / time / device.peak[compute].value)
+            reached = float(matmul.work(m, k, n)) / time / device.peak[compute].value
+            products[compute][device.architecture].append((device.id, reached))
         weights = n * k * element_bytes(stored)
         if m <= MEMORY_BOUND and weights > 2 * (device.value("cache") or 0.0) and device.bandwidth:
             moved = float(matmul.traffic(m, k, n, element_bytes(stored), 2.0))
             reads.append((device.architecture, moved / device.bandwidth, time))
     source = "published GEMM tables: aiconfigurator-core 0.12.0 (PyPI), JAX microbenchmarks"
-    out = [item for name, found in shares.items() for item in _scoped(found, "matmul", f"share.{name}", source)]
-    return [*out, *_affine_entries(reads, 5e-6, "matmul", "bandwidth", source), *_over_best(shares["bf16"])]
+    out = []
+    for name, found in products.items():
+        references = {scope: _reference(scope, name, [device for device, _ in rows]) for scope, rows in found.items()}
+        shares = {scope: _at_reference(name, rows, references[scope]) for scope, rows in found.items()}
+        out += _scoped(shares, "matmul", f"share.{name}", source)
+        out += [item for item in references.values() if item is not None]
+        if name == "bf16":
+            over = _over_best(shares)
+    return [*out, *_affine_entries(reads, 5e-6, "matmul", "bandwidth", source), *over, _highest()]
+
+
+def _reference(scope: str, name: str, devices: Sequence[str]) -> dict[str, Any] | None:
+    """Return the median power limit over peak of the devices whose products were measured, under their architecture and node."""
+    found = {device: energy for device in devices if (energy := energy_of(device, name)) is not None}
+    nodes = {catalogue.node_of(catalogue.accelerator(device).process) for device in found}
+    if len(nodes) != 1 or None in nodes:
+        return None
+    source = f"data sheets of {', '.join(found)}"
+    value = float(np.median(list(found.values())))
+    place = f"{scope}/{nodes.pop()}"
+    return entry("matmul", f"energy.{name}", place, value, "J/FLOP", spread(found.values()), len(found), source)
+
+
+def energy_of(device: str, name: str) -> float | None:
+    """Return the power limit of a device over its peak in a number format, None where either is not known [J/FLOP]."""
+    found = catalogue.accelerator(device)
+    power = found.value("power")
+    return power / found.peak[name].value if power is not None and name in found.peak else None
+
+
+def _at_reference(name: str, rows: Sequence[tuple[str, float]], reference: dict[str, Any] | None) -> list[float]:
+    """Return measured shares as they were at the reference power limit over peak."""
+    if reference is None:
+        return [share for _, share in rows]
+    return [
+        float(matmul.power_limited_share(share, reference["value"], energy_of(device, name) or reference["value"], 1.0))
+        for device, share in rows
+    ]
+
+
+def _highest() -> dict[str, Any]:
+    """Return the largest share of a peak that any measured product reaches."""
+    shares = {
+        device.id: device.measured["bf16"].value / device.peak["bf16"].value
+        for device in map(catalogue.accelerator, catalogue.ids("accelerators"))
+        if "bf16" in device.measured and "bf16" in device.peak
+    }
+    best = max(shares, key=lambda name: shares[name])
+    return entry(
+        "matmul",
+        "highest",
+        "any",
+        shares[best],
+        "1",
+        0.0,
+        len(shares),
+        f"best measured product of {best} (ml-engineering)",
+    )
 
 
 def _over_best(found: dict[str, list[float]]) -> list[dict[str, Any]]:

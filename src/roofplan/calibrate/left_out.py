@@ -5,32 +5,36 @@ from __future__ import annotations
 import csv
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from roofplan import catalogue, codec
 from roofplan.calibrate.engines import fit_engines, fit_power, fit_prefill
-from roofplan.calibrate.training import FAMILIES, Family, family_entries, fit_reserved, lent_entries, scope_of
+from roofplan.calibrate.training import FAMILIES, Steps, fit_families, fit_training
 from roofplan.records.calibration import Constant
 from roofplan.search import Metric, interval_factor
 from roofplan.timing import using
 from roofplan.validation.predictions import inference_outcomes, training_outcomes
-from roofplan.validation.rows import Row
+from roofplan.validation.rows import SHORT_OF_CACHE, STARVED, Row, flags, unstarved
 from roofplan.validation.scoring import UNITS, Outcome, Validation, job_of
 
 Tick = Callable[[str], None]
 
 
-def left_out(kind: str, rows: Sequence[Row], tick: Tick | None = None) -> Validation:
-    """Return runs of a kind beside predictions, each publisher's by constants that were fitted without its rows."""
+def left_out(kind: str, rows: Sequence[Row], whole: Steps, tick: Tick | None = None) -> Validation:
+    """Return runs of a kind beside predictions, each publisher's by constants that were fitted without its rows.
+
+    `whole` is the fit of step times with all publishers.
+    """
     out = Validation(kind=kind, rows=len(rows))
     for source in dict.fromkeys(row["source_key"] for row in rows):
         if tick is not None:
             tick(source)
         mine = [row for row in rows if row["source_key"] == source]
-        with using(constants_without(source), without=[source]):
+        with using(constants_without(source, whole), without=[source]):
             for row in mine:
                 if kind == "inference":
-                    out.outcomes += inference_outcomes(row)
+                    out.outcomes += short_of_cache(row) if STARVED in flags(row) else inference_outcomes(row)
                 else:
                     found, judged = training_outcomes(row)
                     out.outcomes += found
@@ -38,8 +42,14 @@ def left_out(kind: str, rows: Sequence[Row], tick: Tick | None = None) -> Valida
     return out
 
 
-def constants_without(source: str) -> tuple[Constant, ...]:
-    """Return all constants, those that rest on a publisher's rows fitted anew without them."""
+def short_of_cache(row: Row) -> list[Outcome]:
+    """Return the throughput of a run that the room for its cache decides, in a regime of its own."""
+    found = inference_outcomes(unstarved(row))
+    return [replace(one, regime=SHORT_OF_CACHE) for one in found if one.metric == "output_tokens_per_second"]
+
+
+def constants_without(source: str, whole: Steps | None = None) -> tuple[Constant, ...]:
+    """Return all constants, those that rest on a publisher's rows fitted anew without them; `whole` is where step times' fits start."""
     shipped = {name: list(catalogue.fit(name)) for name in catalogue.fits()}
     if any(source in item.source for name in ("engines", "prefill", "power") for item in shipped[name]):
         gone = frozenset({source})
@@ -47,39 +57,10 @@ def constants_without(source: str) -> tuple[Constant, ...]:
         kept = [item for found in shipped.values() for item in found]
         with using(kept, without=[source]):
             shipped["prefill"], shipped["power"] = _constants(fit_prefill(gone)), _constants(fit_power(gone))
-    touched = [family for family in FAMILIES if source in family.sources]
-    if touched:
-        shipped["training"] = _training_without(source, touched, shipped["training"])
+    if any(source in family.sources for family in FAMILIES):
+        gone = frozenset({source})
+        shipped["training"] = _constants(fit_training(fit_families(gone, start=None if whole is None else whole.fitted), gone))
     return tuple(item for found in shipped.values() for item in found)
-
-
-def _training_without(source: str, touched: Sequence[Family], shipped: Sequence[Constant]) -> list[Constant]:
-    """Return the constants of training without a publisher: families of its runs alone are gone, others fitted on the rest."""
-    own = {scope_of(family) for family in FAMILIES}
-    gone = {scope_of(family) for family in touched}
-    lent = {item.scope for item in shipped if item.note == "borrowed by what has no runs"}
-    kept = [item for item in shipped if item.law == "training" and item.scope in own - gone]
-    fresh: list[dict[str, Any]] = []
-    for family in touched:
-        rest = [name for name in family.sources if name != source]
-        if rest:
-            fresh += family_entries(family, rest)
-    others = [
-        item
-        for item in shipped
-        if item.law != "allocator"
-        and not (item.law == "training" and (item.scope in own or item.scope in lent))
-        and not (item.law == "nccl" and item.scope in gone)
-    ]
-    tables = [_table(item) for item in kept]
-    lending = lent_entries([*tables, *fresh])
-    reserved = fit_reserved(frozenset({source}))
-    return [*others, *kept, *_constants([*fresh, *lending, *reserved])]
-
-
-def _table(item: Constant) -> dict[str, Any]:
-    """Return a constant as a catalogue's entry."""
-    return {name: getattr(item, name) for name in Constant.__dataclass_fields__}
 
 
 def _constants(entries: Sequence[dict[str, Any]]) -> list[Constant]:

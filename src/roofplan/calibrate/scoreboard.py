@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
 from roofplan import catalogue
 from roofplan.calibrate.intervals import LEAST_SOURCES, Coverage, coverage
+from roofplan.calibrate.training import FAMILIES
+from roofplan.validation.rows import SHORT_OF_CACHE
 from roofplan.validation.scoring import ALONE, Outcome, Validation, pooled, score
 
 
@@ -37,16 +40,37 @@ def _metric(name: str, *regimes: str) -> Callable[[Outcome], bool]:
     return lambda one: one.metric == name and (not regimes or one.regime in regimes)
 
 
+def has_kin(one: Outcome) -> bool:
+    """Return whether another publisher ran the same code as a training run on the same architecture."""
+    lineage = catalogue.framework(one.software).lineage
+    architecture = catalogue.accelerator(one.chip).architecture
+    return any(
+        family.lineage == lineage and family.architecture == architecture and set(family.sources) - {one.source}
+        for family in FAMILIES
+    )
+
+
+STEP = _metric("tokens_per_second_per_device")
+"""Which outcomes are step times."""
+
 JOBS = (
     Job(
         "training step, tokens/s of a device",
-        _metric("tokens_per_second_per_device"),
-        0.08,
-        0.25,
+        STEP,
+        None,
+        None,
         "one constant utilisation a chip 21% median, 44% p90; vTrain, which profiles every kernel, 14.7% and 8.4% mean on its own runs; calculon 19.7% and 39%"
         " on them, 3.65% on seqsel-2022; SimuMax 5.6% on simumax-b200",
         "accuracy-step",
     ),
+    Job(
+        "training step, its code on its architecture has other runs",
+        lambda one: STEP(one) and has_kin(one),
+        0.08,
+        0.25,
+        "as above",
+    ),
+    Job("training step elsewhere", lambda one: STEP(one) and not has_kin(one), None, None, "as above"),
     Job("training memory", _metric("memory"), 0.03, 0.10, "SimuMax 0.46% mean on simumax-b200", "accuracy-memory"),
     Job(
         "decode, time per token of a known batch",
@@ -65,6 +89,13 @@ JOBS = (
         "accuracy-throughput",
     ),
     Job(
+        "KV capacity, throughput where the cache is short",
+        _metric("output_tokens_per_second", SHORT_OF_CACHE),
+        0.20,
+        None,
+        "none published",
+    ),
+    Job(
         "prompts alone, tokens/s",
         _metric("prefill_tokens_per_second"),
         0.15,
@@ -75,7 +106,9 @@ JOBS = (
     Job("prompts alone, time to the first token", _metric("ttft", "static batch"), None, None, "none published"),
     Job(
         "throughput under load",
-        lambda one: one.metric == "output_tokens_per_second" and one.regime not in {"offline", "static batch"},
+        lambda one: (
+            one.metric == "output_tokens_per_second" and one.regime not in {"offline", "static batch", SHORT_OF_CACHE}
+        ),
         None,
         None,
         "none published",
@@ -125,6 +158,8 @@ def page(outcomes: Sequence[Outcome]) -> str:
         if job.picture:
             lines += [f"![{job.name}: predicted against measured](pictures/{job.picture}.png)", ""]
         lines += _sources(rows)
+        if job.name.startswith("KV"):
+            lines += ["", *_pairs(rows)]
         for title, of in (
             ("chip", lambda one: one.chip),
             ("software", lambda one: one.software),
@@ -179,6 +214,29 @@ def _sources(rows: Sequence[Outcome]) -> Iterator[str]:
     for source, mine in pooled(rows).items():
         floor = f"{floors[source]:.0%}" if source in floors else ""
         yield f"| {source} | {_errors(mine)} | {floor} |"
+
+
+def _pairs(rows: Sequence[Outcome]) -> Iterator[str]:
+    """Yield, of runs alike but for the device's memory, how much faster the larger is, measured and predicted."""
+    table = {row["id"]: row for row in catalogue.inference_rows()}
+    groups: dict[tuple[str, ...], list[Outcome]] = defaultdict(list)
+    for one in rows:
+        groups[tuple(table[one.id][name] for name in ALIKE)].append(one)
+    yield "| runs alike but for their device's memory | measured ratio | predicted ratio | off by |"
+    yield "|---|---:|---:|---:|"
+    for key, found in groups.items():
+        found.sort(key=lambda one: catalogue.accelerator(one.chip).memory or 0.0)
+        for small, large in pairwise(found):
+            measured, predicted = (
+                large.measured / small.measured,
+                large.ratio * large.measured / (small.ratio * small.measured),
+            )
+            what = f"{key[1]}, {key[-2]} in, {key[-1]} out: {large.chip} over {small.chip}"
+            yield f"| {what} | {measured:.2f} | {predicted:.2f} | {abs(predicted / measured - 1.0):.0%} |"
+
+
+ALIKE = ("source_key", "model_name", "count", "tp", "pp", "weight_precision", "kv_precision", "input_len", "output_len")
+"""Columns that runs share which differ in their device alone."""
 
 
 def _errors(rows: Sequence[Outcome]) -> str:

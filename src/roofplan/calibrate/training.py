@@ -1,7 +1,7 @@
 """What training software adds to the kernels' rates: collectives of NCCL, launches, host time, spread; and what its allocator reserves.
 
-Kernel tables anchor products, attention and collectives; published runs of one framework era on one family of devices fit
-the few numbers that are left, over the whole family at once.
+Kernel tables anchor products, attention and collectives; published runs fit the few numbers that are left. A family is one framework
+era on one architecture; families lend to each other, so all are fitted at once.
 """
 
 from __future__ import annotations
@@ -10,19 +10,20 @@ import math
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from roofplan import catalogue
 from roofplan.calibrate.fitting import Excluded, affine, entry, spread
+from roofplan.calibrate.hierarchy import Block, Effect, Fitted, Numbers, Prior, fit
 from roofplan.calibrate.kernels import kernel_rows
 from roofplan.catalogue.machines import machine as machine_of
 from roofplan.economics.uncertainty import Z90
 from roofplan.laws import collectives
-from roofplan.operations.activations import LOW_PRECISION
 from roofplan.records.engine import EAGER as FROM_PYTHON
-from roofplan.timing import CACHES, constant, rates
+from roofplan.timing import CACHES, rates
 from roofplan.train.communication import wires
 from roofplan.train.ledger import fullest, ledgers
 from roofplan.train.step import TIMES, Ability, applied, step
@@ -98,74 +99,107 @@ NETWORK_OF_BENCHMARK = 50e9
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """One framework era on one architecture, the publishers whose runs fit it, and what is fitted, with where the search starts."""
+    """One framework era on one architecture, the publishers whose runs fit it, and whether its cluster's network is fitted too."""
 
     framework: str
     architecture: str
     sources: tuple[str, ...]
-    start: dict[str, float]
+    network: bool = False
 
+    @property
+    def scope(self) -> str:
+        """Scope of its constants."""
+        return f"{self.framework}/{self.architecture}"
 
-EAGER = {
-    "compute": 0.98,
-    "memory": 1.4,
-    "launch": 4.3e-5,
-    "ramp": 1.8e-5,
-    "network": 0.89,
-    "shared": 0.21,
-    "sigma": 0.003,
-}
-TUNED = {
-    "compute": 0.9,
-    "memory": 0.8,
-    "attention": 0.9,
-    "launch": 1.5e-5,
-    "ramp": 1.2e-5,
-    "host": 0.01,
-    "sigma": 0.003,
-}
-LOW = {**TUNED, "compute8": 1.3}
-UNFITTED = {"compute8": 1.0, "attention": 1.0, "update": 1.0, "host": 1e-9, "sigma": 1e-9}
-"""What a family leaves unfitted, at the value that the fit of the rest assumed."""
+    @property
+    def lineage(self) -> str:
+        """Whose code it runs."""
+        return catalogue.framework(self.framework).lineage
+
 
 FAMILIES = (
-    Family("megatron-lm-3.0", "Ampere", ("vtrain", "seqsel-2022"), EAGER),
-    Family("megatron-core-0.16", "Blackwell", ("simumax-b200",), {**TUNED, "update": 0.5}),
-    Family("megatron-bridge-0.2", "Hopper", ("megatron-bridge",), LOW),
-    Family("megatron-bridge-0.2", "Blackwell", ("megatron-bridge",), LOW),
-    Family("megatron-bridge-0.2", "Blackwell Ultra", ("megatron-bridge",), LOW),
-    Family("megatron-core-0.8", "Hopper", ("nemo-2407",), LOW),
-    Family("torchtitan-0.1", "Hopper", ("torchtitan",), LOW),
-    Family("llm-foundry-0.3", "Ampere", ("llm-foundry",), TUNED),
-    Family("llm-foundry-0.3", "Hopper", ("llm-foundry",), LOW),
-    Family("fsdp-qlora-1.0", "Ampere", ("fsdp-qlora",), TUNED),
-    Family("fsdp-qlora-1.0", "Ada", ("fsdp-qlora",), TUNED),
+    Family("megatron-lm-3.0", "Ampere", ("vtrain", "seqsel-2022"), network=True),
+    Family("megatron-core-0.16", "Blackwell", ("simumax-b200",)),
+    Family("megatron-bridge-0.2", "Hopper", ("megatron-bridge",)),
+    Family("megatron-bridge-0.2", "Blackwell", ("megatron-bridge",)),
+    Family("megatron-bridge-0.2", "Blackwell Ultra", ("megatron-bridge",)),
+    Family("megatron-core-0.8", "Hopper", ("nemo-2407",)),
+    Family("torchtitan-0.1", "Hopper", ("torchtitan",)),
+    Family("llm-foundry-0.3", "Ampere", ("llm-foundry",)),
+    Family("llm-foundry-0.3", "Hopper", ("llm-foundry",)),
+    Family("fsdp-qlora-1.0", "Ampere", ("fsdp-qlora",)),
+    Family("fsdp-qlora-1.0", "Ada", ("fsdp-qlora",)),
 )
-"""What is fitted together; few numbers, each with a physical meaning, over all runs of a family at once."""
+"""Runs that share their numbers; few of them, each with a physical meaning, fitted over all families at once."""
 
-BOUNDS = {
-    "compute": (0.5, 1.0),
-    "compute8": (0.5, 1.6),
-    "memory": (0.25, 1.5),
-    "attention": (0.25, 1.3),
-    "network": (0.3, 1.0),
-    "shared": (0.1, 1.0),
-    "ramp": (0.5e-6, 30e-6),
-    "launch": (1e-6, 100e-6),
+
+@dataclass(frozen=True, slots=True)
+class Plausible:
+    """What is known of a number before any run: its middle, and how far it strays, in logarithms.
+
+    Parameters
+    ----------
+    middle : where kernel tables put it: a share of one, or the order of a launch.
+    common : spread of the middle itself [1].
+    architecture, lineage, own : what an architecture, a framework's code and one family add, one standard deviation [1].
+    """
+
+    middle: float
+    common: float
+    architecture: float
+    lineage: float
+    own: float
+
+
+NUMBERS = {
+    "compute": Plausible(0.9, 0.15, 0.1, 0.1, 0.05),
+    "compute8": Plausible(1.2, 0.3, 0.15, 0.15, 0.1),
+    "experts": Plausible(1.0, 0.3, 0.1, 0.15, 0.1),
+    "memory": Plausible(0.8, 0.4, 0.2, 0.2, 0.15),
+    "attention": Plausible(0.9, 0.4, 0.2, 0.2, 0.15),
+    "update": Plausible(0.9, 0.4, 0.2, 0.2, 0.1),
+    "launch": Plausible(1.5e-5, 0.18, 0.1, 0.7, 0.2),
+    "ramp": Plausible(1.2e-5, 0.5, 0.1, 0.15, 0.1),
+    "host": Plausible(1e-2, 0.5, 0.1, 0.7, 0.3),
+    "sigma": Plausible(3.3e-3, 0.2, 0.05, 0.1, 0.1),
 }
-"""Between what a share over the kernel tables' rate, or the start of a kernel, can physically lie; beyond, another law is missing."""
+"""What is fitted. Shares of kernels follow the architecture and the code alike; launches and host time are the code's: eager PyTorch takes
+10 to 20 us a kernel. Shares of 8- and 4-bit products exceed one because the kernel tables' products include their casts."""
 
-PRIOR = 0.05
-"""Weight, in runs, of the squared logarithm of each number over its start: what few runs speak of stays where the kernel tables put it."""
+NETWORK = {"network": Prior(math.log(0.9), 0.3), "shared": Prior(math.log(0.3), 0.7)}
+"""A cluster's own: the share of its network that rings attain, and what of that where several ranks of a ring share a host."""
+
+HOST_BOUND = math.log(3.0)
+"""Where the search for what a framework's code adds to a launch starts: where the host binds, since elsewhere a launch has no slope [1]."""
 
 
-def with_values(case: TrainingCase, p: dict[str, float]) -> Ability:
+def effects_of(name: str, lineage: str, architecture: str, own: str = "") -> tuple[Effect, ...]:
+    """Return the effects whose sum is the logarithm of a number; without `own` those that a family without runs has."""
+    shared: tuple[Effect, ...] = (("any", name), (architecture, name), (lineage, name))
+    return (*shared, (own, name)) if own else shared
+
+
+def priors() -> dict[Effect, Prior]:
+    """Return the priors of all families' effects."""
+    out: dict[Effect, Prior] = {}
+    for name, p in NUMBERS.items():
+        out["any", name] = Prior(math.log(p.middle), p.common)
+        for family in FAMILIES:
+            out[family.architecture, name] = Prior(0.0, p.architecture)
+            out[family.lineage, name] = Prior(0.0, p.lineage, HOST_BOUND if name == "launch" else None)
+            out[family.scope, name] = Prior(0.0, p.own)
+            out.update({(family.scope, name): prior for name, prior in NETWORK.items() if family.network})
+    return out
+
+
+def with_values(case: TrainingCase, p: Numbers) -> Ability:
     """Return what a case's machine attains by the kernel tables alone, with fitted numbers put in."""
     a = bare(case)
     w = a.wires
     if a.machine.network is not None and "network" in p:
-        w = replace(w, outside=(a.machine.network_per_device or 1.0) * p["network"], shared=p.get("shared", w.shared))
-    times: dict[str, Any] = {name: p[name] for name in TIMES if name in p}
+        outside = (a.machine.network_per_device or 1.0) * min(p["network"], 1.0)
+        w = replace(w, outside=outside, shared=min(p["shared"], 1.0))
+    times: dict[str, Any] = {name: p[name] for name in TIMES}
     return applied(replace(a, wires=w, **times), p)
 
 
@@ -178,98 +212,167 @@ def bare(case: TrainingCase) -> Ability:
     key = cluster(case.machine, case.framework)
     if key not in _BARE:
         r = rates(case.machine, case.framework)
-        found = {name: UNFITTED.get(name, 0.0) for name in TIMES}
         _BARE[key] = Ability(
             rates=r,
             wires=wires(r, case.framework),
             framework=case.framework,
             update=r.bandwidth["memory"],
             sources={},
-            **found,
+            **dict.fromkeys(TIMES, 0.0),
         )
     return _BARE[key]
 
 
-def predicted(case: TrainingCase, p: dict[str, float]) -> float:
+def predicted(case: TrainingCase, p: Numbers) -> float:
     """Return the seconds of a step of a case with fitted numbers put in."""
     return float(step(case.model, case.job, case.layout, with_values(case, p)).time)
 
 
-def fit_steps() -> list[dict[str, Any]]:
-    """Fit each family's shares, launch, ramp, host time and spread by the mean error of its runs, robustly; and what others borrow."""
-    out = [item for family in FAMILIES for item in family_entries(family, family.sources)]
-    return [*out, *lent_entries(out)]
+@dataclass(slots=True, kw_only=True)
+class Steps:
+    """All families' numbers, fitted at once.
+
+    Parameters
+    ----------
+    families : those with runs, in the order of `fitted.noise` and `fitted.slopes`.
+    runs : theirs.
+    """
+
+    families: list[Family]
+    runs: list[list[TrainingCase]]
+    fitted: Fitted
+
+    def numbers(self, place: int) -> Numbers:
+        """Return the numbers of a family with runs."""
+        return {name: self.fitted.number(effects) for name, effects in _numbers(self.families[place]).items()}
+
+    def errors(self, place: int) -> np.ndarray:
+        """Return the relative errors of a family's predicted times, in sample [1]."""
+        out: np.ndarray = np.expm1(_errors(self.runs[place], self.numbers(place)))
+        return out
 
 
-def scope_of(family: Family) -> str:
-    """Return the scope of a family's constants."""
-    return f"{family.framework}/{family.architecture}"
+def _numbers(family: Family) -> dict[str, tuple[Effect, ...]]:
+    """Return the numbers of a family by the effects that they are the sum of."""
+    out = {name: effects_of(name, family.lineage, family.architecture, family.scope) for name in NUMBERS}
+    return out | {name: ((family.scope, name),) for name in NETWORK if family.network}
 
 
-def family_entries(family: Family, sources: Sequence[str]) -> list[dict[str, Any]]:
-    """Return the constants of a family, fitted on the runs of some of its publishers."""
-    out = []
-    runs = [case for case in cases(*sources) if belongs(case, family)]
-    values, errors = fit_family(family, runs)
-    source = f"step times of {', '.join(sources)}"
+def _errors(runs: Sequence[TrainingCase], p: Numbers) -> np.ndarray:
+    return np.array([math.log(predicted(case, p) / (case.step_time or 1.0)) for case in runs])
+
+
+def fit_families(excluded: Excluded = frozenset(), start: Fitted | None = None) -> Steps:
+    """Fit the numbers of all families to the step times of their runs, each architecture and framework lending to its kin."""
+    families, runs = [], []
+    for family in FAMILIES:
+        found = cases(*(source for source in family.sources if source not in excluded))
+        mine = [case for case in found if belongs(case, family)]
+        if mine:
+            families.append(family)
+            runs.append(mine)
+    blocks = [
+        Block(numbers=_numbers(family), errors=partial(_errors, mine))
+        for family, mine in zip(families, runs, strict=True)
+    ]
+    return Steps(families=families, runs=runs, fitted=fit(blocks, priors(), start=start))
+
+
+def step_entries(found: Steps) -> list[dict[str, Any]]:
+    """Return the constants of the families, and what others borrow."""
+    own = [item for place in range(len(found.families)) for item in _family_entries(found, place)]
+    return [*own, *_lent_entries(found)]
+
+
+FELT = 1e-3
+"""Largest slope of a run's time by a number below which the runs do not know it [1]."""
+
+
+def _family_entries(found: Steps, place: int) -> list[dict[str, Any]]:
+    """Return the constants of a family that its runs know."""
+    family, runs, errors = found.families[place], found.runs[place], found.errors(place)
+    sources = dict.fromkeys(case.row["source_key"] for case in runs)
+    source = f"step times of {', '.join(sources)}, fitted with all families at once"
     note = f"in sample: mean error {np.mean(np.abs(errors)):.1%}, median {np.median(np.abs(errors)):.1%}"
     deviation = float(np.quantile(np.abs(np.log1p(errors)), 0.9)) / Z90
-    scope = scope_of(family)
-    for name, value in values.items():
-        if name == "compute" and not any(_wide(case) for case in runs):
-            continue
-        law, unit = LAW_OF.get(name, "training"), UNIT_OF.get(name, "1")
-        out.append(entry(law, name, scope, value, unit, deviation, len(runs), source, note))
-    for name in sorted(UNFITTED.keys() - values.keys()):
-        value, unit = UNFITTED[name], UNIT_OF.get(name, "1")
-        out.append(entry("training", name, scope, value, unit, deviation, 0, "definition", "not fitted on this family"))
-    return out
+    felt = np.max(np.abs(found.fitted.slopes[place]), axis=0)
+    return [
+        entry(
+            LAW_OF.get(name, "training"),
+            name,
+            family.scope,
+            value,
+            UNIT_OF.get(name, "1"),
+            deviation,
+            len(runs),
+            source,
+            note,
+        )
+        for (name, value), slope in zip(found.numbers(place).items(), felt, strict=True)
+        if slope > FELT
+    ]
 
 
-def lent_entries(fitted: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return what frameworks and architectures without runs borrow: medians over the families that have some."""
-    found: dict[tuple[str, str], list[tuple[float, str]]] = defaultdict(list)
-    for item in fitted:
-        if item["law"] != "training" or not item["rows"]:
-            continue  # a cluster's network says nothing of another's
-        framework, _, architecture = item["scope"].partition("/")
-        for lent in (f"{catalogue.framework(framework).lineage}/{architecture}", architecture, "any"):
-            found[item["name"], lent].append((item["value"], item["scope"]))
+def _lent_entries(found: Steps) -> list[dict[str, Any]]:
+    """Return what frameworks and architectures without runs borrow: the sums of the effects that they have a part in."""
+    lineages = list(dict.fromkeys(family.lineage for family in found.families))
+    architectures = list(dict.fromkeys(family.architecture for family in found.families))
     out = []
-    for (name, lent), lenders in found.items():
-        values = [value for value, _ in lenders]
-        source = f"median of the fits of {', '.join(scope for _, scope in lenders)}"
-        wide, note = max(spread(values), LEAST_SPREAD), "borrowed by what has no runs"
-        unit, middle = UNIT_OF.get(name, "1"), float(np.median(values))
-        out.append(entry("training", name, lent, middle, unit, wide, len(values), source, note))
-        if lent == "any" and name in EAGER_ENGINE:
-            law, its_name = EAGER_ENGINE[name]
-            out.append(
-                entry(
-                    law,
-                    its_name,
-                    FROM_PYTHON,
-                    middle,
-                    unit,
-                    wide,
-                    len(values),
-                    source,
-                    "eager PyTorch, as training runs it",
-                )
-            )
-    lent_names = {name for name, lent in found if lent == "any"}
-    for name in sorted(UNFITTED.keys() - lent_names):
-        unit, source = UNIT_OF.get(name, "1"), "guess: no family has runs that it was fitted on"
-        out.append(entry("training", name, "any", UNFITTED[name], unit, LEAST_SPREAD, 0, source))
+    for lineage in (*lineages, ""):
+        for architecture in (*architectures, ""):
+            scope = "/".join(part for part in (lineage, architecture) if part) or "any"
+            kin = [
+                family
+                for family in found.families
+                if (not lineage or family.lineage == lineage)
+                and (not architecture or family.architecture == architecture)
+            ]
+            out += _lent(found, scope, lineage, architecture, kin or found.families)
+    for name, (law, its_name) in EAGER_ENGINE.items():
+        item = next(item for item in out if item["scope"] == "any" and item["name"] == name)
+        out.append(
+            {**item, "law": law, "name": its_name, "scope": FROM_PYTHON, "note": "eager PyTorch, as training runs it"}
+        )
     return out
+
+
+def _lent(found: Steps, scope: str, lineage: str, architecture: str, kin: Sequence[Family]) -> list[dict[str, Any]]:
+    """Return what one framework's code on one architecture borrows, and how far predictions from it stray."""
+    effects = {name: effects_of(name, lineage, architecture) for name in NUMBERS}
+    slopes = np.concatenate([found.fitted.slopes[place][:, : len(NUMBERS)] for place in range(len(found.families))])
+    strays = found.fitted.variance(list(effects.values()), _own_variance(lineage, architecture, found), slopes)
+    deviation = math.hypot(math.sqrt(strays), float(np.median(found.fitted.noise)))
+    source = f"fits of {', '.join(family.scope for family in kin)}, partial pooling"
+    return [
+        entry(
+            "training",
+            name,
+            scope,
+            found.fitted.number(of),
+            UNIT_OF.get(name, "1"),
+            deviation,
+            len(kin),
+            source,
+            BORROWED,
+        )
+        for name, of in effects.items()
+    ]
+
+
+BORROWED = "borrowed by what has no runs"
+
+
+def _own_variance(lineage: str, architecture: str, found: Steps) -> list[float]:
+    """Return the variance of what nothing is known of: a family's own, and its architecture's or code's where no runs have them."""
+    seen = {effect[0] for effect in found.fitted.places if isinstance(effect, tuple)}
+    return [
+        p.own**2 + (0.0 if lineage in seen else p.lineage**2) + (0.0 if architecture in seen else p.architecture**2)
+        for p in NUMBERS.values()
+    ]
 
 
 EAGER_ENGINE = {"launch": ("kernel", "gap"), "host": ("engine_step", "base")}
 """What an engine that launches every kernel from Python takes over from training: seconds between kernels, and of the host per step."""
-
-
-LEAST_SPREAD = 0.1
-"""Spread of a borrowed number whose lenders are too few to tell [1]."""
 
 LAW_OF = {"network": "nccl", "shared": "nccl"}
 UNIT_OF = {"launch": "s", "ramp": "s", "host": "s"}
@@ -283,61 +386,6 @@ def belongs(case: TrainingCase, family: Family) -> bool:
         and case.machine.device.architecture == family.architecture
         and case.layout.zero == (3 if case.framework.sharding == "fsdp" else min(case.layout.zero, 2))
     )
-
-
-def _wide(case: TrainingCase) -> bool:
-    """Return whether a run's products are in 16 bits, without which their share cannot be told from the rest."""
-    return case.job.precision not in LOW_PRECISION
-
-
-def highest_share(architecture: str) -> float:
-    """Return how far products may exceed the kernel tables' share of an architecture: to its best measured product."""
-    table, _ = constant("matmul", "share.bf16", [architecture, "any"])
-    best = [
-        device.measured["bf16"].value / device.peak["bf16"].value
-        for device in map(catalogue.accelerator, catalogue.ids("accelerators"))
-        if device.architecture == architecture and "bf16" in device.measured and "bf16" in device.peak
-    ]
-    return max(best, default=BEST_SHARE) / table.value
-
-
-BEST_SHARE = 0.85
-"""Share of the dense peak that the best product of an architecture reaches where none was published: H100 0.80, A100 0.86 [1]."""
-
-
-def fit_family(family: Family, runs: Sequence[TrainingCase]) -> tuple[dict[str, float], list[float]]:
-    """Return the fitted numbers of a family and the relative errors that remain."""
-    from scipy.optimize import minimize
-
-    names = [name for name in family.start if name != "compute" or any(_wide(case) for case in runs)]
-    bounds = {**BOUNDS, "compute": (BOUNDS["compute"][0], highest_share(family.architecture))}
-    start = np.log([family.start[name] for name in names])
-
-    def values(logs: Sequence[float]) -> dict[str, float]:
-        return family.start | dict(zip(names, np.exp(logs).tolist(), strict=True))
-
-    def loss(logs: Sequence[float]) -> float:
-        p = values(logs)
-        off = [min(abs(math.log(predicted(case, p) / (case.step_time or 1.0))), LARGEST_ERROR) for case in runs]
-        out = sum(
-            max(0.0, math.log(p[name] / high)) + max(0.0, math.log(low / p[name]))
-            for name, (low, high) in bounds.items()
-            if name in p
-        )
-        return float(np.mean(off)) + out + PRIOR / len(runs) * float(np.sum((np.asarray(logs) - start) ** 2))
-
-    simplex = np.vstack([start, start + 0.25 * np.eye(len(start))])
-    options = {"maxfev": EVALUATIONS, "initial_simplex": simplex, "xatol": 3e-3, "fatol": 1e-5, "adaptive": True}
-    best = minimize(loss, start, method="Nelder-Mead", options=options)
-    p = values(best.x)
-    return p, [predicted(case, p) / (case.step_time or 1.0) - 1.0 for case in runs]
-
-
-LARGEST_ERROR = 0.6
-"""Error from which a run counts no more, so that a broken one does not bend the fit."""
-
-EVALUATIONS = 400
-"""Evaluations of the search, enough for its errors to stand still in the third digit."""
 
 
 def fit_reserved(excluded: Excluded = frozenset()) -> list[dict[str, Any]]:
@@ -411,7 +459,7 @@ def fit_published_rates() -> list[dict[str, Any]]:
             note,
         )
     ]
-    for name in ("launch", "ramp", "host", "sigma"):
+    for name in TIMES:
         unit = UNIT_OF.get(name, "1")
         out.append(
             entry("training", name, scope, 1e-9, unit, spread(shares), 0, "definition", "inside the published rate")
@@ -419,6 +467,6 @@ def fit_published_rates() -> list[dict[str, Any]]:
     return out
 
 
-def fit_training() -> list[dict[str, Any]]:
-    """Return all constants of training."""
-    return [*fit_nccl(), *fit_steps(), *fit_published_rates(), *fit_reserved()]
+def fit_training(found: Steps, excluded: Excluded = frozenset()) -> list[dict[str, Any]]:
+    """Return all constants of training, those of step times as they were fitted."""
+    return [*fit_nccl(), *step_entries(found), *fit_published_rates(), *fit_reserved(excluded)]

@@ -108,6 +108,35 @@ def dequantisation_work(weights: Number, rows: Number, tile: Number, operations:
     return weights * operations * (up(rows / tile) - 1)
 
 
+def power_limited_share(share: Number, energy: Number, reference: Number, most: Number) -> Number:
+    """Return the share of the peak that products sustain at another power limit: share (e / e_0)^(1/3), at most `most`.
+
+    Parameters
+    ----------
+    share : share of the peak sustained at the reference limit [1].
+    energy : power limit over peak e [J/FLOP].
+    reference : the same of the devices that the share was measured on e_0 [J/FLOP].
+    most : largest share of a peak that any product reaches [1].
+
+    Returns
+    -------
+    Share of the peak [1].
+
+    Notes
+    -----
+    Domain: devices of one architecture on one process, whose clocks fall until the power limit holds. Source: P = C V^2 f of CMOS
+    (Chandrakasan, Sheng, Brodersen 1992, doi 10.1109/4.126534) with V in proportion to f, so that f goes with the cube root of P.
+    The best products that ml-engineering measured agree: A100 at 400 and 300 W, 271 and 253 TFLOPS, 1.07 for 1.10; MI325X over
+    MI300X, 1000 and 750 W, 1.17 for 1.10; GB200 over B200, 1200 and 1000 W, 1.04 for 1.06.
+
+    Examples
+    --------
+    >>> round(power_limited_share(0.87, 300.0 / 312e12, 400.0 / 312e12, 0.97) * 312)  # 253 measured
+    247
+    """
+    return smaller(share * (energy / reference) ** (1.0 / 3.0), most)
+
+
 def experts_read(experts: Number, chosen: Number, tokens: Number) -> Number:
     """Return the expected number of distinct experts that a step reads: E (1 - (1 - k/E)^T).
 

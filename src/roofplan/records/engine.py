@@ -92,6 +92,7 @@ class Engine:
     admission : ``as-it-goes`` charges what a request holds, ``reserve`` what it may come to hold.
     block : tokens of a cache block [token].
     defaults : numbers by name.
+    bench : what its own benchmark tool sets where nothing is stated, empty where it has none.
     rules : device-dependent numbers, first match wins.
     kernels : which kernels it multiplies with.
     sequence_limit : whether its limit of running sequences holds for each attention ``rank`` or for the whole ``server``.
@@ -115,6 +116,7 @@ class Engine:
     memory: Mapping[str, Sourced]
     kernels: Kernels
     reserve: Mapping[str, Sourced] = field(default_factory=dict)
+    bench: Mapping[str, Sourced] = field(default_factory=dict)
     rules: tuple[DefaultRule, ...] = ()
     excluded_architectures: tuple[str, ...] = ()
     chunked_prefill: bool = True

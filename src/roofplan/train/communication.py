@@ -68,9 +68,9 @@ class Wires:
 
 
 def scopes(machine: Machine, framework: Framework) -> list[str]:
-    """Return whose fitted constants hold, nearest first: this version here, the framework here, any framework here, any."""
-    architecture = machine.device.architecture
-    return [f"{framework.id}/{architecture}", f"{framework.lineage}/{architecture}", architecture, "any"]
+    """Return whose fitted constants hold, nearest first: this version here, its code here, its code anywhere, any framework here, any."""
+    architecture, lineage = machine.device.architecture, framework.lineage
+    return [f"{framework.id}/{architecture}", f"{lineage}/{architecture}", lineage, architecture, "any"]
 
 
 UNUSED = 1e30

@@ -20,8 +20,9 @@ from roofplan.records.model import Model
 from roofplan.records.training import Adapter, Framework, Job, Layout
 from roofplan.search import Metric, interval_factor
 from roofplan.serve import wall_power
+from roofplan.source import GRADES
 from roofplan.terms import Term
-from roofplan.timing import GRADES, constant, constant_behind, grade_of_constant
+from roofplan.timing import constant, constant_behind, grade_of_constant, own_runs
 from roofplan.train import run as runs
 from roofplan.train.ledger import Ledger, fullest, host_peak, ledgers
 from roofplan.train.search import AXES, LEAST_SEQUENCE, Found, Tally, search, tensor_degrees
@@ -30,7 +31,7 @@ from roofplan.train.terms import step_term
 from roofplan.units import DAY, HOUR
 
 OBJECTIVES = ("time", "cost", "devices", "memory")
-SPREAD = {"calibrated": 0.04, "borrowed": 0.25, "guessed": 0.40}
+SPREAD = {"calibrated": 0.04, "borrowed": 0.10, "guessed": 0.40}
 """Least relative error of a step time by grade as it is taken before it was checked, one standard deviation: a fitted family's own
 residuals count where they are larger (its 90th percentile over 1.645) [1]."""
 
@@ -216,7 +217,10 @@ def planned(asked: TrainingRequest, machine: Machine, layout: Layout, a: Ability
 
 
 def grade_of(a: Ability, precision: str) -> tuple[str, float]:
-    """Return the grade of a step time, and its spread: whether this framework was fitted on this architecture, its relatives, or not at all."""
+    """Return the grade of a step time, and its spread: the user's own runs, fitted on this architecture, its relatives, or not at all."""
+    mine = own_runs(STEP, a.framework.id, a.machine.device.id)
+    if mine is not None:
+        return GRADES[0], mine.value / interval_factor(STEP)
     worst, wide = 1, 0.0
     own = f"{a.framework.id}/{a.machine.device.architecture}"
     for key in a.sources[share_of(precision)]:
@@ -257,12 +261,16 @@ def rate_metric(value: float, unit: str, grade: str, spread: float, quickest: fl
     return Metric(value, value / factor, value * min(factor, max(quickest, 1.0)), unit, grade)
 
 
-def memory_metrics(held: Ledger, framework: Framework) -> tuple[Metric, Metric]:
+def memory_metrics(held: Ledger, framework: Framework, device: str) -> tuple[Metric, Metric]:
     """Return what a stage reserves and what its tensors take, each with its interval [B]."""
     certain = "calibrated" if framework.measured_memory else "borrowed"
     slack, _ = constant("allocator", "reserved_over_allocated", [framework.name, "any"])
-    doubt = max(MEMORY_SPREAD, slack.spread)
-    allocated = _metric(float(held.allocated.value), "B", certain, MEMORY_SPREAD, job=MEMORY)
+    doubt, least = max(MEMORY_SPREAD, slack.spread), MEMORY_SPREAD
+    mine = own_runs(MEMORY, framework.id, device)
+    if mine is not None:
+        certain = GRADES[0]
+        doubt = least = mine.value / interval_factor(MEMORY)
+    allocated = _metric(float(held.allocated.value), "B", certain, least, job=MEMORY)
     return _metric(float(held.reserved), "B", certain, doubt, job=MEMORY), allocated
 
 
@@ -285,7 +293,7 @@ def metrics_of(plan: TrainingPlan, place: str) -> dict[str, Metric]:
         "hfu": rate_metric(again_too, "1", *known),
     }
     held = plan.ledger
-    out["memory_reserved"], out["memory_allocated"] = memory_metrics(held, plan.framework)
+    out["memory_reserved"], out["memory_allocated"] = memory_metrics(held, plan.framework, plan.machine.device.id)
     away = float(host_peak(plan.ledgers)) * plan.machine.per_host
     if away:
         out["host_memory"] = _metric(away, "B", "borrowed", SPREAD["borrowed"])

@@ -86,9 +86,9 @@ class Ability:
 
 
 TIMES = ("launch", "ramp", "host", "sigma")
-SHARES = ("compute", "compute8", "memory", "attention", "update")
+SHARES = ("compute", "compute8", "experts", "memory", "attention", "update")
 """Fitted numbers of a framework on an architecture: times, and shares of what the kernel tables attain; products of 8 and 4 bits
-have one of their own."""
+have one of their own, and grouped products one beside that of all products."""
 
 
 def ability(machine: Machine, framework: Framework) -> Ability:
@@ -121,7 +121,14 @@ def applied(a: Ability, shares: dict[str, float]) -> Ability:
     bandwidth = {**r.bandwidth, "memory": r.bandwidth["memory"] * shares.get("memory", 1.0)}
     attention = r.attention_share * shares.get("attention", 1.0)
     update = a.update * shares.get("memory", 1.0) * shares.get("update", 1.0)
-    return replace(a, rates=replace(r, compute=compute, bandwidth=bandwidth, attention_share=attention), update=update)
+    changed = replace(
+        r,
+        compute=compute,
+        bandwidth=bandwidth,
+        attention_share=attention,
+        experts_share=smaller(r.experts_share * shares.get("experts", 1.0), 1.0),
+    )
+    return replace(a, rates=changed, update=update)
 
 
 @dataclass(slots=True, kw_only=True)

@@ -238,7 +238,7 @@ def case_of(row: Row) -> InferenceCase:
     workload, prompt = _workload(row, engine, assumed)
     regime, users = _regime(row)
     requests = number(row, "queued_requests") or _stated_requests(row)
-    return InferenceCase(
+    found_case = InferenceCase(
         row=row,
         model=model,
         machine=found,
@@ -256,6 +256,27 @@ def case_of(row: Row) -> InferenceCase:
         median=row.get("percentile") == "median ITL",
         assumed=tuple(assumed),
     )
+    return _benched(found_case) if regime == "offline" and found_case.in_flight else found_case
+
+
+def _benched(case: InferenceCase) -> InferenceCase:
+    """Return an offline run with what its engine's own benchmark tool sets where the row states nothing.
+
+    trtllm-bench compiles for as many tokens a step as the requests in the cache bring, B (1 + input / output), and gives the cache a
+    larger share than the engine would.
+    """
+    rule = case.engine.bench
+    if not rule or any(case.row.get(column) for column in ("memory_fraction", "max_num_batched_tokens")):
+        return case
+    larger = replace(case, engine=case.engine.launched({"memory_share": rule["memory_share"]}))
+    seats = larger.book().by_memory / case.groups / float(case.strategy.pp)
+    load, step = case.workload, rule["token_step"].value
+    asked = min(seats * (1.0 + load.input / load.output), rule["most_tokens"].value)
+    tokens = max(rule["least_tokens"].value, step * math.ceil(asked / step))
+    compiled = replace(rule["least_tokens"], value=tokens, text=f"{tokens:g}")
+    said = f"trtllm-bench: share of memory {rule['memory_share'].value:g}, {tokens:g} tokens a step by its tuning"
+    engine = larger.engine.launched({"max_num_batched_tokens": compiled})
+    return replace(case, engine=engine, assumed=(*case.assumed, said))
 
 
 def _whole(value: float | None) -> int | None:

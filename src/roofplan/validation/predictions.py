@@ -13,8 +13,9 @@ from roofplan.laws import batching
 from roofplan.search import Metric, grade_of_time, metric
 from roofplan.serve import floors
 from roofplan.serve.queue import Arrivals, Served, served, surface
+from roofplan.source import GRADES
 from roofplan.terms import Term
-from roofplan.timing import GRADES
+from roofplan.timing import own_runs
 from roofplan.train.ledger import fullest, ledgers
 from roofplan.train.plan import flops_per_token, grade_of, memory_metrics, rate_metric
 from roofplan.train.step import step
@@ -101,7 +102,8 @@ def predicted_figures(case: InferenceCase) -> dict[str, Metric | str]:
 def _metric(case: InferenceCase, name: str, value: float, behind: Term) -> Metric:
     worst = grade_of_time(behind, case.model, case.rates())
     grade = GRADES[worst if name == "tpot" else max(2, worst)]
-    return metric(value, UNITS[name], grade, job_of(name, case.regime))
+    job = job_of(name, case.regime)
+    return metric(value, UNITS[name], grade, job, own_runs(job, case.engine.id, case.machine.device.id))
 
 
 def _static(case: InferenceCase) -> dict[str, Metric | str]:
@@ -234,7 +236,7 @@ def training_figures(case: TrainingCase) -> tuple[dict[str, Metric], bool]:
     grade, spread = grade_of(case.ability(), case.job.precision)
     rate = case.job.batch * case.job.sequence / float(found.time) / case.machine.count
     held = fullest(ledgers(case.model, case.job, case.layout, case.framework))
-    reserved, allocated = memory_metrics(held, case.framework)
+    reserved, allocated = memory_metrics(held, case.framework, case.machine.device.id)
     figures = {
         "tokens_per_second_per_device": rate_metric(rate, "token/s", grade, spread),
         "memory": reserved if case.memory_kind == "reserved" else allocated,

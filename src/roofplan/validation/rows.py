@@ -15,7 +15,15 @@ HARMLESS = frozenset({"len_distribution", "input_len_distribution", "throughput_
 """Quality flags of rows that are scored all the same: lengths are means, or a figure is one of several repeats."""
 
 STARVED = "kv_starved"
-"""Flag of rows whose throughput the room for the cache decides."""
+"""Flag of rows whose throughput the room for the cache decides: not scored with the others, but a test of what is left for it."""
+
+SHORT_OF_CACHE = "short of cache"
+"""Regime that such rows are shown under."""
+
+
+def unstarved(row: Row) -> Row:
+    """Return a row without that flag."""
+    return {**row, "quality_flags": row.get("quality_flags", "").replace(STARVED, "")}
 
 
 class Skipped(Exception):

@@ -192,7 +192,7 @@ def adapter_of(row: Row) -> Adapter | None:
         return None
     precision = row["precision"]
     stored = "bnb-nf4-double" if "nf4-dq" in precision else "bnb-nf4" if "nf4" in precision else "bf16"
-    name = row["framework"].removeprefix("other:").replace("megatron-bridge", "nemo")
+    name = row["framework"].removeprefix("other:")
     if name not in ADAPTERS:
         raise Skipped(f"what {name} trains beside frozen weights is not described")
     defaults = ADAPTERS[name]
@@ -205,7 +205,8 @@ def adapter_of(row: Row) -> Adapter | None:
 
 ADAPTERS: dict[str, dict[str, Any]] = {
     "litgpt": {"rank": 8, "targets": ("q_proj", "v_proj"), "bytes": 8.0},
-    "nemo": {
+    "nemo": {"rank": 32, "targets": ("q_proj", "k_proj", "v_proj"), "bytes": 18.0, "dropout": False},
+    "megatron-bridge": {
         "rank": 32,
         "targets": ("q_proj", "k_proj", "v_proj", "o_proj", "up_proj", "gate_proj", "down_proj"),
         "bytes": 18.0,
@@ -218,7 +219,8 @@ ADAPTERS: dict[str, dict[str, Any]] = {
     },
 }
 """Defaults of what is trained: LitGPT, 16-bit parameters, gradients and moments; fsdp_qlora, 16-bit parameters and gradients, fp32 moments;
-NeMo, all products, with Megatron's fp32 gradient, copy and moments."""
+NeMo's examples of 2024 (lora_tuning of megatron_gpt_finetuning_config.yaml) the fused products before attention, Megatron Bridge all products, both with
+Megatron's fp32 gradient, copy and moments."""
 
 
 def _recompute(row: Row, assumed: list[str]) -> str:
