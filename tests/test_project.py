@@ -27,6 +27,7 @@ def test_exported_names():
         "load_model",
         "plan_serving",
         "plan_training",
+        "refit",
         "validate",
     ]
     assert all(getattr(roofplan, name) is not None for name in roofplan.__all__)

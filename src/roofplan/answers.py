@@ -6,9 +6,11 @@ import math
 import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from roofplan import __version__, catalogue
+from roofplan.catalogue import profile
 from roofplan.economics.chip import Bill, gross_dies, usable
 from roofplan.economics.history import CLASSES, WIDTHS, Gain, Milestone, fit_trend
 from roofplan.economics.machine import Owned, against, fed, per_petaflop_hour
@@ -22,11 +24,13 @@ from roofplan.records.hardware import Machine
 from roofplan.report import source_text
 from roofplan.report.explain import document_text
 from roofplan.search import Plan, Result, bounds
+from roofplan.timing import OWN
 from roofplan.train import TrainingPlan, TrainingResult, binding, flops_per_token
 from roofplan.train.emit import launch_or_reason as training_launch
 from roofplan.validation import nearest_measured
 
 if TYPE_CHECKING:
+    from roofplan.calibrate.own import Refit
     from roofplan.validation.scoring import Validation
 
 SCHEMA_VERSION = "1"
@@ -39,7 +43,12 @@ def base(command: str, status: str, inputs: dict[str, Any]) -> dict[str, Any]:
         "schema_version": SCHEMA_VERSION,
         "command": command,
         "status": status,
-        "versions": {"roofplan": __version__, "catalogue": catalogue.version(), "prices_to": catalogue.prices_to()},
+        "versions": {
+            "roofplan": __version__,
+            "catalogue": catalogue.version(),
+            "prices_to": catalogue.prices_to(),
+            **({"profile": profile.said()} if profile.said() else {}),
+        },
         "inputs": inputs,
         "warnings": [],
     }
@@ -115,7 +124,7 @@ def train_answer(
 
 def _ranged(found: Interval, unit: str) -> dict[str, Any]:
     """Return an interval as plain values."""
-    return {"value": found.central, "low": found.low, "high": found.high, "unit": unit}
+    return {"value": found.central, "low": found.low, "high": found.high, "unit": unit, "grade": found.grade}
 
 
 def _cited(keys: Iterable[str]) -> dict[str, Any]:
@@ -222,7 +231,14 @@ def _even(one: Supply) -> dict[str, Any] | None:
     if even is None:
         return None
     low, high = (edge if math.isfinite(edge) else None for edge in (even.low, even.high))
-    return {"tokens": even.tokens, "low": low, "high": high, "never": even.never, "unit": "token/month"}
+    return {
+        "tokens": even.tokens,
+        "low": low,
+        "high": high,
+        "never": even.never,
+        "unit": "token/month",
+        "grade": even.grade,
+    }
 
 
 def tokens_answer(found: TokenCosts, inputs: dict[str, Any], *, depth: int = 1) -> dict[str, Any]:
@@ -344,6 +360,7 @@ def history_answer(found: Sequence[Milestone], step: Gain, inputs: dict[str, Any
                 "low": _finite(trend.halving.low),
                 "high": _finite(trend.halving.high),
                 "unit": "year",
+                "grade": trend.halving.grade,
             },
             "devices": trend.devices,
             "spread": trend.spread,
@@ -372,6 +389,38 @@ def validation_answer(found: Validation, inputs: dict[str, Any]) -> dict[str, An
     from roofplan.validation.document import members
 
     return base("validate", "ok", inputs) | members(found)
+
+
+def calibration_answer(found: Refit, place: Path | None, inputs: dict[str, Any]) -> dict[str, Any]:
+    """Return the answer of ``roofplan calibrate --with``."""
+    out = base("calibrate", "ok", inputs)
+    out |= {"rows": found.rows, "skipped": dict(found.skipped)}
+    out["figures"] = [
+        {"id": one.id, "job": one.job, "metric": one.metric, "measured": one.measured}
+        | {
+            name: _finite(float(errors[at]))
+            for name, errors in (("shipped", found.before), ("refitted", found.after), ("held_out", found.held_out))
+        }
+        for at, one in enumerate(found.figures)
+    ]
+    out["constants"] = [
+        {**asdict(one.after), "shipped": one.before.value, "shipped_scope": one.before.scope, "doubt_left": one.doubt}
+        for one in found.moved
+    ]
+    out["own"] = [asdict(item) for item in found.constants if item.law == OWN]
+    out["helps"] = found.helps
+    out["profile"] = None if place is None else str(place)
+    return out
+
+
+def constants_answer(inputs: dict[str, Any]) -> dict[str, Any]:
+    """Return the answer of ``roofplan calibrate``: the constants that are shipped, and those of the local profile."""
+    out = base("calibrate", "ok", inputs)
+    place = profile.path()
+    out["shipped"] = [asdict(item) for item in catalogue.constants()]
+    out["own"] = [asdict(item) for item in profile.constants()]
+    out["profile"] = str(place) if place is not None and out["own"] else None
+    return out
 
 
 def fabric_json(machine: Machine) -> dict[str, Any]:

@@ -23,12 +23,15 @@ from roofplan.records.hardware import Accelerator, Machine, Server
 from roofplan.records.model import Model
 from roofplan.records.strategy import Strategy
 from roofplan.records.workload import Constraints, Workload
-from roofplan.search import OBJECTIVES, Plan, Request, Result, cached_input_cost, search, uncached_input_cost
+from roofplan.search import OBJECTIVES, Metric, Plan, Request, Result, cached_input_cost, search, uncached_input_cost
 from roofplan.serve import footprint
+from roofplan.source import GRADES
+from roofplan.timing import adopt, using
 from roofplan.train import TrainingResult, plan_all
 from roofplan.train.request import request_of
 
 if TYPE_CHECKING:
+    from roofplan.calibrate.own import Refit
     from roofplan.validation.scoring import Validation
 
 HUB_TIMEOUT = 5.0
@@ -414,6 +417,54 @@ def validate(
     return validated(kind, rows, progress)
 
 
+def refit(
+    *sources: str | Path | Sequence[Mapping[str, str]],
+    keep: bool = True,
+    progress: Callable[[int, int], None] | None = None,
+) -> tuple[Refit, Path | None]:
+    """Return what all runs of one's own do to the shipped constants, and where the local profile keeps that, in place of an earlier one.
+
+    Parameters
+    ----------
+    sources : CSV files as `validate` reads, of training and of inference, or their rows.
+    keep : whether to write the profile, which is done only where held-out runs come nearer.
+
+    Raises
+    ------
+    InputError : a table that cannot be read, or tables of which no row can be predicted.
+    """
+    from roofplan.calibrate.own import refit as refit_on
+    from roofplan.catalogue import profile
+
+    if keep:
+        profile.writable()
+    tables = [_own_table(source) for source in sources]
+    name = ", ".join(Path(one).name if isinstance(one, str | Path) else "rows" for one in sources)
+    with using(catalogue.constants()):
+        found = refit_on(tables, name, progress)
+    if not keep or not found.helps:
+        return found, None
+    place = profile.save(found.constants)
+    adopt((*catalogue.constants(), *found.constants))
+    return found, place
+
+
+def _own_table(source: str | Path | Sequence[Mapping[str, str]]) -> tuple[str, Sequence[Mapping[str, str]]]:
+    """Return the kind and the rows of a table of runs: the kind whose columns it lacks the smallest share of."""
+    from roofplan.validation.predictions import NEEDED
+    from roofplan.validation.rows import read
+
+    rows = read(source, ()) if isinstance(source, str | Path) else source
+    if not rows:
+        raise InputError("--with: no rows", argument="--with")
+    lacks = {kind: [name for name in names if name not in rows[0]] for kind, names in NEEDED.items()}
+    kind = min(lacks, key=lambda one: len(lacks[one]) / len(NEEDED[one]))
+    if lacks[kind]:
+        message = f"--with: {source} is no table of runs: for {kind} it lacks the columns {', '.join(lacks[kind])}"
+        raise InputError(message, argument="--with", value=str(source))
+    return kind, rows
+
+
 def _workload(
     prompt: str | float,
     output: str | float,
@@ -600,7 +651,7 @@ def supplies_of(
 ) -> list[Supply]:
     """Return a month of a plan's machines, rented as `price` says and owned, beside the API; what has no price is added to `absent`."""
     m = plan.metrics["output_tokens_per_second"]
-    capacity = Interval(low=m.low, central=m.value, high=m.high)
+    capacity = _interval(m)
     owned = own(plan.machine, terms)
     asked = hourly_cost(plan.machine, "rent") if price == "own" else plan.cost
     out = []
@@ -631,17 +682,25 @@ def supplies_of(
     return out
 
 
+def _interval(m: Metric, scale: float = 1.0) -> Interval:
+    """Return a predicted figure as an input of a cost."""
+    return Interval(low=m.low * scale, central=m.value * scale, high=m.high * scale, grade=m.grade)
+
+
 def energy_of(plan: Plan, place: str) -> dict[str, Interval]:
     """Return the kWh of a million output tokens at full load, and their carbon in a place [gCO2]; nothing where power is not known."""
     if "energy_per_output_token" not in plan.metrics:
         return {}
     one, scale = plan.metrics["energy_per_output_token"], 1e6 / units.JOULE_PER_KWH
-    used = Interval(low=one.low * scale, central=one.value * scale, high=one.high * scale)
+    used = _interval(one, scale)
     mix = catalogue.carbon(place)
     if mix is None:
         return {"kWh": used}
     carbon = Interval(
-        low=used.low * mix["low"], central=used.central * float(mix["value"]), high=used.high * mix["high"]
+        low=used.low * mix["low"],
+        central=used.central * float(mix["value"]),
+        high=used.high * mix["high"],
+        grade=max(used.grade, "borrowed", key=GRADES.index),
     )
     return {"kWh": used, "gCO2": carbon}
 
@@ -683,9 +742,7 @@ def priced_tokens(
         "output": plan.metrics.get("cost_per_million_output_tokens"),
         "cached input": cached_input_cost(plan),
     }
-    out.full = {
-        name: Interval(low=one.low, central=one.value, high=one.high) for name, one in found.items() if one is not None
-    }
+    out.full = {name: _interval(one) for name, one in found.items() if one is not None}
     if out.api is not None and demand.hit:
         out.absent.append("API: input found in the cache is charged in full where a route lists no price of it")
     if plan.cost is not None:

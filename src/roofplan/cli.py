@@ -900,6 +900,42 @@ def validate(
     return reply.code
 
 
+@app.command
+def calibrate(
+    *,
+    with_: Annotated[
+        tuple[str, ...],
+        Parameter(name="--with", help="a CSV file of your own runs, as validate reads them; repeat for more files"),
+    ] = (),
+    dry_run: Annotated[bool, Parameter(negative="", help="show what they do to the constants, keep nothing")] = False,
+    forget: Annotated[bool, Parameter(negative="", help="remove the local profile")] = False,
+    json: Json = False,
+) -> int:
+    """The fitted constants, and your own runs on top of them, kept in a local profile that every command then uses."""
+    given = {"with": list(with_), "dry_run": dry_run, "forget": forget}
+    with _answering("calibrate", given, as_json=json) as reply:
+        from roofplan import answers, api, catalogue, report
+        from roofplan.catalogue import profile
+        from roofplan.report.calibration import constants_screen, refit_screen
+
+        if forget:
+            gone = profile.forget()
+            if not json:
+                report.stdout().line("there was no local profile" if gone is None else f"removed {gone}")
+        if with_:
+            with _progress(quiet=json, what="fits") as tick:
+                found, place = api.refit(*with_, keep=not dry_run, progress=tick)
+            if json:
+                reply.document(answers.calibration_answer(found, place, given))
+            else:
+                refit_screen(found, place, report.stdout())
+        elif json:
+            reply.document(answers.constants_answer(given))
+        elif not forget:
+            constants_screen(catalogue.constants(), profile.constants(), profile.path(), report.stdout())
+    return reply.code
+
+
 # Money -------------------------------------------------------------------------------------------
 
 cost = App(name="cost", help_format="plaintext", help="What a chip, a machine, an hour and a token cost, and of what.")
@@ -1280,10 +1316,28 @@ def _answering(command: str, inputs: dict[str, Any], *, as_json: bool) -> Iterat
     """Turn every outcome into its exit code and its one line or document."""
     reply = Reply(command, inputs, as_json=as_json)
     try:
+        if command in PREDICTING and not as_json:
+            _mention_profile()
         yield reply
     except RoofplanError as error:
         reply.code = error.exit_code
         _fail(reply, error)
+
+
+PREDICTING = frozenset({"serve", "train", "validate", "cost tokens"})
+"""Commands whose answers rest on the local profile, where there is one."""
+
+
+def _mention_profile() -> None:
+    """Say on stderr that predictions rest on the user's own runs too."""
+    from roofplan.catalogue import profile
+
+    try:
+        said = profile.said()
+    except InputError:
+        return  # the command itself says what is wrong with it
+    if said:
+        _complain(f"profile: {said} ({profile.VARIABLE}={profile.NONE} leaves it out)")
 
 
 def _fail(reply: Reply, error: RoofplanError) -> None:

@@ -15,6 +15,9 @@ class Open(BaseModel):
     model_config = ConfigDict(extra="allow")
 
 
+Grade = Literal["measured", "calibrated", "borrowed", "guessed"]
+
+
 class Metric(BaseModel):
     """A number with its 90% interval in SI (or day, device-hour, USD, USD/h, USD/Mtoken, gCO2) and its grade."""
 
@@ -22,7 +25,7 @@ class Metric(BaseModel):
     low: float
     high: float
     unit: Literal["s", "day", "token/s", "B", "W", "J", "gCO2", "device-hour", "USD", "USD/h", "USD/Mtoken", "1"]
-    grade: Literal["measured", "calibrated", "borrowed", "guessed"]
+    grade: Grade
 
 
 class Versions(BaseModel):
@@ -31,6 +34,7 @@ class Versions(BaseModel):
     roofplan: str
     catalogue: str
     prices_to: str
+    profile: str | None = Field(default=None, description="constants of the user's own runs that the answer rests on")
 
 
 class Warn(BaseModel):
@@ -161,6 +165,7 @@ class Ranged(BaseModel):
     low: float
     high: float
     unit: str
+    grade: Grade
 
 
 class SwingMember(BaseModel):
@@ -253,6 +258,7 @@ class EvenMember(BaseModel):
     high: float | None
     never: float = Field(description="share of the draws in which it does not [1]")
     unit: str
+    grade: Grade
 
 
 class MonthOfMachines(Open):
@@ -298,6 +304,7 @@ class Years(BaseModel):
     low: float | None
     high: float | None
     unit: str
+    grade: Grade
 
 
 class Halving(BaseModel):
@@ -329,6 +336,41 @@ class ScoreMember(Open):
     p90_ape: float
     coverage_90: float
     median_high_over_low: float
+
+
+class ConstantMember(BaseModel):
+    """A fitted constant: on how many rows, and how far they lay from it, one standard deviation of the logarithm."""
+
+    law: str
+    name: str
+    scope: str
+    value: float
+    unit: str
+    spread: float
+    rows: int
+    fitted: str
+    source: str
+    note: str
+
+
+class MovedConstant(ConstantMember):
+    """A constant as a user's own runs moved it, beside the shipped one; what share of its doubt is left."""
+
+    shipped: float
+    shipped_scope: str
+    doubt_left: float
+
+
+class OwnFigure(BaseModel):
+    """One figure of a user's own runs: relative errors by the shipped constants, by those refitted, and by those that other runs moved."""
+
+    id: str
+    job: str
+    metric: str
+    measured: float
+    shipped: float | None
+    refitted: float | None
+    held_out: float | None
 
 
 class PredictionMember(Open):
@@ -379,6 +421,16 @@ MEMBERS: dict[str, dict[str, Any]] = {
         "sweeps": (dict[str, dict[str, float]] | None, None),
         "out_of_memory": (dict[str, dict[str, int]] | None, None),
         "predictions": (list[PredictionMember] | None, None),
+    },
+    "calibrate": {
+        "rows": (int | None, None),
+        "skipped": (dict[str, int] | None, None),
+        "figures": (list[OwnFigure] | None, None),
+        "constants": (list[MovedConstant] | None, None),
+        "shipped": (list[ConstantMember] | None, None),
+        "own": (list[ConstantMember] | None, None),
+        "helps": (bool | None, None),
+        "profile": (str | None, None),
     },
     "claims": {"claims": (list[ClaimRow] | None, None)},
     "cost chip": {

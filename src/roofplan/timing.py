@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from roofplan import catalogue
+from roofplan.catalogue import profile
 from roofplan.errors import InputError
 from roofplan.laws import Number, collectives, larger, matmul, roofline, smaller, where
 from roofplan.operations import (
@@ -37,7 +38,6 @@ from roofplan.terms import Term, total
 PRODUCTS = {"matmul", "experts"}
 """Kinds of operations that multiply by weights."""
 
-GRADES = ("measured", "calibrated", "borrowed", "guessed")
 FALLBACKS = {
     "fp4": ("fp8", "bf16"),
     "fp8": ("bf16",),
@@ -63,6 +63,8 @@ def constant(law: str, name: str, scopes: Sequence[str]) -> tuple[Constant, int]
     for distance, scope in enumerate(scopes):
         found = table.get((law, name, scope))
         if found is not None:
+            if _ASKED is not None:
+                _ASKED[law, name, scopes[0]] = found
             return found, distance
     raise InputError(f"no fitted constant {law}.{name} for any of {', '.join(scopes)}")
 
@@ -77,6 +79,8 @@ def _expert_bandwidths(scopes: Sequence[str]) -> dict[str, Constant]:
         for (law, name, where_fitted), item in _table().items():
             if law == "experts" and where_fitted == scope and name.startswith("bandwidth."):
                 found.setdefault(f"experts.{name.removeprefix('bandwidth.')}", item)
+    if _ASKED is not None:
+        _ASKED.update({(item.law, item.name, scopes[0]): item for item in found.values()})
     if "experts.bf16" in found:
         found.setdefault("experts.fp16", found["experts.bf16"])
     _EXPERTS[key] = found
@@ -85,12 +89,31 @@ def _expert_bandwidths(scopes: Sequence[str]) -> dict[str, Constant]:
 
 def _table() -> dict[tuple[str, str, str], Constant]:
     if not _TABLE:
-        for item in catalogue.constants():
+        for item in (*catalogue.constants(), *profile.constants()):
             _TABLE[item.law, item.name, item.scope] = item
     return _TABLE
 
 
-_TABLE: dict[tuple[str, str, str], Constant] = {}
+Key = tuple[str, str, str]
+"""Law, name and scope of a constant."""
+
+_ASKED: dict[Key, Constant] | None = None
+
+
+@contextmanager
+def asked() -> Iterator[dict[Key, Constant]]:
+    """Collect the constants that predictions ask for meanwhile, each under the nearest scope that it was looked for in."""
+    global _ASKED  # noqa: PLW0603 - one place that watches every look-up
+    found: dict[Key, Constant] = {}
+    _ASKED = found
+    try:
+        with using(list(_table().values())):
+            yield found
+    finally:
+        _ASKED = None
+
+
+_TABLE: dict[Key, Constant] = {}
 _EXPERTS: dict[tuple[str, ...], dict[str, Constant]] = {}
 
 
@@ -170,6 +193,11 @@ class Rates:
     fallbacks: dict[str, str] = field(default_factory=dict)
 
 
+def constants_now() -> tuple[Constant, ...]:
+    """Return the constants that predictions rest on."""
+    return tuple(_table().values())
+
+
 _WITHOUT: set[str] = set()
 CACHES: list[dict[Any, Any]] = [_TABLE, _EXPERTS]
 """What was computed from constants, and is forgotten where others are used."""
@@ -179,8 +207,7 @@ CACHES: list[dict[Any, Any]] = [_TABLE, _EXPERTS]
 def using(items: Iterable[Constant], without: Iterable[str] = ()) -> Iterator[None]:
     """Let predictions rest on other constants meanwhile, as if the publishers `without` had measured nothing."""
     kept = dict(_table())
-    _forget()
-    _TABLE.update({(item.law, item.name, item.scope): item for item in items})
+    adopt(items)
     _WITHOUT.update(without)
     try:
         yield
@@ -188,6 +215,12 @@ def using(items: Iterable[Constant], without: Iterable[str] = ()) -> Iterator[No
         _forget()
         _TABLE.update(kept)
         _WITHOUT.clear()
+
+
+def adopt(items: Iterable[Constant]) -> None:
+    """Let predictions rest on other constants from now on."""
+    _forget()
+    _TABLE.update({(item.law, item.name, item.scope): item for item in items})
 
 
 def _forget() -> None:
@@ -198,6 +231,15 @@ def _forget() -> None:
 def left_out() -> frozenset[str]:
     """Return the publishers whose measurements do not count meanwhile."""
     return frozenset(_WITHOUT)
+
+
+OWN = "own"
+"""Law of what a user's own runs say of a job: how far predictions for a device under a piece of software lay from them."""
+
+
+def own_runs(job: str, software: str, device: str) -> Constant | None:
+    """Return how far predictions of a job lie from a user's own runs, None where he measured none: half its 90% interval, a logarithm [1]."""
+    return _table().get((OWN, job, f"{software}/{device}"))
 
 
 def grade_of_constant(item: Constant, vendor: str) -> int:
@@ -327,7 +369,8 @@ def _compute_rates(
         twin = {"fp16": "bf16", "bf16": "fp16"}.get(stand_in, stand_in)
         alike = twin in device.peak and device.peak[twin].value == sheet.value
         best = device.measured.get(stand_in) or (device.measured.get(twin) if alike else None)
-        value, keys = peak[name] * share.value, (sheet.source, fit_key(share))
+        sustained, keys = _sustained(device, share, peak[name], (sheet.source, fit_key(share)))
+        value = peak[name] * sustained
         if best is not None and share.scope in {"any", device.vendor}:
             # the family has no fitted rows of its own: its best measured product, lowered by what serving shapes lose elsewhere
             lost, _ = constant("matmul", "serving_over_best", ["any"])
@@ -338,6 +381,22 @@ def _compute_rates(
     blocks = own if own is not None and own in device.peak else "fp16"
     peak["gguf"], compute["gguf"], sources["compute.gguf"] = peak[blocks], compute[blocks], sources[f"compute.{blocks}"]
     return peak, compute, fallbacks, sources
+
+
+def _sustained(
+    device: Accelerator, share: Constant, peak: float, keys: tuple[str, ...]
+) -> tuple[float, tuple[str, ...]]:
+    """Return the share of its peak that a device's products sustain under its power limit, and the sources behind it.
+
+    A share measured on other devices of its architecture and process holds at their limit; on others it is taken as it is.
+    """
+    power, place = device.value("power"), f"{device.architecture}/{catalogue.node_of(device.process)}"
+    reference = _table().get(("matmul", share.name.replace("share", "energy"), place))
+    if power is None or reference is None or share.scope not in {device.architecture, device.id}:
+        return share.value, keys
+    highest, _ = constant("matmul", "highest", ["any"])
+    sustained = matmul.power_limited_share(share.value, power / peak, reference.value, highest.value)
+    return float(sustained), (*keys, device.quantities["power"].source, fit_key(reference))
 
 
 def _network(machine: Machine, fitted: Any, sources: dict[str, tuple[str, ...]]) -> dict[str, Any]:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from roofplan import catalogue, economics, units
 from roofplan.economics.machine import Terms
 from roofplan.laws import cost
 from roofplan.operations import Step, compute_format, element_bytes
+from roofplan.records.calibration import Constant
 from roofplan.records.engine import Engine
 from roofplan.records.hardware import OWN, Machine
 from roofplan.records.model import Model
@@ -17,8 +19,9 @@ from roofplan.records.strategy import Strategy
 from roofplan.records.workload import Constraints, Workload
 from roofplan.search.space import cache_format
 from roofplan.serve import Ledger, Prediction, bound_of, leaves, limit_of
+from roofplan.source import GRADES
 from roofplan.terms import Term
-from roofplan.timing import GRADES, Rates, constant, constant_behind, grade_of_constant, left_out, step_term
+from roofplan.timing import Rates, constant, constant_behind, grade_of_constant, left_out, own_runs, step_term
 
 DEFAULT_TPOT = 0.05
 """Time between tokens that chooses which concurrency is shown where nothing is asked: 20 tokens/s, a reader's pace [s]."""
@@ -51,10 +54,10 @@ def interval_factor(job: str) -> float:
     return constant("interval", job, ["any"])[0].value
 
 
-def metric(value: float, unit: str, grade: str, job: str) -> Metric:
-    """Return a metric with the 90% interval of its job and grade: a factor either way, so that it never crosses zero."""
-    spread = math.exp(interval_factor(job) * GRADE_SPREAD[grade])
-    return Metric(value, value / spread, value * spread, unit, grade)
+def metric(value: float, unit: str, grade: str, job: str, own: Constant | None = None) -> Metric:
+    """Return a metric with the 90% interval of its job and grade, or of a user's own runs: a factor either way, so that it never crosses zero."""
+    spread = math.exp(interval_factor(job) * GRADE_SPREAD[grade] if own is None else own.value)
+    return Metric(value, value / spread, value * spread, unit, grade if own is None else GRADES[0])
 
 
 @dataclass(slots=True, kw_only=True)
@@ -245,22 +248,23 @@ def metrics_of(plan: Plan) -> dict[str, Metric]:
     """Return the metrics of one plan with their intervals; what is not known is absent."""
     p, worst = plan.prediction, grade_of(plan)
     grade = GRADES[worst]
+    figure = partial(_own_metric, plan)
     tpot, rate = float(p.tpot.value), float(p.rate)
     out = {
-        "ttft": metric(float(p.ttft.value), "s", GRADES[max(2, worst)], "prefill"),
-        "tpot": metric(tpot, "s", grade, "decode"),
-        "tokens_per_second_per_user": metric(1.0 / tpot, "token/s", grade, "decode"),
-        "output_tokens_per_second": metric(rate, "token/s", grade, "throughput"),
-        "output_tokens_per_second_per_device": metric(rate / plan.machine.count, "token/s", grade, "throughput"),
-        "prefill_tokens_per_second": metric(float(p.prefill_rate), "token/s", GRADES[max(2, worst)], "prefill"),
+        "ttft": figure(float(p.ttft.value), "s", GRADES[max(2, worst)], "prefill"),
+        "tpot": figure(tpot, "s", grade, "decode"),
+        "tokens_per_second_per_user": figure(1.0 / tpot, "token/s", grade, "decode"),
+        "output_tokens_per_second": figure(rate, "token/s", grade, "throughput"),
+        "output_tokens_per_second_per_device": figure(rate / plan.machine.count, "token/s", grade, "throughput"),
+        "prefill_tokens_per_second": figure(float(p.prefill_rate), "token/s", GRADES[max(2, worst)], "prefill"),
         "max_concurrency": Metric(
             plan.memory.max_concurrency, plan.memory.max_concurrency, plan.memory.max_concurrency, "1", grade
         ),
     }
     if plan.power is not None:
         watts = float(plan.power.value)
-        out["power"] = metric(watts, "W", "borrowed" if grade == "calibrated" else grade, "power")
-        out["energy_per_output_token"] = metric(
+        out["power"] = figure(watts, "W", "borrowed" if grade == "calibrated" else grade, "power")
+        out["energy_per_output_token"] = figure(
             watts / (rate * plan.utilisation), "J", "borrowed" if grade == "calibrated" else grade, "throughput"
         )
     if plan.cost is not None:
@@ -330,11 +334,16 @@ def uncached_input_cost(plan: Plan) -> Metric | None:
 
 def _priced(value: float, plan: Plan, grade: str) -> Metric:
     """Return a cost per token: it is as sure as the speed, and where the price of an hour has a range as that too."""
-    speed = metric(value, "USD/Mtoken", grade, "throughput")
+    speed = _own_metric(plan, value, "USD/Mtoken", grade, "throughput")
     low, high = plan.cost.range if plan.cost is not None else (1.0, 1.0)
     up = math.hypot(math.log(speed.high / value), math.log(high)) if value else 0.0
     down = math.hypot(math.log(value / speed.low), math.log(low)) if value else 0.0
-    return Metric(value, value * math.exp(-down), value * math.exp(up), "USD/Mtoken", grade)
+    return Metric(value, value * math.exp(-down), value * math.exp(up), "USD/Mtoken", speed.grade)
+
+
+def _own_metric(plan: Plan, value: float, unit: str, grade: str, job: str) -> Metric:
+    """Return a metric of a plan, by the user's own runs of its engine on its device where there are some."""
+    return metric(value, unit, grade, job, own_runs(job, plan.engine.id, plan.machine.device.id))
 
 
 def _uses(model: Model, name: str) -> bool:

@@ -1,0 +1,299 @@
+"""A user's own runs on top of the shipped constants.
+
+The constants that predictions of the runs rest on are moved as far as the runs demand and their own spread allows, and kept in a
+local profile under the nearest scope: this device, this software. How far held-out runs then lie from predictions is kept too.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import date
+from functools import partial
+
+import numpy as np
+
+from roofplan.calibrate.hierarchy import LEAST_NOISE, Block, Effect, Fitted, Numbers, Prior, fit, linearised
+from roofplan.economics.uncertainty import student
+from roofplan.errors import InputError, RoofplanError
+from roofplan.records.calibration import Constant
+from roofplan.search import Metric
+from roofplan.timing import OWN, Key, asked, constants_now, using
+from roofplan.validation import predictions
+from roofplan.validation.inference import InferenceCase, inference_case
+from roofplan.validation.rows import Row, Skipped
+from roofplan.validation.scoring import job_of
+from roofplan.validation.training import TrainingCase, training_case
+
+Tick = Callable[[int, int], None]
+
+NEVER_MOVED = frozenset({"interval", "power", "price", OWN})
+"""Laws whose constants no run of one's own speaks of."""
+
+LEAST_STRAY, LARGEST_STRAY, UNFITTED_STRAY = 0.1, 0.5, 0.5
+"""How far a constant may stray on one's own machine, one standard deviation of its logarithm: as far as its rows spread, within the first
+two, and the last where no row determined it [1]."""
+
+FELT = 0.02
+"""Largest slope of a figure by a constant below which one's own runs leave it alone [1]."""
+
+FOLDS = 5
+"""Parts that runs are cut into, each predicted by constants that the others moved [1]."""
+
+LEAST_OWN = 5
+"""Figures of a job below which no interval is learned from them [1]."""
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One measured figure that is predicted, and how: `predicted` rests on the constants of the moment."""
+
+    id: str
+    job: str
+    metric: str
+    place: str
+    measured: float
+    predicted: Callable[[], float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moved:
+    """A constant before and after, and what share of its doubt is left [1]."""
+
+    before: Constant
+    after: Constant
+    doubt: float
+
+
+@dataclass(slots=True, kw_only=True)
+class Refit:
+    """What tables of one's own runs do to the constants.
+
+    Parameters
+    ----------
+    figures : measured figures that were used.
+    skipped : why rows were not.
+    before, after, held_out : relative errors of the figures by shipped constants, by those moved, and by those that other runs moved [1].
+    constants : what the profile keeps.
+    """
+
+    rows: int
+    figures: list[Figure]
+    skipped: Counter[str]
+    before: np.ndarray
+    after: np.ndarray
+    held_out: np.ndarray
+    moved: list[Moved]
+    constants: list[Constant]
+
+    @property
+    def helps(self) -> bool:
+        """Whether runs that were held out are nearer to predictions than before; with too few to hold any out, whether all are."""
+        known = np.isfinite(self.held_out)
+        judged = self.held_out if known.any() else self.after
+        return bool(np.median(np.abs(judged[np.isfinite(judged)])) < np.median(np.abs(self.before)))
+
+
+def refit(tables: Sequence[tuple[str, Sequence[Row]]], name: str, tick: Tick | None = None) -> Refit:
+    """Return what tables of one's own runs, each ``training`` or ``inference``, do to the constants; `name` is what they are called.
+
+    Raises
+    ------
+    InputError : no run can be predicted.
+    """
+    figures, skipped = figures_of(tables)
+    if not figures:
+        why = ", ".join(f"{reason} {count}" for reason, count in skipped.most_common())
+        raise InputError(f"FILE: no row can be predicted: {why}", argument="--with", value=name)
+    with asked() as consulted:
+        errors = _errors(figures, {}, {})
+    numbers = {key: item for key, item in consulted.items() if _moves(key, item)}
+    felt = _felt(figures, numbers)
+    done, whole = 0, (FOLDS + 1 if len({one.id for one in figures}) >= FOLDS else 1)
+
+    def moved_by(kept: Sequence[Figure]) -> Fitted | None:
+        nonlocal done
+        found = _fitted(kept, felt) if felt else None
+        done += 1
+        if tick is not None:
+            tick(done, whole)
+        return found
+
+    found = moved_by(figures)
+    after = errors if found is None else _errors(figures, felt, _values(found, felt))
+    held = _held_out(figures, felt, moved_by) if whole > 1 else np.full(len(figures), math.nan)
+    moved = [] if found is None else _moved(felt, found, name, len(figures))
+    constants = [one.after for one in moved] + _own(figures, held, name)
+    return Refit(
+        rows=sum(len(rows) for _, rows in tables),
+        figures=figures,
+        skipped=skipped,
+        before=np.expm1(errors),
+        after=np.expm1(after),
+        held_out=np.expm1(held),
+        moved=moved,
+        constants=constants,
+    )
+
+
+def _moves(key: Key, item: Constant) -> bool:
+    """Return whether runs of one's own may move a constant: it is none of the field's at large, and no definition."""
+    return key[0] not in NEVER_MOVED and key[2] != "any" and item.source != "definition"
+
+
+def figures_of(tables: Sequence[tuple[str, Sequence[Row]]]) -> tuple[list[Figure], Counter[str]]:
+    """Return the measured figures of rows that can be predicted, and why the others cannot."""
+    out: list[Figure] = []
+    skipped: Counter[str] = Counter()
+    for kind, row in ((kind, row) for kind, rows in tables for row in rows):
+        try:
+            found = _training_figures(row) if kind == "training" else _serving_figures(row)
+            if not found:
+                skipped["no figure that is predicted"] += 1
+            out += found
+        except (Skipped, RoofplanError) as reason:
+            skipped[str(reason)] += 1
+    return out, skipped
+
+
+def _serving_figures(row: Row) -> list[Figure]:
+    case = inference_case(row)
+    place = f"{case.engine.id}/{case.machine.device.id}"
+    known = predictions.predicted_figures(case)
+    beyond = predictions.implausible_serving(case, predictions.ideal_serving(case))
+    return [
+        Figure(row["id"], job_of(name, case.regime), name, place, value, partial(_served, case, name))
+        for name, value in case.measured.items()
+        if isinstance(known.get(name), Metric) and name not in beyond
+    ]
+
+
+def _served(case: InferenceCase, name: str) -> float:
+    found = predictions.predicted_figures(case)[name]
+    return found.value if isinstance(found, Metric) else math.nan
+
+
+def _training_figures(row: Row) -> list[Figure]:
+    case = training_case(row)
+    place = f"{case.framework.id}/{case.machine.device.id}"
+    most = predictions.ideal_rate(case)
+    stated = {"tokens_per_second_per_device": case.rate, "memory": case.memory}
+    return [
+        Figure(row["id"], job_of(name, ""), name, place, value, partial(_trained, case, name))
+        for name, value in stated.items()
+        if value is not None and not predictions.implausible_training(case, name, most)
+    ]
+
+
+def _trained(case: TrainingCase, name: str) -> float:
+    return predictions.training_figures(case)[0][name].value
+
+
+def _errors(figures: Sequence[Figure], numbers: dict[Key, Constant], values: Numbers) -> np.ndarray:
+    """Return logarithms of predicted over measured with constants at other values [1]."""
+    table = {(item.law, item.name, item.scope): item for item in constants_now()}
+    table.update({key: replace(item, scope=key[2], value=values[_called(key)]) for key, item in numbers.items()})
+    with using(list(table.values())):
+        return np.log([one.predicted() / one.measured for one in figures])
+
+
+def _called(key: Key) -> str:
+    return "|".join(key)
+
+
+def _felt(figures: Sequence[Figure], numbers: dict[Key, Constant]) -> dict[Key, Constant]:
+    """Return the constants whose change moves a figure."""
+    block = Block(numbers={_called(key): (key,) for key in numbers}, errors=partial(_errors, figures, numbers))
+    _, slopes = linearised(block, np.log([item.value for item in numbers.values()]))
+    largest = np.max(np.abs(slopes), axis=0)
+    return {key: item for (key, item), slope in zip(numbers.items(), largest, strict=True) if slope > FELT}
+
+
+def stray(item: Constant) -> float:
+    """Return how far a constant may lie from its value on one's own machine, one standard deviation of its logarithm [1]."""
+    return min(max(item.spread, LEAST_STRAY), LARGEST_STRAY) if item.rows else UNFITTED_STRAY
+
+
+def _fitted(figures: Sequence[Figure], felt: dict[Key, Constant]) -> Fitted:
+    numbers = {_called(key): (key,) for key in felt}
+    blocks = [
+        Block(numbers=numbers, errors=partial(_errors, [one for one in figures if one.job == job], felt))
+        for job in dict.fromkeys(one.job for one in figures)
+    ]
+    priors: dict[Effect, Prior] = {key: Prior(math.log(item.value), stray(item)) for key, item in felt.items()}
+    return fit(blocks, priors, rounds=ROUNDS)
+
+
+ROUNDS = 6
+"""Steps of the descent: it starts at shipped constants, near where it ends [1]."""
+
+
+def _values(found: Fitted, felt: dict[Key, Constant]) -> Numbers:
+    return {_called(key): found.number([key]) for key in felt}
+
+
+def _held_out(
+    figures: Sequence[Figure], felt: dict[Key, Constant], moved_by: Callable[[Sequence[Figure]], Fitted | None]
+) -> np.ndarray:
+    """Return logarithms of predicted over measured, each figure by constants that runs of other parts moved [1]."""
+    rows = list(dict.fromkeys(one.id for one in figures))
+    out = np.full(len(figures), math.nan)
+    for part in range(FOLDS):
+        mine = {name for place, name in enumerate(rows) if place % FOLDS == part}
+        others = [one for one in figures if one.id not in mine]
+        left = [place for place, one in enumerate(figures) if one.id in mine]
+        if not left:
+            continue
+        found = moved_by(others) if others else None
+        values = {} if found is None else _values(found, felt)
+        out[left] = _errors([figures[place] for place in left], felt if values else {}, values)
+    return out
+
+
+def _moved(felt: dict[Key, Constant], found: Fitted, name: str, rows: int) -> list[Moved]:
+    """Return the constants that moved, under the nearest scope, those that moved most first."""
+    out = []
+    for key, item in felt.items():
+        left = math.sqrt(found.covariance[found.places[key], found.places[key]])
+        after = replace(
+            item,
+            scope=key[2],
+            value=float(f"{found.number([key]):.4g}"),
+            spread=round(min(item.spread, left) if item.rows else left, 4),
+            rows=rows,
+            fitted=date.today().isoformat(),
+            source=f"your runs: {name}",
+            note=f"on top of {item.value:g} for {item.scope}",
+        )
+        out.append(Moved(before=item, after=after, doubt=min(1.0, left / stray(item))))
+    return sorted(out, key=lambda one: -abs(math.log(one.after.value / one.before.value)))
+
+
+def _own(figures: Sequence[Figure], held: np.ndarray, name: str) -> list[Constant]:
+    """Return, by job, device and software, half the 90% interval that held-out runs ask for, by Student's t."""
+    found: dict[tuple[str, str], list[float]] = {}
+    for one, error in zip(figures, held, strict=True):
+        if math.isfinite(error):
+            found.setdefault((one.job, one.place), []).append(float(error))
+    out = []
+    for (job, place), errors in found.items():
+        if len(errors) < LEAST_OWN:
+            continue
+        spread = max(LEAST_NOISE, math.sqrt(float(np.mean(np.square(errors)))))
+        out.append(
+            Constant(
+                law=OWN,
+                name=job,
+                scope=place,
+                value=round(student(len(errors) - 1) * spread, 4),
+                unit="1",
+                spread=round(spread, 4),
+                rows=len(errors),
+                fitted=date.today().isoformat(),
+                source=f"your runs: {name}",
+                note=f"each predicted by constants that other runs of yours moved, in {FOLDS} parts",
+            )
+        )
+    return out

@@ -1,0 +1,250 @@
+"""Fits that lend to each other, a user's own runs on top of them, and the profile that keeps those."""
+
+import csv
+import math
+
+import numpy as np
+import pytest
+from conftest import keeps_to
+
+import roofplan as rp
+from roofplan import catalogue
+from roofplan.calibrate.hierarchy import Block, Prior, fit
+from roofplan.calibrate.own import FOLDS, figures_of, stray
+from roofplan.calibrate.training import NUMBERS, effects_of
+from roofplan.catalogue import profile
+from roofplan.catalogue.machines import machine
+from roofplan.errors import InputError
+from roofplan.laws import matmul
+from roofplan.schemas import answer_schema
+from roofplan.timing import adopt, asked, constant, own_runs, rates
+
+# Families that lend to each other ----------------------------------------------------------------
+
+
+def block(family, share, count=20, noise=0.0, seed=0):
+    """Return runs whose time is work over a share, with noise."""
+    rng = np.random.default_rng(seed)
+    work = rng.uniform(1.0, 10.0, count)
+    measured = work / share * np.exp(noise * rng.standard_normal(count))
+    return Block(
+        numbers={"share": (("any", "share"), (family, "share"))},
+        errors=lambda p: np.log(work / p["share"] / measured),
+    )
+
+
+PRIORS = {("any", "share"): Prior(0.0, 1.0), **{(name, "share"): Prior(0.0, 0.2) for name in "abc"}}
+
+
+def test_a_family_with_runs_gets_its_own_number():
+    found = fit([block("a", 0.5), block("b", 0.8)], PRIORS)
+    assert found.number([("any", "share"), ("a", "share")]) == pytest.approx(0.5, rel=0.01)
+    assert found.number([("any", "share"), ("b", "share")]) == pytest.approx(0.8, rel=0.01)
+
+
+def test_a_family_without_runs_has_what_the_others_share():
+    found = fit([block("a", 0.5), block("b", 0.8)], PRIORS)
+    assert 0.5 < found.number([("any", "share"), ("c", "share")]) < 0.8
+
+
+def test_few_noisy_runs_stay_near_their_kin():
+    many = [block("a", 0.5), block("b", 0.5, seed=1)]
+    few, more = (
+        fit([*many, block("c", 0.8, count=count, noise=0.5, seed=2)], PRIORS).number([("any", "share"), ("c", "share")])
+        for count in (2, 200)
+    )
+    assert 0.5 <= few < more < 0.9
+
+
+def test_a_broken_run_does_not_bend_the_fit():
+    rng = np.random.default_rng(3)
+    errors = 0.02 * rng.standard_normal(21)
+    errors[0] = 3.0
+    broken = Block(numbers={"share": (("any", "share"),)}, errors=lambda p: errors - math.log(p["share"] / 0.5))
+    assert fit([broken], PRIORS).number([("any", "share")]) == pytest.approx(0.5, rel=0.03)
+
+
+def test_what_is_less_known_strays_further():
+    found = fit([block("a", 0.5, noise=0.1), block("b", 0.8, noise=0.1)], PRIORS)
+    slopes = np.array([[-1.0]])
+    own = found.variance([[("any", "share"), ("a", "share")]], [0.0], slopes)
+    kin = found.variance([[("any", "share")]], [0.2**2], slopes)
+    assert own < kin
+
+
+def test_every_number_of_a_step_is_lent():
+    for name in NUMBERS:
+        assert len(effects_of(name, "megatron-core", "Hopper", "own")) == 4
+        for scope in ("any", "Hopper", "megatron-core", "pytorch-fsdp/Blackwell"):
+            assert constant("training", name, [scope])[0].value > 0.0
+
+
+# Power -------------------------------------------------------------------------------------------
+
+
+def test_a_higher_power_limit_sustains_more_of_the_peak():
+    assert matmul.power_limited_share(0.5, 2.0, 1.0, 0.9) == pytest.approx(0.5 * 2.0 ** (1 / 3))
+    assert matmul.power_limited_share(0.5, 1.0, 1.0, 0.9) == 0.5
+    assert matmul.power_limited_share(0.8, 8.0, 1.0, 0.9) == 0.9
+
+
+def test_power_tells_devices_of_one_architecture_apart():
+    engine = catalogue.engine("vllm-0.11")
+    share = {
+        name: float(rates(machine(f"{name}:1")[0], engine).compute["bf16"])
+        / rates(machine(f"{name}:1")[0], engine).peak["bf16"]
+        for name in ("l40s", "rtx-4090", "rtx-6000-ada", "rtx-3090", "a100-sxm-80")
+    }
+    assert share["rtx-6000-ada"] < share["l40s"] < share["rtx-4090"]
+    # another process under the same name: the power of one says nothing of the other
+    assert share["rtx-3090"] == pytest.approx(share["a100-sxm-80"], rel=1e-3)
+
+
+# A user's own runs -------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def own_profile(monkeypatch, tmp_path):
+    """Let the local profile stand in a folder of the test, and forget its constants afterwards."""
+    place = tmp_path / "kept" / "profile.toml"
+    monkeypatch.setenv(profile.VARIABLE, str(place))
+    yield place
+    monkeypatch.setenv(profile.VARIABLE, profile.NONE)
+    adopt(catalogue.constants())
+
+
+def slower(count, by):
+    """Return published training runs as a machine that is slower by a factor would have run them."""
+    rows = [row for row in catalogue.training_rows() if row["source_key"] == "torchtitan" and not row["quality"]]
+    return [
+        {**row, "norm_tokens_per_s_per_gpu": str(float(row["norm_tokens_per_s_per_gpu"]) / by), "measured_step_s": ""}
+        for row in rows[:count]
+    ]
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory):
+    rows = slower(12, 1.25)
+    place = tmp_path_factory.mktemp("own") / "mine.csv"
+    with place.open("w", newline="") as file:
+        writer = csv.DictWriter(file, rows[0].keys())
+        writer.writeheader()
+        writer.writerows(rows)
+    return place
+
+
+def test_own_runs_move_constants_towards_them(own_profile, table):
+    found, place = rp.refit(str(table))
+    steps = [at for at, one in enumerate(found.figures) if one.job == "training step"]
+    before, held = (np.median(np.abs(errors[steps])) for errors in (found.before, found.held_out))
+    assert found.helps
+    assert held < 0.6 * before
+    assert place == own_profile
+    assert {item.scope for item in found.constants if item.law == "own"} == {"torchtitan-0.1/h100-sxm-96-hbm2e"}
+    assert all(one.after.source == "your runs: mine.csv" and one.doubt <= 1.0 for one in found.moved)
+    # what was kept holds from now on, and grades what it speaks of
+    assert own_runs("training step", "torchtitan-0.1", "h100-sxm-96-hbm2e") is not None
+    plan = rp.plan_training(
+        "llama-3.1-8b", ["h100-sxm-96-hbm2e:8"], tokens="1B", batch="64seq", framework="torchtitan-0.1"
+    ).plans[0]
+    assert plan.metrics["step_time"].grade == "measured"
+    # runs refit the shipped constants, whatever an earlier profile says
+    again, _ = rp.refit(str(table))
+    assert again.before == pytest.approx(found.before)
+
+
+def test_runs_that_shipped_constants_describe_leave_them_alone(own_profile):
+    found, place = rp.refit(slower(6, 1.0))
+    assert np.median(np.abs(found.before)) < 0.2
+    assert found.helps or place is None
+    assert found.helps or not own_profile.exists()
+
+
+def test_too_few_runs_claim_no_interval(own_profile):
+    found, _ = rp.refit(slower(FOLDS - 2, 1.3), keep=False)
+    assert not [item for item in found.constants if item.law == "own"]
+    assert np.isnan(found.held_out).all()
+    assert not own_profile.exists()
+
+
+def test_constants_that_predictions_ask_for_are_seen():
+    with asked() as found:
+        rates(machine("h100-sxm:2")[0], catalogue.engine("vllm-0.11"))
+    assert ("kernel", "gap", "vllm-0.11") in found
+    assert ("matmul", "share.bf16", "h100-sxm") in found
+    assert found["matmul", "share.bf16", "h100-sxm"].scope == "Hopper"
+    assert all(0.1 <= stray(item) <= 0.5 for item in found.values())
+
+
+def test_rows_that_cannot_be_predicted_are_counted():
+    rows = [{**row, "accel_norm": "other:abacus"} for row in slower(2, 1.0)]
+    figures, skipped = figures_of([("training", rows)])
+    assert not figures
+    assert sum(skipped.values()) == 2
+    with pytest.raises(InputError, match="no row can be predicted"):
+        rp.refit(rows, keep=False)
+
+
+def test_the_screen_and_the_document(own_profile, table, run, run_json):
+    code, out, _ = run("calibrate", "--with", str(table), "--dry-run")
+    assert code == 0
+    assert "training step" in out
+    assert "nothing is kept (--dry-run)" in out
+    assert not own_profile.exists()
+    code, found = run_json("calibrate", "--with", str(table))
+    keeps_to(found, answer_schema("calibrate", found["schema_version"]))
+    assert code == 0
+    assert found["profile"] == str(own_profile)
+    assert found["helps"]
+    assert {"shipped", "refitted", "held_out"} <= found["figures"][0].keys()
+    _, _, err = run("train", "llama-3.1-8b", "--on", "h100-sxm:8", "--tokens", "1B", "--batch", "64seq")
+    assert "profile: " in err
+    code, listed = run_json("calibrate")
+    keeps_to(listed, answer_schema("calibrate", listed["schema_version"]))
+    assert listed["profile"] == str(own_profile)
+    assert str(own_profile) in run("calibrate")[1]
+    assert "removed" in run("calibrate", "--forget")[1]
+    assert "no local profile" in run("calibrate")[1]
+
+
+def test_a_broken_profile_is_refused_by_name(own_profile, run):
+    own_profile.parent.mkdir(parents=True)
+    own_profile.write_text("[[constant]]\nlaw = 3\n")
+    adopt(())
+    code, _, err = run("serve", "llama-3.1-8b", "--on", "h100-sxm:1")
+    assert code == 2
+    assert "roofplan calibrate --forget" in err
+    assert run("calibrate", "--forget")[0] == 0
+
+
+def test_no_profile_where_it_is_left_out(monkeypatch):
+    monkeypatch.setenv(profile.VARIABLE, profile.NONE)
+    assert profile.path() is None
+    assert profile.constants() == ()
+    with pytest.raises(InputError, match="nowhere to keep"):
+        rp.refit(slower(3, 1.0))
+
+
+def test_the_profile_stands_in_the_users_configuration(monkeypatch, tmp_path):
+    monkeypatch.delenv(profile.VARIABLE)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    assert profile.path() == tmp_path / "roofplan" / "profile.toml"
+
+
+# Publishers left out -----------------------------------------------------------------------------
+
+
+def test_a_family_of_one_publisher_is_gone_without_it(monkeypatch):
+    from roofplan.calibrate import training
+
+    few = [family for family in training.FAMILIES if set(family.sources) & {"nemo-2407", "torchtitan"}]
+    monkeypatch.setattr(training, "FAMILIES", tuple(few))
+    found = training.fit_families(frozenset({"nemo-2407"}))
+    assert [family.framework for family in found.families] == ["torchtitan-0.1"]
+    entries = training.step_entries(found)
+    assert not any("nemo" in item["source"] or item["scope"].startswith("megatron-core-0.8") for item in entries)
+    # what a family has of its own is fitted on its runs; what is lent is known less
+    own = next(x for x in entries if x["scope"] == "torchtitan-0.1/Hopper" and x["name"] == "compute")
+    lent = next(x for x in entries if x["scope"] == "any" and x["name"] == "compute")
+    assert own["rows"] == len(found.runs[0])
+    assert lent["spread"] > own["spread"]
