@@ -123,6 +123,8 @@ FAMILIES = (
     Family("megatron-bridge-0.2", "Hopper", ("megatron-bridge",)),
     Family("megatron-bridge-0.2", "Blackwell", ("megatron-bridge",)),
     Family("megatron-bridge-0.2", "Blackwell Ultra", ("megatron-bridge",)),
+    Family("megatron-bridge-26.06", "Blackwell", ("megatron-bridge",)),
+    Family("megatron-bridge-26.06", "Blackwell Ultra", ("megatron-bridge",)),
     Family("megatron-core-0.8", "Hopper", ("nemo-2407",)),
     Family("torchtitan-0.1", "Hopper", ("torchtitan",)),
     Family("llm-foundry-0.3", "Ampere", ("llm-foundry",)),

@@ -259,7 +259,7 @@ def framework_of(row: Row) -> Framework:
     name, month = row["framework"], row["month"]
     eager = row.get("flash_attention") == "False"
     if name == "megatron-bridge" or (name == "nemo" and month >= "2025"):
-        identity = "megatron-bridge-0.2"
+        identity = "megatron-bridge-0.2" if month < "2026-06" else "megatron-bridge-26.06"
     elif name in {"megatron", "nemo"}:
         identity = (
             "megatron-lm-3.0"
