@@ -684,6 +684,49 @@ def test_a_published_day_of_production_costs_what_we_say(run_json):
     assert 0.95 * cost_of_output["low"] < published < cost_of_output["value"] < 2.0 * published
 
 
+def an_input(kind, low, high, source="somebody", grade=""):
+    return Sourced(
+        value=10.0, unit="USD", text="10 USD", source=source, seen="2026-11", kind=kind, low=low, high=high, grade=grade
+    )
+
+
+def test_a_cost_is_as_sure_as_the_least_sure_input_that_matters():
+    def total(values):
+        return values["a"] + values["b"]
+
+    quoted, guessed = an_input("quote", 5.0, 20.0), an_input("estimate", 9.9, 10.1, source="guess: nobody says")
+    assert interval(total, {"a": quoted, "b": guessed}).grade == "calibrated"  # the guess hardly moves it
+    wide = replace(guessed, low=5.0, high=20.0)
+    assert interval(total, {"a": quoted, "b": wide}).grade == "guessed"
+    assert interval(total, {"a": quoted, "b": an_input("quote", 5.0, 20.0, grade="borrowed")}).grade == "borrowed"
+    stated = an_input("given", None, None)
+    assert interval(total, {"a": stated, "b": stated}).grade == "measured"
+    assert interval(total, {"a": stated, "b": replace(stated, kind="estimate")}).grade == "borrowed"
+
+
+def test_every_cost_with_an_interval_has_a_grade(run_json):
+    grades = {"measured", "calibrated", "borrowed", "guessed"}
+
+    def look(value):
+        if isinstance(value, dict):
+            if {"low", "high", "value"} <= value.keys() and value["low"] != value["high"]:
+                assert value["grade"] in grades, value
+            for one in value.values():
+                look(one)
+        if isinstance(value, list):
+            for one in value:
+                look(one)
+
+    for words in (
+        ["chip", "h100-sxm"],
+        ["machine", "--on", "dgx-h100:8"],
+        ["tokens", "gpt-oss-120b", "--on", "h100-sxm:1"],
+        ["history", "--from", "a100-sxm-80", "--to", "h100-sxm"],
+    ):
+        _, found = run_json("cost", *words)
+        look(found)
+
+
 @pytest.mark.parametrize("hit", ["0", "25%", "50%", "90%"])
 def test_cached_input_is_cheaper_and_a_request_costs_the_sum_of_its_tokens(hit):
     plan = plan_serving("llama-3.3-70b", ["h100-sxm:8"], prefix_hit=hit).plans[0]

@@ -14,7 +14,7 @@ from roofplan.calibrate import scoreboard
 from roofplan.calibrate.engines import usable
 from roofplan.calibrate.fitting import NOT_FOR_FITTING
 from roofplan.calibrate.intervals import LEAST_SOURCES, coverage, factor, fit_intervals
-from roofplan.calibrate.left_out import constants_without, kept
+from roofplan.calibrate.left_out import constants_without, kept, short_of_cache
 from roofplan.catalogue.machines import machine
 from roofplan.errors import InputError
 from roofplan.records.strategy import Strategy
@@ -151,6 +151,38 @@ def test_how_requests_met_the_engine(identity, regime):
 def test_a_row_is_skipped_with_its_reason(change, said):
     with pytest.raises(Skipped, match=said):
         inference_case({**SERVING["splitwise-sim-0001"], **change})
+
+
+def test_an_offline_run_takes_what_its_engines_benchmark_tool_sets():
+    row = {**SERVING["trtllm-docs-v0.17-0046"]}
+    case = inference_case(row)
+    memory = float(case.machine.device.memory)
+    assert case.engine.default("memory_share", case.machine.device.id, memory).value == 0.95
+    tokens = case.engine.default("max_num_batched_tokens", case.machine.device.id, memory).value
+    # as many tokens a step as the requests in the cache bring, 1 + 128 / 128 each
+    assert tokens == pytest.approx(2.0 * case.book().by_memory, rel=0.1)
+    assert any("trtllm-bench" in said for said in case.assumed)
+    stated = inference_case({**row, "memory_fraction": "0.9"})
+    assert stated.engine.default("memory_share", case.machine.device.id, memory).value == 0.9
+    assert not any("trtllm-bench" in said for said in stated.assumed)
+
+
+def test_runs_short_of_cache_are_a_score_of_their_own():
+    row = SERVING["trtllm-docs-v0.17-0056"]
+    assert [one.skipped for one in inference_outcomes(row)] == ["kv_starved"]
+    (one,) = short_of_cache(row)
+    assert one.regime == "short of cache"
+    assert one.ratio == pytest.approx(1.0, abs=0.25)
+
+
+def test_kin_run_the_same_code_on_the_same_architecture():
+    def run(source, software, chip):
+        return Outcome(id="x", source=source, software=software, chip=chip)
+
+    assert scoreboard.has_kin(run("seqsel-2022", "megatron-lm-3.0", "a100-sxm-80"))
+    assert scoreboard.has_kin(run("mine", "torchtitan-0.1", "h200-sxm"))
+    assert not scoreboard.has_kin(run("fsdp-qlora", "fsdp-qlora-1.0", "rtx-4090"))
+    assert not scoreboard.has_kin(run("mine", "megatron-lm-3.0", "v100-sxm3-32"))
 
 
 def test_what_follows_from_another_figure_is_not_scored_twice():

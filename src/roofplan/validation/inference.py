@@ -41,7 +41,7 @@ WEIGHTS = {
     "awq": "awq",
     "gptq": "gptq",
     "int4": "gptq",
-    "int4-g32": "gptq",
+    "int4-g32": "int4-weight-g32",
     "w4a16": "gptq",
     "q4_0": "q4_0",
     "q8_0": "q8_0",
@@ -231,7 +231,7 @@ def case_of(row: Row) -> InferenceCase:
     if not measured:
         raise Skipped("no figure that is predicted")
     engine = _launched(row, _engine(row, assumed))
-    model = _model(row)
+    model = _model(row, engine)
     found, strategy = _machine(row, engine)
     if broken := legal(model, strategy, engine):
         raise Skipped(f"layout: {broken}")
@@ -369,11 +369,13 @@ def model_id(row: Row) -> str:
     raise Skipped(f"model {row['model_name']} is not in the catalogue")
 
 
-def _model(row: Row) -> Model:
-    weights = re.split(r"[\s(]", row["weight_precision"].lower())[0]
-    if weights not in WEIGHTS:
+def _model(row: Row, engine: Engine) -> Model:
+    """Return the model in the weights that a row states, by the engine's own name of them where it has one."""
+    stated = re.split(r"[\s(]", row["weight_precision"].lower())[0]
+    named = {**WEIGHTS, **engine.raw.get("weights_named", {})}
+    if stated not in named:
         raise Skipped(f"weights in {row['weight_precision'] or 'an unstated format'}")
-    return _at(model_id(row), WEIGHTS[weights] or "checkpoint")
+    return _at(model_id(row), named[stated] or "checkpoint")
 
 
 @cache
