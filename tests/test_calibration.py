@@ -1,7 +1,9 @@
 """Fits that lend to each other, a user's own runs on top of them, and the profile that keeps those."""
 
 import csv
+import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,14 +12,14 @@ from conftest import keeps_to
 import roofplan as rp
 from roofplan import catalogue
 from roofplan.calibrate.hierarchy import Block, Prior, fit
-from roofplan.calibrate.own import FOLDS, figures_of, stray
+from roofplan.calibrate.own import figures_of, rescoped, stray
 from roofplan.calibrate.training import NUMBERS, effects_of
 from roofplan.catalogue import profile
 from roofplan.catalogue.machines import machine
 from roofplan.errors import InputError
 from roofplan.laws import matmul
 from roofplan.schemas import answer_schema
-from roofplan.timing import adopt, asked, constant, own_runs, rates
+from roofplan.timing import adopt, asked, constant, constants_now, left_out, rates, using
 
 # Families that lend to each other ----------------------------------------------------------------
 
@@ -140,14 +142,20 @@ def test_own_runs_move_constants_towards_them(own_profile, table):
     assert found.helps
     assert held < 0.6 * before
     assert place == own_profile
-    assert {item.scope for item in found.constants if item.law == "own"} == {"torchtitan-0.1/h100-sxm-96-hbm2e"}
-    assert all(one.after.source == "your runs: mine.csv" and one.doubt <= 1.0 for one in found.moved)
+    assert {item.scope for item in found.constants if item.law == "own"} == {
+        "torchtitan-0.1/8xh100-sxm-96-hbm2e/8030261248 parameters"
+    }
+    assert all(one.after.source == "your runs: mine.csv (torchtitan)" and one.doubt <= 0.9 for one in found.moved)
     # what was kept holds from now on, and grades what it speaks of
-    assert own_runs("training step", "torchtitan-0.1", "h100-sxm-96-hbm2e") is not None
     plan = rp.plan_training(
         "llama-3.1-8b", ["h100-sxm-96-hbm2e:8"], tokens="1B", batch="64seq", framework="torchtitan-0.1"
     ).plans[0]
     assert plan.metrics["step_time"].grade == "measured"
+    assert plan.metrics["energy"].grade == "borrowed"  # nobody measured a watt
+    # another model, and other devices, are not what was run
+    for model, on in (("llama-2-7b", "h100-sxm-96-hbm2e:8"), ("llama-3.1-8b", "h100-sxm-96-hbm2e:4")):
+        other = rp.plan_training(model, [on], tokens="1B", batch="64seq", framework="torchtitan-0.1").plans[0]
+        assert other.metrics["step_time"].grade != "measured"
     # runs refit the shipped constants, whatever an earlier profile says
     again, _ = rp.refit(str(table))
     assert again.before == pytest.approx(found.before)
@@ -160,11 +168,54 @@ def test_runs_that_shipped_constants_describe_leave_them_alone(own_profile):
     assert found.helps or not own_profile.exists()
 
 
-def test_too_few_runs_claim_no_interval(own_profile):
-    found, _ = rp.refit(slower(FOLDS - 2, 1.3), keep=False)
-    assert not [item for item in found.constants if item.law == "own"]
+def test_a_single_run_is_never_kept(own_profile):
+    found, place = rp.refit(slower(1, 1.3))
     assert np.isnan(found.held_out).all()
+    assert not found.helps
+    assert place is None
     assert not own_profile.exists()
+
+
+@pytest.mark.usefixtures("own_profile")
+def test_too_few_runs_claim_no_interval():
+    found, _ = rp.refit(slower(2, 1.3), keep=False)
+    assert np.isfinite(found.held_out).all()
+    assert not [item for item in found.constants if item.law == "own"]
+
+
+@pytest.mark.usefixtures("own_profile")
+def test_copies_of_a_run_count_once():
+    rows = slower(6, 1.2)
+    once, twice = (rp.refit(*tables, keep=False)[0] for tables in ((rows,), (rows, rows)))
+    assert len(once.figures) == len(twice.figures)
+
+
+@pytest.mark.parametrize("name", catalogue.ids("accelerators"))
+def test_a_constant_under_another_scope_moves_no_rate(name):
+    """What a constant was fitted on stays what it was when it is looked up under the device."""
+    try:
+        found, engine = machine(f"{name}:1")[0], catalogue.engine("vllm-0.11")
+        before = rates(found, engine)
+    except InputError:
+        pytest.skip("cannot be planned with")
+    with asked() as consulted:
+        rates(found, engine)
+    table = {(item.law, item.name, item.scope): item for item in constants_now()}
+    table.update({key: rescoped(key, item, item.value) for key, item in consulted.items() if key[2] != "any"})
+    with using(table.values()):
+        after = rates(found, engine)
+    assert after.compute == pytest.approx(before.compute)
+    assert after.bandwidth == pytest.approx(before.bandwidth)
+
+
+def test_what_is_used_meanwhile_nests():
+    with using(constants_now(), without=["somebody"]):
+        with using(constants_now(), without=["another"]):
+            assert left_out() == {"another"}
+        with asked():
+            assert left_out() == {"somebody"}
+        assert left_out() == {"somebody"}
+    assert left_out() == frozenset()
 
 
 def test_constants_that_predictions_ask_for_are_seen():
@@ -213,8 +264,34 @@ def test_a_broken_profile_is_refused_by_name(own_profile, run):
     adopt(())
     code, _, err = run("serve", "llama-3.1-8b", "--on", "h100-sxm:1")
     assert code == 2
-    assert "roofplan calibrate --forget" in err
-    assert run("calibrate", "--forget")[0] == 0
+    assert str(own_profile) in err
+    code, out, _ = run("serve", "llama-3.1-8b", "--on", "h100-sxm:1", "--json")
+    assert code == 2
+    assert json.loads(out)["error"]["argument"] == profile.VARIABLE
+    # what is no profile may be somebody's file
+    assert run("calibrate", "--forget")[0] == 2
+    assert own_profile.exists()
+
+
+@pytest.mark.parametrize("value", ["0.0", "-1.0", "nan", "inf", '"abc"'])
+def test_a_profile_holds_positive_numbers(own_profile, value):
+    words = (
+        'law = "kernel"\nname = "gap"\nscope = "any"\nunit = "s"\nspread = 0.1\nrows = 2\nfitted = "x"\nsource = "y"\n'
+    )
+    own_profile.parent.mkdir(parents=True)
+    own_profile.write_text(f"[[constant]]\n{words}value = {value}\n")
+    with pytest.raises(InputError, match="is none that roofplan calibrate wrote"):
+        profile.constants()
+
+
+@pytest.mark.usefixtures("own_profile")
+def test_a_profile_keeps_any_name():
+    item = replace(constant("kernel", "gap", ["any"])[0], source="your runs: läufe-\U0001f600.csv")
+    profile.save([item])
+    assert profile.constants() == (item,)
+    with pytest.raises(InputError, match="no number that is kept"):
+        profile.save([replace(item, value=math.nan)])
+    assert profile.constants() == (item,)
 
 
 def test_no_profile_where_it_is_left_out(monkeypatch):

@@ -47,7 +47,7 @@ def base(command: str, status: str, inputs: dict[str, Any]) -> dict[str, Any]:
             "roofplan": __version__,
             "catalogue": catalogue.version(),
             "prices_to": catalogue.prices_to(),
-            **({"profile": profile.said()} if profile.said() else {}),
+            **({"profile": said} if command in profile.USED_BY and (said := profile.said()) else {}),
         },
         "inputs": inputs,
         "warnings": [],
@@ -411,6 +411,11 @@ def calibration_answer(found: Refit, place: Path | None, inputs: dict[str, Any])
     out["helps"] = found.helps
     out["profile"] = None if place is None else str(place)
     return out
+
+
+def forgotten_answer(gone: Path | None, inputs: dict[str, Any]) -> dict[str, Any]:
+    """Return the answer of ``roofplan calibrate --forget``."""
+    return base("calibrate", "ok", inputs) | {"removed": None if gone is None else str(gone)}
 
 
 def constants_answer(inputs: dict[str, Any]) -> dict[str, Any]:

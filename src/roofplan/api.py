@@ -413,8 +413,18 @@ def validate(
     if kind not in NEEDED:
         near = nearest(kind, NEEDED)
         raise InputError(f"KIND: {kind!r} is neither training nor inference", argument="KIND", value=kind, nearest=near)
-    rows = read(source, NEEDED[kind]) if isinstance(source, str | Path) else source
+    rows = read(source, NEEDED[kind]) if isinstance(source, str | Path) else _rows(source, NEEDED[kind])
     return validated(kind, rows, progress)
+
+
+def _rows(rows: Sequence[Mapping[str, str]] | None, needed: Sequence[str]) -> Sequence[Mapping[str, str]]:
+    """Return rows that have the columns of a table of runs."""
+    if not rows:
+        raise InputError("FILE: no rows", argument="FILE")
+    missing = [name for name in needed if any(name not in row for row in rows)]
+    if missing:
+        raise InputError(f"FILE: the rows lack the columns {', '.join(missing)}", argument="FILE")
+    return rows
 
 
 def refit(
@@ -436,6 +446,8 @@ def refit(
     from roofplan.calibrate.own import refit as refit_on
     from roofplan.catalogue import profile
 
+    if not sources:
+        raise InputError("--with: no table of runs", argument="--with")
     if keep:
         profile.writable()
     tables = [_own_table(source) for source in sources]

@@ -596,7 +596,7 @@ def schema(
         str,
         Parameter(
             allow_leading_hyphen=True,
-            help="serve, train, model, device, claims, or 'cost chip', 'cost machine', 'cost tokens', 'cost rent', 'cost history'",
+            help="serve, train, model, device, validate, calibrate, claims, or 'cost chip', 'cost machine', 'cost tokens', 'cost rent', 'cost history'",
         ),
     ],
     /,
@@ -895,7 +895,10 @@ def validate(
             reply.document(answers.validation_answer(found, given))
         else:
             validation_screen(found, report.stdout())
-        if limit is not None and any(one.macro > limit for one in found.summary().values()):
+        scores = found.summary().values()
+        if limit is not None and not scores:
+            _complain("no figure was scored: nothing is shown to be within --fail-above")
+        if limit is not None and not (scores and all(one.macro <= limit for one in scores)):
             return 1
     return reply.code
 
@@ -905,7 +908,11 @@ def calibrate(
     *,
     with_: Annotated[
         tuple[str, ...],
-        Parameter(name="--with", help="a CSV file of your own runs, as validate reads them; repeat for more files"),
+        Parameter(
+            name="--with",
+            negative="",
+            help="a CSV file of your own runs, as validate reads them; repeat for more files",
+        ),
     ] = (),
     dry_run: Annotated[bool, Parameter(negative="", help="show what they do to the constants, keep nothing")] = False,
     forget: Annotated[bool, Parameter(negative="", help="remove the local profile")] = False,
@@ -918,10 +925,19 @@ def calibrate(
         from roofplan.catalogue import profile
         from roofplan.report.calibration import constants_screen, refit_screen
 
+        if forget and (with_ or dry_run):
+            raise InputError(
+                "--forget stands alone: it removes the profile, which --with makes anew", argument="--forget"
+            )
+        if dry_run and not with_:
+            raise InputError("--dry-run needs runs to try: --with runs.csv", argument="--dry-run")
         if forget:
             gone = profile.forget()
-            if not json:
+            if json:
+                reply.document(answers.forgotten_answer(gone, given))
+            else:
                 report.stdout().line("there was no local profile" if gone is None else f"removed {gone}")
+            return 0
         if with_:
             with _progress(quiet=json, what="fits") as tick:
                 found, place = api.refit(*with_, keep=not dry_run, progress=tick)
@@ -931,7 +947,7 @@ def calibrate(
                 refit_screen(found, place, report.stdout())
         elif json:
             reply.document(answers.constants_answer(given))
-        elif not forget:
+        else:
             constants_screen(catalogue.constants(), profile.constants(), profile.path(), report.stdout())
     return reply.code
 
@@ -1316,28 +1332,30 @@ def _answering(command: str, inputs: dict[str, Any], *, as_json: bool) -> Iterat
     """Turn every outcome into its exit code and its one line or document."""
     reply = Reply(command, inputs, as_json=as_json)
     try:
-        if command in PREDICTING and not as_json:
-            _mention_profile()
+        if not as_json:
+            _mention_profile(command)
         yield reply
     except RoofplanError as error:
         reply.code = error.exit_code
         _fail(reply, error)
 
 
-PREDICTING = frozenset({"serve", "train", "validate", "cost tokens"})
-"""Commands whose answers rest on the local profile, where there is one."""
-
-
-def _mention_profile() -> None:
-    """Say on stderr that predictions rest on the user's own runs too."""
+def _mention_profile(command: str) -> None:
+    """Say on stderr that predictions rest on the user's own runs too, or that the profile that he names is not there."""
     from roofplan.catalogue import profile
 
-    try:
-        said = profile.said()
-    except InputError:
-        return  # the command itself says what is wrong with it
-    if said:
-        _complain(f"profile: {said} ({profile.VARIABLE}={profile.NONE} leaves it out)")
+    if command not in profile.USED_BY or command == "calibrate":
+        return
+    said = profile.said()
+    if not said and not profile.named_and_absent():
+        return
+    from roofplan.report.page import wrapped
+
+    text = f"profile: {said} ({profile.VARIABLE}={profile.NONE} leaves it out)"
+    if not said:
+        text = f"profile: there is none at {profile.path()}, which {profile.VARIABLE} names: shipped constants hold"
+    for line in wrapped(text, indent=2):
+        _complain(line)
 
 
 def _fail(reply: Reply, error: RoofplanError) -> None:

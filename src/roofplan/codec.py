@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -365,7 +366,13 @@ def constants_text(entries: Iterable[Mapping[str, Any]]) -> str:
     lines = []
     for entry in entries:
         lines.append("[[constant]]")
-        lines += [f"{key} = {json.dumps(value)}" for key, value in entry.items() if value or key != "note"]
+        if not math.isfinite(entry["value"]):
+            raise InputError(f"constant {entry['law']}.{entry['name']}: {entry['value']} is no number that is kept")
+        lines += [
+            f"{key} = {json.dumps(value, ensure_ascii=False)}"
+            for key, value in entry.items()
+            if value or key not in {"note", "basis"}
+        ]
         lines.append("")
     return "\n".join(lines)
 
@@ -384,6 +391,7 @@ def constants(table: Mapping[str, Any]) -> tuple[Constant, ...]:
             fitted=str(entry["fitted"]),
             source=entry["source"],
             note=entry.get("note", ""),
+            basis=entry.get("basis", ""),
         )
         for entry in table["constant"]
     )

@@ -430,6 +430,7 @@ MEMBERS: dict[str, dict[str, Any]] = {
         "shipped": (list[ConstantMember] | None, None),
         "own": (list[ConstantMember] | None, None),
         "helps": (bool | None, None),
+        "removed": (str | None, None),
         "profile": (str | None, None),
     },
     "claims": {"claims": (list[ClaimRow] | None, None)},

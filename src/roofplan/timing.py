@@ -29,7 +29,7 @@ from roofplan.operations import (
     stage_contents,
 )
 from roofplan.records.calibration import Constant
-from roofplan.records.engine import Software
+from roofplan.records.engine import EAGER, Software
 from roofplan.records.hardware import Accelerator, Machine
 from roofplan.records.model import Model
 from roofplan.records.strategy import Strategy
@@ -102,15 +102,18 @@ _ASKED: dict[Key, Constant] | None = None
 
 @contextmanager
 def asked() -> Iterator[dict[Key, Constant]]:
-    """Collect the constants that predictions ask for meanwhile, each under the nearest scope that it was looked for in."""
+    """Collect the constants that predictions ask for meanwhile, each under the nearest scope that it was looked for in.
+
+    What stands here is of the whole process: one thread at a time may put other constants in place.
+    """
     global _ASKED  # noqa: PLW0603 - one place that watches every look-up
-    found: dict[Key, Constant] = {}
+    before, found = _ASKED, dict[Key, Constant]()
     _ASKED = found
     try:
-        with using(list(_table().values())):
+        with using(constants_now(), _WITHOUT):
             yield found
     finally:
-        _ASKED = None
+        _ASKED = before
 
 
 _TABLE: dict[Key, Constant] = {}
@@ -206,19 +209,20 @@ CACHES: list[dict[Any, Any]] = [_TABLE, _EXPERTS]
 @contextmanager
 def using(items: Iterable[Constant], without: Iterable[str] = ()) -> Iterator[None]:
     """Let predictions rest on other constants meanwhile, as if the publishers `without` had measured nothing."""
-    kept = dict(_table())
+    kept, before, now = constants_now(), frozenset(_WITHOUT), frozenset(without)
     adopt(items)
-    _WITHOUT.update(without)
+    _WITHOUT.clear()
+    _WITHOUT.update(now)
     try:
         yield
     finally:
-        _forget()
-        _TABLE.update(kept)
+        adopt(kept)
         _WITHOUT.clear()
+        _WITHOUT.update(before)
 
 
 def adopt(items: Iterable[Constant]) -> None:
-    """Let predictions rest on other constants from now on."""
+    """Let predictions rest on other constants from now on; with none, on those that the catalogue and the local profile hold now."""
     _forget()
     _TABLE.update({(item.law, item.name, item.scope): item for item in items})
 
@@ -237,9 +241,14 @@ OWN = "own"
 """Law of what a user's own runs say of a job: how far predictions for a device under a piece of software lay from them."""
 
 
-def own_runs(job: str, software: str, device: str) -> Constant | None:
+def own_place(software: str, machine: Machine, model: Model) -> str:
+    """Return what a user's own runs speak of: a model, known by its parameters, on as many devices under a piece of software."""
+    return f"{software}/{machine.count}x{machine.device.id}/{model.total} parameters"
+
+
+def own_runs(job: str, software: str, machine: Machine, model: Model) -> Constant | None:
     """Return how far predictions of a job lie from a user's own runs, None where he measured none: half its 90% interval, a logarithm [1]."""
-    return _table().get((OWN, job, f"{software}/{device}"))
+    return _table().get((OWN, job, own_place(software, machine, model)))
 
 
 def grade_of_constant(item: Constant, vendor: str) -> int:
@@ -249,7 +258,7 @@ def grade_of_constant(item: Constant, vendor: str) -> int:
     """
     if not item.rows:
         return 1 if item.source == "definition" else 3
-    return 2 if item.scope in {"any", vendor} else 1
+    return 2 if item.fitted_on in {"any", vendor, EAGER} else 1
 
 
 def constant_behind(source: str) -> Constant | None:
@@ -369,9 +378,9 @@ def _compute_rates(
         twin = {"fp16": "bf16", "bf16": "fp16"}.get(stand_in, stand_in)
         alike = twin in device.peak and device.peak[twin].value == sheet.value
         best = device.measured.get(stand_in) or (device.measured.get(twin) if alike else None)
-        sustained, keys = _sustained(device, share, peak[name], (sheet.source, fit_key(share)))
+        sustained, keys = _sustained(device, stand_in, share, peak[name], (sheet.source, fit_key(share)))
         value = peak[name] * sustained
-        if best is not None and share.scope in {"any", device.vendor}:
+        if best is not None and share.fitted_on in {"any", device.vendor}:
             # the family has no fitted rows of its own: its best measured product, lowered by what serving shapes lose elsewhere
             lost, _ = constant("matmul", "serving_over_best", ["any"])
             value, keys = best.value * lost.value, (best.source, fit_key(lost))
@@ -383,8 +392,12 @@ def _compute_rates(
     return peak, compute, fallbacks, sources
 
 
+UNMEASURED = frozenset({"tf32", "fp32"})
+"""Formats whose products borrow the share of 16-bit ones but not their power: nobody published theirs."""
+
+
 def _sustained(
-    device: Accelerator, share: Constant, peak: float, keys: tuple[str, ...]
+    device: Accelerator, stand_in: str, share: Constant, peak: float, keys: tuple[str, ...]
 ) -> tuple[float, tuple[str, ...]]:
     """Return the share of its peak that a device's products sustain under its power limit, and the sources behind it.
 
@@ -392,10 +405,11 @@ def _sustained(
     """
     power, place = device.value("power"), f"{device.architecture}/{catalogue.node_of(device.process)}"
     reference = _table().get(("matmul", share.name.replace("share", "energy"), place))
-    if power is None or reference is None or share.scope not in {device.architecture, device.id}:
+    if power is None or reference is None or share.fitted_on != device.architecture or stand_in in UNMEASURED:
         return share.value, keys
-    highest, _ = constant("matmul", "highest", ["any"])
-    sustained = matmul.power_limited_share(share.value, power / peak, reference.value, highest.value)
+    highest, _ = constant("matmul", "highest", [device.vendor, "any"])
+    most = max(highest.value, share.value)
+    sustained = matmul.power_limited_share(share.value, power / peak, reference.value, most)
     return float(sustained), (*keys, device.quantities["power"].source, fit_key(reference))
 
 

@@ -12,9 +12,9 @@ from roofplan.timing import adopt
 
 def main() -> None:
     """Refit every constant and write it; each fit rests on those before it."""
-    from roofplan.calibrate.engines import fit_engines, fit_power, fit_prefill
+    from roofplan.calibrate.engines import fit_serving
     from roofplan.calibrate.intervals import fit_intervals
-    from roofplan.calibrate.left_out import left_out, save
+    from roofplan.calibrate.left_out import SERVING, left_out, save
     from roofplan.calibrate.prices import fit_prices
     from roofplan.calibrate.training import fit_families, fit_training
 
@@ -25,14 +25,14 @@ def main() -> None:
     renew("collectives", fit_all_reduce(rows))
     whole = fit_families()
     renew("training", fit_training(whole))
-    renew("engines", fit_engines())
-    renew("prefill", fit_prefill())
-    renew("power", fit_power())
+    others = [item for name in catalogue.fits() if name not in SERVING for item in catalogue.fit(name)]
+    for name, found in fit_serving(others).items():
+        renew(name, found)
     renew("prices", fit_prices())
     # the errors of publishers left out, of which the intervals are learned
-    found = [left_out(kind, table, whole) for kind, table in TABLES.items()]
-    save(found)
-    write("intervals", fit_intervals([one for validation in found for one in validation.outcomes]))
+    held_out = [left_out(kind, table, whole) for kind, table in TABLES.items()]
+    save(held_out)
+    write("intervals", fit_intervals([one for validation in held_out for one in validation.outcomes]))
 
 
 TABLES = {"training": catalogue.training_rows(), "inference": catalogue.inference_rows()}

@@ -13,8 +13,9 @@ References
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -79,11 +80,7 @@ class Fitted:
 
         `effects` are those of each number, `unknown` the variance of what each has of its own.
         """
-        takes = np.zeros((len(effects), len(self.values)))
-        for row, known in enumerate(effects):
-            for one in known:
-                if one in self.places:
-                    takes[row, self.places[one]] = 1.0
+        takes = _takes(effects, self.places)
         spread = takes @ self.covariance @ takes.T + np.diag(unknown)
         return float(np.mean(np.einsum("ij,jk,ik->i", slopes, spread, slopes)))
 
@@ -97,36 +94,47 @@ class Prior:
     start: float | None = None
 
 
-def fit(
-    blocks: Sequence[Block], priors: Mapping[Effect, Prior], rounds: int = 12, start: Fitted | None = None
-) -> Fitted:
-    """Return the most plausible effects: damped steps of least squares with Cauchy weights [2]_ around the priors [1]_."""
+def fit(blocks: Sequence[Block], priors: Mapping[Any, Prior], rounds: int = 30, start: Fitted | None = None) -> Fitted:
+    """Return the most plausible effects: damped steps of least squares with Cauchy weights [2]_ around the priors [1]_.
+
+    The descent ends where no effect moves by `STILL` any more, or after `rounds` steps; what is returned beside the values is
+    taken where it ended.
+    """
     used = list(dict.fromkeys(one for block in blocks for effects in block.numbers.values() for one in effects))
     places = {one: place for place, one in enumerate(used)}
     centre = np.array([priors[one].centre for one in used])
     precision = np.array([priors[one].spread for one in used]) ** -2.0
     values = np.array([_first(one, priors[one], start) for one in used])
-    noise, slopes = [0.0] * len(blocks), [np.zeros((0, 0))] * len(blocks)
-    curvature = np.diag(precision)
-    for _ in range(rounds):
+    takes = [_takes(block.numbers.values(), places) for block in blocks]
+    for last in (*range(rounds), None):
         curvature, pull = np.diag(precision), precision * (centre - values)
-        for index, block in enumerate(blocks):
-            takes = np.zeros((len(block.numbers), len(used)))
-            for row, effects in enumerate(block.numbers.values()):
-                for one in effects:
-                    takes[row, places[one]] = 1.0
-            errors, slopes[index] = linearised(block, takes @ values)
-            noise[index] = max(LEAST_NOISE, 1.4826 * float(np.median(np.abs(errors))))
-            weights = 1.0 / (1.0 + (errors / (TUNING * noise[index])) ** 2) / noise[index] ** 2
-            lever = slopes[index] @ takes
-            curvature += lever.T @ (weights[:, None] * lever)
-            pull -= lever.T @ (weights * errors)
+        noise, slopes = [], []
+        for block, rows in zip(blocks, takes, strict=True):
+            errors, slope = linearised(block, rows @ values)
+            spread = max(LEAST_NOISE, 1.4826 * float(np.median(np.abs(errors))))
+            weights = 1.0 / (1.0 + (errors / (TUNING * spread)) ** 2) / spread**2
+            lever = slope @ rows
+            curvature = curvature + lever.T @ (weights[:, None] * lever)
+            pull = pull - lever.T @ (weights * errors)
+            noise.append(spread)
+            slopes.append(slope)
         change = np.linalg.solve(curvature, pull)
         longest = float(np.max(np.abs(change)))
-        values = values + change * min(1.0, LONGEST / longest)
-        if longest < STILL:
+        if last is None or longest < STILL:
             break
+        values = values + change * min(1.0, LONGEST / longest)
     return Fitted(places=places, values=values, covariance=np.linalg.inv(curvature), noise=noise, slopes=slopes)
+
+
+def _takes(numbers: Iterable[Sequence[Effect]], places: Mapping[Effect, int]) -> np.ndarray:
+    """Return which effects each number is the sum of: a row a number, a column an effect, one or zero [1]."""
+    sums = [tuple(effects) for effects in numbers]
+    out = np.zeros((len(sums), len(places)))
+    for row, effects in enumerate(sums):
+        for one in effects:
+            if one in places:
+                out[row, places[one]] = 1.0
+    return out
 
 
 def _first(one: Effect, prior: Prior, start: Fitted | None) -> float:

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from roofplan.calibrate.fitting import entry
+from roofplan.validation.rows import SHORT_OF_CACHE
 from roofplan.validation.scoring import Outcome, pooled, weighted_quantile
 
 COVERED = 0.9
@@ -29,10 +30,10 @@ LEAST_SOURCES = 9
 
 
 def by_job(outcomes: Sequence[Outcome]) -> dict[str, list[Outcome]]:
-    """Return scored outcomes by job."""
+    """Return scored outcomes by job; runs short of cache are a test of the room for it, not of a throughput."""
     found: dict[str, list[Outcome]] = defaultdict(list)
     for one in outcomes:
-        if one.predicted is not None:
+        if one.predicted is not None and one.regime != SHORT_OF_CACHE:
             found[one.job].append(one)
     return dict(found)
 

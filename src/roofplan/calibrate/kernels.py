@@ -75,7 +75,7 @@ def fit_matmul(rows: list[Row]) -> list[dict[str, Any]]:
         out += [item for item in references.values() if item is not None]
         if name == "bf16":
             over = _over_best(shares)
-    return [*out, *_affine_entries(reads, 5e-6, "matmul", "bandwidth", source), *over, _highest()]
+    return [*out, *_affine_entries(reads, 5e-6, "matmul", "bandwidth", source), *over, *_highest()]
 
 
 def _reference(scope: str, name: str, devices: Sequence[str]) -> dict[str, Any] | None:
@@ -107,24 +107,19 @@ def _at_reference(name: str, rows: Sequence[tuple[str, float]], reference: dict[
     ]
 
 
-def _highest() -> dict[str, Any]:
-    """Return the largest share of a peak that any measured product reaches."""
-    shares = {
-        device.id: device.measured["bf16"].value / device.peak["bf16"].value
-        for device in map(catalogue.accelerator, catalogue.ids("accelerators"))
-        if "bf16" in device.measured and "bf16" in device.peak
-    }
-    best = max(shares, key=lambda name: shares[name])
-    return entry(
-        "matmul",
-        "highest",
-        "any",
-        shares[best],
-        "1",
-        0.0,
-        len(shares),
-        f"best measured product of {best} (ml-engineering)",
-    )
+def _highest() -> list[dict[str, Any]]:
+    """Return the largest share of a peak that any measured product reaches, per vendor, and the median of the vendors."""
+    best: dict[str, list[float]] = defaultdict(list)
+    for device in map(catalogue.accelerator, catalogue.ids("accelerators")):
+        if "bf16" in device.measured and "bf16" in device.peak:
+            best[device.vendor].append(device.measured["bf16"].value / device.peak["bf16"].value)
+    source = "best measured products (ml-engineering)"
+    out = [
+        entry("matmul", "highest", vendor, max(found), "1", spread(found), len(found), source)
+        for vendor, found in sorted(best.items())
+    ]
+    middle, count = float(np.median([max(found) for found in best.values()])), sum(map(len, best.values()))
+    return [*out, entry("matmul", "highest", "any", middle, "1", 0.1, count, source, "median of the vendors")]
 
 
 def _over_best(found: dict[str, list[float]]) -> list[dict[str, Any]]:

@@ -6,15 +6,14 @@ import csv
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
 
-from roofplan import catalogue, codec
-from roofplan.calibrate.engines import fit_engines, fit_power, fit_prefill
+from roofplan import catalogue
+from roofplan.calibrate.engines import constants_of, fit_serving
 from roofplan.calibrate.training import FAMILIES, Steps, fit_families, fit_training
 from roofplan.records.calibration import Constant
 from roofplan.search import Metric, interval_factor
 from roofplan.timing import using
-from roofplan.validation.predictions import inference_outcomes, training_outcomes
+from roofplan.validation.predictions import inference_outcomes, names_in, training_outcomes
 from roofplan.validation.rows import SHORT_OF_CACHE, STARVED, Row, flags, unstarved
 from roofplan.validation.scoring import UNITS, Outcome, Validation, job_of
 
@@ -51,20 +50,19 @@ def short_of_cache(row: Row) -> list[Outcome]:
 def constants_without(source: str, whole: Steps | None = None) -> tuple[Constant, ...]:
     """Return all constants, those that rest on a publisher's rows fitted anew without them; `whole` is where step times' fits start."""
     shipped = {name: list(catalogue.fit(name)) for name in catalogue.fits()}
-    if any(source in item.source for name in ("engines", "prefill", "power") for item in shipped[name]):
-        gone = frozenset({source})
-        shipped["engines"] = _constants(fit_engines(gone))
-        kept = [item for found in shipped.values() for item in found]
-        with using(kept, without=[source]):
-            shipped["prefill"], shipped["power"] = _constants(fit_prefill(gone)), _constants(fit_power(gone))
+    gone = frozenset({source})
     if any(source in family.sources for family in FAMILIES):
-        gone = frozenset({source})
-        shipped["training"] = _constants(fit_training(fit_families(gone, start=None if whole is None else whole.fitted), gone))
+        shipped["training"] = constants_of(
+            fit_training(fit_families(gone, start=None if whole is None else whole.fitted), gone)
+        )
+    if any(source in names_in(item.source) for name in SERVING for item in shipped[name]):
+        others = [item for name, found in shipped.items() if name not in SERVING for item in found]
+        shipped |= {name: constants_of(found) for name, found in fit_serving(others, gone).items()}
     return tuple(item for found in shipped.values() for item in found)
 
 
-def _constants(entries: Sequence[dict[str, Any]]) -> list[Constant]:
-    return list(codec.constants({"constant": list(entries)}))
+SERVING = ("engines", "prefill", "power")
+"""Fits that rest on serving runs."""
 
 
 FIELDS = (

@@ -20,7 +20,7 @@ from roofplan.economics.uncertainty import student
 from roofplan.errors import InputError, RoofplanError
 from roofplan.records.calibration import Constant
 from roofplan.search import Metric
-from roofplan.timing import OWN, Key, asked, constants_now, using
+from roofplan.timing import OWN, Key, asked, constants_now, own_place, using
 from roofplan.validation import predictions
 from roofplan.validation.inference import InferenceCase, inference_case
 from roofplan.validation.rows import Row, Skipped
@@ -40,17 +40,26 @@ FELT = 0.02
 """Largest slope of a figure by a constant below which one's own runs leave it alone [1]."""
 
 FOLDS = 5
-"""Parts that runs are cut into, each predicted by constants that the others moved [1]."""
+"""Parts that runs are cut into, each predicted by constants that the others moved; fewer runs are cut into single ones [1]."""
 
 LEAST_OWN = 5
 """Figures of a job below which no interval is learned from them [1]."""
 
+SETTLED = 0.9
+"""Share of a constant's doubt above which one's own runs said too little of it to keep what they moved [1]."""
+
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One measured figure that is predicted, and how: `predicted` rests on the constants of the moment."""
+    """One measured figure that is predicted, and how: `predicted` rests on the constants of the moment.
+
+    Parameters
+    ----------
+    place : software, devices and model, of which alone an interval of one's own speaks.
+    """
 
     id: str
+    source: str
     job: str
     metric: str
     place: str
@@ -60,7 +69,7 @@ class Figure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moved:
-    """A constant before and after, and what share of its doubt is left [1]."""
+    """A constant before and after, on how many figures it bears, and what share of its doubt is left [1]."""
 
     before: Constant
     after: Constant
@@ -90,10 +99,25 @@ class Refit:
 
     @property
     def helps(self) -> bool:
-        """Whether runs that were held out are nearer to predictions than before; with too few to hold any out, whether all are."""
+        """Whether held-out runs come clearly nearer to predictions, and of no job much further; never without runs to hold out."""
+        jobs = [one.job for one in self.figures]
         known = np.isfinite(self.held_out)
-        judged = self.held_out if known.any() else self.after
-        return bool(np.median(np.abs(judged[np.isfinite(judged)])) < np.median(np.abs(self.before)))
+        if not known.all():
+            return False
+        before, held = np.abs(self.before), np.abs(self.held_out)
+        better = float(np.median(held)) < NEARER * float(np.median(before))
+        worse = [job for job in dict.fromkeys(jobs) if _further(before, held, [one == job for one in jobs])]
+        return better and not worse
+
+
+NEARER, FURTHER = 0.9, 1.1
+"""Share of the median error that held-out runs may have for constants to be kept, and what no single job may exceed [1]."""
+
+
+def _further(before: np.ndarray, held: np.ndarray, mine: Sequence[bool]) -> bool:
+    """Return whether the held-out figures of a job are further off than before, and by more than repeated runs differ."""
+    was, now = (float(np.median(errors[np.asarray(mine)])) for errors in (before, held))
+    return now > FURTHER * was and now > was + LEAST_NOISE
 
 
 def refit(tables: Sequence[tuple[str, Sequence[Row]]], name: str, tick: Tick | None = None) -> Refit:
@@ -111,7 +135,8 @@ def refit(tables: Sequence[tuple[str, Sequence[Row]]], name: str, tick: Tick | N
         errors = _errors(figures, {}, {})
     numbers = {key: item for key, item in consulted.items() if _moves(key, item)}
     felt = _felt(figures, numbers)
-    done, whole = 0, (FOLDS + 1 if len({one.id for one in figures}) >= FOLDS else 1)
+    folds = min(FOLDS, len({one.id for one in figures}))
+    done, whole = 0, (folds + 1 if folds > 1 else 1)
 
     def moved_by(kept: Sequence[Figure]) -> Fitted | None:
         nonlocal done
@@ -123,9 +148,10 @@ def refit(tables: Sequence[tuple[str, Sequence[Row]]], name: str, tick: Tick | N
 
     found = moved_by(figures)
     after = errors if found is None else _errors(figures, felt, _values(found, felt))
-    held = _held_out(figures, felt, moved_by) if whole > 1 else np.full(len(figures), math.nan)
-    moved = [] if found is None else _moved(felt, found, name, len(figures))
-    constants = [one.after for one in moved] + _own(figures, held, name)
+    held = _held_out(figures, felt, moved_by, folds) if folds > 1 else np.full(len(figures), math.nan)
+    said = f"{name} ({', '.join(dict.fromkeys(one.source for one in figures))})"
+    moved = [] if found is None else _moved(felt, found, said)
+    constants = [one.after for one in moved] + _own(figures, held, said)
     return Refit(
         rows=sum(len(rows) for _, rows in tables),
         figures=figures,
@@ -144,15 +170,22 @@ def _moves(key: Key, item: Constant) -> bool:
 
 
 def figures_of(tables: Sequence[tuple[str, Sequence[Row]]]) -> tuple[list[Figure], Counter[str]]:
-    """Return the measured figures of rows that can be predicted, and why the others cannot."""
+    """Return the measured figures of rows that can be predicted, each row once, and why the others cannot."""
     out: list[Figure] = []
     skipped: Counter[str] = Counter()
+    seen: set[tuple[tuple[str, str], ...]] = set()
     for kind, row in ((kind, row) for kind, rows in tables for row in rows):
+        words = tuple(sorted((name, value) for name, value in row.items() if name != "id"))
+        if words in seen:
+            skipped["a copy of another row"] += 1
+            continue
+        seen.add(words)
         try:
             found = _training_figures(row) if kind == "training" else _serving_figures(row)
             if not found:
                 skipped["no figure that is predicted"] += 1
-            out += found
+            # an id that two rows share would put one of them among the runs that predict the other
+            out += [replace(one, id=f"{len(seen)} {one.id}") for one in found]
         except (Skipped, RoofplanError) as reason:
             skipped[str(reason)] += 1
     return out, skipped
@@ -160,28 +193,31 @@ def figures_of(tables: Sequence[tuple[str, Sequence[Row]]]) -> tuple[list[Figure
 
 def _serving_figures(row: Row) -> list[Figure]:
     case = inference_case(row)
-    place = f"{case.engine.id}/{case.machine.device.id}"
+    place = own_place(case.engine.id, case.machine, case.model)
     known = predictions.predicted_figures(case)
-    beyond = predictions.implausible_serving(case, predictions.ideal_serving(case))
+    beyond = predictions.implausible_serving(case)
     return [
-        Figure(row["id"], job_of(name, case.regime), name, place, value, partial(_served, case, name))
+        Figure(
+            row["id"], row["source_key"], job_of(name, case.regime), name, place, value, partial(_served, case, name)
+        )
         for name, value in case.measured.items()
         if isinstance(known.get(name), Metric) and name not in beyond
     ]
 
 
 def _served(case: InferenceCase, name: str) -> float:
+    """Return a predicted figure; one that the constants of the moment leave without a prediction says nothing of them."""
     found = predictions.predicted_figures(case)[name]
-    return found.value if isinstance(found, Metric) else math.nan
+    return found.value if isinstance(found, Metric) else case.measured[name]
 
 
 def _training_figures(row: Row) -> list[Figure]:
     case = training_case(row)
-    place = f"{case.framework.id}/{case.machine.device.id}"
+    place = own_place(case.framework.id, case.machine, case.model)
     most = predictions.ideal_rate(case)
     stated = {"tokens_per_second_per_device": case.rate, "memory": case.memory}
     return [
-        Figure(row["id"], job_of(name, ""), name, place, value, partial(_trained, case, name))
+        Figure(row["id"], row["source_key"], job_of(name, ""), name, place, value, partial(_trained, case, name))
         for name, value in stated.items()
         if value is not None and not predictions.implausible_training(case, name, most)
     ]
@@ -194,9 +230,14 @@ def _trained(case: TrainingCase, name: str) -> float:
 def _errors(figures: Sequence[Figure], numbers: dict[Key, Constant], values: Numbers) -> np.ndarray:
     """Return logarithms of predicted over measured with constants at other values [1]."""
     table = {(item.law, item.name, item.scope): item for item in constants_now()}
-    table.update({key: replace(item, scope=key[2], value=values[_called(key)]) for key, item in numbers.items()})
+    table.update({key: rescoped(key, item, values[_called(key)]) for key, item in numbers.items()})
     with using(list(table.values())):
-        return np.log([one.predicted() / one.measured for one in figures])
+        return np.array([math.log(one.predicted() / one.measured) for one in figures])
+
+
+def rescoped(key: Key, item: Constant, value: float) -> Constant:
+    """Return a constant at another value under the nearest scope; what it was fitted on stays what it was."""
+    return replace(item, scope=key[2], basis=item.fitted_on if item.fitted_on != key[2] else "", value=value)
 
 
 def _called(key: Key) -> str:
@@ -226,8 +267,8 @@ def _fitted(figures: Sequence[Figure], felt: dict[Key, Constant]) -> Fitted:
     return fit(blocks, priors, rounds=ROUNDS)
 
 
-ROUNDS = 6
-"""Steps of the descent: it starts at shipped constants, near where it ends [1]."""
+ROUNDS = 20
+"""Most steps of the descent; it starts at shipped constants, near where it ends [1]."""
 
 
 def _values(found: Fitted, felt: dict[Key, Constant]) -> Numbers:
@@ -235,13 +276,16 @@ def _values(found: Fitted, felt: dict[Key, Constant]) -> Numbers:
 
 
 def _held_out(
-    figures: Sequence[Figure], felt: dict[Key, Constant], moved_by: Callable[[Sequence[Figure]], Fitted | None]
+    figures: Sequence[Figure],
+    felt: dict[Key, Constant],
+    moved_by: Callable[[Sequence[Figure]], Fitted | None],
+    folds: int,
 ) -> np.ndarray:
     """Return logarithms of predicted over measured, each figure by constants that runs of other parts moved [1]."""
     rows = list(dict.fromkeys(one.id for one in figures))
     out = np.full(len(figures), math.nan)
-    for part in range(FOLDS):
-        mine = {name for place, name in enumerate(rows) if place % FOLDS == part}
+    for part in range(folds):
+        mine = {name for place, name in enumerate(rows) if place % folds == part}
         others = [one for one in figures if one.id not in mine]
         left = [place for place, one in enumerate(figures) if one.id in mine]
         if not left:
@@ -252,27 +296,30 @@ def _held_out(
     return out
 
 
-def _moved(felt: dict[Key, Constant], found: Fitted, name: str, rows: int) -> list[Moved]:
-    """Return the constants that moved, under the nearest scope, those that moved most first."""
+def _moved(felt: dict[Key, Constant], found: Fitted, said: str) -> list[Moved]:
+    """Return the constants that the runs told of, under the nearest scope, those that moved most first; the others stay as shipped."""
+    slopes = np.abs(np.concatenate(found.slopes))
     out = []
-    for key, item in felt.items():
-        left = math.sqrt(found.covariance[found.places[key], found.places[key]])
+    for column, (key, item) in enumerate(felt.items()):
+        place = found.places[key]
+        left = math.sqrt(found.covariance[place, place])
+        doubt = min(1.0, left / stray(item))
+        if doubt > SETTLED:
+            continue
         after = replace(
-            item,
-            scope=key[2],
-            value=float(f"{found.number([key]):.4g}"),
+            rescoped(key, item, float(f"{found.number([key]):.4g}")),
             spread=round(min(item.spread, left) if item.rows else left, 4),
-            rows=rows,
+            rows=int(np.sum(slopes[:, column] > FELT)),
             fitted=date.today().isoformat(),
-            source=f"your runs: {name}",
-            note=f"on top of {item.value:g} for {item.scope}",
+            source=f"your runs: {said}",
+            note=f"on top of {item.value:g} for {item.scope}, {item.rows} rows",
         )
-        out.append(Moved(before=item, after=after, doubt=min(1.0, left / stray(item))))
+        out.append(Moved(before=item, after=after, doubt=doubt))
     return sorted(out, key=lambda one: -abs(math.log(one.after.value / one.before.value)))
 
 
-def _own(figures: Sequence[Figure], held: np.ndarray, name: str) -> list[Constant]:
-    """Return, by job, device and software, half the 90% interval that held-out runs ask for, by Student's t."""
+def _own(figures: Sequence[Figure], held: np.ndarray, said: str) -> list[Constant]:
+    """Return, by job, software, devices and model, half the 90% interval that held-out runs ask for, by Student's t."""
     found: dict[tuple[str, str], list[float]] = {}
     for one, error in zip(figures, held, strict=True):
         if math.isfinite(error):
@@ -292,8 +339,8 @@ def _own(figures: Sequence[Figure], held: np.ndarray, name: str) -> list[Constan
                 spread=round(spread, 4),
                 rows=len(errors),
                 fitted=date.today().isoformat(),
-                source=f"your runs: {name}",
-                note=f"each predicted by constants that other runs of yours moved, in {FOLDS} parts",
+                source=f"your runs: {said}",
+                note="each predicted by constants that other runs of yours moved",
             )
         )
     return out

@@ -296,8 +296,11 @@ def _family_entries(found: Steps, place: int) -> list[dict[str, Any]]:
     sources = dict.fromkeys(case.row["source_key"] for case in runs)
     source = f"step times of {', '.join(sources)}, fitted with all families at once"
     note = f"in sample: mean error {np.mean(np.abs(errors)):.1%}, median {np.median(np.abs(errors)):.1%}"
-    deviation = float(np.quantile(np.abs(np.log1p(errors)), 0.9)) / Z90
-    felt = np.max(np.abs(found.fitted.slopes[place]), axis=0)
+    slopes, numbers = found.fitted.slopes[place], _numbers(family)
+    left = found.fitted.variance(list(numbers.values()), [0.0] * len(numbers), slopes)
+    # what the family's own errors leave, and what is left open of its numbers
+    deviation = math.hypot(float(np.quantile(np.abs(np.log1p(errors)), 0.9)) / Z90, math.sqrt(left))
+    felt = np.max(np.abs(slopes), axis=0)
     return [
         entry(
             LAW_OF.get(name, "training"),
@@ -322,43 +325,41 @@ def _lent_entries(found: Steps) -> list[dict[str, Any]]:
     out = []
     for lineage in (*lineages, ""):
         for architecture in (*architectures, ""):
-            scope = "/".join(part for part in (lineage, architecture) if part) or "any"
-            kin = [
-                family
-                for family in found.families
-                if (not lineage or family.lineage == lineage)
-                and (not architecture or family.architecture == architecture)
-            ]
-            out += _lent(found, scope, lineage, architecture, kin or found.families)
+            out += _lent(found, lineage, architecture)
     for name, (law, its_name) in EAGER_ENGINE.items():
         item = next(item for item in out if item["scope"] == "any" and item["name"] == name)
-        out.append(
-            {**item, "law": law, "name": its_name, "scope": FROM_PYTHON, "note": "eager PyTorch, as training runs it"}
-        )
+        note = "eager PyTorch, as training runs it"
+        out.append({**item, "law": law, "name": its_name, "scope": FROM_PYTHON, "note": note})
     return out
 
 
-def _lent(found: Steps, scope: str, lineage: str, architecture: str, kin: Sequence[Family]) -> list[dict[str, Any]]:
-    """Return what one framework's code on one architecture borrows, and how far predictions from it stray."""
+def _kin(found: Steps, lineage: str, architecture: str) -> list[int]:
+    """Return the places of the families that one framework's code on one architecture borrows from: of both, else of either, else all."""
+    alike = [(family.lineage == lineage, family.architecture == architecture) for family in found.families]
+    for enough in (all, any):
+        kin = [place for place, same in enumerate(alike) if enough(same)]
+        if kin:
+            return kin
+    return list(range(len(found.families)))
+
+
+def _lent(found: Steps, lineage: str, architecture: str) -> list[dict[str, Any]]:
+    """Return what one framework's code on one architecture borrows, and how far predictions of runs that know a number stray."""
+    scope = "/".join(part for part in (lineage, architecture) if part) or "any"
     effects = {name: effects_of(name, lineage, architecture) for name in NUMBERS}
-    slopes = np.concatenate([found.fitted.slopes[place][:, : len(NUMBERS)] for place in range(len(found.families))])
-    strays = found.fitted.variance(list(effects.values()), _own_variance(lineage, architecture, found), slopes)
-    deviation = math.hypot(math.sqrt(strays), float(np.median(found.fitted.noise)))
-    source = f"fits of {', '.join(family.scope for family in kin)}, partial pooling"
-    return [
-        entry(
-            "training",
-            name,
-            scope,
-            found.fitted.number(of),
-            UNIT_OF.get(name, "1"),
-            deviation,
-            len(kin),
-            source,
-            BORROWED,
-        )
-        for name, of in effects.items()
-    ]
+    unknown = _own_variance(lineage, architecture, found)
+    slopes = np.concatenate([each[:, : len(NUMBERS)] for each in found.fitted.slopes])
+    kin = _kin(found, lineage, architecture)
+    source = f"fits of {', '.join(found.families[place].scope for place in kin)}, partial pooling"
+    rows, noise = sum(len(found.runs[place]) for place in kin), float(np.median(found.fitted.noise))
+    out = []
+    for column, (name, of) in enumerate(effects.items()):
+        felt = slopes[np.abs(slopes[:, column]) > FELT]
+        strays = found.fitted.variance(list(effects.values()), unknown, felt) if felt.size else max(unknown)
+        value, unit = found.fitted.number(of), UNIT_OF.get(name, "1")
+        deviation = math.hypot(math.sqrt(strays), noise)
+        out.append(entry("training", name, scope, value, unit, deviation, rows, source, BORROWED))
+    return out
 
 
 BORROWED = "borrowed by what has no runs"

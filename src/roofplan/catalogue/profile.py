@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterable
 from dataclasses import asdict
@@ -15,13 +16,20 @@ VARIABLE, NONE = "ROOFPLAN_PROFILE", "none"
 """Environment variable that names another file, and its value that leaves every profile out."""
 
 
+USED_BY = frozenset({"serve", "train", "validate", "calibrate", "cost tokens"})
+"""Commands whose answers rest on it, where there is one."""
+
+
 def path() -> Path | None:
     """Return where the profile is, or would be; None where it is left out."""
     named = os.environ.get(VARIABLE)
     if named is not None:
         return None if named in {"", NONE} else Path(named)
     home = os.environ.get("XDG_CONFIG_HOME")
-    return (Path(home) if home else Path.home() / ".config") / "roofplan" / "profile.toml"
+    try:
+        return (Path(home) if home else Path.home() / ".config") / "roofplan" / "profile.toml"
+    except RuntimeError:  # a user without a home
+        return None
 
 
 def constants() -> tuple[Constant, ...]:
@@ -34,22 +42,47 @@ def constants() -> tuple[Constant, ...]:
     import tomllib
 
     place = path()
-    if place is None or not place.is_file():
+    try:
+        if place is None or not place.is_file():
+            return ()
+    except OSError:  # a home that may not be looked into
         return ()
     try:
         with place.open("rb") as file:
-            return codec.constants(tomllib.load(file))
-    except (OSError, tomllib.TOMLDecodeError, TypeError, KeyError) as error:
-        message = f"profile: {place} cannot be read ({error}); roofplan calibrate --forget removes it"
+            return _positive(codec.constants(tomllib.load(file)))
+    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+        message = f"profile: {place} is none that roofplan calibrate wrote ({error}); remove it, or leave it out by {VARIABLE}={NONE}"
         raise InputError(message, argument=VARIABLE, value=str(place)) from None
 
 
+def _positive(found: tuple[Constant, ...]) -> tuple[Constant, ...]:
+    """Return constants, all of them positive numbers.
+
+    Raises
+    ------
+    ValueError : one is not.
+    """
+    broken = next((item for item in found if not 0.0 < item.value < math.inf), None)
+    if broken is not None:
+        raise ValueError(f"{broken.law}.{broken.name} is {broken.value}, and constants are positive")
+    return found
+
+
 def said() -> str:
-    """Return which profile predictions rest on, empty where there is none."""
-    found = constants()
+    """Return which profile predictions rest on, empty where there is none or it cannot be read, which the predictions themselves refuse."""
+    try:
+        found = constants()
+    except InputError:
+        return ""
     if not found:
         return ""
     return f"{len(found)} constants from {', '.join(dict.fromkeys(i.source for i in found))}, {max(i.fitted for i in found)}: {path()}"
+
+
+def named_and_absent() -> bool:
+    """Return whether the user names a profile that is not there."""
+    place = path()
+    return os.environ.get(VARIABLE) is not None and place is not None and not place.exists()
 
 
 def writable() -> Path:
@@ -75,7 +108,10 @@ def save(items: Iterable[Constant]) -> Path:
     place = writable()
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
-        place.write_text(codec.constants_text(asdict(item) for item in items))
+        # written beside it and then put in place, so that an interruption leaves the old one whole
+        beside = place.with_suffix(".new")
+        beside.write_text(codec.constants_text(asdict(item) for item in items), encoding="utf-8")
+        beside.replace(place)
     except OSError as error:
         message = f"profile: {place} cannot be written: {error.strerror}"
         raise InputError(message, argument=VARIABLE, value=str(place)) from None
@@ -83,9 +119,19 @@ def save(items: Iterable[Constant]) -> Path:
 
 
 def forget() -> Path | None:
-    """Remove the profile and return where it was, None where there was none."""
+    """Remove the profile and return where it was, None where there was none.
+
+    Raises
+    ------
+    InputError : the file is no profile, which may be somebody's, or cannot be removed.
+    """
     place = path()
-    if place is None or not place.is_file():
-        return None
-    place.unlink()
+    try:
+        if place is None or not place.is_file():
+            return None
+        constants()
+        place.unlink()
+    except OSError as error:
+        message = f"profile: {place} cannot be removed: {error.strerror}"
+        raise InputError(message, argument=VARIABLE, value=str(place)) from None
     return place

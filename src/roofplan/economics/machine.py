@@ -195,7 +195,7 @@ class Owned:
             low=edge.low / count,
             high=edge.high / count,
         )
-        return HourlyCost(per_device=each, count=self.machine.count, price=quote)
+        return HourlyCost(per_device=each, count=self.machine.count, price=quote, sure=edge.grade)
 
     @property
     def bare(self) -> bool:

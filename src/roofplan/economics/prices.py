@@ -32,11 +32,18 @@ class HourlyCost:
     per_device : price of a device-hour [USD/h].
     count : devices [1].
     price : the quotation.
+    sure : its grade where it follows from more than one quotation, as that of a machine of one's own.
     """
 
     per_device: float
     count: int
     price: Price
+    sure: str = ""
+
+    @property
+    def grade(self) -> str:
+        """How sure the price is: as good as measured where the user gave it, calibrated where it was quoted within a year."""
+        return self.sure or ("measured" if self.price.kind == "given" else "borrowed" if self.stale else "calibrated")
 
     @property
     def total(self) -> float:

@@ -10,7 +10,7 @@ import numpy as np
 
 from roofplan.economics.listed import Route, routes
 from roofplan.economics.machine import Owned
-from roofplan.economics.prices import HourlyCost, ranged, warnings_of
+from roofplan.economics.prices import STALE_DAYS, HourlyCost, age_days, ranged, warnings_of
 from roofplan.economics.uncertainty import Interval, Swing, Values, central, draws, interval, tornado
 from roofplan.laws import Number, cost, up
 from roofplan.source import Sourced
@@ -186,11 +186,13 @@ def api_of(model: str, demand: Demand, given: Route | None = None) -> Api | None
     bills = sorted((month(one.charged(demand.hit), one.output), one.name) for one in known)
     middle_in = statistics.median(one.charged(demand.hit) for one in known)
     middle_out = statistics.median(one.output for one in known)
+    dated = max(one.date for one in known)
+    sure = "measured" if given is not None else "borrowed" if age_days(dated) > STALE_DAYS else "calibrated"
     return Api(
         routes=len(known),
         input=middle_in,
         output=middle_out,
-        monthly=Interval(low=bills[0][0], central=month(middle_in, middle_out), high=bills[-1][0], grade="calibrated"),
+        monthly=Interval(low=bills[0][0], central=month(middle_in, middle_out), high=bills[-1][0], grade=sure),
         cheapest=bills[0][1],
         dearest=bills[-1][1],
         date=max(one.date for one in known),

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -86,11 +86,25 @@ def grade_of_input(item: Sourced) -> str:
     return "guessed" if item.source.startswith("guess") else GRADE_OF_KIND[item.kind]
 
 
-def grade_of_cost(swings: Sequence[Swing], inputs: Mapping[str, Sourced]) -> str:
-    """Return the grade of what follows from inputs: of the least sure whose range moves it as much as `MATTERS`; of all where none has a range."""
+def grade_of_cost(cost: Callable[[Values], Number], inputs: Mapping[str, Sourced]) -> str:
+    """Return the grade of what follows from inputs: of the least sure that moves it as much as `MATTERS`; of all where none moves it.
+
+    An input without a range that is not exact is moved by `PROBED` either way.
+    """
+    probed = {
+        name: replace(item, low=item.value / PROBED, high=item.value * PROBED)
+        if item.low is None and GRADES.index(grade_of_input(item)) > 1
+        else item
+        for name, item in inputs.items()
+    }
+    swings = tornado(cost, probed)
     widest = max((one.width for one in swings), default=0.0)
     counted = [inputs[one.name] for one in swings if widest > 0.0 and one.width >= MATTERS * widest]
     return max((grade_of_input(item) for item in counted or inputs.values()), key=GRADES.index, default="measured")
+
+
+PROBED = 1.25
+"""Factor by which an estimate or a guess that states no range is moved to see whether it matters [1]."""
 
 
 def central(inputs: Mapping[str, Sourced]) -> dict[str, float]:
@@ -144,7 +158,7 @@ def _half(width: float) -> float:
 def interval(cost: Callable[[Values], Number], inputs: Mapping[str, Sourced], count: int = SAMPLES) -> Interval:
     """Return the central value of a cost and the bounds that hold nine of ten draws."""
     middle = float(cost(central(inputs)))
-    grade = grade_of_cost(tornado(cost, inputs), inputs)
+    grade = grade_of_cost(cost, inputs)
     found = np.asarray(cost(draws(inputs, count)))
     if found.ndim == 0:
         return Interval(low=middle, central=middle, high=middle, grade=grade)

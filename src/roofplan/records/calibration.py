@@ -13,7 +13,8 @@ class Constant:
     ----------
     law : name of the law that uses it.
     name : its symbol there.
-    scope : what it was fitted on: an architecture, a device, an engine version, or ``any``.
+    scope : what it is looked up under: an architecture, a device, an engine version, or ``any``.
+    basis : what it was fitted on where that is another scope, as of one that a user's runs moved.
     value : in the law's unit.
     spread : robust relative spread of the residuals, one standard deviation [1].
     rows : measurements used [1].
@@ -31,3 +32,9 @@ class Constant:
     fitted: str
     source: str
     note: str = ""
+    basis: str = ""
+
+    @property
+    def fitted_on(self) -> str:
+        """The scope that it was fitted on."""
+        return self.basis or self.scope

@@ -164,7 +164,7 @@ def plan_lines(result: Result, plan: Plan, page: Page) -> list[str]:
         into, out = s["cost_per_million_input_tokens"].value, s["cost_per_million_output_tokens"].value
         lines.append(
             f"  cost          {units.significant(plan.cost.total, 4)} USD/h = {n} x {units.significant(plan.cost.per_device)}"
-            f" · {units.significant(whole.value)} USD/Mtok out [{units.significant(whole.low, 2)}, {units.significant(whole.high, 2)}]"
+            f" · {interval(whole, 1, 'USD/Mtok out')}"
             f" all in, {load_text(plan)}"
         )
         lines.append(

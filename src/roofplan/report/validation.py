@@ -22,6 +22,11 @@ SHOWN = 6
 """Reasons of skipped rows that are printed; all stand in --csv and --json [1]."""
 
 
+def percent(share: float, digits: int = 0) -> str:
+    """Return ``12.3%``, or ``> 9999%`` of what is absurd."""
+    return f"{share:.{digits}%}" if share < 99.99 else "> 9999%"
+
+
 def validation_screen(found: Validation, page: Page) -> None:
     """Print what was scored and skipped, and errors by metric and source."""
     reasons = found.skipped.most_common()
@@ -42,7 +47,8 @@ def validation_screen(found: Validation, page: Page) -> None:
             page.line(line)
     for line in _rest(found):
         page.line(line)
-    page.line("* constants were fitted on rows of this source: its errors are in sample")
+    if any(fitted_on(source) for source in found.by_source()):
+        page.line("* constants were fitted on rows of this source: its errors are in sample")
 
 
 def _metric(found: Validation, name: str, whole: Score, bare: Score | None) -> Iterator[str]:
@@ -55,15 +61,15 @@ def _metric(found: Validation, name: str, whole: Score, bare: Score | None) -> I
         one = by[name]
         floor = f"{floors[source]:.0%}" if source in floors else "-"
         mark = "*" if fitted_on(source) else ""
-        yield f"  {source + mark:<42}{one.rows:>6}{one.median:>9.1%}{one.p90:>8.0%}{one.coverage:>13.0%}{floor:>21}"
+        yield f"  {source + mark:<42}{one.rows:>6}{percent(one.median, 1):>9}{percent(one.p90):>8}{one.coverage:>13.0%}{floor:>21}"
     floor = f"{sum(floors.values()) / len(floors):.0%}" if floors else "-"
-    yield f"  {'mean of sources':<42}{whole.rows:>6}{whole.macro:>9.1%}{whole.p90:>8.0%}{whole.coverage:>13.0%}{floor:>21}"
+    yield f"  {'mean of sources':<42}{whole.rows:>6}{percent(whole.macro, 1):>9}{percent(whole.p90):>8}{whole.coverage:>13.0%}{floor:>21}"
     if bare is None:
         yield "  of every row something was assumed (--csv FILE says what)"
     elif bare.rows < whole.rows:
-        yield f"  {'of which nothing was assumed':<42}{bare.rows:>6}{bare.macro:>9.1%}{bare.p90:>8.0%}{bare.coverage:>13.0%}"
+        yield f"  {'of which nothing was assumed':<42}{bare.rows:>6}{percent(bare.macro, 1):>9}{percent(bare.p90):>8}{bare.coverage:>13.0%}"
     for regime, one in found.by_regime().get(name, {}).items():
-        yield f"    {regime:<40}{one.rows:>6}{one.macro:>9.1%}{one.p90:>8.0%}{one.coverage:>13.0%}"
+        yield f"    {regime:<40}{one.rows:>6}{percent(one.macro, 1):>9}{percent(one.p90):>8}{one.coverage:>13.0%}"
 
 
 def _rest(found: Validation) -> Iterator[str]:

@@ -263,15 +263,13 @@ def metrics_of(plan: Plan) -> dict[str, Metric]:
     }
     if plan.power is not None:
         watts = float(plan.power.value)
-        out["power"] = figure(watts, "W", "borrowed" if grade == "calibrated" else grade, "power")
-        out["energy_per_output_token"] = figure(
-            watts / (rate * plan.utilisation), "J", "borrowed" if grade == "calibrated" else grade, "throughput"
-        )
+        known = GRADES[max(2, worst)]
+        out["power"] = metric(watts, "W", known, "power")
+        out["energy_per_output_token"] = metric(watts / (rate * plan.utilisation), "J", known, "throughput")
     if plan.cost is not None:
         hourly = plan.cost.total
         low, high = (hourly * factor for factor in plan.cost.range)
-        quoted = "measured" if plan.cost.price.kind == "given" else "borrowed" if plan.cost.stale else "calibrated"
-        out["cost_per_hour"] = Metric(hourly, low, high, "USD/h", quoted)
+        out["cost_per_hour"] = Metric(hourly, low, high, "USD/h", plan.cost.grade)
         split = float(p.input_share)
         into = rate / plan.workload.output * plan.workload.input
         for name, value in (
@@ -333,17 +331,24 @@ def uncached_input_cost(plan: Plan) -> Metric | None:
 
 
 def _priced(value: float, plan: Plan, grade: str) -> Metric:
-    """Return a cost per token: it is as sure as the speed, and where the price of an hour has a range as that too."""
-    speed = _own_metric(plan, value, "USD/Mtoken", grade, "throughput")
-    low, high = plan.cost.range if plan.cost is not None else (1.0, 1.0)
-    up = math.hypot(math.log(speed.high / value), math.log(high)) if value else 0.0
-    down = math.hypot(math.log(value / speed.low), math.log(low)) if value else 0.0
-    return Metric(value, value * math.exp(-down), value * math.exp(up), "USD/Mtoken", speed.grade)
+    """Return a cost per token at a plan's speed and price of an hour."""
+    return at_price(_own_metric(plan, value, "USD/Mtoken", grade, "throughput"), plan.cost)
+
+
+def at_price(speed: Metric, price: economics.HourlyCost | None) -> Metric:
+    """Return what time costs: as sure as the less sure of the time and the price of an hour, and as wide as both together."""
+    if price is None or not speed.value:
+        return speed
+    low, high = price.range
+    up = math.hypot(math.log(speed.high / speed.value), math.log(high))
+    down = math.hypot(math.log(speed.value / speed.low), math.log(low))
+    sure = max(speed.grade, price.grade, key=GRADES.index)
+    return Metric(speed.value, speed.value * math.exp(-down), speed.value * math.exp(up), speed.unit, sure)
 
 
 def _own_metric(plan: Plan, value: float, unit: str, grade: str, job: str) -> Metric:
     """Return a metric of a plan, by the user's own runs of its engine on its device where there are some."""
-    return metric(value, unit, grade, job, own_runs(job, plan.engine.id, plan.machine.device.id))
+    return metric(value, unit, grade, job, own_runs(job, plan.engine.id, plan.machine, plan.model))
 
 
 def _uses(model: Model, name: str) -> bool:

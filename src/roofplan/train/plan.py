@@ -18,7 +18,7 @@ from roofplan.operations.training import computed_again, forward
 from roofplan.records.hardware import Machine
 from roofplan.records.model import Model
 from roofplan.records.training import Adapter, Framework, Job, Layout
-from roofplan.search import Metric, interval_factor
+from roofplan.search import Metric, at_price, interval_factor
 from roofplan.serve import wall_power
 from roofplan.source import GRADES
 from roofplan.terms import Term
@@ -216,9 +216,9 @@ def planned(asked: TrainingRequest, machine: Machine, layout: Layout, a: Ability
     return plan
 
 
-def grade_of(a: Ability, precision: str) -> tuple[str, float]:
+def grade_of(a: Ability, precision: str, model: Model) -> tuple[str, float]:
     """Return the grade of a step time, and its spread: the user's own runs, fitted on this architecture, its relatives, or not at all."""
-    mine = own_runs(STEP, a.framework.id, a.machine.device.id)
+    mine = own_runs(STEP, a.framework.id, a.machine, model)
     if mine is not None:
         return GRADES[0], mine.value / interval_factor(STEP)
     worst, wide = 1, 0.0
@@ -261,12 +261,12 @@ def rate_metric(value: float, unit: str, grade: str, spread: float, quickest: fl
     return Metric(value, value / factor, value * min(factor, max(quickest, 1.0)), unit, grade)
 
 
-def memory_metrics(held: Ledger, framework: Framework, device: str) -> tuple[Metric, Metric]:
+def memory_metrics(held: Ledger, framework: Framework, machine: Machine, model: Model) -> tuple[Metric, Metric]:
     """Return what a stage reserves and what its tensors take, each with its interval [B]."""
     certain = "calibrated" if framework.measured_memory else "borrowed"
     slack, _ = constant("allocator", "reserved_over_allocated", [framework.name, "any"])
     doubt, least = max(MEMORY_SPREAD, slack.spread), MEMORY_SPREAD
-    mine = own_runs(MEMORY, framework.id, device)
+    mine = own_runs(MEMORY, framework.id, machine, model)
     if mine is not None:
         certain = GRADES[0]
         doubt = least = mine.value / interval_factor(MEMORY)
@@ -276,7 +276,7 @@ def memory_metrics(held: Ledger, framework: Framework, device: str) -> tuple[Met
 
 def metrics_of(plan: TrainingPlan, place: str) -> dict[str, Metric]:
     """Return the metrics of a plan with their intervals; what is not known is absent."""
-    grade, spread = offloaded_grade(plan, *grade_of(plan.ability, plan.job.precision))
+    grade, spread = offloaded_grade(plan, *grade_of(plan.ability, plan.job.precision, plan.model))
     seconds, n = float(plan.step.time), plan.machine.count
     tokens = plan.job.batch * plan.job.sequence
     products, mixing = flops_per_token(plan.model, plan.job.sequence, plan.job.adapter)
@@ -293,7 +293,7 @@ def metrics_of(plan: TrainingPlan, place: str) -> dict[str, Metric]:
         "hfu": rate_metric(again_too, "1", *known),
     }
     held = plan.ledger
-    out["memory_reserved"], out["memory_allocated"] = memory_metrics(held, plan.framework, plan.machine.device.id)
+    out["memory_reserved"], out["memory_allocated"] = memory_metrics(held, plan.framework, plan.machine, plan.model)
     away = float(host_peak(plan.ledgers)) * plan.machine.per_host
     if away:
         out["host_memory"] = _metric(away, "B", "borrowed", SPREAD["borrowed"])
@@ -307,22 +307,18 @@ def metrics_of(plan: TrainingPlan, place: str) -> dict[str, Metric]:
         out["goodput"] = Metric(r.goodput, low, high, "1", "borrowed" if r.preset.kind == "derived" else "guessed")
         out["device_hours"] = _metric(r.elapsed / HOUR * n, "device-hour", *known)
         if plan.cost is not None:
-            out["cost"] = _metric(runs.money(r, plan.cost), "USD", *known)
+            out["cost"] = at_price(_metric(runs.money(r, plan.cost), "USD", *known), plan.cost)
         if plan.power is not None:
             joules = runs.energy(r, plan.power)
-            out["energy"] = _metric(
-                joules, "J", "borrowed" if grade == "calibrated" else grade, max(spread, SPREAD["borrowed"])
-            )
+            least = max(grade, "borrowed", key=GRADES.index)
+            out["energy"] = _metric(joules, "J", least, max(spread, SPREAD["borrowed"]))
             mix = catalogue.carbon(place)
             if mix is not None:
                 grams = runs.kilowatt_hours(joules) * float(mix["value"])
                 out["carbon"] = _metric(grams, "gCO2", "borrowed", max(spread, SPREAD["borrowed"]))
     if plan.cost is not None:
-        out["cost_per_million_tokens"] = _metric(
-            plan.cost.total / HOUR * seconds / tokens * 1e6 / (plan.run.goodput if plan.run else 1.0),
-            "USD/Mtoken",
-            *known,
-        )
+        each = plan.cost.total / HOUR * seconds / tokens * 1e6 / (plan.run.goodput if plan.run else 1.0)
+        out["cost_per_million_tokens"] = at_price(_metric(each, "USD/Mtoken", *known), plan.cost)
     return out
 
 

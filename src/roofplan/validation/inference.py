@@ -23,7 +23,7 @@ from roofplan.serve.ledger import Ledger
 from roofplan.source import Sourced
 from roofplan.terms import Term, total
 from roofplan.timing import CACHES, Rates, engine_term, rates, step_term
-from roofplan.validation.rows import Row, Skipped, against, flags, number
+from roofplan.validation.rows import Row, Skipped, against, checked, flags, number
 
 Regime = Literal["static batch", "steady batch", "closed loop", "burst", "offline", "open loop"]
 """How requests met the engine: one batch that starts and ends together; a known mean of running sequences; so many clients,
@@ -226,6 +226,7 @@ def case_of(row: Row) -> InferenceCase:
     ------
     Skipped : with the reason.
     """
+    checked(row)
     assumed: list[str] = []
     measured = measured_of(row)
     if not measured:

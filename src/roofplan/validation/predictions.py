@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from roofplan import catalogue
 from roofplan.errors import RoofplanError
 from roofplan.laws import batching
 from roofplan.search import Metric, grade_of_time, metric
@@ -15,13 +14,13 @@ from roofplan.serve import floors
 from roofplan.serve.queue import Arrivals, Served, served, surface
 from roofplan.source import GRADES
 from roofplan.terms import Term
-from roofplan.timing import own_runs
+from roofplan.timing import constants_now, own_runs
 from roofplan.train.ledger import fullest, ledgers
 from roofplan.train.plan import flops_per_token, grade_of, memory_metrics, rate_metric
 from roofplan.train.step import step
 from roofplan.validation.inference import LARGEST_QUEUE, ROUNDS, InferenceCase, inference_case
 from roofplan.validation.inference import NEEDED as SERVING_COLUMNS
-from roofplan.validation.rows import Row, Skipped, flags
+from roofplan.validation.rows import Row, Skipped, flags, told_apart
 from roofplan.validation.scoring import UNITS, Memory, Outcome, Validation, job_of
 from roofplan.validation.training import NEEDED as TRAINING_COLUMNS
 from roofplan.validation.training import TrainingCase, training_case
@@ -34,12 +33,22 @@ NEEDED = {"inference": SERVING_COLUMNS, "training": TRAINING_COLUMNS}
 
 def validated(kind: str, rows: Sequence[Row], tick: Tick | None = None) -> Validation:
     """Return measured runs of a kind, ``training`` or ``inference``, beside predictions."""
-    return validate_training(rows, tick) if kind == "training" else validate_inference(rows, tick)
+    apart = told_apart(rows)
+    return validate_training(apart, tick) if kind == "training" else validate_inference(apart, tick)
 
 
 def fitted_on(source: str) -> bool:
-    """Return whether constants of the catalogue rest on a publisher's rows, so that its errors are in sample."""
-    return any(source in re.split(r"[^A-Za-z0-9.-]+", item.source) for item in catalogue.constants() if item.rows)
+    """Return whether constants rest on a publisher's rows, or on the user's own of that name, so that its errors are in sample."""
+    return any(source in names_in(item.source) for item in constants_now() if item.rows)
+
+
+def names_in(source: str) -> frozenset[str]:
+    """Return the publishers that the source of a constant may name.
+
+    >>> "vllm-docs" in names_in("published runs: vllm-docs, ml-energy")
+    True
+    """
+    return frozenset(word.strip(".") for word in re.split(r"[^A-Za-z0-9._-]+", source))
 
 
 def validate_inference(rows: Sequence[Row], tick: Tick | None = None) -> Validation:
@@ -70,13 +79,13 @@ def inference_outcomes(row: Row) -> list[Outcome]:
     try:
         case = inference_case(row)
         predicted = predicted_figures(case)
-    except Skipped as reason:
+    except (Skipped, RoofplanError) as reason:
         return [replace(base, skipped=str(reason))]
-    except RoofplanError as error:
-        return [replace(base, skipped=str(error))]
+    except ArithmeticError as error:
+        return [replace(base, skipped=f"its numbers make no run: {error}")]
     out = []
     ideals = ideal_serving(case)
-    beyond = implausible_serving(case, ideals)
+    beyond = implausible_serving(case)
     for name, value in case.measured.items():
         shown = replace(base, metric=name, regime=case.regime, measured=value, assumed=case.assumed)
         shown = replace(shown, chip=case.machine.device.id, software=case.engine.id, ideal=ideals.get(name))
@@ -103,7 +112,7 @@ def _metric(case: InferenceCase, name: str, value: float, behind: Term) -> Metri
     worst = grade_of_time(behind, case.model, case.rates())
     grade = GRADES[worst if name == "tpot" else max(2, worst)]
     job = job_of(name, case.regime)
-    return metric(value, UNITS[name], grade, job, own_runs(job, case.engine.id, case.machine.device.id))
+    return metric(value, UNITS[name], grade, job, own_runs(job, case.engine.id, case.machine, case.model))
 
 
 def _static(case: InferenceCase) -> dict[str, Metric | str]:
@@ -178,23 +187,30 @@ def _simulated(case: InferenceCase, seats: int, budget: float) -> tuple[Served, 
 
 def ideal_serving(case: InferenceCase) -> dict[str, float]:
     """Return what the data sheet alone gives: a token for reading the weights once, prompts at the dense peak of all devices."""
-    prompt = replace(case.workload, input=max(1, round(case.prompt)))
-    one = floors(case.model, case.strategy, prompt, case.rates(), max(1, round(case.users or 1)))
-    rate = prompt.input * case.machine.count / (one.first * max(one.ranks))
+    one, rate = _floors(case)
     if case.users is None:
         return {"prefill_tokens_per_second": rate}
-    out = {"tpot": one.token, "prefill_tokens_per_second": rate, "output_tokens_per_second": case.users / one.token}
-    return out | ({"ttft": case.users * prompt.input / rate} if case.regime == "static batch" else {})
+    out = {"tpot": one, "prefill_tokens_per_second": rate, "output_tokens_per_second": case.users / one}
+    return out | ({"ttft": case.users * case.prompt / rate} if case.regime == "static batch" else {})
 
 
-def implausible_serving(case: InferenceCase, ideals: Mapping[str, float]) -> dict[str, str]:
+def _floors(case: InferenceCase) -> tuple[float, float]:
+    """Return the least time of a token, reading what one sequence or all running ones need, and the most prompt tokens a second."""
+    prompt = replace(case.workload, input=max(1, round(case.prompt)))
+    one = floors(case.model, case.strategy, prompt, case.rates(), max(1, round(case.users or 1)))
+    return float(one.token), float(prompt.input * case.machine.count / (one.first * max(one.ranks)))
+
+
+def implausible_serving(case: InferenceCase) -> dict[str, str]:
     """Return the figures of a case that no machine of its data sheet reaches, and the limit that each exceeds."""
     out = {}
-    tpot, prompts = (case.measured.get(name) for name in ("tpot", "prefill_tokens_per_second"))
-    if tpot is not None and case.users is not None and tpot < ideals["tpot"]:
-        out["tpot"] = f"memory bandwidth: a token takes at least {ideals['tpot'] * 1e3:.3g} ms"
-    if prompts is not None and prompts > ideals["prefill_tokens_per_second"]:
-        out["prefill_tokens_per_second"] = f"dense peak: at most {ideals['prefill_tokens_per_second']:,.0f} tok/s"
+    token, most = _floors(case)
+    least, rates = case.measured.get("tpot"), ("prefill_tokens_per_second", "output_tokens_per_second")
+    if least is not None and least < token and not case.workload.drafted:
+        out["tpot"] = f"memory bandwidth: a token takes at least {token * 1e3:.3g} ms"
+    for name in rates:
+        if case.measured.get(name, 0.0) > most:
+            out[name] = f"dense peak: at most {most:,.0f} tok/s"
     return out
 
 
@@ -205,10 +221,10 @@ def training_outcomes(row: Row) -> tuple[list[Outcome], Memory | None]:
     try:
         case = training_case({**row, "quality": ""} if out_of_memory else row)
         predicted, judged = training_figures(case)
-    except Skipped as reason:
+    except (Skipped, RoofplanError) as reason:
         return [replace(base, skipped=str(reason))], None
-    except RoofplanError as error:
-        return [replace(base, skipped=str(error))], None
+    except ArithmeticError as error:
+        return [replace(base, skipped=f"its numbers make no run: {error}")], None
     # what is recomputed decides the memory: where it is not stated, nothing is judged
     known = not any(text.startswith("recompute: none") for text in case.assumed)
     ran = Memory(id=row["id"], ran=not out_of_memory, fits=judged) if known or out_of_memory else None
@@ -233,10 +249,10 @@ def training_outcomes(row: Row) -> tuple[list[Outcome], Memory | None]:
 def training_figures(case: TrainingCase) -> tuple[dict[str, Metric], bool]:
     """Return the predicted figures of a training run, and whether it fits its devices."""
     found = step(case.model, case.job, case.layout, case.ability())
-    grade, spread = grade_of(case.ability(), case.job.precision)
+    grade, spread = grade_of(case.ability(), case.job.precision, case.model)
     rate = case.job.batch * case.job.sequence / float(found.time) / case.machine.count
     held = fullest(ledgers(case.model, case.job, case.layout, case.framework))
-    reserved, allocated = memory_metrics(held, case.framework, case.machine.device.id)
+    reserved, allocated = memory_metrics(held, case.framework, case.machine, case.model)
     figures = {
         "tokens_per_second_per_device": rate_metric(rate, "token/s", grade, spread),
         "memory": reserved if case.memory_kind == "reserved" else allocated,

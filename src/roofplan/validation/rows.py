@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import math
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -46,6 +47,58 @@ def number(row: Row, name: str) -> float | None:
         return float(row.get(name) or "")
     except ValueError:
         return None
+
+
+RANGES: dict[str, tuple[float, float]] = {
+    **dict.fromkeys(("count", "accelerators_total", "devices_per_node"), (1, 1e6)),
+    **dict.fromkeys(("tp", "pp", "dp", "cp", "attention_dp", "interleave", "grad_accum"), (1, 1e6)),
+    "ep": (0, 1e6),
+    **dict.fromkeys(("layers", "hidden", "ffn_hidden", "heads", "kv_heads", "vocab"), (1, 1e8)),
+    **dict.fromkeys(("seq_len", "micro_batch", "global_batch_sequences"), (1, 1e9)),
+    **dict.fromkeys(("input_len", "max_num_seqs", "max_num_batched_tokens"), (1, 1e9)),
+    **dict.fromkeys(("running_batch", "client_concurrency", "queued_requests"), (1, 1e9)),
+    "output_len": (0, 1e9),
+    "memory_fraction": (0.01, 1),
+    "request_rate": (1e-9, float("inf")),
+    **dict.fromkeys(("measured_step_s", "ttft_ms", "tpot_ms"), (1e-9, 1e12)),
+    "measured_memory_gb_per_gpu": (1e-3, 1e6),
+    **dict.fromkeys(("norm_tokens_per_s_per_gpu", "output_tokens_per_s", "prefill_tokens_per_s"), (1e-9, 1e12)),
+}
+"""Columns of numbers, and between what each must lie: beyond, a cell is a slip and not a run. Blank is not stated."""
+
+WORDS = {"seq_len": re.compile(r"max \d+-\d+ tokens"), "interleave": re.compile(r"^>1")}
+"""What columns of numbers may say in words."""
+
+
+def checked(row: Row) -> None:
+    """Refuse a row with a cell that is no number where one belongs, or one that no run can have.
+
+    Raises
+    ------
+    Skipped : naming column and value.
+    """
+    for name, (least, most) in RANGES.items():
+        text = (row.get(name) or "").strip()
+        if not text or (name in WORDS and WORDS[name].search(text)):
+            continue
+        value = number(row, name)
+        if value is None or math.isnan(value):
+            raise Skipped(f"{name}: {text!r} is not a number")
+        if not least <= value <= most:
+            raise Skipped(f"{name}: {text} is not between {least:g} and {most:g}")
+
+
+def told_apart(rows: Sequence[Row]) -> list[Row]:
+    """Return rows whose ids tell them apart: a blank or repeated one gets its place in the table."""
+    seen: set[str] = set()
+    out: list[Row] = []
+    for place, row in enumerate(rows, start=1):
+        name = row.get("id") or ""
+        if not name or name in seen:
+            name = f"{name} row {place}".strip()
+        seen.add(name)
+        out.append({**row, "id": name})
+    return out
 
 
 def read(path: str | Path, needed: Sequence[str]) -> tuple[dict[str, str], ...]:

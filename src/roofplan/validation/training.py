@@ -15,7 +15,7 @@ from roofplan.records.model import Model
 from roofplan.records.training import Adapter, Framework, Job, Layout
 from roofplan.timing import CACHES
 from roofplan.train.step import Ability, ability
-from roofplan.validation.rows import Row, Skipped, number
+from roofplan.validation.rows import Row, Skipped, checked, number
 
 KNOWN_MODELS = {
     "deepseekv2": "deepseek-v2",
@@ -107,6 +107,7 @@ def training_case(row: Row) -> TrainingCase:
     """
     if row.get("quality"):
         raise Skipped(row["quality"])
+    checked(row)
     assumed: list[str] = []
     model = model_of(row, assumed)
     found = machine_of(row)

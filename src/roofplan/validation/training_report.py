@@ -275,7 +275,7 @@ def _targets(
 
 def _covered(one: Scored) -> bool:
     """Return whether a measured step time lies inside the interval that a plan of the run prints."""
-    _, spread = grade_of(one.case.ability(), one.case.job.precision)
+    _, spread = grade_of(one.case.ability(), one.case.job.precision, one.case.model)
     return abs(float(np.log(one.time or 1.0))) <= interval_factor(STEP) * spread
 
 
