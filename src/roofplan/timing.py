@@ -248,7 +248,17 @@ def own_place(software: str, machine: Machine, model: Model) -> str:
 
 def own_runs(job: str, software: str, machine: Machine, model: Model) -> Constant | None:
     """Return how far predictions of a job lie from a user's own runs, None where he measured none: half its 90% interval, a logarithm [1]."""
+    if not _OWN:
+        _OWN["jobs"] = {name for law, name, _ in _table() if law == OWN}
+    if job not in _OWN["jobs"]:  # counting a model's parameters takes time, and few have measured
+        return None
     return _table().get((OWN, job, own_place(software, machine, model)))
+
+
+_OWN: dict[str, set[str]] = {}
+"""Jobs that the user's own runs speak of."""
+
+CACHES.append(_OWN)
 
 
 def grade_of_constant(item: Constant, vendor: str) -> int:
