@@ -14,7 +14,7 @@ def main() -> None:
     """Refit every constant and write it; each fit rests on those before it."""
     from roofplan.calibrate.engines import fit_serving
     from roofplan.calibrate.intervals import fit_intervals
-    from roofplan.calibrate.left_out import SERVING, left_out, save
+    from roofplan.calibrate.left_out import SERVING, beside_shipped, left_out, save
     from roofplan.calibrate.prices import fit_prices
     from roofplan.calibrate.training import fit_families, fit_training
 
@@ -30,9 +30,9 @@ def main() -> None:
         renew(name, found)
     renew("prices", fit_prices())
     # the errors of publishers left out, of which the intervals are learned
-    held_out = [left_out(kind, table, whole) for kind, table in TABLES.items()]
-    save(held_out)
-    write("intervals", fit_intervals([one for validation in held_out for one in validation.outcomes]))
+    held_out = [one for kind, table in TABLES.items() for one in left_out(kind, table, whole).outcomes]
+    renew("intervals", fit_intervals(held_out))
+    save(beside_shipped(held_out))
 
 
 TABLES = {"training": catalogue.training_rows(), "inference": catalogue.inference_rows()}

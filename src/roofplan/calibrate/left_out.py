@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from roofplan import catalogue
@@ -13,7 +13,7 @@ from roofplan.calibrate.training import FAMILIES, Steps, fit_families, fit_train
 from roofplan.records.calibration import Constant
 from roofplan.search import Metric, interval_factor
 from roofplan.timing import using
-from roofplan.validation.predictions import inference_outcomes, names_in, training_outcomes
+from roofplan.validation.predictions import inference_outcomes, names_in, training_outcomes, validated
 from roofplan.validation.rows import SHORT_OF_CACHE, STARVED, Row, flags, unstarved
 from roofplan.validation.scoring import UNITS, Outcome, Validation, job_of
 
@@ -78,23 +78,36 @@ FIELDS = (
     "predicted",
     "spread",
     "grade",
+    "shipped",
 )
-"""Columns of the kept outcomes; figures in SI."""
+"""Columns of the kept outcomes, the last what the shipped constants predict, which saw the row; figures in SI."""
 
 FILE = catalogue.ROOT / "measured" / "left-out.csv"
 
 
-def save(found: Sequence[Validation]) -> None:
+def beside_shipped(found: Iterable[Outcome]) -> list[Outcome]:
+    """Return outcomes with what the constants of the moment predict of the same rows."""
+    tables = {"training": catalogue.training_rows(), "inference": catalogue.inference_rows()}
+    seen = [one for kind, rows in tables.items() for one in validated(kind, rows).outcomes]
+    seen += [one for row in tables["inference"] if STARVED in flags(row) for one in short_of_cache(row)]
+    values = {(one.id, one.metric): one.predicted.value for one in seen if one.predicted is not None}
+    return [replace(one, shipped=values.get((one.id, one.metric))) for one in found]
+
+
+def save(found: Iterable[Outcome]) -> None:
     """Write the scored outcomes, so that pages and intervals need no fits."""
     with FILE.open("w", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(FIELDS)
-        for one in (one for validation in found for one in validation.outcomes):
+        for one in found:
             p = one.predicted
             if p is not None:
+                shipped = "" if one.shipped is None else f"{one.shipped:.5g}"
                 words = [one.id, one.source, one.metric, one.regime, one.chip, one.software, one.year]
                 ideal = "" if one.ideal is None else f"{one.ideal:.5g}"
-                writer.writerow([*words, f"{one.measured:.6g}", ideal, f"{p.value:.5g}", f"{one.spread:.4g}", p.grade])
+                writer.writerow(
+                    [*words, f"{one.measured:.6g}", ideal, f"{p.value:.5g}", f"{one.spread:.4g}", p.grade, shipped]
+                )
 
 
 def kept() -> list[Outcome]:
@@ -111,4 +124,5 @@ def _outcome(row: dict[str, str]) -> Outcome:
         measured=float(row["measured"]),
         ideal=float(row["ideal"]) if row["ideal"] else None,
         predicted=Metric(value, value / wide, value * wide, UNITS[row["metric"]], row["grade"]),
+        shipped=float(row["shipped"]) if row["shipped"] else None,
     )

@@ -57,6 +57,7 @@ class Outcome:
     software, year : engine or framework, and the year of the run.
     ideal : what its data sheet alone gives, None where that says nothing of the figure.
     implausible : the physical limit that the measured figure exceeds, empty where it exceeds none.
+    shipped : what constants predict that saw the row too, None where that was not asked.
     """
 
     id: str
@@ -73,6 +74,7 @@ class Outcome:
     year: str = ""
     ideal: float | None = None
     implausible: str = ""
+    shipped: float | None = None
 
     @property
     def job(self) -> str:
