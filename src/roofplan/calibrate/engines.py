@@ -184,11 +184,11 @@ BOUNDS = ((2e-7, 3e-5), (5e-5, 3e-2), (1e-7, 2e-4), (0.15, 1.0), (0.3, 1.0), (0.
 
 
 START = [1.5e-6, 5e-4, 5e-6, 0.6, 0.85, 2.0, 4.0]
+"""Where the search begins: physically plausible values."""
+
 PYTHON_SEQUENCE = 2.8e-5
 """What a sequence costs a scheduler in Python where no row says: 4 to 13 ms a step at the 256 sequences that vLLM takes, the geometric
 mean over them (github.com/vllm-project/vllm/issues/6854, 2024-07) [s]."""
-
-"""Where the search begins: physically plausible values."""
 
 TRUST = (0.01, 0.01, 0.01, 0.01, 0.001, 0.001, 0.001)
 """What a factor e away from the start costs in mean logarithm: more for constants with a narrow plausible range [1]."""
