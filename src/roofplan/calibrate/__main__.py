@@ -31,8 +31,9 @@ def main() -> None:
     renew("prices", fit_prices())
     # the errors of publishers left out, of which the intervals are learned
     held_out = [one for kind, table in TABLES.items() for one in left_out(kind, table, whole).outcomes]
-    renew("intervals", fit_intervals(held_out))
+    # spreads are told from intervals by the factors that made them, so the outcomes are written before those change
     save(beside_shipped(held_out))
+    renew("intervals", fit_intervals(held_out))
 
 
 TABLES = {"training": catalogue.training_rows(), "inference": catalogue.inference_rows()}
