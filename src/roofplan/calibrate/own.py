@@ -1,7 +1,7 @@
 """A user's own runs on top of the shipped constants.
 
 The constants that predictions of the runs rest on are moved as far as the runs demand and their own spread allows, and kept in a
-local profile under the nearest scope: this device, this software. How far held-out runs then lie from predictions is kept too.
+local profile under the scope where their law looks first. How far held-out runs then lie from predictions is kept too.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ def refit(tables: Sequence[tuple[str, Sequence[Row]]], name: str, tick: Tick | N
     with asked() as consulted:
         errors = _errors(figures, {}, {})
     numbers = {key: item for key, item in consulted.items() if _moves(key, item)}
-    felt = _felt(figures, numbers)
+    felt = _settled(figures, _felt(figures, numbers))
     folds = min(FOLDS, len({one.id for one in figures}))
     done, whole = 0, (folds + 1 if folds > 1 else 1)
 
@@ -188,6 +188,8 @@ def figures_of(tables: Sequence[tuple[str, Sequence[Row]]]) -> tuple[list[Figure
             out += [replace(one, id=f"{len(seen)} {one.id}") for one in found]
         except (Skipped, RoofplanError) as reason:
             skipped[str(reason)] += 1
+        except ArithmeticError as error:
+            skipped[f"its numbers make no run: {error}"] += 1
     return out, skipped
 
 
@@ -257,6 +259,20 @@ def stray(item: Constant) -> float:
     return min(max(item.spread, LEAST_STRAY), LARGEST_STRAY) if item.rows else UNFITTED_STRAY
 
 
+def _settled(figures: Sequence[Figure], felt: dict[Key, Constant]) -> dict[Key, Constant]:
+    """Return the constants of whose doubt the runs leave little enough: these alone are moved, held out against and kept."""
+    if not felt:
+        return {}
+    found = _fitted(figures, felt)
+    return {key: item for key, item in felt.items() if _doubt(found, key, item) <= SETTLED}
+
+
+def _doubt(found: Fitted, key: Key, item: Constant) -> float:
+    """Return the share of a constant's doubt that the runs leave [1]."""
+    place = found.places[key]
+    return min(1.0, math.sqrt(found.covariance[place, place]) / stray(item))
+
+
 def _fitted(figures: Sequence[Figure], felt: dict[Key, Constant]) -> Fitted:
     numbers = {_called(key): (key,) for key in felt}
     blocks = [
@@ -301,11 +317,8 @@ def _moved(felt: dict[Key, Constant], found: Fitted, said: str) -> list[Moved]:
     slopes = np.abs(np.concatenate(found.slopes))
     out = []
     for column, (key, item) in enumerate(felt.items()):
-        place = found.places[key]
-        left = math.sqrt(found.covariance[place, place])
-        doubt = min(1.0, left / stray(item))
-        if doubt > SETTLED:
-            continue
+        doubt = _doubt(found, key, item)
+        left = doubt * stray(item)
         after = replace(
             rescoped(key, item, float(f"{found.number([key]):.4g}")),
             spread=round(min(item.spread, left) if item.rows else left, 4),
