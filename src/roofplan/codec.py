@@ -265,14 +265,18 @@ def engine(table: Mapping[str, Any]) -> Engine:
 
 
 def _kernels(table: Mapping[str, Any]) -> Kernels:
-    numbers = _numbers(table)
-    vector = numbers.get("vector_rows")
+    numbers = {name: item.value for name, item in _numbers(table).items()}
     return Kernels(
-        smallest_tile=numbers["grouped_tile_smallest"].value,
-        largest_tile=numbers["grouped_tile_largest"].value,
-        vector_rows=vector.value if vector else 0.0,
+        smallest_tile=numbers["grouped_tile_smallest"],
+        largest_tile=numbers["grouped_tile_largest"],
+        vector_rows=numbers.get("vector_rows", 0.0),
         accumulator=table.get("fp16_accumulator", "fp32"),
         gguf=table.get("gguf_compute"),
+        unpacked=_texts(table, "gguf_unpacked"),
+        scores=numbers.get("score_traffic", 0.0),
+        converted=numbers.get("conversion_traffic", 0.0),
+        quantised=numbers.get("quantisation_traffic", 0.0),
+        elementwise=numbers.get("elementwise_traffic", 1.0),
     )
 
 

@@ -18,10 +18,12 @@ from roofplan.catalogue import profile
 from roofplan.errors import InputError
 from roofplan.laws import Number, collectives, larger, matmul, roofline, smaller, where
 from roofplan.operations import (
+    HANDOVER,
     Operation,
     Split,
     Step,
     draft_operations,
+    element_bytes,
     encoder_operations,
     format_entry,
     head_operations,
@@ -172,6 +174,7 @@ class Rates:
     compute : achieved rate by number format, fallbacks resolved [FLOP/s].
     peak : dense peak by number format, fallbacks resolved [FLOP/s].
     vector_peak : fp32 rate of the vector units [FLOP/s].
+    cache : last-level cache, 0 where it is not known [B].
     bandwidth : achieved memory rate by kind of operation [B/s].
     vector : what matrix-vector kernels reach, None where the engine has none.
     gap : time between kernels [s].
@@ -184,6 +187,7 @@ class Rates:
     peak: dict[str, Number]
     wire: Number
     vector_peak: Number
+    cache: Number
     bandwidth: dict[str, Number]
     vector: Vector | None
     attention_share: Number
@@ -341,6 +345,7 @@ def rates(machine: Machine, engine: Software) -> Rates:
         peak=peak,
         wire=wire,
         vector_peak=_vector_peak(device, fitted, where_from),
+        cache=device.value("cache") or 0.0,
         bandwidth={
             "matmul": wire * memory_share.value,
             "decode_attention": wire * decode_share.value,
@@ -622,9 +627,48 @@ UNPACK_OPERATIONS = 2.0
 """Vector operations per unpacked weight: one shift-and-mask, one scale (arXiv 2408.11743 section 3)."""
 
 
+def on_device(table: list[Operation], r: Rates) -> list[Operation]:
+    """Return operations as a device runs them: with what products need besides, and without the passes that its cache serves."""
+    return [_uncached(op, r) if op.kind == HANDOVER else op for op in with_unpacking(table, r)]
+
+
+def _uncached(op: Operation, r: Rates) -> Operation:
+    """Return a pass over handed tensors as one over those that the cache does not hold."""
+    if not r.cache:
+        return op._replace(kind="memory")
+    text, numbers = f"{op.text or '{}'}, beyond {{}} of cache", op.numbers if op.text else ((op.traffic, "B"),)
+    moved = roofline.beyond_cache(op.traffic, r.cache)
+    return op._replace(kind="memory", traffic=moved, text=text, numbers=(*numbers, (r.cache, "B")))
+
+
 def with_unpacking(table: list[Operation], r: Rates) -> list[Operation]:
-    """Return operations with the unpacking that weight-only products need, and products whose format a device has no unit for."""
-    return [*table, *(unpacking(op) for op in table if op.kind in PRODUCTS and _unpacks(op, r))]
+    """Return operations with what products need besides: unpacked weights, formats that a device has no unit for, conversions."""
+    beside = [unpacking(op) for op in table if op.kind in PRODUCTS and _unpacks(op, r)]
+    for op in table if r.engine.kernels.converted else ():
+        if op.kind in PRODUCTS:
+            beside += _around(op, r)
+    return [*table, *beside]
+
+
+def _around(op: Operation, r: Rates) -> list[Operation]:
+    """Return what a product on the tensor units moves besides: activations converted, and blocks unpacked to memory before it reads them."""
+    kernels = r.engine.kernels
+    blocks = format_entry(op.stored)["kernel"] == "blocks"
+    tensor = where(op.rows > kernels.vector_rows, 1.0, 0.0)
+    each = kernels.quantised if blocks and r.peak["gguf"] != r.peak["fp16"] else kernels.converted
+    moved = matmul.conversion_traffic(op.converted, each)
+    text, numbers = "{} activations x {} B", (op.converted, each)
+    out = [Operation(f"convert {op.name}", HANDOVER, 0.0, tensor * moved, kernels=0.0, text=text, numbers=numbers)]
+    if blocks and r.machine.device.vendor in kernels.unpacked:
+        stored = element_bytes(op.stored)
+        moved = matmul.unpacking_traffic(op.entries, stored, UNPACKED_BYTES)
+        text, numbers = "{} weights x ({} + {} B)", (op.entries, stored, UNPACKED_BYTES)
+        out.append(Operation(f"unpack {op.name}", "memory", 0.0, tensor * moved, kernels=0.0, text=text, numbers=numbers))
+    return out
+
+
+UNPACKED_BYTES = 2.0
+"""Bytes of a weight unpacked to 16 bits [B]."""
 
 
 def _unpacks(op: Operation, r: Rates) -> bool:
@@ -707,7 +751,7 @@ def step_term(
     tables = [layer_operations(layer, step, split, model, kv_bytes, kernels) for layer, _ in kinds]
     drafts = draft_operations(step, split, model, drafted, kv_bytes, kernels)
     tables.append(head_operations(step, split, model) + drafts + encoder_operations(step, split, model, kernels))
-    tables = [with_unpacking(table, r) for table in tables]
+    tables = [on_device(table, r) for table in tables]
     timed = [[(op, operation_time(op, r)) for op in table] for table in tables]
     launches = [sum(kernels_of(op, r) for op in table) * r.gap for table in tables]
     sums = []

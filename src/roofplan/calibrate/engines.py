@@ -271,8 +271,8 @@ def _identified(fitted: list[float], index: int, found: list[Decode], own: Seque
 def fit_prefill(excluded: Excluded = frozenset()) -> list[dict[str, Any]]:
     """Fit, per engine, the share of the published kernels' compute rate that its prefill reaches, and their median for all others.
 
-    The share is corrected by the median of measured over predicted rates of prompts computed alone. Few rows are drawn
-    towards the median of the engines, as if that were `PRIOR_ROWS` rows more.
+    What a measured prompt leaves for computing, its passes over memory and its launches taken off, gives the share; an engine's is the
+    median. Few rows are drawn towards the median of the engines, as if that were `PRIOR_ROWS` rows more.
     """
     ratios: dict[str, dict[str, list[float]]] = {name: defaultdict(list) for name in SHARES}
     versions_seen, publishers = set(), set()
@@ -287,13 +287,14 @@ def fit_prefill(excluded: Excluded = frozenset()) -> list[dict[str, Any]]:
         name = "block_share" if in_blocks(case) else "compute_share"
         now, _ = constant("engine", name, case.engine.scopes)
         term = case.prompts_term()
-        if _computing(term) < COMPUTING:
+        computing, whole = _computing(term), case.users * case.prompt / rate
+        left = whole - (float(term.value) - computing)
+        if min(computing / float(term.value), left / whole) < COMPUTING:
             continue
-        predicted = case.users * case.prompt / float(term.value)
         versions_seen.add(case.engine.id)
         publishers.add(case.row["source_key"])
         for scope in {case.engine.id, case.engine.name if not case.engine.eager else EAGER}:
-            ratios[name][scope].append(rate / predicted * now.value)
+            ratios[name][scope].append(computing / left * now.value)
     out = []
     source = f"published prefill rates of prompts computed alone: {', '.join(sorted(publishers))}"
     for name, found in ratios.items():
@@ -316,15 +317,15 @@ def fit_prefill(excluded: Excluded = frozenset()) -> list[dict[str, Any]]:
     return out
 
 
-COMPUTING = 0.7
+COMPUTING = 0.4
 """Share of a prompt's time that products and attention must take, so that its rate tells how fast they are [1]."""
 
 
 def _computing(term: Term) -> float:
-    """Return the share of a time in which a device computes [1]."""
+    """Return the part of a time in which a device computes [s]."""
     from roofplan.serve import leaves, limit_of
 
-    return sum(value for leaf, value in leaves(term) if limit_of(leaf) == "compute") / float(term.value)
+    return sum(value for leaf, value in leaves(term) if limit_of(leaf) == "compute")
 
 
 SHARES = ("compute_share", "block_share")

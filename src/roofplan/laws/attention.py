@@ -95,6 +95,32 @@ def chunked_pairs(new: Number, past: Number, chunk: Number) -> Number:
     return triangle(past + new) - triangle(past)
 
 
+def score_traffic(new: Number, past: Number, heads: Number, score: Number) -> Number:
+    """Return the bytes that attention moves where scores are written to memory: n (p + n) h b, the masked half included.
+
+    Parameters
+    ----------
+    new : tokens n computed now [1].
+    past : tokens p already cached [1].
+    heads : query heads h [1].
+    score : bytes that the kernels between them read and write for each score b [B].
+
+    Returns
+    -------
+    Traffic [B].
+
+    Notes
+    -----
+    Domain: products, softmax and conversions in kernels of their own. Source: count, as [1]_ section 2 makes it.
+
+    Examples
+    --------
+    >>> score_traffic(512.0, 512.0, 32, 24.0)
+    402653184.0
+    """
+    return new * (past + new) * heads * score
+
+
 def work(pairs: Number, heads: Number, key: Number, value: Number) -> Number:
     """Return the operations of attention: 2 pairs heads (d_k + d_v).
 

@@ -8,7 +8,7 @@ References
 
 from __future__ import annotations
 
-from roofplan.laws import Number
+from roofplan.laws import Number, larger
 
 
 def serial_latency(stages: Number, stage: Number, hop: Number) -> Number:
@@ -61,6 +61,36 @@ def interleaved_token_time(stages: Number, stage: Number, hop: Number) -> Number
     0.042
     """
     return serial_latency(stages, stage, hop)
+
+
+def layer_split_turns(stages: Number, passes: Number, copies: Number) -> Number:
+    """Return how many stage times n passes take that follow each other through P stages, at most c of them under way.
+
+    The first c start one stage time apart; a later one starts where the c-th before it has left the last stage:
+    floor((n - 1) / c) max(P, c) + (n - 1) mod c + P.
+
+    Parameters
+    ----------
+    stages : devices P that hold layers in turn [1].
+    passes : micro-batches of a prompt n [1].
+    copies : micro-batches that may be under way at once c [1].
+
+    Returns
+    -------
+    Stage times from the first pass to the last [1].
+
+    Notes
+    -----
+    Domain: equal stages and passes. For n <= c it is n + P - 1 of [1]_. Source: [1]_ with the schedule's copies bounded (llama.cpp,
+    pull request 6017: pipeline parallelism keeps four copies of the inputs).
+
+    Examples
+    --------
+    >>> [layer_split_turns(stages, 8.0, 4.0) for stages in (1.0, 4.0, 8.0)]
+    [8.0, 11.0, 19.0]
+    """
+    rest = (passes - 1) % copies
+    return (passes - 1 - rest) / copies * larger(stages, copies) + rest + stages
 
 
 def bubble_share(stages: Number, micro_batches: Number) -> Number:

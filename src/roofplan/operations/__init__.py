@@ -36,19 +36,24 @@ LOGIT_PASSES = 3.0
 """Passes over fp32 logits: copy, softmax, draw."""
 
 
+HANDOVER = "handover"
+"""Kind of an operation that passes over what the kernel before it wrote."""
+
+
 class Operation(NamedTuple):
     """One kernel or message of one rank.
 
     Parameters
     ----------
-    name, kind : what it is; kinds are matmul, experts, prefill_attention, decode_attention,
-        memory, all_reduce, gather, exchange.
+    name, kind : what it is; kinds are matmul, experts, prefill_attention, decode_attention, memory, handover (of tensors that
+        one kernel leaves in the cache for the next, where they fit), all_reduce, gather, exchange.
     work : operations [FLOP].
     traffic : bytes to and from memory, or the message of a collective [B].
     compute : number format of the tensor unit; ``gguf`` for blocks that the engine multiplies in a type of its own.
     entries : weights read by a product [1].
     rows : rows of a product, of one expert where it is grouped [1].
     stored : format of its weights.
+    converted : elements that a product reads and writes where each of its matrices converts its own inputs [1].
     kernels : launches [1].
     ranks : ranks of a collective [1].
     groups : groups that experts stand in, and those that a token's may [1].
@@ -63,6 +68,7 @@ class Operation(NamedTuple):
     entries: Number = 0.0
     rows: Number = 0.0
     stored: str = "bf16"
+    converted: Number = 0.0
     kernels: float = 1.0
     ranks: Number = 1.0
     text: str = ""
@@ -222,6 +228,7 @@ def product(
         weights,
         tokens,
         first.format,
+        tokens * (inputs * len(group) + outputs),
         text="{} tokens x {} weights at {} B",
         numbers=(tokens, weights, element_bytes(first.format)),
     )
@@ -239,27 +246,27 @@ def layer_operations(
     table: list[Operation] = []
     for mixer in layer.mixers:
         if isinstance(mixer, Attention):
-            table += _attention(mixer, step, split, model, kv_bytes)
+            table += _attention(mixer, step, split, model, kv_bytes, kernels)
         elif isinstance(mixer, LatentAttention):
             table += _latent(mixer, step, split, model, kv_bytes)
         else:
             table += _recurrence(mixer, step, split, model)
     for feed_forward in layer.feed_forwards:
         if isinstance(feed_forward, Dense):
-            table += _dense(feed_forward, step, split, model)
+            table += _dense(feed_forward, step, split, model, kernels)
         else:
             table += _mixture(feed_forward, step, split, model, kernels)
     passes = 2.0 * (bool(layer.mixers) + bool(layer.feed_forwards))
-    moved = step.tokens * model.hidden * ACTIVATION_BYTES * 2.0 * passes
+    each = ACTIVATION_BYTES * kernels.elementwise
     table.append(
         Operation(
             "norms and residual",
-            "memory",
+            HANDOVER,
             0.0,
-            moved,
+            step.tokens * model.hidden * each * 2.0 * passes,
             kernels=passes / 2.0,
-            text="{} passes over {} tokens x {} x 2 B",
-            numbers=(2.0 * passes, step.tokens, model.hidden),
+            text="{} passes over {} tokens x {} x {} B",
+            numbers=(2.0 * passes, step.tokens, model.hidden, each),
         )
     )
     return table
@@ -279,7 +286,9 @@ def _reduce(name: str, tokens: Number, ranks: Number, model: Model) -> Operation
     )
 
 
-def _attention(mixer: Attention, step: Step, split: Split, model: Model, kv_bytes: float) -> list[Operation]:
+def _attention(
+    mixer: Attention, step: Step, split: Split, model: Model, kv_bytes: float, kernels: Kernels
+) -> list[Operation]:
     tensor = split.attention
     table = []
     last = len(mixer.groups) - 1
@@ -305,6 +314,8 @@ def _attention(mixer: Attention, step: Step, split: Split, model: Model, kv_byte
         table.append(_decode_attention(mixer, step, heads, kept, kv_bytes))
     if step.prefills:
         table.append(_prefill_attention(mixer, step, heads, kept))
+        if kernels.scores:
+            table.append(_scores(step, heads, kernels.scores))
     table.append(_reduce("all-reduce after attention", step.tokens, tensor, model))
     return table
 
@@ -358,6 +369,20 @@ def _prefill_attention(mixer: Attention, step: Step, heads: Number, kept: Number
         kernels=STEP_KERNELS["attention"],
         text="2 x {} pairs x {} heads x {}",
         numbers=(pairs, heads, mixer.head_dim + mixer.value_dim),
+    )
+
+
+def _scores(step: Step, heads: Number, score: float) -> Operation:
+    """Return the scores of prompts that go through memory, since no fused kernel keeps them."""
+    each = step.new / step.requests
+    return Operation(
+        "attention scores",
+        HANDOVER,
+        0.0,
+        step.requests * attention.score_traffic(each, step.past, heads, score),
+        kernels=0.0,
+        text="{} prompts x {} x {} tokens x {} heads x {} B",
+        numbers=(step.requests, each, step.past + each, heads, score),
     )
 
 
@@ -459,7 +484,7 @@ def _recurrence(mixer: Recurrence, step: Step, split: Split, model: Model) -> li
     return table
 
 
-def _dense(feed_forward: Dense, step: Step, split: Split, model: Model) -> list[Operation]:
+def _dense(feed_forward: Dense, step: Step, split: Split, model: Model, kernels: Kernels) -> list[Operation]:
     tokens = step.together(split.inner)
     last = len(feed_forward.groups) - 1
     table = [
@@ -467,9 +492,8 @@ def _dense(feed_forward: Dense, step: Step, split: Split, model: Model) -> list[
         for index, group in enumerate(feed_forward.groups)
     ]
     inner = sum(linear.outputs for linear in feed_forward.groups[0])
-    table.append(
-        Operation("activation function", "memory", 0.0, tokens * GATED_PASSES * inner / split.tp * ACTIVATION_BYTES)
-    )
+    each = GATED_PASSES * ACTIVATION_BYTES * kernels.elementwise
+    table.append(Operation("activation function", HANDOVER, 0.0, tokens * inner / split.tp * each))
     table.append(_reduce("all-reduce after feed-forward", tokens, split.tp, model))
     return table
 

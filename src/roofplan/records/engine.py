@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
+from roofplan.laws import Number, smaller
 from roofplan.source import Sourced
 
 
@@ -45,6 +46,11 @@ class Kernels:
     vector_rows : rows up to which a product runs as matrix-vector on the vector units, 0 for never [1].
     accumulator : accumulator of fp16 products where the device offers a faster one than fp32.
     gguf : number format that GGUF blocks are multiplied in; None for the model's own 16 bits.
+    unpacked : vendors on whose devices products on the tensor units first unpack their blocks to memory, in 16 bits.
+    scores : traffic of an attention score where scores are written to memory, 0 for fused kernels [B].
+    converted, quantised : traffic of bringing an input or output element of a product into 16 bits and back, or into the
+        format that GGUF blocks are multiplied in [B].
+    elementwise : traffic between products over that of fused 16-bit kernels [1].
     """
 
     smallest_tile: float
@@ -52,6 +58,11 @@ class Kernels:
     vector_rows: float = 0.0
     accumulator: str = "fp32"
     gguf: str | None = None
+    unpacked: tuple[str, ...] = ()
+    scores: float = 0.0
+    converted: float = 0.0
+    quantised: float = 0.0
+    elementwise: float = 1.0
 
 
 class Software(Protocol):
@@ -150,6 +161,11 @@ class Engine:
                     if key in rule.values:
                         return rule.values[key]
         return self.defaults.get(name, self.defaults.get(f"{name}_server"))
+
+    def pass_tokens(self, budget: Number) -> Number:
+        """Return the prompt tokens that pass the layers together, of a step's `budget`: its micro-batch where it has one [token]."""
+        smallest = self.defaults.get("micro_batch")
+        return budget if smallest is None else smaller(budget, smallest.value)
 
     @property
     def scopes(self) -> tuple[str, ...]:

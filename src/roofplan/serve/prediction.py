@@ -78,7 +78,8 @@ def predict(
     decode_step = Step(sequences=here, each=1.0 + workload.drafted, context=context)
     decode = step_term("decode step", model, strategy, decode_step, r, kv_bytes=kv_bytes, drafted=workload.drafted)
     per_step = here * emitted / workload.output  # prompts that must be computed per step to keep the batch full
-    chunk = smaller(larger(1.0, per_step) * fresh, larger(budget - here, 1.0) if engine.chunked_prefill else 1e18)
+    room = larger(engine.pass_tokens(budget) - here, 1.0) if engine.chunked_prefill else 1e18
+    chunk = smaller(larger(1.0, per_step) * fresh, room)
     requests = chunk / fresh
     prompt_step = Step(new=chunk, past=past, requests=requests)
     if engine.chunked_prefill:
@@ -124,7 +125,8 @@ def predict(
     if np.any(Split.of(strategy).groups > 1):
         # all groups compute prompts together, and share what they compute with
         full = Step(new=larger(1.0, 1.0 * fresh), past=1.0 * past, requests=1.0)
-        prompt_time = step_term("prefill of all groups", model, strategy, full, r, kv_bytes=kv_bytes).value * stages
+        one, passes = prompt_pass(model, strategy, engine, r, full, budget, kv_bytes=kv_bytes)
+        prompt_time = one.value * turns_of(engine, stages, passes)
     if engine.pipeline_kind == "microbatch":
         # stages work on different prompts at once; the slower of a stage and a hop sets the pace
         prompt_hop = hop_time(fresh * model.hidden * ACTIVATION_BYTES, 1.0 * strategy.tp, stages, r.machine, r.network)
@@ -219,9 +221,10 @@ def _first_token(
 ) -> tuple[Term, Number]:
     """Return the time to the first token of an empty system, and the part that a device works."""
     step = Step(new=larger(1.0, 1.0 * fresh), past=1.0 * past, requests=1.0, coupled=False)
-    one = step_term("prefill", model, strategy, step, r, kv_bytes=kv_bytes)
+    one, passes = prompt_pass(model, strategy, engine, r, step, budget, kv_bytes=kv_bytes)
     stages = 1.0 * strategy.pp
-    hop = hop_time(fresh * model.hidden * ACTIVATION_BYTES, 1.0 * strategy.tp, stages, r.machine, r.network)
+    turns = turns_of(engine, stages, passes)
+    hop = hop_time(fresh / passes * model.hidden * ACTIVATION_BYTES, 1.0 * strategy.tp, stages, r.machine, r.network)
     pieces = batching.chunks(fresh, budget) if engine.chunked_prefill else 1.0
     host = Term(
         "engine step",
@@ -232,32 +235,65 @@ def _first_token(
         numbers=(pieces,),
         sources=r.sources["engine"],
     )
-    if isinstance(strategy.pp, int) and strategy.pp == 1:
-        return total("TTFT", [*one.parts, host], "s"), one.value
-    parts = [
-        Term(
-            p.name,
-            p.value * stages,
-            "s",
-            law=p.law,
-            parts=[p],
-            combine="product",
-            text="{} stages x {}",
-            numbers=(stages, (p.value, "s")),
-            sources=p.sources,
-        )
-        for p in one.parts
-    ]
+    alone = isinstance(strategy.pp, int) and strategy.pp == 1
+    parts = in_turn(one, turns) if not alone or type(turns) is not float or turns != 1.0 else list(one.parts)
+    if alone:
+        return total("TTFT", [*parts, host], "s"), one.value * turns
     hops = Term(
         "pipeline hops",
-        (stages - 1.0) * hop,
+        (turns - passes) * hop,
         "s",
         law="pipeline.serial_latency",
         text="{} hops x {}",
-        numbers=(stages - 1.0, (hop, "s")),
+        numbers=(turns - passes, (hop, "s")),
         sources=r.sources["network"],
     )
-    return total("TTFT", [*parts, hops, host], "s"), one.value * stages
+    return total("TTFT", [*parts, hops, host], "s"), one.value * turns
+
+
+def prompt_pass(
+    model: Model, strategy: Strategy, engine: Engine, r: Rates, step: Step, budget: Number, *, kv_bytes: float
+) -> tuple[Term, Number]:
+    """Return one pass of prompts through the slowest stage, and how many passes they take.
+
+    Passes hold as many tokens as an engine computes together. Where they hold whole prompts each starts anew; where a prompt takes
+    several, each is the mean one, which sees half of the rest before it.
+    """
+    passes = batching.chunks(step.new, 1.0 * engine.pass_tokens(budget)) if engine.chunked_prefill else 1.0
+    if type(passes) is float and passes == 1.0:
+        return step_term("prefill", model, strategy, step, r, kv_bytes=kv_bytes), 1.0
+    prompt = step.new / step.requests
+    each = smaller(prompt, step.new / passes)
+    mean = replace(
+        step, new=step.new / passes, past=step.past + (prompt - each) / 2.0, requests=step.new / passes / each
+    )
+    return step_term("prefill", model, strategy, mean, r, kv_bytes=kv_bytes), passes
+
+
+def turns_of(engine: Engine, stages: Number, passes: Number) -> Number:
+    """Return the stage times that passes of prompts take: one after the other, or side by side where an engine keeps copies of its inputs."""
+    copies = engine.memory.get("pipeline_copies")
+    if engine.pipeline_kind != "layer-split" or copies is None:
+        return passes * stages
+    return pipeline.layer_split_turns(stages, 1.0 * passes, copies.value)
+
+
+def in_turn(one: Term, turns: Number) -> list[Term]:
+    """Return the parts of a pass through a stage as often as it is made."""
+    return [
+        Term(
+            part.name,
+            part.value * turns,
+            "s",
+            law=part.law,
+            parts=[part],
+            combine="product",
+            text="{} passes of a stage x {}",
+            numbers=(turns, (part.value, "s")),
+            sources=part.sources,
+        )
+        for part in one.parts
+    ]
 
 
 def wall_power(machine: Machine, busy: Number) -> Term | None:

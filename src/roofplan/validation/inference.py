@@ -20,9 +20,10 @@ from roofplan.records.workload import Workload
 from roofplan.search import at_precision, cache_format
 from roofplan.serve import Prediction, batched_tokens, footprints, ledger, legal, predict, token_time
 from roofplan.serve.ledger import Ledger
+from roofplan.serve.prediction import in_turn, prompt_pass, turns_of
 from roofplan.source import Sourced
 from roofplan.terms import Term, total
-from roofplan.timing import CACHES, Rates, engine_term, rates, step_term
+from roofplan.timing import CACHES, Rates, engine_term, rates
 from roofplan.validation.rows import Row, Skipped, against, checked, flags, number
 
 Regime = Literal["static batch", "steady batch", "closed loop", "burst", "offline", "open loop"]
@@ -184,15 +185,10 @@ class InferenceCase:
         """Return the time of the prompts of a static batch, computed together."""
         sequences = max(1.0, (self.users or 1.0) / self.groups)
         prompt = Step(new=sequences * self.prompt, requests=sequences)
-        one = step_term("prefill", self.model, self.strategy, prompt, self.rates(), kv_bytes=self.kv_bytes)
-        host = engine_term(sequences, self.rates())
-        if int(self.strategy.pp) == 1:
-            return total("TTFT", [*one.parts, host], "s")
-        stages = float(self.strategy.pp)
-        together = Term(
-            "stages in turn", one.value * stages, "s", law="pipeline.serial_latency", parts=[one], combine="product"
-        )
-        return total("TTFT", [together, host], "s")
+        engine, r = self.engine, self.rates()
+        one, passes = prompt_pass(self.model, self.strategy, engine, r, prompt, self.budget(), kv_bytes=self.kv_bytes)
+        turns = turns_of(engine, float(self.strategy.pp), passes)
+        return total("TTFT", [*(one.parts if turns == 1.0 else in_turn(one, turns)), engine_term(sequences, r)], "s")
 
 
 _RATES: dict[tuple[str, int, int, str], Rates] = {}
@@ -303,7 +299,7 @@ def measured_of(row: Row) -> dict[str, float]:
 
 def _engine(row: Row, assumed: list[str]) -> Engine:
     name, stated = row["engine_name"], row.get("engine_version", "")
-    identity = engine_version(name, stated, row.get("month", "")[:4] or row.get("year", ""))
+    identity = engine_version(name, stated, row.get("month", "") or row.get("year", ""))
     if identity is None:
         raise Skipped(f"engine {name or 'not stated'} is not described")
     if not stated:
@@ -331,10 +327,10 @@ def _launched(row: Row, engine: Engine) -> Engine:
     return replace(engine, chunked_prefill=stated == "yes") if stated in {"yes", "no"} else engine
 
 
-def engine_version(name: str, version: str, year: str = "") -> str | None:
+def engine_version(name: str, version: str, when: str = "") -> str | None:
     """Return the catalogue's engine version nearest below a published one, None where the engine is not described.
 
-    Without a version it is the newest of that year, or the oldest known where all are younger.
+    Without a version it is the one released nearest to that month; of a year the newest, or the oldest known where all are younger.
     """
     same = [catalogue.engine(e) for e in catalogue.ids("engines") if catalogue.engine(e).name == name]
     if not same:
@@ -344,15 +340,23 @@ def engine_version(name: str, version: str, year: str = "") -> str | None:
     below = (
         [e for e in ranked if _number(e.version) <= _number(wanted)]
         if wanted[:1].isdigit()
-        else [e for e in ranked if e.released[:4] <= year]
+        else [e for e in ranked if e.released[:4] <= when]
     )
-    if not below and not wanted and year:
+    if not wanted and "-" in when:
+        return min(ranked, key=lambda e: abs(_months(e.released) - _months(when))).id
+    if not below and not wanted and when:
         return ranked[0].id
     return (below[-1] if below else ranked[0 if wanted else -1]).id
 
 
 def _number(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in version.replace("b", "").split(".")[:2] if part.isdigit()) or (0,)
+
+
+def _months(when: str) -> int:
+    """Return the months since year 0 of a date such as ``2024-05``."""
+    year, month = when.split("-")[:2]
+    return 12 * int(year) + int(month)
 
 
 def model_id(row: Row) -> str:
