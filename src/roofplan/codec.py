@@ -25,6 +25,7 @@ _COUNTED = {
     "sequence",
     "token",
     "copy",
+    "launch",
     "device",
     "devices",
     "SM",
@@ -277,6 +278,8 @@ def _kernels(table: Mapping[str, Any]) -> Kernels:
         converted=numbers.get("conversion_traffic", 0.0),
         quantised=numbers.get("quantisation_traffic", 0.0),
         elementwise=numbers.get("elementwise_traffic", 1.0),
+        layer_launches=numbers.get("layer_launches", 0.0),
+        launch_queue=numbers.get("launch_queue", 0.0),
     )
 
 

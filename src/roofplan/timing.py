@@ -657,14 +657,19 @@ def _around(op: Operation, r: Rates) -> list[Operation]:
     tensor = where(op.rows > kernels.vector_rows, 1.0, 0.0)
     each = kernels.quantised if blocks and r.peak["gguf"] != r.peak["fp16"] else kernels.converted
     moved = matmul.conversion_traffic(op.converted, each)
-    text, numbers = "{} activations x {} B", (op.converted, each)
-    out = [Operation(f"convert {op.name}", HANDOVER, 0.0, tensor * moved, kernels=0.0, text=text, numbers=numbers)]
+    text = "{} activations x {} B"
+    out = [_pass(f"convert {op.name}", HANDOVER, tensor * moved, text, (op.converted, each))]
     if blocks and r.machine.device.vendor in kernels.unpacked:
         stored = element_bytes(op.stored)
         moved = matmul.unpacking_traffic(op.entries, stored, UNPACKED_BYTES)
-        text, numbers = "{} weights x ({} + {} B)", (op.entries, stored, UNPACKED_BYTES)
-        out.append(Operation(f"unpack {op.name}", "memory", 0.0, tensor * moved, kernels=0.0, text=text, numbers=numbers))
+        text = "{} weights x ({} + {} B)"
+        out.append(_pass(f"unpack {op.name}", "memory", tensor * moved, text, (op.entries, stored, UNPACKED_BYTES)))
     return out
+
+
+def _pass(name: str, kind: str, moved: Number, text: str, numbers: tuple[Any, ...]) -> Operation:
+    """Return a pass over memory that belongs to a product, whose launches count it already."""
+    return Operation(name, kind, 0.0, moved, kernels=0.0, text=text, numbers=numbers)
 
 
 UNPACKED_BYTES = 2.0

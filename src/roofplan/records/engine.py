@@ -51,6 +51,8 @@ class Kernels:
     converted, quantised : traffic of bringing an input or output element of a product into 16 bits and back, or into the
         format that GGUF blocks are multiplied in [B].
     elementwise : traffic between products over that of fused 16-bit kernels [1].
+    layer_launches : kernels that a pass of prompts launches for a layer, unpacking aside, where it uses no captured graph [1].
+    launch_queue : launches that a device's queue holds before the host must wait, 0 where not known [1].
     """
 
     smallest_tile: float
@@ -63,6 +65,8 @@ class Kernels:
     converted: float = 0.0
     quantised: float = 0.0
     elementwise: float = 1.0
+    layer_launches: float = 0.0
+    launch_queue: float = 0.0
 
 
 class Software(Protocol):

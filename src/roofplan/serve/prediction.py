@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from roofplan.laws import Number, batching, energy, larger, memory, pipeline, smaller, where
-from roofplan.operations import ACTIVATION_BYTES, Split, Step
+from roofplan.operations import ACTIVATION_BYTES, Split, Step, format_entry
 from roofplan.records.engine import Engine
 from roofplan.records.hardware import Machine
-from roofplan.records.model import Model
+from roofplan.records.model import Dense, Layer, Model
 from roofplan.records.strategy import Strategy
 from roofplan.records.workload import Workload
 from roofplan.terms import Term, total
@@ -126,7 +126,7 @@ def predict(
         # all groups compute prompts together, and share what they compute with
         full = Step(new=larger(1.0, 1.0 * fresh), past=1.0 * past, requests=1.0)
         one, passes = prompt_pass(model, strategy, engine, r, full, budget, kv_bytes=kv_bytes)
-        prompt_time = one.value * turns_of(engine, stages, passes)
+        prompt_time = one.value * turns_of(model, engine, r, stages, passes)
     if engine.pipeline_kind == "microbatch":
         # stages work on different prompts at once; the slower of a stage and a hop sets the pace
         prompt_hop = hop_time(fresh * model.hidden * ACTIVATION_BYTES, 1.0 * strategy.tp, stages, r.machine, r.network)
@@ -223,18 +223,9 @@ def _first_token(
     step = Step(new=larger(1.0, 1.0 * fresh), past=1.0 * past, requests=1.0, coupled=False)
     one, passes = prompt_pass(model, strategy, engine, r, step, budget, kv_bytes=kv_bytes)
     stages = 1.0 * strategy.pp
-    turns = turns_of(engine, stages, passes)
+    turns = turns_of(model, engine, r, stages, passes)
     hop = hop_time(fresh / passes * model.hidden * ACTIVATION_BYTES, 1.0 * strategy.tp, stages, r.machine, r.network)
-    pieces = batching.chunks(fresh, budget) if engine.chunked_prefill else 1.0
-    host = Term(
-        "engine step",
-        (r.step_base + r.step_each) * pieces,
-        "s",
-        law="a + b x sequences",
-        text="{} steps",
-        numbers=(pieces,),
-        sources=r.sources["engine"],
-    )
+    host = host_of_passes(passes, 1.0, r)
     alone = isinstance(strategy.pp, int) and strategy.pp == 1
     parts = in_turn(one, turns) if not alone or type(turns) is not float or turns != 1.0 else list(one.parts)
     if alone:
@@ -270,12 +261,51 @@ def prompt_pass(
     return step_term("prefill", model, strategy, mean, r, kv_bytes=kv_bytes), passes
 
 
-def turns_of(engine: Engine, stages: Number, passes: Number) -> Number:
+def host_of_passes(passes: Number, sequences: Number, r: Rates) -> Term:
+    """Return the host's time for the passes of prompts: a for each, and b for each sequence of one."""
+    seen = larger(1.0 * passes, 1.0 * sequences)
+    return Term(
+        "engine step",
+        r.step_base * passes + r.step_each * seen,
+        "s",
+        law="a + b x sequences",
+        text="{} passes x {} + {} sequences x {}, " + r.engine.id,
+        numbers=(passes, (r.step_base, "s"), seen, (r.step_each, "s")),
+        sources=r.sources["engine"],
+    )
+
+
+def turns_of(model: Model, engine: Engine, r: Rates, stages: Number, passes: Number) -> Number:
     """Return the stage times that passes of prompts take: one after the other, or side by side where an engine keeps copies of its inputs."""
     copies = engine.memory.get("pipeline_copies")
     if engine.pipeline_kind != "layer-split" or copies is None:
         return passes * stages
-    return pipeline.layer_split_turns(stages, 1.0 * passes, copies.value)
+    return pipeline.layer_split_turns(stages, 1.0 * passes, copies.value, _queued(model, engine, r) * stages)
+
+
+def _queued(model: Model, engine: Engine, r: Rates) -> float:
+    """Return the passes through the whole model that a launch queue holds, many where launches are not known to be bounded [1]."""
+    kernels, vendor = engine.kernels, r.machine.device.vendor
+    if not kernels.launch_queue or vendor != "NVIDIA":
+        return UNBOUNDED
+    launches = kernels.layer_launches * len(model.decoder.layers)
+    plan = model.quantization
+    if vendor in kernels.unpacked and plan is not None and format_entry(plan.format).get("gguf"):
+        launches += sum(_matrices(layer) * len(places) for layer, places in model.decoder.kinds())
+    return kernels.launch_queue / launches
+
+
+def _matrices(layer: Layer) -> int:
+    """Return the matrices that a token passes in a layer, each unpacked by a kernel of its own."""
+    count = sum(len(group) for mixer in layer.mixers for group in mixer.groups)
+    for feed in layer.feed_forwards:
+        groups = feed.groups if isinstance(feed, Dense) else (*feed.expert, *feed.shared)
+        count += sum(len(group) for group in groups)
+    return count
+
+
+UNBOUNDED = 1e6
+"""Passes that a queue without a known end holds [1]."""
 
 
 def in_turn(one: Term, turns: Number) -> list[Term]:

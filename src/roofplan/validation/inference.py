@@ -20,7 +20,7 @@ from roofplan.records.workload import Workload
 from roofplan.search import at_precision, cache_format
 from roofplan.serve import Prediction, batched_tokens, footprints, ledger, legal, predict, token_time
 from roofplan.serve.ledger import Ledger
-from roofplan.serve.prediction import in_turn, prompt_pass, turns_of
+from roofplan.serve.prediction import host_of_passes, in_turn, prompt_pass, turns_of
 from roofplan.source import Sourced
 from roofplan.terms import Term, total
 from roofplan.timing import CACHES, Rates, engine_term, rates
@@ -47,6 +47,7 @@ WEIGHTS = {
     "q4_0": "q4_0",
     "q8_0": "q8_0",
     "q4_k_m": "q4_k_m",
+    "q5_0": "q5_0",
     "q5_k_m": "q5_k_m",
     "q6_k": "q6_k",
     "int8": "int8",
@@ -187,8 +188,9 @@ class InferenceCase:
         prompt = Step(new=sequences * self.prompt, requests=sequences)
         engine, r = self.engine, self.rates()
         one, passes = prompt_pass(self.model, self.strategy, engine, r, prompt, self.budget(), kv_bytes=self.kv_bytes)
-        turns = turns_of(engine, float(self.strategy.pp), passes)
-        return total("TTFT", [*(one.parts if turns == 1.0 else in_turn(one, turns)), engine_term(sequences, r)], "s")
+        turns = turns_of(self.model, engine, r, float(self.strategy.pp), passes)
+        host = host_of_passes(passes, sequences, r)
+        return total("TTFT", [*(one.parts if turns == 1.0 else in_turn(one, turns)), host], "s")
 
 
 _RATES: dict[tuple[str, int, int, str], Rates] = {}
