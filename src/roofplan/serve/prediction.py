@@ -121,19 +121,7 @@ def predict(
     tpot = token_time(stage, host, strategy, emitted)
     ttft, prompt_time = _first_token(model, strategy, engine, r, fresh, past, budget, kv_bytes)
     rate = batching.output_rate(sequences, tpot.value)
-    stages = 1.0 * strategy.pp
-    if np.any(Split.of(strategy).groups > 1):
-        # all groups compute prompts together, and share what they compute with
-        full = Step(new=larger(1.0, 1.0 * fresh), past=1.0 * past, requests=1.0)
-        one, passes = prompt_pass(model, strategy, engine, r, full, budget, kv_bytes=kv_bytes)
-        prompt_time = one.value * turns_of(model, engine, r, stages, passes)
-    if engine.pipeline_kind == "microbatch":
-        # stages work on different prompts at once; the slower of a stage and a hop sets the pace
-        prompt_hop = hop_time(fresh * model.hidden * ACTIVATION_BYTES, 1.0 * strategy.tp, stages, r.machine, r.network)
-        pace = larger(prompt_time / stages, where(stages > 1.0, prompt_hop, 0.0))
-    else:
-        pace = prompt_time
-    prefill_rate = fresh * groups / pace
+    prefill_rate = fresh * groups / _pace(model, strategy, engine, r, fresh, past, budget, kv_bytes, prompt_time)
     busy = _busy(decode, mixed, prefill.value, tpot.value, emitted, waves, sequences, groups)
     return Prediction(
         tpot=tpot,
@@ -141,7 +129,7 @@ def predict(
         decode=decode,
         prefill=mixed,
         sequences=sequences,
-        input_share=prefill.value * stages / emitted / tpot.value,
+        input_share=prefill.value * (1.0 * strategy.pp) / emitted / tpot.value,
         rate=rate,
         prefill_rate=prefill_rate,
         busy=smaller(busy, 1.0),
@@ -240,6 +228,31 @@ def _first_token(
         sources=r.sources["network"],
     )
     return total("TTFT", [*parts, hops, host], "s"), one.value * turns
+
+
+def _pace(
+    model: Model,
+    strategy: Strategy,
+    engine: Engine,
+    r: Rates,
+    fresh: float,
+    past: float,
+    budget: Number,
+    kv_bytes: float,
+    alone: Number,
+) -> Number:
+    """Return the time between one prompt and the next of a group that computes nothing else, which takes `alone` through an empty system [s]."""
+    stages = 1.0 * strategy.pp
+    if np.any(Split.of(strategy).groups > 1):
+        # all groups compute prompts together, and share what they compute with
+        full = Step(new=larger(1.0, 1.0 * fresh), past=1.0 * past, requests=1.0)
+        one, passes = prompt_pass(model, strategy, engine, r, full, budget, kv_bytes=kv_bytes)
+        alone = one.value * turns_of(model, engine, r, stages, passes)
+    if engine.pipeline_kind != "microbatch":
+        return alone
+    # stages work on different prompts at once; the slower of a stage and a hop sets the pace
+    hop = hop_time(fresh * model.hidden * ACTIVATION_BYTES, 1.0 * strategy.tp, stages, r.machine, r.network)
+    return larger(alone / stages, where(stages > 1.0, hop, 0.0))
 
 
 def prompt_pass(
