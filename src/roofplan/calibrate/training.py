@@ -392,12 +392,15 @@ def belongs(case: TrainingCase, family: Family) -> bool:
 
 
 def fit_reserved(excluded: Excluded = frozenset()) -> list[dict[str, Any]]:
-    """Fit what PyTorch's allocator reserves over what tensors take, per framework whose publishers state reserved memory."""
+    """Fit what PyTorch's allocator reserves over what tensors take, per framework whose publishers state reserved memory.
+
+    What late frees add, which the catalogue states, is taken off.
+    """
     ratios: dict[str, list[float]] = defaultdict(list)
     for case in cases(*(name for name in ("torchtitan", "fsdp-qlora") if name not in excluded)):
         if case.memory is not None and case.memory_kind == "reserved":
             held = fullest(ledgers(case.model, case.job, case.layout, case.framework))
-            ratios[case.framework.name].append(case.memory / float(held.allocated.value))
+            ratios[case.framework.name].append(case.memory / float(held.allocated.value) / case.framework.late_frees)
     source = "reserved peaks of torchtitan and fsdp_qlora over allocated ones predicted"
     out = [
         entry(

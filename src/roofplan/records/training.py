@@ -106,6 +106,11 @@ class Framework:
         """Return a number of the ledger."""
         return self.memory[name].value
 
+    @property
+    def late_frees(self) -> float:
+        """What the allocator holds over one that frees in order, where collectives on a stream of their own keep freed blocks from reuse [1]."""
+        return self.keeps("late_frees") if "late_frees" in self.memory else 1.0
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Adapter:

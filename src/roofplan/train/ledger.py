@@ -147,7 +147,7 @@ def _ledger(c: _Case) -> Ledger:
     )
     allocated = total("memory", parts, "B")
     slack, _ = constant("allocator", "reserved_over_allocated", [framework.name, "any"])
-    return Ledger(stage=c.stage, allocated=allocated, host=away, slack=slack.value)
+    return Ledger(stage=c.stage, allocated=allocated, host=away, slack=slack.value * framework.late_frees)
 
 
 AWAY = {"optimizer": ("optimizer",), "weights": ("weights", "adapters"), "activations": ("activations",)}
