@@ -178,6 +178,8 @@ class Rates:
     bandwidth : achieved memory rate by kind of operation [B/s].
     vector : what matrix-vector kernels reach, None where the engine has none.
     gap : time between kernels [s].
+    step_base, step_each : the host's time for a step, and for each of its sequences [s].
+    front : time that the server's front end takes for a request [s].
     fallbacks : format -> the one that stood in.
     """
 
@@ -195,6 +197,7 @@ class Rates:
     gap: Number
     step_base: Number
     step_each: Number
+    front: Number
     network: dict[str, Any]
     sources: dict[str, tuple[str, ...]] = field(default_factory=dict)
     fallbacks: dict[str, str] = field(default_factory=dict)
@@ -320,6 +323,7 @@ def rates(machine: Machine, engine: Software) -> Rates:
     own_experts = _expert_bandwidths(engine_chain)
     gap = fitted("kernel", "gap", engine_chain)
     base, each = fitted("engine_step", "base", engine_chain), fitted("engine_step", "per_sequence", engine_chain)
+    front = fitted("front_end", "request", engine_chain)
     wire = device.bandwidth
     sheet = device.quantities["memory_bandwidth"].source
     where_from["bandwidth"] = (sheet, fit_key(memory_share))
@@ -331,6 +335,7 @@ def rates(machine: Machine, engine: Software) -> Rates:
     where_from.update({name: (sheet, fit_key(item)) for name, item in own_experts.items()})
     where_from["gap"] = (fit_key(gap),)
     where_from["engine"] = (fit_key(base), fit_key(each))
+    where_from["front"] = (fit_key(front),)
     kernels, blocks = (fitted("engine", name, engine_chain) for name in ("compute_share", "block_share"))
     for name in compute:
         share = blocks if name == "gguf" and peak[name] != peak["fp16"] else kernels
@@ -360,6 +365,7 @@ def rates(machine: Machine, engine: Software) -> Rates:
         gap=gap.value,
         step_base=base.value,
         step_each=each.value,
+        front=front.value,
         network=network,
         sources=where_from,
         fallbacks=fallbacks,

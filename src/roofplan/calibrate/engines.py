@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import Any
@@ -24,6 +24,7 @@ from roofplan.records.model import Mixture
 from roofplan.terms import Term
 from roofplan.timing import constant, using
 from roofplan.validation.inference import LARGEST_QUEUE, InferenceCase, clean_cases
+from roofplan.validation.predictions import simulated
 
 Rows = Sequence[Any]
 
@@ -317,6 +318,74 @@ def fit_prefill(excluded: Excluded = frozenset()) -> list[dict[str, Any]]:
     return out
 
 
+def fit_front(excluded: Excluded = frozenset()) -> list[dict[str, Any]]:
+    """Fit, per engine version and engine, what the server's front end takes for a request: what first tokens of a burst came later, over its requests.
+
+    Only bursts whose answers are longer than a few tokens and whose prompts are short, so that it is little that prompts and answers take.
+    """
+    found: dict[str, list[float]] = defaultdict(list)
+    publishers = set()
+    for case in usable(excluded):
+        seconds = case.measured.get("ttft")
+        if case.regime != "burst" or seconds is None or case.requests is None or case.prompt > SHORT_PROMPT:
+            continue
+        book = case.book()
+        seats = book.max_concurrency // case.groups
+        if not LEAST_BURST <= case.requests <= LARGEST_QUEUE * max(1, book.max_concurrency):
+            continue
+        seen, _ = simulated(case, seats, book.budget_tokens)
+        late = (seconds - seen.ttft) / case.requests + float(case.rates().front)
+        publishers.add(case.row["source_key"])
+        for scope in {case.engine.id, case.engine.name}:
+            found[scope].append(late)
+    return _fronts(found, f"first tokens of published bursts: {', '.join(sorted(publishers))}")
+
+
+SHORT_PROMPT = 512.0
+"""Longest prompts of a burst that tells the front end's time: of longer ones their computation decides [token]."""
+
+LEAST_BURST = 200.0
+"""Requests from which a burst tells it [1]."""
+
+FRONT = 5e-3
+"""What a front end in Python takes to parse, template and tokenise a request and send its answer, where no burst tells [s]."""
+
+
+def _fronts(found: Mapping[str, list[float]], source: str = "") -> list[dict[str, Any]]:
+    """Return what front ends take for a request, of engines with rows enough; of others the geometric mean of theirs, or a guess [s]."""
+    known = {
+        scope: max(median(late), LEAST_FRONT)
+        for scope, late in sorted(found.items())
+        if len(late) >= LEAST and _agree(late)
+    }
+    out = [
+        entry("front_end", "request", scope, value, "s", FRONT_SPREAD, len(found[scope]), source)
+        for scope, value in known.items()
+    ]
+    if not known:
+        note = "guess: a front end in Python takes in 100 to 400 requests a second"
+        return [entry("front_end", "request", "any", FRONT, "s", 0.7, 0, note)]
+    middle = math.exp(sum(math.log(value) for value in known.values()) / len(known))
+    rows = sum(len(late) for late in found.values())
+    return [*out, entry("front_end", "request", "any", middle, "s", 0.7, rows, source, "geometric mean of the engines")]
+
+
+def _agree(late: Sequence[float]) -> bool:
+    """Return whether the middle half of an engine's bursts tells one time of its front end: else something else made first tokens late."""
+    low, high = np.quantile(np.maximum(late, LEAST_FRONT), (0.25, 0.75))
+    return bool(high <= AGREEING * low)
+
+
+AGREEING = 6.0
+"""Factor within which the quartiles of an engine's bursts must lie [1]."""
+
+LEAST_FRONT = 5e-4
+"""Least time of a front end, whatever the rows say [s]."""
+
+FRONT_SPREAD = 0.5
+"""Spread of a front end's time: bursts of one engine lie between a third and three times it, as their models and hosts differ [1]."""
+
+
 COMPUTING = 0.4
 """Share of a prompt's time that products and attention must take, so that its rate tells how fast they are [1]."""
 
@@ -459,14 +528,15 @@ def _over_engines(out: list[dict[str, Any]], engines: set[str], runs: str) -> li
 
 
 def fit_serving(others: Iterable[Constant], excluded: Excluded = frozenset()) -> dict[str, list[dict[str, Any]]]:
-    """Return the fits ``engines``, ``prefill`` and ``power``, from the kernels' constants alone: what a publisher left in them is not known.
+    """Return the fits ``engines``, ``prefill``, ``front`` and ``power``, from the kernels' constants alone: what a publisher left in them is not known.
 
-    A prompt's rate rests on launches and host time, and decode steps with much compute on the rate of products, so the two take turns.
+    A prompt's rate rests on launches and host time, decode steps with much compute on the rate of products, and the front end's time is
+    what both leave of a wait, so they take turns.
     """
     law = list(others)
-    found = {"engines": _neutral_engines(), "prefill": _neutral_shares()}
+    found = {"engines": _neutral_engines(), "prefill": _neutral_shares(), "front": _fronts({})}
     for _ in range(TURNS):
-        for name, fit in (("engines", fit_engines), ("prefill", fit_prefill)):
+        for name, fit in (("engines", fit_engines), ("prefill", fit_prefill), ("front", fit_front)):
             with using([*law, *constants_of(*found.values())], without=excluded):
                 found[name] = fit(excluded)
     with using([*law, *constants_of(*found.values())], without=excluded):

@@ -61,7 +61,7 @@ def constants_without(source: str, whole: Steps | None = None) -> tuple[Constant
     return tuple(item for found in shipped.values() for item in found)
 
 
-SERVING = ("engines", "prefill", "power")
+SERVING = ("engines", "prefill", "front", "power")
 """Fits that rest on serving runs."""
 
 

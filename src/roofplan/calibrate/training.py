@@ -28,7 +28,7 @@ from roofplan.train.communication import wires
 from roofplan.train.ledger import fullest, ledgers
 from roofplan.train.step import TIMES, Ability, applied, step
 from roofplan.validation.rows import Skipped
-from roofplan.validation.training import Cluster, TrainingCase, cluster, training_case
+from roofplan.validation.training import Cluster, TrainingCase, cluster, room_of, training_case
 
 LARGE_MESSAGE = 2**22
 """Bytes from which a message is like those of training [B]."""
@@ -391,6 +391,10 @@ def belongs(case: TrainingCase, family: Family) -> bool:
     )
 
 
+FULL = 0.97
+"""Share of the memory from which a run's allocator holds what there is, not what it would [1]."""
+
+
 def fit_reserved(excluded: Excluded = frozenset()) -> list[dict[str, Any]]:
     """Fit what PyTorch's allocator reserves over what tensors take, per framework whose publishers state reserved memory.
 
@@ -398,7 +402,7 @@ def fit_reserved(excluded: Excluded = frozenset()) -> list[dict[str, Any]]:
     """
     ratios: dict[str, list[float]] = defaultdict(list)
     for case in cases(*(name for name in ("torchtitan", "fsdp-qlora") if name not in excluded)):
-        if case.memory is not None and case.memory_kind == "reserved":
+        if case.memory is not None and case.memory_kind == "reserved" and case.memory < FULL * room_of(case):
             held = fullest(ledgers(case.model, case.job, case.layout, case.framework))
             ratios[case.framework.name].append(case.memory / float(held.allocated.value) / case.framework.late_frees)
     source = "reserved peaks of torchtitan and fsdp_qlora over allocated ones predicted"

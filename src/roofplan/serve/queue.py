@@ -2,7 +2,8 @@
 
 The steady state of `predict` says how fast a full server runs; this says what a measurement of finite length sees: the
 ramp while the first prompts are computed, the wait for a seat, and the tail in which the longest answers run alone.
-Requests are served first come, first served, as continuous batching does.
+Requests are served first come, first served, as continuous batching does, once the server's front end has taken them in: it parses,
+tokenises and hands over one after the other, and sends nothing out before it is done with those that came together.
 """
 
 from __future__ import annotations
@@ -156,27 +157,43 @@ class _Request:
 
 
 def served(
-    arrivals: Arrivals, workload: Workload, engine: Engine, time_of: StepTime, *, seats: int, budget: float
+    arrivals: Arrivals,
+    workload: Workload,
+    engine: Engine,
+    time_of: StepTime,
+    *,
+    seats: int,
+    budget: float,
+    front: float = 0.0,
 ) -> Served:
-    """Return what requests see of one group of a server that admits `seats` of them at once and computes `budget` tokens a step."""
+    """Return what requests see of one group of a server that admits `seats` of them at once and computes `budget` tokens a step.
+
+    Its front end takes `front` seconds to take in a request.
+    """
     prompts = arrivals.lengths(workload.input * (1.0 - workload.prefix_hit))
     answers = arrivals.lengths(float(workload.output))
+    coming: deque[tuple[float, _Request]] = deque()  # with the time from which the engine knows of them
     waiting: deque[_Request] = deque()
     running: list[tuple[int, float, int]] = []  # (step of the last token, time of the first, tokens of the answer)
     sent = done = seated = turns = 0
-    now = first = tokens_apart = sequences = 0.0
+    now = free = first = tokens_apart = sequences = 0.0
     several = 0
     window = arrivals.clients or arrivals.requests
     while done < arrivals.requests:
         due = arrivals.requests if arrivals.rate is None else min(arrivals.requests, int(now * arrivals.rate) + 1)
+        idle, held = not running and not waiting and not coming, min(due, done + window) - sent
         while sent < min(due, done + window):
             since = now if arrivals.rate is None or arrivals.clients else sent / arrivals.rate
-            waiting.append(_Request(since, float(prompts[sent]), answers[sent]))
+            # those that find the server empty keep its front end from anything else until it has taken in the last of them
+            free, held = max(free, now) + front * (held if idle else 1), 0 if idle else held
+            coming.append((free, _Request(since, float(prompts[sent]), answers[sent])))
             sent += 1
+        while coming and coming[0][0] <= now:
+            waiting.append(coming.popleft()[1])
         new, ended, taken = _admit(waiting, seats - seated, budget, len(running), mixes=engine.chunked_prefill)
         seated += taken
         if not new and not running:
-            now = sent / (arrivals.rate or 1.0)  # idle until the next request
+            now = coming[0][0] if coming else sent / (arrivals.rate or 1.0)  # idle until the next request
             continue
         decodes = len(running) if engine.chunked_prefill or not new else 0
         now += time_of(new, decodes)

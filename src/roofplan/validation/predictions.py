@@ -23,7 +23,7 @@ from roofplan.validation.inference import NEEDED as SERVING_COLUMNS
 from roofplan.validation.rows import Row, Skipped, flags, told_apart
 from roofplan.validation.scoring import UNITS, Memory, Outcome, Validation, job_of
 from roofplan.validation.training import NEEDED as TRAINING_COLUMNS
-from roofplan.validation.training import TrainingCase, training_case
+from roofplan.validation.training import TrainingCase, room_of, training_case
 
 Tick = Callable[[int, int], None]
 
@@ -154,7 +154,7 @@ def _queued(case: InferenceCase) -> dict[str, Metric | str]:
             "tpot": _metric(case, "tpot", float(full.tpot.value), full.tpot),
             "output_tokens_per_second": _metric(case, "output_tokens_per_second", float(full.rate), full.tpot),
         }
-    seen, behind = _simulated(case, seats, book.budget_tokens)
+    seen, behind = simulated(case, seats, book.budget_tokens)
     out: dict[str, Metric | str] = {
         "ttft": _metric(case, "ttft", seen.ttft, behind),
         "output_tokens_per_second": _metric(case, "output_tokens_per_second", seen.rate * case.groups, behind),
@@ -166,8 +166,11 @@ def _queued(case: InferenceCase) -> dict[str, Metric | str]:
     return out
 
 
-def _simulated(case: InferenceCase, seats: int, budget: float) -> tuple[Served, Term]:
-    """Return what requests see of one group, and the time per token of as many running sequences."""
+def simulated(case: InferenceCase, seats: int, budget: float) -> tuple[Served, Term]:
+    """Return what requests see of one group, and the time per token of as many running sequences.
+
+    All groups share one front end.
+    """
     groups = case.groups
     clients = None if case.clients is None else max(1, round(case.clients / groups))
     requests = case.requests / groups if case.requests is not None else ROUNDS * (clients or seats)
@@ -181,7 +184,8 @@ def _simulated(case: InferenceCase, seats: int, budget: float) -> tuple[Served, 
     time_of = surface(
         case.model, case.strategy, case.workload, case.rates(), kv_bytes=case.kv_bytes, seats=most, budget=budget
     )
-    seen = served(arrivals, case.workload, case.engine, time_of, seats=most, budget=budget)
+    front = float(case.rates().front) * groups
+    seen = served(arrivals, case.workload, case.engine, time_of, seats=most, budget=budget, front=front)
     return seen, case.steady(max(1.0, seen.running) * groups).tpot
 
 
@@ -255,9 +259,15 @@ def training_figures(case: TrainingCase) -> tuple[dict[str, Metric], bool]:
     reserved, allocated = memory_metrics(held, case.framework, case.machine, case.model)
     figures = {
         "tokens_per_second_per_device": rate_metric(rate, "token/s", grade, spread),
-        "memory": reserved if case.memory_kind == "reserved" else allocated,
+        "memory": at_most(reserved, room_of(case)) if case.memory_kind == "reserved" else allocated,
     }
     return figures, reserved.value <= float(case.machine.device.memory or math.inf)
+
+
+def at_most(figure: Metric, room: float) -> Metric:
+    """Return the memory that the allocator of a run that ran can have held: it gives free blocks back before it asks for more than there is."""
+    value, low, high = (min(bound, room) for bound in (figure.value, figure.low, figure.high))
+    return replace(figure, value=value, low=low, high=high)
 
 
 def ideal_rate(case: TrainingCase) -> float:

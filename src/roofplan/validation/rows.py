@@ -89,16 +89,38 @@ def checked(row: Row) -> None:
 
 
 def told_apart(rows: Sequence[Row]) -> list[Row]:
-    """Return rows whose ids tell them apart: a blank or repeated one gets its place in the table."""
+    """Return rows whose ids tell them apart, a blank or repeated one by its place; and flag those whose figures stand for two devices."""
     seen: set[str] = set()
+    doubtful = twice(rows)
     out: list[Row] = []
     for place, row in enumerate(rows, start=1):
         name = row.get("id") or ""
         if not name or name in seen:
             name = f"{name} row {place}".strip()
         seen.add(name)
-        out.append({**row, "id": name})
+        kept = {**row, "id": name}
+        if place - 1 in doubtful:
+            kept["quality_flags"] = f"{row.get('quality_flags', '')};{TWICE}".strip(";")
+        out.append(kept)
     return out
+
+
+TWICE = "same_figures"
+"""Flag of rows whose figures a publisher states for another device too: one of the two was never run so."""
+
+FIGURES = ("output_tokens_per_s", "ttft_ms", "tpot_ms", "prefill_tokens_per_s")
+"""Columns that two runs do not share by chance."""
+
+
+def twice(rows: Sequence[Row]) -> frozenset[int]:
+    """Return the places of rows that share three figures and more with one of another device of the same publisher."""
+    found: dict[tuple[str, ...], list[int]] = {}
+    for place, row in enumerate(rows):
+        figures = tuple(row.get(name, "") for name in FIGURES)
+        if sum(map(bool, figures)) >= 3:
+            found.setdefault((row.get("source_key", ""), *figures), []).append(place)
+    groups = (places for places in found.values() if len({rows[place].get("accel_norm", "") for place in places}) > 1)
+    return frozenset(place for places in groups for place in places)
 
 
 def read(path: str | Path, needed: Sequence[str]) -> tuple[dict[str, str], ...]:

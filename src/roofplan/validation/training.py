@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass, replace
 from functools import cache
@@ -96,6 +97,11 @@ def ability_of(found: Machine, framework: Framework) -> Ability:
     if key not in _ABILITIES:
         _ABILITIES[key] = ability(found, framework)
     return _ABILITIES[key]
+
+
+def room_of(case: TrainingCase) -> float:
+    """Return the memory that a device leaves the allocator of a run [B]."""
+    return float(case.machine.device.memory or math.inf) - case.framework.keeps("outside")
 
 
 def training_case(row: Row) -> TrainingCase:
