@@ -661,7 +661,8 @@ def _around(op: Operation, r: Rates) -> list[Operation]:
     kernels = r.engine.kernels
     blocks = format_entry(op.stored)["kernel"] == "blocks"
     tensor = where(op.rows > kernels.vector_rows, 1.0, 0.0)
-    each = kernels.quantised if blocks and r.peak["gguf"] != r.peak["fp16"] else kernels.converted
+    own = blocks and r.peak["gguf"] != r.peak["fp16"]
+    each = kernels.quantised if own else kernels.converted
     moved = matmul.conversion_traffic(op.converted, each)
     text = "{} activations x {} B"
     out = [_pass(f"convert {op.name}", HANDOVER, tensor * moved, text, (op.converted, each))]
@@ -670,7 +671,17 @@ def _around(op: Operation, r: Rates) -> list[Operation]:
         moved = matmul.unpacking_traffic(op.entries, stored, UNPACKED_BYTES)
         text = "{} weights x ({} + {} B)"
         out.append(_pass(f"unpack {op.name}", "memory", tensor * moved, text, (op.entries, stored, UNPACKED_BYTES)))
+    if own:
+        work = matmul.rescaling_work(op.rows, op.entries, SCALE_BLOCK, SCALE_OPERATIONS)
+        text, numbers = "{} rows x {} weights / {} a scale", (op.rows, op.entries, SCALE_BLOCK)
+        scaled = _pass(f"rescale {op.name}", "memory", 0.0 * moved, text, numbers)
+        out.append(scaled._replace(work=tensor * work))
     return out
+
+
+SCALE_BLOCK, SCALE_OPERATIONS = 32.0, 6.0
+"""Entries of a GGUF block that share a scale with the block of 8-bit inputs, and vector operations for each of their sums: converted,
+multiplied by both scales and added, three instructions that could each be two operations (llama.cpp source, ggml-cuda/mmq.cuh) [1], [FLOP]."""
 
 
 def _pass(name: str, kind: str, moved: Number, text: str, numbers: tuple[Any, ...]) -> Operation:

@@ -134,6 +134,34 @@ def unpacking_traffic(weights: Number, stored: Number, unpacked: Number) -> Numb
     return weights * (stored + unpacked)
 
 
+def rescaling_work(rows: Number, weights: Number, block: Number, operations: Number) -> Number:
+    """Return the vector work of bringing sums over blocks to one scale: m w / b sums, o operations each.
+
+    Parameters
+    ----------
+    rows : tokens m [1].
+    weights : entries w of the matrix [1].
+    block : entries along the summed dimension that share a scale b [1].
+    operations : operations o for each partial sum [FLOP].
+
+    Returns
+    -------
+    Work [FLOP].
+
+    Notes
+    -----
+    Domain: integer products whose accumulators are converted and scaled block by block on the vector units. Source: count. On an
+    RTX 4090, 660 TOPS in int8 and 82.6 TFLOPS in fp32, it takes three quarters of the products' own time at the peak.
+
+    Examples
+    --------
+    >>> products, scales = 2 * 512 * 7e9 / 660e12, rescaling_work(512, 7e9, 32, 6) / 82.6e12
+    >>> round(scales / products, 2)
+    0.75
+    """
+    return rows * weights / block * operations
+
+
 def conversion_traffic(elements: Number, each: Number) -> Number:
     """Return the bytes of bringing inputs into a product's number format and its outputs back: e c.
 

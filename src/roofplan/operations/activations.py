@@ -11,7 +11,7 @@ from typing import NamedTuple
 from roofplan.laws import Number, activations, where
 from roofplan.laws import memory as memory_laws
 from roofplan.operations import ACTIVATION_BYTES, fraction
-from roofplan.records.model import Attention, Dense, Group, LatentAttention, Layer, Linear, Mixture, Model, Recurrence
+from roofplan.records.model import Attention, Dense, Group, LatentAttention, Layer, Mixture, Model, Recurrence
 from roofplan.records.training import Adapter, Framework, Job, Layout
 
 
@@ -143,7 +143,7 @@ def _updates(layer: Layer, tokens: Number, layout: Layout, model: Model, adapter
         entering = tokens * updated[0].inputs * updated[0].copies
         # each update of its own drops its own input; a fused one drops once
         dropped = entering * (MASK_BYTES + ACTIVATION_BYTES) if adapter.dropout else 0.0 * entering
-        narrow = tokens * adapter.rank * len(updated) * ACTIVATION_BYTES
+        narrow = tokens * adapter.rank * (1 if adapter.fused else len(updated)) * ACTIVATION_BYTES
         table.append(Kept(f"low-rank update of {'+'.join(words(group))}", "adapter", dropped + narrow))
     if adapter.scales:
         halves = float(bool(layer.mixers)) + float(bool(layer.feed_forwards))
@@ -163,20 +163,24 @@ def adapted(layer: Layer, adapter: Adapter) -> float:
     """Return the trained parameters of the low-rank updates of a layer: rank x (inputs + outputs) of each target [parameters]."""
     found = 0.0
     for mixer in layer.mixers:
-        found += sum(_update(linear, adapter) for group in mixer.groups for linear in group)
+        found += sum(update_entries(group, adapter) for group in mixer.groups)
     for feed in layer.feed_forwards:
         dense = feed.groups if isinstance(feed, Dense) else feed.shared
-        found += sum(_update(linear, adapter) for group in dense for linear in group)
+        found += sum(update_entries(group, adapter) for group in dense)
         if isinstance(feed, Mixture):
-            found += feed.experts * sum(_update(linear, adapter) for group in feed.expert for linear in group)
+            found += feed.experts * sum(update_entries(group, adapter) for group in feed.expert)
     return found
 
 
-def _update(linear: Linear, adapter: Adapter) -> float:
-    if linear.name.rsplit(".", 1)[-1] not in adapter.targets:
-        return 0.0
-    extra = linear.outputs if adapter.method == "dora" else 0.0
-    return float((adapter.rank * (linear.inputs + linear.outputs) + extra) * linear.copies)
+def update_entries(group: Group, adapter: Adapter) -> float:
+    """Return the trained parameters of the updates of fused products, whose inputs are multiplied once where they share an update [parameters]."""
+    updated = [linear for linear in group if words((linear,))[0] in adapter.targets]
+    extra = 1.0 if adapter.method == "dora" else 0.0
+    found = 0.0
+    for place, linear in enumerate(updated):
+        entering = 0.0 if adapter.fused and place else linear.inputs
+        found += (adapter.rank * (entering + linear.outputs) + extra * linear.outputs) * linear.copies
+    return found
 
 
 def width(group: Group, tensor: Number, kv_heads: int) -> Number:

@@ -78,7 +78,7 @@ def _adapting(layer: Layer, tokens: Number, layout: Layout, adapter: Adapter) ->
         updated = [linear for linear in group if activations.words((linear,))[0] in adapter.targets]
         if adapter.method == "dora" and updated and adapter.fixed is None:
             table.append(_weight_norm(updated, adapter, tensor))
-        entries = sum(adapter.rank * (linear.inputs + linear.outputs) * linear.copies for linear in updated) / tensor
+        entries = activations.update_entries(group, adapter) / tensor
         if updated and adapter.fixed is None:
             through = tokens * (updated[0].inputs + sum(linear.outputs for linear in updated)) / tensor
             table.append(
@@ -89,7 +89,7 @@ def _adapting(layer: Layer, tokens: Number, layout: Layout, adapter: Adapter) ->
                     (2.0 * through + entries) * ACTIVATION_BYTES,
                     entries=entries,
                     rows=tokens,
-                    kernels=2.0 * len(updated) + 2.0,
+                    kernels=2.0 * (1 if adapter.fused else len(updated)) + 2.0,
                     text="{} tokens x {} adapter weights",
                     numbers=(tokens, entries),
                 )
@@ -119,20 +119,22 @@ def _weight_norm(updated: Sequence[Linear], adapter: Adapter, tensor: Number) ->
     )
 
 
-CAST_BYTES = 4.0
-"""Bytes that casting an entry moves: 16 bits in, 8 out, and 8 once more transposed for the other pass (TransformerEngine) [B]."""
+CAST_BYTES, FROZEN_CAST_BYTES = 4.0, 3.0
+"""Bytes that casting an entry moves: 16 bits in, 8 out, and 8 once more transposed for the other pass (TransformerEngine), which gradients
+of frozen weights do without [B]."""
 
 
 def _casts(table: Sequence[Operation], job: Job) -> list[Operation]:
     """Return the casts of what enters products in 8 or 4 bits."""
     if job.precision not in LOW_PRECISION:
         return []
+    each = CAST_BYTES if job.adapter is None else FROZEN_CAST_BYTES
     return [
         Operation(
             f"cast for {op.name}",
             "memory",
             0.0,
-            CAST_BYTES * (op.traffic - op.entries * ACTIVATION_BYTES) / ACTIVATION_BYTES / 2.0,
+            each * (op.traffic - op.entries * ACTIVATION_BYTES) / ACTIVATION_BYTES / 2.0,
         )
         for op in table
         if op.kind in {"matmul", "experts"} and op.entries is not None

@@ -107,6 +107,11 @@ class Framework:
         return self.memory[name].value
 
     @property
+    def gathered_apart(self) -> float:
+        """Tensors of a layer that are gathered by themselves where weights are sharded, all together where nothing is said [1]."""
+        return self.keeps("gathered_apart") if "gathered_apart" in self.memory else 1.0
+
+    @property
     def late_frees(self) -> float:
         """What the allocator holds over one that frees in order, where collectives on a stream of their own keep freed blocks from reuse [1]."""
         return self.keeps("late_frees") if "late_frees" in self.memory else 1.0
@@ -125,6 +130,7 @@ class Adapter:
     bytes : of a trained parameter, its gradient and its optimizer state [B].
     dropout : whether an update drops some of its input and keeps the mask.
     scales : whether products' outputs and norms are scaled by trained numbers, which keeps what they scale.
+    fused : whether products that a framework fuses share one update.
     fixed : trained parameters, where they do not follow from rank and targets [parameters].
     """
 
@@ -135,6 +141,7 @@ class Adapter:
     bytes: float = 8.0
     dropout: bool = True
     scales: bool = False
+    fused: bool = False
     fixed: float | None = None
 
 

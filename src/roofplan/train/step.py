@@ -475,9 +475,10 @@ def _reduced(
 ) -> tuple[Number, Number]:
     """Return the seconds of reducing gradients and gathering weights, and of the optimizer, of the slowest stage."""
     dense, thin = alike(layout)
-    start, each = _data_line(dense, layout.tp, job, layout, a)
+    layers = max(sum(stage.counts) for stage, _ in shares)
+    start, each = _data_line(dense, layout.tp, job, layout, a, layers)
     mixed = not all(type(share.experts) is float and share.experts == 0.0 for _, share in shares)
-    apart, routed = _data_line(thin, layout.ep, job, layout, a) if mixed else (0.0, 0.0)
+    apart, routed = _data_line(thin, layout.ep, job, layout, a, layers) if mixed else (0.0, 0.0)
     if not mixed and not (model.tied and layout.pp > 1):
         shares = [_heaviest(shares)]  # all else grows with the parameters
     passes = 2.0 * job.optimizer.bytes + job.gradient + ACTIVATION_BYTES + GRADIENT_NORM
@@ -516,13 +517,21 @@ def _on_host(owned: Number, job: Job, a: Ability) -> Number:
     return sent + owned * 2.0 * job.optimizer.bytes * a.machine.per_host / catalogue.host_update().value
 
 
-def _data_line(ranks: Number, stride: Number, job: Job, layout: Layout, a: Ability) -> tuple[Number, Number]:
-    """Return the start-up of one reduction of gradients and of gathering weights, and the seconds of each parameter; weights twice where they are sharded."""
+def _data_line(
+    ranks: Number, stride: Number, job: Job, layout: Layout, a: Ability, layers: float
+) -> tuple[Number, Number]:
+    """Return the start-up of reducing gradients and of gathering weights, and the seconds of each parameter.
+
+    Sharded weights are gathered twice, and layer by layer, or tensor by tensor where a framework's code does so.
+    """
     if layout.zero == 0:
         start, slope = communication.ring_line(ranks, stride, a.wires, reduce=True, data=True)
         return start, slope * job.gradient
     start, slope = communication.ring_line(ranks, stride, a.wires, reduce=False, data=True)
     gathers = 2.0 if layout.zero >= 3 else 1.0
+    if layout.zero >= 3:
+        messages = layers * a.framework.gathered_apart
+        start = messages * (start + communication.round_trip(ranks, stride, a.wires))
     start, slope = start * (1.0 + gathers), slope * (job.gradient + gathers * ACTIVATION_BYTES)
     if not isinstance(layout.shard, np.ndarray) and not layout.shard:
         return start, slope

@@ -169,7 +169,7 @@ def _queued(case: InferenceCase) -> dict[str, Metric | str]:
 def simulated(case: InferenceCase, seats: int, budget: float) -> tuple[Served, Term]:
     """Return what requests see of one group, and the time per token of as many running sequences.
 
-    All groups share one front end.
+    All groups share one front end, where there is a server.
     """
     groups = case.groups
     clients = None if case.clients is None else max(1, round(case.clients / groups))
@@ -184,7 +184,7 @@ def simulated(case: InferenceCase, seats: int, budget: float) -> tuple[Served, T
     time_of = surface(
         case.model, case.strategy, case.workload, case.rates(), kv_bytes=case.kv_bytes, seats=most, budget=budget
     )
-    front = float(case.rates().front) * groups
+    front = 0.0 if case.regime == "offline" else float(case.rates().front) * groups  # such runs call the engine itself
     seen = served(arrivals, case.workload, case.engine, time_of, seats=most, budget=budget, front=front)
     return seen, case.steady(max(1.0, seen.running) * groups).tpot
 

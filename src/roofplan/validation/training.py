@@ -212,12 +212,13 @@ def adapter_of(row: Row) -> Adapter | None:
 
 ADAPTERS: dict[str, dict[str, Any]] = {
     "litgpt": {"rank": 8, "targets": ("q_proj", "v_proj"), "bytes": 8.0},
-    "nemo": {"rank": 32, "targets": ("q_proj", "k_proj", "v_proj"), "bytes": 18.0, "dropout": False},
+    "nemo": {"rank": 32, "targets": ("q_proj", "k_proj", "v_proj"), "bytes": 18.0, "dropout": False, "fused": True},
     "megatron-bridge": {
         "rank": 32,
         "targets": ("q_proj", "k_proj", "v_proj", "o_proj", "up_proj", "gate_proj", "down_proj"),
         "bytes": 18.0,
         "dropout": False,
+        "fused": True,
     },
     "fsdp-qlora": {
         "rank": 64,
