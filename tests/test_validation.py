@@ -13,7 +13,7 @@ from roofplan import catalogue
 from roofplan.calibrate import scoreboard
 from roofplan.calibrate.engines import usable
 from roofplan.calibrate.fitting import NOT_FOR_FITTING
-from roofplan.calibrate.intervals import LEAST_SOURCES, coverage, factor, fit_intervals
+from roofplan.calibrate.intervals import LEAST_SOURCES, coverage, factor, fit_intervals, widened
 from roofplan.calibrate.left_out import constants_without, kept, short_of_cache
 from roofplan.catalogue.machines import machine
 from roofplan.errors import InputError
@@ -23,7 +23,7 @@ from roofplan.search import Metric, at_precision, interval_factor
 from roofplan.serve import leaves, predict
 from roofplan.serve.prediction import turns_of
 from roofplan.serve.queue import Arrivals, served, surface
-from roofplan.timing import constant, rates, using
+from roofplan.timing import constant, constants_now, rates, using
 from roofplan.validation.inference import case_of, engine_version, inference_case
 from roofplan.validation.predictions import at_most, inference_outcomes, training_outcomes
 from roofplan.validation.rows import TWICE, Skipped, told_apart
@@ -127,6 +127,30 @@ def test_many_rounds_of_clients_approach_the_steady_state(engine):
     # clients that started together stay together, so their prompts come in bursts that the steady state does not know
     assert seen.rate == pytest.approx(float(full.rate), rel=0.12)
     assert seen.tpot == pytest.approx(float(full.tpot.value), rel=0.12)
+
+
+def test_what_fits_do_not_show_evens_out_the_grades():
+    """Residuals of 2 and 20% where both kinds of rows lie 10% and more off: the same error beside both is missing."""
+    rng = np.random.default_rng(0)
+
+    def rows(grade, spread):
+        off = rng.normal(0.0, math.hypot(spread, 0.1), 400)
+        wide = math.exp(spread * interval_factor("training step"))
+        return [
+            Outcome(
+                id=f"{grade}-{place}",
+                source=f"{grade}-{place % 5}",
+                metric="tokens_per_second_per_device",
+                measured=1.0,
+                predicted=Metric(math.exp(x), math.exp(x) / wide, math.exp(x) * wide, "token/s", grade),
+            )
+            for place, x in enumerate(off)
+        ]
+
+    with using([replace(item, value=0.0) if item.name == "unseen" else item for item in constants_now()]):
+        found, beyond = widened([*rows("calibrated", 0.02), *rows("borrowed", 0.2)])
+    assert beyond == pytest.approx(0.1, abs=0.03)
+    assert found[0].spread == pytest.approx(math.hypot(0.02, beyond), rel=1e-6)
 
 
 # Cases -------------------------------------------------------------------------------------------

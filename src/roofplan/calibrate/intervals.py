@@ -13,12 +13,13 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from roofplan.calibrate.fitting import entry
+from roofplan.search import interval_factor, unseen
 from roofplan.validation.rows import SHORT_OF_CACHE
 from roofplan.validation.scoring import Outcome, pooled, weighted_quantile
 
@@ -52,7 +53,11 @@ def fit_intervals(outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
     """
     out = []
     source = "runs of publishers left out of every fit, normalised conformal (Lei et al. 2018, section 5.2)"
-    for job, rows in sorted(by_job(outcomes).items()):
+    for job, found_by_job in sorted(by_job(outcomes).items()):
+        rows = found_by_job
+        if job == UNSEEN_JOB:
+            rows, beyond = widened(found_by_job)
+            out.append(entry("interval", "unseen", job, beyond, "1", 0.0, len(rows), source, UNSEEN_NOTE))
         by = pooled(rows)
         found = coverage(rows)
         note = f"{len(by)} publishers; held {found.share:.0%} of each by the factor of the others"
@@ -60,7 +65,48 @@ def fit_intervals(outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
             note += f"; fewer than {LEAST_SOURCES}: no coverage is claimed"
         out.append(entry("interval", job, "any", factor(by), "1", 0.0, len(rows), source, note))
     note = "of a normal distribution: no publisher but one states power"
+    out.append(entry("interval", "unseen", "any", 0.0, "1", 0.0, 0, "definition", "spreads by grade hold it already"))
     return [*out, entry("interval", "power", "any", 1.645, "1", 0.0, 0, "definition", note)]
+
+
+UNSEEN_JOB = "training step"
+"""The job whose spreads are residuals of fits, which do not show how other models, machines and settings differ."""
+
+UNSEEN_NOTE = "the error beside a fit's own residuals with which intervals hold as many measurements in every grade"
+
+
+def widened(rows: Sequence[Outcome]) -> tuple[list[Outcome], float]:
+    """Return outcomes whose spreads hold what fits do not show, and how much that is: with what grades come nearest to one factor [1]."""
+    now = unseen(UNSEEN_JOB)
+
+    def with_unseen(amount: float) -> list[Outcome]:
+        return [_spread_by(one, math.sqrt(max(one.spread**2 - now**2, 0.0) + amount**2)) for one in rows]
+
+    trials = {amount: with_unseen(amount) for amount in np.arange(0.0, MOST_UNSEEN, 0.005).tolist()}
+    best = min(trials, key=lambda amount: _apart(trials[amount]))
+    return trials[best], best
+
+
+def _apart(rows: Sequence[Outcome]) -> float:
+    """Return how far the factors lie apart that each grade would need for itself: the deviation of their logarithms [1]."""
+    grades: dict[str, list[Outcome]] = defaultdict(list)
+    for one in rows:
+        if one.predicted is not None:
+            grades[one.predicted.grade].append(one)
+    return float(np.std([math.log(factor(pooled(found))) for found in grades.values()]))
+
+
+MOST_UNSEEN = 0.3
+"""Where the search for it ends [1]."""
+
+
+def _spread_by(one: Outcome, spread: float) -> Outcome:
+    """Return an outcome with another spread of its prediction."""
+    if one.predicted is None:
+        return one
+    wide = math.exp(spread * interval_factor(one.job))
+    value = one.predicted.value
+    return replace(one, predicted=replace(one.predicted, low=value / wide, high=value * wide))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

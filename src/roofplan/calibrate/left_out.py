@@ -11,7 +11,7 @@ from roofplan import catalogue
 from roofplan.calibrate.engines import constants_of, fit_serving
 from roofplan.calibrate.training import FAMILIES, Steps, fit_families, fit_training
 from roofplan.records.calibration import Constant
-from roofplan.search import Metric, interval_factor
+from roofplan.search import Metric, interval_factor, unseen
 from roofplan.timing import using
 from roofplan.validation.predictions import inference_outcomes, names_in, training_outcomes, validated
 from roofplan.validation.rows import SHORT_OF_CACHE, STARVED, Row, flags, unstarved
@@ -105,9 +105,15 @@ def save(found: Iterable[Outcome]) -> None:
                 shipped = "" if one.shipped is None else f"{one.shipped:.5g}"
                 words = [one.id, one.source, one.metric, one.regime, one.chip, one.software, one.year]
                 ideal = "" if one.ideal is None else f"{one.ideal:.5g}"
+                own = own_spread(one.spread, one.job)
                 writer.writerow(
-                    [*words, f"{one.measured:.6g}", ideal, f"{p.value:.5g}", f"{one.spread:.4g}", p.grade, shipped]
+                    [*words, f"{one.measured:.6g}", ideal, f"{p.value:.5g}", f"{own:.4g}", p.grade, shipped]
                 )
+
+
+def own_spread(spread: float, job: str) -> float:
+    """Return a prediction's spread without what no fit's residuals show [1]."""
+    return math.sqrt(max(spread**2 - unseen(job) ** 2, 0.0))
 
 
 def kept() -> list[Outcome]:
@@ -118,7 +124,8 @@ def kept() -> list[Outcome]:
 
 def _outcome(row: dict[str, str]) -> Outcome:
     value = float(row["predicted"])
-    wide = math.exp(float(row["spread"]) * interval_factor(job_of(row["metric"], row["regime"])))
+    job = job_of(row["metric"], row["regime"])
+    wide = math.exp(math.hypot(float(row["spread"]), unseen(job)) * interval_factor(job))
     return Outcome(
         **{name: row[name] for name in ("id", "source", "metric", "regime", "chip", "software", "year")},  # type: ignore[arg-type]
         measured=float(row["measured"]),

@@ -287,9 +287,9 @@ WORST = 5
 """Rows of a job that are named [1]."""
 
 REASONS = {
-    "xiongjiedai-llamacpp": "kernels on GGUF blocks reach a share of the peak that no other publisher tells of",
+    "xiongjiedai-llamacpp": "A100 and H100 reach less of their rate at 512 rows than other cards; some hosts of four cards are slower than their card alone",
     "ml-energy": "the only publisher of recent vLLM with known batches: its host time and its experts' bandwidth are borrowed",
-    "gpustack-perf-lab": "bursts: lengths, compilation in the first steps and the client's own limits are not stated",
+    "gpustack-perf-lab": "bursts: lengths and the client's own limits are not stated; single H100s compute at half the rate of others'",
     "nvidia-gap-runs": "some runs state a prompt rate near the peak, as with cached prefixes; kept out of every fit",
     "dstack-h100-mi300x": "arrivals above what the server takes: how long the queue grew is not stated",
     "megatron-bridge": "recipe settings that the table leaves out: captured graphs, recomputed modules, dropped tokens",
@@ -297,7 +297,7 @@ REASONS = {
     "simumax-b200": "the only runs of its framework on its chip",
     "llm-foundry": "its smallest models are bound by launches, which its kin make slower; its longest sequences by an attention kernel of 2023",
     "torchtitan": "eager or compiled, and the kind of fp8, are not part of a layout",
-    "splitwise-sim": "batches of long prompts on an engine of 2023",
+    "splitwise-sim": "more than 2,048 prompt tokens on 4 and 8 devices of an engine of 2023, where its rate halves",
 }
 """What is known to stand behind a publisher's largest errors."""
 

@@ -27,6 +27,7 @@ from roofplan.search.plan import (
     metric,
     metrics_of,
     uncached_input_cost,
+    unseen,
 )
 from roofplan.search.run import ladder, search, warnings_of
 from roofplan.search.space import (
@@ -74,6 +75,7 @@ __all__ = [
     "simplicity",
     "strategies",
     "uncached_input_cost",
+    "unseen",
     "user_ladder",
     "warnings_of",
 ]

@@ -54,6 +54,11 @@ def interval_factor(job: str) -> float:
     return constant("interval", job, ["any"])[0].value
 
 
+def unseen(job: str) -> float:
+    """Return the relative error that a fit's own residuals do not show, of other models, machines and settings; zero where no publisher told [1]."""
+    return constant("interval", "unseen", [job, "any"])[0].value
+
+
 def metric(value: float, unit: str, grade: str, job: str, own: Constant | None = None) -> Metric:
     """Return a metric with the 90% interval of its job and grade, or of a user's own runs: a factor either way, so that it never crosses zero."""
     spread = math.exp(interval_factor(job) * GRADE_SPREAD[grade] if own is None else own.value)

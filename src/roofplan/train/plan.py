@@ -18,7 +18,7 @@ from roofplan.operations.training import computed_again, forward
 from roofplan.records.hardware import Machine
 from roofplan.records.model import Model
 from roofplan.records.training import Adapter, Framework, Job, Layout
-from roofplan.search import Metric, at_price, interval_factor
+from roofplan.search import Metric, at_price, interval_factor, unseen
 from roofplan.serve import wall_power
 from roofplan.source import GRADES
 from roofplan.terms import Term
@@ -229,7 +229,7 @@ def grade_of(a: Ability, precision: str, model: Model) -> tuple[str, float]:
             worst = max(worst, grade_of_constant(item, a.machine.device.vendor), 1 if item.scope == own else 2)
             wide = max(wide, item.spread)
     grade = GRADES[worst]
-    return grade, max(wide, SPREAD[grade])
+    return grade, math.hypot(max(wide, SPREAD[grade]), unseen(STEP))
 
 
 OFFLOAD_GRADES = {"optimizer": ("optimizer", "guessed"), "activations": ("swap", "borrowed")}
