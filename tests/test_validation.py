@@ -147,7 +147,7 @@ def test_what_fits_do_not_show_evens_out_the_grades():
             for place, x in enumerate(off)
         ]
 
-    with using([replace(item, value=0.0) if item.name == "unseen" else item for item in constants_now()]):
+    with using([replace(item, value=0.0) if item.name.endswith("unseen") else item for item in constants_now()]):
         found, beyond = widened([*rows("calibrated", 0.02), *rows("borrowed", 0.2)])
     assert beyond == pytest.approx(0.1, abs=0.03)
     assert found[0].spread == pytest.approx(math.hypot(0.02, beyond), rel=1e-6)
@@ -417,13 +417,13 @@ def test_rows_that_predictors_are_compared_on_are_in_no_fit():
 
 
 REACHED = {
-    "training step, tokens/s of a device": (0.09, 0.28),
-    "training step, its code on its architecture has other runs": (0.09, 0.29),
-    "training memory": (0.065, 0.17),
+    "training step, tokens/s of a device": (0.085, 0.25),
+    "training step, its code on its architecture has other runs": (0.087, 0.27),
+    "training memory": (0.033, 0.12),
     "decode, time per token of a known batch": (0.12, 0.34),
-    "offline throughput": (0.12, 0.29),
-    "KV capacity, throughput where the cache is short": (0.14, 0.28),
-    "prompts alone, tokens/s": (0.34, 1.35),
+    "offline throughput": (0.126, 0.29),
+    "KV capacity, throughput where the cache is short": (0.12, 0.28),
+    "prompts alone, tokens/s": (0.135, 0.45),
 }
 """What errors of publishers left out may not rise above: mean of medians, and 90th percentile [1]."""
 

@@ -57,7 +57,7 @@ def fit_intervals(outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
         rows = found_by_job
         if job == UNSEEN_JOB:
             rows, beyond = widened(found_by_job)
-            out.append(entry("interval", "unseen", job, beyond, "1", 0.0, len(rows), source, UNSEEN_NOTE))
+            out.append(entry("interval", f"{job}, unseen", "any", beyond, "1", 0.0, len(rows), source, UNSEEN_NOTE))
         by = pooled(rows)
         found = coverage(rows)
         note = f"{len(by)} publishers; held {found.share:.0%} of each by the factor of the others"
@@ -65,7 +65,6 @@ def fit_intervals(outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
             note += f"; fewer than {LEAST_SOURCES}: no coverage is claimed"
         out.append(entry("interval", job, "any", factor(by), "1", 0.0, len(rows), source, note))
     note = "of a normal distribution: no publisher but one states power"
-    out.append(entry("interval", "unseen", "any", 0.0, "1", 0.0, 0, "definition", "spreads by grade hold it already"))
     return [*out, entry("interval", "power", "any", 1.645, "1", 0.0, 0, "definition", note)]
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from roofplan import catalogue, economics, units
 from roofplan.economics.machine import Terms
+from roofplan.errors import InputError
 from roofplan.laws import cost
 from roofplan.operations import Step, compute_format, element_bytes
 from roofplan.records.calibration import Constant
@@ -55,8 +56,11 @@ def interval_factor(job: str) -> float:
 
 
 def unseen(job: str) -> float:
-    """Return the relative error that a fit's own residuals do not show, of other models, machines and settings; zero where no publisher told [1]."""
-    return constant("interval", "unseen", [job, "any"])[0].value
+    """Return the relative error that a fit's own residuals do not show, of other models, machines and settings; zero where spreads by grade hold it [1]."""
+    try:
+        return constant("interval", f"{job}, unseen", ["any"])[0].value
+    except InputError:
+        return 0.0
 
 
 def metric(value: float, unit: str, grade: str, job: str, own: Constant | None = None) -> Metric:
