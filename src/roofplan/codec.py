@@ -310,6 +310,7 @@ def framework(table: Mapping[str, Any]) -> Framework:
         measured_memory=table["measured_memory"],
         memory=_numbers(table["memory"]),
         kernels=_kernels(table["kernels"]),
+        attention_rate=_numbers(table.get("attention_rate", {})),
         gradient=table["gradient"],
         stays_gathered=table["stays_gathered"],
         aliases=_texts(table, "aliases"),

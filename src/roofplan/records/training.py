@@ -62,6 +62,7 @@ class Framework:
         whether it does so with pipeline stages too.
     offloads_optimizer : whether it can keep and update optimizer states in host memory.
     measured_memory : whether published runs of it state their memory.
+    attention_rate : by architecture, the rate of its attention kernels over that of kernels written for it, where they are older [1].
     memory : numbers of the ledger, such as ``norm_kept`` [B] per element.
     flags : its launch flags by what they set.
     """
@@ -90,6 +91,7 @@ class Framework:
     measured_memory: bool
     memory: Mapping[str, Sourced]
     kernels: Kernels
+    attention_rate: Mapping[str, Sourced] = field(default_factory=dict)
     gradient: str = "fp32"
     stays_gathered: str = "never"
     aliases: tuple[str, ...] = ()
@@ -101,6 +103,11 @@ class Framework:
     def scopes(self) -> tuple[str, ...]:
         """What its constants are looked up under, the nearest first."""
         return (self.id, self.name, "training", "any")
+
+    def attention_on(self, architecture: str) -> float:
+        """Return the rate of its attention kernels over that of kernels written for an architecture, one where nothing is said [1]."""
+        found = self.attention_rate.get(architecture)
+        return 1.0 if found is None else found.value
 
     def keeps(self, name: str) -> float:
         """Return a number of the ledger."""

@@ -119,7 +119,8 @@ def applied(a: Ability, shares: dict[str, float]) -> Ability:
     r = a.rates
     compute = {name: smaller(rate * shares.get(share_of(name), 1.0), r.peak[name]) for name, rate in r.compute.items()}
     bandwidth = {**r.bandwidth, "memory": r.bandwidth["memory"] * shares.get("memory", 1.0)}
-    attention = r.attention_share * shares.get("attention", 1.0)
+    written = a.framework.attention_on(r.machine.device.architecture)
+    attention = r.attention_share * shares.get("attention", 1.0) * written
     update = a.update * shares.get("memory", 1.0) * shares.get("update", 1.0)
     changed = replace(
         r,
