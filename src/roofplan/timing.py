@@ -650,32 +650,49 @@ def _uncached(op: Operation, r: Rates) -> Operation:
 def with_unpacking(table: list[Operation], r: Rates) -> list[Operation]:
     """Return operations with what products need besides: unpacked weights, formats that a device has no unit for, conversions."""
     beside = [unpacking(op) for op in table if op.kind in PRODUCTS and _unpacks(op, r)]
-    for op in table if r.engine.kernels.converted else ():
-        if op.kind in PRODUCTS:
-            beside += _around(op, r)
-    return [*table, *beside]
+    out = table
+    if r.engine.kernels.converted and r.machine.device.vendor in r.engine.kernels.counted:
+        beside += [extra for op in table if op.kind in PRODUCTS for extra in _around(op, r)]
+        out = [_reading_unpacked(op, r) for op in table]
+    return [*out, *beside]
+
+
+def _in_memory(op: Operation, r: Rates) -> Number:
+    """Return one where a product unpacks its blocks to memory first, else zero."""
+    kernels = r.engine.kernels
+    unpacks = format_entry(op.stored)["kernel"] == "blocks" and r.machine.device.vendor in kernels.unpacked
+    return where(op.rows > kernels.unpack_rows, 1.0, 0.0) if unpacks else 0.0
+
+
+def _reading_unpacked(op: Operation, r: Rates) -> Operation:
+    """Return a product that reads its weights as they were unpacked."""
+    if op.kind not in PRODUCTS or not np.any(_in_memory(op, r)):
+        return op
+    more = op.entries * (UNPACKED_BYTES - element_bytes(op.stored))
+    return op._replace(traffic=op.traffic + _in_memory(op, r) * more)
 
 
 def _around(op: Operation, r: Rates) -> list[Operation]:
-    """Return what a product on the tensor units moves besides: activations converted, and blocks unpacked to memory before it reads them."""
+    """Return what a product on the tensor units takes besides.
+
+    Activations are converted; blocks are unpacked to memory before it reads them, or their sums rescaled.
+    """
     kernels = r.engine.kernels
     blocks = format_entry(op.stored)["kernel"] == "blocks"
-    tensor = where(op.rows > kernels.vector_rows, 1.0, 0.0)
     own = blocks and r.peak["gguf"] != r.peak["fp16"]
+    tensor = where(op.rows > kernels.vector_rows, 1.0, 0.0)
     each = kernels.quantised if own else kernels.converted
-    moved = matmul.conversion_traffic(op.converted, each)
-    text = "{} activations x {} B"
-    out = [_pass(f"convert {op.name}", HANDOVER, tensor * moved, text, (op.converted, each))]
-    if blocks and r.machine.device.vendor in kernels.unpacked:
+    moved = tensor * matmul.conversion_traffic(op.converted, each)
+    out = [_pass(f"convert {op.name}", HANDOVER, moved, "{} activations x {} B", (op.converted, each))]
+    if np.any(_in_memory(op, r)):
         stored = element_bytes(op.stored)
-        moved = matmul.unpacking_traffic(op.entries, stored, UNPACKED_BYTES)
+        moved = _in_memory(op, r) * matmul.unpacking_traffic(op.entries, stored, UNPACKED_BYTES)
         text = "{} weights x ({} + {} B)"
-        out.append(_pass(f"unpack {op.name}", "memory", tensor * moved, text, (op.entries, stored, UNPACKED_BYTES)))
+        out.append(_pass(f"unpack {op.name}", "memory", moved, text, (op.entries, stored, UNPACKED_BYTES)))
     if own:
-        work = matmul.rescaling_work(op.rows, op.entries, SCALE_BLOCK, SCALE_OPERATIONS)
+        work = tensor * matmul.rescaling_work(op.rows, op.entries, SCALE_BLOCK, SCALE_OPERATIONS)
         text, numbers = "{} rows x {} weights / {} a scale", (op.rows, op.entries, SCALE_BLOCK)
-        scaled = _pass(f"rescale {op.name}", "memory", 0.0 * moved, text, numbers)
-        out.append(scaled._replace(work=tensor * work))
+        out.append(_pass(f"rescale {op.name}", "memory", 0.0 * work, text, numbers)._replace(work=work))
     return out
 
 

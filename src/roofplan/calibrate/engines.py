@@ -347,9 +347,6 @@ SHORT_PROMPT = 512.0
 LEAST_BURST = 200.0
 """Requests from which a burst tells it [1]."""
 
-FRONT = 5e-3
-"""What a front end in Python takes to parse, template and tokenise a request and send its answer, where no burst tells [s]."""
-
 
 def _fronts(found: Mapping[str, list[float]], source: str = "") -> list[dict[str, Any]]:
     """Return what front ends take for a request, of engines with rows enough; of others the geometric mean of theirs, or a guess [s]."""
@@ -363,8 +360,8 @@ def _fronts(found: Mapping[str, list[float]], source: str = "") -> list[dict[str
         for scope, value in known.items()
     ]
     if not known:
-        note = "guess: a front end in Python takes in 100 to 400 requests a second"
-        return [entry("front_end", "request", "any", FRONT, "s", 0.7, 0, note)]
+        note = "guess: next to nothing, where no burst tells"
+        return [entry("front_end", "request", "any", LEAST_FRONT, "s", 0.7, 0, note)]
     middle = math.exp(sum(math.log(value) for value in known.values()) / len(known))
     rows = sum(len(late) for late in found.values())
     return [*out, entry("front_end", "request", "any", middle, "s", 0.7, rows, source, "geometric mean of the engines")]
@@ -394,7 +391,9 @@ def _computing(term: Term) -> float:
     """Return the part of a time in which a device computes [s]."""
     from roofplan.serve import leaves, limit_of
 
-    return sum(value for leaf, value in leaves(term) if limit_of(leaf) == "compute")
+    return sum(
+        value for leaf, value in leaves(term) if limit_of(leaf) == "compute" and not leaf.name.startswith("rescale ")
+    )
 
 
 SHARES = ("compute_share", "block_share")

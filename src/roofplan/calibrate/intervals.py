@@ -76,12 +76,7 @@ UNSEEN_NOTE = "the error beside a fit's own residuals with which intervals hold 
 
 def widened(rows: Sequence[Outcome]) -> tuple[list[Outcome], float]:
     """Return outcomes whose spreads hold what fits do not show, and how much that is: with what grades come nearest to one factor [1]."""
-    now = unseen(UNSEEN_JOB)
-
-    def with_unseen(amount: float) -> list[Outcome]:
-        return [_spread_by(one, math.sqrt(max(one.spread**2 - now**2, 0.0) + amount**2)) for one in rows]
-
-    trials = {amount: with_unseen(amount) for amount in np.arange(0.0, MOST_UNSEEN, 0.005).tolist()}
+    trials = {amount: _with_unseen(rows, amount) for amount in np.arange(0.0, MOST_UNSEEN, STEP_OF_UNSEEN).tolist()}
     best = min(trials, key=lambda amount: _apart(trials[amount]))
     return trials[best], best
 
@@ -95,8 +90,14 @@ def _apart(rows: Sequence[Outcome]) -> float:
     return float(np.std([math.log(factor(pooled(found))) for found in grades.values()]))
 
 
-MOST_UNSEEN = 0.3
-"""Where the search for it ends [1]."""
+MOST_UNSEEN, STEP_OF_UNSEEN = 0.3, 0.005
+"""Where the search for it ends, and its steps [1]."""
+
+
+def _with_unseen(rows: Sequence[Outcome], amount: float) -> list[Outcome]:
+    """Return outcomes with another amount of what fits do not show in their spreads."""
+    now = unseen(UNSEEN_JOB)
+    return [_spread_by(one, math.sqrt(max(one.spread**2 - now**2, 0.0) + amount**2)) for one in rows]
 
 
 def _spread_by(one: Outcome, spread: float) -> Outcome:
@@ -127,9 +128,13 @@ def coverage(rows: Sequence[Outcome]) -> Coverage:
     """Return how many measurements of each publisher lie inside intervals by the factor of the others."""
     by = pooled(rows)
     shares = []
-    for source, mine in by.items():
-        others = {name: found for name, found in by.items() if name != source}
-        limit = factor(others or by)
+    for source in by:
+        mine, others = by[source], {name: found for name, found in by.items() if name != source} or by
+        if mine[0].job == UNSEEN_JOB:
+            # what fits do not show is told by the others too
+            rest, beyond = widened([one for found in others.values() for one in found])
+            mine, others = _with_unseen(mine, beyond), pooled(rest)
+        limit = factor(others)
         shares.append(float(np.mean([one.distance <= limit for one in mine])))
     rng = np.random.default_rng(0)
     drawn = np.mean(rng.choice(shares, size=(REDRAWN, len(shares))), axis=1)

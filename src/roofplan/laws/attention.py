@@ -95,13 +95,13 @@ def chunked_pairs(new: Number, past: Number, chunk: Number) -> Number:
     return triangle(past + new) - triangle(past)
 
 
-def score_traffic(new: Number, past: Number, heads: Number, score: Number) -> Number:
-    """Return the bytes that attention moves where scores are written to memory: n (p + n) h b, the masked half included.
+def score_traffic(new: Number, seen: Number, heads: Number, score: Number) -> Number:
+    """Return the bytes that attention moves where scores are written to memory: n s h b, the masked half included.
 
     Parameters
     ----------
     new : tokens n computed now [1].
-    past : tokens p already cached [1].
+    seen : keys s that the kernels score for each, their own tokens among them [1].
     heads : query heads h [1].
     score : bytes that the kernels between them read and write for each score b [B].
 
@@ -115,10 +115,10 @@ def score_traffic(new: Number, past: Number, heads: Number, score: Number) -> Nu
 
     Examples
     --------
-    >>> score_traffic(512.0, 512.0, 32, 24.0)
+    >>> score_traffic(512.0, 1024.0, 32, 24.0)
     402653184.0
     """
-    return new * (past + new) * heads * score
+    return new * seen * heads * score
 
 
 def work(pairs: Number, heads: Number, key: Number, value: Number) -> Number:

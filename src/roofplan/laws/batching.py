@@ -143,6 +143,30 @@ def chunks(tokens: Number, budget: Number) -> Number:
     return up(tokens / budget)
 
 
+def passes(tokens: Number, size: Number) -> Number:
+    """Return how many full passes a prompt is worth: n / s, one at least.
+
+    Parameters
+    ----------
+    tokens : tokens to prefill n [1].
+    size : tokens of a full pass s [1].
+
+    Returns
+    -------
+    Passes [1].
+
+    Notes
+    -----
+    Domain: compute-bound passes, whose last takes its share of a full one; `chunks` counts the steps themselves. Source: count.
+
+    Examples
+    --------
+    >>> passes(100.0, 512.0), passes(768.0, 512.0)
+    (1.0, 1.5)
+    """
+    return larger(tokens / size, 1.0)
+
+
 def tokens_per_speculative_step(drafted: Number, acceptance: Number) -> Number:
     """Return the expected tokens of a verified step: (1 - a^(k + 1)) / (1 - a) [4]_.
 

@@ -99,8 +99,9 @@ def beyond_cache(traffic: Number, cache: Number) -> Number:
 
     Notes
     -----
-    Domain: nothing else takes the cache between the two, and what it serves costs no time: an upper bound on its help. Source: count;
-    llama.cpp's prompts show it, whose passes cost cards with 48 MB and more half of what they cost those with 6 MB.
+    Domain: a rule of thumb between no help and that of tensors which all fit: of all that an operation's passes hand on, one cache full
+    is served, and costs no time. Source: count; llama.cpp's prompts agree, whose passes cost cards with 48 MB and more half of what
+    they cost those with 6 MB.
 
     Examples
     --------

@@ -248,7 +248,7 @@ def layer_operations(
         if isinstance(mixer, Attention):
             table += _attention(mixer, step, split, model, kv_bytes, kernels)
         elif isinstance(mixer, LatentAttention):
-            table += _latent(mixer, step, split, model, kv_bytes)
+            table += _latent(mixer, step, split, model, kv_bytes, kernels)
         else:
             table += _recurrence(mixer, step, split, model)
     for feed_forward in layer.feed_forwards:
@@ -315,7 +315,7 @@ def _attention(
     if step.prefills:
         table.append(_prefill_attention(mixer, step, heads, kept))
         if kernels.scores:
-            table.append(_scores(step, heads, kernels.scores))
+            table.append(_scores(step, heads, kernels.scores, mixer.cross))
     table.append(_reduce("all-reduce after attention", step.tokens, tensor, model))
     return table
 
@@ -372,17 +372,22 @@ def _prefill_attention(mixer: Attention, step: Step, heads: Number, kept: Number
     )
 
 
-def _scores(step: Step, heads: Number, score: float) -> Operation:
-    """Return the scores of prompts that go through memory, since no fused kernel keeps them."""
-    each = step.new / step.requests
+def _scores(step: Step, heads: Number, score: float, cross: int | None = None) -> Operation:
+    """Return the scores of prompts that go through memory, since no fused kernel keeps them.
+
+    A part of a prompt scores what went before it: the mean part half of the rest of its prompt.
+    """
+    prompt = step.new / step.requests
+    part = smaller(prompt, 1.0 * step.new)
+    seen = step.past + (prompt + part) / 2.0 if cross is None else float(cross)
     return Operation(
         "attention scores",
         HANDOVER,
         0.0,
-        step.requests * attention.score_traffic(each, step.past, heads, score),
+        attention.score_traffic(step.new, seen, heads, score),
         kernels=0.0,
-        text="{} prompts x {} x {} tokens x {} heads x {} B",
-        numbers=(step.requests, each, step.past + each, heads, score),
+        text="{} tokens x {} seen x {} heads x {} B",
+        numbers=(step.new, seen, heads, score),
     )
 
 
@@ -403,7 +408,9 @@ def _seen(mixer: Attention, context: Number) -> tuple[Number, Number]:
     return full, 0.0
 
 
-def _latent(mixer: LatentAttention, step: Step, split: Split, model: Model, kv_bytes: float) -> list[Operation]:
+def _latent(
+    mixer: LatentAttention, step: Step, split: Split, model: Model, kv_bytes: float, kernels: Kernels
+) -> list[Operation]:
     """Return latent attention: absorbed against the cached latent in decode, expanded in prefill."""
     tensor = split.attention
     table = []
@@ -418,6 +425,8 @@ def _latent(mixer: LatentAttention, step: Step, split: Split, model: Model, kv_b
         table.append(_latent_decode(mixer, step, heads, kv_bytes))
     if step.prefills:
         table.append(_latent_prefill(mixer, step, heads))
+        if kernels.scores:
+            table.append(_scores(step, heads, kernels.scores))
     table.append(_reduce("all-reduce after attention", step.tokens, tensor, model))
     return table
 
@@ -529,6 +538,7 @@ def _mixture(moe: Mixture, step: Step, split: Split, model: Model, kernels: Kern
             read * weights / width,
             each,
             kind,
+            visits * (2.0 * hidden + GATED_PASSES * inner / width),
             kernels=STEP_KERNELS["experts"],
             text="{} of {} experts read x {} weights at {} B",
             numbers=(read, experts / ranks, weights / width, element_bytes(kind)),

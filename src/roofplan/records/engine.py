@@ -46,13 +46,14 @@ class Kernels:
     vector_rows : rows up to which a product runs as matrix-vector on the vector units, 0 for never [1].
     accumulator : accumulator of fp16 products where the device offers a faster one than fp32.
     gguf : number format that GGUF blocks are multiplied in; None for the model's own 16 bits.
-    unpacked : vendors on whose devices products on the tensor units first unpack their blocks to memory, in 16 bits.
+    unpacked : vendors on whose devices products of more than `unpack_rows` rows first unpack their blocks to memory, in 16 bits.
+    counted : vendors for whose kernels conversions and rescaling were counted.
     scores : traffic of an attention score where scores are written to memory, 0 for fused kernels [B].
     converted, quantised : traffic of bringing an input or output element of a product into 16 bits and back, or into the
         format that GGUF blocks are multiplied in [B].
     elementwise : traffic between products over that of fused 16-bit kernels [1].
     layer_launches : kernels that a pass of prompts launches for a layer, unpacking aside, where it uses no captured graph [1].
-    launch_queue : launches that a device's queue holds before the host must wait, 0 where not known [1].
+    launch_queue : launches that the queue of a device of the vendors `queued` holds before the host must wait, 0 where not known [1].
     """
 
     smallest_tile: float
@@ -61,12 +62,15 @@ class Kernels:
     accumulator: str = "fp32"
     gguf: str | None = None
     unpacked: tuple[str, ...] = ()
+    unpack_rows: float = 0.0
+    counted: tuple[str, ...] = ()
     scores: float = 0.0
     converted: float = 0.0
     quantised: float = 0.0
     elementwise: float = 1.0
     layer_launches: float = 0.0
     launch_queue: float = 0.0
+    queued: tuple[str, ...] = ()
 
 
 class Software(Protocol):

@@ -37,7 +37,8 @@ class Floors:
 def floors(model: Model, strategy: Strategy, workload: Workload, r: Rates, users: int) -> Floors:
     """Return the floors of a strategy at a number of users.
 
-    Dense parts are divided by tp, routed experts by the larger of tp and ep; stages of a pipeline follow one another.
+    Dense parts are divided by tp, routed experts by the larger of tp and ep; stages of a pipeline follow one another, except where an
+    engine's stages work on parts of one prompt side by side.
     """
     s = strategy
     tensor, spread = float(s.tp), float(larger(1.0 * s.tp, 1.0 * s.ep))
@@ -56,10 +57,13 @@ def floors(model: Model, strategy: Strategy, workload: Workload, r: Rates, users
     def share(op: Operation) -> float:
         return spread if op.kind == "experts" else tensor
 
+    engine = r.engine
+    beside = isinstance(engine, Engine) and engine.pipeline_kind == "layer-split" and "pipeline_copies" in engine.memory
+    stages = float(s.pp) if beside else 1.0
     products = [op for op in prompt if op.kind in {"matmul", "experts", "prefill_attention"}]
     return Floors(
         token=sum(op.entries * element_bytes(op.stored) / share(op) for op in decode) / float(r.wire) / emitted,
-        first=sum(op.work / float(peak[op.compute]) / share(op) for op in products),
+        first=sum(op.work / float(peak[op.compute]) / share(op) for op in products) / stages,
         work=sum(op.work for op in products),
         ranks=(int(tensor), int(spread)),
     )

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from roofplan.laws import Number, batching, energy, larger, memory, pipeline, smaller, where
+from roofplan.laws import Number, batching, energy, larger, memory, pipeline, smaller, up, where
 from roofplan.operations import ACTIVATION_BYTES, Split, Step, format_entry
 from roofplan.records.engine import Engine
 from roofplan.records.hardware import Machine
@@ -89,7 +89,7 @@ def predict(
     else:
         mixed = step_term("prefill step", model, strategy, prompt_step, r, kv_bytes=kv_bytes)
         added, parts = mixed.value, [mixed]
-    per_request = added / requests
+    per_request = added / requests * _overlap(model, strategy, engine, r, fresh, budget)
     prefill = Term(
         "prefill of the replacements",
         batching.time_per_output_token(0.0, per_request, here * emitted, workload.output),
@@ -258,12 +258,12 @@ def _pace(
 def prompt_pass(
     model: Model, strategy: Strategy, engine: Engine, r: Rates, step: Step, budget: Number, *, kv_bytes: float
 ) -> tuple[Term, Number]:
-    """Return one pass of prompts through the slowest stage, and how many passes they take.
+    """Return one full pass of prompts through the slowest stage, and how many such passes they are worth.
 
     Passes hold as many tokens as an engine computes together. Where they hold whole prompts each starts anew; where a prompt takes
     several, each is the mean one, which sees half of the rest before it.
     """
-    passes = batching.chunks(step.new, 1.0 * engine.pass_tokens(budget)) if engine.chunked_prefill else 1.0
+    passes = batching.passes(step.new, 1.0 * engine.pass_tokens(budget)) if engine.chunked_prefill else 1.0
     if type(passes) is float and passes == 1.0:
         return step_term("prefill", model, strategy, step, r, kv_bytes=kv_bytes), 1.0
     prompt = step.new / step.requests
@@ -275,15 +275,16 @@ def prompt_pass(
 
 
 def host_of_passes(passes: Number, sequences: Number, r: Rates) -> Term:
-    """Return the host's time for the passes of prompts: a for each, and b for each sequence of one."""
-    seen = larger(1.0 * passes, 1.0 * sequences)
+    """Return the host's time for the passes of prompts: a for each, and b for each sequence in it, of which there is one at least."""
+    passes = up(1.0 * passes)
+    each = larger(1.0, 1.0 * sequences / passes)
     return Term(
         "engine step",
-        r.step_base * passes + r.step_each * seen,
+        (r.step_base + r.step_each * each) * passes,
         "s",
         law="a + b x sequences",
-        text="{} passes x {} + {} sequences x {}, " + r.engine.id,
-        numbers=(passes, (r.step_base, "s"), seen, (r.step_each, "s")),
+        text="{} passes x ({} + {} x {} sequences), " + r.engine.id,
+        numbers=(passes, (r.step_base, "s"), (r.step_each, "s"), each),
         sources=r.sources["engine"],
     )
 
@@ -296,10 +297,19 @@ def turns_of(model: Model, engine: Engine, r: Rates, stages: Number, passes: Num
     return pipeline.layer_split_turns(stages, 1.0 * passes, copies.value, _queued(model, engine, r) * stages)
 
 
+def _overlap(model: Model, strategy: Strategy, engine: Engine, r: Rates, fresh: float, budget: Number) -> Number:
+    """Return the time that a prompt takes through all stages over that of its passes one after the other [1]."""
+    if engine.pipeline_kind != "layer-split":
+        return 1.0
+    stages = 1.0 * strategy.pp
+    passes = batching.passes(larger(1.0, 1.0 * fresh), 1.0 * engine.pass_tokens(budget))
+    return turns_of(model, engine, r, stages, passes) / (passes * stages)
+
+
 def _queued(model: Model, engine: Engine, r: Rates) -> float:
     """Return the passes through the whole model that a launch queue holds, many where launches are not known to be bounded [1]."""
     kernels, vendor = engine.kernels, r.machine.device.vendor
-    if not kernels.launch_queue or vendor != "NVIDIA":
+    if not kernels.launch_queue or vendor not in kernels.queued:
         return UNBOUNDED
     launches = kernels.layer_launches * len(model.decoder.layers)
     plan = model.quantization

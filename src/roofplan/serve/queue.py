@@ -16,7 +16,7 @@ from heapq import heappop, heappush
 
 import numpy as np
 
-from roofplan.laws import memory
+from roofplan.laws import batching, memory
 from roofplan.operations import Step
 from roofplan.records.engine import Engine
 from roofplan.records.model import Model
@@ -101,7 +101,12 @@ def surface(
         sequences=running / stages, context=1.0 * memory.mean_resident_tokens(workload.input, workload.output)
     )
     fresh = max(1.0, workload.input * (1.0 - workload.prefix_hit))
-    prompts = Step(new=prompt / stages, past=workload.input * workload.prefix_hit, requests=prompt / stages / fresh)
+    # an engine with micro-batches passes a step's prompts through in several, decoding sequences with the first
+    passes = (
+        np.asarray(batching.chunks(prompt, 1.0 * r.engine.pass_tokens(budget))) if isinstance(r.engine, Engine) else 1.0
+    )
+    each = prompt / passes / stages
+    prompts = Step(new=each, past=workload.input * workload.prefix_hit, requests=each / fresh)
     mixed = replace(
         decodes,
         sequences=decodes.sequences[:, None],
@@ -117,8 +122,9 @@ def surface(
     table = np.empty((len(running) + 1, len(prompt) + 1))
     table[0, 0] = 0.0
     table[1:, 0] = seconds("decode step", decodes) + host
-    table[0, 1:] = seconds("prefill step", prompts) + float(r.step_base)
-    table[1:, 1:] = seconds("mixed step", mixed) + host[:, None]
+    alone = seconds("prefill step", prompts)
+    table[0, 1:] = alone * passes + float(r.step_base)
+    table[1:, 1:] = seconds("mixed step", mixed) + alone * (passes - 1.0) + host[:, None]
     return _between([0.0, *running.tolist()], [0.0, *prompt.tolist()], table.tolist())
 
 
@@ -180,12 +186,14 @@ def served(
     several = 0
     window = arrivals.clients or arrivals.requests
     while done < arrivals.requests:
-        due = arrivals.requests if arrivals.rate is None else min(arrivals.requests, int(now * arrivals.rate) + 1)
+        due = arrivals.requests
+        if arrivals.rate is not None:
+            due = min(due, int(now * arrivals.rate + ROUNDING) + 1)
         idle, held = not running and not waiting and not coming, min(due, done + window) - sent
         while sent < min(due, done + window):
             since = now if arrivals.rate is None or arrivals.clients else sent / arrivals.rate
             # those that find the server empty keep its front end from anything else until it has taken in the last of them
-            free, held = max(free, now) + front * (held if idle else 1), 0 if idle else held
+            free, held = max(free, now if idle else since) + front * (held if idle else 1), 0 if idle else held
             coming.append((free, _Request(since, float(prompts[sent]), answers[sent])))
             sent += 1
         while coming and coming[0][0] <= now:
@@ -215,6 +223,10 @@ def served(
         rate=sum(answers) / now,
         running=sequences / max(1, turns),
     )
+
+
+ROUNDING = 1e-9
+"""Share of a request by which its time may be rounded down: whoever waits for it must see it come [1]."""
 
 
 def _admit(

@@ -190,14 +190,15 @@ def hop_time(message: Number, stride: Number, w: Wires) -> Number:
     return larger(inside, outside)
 
 
-def round_trip(ranks: Number, stride: Number, w: Wires) -> Number:
-    """Return the latency of a large message's passage once around a ring, at NCCL's for its protocol of large messages; zero where it is not known [s]."""
+def message_start(ranks: Number, stride: Number, w: Wires) -> Number:
+    """Return the start-up of one large message and its passage once around a ring, by NCCL's latencies for large messages where they are known [s]."""
     local = smaller(w.local(ranks, stride), ranks)
     inside, network = w.machine.scale_up or w.machine.host_link, w.machine.network
     near = (inside.value("latency_simple") if inside else None) or 0.0
     far = (network.value("latency_simple") if network else None) or 0.0
     hosts = ranks / larger(local, 1.0)
-    return where(ranks > local, hosts * (far + (local - 1.0) * near), (ranks - 1.0) * near)
+    around = where(ranks > local, hosts * (far + (local - 1.0) * near), (ranks - 1.0) * near)
+    return where(ranks > 1, w.base + around, 0.0)
 
 
 def _crossings(ranks: Number, local: Number, w: Wires) -> Number:

@@ -465,10 +465,12 @@ def _frozen(shares: Sequence[tuple[Stage, Share]], job: Job, layout: Layout, a: 
     most: Number = 0.0
     for _, share in shares:
         most = larger(most, (share.matrices + share.experts) * each + share.others * ACTIVATION_BYTES)
-    gathered = communication.ring(most, ranks, layout.tp, a.wires, reduce=False, data=True)
+    _, slope = communication.ring_line(ranks, layout.tp, a.wires, reduce=False, data=True)
+    gathered = slope * most
     if layout.offload == "weights":
         gathered = gathered + most / ranks / copy_rate(a)
-    return 2.0 * gathered
+    layers = max(sum(stage.counts) for stage, _ in shares)
+    return 2.0 * gathered + _layer_by_layer(layers, ranks, layout.tp, a, gradients=False)
 
 
 def _reduced(
@@ -518,6 +520,15 @@ def _on_host(owned: Number, job: Job, a: Ability) -> Number:
     return sent + owned * 2.0 * job.optimizer.bytes * a.machine.per_host / catalogue.host_update().value
 
 
+def _layer_by_layer(layers: float, ranks: Number, stride: Number, a: Ability, *, gradients: bool) -> Number:
+    """Return the start-ups of gathering a stage's sharded weights twice, and of reducing its gradients once.
+
+    Weights are gathered layer by layer, or tensor by tensor where the framework does so; gradients are reduced layer by layer.
+    """
+    each = communication.message_start(ranks, stride, a.wires)
+    return layers * (2.0 * a.framework.gathered_apart + float(gradients)) * each
+
+
 def _data_line(
     ranks: Number, stride: Number, job: Job, layout: Layout, a: Ability, layers: float
 ) -> tuple[Number, Number]:
@@ -530,10 +541,8 @@ def _data_line(
         return start, slope * job.gradient
     start, slope = communication.ring_line(ranks, stride, a.wires, reduce=False, data=True)
     gathers = 2.0 if layout.zero >= 3 else 1.0
-    if layout.zero >= 3:
-        messages = layers * a.framework.gathered_apart
-        start = messages * (start + communication.round_trip(ranks, stride, a.wires))
-    start, slope = start * (1.0 + gathers), slope * (job.gradient + gathers * ACTIVATION_BYTES)
+    slope = slope * (job.gradient + gathers * ACTIVATION_BYTES)
+    start = start * (1.0 + gathers) if layout.zero < 3 else _layer_by_layer(layers, ranks, stride, a, gradients=True)
     if not isinstance(layout.shard, np.ndarray) and not layout.shard:
         return start, slope
     # shards of equal place are reduced over their copies, far apart

@@ -330,9 +330,10 @@ def _launched(row: Row, engine: Engine) -> Engine:
 
 
 def engine_version(name: str, version: str, when: str = "") -> str | None:
-    """Return the catalogue's engine version nearest below a published one, None where the engine is not described.
+    """Return the catalogue's version of an engine for a published run, None where the engine is not described.
 
-    Without a version it is the one released nearest to that month; of a year the newest, or the oldest known where all are younger.
+    Of a stated version it is the nearest below. Without one it is the one released nearest to the run's month, before or after; of a
+    year the newest, or the oldest known where all are younger.
     """
     same = [catalogue.engine(e) for e in catalogue.ids("engines") if catalogue.engine(e).name == name]
     if not same:
@@ -342,9 +343,9 @@ def engine_version(name: str, version: str, when: str = "") -> str | None:
     below = (
         [e for e in ranked if _number(e.version) <= _number(wanted)]
         if wanted[:1].isdigit()
-        else [e for e in ranked if e.released[:4] <= when]
+        else [e for e in ranked if e.released[:4] <= when[:4]]
     )
-    if not wanted and "-" in when:
+    if not wanted and MONTH.match(when):
         return min(ranked, key=lambda e: abs(_months(e.released) - _months(when))).id
     if not below and not wanted and when:
         return ranked[0].id
@@ -353,6 +354,10 @@ def engine_version(name: str, version: str, when: str = "") -> str | None:
 
 def _number(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in version.replace("b", "").split(".")[:2] if part.isdigit()) or (0,)
+
+
+MONTH = re.compile(r"\d{4}-\d{2}")
+"""How a month begins."""
 
 
 def _months(when: str) -> int:

@@ -265,9 +265,12 @@ def training_figures(case: TrainingCase) -> tuple[dict[str, Metric], bool]:
 
 
 def at_most(figure: Metric, room: float) -> Metric:
-    """Return the memory that the allocator of a run that ran can have held: it gives free blocks back before it asks for more than there is."""
-    value, low, high = (min(bound, room) for bound in (figure.value, figure.low, figure.high))
-    return replace(figure, value=value, low=low, high=high)
+    """Return the memory that the allocator of a run that ran can have held: it gives free blocks back before it asks for more than there is.
+
+    The lower end keeps its distance: a figure that is cut is no surer.
+    """
+    value = min(figure.value, room)
+    return replace(figure, value=value, low=figure.low * value / figure.value, high=min(figure.high, room))
 
 
 def ideal_rate(case: TrainingCase) -> float:
