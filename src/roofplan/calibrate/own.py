@@ -23,7 +23,7 @@ from roofplan.search import Metric
 from roofplan.timing import OWN, Key, asked, constants_now, own_place, using
 from roofplan.validation import predictions
 from roofplan.validation.inference import InferenceCase, inference_case
-from roofplan.validation.rows import Row, Skipped
+from roofplan.validation.rows import Row, Skipped, flagged
 from roofplan.validation.scoring import job_of
 from roofplan.validation.training import TrainingCase, training_case
 
@@ -174,7 +174,8 @@ def figures_of(tables: Sequence[tuple[str, Sequence[Row]]]) -> tuple[list[Figure
     out: list[Figure] = []
     skipped: Counter[str] = Counter()
     seen: set[tuple[tuple[str, str], ...]] = set()
-    for kind, row in ((kind, row) for kind, rows in tables for row in rows):
+    doubted = [(kind, marked) for kind, rows in tables for marked in flagged(rows)]
+    for kind, row in doubted:
         words = tuple(sorted((name, value) for name, value in row.items() if name != "id"))
         if words in seen:
             skipped["a copy of another row"] += 1

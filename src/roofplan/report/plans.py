@@ -372,9 +372,12 @@ def closing_lines(result: Result, page: Page, top: int) -> list[str]:
     t = result.tally
     counted = f"searched {t.enumerated:,} configurations: {t.legal:,} legal, {t.fits:,} fit"
     star = " " * 8 + "* on the Pareto front" if any(p.pareto for p in result.plans[1:top]) else ""
+    from roofplan.emit import SHORT
+
+    short = next((name for name, engine in SHORT.items() if engine == result.plans[0].engine.name), "vllm")
     return [
         page.paint(f"{counted}, {t.predicted:,} predicted in {t.seconds:.2f} s", "dim"),
-        "more: --explain --top 10 --csv FILE --json --emit vllm" + star,
+        f"more: --explain --top 10 --csv FILE --json --emit {short}" + star,
     ]
 
 

@@ -13,7 +13,7 @@ from roofplan.search import Metric
 from roofplan.serve import LIMIT_NAMES
 from roofplan.terms import Term
 from roofplan.train import TrainingPlan, TrainingResult, binding, flops_per_token
-from roofplan.train.emit import launch_or_reason
+from roofplan.train.emit import TARGETS, launch_or_reason, target_of
 from roofplan.train.request import floor_days
 from roofplan.units import DAY, HOUR
 
@@ -54,9 +54,11 @@ def train_screen(result: TrainingResult, page: Page, *, top: int, explain: bool,
         trees_screen(_trees(plan), page, depth)
         return
     page.line("")
+    target = target_of(plan)
+    emitted = f" --emit {target}" if target in TARGETS else ""
     for line in wrapped(
         "not modelled: evaluation, data loading that starves the devices · more: --explain --top 10 --csv FILE"
-        " --json --emit megatron --deadline 20d --strategy tp=8,pp=2",
+        f" --json{emitted} --deadline 20d --strategy tp=8,pp=2",
         indent=2,
     ):
         page.line(line)

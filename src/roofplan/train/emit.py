@@ -25,6 +25,21 @@ def launch_or_reason(plan: TrainingPlan) -> str:
         return f"# no launch: {refusal.message.removeprefix('--emit ')}"
 
 
+def target_of(plan: TrainingPlan) -> str:
+    """Return the target whose launch starts a plan's own framework, the framework's name where there is none."""
+    return OF_FRAMEWORK.get(plan.framework.name, plan.framework.name)
+
+
+OF_FRAMEWORK = {
+    "megatron-bridge": "megatron",
+    "fsdp-qlora": "fsdp",
+    "litgpt": "fsdp",
+    "llm-foundry": "fsdp",
+    "transformers": "fsdp",
+}
+"""Targets of frameworks that go by another name."""
+
+
 def launch(plan: TrainingPlan, target: str | None = None) -> str:
     """Return how a plan is started under a framework, the plan's own where none is named; what it cannot say stands behind ``#``.
 
@@ -32,8 +47,7 @@ def launch(plan: TrainingPlan, target: str | None = None) -> str:
     ------
     InputError : a framework that cannot run such a layout.
     """
-    name = target or {"megatron-bridge": "megatron"}.get(plan.framework.name, plan.framework.name)
-    name = {"fsdp-qlora": "fsdp", "litgpt": "fsdp", "llm-foundry": "fsdp", "transformers": "fsdp"}.get(name, name)
+    name = target or target_of(plan)
     if target is None and name not in TARGETS:
         raise InputError(
             f"--emit: no launch of {name} is known; known: {', '.join(TARGETS)}", argument="--emit", value=name

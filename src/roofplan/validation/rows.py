@@ -91,18 +91,23 @@ def checked(row: Row) -> None:
 def told_apart(rows: Sequence[Row]) -> list[Row]:
     """Return rows whose ids tell them apart, a blank or repeated one by its place; and flag those whose figures stand for two devices."""
     seen: set[str] = set()
-    doubtful = twice(rows)
     out: list[Row] = []
-    for place, row in enumerate(rows, start=1):
+    for place, row in enumerate(flagged(rows), start=1):
         name = row.get("id") or ""
         if not name or name in seen:
             name = f"{name} row {place}".strip()
         seen.add(name)
-        kept = {**row, "id": name}
-        if place - 1 in doubtful:
-            kept["quality_flags"] = f"{row.get('quality_flags', '')};{TWICE}".strip(";")
-        out.append(kept)
+        out.append({**row, "id": name})
     return out
+
+
+def flagged(rows: Sequence[Row]) -> list[Row]:
+    """Return rows, those whose figures stand for another device too with a flag that says so."""
+    doubtful = twice(rows)
+    return [
+        {**row, "quality_flags": f"{row.get('quality_flags', '')};{TWICE}".strip(";")} if place in doubtful else row
+        for place, row in enumerate(rows)
+    ]
 
 
 TWICE = "same_figures"
