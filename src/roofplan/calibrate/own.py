@@ -239,8 +239,10 @@ def _errors(figures: Sequence[Figure], numbers: dict[Key, Constant], values: Num
 
 
 def rescoped(key: Key, item: Constant, value: float) -> Constant:
-    """Return a constant at another value under the nearest scope; what it was fitted on stays what it was."""
-    return replace(item, scope=key[2], basis=item.fitted_on if item.fitted_on != key[2] else "", value=value)
+    """Return a constant at another value under the nearest scope; what it was fitted on stays what it was, and no bandwidth is exceeded."""
+    most = 1.0 if "bandwidth" in item.name and item.unit == "1" else math.inf
+    basis = item.fitted_on if item.fitted_on != key[2] else ""
+    return replace(item, scope=key[2], basis=basis, value=min(value, most))
 
 
 def _called(key: Key) -> str:
