@@ -78,13 +78,13 @@ class TrainingCase:
         return ability_of(self.machine, self.framework)
 
 
-Cluster = tuple[str, str, str, int, int, float]
+Cluster = tuple[str, str, str, int, int, float, str]
 
 
 def cluster(found: Machine, framework: Framework) -> Cluster:
     """Return what tells the abilities of machines under frameworks apart."""
-    rate = found.network_per_device or 0.0
-    return (found.device.id, framework.id, framework.attention, found.hosts, found.per_host, rate)
+    rate, bus = found.network_per_device or 0.0, found.host_link.id if found.host_link else ""
+    return (found.device.id, framework.id, framework.attention, found.hosts, found.per_host, rate, bus)
 
 
 _ABILITIES: dict[Cluster, Ability] = {}
@@ -313,9 +313,23 @@ def machine_of(row: Row) -> Machine:
         base = machine(f"{device}:{min(int(count), per_node)}")[0]
     except RoofplanError as error:
         raise Skipped(str(error)) from None
+    base = _on_bus(base, text)
     if int(count) <= per_node:
         return replace(base, hosts=1, per_host=int(count), network=None)
     return _joined(base, int(count), per_node, text)
+
+
+OLD_BOARD = "pcie3-x16"
+"""Link of cards that stand on a board older than they are: a generation below that of the cards since 2020."""
+
+
+def _on_bus(base: Machine, text: str) -> Machine:
+    """Return a machine whose cards are on the bus that a row states, where it states one."""
+    stated = re.match(r"pcie(\d) x(\d+)", text)
+    name = f"pcie{stated[1]}-x{stated[2]}" if stated else OLD_BOARD if text.startswith("pcie (old board") else None
+    if name is None or name not in catalogue.ids("links"):
+        return base
+    return replace(base, host_link=catalogue.link(name))
 
 
 def _joined(base: Machine, count: int, per_node: int, text: str) -> Machine:
