@@ -325,3 +325,11 @@ def test_a_family_of_one_publisher_is_gone_without_it(monkeypatch):
     lent = next(x for x in entries if x["scope"] == "any" and x["name"] == "compute")
     assert own["rows"] == len(found.runs[0])
     assert lent["spread"] > own["spread"]
+
+
+def test_figures_that_stand_for_two_devices_move_nothing():
+    rows = [row for row in catalogue.inference_rows() if row["source_key"] == "xiongjiedai-llamacpp"][:3]
+    doubled = [*rows, *({**row, "accel_norm": "h100-sxm", "id": f"{row['id']}b"} for row in rows)]
+    figures, skipped = figures_of([("inference", doubled)])
+    assert not figures
+    assert skipped == {"same_figures": 6}
