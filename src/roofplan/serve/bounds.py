@@ -65,7 +65,7 @@ def floors(model: Model, strategy: Strategy, workload: Workload, r: Rates, users
         token=sum(op.entries * element_bytes(op.stored) / share(op) for op in decode) / float(r.wire) / emitted,
         first=sum(op.work / float(peak[op.compute]) / share(op) for op in products) / stages,
         work=sum(op.work for op in products),
-        ranks=(int(tensor), int(spread)),
+        ranks=(int(tensor * stages), int(spread * stages)),
     )
 
 
