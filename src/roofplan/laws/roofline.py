@@ -100,8 +100,7 @@ def beyond_cache(traffic: Number, cache: Number) -> Number:
     Notes
     -----
     Domain: a rule of thumb between no help and that of tensors which all fit: of all that an operation's passes hand on, one cache full
-    is served, and costs no time. Source: count; llama.cpp's prompts agree, whose passes cost cards with 48 MB and more half of what
-    they cost those with 6 MB.
+    is served, and costs no time. Source: count, an estimate that no published kernel was held against.
 
     Examples
     --------
