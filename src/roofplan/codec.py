@@ -238,6 +238,7 @@ def engine(table: Mapping[str, Any]) -> Engine:
         kernels=_kernels(table["kernels"]),
         reserve=_numbers(defaults.get("reserve", {})),
         bench=_numbers(table.get("bench", {})),
+        bench_requests=_numbers(table.get("bench_requests", {})),
         rules=rules,
         excluded_architectures=_texts(table, "architectures_excluded"),
         eager=bool(table.get("eager", False)),

@@ -112,6 +112,7 @@ class Engine:
     block : tokens of a cache block [token].
     defaults : numbers by name.
     bench : what its own benchmark tool sets where nothing is stated, empty where it has none.
+    bench_requests : by input and output length, such as ``128/2048``, the requests that its makers send with that tool [1].
     rules : device-dependent numbers, first match wins.
     kernels : which kernels it multiplies with.
     sequence_limit : whether its limit of running sequences holds for each attention ``rank`` or for the whole ``server``.
@@ -136,6 +137,7 @@ class Engine:
     kernels: Kernels
     reserve: Mapping[str, Sourced] = field(default_factory=dict)
     bench: Mapping[str, Sourced] = field(default_factory=dict)
+    bench_requests: Mapping[str, Sourced] = field(default_factory=dict)
     rules: tuple[DefaultRule, ...] = ()
     excluded_architectures: tuple[str, ...] = ()
     chunked_prefill: bool = True

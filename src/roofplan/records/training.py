@@ -46,7 +46,7 @@ class Framework:
     sharding : how it divides states over data-parallel ranks: ``distributed-optimizer``, ``none``, ``fsdp`` or ``zero``
         (data parallel alone).
     stays_gathered : when sharded weights, once gathered, stay whole to the end of a step: ``never``, ``pipeline`` (with pipeline
-        stages), ``frozen`` (where they need no gradient).
+        stages).
     attention : ``flash``, or ``eager`` where scores are written to memory.
     dropout : whether the layers apply dropout and keep its masks.
     overlaps : what runs beside compute: ``data`` reduce and gather, ``tensor`` collectives, or those of the backward pass alone
@@ -119,6 +119,21 @@ class Framework:
         return self.keeps("gathered_apart") if "gathered_apart" in self.memory else 1.0
 
     @property
+    def whole_gradient(self) -> float:
+        """Of an element of a sharded block with an adapter, the gradient that stays whole until it is synchronised, frozen or not [B]."""
+        return self.keeps("whole_gradient") if "whole_gradient" in self.memory else 0.0
+
+    @property
+    def logits_stay(self) -> float:
+        """Of a logit that a training loop still refers to in the backward pass [B]."""
+        return self.keeps("logits_stay") if "logits_stay" in self.memory else 0.0
+
+    @property
+    def logits_divided(self) -> float:
+        """Of a logit whose table is divided over tensor-parallel ranks, what the loss keeps; as undivided where nothing is said [B]."""
+        return self.keeps("logits_kept_divided" if "logits_kept_divided" in self.memory else "logits_kept")
+
+    @property
     def late_frees(self) -> float:
         """What the allocator holds over one that frees in order, where collectives on a stream of their own keep freed blocks from reuse [1]."""
         return self.keeps("late_frees") if "late_frees" in self.memory else 1.0
@@ -139,6 +154,7 @@ class Adapter:
     scales : whether products' outputs and norms are scaled by trained numbers, which keeps what they scale.
     fused : whether products that a framework fuses share one update.
     fixed : trained parameters, where they do not follow from rank and targets [parameters].
+    first : layers before the first that has any; no gradient passes them, and they keep nothing [1].
     """
 
     method: str
@@ -150,6 +166,7 @@ class Adapter:
     scales: bool = False
     fused: bool = False
     fixed: float | None = None
+    first: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -140,7 +141,8 @@ def _ledger(c: _Case) -> Ledger:
     framework = c.framework
     shared = rank_parameters(c.stage, c.kinds, c.model, c.small, framework.keeps("vocabulary_multiple"))
     share = Share(*map(c.back, shared))
-    parts, away = _placed([*_states(share, c), _activations(c), _working(c), *_buffers(share, c)], c)
+    moment = _fuller(_passing(c), _passed(c)) if _whole_gradients(c) else _passing(c)
+    parts, away = _placed([*_states(share, c), *moment, *_buffers(share, c)], c)
     runtime = framework.keeps("runtime")
     parts.append(
         Term("runtime", runtime, "B", law="given", text="{}", numbers=((runtime, "B"),), sources=c.cites("runtime"))
@@ -148,6 +150,57 @@ def _ledger(c: _Case) -> Ledger:
     allocated = total("memory", parts, "B")
     slack, _ = constant("allocator", "reserved_over_allocated", [framework.name, "any"])
     return Ledger(stage=c.stage, allocated=allocated, host=away, slack=slack.value * framework.late_frees)
+
+
+def _whole_gradients(c: _Case) -> bool:
+    """Return whether gradients of sharded blocks stay whole, those of frozen weights among them, until they are synchronised."""
+    return bool(c.framework.whole_gradient) and c.layout.zero >= 3 and c.job.adapter is not None
+
+
+def _passing(c: _Case) -> list[Term]:
+    """Return what stands beside states where the forward pass ends."""
+    return [_activations(c), _working(c), *([_gathered(c)] if c.layout.zero >= 3 else [])]
+
+
+def _passed(c: _Case) -> list[Term]:
+    """Return what stands beside states where the backward pass ends: of the activations the first layer's alone, but all gradients."""
+    kept: Number = 0.0
+    again: Number = 0.0
+    for count, (stays, whole, gradients) in zip(c.stage.counts, c.layers, strict=True):
+        if count:
+            kept, again = larger(kept, stays), larger(again, gradients + (whole - stays))
+    rows = rows_of_table(c.model, c.small, c.framework.keeps("vocabulary_multiple"))
+    logits = c.stage.heads * c.tokens * rows * c.framework.logits_stay
+    kept, again, logits = c.back(kept), c.back(again), c.back(logits)
+    first = Term(
+        "activations",
+        kept,
+        "B",
+        law="operations.activations.held",
+        text="of the first layer alone, whose backward pass is the last: {}",
+        numbers=((kept, "B"),),
+        sources=c.cites("norm_kept"),
+    )
+    working = Term(
+        "working",
+        again + logits,
+        "B",
+        law="operations.activations.widest_gradient",
+        text="a layer's backward pass {}, and logits that a loop still refers to, {}",
+        numbers=((again, "B"), (logits, "B")),
+    )
+    return [first, working, _gathered(c, gradients=True)]
+
+
+def _fuller(one: list[Term], other: list[Term]) -> list[Term]:
+    """Return the moment that needs more, part by part."""
+    more = sum(part.value for part in other) > sum(part.value for part in one)
+    if np.ndim(more) == 0:
+        return other if more else one
+    return [
+        Term(b.name, where(more, b.value, a.value), "B", law=b.law, text=b.text, numbers=b.numbers, sources=b.sources)
+        for a, b in zip(one, other, strict=True)
+    ]
 
 
 AWAY = {"optimizer": ("optimizer",), "weights": ("weights", "adapters"), "activations": ("activations",)}
@@ -264,7 +317,7 @@ def _activations(c: _Case) -> Term:
     """Return what the micro-batches in flight keep in the stage's layers."""
     flying = in_flight(c.stage, c.job, c.layout)
     parts = []
-    for count, layer, (kept_by_one, _, _) in zip(c.stage.counts, c.kinds, c.layers, strict=True):
+    for count, layer, (kept_by_one, _, _) in zip(_passed_backward(c), c.kinds, c.layers, strict=True):
         if count:
             stays = c.back(kept_by_one)
             text = "{} layers x {} micro-batches x {}"
@@ -294,6 +347,15 @@ def _activations(c: _Case) -> Term:
     return total("activations", parts, "B")
 
 
+def _passed_backward(c: _Case) -> tuple[float, ...]:
+    """Return the layers of each kind that a backward pass reaches: none below the first that is trained [1]."""
+    below = c.job.adapter.first if c.job.adapter and c.stage.embeds else 0
+    if not below:
+        return c.stage.counts
+    idle = c.model.decoder.layers[:below]
+    return tuple(count - idle.count(layer) for count, layer in zip(c.stage.counts, c.kinds, strict=True))
+
+
 def _working(c: _Case) -> Term:
     """Return what stands only for a moment: at the head, or where a layer runs backward; the larger counts."""
     again: Number = 0.0
@@ -311,7 +373,8 @@ def _working(c: _Case) -> Term:
             numbers=((again, "B"),),
         )
     rows = rows_of_table(c.model, c.small, c.framework.keeps("vocabulary_multiple"))
-    logits = c.tokens * rows * c.framework.keeps("logits_kept")
+    each = where(c.small.tp > 1, c.framework.logits_divided, c.framework.keeps("logits_kept"))
+    logits = c.tokens * rows * each
     stream = stream_bytes(c.tokens, c.small, c.model)
     whole = c.tokens * c.model.hidden * ACTIVATION_BYTES
     gathered = where(c.small.tp > 1, whole, 0.0 * whole) if c.small.sequence_parallel else 0.0
@@ -324,13 +387,13 @@ def _working(c: _Case) -> Term:
         "B",
         law="operations.activations.widest_gradient",
         text="the larger of the head ({} tokens x {} logits x {} B, its gradient {}) and a layer's backward pass {}",
-        numbers=(c.tokens, rows, c.framework.keeps("logits_kept"), (gradient, "B"), (again, "B")),
+        numbers=(c.tokens, rows, each, (gradient, "B"), (again, "B")),
         sources=c.cites("logits_kept"),
     )
 
 
 def _buffers(share: Share, c: _Case) -> list[Term]:
-    """Return placeholders of weight gradients, and what sharded states gather and reduce layer by layer."""
+    """Return placeholders of weight gradients, and copies of weights in low precision."""
     parts = []
     each = c.framework.keeps("weight_gradient_buffers")
     if each and c.job.adapter is None:
@@ -362,22 +425,24 @@ def _buffers(share: Share, c: _Case) -> list[Term]:
                 sources=c.cites("low_weight_copies"),
             )
         )
-    if c.layout.zero >= 3:
-        parts.append(_gathered(c))
     return parts
 
 
-def _gathered(c: _Case) -> Term:
+def _gathered(c: _Case, *, gradients: bool = False) -> Term:
     """Return what stands whole for a while.
 
     Weights gathered for the running layer and the next, a layer's gradients until they are reduced and scattered, and
-    embedding and head throughout; all layers where the framework lets none go.
+    embedding and head throughout; all layers where the framework lets none go. A shard that lies in host memory is copied to the
+    device before it is gathered. With whole `gradients`, those of all layers, and
+    once more a layer's where they are put together from its tensors'.
     """
     frozen = c.job.adapter is not None
-    stays = c.framework.stays_gathered == ("frozen" if frozen else "pipeline") and (frozen or c.layout.pp > 1)
+    stays = c.framework.stays_gathered == "pipeline" and c.layout.pp > 1 and not frozen
     stored = element_bytes(c.job.adapter.stored) if c.job.adapter else ACTIVATION_BYTES
     gradient = 0.0 if frozen else c.framework.keeps("gathered_gradient")
     amount: Number = 0.0
+    shards: Number = 0.0
+    whole: Number = 0.0
     for count, layer in zip(c.stage.counts, c.kinds, strict=True):
         if count:
             own = layer_parameters(layer, c.small)
@@ -385,19 +450,31 @@ def _gathered(c: _Case) -> Term:
             if stays:
                 amount = amount + count * (weights + own.all * gradient)
             else:
-                amount = larger(amount, weights * c.framework.keeps("gathered_layers") + own.all * gradient)
+                passing = weights * c.framework.keeps("gathered_layers")
+                amount = larger(amount, passing + own.all * gradient)
+                shards = larger(shards, passing)
+            if gradients:
+                whole = whole + (count + 1.0) * own.all * c.framework.whole_gradient
     ends = c.stage.embeds + (c.stage.heads if not (c.model.tied and c.stage.embeds) else 0.0)
     rows = rows_of_table(c.model, c.small, c.framework.keeps("vocabulary_multiple"))
     tables = ends * rows * c.model.hidden * ACTIVATION_BYTES
     how = "all layers, gathered until the step ends" if stays else "a layer and the next, gathered"
+    text = how + ": {}, gradients at {} B; embedding and head {}"
+    numbers: tuple[Any, ...] = ((amount, "B"), gradient, (tables, "B"))
+    copied: Number = 0.0
+    if c.layout.offload == "weights":
+        copied = c.back(shards) / alike(c.layout)[0]
+        text, numbers = text + "; copies of their shards in host memory {}", (*numbers, (copied, "B"))
+    if gradients:
+        text, numbers = text + "; gradients of all layers and once more of one {}", (*numbers, (whole, "B"))
     return Term(
         "gathered",
-        c.back(amount + tables),
+        c.back(amount + tables + whole) + copied,
         "B",
         law="states.zero_bytes",
-        text=how + ": {}, gradients at {} B; embedding and head {}",
-        numbers=((amount, "B"), gradient, (tables, "B")),
-        sources=c.cites("gathered_layers"),
+        text=text,
+        numbers=numbers,
+        sources=c.cites("whole_gradient" if gradients else "gathered_layers"),
     )
 
 

@@ -14,7 +14,7 @@ from roofplan.errors import RoofplanError
 from roofplan.operations import Step, element_bytes
 from roofplan.records.engine import Engine
 from roofplan.records.hardware import Machine
-from roofplan.records.model import Model
+from roofplan.records.model import Attention, Layer, Model
 from roofplan.records.strategy import Strategy
 from roofplan.records.workload import Workload
 from roofplan.search import at_precision, cache_format
@@ -267,15 +267,36 @@ def _benched(case: InferenceCase) -> InferenceCase:
     rule = case.engine.bench
     if not rule or any(case.row.get(column) for column in ("memory_fraction", "max_num_batched_tokens")):
         return case
+    notes: list[str] = []
+    if "window" in rule and (whole := unwindowed(case.model)) != case.model:
+        case = replace(case, model=whole)
+        notes.append("trtllm-bench: no window, every token is seen")
+    load = case.workload
+    sent = case.engine.bench_requests.get(f"{load.input:g}/{load.output:g}")
+    if case.requests is None and sent is not None:
+        case = replace(case, requests=round(sent.value))
+        notes.append(f"requests: {sent.value:g}, which its makers send of these lengths")
     larger = replace(case, engine=case.engine.launched({"memory_share": rule["memory_share"]}))
     seats = larger.book().by_memory / case.groups / float(case.strategy.pp)
-    load, step = case.workload, rule["token_step"].value
+    step = rule["token_step"].value
     asked = min(seats * (1.0 + load.input / load.output), rule["most_tokens"].value)
     tokens = max(rule["least_tokens"].value, step * math.ceil(asked / step))
     compiled = replace(rule["least_tokens"], value=tokens, text=f"{tokens:g}")
     said = f"trtllm-bench: share of memory {rule['memory_share'].value:g}, {tokens:g} tokens a step by its tuning"
     engine = larger.engine.launched({"max_num_batched_tokens": compiled})
-    return replace(case, engine=engine, assumed=(*case.assumed, said))
+    return replace(case, engine=engine, assumed=(*case.assumed, *notes, said))
+
+
+@cache
+def unwindowed(model: Model) -> Model:
+    """Return a model whose every attention sees all tokens, as an engine runs it that is asked for no window."""
+    stacks = tuple(replace(stack, layers=tuple(map(_seeing_all, stack.layers))) for stack in model.stacks)
+    return replace(model, stacks=stacks)
+
+
+def _seeing_all(layer: Layer) -> Layer:
+    mixers = tuple(replace(mixer, window=None) if isinstance(mixer, Attention) else mixer for mixer in layer.mixers)
+    return replace(layer, mixers=mixers)
 
 
 def _whole(value: float | None) -> int | None:

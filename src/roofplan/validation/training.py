@@ -207,6 +207,7 @@ def adapter_of(row: Row) -> Adapter | None:
     if row["task"].startswith("adapter"):
         defaults = {**defaults, "targets": (), "scales": row["task"] == "adapter_v2"}
         defaults["fixed"] = float(trained[1].replace(",", "")) if trained else None
+        defaults["first"] = PROMPTED_FROM if row["task"] == "adapter" else 0
     return Adapter(method=row["task"], stored=stored, **defaults)
 
 
@@ -229,6 +230,10 @@ ADAPTERS: dict[str, dict[str, Any]] = {
 """Defaults of what is trained: LitGPT, 16-bit parameters, gradients and moments; fsdp_qlora, 16-bit parameters and gradients, fp32 moments;
 NeMo's examples of 2024 (lora_tuning of megatron_gpt_finetuning_config.yaml) the fused products before attention, Megatron Bridge all products, both with
 Megatron's fp32 gradient, copy and moments."""
+
+
+PROMPTED_FROM = 2
+"""First layer with prompts of LLaMA-Adapter (arXiv 2303.16199) in LitGPT, adapter.py: adapter_start_layer; its published counts agree [1]."""
 
 
 def _recompute(row: Row, assumed: list[str]) -> str:
