@@ -1,6 +1,7 @@
 """Fits that lend to each other, a user's own runs on top of them, and the profile that keeps those."""
 
 import csv
+import itertools
 import json
 import math
 from dataclasses import replace
@@ -11,6 +12,7 @@ from conftest import keeps_to
 
 import roofplan as rp
 from roofplan import catalogue
+from roofplan.calibrate import kernels
 from roofplan.calibrate.hierarchy import Block, Prior, fit
 from roofplan.calibrate.own import figures_of, rescoped, stray
 from roofplan.calibrate.training import NUMBERS, effects_of
@@ -20,6 +22,38 @@ from roofplan.errors import InputError
 from roofplan.laws import matmul
 from roofplan.schemas import answer_schema
 from roofplan.timing import adopt, asked, constant, constants_now, left_out, rates, using
+
+# Published kernels -------------------------------------------------------------------------------
+
+
+def test_the_conversion_of_inputs_is_told_from_the_product_by_their_sizes():
+    """Products made up from a start-up, a pass over the inputs and a share of the peak give the three back."""
+    device = catalogue.accelerator("h200-sxm")
+    start, each, share = 8e-6, 6.0, 0.7
+    rows = []
+    for m, (n, k) in itertools.product((512, 2048, 8192), ((4096, 4096), (16384, 4096), (4096, 16384), (8192, 8192))):
+        time = start + each * m * k / device.bandwidth + 2.0 * m * n * k / device.peak["fp8"].value / share
+        rows.append(
+            {
+                "kernel": "gemm",
+                "device": device.id,
+                "dtype": "fp8",
+                "latency_us": str(time * 1e6),
+                "m": str(m),
+                "n": str(n),
+                "k": str(k),
+            }
+        )
+    found = kernels.converting(rows)["Hopper", "fp8"]
+    assert found == pytest.approx((start, each), rel=0.05)
+    reached = kernels.reached(rows, kernels.converting(rows))["fp8"]["Hopper"]
+    assert [value for _, value in reached] == pytest.approx([share] * len(rows), rel=0.03)
+
+
+def test_16_bit_products_of_the_catalogue_reach_what_8_bit_ones_do_without_their_conversion():
+    shares = {name: constant("matmul", f"share.{name}", ["Hopper"])[0].value for name in ("bf16", "fp8")}
+    assert shares["fp8"] == pytest.approx(shares["bf16"], rel=0.1)
+
 
 # Families that lend to each other ----------------------------------------------------------------
 

@@ -1,5 +1,6 @@
 """Serving plans: the faults of existing calculators, each as a test that fails where the fault is made."""
 
+import itertools
 import math
 from dataclasses import replace
 
@@ -803,6 +804,51 @@ def test_an_idle_prompt_has_no_company_in_attention_data_parallelism():
     alone = predicted(DEEPSEEK, "h200-sxm:8", Strategy(tp=8, attention_dp=8), 8, sglang).ttft
     split = predicted(DEEPSEEK, "h200-sxm:8", Strategy(tp=8), 8, sglang).ttft
     assert float(alone.find("routed experts").value) <= 1.001 * float(split.find("routed experts").value)
+
+
+def test_products_in_8_bits_cast_what_enters_them_unless_their_engine_fuses_it():
+    box = machine("h100-sxm:4")[0]
+    trees = {
+        (name, e): step_term(
+            "step",
+            read_model(name),
+            Strategy(tp=4),
+            Step(new=65_536.0, requests=8.0),
+            rates(box, catalogue.engine(e)),
+            kv_bytes=2.0,
+        )
+        for name, e in itertools.product(("llama-3.1-70b-fp8", "llama-3.1-70b"), ("vllm-0.33", "tensorrt-llm-0.17"))
+    }
+    casts = {
+        key: sum(value for leaf, value in leaves(tree) if leaf.name.startswith("cast for"))
+        for key, tree in trees.items()
+    }
+    least = 80 * 3.0 * 65_536 * (8192 + 8192 + 8192 / 4 + 28_672 / 4) / rates(box, VLLM).bandwidth["memory"]
+    assert casts.pop(("llama-3.1-70b-fp8", "vllm-0.33")) == pytest.approx(least, rel=0.1)
+    assert not any(casts.values())
+
+
+def test_decode_attention_without_grouped_kernels_reads_the_cache_for_every_query_head():
+    box, seen = machine("h100-sxm:2")[0], Step(sequences=64.0, context=3072.0)
+    old, new = (
+        next(
+            leaf
+            for leaf, _ in leaves(
+                step_term("step", LLAMA, Strategy(tp=2), seen, rates(box, catalogue.engine(name)), kv_bytes=1.0)
+            )
+            if leaf.name == "decode attention"
+        )
+        for name in ("tensorrt-llm-0.6", "tensorrt-llm-0.17")
+    )
+    assert old.numbers[1][0] == pytest.approx(8 * new.numbers[1][0])
+
+
+def test_weights_scaled_block_by_block_multiply_at_a_rate_of_their_own():
+    r = rates(machine("h100-sxm:1")[0], VLLM)
+    assert r.compute["fp8.fp8-block"] < r.compute["fp8"] < r.peak["fp8"]
+    tree = step_term("step", DEEPSEEK, Strategy(tp=8), Step(new=8192.0, requests=1.0), r, kv_bytes=2.0)
+    product = next(leaf for leaf, _ in leaves(tree) if leaf.name == "q_b")
+    assert product.numbers[4][0] == r.compute["fp8.fp8-block"]
 
 
 def test_every_weight_only_product_is_unpacked():

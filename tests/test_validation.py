@@ -29,6 +29,7 @@ from roofplan.train.step import step
 from roofplan.validation.inference import case_of, engine_version, inference_case
 from roofplan.validation.predictions import at_most, inference_outcomes, training_outcomes
 from roofplan.validation.rows import TWICE, Skipped, told_apart
+from roofplan.validation.rows import read as read_rows
 from roofplan.validation.scoring import Outcome, Validation, job_of, pooled, rank_correlation, score, weighted_quantile
 from roofplan.validation.training import training_case
 
@@ -88,6 +89,31 @@ def test_slow_arrivals_see_an_empty_system(engine):
     seen = served(Arrivals(requests=20, rate=0.5), load, engine, constant_steps, seats=8, budget=4096.0)
     assert seen.ttft == pytest.approx(alone.ttft)
     assert seen.tpot == pytest.approx(alone.tpot)
+
+
+def test_engines_differ_in_what_they_cut_and_in_what_they_mix(engine):
+    """SGLang cuts prompts but computes them alone, TensorRT-LLM the other way round: three prompts of 700 into a budget of 1,000."""
+    load = Workload(input=700, output=5, context=2048)
+    seen = {
+        (cuts, mixes): served(
+            Arrivals(requests=3),
+            load,
+            replace(engine, chunked_prefill=cuts, mixed_steps=mixes),
+            constant_steps,
+            seats=8,
+            budget=1000.0,
+        )
+        for cuts in (True, False)
+        for mixes in (True, False)
+    }
+    # whole prompts, one a step: the first two wait for the third's where it is computed alone, else they decode beside it
+    one = 0.01 + 700 * 1e-5
+    assert seen[False, False].ttft == pytest.approx(2 * one)
+    assert seen[False, True].ttft == pytest.approx(2 * one)
+    assert seen[False, False].tpot > seen[False, True].tpot > 0.01
+    # cut prompts come sooner: 1,000, 1,000 and 100 tokens
+    assert seen[True, False].ttft == pytest.approx((0.02 + 0.04 + 0.051) / 3)
+    assert seen[True, False].tpot > seen[True, True].tpot
 
 
 def test_a_burst_waits_until_the_front_end_has_taken_in_all_of_it(engine):
@@ -319,6 +345,25 @@ def test_an_offline_run_takes_what_its_engines_benchmark_tool_sets():
     stated = inference_case({**row, "memory_fraction": "0.9"})
     assert stated.engine.default("memory_share", case.machine.device.id, memory).value == 0.9
     assert not any("trtllm-bench" in said for said in stated.assumed)
+
+
+def test_an_engines_makers_send_as_many_requests_as_their_page_says_and_ask_for_no_window():
+    case = inference_case(SERVING["trtllm-docs-v0.17-0216"])
+    assert case.requests == 1000
+    assert all(mixer.window is None for layer in case.model.decoder.layers for mixer in layer.mixers)
+    own = read_model("mistral-7b")
+    assert any(mixer.window for layer in own.decoder.layers for mixer in layer.mixers)
+    assert case.model.total == own.total
+    longer = inference_case({**SERVING["trtllm-docs-v0.17-0046"], "queued_requests": "77"})
+    assert longer.requests == 77
+
+
+def test_a_row_with_more_cells_than_columns_is_skipped(tmp_path):
+    row = SERVING["splitwise-sim-0001"]
+    path = tmp_path / "runs.csv"
+    path.write_text(",".join(row) + "\n" + ",".join(str(cell).replace(",", " ") for cell in row.values()) + ",rest\n")
+    with pytest.raises(Skipped, match="more cells than columns"):
+        inference_case(read_rows(path, ("id",))[0])
 
 
 def test_runs_short_of_cache_are_a_score_of_their_own():

@@ -407,11 +407,21 @@ def _compute_rates(
             value, keys = best.value * lost.value, (best.source, fit_key(lost))
         compute[name] = value
         sources[f"compute.{name}"] = keys
+        for stored in OWN_SHARE.get(stand_in, ()) if stand_in == name else ():
+            # weights scaled block by block go through other kernels, whose share was measured apart
+            share = fitted("matmul", f"share.{stand_in}.{stored}")
+            sustained, keys = _sustained(device, stand_in, share, peak[name], (sheet.source, fit_key(share)))
+            peak[f"{name}.{stored}"] = peak[name]
+            compute[f"{name}.{stored}"] = peak[name] * sustained
+            sources[f"compute.{name}.{stored}"] = keys
     own = engine.kernels.gguf
     blocks = own if own is not None and own in device.peak else "fp16"
     peak["gguf"], compute["gguf"], sources["compute.gguf"] = peak[blocks], compute[blocks], sources[f"compute.{blocks}"]
     return peak, compute, fallbacks, sources
 
+
+OWN_SHARE = {"fp8": ("fp8-block",)}
+"""Formats of weights whose products in a number format have a share of the peak of their own."""
 
 UNMEASURED = frozenset({"tf32", "fp32"})
 """Formats whose products borrow the share of 16-bit ones but not their power: nobody published theirs."""
@@ -425,7 +435,7 @@ def _sustained(
     A share measured on other devices of its architecture and process holds at their limit; on others it is taken as it is.
     """
     power, place = device.value("power"), f"{device.architecture}/{catalogue.node_of(device.process)}"
-    reference = _table().get(("matmul", share.name.replace("share", "energy"), place))
+    reference = _table().get(("matmul", f"energy.{share.name.split('.')[1]}", place))
     if power is None or reference is None or share.fitted_on != device.architecture or stand_in in UNMEASURED:
         return share.value, keys
     highest, _ = constant("matmul", "highest", [device.vendor, "any"])
@@ -616,7 +626,8 @@ def compute_rate(op: Operation, r: Rates) -> Number:
         return r.compute["bf16"]
     if op.kind == "memory":
         return r.vector_peak
-    rate = r.compute[op.compute] if op.compute in r.compute else r.compute["bf16"]
+    own = f"{op.compute}.{op.stored}"
+    rate = r.compute[own if own in r.compute else op.compute if op.compute in r.compute else "bf16"]
     return rate * r.experts_share if op.kind == "experts" else rate
 
 
@@ -654,7 +665,25 @@ def with_unpacking(table: list[Operation], r: Rates) -> list[Operation]:
     if r.engine.kernels.converted and r.machine.device.vendor in r.engine.kernels.counted:
         beside += [extra for op in table if op.kind in PRODUCTS for extra in _around(op, r)]
         out = [_reading_unpacked(op, r) for op in table]
+    if not r.engine.kernels.casts_fused:
+        beside += [_cast(op) for op in table if op.compute in CAST_BYTES and _quantises(op, r)]
     return [*out, *beside]
+
+
+CAST_BYTES = {"fp8": 3.0, "int8": 3.0, "fp4": 2.5}
+"""Bytes that casting an activation moves, by the number format that it is cast to: 16 bits in, 8 or 4 out [B]."""
+
+
+def _quantises(op: Operation, r: Rates) -> bool:
+    """Return whether a product's activations are brought into fewer bits first."""
+    return op.kind in PRODUCTS and op.compute in QUANTISED and op.compute not in r.fallbacks
+
+
+def _cast(op: Operation) -> Operation:
+    """Return the pass that brings a product's inputs from 16 bits into its number format."""
+    each = CAST_BYTES[op.compute]
+    moved = matmul.conversion_traffic(op.inputs, each)
+    return _pass(f"cast for {op.name}", HANDOVER, moved, "{} activations x {} B", (op.inputs, each))
 
 
 def _in_memory(op: Operation, r: Rates) -> Number:
@@ -740,7 +769,7 @@ def kernels_of(op: Operation, r: Rates) -> float:
 
     A dense product quantises its inputs once, a mixture the inputs of both of its grouped products.
     """
-    if op.kind not in PRODUCTS or op.compute not in QUANTISED or op.compute in r.fallbacks:
+    if not _quantises(op, r) or r.engine.kernels.casts_fused:
         return op.kernels
     return op.kernels + (2.0 if op.kind == "experts" else 1.0)
 
@@ -886,7 +915,9 @@ def _operation_term(op: Operation, seconds: Number, count: Number, r: Rates) -> 
     )
     if not op.text:
         numbers = (*numbers, op.traffic)
-    computed = r.sources["vector_peak"] if op.kind == "memory" else r.sources.get(f"compute.{op.compute}", ())
+    own = f"compute.{op.compute}.{op.stored}"
+    shares = r.sources.get(own, r.sources.get(f"compute.{op.compute}", ()))
+    computed = r.sources["vector_peak"] if op.kind == "memory" else shares
     sources = (*keys, *computed, *(r.sources["experts_share"] if op.kind == "experts" else ()))
     return Term(op.name, seconds * count, "s", law=law, text=text, numbers=numbers, sources=sources)
 

@@ -272,23 +272,20 @@ def _identified(fitted: list[float], index: int, found: list[Decode], own: Seque
 def fit_prefill(excluded: Excluded = frozenset()) -> list[dict[str, Any]]:
     """Fit, per engine, the share of the published kernels' compute rate that its prefill reaches, and their median for all others.
 
-    What a measured prompt leaves for computing, its passes over memory and its launches taken off, gives the share; an engine's is the
-    median. Few rows are drawn towards the median of the engines, as if that were `PRIOR_ROWS` rows more.
+    From prompts timed alone, and from offline runs whose prompts are longer than their answers. What a measured time leaves
+    for computing, its passes over memory and its launches taken off, gives the share; an engine's is the median. Few rows are
+    drawn towards the median of the engines, as if that were `PRIOR_ROWS` rows more.
     """
     ratios: dict[str, dict[str, list[float]]] = {name: defaultdict(list) for name in SHARES}
     versions_seen, publishers = set(), set()
     for case in usable(excluded):
-        if case.regime != "static batch" or case.users is None:
+        known = _prompts(case)
+        if known is None:
             continue
-        seconds, rate = case.measured.get("ttft"), case.measured.get("prefill_tokens_per_second")
-        if rate is None and seconds is not None:
-            rate = case.users * case.prompt / seconds
-        if rate is None:
-            continue
+        term, whole = known
         name = "block_share" if in_blocks(case) else "compute_share"
         now, _ = constant("engine", name, case.engine.scopes)
-        term = case.prompts_term()
-        computing, whole = _computing(term), case.users * case.prompt / rate
+        computing = _computing(term)
         left = whole - (float(term.value) - computing)
         if min(computing / float(term.value), left / whole) < COMPUTING:
             continue
@@ -297,7 +294,7 @@ def fit_prefill(excluded: Excluded = frozenset()) -> list[dict[str, Any]]:
         for scope in {case.engine.id, case.engine.name if not case.engine.eager else EAGER}:
             ratios[name][scope].append(computing / left * now.value)
     out = []
-    source = f"published prefill rates of prompts computed alone: {', '.join(sorted(publishers))}"
+    source = f"published times of prompts alone, or of prompts longer than answers: {', '.join(sorted(publishers))}"
     for name, found in ratios.items():
         versions = [median(values) for scope, values in found.items() if scope in versions_seen]
         middle = min(1.0, median(versions)) if versions else 1.0
@@ -310,12 +307,41 @@ def fit_prefill(excluded: Excluded = frozenset()) -> list[dict[str, Any]]:
         if every:
             note = f"median of {len(versions)} engines' medians"
             out.append(entry("engine", name, "any", middle, "1", spread(every), len(every), source, note))
+        elif name == "block_share":
+            out += _as_16_bit_products(out)
         else:
             note = "no engine has rows: taken to reach the published kernels"
             out.append(entry("engine", name, "any", 1.0, "1", 0.3, 0, "guess: " + note, note))
         note = "training's frameworks have shares of their own"
         out.append(entry("engine", name, "training", 1.0, "1", 0.2, 0, "definition", note))
     return out
+
+
+def _as_16_bit_products(found: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return shares of products on blocks where no engine has rows of them: those of its products in 16 bits."""
+    note = "no engine has rows: taken to lose what its products in 16 bits do"
+    return [
+        entry("engine", "block_share", one["scope"], one["value"], "1", 0.3, 0, "guess: " + note, note)
+        for one in found
+        if one["name"] == "compute_share" and one["scope"] != "training"
+    ]
+
+
+def _prompts(case: InferenceCase) -> tuple[Term, float] | None:
+    """Return the predicted time of a run that tells how fast prompts are computed, and the measured one [s]; None of others."""
+    if case.regime == "static batch" and case.users is not None:
+        seconds, rate = case.measured.get("ttft"), case.measured.get("prefill_tokens_per_second")
+        if rate is not None:
+            seconds = case.users * case.prompt / rate
+        return None if seconds is None else (case.prompts_term(), seconds)
+    if case.regime != "offline" or case.workload.input < LONG_PROMPTS * case.workload.output:
+        return None
+    known = _measured(case)
+    return None if known is None else (known[2], known[1])
+
+
+LONG_PROMPTS = 2.0
+"""Prompts over answers from which an offline run tells how fast prompts are computed [1]."""
 
 
 def fit_front(excluded: Excluded = frozenset()) -> list[dict[str, Any]]:

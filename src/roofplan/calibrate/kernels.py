@@ -25,11 +25,15 @@ MEMORY_BOUND = 64
 FORMATS = {
     "bfloat16": ("bf16", "bf16"),
     "fp8": ("fp8", "fp8"),
-    "fp8_block": ("fp8", "fp8-block"),
+    "fp8_block": ("fp8.fp8-block", "fp8-block"),
     "nvfp4": ("fp4", "nvfp4"),
     "int4_wo": ("bf16", "awq"),
 }
 """Published name of a product -> number format it computes in, format its weights are stored in."""
+
+
+CONVERTED = {"fp8", "fp8_block", "nvfp4"}
+"""Published products whose time has the conversion of their 16-bit inputs in it."""
 
 
 def kernel_rows() -> list[Row]:
@@ -46,36 +50,118 @@ def architecture(device: str) -> str:
 def fit_matmul(rows: list[Row]) -> list[dict[str, Any]]:
     """Fit the achieved shares of peak and of bandwidth of a dense product, per architecture.
 
-    Compute share: median of work / (time x peak) from 512 rows on, at the median power limit over peak of an architecture's devices.
+    Compute share: median of work / (time x peak) from 512 rows on, at the median power limit over peak of an architecture's devices;
+    what converting its inputs takes is taken off the time of a product in 8 or 4 bits (`converting`).
     Bandwidth share: time = start-up + traffic / (share x bandwidth) up to 64 rows, for matrices too large for the cache.
     """
-    products: dict[str, dict[str, list[tuple[str, float]]]] = defaultdict(lambda: defaultdict(list))
+    taken = converting(rows)
+    products = reached(rows, taken)
     reads: list[tuple[str, float, float]] = []
     for row in rows:
-        if row["kernel"] != "gemm" or row["dtype"] not in FORMATS:
+        if row["kernel"] != "gemm" or row["dtype"] not in FORMATS or float(row["m"]) > MEMORY_BOUND:
             continue
-        compute, stored = FORMATS[row["dtype"]]
-        device = catalogue.accelerator(row["device"])
-        if compute not in device.peak:
-            continue
-        m, n, k, time = float(row["m"]), float(row["n"]), float(row["k"]), float(row["latency_us"]) * 1e-6
-        if m >= COMPUTE_BOUND:
-            reached = float(matmul.work(m, k, n)) / time / device.peak[compute].value
-            products[compute][device.architecture].append((device.id, reached))
-        weights = n * k * element_bytes(stored)
-        if m <= MEMORY_BOUND and weights > 2 * (device.value("cache") or 0.0) and device.bandwidth:
+        (kind, stored), device = FORMATS[row["dtype"]], catalogue.accelerator(row["device"])
+        m, n, k, time = _sizes(row)
+        large = n * k * element_bytes(stored) > 2 * (device.value("cache") or 0.0)
+        if kind.partition(".")[0] in device.peak and large and device.bandwidth:
             moved = float(matmul.traffic(m, k, n, element_bytes(stored), 2.0))
             reads.append((device.architecture, moved / device.bandwidth, time))
-    source = "published GEMM tables: aiconfigurator-core 0.12.0 (PyPI), JAX microbenchmarks"
     out = []
-    for name, found in products.items():
+    for kind, found in products.items():
+        name = kind.partition(".")[0]
         references = {scope: _reference(scope, name, [device for device, _ in rows]) for scope, rows in found.items()}
         shares = {scope: _at_reference(name, rows, references[scope]) for scope, rows in found.items()}
-        out += _scoped(shares, "matmul", f"share.{name}", source)
-        out += [item for item in references.values() if item is not None]
+        out += _scoped(shares, "matmul", f"share.{kind}", GEMM_TABLES)
+        if kind == name:
+            out += [item for item in references.values() if item is not None]
         if name == "bf16":
             over = _over_best(shares)
-    return [*out, *_affine_entries(reads, 5e-6, "matmul", "bandwidth", source), *over, *_highest()]
+    out += _conversion_entries(rows, taken)
+    return [*out, *_affine_entries(reads, 5e-6, "matmul", "bandwidth", GEMM_TABLES), *over, *_highest()]
+
+
+GEMM_TABLES = "published GEMM tables: aiconfigurator-core 0.12.0 (PyPI), JAX microbenchmarks"
+"""What shares of products are fitted on."""
+
+Converting = dict[tuple[str, str], tuple[float, float]]
+"""By architecture and published format: what launching the conversion of a product's inputs takes [s], and bytes of an entry [B]."""
+
+
+def _sizes(row: Row) -> tuple[float, float, float, float]:
+    """Return rows, outputs and inputs of a published product, and its time [s]."""
+    return float(row["m"]), float(row["n"]), float(row["k"]), float(row["latency_us"]) * 1e-6
+
+
+def reached(rows: Sequence[Row], taken: Converting) -> dict[str, dict[str, list[tuple[str, float]]]]:
+    """Return the shares of the peak that large products reach, with their devices, by format and architecture."""
+    products: dict[str, dict[str, list[tuple[str, float]]]] = defaultdict(lambda: defaultdict(list))
+    for row in rows:
+        if row["kernel"] != "gemm" or row["dtype"] not in FORMATS or float(row["m"]) < COMPUTE_BOUND:
+            continue
+        kind, device = FORMATS[row["dtype"]][0], catalogue.accelerator(row["device"])
+        peak = device.peak.get(kind.partition(".")[0])
+        if peak is None:
+            continue
+        m, n, k, time = _sizes(row)
+        start, each = taken.get((device.architecture, row["dtype"]), (0.0, 0.0))
+        left = time - start - each * m * k / (device.bandwidth or math.inf)
+        share = float(matmul.work(m, k, n)) / left / peak.value
+        if 0.0 < share <= 1.0:  # beyond are the smallest, which hardly take longer than a conversion
+            products[kind][device.architecture].append((device.id, share))
+    return products
+
+
+def _conversion_entries(rows: Sequence[Row], taken: Converting) -> list[dict[str, Any]]:
+    """Return what was taken off the times of products for the conversion of their inputs."""
+    out = []
+    for (scope, name), (start, each) in sorted(taken.items()):
+        said = "beside the product in its published time; no prediction uses it"
+        count = sum(_converts(row, scope, name) for row in rows)
+        out.append(entry("conversion", f"start.{name}", scope, start, "s", 0.3, count, GEMM_TABLES, said))
+        out.append(entry("conversion", f"traffic.{name}", scope, each, "B", 0.3, count, GEMM_TABLES, said))
+    return out
+
+
+def _converts(row: Row, scope: str, name: str) -> bool:
+    """Return whether a row is of a large product of a format on an architecture."""
+    return (
+        row["kernel"] == "gemm"
+        and row["dtype"] == name
+        and float(row["m"]) >= COMPUTE_BOUND
+        and architecture(row["device"]) == scope
+    )
+
+
+def converting(rows: Sequence[Row]) -> Converting:
+    """Return what the conversion of a product's inputs takes, per architecture and format: its launches [s], and bytes of an input entry at the wire rate [B].
+
+    Published products of 8 and 4 bits take 16-bit inputs: time = start + bytes x entries / bandwidth + work / (share x peak). The three
+    are told apart by the products' sizes; 16-bit products, which convert nothing, come out with next to no bytes.
+    """
+    found: dict[tuple[str, str], list[tuple[float, float, float]]] = defaultdict(list)
+    for row in rows:
+        name = row["dtype"]
+        if name not in CONVERTED or not _converts(row, architecture(row["device"]), name):
+            continue
+        device = catalogue.accelerator(row["device"])
+        peak = device.peak.get(FORMATS[name][0].partition(".")[0])
+        if peak is None or device.bandwidth is None:
+            continue
+        m, n, k, time = _sizes(row)
+        least = float(matmul.work(m, k, n)) / peak.value
+        found[device.architecture, name].append((least, m * k / device.bandwidth, time))
+    out = {}
+    for key, table in found.items():
+        if len(table) < LEAST_ROWS:
+            continue
+        ideal, entries, times = (np.asarray(column) for column in zip(*table, strict=True))
+
+        def off(p: list[float], work: Any = ideal, read: Any = entries, times: Any = times) -> float:
+            return float(np.mean(np.abs(np.log((p[0] + p[1] * read + work / p[2]) / times))))
+
+        start, each, _ = descend(off, [1e-5, 5.0, 0.6])
+        out[key] = (start, each)
+    return out
 
 
 def _reference(scope: str, name: str, devices: Sequence[str]) -> dict[str, Any] | None:

@@ -57,6 +57,7 @@ class Operation(NamedTuple):
     kernels : launches [1].
     ranks : ranks of a collective [1].
     groups : groups that experts stand in, and those that a token's may [1].
+    inputs : elements that products read of what enters them, fused ones once [1].
     text, numbers : formula and what goes into it.
     """
 
@@ -74,6 +75,7 @@ class Operation(NamedTuple):
     text: str = ""
     numbers: tuple[Any, ...] = ()
     groups: tuple[int, int] = (1, 1)
+    inputs: Number = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -231,6 +233,7 @@ def product(
         tokens * (inputs * len(group) + outputs),
         text="{} tokens x {} weights at {} B",
         numbers=(tokens, weights, element_bytes(first.format)),
+        inputs=tokens * inputs,
     )
 
 
@@ -311,7 +314,8 @@ def _attention(
         mixer.head_dim if mixer.key_is_value else mixer.head_dim + mixer.value_dim
     )
     if step.decodes:
-        table.append(_decode_attention(mixer, step, heads, kept, kv_bytes))
+        read = heads * (mixer.head_dim + mixer.value_dim) if kernels.reads_per_head else kept
+        table.append(_decode_attention(mixer, step, heads, read, kv_bytes))
     if step.prefills:
         table.append(_prefill_attention(mixer, step, heads, kept))
         if kernels.scores:
@@ -542,6 +546,7 @@ def _mixture(moe: Mixture, step: Step, split: Split, model: Model, kernels: Kern
             kernels=STEP_KERNELS["experts"],
             text="{} of {} experts read x {} weights at {} B",
             numbers=(read, experts / ranks, weights / width, element_bytes(kind)),
+            inputs=visits * (hidden + moe.expert[-1][0].inputs / width),
         )
     ]
     if moe.router is not None:

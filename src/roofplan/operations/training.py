@@ -58,7 +58,7 @@ def forward(
     table += _stream_passes(layer, tokens, layout, model, framework)
     if job.adapter is not None:
         table += _adapting(layer, tokens, layout, job.adapter)
-    return [_at_precision(op, job) for op in [*table, *_casts(table, job)]]
+    return [_at_precision(op, job) for op in [*table, *_casts(table, job, framework)]]
 
 
 UNPACK = "unpack "
@@ -124,8 +124,12 @@ CAST_BYTES, FROZEN_CAST_BYTES = 4.0, 3.0
 of frozen weights do without [B]."""
 
 
-def _casts(table: Sequence[Operation], job: Job) -> list[Operation]:
-    """Return the casts of what enters products in 8 or 4 bits."""
+def _casts(table: Sequence[Operation], job: Job, framework: Framework) -> list[Operation]:
+    """Return the casts of what enters products in 8 or 4 bits: activations forward, gradients backward, half of them in each pass.
+
+    A framework that fuses them writes activations in fewer bits where norms and activation functions compute them; what enters
+    grouped products is sorted first, and cast by itself.
+    """
     if job.precision not in LOW_PRECISION:
         return []
     each = CAST_BYTES if job.adapter is None else FROZEN_CAST_BYTES
@@ -134,11 +138,17 @@ def _casts(table: Sequence[Operation], job: Job) -> list[Operation]:
             f"cast for {op.name}",
             "memory",
             0.0,
-            each * (op.traffic - op.entries * ACTIVATION_BYTES) / ACTIVATION_BYTES / 2.0,
+            each * _cast_elements(op, framework) / 2.0,
         )
         for op in table
         if op.kind in {"matmul", "experts"} and op.entries is not None
     ]
+
+
+def _cast_elements(op: Operation, framework: Framework) -> Number:
+    """Return the inputs and outputs of a product that passes of their own cast, forward and backward together [1]."""
+    both = (op.traffic - op.entries * ACTIVATION_BYTES) / ACTIVATION_BYTES
+    return both - op.inputs if framework.kernels.casts_fused else both
 
 
 def _at_precision(op: Operation, job: Job) -> Operation:

@@ -51,6 +51,8 @@ class Kernels:
     scores : traffic of an attention score where scores are written to memory, 0 for fused kernels [B].
     converted, quantised : traffic of bringing an input or output element of a product into 16 bits and back, or into the
         format that GGUF blocks are multiplied in [B].
+    casts_fused : whether norms and activation functions write what products in 8 or 4 bits read; else a kernel of its own does.
+    reads_per_head : whether decode attention reads the cache once for each query head, not once for all that share its keys.
     elementwise : traffic between products over that of fused 16-bit kernels [1].
     layer_launches : kernels that a pass of prompts launches for a layer, unpacking aside, where it uses no captured graph [1].
     launch_queue : launches that the queue of a device of the vendors `queued` holds before the host must wait, 0 where not known [1].
@@ -67,6 +69,8 @@ class Kernels:
     scores: float = 0.0
     converted: float = 0.0
     quantised: float = 0.0
+    casts_fused: bool = False
+    reads_per_head: bool = False
     elementwise: float = 1.0
     layer_launches: float = 0.0
     launch_queue: float = 0.0
@@ -119,6 +123,8 @@ class Engine:
     experts_even : whether expert ranks must hold equal numbers of experts.
     slots_divide_context : whether each slot may use only its share of the context, so that it must be asked for as often.
     eager : whether Python launches every kernel as it comes to it, without captured graphs.
+    chunked_prefill : whether prompts are cut to what is left of a step's budget.
+    mixed_steps : whether prompts and decoding sequences share a step; None where it goes with chunks, as in vLLM.
     runtime : language of what schedules its steps, ``python`` or ``c++``, which decides what a sequence costs the host.
     pipeline_kind : ``microbatch`` keeps all stages busy, ``layer-split`` is one group that uses one device at a time.
     """
@@ -141,6 +147,7 @@ class Engine:
     rules: tuple[DefaultRule, ...] = ()
     excluded_architectures: tuple[str, ...] = ()
     chunked_prefill: bool = True
+    mixed_steps: bool | None = None
     eager: bool = False
     runtime: str = "python"
     graphs_counted: bool = False
@@ -176,6 +183,11 @@ class Engine:
         """Return the prompt tokens that pass the layers together, of a step's `budget`: its micro-batch where it has one [token]."""
         smallest = self.defaults.get("micro_batch")
         return budget if smallest is None else smaller(budget, smallest.value)
+
+    @property
+    def mixes(self) -> bool:
+        """Whether prompts and decoding sequences share a step."""
+        return self.chunked_prefill if self.mixed_steps is None else self.mixed_steps
 
     @property
     def scopes(self) -> tuple[str, ...]:

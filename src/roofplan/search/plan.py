@@ -257,15 +257,16 @@ def metrics_of(plan: Plan) -> dict[str, Metric]:
     """Return the metrics of one plan with their intervals; what is not known is absent."""
     p, worst = plan.prediction, grade_of(plan)
     grade = GRADES[worst]
+    first, prompts = (GRADES[max(2, grade_of_time(term, plan.model, plan.rates))] for term in (p.ttft, p.prefill))
     figure = partial(_own_metric, plan)
     tpot, rate = float(p.tpot.value), float(p.rate)
     out = {
-        "ttft": figure(float(p.ttft.value), "s", GRADES[max(2, worst)], "prefill"),
+        "ttft": figure(float(p.ttft.value), "s", first, "prefill"),
         "tpot": figure(tpot, "s", grade, "decode"),
         "tokens_per_second_per_user": figure(1.0 / tpot, "token/s", grade, "decode"),
         "output_tokens_per_second": figure(rate, "token/s", grade, "throughput"),
         "output_tokens_per_second_per_device": figure(rate / plan.machine.count, "token/s", grade, "throughput"),
-        "prefill_tokens_per_second": figure(float(p.prefill_rate), "token/s", GRADES[max(2, worst)], "prefill"),
+        "prefill_tokens_per_second": figure(float(p.prefill_rate), "token/s", prompts, "prefill"),
         "max_concurrency": Metric(
             plan.memory.max_concurrency, plan.memory.max_concurrency, plan.memory.max_concurrency, "1", grade
         ),

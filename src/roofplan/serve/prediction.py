@@ -82,7 +82,7 @@ def predict(
     chunk = smaller(larger(1.0, per_step) * fresh, room)
     requests = chunk / fresh
     prompt_step = Step(new=chunk, past=past, requests=requests)
-    if engine.chunked_prefill:
+    if engine.mixes:
         mixed_step = replace(decode_step, new=chunk, past=past, requests=requests)
         mixed = step_term("mixed step", model, strategy, mixed_step, r, kv_bytes=kv_bytes, drafted=workload.drafted)
         added, parts = mixed.value - decode.value, [mixed, decode]
@@ -96,8 +96,8 @@ def predict(
         "s",
         law="batching.time_per_output_token",
         parts=parts,
-        combine="difference" if engine.chunked_prefill else "product",
-        text="{} prompts a step x {} of each" + (", what a mixed step takes more" if engine.chunked_prefill else ""),
+        combine="difference" if engine.mixes else "product",
+        text="{} prompts a step x {} of each" + (", what a mixed step takes more" if engine.mixes else ""),
         numbers=(per_step, (per_request, "s")),
     )
     sent = here * (1.0 + workload.drafted) + per_step * fresh  # tokens that cross to the next stage in a mean step

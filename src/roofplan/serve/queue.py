@@ -198,12 +198,13 @@ def served(
             sent += 1
         while coming and coming[0][0] <= now:
             waiting.append(coming.popleft()[1])
-        new, ended, taken = _admit(waiting, seats - seated, budget, len(running), mixes=engine.chunked_prefill)
+        room = budget - len(running) if engine.mixes else budget
+        new, ended, taken = _admit(waiting, seats - seated, room, cuts=engine.chunked_prefill)
         seated += taken
         if not new and not running:
             now = coming[0][0] if coming else sent / (arrivals.rate or 1.0)  # idle until the next request
             continue
-        decodes = len(running) if engine.chunked_prefill or not new else 0
+        decodes = len(running) if engine.mixes or not new else 0
         now += time_of(new, decodes)
         turns += bool(decodes)
         sequences += decodes
@@ -229,23 +230,20 @@ ROUNDING = 1e-9
 """Share of a request by which its time may be rounded down: whoever waits for it must see it come [1]."""
 
 
-def _admit(
-    waiting: deque[_Request], seats: int, budget: float, decoding: int, *, mixes: bool
-) -> tuple[float, list[_Request], int]:
+def _admit(waiting: deque[_Request], seats: int, room: float, *, cuts: bool) -> tuple[float, list[_Request], int]:
     """Return the prompt tokens of the next step, the requests whose prompts it ends, and the seats newly taken.
 
-    An engine that mixes gives prompts what its decoding sequences leave of the budget, and cuts the last one; one that
-    does not computes whole prompts, at least one.
+    An engine that cuts prompts fills the room of the step; one that does not computes whole prompts, at least one.
     """
-    room, new, taken = (budget - decoding if mixes else budget), 0.0, 0
+    new, taken = 0.0, 0
     ended: list[_Request] = []
     while waiting and room > 0.0:
         head = waiting[0]
         if not head.begun:
-            if taken >= seats or (not mixes and new and room < head.left):
+            if taken >= seats or (not cuts and new and room < head.left):
                 break
             taken, head.begun = taken + 1, True
-        part = min(head.left, room) if mixes else head.left
+        part = min(head.left, room) if cuts else head.left
         new, room, head.left = new + part, room - part, head.left - part
         if head.left > 0.0:
             break

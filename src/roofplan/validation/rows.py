@@ -70,6 +70,10 @@ WORDS = {"seq_len": re.compile(r"max \d+-\d+ tokens"), "interleave": re.compile(
 """What columns of numbers may say in words."""
 
 
+BEYOND = "cells beyond the columns"
+"""Where cells are kept for which a file names no column."""
+
+
 def checked(row: Row) -> None:
     """Refuse a row with a cell that is no number where one belongs, or one that no run can have.
 
@@ -77,6 +81,8 @@ def checked(row: Row) -> None:
     ------
     Skipped : naming column and value.
     """
+    if row.get(BEYOND):
+        raise Skipped("more cells than columns: a comma in a cell without quotation marks moves all that follow")
     for name, (least, most) in RANGES.items():
         text = (row.get(name) or "").strip()
         if not text or (name in WORDS and WORDS[name].search(text)):
@@ -128,6 +134,11 @@ def twice(rows: Sequence[Row]) -> frozenset[int]:
     return frozenset(place for places in groups for place in places)
 
 
+def _text(cell: str | list[str] | None) -> str:
+    """Return a cell, or those beyond the last column, as text."""
+    return ",".join(filter(None, cell)) if isinstance(cell, list) else cell or ""
+
+
 def read(path: str | Path, needed: Sequence[str]) -> tuple[dict[str, str], ...]:
     """Return the rows of a CSV file.
 
@@ -137,8 +148,8 @@ def read(path: str | Path, needed: Sequence[str]) -> tuple[dict[str, str], ...]:
     """
     try:
         with Path(path).open(newline="", encoding="utf-8-sig") as file:
-            reader = csv.DictReader(file)
-            found = tuple({key: value or "" for key, value in row.items() if key is not None} for row in reader)
+            reader = csv.DictReader(file, restkey=BEYOND)
+            found = tuple({key: _text(value) for key, value in row.items()} for row in reader)
             columns = reader.fieldnames or ()
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         why = getattr(error, "strerror", None) or "it is not a table of text"
