@@ -12,7 +12,8 @@ from conftest import keeps_to
 
 import roofplan as rp
 from roofplan import catalogue
-from roofplan.calibrate import kernels
+from roofplan.calibrate import engines, kernels
+from roofplan.calibrate.fitting import entry
 from roofplan.calibrate.hierarchy import Block, Prior, fit
 from roofplan.calibrate.own import figures_of, rescoped, stray
 from roofplan.calibrate.training import NUMBERS, effects_of
@@ -22,6 +23,7 @@ from roofplan.errors import InputError
 from roofplan.laws import matmul
 from roofplan.schemas import answer_schema
 from roofplan.timing import adopt, asked, constant, constants_now, left_out, rates, using
+from roofplan.validation.inference import inference_case
 
 # Published kernels -------------------------------------------------------------------------------
 
@@ -29,10 +31,10 @@ from roofplan.timing import adopt, asked, constant, constants_now, left_out, rat
 def test_the_conversion_of_inputs_is_told_from_the_product_by_their_sizes():
     """Products made up from a start-up, a pass over the inputs and a share of the peak give the three back."""
     device = catalogue.accelerator("h200-sxm")
-    start, each, share = 8e-6, 6.0, 0.7
+    start, each, share, rate = 8e-6, 6.0, 0.7, kernels.pass_rate(catalogue.accelerator("h200-sxm"))
     rows = []
     for m, (n, k) in itertools.product((512, 2048, 8192), ((4096, 4096), (16384, 4096), (4096, 16384), (8192, 8192))):
-        time = start + each * m * k / device.bandwidth + 2.0 * m * n * k / device.peak["fp8"].value / share
+        time = start + each * m * k / rate + 2.0 * m * n * k / device.peak["fp8"].value / share
         rows.append(
             {
                 "kernel": "gemm",
@@ -44,15 +46,42 @@ def test_the_conversion_of_inputs_is_told_from_the_product_by_their_sizes():
                 "k": str(k),
             }
         )
-    found = kernels.converting(rows)["Hopper", "fp8"]
+    found = kernels.converting(rows)[device.id, "fp8"]
     assert found == pytest.approx((start, each), rel=0.05)
     reached = kernels.reached(rows, kernels.converting(rows))["fp8"]["Hopper"]
     assert [value for _, value in reached] == pytest.approx([share] * len(rows), rel=0.03)
 
 
-def test_16_bit_products_of_the_catalogue_reach_what_8_bit_ones_do_without_their_conversion():
-    shares = {name: constant("matmul", f"share.{name}", ["Hopper"])[0].value for name in ("bf16", "fp8")}
-    assert shares["fp8"] == pytest.approx(shares["bf16"], rel=0.1)
+@pytest.mark.parametrize("architecture", ["Hopper", "Blackwell", "Blackwell Ultra", "Ada"])
+def test_8_bit_products_without_their_conversion_reach_what_16_bit_ones_do(architecture):
+    shares = {name: constant("matmul", f"share.{name}", [architecture])[0].value for name in ("bf16", "fp8")}
+    assert shares["fp8"] == pytest.approx(shares["bf16"], rel=0.12)
+
+
+def test_a_cast_moves_what_a_kernel_must_and_not_many_times_as_much():
+    """16 bits in and 8 or 4 out at least; at most twice in, where the scale is found first, and what published kernels waste."""
+    for name, least in (("fp8", 3.0), ("fp8.fp8-block", 3.0), ("fp4", 2.5)):
+        for scope in ("Hopper", "Blackwell", "Blackwell Ultra"):
+            assert 0.8 * least <= constant("conversion", f"traffic.{name}", [scope, "any"])[0].value <= 3 * least
+
+
+def test_products_on_blocks_borrow_from_16_bit_ones_where_no_run_tells_of_them():
+    found = [
+        entry("engine", "compute_share", scope, 0.8, "1", 0.1, 9, "runs") for scope in ("llama.cpp", "any", "training")
+    ]
+    lent = engines.as_16_bit_products(found)
+    assert {(one["name"], one["scope"], one["value"], one["rows"]) for one in lent} == {
+        ("block_share", "llama.cpp", 0.8, 0),
+        ("block_share", "any", 0.8, 0),
+    }
+
+
+def test_offline_runs_tell_how_fast_prompts_are_computed_only_where_those_are_long():
+    rows = {row["id"]: row for row in catalogue.inference_rows()}
+    told = {name: engines.prompts_of(inference_case(rows[f"trtllm-docs-v0.17-{name}"])) for name in ("0061", "0049")}
+    assert told["0049"] is None
+    term, seconds = told["0061"]
+    assert seconds == pytest.approx(float(term.value), rel=0.3)
 
 
 # Families that lend to each other ----------------------------------------------------------------

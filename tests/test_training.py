@@ -256,6 +256,27 @@ def test_no_gradient_passes_layers_before_the_first_that_is_trained():
     all_of_them = parts(Layout(), lit, Adapter(method="adapter", targets=(), fixed=1e6))
     later = parts(Layout(), lit, Adapter(method="adapter", targets=(), fixed=1e6, first=2))
     assert later["activations"] == pytest.approx(all_of_them["activations"] * 30 / 32)
+    deep = parts(Layout(pp=32), lit, Adapter(method="adapter", targets=(), fixed=1e6, first=2))
+    assert min(deep.values()) >= 0.0
+
+
+def test_gradients_of_passes_before_stand_beside_activations_unless_the_longest_sample_comes_first():
+    lit, lora = catalogue.framework("litgpt-0.3"), Adapter(method="lora")
+    sharded = Layout(dp=2.0, zero=3, recompute="full", micro_batch=2.0)
+    sizes = [sum(parts(sharded, replace(lit, longest_first=first), lora).values()) for first in (True, False)]
+    assert sizes[1] > sizes[0]
+
+
+def test_what_is_offloaded_counts_in_no_moment_of_a_pass():
+    """Activations in host memory leave the end of a pass, with all its gradients, the fuller moment, whatever their size."""
+    lit = catalogue.framework("litgpt-0.3")
+    asked = replace(job(batch=256), sequence=1024, adapter=Adapter(method="lora"))
+    away = Layout(dp=2.0, zero=3, micro_batch=16.0, offload="activations")
+    held = fullest(ledgers(read_model("llama-2-7b"), asked, away, lit))
+    stay = fullest(ledgers(read_model("llama-2-7b"), asked, replace(away, offload="none"), lit))
+    kept = {part.name: float(part.value) for part in stay.allocated.parts}["activations"]
+    assert held.host == pytest.approx(kept)
+    assert {part.name: float(part.value) for part in held.allocated.parts}["gathered"] > 2.0 * 6.4e9
 
 
 def test_shards_in_host_memory_are_copied_before_they_are_gathered():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -244,7 +244,7 @@ def engine(table: Mapping[str, Any]) -> Engine:
         eager=bool(table.get("eager", False)),
         runtime=table.get("runtime", "python"),
         chunked_prefill=table.get("chunked_prefill", True),
-        mixed_steps=table.get("mixed_steps"),
+        mixed_steps=_flag(table, "mixed_steps", None),
         graphs_counted=memory.get("graphs_counted", False),
         pipeline=parallel.get("pipeline", False),
         pipeline_kind=parallel.get("pipeline_kind", "microbatch"),
@@ -267,6 +267,22 @@ def engine(table: Mapping[str, Any]) -> Engine:
     )
 
 
+def _flag(table: Mapping[str, Any], key: str, default: bool | None = False) -> bool | None:
+    """Return a flag of a catalogue table, which says true or false and nothing else."""
+    value = table.get(key, default)
+    if value is not default and not isinstance(value, bool):
+        raise InputError(f"{key} = {value!r}: true or false", argument=key, value=str(value))
+    return value
+
+
+def _one_of(table: Mapping[str, Any], key: str, known: Sequence[str]) -> str:
+    """Return a word of a catalogue table, one of those known."""
+    value = str(table[key])
+    if value not in known:
+        raise InputError(f"{key} = {value!r}: one of {', '.join(known)}", argument=key, value=value)
+    return value
+
+
 def _kernels(table: Mapping[str, Any]) -> Kernels:
     numbers = {name: item.value for name, item in _numbers(table).items()}
     return Kernels(
@@ -282,8 +298,8 @@ def _kernels(table: Mapping[str, Any]) -> Kernels:
         scores=numbers.get("score_traffic", 0.0),
         converted=numbers.get("conversion_traffic", 0.0),
         quantised=numbers.get("quantisation_traffic", 0.0),
-        casts_fused=table.get("casts_fused", False),
-        reads_per_head=table.get("reads_per_head", False),
+        casts_fused=bool(_flag(table, "casts_fused")),
+        reads_per_head=bool(_flag(table, "reads_per_head")),
         elementwise=numbers.get("elementwise_traffic", 1.0),
         layer_launches=numbers.get("layer_launches", 0.0),
         launch_queue=numbers.get("launch_queue", 0.0),
@@ -319,7 +335,8 @@ def framework(table: Mapping[str, Any]) -> Framework:
         kernels=_kernels(table["kernels"]),
         attention_rate=_numbers(table.get("attention_rate", {})),
         gradient=table["gradient"],
-        stays_gathered=table["stays_gathered"],
+        stays_gathered=_one_of(table, "stays_gathered", ("never", "pipeline")),
+        longest_first=bool(_flag(table, "longest_first")),
         aliases=_texts(table, "aliases"),
         notes=_texts(table, "notes"),
         flags=table.get("flags", {}),

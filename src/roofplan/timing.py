@@ -177,6 +177,7 @@ class Rates:
     cache : last-level cache, 0 where it is not known [B].
     bandwidth : achieved memory rate by kind of operation [B/s].
     vector : what matrix-vector kernels reach, None where the engine has none.
+    casts : bytes that converting an input of a product moves, by the number format that it is converted to [B].
     gap : time between kernels [s].
     step_base, step_each : the host's time for a step, and for each of its sequences [s].
     front : time that the server's front end takes for a request [s].
@@ -194,6 +195,7 @@ class Rates:
     vector: Vector | None
     attention_share: Number
     experts_share: Number
+    casts: dict[str, float]
     gap: Number
     step_base: Number
     step_each: Number
@@ -336,6 +338,10 @@ def rates(machine: Machine, engine: Software) -> Rates:
     where_from["gap"] = (fit_key(gap),)
     where_from["engine"] = (fit_key(base), fit_key(each))
     where_from["front"] = (fit_key(front),)
+    casts = {
+        name: fitted("conversion", f"traffic.{'fp8' if name == 'int8' else name}") for name in compute if _cast_to(name)
+    }
+    where_from["casts"] = tuple(fit_key(item) for item in casts.values())
     kernels, blocks = (fitted("engine", name, engine_chain) for name in ("compute_share", "block_share"))
     for name in compute:
         share = blocks if name == "gguf" and peak[name] != peak["fp16"] else kernels
@@ -362,6 +368,7 @@ def rates(machine: Machine, engine: Software) -> Rates:
         vector=vector,
         attention_share=attention_share.value * kernels.value,
         experts_share=experts_rate.value,
+        casts={name: item.value for name, item in casts.items()},
         gap=gap.value,
         step_base=base.value,
         step_each=each.value,
@@ -370,6 +377,11 @@ def rates(machine: Machine, engine: Software) -> Rates:
         sources=where_from,
         fallbacks=fallbacks,
     )
+
+
+def _cast_to(name: str) -> bool:
+    """Return whether a kernel of its own brings activations into a number format, GGUF's aside."""
+    return name.partition(".")[0] in QUANTISED - {"gguf"}
 
 
 def _compute_rates(
@@ -407,21 +419,23 @@ def _compute_rates(
             value, keys = best.value * lost.value, (best.source, fit_key(lost))
         compute[name] = value
         sources[f"compute.{name}"] = keys
-        for stored in OWN_SHARE.get(stand_in, ()) if stand_in == name else ():
+        for stored in own_share(name) if stand_in == name else ():
             # weights scaled block by block go through other kernels, whose share was measured apart
-            share = fitted("matmul", f"share.{stand_in}.{stored}")
-            sustained, keys = _sustained(device, stand_in, share, peak[name], (sheet.source, fit_key(share)))
-            peak[f"{name}.{stored}"] = peak[name]
-            compute[f"{name}.{stored}"] = peak[name] * sustained
-            sources[f"compute.{name}.{stored}"] = keys
+            kind = f"{name}.{stored}"
+            apart = fitted("matmul", f"share.{kind}")
+            peak[kind], compute[kind] = peak[name], value * apart.value / share.value
+            sources[f"compute.{kind}"] = (*keys, fit_key(apart))
     own = engine.kernels.gguf
     blocks = own if own is not None and own in device.peak else "fp16"
     peak["gguf"], compute["gguf"], sources["compute.gguf"] = peak[blocks], compute[blocks], sources[f"compute.{blocks}"]
     return peak, compute, fallbacks, sources
 
 
-OWN_SHARE = {"fp8": ("fp8-block",)}
-"""Formats of weights whose products in a number format have a share of the peak of their own."""
+def own_share(name: str) -> tuple[str, ...]:
+    """Return the formats of weights whose products in a number format have a share of the peak of their own."""
+    found = catalogue.formats().items()
+    return tuple(stored for stored, table in found if table.get("own_share") and table["compute"] == name)
+
 
 UNMEASURED = frozenset({"tf32", "fp32"})
 """Formats whose products borrow the share of 16-bit ones but not their power: nobody published theirs."""
@@ -666,12 +680,8 @@ def with_unpacking(table: list[Operation], r: Rates) -> list[Operation]:
         beside += [extra for op in table if op.kind in PRODUCTS for extra in _around(op, r)]
         out = [_reading_unpacked(op, r) for op in table]
     if not r.engine.kernels.casts_fused:
-        beside += [_cast(op) for op in table if op.compute in CAST_BYTES and _quantises(op, r)]
+        beside += [_cast(op, r) for op in table if op.compute in r.casts and _quantises(op, r)]
     return [*out, *beside]
-
-
-CAST_BYTES = {"fp8": 3.0, "int8": 3.0, "fp4": 2.5}
-"""Bytes that casting an activation moves, by the number format that it is cast to: 16 bits in, 8 or 4 out [B]."""
 
 
 def _quantises(op: Operation, r: Rates) -> bool:
@@ -679,11 +689,15 @@ def _quantises(op: Operation, r: Rates) -> bool:
     return op.kind in PRODUCTS and op.compute in QUANTISED and op.compute not in r.fallbacks
 
 
-def _cast(op: Operation) -> Operation:
-    """Return the pass that brings a product's inputs from 16 bits into its number format."""
-    each = CAST_BYTES[op.compute]
+def _cast(op: Operation, r: Rates) -> Operation:
+    """Return the pass that brings a product's inputs from 16 bits into its number format.
+
+    That the product then reads them in fewer bits is neglected: its traffic is of the 16-bit ones.
+    """
+    own = f"{op.compute}.{op.stored}"
+    each = r.casts[own if own in r.casts else op.compute]
     moved = matmul.conversion_traffic(op.inputs, each)
-    return _pass(f"cast for {op.name}", HANDOVER, moved, "{} activations x {} B", (op.inputs, each))
+    return _pass(f"cast for {op.name}", "memory", moved, "{} activations x {} B", (op.inputs, each))
 
 
 def _in_memory(op: Operation, r: Rates) -> Number:
@@ -918,6 +932,8 @@ def _operation_term(op: Operation, seconds: Number, count: Number, r: Rates) -> 
     own = f"compute.{op.compute}.{op.stored}"
     shares = r.sources.get(own, r.sources.get(f"compute.{op.compute}", ()))
     computed = r.sources["vector_peak"] if op.kind == "memory" else shares
+    if op.name.startswith("cast for "):
+        computed = r.sources["casts"]
     sources = (*keys, *computed, *(r.sources["experts_share"] if op.kind == "experts" else ()))
     return Term(op.name, seconds * count, "s", law=law, text=text, numbers=numbers, sources=sources)
 

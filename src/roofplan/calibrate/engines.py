@@ -274,12 +274,13 @@ def fit_prefill(excluded: Excluded = frozenset()) -> list[dict[str, Any]]:
 
     From prompts timed alone, and from offline runs whose prompts are longer than their answers. What a measured time leaves
     for computing, its passes over memory and its launches taken off, gives the share; an engine's is the median. Few rows are
-    drawn towards the median of the engines, as if that were `PRIOR_ROWS` rows more.
+    drawn towards the median of the engines, as if that were `PRIOR_ROWS` rows more. Products on blocks without rows lose what those
+    in 16 bits do.
     """
     ratios: dict[str, dict[str, list[float]]] = {name: defaultdict(list) for name in SHARES}
     versions_seen, publishers = set(), set()
     for case in usable(excluded):
-        known = _prompts(case)
+        known = prompts_of(case)
         if known is None:
             continue
         term, whole = known
@@ -308,7 +309,7 @@ def fit_prefill(excluded: Excluded = frozenset()) -> list[dict[str, Any]]:
             note = f"median of {len(versions)} engines' medians"
             out.append(entry("engine", name, "any", middle, "1", spread(every), len(every), source, note))
         elif name == "block_share":
-            out += _as_16_bit_products(out)
+            out += as_16_bit_products(out)
         else:
             note = "no engine has rows: taken to reach the published kernels"
             out.append(entry("engine", name, "any", 1.0, "1", 0.3, 0, "guess: " + note, note))
@@ -317,7 +318,7 @@ def fit_prefill(excluded: Excluded = frozenset()) -> list[dict[str, Any]]:
     return out
 
 
-def _as_16_bit_products(found: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+def as_16_bit_products(found: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return shares of products on blocks where no engine has rows of them: those of its products in 16 bits."""
     note = "no engine has rows: taken to lose what its products in 16 bits do"
     return [
@@ -327,7 +328,7 @@ def _as_16_bit_products(found: Sequence[dict[str, Any]]) -> list[dict[str, Any]]
     ]
 
 
-def _prompts(case: InferenceCase) -> tuple[Term, float] | None:
+def prompts_of(case: InferenceCase) -> tuple[Term, float] | None:
     """Return the predicted time of a run that tells how fast prompts are computed, and the measured one [s]; None of others."""
     if case.regime == "static batch" and case.users is not None:
         seconds, rate = case.measured.get("ttft"), case.measured.get("prefill_tokens_per_second")

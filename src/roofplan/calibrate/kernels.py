@@ -14,6 +14,8 @@ from roofplan import catalogue
 from roofplan.calibrate.fitting import LEAST_ROWS, Row, _affine_entries, _scoped, descend, entry, spread
 from roofplan.laws import attention, collectives, matmul
 from roofplan.operations import element_bytes
+from roofplan.records.hardware import Accelerator
+from roofplan.timing import constant
 
 COMPUTE_BOUND = 512
 
@@ -84,7 +86,7 @@ GEMM_TABLES = "published GEMM tables: aiconfigurator-core 0.12.0 (PyPI), JAX mic
 """What shares of products are fitted on."""
 
 Converting = dict[tuple[str, str], tuple[float, float]]
-"""By architecture and published format: what launching the conversion of a product's inputs takes [s], and bytes of an entry [B]."""
+"""By device and published format: what launching the conversion of a product's inputs takes [s], and bytes of an entry [B]."""
 
 
 def _sizes(row: Row) -> tuple[float, float, float, float]:
@@ -103,40 +105,51 @@ def reached(rows: Sequence[Row], taken: Converting) -> dict[str, dict[str, list[
         if peak is None:
             continue
         m, n, k, time = _sizes(row)
-        start, each = taken.get((device.architecture, row["dtype"]), (0.0, 0.0))
-        left = time - start - each * m * k / (device.bandwidth or math.inf)
-        share = float(matmul.work(m, k, n)) / left / peak.value
-        if 0.0 < share <= 1.0:  # beyond are the smallest, which hardly take longer than a conversion
-            products[kind][device.architecture].append((device.id, share))
+        start, each = taken.get((device.id, row["dtype"]), (0.0, 0.0))
+        left = time - start - matmul.conversion_traffic(m * k, each) / pass_rate(device)
+        share = float(matmul.work(m, k, n)) / left / peak.value if left > 0.0 else 1.0
+        # the smallest hardly take longer than a conversion: they stand at the peak, so that the median is of all
+        products[kind][device.architecture].append((device.id, min(1.0, share)))
     return products
 
 
+def pass_rate(device: Accelerator) -> float:
+    """Return the rate at which passes over memory run, infinite where the device's bandwidth is not known [B/s]."""
+    return (device.bandwidth or math.inf) * constant("memory", "bandwidth", ["any"])[0].value
+
+
 def _conversion_entries(rows: Sequence[Row], taken: Converting) -> list[dict[str, Any]]:
-    """Return what was taken off the times of products for the conversion of their inputs."""
+    """Return the bytes that converting an input entry moves, per format and architecture the median of its devices."""
     out = []
-    for (scope, name), (start, each) in sorted(taken.items()):
-        said = "beside the product in its published time; no prediction uses it"
-        count = sum(_converts(row, scope, name) for row in rows)
-        out.append(entry("conversion", f"start.{name}", scope, start, "s", 0.3, count, GEMM_TABLES, said))
-        out.append(entry("conversion", f"traffic.{name}", scope, each, "B", 0.3, count, GEMM_TABLES, said))
+    for name in sorted(CONVERTED):
+        found: dict[str, list[float]] = defaultdict(list)
+        for (device, own), (_, each) in taken.items():
+            if own == name:
+                found[architecture(device)].append(each)
+        count = {scope: sum(_converts(row, scope, name) for row in rows) for scope in found}
+        every = [each for values in found.values() for each in values]
+        for scope, values in [*sorted(found.items()), ("any", every)]:
+            seen = count.get(scope, sum(count.values()))
+            kind, value = FORMATS[name][0], float(np.median(values))
+            out.append(entry("conversion", f"traffic.{kind}", scope, value, "B", CAST_SPREAD, seen, GEMM_TABLES))
     return out
+
+
+CAST_SPREAD = 0.5
+"""Spread of the bytes that a cast moves: devices of one architecture lie as far apart [1]."""
 
 
 def _converts(row: Row, scope: str, name: str) -> bool:
     """Return whether a row is of a large product of a format on an architecture."""
-    return (
-        row["kernel"] == "gemm"
-        and row["dtype"] == name
-        and float(row["m"]) >= COMPUTE_BOUND
-        and architecture(row["device"]) == scope
-    )
+    large = row["kernel"] == "gemm" and row["dtype"] == name and float(row["m"]) >= COMPUTE_BOUND
+    return large and architecture(row["device"]) == scope
 
 
 def converting(rows: Sequence[Row]) -> Converting:
-    """Return what the conversion of a product's inputs takes, per architecture and format: its launches [s], and bytes of an input entry at the wire rate [B].
+    """Return what the conversion of a product's inputs takes, per device and format: its launches [s], and bytes of an input entry [B].
 
-    Published products of 8 and 4 bits take 16-bit inputs: time = start + bytes x entries / bandwidth + work / (share x peak). The three
-    are told apart by the products' sizes; 16-bit products, which convert nothing, come out with next to no bytes.
+    Published products of 8 and 4 bits take 16-bit inputs: time = start + bytes x entries / rate of passes + work / (share x peak).
+    The three are told apart by the products' sizes.
     """
     found: dict[tuple[str, str], list[tuple[float, float, float]]] = defaultdict(list)
     for row in rows:
@@ -149,19 +162,20 @@ def converting(rows: Sequence[Row]) -> Converting:
             continue
         m, n, k, time = _sizes(row)
         least = float(matmul.work(m, k, n)) / peak.value
-        found[device.architecture, name].append((least, m * k / device.bandwidth, time))
-    out = {}
-    for key, table in found.items():
-        if len(table) < LEAST_ROWS:
-            continue
-        ideal, entries, times = (np.asarray(column) for column in zip(*table, strict=True))
+        found[device.id, name].append((least, m * k / pass_rate(device), time))
+    return {key: _taken_off(table) for key, table in found.items() if len(table) >= LEAST_ROWS}
 
-        def off(p: list[float], work: Any = ideal, read: Any = entries, times: Any = times) -> float:
-            return float(np.mean(np.abs(np.log((p[0] + p[1] * read + work / p[2]) / times))))
 
-        start, each, _ = descend(off, [1e-5, 5.0, 0.6])
-        out[key] = (start, each)
-    return out
+def _taken_off(table: Sequence[tuple[float, float, float]]) -> tuple[float, float]:
+    """Return start-up and bytes of an entry that bring products of (work at the peak, entries over the rate, time) nearest, from several starts."""
+    work, entries, times = (np.asarray(column) for column in zip(*table, strict=True))
+
+    def off(p: list[float]) -> float:
+        return float(np.mean(np.abs(np.log((p[0] + p[1] * entries + work / p[2]) / times))))
+
+    starts = [[start, each, 0.6] for start in (3e-6, 1e-5, 2e-5) for each in (1.0, 4.0)]
+    start, each, _ = min((descend(off, first) for first in starts), key=off)
+    return start, each
 
 
 def _reference(scope: str, name: str, devices: Sequence[str]) -> dict[str, Any] | None:

@@ -138,7 +138,7 @@ def _casts(table: Sequence[Operation], job: Job, framework: Framework) -> list[O
             f"cast for {op.name}",
             "memory",
             0.0,
-            each * _cast_elements(op, framework) / 2.0,
+            matmul.conversion_traffic(_cast_elements(op, framework), each) / 2.0,
         )
         for op in table
         if op.kind in {"matmul", "experts"} and op.entries is not None

@@ -45,6 +45,7 @@ class Framework:
     lineage : whose code it runs, such as ``megatron-core``: from kin on the same architecture it borrows first.
     sharding : how it divides states over data-parallel ranks: ``distributed-optimizer``, ``none``, ``fsdp`` or ``zero``
         (data parallel alone).
+    longest_first : whether a run begins with its longest sample, beside which no gradients of earlier ones stand.
     stays_gathered : when sharded weights, once gathered, stay whole to the end of a step: ``never``, ``pipeline`` (with pipeline
         stages).
     attention : ``flash``, or ``eager`` where scores are written to memory.
@@ -94,6 +95,7 @@ class Framework:
     attention_rate: Mapping[str, Sourced] = field(default_factory=dict)
     gradient: str = "fp32"
     stays_gathered: str = "never"
+    longest_first: bool = False
     aliases: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     flags: Mapping[str, str] = field(default_factory=dict)
@@ -154,7 +156,7 @@ class Adapter:
     scales : whether products' outputs and norms are scaled by trained numbers, which keeps what they scale.
     fused : whether products that a framework fuses share one update.
     fixed : trained parameters, where they do not follow from rank and targets [parameters].
-    first : layers before the first that has any; no gradient passes them, and they keep nothing [1].
+    first : layers before the first that has any, which keep nothing; of the time nothing is taken off for them [1].
     """
 
     method: str

@@ -257,11 +257,11 @@ def metrics_of(plan: Plan) -> dict[str, Metric]:
     """Return the metrics of one plan with their intervals; what is not known is absent."""
     p, worst = plan.prediction, grade_of(plan)
     grade = GRADES[worst]
-    first, prompts = (GRADES[max(2, grade_of_time(term, plan.model, plan.rates))] for term in (p.ttft, p.prefill))
+    prompts = GRADES[max(2, grade_of_time(p.ttft, plan.model, plan.rates))]
     figure = partial(_own_metric, plan)
     tpot, rate = float(p.tpot.value), float(p.rate)
     out = {
-        "ttft": figure(float(p.ttft.value), "s", first, "prefill"),
+        "ttft": figure(float(p.ttft.value), "s", prompts, "prefill"),
         "tpot": figure(tpot, "s", grade, "decode"),
         "tokens_per_second_per_user": figure(1.0 / tpot, "token/s", grade, "decode"),
         "output_tokens_per_second": figure(rate, "token/s", grade, "throughput"),

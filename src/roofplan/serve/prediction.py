@@ -78,7 +78,9 @@ def predict(
     decode_step = Step(sequences=here, each=1.0 + workload.drafted, context=context)
     decode = step_term("decode step", model, strategy, decode_step, r, kv_bytes=kv_bytes, drafted=workload.drafted)
     per_step = here * emitted / workload.output  # prompts that must be computed per step to keep the batch full
-    room = larger(engine.pass_tokens(budget) - here, 1.0) if engine.chunked_prefill else 1e18
+    # prompts get what decoding sequences leave of a step that they share; one that is not cut is computed whole
+    left = engine.pass_tokens(budget) - (here if engine.mixes else 0.0)
+    room = larger(left, 1.0 if engine.chunked_prefill else fresh)
     chunk = smaller(larger(1.0, per_step) * fresh, room)
     requests = chunk / fresh
     prompt_step = Step(new=chunk, past=past, requests=requests)

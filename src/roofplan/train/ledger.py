@@ -141,8 +141,10 @@ def _ledger(c: _Case) -> Ledger:
     framework = c.framework
     shared = rank_parameters(c.stage, c.kinds, c.model, c.small, framework.keeps("vocabulary_multiple"))
     share = Share(*map(c.back, shared))
-    moment = _fuller(_passing(c), _passed(c)) if _whole_gradients(c) else _passing(c)
-    parts, away = _placed([*_states(share, c), *moment, *_buffers(share, c)], c)
+    standing, buffers = _states(share, c), _buffers(share, c)
+    moments = [_passing(c), _passed(c)] if _whole_gradients(c) else [_passing(c)]
+    placed = [_placed([*standing, *moment, *buffers], c) for moment in moments]
+    parts, away = _fuller(*(parts for parts, _ in placed)), _most(*(away for _, away in placed))
     runtime = framework.keeps("runtime")
     parts.append(
         Term("runtime", runtime, "B", law="given", text="{}", numbers=((runtime, "B"),), sources=c.cites("runtime"))
@@ -158,17 +160,17 @@ def _whole_gradients(c: _Case) -> bool:
 
 
 def _passing(c: _Case) -> list[Term]:
-    """Return what stands beside states where the forward pass ends."""
-    return [_activations(c), _working(c), *([_gathered(c)] if c.layout.zero >= 3 else [])]
+    """Return what stands beside states where a forward pass ends; gradients of passes before stand too, but not beside the longest sample where that comes first."""
+    several = _whole_gradients(c) and not c.framework.longest_first
+    return [_activations(c), _working(c), *([_gathered(c, gradients=several)] if c.layout.zero >= 3 else [])]
 
 
 def _passed(c: _Case) -> list[Term]:
     """Return what stands beside states where the backward pass ends: of the activations the first layer's alone, but all gradients."""
     kept: Number = 0.0
-    again: Number = 0.0
-    for count, (stays, whole, gradients) in zip(c.stage.counts, c.layers, strict=True):
-        if count:
-            kept, again = larger(kept, stays), larger(again, gradients + (whole - stays))
+    for count, (stays, _, _) in zip(c.stage.counts, c.layers, strict=True):
+        kept = larger(kept, stays) if count else kept
+    again = _again(c)
     rows = rows_of_table(c.model, c.small, c.framework.keeps("vocabulary_multiple"))
     logits = c.stage.heads * c.tokens * rows * c.framework.logits_stay
     kept, again, logits = c.back(kept), c.back(again), c.back(logits)
@@ -188,19 +190,32 @@ def _passed(c: _Case) -> list[Term]:
         law="operations.activations.widest_gradient",
         text="a layer's backward pass {}, and logits that a loop still refers to, {}",
         numbers=((again, "B"), (logits, "B")),
+        sources=c.cites("logits_stay") if c.framework.logits_stay else (),
     )
     return [first, working, _gathered(c, gradients=True)]
 
 
-def _fuller(one: list[Term], other: list[Term]) -> list[Term]:
-    """Return the moment that needs more, part by part."""
-    more = sum(part.value for part in other) > sum(part.value for part in one)
-    if np.ndim(more) == 0:
-        return other if more else one
-    return [
-        Term(b.name, where(more, b.value, a.value), "B", law=b.law, text=b.text, numbers=b.numbers, sources=b.sources)
-        for a, b in zip(one, other, strict=True)
-    ]
+def _fuller(one: list[Term], *others: list[Term]) -> list[Term]:
+    """Return the moment that needs most, part by part."""
+    for other in others:
+        more = sum(part.value for part in other) > sum(part.value for part in one)
+        if np.ndim(more) == 0:
+            one = other if more else one
+            continue
+        one = [
+            Term(
+                b.name, where(more, b.value, a.value), "B", law=b.law, text=b.text, numbers=b.numbers, sources=b.sources
+            )
+            for a, b in zip(one, other, strict=True)
+        ]
+    return one
+
+
+def _most(one: Number, *others: Number) -> Number:
+    """Return the largest, element by element."""
+    for other in others:
+        one = larger(one, other)
+    return one
 
 
 AWAY = {"optimizer": ("optimizer",), "weights": ("weights", "adapters"), "activations": ("activations",)}
@@ -348,20 +363,26 @@ def _activations(c: _Case) -> Term:
 
 
 def _passed_backward(c: _Case) -> tuple[float, ...]:
-    """Return the layers of each kind that a backward pass reaches: none below the first that is trained [1]."""
+    """Return the layers of each kind that a backward pass reaches: none of the first stage below the first that is trained [1]."""
     below = c.job.adapter.first if c.job.adapter and c.stage.embeds else 0
     if not below:
         return c.stage.counts
     idle = c.model.decoder.layers[:below]
-    return tuple(count - idle.count(layer) for count, layer in zip(c.stage.counts, c.kinds, strict=True))
+    return tuple(max(0.0, count - idle.count(layer)) for count, layer in zip(c.stage.counts, c.kinds, strict=True))
+
+
+def _again(c: _Case) -> Number:
+    """Return what a layer's backward pass holds: its widest gradients, and what is computed again [B]."""
+    most: Number = 0.0
+    for count, (stays, whole, gradients) in zip(c.stage.counts, c.layers, strict=True):
+        if count:
+            most = larger(most, gradients + (whole - stays))
+    return most
 
 
 def _working(c: _Case) -> Term:
     """Return what stands only for a moment: at the head, or where a layer runs backward; the larger counts."""
-    again: Number = 0.0
-    for count, (stays, whole, gradients) in zip(c.stage.counts, c.layers, strict=True):
-        if count:
-            again = larger(again, gradients + (whole - stays))
+    again = _again(c)
     if not c.stage.heads:
         text = "widest gradients of a layer, and what is computed again, {}"
         return Term(
@@ -374,6 +395,7 @@ def _working(c: _Case) -> Term:
         )
     rows = rows_of_table(c.model, c.small, c.framework.keeps("vocabulary_multiple"))
     each = where(c.small.tp > 1, c.framework.logits_divided, c.framework.keeps("logits_kept"))
+    divided = "logits_kept_divided" in c.framework.memory and bool(np.all(c.small.tp > 1))
     logits = c.tokens * rows * each
     stream = stream_bytes(c.tokens, c.small, c.model)
     whole = c.tokens * c.model.hidden * ACTIVATION_BYTES
@@ -388,7 +410,7 @@ def _working(c: _Case) -> Term:
         law="operations.activations.widest_gradient",
         text="the larger of the head ({} tokens x {} logits x {} B, its gradient {}) and a layer's backward pass {}",
         numbers=(c.tokens, rows, each, (gradient, "B"), (again, "B")),
-        sources=c.cites("logits_kept"),
+        sources=c.cites("logits_kept_divided" if divided else "logits_kept"),
     )
 
 
@@ -432,9 +454,9 @@ def _gathered(c: _Case, *, gradients: bool = False) -> Term:
     """Return what stands whole for a while.
 
     Weights gathered for the running layer and the next, a layer's gradients until they are reduced and scattered, and
-    embedding and head throughout; all layers where the framework lets none go. A shard that lies in host memory is copied to the
-    device before it is gathered. With whole `gradients`, those of all layers, and
-    once more a layer's where they are put together from its tensors'.
+    embedding and head throughout; all layers where the framework lets none go. A shard that lies in host memory is copied to
+    the device before it is gathered. With whole `gradients`, those of all layers, and once more a layer's where they are put
+    together from its tensors'.
     """
     frozen = c.job.adapter is not None
     stays = c.framework.stays_gathered == "pipeline" and c.layout.pp > 1 and not frozen
@@ -474,7 +496,7 @@ def _gathered(c: _Case, *, gradients: bool = False) -> Term:
         law="states.zero_bytes",
         text=text,
         numbers=numbers,
-        sources=c.cites("whole_gradient" if gradients else "gathered_layers"),
+        sources=c.cites("gathered_layers") + (c.cites("whole_gradient") if gradients else ()),
     )
 
 

@@ -268,7 +268,7 @@ def _benched(case: InferenceCase) -> InferenceCase:
     if not rule or any(case.row.get(column) for column in ("memory_fraction", "max_num_batched_tokens")):
         return case
     notes: list[str] = []
-    if "window" in rule and (whole := unwindowed(case.model)) != case.model:
+    if "window" in rule and not rule["window"].value and (whole := unwindowed(case.model)) != case.model:
         case = replace(case, model=whole)
         notes.append("trtllm-bench: no window, every token is seen")
     load = case.workload
@@ -295,8 +295,11 @@ def unwindowed(model: Model) -> Model:
 
 
 def _seeing_all(layer: Layer) -> Layer:
-    mixers = tuple(replace(mixer, window=None) if isinstance(mixer, Attention) else mixer for mixer in layer.mixers)
-    return replace(layer, mixers=mixers)
+    mixers = (
+        replace(mixer, window=None) if isinstance(mixer, Attention) and mixer.compression == 1 else mixer
+        for mixer in layer.mixers
+    )
+    return replace(layer, mixers=tuple(mixers))
 
 
 def _whole(value: float | None) -> int | None:
