@@ -331,7 +331,9 @@ def test_a_broken_profile_is_refused_by_name(own_profile, run):
     code, out, _ = run("serve", "llama-3.1-8b", "--on", "h100-sxm:1", "--json")
     assert code == 2
     assert json.loads(out)["error"]["argument"] == profile.VARIABLE
-    # what is no profile may be somebody's file
+    # one that became unreadable is removed like any other; what is no profile may be somebody's file
+    assert run("calibrate", "--forget")[0] == 0
+    own_profile.write_text("[package]\n")
     assert run("calibrate", "--forget")[0] == 2
     assert own_profile.exists()
 

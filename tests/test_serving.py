@@ -18,7 +18,7 @@ from roofplan.operations import Step, element_bytes
 from roofplan.records.strategy import Strategy
 from roofplan.records.workload import Workload
 from roofplan.search import Request, Tally, at_precision, evaluate, ordered, search
-from roofplan.serve import bound_of, floors, footprint, footprints, leaves, ledger, legal, predict
+from roofplan.serve import bound_of, floors, footprint, footprints, leaves, ledger, legal, power_limits, predict
 from roofplan.timing import engine_term, rates, step_term
 
 LLAMA = read_model("llama-3.1-70b")
@@ -842,6 +842,25 @@ def test_decode_attention_without_grouped_kernels_reads_the_cache_for_every_quer
         for name in ("tensorrt-llm-0.6", "tensorrt-llm-0.17")
     )
     assert old.numbers[1][0] == pytest.approx(8 * new.numbers[1][0])
+
+
+def test_old_engines_refuse_what_came_after_them():
+    for engine in ("tensorrt-llm-0.6", "tensorrt-llm-0.8", "vllm-0.2"):
+        assert "latent attention" in legal(DEEPSEEK, Strategy(tp=8), catalogue.engine(engine))
+        assert {"Blackwell", "Blackwell Ultra"} <= set(catalogue.engine(engine).excluded_architectures)
+
+
+def test_4_bit_floats_run_in_16_bits_where_no_unit_takes_them():
+    r = rates(machine("h100-sxm:1")[0], VLLM)
+    assert r.fallbacks["fp4"] == "bf16"
+    assert r.compute["fp4"] == r.compute["bf16"]
+
+
+def test_power_ends_at_what_cards_and_hosts_can_draw():
+    for spec in ("h100-sxm:8", "b200:8"):
+        plan = plan_serving("llama-3.1-70b", [spec]).plans[0]
+        power, (least, most) = plan.metrics["power"], power_limits(plan.machine)
+        assert least <= power.low <= power.value <= power.high <= most
 
 
 def test_weights_scaled_block_by_block_multiply_at_a_rate_of_their_own():

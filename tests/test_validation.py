@@ -366,6 +366,15 @@ def test_a_row_with_more_cells_than_columns_is_skipped(tmp_path):
         inference_case(read_rows(path, ("id",))[0])
 
 
+@pytest.mark.parametrize(
+    ("column", "word"), [("precision", "fp5"), ("zero_stage_fsdp", "7"), ("task", "cook"), ("month", "2026-13")]
+)
+def test_a_training_row_with_a_word_that_nobody_knows_is_skipped(column, word):
+    row = next(row for row in TRAINING.values() if row["source_key"] == "torchtitan" and not row["quality"])
+    with pytest.raises(Skipped, match=column):
+        training_case({**row, column: word})
+
+
 def test_runs_short_of_cache_are_a_score_of_their_own():
     row = SERVING["trtllm-docs-v0.17-0056"]
     assert [one.skipped for one in inference_outcomes(row)] == ["kv_starved"]

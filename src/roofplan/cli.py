@@ -880,6 +880,12 @@ def validate(
             missing = "FILE" if kind else "KIND"
             raise InputError(f"{missing} is missing. Example: roofplan validate training runs.csv", argument=missing)
         limit = None if fail_above is None else parse(fail_above, "1", "--fail-above")
+        if limit is not None and limit > 1.0 and "%" not in str(fail_above):
+            raise InputError(
+                f"--fail-above {fail_above} is {limit:.0%}: write {fail_above}% or a share of one",
+                argument="--fail-above",
+                value=str(fail_above),
+            )
         own = {"training": catalogue.training_rows, "inference": catalogue.inference_rows}
         rows: Any = own[kind]() if file == STDIN and kind in own else file
         with _progress(quiet=json, what="rows") as tick:

@@ -41,7 +41,7 @@ PRODUCTS = {"matmul", "experts"}
 """Kinds of operations that multiply by weights."""
 
 FALLBACKS = {
-    "fp4": ("fp8", "bf16"),
+    "fp4": ("bf16",),
     "fp8": ("bf16",),
     "int8": ("bf16",),
     "bf16": ("fp16",),

@@ -118,18 +118,24 @@ def save(items: Iterable[Constant]) -> Path:
     return place
 
 
+BEGINNINGS = (b"[[constant]]", b"#")
+"""How a profile begins, whatever follows."""
+
+
 def forget() -> Path | None:
     """Remove the profile and return where it was, None where there was none.
 
     Raises
     ------
-    InputError : the file is no profile, which may be somebody's, or cannot be removed.
+    InputError : the file does not begin as a profile, so that it may be somebody's, or cannot be removed.
     """
     place = path()
     try:
         if place is None or not place.is_file():
             return None
-        constants()
+        # a profile that has become unreadable is removed too: that is what one wants then
+        if not place.read_bytes().lstrip().startswith(BEGINNINGS):
+            raise InputError(f"profile: {place} is no profile", argument=VARIABLE, value=str(place))
         place.unlink()
     except OSError as error:
         message = f"profile: {place} cannot be removed: {error.strerror}"

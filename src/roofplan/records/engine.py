@@ -120,6 +120,7 @@ class Engine:
     rules : device-dependent numbers, first match wins.
     kernels : which kernels it multiplies with.
     sequence_limit : whether its limit of running sequences holds for each attention ``rank`` or for the whole ``server``.
+    latent_attention : whether it runs multi-head latent attention.
     experts_even : whether expert ranks must hold equal numbers of experts.
     slots_divide_context : whether each slot may use only its share of the context, so that it must be asked for as often.
     eager : whether Python launches every kernel as it comes to it, without captured graphs.
@@ -156,6 +157,7 @@ class Engine:
     data: bool = True
     expert: bool = True
     expert_identity: str = "tp*dp"
+    latent_attention: bool = True
     data_attention: bool = False
     data_attention_degrees: str = "divisors"
     sequence_limit: str = "rank"

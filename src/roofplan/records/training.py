@@ -45,6 +45,7 @@ class Framework:
     lineage : whose code it runs, such as ``megatron-core``: from kin on the same architecture it borrows first.
     sharding : how it divides states over data-parallel ranks: ``distributed-optimizer``, ``none``, ``fsdp`` or ``zero``
         (data parallel alone).
+    recomputes_part : whether a launch can say that some layers alone are computed again.
     longest_first : whether a run begins with its longest sample, beside which no gradients of earlier ones stand.
     stays_gathered : when sharded weights, once gathered, stay whole to the end of a step: ``never``, ``pipeline`` (with pipeline
         stages).
@@ -96,6 +97,7 @@ class Framework:
     gradient: str = "fp32"
     stays_gathered: str = "never"
     longest_first: bool = False
+    recomputes_part: bool = False
     aliases: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     flags: Mapping[str, str] = field(default_factory=dict)

@@ -19,7 +19,7 @@ from roofplan.records.model import Model
 from roofplan.records.strategy import Strategy
 from roofplan.records.workload import Constraints, Workload
 from roofplan.search.space import cache_format
-from roofplan.serve import Ledger, Prediction, bound_of, leaves, limit_of
+from roofplan.serve import Ledger, Prediction, bound_of, leaves, limit_of, power_limits
 from roofplan.source import GRADES
 from roofplan.terms import Term
 from roofplan.timing import Rates, constant, constant_behind, grade_of_constant, left_out, own_runs, step_term
@@ -67,6 +67,12 @@ def metric(value: float, unit: str, grade: str, job: str, own: Constant | None =
     """Return a metric with the 90% interval of its job and grade, or of a user's own runs: a factor either way, so that it never crosses zero."""
     spread = math.exp(interval_factor(job) * GRADE_SPREAD[grade] if own is None else own.value)
     return Metric(value, value / spread, value * spread, unit, grade if own is None else GRADES[0])
+
+
+def within(found: Metric, least: float, most: float) -> Metric:
+    """Return a metric whose interval ends at physical limits; its value lies inside in any case."""
+    low, high = max(found.low, min(least, found.value)), min(found.high, max(most, found.value))
+    return Metric(found.value, low, high, found.unit, found.grade)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -274,7 +280,7 @@ def metrics_of(plan: Plan) -> dict[str, Metric]:
     if plan.power is not None:
         watts = float(plan.power.value)
         known = GRADES[max(2, worst)]
-        out["power"] = metric(watts, "W", known, "power")
+        out["power"] = within(metric(watts, "W", known, "power"), *power_limits(plan.machine))
         out["energy_per_output_token"] = metric(watts / (rate * plan.utilisation), "J", known, "throughput")
     if plan.cost is not None:
         hourly = plan.cost.total

@@ -351,6 +351,15 @@ def in_turn(one: Term, turns: Number) -> list[Term]:
     ]
 
 
+def power_limits(machine: Machine) -> tuple[float, float]:
+    """Return the least and the most that a machine at work can draw at the wall: its cards as they idle, and cards and hosts at their ratings [W]."""
+    limit = machine.device.value("power") or 0.0
+    floor, _ = constant("power", "floor", [machine.device.architecture, "any"])
+    box = machine.box
+    hosts = box.quantities["host_power"].value * machine.per_host / box.count * machine.hosts if box else 0.0
+    return floor.value * limit * machine.count, limit * machine.count + hosts
+
+
 def wall_power(machine: Machine, busy: Number) -> Term | None:
     """Return the power of a machine at the wall, or None where the device's limit is not known."""
     limit = machine.device.value("power")

@@ -64,6 +64,8 @@ def _divides(model: Model, tensor: int, full: int, engine: Engine, *, whole: boo
 
 def _mixer_rule(mixer: Mixer, tensor: int, engine: Engine) -> str | None:
     """Return why attention cannot be divided over `tensor` ranks."""
+    if isinstance(mixer, LatentAttention) and not engine.latent_attention:
+        return f"{engine.id} has no latent attention"
     if isinstance(mixer, Attention | LatentAttention) and mixer.heads % tensor:
         return f"{engine.id}: total number of attention heads ({mixer.heads}) must be divisible by tensor parallel size ({tensor})"
     if not isinstance(mixer, Attention):

@@ -152,7 +152,7 @@ def _recomputations(framework: Framework, pins: dict[str, Any]) -> list[tuple[st
     for how in names:
         if how == "selective" and not framework.selective:
             continue
-        shares = SHARES_OF_LAYERS if how == "full" else (1.0,)
+        shares = SHARES_OF_LAYERS if how == "full" and framework.recomputes_part else (1.0,)
         out += [(how, share) for share in ((float(pins["recomputed"]),) if "recomputed" in pins else shares)]
     return out
 

@@ -60,7 +60,7 @@ RANGES: dict[str, tuple[float, float]] = {
     "output_len": (0, 1e9),
     "memory_fraction": (0.01, 1),
     "request_rate": (1e-9, float("inf")),
-    **dict.fromkeys(("measured_step_s", "ttft_ms", "tpot_ms"), (1e-9, 1e12)),
+    **dict.fromkeys(("measured_step_s", "ttft_ms", "tpot_ms"), (1e-9, 1e8)),
     "measured_memory_gb_per_gpu": (1e-3, 1e6),
     **dict.fromkeys(("norm_tokens_per_s_per_gpu", "output_tokens_per_s", "prefill_tokens_per_s"), (1e-9, 1e12)),
 }
@@ -69,6 +69,14 @@ RANGES: dict[str, tuple[float, float]] = {
 WORDS = {"seq_len": re.compile(r"max \d+-\d+ tokens"), "interleave": re.compile(r"^>1")}
 """What columns of numbers may say in words."""
 
+
+KNOWN_WORDS = {
+    "month": re.compile(r"^\d{4}(-(0[1-9]|1[0-2]|Q[1-4])(-\d\d)?)?$"),
+    "precision": re.compile(r"(bf|fp|tf)(16|32)|\bfp8|mxfp[48]|nvfp4", re.IGNORECASE),
+    "zero_stage_fsdp": re.compile(r"^[0-3]$|fsdp|shard|ddp|zero-[0-3]|distributed", re.IGNORECASE),
+    "task": re.compile(r"^(pretrain|full-ft|memory|q?lora|adapter)", re.IGNORECASE),
+}
+"""Columns of words, and what each must have in it where it is not blank: anything else would be another run than the one predicted."""
 
 BEYOND = "cells beyond the columns"
 """Where cells are kept for which a file names no column."""
@@ -92,6 +100,10 @@ def checked(row: Row) -> None:
             raise Skipped(f"{name}: {text!r} is not a number")
         if not least <= value <= most:
             raise Skipped(f"{name}: {text} is not between {least:g} and {most:g}")
+    for name, known in KNOWN_WORDS.items():
+        text = (row.get(name) or "").strip()
+        if text and not known.search(text):
+            raise Skipped(f"{name}: {text!r} is not known")
 
 
 def told_apart(rows: Sequence[Row]) -> list[Row]:
