@@ -375,6 +375,13 @@ def test_a_training_row_with_a_word_that_nobody_knows_is_skipped(column, word):
         training_case({**row, column: word})
 
 
+def test_a_first_token_before_the_peak_allows_it_is_implausible_as_its_rate_is():
+    found = {one.metric: one for one in inference_outcomes(SERVING["splitwise-sim-0053"])}
+    assert "dense peak" in found["ttft"].implausible
+    assert "dense peak" in found["prefill_tokens_per_second"].implausible
+    assert found["tpot"].predicted is not None
+
+
 def test_runs_short_of_cache_are_a_score_of_their_own():
     row = SERVING["trtllm-docs-v0.17-0056"]
     assert [one.skipped for one in inference_outcomes(row)] == ["kv_starved"]

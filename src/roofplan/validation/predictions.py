@@ -215,6 +215,9 @@ def implausible_serving(case: InferenceCase) -> dict[str, str]:
     for name in rates:
         if case.measured.get(name, 0.0) > most:
             out[name] = f"dense peak: at most {most:,.0f} tok/s"
+    first, waited = ideal_serving(case).get("ttft"), case.measured.get("ttft")
+    if first is not None and waited is not None and waited < first:
+        out["ttft"] = f"dense peak: the prompts take at least {first:.3g} s"
     return out
 
 
