@@ -333,7 +333,7 @@ def test_a_broken_profile_is_refused_by_name(own_profile, run):
     assert json.loads(out)["error"]["argument"] == profile.VARIABLE
     # one that became unreadable is removed like any other; what is no profile may be somebody's file
     assert run("calibrate", "--forget")[0] == 0
-    own_profile.write_text("[package]\n")
+    own_profile.write_text("#!/bin/sh\n")
     assert run("calibrate", "--forget")[0] == 2
     assert own_profile.exists()
 

@@ -149,7 +149,7 @@ def page(outcomes: Sequence[Outcome]) -> str:
         "each chip, learned from the other publishers.",
         "",
         "What it is not: priors and laws were chosen by people who saw this page, so it is a validation and no test on runs that nobody had seen. Memory has few constants",
-        "that are fitted: the ledgers of Megatron and LitGPT were written with their published peaks at hand.",
+        "that are fitted: the ledgers of Megatron, LitGPT and torchtitan were written with their published peaks at hand.",
         "",
         "*In sample* is the mean of publishers by the shipped constants, which saw these rows: what is left there no constant of these laws explains, and no aim below",
         "it is in reach of fitting.",

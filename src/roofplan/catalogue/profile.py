@@ -118,8 +118,8 @@ def save(items: Iterable[Constant]) -> Path:
     return place
 
 
-BEGINNINGS = (b"[[constant]]", b"#")
-"""How a profile begins, whatever follows."""
+BEGINNING = b"[[constant]]"
+"""How a profile that is not empty begins, whatever follows."""
 
 
 def forget() -> Path | None:
@@ -134,7 +134,8 @@ def forget() -> Path | None:
         if place is None or not place.is_file():
             return None
         # a profile that has become unreadable is removed too: that is what one wants then
-        if not place.read_bytes().lstrip().startswith(BEGINNINGS):
+        text = place.read_bytes().strip()
+        if text and not text.startswith(BEGINNING):
             raise InputError(f"profile: {place} is no profile", argument=VARIABLE, value=str(place))
         place.unlink()
     except OSError as error:
