@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test browser lint types layers doctest wheel bench docs examples fit clean
+.PHONY: demo test slow browser lint types layers wheel mutants bench docs examples fit clean
 
 $(VENV)/.installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -20,6 +20,9 @@ demo: $(VENV)/.installed
 test: $(VENV)/.developing
 	$(BIN)/python -m pytest -n 2
 
+slow: $(VENV)/.developing
+	$(BIN)/python -m pytest -n 2 -m slow
+
 browser: $(VENV)/.developing
 	$(BIN)/python -m pytest -n 2 -m browser tests/test_pictures.py
 
@@ -32,12 +35,14 @@ types: $(VENV)/.developing
 layers: $(VENV)/.developing
 	$(BIN)/lint-imports --no-cache
 
-doctest: $(VENV)/.developing
-	$(BIN)/python -m pytest --doctest-modules src/roofplan -p no:randomly --import-mode=importlib
-
 wheel: $(VENV)/.developing
 	rm -rf dist
 	$(BIN)/python -m build --wheel --outdir dist .
+
+# Random changes to src, one at a time, each of which some test must notice: make mutants SEED=1
+SEED ?= 1
+mutants: $(VENV)/.developing
+	$(BIN)/python tests/mutants.py --seed $(SEED)
 
 bench: $(VENV)/.developing
 	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest benchmarks -p no:randomly -o addopts="--import-mode=importlib" -s

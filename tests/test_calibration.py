@@ -198,6 +198,7 @@ def table(tmp_path_factory):
     return place
 
 
+@pytest.mark.slow
 def test_own_runs_move_constants_towards_them(own_profile, table):
     found, place = rp.refit(str(table))
     steps = [at for at, one in enumerate(found.figures) if one.job == "training step"]
@@ -246,6 +247,7 @@ def test_too_few_runs_claim_no_interval():
     assert not [item for item in found.constants if item.law == "own"]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("own_profile")
 def test_copies_of_a_run_count_once():
     rows = slower(6, 1.2)
@@ -299,6 +301,7 @@ def test_rows_that_cannot_be_predicted_are_counted():
         rp.refit(rows, keep=False)
 
 
+@pytest.mark.slow
 def test_the_screen_and_the_document(own_profile, table, run, run_json):
     code, out, _ = run("calibrate", "--with", str(table), "--dry-run")
     assert code == 0

@@ -1,77 +1,34 @@
-"""About two hundred plans whose figures may not move in a refactor.
-
-``python tests/test_replay.py`` writes them anew; a change of physics or of a fitted constant is the only reason to.
-"""
-
-import json
-from pathlib import Path
+"""About two hundred answers each of serving, training, money and models, and screens, whose figures may not move in a refactor."""
 
 import pytest
+import replays
 
-from roofplan.api import plan_serving
-from roofplan.errors import NoPlan
-
-FILE = Path(__file__).parent / "replay" / "serving.json"
-MODELS = (
-    "llama-3.1-8b",
-    "llama-3.1-70b",
-    "llama-3.1-70b-awq",
-    "llama-3.1-405b-fp8",
-    "deepseek-v3",
-    "deepseek-v3.2",
-    "qwen3-32b",
-    "qwen3-30b-a3b",
-    "qwen3-235b-a22b",
-    "gpt-oss-120b",
-    "gemma-3-27b",
-    "nemotron-h-8b",
-    "jamba-v0.1",
-    "mixtral-8x7b",
-    "kimi-k2",
-    "qwen3-next-80b-a3b",
-)
-MACHINES = (
-    "h100-sxm:8",
-    "h200-sxm:8",
-    "b200:8",
-    "mi300x:8",
-    "a100-sxm-80:8",
-    "rtx-4090:8",
-    "l40s:4",
-    "h100-sxm:16",
-    "rtx-4090:8x1@10gbe",
-    "rtx-3090:2",
-)
-CASES = [(m, d, 0) for m in MODELS for d in MACHINES] + [(m, d, 4096) for m in MODELS[:4] for d in MACHINES]
-KEPT = 9  # significant digits
+HEAVY = {"serving", "training", "money"}
+"""Kinds of which every second answer is left to the slow tests."""
 
 
-def figures(model, device, prompt):
-    try:
-        plan = plan_serving(
-            model, [device], engine="vllm-0.33", price="2USD/h", **({"input": prompt} if prompt else {})
-        ).plans[0]
-    except NoPlan as refused:
-        return {"no_plan": refused.binding}
-    shown = {
-        name: float(f"{plan.metrics[name].value:.{KEPT}g}")
-        for name in ("tpot", "ttft", "output_tokens_per_second", "max_concurrency")
-    }
-    return {"label": plan.label, "users": plan.users, "weights": float(f"{plan.memory.weights:.{KEPT}g}"), **shown}
+def cases():
+    for kind in replays.KINDS:
+        for number, words in enumerate(replays.recorded(kind)):
+            slow = kind == "tables" or (kind in HEAVY and number % 2)
+            marks = [pytest.mark.slow] if slow else []
+            yield pytest.param(kind, words, id=words, marks=marks)
 
 
-RECORDED = json.loads(FILE.read_text()) if FILE.is_file() else {}
+@pytest.mark.parametrize(("kind", "words"), list(cases()))
+def test_answers_have_not_moved(kind, words):
+    recorded, now = replays.recorded(kind)[words], replays.replayed(words)
+    moved = [name for name in {**recorded, **now} if recorded.get(name) != now.get(name)]
+    assert not moved, f"moved: {', '.join(moved)}; python tests/replays.py show {words!r} prints what they are made of"
 
 
-@pytest.mark.parametrize(("model", "device", "prompt"), CASES, ids=str)
-def test_figures_have_not_moved(model, device, prompt):
-    recorded = RECORDED[f"{model} {device} {prompt}"]
-    now = figures(model, device, prompt)
-    assert now.keys() == recorded.keys()
-    for name, value in recorded.items():
-        assert now[name] == (pytest.approx(value, rel=1e-7) if isinstance(value, float) else value), name
+def test_each_kind_has_about_two_hundred_plans():
+    for kind in HEAVY:
+        assert sum(answer["exit"] == 0 for answer in replays.recorded(kind).values()) == replays.WANTED
+    assert len(replays.recorded("model")) > replays.WANTED
 
 
-if __name__ == "__main__":
-    FILE.parent.mkdir(exist_ok=True)
-    FILE.write_text(json.dumps({f"{m} {d} {p}": figures(m, d, p) for m, d, p in CASES}, indent=0, sort_keys=True))
+def test_a_moved_digit_changes_the_checksum_and_a_rounding_error_does_not():
+    assert replays.plain("12.3456") != replays.plain("12.3457")
+    assert replays.plain("12.34561234567") == replays.plain("12.34561234568")
+    assert replays.plain("a\nsearched 3 in 0.1 s\nb") == "a\nb"

@@ -668,6 +668,7 @@ def test_number_formats_without_a_unit_are_refused(run):
         assert "has no" in err
 
 
+@pytest.mark.slow
 def test_a_deadline_without_a_machine_buys_the_cheapest_in_time(run_json):
     _, document = run_json("train", "llama-3.1-8b", "--tokens", "100B", "--deadline", "30d", "--top", "100")
     costs = [plan["metrics"]["cost"]["value"] for plan in document["plans"]]

@@ -499,6 +499,7 @@ def test_the_factor_of_a_job_holds_nine_of_ten_measurements():
     assert f"fewer than {LEAST_SOURCES}" in few["note"]
 
 
+@pytest.mark.slow
 def test_shipped_intervals_are_those_of_the_kept_outcomes():
     for item in fit_intervals(kept()):
         if item["rows"]:
@@ -514,6 +515,7 @@ def test_other_constants_hold_only_meanwhile():
     assert constant("kernel", "gap", ["any"])[0] == before
 
 
+@pytest.mark.slow
 def test_a_publisher_left_out_leaves_no_trace():
     shipped = {item.scope for item in catalogue.fit("engines") if item.law == "kernel"}
     without = constants_without("splitwise-sim")
@@ -550,6 +552,7 @@ def test_errors_do_not_grow_unnoticed(job):
         assert found.p90 <= most[1]
 
 
+@pytest.mark.slow
 def test_kept_outcomes_are_of_todays_rows_and_laws():
     """A few of the kept predictions are made anew, each without its publisher."""
     known = {(one.id, one.metric): one for one in kept()}

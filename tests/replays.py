@@ -1,0 +1,346 @@
+"""Answers whose figures may not move in a refactor: about two hundred each of serving, training, money and models, and screens.
+
+A replay runs a command line in this process and keeps a checksum of each member of its JSON document, of its explanation, of its
+CSV rows and of its page with screen and pictures, floats to six digits. A figure may move only with the physics or with a fitted
+constant; then ``python tests/replays.py`` records anew, and the commit names what moved it. ``python tests/replays.py show
+"COMMAND"`` prints what the checksums are made of, so that two commits can be compared line by line.
+"""
+
+import datetime as dt
+import functools
+import io
+import itertools
+import json
+import os
+import random
+import re
+import sys
+import tempfile
+import zlib
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from pathlib import Path
+from unittest.mock import patch
+
+FOLDER = Path(__file__).parent / "replay"
+DAY = dt.date(2026, 11, 22)
+WANTED = 200
+"""Answers of each kind with a plan or a figure."""
+REFUSED = 60
+"""Refusals of each kind that are kept beside them."""
+
+
+class FrozenDay(dt.date):
+    """A calendar that stands still: prices age and runs start by the day."""
+
+    @classmethod
+    def today(cls):
+        return DAY
+
+
+@contextmanager
+def steady():
+    """Let commands believe that it is `DAY`, without a profile of the user's own."""
+    places = ("roofplan.economics.prices.date", "roofplan.report.training.date")
+    with patch(places[0], FrozenDay), patch(places[1], FrozenDay), patch.dict(os.environ, ROOFPLAN_PROFILE="none"):
+        yield
+
+
+FLOAT = re.compile(r"-?\d+\.\d+(?:e[+-]?\d+)?|-?\d+e[+-]?\d+")
+
+
+def plain(text):
+    """Return text without what differs between runs of one code: the time that a search took, and digits beyond the sixth."""
+    lines = [line for line in text.splitlines() if not line.strip().startswith("searched ")]
+    return FLOAT.sub(lambda found: f"{float(found[0]):.6g}", "\n".join(lines))
+
+
+def page_text(page):
+    """Return the screen and the pictures of a page, without the vendored scripts."""
+    return "\n".join(part for part in re.split(r"<script>.*?</script>", page, flags=re.DOTALL))
+
+
+def run(words):
+    """Return the exit code, the standard output and the standard error of a command, run in this process."""
+    from roofplan.cli import main
+
+    out, err = io.StringIO(), io.StringIO()
+    with steady(), redirect_stdout(out), redirect_stderr(err):
+        try:
+            main(words)
+            code = 0
+        except SystemExit as stop:
+            code = stop.code
+    return code, out.getvalue(), err.getvalue()
+
+
+FILES = {
+    "serve": ("--csv", "--html"),
+    "train": ("--csv", "--html"),
+    "claims": ("--csv",),
+    "validate": ("--csv", "--html"),
+    "cost": ("--html",),
+}
+"""Files that a command writes beside its answer."""
+EXPLAINED = {"serve", "train", "cost chip", "cost machine", "cost tokens"}
+
+
+def document(line):
+    """Return what a command answers, by member: of its JSON, of the files that it writes beside it, of its screen."""
+    words = line.split()
+    if words[0] == "screen":
+        code, out, err = run(words[1:])
+        return {"exit": code, "stdout": plain(out), "stderr": plain(err)}
+    command = " ".join(words[:2]) if words[0] == "cost" else words[0]
+    with tempfile.TemporaryDirectory() as place:
+        flags = ["--json"] + (["--explain", "--depth", "4"] if command in EXPLAINED else [])
+        for flag in FILES.get(words[0], ()):
+            flags += [flag, f"{place}/{flag[2:]}"]
+        code, out, err = run([*words, *flags])
+        answer = json.loads(out)
+        answer.pop("versions", None)
+        answer.get("search", {}).pop("seconds", None)
+        if "inputs" in answer:
+            for name in ("csv", "html"):
+                answer["inputs"].pop(name, None)
+        members = {"exit": code, "stderr": plain(err)}
+        members |= {name: plain(json.dumps(value, indent=1)) for name, value in answer.items()}
+        for file in sorted(Path(place).iterdir()):
+            members[file.name] = plain(page_text(file.read_text())).replace(place, "")
+    return {**members, "figures": figures(answer)}
+
+
+def figures(answer):
+    """Return the first values of an answer, level by level, for readers of the recorded file."""
+    found, level = {}, [("", answer)]
+    while level and not found:
+        below = []
+        for path, item in level:
+            if isinstance(item, dict) and isinstance(item.get("value"), float):
+                found[path] = float(f"{item['value']:.6g}")
+            children = item.items() if isinstance(item, dict) else enumerate(item) if isinstance(item, list) else ()
+            below += [(f"{path}.{name}".strip("."), child) for name, child in children if name != "explain"]
+        level = below
+    return dict(itertools.islice(found.items(), 6))
+
+
+def replayed(line):
+    """Return the checksums of what a command answers, and its first figures in plain."""
+    return {
+        name: f"{zlib.crc32(value.encode()):08x}" if isinstance(value, str) else value
+        for name, value in document(line).items()
+    }
+
+
+# Which questions ---------------------------------------------------------------------------------
+
+SERVED = (
+    *("llama-3.1-8b", "llama-3.1-70b", "llama-3.1-70b-awq", "llama-3.1-405b-fp8", "deepseek-v3", "deepseek-v3.2"),
+    *("qwen3-32b", "qwen3-30b-a3b", "qwen3-235b-a22b", "gpt-oss-120b", "gemma-3-27b", "nemotron-h-8b", "jamba-v0.1"),
+    *("mixtral-8x7b", "kimi-k2", "qwen3-next-80b-a3b", "whisper-large-v3", "llama-4-scout", "rwkv-4-14b", "kimi-k2.5"),
+)
+MACHINES = (
+    *("h100-sxm:8", "h200-sxm:8", "b200:8", "mi300x:8", "a100-sxm-80:8", "rtx-4090:8", "l40s:4", "h100-sxm:16"),
+    *("rtx-4090:8x1@10gbe", "rtx-3090:2", "gb200-nvl72", "apple-m3-ultra:1", "tpu-v6e:8", "gaudi3:8", "ascend-910b:8"),
+    *("h100-sxm:2x8", "a100-sxm-80:16@ib-hdr", "l4:1", "dgx-h100:2", "h800-sxm:8"),
+)
+ASKED = {
+    "--engine": ("vllm", "sglang", "tensorrt-llm", "llama.cpp", "vllm-0.6", "tensorrt-llm-0.8"),
+    "--tpot": ("10ms", "40ms", "80ms"),
+    "--ttft": ("200ms", "3s"),
+    "--tokens-per-second-per-user": ("20",),
+    "--rate": ("0.5req/s", "5req/s"),
+    "--concurrency": ("1", "16", "300"),
+    "--budget": ("30USD/h",),
+    "--power": ("9kW",),
+    "--devices": ("4", "16"),
+    "--precision": ("fp8", "q4_k_m", "awq", "fp8,awq"),
+    "--kv-precision": ("fp8",),
+    "--prefix-hit": ("50%",),
+    "--draft": ("1:0.8",),
+    "--utilisation": ("30%",),
+    "--best": ("throughput", "latency", "devices", "energy"),
+    "--strategy": ("tp=8", "tp=2,pp=2", "dp=2", "ep=8", "tp=8,attention_dp=8", "pp=4", "tp=1"),
+    "--input": ("128", "8000"),
+    "--output": ("16", "800"),
+    "--context": ("32k",),
+    "--price": ("contract", "2.50USD/h", "own"),
+}
+TRAINED = (
+    *("llama-3.1-8b", "llama-3.1-70b", "llama-2-7b", "llama-2-70b", "gpt3-175b", "mixtral-8x7b", "qwen3-30b-a3b"),
+    *("deepseek-v3", "gemma-3-27b", "llama-3.2-1b", "nemotron-h-8b", "qwen3-32b", "llama-3.1-405b", "gpt-oss-120b"),
+)
+CLUSTERS = (
+    *("h100-sxm:64", "h100-sxm:512@ib-ndr", "a100-sxm-80:128", "rtx-4090:8", "b200:64", "mi300x:64", "tpu-v5p:64"),
+    *("rtx-4090:4x8@25gbe", "h100-sxm:8", "l40s:16", "h200-sxm:256", "h100-sxm:6144@roce-meta-24kx8", "h800-sxm:256"),
+)
+TAUGHT = {
+    "--framework": ("megatron", "megatron-bridge", "torchtitan", "deepspeed", "llm-foundry", "megatron-lm-3.0"),
+    "--precision": ("fp8", "fp16", "mxfp8"),
+    "--optimizer": ("adam-bf16", "adam-8bit", "sgd-momentum", "muon"),
+    "--method": ("lora", "qlora"),
+    "--batch": ("256seq", "1024seq", "64seq"),
+    "--sequence": ("2k", "8k", "32k"),
+    "--imbalance": ("1.3",),
+    "--capacity": ("1.25",),
+    "--deadline": ("30d",),
+    "--budget": ("5MUSD",),
+    "--price": ("contract", "2USD/h", "spot"),
+    "--failures": ("rsc-1", "consumer"),
+    "--checkpoint": ("async", "memory"),
+    "--policy": ("drop",),
+    "--place": ("DEU",),
+    "--best": ("cost", "memory", "devices"),
+    "--fabric": ("pod=32,taper=4",),
+}
+DEGREES = ("tp=8,pp=1", "tp=2,pp=2", "tp=1,pp=1", "tp=4,pp=4", "tp=1,pp=8", "tp=2,pp=1,cp=2", "tp=8,pp=4,cp=1", "tp=1,pp=1,cp=4")
+PINNED = (
+    *("zero=3", "zero=2,recompute=full", "recompute=full", "interleave=2", "schedule=zb-h1", "recompute=none"),
+    *("offload=optimizer", "offload=activations,recompute=none", "micro_batch=2", "ep=8", "schedule=dualpipe,ep=8"),
+)
+OWNED = {
+    "--card": ("1600USD",),
+    "--server": ("20000USD",),
+    "--networking": ("7200USD",),
+    "--years": ("5",),
+    "--interest": ("8%",),
+    "--residual": ("20%",),
+    "--electricity": ("0.1USD/kWh",),
+    "--pue": ("1.5",),
+    "--hosting": ("375USD/month",),
+    "--staff": ("2USD/h",),
+}
+MACHINE = OWNED | {"--power": ("5kW",), "--rack": ("20kW",), "--place": ("DEU", "CHN"), "--exchange": ("EUR=1.04",)}
+BOXES = (*MACHINES, "dgx-h100:8", "h100-sxm:512@ib-ndr", "rtx-5090:4", "a100-pcie-80:4", "v100-sxm2-32:8")
+MONTH = OWNED | {
+    "--tokens": ("10M/month", "100B/month", "3B/day"),
+    "--input": ("4000",),
+    "--output": ("1000",),
+    "--peak": ("1.8",),
+    "--tpot": ("40ms",),
+    "--prefix-hit": ("40%",),
+    "--utilisation": ("50%",),
+    "--price": ("own", "contract", "2USD/h"),
+    "--api-price": ("0.15,0.60",),
+    "--place": ("FRA",),
+}
+CHIPS = {
+    "--dies": ("2",),
+    "--hbm": ("80GiB", "288GiB"),
+    "--units": ("144",),
+    "--price": ("20000USD",),
+    "--volume": ("1M",),
+}
+
+
+def mixed(pick, flags, most):
+    """Return up to `most` flags at random, each with one of its values."""
+    return " ".join(f"{flag} {pick.choice(flags[flag])}" for flag in pick.sample(sorted(flags), pick.randint(0, most)))
+
+
+def questions(kind):
+    """Yield command lines of a kind, the same ones each time."""
+    from roofplan import catalogue
+
+    pick = random.Random(kind)  # noqa: S311 - nothing secret
+    if kind == "serving":
+        for number in itertools.count():
+            model = SERVED[number % len(SERVED)]
+            yield f"serve {model} --on {pick.choice(MACHINES)} {mixed(pick, ASKED, 4)}"
+    elif kind == "training":
+        for number in itertools.count():
+            tokens = pick.choice(("", " --tokens 1T", " --tokens 20B"))
+            pins = f" --strategy micro_batch=1,{pick.choice(DEGREES)}" if number % 8 else ""
+            pins = pins.replace("micro_batch=1", pick.choice(PINNED)) if number % 2 else pins
+            yield f"train {TRAINED[number % len(TRAINED)]} --on {pick.choice(CLUSTERS)}{tokens}{pins} {mixed(pick, TAUGHT, 3)}"
+    elif kind == "money":
+        for device in catalogue.ids("accelerators")[::3]:
+            yield f"cost chip {device}"
+            yield f"cost rent {device}"
+        for pair in itertools.pairwise(("v100-sxm2-32", "a100-sxm-80", "h100-sxm", "b200", "rtx-4090", "mi300x")):
+            yield f"cost history --from {pair[0]} --to {pair[1]}"
+        for number in itertools.count():
+            yield (
+                f"cost machine --on {pick.choice(BOXES)} {mixed(pick, MACHINE, 5)}",
+                f"cost tokens {pick.choice(SERVED)} --on {pick.choice(MACHINES)} {mixed(pick, MONTH, 4)}",
+                f"cost chip --node {pick.choice(('n5', 'n3', 'n7'))} --area {pick.choice(('500mm2', '350mm2'))} {mixed(pick, CHIPS, 4)}",
+                f"cost machine --on {pick.choice(BOXES)} --on {pick.choice(BOXES)} {mixed(pick, MACHINE, 3)}",
+            )[number % 4]
+    elif kind == "model":
+        for number, name in enumerate(catalogue.ids("models")):
+            yield f"model {name}"
+            if number % 4 == 0:
+                yield f"model {name} --context 1000 --kv-precision fp8"
+            if number % 6 == 0:
+                yield f"screen model {name}"
+    elif kind == "tables":
+        yield from ("validate training stdin:", "validate inference stdin:")
+    else:
+        yield from SCREENS
+
+
+SCREENS = tuple(
+    f"screen {line}"
+    for line in (
+        *("devices", "devices h100", "models", "models --families", "engines", "frameworks", "networks", "nodes", "prices h100"),
+        *("devices --json", "models qwen --json", "engines --json", "networks --json", "nodes --json", "prices b200 --json"),
+        *("device h100-sxm", "device rtx-4090", "device dgx-h100", "device mi300x --json", "device tpu-v6e", "device gb200-nvl72"),
+        *("device rtx-4090 --what-is 1321TFLOPS", "device h100-sxm --what-is 1979TFLOPS --json", "device h100-sxm --what-is 1PFLOPS"),
+        *("claims", "claims headline", "claims --topic kv-cache", "claims --topic training --json", "claims nothing-like-it"),
+        *("schema serve", "schema train", "schema cost chip", "schema model", "schema validate", "schema nothing"),
+        *("calibrate", "calibrate --json", "calibrate --dry-run", "calibrate --forget --dry-run", "validate", "validate training"),
+        *("serve llama-3.1-70b --on h100-sxm:8", "serve llama-3.1-70b --on h100-sxm:8 --emit vllm", "serve nosuch --on h100:1"),
+        *(f"serve llama-3.1-8b --on h100-sxm:1 --emit {target}" for target in ("sglang", "trtllm", "llamacpp", "nosuch")),
+        *("serve llama-3.1-70b --on rtx-4090:4", "serve llama-3.1-70b --on h100-sxm:8 --tpot 2ms", "serve --on h100-sxm:8"),
+        *("serve llama-3.1-70b --on h100-sxm:8 --budget 1USD/h", "serve deepseek-v3 --on h200-sxm:8 --top 6 --best latency"),
+        *("serve llama-3.1-8b --on h100-sxm:1 --on rtx-4090:1 --on l4:1", "serve llama-3.1-8b --on h100-sxm:1 --rate 900req/s"),
+        *("serve llama-3.1-8b --on h100-sxm:1 --tpot 50", "serve llama-3.1-8b --on h100-sxm:1 --precision int4", "serve bert"),
+        *("serve llama-3.1-8b --on h100-sxm:1 --explain --depth 3", "serve llama-3.1-8b --on nosuch:4", "nosuch", "--version"),
+        *("serve llama-3.1-8b --on h100-sxm:0", "serve llama-3.1-8b --on h100-sxm:1 --strategy tp=3", "serve --help", "--help"),
+        *("serve llama-3.1-8b --on h100-sxm:1 --strategy cp=2", "serve llama-3.1-8b --on h100-sxm:1 --context 1M", "train --help"),
+        *("train llama-3.1-8b --on h100-sxm:64 --tokens 1T", "train llama-3.1-70b --on h100-sxm:8 --tokens 1T", "cost --help"),
+        *("train llama-3.1-8b --on h100-sxm:64 --tokens 1T --explain", "train llama-3.1-8b --on h100-sxm:64 --batch 512"),
+        *("train llama-3.1-8b --on h100-sxm:64 --tokens 1T --deadline 1d", "train llama-3.1-8b --on h100-sxm:8 --budget 10USD --tokens 1T"),
+        *(f"train llama-3.1-8b --on h100-sxm:64 --emit {target}" for target in ("megatron", "torchtitan", "deepspeed", "nosuch")),
+        *("train mixtral-8x7b --on h100-sxm:64 --emit megatron --strategy ep=8", "train llama-2-7b --on rtx-4090:2 --method qlora --emit fsdp"),
+        *("cost chip h100-sxm", "cost chip h100-sxm --explain", "cost chip --node n3 --area 600mm2 --dies 2 --hbm 288GiB", "cost rent h100-sxm"),
+        *("cost machine --on rtx-4090:8 --on h100-sxm:8", "cost machine --on dgx-h100:8 --years 3 --interest 8%", "cost history"),
+        *("cost tokens gpt-oss-120b --on h100-sxm:1", "cost tokens deepseek-v3.1 --on h200-sxm:8 --explain", "cost chip nosuch", "cost X --nope"),
+        *("cost tokens llama-3.3-70b --on h100-sxm:8 --training-cost 5.6MUSD --lifetime-tokens 100T --utilisation 40%", "cost rent nosuch"),
+        *("model llama-3.1-70b", "model nosuch", "model deepseek-v3 --context 8192", "model gpt-oss-120b", "model whisper-large-v3"),
+    )
+)
+KINDS = ("serving", "training", "money", "model", "screens", "tables")
+
+
+@functools.cache
+def recorded(kind):
+    """Return the recorded answers of a kind by command line, none where nobody recorded them."""
+    file = FOLDER / f"{kind}.json"
+    return json.loads(file.read_text()) if file.is_file() else {}
+
+
+def record(kind):
+    """Record the answers of a kind anew."""
+    found, counts = {}, {True: 0, False: 0}
+    mixes = kind in {"serving", "training", "money"}
+    for line in questions(kind):
+        words = " ".join(line.split())
+        answer = replayed(words)
+        if words in found or (mixes and answer["exit"] and counts[False] >= REFUSED):
+            continue
+        found[words] = answer
+        counts[answer["exit"] == 0] += 1
+        if mixes and counts[True] >= WANTED:
+            break
+    FOLDER.mkdir(exist_ok=True)
+    lines = (f"{json.dumps(words)}: {json.dumps(answer)}" for words, answer in found.items())
+    (FOLDER / f"{kind}.json").write_text("{\n" + ",\n".join(lines) + "\n}\n")
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["show"]:
+        for member, value in document(sys.argv[2]).items():
+            print(f"[{member}]\n{value}")
+    else:
+        for name in sys.argv[1:] or KINDS:
+            record(name)

@@ -1,0 +1,52 @@
+"""Shipped constants are those that today's fits make of today's published rows."""
+
+import pytest
+
+from roofplan import catalogue
+from roofplan.calibrate.engines import fit_serving
+from roofplan.calibrate.kernels import fit_all_reduce, fit_attention, fit_matmul, fit_vector, kernel_rows
+from roofplan.calibrate.left_out import SERVING
+from roofplan.calibrate.prices import fit_prices
+from roofplan.calibrate.training import fit_families, fit_training
+
+EXACT, ITERATED, FLAT = 1e-6, 1e-3, 0.02
+"""Relative differences of constants that are counted, that are searched for, and that many runs hardly tell apart [1]."""
+
+TOLD = ("unit", "rows", "source")
+"""What is said of each constant."""
+
+
+def same(name, made, tolerance):
+    shipped = {(item.law, item.name, item.scope): item for item in catalogue.fit(name)}
+    assert shipped.keys() == {(item["law"], item["name"], item["scope"]) for item in made}
+    for item in made:
+        kept = shipped[item["law"], item["name"], item["scope"]]
+        assert item["value"] == pytest.approx(kept.value, rel=tolerance), kept
+        assert item["spread"] == pytest.approx(kept.spread, rel=tolerance, abs=tolerance), kept
+        assert [item.get(one, "") for one in TOLD] == [getattr(kept, one) for one in TOLD]
+
+
+@pytest.mark.parametrize(
+    ("name", "make"),
+    [
+        ("matmul", lambda: fit_matmul(kernel_rows())),
+        ("vector", fit_vector),
+        ("attention", lambda: fit_attention(kernel_rows())),
+        ("collectives", lambda: fit_all_reduce(kernel_rows())),
+        ("prices", fit_prices),
+    ],
+)
+def test_constants_of_kernels_and_prices(name, make):
+    same(name, make(), EXACT)
+
+
+@pytest.mark.slow
+def test_constants_of_training():
+    same("training", fit_training(fit_families()), FLAT)
+
+
+@pytest.mark.slow
+def test_constants_of_serving():
+    others = [item for name in catalogue.fits() if name not in SERVING for item in catalogue.fit(name)]
+    for name, made in fit_serving(others).items():
+        same(name, made, ITERATED)
