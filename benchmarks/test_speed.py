@@ -22,16 +22,17 @@ from roofplan.search import Request, search
 from roofplan.serve import predict, wall_power
 from roofplan.timing import rates
 
+FIT = catalogue.shipped_fit()
 MODEL = read_model("llama-3.1-70b")
 ENGINE = catalogue.engine("vllm-0.33")
 BOX = machine("h100-sxm:512@ib-ndr")[0]
-COST = hourly(machine("h100-sxm:8")[0], "rent").total / 8
+COST = hourly(machine("h100-sxm:8")[0], "rent", FIT).total / 8
 CHUNK = 8192
 
 
 def metrics(p, devices):
     """Return every metric of a prediction, expanded."""
-    watts = wall_power(BOX, p.busy).value / BOX.count * devices
+    watts = wall_power(BOX, p.busy, FIT).value / BOX.count * devices
     rate = p.rate
     tpot, ttft = p.tpot.value, p.ttft.value
     return (
@@ -80,7 +81,7 @@ def flat():
     return metrics(p, tp * pp * dp), CHUNK
 
 
-RATES = rates(BOX, ENGINE)
+RATES = rates(BOX, ENGINE, FIT)
 
 
 def numpy_pass(size):
@@ -108,7 +109,7 @@ def test_configurations_per_second(benchmark, work, goal):
 
 def test_one_explained_answer(benchmark):
     def answer():
-        p = predict(MODEL, Strategy(tp=8), ENGINE, Workload(), rates(EIGHT, ENGINE), 64.0, kv_bytes=2.0, budget=8192.0)
+        p = predict(MODEL, Strategy(tp=8), ENGINE, Workload(), rates(EIGHT, ENGINE, FIT), 64.0, kv_bytes=2.0, budget=8192.0)
         return p.tpot.as_json(4)
 
     benchmark.pedantic(answer, rounds=50, warmup_rounds=3)
@@ -120,7 +121,7 @@ EIGHT = machine("h100-sxm:8")[0]
 
 def test_search_of_one_server(benchmark):
     asked = Request(model=MODEL, machines=(EIGHT,))
-    benchmark.pedantic(lambda: search(asked), rounds=10, warmup_rounds=1)
+    benchmark.pedantic(lambda: search(asked, FIT), rounds=10, warmup_rounds=1)
     print(f"\nsearch of 8 x h100-sxm: {benchmark.stats.stats.median * 1e3:.1f} ms warm")
 
 

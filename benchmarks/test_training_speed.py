@@ -17,17 +17,18 @@ from roofplan.train import search
 from roofplan.train.ledger import ledgers, peak
 from roofplan.train.step import ability, step
 
+FIT = catalogue.shipped_fit()
 MODEL = read_model("llama-3.1-405b")
 MEGATRON = catalogue.framework("megatron-core-0.16")
 BOX = machine("h100-sxm:16384")[0]
-ABILITY = ability(BOX, MEGATRON)
+ABILITY = ability(BOX, MEGATRON, FIT)
 JOB = Job(sequence=8192, batch=2048, optimizer=catalogue.optimizers()["adam"])
 CHUNK = 8192
 
 
 def predict(layout):
     """Return step times and peaks, expanded."""
-    time_, memory = step(MODEL, JOB, layout, ABILITY).time, peak(ledgers(MODEL, JOB, layout, MEGATRON))
+    time_, memory = step(MODEL, JOB, layout, ABILITY).time, peak(ledgers(MODEL, JOB, layout, MEGATRON, FIT))
     return np.broadcast_arrays(time_, memory)[0].size
 
 
@@ -90,8 +91,8 @@ def test_layouts_per_second(benchmark, work, goal):
 
 
 def test_every_layout_of_405b_on_16384(benchmark):
-    found = search(MODEL, JOB, BOX, MEGATRON)
-    benchmark.pedantic(lambda: search(MODEL, JOB, BOX, MEGATRON), rounds=5, warmup_rounds=1)
+    found = search(MODEL, JOB, BOX, MEGATRON, FIT)
+    benchmark.pedantic(lambda: search(MODEL, JOB, BOX, MEGATRON, FIT), rounds=5, warmup_rounds=1)
     peak_gib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     print(
         f"\n405B on 16,384: {found.tally.enumerated:,} layouts in {benchmark.stats.stats.median:.2f} s (goal 5 s),"

@@ -165,13 +165,13 @@ SCOREBOARD = {
 
 def scoreboard():
     """Draw predictions of publishers left out beside what they measured."""
-    from roofplan import charts
+    from roofplan import catalogue, charts
     from roofplan.calibrate.left_out import kept
     from roofplan.charts.page import write
     from roofplan.validation.scoring import Validation
 
     for name, (metric, height) in SCOREBOARD.items():
-        rows = [one for one in kept() if one.metric == metric]
+        rows = [one for one in kept(catalogue.shipped_fit()) if one.metric == metric]
         found = Validation(kind="", rows=len(rows), outcomes=rows)
         title = "Publishers left out of every fit"
         drawn(name, height, lambda page, found=found, title=title: write(str(page), title, "", charts.accuracy(found)))

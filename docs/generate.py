@@ -54,12 +54,13 @@ def accuracy():
     from roofplan.calibrate.left_out import kept
     from roofplan.calibrate.scoreboard import page as scoreboard
 
-    return scoreboard(kept())
+    fit = catalogue.shipped_fit()
+    return scoreboard(kept(fit), fit)
 
 
 def accuracy_training():
     """Return how far training predictions stand from published runs."""
-    return page()
+    return page(catalogue.shipped_fit())
 
 
 def catalogue_page():

@@ -8,9 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from roofplan import catalogue
+
 csv.field_size_limit(10**9)
 os.environ["ROOFPLAN_PROFILE"] = "none"  # whoever runs the tests may have runs of his own
 GOLDEN = Path(__file__).parent / "golden"
+FIT = catalogue.shipped_fit()
+"""The constants that tests rest on, whatever profile is at hand."""
 
 
 def golden_rows(name):

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from conftest import keeps_to
+from conftest import FIT, keeps_to
 
 import roofplan as rp
 from roofplan import catalogue
@@ -21,8 +21,9 @@ from roofplan.catalogue import profile
 from roofplan.catalogue.machines import machine
 from roofplan.errors import InputError
 from roofplan.laws import matmul
+from roofplan.records.calibration import Watched
 from roofplan.schemas import answer_schema
-from roofplan.timing import adopt, asked, constant, constants_now, left_out, rates, using
+from roofplan.timing import rates
 from roofplan.validation.inference import inference_case
 
 # Published kernels -------------------------------------------------------------------------------
@@ -31,7 +32,7 @@ from roofplan.validation.inference import inference_case
 def test_the_conversion_of_inputs_is_told_from_the_product_by_their_sizes():
     """Products made up from a start-up, a pass over the inputs and a share of the peak give the three back."""
     device = catalogue.accelerator("h200-sxm")
-    start, each, share, rate = 8e-6, 6.0, 0.7, kernels.pass_rate(catalogue.accelerator("h200-sxm"))
+    start, each, share, rate = 8e-6, 6.0, 0.7, kernels.pass_rate(catalogue.accelerator("h200-sxm"), FIT)
     rows = []
     for m, (n, k) in itertools.product((512, 2048, 8192), ((4096, 4096), (16384, 4096), (4096, 16384), (8192, 8192))):
         time = start + each * m * k / rate + 2.0 * m * n * k / device.peak["fp8"].value / share
@@ -46,15 +47,15 @@ def test_the_conversion_of_inputs_is_told_from_the_product_by_their_sizes():
                 "k": str(k),
             }
         )
-    found = kernels.converting(rows)[device.id, "fp8"]
+    found = kernels.converting(rows, FIT)[device.id, "fp8"]
     assert found == pytest.approx((start, each), rel=0.05)
-    reached = kernels.reached(rows, kernels.converting(rows))["fp8"]["Hopper"]
+    reached = kernels.reached(rows, kernels.converting(rows, FIT), FIT)["fp8"]["Hopper"]
     assert [value for _, value in reached] == pytest.approx([share] * len(rows), rel=0.03)
 
 
 @pytest.mark.parametrize("architecture", ["Hopper", "Blackwell", "Blackwell Ultra", "Ada"])
 def test_8_bit_products_without_their_conversion_reach_what_16_bit_ones_do(architecture):
-    shares = {name: constant("matmul", f"share.{name}", [architecture])[0].value for name in ("bf16", "fp8")}
+    shares = {name: FIT.find("matmul", f"share.{name}", [architecture]).value for name in ("bf16", "fp8")}
     assert shares["fp8"] == pytest.approx(shares["bf16"], rel=0.12)
 
 
@@ -62,7 +63,7 @@ def test_a_cast_moves_what_a_kernel_must_and_not_many_times_as_much():
     """16 bits in and 8 or 4 out at least; at most twice in, where the scale is found first, and what published kernels waste."""
     for name, least in (("fp8", 3.0), ("fp8.fp8-block", 3.0), ("fp4", 2.5)):
         for scope in ("Hopper", "Blackwell", "Blackwell Ultra"):
-            assert 0.8 * least <= constant("conversion", f"traffic.{name}", [scope, "any"])[0].value <= 3 * least
+            assert 0.8 * least <= FIT.find("conversion", f"traffic.{name}", [scope, "any"]).value <= 3 * least
 
 
 def test_products_on_blocks_borrow_from_16_bit_ones_where_no_run_tells_of_them():
@@ -78,7 +79,7 @@ def test_products_on_blocks_borrow_from_16_bit_ones_where_no_run_tells_of_them()
 
 def test_offline_runs_tell_how_fast_prompts_are_computed_only_where_those_are_long():
     rows = {row["id"]: row for row in catalogue.inference_rows()}
-    told = {name: engines.prompts_of(inference_case(rows[f"trtllm-docs-v0.17-{name}"])) for name in ("0061", "0049")}
+    told = {name: engines.prompts_of(inference_case(rows[f"trtllm-docs-v0.17-{name}"]), FIT) for name in ("0061", "0049")}
     assert told["0049"] is None
     term, seconds = told["0061"]
     assert seconds == pytest.approx(float(term.value), rel=0.3)
@@ -141,7 +142,7 @@ def test_every_number_of_a_step_is_lent():
     for name in NUMBERS:
         assert len(effects_of(name, "megatron-core", "Hopper", "own")) == 4
         for scope in ("any", "Hopper", "megatron-core", "pytorch-fsdp/Blackwell"):
-            assert constant("training", name, [scope])[0].value > 0.0
+            assert FIT.find("training", name, [scope]).value > 0.0
 
 
 # Power -------------------------------------------------------------------------------------------
@@ -156,8 +157,8 @@ def test_a_higher_power_limit_sustains_more_of_the_peak():
 def test_power_tells_devices_of_one_architecture_apart():
     engine = catalogue.engine("vllm-0.11")
     share = {
-        name: float(rates(machine(f"{name}:1")[0], engine).compute["bf16"])
-        / rates(machine(f"{name}:1")[0], engine).peak["bf16"]
+        name: float(rates(machine(f"{name}:1")[0], engine, FIT).compute["bf16"])
+        / rates(machine(f"{name}:1")[0], engine, FIT).peak["bf16"]
         for name in ("l40s", "rtx-4090", "rtx-6000-ada", "rtx-3090", "a100-sxm-80")
     }
     assert share["rtx-6000-ada"] < share["l40s"] < share["rtx-4090"]
@@ -170,12 +171,10 @@ def test_power_tells_devices_of_one_architecture_apart():
 
 @pytest.fixture
 def own_profile(monkeypatch, tmp_path):
-    """Let the local profile stand in a folder of the test, and forget its constants afterwards."""
+    """Let the local profile stand in a folder of the test."""
     place = tmp_path / "kept" / "profile.toml"
     monkeypatch.setenv(profile.VARIABLE, str(place))
-    yield place
-    monkeypatch.setenv(profile.VARIABLE, profile.NONE)
-    adopt(catalogue.constants())
+    return place
 
 
 def slower(count, by):
@@ -260,32 +259,22 @@ def test_a_constant_under_another_scope_moves_no_rate(name):
     """What a constant was fitted on stays what it was when it is looked up under the device."""
     try:
         found, engine = machine(f"{name}:1")[0], catalogue.engine("vllm-0.11")
-        before = rates(found, engine)
+        before = rates(found, engine, FIT)
     except InputError:
         pytest.skip("cannot be planned with")
-    with asked() as consulted:
-        rates(found, engine)
-    table = {(item.law, item.name, item.scope): item for item in constants_now()}
-    table.update({key: rescoped(key, item, item.value) for key, item in consulted.items() if key[2] != "any"})
-    with using(table.values()):
-        after = rates(found, engine)
+    watched = Watched(FIT.constants)
+    rates(found, engine, watched)
+    moved = {key: rescoped(key, item, item.value) for key, item in watched.consulted.items() if key[2] != "any"}
+    assert moved
+    after = rates(found, engine, FIT.with_(moved.values()))
     assert after.compute == pytest.approx(before.compute)
     assert after.bandwidth == pytest.approx(before.bandwidth)
 
 
-def test_what_is_used_meanwhile_nests():
-    with using(constants_now(), without=["somebody"]):
-        with using(constants_now(), without=["another"]):
-            assert left_out() == {"another"}
-        with asked():
-            assert left_out() == {"somebody"}
-        assert left_out() == {"somebody"}
-    assert left_out() == frozenset()
-
-
 def test_constants_that_predictions_ask_for_are_seen():
-    with asked() as found:
-        rates(machine("h100-sxm:2")[0], catalogue.engine("vllm-0.11"))
+    watched = Watched(FIT.constants)
+    rates(machine("h100-sxm:2")[0], catalogue.engine("vllm-0.11"), watched)
+    found = watched.consulted
     assert ("kernel", "gap", "vllm-0.11") in found
     assert ("matmul", "share.bf16", "h100-sxm") in found
     assert found["matmul", "share.bf16", "h100-sxm"].scope == "Hopper"
@@ -294,7 +283,7 @@ def test_constants_that_predictions_ask_for_are_seen():
 
 def test_rows_that_cannot_be_predicted_are_counted():
     rows = [{**row, "accel_norm": "other:abacus"} for row in slower(2, 1.0)]
-    figures, skipped = figures_of([("training", rows)])
+    figures, skipped = figures_of([("training", rows)], FIT)
     assert not figures
     assert sum(skipped.values()) == 2
     with pytest.raises(InputError, match="no row can be predicted"):
@@ -327,7 +316,6 @@ def test_the_screen_and_the_document(own_profile, table, run, run_json):
 def test_a_broken_profile_is_refused_by_name(own_profile, run):
     own_profile.parent.mkdir(parents=True)
     own_profile.write_text("[[constant]]\nlaw = 3\n")
-    adopt(())
     code, _, err = run("serve", "llama-3.1-8b", "--on", "h100-sxm:1")
     assert code == 2
     assert str(own_profile) in err
@@ -349,23 +337,23 @@ def test_a_profile_holds_positive_numbers(own_profile, value):
     own_profile.parent.mkdir(parents=True)
     own_profile.write_text(f"[[constant]]\n{words}value = {value}\n")
     with pytest.raises(InputError, match="is none that roofplan calibrate wrote"):
-        profile.constants()
+        profile.constants(profile.path())
 
 
 @pytest.mark.usefixtures("own_profile")
 def test_a_profile_keeps_any_name():
-    item = replace(constant("kernel", "gap", ["any"])[0], source="your runs: läufe-\U0001f600.csv")
+    item = replace(FIT.find("kernel", "gap", ["any"]), source="your runs: läufe-\U0001f600.csv")
     profile.save([item])
-    assert profile.constants() == (item,)
+    assert profile.constants(profile.path()) == (item,)
     with pytest.raises(InputError, match="no number that is kept"):
         profile.save([replace(item, value=math.nan)])
-    assert profile.constants() == (item,)
+    assert profile.constants(profile.path()) == (item,)
 
 
 def test_no_profile_where_it_is_left_out(monkeypatch):
     monkeypatch.setenv(profile.VARIABLE, profile.NONE)
     assert profile.path() is None
-    assert profile.constants() == ()
+    assert profile.constants(profile.path()) == ()
     with pytest.raises(InputError, match="nowhere to keep"):
         rp.refit(slower(3, 1.0))
 
@@ -384,7 +372,7 @@ def test_a_family_of_one_publisher_is_gone_without_it(monkeypatch):
 
     few = [family for family in training.FAMILIES if set(family.sources) & {"nemo-2407", "torchtitan"}]
     monkeypatch.setattr(training, "FAMILIES", tuple(few))
-    found = training.fit_families(frozenset({"nemo-2407"}))
+    found = training.fit_families(FIT.without(["nemo-2407"]))
     assert [family.framework for family in found.families] == ["torchtitan-0.1"]
     entries = training.step_entries(found)
     assert not any("nemo" in item["source"] or item["scope"].startswith("megatron-core-0.8") for item in entries)
@@ -398,6 +386,6 @@ def test_a_family_of_one_publisher_is_gone_without_it(monkeypatch):
 def test_figures_that_stand_for_two_devices_move_nothing():
     rows = [row for row in catalogue.inference_rows() if row["source_key"] == "xiongjiedai-llamacpp"][:3]
     doubled = [*rows, *({**row, "accel_norm": "h100-sxm", "id": f"{row['id']}b"} for row in rows)]
-    figures, skipped = figures_of([("inference", doubled)])
+    figures, skipped = figures_of([("inference", doubled)], FIT)
     assert not figures
     assert skipped == {"same_figures": 6}

@@ -13,6 +13,7 @@ from types import ModuleType, SimpleNamespace
 
 import numpy as np
 import pytest
+from conftest import FIT
 
 from roofplan import answers, catalogue
 from roofplan.api import plan_serving, token_costs, whole_catalogue
@@ -97,12 +98,12 @@ def without_board(found):
     [("h100-sxm", 2000, 3320), ("h200-sxm", 4250, 4800), ("b200", 5700, 7300), ("rtx-4090", 0, 900)],
 )
 def test_bills_of_materials_lie_in_published_ranges(device, low, high):
-    assert low <= without_board(bill_of_materials(device)) <= high
+    assert low <= without_board(bill_of_materials(device, fit=FIT)) <= high
 
 
 def test_an_mi300x_s_logic_is_an_analyst_s_and_its_total_is_not():
     """An analyst's 5,300 counts no package that fails in assembly; ours does, and stands above it."""
-    found = bill_of_materials("mi300x")
+    found = bill_of_materials("mi300x", fit=FIT)
     parts = {part.name: float(part.value) for part in found.term.parts}
     assert sum(value for name, value in parts.items() if name.startswith("logic")) == pytest.approx(600, rel=0.12)
     assert without_board(found) - parts["lost in assembly"] == pytest.approx(5300, rel=0.06)
@@ -115,15 +116,15 @@ def test_the_same_silicon_costs_the_same():
         ("rtx-4090-400w", "rtx-4090"),
         ("a100-sxm-80-330w", "a100-sxm-80"),
     ):
-        assert bill_of_materials(variant).cost == bill_of_materials(base).cost
+        assert bill_of_materials(variant, fit=FIT).cost == bill_of_materials(base, fit=FIT).cost
 
 
 def test_selling_fewer_units_never_makes_a_die_dearer():
     costs = [
-        float(bill_of_materials(node="n5", area="814mm2", units="144", sold=str(sold)).term.value)
+        float(bill_of_materials(node="n5", area="814mm2", units="144", sold=str(sold), fit=FIT).term.value)
         for sold in (144, 140, 132, 114)
     ]
-    plain = float(bill_of_materials(node="n5", area="814mm2").term.value)
+    plain = float(bill_of_materials(node="n5", area="814mm2", fit=FIT).term.value)
     assert costs == sorted(costs, reverse=True)
     assert costs[0] == pytest.approx(plain, rel=1e-3)
 
@@ -136,9 +137,8 @@ def test_the_interposer_s_price_is_the_fit_s():
 
 def test_a_made_up_chip_costs_what_the_catalogue_s_twin_costs():
     twin = bill_of_materials(
-        node="4n", area="814mm2", hbm="80GiB", memory="hbm3", units="144", sold="132", price="30000USD"
-    )
-    known = bill_of_materials("h100-sxm")
+        node="4n", area="814mm2", hbm="80GiB", memory="hbm3", units="144", sold="132", price="30000USD", fit=FIT)
+    known = bill_of_materials("h100-sxm", fit=FIT)
     assert twin.cost.central == pytest.approx(known.cost.central)
     assert twin.margin.central == pytest.approx(1 - twin.cost.central / 30000)
 
@@ -211,33 +211,33 @@ def test_an_annuity_without_interest_is_straight_line():
 
 def test_the_articles_machine_of_eight_4090():
     terms = Terms(card=1600.0, server=20000.0, networking=7200.0, power=5000.0, electricity=0.1 / 3.6e6, pue=1.0)
-    found = own(machine("rtx-4090:8")[0], replace(terms, hosting=375 / 730))
+    found = own(machine("rtx-4090:8")[0], FIT, replace(terms, hosting=375 / 730))
     parts = {part.name: float(part.value) for part in found.term.parts}
     assert found.purchase == 40000
     assert parts["depreciation"] == pytest.approx(1.52, abs=0.005)
     assert found.hourly == pytest.approx(2.54, abs=0.005)
-    dear = own(machine("rtx-4090:8")[0], replace(terms, hosting=375 / 730, interest=0.08))
+    dear = own(machine("rtx-4090:8")[0], FIT, replace(terms, hosting=375 / 730, interest=0.08))
     assert dear.hourly == pytest.approx(2.79, abs=0.005)
 
 
 def test_part_of_a_server_costs_its_share():
-    one, eight = (own(machine(f"h100-sxm:{n}")[0]) for n in (1, 8))
+    one, eight = (own(machine(f"h100-sxm:{n}")[0], FIT) for n in (1, 8))
     assert one.purchase == pytest.approx(eight.purchase / 8)
     assert one.items[0].name.startswith("1/8 of")
 
 
 @pytest.mark.parametrize(("spec", "box"), [("rtx-4090:8", "rtx-4090-8"), ("rtx-4090:8x1@10gbe", "desktop-4090")])
 def test_a_box_holds_as_many_devices_as_the_host(spec, box):
-    assert own(machine(spec)[0]).items[0].name == box
+    assert own(machine(spec)[0], FIT).items[0].name == box
 
 
 def test_owning_is_a_price_like_others_and_never_mixed():
     box = machine("h100-sxm:8")[0]
-    owned, rented = hourly(box, "own"), hourly(box, "rent")
+    owned, rented = hourly(box, "own", FIT), hourly(box, "rent", FIT)
     assert owned.price.kind == "own"
     assert rented.price.kind == "rent-on-demand"
-    assert owned.total == pytest.approx(own(box).hourly)
-    assert hourly(machine("ascend-910c:8")[0], "own") is None
+    assert owned.total == pytest.approx(own(box, FIT).hourly)
+    assert hourly(machine("ascend-910c:8")[0], "own", FIT) is None
 
 
 def test_what_is_not_known_is_absent(run):
@@ -413,14 +413,14 @@ def test_a_chip_that_does_not_exist_goes_the_same_way(run_json, tmp_path):
 
 
 def test_cards_without_their_servers_have_no_price_of_their_own():
-    assert own(machine("a100-pcie-80:8")[0]) is not None
-    assert hourly(machine("a100-pcie-80:8")[0], "own") is None
+    assert own(machine("a100-pcie-80:8")[0], FIT) is not None
+    assert hourly(machine("a100-pcie-80:8")[0], "own", FIT) is None
 
 
 def test_renting_and_owning_break_even(run):
     _, text, _ = run("cost", "machine", "--on", "h100-sxm:8", "--years", "3")
-    found = own(machine("h100-sxm:8")[0])
-    share = found.hourly / hourly(machine("h100-sxm:8")[0], "rent").total
+    found = own(machine("h100-sxm:8")[0], FIT)
+    share = found.hourly / hourly(machine("h100-sxm:8")[0], "rent", FIT).total
     assert f"owning is cheaper from {share:.0%} of the" in " ".join(text.split())
     assert "a server draws" in text
 
@@ -428,14 +428,14 @@ def test_renting_and_owning_break_even(run):
 def test_what_is_half_priced_is_not_set_beside_a_rent():
     """A rent holds servers, network cards and switches: cards, boards and servers without them are no match for it."""
     for half in ("a100-pcie-80:8", "gaudi3:8", "h100-sxm:64"):
-        found = own(machine(half)[0])
+        found = own(machine(half)[0], FIT)
         assert found.bare, half
         assert against(found) is None or against(found).use is None
-        assert hourly(machine(half)[0], "own") is None
-    whole = own(machine("dgx-h100:8")[0])
+        assert hourly(machine(half)[0], "own", FIT) is None
+    whole = own(machine("dgx-h100:8")[0], FIT)
     assert not whole.bare
     assert whole.purchase == pytest.approx(8 * 375000 + 64 * 562.5)
-    stated = own(machine("gaudi3:8")[0], Terms(server=20000.0))
+    stated = own(machine("gaudi3:8")[0], FIT, Terms(server=20000.0))
     assert stated.purchase == pytest.approx(125000 + 20000)
     assert not stated.bare
 
@@ -479,10 +479,10 @@ def test_plugs_supplies_and_racks():
 @pytest.mark.parametrize("utilisation", [0.6, 1.0])
 def test_at_the_break_even_both_bills_are_equal_whatever_the_day(peak, autoscale, utilisation):
     demand = Demand(tokens=1e9, input=1024, output=256, peak=peak, autoscale=autoscale, utilisation=utilisation)
-    quote = hourly(machine("h100-sxm:1")[0], "rent")
+    quote = hourly(machine("h100-sxm:1")[0], "rent", FIT)
     price = api_of("gpt-oss-120b", demand)
     capacity = Interval(low=3600, central=4000, high=4400, grade="calibrated")
-    found = supply("rent", demand, quote, capacity, label="", machine="", devices=1, api=price)
+    found = supply("rent", demand, quote, capacity, FIT, label="", machine="", devices=1, api=price)
     even = found.even
     assert even.low <= even.tokens <= even.high
     assert 0.0 <= even.never < 0.1
@@ -497,10 +497,10 @@ def test_at_the_break_even_both_bills_are_equal_whatever_the_day(peak, autoscale
 
 def test_a_machine_that_gives_too_little_never_breaks_even():
     demand = Demand(tokens=1e9, input=1024, output=256)
-    quote = hourly(machine("h100-sxm:1")[0], "rent")
+    quote = hourly(machine("h100-sxm:1")[0], "rent", FIT)
     price = api_of("gpt-oss-120b", demand)
     capacity = Interval(low=90, central=100, high=110, grade="calibrated")
-    found = supply("rent", demand, quote, capacity, label="", machine="", devices=1, api=price)
+    found = supply("rent", demand, quote, capacity, FIT, label="", machine="", devices=1, api=price)
     assert (found.even.tokens, found.even.never) == (None, 1.0)
     assert found.over.high < 1.0
     assert float(found.apart.parts[-1].value) < 0.0  # the API asks for less than the machine costs
@@ -522,7 +522,7 @@ def test_an_api_price_taken_apart_is_whole(run_json):
 def test_draws_of_a_month_are_vectorised_and_hold_the_centre():
     """A month at arrays of draws is the month at each of them."""
     demand = Demand(tokens=50e9, input=1024, output=256, peak=1.7, autoscale=True, utilisation=0.8)
-    owned = own(machine("h100-sxm:1")[0])
+    owned = own(machine("h100-sxm:1")[0], FIT)
     inputs = {**owned.inputs, CAPACITY: ranged(4000.0, 3000.0, 5000.0)}
     some = draws(inputs, 50)
     whole = month_term(owned.cost(), owned, demand, some).value
@@ -555,10 +555,10 @@ def test_an_hour_of_ones_own_has_a_range_and_what_is_given_has_none(run_json):
 
 def test_desktops_of_the_article_come_with_their_network():
     """Eight desktops of 2,300, as many 150 USD cards, and eight of the 20 ports of a 1,500 USD switch."""
-    found = own(machine("rtx-4090:8x1@10gbe")[0])
+    found = own(machine("rtx-4090:8x1@10gbe")[0], FIT)
     assert found.purchase == pytest.approx(8 * 2300 + 8 * 150 + 8 * 75)
     assert not any("network" in name for name in found.absent)
-    half = own(machine("rtx-4090:2x4@25gbe")[0])
+    half = own(machine("rtx-4090:2x4@25gbe")[0], FIT)
     assert half.purchase == pytest.approx(2 * 9400 + 2 * 300)
     assert "switch ports (--networking)" in half.absent
 
@@ -570,7 +570,7 @@ def test_rigs_compete_where_no_machine_is_named():
 
 def test_quotations_of_one_thing_lie_within_the_bounds_that_stand_behind_a_single_one():
     for kind in ("list", "rent-on-demand", "rent-contract"):
-        low, high = bounds(1.0, PURCHASE if kind == "list" else kind)
+        low, high = bounds(1.0, PURCHASE if kind == "list" else kind, FIT)
         ratios = [
             price.value / float(np.median([one.value for one in pool]))
             for pool in pools(POOLS[PURCHASE if kind == "list" else kind])
@@ -578,7 +578,7 @@ def test_quotations_of_one_thing_lie_within_the_bounds_that_stand_behind_a_singl
         ]
         inside = np.mean([low * 0.999 <= ratio <= high * 1.001 for ratio in ratios])
         assert inside >= 0.8
-    assert bounds(1.0, "spot") == (None, None)
+    assert bounds(1.0, "spot", FIT) == (None, None)
 
 
 def test_prices_of_other_lists_join_where_they_are_installed(monkeypatch):
@@ -606,10 +606,10 @@ def test_prices_of_other_lists_join_where_they_are_installed(monkeypatch):
 
 def test_contracts_are_not_let_go_by_the_hour():
     demand = Demand(tokens=60e9, input=1024, output=256, peak=2.0, autoscale=True)
-    kinds = {kind: hourly(machine("h100-sxm:8")[0], kind) for kind in ("rent", "contract")}
+    kinds = {kind: hourly(machine("h100-sxm:8")[0], kind, FIT) for kind in ("rent", "contract")}
     capacity = Interval(low=4000, central=4000, high=4000, grade="calibrated")
     found = {
-        kind: supply(kind, demand, quote, capacity, label="", machine="", devices=8) for kind, quote in kinds.items()
+        kind: supply(kind, demand, quote, capacity, FIT, label="", machine="", devices=8) for kind, quote in kinds.items()
     }
     assert found["rent"].mean < found["rent"].replicas
     assert found["contract"].mean == found["contract"].replicas
@@ -694,7 +694,7 @@ def test_a_cost_is_as_sure_as_the_least_sure_input_that_matters():
     def total(values):
         return values["a"] + values["b"]
 
-    quoted, guessed = an_input("quote", 5.0, 20.0), an_input("estimate", 9.9, 10.1, source="guess: nobody says")
+    quoted, guessed = an_input("quote", 5.0, 20.0), an_input("guess", 9.9, 10.1, source="guess: nobody says")
     assert interval(total, {"a": quoted, "b": guessed}).grade == "calibrated"  # the guess hardly moves it
     wide = replace(guessed, low=5.0, high=20.0)
     assert interval(total, {"a": quoted, "b": wide}).grade == "guessed"
@@ -766,7 +766,7 @@ def test_of_two_middle_quotations_the_newer_holds_and_contracts_are_of_one_lengt
 
 
 def test_no_draw_leaves_what_is_possible():
-    inputs = {**own(machine("h100-sxm:8")[0]).inputs, **bill(chip_of(catalogue.accelerator("h100-sxm"))).inputs}
+    inputs = {**own(machine("h100-sxm:8")[0], FIT).inputs, **bill(chip_of(catalogue.accelerator("h100-sxm")), FIT).inputs}
     some = draws(inputs, 200_000)
     assert some["PUE"].min() >= 1.0
     assert some["joint"].max() <= 1.0
@@ -774,8 +774,8 @@ def test_no_draw_leaves_what_is_possible():
 
 
 def test_a_margin_is_of_the_part_alone():
-    assert bill(chip_of(catalogue.accelerator("gh200-96")), price_of(catalogue.accelerator("gh200-96"))).margin is None
-    found = bill(chip_of(catalogue.accelerator("h100-sxm")), price_of(catalogue.accelerator("h100-sxm")))
+    assert bill(chip_of(catalogue.accelerator("gh200-96")), FIT, price_of(catalogue.accelerator("gh200-96"))).margin is None
+    found = bill(chip_of(catalogue.accelerator("h100-sxm")), FIT, price_of(catalogue.accelerator("h100-sxm")))
     assert found.margin.low < found.margin.central < found.margin.high
 
 
@@ -784,7 +784,7 @@ def test_what_a_user_pays_has_no_range(tmp_path):
     file.write_text(
         'id = "mine"\nmemory_capacity = "96 GiB"\nmemory_bandwidth = "3 TB/s"\nbought = "9000 USD"\npower = "500 W"\n[peak]\nbf16 = "400 TFLOPS"\n'
     )
-    found = own(machine(str(file))[0])
+    found = own(machine(str(file))[0], FIT)
     assert found.inputs["price of mine"].low is None
     assert not any("--server" in name for name in found.absent)
 

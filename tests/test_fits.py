@@ -1,6 +1,7 @@
 """Shipped constants are those that today's fits make of today's published rows."""
 
 import pytest
+from conftest import FIT
 
 from roofplan import catalogue
 from roofplan.calibrate.engines import fit_serving
@@ -29,7 +30,7 @@ def same(name, made, tolerance):
 @pytest.mark.parametrize(
     ("name", "make"),
     [
-        ("matmul", lambda: fit_matmul(kernel_rows())),
+        ("matmul", lambda: fit_matmul(kernel_rows(), FIT)),
         ("vector", fit_vector),
         ("attention", lambda: fit_attention(kernel_rows())),
         ("collectives", lambda: fit_all_reduce(kernel_rows())),
@@ -42,7 +43,7 @@ def test_constants_of_kernels_and_prices(name, make):
 
 @pytest.mark.slow
 def test_constants_of_training():
-    same("training", fit_training(fit_families()), FLAT)
+    same("training", fit_training(fit_families(FIT)), FLAT)
 
 
 @pytest.mark.slow

@@ -1,6 +1,7 @@
 """Prices, demands and energy: what a token costs, and on which load."""
 
 import pytest
+from conftest import FIT
 
 from roofplan import catalogue, economics
 from roofplan.api import plan_serving
@@ -68,7 +69,7 @@ def test_a_cache_in_another_format_changes_the_model():
 
 
 def test_few_devices_take_their_share_of_a_host():
-    four, eight = (wall_power(machine(f"h100-sxm:{n}")[0], 0.5) for n in (4, 8))
+    four, eight = (wall_power(machine(f"h100-sxm:{n}")[0], 0.5, FIT) for n in (4, 8))
     assert float(eight.value) == pytest.approx(2 * float(four.value))
 
 

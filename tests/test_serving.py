@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from conftest import FIT
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -30,7 +31,7 @@ LLAMA_CPP = catalogue.engine("llama.cpp-b11200")
 def predicted(model, spec, strategy, users, engine=VLLM, workload=None):
     box = machine(spec)[0]
     return predict(
-        model, strategy, engine, workload or Workload(), rates(box, engine), float(users), kv_bytes=2.0, budget=8192.0
+        model, strategy, engine, workload or Workload(), rates(box, engine, FIT), float(users), kv_bytes=2.0, budget=8192.0
     )
 
 
@@ -131,7 +132,7 @@ def test_one_rank_sends_nothing():
 def test_no_step_exceeds_the_peak_or_the_bandwidth(users, tp):
     """Prefill and decode together never compute above the dense peak, nor read above the wire rate."""
     box = machine("h100-sxm:8")[0]
-    r = rates(box, VLLM)
+    r = rates(box, VLLM, FIT)
     for step in (
         Step(sequences=float(users), context=1024.0),
         Step(new=2048.0, requests=2.0),
@@ -156,7 +157,7 @@ def test_no_step_exceeds_the_peak_or_the_bandwidth(users, tp):
 def test_the_steady_state_is_that_of_a_simulated_batch(users, prompt, output):
     """A closed loop, step by step: each step decodes who runs and computes waiting prompts up to the token budget."""
     model, box, budget = read_model("llama-3.1-8b"), machine("h100-sxm:1")[0], 8192.0
-    r = rates(box, VLLM)
+    r = rates(box, VLLM, FIT)
     rng = np.random.default_rng(3)
     left = list(
         rng.integers(1, output + 1, users)
@@ -206,7 +207,7 @@ def test_more_bandwidth_is_never_slower(factor):
     q["memory_bandwidth"] = replace(q["memory_bandwidth"], value=q["memory_bandwidth"].value * factor)
     quicker = replace(box, device=replace(box.device, quantities=q))
     a, b = (
-        predict(LLAMA, Strategy(tp=8), VLLM, Workload(), rates(m, VLLM), 64.0, kv_bytes=2.0, budget=8192.0).tpot.value
+        predict(LLAMA, Strategy(tp=8), VLLM, Workload(), rates(m, VLLM, FIT), 64.0, kv_bytes=2.0, budget=8192.0).tpot.value
         for m in (box, quicker)
     )
     assert b <= a * (1 + 1e-12)
@@ -224,7 +225,7 @@ def test_a_prefix_hit_and_drafts_make_it_quicker():
 def test_array_path_equals_scalar_path():
     """A grid of strategies and users gives what each gives alone, to 1e-12."""
     box = machine("h100-sxm:8")[0]
-    r = rates(box, VLLM)
+    r = rates(box, VLLM, FIT)
     for model in (LLAMA, DEEPSEEK, read_model("jamba-v0.1"), read_model("gpt-oss-120b")):
         options = [
             Strategy(tp=8),
@@ -273,8 +274,8 @@ def brute_force(asked):
 
     best = math.inf
     for box in asked.machines:
-        r = rates(box, VLLM)
-        cost = economics.hourly(box, "rent")
+        r = rates(box, VLLM, FIT)
+        cost = economics.hourly(box, "rent", FIT)
         for s in strategies(asked.model, box, VLLM, {}):
             if legal(asked.model, s, VLLM):
                 continue
@@ -301,7 +302,7 @@ def test_the_search_finds_the_brute_force_optimum(name, tpot):
         constraints=Constraints(tpot=tpot),
         engine="vllm-0.33",
     )
-    plan = search(asked).plans[0]
+    plan = search(asked, FIT).plans[0]
     found, best = plan.cost.total / plan.metrics["output_tokens_per_second"].value, brute_force(asked)
     assert found == pytest.approx(best, rel=1e-9)
 
@@ -442,7 +443,7 @@ def test_bounds_are_shares():
 
 
 def test_two_mi300x_share_one_link_and_eight_share_seven():
-    two, eight = (rates(machine(f"mi300x:{n}")[0], VLLM) for n in (2, 8))
+    two, eight = (rates(machine(f"mi300x:{n}")[0], VLLM, FIT) for n in (2, 8))
     from roofplan.timing import all_reduce_time
 
     size = 4 * 2**30
@@ -457,7 +458,7 @@ def test_cards_on_a_bus_reach_the_same_share_of_their_links():
 
     size = 512 * 2.0**20
     for device, published in (("rtx-pro-6000:8", 24.7e9), ("l40s:8", 24.7e9 / 2)):
-        r = rates(machine(device)[0], VLLM)
+        r = rates(machine(device)[0], VLLM, FIT)
         assert 1.75 * size / float(all_reduce_time(size, 8.0, r.machine, r.network)) == pytest.approx(
             published, rel=0.05
         )
@@ -465,7 +466,7 @@ def test_cards_on_a_bus_reach_the_same_share_of_their_links():
 
 def test_evaluate_is_deterministic():
     asked = Request(model=LLAMA, machines=tuple(machine("h100-sxm:8")))
-    first, second = (ordered(evaluate(asked, Tally()), "cost") for _ in range(2))
+    first, second = (ordered(evaluate(asked, Tally(), FIT), "cost") for _ in range(2))
     assert [p.id for p in first] == [p.id for p in second]
 
 
@@ -486,7 +487,7 @@ def test_every_engine_s_memory_adds_up(engine, name, spec, tp):
 def test_a_hop_never_carries_more_than_its_link():
     box = machine("rtx-4090:8x1@1gbe")[0]
     model, work = read_model("llama-3.2-1b"), Workload(input=2048, output=64, context=4096)
-    p = predict(model, Strategy(pp=8), VLLM, work, rates(box, VLLM), 64.0, kv_bytes=2.0, budget=2048.0)
+    p = predict(model, Strategy(pp=8), VLLM, work, rates(box, VLLM, FIT), 64.0, kv_bytes=2.0, budget=2048.0)
     tokens = float(p.rate) * (1 + work.input / work.output)
     assert tokens * model.hidden * 2 <= box.network.bandwidth
     assert float(p.prefill_rate) * model.hidden * 2 <= box.network.bandwidth
@@ -561,7 +562,7 @@ def test_the_floor_counts_each_operation_once_whatever_the_split():
 
 def test_a_mixture_at_one_user_reads_its_chosen_experts_as_vectors():
     model, box = read_model("qwen3-30b-a3b"), machine("apple-m2-ultra")[0]
-    r = rates(box, LLAMA_CPP)
+    r = rates(box, LLAMA_CPP, FIT)
     one = step_term("decode", model, Strategy(), Step(sequences=1.0, context=512.0), r, kv_bytes=2.0)
     named = {leaf.name: leaf for leaf, _ in leaves(one)}
     assert named["routed experts"].law == "roofline.serial_time"
@@ -573,8 +574,8 @@ def test_a_mixture_at_one_user_reads_its_chosen_experts_as_vectors():
 
 def test_fp16_products_take_the_faster_accumulator_only_where_the_engine_does():
     box = machine("rtx-4090")[0]
-    assert rates(box, LLAMA_CPP).peak["fp16"] == pytest.approx(2 * rates(box, VLLM).peak["fp16"], rel=1e-3)
-    assert rates(box, LLAMA_CPP).peak["bf16"] == rates(box, VLLM).peak["bf16"]
+    assert rates(box, LLAMA_CPP, FIT).peak["fp16"] == pytest.approx(2 * rates(box, VLLM, FIT).peak["fp16"], rel=1e-3)
+    assert rates(box, LLAMA_CPP, FIT).peak["bf16"] == rates(box, VLLM, FIT).peak["bf16"]
 
 
 def test_more_expert_ranks_than_experts_are_refused():
@@ -591,7 +592,7 @@ def test_replicas_of_an_expert_group_do_not_wait_for_each_other():
 
 def test_an_encoder_runs_once_per_request():
     whisper = read_model("whisper-large-v3")
-    r = rates(machine("rtx-4090")[0], VLLM)
+    r = rates(machine("rtx-4090")[0], VLLM, FIT)
     step = Step(new=4.0, requests=1.0)
     names = [leaf.name for leaf, _ in leaves(step_term("prefill", whisper, Strategy(), step, r, kv_bytes=2.0))]
     assert any(name.startswith("encoder ") for name in names)
@@ -814,7 +815,7 @@ def test_products_in_8_bits_cast_what_enters_them_unless_their_engine_fuses_it()
             read_model(name),
             Strategy(tp=4),
             Step(new=65_536.0, requests=8.0),
-            rates(box, catalogue.engine(e)),
+            rates(box, catalogue.engine(e), FIT),
             kv_bytes=2.0,
         )
         for name, e in itertools.product(("llama-3.1-70b-fp8", "llama-3.1-70b"), ("vllm-0.33", "tensorrt-llm-0.17"))
@@ -823,7 +824,7 @@ def test_products_in_8_bits_cast_what_enters_them_unless_their_engine_fuses_it()
         key: sum(value for leaf, value in leaves(tree) if leaf.name.startswith("cast for"))
         for key, tree in trees.items()
     }
-    r = rates(box, VLLM)
+    r = rates(box, VLLM, FIT)
     least = 80 * r.casts["fp8"] * 65_536 * (8192 + 8192 + 8192 / 4 + 28_672 / 4) / r.bandwidth["memory"]
     assert casts.pop(("llama-3.1-70b-fp8", "vllm-0.33")) == pytest.approx(least, rel=0.1)
     assert not any(casts.values())
@@ -835,7 +836,7 @@ def test_decode_attention_without_grouped_kernels_reads_the_cache_for_every_quer
         next(
             leaf
             for leaf, _ in leaves(
-                step_term("step", LLAMA, Strategy(tp=2), seen, rates(box, catalogue.engine(name)), kv_bytes=1.0)
+                step_term("step", LLAMA, Strategy(tp=2), seen, rates(box, catalogue.engine(name), FIT), kv_bytes=1.0)
             )
             if leaf.name == "decode attention"
         )
@@ -851,7 +852,7 @@ def test_old_engines_refuse_what_came_after_them():
 
 
 def test_4_bit_floats_run_in_16_bits_where_no_unit_takes_them():
-    r = rates(machine("h100-sxm:1")[0], VLLM)
+    r = rates(machine("h100-sxm:1")[0], VLLM, FIT)
     assert r.fallbacks["fp4"] == "bf16"
     assert r.compute["fp4"] == r.compute["bf16"]
 
@@ -859,12 +860,12 @@ def test_4_bit_floats_run_in_16_bits_where_no_unit_takes_them():
 def test_power_ends_at_what_cards_and_hosts_can_draw():
     for spec in ("h100-sxm:8", "b200:8"):
         plan = plan_serving("llama-3.1-70b", [spec]).plans[0]
-        power, (least, most) = plan.metrics["power"], power_limits(plan.machine)
+        power, (least, most) = plan.metrics["power"], power_limits(plan.machine, FIT)
         assert least <= power.low <= power.value <= power.high <= most
 
 
 def test_weights_scaled_block_by_block_multiply_at_a_rate_of_their_own():
-    r = rates(machine("h100-sxm:1")[0], VLLM)
+    r = rates(machine("h100-sxm:1")[0], VLLM, FIT)
     assert r.compute["fp8.fp8-block"] < r.compute["fp8"] < r.peak["fp8"]
     tree = step_term("step", DEEPSEEK, Strategy(tp=8), Step(new=8192.0, requests=1.0), r, kv_bytes=2.0)
     product = next(leaf for leaf, _ in leaves(tree) if leaf.name == "q_b")
@@ -938,7 +939,7 @@ def test_vector_units_are_never_tensor_units():
         device = catalogue.accelerator(name)
         if device.bandwidth is None or not {"bf16", "fp16"} & device.peak.keys():
             continue
-        r = rates(machine(f"{name}:1")[0], LLAMA_CPP)
+        r = rates(machine(f"{name}:1")[0], LLAMA_CPP, FIT)
         if "fp32" in device.peak:
             assert r.vector_peak == device.peak["fp32"].value
         elif device.vendor != "Apple":

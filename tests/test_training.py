@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from conftest import FIT
 
 from roofplan import answers, catalogue
 from roofplan.api import plan_training, read_model
@@ -17,7 +18,6 @@ from roofplan.laws import activations, collectives, pipeline, reliability
 from roofplan.operations.activations import kept
 from roofplan.operations.training import forward
 from roofplan.records.training import MODULES, Adapter, Job, Layout
-from roofplan.timing import constant
 from roofplan.train import communication, flops_per_token, search
 from roofplan.train.emit import launch
 from roofplan.train.ledger import fullest, in_flight, ledgers, peak
@@ -38,7 +38,7 @@ OLD = catalogue.framework("megatron-lm-3.0")
 @pytest.fixture(scope="module")
 def runs():
     """Return every published run with its prediction."""
-    return report.scored_runs()[0]
+    return report.scored_runs(FIT)[0]
 
 
 def errors(runs, source, what="time", keep=bool):
@@ -66,7 +66,7 @@ def test_memory_of_published_runs(runs, source, mean, median):
 
 
 def test_published_out_of_memory_runs_are_judged_so():
-    assert report.out_of_memory() == (8, 8)
+    assert report.out_of_memory(FIT) == (8, 8)
 
 
 def test_step_time_of_published_runs(runs):
@@ -89,7 +89,7 @@ def test_order_inside_each_sweep(runs):
 
 
 def test_rows_that_are_not_scored_say_why():
-    found, skipped = report.scored_runs()
+    found, skipped = report.scored_runs(FIT)
     assert len(found) + sum(skipped.values()) == len(catalogue.training_rows())
     assert all(reason for _, reason in skipped)
     clean = sum(not row["quality"] for row in catalogue.training_rows())
@@ -132,11 +132,11 @@ MODEL = read_model("llama-3.1-8b")
 
 
 def memory(layout, framework=MEGATRON, model=MODEL, **changes):
-    return float(peak(ledgers(model, job(**changes), layout, framework)))
+    return float(peak(ledgers(model, job(**changes), layout, framework, FIT)))
 
 
 def test_states_of_one_device_are_eighteen_bytes_a_parameter():
-    held = fullest(ledgers(MODEL, job(), Layout(zero=1), MEGATRON))
+    held = fullest(ledgers(MODEL, job(), Layout(zero=1), MEGATRON, FIT))
     parts = {term.name: float(term.value) for term in held.allocated.parts}
     padded = -(-MODEL.vocabulary // 128) * 128 - MODEL.vocabulary
     states = parts["weights"] + parts["gradients"] + parts["optimizer"]
@@ -166,7 +166,7 @@ def test_every_k_th_layer_and_named_modules_lie_between():
 
 def test_shards_of_a_host_hold_more_and_send_less_far():
     titan = catalogue.framework("torchtitan-0.2")
-    a = ability(machine("h100-sxm:64@100gbe")[0], titan)
+    a = ability(machine("h100-sxm:64@100gbe")[0], titan, FIT)
     far, near = Layout(dp=64.0, zero=3), Layout(dp=64.0, zero=3, shard=8.0)
     assert memory(near, titan, batch=64) > memory(far, titan, batch=64)
     assert float(step(MODEL, job(), near, a).parts["data ranks"]) < float(
@@ -178,7 +178,7 @@ def test_eight_bit_products_keep_smaller_inputs_and_copies_of_weights():
     parts = [
         {
             term.name: float(term.value)
-            for term in fullest(ledgers(MODEL, job(precision=p), Layout(dp=8.0, zero=1), MEGATRON)).allocated.parts
+            for term in fullest(ledgers(MODEL, job(precision=p), Layout(dp=8.0, zero=1), MEGATRON, FIT)).allocated.parts
         }
         for p in ("bf16", "fp8")
     ]
@@ -219,7 +219,7 @@ def test_an_adapter_trains_little_and_frozen_weights_shrink_with_their_format():
 def parts(layout, framework, adapter, batch=8, sequence=1024):
     """Return the bytes of each part of the fullest stage."""
     asked = replace(job(batch=batch), sequence=sequence, adapter=adapter)
-    found = fullest(ledgers(read_model("llama-2-7b"), asked, layout, framework))
+    found = fullest(ledgers(read_model("llama-2-7b"), asked, layout, framework, FIT))
     return {part.name: float(part.value) for part in found.allocated.parts}
 
 
@@ -243,7 +243,7 @@ def test_the_fuller_moment_of_a_pass_counts_element_by_element():
     sizes = [1.0, 16.0, 256.0]
     sharded = Layout(dp=2.0, zero=3, recompute="full")
     held = [
-        ledgers(read_model("llama-2-7b"), asked, replace(sharded, micro_batch=m), lit)
+        ledgers(read_model("llama-2-7b"), asked, replace(sharded, micro_batch=m), lit, FIT)
         for m in (*sizes, np.asarray(sizes))
     ]
     assert peak(held[3]) == pytest.approx([float(peak(one)) for one in held[:3]], rel=1e-12)
@@ -272,8 +272,8 @@ def test_what_is_offloaded_counts_in_no_moment_of_a_pass():
     lit = catalogue.framework("litgpt-0.3")
     asked = replace(job(batch=256), sequence=1024, adapter=Adapter(method="lora"))
     away = Layout(dp=2.0, zero=3, micro_batch=16.0, offload="activations")
-    held = fullest(ledgers(read_model("llama-2-7b"), asked, away, lit))
-    stay = fullest(ledgers(read_model("llama-2-7b"), asked, replace(away, offload="none"), lit))
+    held = fullest(ledgers(read_model("llama-2-7b"), asked, away, lit, FIT))
+    stay = fullest(ledgers(read_model("llama-2-7b"), asked, replace(away, offload="none"), lit, FIT))
     kept = {part.name: float(part.value) for part in stay.allocated.parts}["activations"]
     assert held.host == pytest.approx(kept)
     assert {part.name: float(part.value) for part in held.allocated.parts}["gathered"] > 2.0 * 6.4e9
@@ -291,7 +291,7 @@ def test_shards_in_host_memory_are_copied_before_they_are_gathered():
 
 
 BOX = machine("h100-sxm:64")[0]
-ABILITY = ability(BOX, MEGATRON)
+ABILITY = ability(BOX, MEGATRON, FIT)
 
 
 def test_arrays_equal_scalars():
@@ -299,11 +299,11 @@ def test_arrays_equal_scalars():
     fixed = Layout(pp=2, interleave=2, zero=1, recompute="full")
     many = replace(fixed, tp=tp, dp=32.0 / tp, micro_batch=micro)
     times = step(MODEL, job(batch=256), many, ABILITY).time
-    sizes = peak(ledgers(MODEL, job(batch=256), many, MEGATRON))
+    sizes = peak(ledgers(MODEL, job(batch=256), many, MEGATRON, FIT))
     for index, (t, b) in enumerate(zip(tp, micro, strict=True)):
         one = replace(fixed, tp=float(t), dp=float(32.0 / t), micro_batch=float(b))
         assert times[index] == pytest.approx(float(step(MODEL, job(batch=256), one, ABILITY).time), rel=1e-12)
-        assert sizes[index] == pytest.approx(float(peak(ledgers(MODEL, job(batch=256), one, MEGATRON))), rel=1e-12)
+        assert sizes[index] == pytest.approx(float(peak(ledgers(MODEL, job(batch=256), one, MEGATRON, FIT))), rel=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -360,8 +360,8 @@ def test_model_flops_are_six_a_parameter_and_attention():
 def test_the_search_finds_what_brute_force_finds(name, on, batch):
     model, box = read_model(name), machine(on)[0]
     asked = Job(sequence=2048, batch=batch, optimizer=ADAM)
-    found = search(model, asked, box, MEGATRON)
-    a = ability(box, MEGATRON)
+    found = search(model, asked, box, MEGATRON, FIT)
+    a = ability(box, MEGATRON, FIT)
     best, least = math.inf, math.inf
     degrees = [d for d in range(1, box.count + 1) if box.count % d == 0]
     for tp, pp, cp, micro in itertools.product(degrees, degrees, (1, 2), range(1, batch + 1)):
@@ -391,7 +391,7 @@ def test_the_search_finds_what_brute_force_finds(name, on, batch):
                 recompute=recompute,
                 recomputed=share,
             )
-            held = float(peak(ledgers(model, asked, layout, MEGATRON)))
+            held = float(peak(ledgers(model, asked, layout, MEGATRON, FIT)))
             if held + MEGATRON.keeps("outside") <= box.device.memory:
                 best = min(best, float(step(model, asked, layout, a).time))
                 least = min(least, held)
@@ -400,7 +400,7 @@ def test_the_search_finds_what_brute_force_finds(name, on, batch):
 
 
 def test_the_front_trades_time_for_memory():
-    front = search(MODEL, job(batch=256), BOX, MEGATRON).front
+    front = search(MODEL, job(batch=256), BOX, MEGATRON, FIT).front
     assert all(a[0] <= b[0] and a[1] > b[1] for a, b in itertools.pairwise(front))
 
 
@@ -417,7 +417,7 @@ def test_the_front_trades_time_for_memory():
 )
 def test_pins_that_no_layout_has_are_refused_by_name(pins, words):
     with pytest.raises(StrategyError, match=words):
-        search(MODEL, job(), BOX, MEGATRON, pins)
+        search(MODEL, job(), BOX, MEGATRON, FIT, pins)
 
 
 # Runs ------------------------------------------------------------------------------------------------------------------------
@@ -473,14 +473,14 @@ def test_a_format_that_a_device_lacks_is_refused(precision):
 def test_no_rate_exceeds_its_peak():
     for name in ("a100-sxm-80:8", "h100-sxm:8", "b200:8", "rtx-4090:2"):
         for framework in catalogue.ids("frameworks"):
-            a = ability(machine(name)[0], catalogue.framework(framework))
+            a = ability(machine(name)[0], catalogue.framework(framework), FIT)
             assert all(rate <= a.rates.peak[kind] * (1 + 1e-12) for kind, rate in a.rates.compute.items())
 
 
 def test_weights_stand_somewhere_under_every_optimizer():
     for framework in map(catalogue.framework, catalogue.ids("frameworks")):
         for optimizer in catalogue.optimizers().values():
-            held = fullest(ledgers(MODEL, job(optimizer=optimizer), Layout(zero=framework.zeros[-1]), framework))
+            held = fullest(ledgers(MODEL, job(optimizer=optimizer), Layout(zero=framework.zeros[-1]), framework, FIT))
             parts = {term.name: float(term.value) for term in held.allocated.parts}
             assert parts["weights"] + parts["optimizer"] >= 1.99 * MODEL.total, (framework.id, optimizer.id)
 
@@ -488,7 +488,7 @@ def test_weights_stand_somewhere_under_every_optimizer():
 def test_what_recomputation_frees_it_computes_again():
     for name in ("llama-3.1-8b", "deepseek-v3", "gpt3-175b", "mixtral-8x7b"):
         model = read_model(name)
-        a = ability(BOX, MEGATRON)
+        a = ability(BOX, MEGATRON, FIT)
         for module in MODULES:
             layout = Layout(dp=64.0, zero=1, recompute=module)
             freed = memory(Layout(dp=64.0, zero=1), model=model) - memory(layout, model=model)
@@ -514,7 +514,7 @@ def test_context_ranks_beyond_the_heads_pass_keys_on():
 
 def test_adapters_cost_time_by_rank_and_by_format():
     framework = catalogue.framework("fsdp-qlora-1.0")
-    a = ability(BOX, framework)
+    a = ability(BOX, framework, FIT)
     times = [
         float(
             step(MODEL, job(adapter=Adapter(method="qlora", rank=rank, stored=stored)), Layout(dp=64.0, zero=3), a).time
@@ -742,7 +742,7 @@ def test_ways_out_of_a_full_memory_are_tried(run):
 
 def test_a_plan_can_be_asked_of_one_layout():
     request = TrainingRequest(model=MODEL, machines=(BOX,), job=job(batch=256, tokens=1e10), framework=MEGATRON)
-    plan = planned(request, BOX, Layout(tp=2.0, dp=32.0, zero=1))
+    plan = planned(request, BOX, Layout(tp=2.0, dp=32.0, zero=1), FIT)
     assert plan.metrics["step_time"].value == pytest.approx(float(plan.step.time))
     owned = plan_training(MODEL, ["dgx-h100:8"], price="own").plans[0].cost
     assert owned is not None
@@ -775,21 +775,21 @@ def test_a_machine_that_megatron_does_not_know_is_planned_with_one_that_does(run
 
 def test_published_rates_of_compiled_steps_are_met_within_their_spread():
     """A dense 32B on 64 v5p reached 328 TFLOPS a chip of 459, and smaller shares on larger slices."""
-    found = next(item for item in fits.fit_published_rates() if item["name"] == "compute")
+    found = next(item for item in fits.fit_published_rates(FIT) if item["name"] == "compute")
     assert found["rows"] >= 40
     assert found["spread"] < 0.15
-    stored, _ = constant("training", "compute", ["maxtext-0.1/TPU"])
+    stored = FIT.find("training", "compute", ["maxtext-0.1/TPU"])
     assert stored.value == pytest.approx(found["value"])
 
 
 def test_uneven_experts_cost_the_busiest_rank_time_and_memory_only_where_they_are_divided():
     model, layout = read_model("mixtral-8x7b"), Layout(tp=1.0, dp=64.0, ep=8.0, micro_batch=1.0, zero=1)
     framework = catalogue.framework("megatron-core-0.16")
-    a = ability(machine("h100-sxm:64")[0], framework)
+    a = ability(machine("h100-sxm:64")[0], framework, FIT)
     job = Job(sequence=4096, batch=256, optimizer=catalogue.optimizers()["adam"])
     even_step, uneven = (step(model, job, replace(layout, imbalance=x), a) for x in (1.0, 1.5))
     assert 1.05 * float(even_step.time) < float(uneven.time) < 1.5 * float(even_step.time)
-    sizes = [float(fullest(ledgers(model, job, replace(layout, imbalance=x), framework)).reserved) for x in (1.0, 1.5)]
+    sizes = [float(fullest(ledgers(model, job, replace(layout, imbalance=x), framework, FIT)).reserved) for x in (1.0, 1.5)]
     assert sizes[1] > sizes[0]
     whole = [float(step(model, job, replace(layout, ep=1.0, imbalance=x), a).time) for x in (1.0, 1.5)]
     assert whole[0] == whole[1]
@@ -847,8 +847,8 @@ SWAP = Layout(tp=1.0, dp=8.0, micro_batch=1.0, zero=1)
 
 def test_swapping_moves_activations_out_of_the_device_and_nothing_is_lost():
     model = read_model("llama-2-7b")
-    stay = fullest(ledgers(model, job(), SWAP, MEGATRON))
-    gone = fullest(ledgers(model, job(), replace(SWAP, offload="activations"), MEGATRON))
+    stay = fullest(ledgers(model, job(), SWAP, MEGATRON, FIT))
+    gone = fullest(ledgers(model, job(), replace(SWAP, offload="activations"), MEGATRON, FIT))
     kept_here = {part.name: float(part.value) for part in stay.allocated.parts}["activations"]
     assert stay.host == 0.0
     assert gone.host == pytest.approx(kept_here)
@@ -861,8 +861,8 @@ def test_swapping_moves_activations_out_of_the_device_and_nothing_is_lost():
 def test_what_is_offloaded_stands_in_host_memory(offload, name):
     model = read_model("mixtral-8x7b")
     layout = replace(SWAP, ep=8.0)
-    stay = fullest(ledgers(model, job(), layout, MEGATRON))
-    gone = fullest(ledgers(model, job(), replace(layout, offload=offload), MEGATRON))
+    stay = fullest(ledgers(model, job(), layout, MEGATRON, FIT))
+    gone = fullest(ledgers(model, job(), replace(layout, offload=offload), MEGATRON, FIT))
     assert gone.host == pytest.approx(float({part.name: part.value for part in stay.allocated.parts}[name]))
     assert name not in {part.name for part in gone.allocated.parts}
 
@@ -870,7 +870,7 @@ def test_what_is_offloaded_stands_in_host_memory(offload, name):
 def test_swapping_beats_recomputing_where_the_law_says():
     """Wide layers hide the way to host memory; narrow ones compute again for less."""
     host = machine("dgx-h100:1")[0]
-    a = ability(host, MEGATRON)
+    a = ability(host, MEGATRON, FIT)
     rate = float(a.rates.compute["bf16"])
     faster = {}
     for name in ("llama-3.1-8b", "llama-3.1-70b", "llama-3.1-405b"):
@@ -895,18 +895,18 @@ def layer_weights(layer):
 
 def test_swapping_is_the_same_over_arrays():
     model = read_model("llama-3.1-8b")
-    a = ability(machine("dgx-h100:1")[0], MEGATRON)
+    a = ability(machine("dgx-h100:1")[0], MEGATRON, FIT)
     sizes = np.asarray([1.0, 2.0, 4.0])
     grid = Layout(tp=1.0, dp=8.0, micro_batch=sizes, zero=1, offload="activations")
     single = [float(step(model, job(), grid.with_degrees({"micro_batch": float(size)}), a).time) for size in sizes]
     assert step(model, job(), grid, a).time == pytest.approx(single)
-    held = [float(peak(ledgers(model, job(), grid.with_degrees({"micro_batch": float(s)}), MEGATRON))) for s in sizes]
-    assert peak(ledgers(model, job(), grid, MEGATRON)) == pytest.approx(held)
+    held = [float(peak(ledgers(model, job(), grid.with_degrees({"micro_batch": float(s)}), MEGATRON, FIT))) for s in sizes]
+    assert peak(ledgers(model, job(), grid, MEGATRON, FIT)) == pytest.approx(held)
 
 
 def test_the_explanation_of_a_swap_sums_to_the_step():
     model = read_model("llama-2-7b")
-    a = ability(machine("dgx-a100:1")[0], MEGATRON)
+    a = ability(machine("dgx-a100:1")[0], MEGATRON, FIT)
     layout = replace(SWAP, offload="activations")
     found = step(model, job(), layout, a)
     tree = step_term(found, job(), layout, a)
@@ -919,11 +919,11 @@ def test_host_memory_that_is_known_is_a_limit():
     roomy = machine("dgx-h100:1")[0]
     pins = {"offload": "activations", "micro_batch": 8}
     assert roomy.host_memory == pytest.approx(2e12)
-    whole = search(model, job(batch=64), roomy, MEGATRON, pins).tally.fits
+    whole = search(model, job(batch=64), roomy, MEGATRON, FIT, pins).tally.fits
     quantities = {**roomy.server.quantities}
     quantities["host_memory"] = replace(quantities["host_memory"], value=2e11)
     narrow = replace(roomy, server=replace(roomy.server, quantities=quantities))
-    assert search(model, job(batch=64), narrow, MEGATRON, pins).tally.fits < whole
+    assert search(model, job(batch=64), narrow, MEGATRON, FIT, pins).tally.fits < whole
     none = replace(
         narrow,
         server=replace(
@@ -932,7 +932,7 @@ def test_host_memory_that_is_known_is_a_limit():
     )
     asked = TrainingRequest(model=model, machines=(none,), job=job(batch=64), framework=MEGATRON, pins=pins)
     with pytest.raises(NoPlan, match="no plan: host memory"):
-        plan_all(asked)
+        plan_all(asked, FIT)
 
 
 @pytest.mark.parametrize(
@@ -946,18 +946,18 @@ def test_host_memory_that_is_known_is_a_limit():
 )
 def test_a_framework_that_cannot_swap_says_so(framework, pins, words):
     with pytest.raises(StrategyError, match=words):
-        search(read_model("llama-3.1-8b"), job(), machine("h100-sxm:8")[0], catalogue.framework(framework), pins)
+        search(read_model("llama-3.1-8b"), job(), machine("h100-sxm:8")[0], catalogue.framework(framework), FIT, pins)
 
 
 def test_a_capacity_pads_experts_and_an_imbalance_no_longer_counts():
     model = read_model("mixtral-8x7b")
-    a = ability(machine("h100-sxm:64")[0], MEGATRON)
+    a = ability(machine("h100-sxm:64")[0], MEGATRON, FIT)
     layout = Layout(tp=1.0, ep=8.0, dp=64.0, micro_batch=1.0, zero=1)
     times = {c: float(step(model, job(), replace(layout, capacity=c, imbalance=2.0), a).time) for c in (1.0, 1.5, 2.0)}
     assert times[1.0] < times[1.5] < times[2.0]
     uneven = float(step(model, job(), replace(layout, imbalance=2.0), a).time)
     assert times[2.0] == pytest.approx(uneven)
-    held = [float(peak(ledgers(model, job(), replace(layout, capacity=c), MEGATRON))) for c in (1.0, 1.5)]
+    held = [float(peak(ledgers(model, job(), replace(layout, capacity=c), MEGATRON, FIT))) for c in (1.0, 1.5)]
     assert held[0] < held[1]
 
 
@@ -988,8 +988,8 @@ FABRIC = "h100-sxm:16384"
 
 def test_a_taper_costs_what_leaves_its_pod():
     """Exchanges beyond a pod slow by the taper; rings cross once a pod and slow only where few of their ranks share it."""
-    full = ability(machine(FABRIC)[0], MEGATRON).wires
-    narrow = ability(tapered(machine(FABRIC)[0], 3072.0, 7.0), MEGATRON).wires
+    full = ability(machine(FABRIC)[0], MEGATRON, FIT).wires
+    narrow = ability(tapered(machine(FABRIC)[0], 3072.0, 7.0), MEGATRON, FIT).wires
     for ranks, stride in ((8.0, 1.0), (384.0, 8.0), (64.0, 8.0)):
         inside = [communication.ring(1e9, ranks, stride, w, reduce=True, data=True) for w in (full, narrow)]
         assert inside[0] == inside[1]
@@ -1008,7 +1008,7 @@ def test_a_taper_of_one_is_none_and_a_pod_of_all_neither():
     layout = Layout(tp=1.0, ep=8.0, dp=1024.0, pp=2, micro_batch=1.0, zero=1)
     plain = machine("h100-sxm:2048")[0]
     times = [
-        float(step(model, job(batch=2048), layout, ability(m, MEGATRON)).time)
+        float(step(model, job(batch=2048), layout, ability(m, MEGATRON, FIT)).time)
         for m in (plain, tapered(plain, 512.0, 1.0), tapered(plain, 2048.0, 7.0))
     ]
     assert times[0] == pytest.approx(times[1], rel=1e-6)
@@ -1037,7 +1037,7 @@ def test_fabrics_are_asked_for_by_flag_or_by_name(run, run_json):
 def test_an_optimizer_in_host_memory_takes_as_long_however_experts_are_divided(ep):
     """States are divided over all ranks either way, and so is the host's work."""
     model = read_model("mixtral-8x7b")
-    a = ability(machine("dgx-h100:1")[0], MEGATRON)
+    a = ability(machine("dgx-h100:1")[0], MEGATRON, FIT)
     layout = replace(SWAP, ep=ep, offload="optimizer")
     owned = model.total / 8
     moved = owned * 2.0 * ADAM.bytes * 8 / catalogue.host_update().value
@@ -1047,7 +1047,7 @@ def test_an_optimizer_in_host_memory_takes_as_long_however_experts_are_divided(e
 
 def test_an_offloaded_optimizer_is_the_same_over_arrays():
     model = read_model("deepseek-v2-lite")
-    a = ability(machine("dgx-h100:2@ib-ndrx8")[0], MEGATRON)
+    a = ability(machine("dgx-h100:2@ib-ndrx8")[0], MEGATRON, FIT)
     each = [1.0, 2.0, 4.0]
     grid = Layout(tp=1.0, pp=4, dp=4.0, ep=np.asarray(each), micro_batch=1.0, zero=1, offload="optimizer")
     single = [float(step(model, job(), grid.with_degrees({"ep": one}), a).time) for one in each]
@@ -1070,14 +1070,14 @@ def test_refusals_of_a_swap_name_the_pin_at_fault():
     model, box = read_model("llama-3.1-8b"), machine("h100-sxm:8")[0]
     for pins, words in (({"ep": 2}, "no experts"), ({"zero": 3}, "offers ZeRO"), ({"micro_batch": 3}, "multiple of")):
         with pytest.raises(StrategyError, match=words):
-            search(model, job(), box, MEGATRON, {"offload": "activations", **pins})
+            search(model, job(), box, MEGATRON, FIT, {"offload": "activations", **pins})
 
 
 def test_what_happens_in_host_memory_is_graded_by_what_is_known_of_it():
     model = read_model("llama-3.1-8b")
     asked = TrainingRequest(model=model, machines=(), job=job(), framework=MEGATRON)
     box = machine("dgx-b200:1")[0]
-    plain, moved = (planned(asked, box, replace(SWAP, offload=offload)) for offload in ("none", "optimizer"))
+    plain, moved = (planned(asked, box, replace(SWAP, offload=offload), FIT) for offload in ("none", "optimizer"))
     assert plain.metrics["step_time"].grade == "calibrated"
     assert moved.metrics["step_time"].grade == "guessed"
     wide = [m.metrics["step_time"].high / m.metrics["step_time"].value for m in (plain, moved)]
@@ -1090,7 +1090,7 @@ def test_hardware_flops_do_not_count_the_busiest_rank_as_all():
     box = machine("h100-sxm:64")[0]
     layout = Layout(tp=1.0, ep=8.0, dp=64.0, micro_batch=1.0, zero=1, recompute="full")
     for uneven in (1.0, 2.0):
-        m = planned(asked, box, replace(layout, imbalance=uneven)).metrics
+        m = planned(asked, box, replace(layout, imbalance=uneven), FIT).metrics
         assert 1.0 < m["hfu"].value / m["mfu"].value < 1.36
 
 
@@ -1098,7 +1098,7 @@ def test_a_swap_s_copies_take_their_time_on_links_that_gathers_use_too():
     """Where devices meet over their host links alone, a step lasts as long as one direction of the link needs at least."""
     model = read_model("llama-2-7b")
     framework = catalogue.framework("transformers-4.57")
-    a = ability(machine("rtx-4090:8")[0], framework)
+    a = ability(machine("rtx-4090:8")[0], framework, FIT)
     layout = Layout(tp=1.0, dp=8.0, micro_batch=4.0, zero=3, recompute="none", offload="activations")
     found = step(model, job(batch=64), layout, a)
     gathers = float(step(model, job(batch=64), replace(layout, offload="none"), a).beside["data ranks"])
@@ -1126,7 +1126,7 @@ def test_a_tied_head_far_away_pays_the_taper():
     layout = Layout(tp=1.0, pp=2, dp=8192.0, micro_batch=1.0, zero=1)
     wide, narrow = machine(FABRIC)[0], tapered(machine(FABRIC)[0], 3072.0, 7.0)
     times = [
-        float(step(model, job(batch=8192), layout, ability(m, MEGATRON)).beside["data ranks"]) for m in (wide, narrow)
+        float(step(model, job(batch=8192), layout, ability(m, MEGATRON, FIT)).beside["data ranks"]) for m in (wide, narrow)
     ]
     assert times[1] > 2.0 * times[0]
 
@@ -1140,7 +1140,7 @@ def test_checkpoints_in_memory_need_a_known_link_to_the_host(run):
 def test_a_slow_network_slows_every_pipeline_that_leaves_a_host(degrees):
     """However many stages stand in a host, one hop leaves it, and all keep its pace."""
     layout = Layout(**({"tp": 1.0, "dp": 1.0, "micro_batch": 1.0, "zero": 1} | degrees))
-    slow, quick = (ability(machine(f"h100-sxm:16@{net}")[0], MEGATRON) for net in ("1gbe", "ib-ndrx8"))
+    slow, quick = (ability(machine(f"h100-sxm:16@{net}")[0], MEGATRON, FIT) for net in ("1gbe", "ib-ndrx8"))
     hops = [float(step(MODEL, job(), layout, a).beside["pipeline hops"]) for a in (slow, quick)]
     message = 4096 * MODEL.hidden * 2.0
     assert hops[0] > 2 * 64 / float(layout.dp) * message / float(layout.tp) / 125e6
@@ -1149,7 +1149,7 @@ def test_a_slow_network_slows_every_pipeline_that_leaves_a_host(degrees):
 
 def test_no_interval_is_quicker_than_the_dense_peak():
     asked = TrainingRequest(model=MODEL, machines=(), job=job(tokens=1e11), framework=MEGATRON)
-    m = planned(asked, machine("a100-sxm-80:64")[0], Layout(tp=1.0, dp=64.0, micro_batch=1.0, zero=1)).metrics
+    m = planned(asked, machine("a100-sxm-80:64")[0], Layout(tp=1.0, dp=64.0, micro_batch=1.0, zero=1), FIT).metrics
     assert m["mfu"].high <= m["hfu"].high <= 1.0 + 1e-9
     assert m["step_time"].value / m["step_time"].low == pytest.approx(m["mfu"].high / m["mfu"].value)
     assert m["days"].value / m["days"].low == pytest.approx(m["mfu"].high / m["mfu"].value)
@@ -1157,7 +1157,7 @@ def test_no_interval_is_quicker_than_the_dense_peak():
 
 def test_dora_takes_the_norm_of_its_weights_in_every_forward_pass():
     framework = catalogue.framework("transformers-4.57")
-    a = ability(machine("h100-sxm:8")[0], framework)
+    a = ability(machine("h100-sxm:8")[0], framework, FIT)
     layout = Layout(tp=1.0, dp=8.0, micro_batch=1.0, zero=3)
     plain, normed = (
         step(MODEL, job(adapter=Adapter(method=method, rank=16)), layout, a) for method in ("lora", "dora")
@@ -1212,13 +1212,13 @@ def test_no_server_in_time_is_no_plan(run):
 
 def test_few_failures_leave_nine_runs_of_ten_without_one():
     asked = TrainingRequest(model=MODEL, machines=(), job=job(tokens=1e11), framework=MEGATRON)
-    r = planned(asked, machine("h100-sxm:8")[0], Layout(tp=1.0, dp=8.0, micro_batch=1.0, zero=1)).run
+    r = planned(asked, machine("h100-sxm:8")[0], Layout(tp=1.0, dp=8.0, micro_batch=1.0, zero=1), FIT).run
     assert r.failures < 0.1
     assert r.work <= r.p90 <= r.elapsed
 
 
 def test_checkpoints_are_whole_steps_apart():
     asked = TrainingRequest(model=MODEL, machines=(), job=job(tokens=1e11), framework=MEGATRON)
-    plan = planned(asked, machine("h100-sxm:64")[0], Layout(tp=1.0, dp=64.0, micro_batch=1.0, zero=1))
+    plan = planned(asked, machine("h100-sxm:64")[0], Layout(tp=1.0, dp=64.0, micro_batch=1.0, zero=1), FIT)
     steps = plan.run.checkpoint.interval / float(plan.step.time)
     assert steps == pytest.approx(round(steps))

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from conftest import FIT
 
 import roofplan as rp
 from roofplan import catalogue
@@ -15,7 +16,7 @@ from roofplan.calibrate import scoreboard
 from roofplan.calibrate.engines import usable
 from roofplan.calibrate.fitting import NOT_FOR_FITTING
 from roofplan.calibrate.intervals import LEAST_SOURCES, coverage, factor, fit_intervals, widened
-from roofplan.calibrate.left_out import constants_without, kept, short_of_cache
+from roofplan.calibrate.left_out import fit_without, kept, short_of_cache
 from roofplan.catalogue.machines import machine
 from roofplan.errors import InputError
 from roofplan.records.strategy import Strategy
@@ -24,7 +25,7 @@ from roofplan.search import Metric, at_precision, interval_factor
 from roofplan.serve import floors, leaves, predict
 from roofplan.serve.prediction import turns_of
 from roofplan.serve.queue import Arrivals, served, surface
-from roofplan.timing import constant, constants_now, rates, using
+from roofplan.timing import rates
 from roofplan.train.step import step
 from roofplan.validation.inference import case_of, engine_version, inference_case
 from roofplan.validation.predictions import at_most, inference_outcomes, training_outcomes
@@ -151,7 +152,7 @@ def test_spread_lengths_keep_their_mean_and_lengthen_the_tail(engine):
 def test_many_rounds_of_clients_approach_the_steady_state(engine):
     model = case_of(SERVING["vllm-buildkite-0003"]).model
     load = Workload(input=512, output=128, context=1024)
-    r = rates(machine("h100-sxm:1")[0], engine)
+    r = rates(machine("h100-sxm:1")[0], engine, FIT)
     time_of = surface(model, Strategy(), load, r, kv_bytes=2.0, seats=64, budget=8192.0)
     seen = served(Arrivals(requests=64 * 30, clients=64), load, engine, time_of, seats=64, budget=8192.0)
     full = predict(model, Strategy(), engine, load, r, 64.0, kv_bytes=2.0, budget=8192.0)
@@ -166,7 +167,7 @@ def test_what_fits_do_not_show_evens_out_the_grades():
 
     def rows(grade, spread):
         off = rng.normal(0.0, math.hypot(spread, 0.1), 400)
-        wide = math.exp(spread * interval_factor("training step"))
+        wide = math.exp(spread * interval_factor("training step", FIT))
         return [
             Outcome(
                 id=f"{grade}-{place}",
@@ -174,12 +175,13 @@ def test_what_fits_do_not_show_evens_out_the_grades():
                 metric="tokens_per_second_per_device",
                 measured=1.0,
                 predicted=Metric(math.exp(x), math.exp(x) / wide, math.exp(x) * wide, "token/s", grade),
+                factor=interval_factor("training step", FIT),
             )
             for place, x in enumerate(off)
         ]
 
-    with using([replace(item, value=0.0) if item.name.endswith("unseen") else item for item in constants_now()]):
-        found, beyond = widened([*rows("calibrated", 0.02), *rows("borrowed", 0.2)])
+    bare = FIT.with_(replace(item, value=0.0) for item in FIT.constants if item.name.endswith("unseen"))
+    found, beyond = widened([*rows("calibrated", 0.02), *rows("borrowed", 0.2)], bare)
     assert beyond == pytest.approx(0.1, abs=0.03)
     assert found[0].spread == pytest.approx(math.hypot(0.02, beyond), rel=1e-6)
 
@@ -228,7 +230,7 @@ def test_sharded_weights_are_gathered_tensor_by_tensor_where_a_framework_does_so
         )
         apart, whole = (
             float(
-                step(case.model, case.job, case.layout, replace(case.ability(), framework=framework)).parts[
+                step(case.model, case.job, case.layout, replace(case.ability(FIT), framework=framework)).parts[
                     "data ranks"
                 ]
             )
@@ -247,7 +249,7 @@ def test_old_attention_kernels_are_slower_on_new_devices_alone():
 
 def prompts_of(identity):
     """Return the parts of the time that a published run's prompts take, by name, and the whole."""
-    term = inference_case(SERVING[identity]).prompts_term()
+    term = inference_case(SERVING[identity]).prompts_term(FIT)
     return {leaf.name for leaf, _ in leaves(term)}, float(term.value)
 
 
@@ -269,7 +271,7 @@ def test_layers_on_several_cards_share_a_prompt_until_the_launch_queue_is_full()
 
     def turns(cards, precision):
         model = at_precision(case.model, precision)
-        return float(turns_of(model, case.engine, case.rates(), float(cards), 2.0)) / 2.0
+        return float(turns_of(model, case.engine, case.rates(FIT), float(cards), 2.0)) / 2.0
 
     assert turns(2, "q4_k_m") == pytest.approx(
         1.76, abs=0.02
@@ -283,7 +285,7 @@ def test_layers_on_several_cards_share_a_prompt_until_the_launch_queue_is_full()
 def test_first_tokens_come_later_the_longer_the_prompt_and_no_earlier_than_the_floor(version):
     model, engine = at_precision(read_model("llama-3.1-8b"), "q4_k_m"), catalogue.engine(f"llama.cpp-{version}")
     for cards in (1, 2, 4, 8):
-        strategy, r = Strategy(pp=cards), rates(machine(f"rtx-4090:{cards}")[0], engine)
+        strategy, r = Strategy(pp=cards), rates(machine(f"rtx-4090:{cards}")[0], engine, FIT)
         times = []
         for prompt in (64, 511, 512, 513, 1023, 1024, 1025, 2048, 2049, 8192):
             load = Workload(input=prompt, output=16, context=16384)
@@ -376,7 +378,7 @@ def test_a_training_row_with_a_word_that_nobody_knows_is_skipped(column, word):
 
 
 def test_a_first_token_before_the_peak_allows_it_is_implausible_as_its_rate_is():
-    found = {one.metric: one for one in inference_outcomes(SERVING["splitwise-sim-0053"])}
+    found = {one.metric: one for one in inference_outcomes(SERVING["splitwise-sim-0053"], FIT)}
     assert "dense peak" in found["ttft"].implausible
     assert "dense peak" in found["prefill_tokens_per_second"].implausible
     assert found["tpot"].predicted is not None
@@ -384,8 +386,8 @@ def test_a_first_token_before_the_peak_allows_it_is_implausible_as_its_rate_is()
 
 def test_runs_short_of_cache_are_a_score_of_their_own():
     row = SERVING["trtllm-docs-v0.17-0056"]
-    assert [one.skipped for one in inference_outcomes(row)] == ["kv_starved"]
-    (one,) = short_of_cache(row)
+    assert [one.skipped for one in inference_outcomes(row, FIT)] == ["kv_starved"]
+    (one,) = short_of_cache(row, FIT)
     assert one.regime == "short of cache"
     assert one.ratio == pytest.approx(1.0, abs=0.25)
 
@@ -406,19 +408,19 @@ def test_what_follows_from_another_figure_is_not_scored_twice():
 
 
 def test_what_is_assumed_is_said():
-    (one,) = [x for x in inference_outcomes(SERVING["ml-energy-0001"]) if x.metric == "tpot"]
+    (one,) = [x for x in inference_outcomes(SERVING["ml-energy-0001"], FIT) if x.metric == "tpot"]
     assert any(text.startswith("prompt: 256") for text in one.assumed)
     assert any(text.startswith("cache:") for text in one.assumed)
 
 
 def test_a_figure_beyond_the_data_sheet_is_implausible():
     row = {**SERVING["splitwise-sim-0001"], "tpot_ms": "0.1", "prefill_tokens_per_s": "1e9"}
-    found = {one.metric: one for one in inference_outcomes(row)}
+    found = {one.metric: one for one in inference_outcomes(row, FIT)}
     assert "memory bandwidth" in found["tpot"].implausible
     assert "dense peak" in found["prefill_tokens_per_second"].implausible
     assert found["tpot"].predicted is None
     row = {**TRAINING["llmf-001"], "norm_tokens_per_s_per_gpu": "1e7"}
-    (one,) = training_outcomes(row)[0]
+    (one,) = training_outcomes(row, FIT)[0]
     assert "dense peak" in one.implausible
 
 
@@ -441,6 +443,7 @@ def outcome(source, measured, predicted, wide=2.0, **more):
         regime="static batch",
         measured=measured,
         predicted=found,
+        factor=interval_factor("decode", FIT),
         **more,
     )
 
@@ -486,47 +489,41 @@ def test_jobs_of_figures():
 
 def test_the_factor_of_a_job_holds_nine_of_ten_measurements():
     rng = np.random.default_rng(3)
-    spread = 2.0 ** (1.0 / interval_factor("decode"))  # what `outcome` states, as a factor of one spread
+    spread = 2.0 ** (1.0 / interval_factor("decode", FIT))  # what `outcome` states, as a factor of one spread
     rows = [outcome(f"p{i % 12}", 1.0, float(spread ** rng.standard_normal())) for i in range(2400)]
     assert factor(pooled(rows)) == pytest.approx(1.645, rel=0.07)
-    found = coverage(rows)
+    found = coverage(rows, FIT)
     assert found.share == pytest.approx(0.9, abs=0.02)
     assert found.low <= found.share <= found.high
-    (fitted,) = [item for item in fit_intervals(rows) if item["name"] == "decode"]
+    (fitted,) = [item for item in fit_intervals(rows, FIT) if item["name"] == "decode"]
     assert fitted["rows"] == 2400
     assert "no coverage" not in fitted["note"]
-    (few,) = [item for item in fit_intervals([r for r in rows if r.source in {"p1", "p2"}]) if item["name"] == "decode"]
+    (few,) = [item for item in fit_intervals([r for r in rows if r.source in {"p1", "p2"}], FIT) if item["name"] == "decode"]
     assert f"fewer than {LEAST_SOURCES}" in few["note"]
 
 
 @pytest.mark.slow
 def test_shipped_intervals_are_those_of_the_kept_outcomes():
-    for item in fit_intervals(kept()):
+    for item in fit_intervals(kept(FIT), FIT):
         if item["rows"]:
-            assert constant("interval", item["name"], ["any"])[0].value == pytest.approx(item["value"], rel=0.02), item[
+            assert FIT.find("interval", item["name"], ["any"]).value == pytest.approx(item["value"], rel=0.02), item[
                 "name"
             ]
-
-
-def test_other_constants_hold_only_meanwhile():
-    before = constant("kernel", "gap", ["any"])[0]
-    with using([replace(before, value=1.0)]):
-        assert constant("kernel", "gap", ["any"])[0].value == 1.0
-    assert constant("kernel", "gap", ["any"])[0] == before
 
 
 @pytest.mark.slow
 def test_a_publisher_left_out_leaves_no_trace():
     shipped = {item.scope for item in catalogue.fit("engines") if item.law == "kernel"}
-    without = constants_without("splitwise-sim")
+    without = fit_without("splitwise-sim")
+    assert without.excluded == {"splitwise-sim"}
     assert "vllm-0.2" in shipped
-    assert not any(item.scope == "vllm-0.2" for item in without)
-    assert not any("splitwise-sim" in item.source and item.rows and item.scope == "vllm-0.2" for item in without)
+    assert not any(item.scope == "vllm-0.2" for item in without.constants)
+    assert not any("splitwise-sim" in item.source and item.rows and item.scope == "vllm-0.2" for item in without.constants)
 
 
 def test_rows_that_predictors_are_compared_on_are_in_no_fit():
     assert "nvidia-gap-runs" in NOT_FOR_FITTING
-    assert not any(case.row["source_key"] in NOT_FOR_FITTING for case in usable())
+    assert not any(case.row["source_key"] in NOT_FOR_FITTING for case in usable(frozenset()))
     assert not any(name in item.source for item in catalogue.constants() for name in NOT_FOR_FITTING)
 
 
@@ -544,7 +541,7 @@ REACHED = {
 
 @pytest.mark.parametrize("job", scoreboard.JOBS, ids=[job.name for job in scoreboard.JOBS])
 def test_errors_do_not_grow_unnoticed(job):
-    found = score([one for one in kept() if job.keep(one)])
+    found = score([one for one in kept(FIT) if job.keep(one)])
     assert found is not None
     most = REACHED.get(job.name)
     if most is not None:
@@ -555,13 +552,12 @@ def test_errors_do_not_grow_unnoticed(job):
 @pytest.mark.slow
 def test_kept_outcomes_are_of_todays_rows_and_laws():
     """A few of the kept predictions are made anew, each without its publisher."""
-    known = {(one.id, one.metric): one for one in kept()}
+    known = {(one.id, one.metric): one for one in kept(FIT)}
     for identity in ("splitwise-sim-0001", "vllm-buildkite-0003"):
         row = SERVING[identity]
-        with using(constants_without(row["source_key"]), without=[row["source_key"]]):
-            for one in inference_outcomes(row):
-                if one.predicted is not None:
-                    assert known[one.id, one.metric].predicted.value == pytest.approx(one.predicted.value, rel=1e-3)
+        for one in inference_outcomes(row, fit_without(row["source_key"])):
+            if one.predicted is not None:
+                assert known[one.id, one.metric].predicted.value == pytest.approx(one.predicted.value, rel=1e-3)
 
 
 # The command -------------------------------------------------------------------------------------

@@ -20,11 +20,13 @@ from roofplan.economics.tokens import Supply, TokenCosts
 from roofplan.economics.uncertainty import Interval, as_json, central
 from roofplan.emit import launch
 from roofplan.errors import NoPlan, RoofplanError
+from roofplan.records.calibration import OWN
 from roofplan.records.hardware import Machine
 from roofplan.report import source_text
 from roofplan.report.explain import document_text
 from roofplan.search import Plan, Result, bounds
-from roofplan.timing import OWN
+from roofplan.source import document
+from roofplan.terms import Cited
 from roofplan.train import TrainingPlan, TrainingResult, binding, flops_per_token
 from roofplan.train.emit import launch_or_reason as training_launch
 from roofplan.validation import nearest_measured
@@ -127,9 +129,9 @@ def _ranged(found: Interval, unit: str) -> dict[str, Any]:
     return {"value": found.central, "low": found.low, "high": found.high, "unit": unit, "grade": found.grade}
 
 
-def _cited(keys: Iterable[str]) -> dict[str, Any]:
-    """Return documents by key."""
-    return {key: {"text": document_text(key)} for key in dict.fromkeys(keys)}
+def _cited(found: Iterable[Cited]) -> dict[str, Any]:
+    """Return documents and constants by what cites them."""
+    return {key: {"text": document_text(key)} for key in dict.fromkeys(one.citation for one in found)}
 
 
 def chip_answer(found: Bill, inputs: dict[str, Any], *, depth: int) -> dict[str, Any]:
@@ -170,7 +172,7 @@ def chip_answer(found: Bill, inputs: dict[str, Any], *, depth: int) -> dict[str,
     if found.design is not None:
         out["design"] = {"value": found.design, "unit": "USD"}
     out["explain"] = found.term.as_json(depth)
-    out["sources"] = _cited([*found.term.bibliography(), *(item.source for item in found.inputs.values())])
+    out["sources"] = _cited([*found.term.bibliography(), *(item.cited for item in found.inputs.values())])
     return out
 
 
@@ -300,7 +302,7 @@ def tokens_answer(found: TokenCosts, inputs: dict[str, Any], *, depth: int = 1) 
     out["sources"] = _cited(
         [
             *(key for one in found.supplies for key in one.term.bibliography()),
-            *([found.api.source] if found.api else []),
+            *([document(found.api.source)] if found.api else []),
         ]
     )
     out["absent"] = found.absent
@@ -375,7 +377,7 @@ def history_answer(found: Sequence[Milestone], step: Gain, inputs: dict[str, Any
         "whole": step.whole,
         "factors": step.factors,
     }
-    out["sources"] = _cited([*(one.price.source for one in found), *step.sources])
+    out["sources"] = _cited(document(key) for key in (*(one.price.source for one in found), *step.sources))
     return out
 
 
@@ -423,7 +425,7 @@ def constants_answer(inputs: dict[str, Any]) -> dict[str, Any]:
     out = base("calibrate", "ok", inputs)
     place = profile.path()
     out["shipped"] = [asdict(item) for item in catalogue.constants()]
-    out["own"] = [asdict(item) for item in profile.constants()]
+    out["own"] = [asdict(item) for item in profile.constants(profile.path())]
     out["profile"] = str(place) if place is not None and out["own"] else None
     return out
 
@@ -441,7 +443,8 @@ def training_plan_json(
 ) -> dict[str, Any]:
     """Return one training plan."""
     held = plan.ledger
-    keys = list(dict.fromkeys([*plan.term.bibliography(), *held.allocated.bibliography()]))
+    behind = [*plan.term.bibliography(), *held.allocated.bibliography()]
+    keys = list(dict.fromkeys(one.citation for one in behind))
     if plan.cost is not None:
         keys.append(plan.cost.price.source)
     if plan.run is not None:
@@ -587,16 +590,9 @@ def plan_json(
 ) -> dict[str, Any]:
     """Return one plan."""
     book = plan.memory
+    behind = [*plan.prediction.tpot.bibliography(), *plan.prediction.ttft.bibliography()]
     keys = list(
-        dict.fromkeys(
-            [
-                *plan.prediction.tpot.bibliography(),
-                *plan.prediction.ttft.bibliography(),
-                "config.json",
-                "engine",
-                book.capacity_source,
-            ]
-        )
+        dict.fromkeys([*(one.citation for one in behind), "config.json", "engine", book.capacity_source])
     )
     if plan.cost is not None:
         keys.append(plan.cost.price.source)

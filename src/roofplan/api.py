@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from roofplan import catalogue, hf, units
+from roofplan.catalogue import profile
 from roofplan.catalogue.machines import LARGEST_BOX, accelerator, box_size, machine
 from roofplan.economics.listed import Route
 from roofplan.economics.machine import Terms, own
@@ -19,6 +20,7 @@ from roofplan.economics.uncertainty import Interval
 from roofplan.errors import ConfigError, InputError, UnitError, UnknownName, UnsupportedFeature, nearest
 from roofplan.laws import cost
 from roofplan.operations import element_bytes, format_entry
+from roofplan.records.calibration import Fit
 from roofplan.records.hardware import Accelerator, Machine, Server
 from roofplan.records.model import Model
 from roofplan.records.strategy import Strategy
@@ -26,13 +28,22 @@ from roofplan.records.workload import Constraints, Workload
 from roofplan.search import OBJECTIVES, Metric, Plan, Request, Result, cached_input_cost, search, uncached_input_cost
 from roofplan.serve import footprint
 from roofplan.source import GRADES
-from roofplan.timing import adopt, using
 from roofplan.train import TrainingResult, plan_all
 from roofplan.train.request import request_of
 
 if TYPE_CHECKING:
     from roofplan.calibrate.own import Refit
     from roofplan.validation.scoring import Validation
+
+def fit_at_hand() -> Fit:
+    """Return the shipped constants with those of the local profile over them, on which predictions rest where no other fit is given.
+
+    Raises
+    ------
+    InputError : a profile that cannot be read.
+    """
+    return profile.over(catalogue.shipped_fit(), profile.path())
+
 
 HUB_TIMEOUT = 5.0
 """Seconds that ``hf:`` waits for the network, without retries [s]."""
@@ -284,11 +295,13 @@ def plan_serving(
     prefix_hit: str | float = 0.0,
     draft_tokens: str | None = None,
     terms: Terms | None = None,
+    fit: Fit | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Result:
     """Return serving plans, best first.
 
-    Parameters are the flags of ``roofplan serve``, as text with units; `terms` are those on which machines are owned.
+    Parameters are the flags of ``roofplan serve``, as text with units; `terms` are those on which machines are owned, `fit` the
+    constants that predictions rest on, by default those of `fit_at_hand`.
 
     Raises
     ------
@@ -345,7 +358,7 @@ def plan_serving(
         utilisation=_utilisation(utilisation),
         best=best,
     )
-    return search(asked, progress)
+    return search(asked, fit or fit_at_hand(), progress)
 
 
 TRAIN_DEFAULTS: dict[str, Any] = {
@@ -368,12 +381,14 @@ def plan_training(
     model: str | Path | Mapping[str, Any] | Model,
     on: Sequence[str] = (),
     *,
+    fit: Fit | None = None,
     progress: Callable[[int, int], None] | None = None,
     **flags: Any,
 ) -> TrainingResult:
     """Return training plans, best first.
 
-    Keywords are the flags of ``roofplan train``, as text with units; `TRAIN_DEFAULTS` lists them.
+    Keywords are the flags of ``roofplan train``, as text with units; `TRAIN_DEFAULTS` lists them. Predictions rest on `fit`, by
+    default on that of `fit_at_hand`.
 
     Raises
     ------
@@ -390,11 +405,16 @@ def plan_training(
         loaded = model
     else:
         loaded = load_model(model).model if isinstance(model, Mapping) else read_model(str(model))
-    return plan_all(request_of(loaded, {**TRAIN_DEFAULTS, **flags, "on": list(on)}), progress)
+    asked = request_of(loaded, {**TRAIN_DEFAULTS, **flags, "on": list(on)})
+    return plan_all(asked, fit or fit_at_hand(), progress)
 
 
 def validate(
-    kind: str, source: str | Path | Sequence[Mapping[str, str]], progress: Callable[[int, int], None] | None = None
+    kind: str,
+    source: str | Path | Sequence[Mapping[str, str]],
+    *,
+    fit: Fit | None = None,
+    progress: Callable[[int, int], None] | None = None,
 ) -> Validation:
     """Return measured runs beside predictions.
 
@@ -402,6 +422,7 @@ def validate(
     ----------
     kind : ``training`` or ``inference``.
     source : a CSV file with the columns of the catalogue's `measured` tables, or its rows.
+    fit : the constants that predictions rest on, by default those of `fit_at_hand`.
 
     Raises
     ------
@@ -414,7 +435,7 @@ def validate(
         near = nearest(kind, NEEDED)
         raise InputError(f"KIND: {kind!r} is neither training nor inference", argument="KIND", value=kind, nearest=near)
     rows = read(source, NEEDED[kind]) if isinstance(source, str | Path) else _rows(source, NEEDED[kind])
-    return validated(kind, rows, progress)
+    return validated(kind, rows, fit or fit_at_hand(), progress)
 
 
 def _rows(rows: Sequence[Mapping[str, str]] | None, needed: Sequence[str]) -> Sequence[Mapping[str, str]]:
@@ -430,6 +451,7 @@ def _rows(rows: Sequence[Mapping[str, str]] | None, needed: Sequence[str]) -> Se
 def refit(
     *sources: str | Path | Sequence[Mapping[str, str]],
     keep: bool = True,
+    fit: Fit | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> tuple[Refit, Path | None]:
     """Return what all runs of one's own do to the shipped constants, and where the local profile keeps that, in place of an earlier one.
@@ -438,13 +460,13 @@ def refit(
     ----------
     sources : CSV files as `validate` reads, of training and of inference, or their rows.
     keep : whether to write the profile, which is done only where held-out runs come nearer.
+    fit : the constants that are moved, by default the shipped ones.
 
     Raises
     ------
     InputError : a table that cannot be read, or tables of which no row can be predicted.
     """
     from roofplan.calibrate.own import refit as refit_on
-    from roofplan.catalogue import profile
 
     if not sources:
         raise InputError("--with: no table of runs", argument="--with")
@@ -452,13 +474,8 @@ def refit(
         profile.writable()
     tables = [_own_table(source) for source in sources]
     name = ", ".join(Path(one).name if isinstance(one, str | Path) else "rows" for one in sources)
-    with using(catalogue.constants()):
-        found = refit_on(tables, name, progress)
-    if not keep or not found.helps:
-        return found, None
-    place = profile.save(found.constants)
-    adopt((*catalogue.constants(), *found.constants))
-    return found, place
+    found = refit_on(tables, name, fit or catalogue.shipped_fit(), progress)
+    return found, profile.save(found.constants) if keep and found.helps else None
 
 
 def _own_table(source: str | Path | Sequence[Mapping[str, str]]) -> tuple[str, Sequence[Mapping[str, str]]]:
@@ -555,6 +572,7 @@ def token_costs(
     api_price: str | None = None,
     training_cost: str | None = None,
     lifetime_tokens: str | None = None,
+    fit: Fit | None = None,
     progress: Callable[[int, int], None] | None = None,
     **flags: Any,
 ) -> TokenCosts:
@@ -584,6 +602,7 @@ def token_costs(
         price=price,
         terms=terms,
         utilisation=utilisation,
+        fit=fit,
         progress=progress,
         **flags,
     )
@@ -659,13 +678,20 @@ def _training(bill: str | None, life: str | None) -> float | None:
 
 
 def supplies_of(
-    plan: Plan, price: str, demand: Demand, terms: Terms, absent: list[str], api: Api | None, training: float | None
+    plan: Plan,
+    price: str,
+    demand: Demand,
+    terms: Terms,
+    absent: list[str],
+    api: Api | None,
+    training: float | None,
+    fit: Fit,
 ) -> list[Supply]:
     """Return a month of a plan's machines, rented as `price` says and owned, beside the API; what has no price is added to `absent`."""
     m = plan.metrics["output_tokens_per_second"]
     capacity = _interval(m)
-    owned = own(plan.machine, terms)
-    asked = hourly_cost(plan.machine, "rent") if price == "own" else plan.cost
+    owned = own(plan.machine, fit, terms)
+    asked = hourly_cost(plan.machine, "rent", fit) if price == "own" else plan.cost
     out = []
     for kind, hourly in (("rent", asked), ("own", owned.cost() if owned is not None and not owned.bare else None)):
         if hourly is None:
@@ -683,6 +709,7 @@ def supplies_of(
                 demand,
                 hourly,
                 capacity,
+                fit,
                 label=plan.label,
                 machine=plan.machine.text or plan.machine.device.id,
                 devices=plan.machine.count,
@@ -748,7 +775,7 @@ def priced_tokens(
         near = nearest(model, {str(entry["model"]) for entry in catalogue.token_prices()})
         others = f"; listed are {', '.join(near)} and others" if near else ""
         out.absent.append(f"API: no route to {model} is listed{others}")
-    out.supplies = supplies_of(plan, result.asked.price, demand, terms, out.absent, out.api, training)
+    out.supplies = supplies_of(plan, result.asked.price, demand, terms, out.absent, out.api, training, result.fit)
     found = {
         "input": uncached_input_cost(plan),
         "output": plan.metrics.get("cost_per_million_output_tokens"),

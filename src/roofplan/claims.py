@@ -11,7 +11,7 @@ import math
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import lru_cache
 from typing import Any
 
 from roofplan import catalogue, hf
@@ -131,7 +131,7 @@ class Outcome:
         return self.computed_verdict == self.claim.verdict
 
 
-@cache
+@lru_cache(maxsize=1)
 def claims() -> tuple[Claim, ...]:
     """Return all claims in the order of the articles."""
     found: list[Claim] = []
@@ -317,7 +317,8 @@ def _training_peak(identity: str, tensor: float, stages: float, copies: float) -
     model = hf.from_text(catalogue.model_table(identity)["config"], identity)
     job = Job(sequence=4096, batch=int(copies * stages), optimizer=catalogue.optimizers()["adam"])
     layout = Layout(tp=tensor, pp=int(stages), dp=copies, zero=1, recompute="full")
-    return float(peak(ledgers(model, job, layout, catalogue.framework("megatron-core-0.16"))))
+    framework = catalogue.framework("megatron-core-0.16")
+    return float(peak(ledgers(model, job, layout, framework, catalogue.shipped_fit())))
 
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {

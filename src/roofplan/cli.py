@@ -889,7 +889,7 @@ def validate(
         own = {"training": catalogue.training_rows, "inference": catalogue.inference_rows}
         rows: Any = own[kind]() if file == STDIN and kind in own else file
         with _progress(quiet=json, what="rows") as tick:
-            found = api.validate(kind, rows, tick)
+            found = api.validate(kind, rows, progress=tick)
         if csv is not None:
             _write_csv(csv, csv_rows(found))
         if html is not None:
@@ -954,7 +954,7 @@ def calibrate(
         elif json:
             reply.document(answers.constants_answer(given))
         else:
-            constants_screen(catalogue.constants(), profile.constants(), profile.path(), report.stdout())
+            constants_screen(catalogue.constants(), profile.constants(profile.path()), profile.path(), report.stdout())
     return reply.code
 
 
@@ -1004,10 +1004,11 @@ def chip(
     }
     with _answering("cost chip", given, as_json=json) as reply:
         from roofplan import answers, report
+        from roofplan.api import fit_at_hand
         from roofplan.economics.request import bill_of_materials
         from roofplan.units import parse_count
 
-        found = bill_of_materials(**given)
+        found = bill_of_materials(**given, fit=fit_at_hand())
         levels = parse_count(depth, "--depth")
         if html is not None:
             from roofplan import charts
@@ -1084,10 +1085,11 @@ def cost_machine(
     }
     with _answering("cost machine", given, as_json=json) as reply:
         from roofplan import answers, report
+        from roofplan.api import fit_at_hand
         from roofplan.economics.request import owned_machines
         from roofplan.units import parse_count
 
-        found = owned_machines(**given)
+        found = owned_machines(**given, fit=fit_at_hand())
         levels = parse_count(depth, "--depth")
         if html is not None:
             from roofplan import charts

@@ -8,7 +8,7 @@ from typing import Literal
 GRADES = ("measured", "calibrated", "borrowed", "guessed")
 """How sure a figure is: measured on this machine; calibrated on this chip and software; borrowed from a near relative; guessed."""
 
-Kind = Literal["datasheet", "measured", "derived", "estimate", "quote", "documented", "fitted", "given"]
+Kind = Literal["datasheet", "measured", "derived", "estimate", "guess", "quote", "documented", "fitted", "given"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,12 +21,24 @@ class Source:
     title : what a reader would search for.
     url : where it was read, if it has an address.
     date : ISO date of the document or of the reading.
+    guess : whether it is no document, but somebody's guess.
     """
 
     key: str
     title: str
     url: str | None = None
     date: str | None = None
+    guess: bool = False
+
+    @property
+    def citation(self) -> str:
+        """What answers cite it by."""
+        return self.key
+
+
+def document(key: str) -> Source:
+    """Return a document by what cites it: its key in the register, where its title and address stand, or the title itself."""
+    return Source(key=key, title=key)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,3 +68,8 @@ class Sourced:
     least: float | None = None
     most: float | None = None
     grade: str = ""
+
+    @property
+    def cited(self) -> Source:
+        """What answers cite it by."""
+        return Source(key=self.source, title=self.source, guess=self.kind == "guess")

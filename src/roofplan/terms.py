@@ -12,6 +12,11 @@ from typing import Any, Literal
 import numpy as np
 
 from roofplan import units
+from roofplan.records.calibration import Constant
+from roofplan.source import Source
+
+Cited = Constant | Source
+"""What a number rests on: a fitted constant, or a document."""
 
 Combine = Literal["sum", "max", "product", "difference", "leaf"]
 Number = Any
@@ -30,7 +35,7 @@ class Term:
     combine : how the parts make the value: their sum, the largest, a multiple of their sum, or a multiple of the first less the rest.
     text : formula with ``{}`` where the numbers go.
     numbers : what goes there, each a number or a pair (number, unit).
-    sources : keys of documents.
+    sources : what it rests on beside its parts.
     """
 
     __slots__ = ("combine", "law", "name", "numbers", "parts", "sources", "text", "unit", "value")
@@ -46,7 +51,7 @@ class Term:
         combine: Combine = "leaf",
         text: str = "",
         numbers: Sequence[Any] = (),
-        sources: Sequence[str] = (),
+        sources: Sequence[Cited] = (),
     ) -> None:
         self.name = name
         self.value = value
@@ -80,9 +85,9 @@ class Term:
             yield term
             stack.extend(reversed(term.parts))
 
-    def bibliography(self) -> list[str]:
+    def bibliography(self) -> list[Cited]:
         """Return the sources of everything below, in order of first use."""
-        return list(dict.fromkeys(key for term in self.walk() for key in term.sources))
+        return list(dict.fromkeys(one for term in self.walk() for one in term.sources))
 
     def shares(self) -> dict[str, float]:
         """Return each part's share of a sum; a scalar Term only."""
@@ -101,7 +106,7 @@ class Term:
         if self.text:
             out["formula"] = self.formula()
         if self.sources:
-            out["sources"] = list(self.sources)
+            out["sources"] = [one.citation for one in self.sources]
         if self.parts and depth > 0:
             out["combine"] = self.combine
             out["parts"] = [part.as_json(depth - 1) for part in self.parts]

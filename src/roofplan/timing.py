@@ -6,15 +6,14 @@ parts are the groups a reader cares about: weight matmuls, experts, attention, m
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from roofplan import catalogue
-from roofplan.catalogue import profile
 from roofplan.errors import InputError
 from roofplan.laws import Number, collectives, larger, matmul, roofline, smaller, where
 from roofplan.operations import (
@@ -30,12 +29,12 @@ from roofplan.operations import (
     layer_operations,
     stage_contents,
 )
-from roofplan.records.calibration import Constant
+from roofplan.records.calibration import OWN, Constant, Fit
 from roofplan.records.engine import EAGER, Software
 from roofplan.records.hardware import Accelerator, Machine
 from roofplan.records.model import Model
 from roofplan.records.strategy import Strategy
-from roofplan.terms import Term, total
+from roofplan.terms import Cited, Term, total
 
 PRODUCTS = {"matmul", "experts"}
 """Kinds of operations that multiply by weights."""
@@ -59,67 +58,13 @@ UNUSED = 1e30
 """Rate of a link that no plan of a one-device machine uses [B/s]."""
 
 
-def constant(law: str, name: str, scopes: Sequence[str]) -> tuple[Constant, int]:
-    """Return the fitted constant of the nearest scope, and how far down the list of scopes it stood."""
-    table = _table()
-    for distance, scope in enumerate(scopes):
-        found = table.get((law, name, scope))
-        if found is not None:
-            if _ASKED is not None:
-                _ASKED[law, name, scopes[0]] = found
-            return found, distance
-    raise InputError(f"no fitted constant {law}.{name} for any of {', '.join(scopes)}")
-
-
-def _expert_bandwidths(scopes: Sequence[str]) -> dict[str, Constant]:
+@lru_cache(maxsize=256)
+def _expert_bandwidths(scopes: tuple[str, ...], fit: Fit) -> dict[str, Constant]:
     """Return the bandwidth shares of grouped products by the format of their experts, where a scope has some of its own."""
-    key = tuple(scopes)
-    if key in _EXPERTS:
-        return _EXPERTS[key]
-    found: dict[str, Constant] = {}
-    for scope in scopes:
-        for (law, name, where_fitted), item in _table().items():
-            if law == "experts" and where_fitted == scope and name.startswith("bandwidth."):
-                found.setdefault(f"experts.{name.removeprefix('bandwidth.')}", item)
-    if _ASKED is not None:
-        _ASKED.update({(item.law, item.name, scopes[0]): item for item in found.values()})
+    found = {f"experts.{stored}": item for stored, item in fit.variants("experts", "bandwidth", scopes).items()}
     if "experts.bf16" in found:
         found.setdefault("experts.fp16", found["experts.bf16"])
-    _EXPERTS[key] = found
     return found
-
-
-def _table() -> dict[tuple[str, str, str], Constant]:
-    if not _TABLE:
-        for item in (*catalogue.constants(), *profile.constants()):
-            _TABLE[item.law, item.name, item.scope] = item
-    return _TABLE
-
-
-Key = tuple[str, str, str]
-"""Law, name and scope of a constant."""
-
-_ASKED: dict[Key, Constant] | None = None
-
-
-@contextmanager
-def asked() -> Iterator[dict[Key, Constant]]:
-    """Collect the constants that predictions ask for meanwhile, each under the nearest scope that it was looked for in.
-
-    What stands here is of the whole process: one thread at a time may put other constants in place.
-    """
-    global _ASKED  # noqa: PLW0603 - one place that watches every look-up
-    before, found = _ASKED, dict[Key, Constant]()
-    _ASKED = found
-    try:
-        with using(constants_now(), _WITHOUT):
-            yield found
-    finally:
-        _ASKED = before
-
-
-_TABLE: dict[Key, Constant] = {}
-_EXPERTS: dict[tuple[str, ...], dict[str, Constant]] = {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,26 +83,26 @@ class Vector:
     unpacking: dict[str, float]
 
 
-def _vector_peak(device: Accelerator, fitted: Any, sources: dict[str, tuple[str, ...]]) -> float:
+def _vector_peak(device: Accelerator, fitted: Callable[..., Constant], sources: dict[str, tuple[Cited, ...]]) -> float:
     """Return the fp32 rate of the vector units: the data sheet's, else the share of the 16-bit peak that its vendor's others have."""
     sheet = device.peak.get("fp32")
     if sheet is not None:
-        sources["vector_peak"] = (sheet.source,)
+        sources["vector_peak"] = (sheet.cited,)
         return sheet.value
     base = device.peak.get("bf16") or device.peak["fp16"]
     share = fitted("vector", "fp32_over_16bit", [device.vendor, "any"])
-    sources["vector_peak"] = (base.source, fit_key(share))
+    sources["vector_peak"] = (base.cited, share)
     return base.value * float(share.value)
 
 
-def _vector(engine: Software, wire: float, fitted: Any, sources: dict[str, tuple[str, ...]]) -> Vector | None:
+def _vector(engine: Software, wire: float, fitted: Callable[..., Constant], sources: dict[str, tuple[Cited, ...]]) -> Vector | None:
     if not engine.kernels.vector_rows:
         return None
     chain = engine.scopes
     share, native, blocks = (
         fitted("vector", name, chain) for name in ("bandwidth", "unpacking.native", "unpacking.blocks")
     )
-    sources["vector"] = tuple(fit_key(item) for item in (share, native, blocks))
+    sources["vector"] = (share, native, blocks)
     return Vector(
         rows=engine.kernels.vector_rows,
         bandwidth=wire * share.value,
@@ -165,7 +110,7 @@ def _vector(engine: Software, wire: float, fitted: Any, sources: dict[str, tuple
     )
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Rates:
     """What a machine attains under an engine; numbers may be arrays over machines.
 
@@ -181,7 +126,9 @@ class Rates:
     gap : time between kernels [s].
     step_base, step_each : the host's time for a step, and for each of its sequences [s].
     front : time that the server's front end takes for a request [s].
+    sources : what each of these rests on.
     fallbacks : format -> the one that stood in.
+    fit : the constants behind them.
     """
 
     machine: Machine
@@ -201,53 +148,9 @@ class Rates:
     step_each: Number
     front: Number
     network: dict[str, Any]
-    sources: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    fallbacks: dict[str, str] = field(default_factory=dict)
-
-
-def constants_now() -> tuple[Constant, ...]:
-    """Return the constants that predictions rest on."""
-    return tuple(_table().values())
-
-
-_WITHOUT: set[str] = set()
-CACHES: list[dict[Any, Any]] = [_TABLE, _EXPERTS]
-"""What was computed from constants, and is forgotten where others are used."""
-
-
-@contextmanager
-def using(items: Iterable[Constant], without: Iterable[str] = ()) -> Iterator[None]:
-    """Let predictions rest on other constants meanwhile, as if the publishers `without` had measured nothing."""
-    kept, before, now = constants_now(), frozenset(_WITHOUT), frozenset(without)
-    adopt(items)
-    _WITHOUT.clear()
-    _WITHOUT.update(now)
-    try:
-        yield
-    finally:
-        adopt(kept)
-        _WITHOUT.clear()
-        _WITHOUT.update(before)
-
-
-def adopt(items: Iterable[Constant]) -> None:
-    """Let predictions rest on other constants from now on; with none, on those that the catalogue and the local profile hold now."""
-    _forget()
-    _TABLE.update({(item.law, item.name, item.scope): item for item in items})
-
-
-def _forget() -> None:
-    for cache in CACHES:
-        cache.clear()
-
-
-def left_out() -> frozenset[str]:
-    """Return the publishers whose measurements do not count meanwhile."""
-    return frozenset(_WITHOUT)
-
-
-OWN = "own"
-"""Law of what a user's own runs say of a job: how far predictions for a device under a piece of software lay from them."""
+    sources: dict[str, tuple[Cited, ...]]
+    fallbacks: dict[str, str]
+    fit: Fit
 
 
 def own_place(software: str, machine: Machine, model: Model) -> str:
@@ -255,19 +158,11 @@ def own_place(software: str, machine: Machine, model: Model) -> str:
     return f"{software}/{machine.count}x{machine.device.id}/{model.total} parameters"
 
 
-def own_runs(job: str, software: str, machine: Machine, model: Model) -> Constant | None:
+def own_runs(job: str, software: str, machine: Machine, model: Model, fit: Fit) -> Constant | None:
     """Return how far predictions of a job lie from a user's own runs, None where he measured none: half its 90% interval, a logarithm [1]."""
-    if not _OWN:
-        _OWN["jobs"] = {name for law, name, _ in _table() if law == OWN}
-    if job not in _OWN["jobs"]:  # counting a model's parameters takes time, and few have measured
+    if not fit.speaks_of(OWN, job):  # counting a model's parameters takes time, and few have measured
         return None
-    return _table().get((OWN, job, own_place(software, machine, model)))
-
-
-_OWN: dict[str, set[str]] = {}
-"""Jobs that the user's own runs speak of."""
-
-CACHES.append(_OWN)
+    return fit.get(OWN, job, own_place(software, machine, model))
 
 
 def grade_of_constant(item: Constant, vendor: str) -> int:
@@ -280,27 +175,14 @@ def grade_of_constant(item: Constant, vendor: str) -> int:
     return 2 if item.fitted_on in {"any", vendor, EAGER} else 1
 
 
-def constant_behind(source: str) -> Constant | None:
-    """Return the fitted constant that a source of a Term names, None where it is a document."""
-    if not _BY_KEY:
-        _BY_KEY.update({fit_key(item): item for item in _table().values()})
-    return _BY_KEY.get(source)
+@lru_cache(maxsize=1024)
+def rates(machine: Machine, engine: Software, fit: Fit) -> Rates:
+    """Return what `machine` attains under `engine`, from data sheets and fitted constants.
 
-
-_BY_KEY: dict[str, Constant] = {}
-CACHES.append(_BY_KEY)
-
-
-def fit_key(item: Constant) -> str:
-    """Return a constant as a source: on what it was fitted, or that it is a guess."""
-    note = f"; {item.note}" if item.note else ""
-    if not item.rows:
-        return f"guess: {item.law}.{item.name} for {item.scope}, {item.source.removeprefix('guess: ')}{note}"
-    return f"fit: {item.law}.{item.name} for {item.scope}, {item.fitted}, {item.rows} rows, spread {item.spread:.0%}, {item.source}{note}"
-
-
-def rates(machine: Machine, engine: Software) -> Rates:
-    """Return what `machine` attains under `engine`, from data sheets and fitted constants."""
+    Raises
+    ------
+    InputError : the data sheet states no memory bandwidth or no peak.
+    """
     device = machine.device
     if device.bandwidth is None or not device.peak:
         raise InputError(
@@ -311,9 +193,9 @@ def rates(machine: Machine, engine: Software) -> Rates:
     scopes = [device.id, device.architecture, device.vendor, "any"]
 
     def fitted(law: str, name: str, chain: Sequence[str] = scopes) -> Constant:
-        return constant(law, name, chain)[0]
+        return fit.find(law, name, chain)
 
-    peak, compute, fallbacks, where_from = _compute_rates(machine, engine, fitted)
+    peak, compute, fallbacks, where_from = _compute_rates(machine, engine, fitted, fit)
     memory_share = fitted("matmul", "bandwidth")
     attention_share, decode_share = fitted("attention", "prefill"), fitted("attention", "decode_bandwidth")
     experts_rate, experts_bandwidth = (
@@ -322,33 +204,33 @@ def rates(machine: Machine, engine: Software) -> Rates:
     )
     passes = fitted("memory", "bandwidth")
     engine_chain = engine.scopes
-    own_experts = _expert_bandwidths(engine_chain)
+    own_experts = _expert_bandwidths(tuple(engine_chain), fit)
     gap = fitted("kernel", "gap", engine_chain)
     base, each = fitted("engine_step", "base", engine_chain), fitted("engine_step", "per_sequence", engine_chain)
     front = fitted("front_end", "request", engine_chain)
     wire = device.bandwidth
-    sheet = device.quantities["memory_bandwidth"].source
-    where_from["bandwidth"] = (sheet, fit_key(memory_share))
-    where_from["attention"] = (sheet, fit_key(decode_share))
-    where_from["prefill_attention"] = (fit_key(attention_share),)
-    where_from["memory"] = (sheet, fit_key(passes))
-    where_from["experts_share"] = (fit_key(experts_rate),)
-    where_from["experts"] = (sheet, fit_key(experts_bandwidth))
-    where_from.update({name: (sheet, fit_key(item)) for name, item in own_experts.items()})
-    where_from["gap"] = (fit_key(gap),)
-    where_from["engine"] = (fit_key(base), fit_key(each))
-    where_from["front"] = (fit_key(front),)
+    sheet = device.quantities["memory_bandwidth"].cited
+    where_from["bandwidth"] = (sheet, memory_share)
+    where_from["attention"] = (sheet, decode_share)
+    where_from["prefill_attention"] = (attention_share,)
+    where_from["memory"] = (sheet, passes)
+    where_from["experts_share"] = (experts_rate,)
+    where_from["experts"] = (sheet, experts_bandwidth)
+    where_from.update({name: (sheet, item) for name, item in own_experts.items()})
+    where_from["gap"] = (gap,)
+    where_from["engine"] = (base, each)
+    where_from["front"] = (front,)
     casts = {
         name: fitted("conversion", f"traffic.{'fp8' if name == 'int8' else name}") for name in compute if _cast_to(name)
     }
-    where_from["casts"] = tuple(fit_key(item) for item in casts.values())
+    where_from["casts"] = tuple(casts.values())
     kernels, blocks = (fitted("engine", name, engine_chain) for name in ("compute_share", "block_share"))
     for name in compute:
         share = blocks if name == "gguf" and peak[name] != peak["fp16"] else kernels
         compute[name] *= share.value
-        where_from[f"compute.{name}"] = (*where_from[f"compute.{name}"], fit_key(share))
+        where_from[f"compute.{name}"] = (*where_from[f"compute.{name}"], share)
     vector = _vector(engine, wire, fitted, where_from)
-    network = _network(machine, fitted, where_from)
+    network = _network(machine, fit, where_from)
     return Rates(
         machine=machine,
         engine=engine,
@@ -376,6 +258,7 @@ def rates(machine: Machine, engine: Software) -> Rates:
         network=network,
         sources=where_from,
         fallbacks=fallbacks,
+        fit=fit,
     )
 
 
@@ -385,13 +268,13 @@ def _cast_to(name: str) -> bool:
 
 
 def _compute_rates(
-    machine: Machine, engine: Software, fitted: Any
-) -> tuple[dict[str, float], dict[str, float], dict[str, str], dict[str, tuple[str, ...]]]:
+    machine: Machine, engine: Software, fitted: Callable[..., Constant], fit: Fit
+) -> tuple[dict[str, float], dict[str, float], dict[str, str], dict[str, tuple[Cited, ...]]]:
     device = machine.device
     peak: dict[str, float] = {}
     compute: dict[str, float] = {}
     fallbacks: dict[str, str] = {}
-    sources: dict[str, tuple[str, ...]] = {}
+    sources: dict[str, tuple[Cited, ...]] = {}
     for name in ("bf16", "fp16", "fp8", "int8", "fp4", "fp32"):
         stand_in = next(
             (candidate for candidate in (name, *FALLBACKS[name], *ANY_UNIT[name]) if candidate in device.peak),
@@ -411,12 +294,12 @@ def _compute_rates(
         twin = {"fp16": "bf16", "bf16": "fp16"}.get(stand_in, stand_in)
         alike = twin in device.peak and device.peak[twin].value == sheet.value
         best = device.measured.get(stand_in) or (device.measured.get(twin) if alike else None)
-        sustained, keys = _sustained(device, stand_in, share, peak[name], (sheet.source, fit_key(share)))
+        sustained, keys = _sustained(device, stand_in, share, peak[name], (sheet.cited, share), fit)
         value = peak[name] * sustained
         if best is not None and share.fitted_on in {"any", device.vendor}:
             # the family has no fitted rows of its own: its best measured product, lowered by what serving shapes lose elsewhere
-            lost, _ = constant("matmul", "serving_over_best", ["any"])
-            value, keys = best.value * lost.value, (best.source, fit_key(lost))
+            lost = fit.find("matmul", "serving_over_best", ["any"])
+            value, keys = best.value * lost.value, (best.cited, lost)
         compute[name] = value
         sources[f"compute.{name}"] = keys
         for stored in own_share(name) if stand_in == name else ():
@@ -424,7 +307,7 @@ def _compute_rates(
             kind = f"{name}.{stored}"
             apart = fitted("matmul", f"share.{kind}")
             peak[kind], compute[kind] = peak[name], value * apart.value / share.value
-            sources[f"compute.{kind}"] = (*keys, fit_key(apart))
+            sources[f"compute.{kind}"] = (*keys, apart)
     own = engine.kernels.gguf
     blocks = own if own is not None and own in device.peak else "fp16"
     peak["gguf"], compute["gguf"], sources["compute.gguf"] = peak[blocks], compute[blocks], sources[f"compute.{blocks}"]
@@ -442,38 +325,38 @@ UNMEASURED = frozenset({"tf32", "fp32"})
 
 
 def _sustained(
-    device: Accelerator, stand_in: str, share: Constant, peak: float, keys: tuple[str, ...]
-) -> tuple[float, tuple[str, ...]]:
+    device: Accelerator, stand_in: str, share: Constant, peak: float, keys: tuple[Cited, ...], fit: Fit
+) -> tuple[float, tuple[Cited, ...]]:
     """Return the share of its peak that a device's products sustain under its power limit, and the sources behind it.
 
     A share measured on other devices of its architecture and process holds at their limit; on others it is taken as it is.
     """
     power, place = device.value("power"), f"{device.architecture}/{catalogue.node_of(device.process)}"
-    reference = _table().get(("matmul", f"energy.{share.name.split('.')[1]}", place))
+    reference = fit.get("matmul", f"energy.{share.name.split('.')[1]}", place)
     if power is None or reference is None or share.fitted_on != device.architecture or stand_in in UNMEASURED:
         return share.value, keys
-    highest, _ = constant("matmul", "highest", [device.vendor, "any"])
+    highest = fit.find("matmul", "highest", [device.vendor, "any"])
     most = max(highest.value, share.value)
     sustained = matmul.power_limited_share(share.value, power / peak, reference.value, most)
-    return float(sustained), (*keys, device.quantities["power"].source, fit_key(reference))
+    return float(sustained), (*keys, device.quantities["power"].cited, reference)
 
 
-def _network(machine: Machine, fitted: Any, sources: dict[str, tuple[str, ...]]) -> dict[str, Any]:
+def _network(machine: Machine, fit: Fit, sources: dict[str, tuple[Cited, ...]]) -> dict[str, Any]:
     """Return the figures of the links inside a host and between hosts."""
     device = machine.device
     inside = machine.scale_up
     topology = "none"
     bandwidth = pair = UNUSED
-    keys: list[str] = []
+    keys: list[Cited] = []
     if inside is not None:
         topology = inside.topology
         bandwidth = device.value("link_bandwidth") or inside.bandwidth
         pair = device.value("link_bandwidth_pair") or inside.value("bandwidth_pair") or bandwidth
-        keys.append(inside.quantities["bandwidth"].source)
+        keys.append(inside.quantities["bandwidth"].cited)
     elif machine.host_link is not None:
         topology = "staged" if device.peer_to_peer == "none" else "bus"
         bandwidth = pair = machine.host_link.bandwidth
-        keys.append(machine.host_link.quantities["bandwidth"].source)
+        keys.append(machine.host_link.quantities["bandwidth"].cited)
     chain = [device.id, f"{topology}/{device.vendor}", topology, "any"]
     values: dict[str, Any] = {
         "topology": topology,
@@ -482,30 +365,26 @@ def _network(machine: Machine, fitted: Any, sources: dict[str, tuple[str, ...]])
         "in_network": inside is not None and inside.in_network_reduction,
     }
     for name in ("base", "step", "efficiency", "one_shot"):
-        item = fitted("all_reduce", name, chain)
+        item = fit.find("all_reduce", name, chain)
         values[name] = item.value
-        keys.append(fit_key(item))
+        keys.append(item)
     for name in ("bus_share.2", "bus_share.4", "bus_share.8", "staged_path"):
         try:
-            found = constant("all_reduce", name, chain)[0]
+            found = fit.find("all_reduce", name, chain)
             values[name] = found.value
             if topology == "bus" or name == "staged_path":
-                keys.append(fit_key(found))
+                keys.append(found)
         except InputError:
             values[name] = None
     values["outer_bandwidth"] = machine.network_per_device or 0.0
     values["outer_latency"] = 0.0
     if machine.network is not None:
-        item = fitted(
-            "all_reduce",
-            "network_step",
-            [machine.network.id, machine.network.transport],
-        )
+        item = fit.find("all_reduce", "network_step", [machine.network.id, machine.network.transport])
         values["outer_latency"] = (machine.network.value("latency") or 0.0) + item.value
-        share = fitted("all_reduce", "network_efficiency", [machine.network.id, "any"])
+        share = fit.find("all_reduce", "network_efficiency", [machine.network.id, "any"])
         values["outer_efficiency"] = share.value
-        keys += [fit_key(item), fit_key(share)]
-        keys.append(machine.network.quantities["bandwidth"].source)
+        keys += [item, share]
+        keys.append(machine.network.quantities["bandwidth"].cited)
     sources["network"] = tuple(keys)
     return values
 

@@ -7,7 +7,7 @@ from typing import Any
 from roofplan import catalogue
 from roofplan.calibrate.fitting import write
 from roofplan.calibrate.kernels import fit_all_reduce, fit_attention, fit_matmul, fit_vector, kernel_rows
-from roofplan.timing import adopt
+from roofplan.records.calibration import Fit
 
 
 def main() -> None:
@@ -18,33 +18,33 @@ def main() -> None:
     from roofplan.calibrate.prices import fit_prices
     from roofplan.calibrate.training import fit_families, fit_training
 
-    rows = kernel_rows()
-    renew("matmul", fit_matmul(rows))
-    renew("vector", fit_vector())
-    renew("attention", fit_attention(rows))
-    renew("collectives", fit_all_reduce(rows))
-    whole = fit_families()
-    renew("training", fit_training(whole))
+    rows, fit = kernel_rows(), catalogue.shipped_fit()
+    fit = renewed("matmul", fit_matmul(rows, fit))
+    fit = renewed("vector", fit_vector())
+    fit = renewed("attention", fit_attention(rows))
+    fit = renewed("collectives", fit_all_reduce(rows))
+    whole = fit_families(fit)
+    fit = renewed("training", fit_training(whole))
     others = [item for name in catalogue.fits() if name not in SERVING for item in catalogue.fit(name)]
     for name, found in fit_serving(others).items():
-        renew(name, found)
-    renew("prices", fit_prices())
+        renewed(name, found)
+    fit = renewed("prices", fit_prices())
     # the errors of publishers left out, of which the intervals are learned
     held_out = [one for kind, table in TABLES.items() for one in left_out(kind, table, whole).outcomes]
     # spreads are told from intervals by the factors that made them, so the outcomes are written before those change
-    save(beside_shipped(held_out))
-    renew("intervals", fit_intervals(held_out))
+    save(beside_shipped(held_out, fit), fit)
+    renewed("intervals", fit_intervals(held_out, fit))
 
 
 TABLES = {"training": catalogue.training_rows(), "inference": catalogue.inference_rows()}
 """Published runs by kind."""
 
 
-def renew(name: str, constants: list[dict[str, Any]]) -> None:
-    """Write the constants of a fit, and let what follows rest on them."""
+def renewed(name: str, constants: list[dict[str, Any]]) -> Fit:
+    """Write the constants of a fit, and return all constants with them: what follows rests on those."""
     write(name, constants)
     catalogue.fit.cache_clear()
-    adopt(item for each in catalogue.fits() for item in catalogue.fit(each))
+    return Fit(tuple(item for each in catalogue.fits() for item in catalogue.fit(each)))
 
 
 if __name__ == "__main__":

@@ -18,11 +18,10 @@ import numpy as np
 from roofplan import catalogue, codec
 from roofplan.calibrate.fitting import NOT_FOR_FITTING, Excluded, descend, entry, spread
 from roofplan.operations import format_entry
-from roofplan.records.calibration import Constant
+from roofplan.records.calibration import Constant, Fit
 from roofplan.records.engine import EAGER
 from roofplan.records.model import Mixture
 from roofplan.terms import Term
-from roofplan.timing import constant, using
 from roofplan.validation.inference import LARGEST_QUEUE, InferenceCase, clean_cases
 from roofplan.validation.predictions import simulated
 
@@ -59,21 +58,21 @@ class Decode:
     scope: str
 
 
-def usable(excluded: Excluded = frozenset()) -> list[InferenceCase]:
+def usable(excluded: Excluded) -> list[InferenceCase]:
     """Return the published runs that may be fitted on."""
     left_out = NOT_FOR_FITTING | excluded
     return [case for case in clean_cases() if case.row["source_key"] not in left_out]
 
 
-def decodes(excluded: Excluded = frozenset()) -> list[Decode]:
-    """Return the measured decode steps with a known batch."""
-    return [found for case in usable(excluded) if (found := _decode(case)) is not None]
+def decodes(fit: Fit) -> list[Decode]:
+    """Return the measured decode steps with a known batch, of publishers that a fit does not exclude."""
+    return [found for case in usable(fit.excluded) if (found := _decode(case, fit)) is not None]
 
 
-def _measured(case: InferenceCase) -> tuple[float, float, Term] | None:
+def _measured(case: InferenceCase, fit: Fit) -> tuple[float, float, Term] | None:
     """Return the running sequences of a case, its time per token and the Term that it measures: of a known batch, or offline of as many as memory admits."""
     if case.running is not None and case.tpot is not None:
-        return case.running, case.tpot, case.measured_term(case.steady(case.running))
+        return case.running, case.tpot, case.measured_term(case.steady(case.running, fit), fit)
     rate = case.measured.get("output_tokens_per_second")
     if rate is None or case.regime != "offline" or not case.in_flight:
         return None
@@ -81,15 +80,15 @@ def _measured(case: InferenceCase) -> tuple[float, float, Term] | None:
     if book.max_concurrency < 1 or (case.requests is not None and case.requests < LARGEST_QUEUE * book.max_concurrency):
         return None
     users = float(book.max_concurrency)
-    return users, users / rate, case.steady(users).tpot
+    return users, users / rate, case.steady(users, fit).tpot
 
 
-def _decode(case: InferenceCase) -> Decode | None:
-    known = _measured(case)
+def _decode(case: InferenceCase, fit: Fit) -> Decode | None:
+    known = _measured(case, fit)
     if known is None:
         return None
     users, measured, term = known
-    r = case.rates()
+    r = case.rates(fit)
     named = _named(term)
     launches, experts, host = named["launches"], named["routed experts"], named["engine step"]
     gap, stored = float(r.gap), expert_format(case)
@@ -269,7 +268,7 @@ def _identified(fitted: list[float], index: int, found: list[Decode], own: Seque
     return alone > here + INDIFFERENT, together > here + INDIFFERENT
 
 
-def fit_prefill(excluded: Excluded = frozenset()) -> list[dict[str, Any]]:
+def fit_prefill(fit: Fit) -> list[dict[str, Any]]:
     """Fit, per engine, the share of the published kernels' compute rate that its prefill reaches, and their median for all others.
 
     From prompts timed alone, and from offline runs whose prompts are longer than their answers. What a measured time leaves
@@ -279,13 +278,13 @@ def fit_prefill(excluded: Excluded = frozenset()) -> list[dict[str, Any]]:
     """
     ratios: dict[str, dict[str, list[float]]] = {name: defaultdict(list) for name in SHARES}
     versions_seen, publishers = set(), set()
-    for case in usable(excluded):
-        known = prompts_of(case)
+    for case in usable(fit.excluded):
+        known = prompts_of(case, fit)
         if known is None:
             continue
         term, whole = known
-        name = "block_share" if in_blocks(case) else "compute_share"
-        now, _ = constant("engine", name, case.engine.scopes)
+        name = "block_share" if in_blocks(case, fit) else "compute_share"
+        now = fit.find("engine", name, case.engine.scopes)
         computing = _computing(term)
         left = whole - (float(term.value) - computing)
         if min(computing / float(term.value), left / whole) < COMPUTING:
@@ -328,16 +327,16 @@ def as_16_bit_products(found: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     ]
 
 
-def prompts_of(case: InferenceCase) -> tuple[Term, float] | None:
+def prompts_of(case: InferenceCase, fit: Fit) -> tuple[Term, float] | None:
     """Return the predicted time of a run that tells how fast prompts are computed, and the measured one [s]; None of others."""
     if case.regime == "static batch" and case.users is not None:
         seconds, rate = case.measured.get("ttft"), case.measured.get("prefill_tokens_per_second")
         if rate is not None:
             seconds = case.users * case.prompt / rate
-        return None if seconds is None else (case.prompts_term(), seconds)
+        return None if seconds is None else (case.prompts_term(fit), seconds)
     if case.regime != "offline" or case.workload.input < LONG_PROMPTS * case.workload.output:
         return None
-    known = _measured(case)
+    known = _measured(case, fit)
     return None if known is None else (known[2], known[1])
 
 
@@ -345,14 +344,14 @@ LONG_PROMPTS = 2.0
 """Prompts over answers from which an offline run tells how fast prompts are computed [1]."""
 
 
-def fit_front(excluded: Excluded = frozenset()) -> list[dict[str, Any]]:
+def fit_front(fit: Fit) -> list[dict[str, Any]]:
     """Fit, per engine version and engine, what the server's front end takes for a request: what first tokens of a burst came later, over its requests.
 
     Only bursts whose answers are longer than a few tokens and whose prompts are short, so that it is little that prompts and answers take.
     """
     found: dict[str, list[float]] = defaultdict(list)
     publishers = set()
-    for case in usable(excluded):
+    for case in usable(fit.excluded):
         seconds = case.measured.get("ttft")
         if case.regime != "burst" or seconds is None or case.requests is None or case.prompt > SHORT_PROMPT:
             continue
@@ -360,8 +359,8 @@ def fit_front(excluded: Excluded = frozenset()) -> list[dict[str, Any]]:
         seats = book.max_concurrency // case.groups
         if not LEAST_BURST <= case.requests <= LARGEST_QUEUE * max(1, book.max_concurrency):
             continue
-        seen, _ = simulated(case, seats, book.budget_tokens)
-        late = (seconds - seen.ttft) / case.requests + float(case.rates().front)
+        seen, _ = simulated(case, seats, book.budget_tokens, fit)
+        late = (seconds - seen.ttft) / case.requests + float(case.rates(fit).front)
         publishers.add(case.row["source_key"])
         for scope in {case.engine.id, case.engine.name}:
             found[scope].append(late)
@@ -430,11 +429,11 @@ PRIOR_ROWS = 6.0
 """Rows that the median of all engines counts for beside an engine's own [1]."""
 
 
-def in_blocks(case: InferenceCase) -> bool:
+def in_blocks(case: InferenceCase, fit: Fit) -> bool:
     """Return whether a case's products run on GGUF blocks in a type of their own."""
     plan = case.model.quantization
     blocks = plan is not None and format_entry(plan.format)["kernel"] == "blocks"
-    return blocks and case.rates().peak["gguf"] != case.rates().peak["fp16"]
+    return blocks and case.rates(fit).peak["gguf"] != case.rates(fit).peak["fp16"]
 
 
 CONTRADICTORY = 0.32
@@ -477,9 +476,9 @@ GUESSES = (
 """Constants that no row determines: law, name, scope, value, unit, spread and why."""
 
 
-def fit_engines(excluded: Excluded = frozenset()) -> list[dict[str, Any]]:
+def fit_engines(fit: Fit) -> list[dict[str, Any]]:
     """Fit, per engine version and engine, the gap between kernels, the host's a + b x sequences, and the experts' share of bandwidth."""
-    scopes = _scopes(excluded)
+    scopes = _scopes(fit)
     engines = {row.engine for rows in scopes.values() for row in rows}
     out = [item for scope, found in sorted(scopes.items()) for item in _scope_entries(scope, found)]
     return [
@@ -489,13 +488,13 @@ def fit_engines(excluded: Excluded = frozenset()) -> list[dict[str, Any]]:
     ]
 
 
-def _scopes(excluded: Excluded = frozenset()) -> dict[str, list[Decode]]:
+def _scopes(fit: Fit) -> dict[str, list[Decode]]:
     """Return the decode steps of each version, and of each engine's recent ones, and of all recent engines in one language.
 
     Versions that contradict themselves are left out.
     """
     versions: dict[str, list[Decode]] = defaultdict(list)
-    for row in decodes(excluded):
+    for row in decodes(fit):
         versions[row.scope].append(row)
     sound = {scope: found for scope, found in versions.items() if not contradictory(found)}
     scopes: dict[str, list[Decode]] = defaultdict(list, sound)
@@ -559,14 +558,12 @@ def fit_serving(others: Iterable[Constant], excluded: Excluded = frozenset()) ->
     A prompt's rate rests on launches and host time, decode steps with much compute on the rate of products, and the front end's time is
     what both leave of a wait, so they take turns.
     """
-    law = list(others)
+    law = Fit(tuple(others), excluded)
     found = {"engines": _neutral_engines(), "prefill": _neutral_shares(), "front": _fronts({})}
     for _ in range(TURNS):
-        for name, fit in (("engines", fit_engines), ("prefill", fit_prefill), ("front", fit_front)):
-            with using([*law, *constants_of(*found.values())], without=excluded):
-                found[name] = fit(excluded)
-    with using([*law, *constants_of(*found.values())], without=excluded):
-        return {**found, "power": fit_power(excluded)}
+        for name, made_by in (("engines", fit_engines), ("prefill", fit_prefill), ("front", fit_front)):
+            found[name] = made_by(law.with_(constants_of(*found.values())))
+    return {**found, "power": fit_power(law.with_(constants_of(*found.values())))}
 
 
 TURNS = 2
@@ -591,13 +588,13 @@ def _neutral_shares() -> list[dict[str, Any]]:
     return [entry("engine", name, scope, 1.0, "1", 0.3, 0, start) for name in SHARES for scope in ("any", "training")]
 
 
-def fit_power(excluded: Excluded = frozenset()) -> list[dict[str, Any]]:
+def fit_power(fit: Fit) -> list[dict[str, Any]]:
     """Fit the floor and ceiling of device power to ML.ENERGY's watts: floor + (ceiling - floor) x busy, of the limit."""
     rows = []
-    for case in usable(excluded):
+    for case in usable(fit.excluded):
         if case.watts is None or case.users is None:
             continue
-        prediction = case.predict()
+        prediction = case.predict(fit)
         limit = case.machine.device.value("power")
         if prediction is not None and limit:
             rows.append((float(prediction.busy), case.watts / case.machine.count / limit))

@@ -19,7 +19,8 @@ from typing import Any
 import numpy as np
 
 from roofplan.calibrate.fitting import entry
-from roofplan.search import interval_factor, unseen
+from roofplan.records.calibration import Fit
+from roofplan.search import unseen
 from roofplan.validation.rows import SHORT_OF_CACHE
 from roofplan.validation.scoring import Outcome, pooled, weighted_quantile
 
@@ -46,20 +47,20 @@ def factor(by: dict[str, list[Outcome]]) -> float:
     return weighted_quantile(distances, weights, COVERED)
 
 
-def fit_intervals(outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
+def fit_intervals(outcomes: Sequence[Outcome], fit: Fit) -> list[dict[str, Any]]:
     """Fit, per job, the factor between a prediction's spread and its 90% interval: normalised conformal [1]_, publishers weighted equally [2]_.
 
-    `outcomes` are predictions of each publisher's runs by constants fitted without them.
+    `outcomes` are predictions of each publisher's runs by constants fitted without them, in intervals of `fit`.
     """
     out = []
     source = "runs of publishers left out of every fit, normalised conformal (Lei et al. 2018, section 5.2)"
     for job, found_by_job in sorted(by_job(outcomes).items()):
         rows = found_by_job
         if job == UNSEEN_JOB:
-            rows, beyond = widened(found_by_job)
+            rows, beyond = widened(found_by_job, fit)
             out.append(entry("interval", f"{job}, unseen", "any", beyond, "1", 0.0, len(rows), source, UNSEEN_NOTE))
         by = pooled(rows)
-        found = coverage(rows)
+        found = coverage(rows, fit)
         note = f"{len(by)} publishers; held {found.share:.0%} of each by the factor of the others"
         if len(by) < LEAST_SOURCES:
             note += f"; fewer than {LEAST_SOURCES}: no coverage is claimed"
@@ -74,9 +75,9 @@ UNSEEN_JOB = "training step"
 UNSEEN_NOTE = "the error beside a fit's own residuals with which intervals hold as many measurements in every grade"
 
 
-def widened(rows: Sequence[Outcome]) -> tuple[list[Outcome], float]:
+def widened(rows: Sequence[Outcome], fit: Fit) -> tuple[list[Outcome], float]:
     """Return outcomes whose spreads hold what fits do not show, and how much that is: with what grades come nearest to one factor [1]."""
-    trials = {amount: _with_unseen(rows, amount) for amount in np.arange(0.0, MOST_UNSEEN, STEP_OF_UNSEEN).tolist()}
+    trials = {amount: _with_unseen(rows, amount, fit) for amount in np.arange(0.0, MOST_UNSEEN, STEP_OF_UNSEEN).tolist()}
     best = min(trials, key=lambda amount: _apart(trials[amount]))
     return trials[best], best
 
@@ -94,9 +95,9 @@ MOST_UNSEEN, STEP_OF_UNSEEN = 0.3, 0.005
 """Where the search for it ends, and its steps [1]."""
 
 
-def _with_unseen(rows: Sequence[Outcome], amount: float) -> list[Outcome]:
+def _with_unseen(rows: Sequence[Outcome], amount: float, fit: Fit) -> list[Outcome]:
     """Return outcomes with another amount of what fits do not show in their spreads."""
-    now = unseen(UNSEEN_JOB)
+    now = unseen(UNSEEN_JOB, fit)
     return [_spread_by(one, math.sqrt(max(one.spread**2 - now**2, 0.0) + amount**2)) for one in rows]
 
 
@@ -104,7 +105,7 @@ def _spread_by(one: Outcome, spread: float) -> Outcome:
     """Return an outcome with another spread of its prediction."""
     if one.predicted is None:
         return one
-    wide = math.exp(spread * interval_factor(one.job))
+    wide = math.exp(spread * one.factor)
     value = one.predicted.value
     return replace(one, predicted=replace(one.predicted, low=value / wide, high=value * wide))
 
@@ -124,7 +125,7 @@ REDRAWN = 2000
 """Times that publishers are drawn again for the bounds of a coverage [1]."""
 
 
-def coverage(rows: Sequence[Outcome]) -> Coverage:
+def coverage(rows: Sequence[Outcome], fit: Fit) -> Coverage:
     """Return how many measurements of each publisher lie inside intervals by the factor of the others."""
     by = pooled(rows)
     shares = []
@@ -132,8 +133,8 @@ def coverage(rows: Sequence[Outcome]) -> Coverage:
         mine, others = by[source], {name: found for name, found in by.items() if name != source} or by
         if mine[0].job == UNSEEN_JOB:
             # what fits do not show is told by the others too
-            rest, beyond = widened([one for found in others.values() for one in found])
-            mine, others = _with_unseen(mine, beyond), pooled(rest)
+            rest, beyond = widened([one for found in others.values() for one in found], fit)
+            mine, others = _with_unseen(mine, beyond, fit), pooled(rest)
         limit = factor(others)
         shares.append(float(np.mean([one.distance <= limit for one in mine])))
     rng = np.random.default_rng(0)

@@ -14,8 +14,8 @@ from roofplan import catalogue
 from roofplan.calibrate.fitting import LEAST_ROWS, Row, _affine_entries, _scoped, descend, entry, spread
 from roofplan.laws import attention, collectives, matmul
 from roofplan.operations import element_bytes
+from roofplan.records.calibration import Fit
 from roofplan.records.hardware import Accelerator
-from roofplan.timing import constant
 
 COMPUTE_BOUND = 512
 
@@ -49,15 +49,15 @@ def architecture(device: str) -> str:
     return catalogue.accelerator(device).architecture
 
 
-def fit_matmul(rows: list[Row]) -> list[dict[str, Any]]:
+def fit_matmul(rows: list[Row], fit: Fit) -> list[dict[str, Any]]:
     """Fit the achieved shares of peak and of bandwidth of a dense product, per architecture.
 
     Compute share: median of work / (time x peak) from 512 rows on, at the median power limit over peak of an architecture's devices;
     what converting its inputs takes is taken off the time of a product in 8 or 4 bits (`converting`).
     Bandwidth share: time = start-up + traffic / (share x bandwidth) up to 64 rows, for matrices too large for the cache.
     """
-    taken = converting(rows)
-    products = reached(rows, taken)
+    taken = converting(rows, fit)
+    products = reached(rows, taken, fit)
     reads: list[tuple[str, float, float]] = []
     for row in rows:
         if row["kernel"] != "gemm" or row["dtype"] not in FORMATS or float(row["m"]) > MEMORY_BOUND:
@@ -94,7 +94,7 @@ def _sizes(row: Row) -> tuple[float, float, float, float]:
     return float(row["m"]), float(row["n"]), float(row["k"]), float(row["latency_us"]) * 1e-6
 
 
-def reached(rows: Sequence[Row], taken: Converting) -> dict[str, dict[str, list[tuple[str, float]]]]:
+def reached(rows: Sequence[Row], taken: Converting, fit: Fit) -> dict[str, dict[str, list[tuple[str, float]]]]:
     """Return the shares of the peak that large products reach, with their devices, by format and architecture."""
     products: dict[str, dict[str, list[tuple[str, float]]]] = defaultdict(lambda: defaultdict(list))
     for row in rows:
@@ -106,16 +106,16 @@ def reached(rows: Sequence[Row], taken: Converting) -> dict[str, dict[str, list[
             continue
         m, n, k, time = _sizes(row)
         start, each = taken.get((device.id, row["dtype"]), (0.0, 0.0))
-        left = time - start - matmul.conversion_traffic(m * k, each) / pass_rate(device)
+        left = time - start - matmul.conversion_traffic(m * k, each) / pass_rate(device, fit)
         share = float(matmul.work(m, k, n)) / left / peak.value if left > 0.0 else 1.0
         # the smallest hardly take longer than a conversion: they stand at the peak, so that the median is of all
         products[kind][device.architecture].append((device.id, min(1.0, share)))
     return products
 
 
-def pass_rate(device: Accelerator) -> float:
+def pass_rate(device: Accelerator, fit: Fit) -> float:
     """Return the rate at which passes over memory run, infinite where the device's bandwidth is not known [B/s]."""
-    return (device.bandwidth or math.inf) * constant("memory", "bandwidth", ["any"])[0].value
+    return (device.bandwidth or math.inf) * fit.find("memory", "bandwidth", ["any"]).value
 
 
 def _conversion_entries(rows: Sequence[Row], taken: Converting) -> list[dict[str, Any]]:
@@ -145,7 +145,7 @@ def _converts(row: Row, scope: str, name: str) -> bool:
     return large and architecture(row["device"]) == scope
 
 
-def converting(rows: Sequence[Row]) -> Converting:
+def converting(rows: Sequence[Row], fit: Fit) -> Converting:
     """Return what the conversion of a product's inputs takes, per device and format: its launches [s], and bytes of an input entry [B].
 
     Published products of 8 and 4 bits take 16-bit inputs: time = start + bytes x entries / rate of passes + work / (share x peak).
@@ -162,7 +162,7 @@ def converting(rows: Sequence[Row]) -> Converting:
             continue
         m, n, k, time = _sizes(row)
         least = float(matmul.work(m, k, n)) / peak.value
-        found[device.id, name].append((least, m * k / pass_rate(device), time))
+        found[device.id, name].append((least, m * k / pass_rate(device, fit), time))
     return {key: _taken_off(table) for key, table in found.items() if len(table) >= LEAST_ROWS}
 
 

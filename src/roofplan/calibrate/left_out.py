@@ -10,9 +10,8 @@ from dataclasses import replace
 from roofplan import catalogue
 from roofplan.calibrate.engines import constants_of, fit_serving
 from roofplan.calibrate.training import FAMILIES, Steps, fit_families, fit_training
-from roofplan.records.calibration import Constant
+from roofplan.records.calibration import Constant, Fit
 from roofplan.search import Metric, interval_factor, unseen
-from roofplan.timing import using
 from roofplan.validation.predictions import inference_outcomes, names_in, training_outcomes, validated
 from roofplan.validation.rows import SHORT_OF_CACHE, STARVED, Row, flags, unstarved
 from roofplan.validation.scoring import UNITS, Outcome, Validation, job_of
@@ -30,35 +29,40 @@ def left_out(kind: str, rows: Sequence[Row], whole: Steps, tick: Tick | None = N
         if tick is not None:
             tick(source)
         mine = [row for row in rows if row["source_key"] == source]
-        with using(constants_without(source, whole), without=[source]):
-            for row in mine:
-                if kind == "inference":
-                    out.outcomes += short_of_cache(row) if STARVED in flags(row) else inference_outcomes(row)
-                else:
-                    found, judged = training_outcomes(row)
-                    out.outcomes += found
-                    out.memory += [judged] if judged is not None else []
+        fit = fit_without(source, whole)
+        for row in mine:
+            if kind == "inference":
+                out.outcomes += short_of_cache(row, fit) if STARVED in flags(row) else inference_outcomes(row, fit)
+            else:
+                found, judged = training_outcomes(row, fit)
+                out.outcomes += found
+                out.memory += [judged] if judged is not None else []
     return out
 
 
-def short_of_cache(row: Row) -> list[Outcome]:
+def short_of_cache(row: Row, fit: Fit) -> list[Outcome]:
     """Return the throughput of a run that the room for its cache decides, in a regime of its own."""
-    found = inference_outcomes(unstarved(row))
+    found = inference_outcomes(unstarved(row), fit)
     return [replace(one, regime=SHORT_OF_CACHE) for one in found if one.metric == "output_tokens_per_second"]
 
 
-def constants_without(source: str, whole: Steps | None = None) -> tuple[Constant, ...]:
-    """Return all constants, those that rest on a publisher's rows fitted anew without them; `whole` is where step times' fits start."""
+def fit_without(source: str, whole: Steps | None = None) -> Fit:
+    """Return the fit of all other publishers: constants that rest on a publisher's rows are fitted anew without them; `whole` is where step times' fits start."""
     shipped = {name: list(catalogue.fit(name)) for name in catalogue.fits()}
     gone = frozenset({source})
     if any(source in family.sources for family in FAMILIES):
         shipped["training"] = constants_of(
-            fit_training(fit_families(gone, start=None if whole is None else whole.fitted), gone)
+            fit_training(fit_families(_all(shipped).without(gone), None if whole is None else whole.fitted))
         )
     if any(source in names_in(item.source) for name in SERVING for item in shipped[name]):
         others = [item for name, found in shipped.items() if name not in SERVING for item in found]
         shipped |= {name: constants_of(found) for name, found in fit_serving(others, gone).items()}
-    return tuple(item for found in shipped.values() for item in found)
+    return _all(shipped).without(gone)
+
+
+def _all(fits: dict[str, list[Constant]]) -> Fit:
+    """Return the constants of all fits as one."""
+    return Fit(tuple(item for found in fits.values() for item in found))
 
 
 SERVING = ("engines", "prefill", "front", "power")
@@ -85,16 +89,16 @@ FIELDS = (
 FILE = catalogue.ROOT / "measured" / "left-out.csv"
 
 
-def beside_shipped(found: Iterable[Outcome]) -> list[Outcome]:
-    """Return outcomes with what the constants of the moment predict of the same rows."""
+def beside_shipped(found: Iterable[Outcome], fit: Fit) -> list[Outcome]:
+    """Return outcomes with what a fit predicts that saw the same rows."""
     tables = {"training": catalogue.training_rows(), "inference": catalogue.inference_rows()}
-    seen = [one for kind, rows in tables.items() for one in validated(kind, rows).outcomes]
-    seen += [one for row in tables["inference"] if STARVED in flags(row) for one in short_of_cache(row)]
+    seen = [one for kind, rows in tables.items() for one in validated(kind, rows, fit).outcomes]
+    seen += [one for row in tables["inference"] if STARVED in flags(row) for one in short_of_cache(row, fit)]
     values = {(one.id, one.metric): one.predicted.value for one in seen if one.predicted is not None}
     return [replace(one, shipped=values.get((one.id, one.metric))) for one in found]
 
 
-def save(found: Iterable[Outcome]) -> None:
+def save(found: Iterable[Outcome], fit: Fit) -> None:
     """Write the scored outcomes, so that pages and intervals need no fits."""
     with FILE.open("w", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
@@ -105,31 +109,32 @@ def save(found: Iterable[Outcome]) -> None:
                 shipped = "" if one.shipped is None else f"{one.shipped:.5g}"
                 words = [one.id, one.source, one.metric, one.regime, one.chip, one.software, one.year]
                 ideal = "" if one.ideal is None else f"{one.ideal:.5g}"
-                own = own_spread(one.spread, one.job)
+                own = own_spread(one.spread, one.job, fit)
                 writer.writerow(
                     [*words, f"{one.measured:.6g}", ideal, f"{p.value:.5g}", f"{own:.4g}", p.grade, shipped]
                 )
 
 
-def own_spread(spread: float, job: str) -> float:
+def own_spread(spread: float, job: str, fit: Fit) -> float:
     """Return a prediction's spread without what no fit's residuals show [1]."""
-    return math.sqrt(max(spread**2 - unseen(job) ** 2, 0.0))
+    return math.sqrt(max(spread**2 - unseen(job, fit) ** 2, 0.0))
 
 
-def kept() -> list[Outcome]:
-    """Return the outcomes as they were written."""
+def kept(fit: Fit) -> list[Outcome]:
+    """Return the outcomes as they were written, with the intervals of a fit."""
     with FILE.open(newline="") as file:
-        return [_outcome(row) for row in csv.DictReader(file)]
+        return [_outcome(row, fit) for row in csv.DictReader(file)]
 
 
-def _outcome(row: dict[str, str]) -> Outcome:
+def _outcome(row: dict[str, str], fit: Fit) -> Outcome:
     value = float(row["predicted"])
     job = job_of(row["metric"], row["regime"])
-    wide = math.exp(math.hypot(float(row["spread"]), unseen(job)) * interval_factor(job))
+    wide = math.exp(math.hypot(float(row["spread"]), unseen(job, fit)) * interval_factor(job, fit))
     return Outcome(
         **{name: row[name] for name in ("id", "source", "metric", "regime", "chip", "software", "year")},  # type: ignore[arg-type]
         measured=float(row["measured"]),
         ideal=float(row["ideal"]) if row["ideal"] else None,
         predicted=Metric(value, value / wide, value * wide, UNITS[row["metric"]], row["grade"]),
+        factor=interval_factor(job, fit),
         shipped=float(row["shipped"]) if row["shipped"] else None,
     )

@@ -15,12 +15,13 @@ from functools import partial
 
 import numpy as np
 
-from roofplan.calibrate.hierarchy import LEAST_NOISE, Block, Effect, Fitted, Numbers, Prior, fit, linearised
+from roofplan.calibrate import hierarchy
+from roofplan.calibrate.hierarchy import LEAST_NOISE, Block, Effect, Fitted, Numbers, Prior, linearised
 from roofplan.economics.uncertainty import student
 from roofplan.errors import InputError, RoofplanError
-from roofplan.records.calibration import Constant
+from roofplan.records.calibration import OWN, Constant, Fit, Key, Watched
 from roofplan.search import Metric
-from roofplan.timing import OWN, Key, asked, constants_now, own_place, using
+from roofplan.timing import own_place
 from roofplan.validation import predictions
 from roofplan.validation.inference import InferenceCase, inference_case
 from roofplan.validation.rows import Row, Skipped, flagged
@@ -51,7 +52,7 @@ SETTLED = 0.9
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One measured figure that is predicted, and how: `predicted` rests on the constants of the moment.
+    """One measured figure that is predicted, and how: `predicted` takes the constants that it is to rest on.
 
     Parameters
     ----------
@@ -64,7 +65,7 @@ class Figure:
     metric: str
     place: str
     measured: float
-    predicted: Callable[[], float]
+    predicted: Callable[[Fit], float]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,35 +121,35 @@ def _further(before: np.ndarray, held: np.ndarray, mine: Sequence[bool]) -> bool
     return now > FURTHER * was and now > was + LEAST_NOISE
 
 
-def refit(tables: Sequence[tuple[str, Sequence[Row]]], name: str, tick: Tick | None = None) -> Refit:
+def refit(tables: Sequence[tuple[str, Sequence[Row]]], name: str, fit: Fit, tick: Tick | None = None) -> Refit:
     """Return what tables of one's own runs, each ``training`` or ``inference``, do to the constants; `name` is what they are called.
 
     Raises
     ------
     InputError : no run can be predicted.
     """
-    figures, skipped = figures_of(tables)
+    figures, skipped = figures_of(tables, fit)
     if not figures:
         why = ", ".join(f"{reason} {count}" for reason, count in skipped.most_common())
         raise InputError(f"FILE: no row can be predicted: {why}", argument="--with", value=name)
-    with asked() as consulted:
-        errors = _errors(figures, {}, {})
-    numbers = {key: item for key, item in consulted.items() if _moves(key, item)}
-    felt = _settled(figures, _felt(figures, numbers))
+    watched = Watched(fit.constants, fit.excluded)
+    errors = _errors(figures, watched)
+    numbers = {key: item for key, item in watched.consulted.items() if _moves(key, item)}
+    felt = _settled(figures, fit, _felt(figures, fit, numbers))
     folds = min(FOLDS, len({one.id for one in figures}))
     done, whole = 0, (folds + 1 if folds > 1 else 1)
 
     def moved_by(kept: Sequence[Figure]) -> Fitted | None:
         nonlocal done
-        found = _fitted(kept, felt) if felt else None
+        found = _fitted(kept, fit, felt) if felt else None
         done += 1
         if tick is not None:
             tick(done, whole)
         return found
 
     found = moved_by(figures)
-    after = errors if found is None else _errors(figures, felt, _values(found, felt))
-    held = _held_out(figures, felt, moved_by, folds) if folds > 1 else np.full(len(figures), math.nan)
+    after = errors if found is None else _errors(figures, _at(fit, felt, _values(found, felt)))
+    held = _held_out(figures, fit, felt, moved_by, folds) if folds > 1 else np.full(len(figures), math.nan)
     said = f"{name} ({', '.join(dict.fromkeys(one.source for one in figures))})"
     moved = [] if found is None else _moved(felt, found, said)
     constants = [one.after for one in moved] + _own(figures, held, said)
@@ -169,7 +170,7 @@ def _moves(key: Key, item: Constant) -> bool:
     return key[0] not in NEVER_MOVED and key[2] != "any" and item.source != "definition"
 
 
-def figures_of(tables: Sequence[tuple[str, Sequence[Row]]]) -> tuple[list[Figure], Counter[str]]:
+def figures_of(tables: Sequence[tuple[str, Sequence[Row]]], fit: Fit) -> tuple[list[Figure], Counter[str]]:
     """Return the measured figures of rows that can be predicted, each row once, and why the others cannot."""
     out: list[Figure] = []
     skipped: Counter[str] = Counter()
@@ -182,7 +183,7 @@ def figures_of(tables: Sequence[tuple[str, Sequence[Row]]]) -> tuple[list[Figure
             continue
         seen.add(words)
         try:
-            found = _training_figures(row) if kind == "training" else _serving_figures(row)
+            found = _training_figures(row, fit) if kind == "training" else _serving_figures(row, fit)
             if not found:
                 skipped["no figure that is predicted"] += 1
             # an id that two rows share would put one of them among the runs that predict the other
@@ -194,11 +195,11 @@ def figures_of(tables: Sequence[tuple[str, Sequence[Row]]]) -> tuple[list[Figure
     return out, skipped
 
 
-def _serving_figures(row: Row) -> list[Figure]:
+def _serving_figures(row: Row, fit: Fit) -> list[Figure]:
     case = inference_case(row)
     place = own_place(case.engine.id, case.machine, case.model)
-    known = predictions.predicted_figures(case)
-    beyond = predictions.implausible_serving(case)
+    known = predictions.predicted_figures(case, fit)
+    beyond = predictions.implausible_serving(case, fit)
     return [
         Figure(
             row["id"], row["source_key"], job_of(name, case.regime), name, place, value, partial(_served, case, name)
@@ -208,16 +209,16 @@ def _serving_figures(row: Row) -> list[Figure]:
     ]
 
 
-def _served(case: InferenceCase, name: str) -> float:
-    """Return a predicted figure; one that the constants of the moment leave without a prediction says nothing of them."""
-    found = predictions.predicted_figures(case)[name]
+def _served(case: InferenceCase, name: str, fit: Fit) -> float:
+    """Return a predicted figure; one that constants leave without a prediction says nothing of them."""
+    found = predictions.predicted_figures(case, fit)[name]
     return found.value if isinstance(found, Metric) else case.measured[name]
 
 
-def _training_figures(row: Row) -> list[Figure]:
+def _training_figures(row: Row, fit: Fit) -> list[Figure]:
     case = training_case(row)
     place = own_place(case.framework.id, case.machine, case.model)
-    most = predictions.ideal_rate(case)
+    most = predictions.ideal_rate(case, fit)
     stated = {"tokens_per_second_per_device": case.rate, "memory": case.memory}
     return [
         Figure(row["id"], row["source_key"], job_of(name, ""), name, place, value, partial(_trained, case, name))
@@ -226,16 +227,23 @@ def _training_figures(row: Row) -> list[Figure]:
     ]
 
 
-def _trained(case: TrainingCase, name: str) -> float:
-    return predictions.training_figures(case)[0][name].value
+def _trained(case: TrainingCase, name: str, fit: Fit) -> float:
+    return predictions.training_figures(case, fit)[0][name].value
 
 
-def _errors(figures: Sequence[Figure], numbers: dict[Key, Constant], values: Numbers) -> np.ndarray:
+def _errors(figures: Sequence[Figure], fit: Fit) -> np.ndarray:
+    """Return logarithms of predicted over measured [1]."""
+    return np.array([math.log(one.predicted(fit) / one.measured) for one in figures])
+
+
+def _at(fit: Fit, numbers: dict[Key, Constant], values: Numbers) -> Fit:
+    """Return a fit with constants at other values."""
+    return fit.with_(rescoped(key, item, values[_called(key)]) for key, item in numbers.items())
+
+
+def _errors_at(figures: Sequence[Figure], fit: Fit, numbers: dict[Key, Constant], values: Numbers) -> np.ndarray:
     """Return logarithms of predicted over measured with constants at other values [1]."""
-    table = {(item.law, item.name, item.scope): item for item in constants_now()}
-    table.update({key: rescoped(key, item, values[_called(key)]) for key, item in numbers.items()})
-    with using(list(table.values())):
-        return np.array([math.log(one.predicted() / one.measured) for one in figures])
+    return _errors(figures, _at(fit, numbers, values))
 
 
 def rescoped(key: Key, item: Constant, value: float) -> Constant:
@@ -249,9 +257,9 @@ def _called(key: Key) -> str:
     return "|".join(key)
 
 
-def _felt(figures: Sequence[Figure], numbers: dict[Key, Constant]) -> dict[Key, Constant]:
+def _felt(figures: Sequence[Figure], fit: Fit, numbers: dict[Key, Constant]) -> dict[Key, Constant]:
     """Return the constants whose change moves a figure."""
-    block = Block(numbers={_called(key): (key,) for key in numbers}, errors=partial(_errors, figures, numbers))
+    block = Block(numbers={_called(key): (key,) for key in numbers}, errors=partial(_errors_at, figures, fit, numbers))
     _, slopes = linearised(block, np.log([item.value for item in numbers.values()]))
     largest = np.max(np.abs(slopes), axis=0)
     return {key: item for (key, item), slope in zip(numbers.items(), largest, strict=True) if slope > FELT}
@@ -262,11 +270,11 @@ def stray(item: Constant) -> float:
     return min(max(item.spread, LEAST_STRAY), LARGEST_STRAY) if item.rows else UNFITTED_STRAY
 
 
-def _settled(figures: Sequence[Figure], felt: dict[Key, Constant]) -> dict[Key, Constant]:
+def _settled(figures: Sequence[Figure], fit: Fit, felt: dict[Key, Constant]) -> dict[Key, Constant]:
     """Return the constants of whose doubt the runs leave little enough: these alone are moved, held out against and kept."""
     if not felt:
         return {}
-    found = _fitted(figures, felt)
+    found = _fitted(figures, fit, felt)
     return {key: item for key, item in felt.items() if _doubt(found, key, item) <= SETTLED}
 
 
@@ -276,14 +284,14 @@ def _doubt(found: Fitted, key: Key, item: Constant) -> float:
     return min(1.0, math.sqrt(found.covariance[place, place]) / stray(item))
 
 
-def _fitted(figures: Sequence[Figure], felt: dict[Key, Constant]) -> Fitted:
+def _fitted(figures: Sequence[Figure], fit: Fit, felt: dict[Key, Constant]) -> Fitted:
     numbers = {_called(key): (key,) for key in felt}
     blocks = [
-        Block(numbers=numbers, errors=partial(_errors, [one for one in figures if one.job == job], felt))
+        Block(numbers=numbers, errors=partial(_errors_at, [one for one in figures if one.job == job], fit, felt))
         for job in dict.fromkeys(one.job for one in figures)
     ]
     priors: dict[Effect, Prior] = {key: Prior(math.log(item.value), stray(item)) for key, item in felt.items()}
-    return fit(blocks, priors, rounds=ROUNDS)
+    return hierarchy.fit(blocks, priors, rounds=ROUNDS)
 
 
 ROUNDS = 20
@@ -296,6 +304,7 @@ def _values(found: Fitted, felt: dict[Key, Constant]) -> Numbers:
 
 def _held_out(
     figures: Sequence[Figure],
+    fit: Fit,
     felt: dict[Key, Constant],
     moved_by: Callable[[Sequence[Figure]], Fitted | None],
     folds: int,
@@ -310,8 +319,8 @@ def _held_out(
         if not left:
             continue
         found = moved_by(others) if others else None
-        values = {} if found is None else _values(found, felt)
-        out[left] = _errors([figures[place] for place in left], felt if values else {}, values)
+        moved = fit if found is None else _at(fit, felt, _values(found, felt))
+        out[left] = _errors([figures[place] for place in left], moved)
     return out
 
 

@@ -12,6 +12,7 @@ import numpy as np
 from roofplan import catalogue
 from roofplan.calibrate.intervals import LEAST_SOURCES, Coverage, by_job, coverage
 from roofplan.calibrate.training import FAMILIES
+from roofplan.records.calibration import Fit
 from roofplan.source import GRADES
 from roofplan.validation.rows import SHORT_OF_CACHE
 from roofplan.validation.scoring import ALONE, Outcome, Validation, pooled, score
@@ -132,14 +133,14 @@ JOBS = (
 """What is predicted, with the aims; what others reach is of `Published measurements` as their authors or comparisons print it."""
 
 
-def page(outcomes: Sequence[Outcome]) -> str:
+def page(outcomes: Sequence[Outcome], fit: Fit) -> str:
     """Return the scoreboard as Markdown."""
-    fits = [item for item in catalogue.constants() if item.rows]
+    fits = [item for item in fit.constants if item.rows]
     lines = [
         "# Accuracy",
         "",
         "Written by `make docs` from predictions in which **every publisher's runs were predicted by constants that were fitted without them**",
-        f"(`python -m roofplan.calibrate`, which also fits {len(fits)} of the {len(catalogue.constants())} shipped constants; the predictions stand in",
+        f"(`python -m roofplan.calibrate`, which also fits {len(fits)} of the {len(fit.constants)} shipped constants; the predictions stand in",
         "`catalogue/measured/left-out.csv`).",
         "Inputs are the model's dimensions, the chip's data sheet, the layout and the settings that a row states. `roofplan validate training -` and",
         "`roofplan validate inference -` print the same rows by the shipped constants, what was skipped, and why.",
@@ -160,7 +161,7 @@ def page(outcomes: Sequence[Outcome]) -> str:
     for job in JOBS:
         rows = [one for one in outcomes if job.keep(one)]
         lines.append(_line(job, rows))
-    lines += ["", "## Intervals", "", *_intervals(outcomes), "", *_by_grade(outcomes)]
+    lines += ["", "## Intervals", "", *_intervals(outcomes, fit), "", *_by_grade(outcomes)]
     for job in JOBS:
         rows = [one for one in outcomes if job.keep(one)]
         lines += ["", f"## {job.name[0].upper()}{job.name[1:]}", "", f"Others: {job.others}.", ""]
@@ -201,7 +202,7 @@ def _in_sample(rows: Sequence[Outcome]) -> float:
     return float(np.mean([np.median(found) for found in errors]))
 
 
-def _intervals(outcomes: Sequence[Outcome]) -> Iterator[str]:
+def _intervals(outcomes: Sequence[Outcome], fit: Fit) -> Iterator[str]:
     """Yield what the 90% intervals hold of publishers whose factor the others gave."""
     yield "Normalised conformal intervals (Lei et al. 2018): a job's factor is what nine of ten left-out measurements lie within, in spreads of their prediction, publishers"
     yield "weighted equally. *Held* is the share of a publisher's measurements inside intervals by the factor of the others; in brackets nine of ten redraws of the publishers."
@@ -210,7 +211,7 @@ def _intervals(outcomes: Sequence[Outcome]) -> Iterator[str]:
     yield "|---|---:|---:|---:|---|"
     jobs = by_job(outcomes)
     for name, rows in sorted(jobs.items()):
-        found: Coverage = coverage(rows)
+        found: Coverage = coverage(rows, fit)
         claim = (
             ""
             if found.sources >= LEAST_SOURCES

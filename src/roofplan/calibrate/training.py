@@ -10,25 +10,28 @@ import math
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
 
 from roofplan import catalogue
-from roofplan.calibrate.fitting import Excluded, affine, entry, spread
+from roofplan.calibrate.fitting import affine, entry, spread
 from roofplan.calibrate.hierarchy import Block, Effect, Fitted, Numbers, Prior, fit
 from roofplan.calibrate.kernels import kernel_rows
 from roofplan.catalogue.machines import machine as machine_of
 from roofplan.economics.uncertainty import Z90
 from roofplan.laws import collectives
+from roofplan.records.calibration import Fit
 from roofplan.records.engine import EAGER as FROM_PYTHON
-from roofplan.timing import CACHES, rates
+from roofplan.records.hardware import Machine
+from roofplan.records.training import Framework
+from roofplan.timing import rates
 from roofplan.train.communication import wires
 from roofplan.train.ledger import fullest, ledgers
 from roofplan.train.step import TIMES, Ability, applied, step
 from roofplan.validation.rows import Skipped
-from roofplan.validation.training import Cluster, TrainingCase, cluster, room_of, training_case
+from roofplan.validation.training import TrainingCase, room_of, training_case
 
 LARGE_MESSAGE = 2**22
 """Bytes from which a message is like those of training [B]."""
@@ -195,9 +198,9 @@ def priors() -> dict[Effect, Prior]:
     return out
 
 
-def with_values(case: TrainingCase, p: Numbers) -> Ability:
+def with_values(case: TrainingCase, p: Numbers, constants: Fit) -> Ability:
     """Return what a case's machine attains by the kernel tables alone, with fitted numbers put in."""
-    a = bare(case)
+    a = bare(case.machine, case.framework, constants)
     w = a.wires
     if a.machine.network is not None and "network" in p:
         outside = (a.machine.network_per_device or 1.0) * min(p["network"], 1.0)
@@ -206,29 +209,23 @@ def with_values(case: TrainingCase, p: Numbers) -> Ability:
     return applied(replace(a, wires=w, **times), p)
 
 
-_BARE: dict[Cluster, Ability] = {}
-CACHES.append(_BARE)
+@lru_cache(maxsize=256)
+def bare(machine: Machine, framework: Framework, constants: Fit) -> Ability:
+    """Return what a machine attains with no share of its framework's."""
+    r = rates(machine, framework, constants)
+    return Ability(
+        rates=r,
+        wires=wires(r, framework),
+        framework=framework,
+        update=r.bandwidth["memory"],
+        sources={},
+        **dict.fromkeys(TIMES, 0.0),
+    )
 
 
-def bare(case: TrainingCase) -> Ability:
-    """Return what a case's machine attains with no share of its framework's."""
-    key = cluster(case.machine, case.framework)
-    if key not in _BARE:
-        r = rates(case.machine, case.framework)
-        _BARE[key] = Ability(
-            rates=r,
-            wires=wires(r, case.framework),
-            framework=case.framework,
-            update=r.bandwidth["memory"],
-            sources={},
-            **dict.fromkeys(TIMES, 0.0),
-        )
-    return _BARE[key]
-
-
-def predicted(case: TrainingCase, p: Numbers) -> float:
+def predicted(case: TrainingCase, p: Numbers, constants: Fit) -> float:
     """Return the seconds of a step of a case with fitted numbers put in."""
-    return float(step(case.model, case.job, case.layout, with_values(case, p)).time)
+    return float(step(case.model, case.job, case.layout, with_values(case, p, constants)).time)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -239,11 +236,13 @@ class Steps:
     ----------
     families : those with runs, in the order of `fitted.noise` and `fitted.slopes`.
     runs : theirs.
+    constants : the kernels' constants that they stand on.
     """
 
     families: list[Family]
     runs: list[list[TrainingCase]]
     fitted: Fitted
+    constants: Fit
 
     def numbers(self, place: int) -> Numbers:
         """Return the numbers of a family with runs."""
@@ -251,7 +250,7 @@ class Steps:
 
     def errors(self, place: int) -> np.ndarray:
         """Return the relative errors of a family's predicted times, in sample [1]."""
-        out: np.ndarray = np.expm1(_errors(self.runs[place], self.numbers(place)))
+        out: np.ndarray = np.expm1(_errors(self.runs[place], self.constants, self.numbers(place)))
         return out
 
 
@@ -261,24 +260,24 @@ def _numbers(family: Family) -> dict[str, tuple[Effect, ...]]:
     return out | {name: ((family.scope, name),) for name in NETWORK if family.network}
 
 
-def _errors(runs: Sequence[TrainingCase], p: Numbers) -> np.ndarray:
-    return np.array([math.log(predicted(case, p) / (case.step_time or 1.0)) for case in runs])
+def _errors(runs: Sequence[TrainingCase], constants: Fit, p: Numbers) -> np.ndarray:
+    return np.array([math.log(predicted(case, p, constants) / (case.step_time or 1.0)) for case in runs])
 
 
-def fit_families(excluded: Excluded = frozenset(), start: Fitted | None = None) -> Steps:
+def fit_families(constants: Fit, start: Fitted | None = None) -> Steps:
     """Fit the numbers of all families to the step times of their runs, each architecture and framework lending to its kin."""
     families, runs = [], []
     for family in FAMILIES:
-        found = cases(*(source for source in family.sources if source not in excluded))
+        found = cases(*(source for source in family.sources if source not in constants.excluded))
         mine = [case for case in found if belongs(case, family)]
         if mine:
             families.append(family)
             runs.append(mine)
     blocks = [
-        Block(numbers=_numbers(family), errors=partial(_errors, mine))
+        Block(numbers=_numbers(family), errors=partial(_errors, mine, constants))
         for family, mine in zip(families, runs, strict=True)
     ]
-    return Steps(families=families, runs=runs, fitted=fit(blocks, priors(), start=start))
+    return Steps(families=families, runs=runs, fitted=fit(blocks, priors(), start=start), constants=constants)
 
 
 def step_entries(found: Steps) -> list[dict[str, Any]]:
@@ -396,15 +395,15 @@ FULL = 0.97
 """Share of the memory from which a run's allocator holds what there is, not what it would [1]."""
 
 
-def fit_reserved(excluded: Excluded = frozenset()) -> list[dict[str, Any]]:
+def fit_reserved(constants: Fit) -> list[dict[str, Any]]:
     """Fit what PyTorch's allocator reserves over what tensors take, per framework whose publishers state reserved memory.
 
     What late frees add, which the catalogue states, is taken off.
     """
     ratios: dict[str, list[float]] = defaultdict(list)
-    for case in cases(*(name for name in ("torchtitan", "fsdp-qlora") if name not in excluded)):
+    for case in cases(*(name for name in ("torchtitan", "fsdp-qlora") if name not in constants.excluded)):
         if case.memory is not None and case.memory_kind == "reserved" and case.memory < FULL * room_of(case):
-            held = fullest(ledgers(case.model, case.job, case.layout, case.framework))
+            held = fullest(ledgers(case.model, case.job, case.layout, case.framework, constants))
             ratios[case.framework.name].append(case.memory / float(held.allocated.value) / case.framework.late_frees)
     source = "reserved peaks of torchtitan and fsdp_qlora over allocated ones predicted"
     out = [
@@ -440,7 +439,7 @@ WHOLE = 4.0 / 3.0
 """Work of a step over its model FLOPs where every layer is computed again: forward, forward, and twice as much backward [1]."""
 
 
-def fit_published_rates() -> list[dict[str, Any]]:
+def fit_published_rates(constants: Fit) -> list[dict[str, Any]]:
     """Fit the products' share of compiled steps on TPUs from published FLOP/s, whose models are not described well enough to plan.
 
     What else a step holds is inside the published rate, so the share is a lower bound and no launches are added to it.
@@ -454,7 +453,7 @@ def fit_published_rates() -> list[dict[str, Any]]:
         machine = machine_of(f"{row['accel_norm']}:1")[0]
         if machine.device.architecture == "TPU":
             work = float(attained) * 1e12 * (WHOLE if row["recompute"] == "full" else 1.0)
-            shares.append(work / rates(machine, framework).compute["bf16"])
+            shares.append(work / rates(machine, framework, constants).compute["bf16"])
     scope, source = f"{framework.id}/TPU", "MaxText's README tables: TFLOPS a chip of TPU v4, v5e and v5p"
     note = "over the rate of the kernel tables, whose six products are small; times 4/3 where all layers are computed again"
     out = [
@@ -478,6 +477,6 @@ def fit_published_rates() -> list[dict[str, Any]]:
     return out
 
 
-def fit_training(found: Steps, excluded: Excluded = frozenset()) -> list[dict[str, Any]]:
+def fit_training(found: Steps) -> list[dict[str, Any]]:
     """Return all constants of training, those of step times as they were fitted."""
-    return [*fit_nccl(), *step_entries(found), *fit_published_rates(), *fit_reserved(excluded)]
+    return [*fit_nccl(), *step_entries(found), *fit_published_rates(found.constants), *fit_reserved(found.constants)]

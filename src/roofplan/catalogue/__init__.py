@@ -10,13 +10,13 @@ import json
 import os
 import tomllib
 from dataclasses import asdict
-from functools import cache
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from roofplan import codec
 from roofplan.errors import UnknownName, nearest
-from roofplan.records.calibration import Constant
+from roofplan.records.calibration import Constant, Fit
 from roofplan.records.engine import Engine
 from roofplan.records.hardware import Accelerator, Link, Server
 from roofplan.records.prices import Price
@@ -32,24 +32,24 @@ def _read(path: Path) -> dict[str, Any]:
         return tomllib.load(file)
 
 
-@cache
+@lru_cache(maxsize=1024)
 def ids(kind: str) -> tuple[str, ...]:
     """Return the ids of a kind, which are its file names: ``accelerators``, ``links``, ``servers``, ``models``, ``engines``."""
     return tuple(sorted(path.stem for path in (ROOT / kind).glob("*.toml")))
 
 
-@cache
+@lru_cache(maxsize=1024)
 def _table(kind: str, identity: str) -> dict[str, Any]:
     return _read(ROOT / kind / f"{identity}.toml")
 
 
-@cache
+@lru_cache(maxsize=1024)
 def aliases(kind: str) -> dict[str, str]:
     """Return alias -> id of a kind, ids included."""
     return dict(index()["aliases"][kind])
 
 
-@cache
+@lru_cache(maxsize=1)
 def index() -> dict[str, Any]:
     """Return what one asks of many files at once, written by `indexed`.
 
@@ -115,56 +115,56 @@ _WORDS = {
 }
 
 
-@cache
+@lru_cache(maxsize=1024)
 def accelerator(identity: str) -> Accelerator:
     """Return an accelerator by id."""
     return codec.accelerator(_table("accelerators", identity))
 
 
-@cache
+@lru_cache(maxsize=1024)
 def link(identity: str) -> Link:
     """Return a link by id."""
     return codec.link(_table("links", identity))
 
 
-@cache
+@lru_cache(maxsize=1024)
 def server(identity: str) -> Server:
     """Return a server by id."""
     return codec.server(_table("servers", identity))
 
 
-@cache
+@lru_cache(maxsize=1024)
 def engine(identity: str) -> Engine:
     """Return an engine version by id."""
     return codec.engine(_table("engines", identity))
 
 
-@cache
+@lru_cache(maxsize=1024)
 def framework(identity: str) -> Framework:
     """Return a training framework's version by id."""
     return codec.framework(_table("frameworks", identity))
 
 
-@cache
+@lru_cache(maxsize=1)
 def failures() -> tuple[dict[str, FailurePreset], Recovery]:
     """Return the presets of failure rates by id, and what an interruption costs."""
     return codec.failures(_read(ROOT / "failures.toml"))
 
 
-@cache
+@lru_cache(maxsize=1)
 def host_update() -> Sourced:
     """Return the rate at which a host's processors update states in its memory, shared by its devices [B/s]."""
     return codec.host(_read(ROOT / "hosts.toml"))["update"]
 
 
-@cache
+@lru_cache(maxsize=1)
 def training_rows() -> tuple[dict[str, str], ...]:
     """Return the published training runs that the catalogue carries."""
     with (ROOT / "measured" / "training.csv").open(newline="") as file:
         return tuple(csv.DictReader(file))
 
 
-@cache
+@lru_cache(maxsize=1024)
 def carbon(place: str) -> dict[str, Any] | None:
     """Return the newest carbon intensity of a place, by its ISO code of three letters, with the ``low`` and ``high`` of all data sets, or None."""
     found = [entry for entry in place_table("carbon") if entry["place"] == place.upper()]
@@ -180,19 +180,19 @@ def worth(currency: str) -> dict[str, Any] | None:
     return max(found, key=lambda entry: str(entry["date"])) if found else None
 
 
-@cache
+@lru_cache(maxsize=1024)
 def place_table(name: str) -> tuple[dict[str, Any], ...]:
     """Return the dated entries of ``electricity``, ``pue``, ``carbon``, ``power`` or ``currencies``."""
     return tuple(_read(ROOT / "places" / f"{name}.toml")["entry"])
 
 
-@cache
+@lru_cache(maxsize=1)
 def token_prices() -> tuple[dict[str, Any], ...]:
     """Return the listed prices of hosted models by route [USD/Mtoken]."""
     return tuple(_read(ROOT / "prices" / "tokens.toml")["price"])
 
 
-@cache
+@lru_cache(maxsize=1)
 def optimizers() -> dict[str, Optimizer]:
     """Return the optimizers by id."""
     return codec.optimizers(_read(ROOT / "optimizers.toml"))
@@ -203,45 +203,45 @@ def model_table(identity: str) -> dict[str, Any]:
     return _table("models", identity)
 
 
-@cache
+@lru_cache(maxsize=1024)
 def servers_of(device: str) -> tuple[Server, ...]:
     """Return the servers that hold a device, smallest first."""
     return tuple(server(name) for name in index()["servers"].get(device, ()))
 
 
-@cache
+@lru_cache(maxsize=1024)
 def node(identity: str) -> Node:
     """Return a process by id."""
     return codec.node(_table("nodes", identity))
 
 
-@cache
+@lru_cache(maxsize=1024)
 def node_of(process: str) -> str | None:
     """Return the id of the node that a data sheet's process, or a name of a node, means, None where it is not known."""
     named = aliases("nodes").get(process.lower())
     return named or next((name for name in ids("nodes") if process in node(name).processes), None)
 
 
-@cache
+@lru_cache(maxsize=1024)
 def dies(device: str) -> tuple[Die, ...]:
     """Return the dies of a device that its entry lists, none where it lists none."""
     return codec.dies(_table("accelerators", device))
 
 
-@cache
+@lru_cache(maxsize=1)
 def packaging() -> dict[str, dict[str, Sourced]]:
     """Return what packages, memory, test and boards cost, by section."""
     return codec.packaging(_read(ROOT / "packaging.toml"))
 
 
-@cache
+@lru_cache(maxsize=1024)
 def prices(device: str) -> tuple[Price, ...]:
     """Return the dated prices of a device, oldest first."""
     path = ROOT / "prices" / f"{device}.toml"
     return codec.prices(_read(path)) if path.is_file() else ()
 
 
-@cache
+@lru_cache(maxsize=1)
 def sources() -> dict[str, Source]:
     """Return the register of documents."""
     return codec.sources(_read(ROOT / "sources" / "sources.toml"))
@@ -252,38 +252,44 @@ def source(key: str) -> Source:
     return sources().get(key) or Source(key=key, title=key)
 
 
-@cache
+@lru_cache(maxsize=1)
 def constants() -> tuple[Constant, ...]:
     """Return all fitted constants."""
     return tuple(Constant(**item) for item in index()["constants"])
 
 
-@cache
+@lru_cache(maxsize=1)
+def shipped_fit() -> Fit:
+    """Return all fitted constants as they ship."""
+    return Fit(constants())
+
+
+@lru_cache(maxsize=1)
 def fits() -> tuple[str, ...]:
     """Return the names of the fits."""
     return tuple(sorted(path.stem.removeprefix("fit-") for path in (ROOT / "measured").glob("fit-*.toml")))
 
 
-@cache
+@lru_cache(maxsize=1024)
 def fit(name: str) -> tuple[Constant, ...]:
     """Return the constants of one fit."""
     return codec.constants(_read(ROOT / "measured" / f"fit-{name}.toml"))
 
 
-@cache
+@lru_cache(maxsize=1)
 def formats() -> dict[str, dict[str, Any]]:
     """Return the weight and cache formats by id."""
     return _read(ROOT / "formats.toml")
 
 
-@cache
+@lru_cache(maxsize=1)
 def inference_rows() -> tuple[dict[str, str], ...]:
     """Return the published serving runs that the catalogue carries, flagged ones too."""
     with (ROOT / "measured" / "inference.csv").open(newline="") as file:
         return tuple(csv.DictReader(file))
 
 
-@cache
+@lru_cache(maxsize=1)
 def measured_pairs(without: frozenset[str] = frozenset()) -> frozenset[tuple[str, str]]:
     """Return which engines were measured on which architectures, by the published rows that the catalogue carries, some publishers left out."""
     return frozenset(
@@ -305,7 +311,7 @@ def version() -> str:
     return str(table["edition"])
 
 
-@cache
+@lru_cache(maxsize=1024)
 def machine_parts(device: str) -> tuple[Link | None, Link | None]:
     """Return the scale-up link and the host link of a device."""
     found = accelerator(device)

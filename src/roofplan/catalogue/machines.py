@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import replace
-from functools import cache
+from functools import lru_cache
 from pathlib import Path
 
 from roofplan import catalogue, codec
@@ -193,7 +193,7 @@ def _counts(text: str, device: Accelerator, server: Server | None, whole: str, a
     return first // full, full
 
 
-@cache
+@lru_cache(maxsize=1024)
 def _links(device: str) -> tuple[Link | None, Link | None]:
     return catalogue.machine_parts(device)
 

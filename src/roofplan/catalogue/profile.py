@@ -10,7 +10,7 @@ from pathlib import Path
 
 from roofplan import codec
 from roofplan.errors import InputError
-from roofplan.records.calibration import Constant
+from roofplan.records.calibration import Constant, Fit
 
 VARIABLE, NONE = "ROOFPLAN_PROFILE", "none"
 """Environment variable that names another file, and its value that leaves every profile out."""
@@ -32,8 +32,19 @@ def path() -> Path | None:
         return None
 
 
-def constants() -> tuple[Constant, ...]:
-    """Return the constants of the profile, none where there is no profile.
+def over(fit: Fit, place: Path | None) -> Fit:
+    """Return a fit with the constants of the profile at a path over its own, as it is where there is none.
+
+    Raises
+    ------
+    InputError : there is one that cannot be read.
+    """
+    own = constants(place)
+    return fit.with_(own) if own else fit
+
+
+def constants(place: Path | None) -> tuple[Constant, ...]:
+    """Return the constants of the profile at a path, none where there is no profile.
 
     Raises
     ------
@@ -41,7 +52,6 @@ def constants() -> tuple[Constant, ...]:
     """
     import tomllib
 
-    place = path()
     try:
         if place is None or not place.is_file():
             return ()
@@ -71,7 +81,7 @@ def _positive(found: tuple[Constant, ...]) -> tuple[Constant, ...]:
 def said() -> str:
     """Return which profile predictions rest on, empty where there is none or it cannot be read, which the predictions themselves refuse."""
     try:
-        found = constants()
+        found = constants(path())
     except InputError:
         return ""
     if not found:

@@ -614,7 +614,7 @@ def monthly(found: TokenCosts) -> list[Spec]:
     owned = next((one.owned for one in found.supplies if one.owned is not None), None)
     if owned is not None:
         try:
-            bill = bill_of(chip_of(owned.machine.device), price_of(owned.machine.device))
+            bill = bill_of(chip_of(owned.machine.device), owned.fit, price_of(owned.machine.device))
         except InputError:
             return out  # a device whose silicon is not known has no chain to draw
         out.append(wafer_to_token(bill, owned, found))

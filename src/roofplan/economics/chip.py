@@ -12,10 +12,11 @@ from roofplan.economics.prices import newest, ranged
 from roofplan.economics.uncertainty import Interval, Swing, Values, central, interval, tornado
 from roofplan.errors import InputError, nearest
 from roofplan.laws import silicon
+from roofplan.records.calibration import Fit
 from roofplan.records.hardware import OWN, Accelerator
 from roofplan.records.prices import Price
 from roofplan.records.silicon import Chip, Die, Node
-from roofplan.source import Sourced
+from roofplan.source import Sourced, document
 from roofplan.terms import Term, total
 
 
@@ -236,7 +237,7 @@ def bill_term(chip: Chip, values: Values) -> Term:
                 law="given",
                 text="{} GiB of " + chip.memory + " x {} USD",
                 numbers=(chip.capacity / 2.0**30, each * 2.0**30),
-                sources=(made[f"price of {chip.memory}"].source,),
+                sources=(made[f"price of {chip.memory}"].cited,),
             )
         )
     # dies stacked on others are joined before, by a bond whose yield nobody publishes: taken as whole
@@ -246,9 +247,9 @@ def bill_term(chip: Chip, values: Values) -> Term:
         process = area * values["area_price"]
         text = "{} USD/mm2 x {} mm2 of silicon, {} stacks of memory among it"
         numbers: tuple[Any, ...] = (values["area_price"] * 1e-6, area * 1e6, count)
-        cited = made["area_price"].source
+        cited = made["area_price"].cited
     else:
-        process, text, numbers, cited = values["package"], "{} USD", (values["package"],), made["package"].source
+        process, text, numbers, cited = values["package"], "{} USD", (values["package"],), made["package"].cited
     parts.append(Term("package", process, "USD", law="given", text=text, numbers=numbers, sources=(cited,)))
     so_far = sum((part.value for part in parts if part.name != "memory"), 0.0)
     on_it = so_far + (parts[len(chip.dies)].value if chip.interposer and chip.memory else 0.0)
@@ -262,7 +263,7 @@ def bill_term(chip: Chip, values: Values) -> Term:
             law="silicon.assembled_cost",
             text="{} USD on it x (1 / {}^{} - 1)",
             numbers=(on_it, values["joint"], joints),
-            sources=(made["joint"].source,),
+            sources=(made["joint"].cited,),
         )
     )
     for name, label in (("test", "test and assembly"), ("board", "board")):
@@ -274,7 +275,7 @@ def bill_term(chip: Chip, values: Values) -> Term:
                 law="given",
                 text="{} USD",
                 numbers=(values[name],),
-                sources=(made[name].source,),
+                sources=(made[name].cited,),
             )
         )
     return total("bill of materials", parts, "USD")
@@ -293,7 +294,11 @@ def _logic(die: Die, values: Values, made: dict[str, Sourced]) -> Term:
         law="silicon.salvaged_yield" if die.units is not None else "silicon.negative_binomial_yield",
         text="{} x {} USD a wafer / ({} dies x {} usable" + units + ")",
         numbers=(die.count, wafer, gross, share),
-        sources=(made[f"wafer of {die.node}"].source, made[f"defects of {die.node}"].source, die.source),
+        sources=(
+            made[f"wafer of {die.node}"].cited,
+            made[f"defects of {die.node}"].cited,
+            document(die.source),
+        ),
     )
 
 
@@ -311,7 +316,7 @@ def rivals(die: Die) -> dict[str, float]:
     }
 
 
-def bill(chip: Chip, price: Price | None = None, volume: float | None = None) -> Bill:
+def bill(chip: Chip, fit: Fit, price: Price | None = None, volume: float | None = None) -> Bill:
     """Return the bill of materials of a chip with its interval, and the margin at a price."""
     chip = checked(chip)
     inputs = inputs_of(chip)
@@ -322,7 +327,7 @@ def bill(chip: Chip, price: Price | None = None, volume: float | None = None) ->
     found = interval(cost, inputs)
     margin = None
     if price is not None and price.scope == CARD:
-        priced = {SOLD_AT: ranged(price), **inputs}
+        priced = {SOLD_AT: ranged(price, fit), **inputs}
         margin = interval(lambda values: silicon.gross_margin(values[SOLD_AT], cost(values)), priced)
     largest = max(chip.dies, key=lambda die: die.area)
     return Bill(

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
-from functools import cache
+from functools import lru_cache
 from typing import Any
 
 from roofplan import catalogue, units
@@ -27,12 +27,12 @@ from roofplan.economics.prices import (
 from roofplan.economics.uncertainty import Z90, Interval, Swing, Values, central, interval, tornado
 from roofplan.errors import InputError, UnitError, UnknownName, nearest
 from roofplan.laws import board, cost
+from roofplan.records.calibration import Fit
 from roofplan.records.hardware import OWN, Machine, Server
 from roofplan.records.prices import Price
 from roofplan.serve import wall_power
-from roofplan.source import Kind, Sourced
+from roofplan.source import Kind, Source, Sourced, document
 from roofplan.terms import Term, total
-from roofplan.timing import constant
 from roofplan.units import HOUR, JOULE_PER_KWH, YEAR
 
 YEARS = 3.0
@@ -100,10 +100,9 @@ class Item:
     date: str = ""
     kind: Kind = "quote"
 
-    @property
-    def ranged(self) -> Sourced:
-        """Price of one with the bounds of quotations of such things, none where the user gave it [USD]."""
-        low, high = bounds(self.price, PURCHASE) if self.kind == "quote" else (None, None)
+    def ranged(self, fit: Fit) -> Sourced:
+        """Return the price of one with the bounds of quotations of such things, none where the user gave it [USD]."""
+        low, high = bounds(self.price, PURCHASE, fit) if self.kind == "quote" else (None, None)
         return Sourced(
             value=self.price,
             low=low,
@@ -137,10 +136,12 @@ class Owned:
     term : USD per hour in parts, at the inputs' central values.
     absent : what is not counted, for nothing is known of it.
     unpriced : whether something that must be bought is among that.
+    fit : the constants behind its power and the ranges of its prices.
     """
 
     machine: Machine
     terms: Terms
+    fit: Fit
     items: list[Item]
     inputs: dict[str, Sourced]
     term: Term
@@ -215,7 +216,7 @@ class Owned:
         return catalogue.version()
 
 
-def own(machine: Machine, terms: Terms | None = None) -> Owned | None:
+def own(machine: Machine, fit: Fit, terms: Terms | None = None) -> Owned | None:
     """Return what owning a machine costs, None where no price of its devices is known."""
     terms = terms or Terms()
     items, absent = _items(machine, terms)
@@ -223,7 +224,7 @@ def own(machine: Machine, terms: Terms | None = None) -> Owned | None:
         return None
     unpriced = bool(absent)
     assumed: list[str] = []
-    inputs = {price_name(item): item.ranged for item in items} | _energy(machine, terms, absent, assumed)
+    inputs = {price_name(item): item.ranged(fit) for item in items} | _energy(machine, terms, absent, assumed, fit)
     for name, value in (("hosting", terms.hosting), ("staff", terms.staff)):
         if value is None:
             absent.append(name)
@@ -233,6 +234,7 @@ def own(machine: Machine, terms: Terms | None = None) -> Owned | None:
     return Owned(
         machine=machine,
         terms=terms,
+        fit=fit,
         items=items,
         inputs=inputs,
         term=hourly_term(items, terms, inputs, central(inputs)),
@@ -250,7 +252,7 @@ def price_name(item: Item) -> str:
 def hourly_term(items: list[Item], terms: Terms, inputs: dict[str, Sourced], values: Values) -> Term:
     """Return what owning costs per hour, in parts; values may be arrays of draws [USD/h]."""
     bought: Any = sum(item.count * values[price_name(item)] for item in items)
-    parts = [_depreciation(bought, terms, tuple(dict.fromkeys(item.source for item in items)))]
+    parts = [_depreciation(bought, terms, tuple(document(key) for key in dict.fromkeys(item.source for item in items)))]
     if "power" in values:
         watts, tariff, pue = (values[name] for name in ("power", "electricity", "PUE"))
         parts.append(
@@ -261,13 +263,13 @@ def hourly_term(items: list[Item], terms: Terms, inputs: dict[str, Sourced], val
                 law="cost.energy_rate",
                 text="{} x {} USD/kWh x PUE {}",
                 numbers=((watts, "W"), tariff * JOULE_PER_KWH, pue),
-                sources=tuple(inputs[name].source for name in ("power", "electricity", "PUE")),
+                sources=tuple(inputs[name].cited for name in ("power", "electricity", "PUE")),
             )
         )
     for name in ("hosting", "staff"):
         if name in values:
             value = values[name]
-            parts.append(Term(name, value, "USD/h", law="given", text="{} USD/h", numbers=(value,), sources=("given",)))
+            parts.append(Term(name, value, "USD/h", law="given", text="{} USD/h", numbers=(value,), sources=(document("given"),)))
     return total("own", parts, "USD/h")
 
 
@@ -379,7 +381,7 @@ def _network(machine: Machine, *, cards: bool) -> tuple[list[Item], list[str]]:
     return items, missing
 
 
-def _depreciation(bought: Any, terms: Terms, sources: tuple[str, ...]) -> Term:
+def _depreciation(bought: Any, terms: Terms, sources: tuple[Source, ...]) -> Term:
     """Return what the purchase costs per hour."""
     sold = bought * terms.residual
     if terms.interest > 0.0:
@@ -397,12 +399,14 @@ def _depreciation(bought: Any, terms: Terms, sources: tuple[str, ...]) -> Term:
     return Term("depreciation", value, "USD/h", law=law, text=text, numbers=numbers, sources=sources)
 
 
-def _energy(machine: Machine, terms: Terms, absent: list[str], assumed: list[str]) -> dict[str, Sourced]:
+def _energy(
+    machine: Machine, terms: Terms, absent: list[str], assumed: list[str], fit: Fit
+) -> dict[str, Sourced]:
     """Return power, tariff and site overhead with their ranges, nothing where the machine's power is not known."""
     if terms.power is not None:
         power = _given(terms.power, "W")
     else:
-        found = load_power(machine)
+        found = load_power(machine, fit)
         if found is None:
             absent.append("electricity (--power)")
             return {}
@@ -423,13 +427,13 @@ def _energy(machine: Machine, terms: Terms, absent: list[str], assumed: list[str
     return {"power": power, "electricity": tariff, "PUE": pue}
 
 
-def load_power(machine: Machine) -> Sourced | None:
+def load_power(machine: Machine, fit: Fit) -> Sourced | None:
     """Return what a machine draws at load, within the spread of measured cards and at most its limit, None where that is not known [W]."""
-    found = wall_power(machine, BUSY)
+    found = wall_power(machine, BUSY, fit)
     if found is None:
         return None
     watts = float(found.value)
-    fitted, _ = constant("power", "ceiling", [machine.device.architecture, "any"])
+    fitted = fit.find("power", "ceiling", [machine.device.architecture, "any"])
     rated = machine.box.quantities["host_power"].value / machine.box.count if machine.box is not None else 0.0
     most = (machine.device.quantities["power"].value + rated) * machine.count
     return Sourced(
@@ -439,7 +443,7 @@ def load_power(machine: Machine) -> Sourced | None:
         most=most,
         unit="W",
         text=units.show(watts, "W"),
-        source=found.parts[0].sources[0],
+        source=found.parts[0].sources[0].citation,
         seen=fitted.fitted,
         kind="fitted",
     )
@@ -449,7 +453,7 @@ WORLD = "WOR"
 """Place whose price stands for countries of which none is known in USD."""
 
 
-@cache
+@lru_cache(maxsize=1024)
 def electricity(place: str) -> Sourced:
     """Return the newest price of energy in a place, for businesses where that is known apart, in USD [USD/J].
 
@@ -506,7 +510,7 @@ def _dollars(entry: Mapping[str, Any]) -> float | None:
     return 1.0 if currency == "USD" else None if known is None else float(known["value"])
 
 
-@cache
+@lru_cache(maxsize=1)
 def site_overhead() -> Sourced:
     """Return the newest average power usage effectiveness of data centres, down to the best that operators state [1]."""
     table = catalogue.place_table("pue")
@@ -526,10 +530,10 @@ def site_overhead() -> Sourced:
     )
 
 
-def hourly(machine: Machine, price: str, terms: Terms | None = None) -> HourlyCost | None:
+def hourly(machine: Machine, price: str, fit: Fit, terms: Terms | None = None) -> HourlyCost | None:
     """Return the cost of a machine under ``rent``, ``contract``, ``spot``, ``own`` on terms, or a given ``2.50USD/h`` per device."""
     if price == "own":
-        owned = own(machine, terms)
+        owned = own(machine, fit, terms)
         # cards without the servers around them would look cheaper than they are; a device of the user's own is priced as he says
         return None if owned is None or owned.bare else owned.cost()
 
@@ -674,7 +678,7 @@ def against(owned: Owned) -> Against | None:
     if known is None:
         return None
     low, high, date, count = known
-    quote = hourly(owned.machine, "rent")
+    quote = hourly(owned.machine, "rent", owned.fit)
     use = payback = None
     if quote is not None and not owned.bare:
         use = float(cost.break_even_use(owned.hourly, quote.total))

@@ -8,11 +8,10 @@ from dataclasses import dataclass, replace
 from datetime import date, timedelta
 
 from roofplan import catalogue
-from roofplan.errors import InputError
+from roofplan.records.calibration import Fit
 from roofplan.records.hardware import Machine
 from roofplan.records.prices import Price
 from roofplan.source import Sourced
-from roofplan.timing import constant
 
 PURCHASE = "purchase"
 """What the fit of quotations calls what is bought, by list or on the street."""
@@ -145,20 +144,17 @@ def middle_of(pool: Sequence[Price]) -> Price:
     return replace(low, value=value, low=None, high=None, source=both, provider=provider, note=note)
 
 
-def bounds(value: float, kind: str) -> tuple[float | None, float | None]:
+def bounds(value: float, kind: str, fit: Fit) -> tuple[float | None, float | None]:
     """Return between what nine of ten quotations of the same thing within half a year lie, none where the price book has too few of a kind [the price's unit]."""
-    try:
-        low, high = (constant("price", edge, [kind])[0].value for edge in ("low", "high"))
-    except InputError:
-        return None, None
-    return low * value, high * value
+    low, high = (fit.get("price", edge, kind) for edge in ("low", "high"))
+    return (None, None) if low is None or high is None else (low.value * value, high.value * value)
 
 
-def ranged(price: Price) -> Sourced:
+def ranged(price: Price, fit: Fit) -> Sourced:
     """Return a quotation with its bounds: its own where it states some, none where the user gave it, else those of its kind."""
     low, high = price.low, price.high
     if low is None and high is None and price.kind != "given":
-        low, high = bounds(price.value, PURCHASE if price.kind in {"list", "street"} else price.kind)
+        low, high = bounds(price.value, PURCHASE if price.kind in {"list", "street"} else price.kind, fit)
     return Sourced(
         value=price.value,
         low=low,

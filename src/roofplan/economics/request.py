@@ -15,6 +15,7 @@ from roofplan.economics.chip import Bill
 from roofplan.economics.machine import Owned
 from roofplan.economics.rent import Quote
 from roofplan.errors import InputError, UnitError
+from roofplan.records.calibration import Fit
 from roofplan.records.prices import Price
 from roofplan.records.silicon import Chip, Die
 
@@ -22,6 +23,7 @@ from roofplan.records.silicon import Chip, Die
 def bill_of_materials(
     device: str | None = None,
     *,
+    fit: Fit,
     node: str | None = None,
     area: str | None = None,
     dies: str = "1",
@@ -64,7 +66,7 @@ def bill_of_materials(
     count = None if volume is None else unit_of.parse_amount(volume, "--volume")
     if count is not None and count < 1.0:
         raise InputError(f"--volume: {volume} is less than one part", argument="--volume", value=volume)
-    return chips.bill(made, quote, count)
+    return chips.bill(made, fit, quote, count)
 
 
 def _described(own: dict[str, str | None], dies: str) -> Chip:
@@ -224,7 +226,7 @@ def terms_of(**given: str | None) -> owning.Terms:
     )
 
 
-def owned_machines(on: Sequence[str], **given: str | None) -> list[Owned]:
+def owned_machines(on: Sequence[str], fit: Fit, **given: str | None) -> list[Owned]:
     """Return what machines of one's own cost per hour, on the terms of `OWNING`.
 
     Raises
@@ -237,7 +239,7 @@ def owned_machines(on: Sequence[str], **given: str | None) -> list[Owned]:
     found = []
     for text in on:
         for one in machine(text):
-            owned = owning.own(one, terms)
+            owned = owning.own(one, fit, terms)
             if owned is None:
                 raise InputError(
                     f"--on: no list or street price of {one.device.id} is known"

@@ -13,7 +13,8 @@ from roofplan.economics.machine import Owned
 from roofplan.economics.prices import STALE_DAYS, HourlyCost, age_days, ranged, warnings_of
 from roofplan.economics.uncertainty import Interval, Swing, Values, central, draws, interval, tornado
 from roofplan.laws import Number, cost, up
-from roofplan.source import Sourced
+from roofplan.records.calibration import Fit
+from roofplan.source import Sourced, document
 from roofplan.terms import Term
 from roofplan.units import HOUR, MONTH
 
@@ -233,6 +234,7 @@ def supply(
     demand: Demand,
     hourly: HourlyCost,
     capacity: Interval,
+    fit: Fit,
     *,
     label: str,
     machine: str,
@@ -246,7 +248,7 @@ def supply(
     `training` is what each token carries of the model's training, None where that is not known [USD].
     """
     served = _served(hourly, demand)
-    prices = owned.inputs if owned is not None else {RENT: ranged(hourly.price)}
+    prices = owned.inputs if owned is not None else {RENT: ranged(hourly.price, fit)}
     inputs = {**prices, CAPACITY: _measure(capacity)}
     at = central(inputs)
 
@@ -307,7 +309,7 @@ def hourly_of(hourly: HourlyCost, owned: Owned | None, values: Values) -> Term:
     if owned is not None:
         return owned.at(values)
     each = values[RENT]
-    sources = (hourly.price.source,)
+    sources = (document(hourly.price.source),)
     return Term(RENT, each * hourly.count, "USD/h", text="{} x {} USD/h", numbers=(hourly.count, each), sources=sources)
 
 
@@ -422,10 +424,10 @@ def apart(tariff: float, full: Term, utilisation: float, training: float | None,
                 training * 1e6,
                 "USD/Mtok",
                 text="its cost over the tokens that it serves",
-                sources=("given",),
+                sources=(document("given"),),
             )
         )
     rest = tariff * 1e6 - sum(float(part.value) for part in parts)
     words = "what is left" if training is not None else "what is left, training in it"
     parts.append(Term("rest", rest, "USD/Mtok", text=words + ": research, staff, margin"))
-    return Term("API", tariff * 1e6, "USD/Mtok", parts=parts, combine="sum", sources=(source,))
+    return Term("API", tariff * 1e6, "USD/Mtok", parts=parts, combine="sum", sources=(document(source),))

@@ -42,9 +42,10 @@ GRADE_OF_KIND = {
     **dict.fromkeys(("given", "measured"), "measured"),
     **dict.fromkeys(("datasheet", "documented", "quote", "fitted"), "calibrated"),
     **dict.fromkeys(("derived", "estimate"), "borrowed"),
+    "guess": "guessed",
 }
 """How sure an input of a cost is by how its figure was obtained: what the user states is as good as measured, a fresh quotation of the very
-thing is calibrated, an analyst's estimate is borrowed. A figure whose source is a guess is guessed."""
+thing is calibrated, an analyst's estimate is borrowed."""
 
 MATTERS = 0.25
 """Share of the widest swing from which an input's grade counts for the result [1]."""
@@ -83,7 +84,7 @@ def grade_of_input(item: Sourced) -> str:
     """Return how sure an input is: as it says itself, else by how its figure was obtained."""
     if item.grade:
         return item.grade
-    return "guessed" if item.source.startswith("guess") else GRADE_OF_KIND[item.kind]
+    return GRADE_OF_KIND[item.kind]
 
 
 def grade_of_cost(cost: Callable[[Values], Number], inputs: Mapping[str, Sourced]) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from roofplan import catalogue
@@ -170,15 +170,10 @@ def format_entry(format_id: str) -> dict[str, Any]:
     return catalogue.formats()[base]
 
 
+@lru_cache(maxsize=256)
 def element_bytes(format_id: str) -> float:
     """Return the mean bytes of one stored entry, scales included [B]."""
-    found = _ELEMENT.get(format_id)
-    if found is None:
-        found = _ELEMENT[format_id] = float(parameters.stored_bytes(1.0, *bits(format_id)))
-    return found
-
-
-_ELEMENT: dict[str, float] = {}
+    return float(parameters.stored_bytes(1.0, *bits(format_id)))
 
 
 def compute_format(format_id: str, activation: str | None, base: str) -> str:
@@ -682,7 +677,7 @@ def stage_contents(
     return _stage_rows(tuple(places for _, places in counts), layers, stages)
 
 
-@cache
+@lru_cache(maxsize=1024)
 def _stage_rows(kinds: tuple[tuple[int, ...], ...], layers: int, stages: int) -> list[tuple[float, ...]]:
     sizes = [layers // stages + (1 if s < layers % stages else 0) for s in range(stages)]
     rows, start = [], 0

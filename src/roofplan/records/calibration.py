@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import hashlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from roofplan.errors import InputError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,3 +42,127 @@ class Constant:
     def fitted_on(self) -> str:
         """The scope that it was fitted on."""
         return self.basis or self.scope
+
+    @property
+    def citation(self) -> str:
+        """What answers cite it by: on what it was fitted, or that it is a guess."""
+        note = f"; {self.note}" if self.note else ""
+        if not self.rows:
+            return f"guess: {self.law}.{self.name} for {self.scope}, {self.source.removeprefix('guess: ')}{note}"
+        return f"fit: {self.law}.{self.name} for {self.scope}, {self.fitted}, {self.rows} rows, spread {self.spread:.0%}, {self.source}{note}"
+
+
+Key = tuple[str, str, str]
+"""Law, name and scope of a constant."""
+
+OWN = "own"
+"""Law of what a user's own runs say of a job: how far predictions for a device under a piece of software lay from them."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Fit:
+    """The fitted constants that predictions rest on, looked up by law, name and scope.
+
+    Of two constants under one key the later holds, so that a user's own stand over the shipped ones. Fits are values: they compare
+    and hash by their content, and one that differs is made by `with_` or `without`.
+
+    Parameters
+    ----------
+    constants : in the order of their files.
+    excluded : publishers whose measurements count as never made.
+    """
+
+    constants: tuple[Constant, ...]
+    excluded: frozenset[str] = frozenset()
+    _index: dict[Key, Constant] = field(init=False, repr=False)
+    _names: frozenset[tuple[str, str]] = field(init=False, repr=False)
+    _hash: int = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        index = {(item.law, item.name, item.scope): item for item in self.constants}
+        object.__setattr__(self, "_index", index)
+        object.__setattr__(self, "_names", frozenset((law, name) for law, name, _ in index))
+        object.__setattr__(self, "constants", tuple(index.values()))
+        object.__setattr__(self, "_hash", hash((self.constants, self.excluded)))
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        if not isinstance(other, Fit) or self._hash != other._hash:
+            return False
+        return self.excluded == other.excluded and self.constants == other.constants
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def get(self, law: str, name: str, scope: str) -> Constant | None:
+        """Return the constant of one scope alone, None where it has none."""
+        return self._index.get((law, name, scope))
+
+    def speaks_of(self, law: str, name: str) -> bool:
+        """Return whether any scope has a constant of a law and a name."""
+        return (law, name) in self._names
+
+    def find(self, law: str, name: str, scopes: Sequence[str]) -> Constant:
+        """Return the constant of the nearest scope that has one.
+
+        Parameters
+        ----------
+        scopes : where to look, nearest first.
+
+        Raises
+        ------
+        InputError : none of them has one.
+        """
+        for scope in scopes:
+            found = self._index.get((law, name, scope))
+            if found is not None:
+                return found
+        raise InputError(f"no fitted constant {law}.{name} for any of {', '.join(scopes)}")
+
+    def variants(self, law: str, name: str, scopes: Sequence[str]) -> dict[str, Constant]:
+        """Return the constants that are called `name` and a variant, ``bandwidth.fp8`` say, by the variant, each of its nearest scope."""
+        found: dict[str, Constant] = {}
+        for scope in scopes:
+            for item in self.constants:
+                if item.law == law and item.scope == scope and item.name.startswith(f"{name}."):
+                    found.setdefault(item.name.removeprefix(f"{name}."), item)
+        return found
+
+    def with_(self, items: Iterable[Constant]) -> Fit:
+        """Return the fit with other constants in place of those under the same keys, or beside them."""
+        return Fit((*self.constants, *items), self.excluded)
+
+    def without(self, publishers: Iterable[str]) -> Fit:
+        """Return the fit as if some publishers had measured nothing; constants that rest on their rows stay."""
+        return Fit(self.constants, self.excluded | frozenset(publishers))
+
+    def digest(self) -> str:
+        """Return twelve hexadecimal digits that tell fits apart, by what predictions rest on: keys, values and spreads."""
+        lines = sorted(f"{i.law} {i.name} {i.scope} {i.value!r} {i.spread!r} {i.rows}" for i in self.constants)
+        return hashlib.sha256("\n".join([*lines, *sorted(self.excluded)]).encode()).hexdigest()[:12]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Watched(Fit):
+    """A fit that notes which constants were looked up, each under the nearest scope that it was looked for in; it equals itself alone."""
+
+    consulted: dict[Key, Constant] = field(default_factory=dict)
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    def find(self, law: str, name: str, scopes: Sequence[str]) -> Constant:
+        """Return what `Fit.find` does, and note it."""
+        found = Fit.find(self, law, name, scopes)
+        self.consulted[law, name, scopes[0]] = found
+        return found
+
+    def variants(self, law: str, name: str, scopes: Sequence[str]) -> dict[str, Constant]:
+        """Return what `Fit.variants` does, and note it."""
+        found = Fit.variants(self, law, name, scopes)
+        self.consulted.update({(law, item.name, scopes[0]): item for item in found.values()})
+        return found

@@ -186,6 +186,10 @@ class Engine:
         smallest = self.defaults.get("micro_batch")
         return budget if smallest is None else smaller(budget, smallest.value)
 
+    def __hash__(self) -> int:
+        """Return the hash of its id; those that differ under one id compare unlike."""
+        return hash(self.id)
+
     @property
     def mixes(self) -> bool:
         """Whether prompts and decoding sequences share a step."""

@@ -43,6 +43,10 @@ class Link:
     aliases: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
+    def __hash__(self) -> int:
+        """Return the hash of its id; those that differ under one id compare unlike."""
+        return hash(self.id)
+
     def value(self, name: str) -> float | None:
         """Return a quantity in SI, or None where it is not known."""
         found = self.quantities.get(name)
@@ -90,6 +94,10 @@ class Accelerator:
     export: str = ""
     aliases: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+
+    def __hash__(self) -> int:
+        """Return the hash of its id; those that differ under one id compare unlike."""
+        return hash(self.id)
 
     def value(self, name: str) -> float | None:
         """Return a quantity in SI, or None where it is not known."""
@@ -141,6 +149,10 @@ class Server:
     aliases: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     network_cards: bool = False
+
+    def __hash__(self) -> int:
+        """Return the hash of its id; those that differ under one id compare unlike."""
+        return hash(self.id)
 
     def value(self, name: str) -> float | None:
         """Return a quantity in SI, or None where it is not known."""

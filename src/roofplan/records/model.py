@@ -394,6 +394,10 @@ class Model:
     generates: bool = True
     config: dict[str, object] = field(default_factory=dict, compare=False, hash=False, repr=False)
 
+    def __hash__(self) -> int:
+        """Return the hash of its configuration; models that differ under one, by their weights' format say, compare unlike."""
+        return hash((self.id, self.sha256))
+
     @property
     def total(self) -> int:
         """Unique learned numbers [parameters]."""

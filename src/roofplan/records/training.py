@@ -103,6 +103,10 @@ class Framework:
     flags: Mapping[str, str] = field(default_factory=dict)
     raw: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
+    def __hash__(self) -> int:
+        """Return the hash of its id; those that differ under one id compare unlike."""
+        return hash(self.id)
+
     @property
     def scopes(self) -> tuple[str, ...]:
         """What its constants are looked up under, the nearest first."""

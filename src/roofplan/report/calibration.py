@@ -9,9 +9,8 @@ import numpy as np
 
 from roofplan import units
 from roofplan.calibrate.own import Refit
-from roofplan.records.calibration import Constant
+from roofplan.records.calibration import OWN, Constant
 from roofplan.report.page import Page, wrapped
-from roofplan.timing import OWN
 
 SHOWN = 12
 """Constants that are listed, those that moved most first; all stand in --json [1]."""

@@ -89,7 +89,7 @@ def _branch(term: Term, page: Page, depth: int, numbers: dict[str, int], stem: s
         last = index == len(parts) - 1
         value = float(part.value)
         share = value / whole if whole and term.combine == "sum" else 1.0
-        cites = "".join(f"[{_cite(key, numbers)}]" for key in dict.fromkeys(part.sources))
+        cites = "".join(f"[{_cite(key, numbers)}]" for key in dict.fromkeys(one.citation for one in part.sources))
         text = part.formula()
         lead = f"{stem}{'└' if last else '├'} {part.name:<26} {units.show(value, part.unit):>10}"
         mark = f" {share:>4.0%}" if term.combine == "sum" else "     "

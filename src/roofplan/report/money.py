@@ -15,6 +15,7 @@ from roofplan.economics.uncertainty import Interval, Swing, central
 from roofplan.report.explain import trees_screen
 from roofplan.report.page import LETTER, Page, wrapped
 from roofplan.report.plans import machine_text
+from roofplan.source import Source
 from roofplan.terms import Term
 from roofplan.units import MONTH
 
@@ -47,7 +48,7 @@ def _swings(swings: list[Swing], unit: str) -> list[str]:
 def _line(part: Term, whole: float, unit: str = "") -> list[str]:
     """Return one row: name, value, how it comes about, whether that is a guess, share of the whole."""
     value = float(part.value)
-    guess = ", a guess" if any(source.startswith("guess") for source in part.sources) else ""
+    guess = ", a guess" if any(isinstance(one, Source) and one.guess for one in part.sources) else ""
     head = f"  {part.name:<19}{usd(value):>8}{unit}  {part.formula()}{guess}"
     return wrapped(f"{head}  {value / whole:.0%}", indent=31)
 
@@ -233,7 +234,7 @@ def _other_interest(found: Owned) -> str:
 
     if found.terms.interest:
         return ""
-    dear = own(found.machine, replace(found.terms, interest=0.08))
+    dear = own(found.machine, found.fit, replace(found.terms, interest=0.08))
     if dear is None:
         return ""
     depreciation = next(part for part in dear.term.parts if part.name == "depreciation")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from roofplan.report.page import Page, wrapped
-from roofplan.validation.predictions import fitted_on
 from roofplan.validation.scoring import Score, Validation
 
 TITLES = {
@@ -47,7 +46,7 @@ def validation_screen(found: Validation, page: Page) -> None:
             page.line(line)
     for line in _rest(found):
         page.line(line)
-    if any(fitted_on(source) for source in found.by_source()):
+    if found.in_sample:
         page.line("* constants were fitted on rows of this source: its errors are in sample")
 
 
@@ -60,7 +59,7 @@ def _metric(found: Validation, name: str, whole: Score, bare: Score | None) -> I
             continue
         one = by[name]
         floor = f"{floors[source]:.0%}" if source in floors else "-"
-        mark = "*" if fitted_on(source) else ""
+        mark = "*" if source in found.in_sample else ""
         yield f"  {source + mark:<42}{one.rows:>6}{percent(one.median, 1):>9}{percent(one.p90):>8}{one.coverage:>13.0%}{floor:>21}"
     floor = f"{sum(floors.values()) / len(floors):.0%}" if floors else "-"
     yield f"  {'mean of sources':<42}{whole.rows:>6}{percent(whole.macro, 1):>9}{percent(whole.p90):>8}{whole.coverage:>13.0%}{floor:>21}"

@@ -13,6 +13,7 @@ import numpy as np
 from roofplan import economics
 from roofplan.laws import smaller
 from roofplan.operations import element_bytes
+from roofplan.records.calibration import Fit
 from roofplan.records.engine import Engine
 from roofplan.records.hardware import Machine
 from roofplan.records.model import Model
@@ -42,7 +43,9 @@ def user_ladder(limit: int, demanded: int | None = None) -> np.ndarray[Any, Any]
     return np.array(sorted(p for p in points if 1 <= p <= limit), dtype=float)
 
 
-def evaluate(asked: Request, tally: Tally, progress: Callable[[int, int], None] | None = None) -> list[Plan]:
+def evaluate(
+    asked: Request, tally: Tally, fit: Fit, progress: Callable[[int, int], None] | None = None
+) -> list[Plan]:
     """Return the best plan of every (machine, precision, strategy), concurrency chosen by the constraints."""
     plans: list[Plan] = []
     feet: dict[tuple[Any, ...], Any] = {}
@@ -50,7 +53,7 @@ def evaluate(asked: Request, tally: Tally, progress: Callable[[int, int], None] 
     for index, machine in enumerate(asked.machines):
         for precision in asked.precisions:
             for kv in asked.kv_precisions:
-                plans += _machine_plans(asked, machine, models[precision], precision, kv, feet, tally)
+                plans += _machine_plans(asked, machine, models[precision], precision, kv, feet, tally, fit)
         if progress is not None:
             progress(index + 1, len(asked.machines))
     return plans
@@ -64,6 +67,7 @@ def _machine_plans(
     kv: str,
     feet: dict[tuple[Any, ...], Any],
     tally: Tally,
+    fit: Fit,
 ) -> list[Plan]:
     limits = asked.constraints
     for excluded, reason in (
@@ -82,7 +86,7 @@ def _machine_plans(
         tally.refusals[reason] = tally.refusals.get(reason, 0) + 1
         return []
     refusal = refuses_format(model, engine)
-    cost = economics.hourly(machine, asked.price, asked.terms)
+    cost = economics.hourly(machine, asked.price, fit, asked.terms)
     if limits.budget is not None and (cost is None or cost.total > limits.budget):
         reason = "no price of this kind" if cost is None else "over the budget"
         tally.refusals[reason] = tally.refusals.get(reason, 0) + 1
@@ -109,7 +113,7 @@ def _machine_plans(
         kept += [(strategy, book) for book in books]
     if not kept:
         return []
-    return _predicted(asked, machine, model, engine, kept, cost, precision, kv_format, kv_bytes, tally)
+    return _predicted(asked, machine, model, engine, kept, cost, precision, kv_format, kv_bytes, tally, fit)
 
 
 def _predicted(
@@ -123,9 +127,10 @@ def _predicted(
     kv_format: str,
     kv_bytes: float,
     tally: Tally,
+    fit: Fit,
 ) -> list[Plan]:
     """Predict all strategies x users of a machine as one grid, close in on the best concurrency of each, and keep it."""
-    r = rates(machine, engine)
+    r = rates(machine, engine, fit)
     whole = [user_ladder(book.max_concurrency, asked.constraints.concurrency) for _, book in kept]
     users = whole
     seen: list[set[float]] = [set() for _ in kept]
@@ -142,7 +147,7 @@ def _predicted(
         p = predict(model, many, engine, asked.workload, r, grid, kv_bytes=kv_bytes, budget=budget)
         tpot, ttft, rate = (np.broadcast_to(x, grid.shape) for x in (p.tpot.value, p.ttft.value, p.rate))
         load = load_of(asked, rate)
-        power = wall_power(machine, np.broadcast_to(p.busy, grid.shape) * load)
+        power = wall_power(machine, np.broadcast_to(p.busy, grid.shape) * load, fit)
         watts = None if power is None else np.broadcast_to(power.value, grid.shape)
         for found, u in zip(seen, ladders, strict=True):
             found.update(u.tolist())
@@ -336,7 +341,7 @@ def _plan(
         rates=r,
         prediction=p,
         cost=cost,
-        power=wall_power(machine, float(p.busy) * load_of(asked, float(p.rate))),
+        power=wall_power(machine, float(p.busy) * load_of(asked, float(p.rate)), r.fit),
         utilisation=float(load_of(asked, float(p.rate))),
     )
     plan.metrics = metrics_of(plan)

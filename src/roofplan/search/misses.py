@@ -12,6 +12,7 @@ from roofplan.catalogue import machines
 from roofplan.catalogue.machines import box_size
 from roofplan.errors import NoPlan, RoofplanError, StrategyError
 from roofplan.operations import element_bytes
+from roofplan.records.calibration import Fit
 from roofplan.records.hardware import Machine
 from roofplan.records.strategy import Strategy
 from roofplan.records.workload import Constraints
@@ -22,17 +23,17 @@ from roofplan.search.space import choose_engine
 from roofplan.serve import legal
 
 
-def no_plan(asked: Request, tally: Tally) -> NoPlan:
+def no_plan(asked: Request, tally: Tally, fit: Fit) -> NoPlan:
     """Return the refusal that names the binding constraint and what would relax it."""
     if tally.fits == 0 and tally.misses:
-        return _memory_miss(asked, tally)
+        return _memory_miss(asked, tally, fit)
     if tally.legal == 0 and tally.enumerated:
         ruled = {text: n for text, n in tally.refusals.items() if not text.startswith("no engine")} or tally.refusals
         why = max(ruled, key=lambda text: ruled[text])
         if asked.pins:
             raise StrategyError(f"--strategy {_pinned(asked)}: {why}", argument="--strategy", value=_pinned(asked))
         binding = "precision" if "does not read" in why else "strategy"
-        return NoPlan(f"no plan: {binding}. {why}", binding=binding, relax=_other_readers(asked))
+        return NoPlan(f"no plan: {binding}. {why}", binding=binding, relax=_other_readers(asked, fit))
     if tally.enumerated == 0 and asked.pins and not tally.refusals:
         raise StrategyError(
             f"--strategy {_pinned(asked)}: {_why_not_divided(asked)}", argument="--strategy", value=_pinned(asked)
@@ -45,21 +46,21 @@ def no_plan(asked: Request, tally: Tally) -> NoPlan:
             )
             or "no machine is left"
         )
-        return _excluded(asked, tally, why)
-    return _limit_miss(asked)
+        return _excluded(asked, tally, why, fit)
+    return _limit_miss(asked, fit)
 
 
-def _other_readers(asked: Request) -> list[dict[str, Any]]:
+def _other_readers(asked: Request, fit: Fit) -> list[dict[str, Any]]:
     """Return other engines, and other formats, with which there is a plan."""
     out: list[dict[str, Any]] = []
     for name in ("vllm", "sglang", "tensorrt-llm", "llama.cpp"):
         engine = catalogue.find("engines", name, "--engine")
         change = {"argument": "--engine", "now": asked.engine or "the default", "needed": name}
-        if engine != asked.engine and _try(replace(asked, engine=engine), change, out):
+        if engine != asked.engine and _try(replace(asked, engine=engine), change, out, fit):
             break
     for precision in ("fp8", "q4_k_m"):
         change = {"argument": "--precision", "now": ",".join(asked.precisions), "needed": precision}
-        if precision not in asked.precisions and _try(replace(asked, precisions=(precision,)), change, out):
+        if precision not in asked.precisions and _try(replace(asked, precisions=(precision,)), change, out, fit):
             break
     return out
 
@@ -93,7 +94,7 @@ def _why_not_divided(asked: Request) -> str:
     return "no engine divides these machines so"
 
 
-def _excluded(asked: Request, tally: Tally, why: str) -> NoPlan:
+def _excluded(asked: Request, tally: Tally, why: str, fit: Fit) -> NoPlan:
     """Return the refusal where every machine was left out before memory was asked: by price, count, licence or engine.
 
     The way out is tried; where it alone gives no plan, what stands behind it is said and relaxed too.
@@ -120,9 +121,9 @@ def _excluded(asked: Request, tally: Tally, why: str) -> NoPlan:
         return NoPlan(f"no plan: devices. {why}", binding="devices", relax=[])
     binding = name.lstrip("-")
     behind = Tally()
-    plans = evaluate(free, behind)
+    plans = evaluate(free, behind, fit)
     if not plans:
-        beyond = _beyond(free, behind)
+        beyond = _beyond(free, behind, fit)
         text = f"no plan: {binding}. {why}; without {name}: {beyond.message.removeprefix('no plan: ')}"
         return NoPlan(text, binding=binding, relax=beyond.relax)
     return NoPlan(f"no plan: {binding}. {why}", binding=binding, relax=[_nearest_excluded(name, c, plans, asked)])
@@ -149,14 +150,14 @@ def _nearest_excluded(name: str, c: Constraints, plans: list[Plan], asked: Reque
     return {"argument": name, "now": "given", "needed": needed, "plan": _brief(plan)}
 
 
-def _beyond(asked: Request, tally: Tally) -> NoPlan:
+def _beyond(asked: Request, tally: Tally, fit: Fit) -> NoPlan:
     try:
-        return no_plan(asked, tally)
+        return no_plan(asked, tally, fit)
     except StrategyError as error:
         return NoPlan(error.message, binding="strategy")
 
 
-def _memory_miss(asked: Request, tally: Tally) -> NoPlan:
+def _memory_miss(asked: Request, tally: Tally, fit: Fit) -> NoPlan:
     _, machine, strategy, book, precision, engine = min(tally.misses, key=lambda miss: miss[0])
     need = units.gib(book.weights)
     have = units.gib(book.capacity)
@@ -167,10 +168,10 @@ def _memory_miss(asked: Request, tally: Tally) -> NoPlan:
     if book.weights < book.capacity:
         what += f", one request of {asked.workload.context:,} tokens needs {units.gib(book.shortage)} GiB more than {engine} leaves for the cache"
     text = f"no plan: memory. {what}; {machine.device.id} has {have} GiB"
-    return NoPlan(text, binding="memory", relax=relaxations(asked, machine))
+    return NoPlan(text, binding="memory", relax=relaxations(asked, machine, fit))
 
 
-def relaxations(asked: Request, machine: Machine) -> list[dict[str, Any]]:
+def relaxations(asked: Request, machine: Machine, fit: Fit) -> list[dict[str, Any]]:
     """Return changes that would give a plan, smallest first: another precision, more devices, a shorter context."""
     out: list[dict[str, Any]] = []
     now = asked.model.quantization.format if asked.model.quantization else asked.model.dtype
@@ -180,16 +181,16 @@ def relaxations(asked: Request, machine: Machine) -> list[dict[str, Any]]:
             continue
         there = replace(asked, machines=(machine,), precisions=(precision,))
         change = {"argument": "--precision", "now": now, "needed": precision}
-        if _try(there, change, out):
+        if _try(there, change, out, fit):
             break
         dropped = [flag for flag, given in (("--engine", asked.engine), ("--strategy", asked.pins)) if given]
         change = {**change, "needed": f"{precision} without {' and '.join(dropped)}"}
-        if dropped and _try(replace(there, engine=None, pins={}), change, out):
+        if dropped and _try(replace(there, engine=None, pins={}), change, out, fit):
             break
     for bigger in _larger(machine):
         needed = bigger.text + (" without --strategy" if asked.pins else "")
         change = {"argument": "--on", "now": machine.text or machine.device.id, "needed": needed}
-        if _try(replace(asked, machines=(bigger,), pins={}), change, out):
+        if _try(replace(asked, machines=(bigger,), pins={}), change, out, fit):
             break
     if asked.workload.context > asked.workload.input + asked.workload.output:
         shorter = replace(asked.workload, context=asked.workload.input + asked.workload.output)
@@ -197,6 +198,7 @@ def relaxations(asked: Request, machine: Machine) -> list[dict[str, Any]]:
             replace(asked, machines=(machine,), workload=shorter),
             {"argument": "--context", "now": asked.workload.context, "needed": shorter.context},
             out,
+            fit,
         )
     return out
 
@@ -215,8 +217,8 @@ def _larger(machine: Machine) -> list[Machine]:
     return found
 
 
-def _try(asked: Request, change: dict[str, Any], out: list[dict[str, Any]]) -> bool:
-    plans = evaluate(asked, Tally())
+def _try(asked: Request, change: dict[str, Any], out: list[dict[str, Any]], fit: Fit) -> bool:
+    plans = evaluate(asked, Tally(), fit)
     if not plans:
         return False
     best = ordered(plans, asked.best)[0]
@@ -237,11 +239,11 @@ def _try(asked: Request, change: dict[str, Any], out: list[dict[str, Any]]) -> b
     return True
 
 
-def _limit_miss(asked: Request) -> NoPlan:
+def _limit_miss(asked: Request, fit: Fit) -> NoPlan:
     """Return the limits that, each alone let go, would give a plan, with the value that lets the nearest one in."""
     c = asked.constraints
     given = [relaxable for relaxable in RELAXABLE if getattr(c, relaxable.field) is not None]
-    out = [item for relaxable in given if (item := _relaxed(asked, relaxable)) is not None]
+    out = [item for relaxable in given if (item := _relaxed(asked, relaxable, fit)) is not None]
     names = [f"--{relaxable.field.replace('_', '-')}" for relaxable in given]
     if out:
         missed = ", ".join(item["argument"] for item in out)
@@ -251,7 +253,7 @@ def _limit_miss(asked: Request) -> NoPlan:
     if c.power is not None and unknown:
         return NoPlan(f"no plan: power. the power of {', '.join(unknown[:4])} is not known", binding="power")
     text = " and ".join(names) or "the constraints"
-    nearest = _nearest(asked, given[0], given) if given else None
+    nearest = _nearest(asked, given[0], given, fit) if given else None
     every = [_way_out(asked, one, nearest) for one in given] if nearest is not None else []
     return NoPlan(
         f"no plan: {text} cannot be met together, nor by letting one of them go; all must move",
@@ -324,13 +326,13 @@ RELAXABLE = (
 """What can be let go once a plan fits; budget, count and licence are asked before."""
 
 
-def _relaxed(asked: Request, relaxable: Relaxable) -> dict[str, Any] | None:
+def _relaxed(asked: Request, relaxable: Relaxable, fit: Fit) -> dict[str, Any] | None:
     """Return how far one limit must be moved while all others stay, or None where that alone gives no plan."""
-    plan = _nearest(asked, relaxable, (relaxable,))
+    plan = _nearest(asked, relaxable, (relaxable,), fit)
     return None if plan is None else _way_out(asked, relaxable, plan)
 
 
-def _nearest(asked: Request, relaxable: Relaxable, freed: Sequence[Relaxable]) -> Plan | None:
+def _nearest(asked: Request, relaxable: Relaxable, freed: Sequence[Relaxable], fit: Fit) -> Plan | None:
     """Return the plan that comes nearest to one limit with some limits let go, or None where none is left."""
     gone: dict[str, Any] = {one.field: None for one in freed}
     free = replace(asked.constraints, **gone)
@@ -339,7 +341,7 @@ def _nearest(asked: Request, relaxable: Relaxable, freed: Sequence[Relaxable]) -
     seats = MOST_SEATS if relaxable.field == "rate" else min(asked.constraints.concurrency or 0, MOST_SEATS)
     plans = [
         plan
-        for plan in evaluate(replace(asked, constraints=free, best=relaxable.best, seats=seats), Tally())
+        for plan in evaluate(replace(asked, constraints=free, best=relaxable.best, seats=seats), Tally(), fit)
         if math.isfinite(relaxable.reached(plan))
     ]
     pick = max if relaxable.most else min

@@ -9,10 +9,9 @@ from typing import Any
 
 from roofplan import catalogue, economics, units
 from roofplan.economics.machine import Terms
-from roofplan.errors import InputError
 from roofplan.laws import cost
 from roofplan.operations import Step, compute_format, element_bytes
-from roofplan.records.calibration import Constant
+from roofplan.records.calibration import Constant, Fit
 from roofplan.records.engine import Engine
 from roofplan.records.hardware import OWN, Machine
 from roofplan.records.model import Model
@@ -20,9 +19,9 @@ from roofplan.records.strategy import Strategy
 from roofplan.records.workload import Constraints, Workload
 from roofplan.search.space import cache_format
 from roofplan.serve import Ledger, Prediction, bound_of, leaves, limit_of, power_limits
-from roofplan.source import GRADES
+from roofplan.source import GRADES, document
 from roofplan.terms import Term
-from roofplan.timing import Rates, constant, constant_behind, grade_of_constant, left_out, own_runs, step_term
+from roofplan.timing import Rates, grade_of_constant, own_runs, step_term
 
 DEFAULT_TPOT = 0.05
 """Time between tokens that chooses which concurrency is shown where nothing is asked: 20 tokens/s, a reader's pace [s]."""
@@ -50,22 +49,20 @@ class Metric:
         return {"value": self.value, "low": self.low, "high": self.high, "unit": self.unit, "grade": self.grade}
 
 
-def interval_factor(job: str) -> float:
+def interval_factor(job: str, fit: Fit) -> float:
     """Return how many of a figure's spreads its 90% interval spans either way, learned from publishers whose runs no constant saw [1]."""
-    return constant("interval", job, ["any"])[0].value
+    return fit.find("interval", job, ["any"]).value
 
 
-def unseen(job: str) -> float:
+def unseen(job: str, fit: Fit) -> float:
     """Return the relative error that a fit's own residuals do not show, of other models, machines and settings; zero where spreads by grade hold it [1]."""
-    try:
-        return constant("interval", f"{job}, unseen", ["any"])[0].value
-    except InputError:
-        return 0.0
+    found = fit.get("interval", f"{job}, unseen", "any")
+    return 0.0 if found is None else found.value
 
 
-def metric(value: float, unit: str, grade: str, job: str, own: Constant | None = None) -> Metric:
+def metric(value: float, unit: str, grade: str, job: str, fit: Fit, own: Constant | None = None) -> Metric:
     """Return a metric with the 90% interval of its job and grade, or of a user's own runs: a factor either way, so that it never crosses zero."""
-    spread = math.exp(interval_factor(job) * GRADE_SPREAD[grade] if own is None else own.value)
+    spread = math.exp(interval_factor(job, fit) * GRADE_SPREAD[grade] if own is None else own.value)
     return Metric(value, value / spread, value * spread, unit, grade if own is None else GRADES[0])
 
 
@@ -135,7 +132,7 @@ class Plan:
             law="cost.per_token",
             text=text,
             numbers=numbers,
-            sources=(p.source,),
+            sources=(document(p.source),),
         )
 
     @property
@@ -205,12 +202,13 @@ class Request:
 
 @dataclass(slots=True, kw_only=True)
 class Result:
-    """Plans in order, the best first; ladder and tally beside them."""
+    """Plans in order, the best first; ladder and tally beside them, and the constants that they rest on."""
 
     plans: list[Plan]
     ladder: list[Plan]
     tally: Tally
     asked: Request
+    fit: Fit
     warnings: list[tuple[str, str]] = field(default_factory=list)
 
 
@@ -231,37 +229,35 @@ def grade_of_time(whole: Term, model: Model, r: Rates) -> int:
     user's own, which borrows its constants, are at best borrowed.
     """
     device = r.machine.device
-    borne: dict[str, float] = {}
+    borne: dict[Constant, float] = {}
     for leaf, value in leaves(whole):
-        for key, share in _bearing(leaf, r):
-            borne[key] = borne.get(key, 0.0) + value * share
+        for item, share in _bearing(leaf, r):
+            borne[item] = borne.get(item, 0.0) + value * share
     counts = SMALL * float(whole.value)
-    found = [constant_behind(key) for key, time in borne.items() if time > counts]
-    worst = max([1, *(grade_of_constant(item, device.vendor) for item in found if item is not None)])
-    seen = (r.engine.name, device.architecture) in catalogue.measured_pairs(left_out())
+    worst = max([1, *(grade_of_constant(item, device.vendor) for item, time in borne.items() if time > counts)])
+    seen = (r.engine.name, device.architecture) in catalogue.measured_pairs(r.fit.excluded)
     stand_in = any(_uses(model, name) for name in r.fallbacks)
     return max(worst, 2 if not seen or stand_in or device.status == OWN else 1)
 
 
-def _bearing(leaf: Term, r: Rates) -> list[tuple[str, float]]:
+def _bearing(leaf: Term, r: Rates) -> list[tuple[Constant, float]]:
     """Return the constants that a leaf's time rests on: those of the side of the roofline that binds; the host's two by their parts."""
     limit = limit_of(leaf)
     out = []
-    for key in leaf.sources:
-        item = constant_behind(key)
-        if item is None:
+    for item in leaf.sources:
+        if not isinstance(item, Constant):
             continue
         reads = "bandwidth" in item.name
         if (limit == "memory_bandwidth" and not reads) or (limit == "compute" and reads):
             continue
         base = r.step_base / float(leaf.value) if item.law == "engine_step" else 1.0
-        out.append((key, min(1.0, 1.0 - base if item.name == "per_sequence" else base)))
+        out.append((item, min(1.0, 1.0 - base if item.name == "per_sequence" else base)))
     return out
 
 
 def metrics_of(plan: Plan) -> dict[str, Metric]:
     """Return the metrics of one plan with their intervals; what is not known is absent."""
-    p, worst = plan.prediction, grade_of(plan)
+    p, worst, fit = plan.prediction, grade_of(plan), plan.rates.fit
     grade = GRADES[worst]
     prompts = GRADES[max(2, grade_of_time(p.ttft, plan.model, plan.rates))]
     figure = partial(_own_metric, plan)
@@ -280,8 +276,8 @@ def metrics_of(plan: Plan) -> dict[str, Metric]:
     if plan.power is not None:
         watts = float(plan.power.value)
         known = GRADES[max(2, worst)]
-        out["power"] = within(metric(watts, "W", known, "power"), *power_limits(plan.machine))
-        out["energy_per_output_token"] = metric(watts / (rate * plan.utilisation), "J", known, "throughput")
+        out["power"] = within(metric(watts, "W", known, "power", fit), *power_limits(plan.machine, fit))
+        out["energy_per_output_token"] = metric(watts / (rate * plan.utilisation), "J", known, "throughput", fit)
     if plan.cost is not None:
         hourly = plan.cost.total
         low, high = (hourly * factor for factor in plan.cost.range)
@@ -364,7 +360,8 @@ def at_price(speed: Metric, price: economics.HourlyCost | None) -> Metric:
 
 def _own_metric(plan: Plan, value: float, unit: str, grade: str, job: str) -> Metric:
     """Return a metric of a plan, by the user's own runs of its engine on its device where there are some."""
-    return metric(value, unit, grade, job, own_runs(job, plan.engine.id, plan.machine, plan.model))
+    fit = plan.rates.fit
+    return metric(value, unit, grade, job, fit, own_runs(job, plan.engine.id, plan.machine, plan.model, fit))
 
 
 def _uses(model: Model, name: str) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from roofplan import catalogue, economics
 from roofplan.operations import element_bytes
+from roofplan.records.calibration import Fit
 from roofplan.records.hardware import Machine
 from roofplan.search.evaluate import _plan, evaluate
 from roofplan.search.misses import no_plan
@@ -15,7 +16,7 @@ from roofplan.search.plan import Plan, Request, Result, Tally, _uses
 from roofplan.search.space import check_pins
 
 
-def search(asked: Request, progress: Callable[[int, int], None] | None = None) -> Result:
+def search(asked: Request, fit: Fit, progress: Callable[[int, int], None] | None = None) -> Result:
     """Return the plans of a request, best first.
 
     Raises
@@ -26,10 +27,10 @@ def search(asked: Request, progress: Callable[[int, int], None] | None = None) -
     started = time.process_time()
     check_pins(asked.pins, asked.machines)
     tally = Tally()
-    plans = evaluate(asked, tally, progress)
+    plans = evaluate(asked, tally, fit, progress)
     tally.seconds = time.process_time() - started
     if not plans:
-        refusal = no_plan(asked, tally)
+        refusal = no_plan(asked, tally, fit)
         refusal.search = tally.as_json()
         raise refusal
     c = asked.constraints
@@ -40,7 +41,7 @@ def search(asked: Request, progress: Callable[[int, int], None] | None = None) -
     )
     steps = ladder(ranked[0], asked)
     tally.seconds = time.process_time() - started
-    return Result(plans=ranked, ladder=steps, tally=tally, asked=asked, warnings=warnings_of(ranked[0]))
+    return Result(plans=ranked, ladder=steps, tally=tally, asked=asked, fit=fit, warnings=warnings_of(ranked[0]))
 
 
 def ladder(plan: Plan, asked: Request) -> list[Plan]:

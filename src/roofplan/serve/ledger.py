@@ -15,6 +15,7 @@ from roofplan.records.hardware import Machine
 from roofplan.records.model import Attention, Group, LatentAttention, Layer, Linear, Mixture, Model, Recurrence
 from roofplan.records.strategy import Strategy
 from roofplan.records.workload import Workload
+from roofplan.source import document
 from roofplan.terms import Term, total
 
 
@@ -222,12 +223,12 @@ class Ledger:
     def term(self, kv_used: float) -> Term:
         """Return the ledger as a Term whose parts add up to the capacity."""
         parts = [
-            Term("weights", self.weights, "B", law="parameters.stored_bytes", sources=("config.json",)),
-            Term("kv cache", kv_used, "B", law="memory.kv_cache_bytes", sources=("config.json",)),
-            Term("activations", self.activations, "B", law="memory.activation_peak_bytes", sources=("engine",)),
-            Term("runtime", self.runtime + self.graphs, "B", law="engine data", sources=("engine",)),
+            Term("weights", self.weights, "B", law="parameters.stored_bytes", sources=(document("config.json"),)),
+            Term("kv cache", kv_used, "B", law="memory.kv_cache_bytes", sources=(document("config.json"),)),
+            Term("activations", self.activations, "B", law="memory.activation_peak_bytes", sources=(document("engine"),)),
+            Term("runtime", self.runtime + self.graphs, "B", law="engine data", sources=(document("engine"),)),
             Term("free cache", max(0.0, self.pool - kv_used), "B"),
-            Term("left alone", self.left_alone, "B", law="engine data", sources=("engine",)),
+            Term("left alone", self.left_alone, "B", law="engine data", sources=(document("engine"),)),
         ]
         return total(
             "memory of a device", parts, "B", text="{} of {}", numbers=((self.capacity, "B"), self.capacity_source)

@@ -8,13 +8,14 @@ import numpy as np
 
 from roofplan.laws import Number, batching, energy, larger, memory, pipeline, smaller, up, where
 from roofplan.operations import ACTIVATION_BYTES, Split, Step, format_entry
+from roofplan.records.calibration import Fit
 from roofplan.records.engine import Engine
 from roofplan.records.hardware import Machine
 from roofplan.records.model import Dense, Layer, Model
 from roofplan.records.strategy import Strategy
 from roofplan.records.workload import Workload
 from roofplan.terms import Term, total
-from roofplan.timing import Rates, constant, engine_term, fit_key, hop_time, step_term
+from roofplan.timing import Rates, engine_term, hop_time, step_term
 
 
 @dataclass(slots=True, kw_only=True)
@@ -351,22 +352,22 @@ def in_turn(one: Term, turns: Number) -> list[Term]:
     ]
 
 
-def power_limits(machine: Machine) -> tuple[float, float]:
+def power_limits(machine: Machine, fit: Fit) -> tuple[float, float]:
     """Return the least and the most that a machine at work can draw at the wall: its cards as they idle, and cards and hosts at their ratings [W]."""
     limit = machine.device.value("power") or 0.0
-    floor, _ = constant("power", "floor", [machine.device.architecture, "any"])
+    floor = fit.find("power", "floor", [machine.device.architecture, "any"])
     box = machine.box
     hosts = box.quantities["host_power"].value * machine.per_host / box.count * machine.hosts if box else 0.0
     return floor.value * limit * machine.count, limit * machine.count + hosts
 
 
-def wall_power(machine: Machine, busy: Number) -> Term | None:
+def wall_power(machine: Machine, busy: Number, fit: Fit) -> Term | None:
     """Return the power of a machine at the wall, or None where the device's limit is not known."""
     limit = machine.device.value("power")
     if limit is None:
         return None
-    floor, _ = constant("power", "floor", [machine.device.architecture, "any"])
-    ceiling, _ = constant("power", "ceiling", [machine.device.architecture, "any"])
+    floor = fit.find("power", "floor", [machine.device.architecture, "any"])
+    ceiling = fit.find("power", "ceiling", [machine.device.architecture, "any"])
     one = energy.device_power(limit, floor.value, ceiling.value, busy)
     parts = [
         Term(
@@ -376,13 +377,13 @@ def wall_power(machine: Machine, busy: Number) -> Term | None:
             law="energy.device_power",
             text="{} x {} x ({} + ({} - {}) x {} busy)",
             numbers=(machine.count, (limit, "W"), floor.value, ceiling.value, floor.value, busy),
-            sources=(machine.device.quantities["power"].source, fit_key(floor), fit_key(ceiling)),
+            sources=(machine.device.quantities["power"].cited, floor, ceiling),
         )
     ]
     box = machine.box
     if box is not None:
         host, share = box.quantities["host_power"], machine.per_host / box.count
-        drawn, _ = constant("power", "host_share", [machine.device.architecture, "any"])
+        drawn = fit.find("power", "host_share", [machine.device.architecture, "any"])
         parts.append(
             Term(
                 "hosts",
@@ -390,7 +391,7 @@ def wall_power(machine: Machine, busy: Number) -> Term | None:
                 "W",
                 text="{} x {} of {} of {} rated x {} drawn",
                 numbers=(machine.hosts, (host.value, "W"), machine.per_host, box.count, drawn.value),
-                sources=(host.source, fit_key(drawn)),
+                sources=(host.cited, drawn),
             )
         )
     return total("power", parts, "W")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from roofplan.operations import bits, format_entry
 from roofplan.records.engine import Engine
 from roofplan.records.hardware import OWN, Machine
@@ -35,10 +37,7 @@ def legal(model: Model, strategy: Strategy, engine: Engine) -> str | None:
         if broken:
             return why
     tensor = tp // inner
-    key = (model.sha256, str(model.quantization), tensor, tp, ep > 1, engine.id)
-    if key not in _REFUSALS:
-        _REFUSALS[key] = _divides(model, tensor, tp, engine, whole=ep > 1)
-    return _REFUSALS[key]
+    return _divides(model, tensor, tp, engine, whole=ep > 1)
 
 
 def routed(model: Model) -> int:
@@ -47,9 +46,7 @@ def routed(model: Model) -> int:
     return min((int(feed.experts) for feed in feeds if isinstance(feed, Mixture)), default=1)
 
 
-_REFUSALS: dict[tuple[object, ...], str | None] = {}
-
-
+@lru_cache(maxsize=4096)
 def _divides(model: Model, tensor: int, full: int, engine: Engine, *, whole: bool) -> str | None:
     for layer, _ in model.decoder.kinds():
         reasons = (

@@ -15,7 +15,8 @@ from roofplan.laws import Number, collectives, larger, smaller, where
 from roofplan.operations import Operation
 from roofplan.records.hardware import Machine
 from roofplan.records.training import Framework
-from roofplan.timing import Rates, constant, fit_key, ring_rate
+from roofplan.terms import Cited
+from roofplan.timing import Rates, ring_rate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +51,7 @@ class Wires:
     taper: float
     once_per_host: bool
     network: dict[str, Any]
-    sources: tuple[str, ...]
+    sources: tuple[Cited, ...]
 
     def local(self, ranks: Number, stride: Number) -> Number:
         """Return the ranks of a group that share a host [1]."""
@@ -85,20 +86,20 @@ def wires(r: Rates, framework: Framework) -> Wires:
     machine, device, net = r.machine, r.machine.device, r.network
     keys = list(r.sources["network"][:1])
     chain = [f"{net['topology']}/{device.architecture}", str(net["topology"]), "any"]
-    found = {name: constant("nccl", name, chain)[0] for name in ("all_reduce", "gather", "base")}
+    found = {name: r.fit.find("nccl", name, chain) for name in ("all_reduce", "gather", "base")}
     switched = net["topology"] == "switch"
-    keys += [fit_key(item) for item in found.values()] if switched else list(r.sources["network"][1:])
+    keys += found.values() if switched else list(r.sources["network"][1:])
     outside, hop, shared, pod, taper = UNUSED, 0.0, 1.0, math.inf, 1.0
     if machine.network is not None:
         fitted_for = scopes(machine, framework)
-        network, mixed = (constant("nccl", name, fitted_for)[0] for name in ("network", "shared"))
+        network, mixed = (r.fit.find("nccl", name, fitted_for) for name in ("network", "shared"))
         shared = mixed.value
         outside = (machine.network_per_device or UNUSED) * network.value
         hop = machine.network.value("latency") or 0.0
         pod, taper = machine.network.value("pod") or math.inf, machine.network.value("taper") or 1.0
         pod = pod if pod < machine.count else math.inf
         stated = [q for name, q in machine.network.quantities.items() if name in {"bandwidth", "pod", "taper"}]
-        keys += [*(q.source for q in stated), fit_key(network), fit_key(mixed)]
+        keys += [*(q.cited for q in stated), network, mixed]
     return Wires(
         machine=machine,
         reduce=net["bandwidth"] * found["all_reduce"].value if switched else 0.0,

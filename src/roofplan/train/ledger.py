@@ -18,10 +18,11 @@ from roofplan.operations.activations import (
     stream_bytes,
     widest_gradient,
 )
+from roofplan.records.calibration import Fit
 from roofplan.records.model import Layer, Model
 from roofplan.records.training import Adapter, Framework, Job, Layout
+from roofplan.source import Source, document
 from roofplan.terms import Term, total
-from roofplan.timing import constant
 from roofplan.train.distinct import distinct
 from roofplan.train.stages import Share, Stage, layer_parameters, rank_parameters, rows_of_table, stages
 
@@ -64,13 +65,14 @@ class _Case:
     layers: tuple[tuple[Number, Number, Number], ...]
     back: Callable[[Number], Number]
 
-    def cites(self, name: str) -> tuple[str, ...]:
-        return (self.framework.memory[name].source,)
+    def cites(self, name: str) -> tuple[Source, ...]:
+        return (self.framework.memory[name].cited,)
 
 
-def ledgers(model: Model, job: Job, layout: Layout, framework: Framework) -> list[Ledger]:
+def ledgers(model: Model, job: Job, layout: Layout, framework: Framework, fit: Fit) -> list[Ledger]:
     """Return the peak of every distinct stage."""
     kinds = tuple(layer for layer, _ in model.decoder.kinds())
+    slack = fit.find("allocator", "reserved_over_allocated", [framework.name, "any"]).value
     small, back = distinct(layout)
     tokens = small.micro_batch * job.sequence / small.cp
     layers = [
@@ -90,7 +92,8 @@ def ledgers(model: Model, job: Job, layout: Layout, framework: Framework) -> lis
                 small=small,
                 layers=tuple(layers),
                 back=back,
-            )
+            ),
+            slack,
         )
         for stage in stages(model, layout.pp, layout.interleave, layout.schedule, ends=framework.counts_ends)
     ]
@@ -137,7 +140,7 @@ def in_flight(stage: Stage, job: Job, layout: Layout) -> Number:
     return smaller(pipeline.warmup_micro_batches(pp, place), passing)
 
 
-def _ledger(c: _Case) -> Ledger:
+def _ledger(c: _Case, slack: float) -> Ledger:
     framework = c.framework
     shared = rank_parameters(c.stage, c.kinds, c.model, c.small, framework.keeps("vocabulary_multiple"))
     share = Share(*map(c.back, shared))
@@ -150,8 +153,7 @@ def _ledger(c: _Case) -> Ledger:
         Term("runtime", runtime, "B", law="given", text="{}", numbers=((runtime, "B"),), sources=c.cites("runtime"))
     )
     allocated = total("memory", parts, "B")
-    slack, _ = constant("allocator", "reserved_over_allocated", [framework.name, "any"])
-    return Ledger(stage=c.stage, allocated=allocated, host=away, slack=slack.value * framework.late_frees)
+    return Ledger(stage=c.stage, allocated=allocated, host=away, slack=slack * framework.late_frees)
 
 
 def _whole_gradients(c: _Case) -> bool:
@@ -271,11 +273,11 @@ def _states(share: Share, c: _Case) -> list[Term]:
     routed = not (type(share.experts) is float and share.experts == 0.0)
     own = job.optimizer.master == 0.0
     copy = job.optimizer.weight if own else c.framework.keeps("weight")
-    cited = (job.optimizer.source,) if own else c.cites("weight")
+    cited = (document(job.optimizer.source),) if own else c.cites("weight")
     table = [
         ("weights", (copy, 0.0, 0.0), 3, cited),
         ("gradients", (0.0, job.gradient, 0.0), 2, cited),
-        ("optimizer", (0.0, 0.0, job.optimizer.bytes), 1, (job.optimizer.source,)),
+        ("optimizer", (0.0, 0.0, job.optimizer.bytes), 1, (document(job.optimizer.source),)),
     ]
     return [
         Term(
@@ -323,7 +325,7 @@ def _adapter_states(share: Share, adapter: Adapter, c: _Case) -> list[Term]:
             law="states.state_bytes",
             text="{} trained parameters x {} B over {} ranks",
             numbers=(trained, adapter.bytes, ranks),
-            sources=(c.job.optimizer.source,),
+            sources=(document(c.job.optimizer.source),),
         ),
     ]
 

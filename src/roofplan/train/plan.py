@@ -15,6 +15,7 @@ from roofplan.laws import flops, roofline
 from roofplan.operations import Step as Pass
 from roofplan.operations import whole_model
 from roofplan.operations.training import computed_again, forward
+from roofplan.records.calibration import Constant, Fit
 from roofplan.records.hardware import Machine
 from roofplan.records.model import Model
 from roofplan.records.training import Adapter, Framework, Job, Layout
@@ -22,7 +23,7 @@ from roofplan.search import Metric, at_price, interval_factor, unseen
 from roofplan.serve import wall_power
 from roofplan.source import GRADES
 from roofplan.terms import Term
-from roofplan.timing import constant, constant_behind, grade_of_constant, own_runs
+from roofplan.timing import grade_of_constant, own_runs
 from roofplan.train import run as runs
 from roofplan.train.ledger import Ledger, fullest, host_peak, ledgers
 from roofplan.train.search import AXES, LEAST_SEQUENCE, Found, Tally, search, tensor_degrees
@@ -120,11 +121,12 @@ class TrainingPlan:
 
 @dataclass(slots=True, kw_only=True)
 class TrainingResult:
-    """Plans in order, the best first; the tally beside them."""
+    """Plans in order, the best first; the tally beside them, and the constants that they rest on."""
 
     plans: list[TrainingPlan]
     tally: Tally
     asked: TrainingRequest
+    fit: Fit
     warnings: list[tuple[str, str]] = field(default_factory=list)
     front: list[TrainingPlan] = field(default_factory=list)
 
@@ -170,13 +172,13 @@ def flops_per_token(model: Model, sequence: int, adapter: Adapter | None = None)
     return (2.0 * forward if adapter is not None else float(flops.training(touched, 1.0))), 3.0 * mixing
 
 
-def planned(asked: TrainingRequest, machine: Machine, layout: Layout, a: Ability | None = None) -> TrainingPlan:
+def planned(asked: TrainingRequest, machine: Machine, layout: Layout, fit: Fit) -> TrainingPlan:
     """Return a layout as a plan: step, memory, run, money and energy."""
-    a = a or ability(machine, asked.framework)
+    a = ability(machine, asked.framework, fit)
     found = step(asked.model, asked.job, layout, a)
     whole = step_term(found, asked.job, layout, a)
-    held = ledgers(asked.model, asked.job, layout, asked.framework)
-    cost = economics.hourly(machine, asked.price)
+    held = ledgers(asked.model, asked.job, layout, asked.framework, fit)
+    cost = economics.hourly(machine, asked.price, fit)
     preset = runs.preset_for(machine, asked.failures)
     span = (
         runs.run(
@@ -197,7 +199,7 @@ def planned(asked: TrainingRequest, machine: Machine, layout: Layout, a: Ability
         + float(found.parts.get("attention", 0.0))
         + float(found.parts.get("recompute", 0.0))
     )
-    power = wall_power(machine, min(1.0, work / float(found.time)))
+    power = wall_power(machine, min(1.0, work / float(found.time)), fit)
     plan = TrainingPlan(
         model=asked.model,
         machine=machine,
@@ -218,18 +220,18 @@ def planned(asked: TrainingRequest, machine: Machine, layout: Layout, a: Ability
 
 def grade_of(a: Ability, precision: str, model: Model) -> tuple[str, float]:
     """Return the grade of a step time, and its spread: the user's own runs, fitted on this architecture, its relatives, or not at all."""
-    mine = own_runs(STEP, a.framework.id, a.machine, model)
+    fit = a.rates.fit
+    mine = own_runs(STEP, a.framework.id, a.machine, model, fit)
     if mine is not None:
-        return GRADES[0], mine.value / interval_factor(STEP)
+        return GRADES[0], mine.value / interval_factor(STEP, fit)
     worst, wide = 1, 0.0
     own = f"{a.framework.id}/{a.machine.device.architecture}"
-    for key in a.sources[share_of(precision)]:
-        item = constant_behind(key)
-        if item is not None:
+    for item in a.sources[share_of(precision)]:
+        if isinstance(item, Constant):
             worst = max(worst, grade_of_constant(item, a.machine.device.vendor), 1 if item.scope == own else 2)
             wide = max(wide, item.spread)
     grade = GRADES[worst]
-    return grade, math.hypot(max(wide, SPREAD[grade]), unseen(STEP))
+    return grade, math.hypot(max(wide, SPREAD[grade]), unseen(STEP, fit))
 
 
 OFFLOAD_GRADES = {"optimizer": ("optimizer", "guessed"), "activations": ("swap", "borrowed")}
@@ -249,29 +251,33 @@ def offloaded_grade(plan: TrainingPlan, grade: str, spread: float) -> tuple[str,
     return worst, math.hypot(spread, share * SPREAD[known])
 
 
-def _metric(value: float, unit: str, grade: str, spread: float, quickest: float = math.inf, job: str = STEP) -> Metric:
+def _metric(
+    value: float, unit: str, grade: str, spread: float, fit: Fit, quickest: float = math.inf, job: str = STEP
+) -> Metric:
     """Return a figure that grows with the step time, or another job's, with its interval; a step is at most `quickest` times quicker than said [1]."""
-    factor = math.exp(interval_factor(job) * spread)
+    factor = math.exp(interval_factor(job, fit) * spread)
     return Metric(value, value / min(factor, max(quickest, 1.0)), value * factor, unit, grade)
 
 
-def rate_metric(value: float, unit: str, grade: str, spread: float, quickest: float = math.inf) -> Metric:
+def rate_metric(value: float, unit: str, grade: str, spread: float, fit: Fit, quickest: float = math.inf) -> Metric:
     """Return a figure that falls as the step time grows, with its interval."""
-    factor = math.exp(interval_factor(STEP) * spread)
+    factor = math.exp(interval_factor(STEP, fit) * spread)
     return Metric(value, value / factor, value * min(factor, max(quickest, 1.0)), unit, grade)
 
 
-def memory_metrics(held: Ledger, framework: Framework, machine: Machine, model: Model) -> tuple[Metric, Metric]:
+def memory_metrics(
+    held: Ledger, framework: Framework, machine: Machine, model: Model, fit: Fit
+) -> tuple[Metric, Metric]:
     """Return what a stage reserves and what its tensors take, each with its interval [B]."""
     certain = "calibrated" if framework.measured_memory else "borrowed"
-    slack, _ = constant("allocator", "reserved_over_allocated", [framework.name, "any"])
+    slack = fit.find("allocator", "reserved_over_allocated", [framework.name, "any"])
     doubt, least = max(MEMORY_SPREAD, slack.spread), MEMORY_SPREAD
-    mine = own_runs(MEMORY, framework.id, machine, model)
+    mine = own_runs(MEMORY, framework.id, machine, model, fit)
     if mine is not None:
         certain = GRADES[0]
-        doubt = least = mine.value / interval_factor(MEMORY)
-    allocated = _metric(float(held.allocated.value), "B", certain, least, job=MEMORY)
-    return _metric(float(held.reserved), "B", certain, doubt, job=MEMORY), allocated
+        doubt = least = mine.value / interval_factor(MEMORY, fit)
+    allocated = _metric(float(held.allocated.value), "B", certain, least, fit, job=MEMORY)
+    return _metric(float(held.reserved), "B", certain, doubt, fit, job=MEMORY), allocated
 
 
 def metrics_of(plan: TrainingPlan, place: str) -> dict[str, Metric]:
@@ -284,7 +290,8 @@ def metrics_of(plan: TrainingPlan, place: str) -> dict[str, Metric]:
     used = float(roofline.share_of_peak((products + mixing) * tokens, seconds, peak * n))
     again_too = float(roofline.share_of_peak((products + mixing) * tokens + again(plan), seconds, peak * n))
     quickest = 1.0 / max(used, again_too)
-    known: tuple[str, float, float] = (grade, spread, quickest)
+    fit = plan.ability.rates.fit
+    known: tuple[str, float, Fit, float] = (grade, spread, fit, quickest)
     out = {
         "step_time": _metric(seconds, "s", *known),
         "tokens_per_second": rate_metric(tokens / seconds, "token/s", *known),
@@ -293,10 +300,12 @@ def metrics_of(plan: TrainingPlan, place: str) -> dict[str, Metric]:
         "hfu": rate_metric(again_too, "1", *known),
     }
     held = plan.ledger
-    out["memory_reserved"], out["memory_allocated"] = memory_metrics(held, plan.framework, plan.machine, plan.model)
+    out["memory_reserved"], out["memory_allocated"] = memory_metrics(
+        held, plan.framework, plan.machine, plan.model, fit
+    )
     away = float(host_peak(plan.ledgers)) * plan.machine.per_host
     if away:
-        out["host_memory"] = _metric(away, "B", "borrowed", SPREAD["borrowed"])
+        out["host_memory"] = _metric(away, "B", "borrowed", SPREAD["borrowed"], fit)
     if plan.run is not None:
         r = plan.run
         out["days"] = _metric(r.elapsed / DAY, "day", *known)
@@ -311,11 +320,11 @@ def metrics_of(plan: TrainingPlan, place: str) -> dict[str, Metric]:
         if plan.power is not None:
             joules = runs.energy(r, plan.power)
             least = max(grade, "borrowed", key=GRADES.index)
-            out["energy"] = _metric(joules, "J", least, max(spread, SPREAD["borrowed"]))
+            out["energy"] = _metric(joules, "J", least, max(spread, SPREAD["borrowed"]), fit)
             mix = catalogue.carbon(place)
             if mix is not None:
                 grams = runs.kilowatt_hours(joules) * float(mix["value"])
-                out["carbon"] = _metric(grams, "gCO2", "borrowed", max(spread, SPREAD["borrowed"]))
+                out["carbon"] = _metric(grams, "gCO2", "borrowed", max(spread, SPREAD["borrowed"]), fit)
     if plan.cost is not None:
         each = plan.cost.total / HOUR * seconds / tokens * 1e6 / (plan.run.goodput if plan.run else 1.0)
         out["cost_per_million_tokens"] = at_price(_metric(each, "USD/Mtoken", *known), plan.cost)
@@ -339,7 +348,9 @@ def again(plan: TrainingPlan) -> float:
     return work * float(x.tp) * float(x.cp) * float(x.dp) * float(plan.step.micro_batches)
 
 
-def plan_all(asked: TrainingRequest, progress: Callable[[int, int], None] | None = None) -> TrainingResult:
+def plan_all(
+    asked: TrainingRequest, fit: Fit, progress: Callable[[int, int], None] | None = None
+) -> TrainingResult:
     """Return the plans of a request, best first.
 
     Raises
@@ -362,7 +373,7 @@ def plan_all(asked: TrainingRequest, progress: Callable[[int, int], None] | None
     for index, machine in enumerate(machines):
         try:
             found = search(
-                asked.model, asked.job, machine, asked.framework, asked.pins, progress if len(machines) == 1 else None
+                asked.model, asked.job, machine, asked.framework, fit, asked.pins, progress if len(machines) == 1 else None
             )
         except InputError as error:
             first = first or error
@@ -376,19 +387,14 @@ def plan_all(asked: TrainingRequest, progress: Callable[[int, int], None] | None
         raise first
     tally.seconds = time.process_time() - started
     if not plans:
-        raise _memory_miss(asked, machines, tally)
-    abilities: dict[str, Ability] = {}
-    made = []
-    for machine, (_, _, layout) in plans:
-        key = machine.text or machine.device.id
-        abilities.setdefault(key, ability(machine, asked.framework))
-        made.append(planned(asked, machine, layout, abilities[key]))
-    kept = _within(asked, made, tally)
+        raise _memory_miss(asked, machines, tally, fit)
+    made = [planned(asked, machine, layout, fit) for machine, (_, _, layout) in plans]
+    kept = _within(asked, made, tally, fit)
     kept.sort(key=lambda plan: (_objective(plan, asked.best), plan.metrics["step_time"].value))
     beaten = {id(layout) for _, front in fronts for _, _, layout in front}
     for plan in kept:
         plan.pareto = id(plan.layout) in beaten
-    return TrainingResult(plans=kept, tally=tally, asked=asked, warnings=_warnings(kept[0], asked.policy))
+    return TrainingResult(plans=kept, tally=tally, asked=asked, fit=fit, warnings=_warnings(kept[0], asked.policy))
 
 
 def _merge(tally: Tally, more: Tally) -> None:
@@ -433,7 +439,7 @@ def _objective(plan: TrainingPlan, best: str) -> float:
     return m["days"].value if "days" in m else m["step_time"].value / plan.job.batch
 
 
-def _memory_miss(asked: TrainingRequest, machines: list[Machine], tally: Tally) -> NoPlan:
+def _memory_miss(asked: TrainingRequest, machines: list[Machine], tally: Tally, fit: Fit) -> NoPlan:
     """Return the refusal where nothing fits: what the leanest layout needs, and ways out that were tried."""
     machine, need = machines[-1], tally.least_memory
     room = float(machine.device.memory or 0.0)
@@ -449,12 +455,12 @@ def _memory_miss(asked: TrainingRequest, machines: list[Machine], tally: Tally) 
         )
     relax: list[dict[str, Any]] = []
     if "offload" not in asked.pins and asked.job.adapter is None:
-        found = _trial(replace(asked, pins={**asked.pins, "offload": "optimizer"}), machine)
+        found = _trial(replace(asked, pins={**asked.pins, "offload": "optimizer"}), machine, fit)
         change = {"argument": "--strategy", "now": "none", "needed": "offload=optimizer"}
         relax += [change | {"plan": found}] if found else []
     for factor in (2, 4, 8, 16, 32, 64):
         more = machine.count * factor
-        found = _trial(asked, _larger(machine, more)) if not asked.pins else None
+        found = _trial(asked, _larger(machine, more), fit) if not asked.pins else None
         if found:
             relax.append(
                 {"argument": "--on", "now": machine.count, "needed": f"{machine.device.id}:{more}", "plan": found}
@@ -465,7 +471,7 @@ def _memory_miss(asked: TrainingRequest, machines: list[Machine], tally: Tally) 
         other = replace(
             asked, job=replace(asked.job, adapter=small), framework=catalogue.framework("fsdp-qlora-1.0"), pins={}
         )
-        found = _trial(other, machine)
+        found = _trial(other, machine, fit)
         change = {"argument": "--method", "now": "full", "needed": "qlora"}
         relax += [change | {"plan": found}] if found else []
     refusal = NoPlan(text, binding="memory", relax=relax)
@@ -490,24 +496,24 @@ def _larger(machine: Machine, count: int) -> Machine | None:
         return None
 
 
-def _trial(asked: TrainingRequest, machine: Machine | None) -> dict[str, Any] | None:
+def _trial(asked: TrainingRequest, machine: Machine | None, fit: Fit) -> dict[str, Any] | None:
     """Return the best layout of a changed request, None where there is none."""
     if machine is None:
         return None
     try:
-        found = search(asked.model, asked.job, machine, asked.framework, asked.pins)
+        found = search(asked.model, asked.job, machine, asked.framework, fit, asked.pins)
     except InputError:
         return None
     return {"layout": found.layouts[0][2].label(), "step_time": found.layouts[0][0]} if found.layouts else None
 
 
-def _within(asked: TrainingRequest, plans: list[TrainingPlan], tally: Tally) -> list[TrainingPlan]:
+def _within(asked: TrainingRequest, plans: list[TrainingPlan], tally: Tally, fit: Fit) -> list[TrainingPlan]:
     """Return the plans within deadline and budget, or say what the nearest one takes."""
     kept = plans
     if asked.deadline is not None:
         inside = [p for p in kept if p.metrics["days"].value * DAY <= asked.deadline]
         if not inside:
-            raise _late(asked, min(kept, key=lambda p: p.metrics["days"].value), tally)
+            raise _late(asked, min(kept, key=lambda p: p.metrics["days"].value), tally, fit)
         kept = inside
     if asked.budget is not None:
         priced = [p for p in kept if "cost" in p.metrics]
@@ -526,7 +532,7 @@ def _within(asked: TrainingRequest, plans: list[TrainingPlan], tally: Tally) -> 
     return kept
 
 
-def _late(asked: TrainingRequest, nearest: TrainingPlan, tally: Tally) -> NoPlan:
+def _late(asked: TrainingRequest, nearest: TrainingPlan, tally: Tally, fit: Fit) -> NoPlan:
     """Return the refusal where every plan is late: the nearest one, and the time that no number of devices goes below."""
     days, limit = nearest.metrics["days"].value, (asked.deadline or 0.0) / DAY
     least = least_time(asked, nearest) / DAY
@@ -538,25 +544,25 @@ def _late(asked: TrainingRequest, nearest: TrainingPlan, tally: Tally) -> NoPlan
             f" {asked.job.sequence:,} at the dense peak of every rank that can share it"
         )
     elif not asked.pins:
-        relax += _in_time(asked, nearest)
+        relax += _in_time(asked, nearest, fit)
     refusal = NoPlan(text, binding="deadline", relax=relax)
     refusal.search = tally.as_json()
     return refusal
 
 
-def _in_time(asked: TrainingRequest, nearest: TrainingPlan) -> list[dict[str, Any]]:
+def _in_time(asked: TrainingRequest, nearest: TrainingPlan, fit: Fit) -> list[dict[str, Any]]:
     """Return the least doubling of a plan's devices whose best layout meets deadline and budget, tried."""
     for factor in (2, 4, 8, 16, 32):
         machine = _larger(nearest.machine, nearest.machine.count * factor)
         if machine is None:
             continue
         try:
-            found = search(asked.model, asked.job, machine, asked.framework, asked.pins)
+            found = search(asked.model, asked.job, machine, asked.framework, fit, asked.pins)
         except InputError:
             continue
         if not found.layouts:
             continue
-        plan = planned(asked, machine, found.layouts[0][2])
+        plan = planned(asked, machine, found.layouts[0][2], fit)
         late = plan.metrics["days"].value * DAY > (asked.deadline or math.inf)
         dear = asked.budget is not None and ("cost" not in plan.metrics or plan.metrics["cost"].value > asked.budget)
         if not late and not dear:

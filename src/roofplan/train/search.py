@@ -13,6 +13,7 @@ import numpy as np
 
 from roofplan.catalogue.machines import LARGEST_BOX
 from roofplan.errors import StrategyError
+from roofplan.records.calibration import Fit
 from roofplan.records.hardware import Machine
 from roofplan.records.model import Attention, Dense, LatentAttention, Mixture, Model
 from roofplan.records.training import OFFLOADS, RECOMPUTES, Framework, Job, Layout
@@ -267,6 +268,7 @@ def search(
     job: Job,
     machine: Machine,
     framework: Framework,
+    fit: Fit,
     pins: dict[str, Any] | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Found:
@@ -279,7 +281,7 @@ def search(
     started = time.process_time()
     pins = pins or {}
     found = Found()
-    a = ability(machine, framework)
+    a = ability(machine, framework, fit)
     room = float(machine.device.memory or 0.0)
     table = list(slices(model, job, machine, framework, pins))
     if not table:
@@ -319,7 +321,7 @@ def _slice(
         return
     found.tally.legal += grid["tp"].size
     layout = fixed.with_degrees(grid)
-    table = ledgers(model, job, layout, a.framework)
+    table = ledgers(model, job, layout, a.framework, a.rates.fit)
     memory = np.broadcast_to(peak(table), grid["tp"].shape)
     least = int(np.argmin(memory))
     if memory[least] < found.tally.least_memory:

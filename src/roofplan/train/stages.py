@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import lru_cache
 from typing import NamedTuple
 
 from roofplan.laws import Number, up
@@ -71,7 +71,7 @@ def stages(
     return _stages(kinds, sizes, int(count), schedule == "dualpipe")
 
 
-@cache
+@lru_cache(maxsize=1024)
 def _stages(kinds: tuple[tuple[int, ...], ...], sizes: tuple[int, ...], count: int, dual: bool) -> tuple[Stage, ...]:
     pieces = len(sizes)
     starts = [sum(sizes[:piece]) for piece in range(pieces)]

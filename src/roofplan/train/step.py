@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
 
@@ -20,10 +21,12 @@ from roofplan.operations.training import (
     forward,
     head_pass,
 )
+from roofplan.records.calibration import Fit
 from roofplan.records.hardware import Machine
 from roofplan.records.model import Model
 from roofplan.records.training import Framework, Job, Layout
-from roofplan.timing import Rates, constant, fit_key, operation_time, rates
+from roofplan.terms import Cited
+from roofplan.timing import Rates, operation_time, rates
 from roofplan.train import communication
 from roofplan.train.communication import Wires, scopes, wires
 from roofplan.train.distinct import distinct
@@ -77,7 +80,7 @@ class Ability:
     host: float
     sigma: float
     update: float
-    sources: dict[str, tuple[str, ...]]
+    sources: dict[str, tuple[Cited, ...]]
 
     @property
     def machine(self) -> Machine:
@@ -91,18 +94,19 @@ SHARES = ("compute", "compute8", "experts", "memory", "attention", "update")
 have one of their own, and grouped products one beside that of all products."""
 
 
-def ability(machine: Machine, framework: Framework) -> Ability:
+@lru_cache(maxsize=256)
+def ability(machine: Machine, framework: Framework, fit: Fit) -> Ability:
     """Return what a machine attains under a framework."""
     chain = scopes(machine, framework)
-    found = {name: constant("training", name, chain)[0] for name in (*TIMES, *SHARES)}
-    r = rates(machine, framework)
+    found = {name: fit.find("training", name, chain) for name in (*TIMES, *SHARES)}
+    r = rates(machine, framework, fit)
     return applied(
         Ability(
             rates=r,
             wires=wires(r, framework),
             framework=framework,
             update=r.bandwidth["memory"],
-            sources={name: (fit_key(item),) for name, item in found.items()},
+            sources={name: (item,) for name, item in found.items()},
             **{name: found[name].value for name in TIMES},
         ),
         {name: found[name].value for name in SHARES},

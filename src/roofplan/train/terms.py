@@ -7,6 +7,7 @@ from roofplan.laws import reliability
 from roofplan.operations import Operation
 from roofplan.operations.training import BESIDE
 from roofplan.records.training import Job, Layout
+from roofplan.source import Source, document
 from roofplan.terms import Term, total
 from roofplan.timing import compute_rate, memory_rate
 from roofplan.train.step import MESSAGES, OVERLAP_SLOWDOWN, PART_OF, PLAIN, Ability, Step, copy_rate, share_of
@@ -135,7 +136,7 @@ def _other(name: str, value: float, found: Step, job: Job, layout: Layout, a: Ab
             law="roofline.overlapped_time",
             text=text,
             numbers=numbers,
-            sources=(job.optimizer.source, *(a.sources["update"] if layout.offload != "optimizer" else _copied(a))),
+            sources=(document(job.optimizer.source), *(a.sources["update"] if layout.offload != "optimizer" else _copied(a))),
         )
     if name == "stragglers":
         text = "slowest of {} hosts: {} x sqrt(2 ln N) = {} over the mean"
@@ -170,10 +171,11 @@ def _moved(name: str, value: float, found: Step, job: Job, layout: Layout, a: Ab
     return Term(name, value, "s", law="collectives.gather_time", text=text, numbers=numbers, sources=a.wires.sources)
 
 
-def _copied(a: Ability) -> tuple[str, ...]:
+def _copied(a: Ability) -> tuple[Source, ...]:
     """Return the sources of what a host does for its devices: its own rate, then of its links and of who shares them."""
     link, box = a.machine.host_link, a.machine.server
     stated = [] if link is None else [link.quantities[name] for name in ("bandwidth", "copy_efficiency")]
     if box is not None and "devices_per_uplink" in box.quantities:
         stated.append(box.quantities["devices_per_uplink"])
-    return tuple(dict.fromkeys((catalogue.host_update().source, *(item.source for item in stated))))
+    keys = (catalogue.host_update().source, *(item.source for item in stated))
+    return tuple(document(key) for key in dict.fromkeys(keys))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from functools import cache
+from functools import lru_cache
 from typing import Any
 
 from roofplan import catalogue
@@ -22,7 +22,7 @@ def nearest_measured(plan: Plan, count: int = 3) -> list[dict[str, Any]]:
     return [{**_parsed(row), "text": _text(row)} for row in ranked]
 
 
-@cache
+@lru_cache(maxsize=1024)
 def _near(model: str, device: str) -> tuple[Row, ...]:
     """Return the clean rows of a model and a device that have a time per token."""
     here = [row for row in catalogue.inference_rows() if row["accel_norm"] == device and row["tpot_ms"]]

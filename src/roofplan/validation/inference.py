@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import lru_cache
 from typing import Literal
 
 from roofplan import catalogue, hf
 from roofplan.catalogue.machines import machine
 from roofplan.errors import RoofplanError
 from roofplan.operations import Step, element_bytes
+from roofplan.records.calibration import Fit
 from roofplan.records.engine import Engine
 from roofplan.records.hardware import Machine
 from roofplan.records.model import Attention, Layer, Model
@@ -23,7 +24,7 @@ from roofplan.serve.ledger import Ledger
 from roofplan.serve.prediction import host_of_passes, in_turn, prompt_pass, turns_of
 from roofplan.source import Sourced
 from roofplan.terms import Term, total
-from roofplan.timing import CACHES, Rates, engine_term, rates
+from roofplan.timing import Rates, engine_term, rates
 from roofplan.validation.rows import Row, Skipped, against, checked, flags, number
 
 Regime = Literal["static batch", "steady batch", "closed loop", "burst", "offline", "open loop"]
@@ -138,9 +139,9 @@ class InferenceCase:
         found = re.search(r"([\d.]+) W avg GPU power", self.row.get("notes", ""))
         return float(found[1]) if found else None
 
-    def rates(self) -> Rates:
+    def rates(self, fit: Fit) -> Rates:
         """Return what the machine attains."""
-        return rates_of(self.machine, self.engine)
+        return rates(self.machine, self.engine, fit)
 
     def book(self) -> Ledger:
         """Return the memory of the fullest rank."""
@@ -151,25 +152,25 @@ class InferenceCase:
         """Return the tokens that one step may compute [token]."""
         return batched_tokens(self.engine, self.machine, self.workload)
 
-    def predict(self) -> Prediction | None:
+    def predict(self, fit: Fit) -> Prediction | None:
         """Return the steady state of the running sequences, None where they are not known."""
         users = self.running
-        return None if users is None else self.steady(users)
+        return None if users is None else self.steady(users, fit)
 
-    def steady(self, users: float) -> Prediction:
+    def steady(self, users: float, fit: Fit) -> Prediction:
         """Return the steady state of `users` running sequences."""
         return predict(
             self.model,
             self.strategy,
             self.engine,
             self.workload,
-            self.rates(),
+            self.rates(fit),
             users,
             kv_bytes=self.kv_bytes,
             budget=self.budget(),
         )
 
-    def measured_term(self, prediction: Prediction) -> Term:
+    def measured_term(self, prediction: Prediction, fit: Fit) -> Term:
         """Return the Term that the published time per token measures: the mean with prefill stalls, or the decode step alone.
 
         A static batch decodes with no prompt beside it; and a median inter-token latency is a decode step, for prompts stall
@@ -179,30 +180,18 @@ class InferenceCase:
             return prediction.tpot
         here = max(1.0, (self.running or 1.0) / (self.groups * int(self.strategy.pp)))
         return token_time(
-            total("decode", list(prediction.decode.parts), "s"), engine_term(here, self.rates()), self.strategy, 1.0
+            total("decode", list(prediction.decode.parts), "s"), engine_term(here, self.rates(fit)), self.strategy, 1.0
         )
 
-    def prompts_term(self) -> Term:
+    def prompts_term(self, fit: Fit) -> Term:
         """Return the time of the prompts of a static batch, computed together."""
         sequences = max(1.0, (self.users or 1.0) / self.groups)
         prompt = Step(new=sequences * self.prompt, requests=sequences)
-        engine, r = self.engine, self.rates()
+        engine, r = self.engine, self.rates(fit)
         one, passes = prompt_pass(self.model, self.strategy, engine, r, prompt, self.budget(), kv_bytes=self.kv_bytes)
         turns = turns_of(self.model, engine, r, float(self.strategy.pp), passes)
         host = host_of_passes(passes, sequences, r)
         return total("TTFT", [*(one.parts if turns == 1.0 else in_turn(one, turns)), host], "s")
-
-
-_RATES: dict[tuple[str, int, int, str], Rates] = {}
-CACHES.append(_RATES)
-
-
-def rates_of(found: Machine, engine: Engine) -> Rates:
-    """Return what a machine attains under an engine, computed once for each."""
-    key = (found.device.id, found.hosts, found.per_host, engine.id)
-    if key not in _RATES:
-        _RATES[key] = rates(found, engine)
-    return _RATES[key]
 
 
 def inference_case(row: Row) -> InferenceCase:
@@ -287,7 +276,7 @@ def _benched(case: InferenceCase) -> InferenceCase:
     return replace(case, engine=engine, assumed=(*case.assumed, *notes, said))
 
 
-@cache
+@lru_cache(maxsize=1024)
 def unwindowed(model: Model) -> Model:
     """Return a model whose every attention sees all tokens, as an engine runs it that is asked for no window."""
     stacks = tuple(replace(stack, layers=tuple(map(_seeing_all, stack.layers))) for stack in model.stacks)
@@ -414,7 +403,7 @@ def _model(row: Row, engine: Engine) -> Model:
     return _at(model_id(row), named[stated] or "checkpoint")
 
 
-@cache
+@lru_cache(maxsize=1024)
 def _at(identity: str, precision: str) -> Model:
     model = hf.from_text(catalogue.model_table(identity)["config"], identity)
     if precision != "checkpoint" and model.quantization is not None and model.quantization.format.startswith(precision):
@@ -513,7 +502,7 @@ def queues(case: InferenceCase) -> bool:
     return book.by_memory >= 1.0 and case.users > QUEUEING * book.by_memory
 
 
-@cache
+@lru_cache(maxsize=1)
 def known_cases() -> tuple[InferenceCase, ...]:
     """Return every clean published row that the catalogue can predict."""
     found = []
@@ -525,7 +514,7 @@ def known_cases() -> tuple[InferenceCase, ...]:
     return tuple(found)
 
 
-@cache
+@lru_cache(maxsize=1)
 def clean_cases() -> tuple[InferenceCase, ...]:
     """Return the rows of `known_cases` whose users can all have been running."""
     return tuple(case for case in known_cases() if not queues(case))

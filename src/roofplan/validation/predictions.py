@@ -9,12 +9,13 @@ from dataclasses import replace
 
 from roofplan.errors import RoofplanError
 from roofplan.laws import batching
-from roofplan.search import Metric, grade_of_time, metric
+from roofplan.records.calibration import Fit
+from roofplan.search import Metric, grade_of_time, interval_factor, metric
 from roofplan.serve import floors
 from roofplan.serve.queue import Arrivals, Served, served, surface
 from roofplan.source import GRADES
 from roofplan.terms import Term
-from roofplan.timing import constants_now, own_runs
+from roofplan.timing import own_runs
 from roofplan.train.ledger import fullest, ledgers
 from roofplan.train.plan import flops_per_token, grade_of, memory_metrics, rate_metric
 from roofplan.train.step import step
@@ -31,15 +32,17 @@ NEEDED = {"inference": SERVING_COLUMNS, "training": TRAINING_COLUMNS}
 """Columns without which a table of a kind cannot be read."""
 
 
-def validated(kind: str, rows: Sequence[Row], tick: Tick | None = None) -> Validation:
+def validated(kind: str, rows: Sequence[Row], fit: Fit, tick: Tick | None = None) -> Validation:
     """Return measured runs of a kind, ``training`` or ``inference``, beside predictions."""
     apart = told_apart(rows)
-    return validate_training(apart, tick) if kind == "training" else validate_inference(apart, tick)
+    found = validate_training(apart, fit, tick) if kind == "training" else validate_inference(apart, fit, tick)
+    found.in_sample = frozenset(source for source in found.by_source() if fitted_on(source, fit))
+    return found
 
 
-def fitted_on(source: str) -> bool:
+def fitted_on(source: str, fit: Fit) -> bool:
     """Return whether constants rest on a publisher's rows, or on the user's own of that name, so that its errors are in sample."""
-    return any(source in names_in(item.source) for item in constants_now() if item.rows)
+    return any(source in names_in(item.source) for item in fit.constants if item.rows)
 
 
 def names_in(source: str) -> frozenset[str]:
@@ -51,41 +54,41 @@ def names_in(source: str) -> frozenset[str]:
     return frozenset(word.strip(".") for word in re.split(r"[^A-Za-z0-9._-]+", source))
 
 
-def validate_inference(rows: Sequence[Row], tick: Tick | None = None) -> Validation:
+def validate_inference(rows: Sequence[Row], fit: Fit, tick: Tick | None = None) -> Validation:
     """Return published serving runs beside predictions."""
     out = Validation(kind="inference", rows=len(rows))
     for place, row in enumerate(rows):
         if tick is not None:
             tick(place, len(rows))
-        out.outcomes += inference_outcomes(row)
+        out.outcomes += inference_outcomes(row, fit)
     return out
 
 
-def validate_training(rows: Sequence[Row], tick: Tick | None = None) -> Validation:
+def validate_training(rows: Sequence[Row], fit: Fit, tick: Tick | None = None) -> Validation:
     """Return published training runs beside predictions; rows published as out of memory are judged, not scored."""
     out = Validation(kind="training", rows=len(rows))
     for place, row in enumerate(rows):
         if tick is not None:
             tick(place, len(rows))
-        found, judged = training_outcomes(row)
+        found, judged = training_outcomes(row, fit)
         out.outcomes += found
         out.memory += [judged] if judged is not None else []
     return out
 
 
-def inference_outcomes(row: Row) -> list[Outcome]:
+def inference_outcomes(row: Row, fit: Fit) -> list[Outcome]:
     """Return the figures of one serving run beside their predictions."""
     base = Outcome(id=row["id"], source=row["source_key"], year=row.get("month", "")[:4] or row.get("year", ""))
     try:
         case = inference_case(row)
-        predicted = predicted_figures(case)
+        predicted = predicted_figures(case, fit)
     except (Skipped, RoofplanError) as reason:
         return [replace(base, skipped=str(reason))]
     except ArithmeticError as error:
         return [replace(base, skipped=f"its numbers make no run: {error}")]
     out = []
-    ideals = ideal_serving(case)
-    beyond = implausible_serving(case)
+    ideals = ideal_serving(case, fit)
+    beyond = implausible_serving(case, fit)
     for name, value in case.measured.items():
         shown = replace(base, metric=name, regime=case.regime, measured=value, assumed=case.assumed)
         shown = replace(shown, chip=case.machine.device.id, software=case.engine.id, ideal=ideals.get(name))
@@ -93,32 +96,33 @@ def inference_outcomes(row: Row) -> list[Outcome]:
         if name in beyond:
             out.append(replace(shown, skipped="implausible", implausible=beyond[name]))
         elif isinstance(found, Metric):
-            out.append(replace(shown, predicted=found))
+            out.append(replace(shown, predicted=found, factor=interval_factor(shown.job, fit)))
         else:
             out.append(replace(shown, skipped=found or "not predicted in this regime"))
     return out
 
 
-def predicted_figures(case: InferenceCase) -> dict[str, Metric | str]:
+def predicted_figures(case: InferenceCase, fit: Fit) -> dict[str, Metric | str]:
     """Return the predicted figures of a case by metric, or why one cannot be predicted."""
     if case.regime == "static batch":
-        return _static(case)
+        return _static(case, fit)
     if case.regime == "steady batch":
-        return _steady(case)
-    return _queued(case)
+        return _steady(case, fit)
+    return _queued(case, fit)
 
 
-def _metric(case: InferenceCase, name: str, value: float, behind: Term) -> Metric:
-    worst = grade_of_time(behind, case.model, case.rates())
+def _metric(case: InferenceCase, name: str, value: float, behind: Term, fit: Fit) -> Metric:
+    worst = grade_of_time(behind, case.model, case.rates(fit))
     grade = GRADES[worst if name == "tpot" else max(2, worst)]
     job = job_of(name, case.regime)
-    return metric(value, UNITS[name], grade, job, own_runs(job, case.engine.id, case.machine, case.model))
+    mine = own_runs(job, case.engine.id, case.machine, case.model, fit)
+    return metric(value, UNITS[name], grade, job, fit, mine)
 
 
-def _static(case: InferenceCase) -> dict[str, Metric | str]:
+def _static(case: InferenceCase, fit: Fit) -> dict[str, Metric | str]:
     users = case.users or 1.0
-    found = case.steady(users)
-    decode, prompts = case.measured_term(found), case.prompts_term()
+    found = case.steady(users, fit)
+    decode, prompts = case.measured_term(found, fit), case.prompts_term(fit)
     figures: dict[str, tuple[float, Term]] = {
         "tpot": (float(decode.value), decode),
         "ttft": (float(prompts.value), prompts),
@@ -127,46 +131,46 @@ def _static(case: InferenceCase) -> dict[str, Metric | str]:
     answer = float(case.workload.output)
     whole = float(batching.static_batch_time(prompts.value, decode.value, answer - 1.0))
     figures["output_tokens_per_second"] = (users * answer / whole, decode)
-    return {name: _metric(case, name, value, behind) for name, (value, behind) in figures.items()}
+    return {name: _metric(case, name, value, behind, fit) for name, (value, behind) in figures.items()}
 
 
-def _steady(case: InferenceCase) -> dict[str, Metric | str]:
-    found = case.steady(case.users or 1.0)
-    term = case.measured_term(found)
+def _steady(case: InferenceCase, fit: Fit) -> dict[str, Metric | str]:
+    found = case.steady(case.users or 1.0, fit)
+    term = case.measured_term(found, fit)
     return {
-        "tpot": _metric(case, "tpot", float(term.value), term),
-        "output_tokens_per_second": _metric(case, "output_tokens_per_second", float(found.rate), found.tpot),
+        "tpot": _metric(case, "tpot", float(term.value), term, fit),
+        "output_tokens_per_second": _metric(case, "output_tokens_per_second", float(found.rate), found.tpot, fit),
     }
 
 
-def _queued(case: InferenceCase) -> dict[str, Metric | str]:
+def _queued(case: InferenceCase, fit: Fit) -> dict[str, Metric | str]:
     """Return what requests see that wait for a seat: by the steady state where the queue is long, else step by step."""
     book = case.book()
     seats = book.max_concurrency // case.groups
     if seats < 1 or not book.fits:
         raise Skipped("memory: by our ledger it does not fit")
     if case.regime == "offline" and not case.in_flight:
-        return _static(replace(case, users=float(book.max_concurrency)))
+        return _static(replace(case, users=float(book.max_concurrency)), fit)
     long = case.requests is not None and case.requests > LARGEST_QUEUE * book.max_concurrency
     if long or (case.regime == "offline" and case.requests is None):
-        full = case.steady(float(book.max_concurrency))
+        full = case.steady(float(book.max_concurrency), fit)
         return {
-            "tpot": _metric(case, "tpot", float(full.tpot.value), full.tpot),
-            "output_tokens_per_second": _metric(case, "output_tokens_per_second", float(full.rate), full.tpot),
+            "tpot": _metric(case, "tpot", float(full.tpot.value), full.tpot, fit),
+            "output_tokens_per_second": _metric(case, "output_tokens_per_second", float(full.rate), full.tpot, fit),
         }
-    seen, behind = simulated(case, seats, book.budget_tokens)
+    seen, behind = simulated(case, seats, book.budget_tokens, fit)
     out: dict[str, Metric | str] = {
-        "ttft": _metric(case, "ttft", seen.ttft, behind),
-        "output_tokens_per_second": _metric(case, "output_tokens_per_second", seen.rate * case.groups, behind),
+        "ttft": _metric(case, "ttft", seen.ttft, behind, fit),
+        "output_tokens_per_second": _metric(case, "output_tokens_per_second", seen.rate * case.groups, behind, fit),
     }
     if seen.tpot is not None:
-        out["tpot"] = _metric(case, "tpot", seen.tpot, behind)
+        out["tpot"] = _metric(case, "tpot", seen.tpot, behind, fit)
     if case.regime == "open loop" and case.requests is None:
         out["ttft"] = "number of requests not stated: how long the queue grew is not known"
     return out
 
 
-def simulated(case: InferenceCase, seats: int, budget: float) -> tuple[Served, Term]:
+def simulated(case: InferenceCase, seats: int, budget: float, fit: Fit) -> tuple[Served, Term]:
     """Return what requests see of one group, and the time per token of as many running sequences.
 
     All groups share one front end, where there is a server.
@@ -182,52 +186,52 @@ def simulated(case: InferenceCase, seats: int, budget: float) -> tuple[Served, T
     )
     most = min(seats, clients or arrivals.requests, arrivals.requests)
     time_of = surface(
-        case.model, case.strategy, case.workload, case.rates(), kv_bytes=case.kv_bytes, seats=most, budget=budget
+        case.model, case.strategy, case.workload, case.rates(fit), kv_bytes=case.kv_bytes, seats=most, budget=budget
     )
-    front = 0.0 if case.regime == "offline" else float(case.rates().front) * groups  # such runs call the engine itself
+    front = 0.0 if case.regime == "offline" else float(case.rates(fit).front) * groups  # such runs call the engine itself
     seen = served(arrivals, case.workload, case.engine, time_of, seats=most, budget=budget, front=front)
-    return seen, case.steady(max(1.0, seen.running) * groups).tpot
+    return seen, case.steady(max(1.0, seen.running) * groups, fit).tpot
 
 
-def ideal_serving(case: InferenceCase) -> dict[str, float]:
+def ideal_serving(case: InferenceCase, fit: Fit) -> dict[str, float]:
     """Return what the data sheet alone gives: a token for reading the weights once, prompts at the dense peak of all devices."""
-    one, rate = _floors(case)
+    one, rate = _floors(case, fit)
     if case.users is None:
         return {"prefill_tokens_per_second": rate}
     out = {"tpot": one, "prefill_tokens_per_second": rate, "output_tokens_per_second": case.users / one}
     return out | ({"ttft": case.users * case.prompt / rate} if case.regime == "static batch" else {})
 
 
-def _floors(case: InferenceCase) -> tuple[float, float]:
+def _floors(case: InferenceCase, fit: Fit) -> tuple[float, float]:
     """Return the least time of a token, reading what one sequence or all running ones need, and the most prompt tokens a second."""
     prompt = replace(case.workload, input=max(1, round(case.prompt)))
-    one = floors(case.model, case.strategy, prompt, case.rates(), max(1, round(case.users or 1)))
+    one = floors(case.model, case.strategy, prompt, case.rates(fit), max(1, round(case.users or 1)))
     return float(one.token), float(prompt.input * case.machine.count / (one.first * max(one.ranks)))
 
 
-def implausible_serving(case: InferenceCase) -> dict[str, str]:
+def implausible_serving(case: InferenceCase, fit: Fit) -> dict[str, str]:
     """Return the figures of a case that no machine of its data sheet reaches, and the limit that each exceeds."""
     out = {}
-    token, most = _floors(case)
+    token, most = _floors(case, fit)
     least, rates = case.measured.get("tpot"), ("prefill_tokens_per_second", "output_tokens_per_second")
     if least is not None and least < token and not case.workload.drafted:
         out["tpot"] = f"memory bandwidth: a token takes at least {token * 1e3:.3g} ms"
     for name in rates:
         if case.measured.get(name, 0.0) > most:
             out[name] = f"dense peak: at most {most:,.0f} tok/s"
-    first, waited = ideal_serving(case).get("ttft"), case.measured.get("ttft")
+    first, waited = ideal_serving(case, fit).get("ttft"), case.measured.get("ttft")
     if first is not None and waited is not None and waited < first:
         out["ttft"] = f"dense peak: the prompts take at least {first:.3g} s"
     return out
 
 
-def training_outcomes(row: Row) -> tuple[list[Outcome], Memory | None]:
+def training_outcomes(row: Row, fit: Fit) -> tuple[list[Outcome], Memory | None]:
     """Return the figures of one training run beside their predictions, and whether it was judged to fit."""
     out_of_memory = "oom-row" in flags(row)
     base = Outcome(id=row["id"], source=row["source_key"], year=row.get("month", "")[:4] or row.get("year", ""))
     try:
         case = training_case({**row, "quality": ""} if out_of_memory else row)
-        predicted, judged = training_figures(case)
+        predicted, judged = training_figures(case, fit)
     except (Skipped, RoofplanError) as reason:
         return [replace(base, skipped=str(reason))], None
     except ArithmeticError as error:
@@ -238,7 +242,7 @@ def training_outcomes(row: Row) -> tuple[list[Outcome], Memory | None]:
     if out_of_memory:
         return [replace(base, skipped="oom-row")], ran
     out = []
-    most = ideal_rate(case)
+    most = ideal_rate(case, fit)
     for name, value in (("tokens_per_second_per_device", case.rate), ("memory", case.memory)):
         if value is None:
             continue
@@ -249,19 +253,19 @@ def training_outcomes(row: Row) -> tuple[list[Outcome], Memory | None]:
         if limit:
             out.append(replace(shown, skipped="implausible", implausible=limit))
         else:
-            out.append(replace(shown, predicted=predicted[name]))
+            out.append(replace(shown, predicted=predicted[name], factor=interval_factor(shown.job, fit)))
     return out or [replace(base, skipped="no figure that is predicted")], ran
 
 
-def training_figures(case: TrainingCase) -> tuple[dict[str, Metric], bool]:
+def training_figures(case: TrainingCase, fit: Fit) -> tuple[dict[str, Metric], bool]:
     """Return the predicted figures of a training run, and whether it fits its devices."""
-    found = step(case.model, case.job, case.layout, case.ability())
-    grade, spread = grade_of(case.ability(), case.job.precision, case.model)
+    found = step(case.model, case.job, case.layout, case.ability(fit))
+    grade, spread = grade_of(case.ability(fit), case.job.precision, case.model)
     rate = case.job.batch * case.job.sequence / float(found.time) / case.machine.count
-    held = fullest(ledgers(case.model, case.job, case.layout, case.framework))
-    reserved, allocated = memory_metrics(held, case.framework, case.machine, case.model)
+    held = fullest(ledgers(case.model, case.job, case.layout, case.framework, fit))
+    reserved, allocated = memory_metrics(held, case.framework, case.machine, case.model, fit)
     figures = {
-        "tokens_per_second_per_device": rate_metric(rate, "token/s", grade, spread),
+        "tokens_per_second_per_device": rate_metric(rate, "token/s", grade, spread, fit),
         "memory": at_most(reserved, room_of(case)) if case.memory_kind == "reserved" else allocated,
     }
     return figures, reserved.value <= float(case.machine.device.memory or math.inf)
@@ -276,10 +280,10 @@ def at_most(figure: Metric, room: float) -> Metric:
     return replace(figure, value=value, low=figure.low * value / figure.value, high=min(figure.high, room))
 
 
-def ideal_rate(case: TrainingCase) -> float:
+def ideal_rate(case: TrainingCase, fit: Fit) -> float:
     """Return the tokens a second of a device at its dense peak [token/s]."""
     products, mixing = flops_per_token(case.model, case.job.sequence, case.job.adapter)
-    peak = case.ability().rates.peak
+    peak = case.ability(fit).rates.peak
     return float(peak[case.job.precision] if case.job.precision in peak else peak["bf16"]) / (products + mixing)
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from roofplan.search import Metric, interval_factor
+from roofplan.search import Metric
 
 UNITS = {
     "tpot": "s",
@@ -57,6 +57,7 @@ class Outcome:
     software, year : engine or framework, and the year of the run.
     ideal : what its data sheet alone gives, None where that says nothing of the figure.
     implausible : the physical limit that the measured figure exceeds, empty where it exceeds none.
+    factor : spreads that the prediction's interval spans either way [1].
     shipped : what constants predict that saw the row too, None where that was not asked.
     """
 
@@ -66,6 +67,7 @@ class Outcome:
     regime: str = ""
     measured: float = 0.0
     predicted: Metric | None = None
+    factor: float = math.nan
     assumed: tuple[str, ...] = ()
     skipped: str = ""
     sweep: str = ""
@@ -91,7 +93,7 @@ class Outcome:
         """Relative error that the prediction's grade stands for, of which its interval spans a factor either way [1]."""
         if self.predicted is None:
             return float("nan")
-        return math.log(self.predicted.value / self.predicted.low) / interval_factor(self.job)
+        return math.log(self.predicted.value / self.predicted.low) / self.factor
 
     @property
     def ratio(self) -> float:
@@ -212,12 +214,14 @@ class Validation:
     ----------
     rows : rows of the table [1].
     outcomes : a figure each, in the order of the table.
+    in_sample : publishers on whose rows constants were fitted.
     """
 
     kind: str
     rows: int
     outcomes: list[Outcome] = field(default_factory=list)
     memory: list[Memory] = field(default_factory=list)
+    in_sample: frozenset[str] = frozenset()
 
     @property
     def scored(self) -> int:

@@ -5,16 +5,16 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import lru_cache
 from typing import Any
 
 from roofplan import catalogue, hf
 from roofplan.catalogue.machines import machine
 from roofplan.errors import RoofplanError
+from roofplan.records.calibration import Fit
 from roofplan.records.hardware import Machine
 from roofplan.records.model import Model
 from roofplan.records.training import Adapter, Framework, Job, Layout
-from roofplan.timing import CACHES
 from roofplan.train.step import Ability, ability
 from roofplan.validation.rows import Row, Skipped, checked, number
 
@@ -73,30 +73,9 @@ class TrainingCase:
             return None
         return self.job.batch * self.job.sequence / (self.rate * self.machine.count)
 
-    def ability(self) -> Ability:
+    def ability(self, fit: Fit) -> Ability:
         """Return what the machine attains."""
-        return ability_of(self.machine, self.framework)
-
-
-Cluster = tuple[str, str, str, int, int, float, str]
-
-
-def cluster(found: Machine, framework: Framework) -> Cluster:
-    """Return what tells the abilities of machines under frameworks apart."""
-    rate, bus = found.network_per_device or 0.0, found.host_link.id if found.host_link else ""
-    return (found.device.id, framework.id, framework.attention, found.hosts, found.per_host, rate, bus)
-
-
-_ABILITIES: dict[Cluster, Ability] = {}
-CACHES.append(_ABILITIES)
-
-
-def ability_of(found: Machine, framework: Framework) -> Ability:
-    """Return what a machine attains, computed once for each."""
-    key = cluster(found, framework)
-    if key not in _ABILITIES:
-        _ABILITIES[key] = ability(found, framework)
-    return _ABILITIES[key]
+        return ability(self.machine, self.framework, fit)
 
 
 def room_of(case: TrainingCase) -> float:
@@ -366,7 +345,7 @@ def model_of(row: Row, assumed: list[str]) -> Model:
     return _from_sizes(name, tuple(int(sizes[key] or 0) for key in sizes), int(number(row, "seq_len") or 2048))
 
 
-@cache
+@lru_cache(maxsize=1024)
 def _cut(base: str, layers: str, dense: str) -> Model:
     config: dict[str, Any] = dict(hf.from_text(catalogue.model_table(base)["config"], base).config)
     config.pop("quantization_config", None)
@@ -378,7 +357,7 @@ def _cut(base: str, layers: str, dense: str) -> Model:
     return hf.from_dict(config).renamed(base)
 
 
-@cache
+@lru_cache(maxsize=1024)
 def _from_sizes(name: str, sizes: tuple[int, ...], sequence: int) -> Model:
     layers, hidden, inner, heads, kv_heads, vocabulary = sizes
     vocabulary, inner, kv_heads = vocabulary or GPT_VOCABULARY, inner or 4 * hidden, kv_heads or heads

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from roofplan import catalogue
+from roofplan.records.calibration import Fit
 from roofplan.search import interval_factor
 from roofplan.train.ledger import fullest, ledgers
 from roofplan.train.plan import STEP, grade_of
@@ -30,12 +32,14 @@ class Scored:
     ----------
     time : predicted over measured step time, None without a measured one [1].
     memory : predicted over measured peak, None without one [1].
+    factor : by which the interval of its step time spans either way [1].
     """
 
     case: TrainingCase
     step: Step
     time: float | None
     memory: float | None
+    factor: float
 
     @property
     def source(self) -> str:
@@ -48,7 +52,7 @@ class Scored:
         return self.case.machine.hosts == 1
 
 
-def scored_runs() -> tuple[list[Scored], Counter[tuple[str, str]]]:
+def scored_runs(fit: Fit) -> tuple[list[Scored], Counter[tuple[str, str]]]:
     """Return every published run that can be predicted, and why the others cannot, by source and reason."""
     out, skipped = [], Counter[tuple[str, str]]()
     for row in catalogue.training_rows():
@@ -57,20 +61,22 @@ def scored_runs() -> tuple[list[Scored], Counter[tuple[str, str]]]:
         except Skipped as reason:
             skipped[row["source_key"], str(reason)] += 1
             continue
-        out.append(score(case))
+        out.append(score(case, fit))
     return out, skipped
 
 
-def score(case: TrainingCase) -> Scored:
+def score(case: TrainingCase, fit: Fit) -> Scored:
     """Return a run with its prediction."""
-    found = step(case.model, case.job, case.layout, case.ability())
+    found = step(case.model, case.job, case.layout, case.ability(fit))
     time = None if case.step_time is None else float(found.time) / case.step_time
-    return Scored(case, found, time, None if case.memory is None else predicted_memory(case) / case.memory)
+    memory = None if case.memory is None else predicted_memory(case, fit) / case.memory
+    _, spread = grade_of(case.ability(fit), case.job.precision, case.model)
+    return Scored(case, found, time, memory, math.exp(interval_factor(STEP, fit) * spread))
 
 
-def predicted_memory(case: TrainingCase) -> float:
+def predicted_memory(case: TrainingCase, fit: Fit) -> float:
     """Return the peak of the fullest stage as the publisher counts it, allocated or reserved [B]."""
-    held = fullest(ledgers(case.model, case.job, case.layout, case.framework))
+    held = fullest(ledgers(case.model, case.job, case.layout, case.framework, fit))
     return float(held.reserved if case.memory_kind == "reserved" else held.allocated.value)
 
 
@@ -113,10 +119,10 @@ def sweeps(runs: Sequence[Scored]) -> dict[tuple[str, str, str], tuple[int, floa
     return found
 
 
-def out_of_memory() -> tuple[int, int]:
+def out_of_memory(fit: Fit) -> tuple[int, int]:
     """Return how many published out-of-memory runs there are, and how many of them are judged so."""
     rows = [row for row in catalogue.training_rows() if row["quality"] == "oom-row"]
-    judged = validate_training(rows).confusion()["out_of_memory"]
+    judged = validate_training(rows, fit).confusion()["out_of_memory"]
     return sum(judged.values()), judged["does_not_fit"]
 
 
@@ -143,9 +149,9 @@ def _row(name: str, e: Errors) -> str:
 TABLE = ["| runs | count | mean | median | 90th percentile | bias |", "|---|---:|---:|---:|---:|---:|"]
 
 
-def page() -> str:
+def page(fit: Fit) -> str:
     """Return ``docs/accuracy-training.md``."""
-    runs, skipped = scored_runs()
+    runs, skipped = scored_runs(fit)
     lines = [
         "# How far training predictions stand from published runs",
         "",
@@ -182,7 +188,7 @@ def page() -> str:
             lines.append(_row(source, Errors.of(found)))
             pooled += found if source != "simumax-b200" else []
     lines.append(_row("litgpt-a100, fsdp-qlora and torchtitan together", Errors.of(pooled)))
-    seen, right = out_of_memory()
+    seen, right = out_of_memory(fit)
     lines += [
         "",
         f"Published out-of-memory runs: {seen}, of which {right} are judged so. SimuMax reports 0.46% on simumax-b200.",
@@ -275,8 +281,7 @@ def _targets(
 
 def _covered(one: Scored) -> bool:
     """Return whether a measured step time lies inside the interval that a plan of the run prints."""
-    _, spread = grade_of(one.case.ability(), one.case.job.precision, one.case.model)
-    return abs(float(np.log(one.time or 1.0))) <= interval_factor(STEP) * spread
+    return 1.0 / one.factor <= (one.time or 1.0) <= one.factor
 
 
 def _worst(one: Scored) -> str:

@@ -1,0 +1,183 @@
+"""The fit as a value: looked up, changed, told apart, and held by no state of the process."""
+
+import ast
+import copy
+import functools
+import importlib
+import pkgutil
+from collections.abc import MutableMapping, MutableSequence, MutableSet
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import FrozenInstanceError, replace
+from pathlib import Path
+
+import pytest
+from conftest import FIT
+
+import roofplan
+from roofplan.api import plan_serving, plan_training
+from roofplan.catalogue import profile
+from roofplan.errors import InputError
+from roofplan.records.calibration import Constant, Fit, Watched
+
+
+def constant(scope, value=1.0, name="gap", **said):
+    return Constant(
+        law="kernel", name=name, scope=scope, value=value, unit="s", spread=0.1, rows=9, fitted="2026-11-22", source="runs", **said
+    )
+
+
+def test_the_nearest_scope_holds():
+    fit = Fit((constant("any", 1.0), constant("vllm", 2.0)))
+    assert fit.find("kernel", "gap", ["vllm-0.33", "vllm", "any"]).value == 2.0
+    assert fit.find("kernel", "gap", ["sglang", "any"]).value == 1.0
+    assert fit.get("kernel", "gap", "sglang") is None
+    assert fit.speaks_of("kernel", "gap")
+    assert not fit.speaks_of("kernel", "other")
+    with pytest.raises(InputError, match=r"no fitted constant kernel.gap for any of sglang"):
+        fit.find("kernel", "gap", ["sglang"])
+
+
+def test_variants_are_of_the_nearest_scope_each():
+    fit = Fit((constant("any", 1.0, "share.a"), constant("any", 2.0, "share.b"), constant("vllm", 3.0, "share.b"), constant("any", 4.0, "share")))
+    found = fit.variants("kernel", "share", ["vllm", "any"])
+    assert {name: item.value for name, item in found.items()} == {"a": 1.0, "b": 3.0}
+
+
+def test_a_later_constant_holds_and_the_fit_before_stays():
+    before = Fit((constant("any", 1.0), constant("vllm", 2.0)))
+    after = before.with_([constant("any", 5.0)])
+    assert (before.find("kernel", "gap", ["any"]).value, after.find("kernel", "gap", ["any"]).value) == (1.0, 5.0)
+    assert len(after.constants) == len(before.constants)
+    without = before.without(["somebody"]).without(["another"])
+    assert without.excluded == {"somebody", "another"}
+    assert before.excluded == frozenset()
+    assert without.with_([constant("any", 5.0)]).excluded == without.excluded
+    with pytest.raises(FrozenInstanceError):
+        before.excluded = frozenset({"x"})
+
+
+def test_fits_are_told_apart_by_their_content():
+    fit, same = Fit((constant("any"),)), Fit((constant("any"),))
+    assert (fit, hash(fit), fit.digest()) == (same, hash(same), same.digest())
+    for other in (fit.with_([constant("any", 2.0)]), fit.without(["somebody"]), fit.with_([constant("vllm")])):
+        assert other != fit
+        assert other.digest() != fit.digest()
+    assert fit != "fit"
+    assert len(FIT.digest()) == 12
+
+
+def test_a_watched_fit_notes_what_was_looked_up_and_equals_itself_alone():
+    one, two = Watched(FIT.constants), Watched(FIT.constants)
+    assert one != two
+    assert one == one  # noqa: PLR0124 - that is the point
+    one.find("kernel", "gap", ["vllm-0.33", "vllm", "any"])
+    one.variants("experts", "bandwidth", ["vllm"])
+    assert ("kernel", "gap", "vllm-0.33") in one.consulted
+    assert any(law == "experts" and scope == "vllm" for law, _, scope in one.consulted)
+    assert not two.consulted
+
+
+def test_a_profile_stands_over_the_shipped_constants(tmp_path):
+    place = tmp_path / "profile.toml"
+    assert profile.over(FIT, place) is FIT
+    assert profile.over(FIT, None) is FIT
+    gap = FIT.find("kernel", "gap", ["any"])
+    from dataclasses import asdict
+
+    from roofplan import codec
+
+    place.write_text(codec.constants_text([asdict(replace(gap, value=2.0 * gap.value))]))
+    assert profile.over(FIT, place).find("kernel", "gap", ["any"]).value == pytest.approx(2.0 * gap.value, rel=1e-3)
+
+
+SLOWER = FIT.with_(
+    replace(item, value=2.0 * item.value)
+    for item in FIT.constants
+    if (item.law, item.name) in {("kernel", "gap"), ("training", "ramp")}
+)
+
+
+def answers(fit):
+    serving = plan_serving("llama-3.1-8b", ["h100-sxm:1"], strategy="tp=1", concurrency="8", price="2USD/h", fit=fit)
+    training = plan_training(
+        "llama-3.1-8b", ["h100-sxm:8"], batch="64seq", strategy="tp=1,pp=1,micro_batch=1", price="2USD/h", fit=fit
+    )
+    return tuple(
+        metric.value for plan in (serving.plans[0], training.plans[0]) for metric in plan.metrics.values()
+    )
+
+
+@pytest.mark.slow
+def test_two_fits_in_threads_give_what_each_gives_alone():
+    fits = (FIT, SLOWER)
+    alone = [answers(fit) for fit in fits]
+    assert alone[0] != alone[1]
+    with ThreadPoolExecutor(8) as threads:
+        found = list(threads.map(answers, (fits[number % 2] for number in range(1000))))
+    assert all(one == alone[number % 2] for number, one in enumerate(found))
+
+
+def test_a_fit_of_one_s_own_moves_an_answer_and_leaves_the_next():
+    before = answers(FIT)
+    assert answers(SLOWER) != before
+    assert answers(FIT) == before
+
+
+# State of the process ----------------------------------------------------------------------------
+
+SOURCE = Path(roofplan.__file__).parent
+CHANGES = {"append", "update", "clear", "setdefault", "add", "extend", "pop", "popitem", "insert", "remove", "discard"}
+
+
+def modules():
+    for found in pkgutil.walk_packages(roofplan.__path__, "roofplan."):
+        if not found.name.endswith("__main__"):
+            yield importlib.import_module(found.name)
+
+
+def test_caches_have_a_bound():
+    for module in modules():
+        for name, item in vars(module).items():
+            if isinstance(item, functools._lru_cache_wrapper):
+                assert item.cache_parameters()["maxsize"] is not None, f"{module.__name__}.{name}"
+
+
+@pytest.mark.parametrize("path", sorted(SOURCE.rglob("*.py")), ids=lambda path: str(path.relative_to(SOURCE)))
+def test_no_module_changes_what_stands_in_it(path):
+    """Neither `global`, nor a change of a container that a module made, inside a function."""
+    tree = ast.parse(path.read_text())
+    made = {
+        target.id
+        for node in tree.body
+        for target in (node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else [])
+        if isinstance(target, ast.Name) and isinstance(node.value, ast.Dict | ast.List | ast.Set | ast.Call | ast.DictComp | ast.ListComp)
+    }
+    for function in (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)):
+        own = {argument.arg for argument in ast.walk(function) if isinstance(argument, ast.arg)}
+        own |= {node.id for node in ast.walk(function) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+        for node in ast.walk(function):
+            assert not isinstance(node, ast.Global), ast.unparse(node)
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and isinstance(node.func.value, ast.Name):
+                assert not (node.func.attr in CHANGES and node.func.value.id in made - own), ast.unparse(node)
+            if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store | ast.Del) and isinstance(node.value, ast.Name):
+                assert node.value.id not in made - own, ast.unparse(node)
+
+
+def test_answers_leave_no_trace_in_any_module():
+    """What modules hold, caches aside, is the same before answers and after."""
+
+    def held():
+        kinds = (MutableMapping, MutableSequence, MutableSet)
+        return {
+            (module.__name__, name): copy.copy(item)
+            for module in modules()
+            for name, item in vars(module).items()
+            if isinstance(item, kinds) and not name.startswith("__") and name != "app"
+        }
+
+    before = held()
+    answers(SLOWER)
+    plan_serving("deepseek-v3", ["h200-sxm:8"], price="2USD/h")
+    after = held()
+    assert before.keys() == after.keys()
+    assert all(before[key] == after[key] for key in before)
