@@ -109,7 +109,9 @@ def test_configurations_per_second(benchmark, work, goal):
 
 def test_one_explained_answer(benchmark):
     def answer():
-        p = predict(MODEL, Strategy(tp=8), ENGINE, Workload(), rates(EIGHT, ENGINE, FIT), 64.0, kv_bytes=2.0, budget=8192.0)
+        p = predict(
+            MODEL, Strategy(tp=8), ENGINE, Workload(), rates(EIGHT, ENGINE, FIT), 64.0, kv_bytes=2.0, budget=8192.0
+        )
         return p.tpot.as_json(4)
 
     benchmark.pedantic(answer, rounds=50, warmup_rounds=3)

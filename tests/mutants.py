@@ -26,10 +26,26 @@ EQUIVALENT = ROOT / "tests" / "golden" / "equivalent_mutants.toml"
 TIMEOUT = 900
 """Seconds after which a mutant's tests are taken to hang, which kills it."""
 
-ARITHMETIC = {ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult, ast.FloorDiv: ast.Mult, ast.Pow: ast.Mult, ast.Mod: ast.Add}
+ARITHMETIC = {
+    ast.Add: ast.Sub,
+    ast.Sub: ast.Add,
+    ast.Mult: ast.Div,
+    ast.Div: ast.Mult,
+    ast.FloorDiv: ast.Mult,
+    ast.Pow: ast.Mult,
+    ast.Mod: ast.Add,
+}
 COMPARISONS = {
-    ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
-    ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In,
+    ast.Lt: ast.LtE,
+    ast.LtE: ast.Lt,
+    ast.Gt: ast.GtE,
+    ast.GtE: ast.Gt,
+    ast.Eq: ast.NotEq,
+    ast.NotEq: ast.Eq,
+    ast.Is: ast.IsNot,
+    ast.IsNot: ast.Is,
+    ast.In: ast.NotIn,
+    ast.NotIn: ast.In,
 }
 SWAPPED = {"min": "max", "max": "min", "larger": "smaller", "smaller": "larger", "any": "all", "all": "any"}
 NEAR = {
@@ -126,7 +142,9 @@ def sites(file):
                     made = ast.unparse(ast.fix_missing_locations(other))
                     made = made if isinstance(child, ast.stmt) else f"({made})"
                     place = (len(raw[:start].decode()), len(raw[:end].decode()))
-                    found.append(Mutant(str(file.relative_to(ROOT)), child.lineno, *place, raw[start:end].decode(), made))
+                    found.append(
+                        Mutant(str(file.relative_to(ROOT)), child.lineno, *place, raw[start:end].decode(), made)
+                    )
             walk(child)
 
     walk(ast.parse(text))
@@ -165,16 +183,33 @@ def verdict(mutant, place):
         file.write_text(mutant.applied(text))
         os.utime(file, (started, started))  # no compiled file of another second may stand for it
         for names, marks in ((first, "not oracle and not browser"), (rest, "not oracle and not browser and not slow")):
-            command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:randomly", "--no-header", "--tb=no", "-m", marks, *names]
+            command = [
+                sys.executable,
+                "-m",
+                "pytest",
+                "-x",
+                "-q",
+                "-p",
+                "no:randomly",
+                "--no-header",
+                "--tb=no",
+                "-m",
+                marks,
+                *names,
+            ]
             environment = {**os.environ, "PYTHONPATH": str(place / "src"), "OPENBLAS_NUM_THREADS": "1"}
             left = TIMEOUT - (time.monotonic() - started)
             try:
-                done = subprocess.run(command, cwd=place, env=environment, capture_output=True, text=True, timeout=left, check=False)
+                done = subprocess.run(
+                    command, cwd=place, env=environment, capture_output=True, text=True, timeout=left, check=False
+                )
             except subprocess.TimeoutExpired:
                 return "out of time", time.monotonic() - started
             if done.returncode not in {0, 5}:  # 5: no test there
                 failed = [line for line in done.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
-                return (failed or done.stdout.splitlines()[-1:] or ["it does not start"])[0][:150], time.monotonic() - started
+                return (failed or done.stdout.splitlines()[-1:] or ["it does not start"])[0][
+                    :150
+                ], time.monotonic() - started
         return None, time.monotonic() - started
     finally:
         file.write_text(text)
@@ -193,7 +228,9 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         for number in range(options.jobs):
             place = Path(folder) / str(number)
-            shutil.copytree(ROOT, place, ignore=shutil.ignore_patterns(".git", ".venv", "__pycache__", "dist", ".*_cache"))
+            shutil.copytree(
+                ROOT, place, ignore=shutil.ignore_patterns(".git", ".venv", "__pycache__", "dist", ".*_cache")
+            )
             places.put(place)
 
         def tried(mutant):

@@ -192,7 +192,16 @@ TAUGHT = {
     "--best": ("cost", "memory", "devices"),
     "--fabric": ("pod=32,taper=4",),
 }
-DEGREES = ("tp=8,pp=1", "tp=2,pp=2", "tp=1,pp=1", "tp=4,pp=4", "tp=1,pp=8", "tp=2,pp=1,cp=2", "tp=8,pp=4,cp=1", "tp=1,pp=1,cp=4")
+DEGREES = (
+    "tp=8,pp=1",
+    "tp=2,pp=2",
+    "tp=1,pp=1",
+    "tp=4,pp=4",
+    "tp=1,pp=8",
+    "tp=2,pp=1,cp=2",
+    "tp=8,pp=4,cp=1",
+    "tp=1,pp=1,cp=4",
+)
 PINNED = (
     *("zero=3", "zero=2,recompute=full", "recompute=full", "interleave=2", "schedule=zb-h1", "recompute=none"),
     *("offload=optimizer", "offload=activations,recompute=none", "micro_batch=2", "ep=8", "schedule=dualpipe,ep=8"),
@@ -281,32 +290,147 @@ def questions(kind):
 SCREENS = tuple(
     f"screen {line}"
     for line in (
-        *("devices", "devices h100", "models", "models --families", "engines", "frameworks", "networks", "nodes", "prices h100"),
-        *("devices --json", "models qwen --json", "engines --json", "networks --json", "nodes --json", "prices b200 --json"),
-        *("device h100-sxm", "device rtx-4090", "device dgx-h100", "device mi300x --json", "device tpu-v6e", "device gb200-nvl72"),
-        *("device rtx-4090 --what-is 1321TFLOPS", "device h100-sxm --what-is 1979TFLOPS --json", "device h100-sxm --what-is 1PFLOPS"),
-        *("claims", "claims headline", "claims --topic kv-cache", "claims --topic training --json", "claims nothing-like-it"),
+        *(
+            "devices",
+            "devices h100",
+            "models",
+            "models --families",
+            "engines",
+            "frameworks",
+            "networks",
+            "nodes",
+            "prices h100",
+        ),
+        *(
+            "devices --json",
+            "models qwen --json",
+            "engines --json",
+            "networks --json",
+            "nodes --json",
+            "prices b200 --json",
+        ),
+        *(
+            "device h100-sxm",
+            "device rtx-4090",
+            "device dgx-h100",
+            "device mi300x --json",
+            "device tpu-v6e",
+            "device gb200-nvl72",
+        ),
+        *(
+            "device rtx-4090 --what-is 1321TFLOPS",
+            "device h100-sxm --what-is 1979TFLOPS --json",
+            "device h100-sxm --what-is 1PFLOPS",
+        ),
+        *(
+            "claims",
+            "claims headline",
+            "claims --topic kv-cache",
+            "claims --topic training --json",
+            "claims nothing-like-it",
+        ),
         *("schema serve", "schema train", "schema cost chip", "schema model", "schema validate", "schema nothing"),
-        *("calibrate", "calibrate --json", "calibrate --dry-run", "calibrate --forget --dry-run", "validate", "validate training"),
-        *("serve llama-3.1-70b --on h100-sxm:8", "serve llama-3.1-70b --on h100-sxm:8 --emit vllm", "serve nosuch --on h100:1"),
-        *(f"serve llama-3.1-8b --on h100-sxm:1 --emit {target}" for target in ("sglang", "trtllm", "llamacpp", "nosuch")),
-        *("serve llama-3.1-70b --on rtx-4090:4", "serve llama-3.1-70b --on h100-sxm:8 --tpot 2ms", "serve --on h100-sxm:8"),
-        *("serve llama-3.1-70b --on h100-sxm:8 --budget 1USD/h", "serve deepseek-v3 --on h200-sxm:8 --top 6 --best latency"),
-        *("serve llama-3.1-8b --on h100-sxm:1 --on rtx-4090:1 --on l4:1", "serve llama-3.1-8b --on h100-sxm:1 --rate 900req/s"),
-        *("serve llama-3.1-8b --on h100-sxm:1 --tpot 50", "serve llama-3.1-8b --on h100-sxm:1 --precision int4", "serve bert"),
-        *("serve llama-3.1-8b --on h100-sxm:1 --explain --depth 3", "serve llama-3.1-8b --on nosuch:4", "nosuch", "--version"),
-        *("serve llama-3.1-8b --on h100-sxm:0", "serve llama-3.1-8b --on h100-sxm:1 --strategy tp=3", "serve --help", "--help"),
-        *("serve llama-3.1-8b --on h100-sxm:1 --strategy cp=2", "serve llama-3.1-8b --on h100-sxm:1 --context 1M", "train --help"),
-        *("train llama-3.1-8b --on h100-sxm:64 --tokens 1T", "train llama-3.1-70b --on h100-sxm:8 --tokens 1T", "cost --help"),
-        *("train llama-3.1-8b --on h100-sxm:64 --tokens 1T --explain", "train llama-3.1-8b --on h100-sxm:64 --batch 512"),
-        *("train llama-3.1-8b --on h100-sxm:64 --tokens 1T --deadline 1d", "train llama-3.1-8b --on h100-sxm:8 --budget 10USD --tokens 1T"),
-        *(f"train llama-3.1-8b --on h100-sxm:64 --emit {target}" for target in ("megatron", "torchtitan", "deepspeed", "nosuch")),
-        *("train mixtral-8x7b --on h100-sxm:64 --emit megatron --strategy ep=8", "train llama-2-7b --on rtx-4090:2 --method qlora --emit fsdp"),
-        *("cost chip h100-sxm", "cost chip h100-sxm --explain", "cost chip --node n3 --area 600mm2 --dies 2 --hbm 288GiB", "cost rent h100-sxm"),
-        *("cost machine --on rtx-4090:8 --on h100-sxm:8", "cost machine --on dgx-h100:8 --years 3 --interest 8%", "cost history"),
-        *("cost tokens gpt-oss-120b --on h100-sxm:1", "cost tokens deepseek-v3.1 --on h200-sxm:8 --explain", "cost chip nosuch", "cost X --nope"),
-        *("cost tokens llama-3.3-70b --on h100-sxm:8 --training-cost 5.6MUSD --lifetime-tokens 100T --utilisation 40%", "cost rent nosuch"),
-        *("model llama-3.1-70b", "model nosuch", "model deepseek-v3 --context 8192", "model gpt-oss-120b", "model whisper-large-v3"),
+        *(
+            "calibrate",
+            "calibrate --json",
+            "calibrate --dry-run",
+            "calibrate --forget --dry-run",
+            "validate",
+            "validate training",
+        ),
+        *(
+            "serve llama-3.1-70b --on h100-sxm:8",
+            "serve llama-3.1-70b --on h100-sxm:8 --emit vllm",
+            "serve nosuch --on h100:1",
+        ),
+        *(
+            f"serve llama-3.1-8b --on h100-sxm:1 --emit {target}"
+            for target in ("sglang", "trtllm", "llamacpp", "nosuch")
+        ),
+        *(
+            "serve llama-3.1-70b --on rtx-4090:4",
+            "serve llama-3.1-70b --on h100-sxm:8 --tpot 2ms",
+            "serve --on h100-sxm:8",
+        ),
+        *(
+            "serve llama-3.1-70b --on h100-sxm:8 --budget 1USD/h",
+            "serve deepseek-v3 --on h200-sxm:8 --top 6 --best latency",
+        ),
+        *(
+            "serve llama-3.1-8b --on h100-sxm:1 --on rtx-4090:1 --on l4:1",
+            "serve llama-3.1-8b --on h100-sxm:1 --rate 900req/s",
+        ),
+        *(
+            "serve llama-3.1-8b --on h100-sxm:1 --tpot 50",
+            "serve llama-3.1-8b --on h100-sxm:1 --precision int4",
+            "serve bert",
+        ),
+        *(
+            "serve llama-3.1-8b --on h100-sxm:1 --explain --depth 3",
+            "serve llama-3.1-8b --on nosuch:4",
+            "nosuch",
+            "--version",
+        ),
+        *(
+            "serve llama-3.1-8b --on h100-sxm:0",
+            "serve llama-3.1-8b --on h100-sxm:1 --strategy tp=3",
+            "serve --help",
+            "--help",
+        ),
+        *(
+            "serve llama-3.1-8b --on h100-sxm:1 --strategy cp=2",
+            "serve llama-3.1-8b --on h100-sxm:1 --context 1M",
+            "train --help",
+        ),
+        *(
+            "train llama-3.1-8b --on h100-sxm:64 --tokens 1T",
+            "train llama-3.1-70b --on h100-sxm:8 --tokens 1T",
+            "cost --help",
+        ),
+        *(
+            "train llama-3.1-8b --on h100-sxm:64 --tokens 1T --explain",
+            "train llama-3.1-8b --on h100-sxm:64 --batch 512",
+        ),
+        *(
+            "train llama-3.1-8b --on h100-sxm:64 --tokens 1T --deadline 1d",
+            "train llama-3.1-8b --on h100-sxm:8 --budget 10USD --tokens 1T",
+        ),
+        *(
+            f"train llama-3.1-8b --on h100-sxm:64 --emit {target}"
+            for target in ("megatron", "torchtitan", "deepspeed", "nosuch")
+        ),
+        *(
+            "train mixtral-8x7b --on h100-sxm:64 --emit megatron --strategy ep=8",
+            "train llama-2-7b --on rtx-4090:2 --method qlora --emit fsdp",
+        ),
+        *(
+            "cost chip h100-sxm",
+            "cost chip h100-sxm --explain",
+            "cost chip --node n3 --area 600mm2 --dies 2 --hbm 288GiB",
+            "cost rent h100-sxm",
+        ),
+        *(
+            "cost machine --on rtx-4090:8 --on h100-sxm:8",
+            "cost machine --on dgx-h100:8 --years 3 --interest 8%",
+            "cost history",
+        ),
+        *(
+            "cost tokens gpt-oss-120b --on h100-sxm:1",
+            "cost tokens deepseek-v3.1 --on h200-sxm:8 --explain",
+            "cost chip nosuch",
+            "cost X --nope",
+        ),
+        *(
+            "cost tokens llama-3.3-70b --on h100-sxm:8 --training-cost 5.6MUSD --lifetime-tokens 100T --utilisation 40%",
+            "cost rent nosuch",
+        ),
+        *(
+            "model llama-3.1-70b",
+            "model nosuch",
+            "model deepseek-v3 --context 8192",
+            "model gpt-oss-120b",
+            "model whisper-large-v3",
+        ),
     )
 )
 KINDS = ("serving", "training", "money", "model", "screens", "tables")

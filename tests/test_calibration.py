@@ -79,7 +79,9 @@ def test_products_on_blocks_borrow_from_16_bit_ones_where_no_run_tells_of_them()
 
 def test_offline_runs_tell_how_fast_prompts_are_computed_only_where_those_are_long():
     rows = {row["id"]: row for row in catalogue.inference_rows()}
-    told = {name: engines.prompts_of(inference_case(rows[f"trtllm-docs-v0.17-{name}"]), FIT) for name in ("0061", "0049")}
+    told = {
+        name: engines.prompts_of(inference_case(rows[f"trtllm-docs-v0.17-{name}"]), FIT) for name in ("0061", "0049")
+    }
     assert told["0049"] is None
     term, seconds = told["0061"]
     assert seconds == pytest.approx(float(term.value), rel=0.3)

@@ -137,7 +137,8 @@ def test_the_interposer_s_price_is_the_fit_s():
 
 def test_a_made_up_chip_costs_what_the_catalogue_s_twin_costs():
     twin = bill_of_materials(
-        node="4n", area="814mm2", hbm="80GiB", memory="hbm3", units="144", sold="132", price="30000USD", fit=FIT)
+        node="4n", area="814mm2", hbm="80GiB", memory="hbm3", units="144", sold="132", price="30000USD", fit=FIT
+    )
     known = bill_of_materials("h100-sxm", fit=FIT)
     assert twin.cost.central == pytest.approx(known.cost.central)
     assert twin.margin.central == pytest.approx(1 - twin.cost.central / 30000)
@@ -609,7 +610,8 @@ def test_contracts_are_not_let_go_by_the_hour():
     kinds = {kind: hourly(machine("h100-sxm:8")[0], kind, FIT) for kind in ("rent", "contract")}
     capacity = Interval(low=4000, central=4000, high=4000, grade="calibrated")
     found = {
-        kind: supply(kind, demand, quote, capacity, FIT, label="", machine="", devices=8) for kind, quote in kinds.items()
+        kind: supply(kind, demand, quote, capacity, FIT, label="", machine="", devices=8)
+        for kind, quote in kinds.items()
     }
     assert found["rent"].mean < found["rent"].replicas
     assert found["contract"].mean == found["contract"].replicas
@@ -766,7 +768,10 @@ def test_of_two_middle_quotations_the_newer_holds_and_contracts_are_of_one_lengt
 
 
 def test_no_draw_leaves_what_is_possible():
-    inputs = {**own(machine("h100-sxm:8")[0], FIT).inputs, **bill(chip_of(catalogue.accelerator("h100-sxm")), FIT).inputs}
+    inputs = {
+        **own(machine("h100-sxm:8")[0], FIT).inputs,
+        **bill(chip_of(catalogue.accelerator("h100-sxm")), FIT).inputs,
+    }
     some = draws(inputs, 200_000)
     assert some["PUE"].min() >= 1.0
     assert some["joint"].max() <= 1.0
@@ -774,7 +779,10 @@ def test_no_draw_leaves_what_is_possible():
 
 
 def test_a_margin_is_of_the_part_alone():
-    assert bill(chip_of(catalogue.accelerator("gh200-96")), FIT, price_of(catalogue.accelerator("gh200-96"))).margin is None
+    assert (
+        bill(chip_of(catalogue.accelerator("gh200-96")), FIT, price_of(catalogue.accelerator("gh200-96"))).margin
+        is None
+    )
     found = bill(chip_of(catalogue.accelerator("h100-sxm")), FIT, price_of(catalogue.accelerator("h100-sxm")))
     assert found.margin.low < found.margin.central < found.margin.high
 

@@ -22,7 +22,16 @@ from roofplan.records.calibration import Constant, Fit, Watched
 
 def constant(scope, value=1.0, name="gap", **said):
     return Constant(
-        law="kernel", name=name, scope=scope, value=value, unit="s", spread=0.1, rows=9, fitted="2026-11-22", source="runs", **said
+        law="kernel",
+        name=name,
+        scope=scope,
+        value=value,
+        unit="s",
+        spread=0.1,
+        rows=9,
+        fitted="2026-11-22",
+        source="runs",
+        **said,
     )
 
 
@@ -38,7 +47,14 @@ def test_the_nearest_scope_holds():
 
 
 def test_variants_are_of_the_nearest_scope_each():
-    fit = Fit((constant("any", 1.0, "share.a"), constant("any", 2.0, "share.b"), constant("vllm", 3.0, "share.b"), constant("any", 4.0, "share")))
+    fit = Fit(
+        (
+            constant("any", 1.0, "share.a"),
+            constant("any", 2.0, "share.b"),
+            constant("vllm", 3.0, "share.b"),
+            constant("any", 4.0, "share"),
+        )
+    )
     found = fit.variants("kernel", "share", ["vllm", "any"])
     assert {name: item.value for name, item in found.items()} == {"a": 1.0, "b": 3.0}
 
@@ -102,9 +118,7 @@ def answers(fit):
     training = plan_training(
         "llama-3.1-8b", ["h100-sxm:8"], batch="64seq", strategy="tp=1,pp=1,micro_batch=1", price="2USD/h", fit=fit
     )
-    return tuple(
-        metric.value for plan in (serving.plans[0], training.plans[0]) for metric in plan.metrics.values()
-    )
+    return tuple(metric.value for plan in (serving.plans[0], training.plans[0]) for metric in plan.metrics.values())
 
 
 @pytest.mark.slow
@@ -149,17 +163,30 @@ def test_no_module_changes_what_stands_in_it(path):
     made = {
         target.id
         for node in tree.body
-        for target in (node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else [])
-        if isinstance(target, ast.Name) and isinstance(node.value, ast.Dict | ast.List | ast.Set | ast.Call | ast.DictComp | ast.ListComp)
+        for target in (
+            node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
+        )
+        if isinstance(target, ast.Name)
+        and isinstance(node.value, ast.Dict | ast.List | ast.Set | ast.Call | ast.DictComp | ast.ListComp)
     }
     for function in (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)):
         own = {argument.arg for argument in ast.walk(function) if isinstance(argument, ast.arg)}
-        own |= {node.id for node in ast.walk(function) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+        own |= {
+            node.id for node in ast.walk(function) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+        }
         for node in ast.walk(function):
             assert not isinstance(node, ast.Global), ast.unparse(node)
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and isinstance(node.func.value, ast.Name):
+            if (
+                isinstance(node, ast.Call)
+                and isinstance(node.func, ast.Attribute)
+                and isinstance(node.func.value, ast.Name)
+            ):
                 assert not (node.func.attr in CHANGES and node.func.value.id in made - own), ast.unparse(node)
-            if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store | ast.Del) and isinstance(node.value, ast.Name):
+            if (
+                isinstance(node, ast.Subscript)
+                and isinstance(node.ctx, ast.Store | ast.Del)
+                and isinstance(node.value, ast.Name)
+            ):
                 assert node.value.id not in made - own, ast.unparse(node)
 
 

@@ -31,7 +31,14 @@ LLAMA_CPP = catalogue.engine("llama.cpp-b11200")
 def predicted(model, spec, strategy, users, engine=VLLM, workload=None):
     box = machine(spec)[0]
     return predict(
-        model, strategy, engine, workload or Workload(), rates(box, engine, FIT), float(users), kv_bytes=2.0, budget=8192.0
+        model,
+        strategy,
+        engine,
+        workload or Workload(),
+        rates(box, engine, FIT),
+        float(users),
+        kv_bytes=2.0,
+        budget=8192.0,
     )
 
 
@@ -140,12 +147,12 @@ def test_no_step_exceeds_the_peak_or_the_bandwidth(users, tp):
     ):
         term = step_term("step", LLAMA, Strategy(tp=tp), step, r, kv_bytes=2.0)
         work = sum(
-            float(leaf.numbers[0]) * leaf.numbers[3][0]
+            float(leaf.numbers["layers"]) * leaf.numbers["work"][0]
             for leaf, _ in leaves(term)
             if leaf.law == "roofline.overlapped_time"
         )
         read = sum(
-            float(leaf.numbers[0]) * leaf.numbers[1][0]
+            float(leaf.numbers["layers"]) * leaf.numbers["moved"][0]
             for leaf, _ in leaves(term)
             if leaf.law == "roofline.overlapped_time"
         )
@@ -207,7 +214,9 @@ def test_more_bandwidth_is_never_slower(factor):
     q["memory_bandwidth"] = replace(q["memory_bandwidth"], value=q["memory_bandwidth"].value * factor)
     quicker = replace(box, device=replace(box.device, quantities=q))
     a, b = (
-        predict(LLAMA, Strategy(tp=8), VLLM, Workload(), rates(m, VLLM, FIT), 64.0, kv_bytes=2.0, budget=8192.0).tpot.value
+        predict(
+            LLAMA, Strategy(tp=8), VLLM, Workload(), rates(m, VLLM, FIT), 64.0, kv_bytes=2.0, budget=8192.0
+        ).tpot.value
         for m in (box, quicker)
     )
     assert b <= a * (1 + 1e-12)
@@ -389,7 +398,7 @@ def test_weight_only_formats_run_at_the_activation_s_rate():
     model = read_model("qwen3-32b-awq")
     tree = predicted(model, "rtx-4090:1", Strategy(), 4).ttft
     device = catalogue.accelerator("rtx-4090")
-    used = {leaf.numbers[4][0] for leaf, _ in leaves(tree) if leaf.name == "gate+up"}
+    used = {leaf.numbers["compute_rate"][0] for leaf, _ in leaves(tree) if leaf.name == "gate+up"}
     assert all(rate <= device.peak["fp16"].value for rate in used)
 
 
@@ -727,17 +736,18 @@ def plain(number):
 def arithmetic(leaf):
     """Return what the arithmetic of a formula gives, the remark behind the semicolon aside."""
     text = leaf.text.partition(";")[0].replace(" x log2(", " * math.log2(").replace(" x ", " * ")
-    numbers = [repr(plain(x)) for x in leaf.numbers[: text.count("{}")]]
-    return eval(text.format(*numbers), {"math": math})  # noqa: S307 - our own formula
+    numbers = {name: repr(x if isinstance(x, str) else plain(x)) for name, x in leaf.numbers.items()}
+    return eval(text.format_map(numbers), {"math": math})  # noqa: S307 - our own formula
 
 
 def shown_value(leaf):
     """Return what a leaf's formula gives with the numbers that it prints; None where it prints no formula."""
-    n = [plain(x) if not isinstance(x, str) else x for x in leaf.numbers]
+    n = {name: x if isinstance(x, str) else plain(x) for name, x in leaf.numbers.items()}
     if leaf.law == "roofline.overlapped_time":
-        return n[0] * max(n[1] / n[2], n[3] / n[4])
+        return n["layers"] * max(n["moved"] / n["memory_rate"], n["work"] / n["compute_rate"])
     if leaf.law == "roofline.serial_time":
-        return n[0] * (n[1] / n[2] + (n[3] + n[4] * n[5]) / n[6])
+        work = n["work"] + n["entries"] * n["unpacking"]
+        return n["layers"] * (n["moved"] / n["memory_rate"] + work / n["compute_rate"])
     if leaf.law.startswith("collectives.") and "(" in leaf.text:
         return arithmetic(leaf)
     return None
@@ -764,7 +774,7 @@ def test_products_sums_and_differences_give_their_terms(name, spec, extra):
                 if term.combine == "sum" and term.parts:
                     assert sum(float(p.value) for p in term.parts) == pytest.approx(float(term.value), rel=1e-9)
                 if term.combine == "difference":
-                    prompts, (each, _) = term.numbers
+                    prompts, (each, _) = term.numbers["prompts"], term.numbers["each"]
                     assert prompts * each == pytest.approx(float(term.value), rel=1e-9)
                     mixed, decode = (float(part.value) for part in term.parts)
                     assert float(term.value) == pytest.approx((mixed - decode) * float(term.value) / (mixed - decode))
@@ -842,7 +852,7 @@ def test_decode_attention_without_grouped_kernels_reads_the_cache_for_every_quer
         )
         for name in ("tensorrt-llm-0.6", "tensorrt-llm-0.17")
     )
-    assert old.numbers[1][0] == pytest.approx(8 * new.numbers[1][0])
+    assert old.numbers["moved"][0] == pytest.approx(8 * new.numbers["moved"][0])
 
 
 def test_old_engines_refuse_what_came_after_them():
@@ -869,7 +879,7 @@ def test_weights_scaled_block_by_block_multiply_at_a_rate_of_their_own():
     assert r.compute["fp8.fp8-block"] < r.compute["fp8"] < r.peak["fp8"]
     tree = step_term("step", DEEPSEEK, Strategy(tp=8), Step(new=8192.0, requests=1.0), r, kv_bytes=2.0)
     product = next(leaf for leaf, _ in leaves(tree) if leaf.name == "q_b")
-    assert product.numbers[4][0] == r.compute["fp8.fp8-block"]
+    assert product.numbers["compute_rate"][0] == r.compute["fp8.fp8-block"]
 
 
 def test_every_weight_only_product_is_unpacked():

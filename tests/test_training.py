@@ -789,7 +789,9 @@ def test_uneven_experts_cost_the_busiest_rank_time_and_memory_only_where_they_ar
     job = Job(sequence=4096, batch=256, optimizer=catalogue.optimizers()["adam"])
     even_step, uneven = (step(model, job, replace(layout, imbalance=x), a) for x in (1.0, 1.5))
     assert 1.05 * float(even_step.time) < float(uneven.time) < 1.5 * float(even_step.time)
-    sizes = [float(fullest(ledgers(model, job, replace(layout, imbalance=x), framework, FIT)).reserved) for x in (1.0, 1.5)]
+    sizes = [
+        float(fullest(ledgers(model, job, replace(layout, imbalance=x), framework, FIT)).reserved) for x in (1.0, 1.5)
+    ]
     assert sizes[1] > sizes[0]
     whole = [float(step(model, job, replace(layout, ep=1.0, imbalance=x), a).time) for x in (1.0, 1.5)]
     assert whole[0] == whole[1]
@@ -900,7 +902,9 @@ def test_swapping_is_the_same_over_arrays():
     grid = Layout(tp=1.0, dp=8.0, micro_batch=sizes, zero=1, offload="activations")
     single = [float(step(model, job(), grid.with_degrees({"micro_batch": float(size)}), a).time) for size in sizes]
     assert step(model, job(), grid, a).time == pytest.approx(single)
-    held = [float(peak(ledgers(model, job(), grid.with_degrees({"micro_batch": float(s)}), MEGATRON, FIT))) for s in sizes]
+    held = [
+        float(peak(ledgers(model, job(), grid.with_degrees({"micro_batch": float(s)}), MEGATRON, FIT))) for s in sizes
+    ]
     assert peak(ledgers(model, job(), grid, MEGATRON, FIT)) == pytest.approx(held)
 
 
@@ -1126,7 +1130,8 @@ def test_a_tied_head_far_away_pays_the_taper():
     layout = Layout(tp=1.0, pp=2, dp=8192.0, micro_batch=1.0, zero=1)
     wide, narrow = machine(FABRIC)[0], tapered(machine(FABRIC)[0], 3072.0, 7.0)
     times = [
-        float(step(model, job(batch=8192), layout, ability(m, MEGATRON, FIT)).beside["data ranks"]) for m in (wide, narrow)
+        float(step(model, job(batch=8192), layout, ability(m, MEGATRON, FIT)).beside["data ranks"])
+        for m in (wide, narrow)
     ]
     assert times[1] > 2.0 * times[0]
 

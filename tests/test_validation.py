@@ -498,7 +498,9 @@ def test_the_factor_of_a_job_holds_nine_of_ten_measurements():
     (fitted,) = [item for item in fit_intervals(rows, FIT) if item["name"] == "decode"]
     assert fitted["rows"] == 2400
     assert "no coverage" not in fitted["note"]
-    (few,) = [item for item in fit_intervals([r for r in rows if r.source in {"p1", "p2"}], FIT) if item["name"] == "decode"]
+    (few,) = [
+        item for item in fit_intervals([r for r in rows if r.source in {"p1", "p2"}], FIT) if item["name"] == "decode"
+    ]
     assert f"fewer than {LEAST_SOURCES}" in few["note"]
 
 
@@ -518,7 +520,9 @@ def test_a_publisher_left_out_leaves_no_trace():
     assert without.excluded == {"splitwise-sim"}
     assert "vllm-0.2" in shipped
     assert not any(item.scope == "vllm-0.2" for item in without.constants)
-    assert not any("splitwise-sim" in item.source and item.rows and item.scope == "vllm-0.2" for item in without.constants)
+    assert not any(
+        "splitwise-sim" in item.source and item.rows and item.scope == "vllm-0.2" for item in without.constants
+    )
 
 
 def test_rows_that_predictors_are_compared_on_are_in_no_fit():

@@ -591,9 +591,7 @@ def plan_json(
     """Return one plan."""
     book = plan.memory
     behind = [*plan.prediction.tpot.bibliography(), *plan.prediction.ttft.bibliography()]
-    keys = list(
-        dict.fromkeys([*(one.citation for one in behind), "config.json", "engine", book.capacity_source])
-    )
+    keys = list(dict.fromkeys([*(one.citation for one in behind), "config.json", "engine", book.capacity_source]))
     if plan.cost is not None:
         keys.append(plan.cost.price.source)
     for key in keys:

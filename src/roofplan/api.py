@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from roofplan.calibrate.own import Refit
     from roofplan.validation.scoring import Validation
 
+
 def fit_at_hand() -> Fit:
     """Return the shipped constants with those of the local profile over them, on which predictions rest where no other fit is given.
 

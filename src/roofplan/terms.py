@@ -6,7 +6,8 @@ texts are made only when someone reads them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
@@ -22,6 +23,7 @@ Combine = Literal["sum", "max", "product", "difference", "leaf"]
 Number = Any
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class Term:
     """One named quantity of an answer.
 
@@ -33,35 +35,20 @@ class Term:
     law : function of `roofplan.laws` that computed it, or how it was obtained.
     parts : Terms that it is made of.
     combine : how the parts make the value: their sum, the largest, a multiple of their sum, or a multiple of the first less the rest.
-    text : formula with ``{}`` where the numbers go.
-    numbers : what goes there, each a number or a pair (number, unit).
+    text : formula with the names of its numbers in braces.
+    numbers : what goes there, by name, each a number, a pair (number, unit) or a word.
     sources : what it rests on beside its parts.
     """
 
-    __slots__ = ("combine", "law", "name", "numbers", "parts", "sources", "text", "unit", "value")
-
-    def __init__(
-        self,
-        name: str,
-        value: Number,
-        unit: str,
-        *,
-        law: str = "",
-        parts: Sequence[Term] = (),
-        combine: Combine = "leaf",
-        text: str = "",
-        numbers: Sequence[Any] = (),
-        sources: Sequence[Cited] = (),
-    ) -> None:
-        self.name = name
-        self.value = value
-        self.unit = unit
-        self.law = law
-        self.parts = parts
-        self.combine = combine
-        self.text = text
-        self.numbers = numbers
-        self.sources = sources
+    name: str
+    value: Number
+    unit: str
+    law: str = field(default="", kw_only=True)
+    parts: Sequence[Term] = field(default=(), kw_only=True)
+    combine: Combine = field(default="leaf", kw_only=True)
+    text: str = field(default="", kw_only=True)
+    numbers: Mapping[str, Any] = field(default_factory=dict, kw_only=True)
+    sources: Sequence[Cited] = field(default=(), kw_only=True)
 
     def __repr__(self) -> str:
         return f"Term({self.name!r}, {self.value!r}, {self.unit!r})"
@@ -70,8 +57,7 @@ class Term:
         """Return the formula with the numbers put in."""
         if not self.text:
             return ""
-        shown = [units.show(float(n[0]), n[1]) if isinstance(n, tuple) else _plain(n) for n in self.numbers]
-        return self.text.format(*shown)
+        return self.text.format_map({name: _shown(number) for name, number in self.numbers.items()})
 
     def walk(self) -> Iterator[Term]:
         """Yield this Term and all below it, each once."""
@@ -114,7 +100,13 @@ class Term:
 
 
 def total(
-    name: str, parts: Sequence[Term], unit: str, *, law: str = "", text: str = "", numbers: Sequence[Any] = ()
+    name: str,
+    parts: Sequence[Term],
+    unit: str,
+    *,
+    law: str = "",
+    text: str = "",
+    numbers: Mapping[str, Any] | None = None,
 ) -> Term:
     """Return the sum of `parts`; arrays of few axes are added before those of many."""
     values = [part.value for part in parts]
@@ -123,10 +115,13 @@ def total(
     amount = values[0] if values else 0.0
     for value in values[1:]:
         amount = amount + value
-    return Term(name, amount, unit, law=law, parts=parts, combine="sum", text=text, numbers=numbers)
+    return Term(name, amount, unit, law=law, parts=parts, combine="sum", text=text, numbers=numbers or {})
 
 
-def _plain(number: Any) -> str:
+def _shown(number: Any) -> str:
+    """Return a number as a formula shows it, with its unit where it has one."""
+    if isinstance(number, tuple):
+        return units.show(float(number[0]), number[1])
     if isinstance(number, str):
         return number
     value = float(number)

@@ -6,7 +6,7 @@ parts are the groups a reader cares about: weight matmuls, experts, attention, m
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -95,7 +95,9 @@ def _vector_peak(device: Accelerator, fitted: Callable[..., Constant], sources: 
     return base.value * float(share.value)
 
 
-def _vector(engine: Software, wire: float, fitted: Callable[..., Constant], sources: dict[str, tuple[Cited, ...]]) -> Vector | None:
+def _vector(
+    engine: Software, wire: float, fitted: Callable[..., Constant], sources: dict[str, tuple[Cited, ...]]
+) -> Vector | None:
     if not engine.kernels.vector_rows:
         return None
     chain = engine.scopes
@@ -546,9 +548,9 @@ def _uncached(op: Operation, r: Rates) -> Operation:
     """Return a pass over handed tensors as one over those that the cache does not hold."""
     if not r.cache:
         return op._replace(kind="memory")
-    text, numbers = f"{op.text or '{}'}, beyond {{}} of cache", op.numbers if op.text else ((op.traffic, "B"),)
-    moved = roofline.beyond_cache(op.traffic, r.cache)
-    return op._replace(kind="memory", traffic=moved, text=text, numbers=(*numbers, (r.cache, "B")))
+    text = f"{op.text or '{whole}'}, beyond {{cache}} of cache"
+    numbers = {**op.numbers, "whole": (op.traffic, "B"), "cache": (r.cache, "B")}
+    return op._replace(kind="memory", traffic=roofline.beyond_cache(op.traffic, r.cache), text=text, numbers=numbers)
 
 
 def with_unpacking(table: list[Operation], r: Rates) -> list[Operation]:
@@ -576,7 +578,9 @@ def _cast(op: Operation, r: Rates) -> Operation:
     own = f"{op.compute}.{op.stored}"
     each = r.casts[own if own in r.casts else op.compute]
     moved = matmul.conversion_traffic(op.inputs, each)
-    return _pass(f"cast for {op.name}", "memory", moved, "{} activations x {} B", (op.inputs, each))
+    return _pass(
+        f"cast for {op.name}", "memory", moved, "{inputs} activations x {each} B", {"inputs": op.inputs, "each": each}
+    )
 
 
 def _in_memory(op: Operation, r: Rates) -> Number:
@@ -605,15 +609,25 @@ def _around(op: Operation, r: Rates) -> list[Operation]:
     tensor = where(op.rows > kernels.vector_rows, 1.0, 0.0)
     each = kernels.quantised if own else kernels.converted
     moved = tensor * matmul.conversion_traffic(op.converted, each)
-    out = [_pass(f"convert {op.name}", HANDOVER, moved, "{} activations x {} B", (op.converted, each))]
+    out = [
+        _pass(
+            f"convert {op.name}",
+            HANDOVER,
+            moved,
+            "{inputs} activations x {each} B",
+            {"inputs": op.converted, "each": each},
+        )
+    ]
     if np.any(_in_memory(op, r)):
         stored = element_bytes(op.stored)
         moved = _in_memory(op, r) * matmul.unpacking_traffic(op.entries, stored, UNPACKED_BYTES)
-        text = "{} weights x ({} + {} B)"
-        out.append(_pass(f"unpack {op.name}", "memory", moved, text, (op.entries, stored, UNPACKED_BYTES)))
+        text = "{weights} weights x ({stored} + {unpacked} B)"
+        numbers = {"weights": op.entries, "stored": stored, "unpacked": UNPACKED_BYTES}
+        out.append(_pass(f"unpack {op.name}", "memory", moved, text, numbers))
     if own:
         work = tensor * matmul.rescaling_work(op.rows, op.entries, SCALE_BLOCK, SCALE_OPERATIONS)
-        text, numbers = "{} rows x {} weights / {} a scale", (op.rows, op.entries, SCALE_BLOCK)
+        text = "{rows} rows x {weights} weights / {block} a scale"
+        numbers = {"rows": op.rows, "weights": op.entries, "block": SCALE_BLOCK}
         out.append(_pass(f"rescale {op.name}", "memory", 0.0 * work, text, numbers)._replace(work=work))
     return out
 
@@ -623,7 +637,7 @@ SCALE_BLOCK, SCALE_OPERATIONS = 32.0, 6.0
 multiplied by both scales and added, three instructions that could each be two operations (llama.cpp source, ggml-cuda/mmq.cuh) [1], [FLOP]."""
 
 
-def _pass(name: str, kind: str, moved: Number, text: str, numbers: tuple[Any, ...]) -> Operation:
+def _pass(name: str, kind: str, moved: Number, text: str, numbers: Mapping[str, Any]) -> Operation:
     """Return a pass over memory that belongs to a product, whose launches count it already."""
     return Operation(name, kind, 0.0, moved, kernels=0.0, text=text, numbers=numbers)
 
@@ -648,8 +662,8 @@ def unpacking(op: Operation) -> Operation:
         larger(work, 0.0 * work),
         0.0,
         kernels=0.0,
-        text="{} weights unpacked once per {} rows of {}",
-        numbers=(op.entries, UNPACK_TILE, op.rows),
+        text="{entries} weights unpacked once per {tile} rows of {rows}",
+        numbers={"entries": op.entries, "tile": UNPACK_TILE, "rows": op.rows},
     )
 
 
@@ -781,12 +795,27 @@ def _grouped(
             gap,
             "s",
             law="roofline.kernel_time",
-            text="{} kernels x {} between one and the next",
-            numbers=(gap / r.gap, (r.gap, "s")),
+            text="{kernels} kernels x {gap} between one and the next",
+            numbers={"kernels": gap / r.gap, "gap": (r.gap, "s")},
             sources=r.sources["gap"],
         )
     )
     return total(name, parts, "s")
+
+
+ROOFLINE = ("moved", "memory_rate", "work", "compute_rate")
+"""Names of the numbers that place a kernel under its roofline, each with its unit."""
+
+
+def roofline_numbers(op: Operation, r: Rates) -> dict[str, Any]:
+    """Return what an operation moves and computes, and at which rates, as the numbers of its formula; `ROOFLINE` names them."""
+    return {
+        "moved": (op.traffic, "B"),
+        "memory_rate": (memory_rate(op, r), "B/s"),
+        "work": (op.work, "FLOP"),
+        "compute_rate": (compute_rate(op, r), "FLOP/s"),
+        "traffic": op.traffic,
+    }
 
 
 def _operation_term(op: Operation, seconds: Number, count: Number, r: Rates) -> Term:
@@ -797,17 +826,9 @@ def _operation_term(op: Operation, seconds: Number, count: Number, r: Rates) -> 
         return _vector_term(op, seconds, count, r, r.vector)
     keys = r.sources.get(f"{op.kind}.{op.stored}", r.sources[_SOURCE_OF.get(op.kind, "bandwidth")])
     law = "roofline.overlapped_time"
-    text = "{} layers x max(read {} at {}, compute {} at {}); " + (op.text or "{} B")
-    numbers: tuple[Any, ...] = (
-        count,
-        (op.traffic, "B"),
-        (memory_rate(op, r), "B/s"),
-        (op.work, "FLOP"),
-        (compute_rate(op, r), "FLOP/s"),
-        *op.numbers,
-    )
-    if not op.text:
-        numbers = (*numbers, op.traffic)
+    text = "{layers} layers x max(read {moved} at {memory_rate}, compute {work} at {compute_rate}); "
+    text += op.text or "{traffic} B"
+    numbers = {"layers": count, **roofline_numbers(op, r), **op.numbers}
     own = f"compute.{op.compute}.{op.stored}"
     shares = r.sources.get(own, r.sources.get(f"compute.{op.compute}", ()))
     computed = r.sources["vector_peak"] if op.kind == "memory" else shares
@@ -817,24 +838,27 @@ def _operation_term(op: Operation, seconds: Number, count: Number, r: Rates) -> 
     return Term(op.name, seconds * count, "s", law=law, text=text, numbers=numbers, sources=sources)
 
 
-RING = "{} + 2 x ({} - 1) x {} + 2 x ({} - 1) / {} x {} / {}"
-"""Formula of a ring all-reduce: start-up, ranks, step, ranks, ranks, size, rate."""
+RING = "{start} + 2 x ({group} - 1) x {step} + 2 x ({group} - 1) / {group} x {size} / {rate}"
+"""Formula of a ring all-reduce."""
 
 
-def _way_formula(way: str, message: float, ranks: float, net: dict[str, Any]) -> tuple[str, tuple[Any, ...]]:
-    """Return the formula of an all-reduce inside a host and the numbers in it."""
-    size, rate = (message, "B"), (float(_shared_rate(ranks, net)), "B/s")
-    base, step, shot = (net["base"], "s"), (net["step"], "s"), (net["one_shot"], "s")
-    if way == "ring":
-        return RING, (base, ranks, step, ranks, ranks, size, rate)
-    if way == "one-shot":
-        return "{} + ({} - 1) x {} / {}", (shot, ranks, size, rate)
-    if way == "two-shot":
-        return "2 x {} + 2 x ({} - 1) / {} x {} / {}", (shot, ranks, ranks, size, rate)
-    if way == "in-network":
-        return "{} + ({} + 1) / {} x {} / {}", (base, ranks, ranks, size, rate)
-    slowest = min(float(rate[0]) / 2.0, net["staged_path"] / (2.0 * ranks))
-    return RING, (base, ranks, step, ranks, ranks, size, (slowest, "B/s"))
+WAYS = {
+    "ring": RING,
+    "one-shot": "{shot} + ({group} - 1) x {size} / {rate}",
+    "two-shot": "2 x {shot} + 2 x ({group} - 1) / {group} x {size} / {rate}",
+    "in-network": "{start} + ({group} + 1) / {group} x {size} / {rate}",
+    "host-staged": RING,
+}
+"""Formulas of an all-reduce inside a host."""
+
+
+def _way_numbers(way: str, message: float, ranks: float, net: dict[str, Any]) -> dict[str, Any]:
+    """Return the numbers in the formula of an all-reduce inside a host."""
+    rate = float(_shared_rate(ranks, net))
+    if way == "host-staged":
+        rate = min(rate / 2.0, net["staged_path"] / (2.0 * ranks))
+    times = {"start": (net["base"], "s"), "step": (net["step"], "s"), "shot": (net["one_shot"], "s")}
+    return {**times, "group": ranks, "size": (message, "B"), "rate": (rate, "B/s")}
 
 
 def _all_reduce_parts(op: Operation, count: Number, r: Rates) -> list[Term]:
@@ -844,17 +868,14 @@ def _all_reduce_parts(op: Operation, count: Number, r: Rates) -> list[Term]:
     if inner > 1.0:
         ways = inside_ways(op.traffic, inner, net)
         way = min(ways, key=lambda name: float(ways[name]))
-        formula, numbers = _way_formula(way, op.traffic, inner, net)
-        law = f"collectives.{way.replace('-', '_')}_all_reduce"
-        text = "{} x (" + formula + "); " + way + ", " + op.text
         parts.append(
             Term(
                 f"{op.name}, in a host",
                 ways[way] * count,
                 "s",
-                law=law,
-                text=text,
-                numbers=(count, *numbers, *op.numbers),
+                law=f"collectives.{way.replace('-', '_')}_all_reduce",
+                text="{layers} x (" + WAYS[way] + "); " + way + ", " + op.text,
+                numbers={"layers": count, **_way_numbers(way, op.traffic, inner, net), **op.numbers},
                 sources=keys,
             )
         )
@@ -863,19 +884,24 @@ def _all_reduce_parts(op: Operation, count: Number, r: Rates) -> list[Term]:
         rate, latency = net["outer_bandwidth"] * net["outer_efficiency"], net["outer_latency"]
         ring = collectives.ring_all_reduce(share, outer, 0.0, latency, rate)
         tree = collectives.tree_all_reduce(share, outer, 0.0, latency, rate)
-        ringed = ring <= tree
-        formula = RING if ringed else "2 x log2({}) x {} + 2 x {} / {}"
-        size, wire, wait = (share, "B"), (rate, "B/s"), (latency, "s")
-        numbers = (0.0, outer, wait, outer, outer, size, wire) if ringed else (outer, wait, size, wire)
+        kind = "ring" if ring <= tree else "tree"
+        formula = RING if kind == "ring" else "2 x log2({group}) x {step} + 2 x {size} / {rate}"
         where_to = r.machine.network.id if r.machine.network else "the network"
         parts.append(
             Term(
                 f"{op.name}, between hosts",
                 min(ring, tree) * count,
                 "s",
-                law=f"collectives.{'ring' if ringed else 'tree'}_all_reduce",
-                text="{} x (" + formula + f"); {'ring' if ringed else 'tree'} over {where_to}",
-                numbers=(count, *numbers),
+                law=f"collectives.{kind}_all_reduce",
+                text="{layers} x (" + formula + f"); {kind} over {where_to}",
+                numbers={
+                    "layers": count,
+                    "start": 0.0,
+                    "step": (latency, "s"),
+                    "group": outer,
+                    "size": (share, "B"),
+                    "rate": (rate, "B/s"),
+                },
                 sources=keys,
             )
         )
@@ -890,34 +916,37 @@ def _message_term(op: Operation, seconds: Number, count: Number, r: Rates) -> Te
         parts = _all_reduce_parts(op, count, r)
         return parts[0] if len(parts) == 1 else total(op.name, parts, "s")
     law = "collectives.gather_time" if op.kind == "gather" else "collectives.all_to_all_time"
+    timed = {"layers": count, "group": op.ranks, "size": (op.traffic, "B")}
     if not scalar or op.ranks > r.machine.per_host:
-        text, numbers = "{} x {} of {} over {} ranks; " + op.text, (count, op.kind, (op.traffic, "B"), op.ranks)
-        return Term(op.name, seconds * count, "s", law=law, text=text, numbers=(*numbers, *op.numbers), sources=keys)
-    rate = _pairwise_rate(op.ranks, r.network)
-    shown = ((r.network["one_shot"], "s"), op.ranks, op.ranks, (op.traffic, "B"), (rate, "B/s"))
-    text = "{} x ({} + ({} - 1) / {} x {} / {}); " + op.text
-    return Term(op.name, seconds * count, "s", law=law, text=text, numbers=(count, *shown, *op.numbers), sources=keys)
+        text = "{layers} x {kind} of {size} over {group} ranks; " + op.text
+        numbers = {**timed, "kind": op.kind, **op.numbers}
+        return Term(op.name, seconds * count, "s", law=law, text=text, numbers=numbers, sources=keys)
+    wait, rate = (r.network["one_shot"], "s"), (_pairwise_rate(op.ranks, r.network), "B/s")
+    text = "{layers} x ({wait} + ({group} - 1) / {group} x {size} / {rate}); " + op.text
+    numbers = {**timed, "wait": wait, "rate": rate, **op.numbers}
+    return Term(op.name, seconds * count, "s", law=law, text=text, numbers=numbers, sources=keys)
 
 
 def _vector_term(op: Operation, seconds: Number, count: Number, r: Rates, vector: Vector) -> Term:
     how = format_entry(op.stored)["kernel"]
-    unpacking = vector.unpacking[how]
     return Term(
         op.name,
         seconds * count,
         "s",
         law="roofline.serial_time",
-        text=f"{{}} layers x (read {{}} at {{}} + {{}} and {{}} {how} weights x {{}} to unpack, on vector units at {{}}); {op.text}",
-        numbers=(
-            count,
-            (op.traffic, "B"),
-            (vector.bandwidth, "B/s"),
-            (op.work, "FLOP"),
-            op.entries,
-            unpacking,
-            (r.vector_peak, "FLOP/s"),
-            *op.numbers,
-        ),
+        text="{layers} layers x (read {moved} at {memory_rate} + {work} and {entries} {how} weights x {unpacking} to unpack, on vector units"
+        " at {compute_rate}); " + op.text,
+        numbers={
+            "layers": count,
+            "moved": (op.traffic, "B"),
+            "memory_rate": (vector.bandwidth, "B/s"),
+            "work": (op.work, "FLOP"),
+            "compute_rate": (r.vector_peak, "FLOP/s"),
+            "entries": op.entries,
+            "how": how,
+            "unpacking": vector.unpacking[how],
+            **op.numbers,
+        },
         sources=(*r.sources["bandwidth"][:1], *r.sources["vector"], *r.sources["vector_peak"]),
     )
 
@@ -929,7 +958,7 @@ def engine_term(sequences: Number, r: Rates) -> Term:
         r.step_base + r.step_each * sequences,
         "s",
         law="a + b x sequences",
-        text="{} + {} x {} sequences, " + r.engine.id,
-        numbers=((r.step_base, "s"), (r.step_each, "s"), sequences),
+        text="{base} + {per_sequence} x {sequences} sequences, " + r.engine.id,
+        numbers={"base": (r.step_base, "s"), "per_sequence": (r.step_each, "s"), "sequences": sequences},
         sources=r.sources["engine"],
     )

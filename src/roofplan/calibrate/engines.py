@@ -22,6 +22,7 @@ from roofplan.records.calibration import Constant, Fit
 from roofplan.records.engine import EAGER
 from roofplan.records.model import Mixture
 from roofplan.terms import Term
+from roofplan.timing import ROOFLINE
 from roofplan.validation.inference import LARGEST_QUEUE, InferenceCase, clean_cases
 from roofplan.validation.predictions import simulated
 
@@ -146,12 +147,11 @@ def _vector_parts(term: Any) -> dict[str, float]:
     for leaf, value in leaves(term):
         if leaf.law != VECTOR_LAW:
             continue
-        count, (traffic, _), (bandwidth, _), _, entries, unpacking, (rate, _), *_ = leaf.numbers
-        factor = value / float(leaf.value) * count
-        kind = "native" if " native weights" in leaf.text else "blocks"
-        out["reads"] += factor * traffic
-        out[kind] += factor * entries / rate
-        out["time"] += factor * (traffic / bandwidth + entries * unpacking / rate)
+        moved, memory_rate, _, rate = (leaf.numbers[name][0] for name in ROOFLINE)
+        entries, factor = leaf.numbers["entries"], value / float(leaf.value) * leaf.numbers["layers"]
+        out["reads"] += factor * moved
+        out["native" if leaf.numbers["how"] == "native" else "blocks"] += factor * entries / rate
+        out["time"] += factor * (moved / memory_rate + entries * leaf.numbers["unpacking"] / rate)
     return out
 
 

@@ -77,7 +77,9 @@ UNSEEN_NOTE = "the error beside a fit's own residuals with which intervals hold 
 
 def widened(rows: Sequence[Outcome], fit: Fit) -> tuple[list[Outcome], float]:
     """Return outcomes whose spreads hold what fits do not show, and how much that is: with what grades come nearest to one factor [1]."""
-    trials = {amount: _with_unseen(rows, amount, fit) for amount in np.arange(0.0, MOST_UNSEEN, STEP_OF_UNSEEN).tolist()}
+    trials = {
+        amount: _with_unseen(rows, amount, fit) for amount in np.arange(0.0, MOST_UNSEEN, STEP_OF_UNSEEN).tolist()
+    }
     best = min(trials, key=lambda amount: _apart(trials[amount]))
     return trials[best], best
 

@@ -20,6 +20,7 @@ from roofplan.errors import InputError
 from roofplan.records.hardware import Accelerator
 from roofplan.search import Plan, Result, all_in_cost
 from roofplan.terms import Term
+from roofplan.timing import ROOFLINE
 from roofplan.train import TrainingPlan, TrainingResult
 from roofplan.units import GIB, HOUR
 
@@ -465,26 +466,22 @@ def leaves(tree: Term) -> Iterator[Term]:
         yield from leaves(part)
 
 
-MOVED = ("B", "B/s", "FLOP", "FLOP/s")
-"""Units of the numbers that a kernel's leaf states: what it moves and at which rate, what it computes and at which rate."""
-
-
 def kernels(tree: Term, phase: str) -> list[dict[str, Any]]:
     """Return the kernels of a tree that move and compute, as points under a roofline."""
     rows = []
     for leaf in leaves(tree):
-        stated = {
-            number[1]: float(number[0]) for number in leaf.numbers if isinstance(number, tuple) and len(number) == 2
-        }
-        if not all(unit in stated for unit in MOVED) or not stated["FLOP"] or not stated["B"]:
+        if not all(name in leaf.numbers for name in ROOFLINE):
             continue
-        seconds = max(stated["B"] / stated["B/s"], stated["FLOP"] / stated["FLOP/s"])
+        moved, memory_rate, work, compute_rate = (float(leaf.numbers[name][0]) for name in ROOFLINE)
+        if not work or not moved:
+            continue
+        seconds = max(moved / memory_rate, work / compute_rate)
         rows.append(
             {
                 "kernel": leaf.name,
                 "phase": phase,
-                "intensity": stated["FLOP"] / stated["B"],
-                "rate": stated["FLOP"] / seconds,
+                "intensity": work / moved,
+                "rate": work / seconds,
                 "time": float(leaf.value),
             }
         )

@@ -235,8 +235,8 @@ def bill_term(chip: Chip, values: Values) -> Term:
                 chip.capacity * each,
                 "USD",
                 law="given",
-                text="{} GiB of " + chip.memory + " x {} USD",
-                numbers=(chip.capacity / 2.0**30, each * 2.0**30),
+                text="{capacity} GiB of " + chip.memory + " x {price} USD",
+                numbers={"capacity": chip.capacity / 2.0**30, "price": each * 2.0**30},
                 sources=(made[f"price of {chip.memory}"].cited,),
             )
         )
@@ -245,11 +245,16 @@ def bill_term(chip: Chip, values: Values) -> Term:
     if chip.interposer:
         area = _area(chip)
         process = area * values["area_price"]
-        text = "{} USD/mm2 x {} mm2 of silicon, {} stacks of memory among it"
-        numbers: tuple[Any, ...] = (values["area_price"] * 1e-6, area * 1e6, count)
+        text = "{price} USD/mm2 x {area} mm2 of silicon, {stacks} stacks of memory among it"
+        numbers = {"price": values["area_price"] * 1e-6, "area": area * 1e6, "stacks": count}
         cited = made["area_price"].cited
     else:
-        process, text, numbers, cited = values["package"], "{} USD", (values["package"],), made["package"].cited
+        process, text, numbers, cited = (
+            values["package"],
+            "{price} USD",
+            {"price": values["package"]},
+            made["package"].cited,
+        )
     parts.append(Term("package", process, "USD", law="given", text=text, numbers=numbers, sources=(cited,)))
     so_far = sum((part.value for part in parts if part.name != "memory"), 0.0)
     on_it = so_far + (parts[len(chip.dies)].value if chip.interposer and chip.memory else 0.0)
@@ -261,8 +266,8 @@ def bill_term(chip: Chip, values: Values) -> Term:
             lost,
             "USD",
             law="silicon.assembled_cost",
-            text="{} USD on it x (1 / {}^{} - 1)",
-            numbers=(on_it, values["joint"], joints),
+            text="{on_it} USD on it x (1 / {joint_yield}^{joints} - 1)",
+            numbers={"on_it": on_it, "joint_yield": values["joint"], "joints": joints},
             sources=(made["joint"].cited,),
         )
     )
@@ -273,8 +278,8 @@ def bill_term(chip: Chip, values: Values) -> Term:
                 values[name],
                 "USD",
                 law="given",
-                text="{} USD",
-                numbers=(values[name],),
+                text="{price} USD",
+                numbers={"price": values[name]},
                 sources=(made[name].cited,),
             )
         )
@@ -292,8 +297,8 @@ def _logic(die: Die, values: Values, made: dict[str, Sourced]) -> Term:
         die.count * one,
         "USD",
         law="silicon.salvaged_yield" if die.units is not None else "silicon.negative_binomial_yield",
-        text="{} x {} USD a wafer / ({} dies x {} usable" + units + ")",
-        numbers=(die.count, wafer, gross, share),
+        text="{count} x {wafer} USD a wafer / ({gross} dies x {usable} usable" + units + ")",
+        numbers={"count": die.count, "wafer": wafer, "gross": gross, "usable": share},
         sources=(
             made[f"wafer of {die.node}"].cited,
             made[f"defects of {die.node}"].cited,

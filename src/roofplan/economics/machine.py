@@ -261,15 +261,25 @@ def hourly_term(items: list[Item], terms: Terms, inputs: dict[str, Sourced], val
                 cost.energy_rate(watts, tariff, pue) * HOUR,
                 "USD/h",
                 law="cost.energy_rate",
-                text="{} x {} USD/kWh x PUE {}",
-                numbers=((watts, "W"), tariff * JOULE_PER_KWH, pue),
+                text="{watts} x {tariff} USD/kWh x PUE {pue}",
+                numbers={"watts": (watts, "W"), "tariff": tariff * JOULE_PER_KWH, "pue": pue},
                 sources=tuple(inputs[name].cited for name in ("power", "electricity", "PUE")),
             )
         )
     for name in ("hosting", "staff"):
         if name in values:
             value = values[name]
-            parts.append(Term(name, value, "USD/h", law="given", text="{} USD/h", numbers=(value,), sources=(document("given"),)))
+            parts.append(
+                Term(
+                    name,
+                    value,
+                    "USD/h",
+                    law="given",
+                    text="{value} USD/h",
+                    numbers={"value": value},
+                    sources=(document("given"),),
+                )
+            )
     return total("own", parts, "USD/h")
 
 
@@ -386,22 +396,18 @@ def _depreciation(bought: Any, terms: Terms, sources: tuple[Source, ...]) -> Ter
     sold = bought * terms.residual
     if terms.interest > 0.0:
         value = cost.annuity(bought, sold, terms.interest, terms.years) / (YEAR / HOUR)
-        text = "annuity of {} USD over {} years at {}% interest, {} USD sold at the end, / 8,760 h"
-        numbers: tuple[Any, ...] = (bought, terms.years, terms.interest * 100.0, sold)
+        text = (
+            "annuity of {bought} USD over {years} years at {interest}% interest, {sold} USD sold at the end, / 8,760 h"
+        )
         law = "cost.annuity"
     else:
         value = cost.straight_line(bought - sold, terms.years * YEAR) * HOUR
-        text, numbers, law = (
-            "({} - {}) USD / ({} x 8,760 h), straight line",
-            (bought, sold, terms.years),
-            "cost.straight_line",
-        )
+        text, law = "({bought} - {sold}) USD / ({years} x 8,760 h), straight line", "cost.straight_line"
+    numbers = {"bought": bought, "sold": sold, "years": terms.years, "interest": terms.interest * 100.0}
     return Term("depreciation", value, "USD/h", law=law, text=text, numbers=numbers, sources=sources)
 
 
-def _energy(
-    machine: Machine, terms: Terms, absent: list[str], assumed: list[str], fit: Fit
-) -> dict[str, Sourced]:
+def _energy(machine: Machine, terms: Terms, absent: list[str], assumed: list[str], fit: Fit) -> dict[str, Sourced]:
     """Return power, tariff and site overhead with their ranges, nothing where the machine's power is not known."""
     if terms.power is not None:
         power = _given(terms.power, "W")

@@ -310,7 +310,14 @@ def hourly_of(hourly: HourlyCost, owned: Owned | None, values: Values) -> Term:
         return owned.at(values)
     each = values[RENT]
     sources = (document(hourly.price.source),)
-    return Term(RENT, each * hourly.count, "USD/h", text="{} x {} USD/h", numbers=(hourly.count, each), sources=sources)
+    return Term(
+        RENT,
+        each * hourly.count,
+        "USD/h",
+        text="{devices} x {each} USD/h",
+        numbers={"devices": hourly.count, "each": each},
+        sources=sources,
+    )
 
 
 def month_cost(rate: Number, machines: Number) -> Number:
@@ -328,8 +335,13 @@ def month_term(hourly: HourlyCost, owned: Owned | None, demand: Demand, values: 
         "USD",
         parts=[machine],
         combine="product",
-        text="{} USD/h x {} machines x 730 h, for {} tok/s out at up to {} each",
-        numbers=(machine.value, count, demand.output_rate * demand.peak, values[CAPACITY] * demand.utilisation),
+        text="{machine} USD/h x {count} machines x 730 h, for {peak_rate} tok/s out at up to {capacity} each",
+        numbers={
+            "machine": machine.value,
+            "count": count,
+            "peak_rate": demand.output_rate * demand.peak,
+            "capacity": values[CAPACITY] * demand.utilisation,
+        },
     )
 
 
@@ -344,8 +356,8 @@ def full_cost(hourly: HourlyCost, owned: Owned | None, demand: Demand, values: V
         law="cost.per_token",
         parts=machine.parts or [machine],
         combine="product",
-        text="{} USD/h / (3,600 s x {} tok/s in and out)",
-        numbers=(machine.value, rate),
+        text="{machine} USD/h / (3,600 s x {rate} tok/s in and out)",
+        numbers={"machine": machine.value, "rate": rate},
     )
 
 
@@ -408,15 +420,24 @@ def apart(tariff: float, full: Term, utilisation: float, training: float | None,
             part.name,
             whole * float(part.value) / hourly,
             "USD/Mtok",
-            text="{} of {} USD/h",
-            numbers=(part.value, hourly),
+            text="{part} of {hourly} USD/h",
+            numbers={"part": part.value, "hourly": hourly},
             sources=part.sources,
         )
         for part in full.parts
     ]
     if utilisation < 1.0:
         idle = float(cost.idle_cost(whole, utilisation))
-        parts.append(Term("idle", idle, "USD/Mtok", law="cost.idle_cost", text="used {}", numbers=(utilisation,)))
+        parts.append(
+            Term(
+                "idle",
+                idle,
+                "USD/Mtok",
+                law="cost.idle_cost",
+                text="used {utilisation}",
+                numbers={"utilisation": utilisation},
+            )
+        )
     if training is not None:
         parts.append(
             Term(

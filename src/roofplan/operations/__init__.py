@@ -6,9 +6,10 @@ step has arrays; nothing here knows a device.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from roofplan import catalogue
@@ -40,6 +41,10 @@ HANDOVER = "handover"
 """Kind of an operation that passes over what the kernel before it wrote."""
 
 
+NONE: Mapping[str, Any] = MappingProxyType({})
+"""Numbers of a formula that has none."""
+
+
 class Operation(NamedTuple):
     """One kernel or message of one rank.
 
@@ -58,7 +63,7 @@ class Operation(NamedTuple):
     ranks : ranks of a collective [1].
     groups : groups that experts stand in, and those that a token's may [1].
     inputs : elements that products read of what enters them, fused ones once [1].
-    text, numbers : formula and what goes into it.
+    text, numbers : formula and what goes into it by name, each a number or a pair (number, unit).
     """
 
     name: str
@@ -73,7 +78,7 @@ class Operation(NamedTuple):
     kernels: float = 1.0
     ranks: Number = 1.0
     text: str = ""
-    numbers: tuple[Any, ...] = ()
+    numbers: Mapping[str, Any] = NONE
     groups: tuple[int, int] = (1, 1)
     inputs: Number = 0.0
 
@@ -226,8 +231,8 @@ def product(
         tokens,
         first.format,
         tokens * (inputs * len(group) + outputs),
-        text="{} tokens x {} weights at {} B",
-        numbers=(tokens, weights, element_bytes(first.format)),
+        text="{tokens} tokens x {weights} weights at {entry_bytes} B",
+        numbers={"tokens": tokens, "weights": weights, "entry_bytes": element_bytes(first.format)},
         inputs=tokens * inputs,
     )
 
@@ -263,8 +268,8 @@ def layer_operations(
             0.0,
             step.tokens * model.hidden * each * 2.0 * passes,
             kernels=passes / 2.0,
-            text="{} passes over {} tokens x {} x {} B",
-            numbers=(2.0 * passes, step.tokens, model.hidden, each),
+            text="{passes} passes over {tokens} tokens x {hidden} x {each} B",
+            numbers={"passes": 2.0 * passes, "tokens": step.tokens, "hidden": model.hidden, "each": each},
         )
     )
     return table
@@ -279,8 +284,8 @@ def _reduce(name: str, tokens: Number, ranks: Number, model: Model) -> Operation
         message,
         kernels=0.0,
         ranks=ranks,
-        text="{} tokens x {} x 2 B over {} ranks",
-        numbers=(tokens, model.hidden, ranks),
+        text="{tokens} tokens x {hidden} x 2 B over {ranks} ranks",
+        numbers={"tokens": tokens, "hidden": model.hidden, "ranks": ranks},
     )
 
 
@@ -330,8 +335,8 @@ def _decode_attention(mixer: Attention, step: Step, heads: Number, kept: Number,
         work,
         traffic,
         kernels=STEP_KERNELS["attention"],
-        text="{} sequences x {} tokens x {} elements x {} B",
-        numbers=(step.sequences, seen, kept, kv_bytes),
+        text="{sequences} sequences x {seen} tokens x {kept} elements x {kv_bytes} B",
+        numbers={"sequences": step.sequences, "seen": seen, "kept": kept, "kv_bytes": kv_bytes},
     )
 
 
@@ -366,8 +371,8 @@ def _prefill_attention(mixer: Attention, step: Step, heads: Number, kept: Number
         work,
         traffic,
         kernels=STEP_KERNELS["attention"],
-        text="2 x {} pairs x {} heads x {}",
-        numbers=(pairs, heads, mixer.head_dim + mixer.value_dim),
+        text="2 x {pairs} pairs x {heads} heads x {widths}",
+        numbers={"pairs": pairs, "heads": heads, "widths": mixer.head_dim + mixer.value_dim},
     )
 
 
@@ -385,8 +390,8 @@ def _scores(step: Step, heads: Number, score: float, cross: int | None = None) -
         0.0,
         attention.score_traffic(step.new, seen, heads, score),
         kernels=0.0,
-        text="{} tokens x {} seen x {} heads x {} B",
-        numbers=(step.new, seen, heads, score),
+        text="{tokens} tokens x {seen} seen x {heads} heads x {score} B",
+        numbers={"tokens": step.new, "seen": seen, "heads": heads, "score": score},
     )
 
 
@@ -442,8 +447,8 @@ def _latent_decode(mixer: LatentAttention, step: Step, heads: Number, kv_bytes: 
         work,
         traffic,
         kernels=STEP_KERNELS["latent attention"],
-        text="{} sequences x {} tokens x {} latent elements x {} B",
-        numbers=(step.sequences, seen, entry, kv_bytes),
+        text="{sequences} sequences x {seen} tokens x {entry} latent elements x {kv_bytes} B",
+        numbers={"sequences": step.sequences, "seen": seen, "entry": entry, "kv_bytes": kv_bytes},
     )
 
 
@@ -462,8 +467,8 @@ def _latent_prefill(mixer: LatentAttention, step: Step, heads: Number) -> Operat
         work,
         traffic,
         kernels=STEP_KERNELS["latent attention"],
-        text="2 x {} pairs x {} heads x {}",
-        numbers=(step.requests * kept, heads, width),
+        text="2 x {pairs} pairs x {heads} heads x {width}",
+        numbers={"pairs": step.requests * kept, "heads": heads, "width": width},
     )
 
 
@@ -484,8 +489,8 @@ def _recurrence(mixer: Recurrence, step: Step, split: Split, model: Model) -> li
             step.tokens * mixer.update_flops / tensor,
             traffic,
             kernels=STEP_KERNELS["state update"],
-            text="2 x {} sequences x {} B of state",
-            numbers=(passes, state),
+            text="2 x {sequences} sequences x {state} B of state",
+            numbers={"sequences": passes, "state": state},
         )
     )
     table.append(_reduce("all-reduce after mixer", step.tokens, tensor, model))
@@ -539,8 +544,13 @@ def _mixture(moe: Mixture, step: Step, split: Split, model: Model, kernels: Kern
             kind,
             visits * (2.0 * hidden + GATED_PASSES * inner / width),
             kernels=STEP_KERNELS["experts"],
-            text="{} of {} experts read x {} weights at {} B",
-            numbers=(read, experts / ranks, weights / width, element_bytes(kind)),
+            text="{read} of {held} experts read x {weights_each} weights at {entry_bytes} B",
+            numbers={
+                "read": read,
+                "held": experts / ranks,
+                "weights_each": weights / width,
+                "entry_bytes": element_bytes(kind),
+            },
             inputs=visits * (hidden + moe.expert[-1][0].inputs / width),
         )
     ]
@@ -566,8 +576,14 @@ def _mixture(moe: Mixture, step: Step, split: Split, model: Model, kernels: Kern
             exchanged,
             kernels=0.0,
             ranks=ranks_apart,
-            text="the less of {} tokens x {} experts x {} x 2 B / {} ranks and {} gathered",
-            numbers=(step.tokens, chosen, model.hidden, split.attention, (gathered, "B")),
+            text="the less of {tokens} tokens x {chosen} experts x {hidden} x 2 B / {ranks} ranks and {gathered} gathered",
+            numbers={
+                "tokens": step.tokens,
+                "chosen": chosen,
+                "hidden": model.hidden,
+                "ranks": split.attention,
+                "gathered": (gathered, "B"),
+            },
         )
         for name in ("expert dispatch", "expert combine")
     )
@@ -588,8 +604,8 @@ def head_operations(step: Step, split: Split, model: Model) -> list[Operation]:
             model.hidden * columns,
             rows,
             head_format(model),
-            text="{} positions x {} x {}",
-            numbers=(rows, model.hidden, columns),
+            text="{rows} positions x {hidden} x {columns}",
+            numbers={"rows": rows, "hidden": model.hidden, "columns": columns},
         ),
         Operation(
             "sampling",
@@ -597,8 +613,8 @@ def head_operations(step: Step, split: Split, model: Model) -> list[Operation]:
             0.0,
             rows * model.vocabulary * LOGIT_BYTES * LOGIT_PASSES,
             kernels=STEP_KERNELS["sampling"],
-            text="3 passes over {} x {} logits x 4 B",
-            numbers=(rows, model.vocabulary),
+            text="3 passes over {rows} x {vocabulary} logits x 4 B",
+            numbers={"rows": rows, "vocabulary": model.vocabulary},
         ),
         Operation(
             "gather of logits",
@@ -607,8 +623,8 @@ def head_operations(step: Step, split: Split, model: Model) -> list[Operation]:
             rows * model.vocabulary * ACTIVATION_BYTES,
             kernels=0.0,
             ranks=split.attention,
-            text="{} x {} logits over {} ranks",
-            numbers=(rows, model.vocabulary, split.attention),
+            text="{rows} x {vocabulary} logits over {ranks} ranks",
+            numbers={"rows": rows, "vocabulary": model.vocabulary, "ranks": split.attention},
         ),
     ]
 

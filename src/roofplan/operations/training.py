@@ -73,7 +73,8 @@ def _adapting(layer: Layer, tokens: Number, layout: Layout, adapter: Adapter) ->
         size = sum(linear.weights for linear in group) / tensor
         if adapter.stored != "bf16":
             moved = size * (element_bytes(adapter.stored) + ACTIVATION_BYTES)
-            text, numbers = "{} weights x ({} B read + 2 B written)", (size, element_bytes(adapter.stored))
+            text = "{weights} weights x ({entry_bytes} B read + 2 B written)"
+            numbers = {"weights": size, "entry_bytes": element_bytes(adapter.stored)}
             table.append(Operation(f"{UNPACK}{name}", "memory", 0.0, moved, text=text, numbers=numbers))
         updated = [linear for linear in group if activations.words((linear,))[0] in adapter.targets]
         if adapter.method == "dora" and updated and adapter.fixed is None:
@@ -90,8 +91,8 @@ def _adapting(layer: Layer, tokens: Number, layout: Layout, adapter: Adapter) ->
                     entries=entries,
                     rows=tokens,
                     kernels=2.0 * (1 if adapter.fused else len(updated)) + 2.0,
-                    text="{} tokens x {} adapter weights",
-                    numbers=(tokens, entries),
+                    text="{tokens} tokens x {entries} adapter weights",
+                    numbers={"tokens": tokens, "entries": entries},
                 )
             )
     return table
@@ -114,8 +115,8 @@ def _weight_norm(updated: Sequence[Linear], adapter: Adapter, tensor: Number) ->
         matmul.work(weights, float(adapter.rank), 1.0),
         WEIGHT_NORM_PASSES * weights * ACTIVATION_BYTES,
         kernels=3.0 * len(updated),
-        text="{} passes over {} weights x 2 B",
-        numbers=(WEIGHT_NORM_PASSES, weights),
+        text="{passes} passes over {weights} weights x 2 B",
+        numbers={"passes": WEIGHT_NORM_PASSES, "weights": weights},
     )
 
 
@@ -172,12 +173,9 @@ def _collective(
     else:
         kind = "tensor_reduce"
     name = f"{'gather' if kind == 'tensor_gather' else 'all-reduce'} {where_to}"
-    text = "{} tokens x {} x 2 B over {} ranks"
-    return [
-        Operation(
-            name, kind, 0.0, message, kernels=0.0, ranks=layout.tp, text=text, numbers=(tokens, model.hidden, layout.tp)
-        )
-    ]
+    text = "{tokens} tokens x {hidden} x 2 B over {ranks} ranks"
+    numbers = {"tokens": tokens, "hidden": model.hidden, "ranks": layout.tp}
+    return [Operation(name, kind, 0.0, message, kernels=0.0, ranks=layout.tp, text=text, numbers=numbers)]
 
 
 def _mixing(
@@ -209,8 +207,8 @@ def _mixing(
             work,
             traffic,
             kernels=2.0,
-            text="2 x {} pairs x {} heads x {}",
-            numbers=(here, heads, key + value),
+            text="2 x {pairs} pairs x {heads} heads x {widths}",
+            numbers={"pairs": here, "heads": heads, "widths": key + value},
         )
     ]
     if framework.attention == "eager":
@@ -223,8 +221,8 @@ def _mixing(
                 0.0,
                 scores * ACTIVATION_BYTES * SCORE_PASSES,
                 kernels=3.0,
-                text="{} passes over {} scores x 2 B",
-                numbers=(SCORE_PASSES, scores),
+                text="{passes} passes over {scores} scores x 2 B",
+                numbers={"passes": SCORE_PASSES, "scores": scores},
             )
         )
     rotary = 2.0 * tokens * (heads * key + kv * key) * ACTIVATION_BYTES
@@ -249,8 +247,8 @@ def _context(tokens: Number, heads: Number, kv: Number, key: float, value: float
             moved,
             kernels=0.0,
             ranks=where(enough, layout.cp, 1.0),
-            text="{} over {} ranks",
-            numbers=((moved, "B"), layout.cp),
+            text="{moved} over {ranks} ranks",
+            numbers={"moved": (moved, "B"), "ranks": layout.cp},
         ),
         Operation(
             "ring of keys and values",
@@ -259,8 +257,8 @@ def _context(tokens: Number, heads: Number, kv: Number, key: float, value: float
             passed,
             kernels=0.0,
             ranks=where(enough, 1.0, layout.cp),
-            text="{} passed on over {} ranks beside attention",
-            numbers=((passed, "B"), layout.cp),
+            text="{passed} passed on over {ranks} ranks beside attention",
+            numbers={"passed": (passed, "B"), "ranks": layout.cp},
         ),
     ]
 
@@ -297,8 +295,8 @@ def _mixture_pass(moe: Mixture, tokens: Number, layout: Layout, model: Model, fr
             entries=held * weights,
             rows=each,
             kernels=2.0 * float(framework.keeps("expert_kernels")),
-            text="{} visits in {} rows x {} weights",
-            numbers=(visits, rows, weights),
+            text="{visits} visits in {rows} rows x {weights} weights",
+            numbers={"visits": visits, "rows": rows, "weights": weights},
         ),
         Operation("their activation function", "memory", 0.0, visits * (inner + leaving) * ACTIVATION_BYTES),
         Operation(
@@ -307,8 +305,8 @@ def _mixture_pass(moe: Mixture, tokens: Number, layout: Layout, model: Model, fr
             0.0,
             visits * hidden * ACTIVATION_BYTES * 6.0 + mine * moe.experts * 4.0 * 6.0,
             kernels=12.0,
-            text="6 passes over {} visits x {} x 2 B",
-            numbers=(visits, hidden),
+            text="6 passes over {visits} visits x {hidden} x 2 B",
+            numbers={"visits": visits, "hidden": hidden},
         ),
     ]
     if moe.router is not None:
@@ -329,8 +327,8 @@ def _mixture_pass(moe: Mixture, tokens: Number, layout: Layout, model: Model, fr
             groups=(moe.groups, moe.chosen_groups),
             kernels=0.0,
             ranks=layout.ep,
-            text="{} visits x {} x 2 B over {} ranks",
-            numbers=(visits, hidden, layout.ep),
+            text="{visits} visits x {hidden} x 2 B over {ranks} ranks",
+            numbers={"visits": visits, "hidden": hidden, "ranks": layout.ep},
         )
         for name in ("expert dispatch", "expert combine")
     ]
@@ -350,8 +348,8 @@ def _stream_passes(layer: Layer, tokens: Number, layout: Layout, model: Model, f
             0.0,
             moved,
             kernels=halves * framework.keeps("stream_kernels"),
-            text="{} passes over {}",
-            numbers=(passes, (stream, "B")),
+            text="{passes} passes over {stream}",
+            numbers={"passes": passes, "stream": (stream, "B")},
         )
     ]
 
@@ -478,8 +476,8 @@ def head_pass(tokens: Number, layout: Layout, model: Model, framework: Framework
         entries * ACTIVATION_BYTES + (tokens * model.hidden + logits) * ACTIVATION_BYTES,
         entries=entries,
         rows=tokens,
-        text="{} positions x {} x {}",
-        numbers=(tokens, model.hidden, columns),
+        text="{tokens} positions x {hidden} x {columns}",
+        numbers={"tokens": tokens, "hidden": model.hidden, "columns": columns},
     )
     moved = logits * framework.keeps("loss_passes")
     loss = Operation(
@@ -488,8 +486,8 @@ def head_pass(tokens: Number, layout: Layout, model: Model, framework: Framework
         0.0,
         moved,
         kernels=8.0,
-        text="{} B over {} logits",
-        numbers=(framework.keeps("loss_passes"), logits),
+        text="{bytes_each} B over {logits} logits",
+        numbers={"bytes_each": framework.keeps("loss_passes"), "logits": logits},
     )
     return [*_collective(tokens, layout, model, "before head", forward=True, entering=True), head, loss]
 

@@ -43,9 +43,7 @@ def user_ladder(limit: int, demanded: int | None = None) -> np.ndarray[Any, Any]
     return np.array(sorted(p for p in points if 1 <= p <= limit), dtype=float)
 
 
-def evaluate(
-    asked: Request, tally: Tally, fit: Fit, progress: Callable[[int, int], None] | None = None
-) -> list[Plan]:
+def evaluate(asked: Request, tally: Tally, fit: Fit, progress: Callable[[int, int], None] | None = None) -> list[Plan]:
     """Return the best plan of every (machine, precision, strategy), concurrency chosen by the constraints."""
     plans: list[Plan] = []
     feet: dict[tuple[Any, ...], Any] = {}

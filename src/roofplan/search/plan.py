@@ -123,8 +123,9 @@ class Plan:
         if whole is None or self.cost is None:
             return None
         p = self.cost.price
-        text = "1,000,000 x {} x {} USD/h / ({} token/s x 3,600 s x load {})"
-        numbers = (self.cost.count, p.value, self.metrics["output_tokens_per_second"].value, self.utilisation)
+        text = "1,000,000 x {devices} x {price} USD/h / ({rate} token/s x 3,600 s x load {load})"
+        rate = self.metrics["output_tokens_per_second"].value
+        numbers = {"devices": self.cost.count, "price": p.value, "rate": rate, "load": self.utilisation}
         return Term(
             "cost per million output tokens",
             whole.value,

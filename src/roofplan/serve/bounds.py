@@ -13,7 +13,7 @@ from roofplan.records.model import Model
 from roofplan.records.strategy import Strategy
 from roofplan.records.workload import Workload
 from roofplan.terms import Term
-from roofplan.timing import Rates
+from roofplan.timing import ROOFLINE, Rates
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,11 +108,12 @@ def _excess(more: Term, less: Term) -> list[tuple[Term, float]]:
 def limit_of(leaf: Term) -> str:
     """Return which limit a leaf of a time belongs to."""
     if leaf.law == "roofline.overlapped_time":
-        traffic, bandwidth, work, rate = (leaf.numbers[i][0] for i in (1, 2, 3, 4))
-        return "compute" if work / rate > traffic / bandwidth else "memory_bandwidth"
+        moved, memory_rate, work, rate = (leaf.numbers[name][0] for name in ROOFLINE)
+        return "compute" if work / rate > moved / memory_rate else "memory_bandwidth"
     if leaf.law == "roofline.serial_time":
-        _, (traffic, _), (bandwidth, _), (work, _), entries, unpacking, (rate, _), *_ = leaf.numbers
-        return "compute" if (work + entries * unpacking) / rate > traffic / bandwidth else "memory_bandwidth"
+        moved, memory_rate, work, rate = (leaf.numbers[name][0] for name in ROOFLINE)
+        work = work + leaf.numbers["entries"] * leaf.numbers["unpacking"]
+        return "compute" if work / rate > moved / memory_rate else "memory_bandwidth"
     if leaf.law.startswith(("collectives", "pipeline")):
         return "communication"
     return "launch" if leaf.name == "launches" else "engine"

@@ -225,13 +225,19 @@ class Ledger:
         parts = [
             Term("weights", self.weights, "B", law="parameters.stored_bytes", sources=(document("config.json"),)),
             Term("kv cache", kv_used, "B", law="memory.kv_cache_bytes", sources=(document("config.json"),)),
-            Term("activations", self.activations, "B", law="memory.activation_peak_bytes", sources=(document("engine"),)),
+            Term(
+                "activations", self.activations, "B", law="memory.activation_peak_bytes", sources=(document("engine"),)
+            ),
             Term("runtime", self.runtime + self.graphs, "B", law="engine data", sources=(document("engine"),)),
             Term("free cache", max(0.0, self.pool - kv_used), "B"),
             Term("left alone", self.left_alone, "B", law="engine data", sources=(document("engine"),)),
         ]
         return total(
-            "memory of a device", parts, "B", text="{} of {}", numbers=((self.capacity, "B"), self.capacity_source)
+            "memory of a device",
+            parts,
+            "B",
+            text="{capacity} of {source}",
+            numbers={"capacity": (self.capacity, "B"), "source": self.capacity_source},
         )
 
 

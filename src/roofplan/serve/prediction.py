@@ -100,8 +100,8 @@ def predict(
         law="batching.time_per_output_token",
         parts=parts,
         combine="difference" if engine.mixes else "product",
-        text="{} prompts a step x {} of each" + (", what a mixed step takes more" if engine.mixes else ""),
-        numbers=(per_step, (per_request, "s")),
+        text="{prompts} prompts a step x {each} of each" + (", what a mixed step takes more" if engine.mixes else ""),
+        numbers={"prompts": per_step, "each": (per_request, "s")},
     )
     sent = here * (1.0 + workload.drafted) + per_step * fresh  # tokens that cross to the next stage in a mean step
     hop = hop_time(sent * model.hidden * ACTIVATION_BYTES, 1.0 * strategy.tp, 1.0 * strategy.pp, r.machine, r.network)
@@ -115,8 +115,8 @@ def predict(
                 hop,
                 "s",
                 law="collectives.transfer_time",
-                text="{} tokens x {} x 2 B",
-                numbers=(sent, model.hidden),
+                text="{sent} tokens x {hidden} x 2 B",
+                numbers={"sent": sent, "hidden": model.hidden},
                 sources=r.sources["network"],
             )
         )
@@ -177,8 +177,8 @@ def token_time(stage: Term, host: Term, strategy: Strategy, emitted: float) -> T
             law=p.law or "pipeline.interleaved_token_time",
             parts=[p],
             combine="product",
-            text="{} stages x {}" + (f" / {emitted:g} tokens a step" if emitted != 1.0 else ""),
-            numbers=(stages, (p.value, "s")),
+            text="{stages} stages x {once}" + (f" / {emitted:g} tokens a step" if emitted != 1.0 else ""),
+            numbers={"stages": stages, "once": (p.value, "s")},
             sources=p.sources,
         )
         for p in inner
@@ -193,8 +193,8 @@ def token_time(stage: Term, host: Term, strategy: Strategy, emitted: float) -> T
             parts=[host],
             combine="product",
             law=host.law,
-            text="{} / {} tokens a step",
-            numbers=((host.value, "s"), emitted),
+            text="{once} / {emitted} tokens a step",
+            numbers={"once": (host.value, "s"), "emitted": emitted},
         )
     )
     return total("TPOT", [*scaled, last], "s", law="pipeline.interleaved_token_time")
@@ -226,8 +226,8 @@ def _first_token(
         (turns - passes) * hop,
         "s",
         law="pipeline.serial_latency",
-        text="{} hops x {}",
-        numbers=(turns - passes, (hop, "s")),
+        text="{hops} hops x {hop}",
+        numbers={"hops": turns - passes, "hop": (hop, "s")},
         sources=r.sources["network"],
     )
     return total("TTFT", [*parts, hops, host], "s"), one.value * turns
@@ -286,8 +286,8 @@ def host_of_passes(passes: Number, sequences: Number, r: Rates) -> Term:
         (r.step_base + r.step_each * each) * passes,
         "s",
         law="a + b x sequences",
-        text="{} passes x ({} + {} x {} sequences), " + r.engine.id,
-        numbers=(passes, (r.step_base, "s"), (r.step_each, "s"), each),
+        text="{passes} passes x ({base} + {per_sequence} x {sequences} sequences), " + r.engine.id,
+        numbers={"passes": passes, "base": (r.step_base, "s"), "per_sequence": (r.step_each, "s"), "sequences": each},
         sources=r.sources["engine"],
     )
 
@@ -344,8 +344,8 @@ def in_turn(one: Term, turns: Number) -> list[Term]:
             law=part.law,
             parts=[part],
             combine="product",
-            text="{} passes of a stage x {}",
-            numbers=(turns, (part.value, "s")),
+            text="{turns} passes of a stage x {once}",
+            numbers={"turns": turns, "once": (part.value, "s")},
             sources=part.sources,
         )
         for part in one.parts
@@ -375,8 +375,14 @@ def wall_power(machine: Machine, busy: Number, fit: Fit) -> Term | None:
             one * machine.count,
             "W",
             law="energy.device_power",
-            text="{} x {} x ({} + ({} - {}) x {} busy)",
-            numbers=(machine.count, (limit, "W"), floor.value, ceiling.value, floor.value, busy),
+            text="{count} x {limit} x ({floor} + ({ceiling} - {floor}) x {busy} busy)",
+            numbers={
+                "count": machine.count,
+                "limit": (limit, "W"),
+                "floor": floor.value,
+                "ceiling": ceiling.value,
+                "busy": busy,
+            },
             sources=(machine.device.quantities["power"].cited, floor, ceiling),
         )
     ]
@@ -389,8 +395,14 @@ def wall_power(machine: Machine, busy: Number, fit: Fit) -> Term | None:
                 "hosts",
                 host.value * drawn.value * share * machine.hosts,
                 "W",
-                text="{} x {} of {} of {} rated x {} drawn",
-                numbers=(machine.hosts, (host.value, "W"), machine.per_host, box.count, drawn.value),
+                text="{hosts} x {rated} of {per_host} of {box} rated x {drawn} drawn",
+                numbers={
+                    "hosts": machine.hosts,
+                    "rated": (host.value, "W"),
+                    "per_host": machine.per_host,
+                    "box": box.count,
+                    "drawn": drawn.value,
+                },
                 sources=(host.cited, drawn),
             )
         )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -150,7 +149,15 @@ def _ledger(c: _Case, slack: float) -> Ledger:
     parts, away = _fuller(*(parts for parts, _ in placed)), _most(*(away for _, away in placed))
     runtime = framework.keeps("runtime")
     parts.append(
-        Term("runtime", runtime, "B", law="given", text="{}", numbers=((runtime, "B"),), sources=c.cites("runtime"))
+        Term(
+            "runtime",
+            runtime,
+            "B",
+            law="given",
+            text="{runtime}",
+            numbers={"runtime": (runtime, "B")},
+            sources=c.cites("runtime"),
+        )
     )
     allocated = total("memory", parts, "B")
     return Ledger(stage=c.stage, allocated=allocated, host=away, slack=slack * framework.late_frees)
@@ -181,8 +188,8 @@ def _passed(c: _Case) -> list[Term]:
         kept,
         "B",
         law="operations.activations.held",
-        text="of the first layer alone, whose backward pass is the last: {}",
-        numbers=((kept, "B"),),
+        text="of the first layer alone, whose backward pass is the last: {kept}",
+        numbers={"kept": (kept, "B")},
         sources=c.cites("norm_kept"),
     )
     working = Term(
@@ -190,8 +197,8 @@ def _passed(c: _Case) -> list[Term]:
         again + logits,
         "B",
         law="operations.activations.widest_gradient",
-        text="a layer's backward pass {}, and logits that a loop still refers to, {}",
-        numbers=((again, "B"), (logits, "B")),
+        text="a layer's backward pass {again}, and logits that a loop still refers to, {logits}",
+        numbers={"again": (again, "B"), "logits": (logits, "B")},
         sources=c.cites("logits_stay") if c.framework.logits_stay else (),
     )
     return [first, working, _gathered(c, gradients=True)]
@@ -250,8 +257,8 @@ def _swapping(c: _Case) -> Term:
         SWAP_LAYERS * most,
         "B",
         law="operations.activations.held",
-        text="{} layers, the one that runs and the next, x {}; all others' lie in host memory",
-        numbers=(SWAP_LAYERS, (most, "B")),
+        text="{layers} layers, the one that runs and the next, x {most}; all others' lie in host memory",
+        numbers={"layers": SWAP_LAYERS, "most": (most, "B")},
         sources=c.cites("norm_kept"),
     )
 
@@ -286,12 +293,14 @@ def _states(share: Share, c: _Case) -> list[Term]:
             + (states.zero_bytes(share.experts, *each, thin, layout.zero) if routed else 0.0),
             "B",
             law="states.zero_bytes",
-            text="({} / {} ranks + {} of experts / {}) x {} B",
-            numbers=(
-                share.dense,
-                *((ranks, share.experts, thin) if layout.zero >= least else (1.0, share.experts, 1.0)),
-                sum(each),
-            ),
+            text="({dense} / {ranks} ranks + {experts} of experts / {expert_ranks}) x {each} B",
+            numbers={
+                "dense": share.dense,
+                "ranks": ranks if layout.zero >= least else 1.0,
+                "experts": share.experts,
+                "expert_ranks": thin if layout.zero >= least else 1.0,
+                "each": sum(each),
+            },
             sources=sources,
         )
         for name, each, least, sources in table
@@ -314,8 +323,8 @@ def _adapter_states(share: Share, adapter: Adapter, c: _Case) -> list[Term]:
             frozen,
             "B",
             law="states.zero_bytes",
-            text="({} x {} B + {} embedding, head and norms x 2 B) over {} ranks",
-            numbers=(share.matrices + share.experts, each, share.others, ranks),
+            text="({weights} x {each} B + {others} embedding, head and norms x 2 B) over {ranks} ranks",
+            numbers={"weights": share.matrices + share.experts, "each": each, "others": share.others, "ranks": ranks},
             sources=c.cites("weight"),
         ),
         Term(
@@ -323,8 +332,8 @@ def _adapter_states(share: Share, adapter: Adapter, c: _Case) -> list[Term]:
             trained * adapter.bytes / ranks,
             "B",
             law="states.state_bytes",
-            text="{} trained parameters x {} B over {} ranks",
-            numbers=(trained, adapter.bytes, ranks),
+            text="{trained} trained parameters x {bytes_each} B over {ranks} ranks",
+            numbers={"trained": trained, "bytes_each": adapter.bytes, "ranks": ranks},
             sources=(document(c.job.optimizer.source),),
         ),
     ]
@@ -337,7 +346,7 @@ def _activations(c: _Case) -> Term:
     for count, layer, (kept_by_one, _, _) in zip(_passed_backward(c), c.kinds, c.layers, strict=True):
         if count:
             stays = c.back(kept_by_one)
-            text = "{} layers x {} micro-batches x {}"
+            text = "{layers} layers x {micro_batches} micro-batches x {each}"
             parts.append(
                 Term(
                     f"layers with {label(layer)}",
@@ -345,7 +354,7 @@ def _activations(c: _Case) -> Term:
                     "B",
                     law="operations.activations.held",
                     text=text,
-                    numbers=(count, flying, (stays, "B")),
+                    numbers={"layers": count, "micro_batches": flying, "each": (stays, "B")},
                     sources=c.cites("norm_kept"),
                 )
             )
@@ -357,8 +366,8 @@ def _activations(c: _Case) -> Term:
                 mask,
                 "B",
                 law="operations.activations.kept",
-                text="{} x 1 B",
-                numbers=(mask,),
+                text="{mask} x 1 B",
+                numbers={"mask": mask},
             )
         )
     return total("activations", parts, "B")
@@ -386,14 +395,14 @@ def _working(c: _Case) -> Term:
     """Return what stands only for a moment: at the head, or where a layer runs backward; the larger counts."""
     again = _again(c)
     if not c.stage.heads:
-        text = "widest gradients of a layer, and what is computed again, {}"
+        text = "widest gradients of a layer, and what is computed again, {again}"
         return Term(
             "working",
             c.back(again),
             "B",
             law="operations.activations.widest_gradient",
             text=text,
-            numbers=((again, "B"),),
+            numbers={"again": (again, "B")},
         )
     rows = rows_of_table(c.model, c.small, c.framework.keeps("vocabulary_multiple"))
     each = where(c.small.tp > 1, c.framework.logits_divided, c.framework.keeps("logits_kept"))
@@ -410,8 +419,8 @@ def _working(c: _Case) -> Term:
         c.back(value),
         "B",
         law="operations.activations.widest_gradient",
-        text="the larger of the head ({} tokens x {} logits x {} B, its gradient {}) and a layer's backward pass {}",
-        numbers=(c.tokens, rows, each, (gradient, "B"), (again, "B")),
+        text="the larger of the head ({tokens} tokens x {rows} logits x {each} B, its gradient {gradient}) and a layer's backward pass {again}",
+        numbers={"tokens": c.tokens, "rows": rows, "each": each, "gradient": (gradient, "B"), "again": (again, "B")},
         sources=c.cites("logits_kept_divided" if divided else "logits_kept"),
     )
 
@@ -429,8 +438,8 @@ def _buffers(share: Share, c: _Case) -> list[Term]:
                 entries * each,
                 "B",
                 law="operations.activations.distinct_weights",
-                text="{} weights of distinct shapes x {} B",
-                numbers=(entries, each),
+                text="{entries} weights of distinct shapes x {each} B",
+                numbers={"entries": entries, "each": each},
                 sources=c.cites("weight_gradient_buffers"),
             )
         )
@@ -444,8 +453,8 @@ def _buffers(share: Share, c: _Case) -> list[Term]:
                 copies * (share.matrices / ranks + share.experts / thin),
                 "B",
                 law="given",
-                text="{} weights of products x {} B",
-                numbers=(entries, copies),
+                text="{entries} weights of products x {copies} B",
+                numbers={"entries": entries, "copies": copies},
                 sources=c.cites("low_weight_copies"),
             )
         )
@@ -483,14 +492,16 @@ def _gathered(c: _Case, *, gradients: bool = False) -> Term:
     rows = rows_of_table(c.model, c.small, c.framework.keeps("vocabulary_multiple"))
     tables = ends * rows * c.model.hidden * ACTIVATION_BYTES
     how = "all layers, gathered until the step ends" if stays else "a layer and the next, gathered"
-    text = how + ": {}, gradients at {} B; embedding and head {}"
-    numbers: tuple[Any, ...] = ((amount, "B"), gradient, (tables, "B"))
+    text = how + ": {layers}, gradients at {gradient} B; embedding and head {tables}"
+    numbers = {"layers": (amount, "B"), "gradient": gradient, "tables": (tables, "B")}
     copied: Number = 0.0
     if c.layout.offload == "weights":
         copied = c.back(shards) / alike(c.layout)[0]
-        text, numbers = text + "; copies of their shards in host memory {}", (*numbers, (copied, "B"))
+        text += "; copies of their shards in host memory {copied}"
+        numbers |= {"copied": (copied, "B")}
     if gradients:
-        text, numbers = text + "; gradients of all layers and once more of one {}", (*numbers, (whole, "B"))
+        text += "; gradients of all layers and once more of one {whole}"
+        numbers |= {"whole": (whole, "B")}
     return Term(
         "gathered",
         c.back(amount + tables + whole) + copied,

@@ -348,9 +348,7 @@ def again(plan: TrainingPlan) -> float:
     return work * float(x.tp) * float(x.cp) * float(x.dp) * float(plan.step.micro_batches)
 
 
-def plan_all(
-    asked: TrainingRequest, fit: Fit, progress: Callable[[int, int], None] | None = None
-) -> TrainingResult:
+def plan_all(asked: TrainingRequest, fit: Fit, progress: Callable[[int, int], None] | None = None) -> TrainingResult:
     """Return the plans of a request, best first.
 
     Raises
@@ -373,7 +371,13 @@ def plan_all(
     for index, machine in enumerate(machines):
         try:
             found = search(
-                asked.model, asked.job, machine, asked.framework, fit, asked.pins, progress if len(machines) == 1 else None
+                asked.model,
+                asked.job,
+                machine,
+                asked.framework,
+                fit,
+                asked.pins,
+                progress if len(machines) == 1 else None,
             )
         except InputError as error:
             first = first or error

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from roofplan import catalogue
 from roofplan.laws import reliability
 from roofplan.operations import Operation
@@ -9,7 +11,7 @@ from roofplan.operations.training import BESIDE
 from roofplan.records.training import Job, Layout
 from roofplan.source import Source, document
 from roofplan.terms import Term, total
-from roofplan.timing import compute_rate, memory_rate
+from roofplan.timing import roofline_numbers
 from roofplan.train.step import MESSAGES, OVERLAP_SLOWDOWN, PART_OF, PLAIN, Ability, Step, copy_rate, share_of
 
 
@@ -70,27 +72,26 @@ def _leaf(op: Operation, seconds: float, count: float, micro: float, a: Ability)
     times = count * micro
     kind = op.kind.removesuffix(BESIDE)
     if kind in MESSAGES:
-        text = "{} layers x {} micro-batches x {} in {} over {} ranks; " + op.text
-        numbers = (count, micro, (op.traffic, "B"), (seconds, "s"), op.ranks, *op.numbers)
+        text = "{layers} layers x {micro_batches} micro-batches x {message} in {once} over {group} ranks; " + op.text
+        timed = {"layers": count, "micro_batches": micro, "message": (op.traffic, "B"), "once": (seconds, "s")}
+        numbers = {**timed, "group": op.ranks, **op.numbers}
         law = {"tensor_reduce": "ring_all_reduce", "tensor_gather": "gather_time"}.get(kind, "all_to_all_time")
         return Term(
             op.name, seconds * times, "s", law=f"collectives.{law}", text=text, numbers=numbers, sources=a.wires.sources
         )
     plain = op._replace(kind=PLAIN.get(kind, kind))
-    text = "{} layers x {} micro-batches x (max(move {} at {}, compute {} at {}) + {} kernels x {}); " + (
-        op.text or "{} B"
+    text = (
+        "{layers} layers x {micro_batches} micro-batches x (max(move {moved} at {memory_rate}, compute {work} at {compute_rate})"
+        " + {kernels} kernels x {ramp}); " + (op.text or "{traffic} B")
     )
-    numbers = (
-        count,
-        micro,
-        (op.traffic, "B"),
-        (memory_rate(plain, a.rates), "B/s"),
-        (op.work, "FLOP"),
-        (compute_rate(plain, a.rates), "FLOP/s"),
-        op.kernels,
-        (a.ramp, "s"),
-        *(op.numbers if op.text else (op.traffic,)),
-    )
+    numbers = {
+        "layers": count,
+        "micro_batches": micro,
+        **roofline_numbers(plain, a.rates),
+        "kernels": op.kernels,
+        "ramp": (a.ramp, "s"),
+        **op.numbers,
+    }
     moved = a.rates.sources.get("memory" if plain.kind == "memory" else "bandwidth", ())
     computed = (
         a.rates.sources["vector_peak"] if plain.kind == "memory" else a.rates.sources.get(f"compute.{op.compute}", ())
@@ -107,28 +108,28 @@ def _other(name: str, value: float, found: Step, job: Job, layout: Layout, a: Ab
         law = {"zb-h1": "pipeline.zero_bubble_time", "dualpipe": "pipeline.dual_pipe_time"}.get(
             layout.schedule, "pipeline.flushed_time"
         )
-        text = "other stages' {} a micro-batch / {} chunks"
-        numbers: tuple[object, ...] = ((value * layout.interleave, "s"), layout.interleave)
+        text = "other stages' {others} a micro-batch / {chunks} chunks"
+        numbers: dict[str, Any] = {"others": (value * layout.interleave, "s"), "chunks": layout.interleave}
         return Term(name, value, "s", law=law, text=text, numbers=numbers)
     if name == "pipeline hops":
-        text = "2 x ({} micro-batches x {} chunks + {} stages - 1) hops"
+        text = "2 x ({micro_batches} micro-batches x {chunks} chunks + {stages} stages - 1) hops"
         return Term(
             name,
             value,
             "s",
             law="collectives.transfer_time",
             text=text,
-            numbers=(micro, layout.interleave, layout.pp),
+            numbers={"micro_batches": micro, "chunks": layout.interleave, "stages": layout.pp},
             sources=a.wires.sources,
         )
     if name in {"swap", "data ranks"}:
         return _moved(name, value, found, job, layout, a)
     if name == "optimizer":
-        text = "{} moved at {}: states of {} B a parameter, ZeRO {}, read and written, and passes over its gradients"
-        numbers = ((value * a.update, "B"), (a.update, "B/s"), job.optimizer.bytes, layout.zero)
+        text = "{moved} moved at {rate}: states of {states} B a parameter, ZeRO {zero}, read and written, and passes over its gradients"
         if layout.offload == "optimizer":
-            text = "states of {} B a parameter, ZeRO {}, updated in host memory"
-            numbers = (job.optimizer.bytes, layout.zero)
+            text = "states of {states} B a parameter, ZeRO {zero}, updated in host memory"
+        moved = {"moved": (value * a.update, "B"), "rate": (a.update, "B/s")}
+        numbers = {**moved, "states": job.optimizer.bytes, "zero": layout.zero}
         return Term(
             name,
             value,
@@ -136,11 +137,15 @@ def _other(name: str, value: float, found: Step, job: Job, layout: Layout, a: Ab
             law="roofline.overlapped_time",
             text=text,
             numbers=numbers,
-            sources=(document(job.optimizer.source), *(a.sources["update"] if layout.offload != "optimizer" else _copied(a))),
+            sources=(
+                document(job.optimizer.source),
+                *(a.sources["update"] if layout.offload != "optimizer" else _copied(a)),
+            ),
         )
     if name == "stragglers":
-        text = "slowest of {} hosts: {} x sqrt(2 ln N) = {} over the mean"
-        numbers = (a.machine.hosts, a.sigma, reliability.slowest_of(a.sigma, float(a.machine.hosts)))
+        text = "slowest of {hosts} hosts: {sigma} x sqrt(2 ln N) = {slowest} over the mean"
+        slowest = reliability.slowest_of(a.sigma, float(a.machine.hosts))
+        numbers = {"hosts": a.machine.hosts, "sigma": a.sigma, "slowest": slowest}
         return Term(
             name, value, "s", law="reliability.slowest_of", text=text, numbers=numbers, sources=a.sources["sigma"]
         )
@@ -149,8 +154,8 @@ def _other(name: str, value: float, found: Step, job: Job, layout: Layout, a: Ab
         value,
         "s",
         law="given",
-        text="{} a step",
-        numbers=((value, "s"),),
+        text="{value} a step",
+        numbers={"value": (value, "s")},
         sources=a.sources.get(name, a.sources["launch"]),
     )
 
@@ -160,14 +165,14 @@ def _moved(name: str, value: float, found: Step, job: Job, layout: Layout, a: Ab
     micro, slot = float(found.micro_batches), float(found.slot)
     if name == "swap":
         kept = sum(count * float(each.swapped) for count, each in zip(found.worst.counts, found.passes, strict=False))
-        text = (
-            "{} micro-batches x {} to host memory at {} and back, beside the passes of its layer; what they do not hide"
-        )
-        moved = (micro, (kept, "B"), (copy_rate(a), "B/s"))
+        text = "{micro_batches} micro-batches x {kept} to host memory at {rate} and back, beside the passes of its layer; what they do not hide"
+        moved = {"micro_batches": micro, "kept": (kept, "B"), "rate": (copy_rate(a), "B/s")}
         return Term(name, value, "s", law="collectives.exposed_time", text=text, numbers=moved, sources=_copied(a)[1:])
     ranks, window = float(layout.dp * layout.cp), "beside" if "data" in a.framework.overlaps else "after"
-    text = f"gradients at {{}} B reduced over {{}} ranks, ZeRO {{}}, {window} a micro-batch of {{}}"
-    numbers = (job.gradient, ranks, layout.zero, (slot, "s"))
+    text = (
+        f"gradients at {{gradient}} B reduced over {{ranks}} ranks, ZeRO {{zero}}, {window} a micro-batch of {{slot}}"
+    )
+    numbers = {"gradient": job.gradient, "ranks": ranks, "zero": layout.zero, "slot": (slot, "s")}
     return Term(name, value, "s", law="collectives.gather_time", text=text, numbers=numbers, sources=a.wires.sources)
 
 

@@ -44,7 +44,11 @@ def members(found: Validation) -> dict[str, Any]:
     floors = {name: found.floor(name) for name in out["summary"]}
     out["by_source"] = {
         source: {
-            name: {**_score(one), "one_constant_a_chip": floors[name].get(source), "in_sample": source in found.in_sample}
+            name: {
+                **_score(one),
+                "one_constant_a_chip": floors[name].get(source),
+                "in_sample": source in found.in_sample,
+            }
             for name, one in by.items()
         }
         for source, by in found.by_source().items()

@@ -188,7 +188,9 @@ def simulated(case: InferenceCase, seats: int, budget: float, fit: Fit) -> tuple
     time_of = surface(
         case.model, case.strategy, case.workload, case.rates(fit), kv_bytes=case.kv_bytes, seats=most, budget=budget
     )
-    front = 0.0 if case.regime == "offline" else float(case.rates(fit).front) * groups  # such runs call the engine itself
+    front = (
+        0.0 if case.regime == "offline" else float(case.rates(fit).front) * groups
+    )  # such runs call the engine itself
     seen = served(arrivals, case.workload, case.engine, time_of, seats=most, budget=budget, front=front)
     return seen, case.steady(max(1.0, seen.running) * groups, fit).tpot
 
