@@ -405,7 +405,7 @@ def constants_text(entries: Iterable[Mapping[str, Any]]) -> str:
         lines += [
             f"{key} = {json.dumps(value, ensure_ascii=False)}"
             for key, value in entry.items()
-            if value or key not in {"note", "basis"}
+            if (value or key not in {"note", "basis"}) and (key, value) != ("kind", "fit")
         ]
         lines.append("")
     return "\n".join(lines)
@@ -426,6 +426,7 @@ def constants(table: Mapping[str, Any]) -> tuple[Constant, ...]:
             source=entry["source"],
             note=entry.get("note", ""),
             basis=entry.get("basis", ""),
+            kind=entry.get("kind", "fit"),
         )
         for entry in table["constant"]
     )

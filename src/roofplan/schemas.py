@@ -351,6 +351,7 @@ class ConstantMember(BaseModel):
     fitted: str
     source: str
     note: str
+    kind: str
 
 
 class MovedConstant(ConstantMember):

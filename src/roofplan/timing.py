@@ -172,8 +172,8 @@ def grade_of_constant(item: Constant, vendor: str) -> int:
 
     A definition claims nothing: an engine whose share of the kernels' rate is one by definition has the kernels' grade.
     """
-    if not item.rows:
-        return 1 if item.source == "definition" else 3
+    if item.kind != "fit":
+        return 1 if item.kind == "definition" else 3
     return 2 if item.fitted_on in {"any", vendor, EAGER} else 1
 
 

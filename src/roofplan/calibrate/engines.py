@@ -311,9 +311,9 @@ def fit_prefill(fit: Fit) -> list[dict[str, Any]]:
             out += as_16_bit_products(out)
         else:
             note = "no engine has rows: taken to reach the published kernels"
-            out.append(entry("engine", name, "any", 1.0, "1", 0.3, 0, "guess: " + note, note))
+            out.append(entry("engine", name, "any", 1.0, "1", 0.3, 0, note, kind="guess"))
         note = "training's frameworks have shares of their own"
-        out.append(entry("engine", name, "training", 1.0, "1", 0.2, 0, "definition", note))
+        out.append(entry("engine", name, "training", 1.0, "1", 0.2, 0, note, kind="definition"))
     return out
 
 
@@ -321,7 +321,7 @@ def as_16_bit_products(found: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return shares of products on blocks where no engine has rows of them: those of its products in 16 bits."""
     note = "no engine has rows: taken to lose what its products in 16 bits do"
     return [
-        entry("engine", "block_share", one["scope"], one["value"], "1", 0.3, 0, "guess: " + note, note)
+        entry("engine", "block_share", one["scope"], one["value"], "1", 0.3, 0, note, kind="guess")
         for one in found
         if one["name"] == "compute_share" and one["scope"] != "training"
     ]
@@ -386,8 +386,8 @@ def _fronts(found: Mapping[str, list[float]], source: str = "") -> list[dict[str
         for scope, value in known.items()
     ]
     if not known:
-        note = "guess: next to nothing, where no burst tells"
-        return [entry("front_end", "request", "any", LEAST_FRONT, "s", 0.7, 0, note)]
+        note = "next to nothing, where no burst tells"
+        return [entry("front_end", "request", "any", LEAST_FRONT, "s", 0.7, 0, note, kind="guess")]
     middle = math.exp(sum(math.log(value) for value in known.values()) / len(known))
     rows = sum(len(late) for late in found.values())
     return [*out, entry("front_end", "request", "any", middle, "s", 0.7, rows, source, "geometric mean of the engines")]
@@ -484,7 +484,7 @@ def fit_engines(fit: Fit) -> list[dict[str, Any]]:
     return [
         *out,
         *_over_engines(out, engines, runs_of(row for rows in scopes.values() for row in rows)),
-        *(entry(*guess[:-1], 0, f"guess: {guess[-1]}") for guess in GUESSES),
+        *(entry(*guess[:-1], 0, guess[-1], kind="guess") for guess in GUESSES),
     ]
 
 
@@ -517,7 +517,7 @@ def _scope_entries(scope: str, found: list[Decode]) -> list[dict[str, Any]]:
         off = spread(_time(fitted, row, own) / row.measured for row in rows)
         alone, together = _identified(fitted, index, found, own)
         if not alone:
-            out.append(entry(law, name, scope, value, unit, off, 0, "guess: the rows hardly depend on it"))
+            out.append(entry(law, name, scope, value, unit, off, 0, "the rows hardly depend on it", kind="guess"))
             continue
         note = "" if together else "determined together with the others alone: they make up for it"
         out.append(entry(law, name, scope, value, unit, off, len(rows), runs_of(rows), note))
@@ -541,14 +541,15 @@ def _over_engines(out: list[dict[str, Any]], engines: set[str], runs: str) -> li
             guess = starts.get((law, name))
             if guess is not None:
                 every.append(
-                    entry(law, name, "any", guess, unit, 0.4, 0, "guess: no engine has rows that depend on it")
+                    entry(law, name, "any", guess, unit, 0.4, 0, "no engine has rows that depend on it", kind="guess")
                 )
             continue
         middle = float(np.median([v["value"] for v in values]))
         sure = sum(v["rows"] > 0 for v in values) * 2 > len(values)
         rows = sum(v["rows"] for v in values) if sure else 0
-        source = runs if sure else "guess: the rows of most engines hardly depend on it"
-        every.append(entry(law, name, "any", middle, unit, 0.4, rows, source, "median of the engines"))
+        source = runs if sure else "the rows of most engines hardly depend on it"
+        kind, note = ("fit" if sure else "guess"), "median of the engines"
+        every.append(entry(law, name, "any", middle, unit, 0.4, rows, source, note, kind))
     return every
 
 
@@ -577,15 +578,22 @@ def constants_of(*fits: Iterable[dict[str, Any]]) -> list[Constant]:
 
 def _neutral_engines() -> list[dict[str, Any]]:
     """Return where every engine's constants start."""
-    start = "guess: where the search starts"
-    found = [entry(law, name, "any", x, unit, 0.4, 0, start) for (law, name, unit), x in zip(NAMES, START, strict=True)]
-    return [*found, *(entry(*guess[:-1], 0, f"guess: {guess[-1]}") for guess in GUESSES)]
+    start = "where the search starts"
+    found = [
+        entry(law, name, "any", x, unit, 0.4, 0, start, kind="guess")
+        for (law, name, unit), x in zip(NAMES, START, strict=True)
+    ]
+    return [*found, *(entry(*guess[:-1], 0, guess[-1], kind="guess") for guess in GUESSES)]
 
 
 def _neutral_shares() -> list[dict[str, Any]]:
     """Return shares of one of the kernels' rate."""
-    start = "guess: where the search starts"
-    return [entry("engine", name, scope, 1.0, "1", 0.3, 0, start) for name in SHARES for scope in ("any", "training")]
+    start = "where the search starts"
+    return [
+        entry("engine", name, scope, 1.0, "1", 0.3, 0, start, kind="guess")
+        for name in SHARES
+        for scope in ("any", "training")
+    ]
 
 
 def fit_power(fit: Fit) -> list[dict[str, Any]]:
@@ -601,8 +609,8 @@ def fit_power(fit: Fit) -> list[dict[str, Any]]:
     source = "ml-energy 2025, mean GPU power of serving runs"
     if len(rows) < 10:
         return [
-            entry("power", "floor", "any", 0.45, "1", 0.2, 0, "guess"),
-            entry("power", "ceiling", "any", 0.95, "1", 0.1, 0, "guess"),
+            entry("power", "floor", "any", 0.45, "1", 0.2, 0, "no run states power", kind="guess"),
+            entry("power", "ceiling", "any", 0.95, "1", 0.1, 0, "no run states power", kind="guess"),
             _host_share(),
         ]
     x, y = np.array([a for a, _ in rows]), np.array([b for _, b in rows])

@@ -32,7 +32,16 @@ def spread(ratios: Iterable[float]) -> float:
 
 
 def entry(
-    law: str, name: str, scope: str, value: float, unit: str, deviation: float, rows: int, source: str, note: str = ""
+    law: str,
+    name: str,
+    scope: str,
+    value: float,
+    unit: str,
+    deviation: float,
+    rows: int,
+    source: str,
+    note: str = "",
+    kind: str = "fit",
 ) -> dict[str, Any]:
     """Return one constant as it is written to the catalogue."""
     return {
@@ -46,6 +55,7 @@ def entry(
         "fitted": date.today().isoformat(),
         "source": source,
         "note": note,
+        "kind": kind,
     }
 
 

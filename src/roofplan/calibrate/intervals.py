@@ -66,7 +66,7 @@ def fit_intervals(outcomes: Sequence[Outcome], fit: Fit) -> list[dict[str, Any]]
             note += f"; fewer than {LEAST_SOURCES}: no coverage is claimed"
         out.append(entry("interval", job, "any", factor(by), "1", 0.0, len(rows), source, note))
     note = "of a normal distribution: no publisher but one states power"
-    return [*out, entry("interval", "power", "any", 1.645, "1", 0.0, 0, "definition", note)]
+    return [*out, entry("interval", "power", "any", 1.645, "1", 0.0, 0, note, kind="definition")]
 
 
 UNSEEN_JOB = "training step"

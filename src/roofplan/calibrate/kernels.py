@@ -423,7 +423,8 @@ def _fit_bus(rows: list[tuple[str, int, float, float]]) -> list[dict[str, Any]]:
             0.5,
             0,
             source,
-            "guess: four times what eight L40S across two processors reach; no measurement of cards without peer-to-peer",
+            "four times what eight L40S across two processors reach; no measurement of cards without peer-to-peer",
+            kind="guess",
         )
     )
     out.append(
@@ -449,6 +450,6 @@ def _mesh() -> list[dict[str, Any]]:
     out = [entry("all_reduce", "efficiency", "full-mesh", float(np.mean(ratios)), "1", spread(ratios), 2, source)]
     return [
         *out,
-        entry("all_reduce", "base", "full-mesh", 1.2e-5, "s", 0.3, 0, "guess: NCCL ring on a switch", ""),
-        entry("all_reduce", "one_shot", "full-mesh", 8e-6, "s", 0.3, 0, "guess: twice the switch", ""),
+        entry("all_reduce", "base", "full-mesh", 1.2e-5, "s", 0.3, 0, "NCCL ring on a switch", kind="guess"),
+        entry("all_reduce", "one_shot", "full-mesh", 8e-6, "s", 0.3, 0, "twice the switch", kind="guess"),
     ]

@@ -167,7 +167,7 @@ def refit(tables: Sequence[tuple[str, Sequence[Row]]], name: str, fit: Fit, tick
 
 def _moves(key: Key, item: Constant) -> bool:
     """Return whether runs of one's own may move a constant: it is none of the field's at large, and no definition."""
-    return key[0] not in NEVER_MOVED and key[2] != "any" and item.source != "definition"
+    return key[0] not in NEVER_MOVED and key[2] != "any" and item.kind != "definition"
 
 
 def figures_of(tables: Sequence[tuple[str, Sequence[Row]]], fit: Fit) -> tuple[list[Figure], Counter[str]]:
@@ -337,6 +337,7 @@ def _moved(felt: dict[Key, Constant], found: Fitted, said: str) -> list[Moved]:
             rows=int(np.sum(slopes[:, column] > FELT)),
             fitted=date.today().isoformat(),
             source=f"your runs: {said}",
+            kind="fit",
             note=f"on top of {item.value:g} for {item.scope}, {item.rows} rows",
         )
         out.append(Moved(before=item, after=after, doubt=doubt))

@@ -89,8 +89,8 @@ def fit_nccl() -> list[dict[str, Any]]:
     share = float(np.median(across))
     note = "all-reduce over four hosts of eight B200, 400 Gb/s for each"
     out.append(entry("nccl", "network", "any", min(share, 1.0), "1", spread(across), len(across), source, note))
-    note = "a guess: rings of several ranks in a host share its ports evenly"
-    return [*out, entry("nccl", "shared", "any", 1.0, "1", 0.2, 0, note)]
+    note = "rings of several ranks in a host share its ports evenly"
+    return [*out, entry("nccl", "shared", "any", 1.0, "1", 0.2, 0, note, kind="guess")]
 
 
 LARGEST_MESSAGE = 2**28
@@ -472,7 +472,9 @@ def fit_published_rates(constants: Fit) -> list[dict[str, Any]]:
     for name in TIMES:
         unit = UNIT_OF.get(name, "1")
         out.append(
-            entry("training", name, scope, 1e-9, unit, spread(shares), 0, "definition", "inside the published rate")
+            entry(
+                "training", name, scope, 1e-9, unit, spread(shares), 0, "inside the published rate", kind="definition"
+            )
         )
     return out
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 from roofplan.errors import InputError
 
@@ -23,7 +24,8 @@ class Constant:
     spread : robust relative spread of the residuals, one standard deviation [1].
     rows : measurements used [1].
     fitted : ISO date of the fit.
-    source : where the rows are from.
+    source : where the rows are from, or why it is guessed.
+    kind : whether rows gave it, nobody knows it and it is guessed, or it is so by definition.
     """
 
     law: str
@@ -37,6 +39,7 @@ class Constant:
     source: str
     note: str = ""
     basis: str = ""
+    kind: Literal["fit", "guess", "definition"] = "fit"
 
     @property
     def fitted_on(self) -> str:
@@ -46,10 +49,9 @@ class Constant:
     @property
     def citation(self) -> str:
         """What answers cite it by: on what it was fitted, or that it is a guess."""
-        note = f"; {self.note}" if self.note else ""
-        if not self.rows:
-            return f"guess: {self.law}.{self.name} for {self.scope}, {self.source.removeprefix('guess: ')}{note}"
-        return f"fit: {self.law}.{self.name} for {self.scope}, {self.fitted}, {self.rows} rows, spread {self.spread:.0%}, {self.source}{note}"
+        rows = f"{self.fitted}, {self.rows} rows, spread {self.spread:.0%}, " if self.kind == "fit" else ""
+        note = f"; {self.note}" if self.note and self.note != self.source else ""
+        return f"{self.kind}: {self.law}.{self.name} for {self.scope}, {rows}{self.source}{note}"
 
 
 Key = tuple[str, str, str]

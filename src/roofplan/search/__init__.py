@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from roofplan.search.evaluate import evaluate, user_ladder
 from roofplan.search.misses import no_plan, relaxations
-from roofplan.search.order import mark_pareto, objective, ordered, simplicity
+from roofplan.search.order import objective, ordered, pareto_front, simplicity
 from roofplan.search.plan import (
     DEFAULT_TPOT,
     GRADE_SPREAD,
@@ -63,12 +63,12 @@ __all__ = [
     "grade_of_time",
     "interval_factor",
     "ladder",
-    "mark_pareto",
     "metric",
     "metrics_of",
     "no_plan",
     "objective",
     "ordered",
+    "pareto_front",
     "refuses_format",
     "relaxations",
     "search",

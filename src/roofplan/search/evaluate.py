@@ -342,5 +342,4 @@ def _plan(
         power=wall_power(machine, float(p.busy) * load_of(asked, float(p.rate)), r.fit),
         utilisation=float(load_of(asked, float(p.rate))),
     )
-    plan.metrics = metrics_of(plan)
-    return plan
+    return replace(plan, metrics=metrics_of(plan))

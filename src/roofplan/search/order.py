@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from roofplan.search.plan import DEFAULT_TPOT, Plan, all_in_cost
@@ -50,30 +52,36 @@ def ordered(plans: list[Plan], best: str, *, limited: bool = False) -> list[Plan
         return (not known, slow, bare, rounded, second, plan.changes_model, *simplicity(plan))
 
     ranked = sorted(plans, key=key)
-    if ranked:
-        edge = _bounds(ranked[0], best)
-        for plan in ranked[1:]:
-            here = _bounds(plan, best)
-            plan.tied = edge is not None and here is not None and here[0] <= edge[1]
-    mark_pareto(ranked)
-    return ranked
+    edge = _bounds(ranked[0], best) if ranked else None
+
+    def tied(place: int, plan: Plan) -> bool:
+        here = _bounds(plan, best)
+        return place > 0 and edge is not None and here is not None and here[0] <= edge[1]
+
+    front = pareto_front(ranked)
+    return [replace(plan, tied=tied(place, plan), pareto=place in front) for place, plan in enumerate(ranked)]
 
 
-def mark_pareto(plans: list[Plan]) -> None:
-    """Mark the plans that no other beats in both time per token and cost; those without a price in time and rate per device."""
+def pareto_front(plans: Sequence[Plan]) -> set[int]:
+    """Return the places of plans that no other beats in both time per token and cost; of those without a price, in time and rate per device."""
     priced = [
-        (plan.metrics["tpot"].value, whole.value, plan) for plan in plans if (whole := all_in_cost(plan)) is not None
+        (plan.metrics["tpot"].value, whole.value, place)
+        for place, plan in enumerate(plans)
+        if (whole := all_in_cost(plan)) is not None
     ]
     others = [
-        (plan.metrics["tpot"].value, -plan.metrics["output_tokens_per_second_per_device"].value, plan)
-        for plan in plans
+        (plan.metrics["tpot"].value, -plan.metrics["output_tokens_per_second_per_device"].value, place)
+        for place, plan in enumerate(plans)
         if plan.cost is None
     ]
-    for front in (priced, others):
+    found = set()
+    for points in (priced, others):
         best = math.inf
-        for _, second, plan in sorted(front, key=lambda point: point[:2]):
-            plan.pareto = second < best
+        for _, second, place in sorted(points):
+            if second < best:
+                found.add(place)
             best = min(best, second)
+    return found
 
 
 def _bounds(plan: Plan, best: str) -> tuple[float, float] | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -72,7 +73,7 @@ def within(found: Metric, least: float, most: float) -> Metric:
     return Metric(found.value, low, high, found.unit, found.grade)
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """One configuration with everything that is known of it."""
 
@@ -89,7 +90,7 @@ class Plan:
     prediction: Prediction
     cost: economics.HourlyCost | None
     power: Term | None
-    metrics: dict[str, Metric] = field(default_factory=dict)
+    metrics: Mapping[str, Metric] = field(default_factory=dict)
     pareto: bool = False
     tied: bool = False
     utilisation: float = 1.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -75,7 +75,7 @@ class TrainingRequest:
     assumed: tuple[str, ...] = ()
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingPlan:
     """One layout with everything that is known of it."""
 
@@ -91,7 +91,7 @@ class TrainingPlan:
     run: runs.Run | None
     cost: economics.HourlyCost | None
     power: Term | None
-    metrics: dict[str, Metric] = field(default_factory=dict)
+    metrics: Mapping[str, Metric] = field(default_factory=dict)
     pareto: bool = False
 
     @property
@@ -214,8 +214,7 @@ def planned(asked: TrainingRequest, machine: Machine, layout: Layout, fit: Fit) 
         cost=cost,
         power=power,
     )
-    plan.metrics = metrics_of(plan, asked.place)
-    return plan
+    return replace(plan, metrics=metrics_of(plan, asked.place))
 
 
 def grade_of(a: Ability, precision: str, model: Model) -> tuple[str, float]:
@@ -396,8 +395,7 @@ def plan_all(asked: TrainingRequest, fit: Fit, progress: Callable[[int, int], No
     kept = _within(asked, made, tally, fit)
     kept.sort(key=lambda plan: (_objective(plan, asked.best), plan.metrics["step_time"].value))
     beaten = {id(layout) for _, front in fronts for _, _, layout in front}
-    for plan in kept:
-        plan.pareto = id(plan.layout) in beaten
+    kept = [replace(plan, pareto=id(plan.layout) in beaten) for plan in kept]
     return TrainingResult(plans=kept, tally=tally, asked=asked, fit=fit, warnings=_warnings(kept[0], asked.policy))
 
 
