@@ -118,3 +118,21 @@ def keeps_to(value, schema, root=None):
 def conforms():
     """Return the check of a document against a schema."""
     return keeps_to
+
+
+def pytest_addoption(parser):
+    parser.addoption("--first", default="", help="kinds of replays that run before all others, such as money,model")
+
+
+def pytest_collection_modifyitems(config, items):
+    """Let the replays that are nearest to a change come first, where some are named."""
+    kinds = [kind for kind in config.getoption("--first").split(",") if kind]
+
+    def place(item):
+        kind = getattr(item, "callspec", None) and item.callspec.params.get("kind")
+        return kinds.index(kind) if kind in kinds else len(kinds)
+
+    if kinds:
+        replays = sorted((item for item in items if item.path.name == "test_replay.py"), key=place)
+        others = [item for item in items if item.path.name != "test_replay.py"]
+        items[:] = [*others, *replays]

@@ -49,24 +49,26 @@ COMPARISONS = {
 }
 SWAPPED = {"min": "max", "max": "min", "larger": "smaller", "smaller": "larger", "any": "all", "all": "any"}
 NEAR = {
-    "hf": ("test_configs.py", "test_models_truth.py"),
-    "laws": ("test_laws.py", "test_units.py", "test_claims.py"),
-    "economics": ("test_costs.py", "test_money.py"),
-    "serve": ("test_serving.py", "test_ledger_logs.py"),
-    "search": ("test_serving.py", "test_requests.py"),
-    "operations": ("test_serving.py", "test_training.py"),
-    "timing": ("test_serving.py", "test_calibration.py"),
-    "train": ("test_training.py",),
-    "validation": ("test_validation.py",),
-    "calibrate": ("test_fits.py", "test_calibration.py", "test_validation.py"),
-    "catalogue": ("test_catalogue.py", "test_calibration.py"),
-    "report": ("test_cli.py",),
-    "charts": ("test_pictures.py",),
-    "cli": ("test_cli.py", "test_requests.py"),
-    "api": ("test_cli.py", "test_requests.py"),
-    "emit": ("test_emit.py",),
+    "hf": ("model serving", "test_configs.py", "test_models_truth.py"),
+    "laws": ("serving training money", "test_laws.py", "test_units.py", "test_claims.py"),
+    "economics": ("money", "test_costs.py", "test_money.py"),
+    "serve": ("serving tables", "test_serving.py", "test_ledger_logs.py"),
+    "search": ("serving", "test_serving.py", "test_requests.py"),
+    "operations": ("serving training", "test_serving.py", "test_training.py"),
+    "timing": ("serving training", "test_serving.py", "test_calibration.py"),
+    "train": ("training", "test_training.py"),
+    "validation": ("tables", "test_validation.py"),
+    "calibrate": ("tables", "test_fits.py", "test_calibration.py", "test_validation.py"),
+    "catalogue": ("serving", "test_catalogue.py", "test_calibration.py"),
+    "records": ("model serving training",),
+    "report": ("screens serving training money", "test_cli.py"),
+    "charts": ("money serving training", "test_pictures.py"),
+    "cli": ("screens", "test_cli.py", "test_requests.py"),
+    "api": ("screens money", "test_cli.py", "test_requests.py"),
+    "answers": ("money serving training screens",),
+    "emit": ("screens", "test_emit.py"),
 }
-"""Tests near a room of the code, beside the replays, which are near to all of it."""
+"""Kinds of replays, and tests, near a room of the code."""
 
 
 @dataclass(frozen=True)
@@ -167,16 +169,18 @@ def chosen(seed, count):
 
 
 def near(file):
-    """Return the tests of the room that a file stands in, its own examples first."""
+    """Return the kinds of replays and the tests of the room that a file stands in, its own examples first."""
     room = Path(file).relative_to("src/roofplan").parts[0].removesuffix(".py")
-    return [file, *(f"tests/{name}" for name in NEAR.get(room, ()))]
+    kinds, *names = NEAR.get(room, ("",))
+    return kinds.split(), [file, *(f"tests/{name}" for name in names)]
 
 
 def verdict(mutant, place):
     """Return which test kills a mutant in a copy of the project, or None, and the seconds that it took."""
     file = place / mutant.file
     text, started = file.read_text(), time.monotonic()
-    first = [*dict.fromkeys([*near(mutant.file), "tests/test_replay.py"])]
+    kinds, names = near(mutant.file)
+    first = [*names, "tests/test_replay.py"]
     rest = [f"tests/{one.relative_to(place / 'tests')}" for one in sorted((place / "tests").rglob("test_*.py"))]
     rest = [one for one in rest if one not in first]
     try:
