@@ -175,6 +175,9 @@ def near(file):
     return kinds.split(), [file, *(f"tests/{name}" for name in names)]
 
 
+PYTEST = ("pytest", "-x", "-q", "-p", "no:randomly", "--no-header", "--tb=no")
+
+
 def verdict(mutant, place):
     """Return which test kills a mutant in a copy of the project, or None, and the seconds that it took."""
     file = place / mutant.file
@@ -187,20 +190,7 @@ def verdict(mutant, place):
         file.write_text(mutant.applied(text))
         os.utime(file, (started, started))  # no compiled file of another second may stand for it
         for names, marks in ((first, "not oracle and not browser"), (rest, "not oracle and not browser and not slow")):
-            command = [
-                sys.executable,
-                "-m",
-                "pytest",
-                "-x",
-                "-q",
-                "-p",
-                "no:randomly",
-                "--no-header",
-                "--tb=no",
-                "-m",
-                marks,
-                *names,
-            ]
+            command = [sys.executable, "-m", *PYTEST, "--first", ",".join(kinds), "-m", marks, *names]
             environment = {**os.environ, "PYTHONPATH": str(place / "src"), "OPENBLAS_NUM_THREADS": "1"}
             left = TIMEOUT - (time.monotonic() - started)
             try:
@@ -211,9 +201,8 @@ def verdict(mutant, place):
                 return "out of time", time.monotonic() - started
             if done.returncode not in {0, 5}:  # 5: no test there
                 failed = [line for line in done.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
-                return (failed or done.stdout.splitlines()[-1:] or ["it does not start"])[0][
-                    :150
-                ], time.monotonic() - started
+                said = (failed or done.stdout.splitlines()[-1:] or ["it does not start"])[0]
+                return said[:150], time.monotonic() - started
         return None, time.monotonic() - started
     finally:
         file.write_text(text)
