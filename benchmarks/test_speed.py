@@ -19,8 +19,9 @@ from roofplan.economics import hourly
 from roofplan.records.strategy import Strategy
 from roofplan.records.workload import Workload
 from roofplan.search import Request, search
-from roofplan.serve import predict, wall_power
-from roofplan.timing import rates
+from roofplan.serve import predict
+from roofplan.timing.power import wall_power
+from roofplan.timing.rates import rates
 
 FIT = catalogue.shipped_fit()
 MODEL = read_model("llama-3.1-70b")

@@ -23,7 +23,7 @@ from roofplan.errors import InputError
 from roofplan.laws import matmul
 from roofplan.records.calibration import Watched
 from roofplan.schemas import answer_schema
-from roofplan.timing import rates
+from roofplan.timing.rates import rates
 from roofplan.validation.inference import inference_case
 
 # Published kernels -------------------------------------------------------------------------------

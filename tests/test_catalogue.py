@@ -119,9 +119,7 @@ def test_constants_say_on_what_they_were_fitted():
         assert item.value > 0
         assert item.source
         assert item.rows >= 0
-        assert item.rows > 0 or "guess" in item.source or item.note or "RCCL" in item.source or "NCCL" in item.source, (
-            item
-        )
+        assert (item.rows > 0) == (item.kind == "fit"), item
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from roofplan import catalogue, economics
 from roofplan.api import plan_serving
 from roofplan.catalogue.machines import machine
 from roofplan.search import all_in_cost
-from roofplan.serve import wall_power
+from roofplan.timing.power import wall_power
 
 
 def test_a_rent_holds_for_the_size_that_it_was_quoted_for():

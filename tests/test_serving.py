@@ -19,8 +19,10 @@ from roofplan.operations import Step, element_bytes
 from roofplan.records.strategy import Strategy
 from roofplan.records.workload import Workload
 from roofplan.search import Request, Tally, at_precision, evaluate, ordered, search
-from roofplan.serve import bound_of, floors, footprint, footprints, leaves, ledger, legal, power_limits, predict
-from roofplan.timing import engine_term, rates, step_term
+from roofplan.serve import bound_of, floors, footprint, footprints, leaves, ledger, legal, predict
+from roofplan.serve.step import engine_term, step_term
+from roofplan.timing.power import power_limits
+from roofplan.timing.rates import rates
 
 LLAMA = read_model("llama-3.1-70b")
 DEEPSEEK = read_model("deepseek-v3")
@@ -453,7 +455,7 @@ def test_bounds_are_shares():
 
 def test_two_mi300x_share_one_link_and_eight_share_seven():
     two, eight = (rates(machine(f"mi300x:{n}")[0], VLLM, FIT) for n in (2, 8))
-    from roofplan.timing import all_reduce_time
+    from roofplan.timing.network import all_reduce_time
 
     size = 4 * 2**30
     for n, r, published in ((2, two, 47.7e9), (8, eight, 312.9e9)):
@@ -463,7 +465,7 @@ def test_two_mi300x_share_one_link_and_eight_share_seven():
 
 def test_cards_on_a_bus_reach_the_same_share_of_their_links():
     """Eight RTX PRO 6000 measured 24.7 GB/s; L40S on such a server reach half as much on half the link. The one that measured 1.5 passes no peers."""
-    from roofplan.timing import all_reduce_time
+    from roofplan.timing.network import all_reduce_time
 
     size = 512 * 2.0**20
     for device, published in (("rtx-pro-6000:8", 24.7e9), ("l40s:8", 24.7e9 / 2)):

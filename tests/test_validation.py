@@ -21,11 +21,12 @@ from roofplan.catalogue.machines import machine
 from roofplan.errors import InputError
 from roofplan.records.strategy import Strategy
 from roofplan.records.workload import Workload
-from roofplan.search import Metric, at_precision, interval_factor
+from roofplan.search import at_precision
 from roofplan.serve import floors, leaves, predict
 from roofplan.serve.prediction import turns_of
 from roofplan.serve.queue import Arrivals, served, surface
-from roofplan.timing import rates
+from roofplan.timing.figures import Metric, interval_factor
+from roofplan.timing.rates import rates
 from roofplan.train.step import step
 from roofplan.validation.inference import case_of, engine_version, inference_case
 from roofplan.validation.predictions import at_most, inference_outcomes, training_outcomes

@@ -25,9 +25,10 @@ from roofplan.records.hardware import Accelerator, Machine, Server
 from roofplan.records.model import Model
 from roofplan.records.strategy import Strategy
 from roofplan.records.workload import Constraints, Workload
-from roofplan.search import OBJECTIVES, Metric, Plan, Request, Result, cached_input_cost, search, uncached_input_cost
+from roofplan.search import OBJECTIVES, Plan, Request, Result, cached_input_cost, search, uncached_input_cost
 from roofplan.serve import footprint
 from roofplan.source import GRADES
+from roofplan.timing.figures import Metric
 from roofplan.train import TrainingResult, plan_all
 from roofplan.train.request import request_of
 

@@ -16,7 +16,8 @@ from roofplan.records.strategy import Strategy
 from roofplan.records.training import Job, Layout
 from roofplan.records.workload import Workload
 from roofplan.serve import predict
-from roofplan.timing import operation_time, rates
+from roofplan.timing.kernels import operation_time
+from roofplan.timing.rates import rates
 from roofplan.train.ledger import ledgers, peak
 from roofplan.train.step import PLAIN, ability, step
 

@@ -22,7 +22,7 @@ from roofplan.records.calibration import Constant, Fit
 from roofplan.records.engine import EAGER
 from roofplan.records.model import Mixture
 from roofplan.terms import Term
-from roofplan.timing import ROOFLINE
+from roofplan.timing.kernels import ROOFLINE
 from roofplan.validation.inference import LARGEST_QUEUE, InferenceCase, clean_cases
 from roofplan.validation.predictions import simulated
 

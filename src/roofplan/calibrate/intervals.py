@@ -20,7 +20,7 @@ import numpy as np
 
 from roofplan.calibrate.fitting import entry
 from roofplan.records.calibration import Fit
-from roofplan.search import unseen
+from roofplan.timing.figures import unseen
 from roofplan.validation.rows import SHORT_OF_CACHE
 from roofplan.validation.scoring import Outcome, pooled, weighted_quantile
 

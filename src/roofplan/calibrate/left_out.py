@@ -11,7 +11,7 @@ from roofplan import catalogue
 from roofplan.calibrate.engines import constants_of, fit_serving
 from roofplan.calibrate.training import FAMILIES, Steps, fit_families, fit_training
 from roofplan.records.calibration import Constant, Fit
-from roofplan.search import Metric, interval_factor, unseen
+from roofplan.timing.figures import Metric, interval_factor, unseen
 from roofplan.validation.predictions import inference_outcomes, names_in, training_outcomes, validated
 from roofplan.validation.rows import SHORT_OF_CACHE, STARVED, Row, flags, unstarved
 from roofplan.validation.scoring import UNITS, Outcome, Validation, job_of

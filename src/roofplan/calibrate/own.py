@@ -20,8 +20,7 @@ from roofplan.calibrate.hierarchy import LEAST_NOISE, Block, Effect, Fitted, Num
 from roofplan.economics.uncertainty import student
 from roofplan.errors import InputError, RoofplanError
 from roofplan.records.calibration import OWN, Constant, Fit, Key, Watched
-from roofplan.search import Metric
-from roofplan.timing import own_place
+from roofplan.timing.figures import Metric, own_place
 from roofplan.validation import predictions
 from roofplan.validation.inference import InferenceCase, inference_case
 from roofplan.validation.rows import Row, Skipped, flagged

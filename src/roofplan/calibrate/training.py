@@ -26,7 +26,7 @@ from roofplan.records.calibration import Fit
 from roofplan.records.engine import EAGER as FROM_PYTHON
 from roofplan.records.hardware import Machine
 from roofplan.records.training import Framework
-from roofplan.timing import rates
+from roofplan.timing.rates import rates
 from roofplan.train.communication import wires
 from roofplan.train.ledger import fullest, ledgers
 from roofplan.train.step import TIMES, Ability, applied, step

@@ -20,7 +20,7 @@ from roofplan.errors import InputError
 from roofplan.records.hardware import Accelerator
 from roofplan.search import Plan, Result, all_in_cost
 from roofplan.terms import Term
-from roofplan.timing import ROOFLINE
+from roofplan.timing.kernels import ROOFLINE
 from roofplan.train import TrainingPlan, TrainingResult
 from roofplan.units import GIB, HOUR
 

@@ -30,9 +30,9 @@ from roofplan.laws import board, cost
 from roofplan.records.calibration import Fit
 from roofplan.records.hardware import OWN, Machine, Server
 from roofplan.records.prices import Price
-from roofplan.serve import wall_power
 from roofplan.source import Kind, Source, Sourced, document
 from roofplan.terms import Term, total
+from roofplan.timing.power import wall_power
 from roofplan.units import HOUR, JOULE_PER_KWH, YEAR
 
 YEARS = 3.0

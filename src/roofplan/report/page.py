@@ -7,7 +7,7 @@ import sys
 from typing import TextIO
 
 from roofplan import units
-from roofplan.search import Metric
+from roofplan.timing.figures import Metric
 
 WIDTH = 100
 

@@ -9,9 +9,9 @@ from roofplan.records.training import Adapter
 from roofplan.report.explain import trees_screen
 from roofplan.report.page import LETTER, Page, folded, interval, wrapped
 from roofplan.report.plans import link_text, machine_text, quoted
-from roofplan.search import Metric
 from roofplan.serve import LIMIT_NAMES
 from roofplan.terms import Term
+from roofplan.timing.figures import Metric
 from roofplan.train import TrainingPlan, TrainingResult, binding, flops_per_token
 from roofplan.train.emit import TARGETS, launch_or_reason, target_of
 from roofplan.train.request import floor_days

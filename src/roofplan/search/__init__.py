@@ -10,9 +10,7 @@ from roofplan.search.misses import no_plan, relaxations
 from roofplan.search.order import objective, ordered, pareto_front, simplicity
 from roofplan.search.plan import (
     DEFAULT_TPOT,
-    GRADE_SPREAD,
     OBJECTIVES,
-    Metric,
     Plan,
     Request,
     Result,
@@ -23,11 +21,8 @@ from roofplan.search.plan import (
     cached_input_cost,
     grade_of,
     grade_of_time,
-    interval_factor,
-    metric,
     metrics_of,
     uncached_input_cost,
-    unseen,
 )
 from roofplan.search.run import ladder, search, warnings_of
 from roofplan.search.space import (
@@ -42,9 +37,7 @@ from roofplan.search.space import (
 
 __all__ = [
     "DEFAULT_TPOT",
-    "GRADE_SPREAD",
     "OBJECTIVES",
-    "Metric",
     "Plan",
     "Request",
     "Result",
@@ -61,9 +54,7 @@ __all__ = [
     "evaluate",
     "grade_of",
     "grade_of_time",
-    "interval_factor",
     "ladder",
-    "metric",
     "metrics_of",
     "no_plan",
     "objective",
@@ -75,7 +66,6 @@ __all__ = [
     "simplicity",
     "strategies",
     "uncached_input_cost",
-    "unseen",
     "user_ladder",
     "warnings_of",
 ]

@@ -29,8 +29,9 @@ from roofplan.search.space import (
     refuses_format,
     strategies,
 )
-from roofplan.serve import Ledger, footprints, ledger, legal, predict, wall_power
-from roofplan.timing import Rates, rates
+from roofplan.serve import Ledger, footprints, ledger, legal, predict
+from roofplan.timing.power import wall_power
+from roofplan.timing.rates import Rates, rates
 
 
 def user_ladder(limit: int, demanded: int | None = None) -> np.ndarray[Any, Any]:

@@ -19,58 +19,19 @@ from roofplan.records.model import Model
 from roofplan.records.strategy import Strategy
 from roofplan.records.workload import Constraints, Workload
 from roofplan.search.space import cache_format
-from roofplan.serve import Ledger, Prediction, bound_of, leaves, limit_of, power_limits
+from roofplan.serve import Ledger, Prediction, bound_of, leaves, limit_of
+from roofplan.serve.step import step_term
 from roofplan.source import GRADES, document
 from roofplan.terms import Term
-from roofplan.timing import Rates, grade_of_constant, own_runs, step_term
+from roofplan.timing.figures import Metric, grade_of_constant, metric, own_runs, within
+from roofplan.timing.power import power_limits
+from roofplan.timing.rates import Rates
 
 DEFAULT_TPOT = 0.05
 """Time between tokens that chooses which concurrency is shown where nothing is asked: 20 tokens/s, a reader's pace [s]."""
 
 
-GRADE_SPREAD = {"measured": 0.05, "calibrated": 0.25, "borrowed": 0.32, "guessed": 0.45}
-"""Relative error by grade as it is taken before it was checked, one standard deviation; `interval_factor` says how far to trust it [1]."""
-
-
 OBJECTIVES = ("cost", "throughput", "latency", "devices", "energy")
-
-
-@dataclass(frozen=True, slots=True)
-class Metric:
-    """A predicted number with its 90% interval and grade."""
-
-    value: float
-    low: float
-    high: float
-    unit: str
-    grade: str
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the metric as JSON."""
-        return {"value": self.value, "low": self.low, "high": self.high, "unit": self.unit, "grade": self.grade}
-
-
-def interval_factor(job: str, fit: Fit) -> float:
-    """Return how many of a figure's spreads its 90% interval spans either way, learned from publishers whose runs no constant saw [1]."""
-    return fit.find("interval", job, ["any"]).value
-
-
-def unseen(job: str, fit: Fit) -> float:
-    """Return the relative error that a fit's own residuals do not show, of other models, machines and settings; zero where spreads by grade hold it [1]."""
-    found = fit.get("interval", f"{job}, unseen", "any")
-    return 0.0 if found is None else found.value
-
-
-def metric(value: float, unit: str, grade: str, job: str, fit: Fit, own: Constant | None = None) -> Metric:
-    """Return a metric with the 90% interval of its job and grade, or of a user's own runs: a factor either way, so that it never crosses zero."""
-    spread = math.exp(interval_factor(job, fit) * GRADE_SPREAD[grade] if own is None else own.value)
-    return Metric(value, value / spread, value * spread, unit, grade if own is None else GRADES[0])
-
-
-def within(found: Metric, least: float, most: float) -> Metric:
-    """Return a metric whose interval ends at physical limits; its value lies inside in any case."""
-    low, high = max(found.low, min(least, found.value)), min(found.high, max(most, found.value))
-    return Metric(found.value, low, high, found.unit, found.grade)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,7 +17,7 @@ from roofplan.serve.ledger import (
     layer_bytes,
     ledger,
 )
-from roofplan.serve.prediction import Prediction, power_limits, predict, token_time, wall_power
+from roofplan.serve.prediction import Prediction, predict, token_time
 from roofplan.serve.rules import legal, supported
 
 __all__ = [
@@ -38,9 +38,7 @@ __all__ = [
     "ledger",
     "legal",
     "limit_of",
-    "power_limits",
     "predict",
     "supported",
     "token_time",
-    "wall_power",
 ]

@@ -13,7 +13,8 @@ from roofplan.records.model import Model
 from roofplan.records.strategy import Strategy
 from roofplan.records.workload import Workload
 from roofplan.terms import Term
-from roofplan.timing import ROOFLINE, Rates
+from roofplan.timing.kernels import ROOFLINE
+from roofplan.timing.rates import Rates
 
 
 @dataclass(frozen=True, slots=True)

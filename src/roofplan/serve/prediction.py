@@ -6,16 +6,16 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from roofplan.laws import Number, batching, energy, larger, memory, pipeline, smaller, up, where
+from roofplan.laws import Number, batching, larger, memory, pipeline, smaller, up, where
 from roofplan.operations import ACTIVATION_BYTES, Split, Step, format_entry
-from roofplan.records.calibration import Fit
 from roofplan.records.engine import Engine
-from roofplan.records.hardware import Machine
 from roofplan.records.model import Dense, Layer, Model
 from roofplan.records.strategy import Strategy
 from roofplan.records.workload import Workload
+from roofplan.serve.step import engine_term, step_term
 from roofplan.terms import Term, total
-from roofplan.timing import Rates, engine_term, hop_time, step_term
+from roofplan.timing.network import hop_time
+from roofplan.timing.rates import Rates
 
 
 @dataclass(slots=True, kw_only=True)
@@ -350,60 +350,3 @@ def in_turn(one: Term, turns: Number) -> list[Term]:
         )
         for part in one.parts
     ]
-
-
-def power_limits(machine: Machine, fit: Fit) -> tuple[float, float]:
-    """Return the least and the most that a machine at work can draw at the wall: its cards as they idle, and cards and hosts at their ratings [W]."""
-    limit = machine.device.value("power") or 0.0
-    floor = fit.find("power", "floor", [machine.device.architecture, "any"])
-    box = machine.box
-    hosts = box.quantities["host_power"].value * machine.per_host / box.count * machine.hosts if box else 0.0
-    return floor.value * limit * machine.count, limit * machine.count + hosts
-
-
-def wall_power(machine: Machine, busy: Number, fit: Fit) -> Term | None:
-    """Return the power of a machine at the wall, or None where the device's limit is not known."""
-    limit = machine.device.value("power")
-    if limit is None:
-        return None
-    floor = fit.find("power", "floor", [machine.device.architecture, "any"])
-    ceiling = fit.find("power", "ceiling", [machine.device.architecture, "any"])
-    one = energy.device_power(limit, floor.value, ceiling.value, busy)
-    parts = [
-        Term(
-            "devices",
-            one * machine.count,
-            "W",
-            law="energy.device_power",
-            text="{count} x {limit} x ({floor} + ({ceiling} - {floor}) x {busy} busy)",
-            numbers={
-                "count": machine.count,
-                "limit": (limit, "W"),
-                "floor": floor.value,
-                "ceiling": ceiling.value,
-                "busy": busy,
-            },
-            sources=(machine.device.quantities["power"].cited, floor, ceiling),
-        )
-    ]
-    box = machine.box
-    if box is not None:
-        host, share = box.quantities["host_power"], machine.per_host / box.count
-        drawn = fit.find("power", "host_share", [machine.device.architecture, "any"])
-        parts.append(
-            Term(
-                "hosts",
-                host.value * drawn.value * share * machine.hosts,
-                "W",
-                text="{hosts} x {rated} of {per_host} of {box} rated x {drawn} drawn",
-                numbers={
-                    "hosts": machine.hosts,
-                    "rated": (host.value, "W"),
-                    "per_host": machine.per_host,
-                    "box": box.count,
-                    "drawn": drawn.value,
-                },
-                sources=(host.cited, drawn),
-            )
-        )
-    return total("power", parts, "W")

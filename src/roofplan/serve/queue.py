@@ -22,7 +22,8 @@ from roofplan.records.engine import Engine
 from roofplan.records.model import Model
 from roofplan.records.strategy import Strategy
 from roofplan.records.workload import Workload
-from roofplan.timing import Rates, engine_term, step_term
+from roofplan.serve.step import engine_term, step_term
+from roofplan.timing.rates import Rates
 
 StepTime = Callable[[float, int], float]
 """Seconds of a step from its prompt tokens and its decoding sequences."""

@@ -16,7 +16,8 @@ from roofplan.operations import Operation
 from roofplan.records.hardware import Machine
 from roofplan.records.training import Framework
 from roofplan.terms import Cited
-from roofplan.timing import Rates, ring_rate
+from roofplan.timing.network import ring_rate
+from roofplan.timing.rates import Rates
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

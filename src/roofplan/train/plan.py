@@ -19,11 +19,11 @@ from roofplan.records.calibration import Constant, Fit
 from roofplan.records.hardware import Machine
 from roofplan.records.model import Model
 from roofplan.records.training import Adapter, Framework, Job, Layout
-from roofplan.search import Metric, at_price, interval_factor, unseen
-from roofplan.serve import wall_power
+from roofplan.search import at_price
 from roofplan.source import GRADES
 from roofplan.terms import Term
-from roofplan.timing import grade_of_constant, own_runs
+from roofplan.timing.figures import Metric, grade_of_constant, interval_factor, own_runs, unseen
+from roofplan.timing.power import wall_power
 from roofplan.train import run as runs
 from roofplan.train.ledger import Ledger, fullest, host_peak, ledgers
 from roofplan.train.search import AXES, LEAST_SEQUENCE, Found, Tally, search, tensor_degrees

@@ -26,7 +26,8 @@ from roofplan.records.hardware import Machine
 from roofplan.records.model import Model
 from roofplan.records.training import Framework, Job, Layout
 from roofplan.terms import Cited
-from roofplan.timing import Rates, operation_time, rates
+from roofplan.timing.kernels import operation_time
+from roofplan.timing.rates import Rates, rates
 from roofplan.train import communication
 from roofplan.train.communication import Wires, scopes, wires
 from roofplan.train.distinct import distinct

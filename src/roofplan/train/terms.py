@@ -11,7 +11,7 @@ from roofplan.operations.training import BESIDE
 from roofplan.records.training import Job, Layout
 from roofplan.source import Source, document
 from roofplan.terms import Term, total
-from roofplan.timing import roofline_numbers
+from roofplan.timing.kernels import roofline_numbers
 from roofplan.train.step import MESSAGES, OVERLAP_SLOWDOWN, PART_OF, PLAIN, Ability, Step, copy_rate, share_of
 
 

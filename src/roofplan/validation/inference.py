@@ -22,9 +22,10 @@ from roofplan.search import at_precision, cache_format
 from roofplan.serve import Prediction, batched_tokens, footprints, ledger, legal, predict, token_time
 from roofplan.serve.ledger import Ledger
 from roofplan.serve.prediction import host_of_passes, in_turn, prompt_pass, turns_of
+from roofplan.serve.step import engine_term
 from roofplan.source import Sourced
 from roofplan.terms import Term, total
-from roofplan.timing import Rates, engine_term, rates
+from roofplan.timing.rates import Rates, rates
 from roofplan.validation.rows import Row, Skipped, against, checked, flags, number
 
 Regime = Literal["static batch", "steady batch", "closed loop", "burst", "offline", "open loop"]

@@ -10,12 +10,12 @@ from dataclasses import replace
 from roofplan.errors import RoofplanError
 from roofplan.laws import batching
 from roofplan.records.calibration import Fit
-from roofplan.search import Metric, grade_of_time, interval_factor, metric
+from roofplan.search import grade_of_time
 from roofplan.serve import floors
 from roofplan.serve.queue import Arrivals, Served, served, surface
 from roofplan.source import GRADES
 from roofplan.terms import Term
-from roofplan.timing import own_runs
+from roofplan.timing.figures import Metric, interval_factor, metric, own_runs
 from roofplan.train.ledger import fullest, ledgers
 from roofplan.train.plan import flops_per_token, grade_of, memory_metrics, rate_metric
 from roofplan.train.step import step

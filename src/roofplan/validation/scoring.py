@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from roofplan.search import Metric
+from roofplan.timing.figures import Metric
 
 UNITS = {
     "tpot": "s",

@@ -11,7 +11,7 @@ import numpy as np
 
 from roofplan import catalogue
 from roofplan.records.calibration import Fit
-from roofplan.search import interval_factor
+from roofplan.timing.figures import interval_factor
 from roofplan.train.ledger import fullest, ledgers
 from roofplan.train.plan import STEP, grade_of
 from roofplan.train.step import Step, step

@@ -1,0 +1,214 @@
+"""Operations x rates -> seconds: products, attention and passes over memory, and what kernels need besides."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from roofplan.laws import Number, larger, matmul, roofline, where
+from roofplan.operations import HANDOVER, Operation, element_bytes, format_entry
+from roofplan.timing.network import MESSAGES
+from roofplan.timing.rates import QUANTISED, Rates, Vector
+
+PRODUCTS = {"matmul", "experts"}
+"""Kinds of operations that multiply by weights."""
+
+
+def operation_time(op: Operation, r: Rates) -> Number:
+    """Return the seconds of one operation of one rank."""
+    if op.kind in MESSAGES:
+        if type(op.ranks) is float and op.ranks <= 1.0:
+            return 0.0
+        return MESSAGES[op.kind](op.traffic, op.ranks, r.machine, r.network)
+    time = roofline.overlapped_time(op.work, op.traffic, compute_rate(op, r), memory_rate(op, r))
+    if r.vector is not None and op.kind in PRODUCTS:
+        return where(op.rows <= r.vector.rows, vector_time(op, r, r.vector), time)
+    return time
+
+
+def compute_rate(op: Operation, r: Rates) -> Number:
+    """Return the achieved compute rate of an operation [FLOP/s]."""
+    if op.kind == "prefill_attention":
+        return r.peak["bf16"] * r.attention_share
+    if op.kind == "decode_attention":
+        return r.compute["bf16"]
+    if op.kind == "memory":
+        return r.vector_peak
+    own = f"{op.compute}.{op.stored}"
+    rate = r.compute[own if own in r.compute else op.compute if op.compute in r.compute else "bf16"]
+    return rate * r.experts_share if op.kind == "experts" else rate
+
+
+def vector_time(op: Operation, r: Rates, vector: Vector) -> Number:
+    """Return the seconds of a product as a matrix-vector kernel: what it unpacks and multiplies does not hide under its reads."""
+    work = matmul.vector_work(op.work, op.entries, vector.unpacking[format_entry(op.stored)["kernel"]])
+    return roofline.serial_time(work, op.traffic, r.vector_peak, vector.bandwidth)
+
+
+UNPACK_TILE = 128.0
+"""Rows of a weight-only product that one unpacking of the weights serves, Marlin's largest tile (arXiv 2408.11743)."""
+
+
+UNPACK_OPERATIONS = 2.0
+"""Vector operations per unpacked weight: one shift-and-mask, one scale (arXiv 2408.11743 section 3)."""
+
+
+def on_device(table: list[Operation], r: Rates) -> list[Operation]:
+    """Return operations as a device runs them: with what products need besides, and without the passes that its cache serves."""
+    return [_uncached(op, r) if op.kind == HANDOVER else op for op in with_unpacking(table, r)]
+
+
+def _uncached(op: Operation, r: Rates) -> Operation:
+    """Return a pass over handed tensors as one over those that the cache does not hold."""
+    if not r.cache:
+        return op._replace(kind="memory")
+    text = f"{op.text or '{whole}'}, beyond {{cache}} of cache"
+    numbers = {**op.numbers, "whole": (op.traffic, "B"), "cache": (r.cache, "B")}
+    return op._replace(kind="memory", traffic=roofline.beyond_cache(op.traffic, r.cache), text=text, numbers=numbers)
+
+
+def with_unpacking(table: list[Operation], r: Rates) -> list[Operation]:
+    """Return operations with what products need besides: unpacked weights, formats that a device has no unit for, conversions."""
+    beside = [unpacking(op) for op in table if op.kind in PRODUCTS and _unpacks(op, r)]
+    out = table
+    if r.engine.kernels.converted and r.machine.device.vendor in r.engine.kernels.counted:
+        beside += [extra for op in table if op.kind in PRODUCTS for extra in _around(op, r)]
+        out = [_reading_unpacked(op, r) for op in table]
+    if not r.engine.kernels.casts_fused:
+        beside += [_cast(op, r) for op in table if op.compute in r.casts and _quantises(op, r)]
+    return [*out, *beside]
+
+
+def _quantises(op: Operation, r: Rates) -> bool:
+    """Return whether a product's activations are brought into fewer bits first."""
+    return op.kind in PRODUCTS and op.compute in QUANTISED and op.compute not in r.fallbacks
+
+
+def _cast(op: Operation, r: Rates) -> Operation:
+    """Return the pass that brings a product's inputs from 16 bits into its number format.
+
+    That the product then reads them in fewer bits is neglected: its traffic is of the 16-bit ones.
+    """
+    own = f"{op.compute}.{op.stored}"
+    each = r.casts[own if own in r.casts else op.compute]
+    moved = matmul.conversion_traffic(op.inputs, each)
+    return _pass(
+        f"cast for {op.name}", "memory", moved, "{inputs} activations x {each} B", {"inputs": op.inputs, "each": each}
+    )
+
+
+def _in_memory(op: Operation, r: Rates) -> Number:
+    """Return one where a product unpacks its blocks to memory first, else zero."""
+    kernels = r.engine.kernels
+    unpacks = format_entry(op.stored)["kernel"] == "blocks" and r.machine.device.vendor in kernels.unpacked
+    return where(op.rows > kernels.unpack_rows, 1.0, 0.0) if unpacks else 0.0
+
+
+def _reading_unpacked(op: Operation, r: Rates) -> Operation:
+    """Return a product that reads its weights as they were unpacked."""
+    if op.kind not in PRODUCTS or not np.any(_in_memory(op, r)):
+        return op
+    more = op.entries * (UNPACKED_BYTES - element_bytes(op.stored))
+    return op._replace(traffic=op.traffic + _in_memory(op, r) * more)
+
+
+def _around(op: Operation, r: Rates) -> list[Operation]:
+    """Return what a product on the tensor units takes besides.
+
+    Activations are converted; blocks are unpacked to memory before it reads them, or their sums rescaled.
+    """
+    kernels = r.engine.kernels
+    blocks = format_entry(op.stored)["kernel"] == "blocks"
+    own = blocks and r.peak["gguf"] != r.peak["fp16"]
+    tensor = where(op.rows > kernels.vector_rows, 1.0, 0.0)
+    each = kernels.quantised if own else kernels.converted
+    moved = tensor * matmul.conversion_traffic(op.converted, each)
+    out = [
+        _pass(
+            f"convert {op.name}",
+            HANDOVER,
+            moved,
+            "{inputs} activations x {each} B",
+            {"inputs": op.converted, "each": each},
+        )
+    ]
+    if np.any(_in_memory(op, r)):
+        stored = element_bytes(op.stored)
+        moved = _in_memory(op, r) * matmul.unpacking_traffic(op.entries, stored, UNPACKED_BYTES)
+        text = "{weights} weights x ({stored} + {unpacked} B)"
+        numbers = {"weights": op.entries, "stored": stored, "unpacked": UNPACKED_BYTES}
+        out.append(_pass(f"unpack {op.name}", "memory", moved, text, numbers))
+    if own:
+        work = tensor * matmul.rescaling_work(op.rows, op.entries, SCALE_BLOCK, SCALE_OPERATIONS)
+        text = "{rows} rows x {weights} weights / {block} a scale"
+        numbers = {"rows": op.rows, "weights": op.entries, "block": SCALE_BLOCK}
+        out.append(_pass(f"rescale {op.name}", "memory", 0.0 * work, text, numbers)._replace(work=work))
+    return out
+
+
+SCALE_BLOCK, SCALE_OPERATIONS = 32.0, 6.0
+"""Entries of a GGUF block that share a scale with the block of 8-bit inputs, and vector operations for each of their sums: converted,
+multiplied by both scales and added, three instructions that could each be two operations (llama.cpp source, ggml-cuda/mmq.cuh) [1], [FLOP]."""
+
+
+def _pass(name: str, kind: str, moved: Number, text: str, numbers: Mapping[str, Any]) -> Operation:
+    """Return a pass over memory that belongs to a product, whose launches count it already."""
+    return Operation(name, kind, 0.0, moved, kernels=0.0, text=text, numbers=numbers)
+
+
+UNPACKED_BYTES = 2.0
+"""Bytes of a weight unpacked to 16 bits [B]."""
+
+
+def _unpacks(op: Operation, r: Rates) -> bool:
+    entry = format_entry(op.stored)
+    if entry["kernel"] != "native":
+        return bool(entry["kernel"] == "dequantise")
+    return entry["compute"] in QUANTISED and (op.compute != entry["compute"] or op.compute in r.fallbacks)
+
+
+def unpacking(op: Operation) -> Operation:
+    """Return the unpacking of a product's weights, once per tile of rows beyond the first."""
+    work = matmul.dequantisation_work(op.entries, op.rows, UNPACK_TILE, UNPACK_OPERATIONS)
+    return Operation(
+        f"unpack {op.name}",
+        "memory",
+        larger(work, 0.0 * work),
+        0.0,
+        kernels=0.0,
+        text="{entries} weights unpacked once per {tile} rows of {rows}",
+        numbers={"entries": op.entries, "tile": UNPACK_TILE, "rows": op.rows},
+    )
+
+
+def kernels_of(op: Operation, r: Rates) -> float:
+    """Return the kernels that an operation starts: its own, and those that quantise its activations for the unit that multiplies.
+
+    A dense product quantises its inputs once, a mixture the inputs of both of its grouped products.
+    """
+    if not _quantises(op, r) or r.engine.kernels.casts_fused:
+        return op.kernels
+    return op.kernels + (2.0 if op.kind == "experts" else 1.0)
+
+
+def memory_rate(op: Operation, r: Rates) -> Number:
+    """Return the achieved memory rate of an operation; grouped products differ by the format of their experts [B/s]."""
+    own = f"{op.kind}.{op.stored}"
+    return r.bandwidth[own if own in r.bandwidth else op.kind]
+
+
+ROOFLINE = ("moved", "memory_rate", "work", "compute_rate")
+"""Names of the numbers that place a kernel under its roofline, each with its unit."""
+
+
+def roofline_numbers(op: Operation, r: Rates) -> dict[str, Any]:
+    """Return what an operation moves and computes, and at which rates, as the numbers of its formula; `ROOFLINE` names them."""
+    return {
+        "moved": (op.traffic, "B"),
+        "memory_rate": (memory_rate(op, r), "B/s"),
+        "work": (op.work, "FLOP"),
+        "compute_rate": (compute_rate(op, r), "FLOP/s"),
+        "traffic": op.traffic,
+    }

@@ -1,0 +1,65 @@
+"""What a machine draws at the wall."""
+
+from __future__ import annotations
+
+from roofplan.laws import Number, energy
+from roofplan.records.calibration import Fit
+from roofplan.records.hardware import Machine
+from roofplan.terms import Term, total
+
+
+def power_limits(machine: Machine, fit: Fit) -> tuple[float, float]:
+    """Return the least and the most that a machine at work can draw at the wall: its cards as they idle, and cards and hosts at their ratings [W]."""
+    limit = machine.device.value("power") or 0.0
+    floor = fit.find("power", "floor", [machine.device.architecture, "any"])
+    box = machine.box
+    hosts = box.quantities["host_power"].value * machine.per_host / box.count * machine.hosts if box else 0.0
+    return floor.value * limit * machine.count, limit * machine.count + hosts
+
+
+def wall_power(machine: Machine, busy: Number, fit: Fit) -> Term | None:
+    """Return the power of a machine at the wall, or None where the device's limit is not known."""
+    limit = machine.device.value("power")
+    if limit is None:
+        return None
+    floor = fit.find("power", "floor", [machine.device.architecture, "any"])
+    ceiling = fit.find("power", "ceiling", [machine.device.architecture, "any"])
+    one = energy.device_power(limit, floor.value, ceiling.value, busy)
+    parts = [
+        Term(
+            "devices",
+            one * machine.count,
+            "W",
+            law="energy.device_power",
+            text="{count} x {limit} x ({floor} + ({ceiling} - {floor}) x {busy} busy)",
+            numbers={
+                "count": machine.count,
+                "limit": (limit, "W"),
+                "floor": floor.value,
+                "ceiling": ceiling.value,
+                "busy": busy,
+            },
+            sources=(machine.device.quantities["power"].cited, floor, ceiling),
+        )
+    ]
+    box = machine.box
+    if box is not None:
+        host, share = box.quantities["host_power"], machine.per_host / box.count
+        drawn = fit.find("power", "host_share", [machine.device.architecture, "any"])
+        parts.append(
+            Term(
+                "hosts",
+                host.value * drawn.value * share * machine.hosts,
+                "W",
+                text="{hosts} x {rated} of {per_host} of {box} rated x {drawn} drawn",
+                numbers={
+                    "hosts": machine.hosts,
+                    "rated": (host.value, "W"),
+                    "per_host": machine.per_host,
+                    "box": box.count,
+                    "drawn": drawn.value,
+                },
+                sources=(host.cited, drawn),
+            )
+        )
+    return total("power", parts, "W")

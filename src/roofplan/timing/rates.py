@@ -1,0 +1,299 @@
+"""What a machine attains under a piece of software: rates of products, memory and vector units, launches, links."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from roofplan import catalogue
+from roofplan.errors import InputError
+from roofplan.laws import Number, matmul
+from roofplan.records.calibration import Constant, Fit
+from roofplan.records.engine import Software
+from roofplan.records.hardware import Accelerator, Machine
+from roofplan.terms import Cited
+from roofplan.timing.network import _network
+
+FALLBACKS = {
+    "fp4": ("bf16",),
+    "fp8": ("bf16",),
+    "int8": ("bf16",),
+    "bf16": ("fp16",),
+    "fp16": ("bf16",),
+    "fp32": ("tf32",),
+}
+"""Which type stands in where a device has no tensor unit for the one that a checkpoint asks for: 8- and 4-bit floats are
+then unpacked and multiplied in 16 bits (vLLM's Marlin kernels, W8A16 and W4A16)."""
+
+
+ANY_UNIT = {name: ("fp16", "bf16", "fp32") if name != "fp32" else () for name in FALLBACKS}
+"""What computes where not even a stand-in's unit is there; fp32 has no stand-in but tf32."""
+
+
+@lru_cache(maxsize=256)
+def _expert_bandwidths(scopes: tuple[str, ...], fit: Fit) -> dict[str, Constant]:
+    """Return the bandwidth shares of grouped products by the format of their experts, where a scope has some of its own."""
+    found = {f"experts.{stored}": item for stored, item in fit.variants("experts", "bandwidth", scopes).items()}
+    if "experts.bf16" in found:
+        found.setdefault("experts.fp16", found["experts.bf16"])
+    return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Vector:
+    """What matrix-vector kernels reach.
+
+    Parameters
+    ----------
+    rows : rows up to which the engine uses them [1].
+    bandwidth : achieved memory rate [B/s].
+    unpacking : vector operations per stored entry, by how a format's weights are used [FLOP].
+    """
+
+    rows: float
+    bandwidth: float
+    unpacking: dict[str, float]
+
+
+def _vector_peak(device: Accelerator, fitted: Callable[..., Constant], sources: dict[str, tuple[Cited, ...]]) -> float:
+    """Return the fp32 rate of the vector units: the data sheet's, else the share of the 16-bit peak that its vendor's others have."""
+    sheet = device.peak.get("fp32")
+    if sheet is not None:
+        sources["vector_peak"] = (sheet.cited,)
+        return sheet.value
+    base = device.peak.get("bf16") or device.peak["fp16"]
+    share = fitted("vector", "fp32_over_16bit", [device.vendor, "any"])
+    sources["vector_peak"] = (base.cited, share)
+    return base.value * float(share.value)
+
+
+def _vector(
+    engine: Software, wire: float, fitted: Callable[..., Constant], sources: dict[str, tuple[Cited, ...]]
+) -> Vector | None:
+    if not engine.kernels.vector_rows:
+        return None
+    chain = engine.scopes
+    share, native, blocks = (
+        fitted("vector", name, chain) for name in ("bandwidth", "unpacking.native", "unpacking.blocks")
+    )
+    sources["vector"] = (share, native, blocks)
+    return Vector(
+        rows=engine.kernels.vector_rows,
+        bandwidth=wire * share.value,
+        unpacking={"native": native.value, "dequantise": blocks.value, "blocks": blocks.value},
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rates:
+    """What a machine attains under an engine; numbers may be arrays over machines.
+
+    Parameters
+    ----------
+    compute : achieved rate by number format, fallbacks resolved [FLOP/s].
+    peak : dense peak by number format, fallbacks resolved [FLOP/s].
+    vector_peak : fp32 rate of the vector units [FLOP/s].
+    cache : last-level cache, 0 where it is not known [B].
+    bandwidth : achieved memory rate by kind of operation [B/s].
+    vector : what matrix-vector kernels reach, None where the engine has none.
+    casts : bytes that converting an input of a product moves, by the number format that it is converted to [B].
+    gap : time between kernels [s].
+    step_base, step_each : the host's time for a step, and for each of its sequences [s].
+    front : time that the server's front end takes for a request [s].
+    sources : what each of these rests on.
+    fallbacks : format -> the one that stood in.
+    fit : the constants behind them.
+    """
+
+    machine: Machine
+    engine: Software
+    compute: dict[str, Number]
+    peak: dict[str, Number]
+    wire: Number
+    vector_peak: Number
+    cache: Number
+    bandwidth: dict[str, Number]
+    vector: Vector | None
+    attention_share: Number
+    experts_share: Number
+    casts: dict[str, float]
+    gap: Number
+    step_base: Number
+    step_each: Number
+    front: Number
+    network: dict[str, Any]
+    sources: dict[str, tuple[Cited, ...]]
+    fallbacks: dict[str, str]
+    fit: Fit
+
+
+@lru_cache(maxsize=1024)
+def rates(machine: Machine, engine: Software, fit: Fit) -> Rates:
+    """Return what `machine` attains under `engine`, from data sheets and fitted constants.
+
+    Raises
+    ------
+    InputError : the data sheet states no memory bandwidth or no peak.
+    """
+    device = machine.device
+    if device.bandwidth is None or not device.peak:
+        raise InputError(
+            f"{device.id} has no known memory bandwidth or no known peak: it cannot be planned with",
+            argument="--on",
+            value=device.id,
+        )
+    scopes = [device.id, device.architecture, device.vendor, "any"]
+
+    def fitted(law: str, name: str, chain: Sequence[str] = scopes) -> Constant:
+        return fit.find(law, name, chain)
+
+    peak, compute, fallbacks, where_from = _compute_rates(machine, engine, fitted, fit)
+    memory_share = fitted("matmul", "bandwidth")
+    attention_share, decode_share = fitted("attention", "prefill"), fitted("attention", "decode_bandwidth")
+    experts_rate, experts_bandwidth = (
+        fitted("experts", "share", ["any"]),
+        fitted("experts", "bandwidth", engine.scopes),
+    )
+    passes = fitted("memory", "bandwidth")
+    engine_chain = engine.scopes
+    own_experts = _expert_bandwidths(tuple(engine_chain), fit)
+    gap = fitted("kernel", "gap", engine_chain)
+    base, each = fitted("engine_step", "base", engine_chain), fitted("engine_step", "per_sequence", engine_chain)
+    front = fitted("front_end", "request", engine_chain)
+    wire = device.bandwidth
+    sheet = device.quantities["memory_bandwidth"].cited
+    where_from["bandwidth"] = (sheet, memory_share)
+    where_from["attention"] = (sheet, decode_share)
+    where_from["prefill_attention"] = (attention_share,)
+    where_from["memory"] = (sheet, passes)
+    where_from["experts_share"] = (experts_rate,)
+    where_from["experts"] = (sheet, experts_bandwidth)
+    where_from.update({name: (sheet, item) for name, item in own_experts.items()})
+    where_from["gap"] = (gap,)
+    where_from["engine"] = (base, each)
+    where_from["front"] = (front,)
+    casts = {
+        name: fitted("conversion", f"traffic.{'fp8' if name == 'int8' else name}") for name in compute if _cast_to(name)
+    }
+    where_from["casts"] = tuple(casts.values())
+    kernels, blocks = (fitted("engine", name, engine_chain) for name in ("compute_share", "block_share"))
+    for name in compute:
+        share = blocks if name == "gguf" and peak[name] != peak["fp16"] else kernels
+        compute[name] *= share.value
+        where_from[f"compute.{name}"] = (*where_from[f"compute.{name}"], share)
+    vector = _vector(engine, wire, fitted, where_from)
+    network = _network(machine, fit, where_from)
+    return Rates(
+        machine=machine,
+        engine=engine,
+        compute=compute,
+        peak=peak,
+        wire=wire,
+        vector_peak=_vector_peak(device, fitted, where_from),
+        cache=device.value("cache") or 0.0,
+        bandwidth={
+            "matmul": wire * memory_share.value,
+            "decode_attention": wire * decode_share.value,
+            "prefill_attention": wire * memory_share.value,
+            "experts": wire * experts_bandwidth.value,
+            "memory": wire * passes.value,
+            **{name: wire * item.value for name, item in own_experts.items()},
+        },
+        vector=vector,
+        attention_share=attention_share.value * kernels.value,
+        experts_share=experts_rate.value,
+        casts={name: item.value for name, item in casts.items()},
+        gap=gap.value,
+        step_base=base.value,
+        step_each=each.value,
+        front=front.value,
+        network=network,
+        sources=where_from,
+        fallbacks=fallbacks,
+        fit=fit,
+    )
+
+
+def _cast_to(name: str) -> bool:
+    """Return whether a kernel of its own brings activations into a number format, GGUF's aside."""
+    return name.partition(".")[0] in QUANTISED - {"gguf"}
+
+
+def _compute_rates(
+    machine: Machine, engine: Software, fitted: Callable[..., Constant], fit: Fit
+) -> tuple[dict[str, float], dict[str, float], dict[str, str], dict[str, tuple[Cited, ...]]]:
+    device = machine.device
+    peak: dict[str, float] = {}
+    compute: dict[str, float] = {}
+    fallbacks: dict[str, str] = {}
+    sources: dict[str, tuple[Cited, ...]] = {}
+    for name in ("bf16", "fp16", "fp8", "int8", "fp4", "fp32"):
+        stand_in = next(
+            (candidate for candidate in (name, *FALLBACKS[name], *ANY_UNIT[name]) if candidate in device.peak),
+            None,
+        )
+        if stand_in is None:
+            continue
+        if stand_in != name and {stand_in, name} != {"bf16", "fp16"}:
+            fallbacks[name] = stand_in
+        share = fitted(
+            "matmul",
+            f"share.{'bf16' if stand_in in {'fp16', 'bf16', 'tf32', 'fp32'} else 'fp8' if stand_in in {'fp8', 'int8'} else 'fp4'}",
+        )
+        faster = f"{stand_in}_accumulate_{engine.kernels.accumulator}"
+        sheet = device.peak[faster if stand_in == "fp16" and faster in device.peak else stand_in]
+        peak[name] = sheet.value
+        twin = {"fp16": "bf16", "bf16": "fp16"}.get(stand_in, stand_in)
+        alike = twin in device.peak and device.peak[twin].value == sheet.value
+        best = device.measured.get(stand_in) or (device.measured.get(twin) if alike else None)
+        sustained, keys = _sustained(device, stand_in, share, peak[name], (sheet.cited, share), fit)
+        value = peak[name] * sustained
+        if best is not None and share.fitted_on in {"any", device.vendor}:
+            # the family has no fitted rows of its own: its best measured product, lowered by what serving shapes lose elsewhere
+            lost = fit.find("matmul", "serving_over_best", ["any"])
+            value, keys = best.value * lost.value, (best.cited, lost)
+        compute[name] = value
+        sources[f"compute.{name}"] = keys
+        for stored in own_share(name) if stand_in == name else ():
+            # weights scaled block by block go through other kernels, whose share was measured apart
+            kind = f"{name}.{stored}"
+            apart = fitted("matmul", f"share.{kind}")
+            peak[kind], compute[kind] = peak[name], value * apart.value / share.value
+            sources[f"compute.{kind}"] = (*keys, apart)
+    own = engine.kernels.gguf
+    blocks = own if own is not None and own in device.peak else "fp16"
+    peak["gguf"], compute["gguf"], sources["compute.gguf"] = peak[blocks], compute[blocks], sources[f"compute.{blocks}"]
+    return peak, compute, fallbacks, sources
+
+
+def own_share(name: str) -> tuple[str, ...]:
+    """Return the formats of weights whose products in a number format have a share of the peak of their own."""
+    found = catalogue.formats().items()
+    return tuple(stored for stored, table in found if table.get("own_share") and table["compute"] == name)
+
+
+UNMEASURED = frozenset({"tf32", "fp32"})
+"""Formats whose products borrow the share of 16-bit ones but not their power: nobody published theirs."""
+
+
+def _sustained(
+    device: Accelerator, stand_in: str, share: Constant, peak: float, keys: tuple[Cited, ...], fit: Fit
+) -> tuple[float, tuple[Cited, ...]]:
+    """Return the share of its peak that a device's products sustain under its power limit, and the sources behind it.
+
+    A share measured on other devices of its architecture and process holds at their limit; on others it is taken as it is.
+    """
+    power, place = device.value("power"), f"{device.architecture}/{catalogue.node_of(device.process)}"
+    reference = fit.get("matmul", f"energy.{share.name.split('.')[1]}", place)
+    if power is None or reference is None or share.fitted_on != device.architecture or stand_in in UNMEASURED:
+        return share.value, keys
+    highest = fit.find("matmul", "highest", [device.vendor, "any"])
+    most = max(highest.value, share.value)
+    sustained = matmul.power_limited_share(share.value, power / peak, reference.value, most)
+    return float(sustained), (*keys, device.quantities["power"].cited, reference)
+
+
+QUANTISED = {"fp8", "fp4", "int8", "gguf"}
+"""Number formats that activations are brought into before a product, by a kernel of its own."""
