@@ -315,6 +315,14 @@ def test_the_screen_and_the_document(own_profile, table, run, run_json):
     assert "no local profile" in run("calibrate")[1]
 
 
+def test_constants_of_laws_that_no_longer_exist_are_said(own_profile, run):
+    profile.save([replace(FIT.find("kernel", "gap", ["any"]), law="nccl", name="gather", source="your runs: old.csv")])
+    assert "1 are of laws that no longer exist" in " ".join(
+        run("serve", "llama-3.1-8b", "--on", "h100-sxm:1")[2].split()
+    )
+    assert profile.over(FIT, own_profile).find("kernel", "gap", ["any"]) == FIT.find("kernel", "gap", ["any"])
+
+
 def test_a_broken_profile_is_refused_by_name(own_profile, run):
     own_profile.parent.mkdir(parents=True)
     own_profile.write_text("[[constant]]\nlaw = 3\n")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, Literal
 
 import numpy as np
@@ -21,6 +22,10 @@ Cited = Constant | Source
 
 Combine = Literal["sum", "max", "product", "difference", "leaf"]
 Number = Any
+
+
+NONE: Mapping[str, Any] = MappingProxyType({})
+"""Numbers of a formula that has none."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -47,7 +52,7 @@ class Term:
     parts: Sequence[Term] = field(default=(), kw_only=True)
     combine: Combine = field(default="leaf", kw_only=True)
     text: str = field(default="", kw_only=True)
-    numbers: Mapping[str, Any] = field(default_factory=dict, kw_only=True)
+    numbers: Mapping[str, Any] = field(default_factory=lambda: NONE, kw_only=True)
     sources: Sequence[Cited] = field(default=(), kw_only=True)
 
     def __repr__(self) -> str:
@@ -115,7 +120,7 @@ def total(
     amount = values[0] if values else 0.0
     for value in values[1:]:
         amount = amount + value
-    return Term(name, amount, unit, law=law, parts=parts, combine="sum", text=text, numbers=numbers or {})
+    return Term(name, amount, unit, law=law, parts=parts, combine="sum", text=text, numbers=NONE if numbers is None else numbers)
 
 
 def _shown(number: Any) -> str:

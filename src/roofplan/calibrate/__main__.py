@@ -6,7 +6,8 @@ from typing import Any
 
 from roofplan import catalogue
 from roofplan.calibrate.fitting import write
-from roofplan.calibrate.kernels import fit_all_reduce, fit_attention, fit_matmul, fit_vector, kernel_rows
+from roofplan.calibrate.kernels import fit_attention, fit_matmul, fit_vector, kernel_rows
+from roofplan.calibrate.messages import fit_messages
 from roofplan.records.calibration import Fit
 
 
@@ -22,7 +23,7 @@ def main() -> None:
     fit = renewed("matmul", fit_matmul(rows, fit))
     fit = renewed("vector", fit_vector())
     fit = renewed("attention", fit_attention(rows))
-    fit = renewed("collectives", fit_all_reduce(rows))
+    fit = renewed("messages", fit_messages(rows))
     whole = fit_families(fit)
     fit = renewed("training", fit_training(whole))
     others = [item for name in catalogue.fits() if name not in SERVING for item in catalogue.fit(name)]

@@ -461,17 +461,6 @@ def runs_of(rows: Iterable[Decode]) -> str:
 GUESSES = (
     ("experts", "share", "any", 0.75, "1", 0.25, "grouped products lose a quarter of a dense product's rate"),
     ("memory", "bandwidth", "any", 0.75, "1", 0.15, "elementwise passes stream at three quarters of the wire rate"),
-    ("all_reduce", "network_step", "tcp", 3e-5, "s", 0.5, "kernel network stack and NCCL socket proxy, per message"),
-    ("all_reduce", "network_step", "rdma", 5e-6, "s", 0.4, "NCCL tuning constants for LL over a network, 2.7 to 5 us"),
-    (
-        "all_reduce",
-        "network_efficiency",
-        "any",
-        0.85,
-        "1",
-        0.15,
-        "between 73% of EFA and 97% of ib_write_bw (ml-engineering)",
-    ),
 )
 """Constants that no row determines: law, name, scope, value, unit, spread and why."""
 

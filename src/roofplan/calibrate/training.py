@@ -16,25 +16,19 @@ from typing import Any
 import numpy as np
 
 from roofplan import catalogue
-from roofplan.calibrate.fitting import affine, entry, spread
+from roofplan.calibrate.fitting import entry, spread
 from roofplan.calibrate.hierarchy import Block, Effect, Fitted, Numbers, Prior, fit
-from roofplan.calibrate.kernels import kernel_rows
 from roofplan.catalogue.machines import machine as machine_of
 from roofplan.economics.uncertainty import Z90
-from roofplan.laws import collectives
 from roofplan.records.calibration import Fit
 from roofplan.records.engine import EAGER as FROM_PYTHON
 from roofplan.records.hardware import Machine
 from roofplan.records.training import Framework
 from roofplan.timing.rates import rates
-from roofplan.train.communication import wires
 from roofplan.train.ledger import fullest, ledgers
 from roofplan.train.step import TIMES, Ability, applied, step
 from roofplan.validation.rows import Skipped
 from roofplan.validation.training import TrainingCase, room_of, training_case
-
-LARGE_MESSAGE = 2**22
-"""Bytes from which a message is like those of training [B]."""
 
 
 def cases(*sources: str) -> list[TrainingCase]:
@@ -47,57 +41,6 @@ def cases(*sources: str) -> list[TrainingCase]:
             except Skipped:
                 continue
     return found
-
-
-def _large_messages() -> tuple[dict[str, list[tuple[str, float, float]]], list[float]]:
-    """Return published large collectives on switched NVLink: per law (architecture, ideal seconds, measured ones); and shares across hosts."""
-    rows: dict[str, list[tuple[str, float, float]]] = defaultdict(list)
-    across = []
-    for row in kernel_rows():
-        if row["kernel"] != "collective" or not row["latency_us"] or float(row["message_bytes"] or 0.0) < LARGE_MESSAGE:
-            continue
-        size, count, seconds = float(row["message_bytes"]), int(row["count"]), float(row["latency_us"]) * 1e-6
-        device = catalogue.accelerator(row["device"])
-        rate, link = device.value("link_bandwidth"), device.scale_up or ""
-        if rate is None or not link.startswith("nvlink") or "bridge" in link:
-            continue
-        inside = count <= device.domain
-        volume = float(collectives.ring_volume_factor(count)) * size
-        if row["op"] == "all_reduce" and inside:
-            rows["all_reduce"].append((device.architecture, volume / rate, seconds))
-        elif row["op"] == "all_reduce" and size >= LARGEST_MESSAGE:
-            across.append(volume / seconds / (NETWORK_OF_BENCHMARK * device.domain))
-        elif row["op"] in {"all_gather", "reduce_scatter", "alltoall"} and inside:
-            rows["gather"].append((device.architecture, (count - 1) / count * size / rate, seconds))
-    return rows, across
-
-
-def fit_nccl() -> list[dict[str, Any]]:
-    """Fit the wire shares of NCCL's large messages on switched NVLink, per architecture, and their common start-up; and of networks."""
-    rows, across = _large_messages()
-    source = "NCCL tables: aiconfigurator-core 0.12.0 (PyPI), ml-engineering; messages from 4 MiB"
-    out = []
-    for name, found in rows.items():
-        base, shares = affine(found, 2e-5)
-        for architecture, (share, deviation, count) in sorted(shares.items()):
-            out.append(entry("nccl", name, f"switch/{architecture}", share, "1", deviation, count, source))
-        middle = float(np.median([share for share, _, _ in shares.values()]))
-        count, deviation = len(found), spread(share for share, _, _ in shares.values())
-        out.append(entry("nccl", name, "any", middle, "1", deviation, count, source, "median of the architectures"))
-        if name == "all_reduce":
-            out.append(entry("nccl", "base", "any", base, "s", deviation, count, source))
-    share = float(np.median(across))
-    note = "all-reduce over four hosts of eight B200, 400 Gb/s for each"
-    out.append(entry("nccl", "network", "any", min(share, 1.0), "1", spread(across), len(across), source, note))
-    note = "rings of several ranks in a host share its ports evenly"
-    return [*out, entry("nccl", "shared", "any", 1.0, "1", 0.2, 0, note, kind="guess")]
-
-
-LARGEST_MESSAGE = 2**28
-"""Bytes from which a collective over hosts is at its full rate [B]."""
-
-NETWORK_OF_BENCHMARK = 50e9
-"""Network rate one way of each device in the published all-reduce over several hosts, 400 Gb/s [B/s]."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,12 +144,12 @@ def priors() -> dict[Effect, Prior]:
 def with_values(case: TrainingCase, p: Numbers, constants: Fit) -> Ability:
     """Return what a case's machine attains by the kernel tables alone, with fitted numbers put in."""
     a = bare(case.machine, case.framework, constants)
-    w = a.wires
+    w = a.network
     if a.machine.network is not None and "network" in p:
         outside = (a.machine.network_per_device or 1.0) * min(p["network"], 1.0)
         w = replace(w, outside=outside, shared=min(p["shared"], 1.0))
     times: dict[str, Any] = {name: p[name] for name in TIMES}
-    return applied(replace(a, wires=w, **times), p)
+    return applied(replace(a, network=w, **times), p)
 
 
 @lru_cache(maxsize=256)
@@ -215,7 +158,7 @@ def bare(machine: Machine, framework: Framework, constants: Fit) -> Ability:
     r = rates(machine, framework, constants)
     return Ability(
         rates=r,
-        wires=wires(r, framework),
+        network=r.network,
         framework=framework,
         update=r.bandwidth["memory"],
         sources={},
@@ -377,7 +320,7 @@ def _own_variance(lineage: str, architecture: str, found: Steps) -> list[float]:
 EAGER_ENGINE = {"launch": ("kernel", "gap"), "host": ("engine_step", "base")}
 """What an engine that launches every kernel from Python takes over from training: seconds between kernels, and of the host per step."""
 
-LAW_OF = {"network": "nccl", "shared": "nccl"}
+LAW_OF = {"network": "message", "shared": "message"}
 UNIT_OF = {"launch": "s", "ramp": "s", "host": "s"}
 
 
@@ -481,4 +424,4 @@ def fit_published_rates(constants: Fit) -> list[dict[str, Any]]:
 
 def fit_training(found: Steps) -> list[dict[str, Any]]:
     """Return all constants of training, those of step times as they were fitted."""
-    return [*fit_nccl(), *step_entries(found), *fit_published_rates(found.constants), *fit_reserved(found.constants)]
+    return [*step_entries(found), *fit_published_rates(found.constants), *fit_reserved(found.constants)]

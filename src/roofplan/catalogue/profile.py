@@ -86,7 +86,14 @@ def said() -> str:
         return ""
     if not found:
         return ""
-    return f"{len(found)} constants from {', '.join(dict.fromkeys(i.source for i in found))}, {max(i.fitted for i in found)}: {path()}"
+    old = sum(item.law in RETIRED for item in found)
+    gone = f", of which {old} are of laws that no longer exist: run roofplan calibrate --with again" if old else ""
+    sources = ", ".join(dict.fromkeys(item.source for item in found))
+    return f"{len(found)} constants from {sources}, {max(item.fitted for item in found)}{gone}: {path()}"
+
+
+RETIRED = frozenset({"all_reduce", "nccl"})
+"""Laws that earlier profiles may hold constants of, which now are one, ``message``: no prediction asks for them."""
 
 
 def named_and_absent() -> bool:

@@ -133,29 +133,6 @@ def draws(inputs: Mapping[str, Sourced], count: int = SAMPLES, seed: int = SEED)
     return out
 
 
-def mean(item: Sourced) -> float:
-    """Return the mean of an input's draws in closed form: each half-log-normal's, e^(s^2/2) Phi(s), twice its half [the input's unit]."""
-    if item.low is None or item.high is None:
-        return item.value
-    up, down = float(np.log(item.high / item.value)) / Z90, float(np.log(item.value / item.low)) / Z90
-    return item.value * (_half(up) + _half(-down))
-
-
-def variance(item: Sourced) -> float:
-    """Return the variance of an input's draws in closed form [the input's unit, squared]."""
-    if item.low is None or item.high is None:
-        return 0.0
-    up, down = float(np.log(item.high / item.value)) / Z90, float(np.log(item.value / item.low)) / Z90
-    return item.value**2 * (_half(2.0 * up) + _half(-2.0 * down)) - mean(item) ** 2
-
-
-def _half(width: float) -> float:
-    """Return the mean of e^(s z) over positive z of a standard normal, counted by its half of the draws."""
-    import math
-
-    return math.exp(width**2 / 2.0) * 0.5 * (1.0 + math.erf(width / math.sqrt(2.0)))
-
-
 def interval(cost: Callable[[Values], Number], inputs: Mapping[str, Sourced], count: int = SAMPLES) -> Interval:
     """Return the central value of a cost and the bounds that hold nine of ten draws."""
     middle = float(cost(central(inputs)))

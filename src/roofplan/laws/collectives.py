@@ -200,46 +200,15 @@ def in_network_all_reduce(message: Number, ranks: Number, base: Number, bandwidt
     return base + (ranks + 1) / ranks * message / bandwidth
 
 
-def host_staged_all_reduce(
-    message: Number, ranks: Number, base: Number, step: Number, bandwidth: Number, shared: Number
-) -> Number:
-    """Return the time of an all-reduce whose every hop passes host memory: base + 2 (n - 1) step + 2 (n-1)/n size max(2 / bandwidth, 2 n / shared).
+def gather_time(message: Number, ranks: Number, base: Number, step: Number, bandwidth: Number) -> Number:
+    """Return the time of an all-gather, reduce-scatter or all-to-all: base + (n - 1) step + (n - 1) / n * size / bandwidth.
 
     Parameters
     ----------
-    message : size of the reduced tensor on one rank [B].
+    message : size of the gathered tensor, or of what a rank sends in all, its own share included [B].
     ranks : ranks n [1].
     base : start-up of the kernel [s].
-    step : cost of each of the 2 (n - 1) steps, a bounce included [s].
-    bandwidth : rate one way of a device's host link [B/s].
-    shared : rate of the host path that all devices share [B/s].
-
-    Returns
-    -------
-    Time [s].
-
-    Notes
-    -----
-    Domain: PCIe without peer-to-peer: each byte crosses a host link twice and the shared host path 2 n times over all ranks.
-    Source: ring volume [2]_ with every transfer doubled.
-
-    Examples
-    --------
-    >>> round(float(host_staged_all_reduce(5.4e6, 8, 0.0, 0.0, 32e9, 1e15)) * 1e6, 1)
-    590.6
-    """
-    path = np.maximum(2 / bandwidth, 2 * ranks / shared)
-    return base + 2 * (ranks - 1) * step + ring_volume_factor(ranks) * message * path
-
-
-def gather_time(message: Number, ranks: Number, base: Number, bandwidth: Number) -> Number:
-    """Return the time of an all-gather or reduce-scatter: base + (n - 1) / n * size / bandwidth.
-
-    Parameters
-    ----------
-    message : size of the gathered tensor [B].
-    ranks : ranks n [1].
-    base : start-up and synchronisation [s].
+    step : cost of each of the n - 1 rounds [s].
     bandwidth : rate one way of a rank [B/s].
 
     Returns
@@ -248,40 +217,14 @@ def gather_time(message: Number, ranks: Number, base: Number, bandwidth: Number)
 
     Notes
     -----
-    Domain: any ring or mesh that keeps all links busy. Source: [2]_ section 3.
+    Domain: any ring or mesh that keeps all links busy, even traffic. Sources: [2]_ section 3; all-to-all [1]_ section 5.
 
     Examples
     --------
-    >>> gather_time(8.0, 8, 0.0, 1.0)
-    7.0
+    >>> gather_time(8.0, 8, 0.0, 0.0, 1.0), gather_time(0.0, 8, 5e-6, 1e-6, 1.0)
+    (7.0, 1.2e-05)
     """
-    return base + (ranks - 1) / ranks * message / bandwidth
-
-
-def all_to_all_time(message: Number, ranks: Number, base: Number, bandwidth: Number) -> Number:
-    """Return the time of an all-to-all: base + (n - 1) / n * size / bandwidth, `message` being what a rank sends in all.
-
-    Parameters
-    ----------
-    message : bytes that one rank sends, its own share included [B].
-    ranks : ranks n [1].
-    base : start-up and synchronisation [s].
-    bandwidth : rate one way of a rank [B/s].
-
-    Returns
-    -------
-    Time [s].
-
-    Notes
-    -----
-    Domain: even traffic on a non-blocking switch. Source: [1]_ section 5.
-
-    Examples
-    --------
-    >>> all_to_all_time(8.0, 8, 0.0, 1.0)
-    7.0
-    """
-    return base + (ranks - 1) / ranks * message / bandwidth
+    return base + (ranks - 1) * step + (ranks - 1) / ranks * message / bandwidth
 
 
 def shared_ring_rate(inside: Number, outside: Number, local: Number, ranks: Number) -> Number:

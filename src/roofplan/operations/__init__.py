@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from roofplan import catalogue
@@ -17,6 +16,7 @@ from roofplan.laws import Number, attention, larger, matmul, memory, parameters,
 from roofplan.records.engine import Kernels
 from roofplan.records.model import Attention, Dense, Group, LatentAttention, Layer, Linear, Mixture, Model, Recurrence
 from roofplan.records.strategy import Strategy
+from roofplan.terms import NONE
 
 ACTIVATION_BYTES = 2.0
 """Bytes of an activation: serving computes in 16 bits between tensor products."""
@@ -41,10 +41,6 @@ HANDOVER = "handover"
 """Kind of an operation that passes over what the kernel before it wrote."""
 
 
-NONE: Mapping[str, Any] = MappingProxyType({})
-"""Numbers of a formula that has none."""
-
-
 class Operation(NamedTuple):
     """One kernel or message of one rank.
 
@@ -63,6 +59,8 @@ class Operation(NamedTuple):
     ranks : ranks of a collective [1].
     groups : groups that experts stand in, and those that a token's may [1].
     inputs : elements that products read of what enters them, fused ones once [1].
+    among : of a message, whose ranks it passes between: ``tensor``, ``context`` or ``expert``.
+    beside : whether a framework may send it beside the products of the same pass.
     text, numbers : formula and what goes into it by name, each a number or a pair (number, unit).
     """
 
@@ -81,6 +79,8 @@ class Operation(NamedTuple):
     numbers: Mapping[str, Any] = NONE
     groups: tuple[int, int] = (1, 1)
     inputs: Number = 0.0
+    among: str = "tensor"
+    beside: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -519,7 +519,7 @@ def _mixture(moe: Mixture, step: Step, split: Split, model: Model, kernels: Kern
     width = where(whole, 1.0, split.tp)
     ranks = where(whole, split.ep, 1.0)
     tokens_here = where(whole, domain, step.together(split.inner))
-    busy = where(whole, matmul.most_loaded_rank(experts, 1.0 * larger(ranks, 1.0), chosen, tokens_here), 1.0)
+    busy = where(whole, matmul.most_loaded_rank(experts, 1.0 * ranks, chosen, tokens_here), 1.0)
     read = smaller(matmul.experts_read(experts, chosen, tokens_here) / ranks * busy, experts / ranks)
     visits = tokens_here * chosen / ranks * busy
     each = visits / read

@@ -167,12 +167,12 @@ def _collective(
     """
     message = tokens * model.hidden * ACTIVATION_BYTES
     if layout.sequence_parallel:
-        kind = "tensor_gather"
+        kind = "gather"
     elif entering is forward:
         return []
     else:
-        kind = "tensor_reduce"
-    name = f"{'gather' if kind == 'tensor_gather' else 'all-reduce'} {where_to}"
+        kind = "all_reduce"
+    name = f"{'gather' if kind == 'gather' else 'all-reduce'} {where_to}"
     text = "{tokens} tokens x {hidden} x 2 B over {ranks} ranks"
     numbers = {"tokens": tokens, "hidden": model.hidden, "ranks": layout.tp}
     return [Operation(name, kind, 0.0, message, kernels=0.0, ranks=layout.tp, text=text, numbers=numbers)]
@@ -242,21 +242,23 @@ def _context(tokens: Number, heads: Number, kv: Number, key: float, value: float
     return [
         Operation(
             "exchange of heads for sequence",
-            "context_exchange",
+            "exchange",
             0.0,
             moved,
             kernels=0.0,
             ranks=where(enough, layout.cp, 1.0),
+            among="context",
             text="{moved} over {ranks} ranks",
             numbers={"moved": (moved, "B"), "ranks": layout.cp},
         ),
         Operation(
             "ring of keys and values",
-            "context_ring",
+            "ring",
             0.0,
             passed,
             kernels=0.0,
             ranks=where(enough, 1.0, layout.cp),
+            among="context",
             text="{passed} passed on over {ranks} ranks beside attention",
             numbers={"passed": (passed, "B"), "ranks": layout.cp},
         ),
@@ -320,13 +322,14 @@ def _mixture_pass(moe: Mixture, tokens: Number, layout: Layout, model: Model, fr
     table += [
         Operation(
             name,
-            "expert_exchange",
+            "exchange",
             0.0,
             message,
             rows=float(moe.chosen) if layout.capacity is None else 0.0,  # padded inputs go expert by expert
             groups=(moe.groups, moe.chosen_groups),
             kernels=0.0,
             ranks=layout.ep,
+            among="expert",
             text="{visits} visits x {hidden} x 2 B over {ranks} ranks",
             numbers={"visits": visits, "hidden": hidden, "ranks": layout.ep},
         )
@@ -398,18 +401,14 @@ def backward(table: Sequence[Operation], job: Job) -> tuple[list[Operation], lis
 def _sent_back(op: Operation, inputs: list[Operation], weights: list[Operation]) -> None:
     """Add the messages of a backward pass, those of the tensor ranks beside the products that they serve."""
     back = f"{op.name}, backward"
-    if op.kind == "tensor_gather" and "before" in op.name:
+    if op.kind == "gather" and "before" in op.name:
         # the input once more, beside the gradient of inputs; that gradient scattered, beside the gradient of weights
-        inputs.append(op._replace(name=f"{op.name}, once more", kind=f"{op.kind}{BESIDE}"))
-        weights.append(op._replace(name=back, kind=f"{op.kind}{BESIDE}"))
-    elif op.kind == "tensor_reduce":
-        weights.append(op._replace(name=back, kind=f"{op.kind}{BESIDE}"))
+        inputs.append(op._replace(name=f"{op.name}, once more", beside=True))
+        weights.append(op._replace(name=back, beside=True))
+    elif op.kind == "all_reduce":
+        weights.append(op._replace(name=back, beside=True))
     else:
         inputs.append(op._replace(name=back))
-
-
-BESIDE = " beside"
-"""Ending of the kind of a message that a framework may send beside the products of the same pass."""
 
 
 MADE_BY = {

@@ -41,6 +41,10 @@ class Constant:
     basis: str = ""
     kind: Literal["fit", "guess", "definition"] = "fit"
 
+    def __hash__(self) -> int:
+        """Return the hash of its key; constants that differ under one key compare unlike."""
+        return hash((self.law, self.name, self.scope))
+
     @property
     def fitted_on(self) -> str:
         """The scope that it was fitted on."""
@@ -85,7 +89,8 @@ class Fit:
         object.__setattr__(self, "_index", index)
         object.__setattr__(self, "_names", frozenset((law, name) for law, name, _ in index))
         object.__setattr__(self, "constants", tuple(index.values()))
-        object.__setattr__(self, "_hash", hash((self.constants, self.excluded)))
+        values = tuple((item.value, item.spread, item.rows, item.source) for item in self.constants)
+        object.__setattr__(self, "_hash", hash((values, self.excluded)))
 
     def __eq__(self, other: object) -> bool:
         if self is other:

@@ -55,6 +55,7 @@ class Kernels:
     reads_per_head : whether decode attention reads the cache once for each query head, not once for all that share its keys.
     elementwise : traffic between products over that of fused 16-bit kernels [1].
     layer_launches : kernels that a pass of prompts launches for a layer, unpacking aside, where it uses no captured graph [1].
+    peer_all_reduce : whether it has all-reduce kernels that read the memory of peers at once.
     launch_queue : launches that the queue of a device of the vendors `queued` holds before the host must wait, 0 where not known [1].
     """
 
@@ -75,6 +76,7 @@ class Kernels:
     layer_launches: float = 0.0
     launch_queue: float = 0.0
     queued: tuple[str, ...] = ()
+    peer_all_reduce: bool = False
 
 
 class Software(Protocol):
@@ -95,6 +97,13 @@ class Software(Protocol):
     @property
     def scopes(self) -> tuple[str, ...]:
         """What its constants are looked up under, the nearest first."""
+
+    def scopes_on(self, architecture: str) -> tuple[str, ...]:
+        """Return what its constants on an architecture are looked up under, the nearest first."""
+
+    @property
+    def once_per_host(self) -> bool:
+        """Whether a token bound for several experts of a host is sent there once."""
 
 
 EAGER = "eager"
@@ -202,6 +211,15 @@ class Engine:
         Without captured graphs it is no kin of the engine's present, but of whatever launches from Python.
         """
         return (self.id, EAGER, "any") if self.eager else (self.id, self.name, self.runtime, "any")
+
+    def scopes_on(self, architecture: str) -> tuple[str, ...]:
+        """Return what its constants on an architecture are looked up under, the nearest first."""
+        return (f"{self.id}/{architecture}", *self.scopes)
+
+    @property
+    def once_per_host(self) -> bool:
+        """Whether a token bound for several experts of a host is sent there once."""
+        return False
 
     def launched(self, settings: Mapping[str, Sourced]) -> Engine:
         """Return the engine with settings of its command line in place of its defaults."""

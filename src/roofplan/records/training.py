@@ -112,6 +112,15 @@ class Framework:
         """What its constants are looked up under, the nearest first."""
         return (self.id, self.name, "training", "any")
 
+    def scopes_on(self, architecture: str) -> tuple[str, ...]:
+        """Return whose fitted constants hold, nearest first: this version here, its code here, its code anywhere, any framework here, any."""
+        return (f"{self.id}/{architecture}", f"{self.lineage}/{architecture}", self.lineage, architecture, "any")
+
+    @property
+    def once_per_host(self) -> bool:
+        """Whether a token bound for several experts of a host is sent there once."""
+        return "once-per-host" in self.overlaps
+
     def attention_on(self, architecture: str) -> float:
         """Return the rate of its attention kernels over that of kernels written for an architecture, one where nothing is said [1]."""
         found = self.attention_rate.get(architecture)

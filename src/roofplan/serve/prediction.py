@@ -14,7 +14,7 @@ from roofplan.records.strategy import Strategy
 from roofplan.records.workload import Workload
 from roofplan.serve.step import engine_term, step_term
 from roofplan.terms import Term, total
-from roofplan.timing.network import hop_time
+from roofplan.timing.network import mean_hop
 from roofplan.timing.rates import Rates
 
 
@@ -104,7 +104,7 @@ def predict(
         numbers={"prompts": per_step, "each": (per_request, "s")},
     )
     sent = here * (1.0 + workload.drafted) + per_step * fresh  # tokens that cross to the next stage in a mean step
-    hop = hop_time(sent * model.hidden * ACTIVATION_BYTES, 1.0 * strategy.tp, 1.0 * strategy.pp, r.machine, r.network)
+    hop = mean_hop(sent * model.hidden * ACTIVATION_BYTES, 1.0 * strategy.tp, 1.0 * strategy.pp, r.network)
     hop = where(strategy.pp > 1, hop, 0.0) if not isinstance(strategy.pp, int) else (hop if strategy.pp > 1 else 0.0)
     host = engine_term(here, r)
     stage_parts = [decode, prefill]
@@ -117,7 +117,7 @@ def predict(
                 law="collectives.transfer_time",
                 text="{sent} tokens x {hidden} x 2 B",
                 numbers={"sent": sent, "hidden": model.hidden},
-                sources=r.sources["network"],
+                sources=r.network.sources,
             )
         )
     stage = total("stage", stage_parts, "s")
@@ -215,7 +215,7 @@ def _first_token(
     one, passes = prompt_pass(model, strategy, engine, r, step, budget, kv_bytes=kv_bytes)
     stages = 1.0 * strategy.pp
     turns = turns_of(model, engine, r, stages, passes)
-    hop = hop_time(fresh / passes * model.hidden * ACTIVATION_BYTES, 1.0 * strategy.tp, stages, r.machine, r.network)
+    hop = mean_hop(fresh / passes * model.hidden * ACTIVATION_BYTES, 1.0 * strategy.tp, stages, r.network)
     host = host_of_passes(passes, 1.0, r)
     alone = isinstance(strategy.pp, int) and strategy.pp == 1
     parts = in_turn(one, turns) if not alone or type(turns) is not float or turns != 1.0 else list(one.parts)
@@ -228,7 +228,7 @@ def _first_token(
         law="pipeline.serial_latency",
         text="{hops} hops x {hop}",
         numbers={"hops": turns - passes, "hop": (hop, "s")},
-        sources=r.sources["network"],
+        sources=r.network.sources,
     )
     return total("TTFT", [*parts, hops, host], "s"), one.value * turns
 
@@ -254,7 +254,7 @@ def _pace(
     if engine.pipeline_kind != "microbatch":
         return alone
     # stages work on different prompts at once; the slower of a stage and a hop sets the pace
-    hop = hop_time(fresh * model.hidden * ACTIVATION_BYTES, 1.0 * strategy.tp, stages, r.machine, r.network)
+    hop = mean_hop(fresh * model.hidden * ACTIVATION_BYTES, 1.0 * strategy.tp, stages, r.network)
     return larger(alone / stages, where(stages > 1.0, hop, 0.0))
 
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from roofplan.laws import Number, collectives
+from roofplan.laws import Number
+from roofplan.laws.collectives import gather_time
 from roofplan.operations import (
     Operation,
     Split,
@@ -23,7 +24,7 @@ from roofplan.records.model import Model
 from roofplan.records.strategy import Strategy
 from roofplan.terms import Term, total
 from roofplan.timing.kernels import PRODUCTS, kernels_of, on_device, operation_time, roofline_numbers
-from roofplan.timing.network import MESSAGES, _pairwise_rate, _shared_rate, inside_ways
+from roofplan.timing.network import MESSAGES, Line, between_hosts, lines, reduce_ways, ring_line
 from roofplan.timing.rates import Rates, Vector
 
 GROUP_OF = {
@@ -167,90 +168,97 @@ def _operation_term(op: Operation, seconds: Number, count: Number, r: Rates) -> 
 RING = "{start} + 2 x ({group} - 1) x {step} + 2 x ({group} - 1) / {group} x {size} / {rate}"
 """Formula of a ring all-reduce."""
 
-
 WAYS = {
     "ring": RING,
-    "one-shot": "{shot} + ({group} - 1) x {size} / {rate}",
-    "two-shot": "2 x {shot} + 2 x ({group} - 1) / {group} x {size} / {rate}",
+    "bulk ring": RING,
+    "tree": "{start} + 2 x log2({group}) x {step} + 2 x {size} / {rate}",
+    "one-shot": "{start} + ({group} - 1) x {size} / {rate}",
+    "two-shot": "2 x {start} + 2 x ({group} - 1) / {group} x {size} / {rate}",
     "in-network": "{start} + ({group} + 1) / {group} x {size} / {rate}",
-    "host-staged": RING,
 }
-"""Formulas of an all-reduce inside a host."""
+"""Formulas of an all-reduce."""
+
+GATHER = "{start} + ({group} - 1) x {step} + ({group} - 1) / {group} x {size} / {rate}"
+"""Formula of an all-gather, and of an exchange, inside a host."""
+
+QUICK, BULK, PEERS = (
+    ("start", "step", "quick", "bus_share.2", "bus_share.4", "bus_share.8", "staged_path"),
+    ("bulk", "reduce"),
+    ("shot", "direct"),
+)
+RESTS_ON = {"ring": QUICK, "bulk ring": BULK, "in-network": BULK, "one-shot": PEERS, "two-shot": PEERS}
+"""Numbers of the network that ways inside a host rest on."""
+
+BETWEEN = ("wire", "network", "hop")
+"""Numbers of the network that messages between hosts rest on."""
+
+LAWS = {"bulk ring": "ring"}
+"""Laws of ways that are called otherwise."""
 
 
-def _way_numbers(way: str, message: float, ranks: float, net: dict[str, Any]) -> dict[str, Any]:
-    """Return the numbers in the formula of an all-reduce inside a host."""
-    rate = float(_shared_rate(ranks, net))
-    if way == "host-staged":
-        rate = min(rate / 2.0, net["staged_path"] / (2.0 * ranks))
-    times = {"start": (net["base"], "s"), "step": (net["step"], "s"), "shot": (net["one_shot"], "s")}
-    return {**times, "group": ranks, "size": (message, "B"), "rate": (rate, "B/s")}
+def _line_numbers(line: Line, ranks: float, message: float) -> dict[str, Any]:
+    """Return a protocol's numbers as those of a formula."""
+    wire = {"group": ranks, "size": (message, "B"), "rate": (float(line.rate), "B/s")}
+    return {"start": (float(line.start), "s"), "step": (float(line.step), "s"), **wire}
 
 
-def _all_reduce_parts(op: Operation, count: Number, r: Rates) -> list[Term]:
-    """Return the stages of an all-reduce: inside each host the quickest way, then a ring or tree over the network."""
-    net, keys, parts = r.network, r.sources["network"], []
-    inner = min(op.ranks, float(r.machine.per_host))
-    if inner > 1.0:
-        ways = inside_ways(op.traffic, inner, net)
-        way = min(ways, key=lambda name: float(ways[name]))
+def _all_reduce_term(op: Operation, count: Number, r: Rates) -> Term:
+    """Return an all-reduce of one group: the quickest way inside each host, and between hosts, or one ring over all."""
+    net = r.network
+    inner = min(float(op.ranks), float(r.machine.per_host))
+    outer, parts = float(op.ranks) / inner, []
+    stages = [("in a host", inner, op.traffic, reduce_ways(op.traffic, inner, net))] if inner > 1.0 else []
+    if outer > 1.0:
+        stages.append(("between hosts", outer, op.traffic / inner, between_hosts(op.traffic, inner, outer, 1.0, net)))
+    for where_to, ranks, message, ways in stages:
+        way = min(ways, key=lambda name: float(ways[name][0]))
+        seconds, line = ways[way]
+        over = f" over {r.machine.network.id}" if where_to == "between hosts" and r.machine.network else ""
         parts.append(
             Term(
-                f"{op.name}, in a host",
-                ways[way] * count,
+                f"{op.name}, {where_to}",
+                seconds * count,
                 "s",
-                law=f"collectives.{way.replace('-', '_')}_all_reduce",
-                text="{layers} x (" + WAYS[way] + "); " + way + ", " + op.text,
-                numbers={"layers": count, **_way_numbers(way, op.traffic, inner, net), **op.numbers},
-                sources=keys,
+                law=f"collectives.{LAWS.get(way, way).replace('-', '_')}_all_reduce",
+                text="{layers} x (" + WAYS[way] + f"); {way}{over}, {op.text}",
+                numbers={"layers": count, **_line_numbers(line, ranks, message), **op.numbers},
+                sources=net.cites(*(BETWEEN if over else ("link", *RESTS_ON[way]))),
             )
         )
-    if op.ranks > inner:
-        outer, share = op.ranks / inner, op.traffic / max(inner, 1.0)
-        rate, latency = net["outer_bandwidth"] * net["outer_efficiency"], net["outer_latency"]
-        ring = collectives.ring_all_reduce(share, outer, 0.0, latency, rate)
-        tree = collectives.tree_all_reduce(share, outer, 0.0, latency, rate)
-        kind = "ring" if ring <= tree else "tree"
-        formula = RING if kind == "ring" else "2 x log2({group}) x {step} + 2 x {size} / {rate}"
-        where_to = r.machine.network.id if r.machine.network else "the network"
-        parts.append(
-            Term(
-                f"{op.name}, between hosts",
-                min(ring, tree) * count,
-                "s",
-                law=f"collectives.{kind}_all_reduce",
-                text="{layers} x (" + formula + f"); {kind} over {where_to}",
-                numbers={
-                    "layers": count,
-                    "start": 0.0,
-                    "step": (latency, "s"),
-                    "group": outer,
-                    "size": (share, "B"),
-                    "rate": (rate, "B/s"),
-                },
-                sources=keys,
-            )
-        )
-    return parts
+    if outer > 1.0:
+        start, each = ring_line(op.ranks, 1.0, net, reduce=True)
+        whole = (start + each * op.traffic) * count
+        if whole < sum(part.value for part in parts):
+            text = "{layers} x ({start} + {size} / {rate}); one ring over all hosts, " + op.text
+            numbers = {
+                "layers": count,
+                "start": (float(start), "s"),
+                "size": (op.traffic, "B"),
+                "rate": (float(1.0 / each), "B/s"),
+            }
+            law = "collectives.ring_all_reduce"
+            cited = net.cites("link", *BULK, *BETWEEN)
+            return Term(op.name, whole, "s", law=law, text=text, numbers={**numbers, **op.numbers}, sources=cited)
+    return parts[0] if len(parts) == 1 else total(op.name, parts, "s")
 
 
 def _message_term(op: Operation, seconds: Number, count: Number, r: Rates) -> Term:
     """Return the time of messages between ranks, with the way that was quickest and what it takes."""
-    keys = r.sources["network"]
+    net = r.network
     scalar = type(op.traffic) is float and type(op.ranks) is float
     if op.kind == "all_reduce" and scalar:
-        parts = _all_reduce_parts(op, count, r)
-        return parts[0] if len(parts) == 1 else total(op.name, parts, "s")
-    law = "collectives.gather_time" if op.kind == "gather" else "collectives.all_to_all_time"
-    timed = {"layers": count, "group": op.ranks, "size": (op.traffic, "B")}
+        return _all_reduce_term(op, count, r)
+    law = "collectives.gather_time"
     if not scalar or op.ranks > r.machine.per_host:
         text = "{layers} x {kind} of {size} over {group} ranks; " + op.text
-        numbers = {**timed, "kind": op.kind, **op.numbers}
-        return Term(op.name, seconds * count, "s", law=law, text=text, numbers=numbers, sources=keys)
-    wait, rate = (r.network["one_shot"], "s"), (_pairwise_rate(op.ranks, r.network), "B/s")
-    text = "{layers} x ({wait} + ({group} - 1) / {group} x {size} / {rate}); " + op.text
-    numbers = {**timed, "wait": wait, "rate": rate, **op.numbers}
-    return Term(op.name, seconds * count, "s", law=law, text=text, numbers=numbers, sources=keys)
+        numbers = {"layers": count, "group": op.ranks, "size": (op.traffic, "B"), "kind": op.kind, **op.numbers}
+        return Term(op.name, seconds * count, "s", law=law, text=text, numbers=numbers, sources=net.sources)
+    ways = [(float(gather_time(op.traffic, op.ranks, *line)), line) for line in lines(op.ranks, net, net.gather)]
+    _, line = min(ways, key=lambda way: way[0])
+    numbers = {"layers": count, **_line_numbers(line, op.ranks, op.traffic), **op.numbers}
+    text = "{layers} x (" + GATHER + "); " + op.text
+    cited = net.cites("link", *(QUICK if line.start == net.start else ("bulk", "gather")))
+    return Term(op.name, seconds * count, "s", law=law, text=text, numbers=numbers, sources=cited)
 
 
 def _vector_term(op: Operation, seconds: Number, count: Number, r: Rates, vector: Vector) -> Term:

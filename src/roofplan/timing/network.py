@@ -1,172 +1,430 @@
-"""How long messages between devices take: inside a host, and over the network."""
+"""How long messages take: who sends how much to whom, over the links inside a host and the network between hosts.
+
+One set of link rates and latencies serves every message. A group is a number of ranks and the `stride` at which neighbours of the
+group stand: tensor ranks are next to each other, context, data and pipeline ranks further apart. Ranks of equal place in their
+hosts stand on one rail: rings and hops keep to it, and an exchange changes rails over the links inside the host.
+
+A library's kernels move a message by the quicker of two protocols: a `quick` one of small start-up that writes data with flags and
+reaches part of the wire, and a `bulk` one of full rate. All-reduces may also read peers' memory at once, where the software has
+such kernels, or be added in the switch, where it can.
+
+References
+----------
+.. [1] NVIDIA, NCCL source, src/graph/tuning.cc: latencies and bandwidths of the protocols LL, LL128 and Simple.
+.. [2] vLLM source, csrc/custom_all_reduce.cuh: one-shot and two-shot kernels over peers' memory.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
-from roofplan.errors import InputError
 from roofplan.laws import Number, collectives, larger, smaller, where
-from roofplan.records.calibration import Fit
+from roofplan.records.calibration import Constant, Fit
+from roofplan.records.engine import Software
 from roofplan.records.hardware import Machine
 from roofplan.terms import Cited
 
 UNUSED = 1e30
-"""Rate of a link that no plan of a one-device machine uses [B/s]."""
+"""Rate of a link that no message of the machine uses [B/s]."""
+
+SMALL = 1e-9
+"""Keeps a share of nothing finite [1]."""
+
+PROTOCOLS = frozenset({"switch", "torus", "cube-mesh", "point-to-point"})
+"""Topologies on which small and bulk messages were told apart; what is known of the others is one line for all sizes."""
+
+PEERS = frozenset({"switch", "full-mesh", "cube-mesh"})
+"""Topologies on which kernels read the memory of every peer at once."""
+
+MESHES = frozenset({"full-mesh", "cube-mesh"})
+"""Topologies on which a device has a link to each peer, so that more peers open more links."""
 
 
-def _network(machine: Machine, fit: Fit, sources: dict[str, tuple[Cited, ...]]) -> dict[str, Any]:
-    """Return the figures of the links inside a host and between hosts."""
-    device = machine.device
-    inside = machine.scale_up
-    topology = "none"
-    bandwidth = pair = UNUSED
-    keys: list[Cited] = []
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Network:
+    """What messages between a machine's devices attain under a piece of software.
+
+    Parameters
+    ----------
+    topology : of the links inside a host; ``bus`` where devices meet at the processor, ``staged`` where they do in its memory.
+    rate, pair : rates one way of a device inside a host by its data sheet, to all others and to one [B/s].
+    start, step : start-up of a quick message, and each of its rounds [s]; `quick` is the share of the rate that it attains [1].
+    bulk : start-up of a bulk message, infinite where one line holds for all sizes [s].
+    reduce, gather : shares of the rate that bulk all-reduces and all other bulk messages attain [1].
+    shot, direct : start-up of an all-reduce that reads peers' memory, infinite where the software has none [s], and its share [1].
+    adds : whether the switch can add.
+    bus : shares of a link that 2, 4 and 8 devices on one bus each get [1].
+    staged : rate of the path through host memory that all devices of a host share [B/s].
+    outside : achieved network rate one way of a device when all of its host send [B/s].
+    shared : share of it that reductions over data ranks attain where several ranks of a ring stand in one host [1].
+    hop : latency of a message over the network [s].
+    port : rate of a port over a device's part of its host's ports [1].
+    pod : devices that the network joins without taper, infinite for all of them; a group that pods do not divide is taken to
+        leave as few as it can [1].
+    taper : devices of a pod that share the rate of one beyond it [1].
+    once_per_host : whether a token bound for several experts of a host is sent there once.
+    rests_on : data sheets of ``link`` and ``wire``, and the fitted constants by name.
+    """
+
+    machine: Machine
+    topology: str
+    rate: float
+    pair: float
+    start: float
+    step: float
+    quick: float
+    bulk: float
+    reduce: float
+    gather: float
+    shot: float
+    direct: float
+    adds: bool
+    bus: tuple[float, float, float]
+    staged: float
+    outside: float
+    shared: float
+    hop: float
+    port: float
+    pod: float
+    taper: float
+    once_per_host: bool
+    rests_on: Mapping[str, Cited]
+
+    @property
+    def sources(self) -> tuple[Cited, ...]:
+        """All that messages rest on."""
+        return tuple(dict.fromkeys(self.rests_on.values()))
+
+    def cites(self, *names: str) -> tuple[Cited, ...]:
+        """Return what some of its numbers rest on; those that the machine has no use for are passed over."""
+        return tuple(self.rests_on[name] for name in names if name in self.rests_on)
+
+    def local(self, ranks: Number, stride: Number) -> Number:
+        """Return the ranks of a group that share a host [1]."""
+        return smaller(ranks, larger(self.machine.per_host / stride, 1.0))
+
+    def crossing(self, stride: Number) -> Number:
+        """Return a device's part of its pod's links to others where only devices `stride` apart send [B/s]."""
+        if self.pod == math.inf:
+            return math.inf
+        return self.outside * larger(self.pod / stride, 1.0) / self.taper
+
+    def link(self, ranks: Number, share: float) -> Number:
+        """Return the rate one way that each of `ranks` of a host gets, at a share of the data sheet's [B/s].
+
+        A mesh opens more links the more ranks take part, a bus is one for all; through host memory each byte crosses a device's
+        link twice, and the path that all share once in and once out for each rank.
+        """
+        if self.topology in MESHES:
+            return smaller(self.pair * (ranks - 1), self.rate) * share + 1e-300 * (ranks <= 1)
+        if self.topology == "bus":
+            two, four, eight = self.bus
+            return self.rate * where(ranks > 4, eight, where(ranks > 2, four, two))
+        if self.topology == "staged":
+            return smaller(self.rate * share / 2.0, self.staged / (2.0 * ranks))
+        return self.rate * share
+
+
+class Line(NamedTuple):
+    """What a protocol takes: a start-up [s], so much for each round [s], and a rate [B/s]."""
+
+    start: float
+    step: float
+    rate: Number
+
+
+def network(machine: Machine, software: Software, fit: Fit) -> Network:
+    """Return what messages between a machine's devices attain, from data sheets and fitted constants."""
+    device, inside = machine.device, machine.scale_up
+    topology, rate, pair, rests_on = "none", UNUSED, UNUSED, dict[str, Cited]()
     if inside is not None:
         topology = inside.topology
-        bandwidth = device.value("link_bandwidth") or inside.bandwidth
-        pair = device.value("link_bandwidth_pair") or inside.value("bandwidth_pair") or bandwidth
-        keys.append(inside.quantities["bandwidth"].cited)
+        rate = device.value("link_bandwidth") or inside.bandwidth
+        pair = device.value("link_bandwidth_pair") or inside.value("bandwidth_pair") or rate
+        rests_on["link"] = inside.quantities["bandwidth"].cited
     elif machine.host_link is not None:
         topology = "staged" if device.peer_to_peer == "none" else "bus"
-        bandwidth = pair = machine.host_link.bandwidth
-        keys.append(machine.host_link.quantities["bandwidth"].cited)
-    chain = [device.id, f"{topology}/{device.vendor}", topology, "any"]
-    values: dict[str, Any] = {
-        "topology": topology,
-        "bandwidth": bandwidth,
-        "pair": pair,
-        "in_network": inside is not None and inside.in_network_reduction,
-    }
-    for name in ("base", "step", "efficiency", "one_shot"):
-        item = fit.find("all_reduce", name, chain)
-        values[name] = item.value
-        keys.append(item)
-    for name in ("bus_share.2", "bus_share.4", "bus_share.8", "staged_path"):
-        try:
-            found = fit.find("all_reduce", name, chain)
-            values[name] = found.value
-            if topology == "bus" or name == "staged_path":
-                keys.append(found)
-        except InputError:
-            values[name] = None
-    values["outer_bandwidth"] = machine.network_per_device or 0.0
-    values["outer_latency"] = 0.0
+        rate = pair = machine.host_link.bandwidth
+        rests_on["link"] = machine.host_link.quantities["bandwidth"].cited
+    chain = [device.id, f"{topology}/{device.architecture}", topology, "any"]
+
+    def known(name: str, scopes: list[str] = chain) -> float:
+        found: Constant = fit.find("message", name, scopes)
+        rests_on[name] = found
+        return found.value
+
+    protocols, peers = topology in PROTOCOLS, topology in PEERS and software.kernels.peer_all_reduce
+    outside, hop, shared, pod, taper = UNUSED, 0.0, 1.0, math.inf, 1.0
+    start, step, quick = known("start"), known("step"), known("quick")
+    bulk, reduce, gather = (known("bulk"), known("reduce"), known("gather")) if protocols else (math.inf, quick, quick)
+    shot, direct = (known("shot"), known("direct")) if peers else (math.inf, quick)
+    bus = (known("bus_share.2"), known("bus_share.4"), known("bus_share.8")) if topology == "bus" else (1.0, 1.0, 1.0)
+    staged = known("staged_path") if topology == "staged" else UNUSED
     if machine.network is not None:
-        item = fit.find("all_reduce", "network_step", [machine.network.id, machine.network.transport])
-        values["outer_latency"] = (machine.network.value("latency") or 0.0) + item.value
-        share = fit.find("all_reduce", "network_efficiency", [machine.network.id, "any"])
-        values["outer_efficiency"] = share.value
-        keys += [item, share]
-        keys.append(machine.network.quantities["bandwidth"].cited)
-    sources["network"] = tuple(keys)
-    return values
+        net = machine.network
+        fitted_for = [*software.scopes_on(device.architecture), net.id, "any"]
+        outside = (machine.network_per_device or UNUSED) * known("network", fitted_for)
+        shared = fit.find("message", "shared", fitted_for).value
+        if shared < 1.0:
+            known("shared", fitted_for)
+        hop = (net.value("latency") or 0.0) + known("hop", [net.id, net.transport])
+        pod, taper = net.value("pod") or math.inf, net.value("taper") or 1.0
+        pod = pod if pod < machine.count else math.inf
+        stated = {"bandwidth": "wire", "pod": "pod", "taper": "taper"}
+        rests_on |= {stated[name]: q.cited for name, q in net.quantities.items() if name in stated}
+    return Network(
+        machine=machine,
+        topology=topology,
+        rate=rate,
+        pair=pair,
+        start=start,
+        step=step,
+        quick=quick,
+        bulk=bulk,
+        reduce=reduce,
+        gather=gather,
+        shot=shot,
+        direct=direct,
+        adds=inside is not None and inside.in_network_reduction,
+        bus=bus,
+        staged=staged,
+        outside=outside,
+        shared=shared,
+        hop=hop,
+        port=max(1.0, machine.per_host / machine.ports),
+        pod=pod,
+        taper=taper,
+        once_per_host=software.once_per_host,
+        rests_on=rests_on,
+    )
 
 
-def all_reduce_time(message: Number, ranks: Number, machine: Machine, net: dict[str, Any]) -> Number:
-    """Return the fastest all-reduce that the topology allows, hierarchical where ranks leave the host."""
-    inner = smaller(ranks, float(machine.per_host))
-    time = where(inner > 1, _inside_time(message, larger(inner, 1.0), net), 0.0)
-    if machine.hosts == 1:
-        return time
-    outer = ranks / inner
-    rate = net["outer_bandwidth"] * net["outer_efficiency"]
-    share = message / larger(inner, 1.0)
-    ring = collectives.ring_all_reduce(share, larger(outer, 1.0), 0.0, net["outer_latency"], rate)
-    tree = collectives.tree_all_reduce(share, larger(outer, 1.0), 0.0, net["outer_latency"], rate)
-    return time + where(outer > 1, smaller(ring, tree), 0.0)
+# Inside a host -----------------------------------------------------------------------------------
 
 
-def _inside_time(message: Number, ranks: Number, net: dict[str, Any]) -> Number:
-    best, *others = inside_ways(message, ranks, net).values()
+def lines(ranks: Number, net: Network, share: float) -> tuple[Line, ...]:
+    """Return the protocols that a library's kernels choose between inside a host; bulk messages attain `share` of the rate."""
+    quick = Line(net.start, net.step, net.link(ranks, net.quick))
+    return (quick, Line(net.bulk, 0.0, net.link(ranks, share))) if net.bulk < math.inf else (quick,)
+
+
+def reduce_ways(message: Number, ranks: Number, net: Network) -> dict[str, tuple[Number, Line]]:
+    """Return the time of each all-reduce that a host's links allow and the software has, by name, with its protocol."""
+    ways: dict[str, tuple[Number, Line]] = {}
+    for name, line in zip(("ring", "bulk ring"), lines(ranks, net, net.reduce), strict=False):
+        ways[name] = collectives.ring_all_reduce(message, ranks, *line), line
+    if net.adds:
+        line = Line(net.bulk, 0.0, net.link(ranks, net.reduce))
+        ways["in-network"] = collectives.in_network_all_reduce(message, ranks, line.start, line.rate), line
+    if net.shot < math.inf:
+        line = Line(net.shot, 0.0, net.link(ranks, net.direct))
+        ways["one-shot"] = collectives.one_shot_all_reduce(message, ranks, line.start, line.rate), line
+        ways["two-shot"] = collectives.two_shot_all_reduce(message, ranks, line.start, line.rate), line
+    return ways
+
+
+def _quickest(times: list[Number]) -> Number:
+    best, *others = times
     for other in others:
         best = smaller(best, other)
     return best
 
 
-def inside_ways(message: Number, ranks: Number, net: dict[str, Any]) -> dict[str, Number]:
-    """Return the time of each all-reduce that the topology inside a host allows, by name."""
-    base, step, topology = net["base"], net["step"], net["topology"]
-    rate = _shared_rate(ranks, net)
-    if topology == "staged":
-        return {"host-staged": collectives.host_staged_all_reduce(message, ranks, base, step, rate, net["staged_path"])}
-    ways = {"ring": collectives.ring_all_reduce(message, ranks, base, step, rate)}
-    if topology in {"bus", "torus", "point-to-point"}:
-        return ways
-    ways["one-shot"] = collectives.one_shot_all_reduce(message, ranks, net["one_shot"], rate)
-    ways["two-shot"] = collectives.two_shot_all_reduce(message, ranks, net["one_shot"], rate)
-    if net["in_network"]:
-        ways["in-network"] = collectives.in_network_all_reduce(message, ranks, base, rate)
-    return ways
+# Between hosts too -------------------------------------------------------------------------------
 
 
-def _shared_rate(ranks: Number, net: dict[str, Any]) -> Number:
-    """Return the rate one way that each of `ranks` gets: a mesh opens more links the more ranks take part, a bus shares one."""
-    topology = net["topology"]
-    if topology in {"full-mesh", "cube-mesh"}:
-        return smaller(net["pair"] * (ranks - 1), net["bandwidth"]) * net["efficiency"] + 1e-300 * (ranks <= 1)
-    if topology == "bus":
-        share = where(ranks > 4, net["bus_share.8"], where(ranks > 2, net["bus_share.4"], net["bus_share.2"]))
-        return net["bandwidth"] * share
-    return net["bandwidth"] * net["efficiency"]
+def all_reduce(message: Number, ranks: Number, net: Network, stride: Number = 1.0) -> Number:
+    """Return the time of the quickest all-reduce of a tensor: inside hosts and then between them, or one ring over all [s].
 
-
-def ring_rate(ranks: Number, net: dict[str, Any]) -> Number:
-    """Return the rate of each rank of a ring inside a host; through host memory each byte crosses the link twice [B/s]."""
-    if net["topology"] == "staged":
-        return smaller(_shared_rate(ranks, net) / 2.0, net["staged_path"] / (2.0 * ranks))
-    return _shared_rate(ranks, net)
-
-
-def _pairwise_rate(ranks: Number, net: dict[str, Any]) -> Number:
-    """Return the rate one way of a rank that sends to all others; through host memory each byte crosses the link twice."""
-    return _shared_rate(larger(ranks, 2.0), net) / (2.0 if net["topology"] == "staged" else 1.0)
-
-
-def exchange_time(message: Number, ranks: Number, machine: Machine, net: dict[str, Any]) -> Number:
-    """Return the time of an all-to-all of `message` bytes per rank; what leaves the host goes at the network's rate."""
-    inner = smaller(ranks, float(machine.per_host))
-    busy = larger(ranks, 1.0)
-    time = collectives.all_to_all_time(
-        message * inner / busy,
-        larger(inner, 1.0),
-        net["one_shot"],
-        _pairwise_rate(inner, net),
+    Parameters
+    ----------
+    message : size of the tensor on one rank [B].
+    ranks, stride : of the group [1].
+    """
+    local = smaller(net.local(ranks, stride), ranks)
+    inner = larger(local, 1.0)
+    inside = where(
+        inner > 1, _quickest([time for time, _ in reduce_ways(message, larger(inner, 2.0), net).values()]), 0.0
     )
-    if machine.hosts > 1:
-        rate = net["outer_bandwidth"] * net["outer_efficiency"]
-        time = larger(time, collectives.transfer_time((1.0 - inner / busy) * message, net["outer_latency"], rate))
-    return where(ranks > 1, time, 0.0)
-
-
-def gather_time(message: Number, ranks: Number, machine: Machine, net: dict[str, Any]) -> Number:
-    """Return the time of an all-gather of a tensor of `message` bytes; what crosses hosts goes at the network's rate."""
-    inner = smaller(ranks, float(machine.per_host))
-    time = collectives.gather_time(message, larger(inner, 1.0), net["one_shot"], _pairwise_rate(inner, net))
-    if machine.hosts > 1:
-        apart = collectives.transfer_time(
-            (1.0 - inner / larger(ranks, 1.0)) * message,
-            net["outer_latency"],
-            net["outer_bandwidth"] * net["outer_efficiency"],
-        )
-        time = time + where(ranks > inner, apart, 0.0)
-    return where(ranks > 1, time, 0.0)
-
-
-def hop_time(message: Number, tensor: Number, stages: Number, machine: Machine, net: dict[str, Any]) -> Number:
-    """Return the mean time of one pipeline hop: over the network where stages lie in other hosts, else inside."""
-    crossing = where(tensor * stages > machine.per_host, 1.0, 0.0)
-    inner_rate = net["bandwidth"] * net["efficiency"]
-    staged = 2.0 if net["topology"] == "staged" else 1.0
-    inside = collectives.transfer_time(message, net["one_shot"], inner_rate / staged)
-    if machine.hosts == 1:
+    if net.machine.hosts == 1:
         return inside
-    # tensor ranks of one host send their shares at once, together filling the host's ports
-    rate = machine.network.bandwidth * machine.ports * net["outer_efficiency"]  # type: ignore[union-attr]
-    outside = collectives.transfer_time(message, net["outer_latency"], rate)
+    outer = ranks / inner
+    between = _quickest([time for time, _ in between_hosts(message, inner, larger(outer, 1.0), stride, net).values()])
+    start, each = ring_line(ranks, stride, net, reduce=True)
+    return where(outer > 1, smaller(inside + between, start + each * message), inside)
+
+
+def between_hosts(
+    message: Number, inner: Number, outer: Number, stride: Number, net: Network
+) -> dict[str, tuple[Number, Line]]:
+    """Return the time of each all-reduce between hosts, every rank of a host with its share of the tensor, by name."""
+    share = message / inner
+    line = Line(0.0, net.hop, _beyond_pods(net.outside, outer, inner, stride, net))
+    return {
+        "ring": (collectives.ring_all_reduce(share, outer, *line), line),
+        "tree": (collectives.tree_all_reduce(share, outer, *line), line),
+    }
+
+
+def _beyond_pods(rate: Number, outer: Number, inner: Number, stride: Number, net: Network) -> Number:
+    """Return the rate of a rank's rail: a pod's share beyond the pod where the group leaves it [B/s]."""
+    if net.pod == math.inf:
+        return rate
+    return where(outer * inner * stride > net.pod, smaller(rate, net.crossing(stride)), rate)
+
+
+def gather(message: Number, ranks: Number, net: Network, stride: Number = 1.0) -> Number:
+    """Return the time of an all-gather or reduce-scatter of a tensor of `message` bytes [s]."""
+    local = net.local(ranks, stride)
+    inner = larger(local, 2.0)
+    times = [collectives.gather_time(message, inner, *line) for line in lines(inner, net, net.gather)]
+    inside = where(ranks > 1, _quickest(times), 0.0)
+    if net.machine.hosts == 1:
+        return inside
+    start, each = ring_line(ranks, stride, net, reduce=False)
+    return where(ranks > local, start + each * message, inside)
+
+
+def ring_line(
+    ranks: Number, stride: Number, net: Network, *, reduce: bool, data: bool = False
+) -> tuple[Number, Number]:
+    """Return the start-up of a large message around one ring over all ranks, and its seconds per byte; both zero for a rank alone.
+
+    Parameters
+    ----------
+    reduce : whether the ring adds, so that every byte passes twice.
+    data : whether it is one of data ranks, of which several in a host share its ports.
+    """
+    local = net.local(ranks, stride)
+    outside = net.outside * where(local > 1, net.shared, 1.0) if data and net.shared != 1.0 else net.outside
+    pair = larger(local, 2.0)
+    line = lines(pair, net, net.reduce if reduce else net.gather)[-1]
+    rate = line.rate
+    if reduce and net.adds:  # what the switch adds does not pass the ring
+        rate = rate * larger(1.0, collectives.ring_volume_factor(pair) / ((pair + 1.0) / pair))
+    rate = _ring_rate(rate, outside, local, ranks, stride, net)
+    wide = larger(ranks, 1.0)
+    volume = collectives.ring_volume_factor(wide) if reduce else (wide - 1.0) / wide
+    return where(ranks > 1, line.start + _crossings(ranks, local, net), 0.0), volume / rate
+
+
+def _ring_rate(inside: Number, outside: Number, local: Number, ranks: Number, stride: Number, net: Network) -> Number:
+    """Return the rate of each rank of a ring: of its links inside a host, its host's ports, and its pod's share beyond the pod [B/s]."""
+    rate = collectives.shared_ring_rate(inside, outside, local, ranks)
+    if net.pod == math.inf:
+        return rate
+    near = smaller(ranks, larger(net.pod / stride, 1.0))
+    return collectives.shared_ring_rate(rate, outside / net.taper, near, ranks)
+
+
+def _crossings(ranks: Number, local: Number, net: Network) -> Number:
+    """Return the latency of a ring's passage over the network, once around [s]."""
+    return where(ranks > local, ranks / local * net.hop, 0.0 * ranks)
+
+
+def exchange(
+    message: Number,
+    ranks: Number,
+    net: Network,
+    stride: Number = 1.0,
+    copies: float = 0.0,
+    groups: tuple[int, int] = (1, 1),
+) -> Number:
+    """Return the time of an all-to-all in which each rank sends `message` bytes: what leaves the host goes at the network's rate [s].
+
+    Parameters
+    ----------
+    copies : equal copies in the message, of which a host gets one where the software's kernels spread them there [1].
+    groups : groups that the experts stand in, and those that the copies of a token go to [1].
+    """
+    local = net.local(ranks, stride)
+    wide, inner = larger(ranks, 1.0), larger(local, 2.0)
+    times = [collectives.gather_time(message, inner, *line) for line in lines(inner, net, net.gather)]
+    inside = where(local > 1, _quickest(times), 0.0)
+    if net.machine.hosts == 1:
+        return where(ranks > 1, inside, 0.0 * inside)
+    hosts = larger(wide / larger(local, 1.0), 1.0)
+    away = message * (1.0 - 1.0 / hosts)
+    if copies and net.once_per_host:
+        away = away * collectives.hosts_visited(hosts, copies, *groups) / copies
+    wait = net.start + net.hop
+    outside = collectives.transfer_time(away, wait, net.outside)
+    if net.pod != math.inf:
+        pod = smaller(wide, larger(net.pod / stride, 1.0))
+        beyond = away * (1.0 - pod / wide) / larger(1.0 - larger(local, 1.0) / wide, SMALL)
+        outside = larger(outside, collectives.transfer_time(beyond, wait, net.outside / net.taper))
+    return where(ranks > 1, where(ranks > local, larger(inside, outside), inside), 0.0 * inside)
+
+
+def hop_times(message: Number, stride: Number, net: Network) -> tuple[Number, Number]:
+    """Return the time of sending `message` bytes to a device `stride` on: inside a host, and to another one [s].
+
+    Between hosts the devices that send stand `stride` apart, each over a port of its own at best.
+    """
+    times = [
+        collectives.transfer_time(message, line.start + line.step, line.rate) for line in lines(2.0, net, net.gather)
+    ]
+    inside = _quickest(times)
+    if net.machine.network is None:
+        return inside, inside
+    per_host = float(net.machine.per_host)
+    alone = net.outside * smaller(per_host / smaller(stride, per_host), net.port)
+    return inside, collectives.transfer_time(message, net.start + net.hop, smaller(alone, net.crossing(stride)))
+
+
+def mean_hop(message: Number, tensor: Number, stages: Number, net: Network) -> Number:
+    """Return the mean time of one of a pipeline's hops, each tensor rank sending its share of `message` bytes [s]."""
+    inside, outside = hop_times(message / tensor, tensor, net)
+    if net.machine.hosts == 1:
+        return inside
     # of the stages' hops, those between hosts are one in every (devices of a host / tensor ranks)
-    apart = smaller(1.0, tensor / machine.per_host)
-    return where(crossing > 0, apart * outside + (1.0 - apart) * inside, inside)
+    apart = smaller(1.0, tensor / net.machine.per_host)
+    return where(tensor * stages > net.machine.per_host, apart * outside + (1.0 - apart) * inside, inside)
 
 
-MESSAGES = {"all_reduce": all_reduce_time, "gather": gather_time, "exchange": exchange_time}
-"""Kinds of operations that are messages between ranks, and their times."""
+def slowest_hop(message: Number, stride: Number, net: Network) -> Number:
+    """Return the time of the slowest of a pipeline's hops, whose pace all stages keep: over several hosts, one leaves a host somewhere [s]."""
+    return larger(*hop_times(message, stride, net))
+
+
+def passed_on(message: Number, ranks: Number, stride: Number, net: Network) -> Number:
+    """Return the time of passing `message` bytes from neighbour to neighbour in ranks - 1 rounds [s]."""
+    local = net.local(ranks, stride)
+    line = lines(larger(local, 2.0), net, net.gather)[-1]
+    rate = _ring_rate(line.rate, net.outside, local, ranks, stride, net)
+    rounds = (ranks - 1.0) * (net.start + net.step)
+    return rounds + _crossings(ranks, local, net) + collectives.transfer_time(message, 0.0, rate)
+
+
+def message_start(ranks: Number, stride: Number, net: Network) -> Number:
+    """Return the start-up of one large message and its passage once around a ring, by NCCL's latencies for large messages where they are known [s]."""
+    local = smaller(net.local(ranks, stride), ranks)
+    inside, between = net.machine.scale_up or net.machine.host_link, net.machine.network
+    near = (inside.value("latency_simple") if inside else None) or 0.0
+    far = (between.value("latency_simple") if between else None) or 0.0
+    hosts = ranks / larger(local, 1.0)
+    around = where(ranks > local, hosts * (far + (local - 1.0) * near), (ranks - 1.0) * near)
+    start = net.bulk if net.bulk < math.inf else net.start
+    return where(ranks > 1, start + around, 0.0)
+
+
+# Operations that are messages --------------------------------------------------------------------
+
+MESSAGES = frozenset({"all_reduce", "gather", "exchange", "ring"})
+"""Kinds of operations that are messages between ranks."""
+
+
+def message_time(
+    kind: str, message: Number, ranks: Number, net: Network, stride: Number = 1.0, **spread: Any
+) -> Number:
+    """Return the time of a message of a kind; `spread` says of an exchange how its copies lie."""
+    if kind == "all_reduce":
+        return all_reduce(message, ranks, net, stride)
+    if kind == "gather":
+        return gather(message, ranks, net, stride)
+    if kind == "ring":
+        return where(ranks > 1, passed_on(message, ranks, stride, net), 0.0 * message)
+    return exchange(message, ranks, net, stride, **spread)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 from roofplan import catalogue
 from roofplan.errors import InputError
@@ -14,7 +13,7 @@ from roofplan.records.calibration import Constant, Fit
 from roofplan.records.engine import Software
 from roofplan.records.hardware import Accelerator, Machine
 from roofplan.terms import Cited
-from roofplan.timing.network import _network
+from roofplan.timing.network import Network, network
 
 FALLBACKS = {
     "fp4": ("bf16",),
@@ -102,6 +101,7 @@ class Rates:
     gap : time between kernels [s].
     step_base, step_each : the host's time for a step, and for each of its sequences [s].
     front : time that the server's front end takes for a request [s].
+    network : what messages attain.
     sources : what each of these rests on.
     fallbacks : format -> the one that stood in.
     fit : the constants behind them.
@@ -123,7 +123,7 @@ class Rates:
     step_base: Number
     step_each: Number
     front: Number
-    network: dict[str, Any]
+    network: Network
     sources: dict[str, tuple[Cited, ...]]
     fallbacks: dict[str, str]
     fit: Fit
@@ -184,7 +184,6 @@ def rates(machine: Machine, engine: Software, fit: Fit) -> Rates:
         compute[name] *= share.value
         where_from[f"compute.{name}"] = (*where_from[f"compute.{name}"], share)
     vector = _vector(engine, wire, fitted, where_from)
-    network = _network(machine, fit, where_from)
     return Rates(
         machine=machine,
         engine=engine,
@@ -209,7 +208,7 @@ def rates(machine: Machine, engine: Software, fit: Fit) -> Rates:
         step_base=base.value,
         step_each=each.value,
         front=front.value,
-        network=network,
+        network=network(machine, engine, fit),
         sources=where_from,
         fallbacks=fallbacks,
         fit=fit,

@@ -14,7 +14,6 @@ from roofplan.laws import Number, collectives, larger, pipeline, reliability, sm
 from roofplan.operations import ACTIVATION_BYTES, Operation, activations, element_bytes
 from roofplan.operations.activations import LOW_PRECISION
 from roofplan.operations.training import (
-    BESIDE,
     backward,
     computed_again,
     embedding_pass,
@@ -27,9 +26,17 @@ from roofplan.records.model import Model
 from roofplan.records.training import Framework, Job, Layout
 from roofplan.terms import Cited
 from roofplan.timing.kernels import operation_time
+from roofplan.timing.network import (
+    MESSAGES,
+    Network,
+    all_reduce,
+    gather,
+    message_start,
+    message_time,
+    ring_line,
+    slowest_hop,
+)
 from roofplan.timing.rates import Rates, rates
-from roofplan.train import communication
-from roofplan.train.communication import Wires, scopes, wires
 from roofplan.train.distinct import distinct
 from roofplan.train.ledger import alike, micro_batches
 from roofplan.train.stages import Share, Stage, rank_parameters, stages
@@ -41,19 +48,20 @@ PART_OF = {
     "prefill_attention": "attention",
     "scores": "attention",
     "memory": "memory passes",
-    "tensor_reduce": "tensor ranks",
-    "tensor_gather": "tensor ranks",
-    "context_exchange": "context ranks",
-    "context_ring": "context ranks",
-    "expert_exchange": "expert ranks",
 }
-"""Part of a step that an operation's time is shown under."""
+"""Part of a step that an operation's time is shown under; that of a message is of the ranks that it passes between."""
+
+RANKS = ("tensor ranks", "context ranks", "expert ranks")
+"""Parts of a step that are messages of a layer."""
+
+
+def part_of(op: Operation) -> str:
+    """Return the part of a step that an operation's time is shown under."""
+    return f"{op.among} ranks" if op.kind in MESSAGES else PART_OF[op.kind]
+
 
 PLAIN = {"scores": "memory", "low_rank": "matmul"}
 """Kinds that take the time of another kind."""
-
-MESSAGES = {"tensor_reduce", "tensor_gather", "context_exchange", "context_ring", "expert_exchange"}
-"""Kinds of operations that are messages between ranks."""
 
 OVERLAP_SLOWDOWN = {"inside": 0.15, "outside": 0.02}
 """Share by which communication slows the compute beside it, over NVLink, whose kernels take processors, and over network
@@ -74,7 +82,7 @@ class Ability:
     """
 
     rates: Rates
-    wires: Wires
+    network: Network
     framework: Framework
     launch: float
     ramp: float
@@ -98,13 +106,13 @@ have one of their own, and grouped products one beside that of all products."""
 @lru_cache(maxsize=256)
 def ability(machine: Machine, framework: Framework, fit: Fit) -> Ability:
     """Return what a machine attains under a framework."""
-    chain = scopes(machine, framework)
+    chain = framework.scopes_on(machine.device.architecture)
     found = {name: fit.find("training", name, chain) for name in (*TIMES, *SHARES)}
     r = rates(machine, framework, fit)
     return applied(
         Ability(
             rates=r,
-            wires=wires(r, framework),
+            network=r.network,
             framework=framework,
             update=r.bandwidth["memory"],
             sources={name: (item,) for name, item in found.items()},
@@ -161,16 +169,14 @@ def timed(table: Sequence[Operation], layout: Layout, a: Ability) -> Pass:
     beside: Number = 0.0
     kernels = 0.0
     for op in table:
-        kind = op.kind.removesuffix(BESIDE)
-        if kind in MESSAGES:
+        if op.kind in MESSAGES:
             if type(op.ranks) is float and op.ranks <= 1.0:
                 continue
-            stride = layout.tp if kind.startswith("context") else 1.0
-            seconds = communication.time_of(op, kind, stride, a.wires)
-            if kind == "context_ring":
+            seconds = sent(op, layout, a)
+            if op.kind == "ring":
                 # passed on while attention works on the block before
                 seconds = exposed(seconds, parts.get("attention", 0.0), "outside" if a.machine.hosts > 1 else "inside")
-            if kind != op.kind and "tensor-backward" in a.framework.overlaps:
+            if op.beside and "tensor-backward" in a.framework.overlaps:
                 beside = beside + seconds
                 rows.append((op, seconds))
                 continue
@@ -180,7 +186,7 @@ def timed(table: Sequence[Operation], layout: Layout, a: Ability) -> Pass:
             kernels += op.kernels
             device = device + seconds
         rows.append((op, seconds))
-        name = PART_OF[kind]
+        name = part_of(op)
         parts[name] = parts[name] + seconds if name in parts else seconds
     if "tensor" in a.framework.overlaps and "tensor ranks" in parts:
         parts["tensor ranks"] = exposed(parts["tensor ranks"], parts.get("products", 0.0), "inside")
@@ -194,6 +200,12 @@ def timed(table: Sequence[Operation], layout: Layout, a: Ability) -> Pass:
     for seconds in parts.values():
         whole = whole + seconds
     return Pass(rows=rows, parts=parts, total=whole)
+
+
+def sent(op: Operation, layout: Layout, a: Ability) -> Number:
+    """Return the seconds of a message: context ranks stand a tensor group apart, tensor and expert ranks next to each other."""
+    stride = layout.tp if op.among == "context" else 1.0
+    return message_time(op.kind, op.traffic, op.ranks, a.network, stride, copies=float(op.rows), groups=op.groups)
 
 
 def exposed(message: Number, window: Number, where_to: str) -> Number:
@@ -272,8 +284,8 @@ def _swap(each: Passes, layout: Layout, a: Ability) -> None:
 def copy_rate(a: Ability) -> float:
     """Return the rate one way between a device and its host's memory when all of a host copy, no more than the path that they share [B/s]."""
     rate = a.machine.copy_rate
-    if rate is not None and a.wires.network["topology"] == "staged":
-        rate = min(rate, a.wires.network["staged_path"] / a.machine.per_host)
+    if rate is not None and a.network.topology == "staged":
+        rate = min(rate, a.network.staged / a.machine.per_host)
     if rate is None:
         raise InputError(
             f"{a.machine.device.id} has no known link to its host: nothing is offloaded", argument="--strategy"
@@ -362,7 +374,7 @@ def step(model: Model, job: Job, layout: Layout, a: Ability) -> Step:
     )
 
 
-SHOWN = (*dict.fromkeys(PART_OF.values()), "launches", "recompute", "swap")
+SHOWN = (*dict.fromkeys(PART_OF.values()), *RANKS, "launches", "recompute", "swap")
 
 
 def _slot(stage: Stage, found: Sequence[Passes], recomputed: Number) -> dict[str, Number]:
@@ -422,9 +434,9 @@ def _hops(tokens: Number, micro: Number, model: Model, layout: Layout, a: Abilit
     if layout.pp == 1 or "pipeline" in a.framework.overlaps:
         return 0.0
     message = tokens * model.hidden * ACTIVATION_BYTES
-    one = communication.hop_time(message / layout.tp, layout.tp * layout.cp * layout.dp, a.wires)
+    one = slowest_hop(message / layout.tp, layout.tp * layout.cp * layout.dp, a.network)
     if not layout.sequence_parallel:
-        one = one + communication.ring(message, layout.tp, 1.0, a.wires, reduce=False)
+        one = one + gather(message, layout.tp, a.network)
     return one * (2.0 * (micro * layout.interleave + (layout.pp - 1)))
 
 
@@ -470,7 +482,7 @@ def _frozen(shares: Sequence[tuple[Stage, Share]], job: Job, layout: Layout, a: 
     most: Number = 0.0
     for _, share in shares:
         most = larger(most, (share.matrices + share.experts) * each + share.others * ACTIVATION_BYTES)
-    _, slope = communication.ring_line(ranks, layout.tp, a.wires, reduce=False, data=True)
+    _, slope = ring_line(ranks, layout.tp, a.network, reduce=False, data=True)
     gathered = slope * most
     if layout.offload == "weights":
         gathered = gathered + most / ranks / copy_rate(a)
@@ -499,9 +511,7 @@ def _reduced(
         one = share.dense * each + share.experts * routed
         if model.tied and layout.pp > 1 and (stage.embeds or stage.heads):
             table = model.vocabulary * model.hidden / layout.tp * job.gradient
-            one = one + communication.ring(
-                table, 2.0, (layout.pp - 1) * layout.tp * layout.cp * layout.dp, a.wires, reduce=True
-            )
+            one = one + all_reduce(table, 2.0, a.network, (layout.pp - 1) * layout.tp * layout.cp * layout.dp)
         moved = share.dense * update + share.experts * thinly + share.all * a.framework.keeps("gradient_passes")
         sent, work = larger(sent, one), larger(work, moved)
         if layout.offload == "optimizer":
@@ -530,7 +540,7 @@ def _layer_by_layer(layers: float, ranks: Number, stride: Number, a: Ability, *,
 
     Weights are gathered layer by layer, or tensor by tensor where the framework does so; gradients are reduced layer by layer.
     """
-    each = communication.message_start(ranks, stride, a.wires)
+    each = message_start(ranks, stride, a.network)
     return layers * (2.0 * a.framework.gathered_apart + float(gradients)) * each
 
 
@@ -542,9 +552,9 @@ def _data_line(
     Sharded weights are gathered twice, and layer by layer, or tensor by tensor where a framework's code does so.
     """
     if layout.zero == 0:
-        start, slope = communication.ring_line(ranks, stride, a.wires, reduce=True, data=True)
+        start, slope = ring_line(ranks, stride, a.network, reduce=True, data=True)
         return start, slope * job.gradient
-    start, slope = communication.ring_line(ranks, stride, a.wires, reduce=False, data=True)
+    start, slope = ring_line(ranks, stride, a.network, reduce=False, data=True)
     gathers = 2.0 if layout.zero >= 3 else 1.0
     slope = slope * (job.gradient + gathers * ACTIVATION_BYTES)
     start = start * (1.0 + gathers) if layout.zero < 3 else _layer_by_layer(layers, ranks, stride, a, gradients=True)
@@ -552,5 +562,5 @@ def _data_line(
         return start, slope
     # shards of equal place are reduced over their copies, far apart
     copies = layout.dp * layout.cp / ranks
-    wait, each = communication.ring_line(copies, stride * ranks, a.wires, reduce=True, data=True)
+    wait, each = ring_line(copies, stride * ranks, a.network, reduce=True, data=True)
     return start + wait, slope + each * job.gradient / ranks

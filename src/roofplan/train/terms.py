@@ -7,17 +7,17 @@ from typing import Any
 from roofplan import catalogue
 from roofplan.laws import reliability
 from roofplan.operations import Operation
-from roofplan.operations.training import BESIDE
 from roofplan.records.training import Job, Layout
 from roofplan.source import Source, document
 from roofplan.terms import Term, total
 from roofplan.timing.kernels import roofline_numbers
-from roofplan.train.step import MESSAGES, OVERLAP_SLOWDOWN, PART_OF, PLAIN, Ability, Step, copy_rate, share_of
+from roofplan.timing.network import MESSAGES
+from roofplan.train.step import OVERLAP_SLOWDOWN, PART_OF, PLAIN, RANKS, Ability, Step, copy_rate, part_of, share_of
 
 
 def step_term(found: Step, job: Job, layout: Layout, a: Ability) -> Term:
     """Return the step of a layout as a Term, its value the step time."""
-    leaves: dict[str, list[Term]] = {name: [] for name in (*PART_OF.values(), "recompute")}
+    leaves: dict[str, list[Term]] = {name: [] for name in (*PART_OF.values(), *RANKS, "recompute")}
     micro = float(found.micro_batches)
     counts = [*found.worst.counts, found.worst.embeds, found.worst.heads]
     for count, each in zip(counts, found.passes, strict=True):
@@ -25,7 +25,7 @@ def step_term(found: Step, job: Job, layout: Layout, a: Ability) -> Term:
             continue
         for name, one in each.all():
             for op, seconds in one.rows:
-                part = "recompute" if name == "recompute" else PART_OF[op.kind.removesuffix(BESIDE)]
+                part = "recompute" if name == "recompute" else part_of(op)
                 each_way = 0.5 if layout.schedule == "dualpipe" else 1.0
                 times = each_way * count * (float(layout.recomputed) if name == "recompute" else 1.0)
                 leaves[part].append(_leaf(op, seconds, times, micro, a))
@@ -70,14 +70,20 @@ MAY_DIFFER = ("tensor ranks", "expert ranks", "context ranks", "recompute")
 
 def _leaf(op: Operation, seconds: float, count: float, micro: float, a: Ability) -> Term:
     times = count * micro
-    kind = op.kind.removesuffix(BESIDE)
+    kind = op.kind
     if kind in MESSAGES:
         text = "{layers} layers x {micro_batches} micro-batches x {message} in {once} over {group} ranks; " + op.text
         timed = {"layers": count, "micro_batches": micro, "message": (op.traffic, "B"), "once": (seconds, "s")}
         numbers = {**timed, "group": op.ranks, **op.numbers}
-        law = {"tensor_reduce": "ring_all_reduce", "tensor_gather": "gather_time"}.get(kind, "all_to_all_time")
+        law = "ring_all_reduce" if kind == "all_reduce" else "gather_time"
         return Term(
-            op.name, seconds * times, "s", law=f"collectives.{law}", text=text, numbers=numbers, sources=a.wires.sources
+            op.name,
+            seconds * times,
+            "s",
+            law=f"collectives.{law}",
+            text=text,
+            numbers=numbers,
+            sources=a.network.sources,
         )
     plain = op._replace(kind=PLAIN.get(kind, kind))
     text = (
@@ -120,7 +126,7 @@ def _other(name: str, value: float, found: Step, job: Job, layout: Layout, a: Ab
             law="collectives.transfer_time",
             text=text,
             numbers={"micro_batches": micro, "chunks": layout.interleave, "stages": layout.pp},
-            sources=a.wires.sources,
+            sources=a.network.sources,
         )
     if name in {"swap", "data ranks"}:
         return _moved(name, value, found, job, layout, a)
@@ -173,7 +179,7 @@ def _moved(name: str, value: float, found: Step, job: Job, layout: Layout, a: Ab
         f"gradients at {{gradient}} B reduced over {{ranks}} ranks, ZeRO {{zero}}, {window} a micro-batch of {{slot}}"
     )
     numbers = {"gradient": job.gradient, "ranks": ranks, "zero": layout.zero, "slot": (slot, "s")}
-    return Term(name, value, "s", law="collectives.gather_time", text=text, numbers=numbers, sources=a.wires.sources)
+    return Term(name, value, "s", law="collectives.gather_time", text=text, numbers=numbers, sources=a.network.sources)
 
 
 def _copied(a: Ability) -> tuple[Source, ...]:

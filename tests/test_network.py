@@ -1,0 +1,147 @@
+"""One network: published collectives are met, and serving and training pay the same for a message."""
+
+import csv
+import math
+from dataclasses import replace
+from statistics import median
+
+import numpy as np
+import pytest
+from conftest import FIT
+
+from roofplan import catalogue
+from roofplan.calibrate.kernels import kernel_rows
+from roofplan.calibrate.messages import PEERS, timed
+from roofplan.catalogue.machines import machine
+from roofplan.timing.network import (
+    all_reduce,
+    exchange,
+    gather,
+    hop_times,
+    lines,
+    mean_hop,
+    message_start,
+    network,
+    passed_on,
+    reduce_ways,
+    ring_line,
+    slowest_hop,
+)
+
+MEGATRON, VLLM = catalogue.framework("megatron-core-0.16"), catalogue.engine("vllm-0.33")
+MB = 1e6
+
+
+def nets(on):
+    return tuple(network(machine(on)[0], software, FIT) for software in (VLLM, MEGATRON))
+
+
+@pytest.mark.parametrize(
+    ("op", "within"),
+    [("all_reduce", 0.2), ("all_gather", 0.25), ("reduce_scatter", 0.25), ("alltoall", 0.3), (PEERS, 0.2)],
+)
+def test_published_collectives_inside_a_host_are_met(op, within):
+    """Median error over devices on switched NVLink, counts of ranks and sizes from 32 KiB to gigabytes."""
+    off = []
+    for one in timed(kernel_rows()):
+        if one.op == op and (one.device.scale_up or "").startswith("nvlink") and "bridge" not in one.device.scale_up:
+            net = network(machine(f"{one.device.id}:{one.ranks}")[0], VLLM if op == PEERS else MEGATRON, FIT)
+            law = all_reduce if op in {"all_reduce", PEERS} else gather
+            off.append(abs(math.log(float(law(one.size, float(one.ranks), net)) / one.seconds)))
+    assert len(off) > 20
+    assert median(off) < within
+
+
+@pytest.mark.parametrize("on", ["h100-sxm:8", "h100-sxm:16", "rtx-4090:8", "mi300x:8", "l40s:8", "rtx-4090:8x1@10gbe"])
+@pytest.mark.parametrize("size", [0.01 * MB, 1 * MB, 100 * MB, 1000 * MB])
+@pytest.mark.parametrize("ranks", [2.0, 8.0, 16.0])
+def test_serving_and_training_pay_the_same_for_a_message(on, size, ranks):
+    serving, training = nets(on)
+    if ranks > serving.machine.count:
+        pytest.skip("more ranks than devices")
+    assert gather(size, ranks, serving) == gather(size, ranks, training)
+    assert exchange(size, ranks, serving) == exchange(size, ranks, training)
+    assert hop_times(size, ranks, serving) == hop_times(size, ranks, training)
+    # only kernels that read peers' memory tell their all-reduces apart, and they are never the slower choice
+    one, other = (float(all_reduce(size, ranks, net)) for net in (serving, training))
+    assert one <= other
+    assert float(all_reduce(size, ranks, replace(serving, shot=math.inf))) == other
+
+
+def test_peers_kernels_win_small_all_reduces_and_lose_large_ones():
+    serving, _ = nets("h100-sxm:8")
+    quickest = {
+        size: min(ways := reduce_ways(size, 8.0, serving), key=lambda name: float(ways[name][0]))
+        for size in (16e3, 1e6, 1e9)
+    }
+    assert quickest[16e3] == "one-shot"
+    assert quickest[1e6] == "two-shot"
+    assert quickest[1e9] == "in-network"
+
+
+def test_a_gather_over_two_hosts_fills_all_their_ports():
+    """100 MB to 16 H100: each host takes in half of it over eight ports, so the ring inside the host or the ports bind, not one port."""
+    _, net = nets("dgx-h100:2")
+    ports = 8 * 50e9 * FIT.find("message", "network", ["any"]).value
+    assert gather(100 * MB, 16.0, net) > 100 * MB * 15 / 16 / ports
+    assert gather(100 * MB, 16.0, net) < 2.0 * 100 * MB * 15 / 16 / ports
+
+
+@pytest.mark.parametrize(
+    "on", ["h100-sxm:16", "rtx-4090:8", "mi300x:8", "gb200-nvl72", "tpu-v5p:64", "rtx-3090:2", "l40s:8"]
+)
+def test_more_bytes_and_more_ranks_never_take_less(on):
+    for net in nets(on):
+        sizes = np.geomspace(1e3, 1e10, 40)
+        most = float(min(net.machine.count, 16))
+        for law in (all_reduce, gather, exchange):
+            times = law(sizes, most, net)
+            assert np.all(np.diff(times) >= 0)
+            assert np.all(times >= law(sizes, 2.0, net) * (1 - 1e-9)) or net.topology in {"full-mesh", "cube-mesh"}
+            assert float(law(1e6, 1.0, net)) == 0.0
+        for size in (1e3, 1e6, 1e9):
+            assert slowest_hop(size, 1.0, net) >= min(hop_times(size, 1.0, net))
+            assert float(mean_hop(size, 1.0, most, net)) <= float(slowest_hop(size, 1.0, net)) * (1 + 1e-12)
+
+
+def test_arrays_of_groups_equal_their_scalars():
+    _, net = nets("h100-sxm:64")
+    ranks, size = np.array([1.0, 2.0, 8.0, 16.0, 64.0]), 3e7
+    for law in (all_reduce, gather, exchange):
+        many = np.broadcast_to(law(size, ranks, net), ranks.shape)
+        assert many == pytest.approx([float(law(size, float(n), net)) for n in ranks], rel=1e-12)
+    for stride in (1.0, 8.0):
+        start, each = ring_line(ranks, stride, net, reduce=True, data=True)
+        alone = [ring_line(float(n), stride, net, reduce=True, data=True) for n in ranks]
+        assert np.broadcast_to(start, ranks.shape) == pytest.approx([float(a) for a, _ in alone], rel=1e-12)
+        assert np.broadcast_to(each, ranks.shape) == pytest.approx([float(b) for _, b in alone], rel=1e-12)
+        assert np.broadcast_to(message_start(ranks, stride, net), ranks.shape) == pytest.approx(
+            [float(message_start(float(n), stride, net)) for n in ranks]
+        )
+        assert passed_on(size, ranks, stride, net)[1:] == pytest.approx(
+            [float(passed_on(size, float(n), stride, net)) for n in ranks[1:]]
+        )
+
+
+def test_small_messages_take_the_quick_protocol_and_large_ones_the_bulk():
+    _, net = nets("h100-sxm:8")
+    quick, bulk = lines(8.0, net, net.gather)
+    assert quick.start < bulk.start
+    assert quick.rate < bulk.rate
+    assert float(gather(32e3, 8.0, net)) == pytest.approx(quick.start + 7 * quick.step + 7 / 8 * 32e3 / quick.rate)
+    assert float(gather(1e9, 8.0, net)) == pytest.approx(bulk.start + 7 / 8 * 1e9 / bulk.rate)
+
+
+def test_an_answer_cites_only_what_its_messages_rest_on(run_json):
+    _, document = run_json("serve", "llama-3.1-70b", "--on", "h100-sxm:8", "--strategy", "tp=8", "--concurrency", "1")
+    cited = " ".join(document["plans"][0]["source_ids"])
+    assert "message.shot for switch/Hopper" in cited
+    assert "message.bus_share" not in cited
+    assert "message.hop" not in cited
+
+
+def test_the_table_of_kernels_is_read_whole():
+    with (catalogue.ROOT / "measured" / "kernels.csv").open(newline="") as file:
+        rows = [row for row in csv.DictReader(file) if row["kernel"] == "collective"]
+    assert {one.ranks for one in timed(rows)} == {2, 4, 5, 6, 7, 8} & {one.ranks for one in timed(rows)}
+    assert len(timed(rows)) > 300
