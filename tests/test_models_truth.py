@@ -42,7 +42,7 @@ def test_cache_bytes_match(row, tokens):
 
 @pytest.mark.parametrize("row", SHIPPED, ids=[row["id"] for row in SHIPPED])
 def test_catalogue_models_match(row):
-    model = hf.from_text(catalogue.model_table(row["id"])["config"], row["id"])
+    model = hf.of_catalogue(row["id"])
     if model.family in IDENTITY_EXPERTS:
         assert model.total == 560_664_958_976  # the released checkpoint; the class also allocates its identity experts
         return

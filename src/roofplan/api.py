@@ -114,7 +114,7 @@ def read_model(name: str) -> Model:
     )
     identity = known.get(name.lower())
     if identity is not None:
-        return hf.from_text(catalogue.model_table(identity)["config"], identity)
+        return hf.of_catalogue(identity)
     cached = _from_hub_cache(name)
     if cached is not None:
         return hf.from_text(cached.read_bytes(), name)

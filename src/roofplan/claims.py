@@ -223,7 +223,7 @@ def _server(identity: str, name: str) -> float:
 
 
 def _model(identity: str, name: str) -> float:
-    model = hf.from_text(catalogue.model_table(identity)["config"], identity)
+    model = hf.of_catalogue(identity)
     return float(getattr(model, name))
 
 
@@ -231,7 +231,7 @@ def _cache_per_token(identity: str) -> float:
     from roofplan.records.strategy import Strategy
     from roofplan.serve import footprint
 
-    model = hf.from_text(catalogue.model_table(identity)["config"], identity)
+    model = hf.of_catalogue(identity)
     return footprint(model, Strategy(), 2.0).kv_per_token
 
 
@@ -314,7 +314,7 @@ def _training_peak(identity: str, tensor: float, stages: float, copies: float) -
     from roofplan.records.training import Job, Layout
     from roofplan.train.ledger import ledgers, peak
 
-    model = hf.from_text(catalogue.model_table(identity)["config"], identity)
+    model = hf.of_catalogue(identity)
     job = Job(sequence=4096, batch=int(copies * stages), optimizer=catalogue.optimizers()["adam"])
     layout = Layout(tp=tensor, pp=int(stages), dp=copies, zero=1, recompute="full")
     framework = catalogue.framework("megatron-core-0.16")

@@ -9,8 +9,10 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
+from roofplan import catalogue
 from roofplan.errors import ConfigError, UnknownFamily, nearest
 from roofplan.hf import decoders, early, hybrids, novel, towers
 from roofplan.hf.decoders import Decoder
@@ -169,6 +171,12 @@ WRAPPERS: dict[str, tuple[str, Callable[[Fields, int], tuple[Stack, ...]] | None
 FAMILIES: tuple[str, ...] = tuple(sorted({*DECODERS, *ENCODERS, *WRAPPERS}))
 
 _DIFFUSION = {"unet", "dit", "flux", "sd3", "stable-diffusion", "pixart"}
+
+
+@lru_cache(maxsize=256)
+def of_catalogue(identity: str) -> Model:
+    """Return a model of the catalogue by its id."""
+    return from_text(catalogue.model_table(identity)["config"], identity)
 
 
 def from_text(text: str | bytes, identity: str = "config.json") -> Model:

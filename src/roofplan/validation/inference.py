@@ -406,7 +406,7 @@ def _model(row: Row, engine: Engine) -> Model:
 
 @lru_cache(maxsize=1024)
 def _at(identity: str, precision: str) -> Model:
-    model = hf.from_text(catalogue.model_table(identity)["config"], identity)
+    model = hf.of_catalogue(identity)
     if precision != "checkpoint" and model.quantization is not None and model.quantization.format.startswith(precision):
         return model
     return at_precision(model, precision)

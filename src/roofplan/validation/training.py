@@ -347,7 +347,7 @@ def model_of(row: Row, assumed: list[str]) -> Model:
 
 @lru_cache(maxsize=1024)
 def _cut(base: str, layers: str, dense: str) -> Model:
-    config: dict[str, Any] = dict(hf.from_text(catalogue.model_table(base)["config"], base).config)
+    config: dict[str, Any] = dict(hf.of_catalogue(base).config)
     config.pop("quantization_config", None)
     if layers and config.get("num_hidden_layers") not in {None, int(layers)} and "first_k_dense_replace" in config:
         config["num_hidden_layers"] = int(layers)
