@@ -152,7 +152,7 @@ def with_values(case: TrainingCase, p: Numbers, constants: Fit) -> Ability:
     return applied(replace(a, network=w, **times), p)
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=128)
 def bare(machine: Machine, framework: Framework, constants: Fit) -> Ability:
     """Return what a machine attains with no share of its framework's."""
     r = rates(machine, framework, constants)

@@ -129,7 +129,7 @@ class Rates:
     fit: Fit
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=512)
 def rates(machine: Machine, engine: Software, fit: Fit) -> Rates:
     """Return what `machine` attains under `engine`, from data sheets and fitted constants.
 

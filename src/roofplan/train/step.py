@@ -103,7 +103,7 @@ SHARES = ("compute", "compute8", "experts", "memory", "attention", "update")
 have one of their own, and grouped products one beside that of all products."""
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=128)
 def ability(machine: Machine, framework: Framework, fit: Fit) -> Ability:
     """Return what a machine attains under a framework."""
     chain = framework.scopes_on(machine.device.architecture)
