@@ -17,7 +17,7 @@ import re
 import sys
 import tempfile
 import zlib
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
 from unittest.mock import patch
 
@@ -40,8 +40,11 @@ class FrozenDay(dt.date):
 @contextmanager
 def steady():
     """Let commands believe that it is `DAY`, without a profile of the user's own."""
-    places = ("roofplan.economics.prices.date", "roofplan.report.training.date")
-    with patch(places[0], FrozenDay), patch(places[1], FrozenDay), patch.dict(os.environ, ROOFPLAN_PROFILE="none"):
+    places = ("roofplan.economics.prices.date", "roofplan.report.training.date", "roofplan.calibrate.own.date")
+    with ExitStack() as held:
+        for place in places:
+            held.enter_context(patch(place, FrozenDay))
+        held.enter_context(patch.dict(os.environ, ROOFPLAN_PROFILE="none"))
         yield
 
 
@@ -283,6 +286,7 @@ def questions(kind):
                 yield f"screen model {name}"
     elif kind == "tables":
         yield from ("validate training stdin:", "validate inference stdin:")
+        yield from (f"{screen}calibrate --with tests/golden/own_runs.csv --dry-run" for screen in ("", "screen "))
     else:
         yield from SCREENS
 
