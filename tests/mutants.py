@@ -16,7 +16,7 @@ import sys
 import tempfile
 import time
 import tomllib
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
 from queue import Queue
@@ -55,12 +55,12 @@ NEAR = {
     "serve": ("serving tables", "test_serving.py", "test_ledger_logs.py"),
     "search": ("serving", "test_serving.py", "test_requests.py"),
     "operations": ("serving training", "test_serving.py", "test_training.py"),
-    "timing": ("serving training", "test_serving.py", "test_calibration.py"),
+    "timing": ("serving training", "test_network.py", "test_serving.py", "test_calibration.py"),
     "train": ("training", "test_training.py"),
     "validation": ("tables", "test_validation.py"),
     "calibrate": ("tables", "test_fits.py", "test_calibration.py", "test_validation.py"),
     "catalogue": ("serving", "test_catalogue.py", "test_calibration.py"),
-    "records": ("model serving training",),
+    "records": ("model serving training", "test_fit.py"),
     "report": ("screens serving training money", "test_cli.py"),
     "charts": ("money serving training", "test_pictures.py"),
     "cli": ("screens", "test_cli.py", "test_requests.py"),
@@ -175,6 +175,9 @@ def near(file):
     return kinds.split(), [file, *(f"tests/{name}" for name in names)]
 
 
+PASSED, KILLED = {0, 5}, {1, 2, 3}
+"""Exit codes of pytest: all passed, or there is no test; and tests failed, the change cannot be imported, or broke pytest itself."""
+
 PYTEST = ("pytest", "-x", "-q", "-p", "no:randomly", "--no-header", "--tb=no")
 
 
@@ -199,17 +202,23 @@ def verdict(mutant, place):
                 )
             except subprocess.TimeoutExpired:
                 return "out of time", time.monotonic() - started
-            if done.returncode not in {0, 5}:  # 5: no test there
+            if done.returncode in KILLED:
                 failed = [line for line in done.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
                 said = (failed or done.stdout.splitlines()[-1:] or ["it does not start"])[0]
                 return said[:150], time.monotonic() - started
+            if done.returncode not in PASSED:
+                raise SystemExit(f"pytest did not run: exit code {done.returncode}\n{done.stdout}{done.stderr}")
         return None, time.monotonic() - started
     finally:
         file.write_text(text)
 
 
+UNCHANGED = Mutant("src/roofplan/__init__.py", 0, 0, 0, "", "")
+"""No change at all, which no test may notice."""
+
+
 def main():
-    """Try random mutants side by side, each worker in a copy of the project, and say how many were killed."""
+    """Try random mutants side by side, each worker in a copy of the project; say how many were killed, and return whether any survived."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--count", type=int, default=100)
@@ -233,8 +242,12 @@ def main():
             finally:
                 places.put(place)
 
+        _, noticed, _ = tried(UNCHANGED)
+        if noticed:
+            sys.exit(f"tests fail before anything is changed: {noticed}")
         with ThreadPoolExecutor(options.jobs) as workers:
-            for number, (mutant, killer, seconds) in enumerate(workers.map(tried, mutants), 1):
+            for number, done in enumerate(as_completed([workers.submit(tried, one) for one in mutants]), 1):
+                mutant, killer, seconds = done.result()
                 print(f"{number:3} {seconds:4.0f} s  {mutant}\n      {killer or 'SURVIVED'}", flush=True)
                 if killer is None:
                     survived.append(mutant)
@@ -242,7 +255,8 @@ def main():
     for mutant in survived:
         print(f"  {mutant}")
     print(f"{len(mutants) - len(survived)} of {len(mutants)} killed")
+    return bool(survived)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
