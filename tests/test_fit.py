@@ -4,7 +4,11 @@ import ast
 import copy
 import functools
 import importlib
+import os
+import pickle
 import pkgutil
+import subprocess
+import sys
 from collections.abc import MutableMapping, MutableSequence, MutableSet
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import FrozenInstanceError, replace
@@ -15,7 +19,7 @@ from conftest import FIT
 
 import roofplan
 from roofplan.api import plan_serving, plan_training
-from roofplan.catalogue import profile
+from roofplan.catalogue import profile, shipped_fit
 from roofplan.errors import InputError
 from roofplan.records.calibration import Constant, Fit, Watched
 
@@ -44,6 +48,16 @@ def test_the_nearest_scope_holds():
     assert not fit.speaks_of("kernel", "other")
     with pytest.raises(InputError, match=r"no fitted constant kernel.gap for any of sglang"):
         fit.find("kernel", "gap", ["sglang"])
+
+
+def test_a_fit_is_the_same_in_another_process():
+    """Texts hash otherwise there: a hash that travelled along would tell equal fits apart."""
+    code = (
+        "import pickle, sys; from roofplan.catalogue import shipped_fit; fit = pickle.loads(sys.stdin.buffer.read());"
+        "assert fit == shipped_fit() and hash(fit) == hash(shipped_fit()) and fit.digest() == shipped_fit().digest()"
+    )
+    environment = {**os.environ, "PYTHONHASHSEED": "7"}
+    subprocess.run([sys.executable, "-c", code], input=pickle.dumps(shipped_fit()), env=environment, check=True)
 
 
 def test_variants_are_of_the_nearest_scope_each():

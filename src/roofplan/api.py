@@ -581,7 +581,7 @@ def token_costs(
     """Return what a month's tokens cost at an API, rented and owned; `flags` are those of `plan_serving`, and those of owning.
 
     `utilisation` is the share of a machine's full load that is planned with; `api_price` is ``IN,OUT`` in USD per million tokens;
-    `training_cost` over `lifetime_tokens` is what a token carries of the model's training.
+    `training_cost` over `lifetime_tokens` is what a token carries of the model's training. `fit` is that of `plan_serving`.
 
     Raises
     ------

@@ -287,7 +287,7 @@ def _one_of(table: Mapping[str, Any], key: str, known: Sequence[str]) -> str:
 def _kernels(table: Mapping[str, Any]) -> Kernels:
     numbers = {name: item.value for name, item in _numbers(table).items()}
     return Kernels(
-        peer_all_reduce=bool(table.get("peer_all_reduce", False)),
+        peer_all_reduce=_texts(table, "peer_all_reduce"),
         smallest_tile=numbers["grouped_tile_smallest"],
         largest_tile=numbers["grouped_tile_largest"],
         vector_rows=numbers.get("vector_rows", 0.0),

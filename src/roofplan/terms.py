@@ -120,7 +120,9 @@ def total(
     amount = values[0] if values else 0.0
     for value in values[1:]:
         amount = amount + value
-    return Term(name, amount, unit, law=law, parts=parts, combine="sum", text=text, numbers=NONE if numbers is None else numbers)
+    return Term(
+        name, amount, unit, law=law, parts=parts, combine="sum", text=text, numbers=NONE if numbers is None else numbers
+    )
 
 
 def _shown(number: Any) -> str:

@@ -19,7 +19,7 @@ from roofplan.calibrate.fitting import Row, descend, entry, spread
 from roofplan.laws import collectives
 from roofplan.records.hardware import Accelerator
 
-ADDED, PEERS, MOVED = "all_reduce", "custom_all_reduce", ("all_gather", "reduce_scatter", "alltoall")
+ADDED, BY_PEERS, MOVED = "all_reduce", "custom_all_reduce", ("all_gather", "reduce_scatter", "alltoall")
 """Operations of the tables: reductions by a library, by kernels that read peers' memory, and all others."""
 
 SOURCE = "NCCL and custom all-reduce tables: aiconfigurator-core 0.12.0 (PyPI), ml-engineering"
@@ -53,7 +53,7 @@ def timed(rows: Sequence[Row]) -> list[Timed]:
     """Return the published collectives inside a host; of repeated ones the quickest, as a library chooses."""
     best: dict[tuple[str, str, int, float], float] = {}
     for row in rows:
-        known = row["kernel"] == "collective" and row["op"] in {ADDED, PEERS, *MOVED}
+        known = row["kernel"] == "collective" and row["op"] in {ADDED, BY_PEERS, *MOVED}
         if known and row["latency_us"] and row["message_bytes"] and _like_a_graph(row):
             key = (row["device"], row["op"], int(row["count"]), float(row["message_bytes"]))
             best[key] = min(best.get(key, math.inf), float(row["latency_us"]) * 1e-6)
@@ -83,7 +83,7 @@ LIBRARY = (
     ("gather", "1", 0.7),
     ("bulk", "s", 3e-5),
 )
-PEER = (("shot", "s", 5e-6), ("direct", "1", 0.6))
+READ = (("shot", "s", 5e-6), ("direct", "1", 0.6))
 """What is fitted of a library's messages and of kernels that read peers' memory: name, unit, where the search starts."""
 
 
@@ -138,14 +138,14 @@ def _switched(rows: Sequence[Timed]) -> list[dict[str, Any]]:
     Few sizes of the tables tell the start-up of bulk messages from their share of the wire: all architectures have the median.
     """
     here = [one for one in rows if (link := one.device.scale_up or "").startswith("nvlink") and "bridge" not in link]
-    library, peers = ([one for one in here if (one.op == PEERS) is peer] for peer in (False, True))
+    library, peers = ([one for one in here if (one.op == BY_PEERS) is peer] for peer in (False, True))
     bulk = float(np.median([values[-1] for values, _ in _by_architecture(library_time, LIBRARY, library).values()]))
 
     def at_common_bulk(p: Sequence[float], one: Timed) -> float:
         return library_time((*p, bulk), one)
 
     out = []
-    for law, names, mine in ((at_common_bulk, LIBRARY[:-1], library), (peer_time, PEER, peers)):
+    for law, names, mine in ((at_common_bulk, LIBRARY[:-1], library), (peer_time, READ, peers)):
         found = _by_architecture(law, names, mine)
         for architecture, (values, off) in found.items():
             count = sum(one.device.architecture == architecture for one in mine)
@@ -157,9 +157,8 @@ def _switched(rows: Sequence[Timed]) -> list[dict[str, Any]]:
         for (name, unit, _), value in zip(names, middle, strict=True):
             out.append(entry("message", name, "any", float(value), unit, off, len(mine), SOURCE, note))
         if law is at_common_bulk:
-            out += [
-                entry("message", "bulk", scope, bulk, "s", off, len(mine), SOURCE, note) for scope in ("switch", "any")
-            ]
+            scopes = (*(f"switch/{architecture}" for architecture in found), "any")
+            out += [entry("message", "bulk", scope, bulk, "s", off, len(mine), SOURCE, note) for scope in scopes]
     return out
 
 
@@ -177,7 +176,7 @@ COLLAPSED = 0.3
 
 def _buses(rows: Sequence[Timed]) -> list[dict[str, Any]]:
     """Return ring start-up and step on PCIe over all cards, and the share of its link that a card gets by ranks."""
-    here = [one for one in rows if one.device.scale_up is None and one.op in {ADDED, PEERS}]
+    here = [one for one in rows if one.device.scale_up is None and one.op in {ADDED, BY_PEERS}]
     best: dict[tuple[str, int, float], Timed] = {}
     for one in here:
         key = (one.device.id, one.ranks, one.size)
@@ -194,11 +193,10 @@ def _buses(rows: Sequence[Timed]) -> list[dict[str, Any]]:
 
     (start, step), off = _searched(law, (("start", "s", 5e-6), ("step", "s", 2e-6)), list(best.values()))
     source, count = "NCCL tables: aiconfigurator-core 0.12.0 (PyPI), L40S and RTX PRO 6000 servers", len(best)
-    out = [
-        entry("message", name, scope, value, "s", off, count, source)
-        for scope in ("bus", "staged")
-        for name, value in (("start", start), ("step", step))
-    ]
+    measured = sorted({f"bus/{one.device.architecture}" for one in best.values()})
+    out = []
+    for name, value in (("start", start), ("step", step)):
+        out += _lent("message", name, measured, ("bus", "staged"), value, "s", off, count, source)
     shares: dict[int, list[float]] = defaultdict(list)
     for device, by_ranks in rates.items():
         wire = catalogue.link(catalogue.accelerator(device).host_link or "").bandwidth
@@ -209,17 +207,30 @@ def _buses(rows: Sequence[Timed]) -> list[dict[str, Any]]:
         "share of a card's link; a server whose rate collapses has no peers across its processors, and counts as staged"
     )
     for ranks, found in sorted(shares.items()):
-        off, middle = max(spread(found), 0.2), float(np.median(found))
-        out.append(entry("message", f"bus_share.{ranks}", "bus", middle, "1", off, len(found), source, note))
+        wide, middle = max(spread(found), 0.2), float(np.median(found))
+        name = f"bus_share.{ranks}"
+        out += _lent("message", name, measured, ("bus",), middle, "1", wide, len(found), source, note)
     pair, two = shares[2], float(np.mean(shares[2]))
-    out.append(entry("message", "quick", "bus", two, "1", spread(pair), len(pair), source, "two cards"))
+    out += _lent("message", "quick", measured, ("bus",), two, "1", spread(pair), len(pair), source, "two cards")
     borrowed = "borrowed from cards with peer-to-peer"
     out.append(entry("message", "quick", "staged", two, "1", 0.3, 0, borrowed, kind="guess"))
     # 8 ranks of a ring move 2 n bytes over the host path per byte of bus bandwidth
-    path = rates["l40s"][HOST] * 2 * HOST * 4
+    path = BETTER_HOSTS * rates["l40s"][HOST] * 2 * HOST
     why = "four times what eight L40S across two processors reach; no measurement of cards without peer-to-peer"
     out.append(entry("message", "staged_path", "staged", path, "B/s", 0.5, 0, why, kind="guess"))
     return out
+
+
+BETTER_HOSTS = 4.0
+"""Rate of a path through host memory over that of eight L40S across two processors, the slowest measured [1]."""
+
+
+def _lent(law: str, name: str, measured: Sequence[str], lent: Sequence[str], *numbers: Any) -> list[dict[str, Any]]:
+    """Return a constant under the scopes that it was measured in, and under those that borrow it."""
+    return [
+        *(entry(law, name, scope, *numbers) for scope in measured),
+        *({**entry(law, name, scope, *numbers), "basis": "any"} for scope in lent),
+    ]
 
 
 LARGE_ON_A_BUS = 2**25
@@ -231,12 +242,23 @@ def _mesh() -> list[dict[str, Any]]:
     ratios = [312.912 / 448.0, 47.671 / 64.0]
     source = "RCCL all_reduce_bench, 4 GiB, ml-engineering 2026-08-22"
     share, off = float(np.mean(ratios)), spread(ratios)
-    return [
-        *(entry("message", name, "full-mesh", share, "1", off, 2, source) for name in ("quick", "direct")),
-        entry("message", "start", "full-mesh", 1.2e-5, "s", 0.3, 0, "NCCL's ring on a switch", kind="guess"),
-        entry("message", "shot", "full-mesh", 8e-6, "s", 0.3, 0, "twice the switch's", kind="guess"),
+    measured = [f"full-mesh/{catalogue.accelerator(MESHED).architecture}"]
+    shares = [
+        one
+        for name in ("quick", "direct")
+        for one in _lent("message", name, measured, ("full-mesh",), share, "1", off, 2, source)
     ]
+    return [*shares, *(entry("message", *words, kind="guess") for words in BORROWED)]
 
+
+MESHED = "mi300x"
+"""Device whose mesh was measured."""
+
+BORROWED = (
+    ("start", "full-mesh", 1.2e-5, "s", 0.3, 0, "about that of NCCL's ring on a switch"),
+    ("shot", "full-mesh", 8e-6, "s", 0.3, 0, "about that of kernels on a switch, once more for two links in turn"),
+)
+"""Start-ups on AMD's mesh, of which none is published: name, scope, time, unit, spread, rows and why."""
 
 BENCHMARKED = 50e9
 """Network rate one way of each device in the published all-reduce over several hosts, 400 Gb/s [B/s]."""

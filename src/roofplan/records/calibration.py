@@ -102,6 +102,10 @@ class Fit:
     def __hash__(self) -> int:
         return self._hash
 
+    def __reduce__(self) -> tuple[type[Fit], tuple[tuple[Constant, ...], frozenset[str]]]:
+        """Return how it is made anew in another process, whose hashes of texts are others."""
+        return Fit, (self.constants, self.excluded)
+
     def get(self, law: str, name: str, scope: str) -> Constant | None:
         """Return the constant of one scope alone, None where it has none."""
         return self._index.get((law, name, scope))
@@ -146,13 +150,18 @@ class Fit:
 
     def digest(self) -> str:
         """Return twelve hexadecimal digits that tell fits apart, by what predictions rest on: keys, values and spreads."""
-        lines = sorted(f"{i.law} {i.name} {i.scope} {i.value!r} {i.spread!r} {i.rows}" for i in self.constants)
+        lines = sorted(
+            f"{i.law} {i.name} {i.scope} {i.value!r} {i.spread!r} {i.rows} {i.kind} {i.basis}" for i in self.constants
+        )
         return hashlib.sha256("\n".join([*lines, *sorted(self.excluded)]).encode()).hexdigest()[:12]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Watched(Fit):
-    """A fit that notes which constants were looked up, each under the nearest scope that it was looked for in; it equals itself alone."""
+    """A fit that notes which constants were looked up over scopes, each under the nearest of them; it equals itself alone.
+
+    Look-ups of one scope by `get` are not noted, and `with_` gives a plain fit.
+    """
 
     consulted: dict[Key, Constant] = field(default_factory=dict)
 

@@ -55,7 +55,7 @@ class Kernels:
     reads_per_head : whether decode attention reads the cache once for each query head, not once for all that share its keys.
     elementwise : traffic between products over that of fused 16-bit kernels [1].
     layer_launches : kernels that a pass of prompts launches for a layer, unpacking aside, where it uses no captured graph [1].
-    peer_all_reduce : whether it has all-reduce kernels that read the memory of peers at once.
+    peer_all_reduce : vendors for whose devices it has all-reduce kernels that read the memory of peers at once.
     launch_queue : launches that the queue of a device of the vendors `queued` holds before the host must wait, 0 where not known [1].
     """
 
@@ -76,7 +76,7 @@ class Kernels:
     layer_launches: float = 0.0
     launch_queue: float = 0.0
     queued: tuple[str, ...] = ()
-    peer_all_reduce: bool = False
+    peer_all_reduce: tuple[str, ...] = ()
 
 
 class Software(Protocol):

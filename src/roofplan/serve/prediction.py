@@ -117,7 +117,7 @@ def predict(
                 law="collectives.transfer_time",
                 text="{sent} tokens x {hidden} x 2 B",
                 numbers={"sent": sent, "hidden": model.hidden},
-                sources=r.network.sources,
+                sources=r.network.cites(*HOP, *r.network.between_names),
             )
         )
     stage = total("stage", stage_parts, "s")
@@ -138,6 +138,9 @@ def predict(
         busy=smaller(busy, 1.0),
     )
 
+
+HOP = ("link", "start", "step", "quick", "bulk", "gather", "staged_path")
+"""Numbers of the network that a hop inside a host rests on."""
 
 WAITING = {"launches", "all-reduce", "expert exchange"}
 """Parts of a step in which neither memory nor compute of a device works."""
@@ -228,7 +231,7 @@ def _first_token(
         law="pipeline.serial_latency",
         text="{hops} hops x {hop}",
         numbers={"hops": turns - passes, "hop": (hop, "s")},
-        sources=r.network.sources,
+        sources=r.network.cites(*HOP, *r.network.between_names),
     )
     return total("TTFT", [*parts, hops, host], "s"), one.value * turns
 

@@ -181,16 +181,9 @@ WAYS = {
 GATHER = "{start} + ({group} - 1) x {step} + ({group} - 1) / {group} x {size} / {rate}"
 """Formula of an all-gather, and of an exchange, inside a host."""
 
-QUICK, BULK, PEERS = (
-    ("start", "step", "quick", "bus_share.2", "bus_share.4", "bus_share.8", "staged_path"),
-    ("bulk", "reduce"),
-    ("shot", "direct"),
-)
-RESTS_ON = {"ring": QUICK, "bulk ring": BULK, "in-network": BULK, "one-shot": PEERS, "two-shot": PEERS}
-"""Numbers of the network that ways inside a host rest on."""
-
-BETWEEN = ("wire", "network", "hop")
-"""Numbers of the network that messages between hosts rest on."""
+ADDED, SHOTS = ("link", "bulk", "reduce"), ("link", "shot", "direct")
+RESTS_ON = {"bulk ring": ADDED, "in-network": ADDED, "one-shot": SHOTS, "two-shot": SHOTS}
+"""Numbers of the network that ways inside a host rest on, the quick ring's aside."""
 
 LAWS = {"bulk ring": "ring"}
 """Laws of ways that are called otherwise."""
@@ -222,23 +215,20 @@ def _all_reduce_term(op: Operation, count: Number, r: Rates) -> Term:
                 law=f"collectives.{LAWS.get(way, way).replace('-', '_')}_all_reduce",
                 text="{layers} x (" + WAYS[way] + f"); {way}{over}, {op.text}",
                 numbers={"layers": count, **_line_numbers(line, ranks, message), **op.numbers},
-                sources=net.cites(*(BETWEEN if over else ("link", *RESTS_ON[way]))),
+                sources=net.cites(*(net.between_names if over else RESTS_ON.get(way, net.quick_names(ranks)))),
             )
         )
     if outer > 1.0:
-        start, each = ring_line(op.ranks, 1.0, net, reduce=True)
+        lines_of = [ring_line(op.ranks, 1.0, net, reduce=True, bulk=bulk) for bulk in (True, False)]
+        start, each = min(lines_of, key=lambda line: float(line[0] + line[1] * op.traffic))
         whole = (start + each * op.traffic) * count
         if whole < sum(part.value for part in parts):
             text = "{layers} x ({start} + {size} / {rate}); one ring over all hosts, " + op.text
-            numbers = {
-                "layers": count,
-                "start": (float(start), "s"),
-                "size": (op.traffic, "B"),
-                "rate": (float(1.0 / each), "B/s"),
-            }
+            wire = {"start": (float(start), "s"), "size": (op.traffic, "B"), "rate": (float(1.0 / each), "B/s")}
             law = "collectives.ring_all_reduce"
-            cited = net.cites("link", *BULK, *BETWEEN)
-            return Term(op.name, whole, "s", law=law, text=text, numbers={**numbers, **op.numbers}, sources=cited)
+            cited = net.cites("link", "bulk", "reduce", *net.between_names)
+            numbers = {"layers": count, **wire, **op.numbers}
+            return Term(op.name, whole, "s", law=law, text=text, numbers=numbers, sources=cited)
     return parts[0] if len(parts) == 1 else total(op.name, parts, "s")
 
 
@@ -252,12 +242,14 @@ def _message_term(op: Operation, seconds: Number, count: Number, r: Rates) -> Te
     if not scalar or op.ranks > r.machine.per_host:
         text = "{layers} x {kind} of {size} over {group} ranks; " + op.text
         numbers = {"layers": count, "group": op.ranks, "size": (op.traffic, "B"), "kind": op.kind, **op.numbers}
-        return Term(op.name, seconds * count, "s", law=law, text=text, numbers=numbers, sources=net.sources)
+        cited = net.cites("link", "start", "step", "quick", "bulk", "gather", *net.between_names)
+        return Term(op.name, seconds * count, "s", law=law, text=text, numbers=numbers, sources=cited)
     ways = [(float(gather_time(op.traffic, op.ranks, *line)), line) for line in lines(op.ranks, net, net.gather)]
     _, line = min(ways, key=lambda way: way[0])
     numbers = {"layers": count, **_line_numbers(line, op.ranks, op.traffic), **op.numbers}
     text = "{layers} x (" + GATHER + "); " + op.text
-    cited = net.cites("link", *(QUICK if line.start == net.start else ("bulk", "gather")))
+    quick = line.start == net.start
+    cited = net.cites(*(net.quick_names(op.ranks) if quick else ("link", "bulk", "gather")))
     return Term(op.name, seconds * count, "s", law=law, text=text, numbers=numbers, sources=cited)
 
 

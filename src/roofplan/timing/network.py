@@ -34,10 +34,14 @@ SMALL = 1e-9
 """Keeps a share of nothing finite [1]."""
 
 PROTOCOLS = frozenset({"switch", "torus", "cube-mesh", "point-to-point"})
-"""Topologies on which small and bulk messages were told apart; what is known of the others is one line for all sizes."""
+"""Topologies whose small and bulk messages are told apart: by published tables on switches, borrowed from those on the others. On
+buses and on AMD's mesh too little is published: one line holds for all sizes."""
 
 PEERS = frozenset({"switch", "full-mesh", "cube-mesh"})
 """Topologies on which kernels read the memory of every peer at once."""
+
+MOST_PEERS = 8.0
+"""Ranks up to which kernels read peers' memory: vLLM takes 2, 4, 6 or 8 [2]_ [1]."""
 
 MESHES = frozenset({"full-mesh", "cube-mesh"})
 """Topologies on which a device has a link to each peer, so that more peers open more links."""
@@ -100,7 +104,18 @@ class Network:
 
     def cites(self, *names: str) -> tuple[Cited, ...]:
         """Return what some of its numbers rest on; those that the machine has no use for are passed over."""
-        return tuple(self.rests_on[name] for name in names if name in self.rests_on)
+        return tuple(dict.fromkeys(self.rests_on[name] for name in names if name in self.rests_on))
+
+    def quick_names(self, ranks: float) -> tuple[str, ...]:
+        """Return the numbers that a quick message of `ranks` of a host rests on."""
+        if self.topology == "bus":
+            return ("link", "start", "step", f"bus_share.{8 if ranks > 4 else 4 if ranks > 2 else 2}")
+        return ("link", "start", "step", "quick", "staged_path")
+
+    @property
+    def between_names(self) -> tuple[str, ...]:
+        """The numbers that messages between hosts rest on."""
+        return ("wire", "network", "hop", "latency", *(("pod", "taper") if self.pod < math.inf else ()))
 
     def local(self, ranks: Number, stride: Number) -> Number:
         """Return the ranks of a group that share a host [1]."""
@@ -119,7 +134,7 @@ class Network:
         link twice, and the path that all share once in and once out for each rank.
         """
         if self.topology in MESHES:
-            return smaller(self.pair * (ranks - 1), self.rate) * share + 1e-300 * (ranks <= 1)
+            return smaller(self.pair * larger(ranks - 1, SMALL), self.rate) * share
         if self.topology == "bus":
             two, four, eight = self.bus
             return self.rate * where(ranks > 4, eight, where(ranks > 2, four, two))
@@ -131,7 +146,7 @@ class Network:
 class Line(NamedTuple):
     """What a protocol takes: a start-up [s], so much for each round [s], and a rate [B/s]."""
 
-    start: float
+    start: Number
     step: float
     rate: Number
 
@@ -142,9 +157,9 @@ def network(machine: Machine, software: Software, fit: Fit) -> Network:
     topology, rate, pair, rests_on = "none", UNUSED, UNUSED, dict[str, Cited]()
     if inside is not None:
         topology = inside.topology
-        rate = device.value("link_bandwidth") or inside.bandwidth
+        stated = device.quantities.get("link_bandwidth") or inside.quantities["bandwidth"]
+        rate, rests_on["link"] = stated.value, stated.cited
         pair = device.value("link_bandwidth_pair") or inside.value("bandwidth_pair") or rate
-        rests_on["link"] = inside.quantities["bandwidth"].cited
     elif machine.host_link is not None:
         topology = "staged" if device.peer_to_peer == "none" else "bus"
         rate = pair = machine.host_link.bandwidth
@@ -156,7 +171,7 @@ def network(machine: Machine, software: Software, fit: Fit) -> Network:
         rests_on[name] = found
         return found.value
 
-    protocols, peers = topology in PROTOCOLS, topology in PEERS and software.kernels.peer_all_reduce
+    protocols, peers = topology in PROTOCOLS, topology in PEERS and device.vendor in software.kernels.peer_all_reduce
     outside, hop, shared, pod, taper = UNUSED, 0.0, 1.0, math.inf, 1.0
     start, step, quick = known("start"), known("step"), known("quick")
     bulk, reduce, gather = (known("bulk"), known("reduce"), known("gather")) if protocols else (math.inf, quick, quick)
@@ -165,7 +180,7 @@ def network(machine: Machine, software: Software, fit: Fit) -> Network:
     staged = known("staged_path") if topology == "staged" else UNUSED
     if machine.network is not None:
         net = machine.network
-        fitted_for = [*software.scopes_on(device.architecture), net.id, "any"]
+        fitted_for = [*(scope for scope in software.scopes_on(device.architecture) if scope != "any"), net.id, "any"]
         outside = (machine.network_per_device or UNUSED) * known("network", fitted_for)
         shared = fit.find("message", "shared", fitted_for).value
         if shared < 1.0:
@@ -173,8 +188,8 @@ def network(machine: Machine, software: Software, fit: Fit) -> Network:
         hop = (net.value("latency") or 0.0) + known("hop", [net.id, net.transport])
         pod, taper = net.value("pod") or math.inf, net.value("taper") or 1.0
         pod = pod if pod < machine.count else math.inf
-        stated = {"bandwidth": "wire", "pod": "pod", "taper": "taper"}
-        rests_on |= {stated[name]: q.cited for name, q in net.quantities.items() if name in stated}
+        parts = {"bandwidth": "wire", "latency": "latency", "pod": "pod", "taper": "taper"}
+        rests_on |= {parts[name]: q.cited for name, q in net.quantities.items() if name in parts}
     return Network(
         machine=machine,
         topology=topology,
@@ -220,7 +235,8 @@ def reduce_ways(message: Number, ranks: Number, net: Network) -> dict[str, tuple
         line = Line(net.bulk, 0.0, net.link(ranks, net.reduce))
         ways["in-network"] = collectives.in_network_all_reduce(message, ranks, line.start, line.rate), line
     if net.shot < math.inf:
-        line = Line(net.shot, 0.0, net.link(ranks, net.direct))
+        wait = where(ranks > MOST_PEERS, math.inf, net.shot)
+        line = Line(wait, 0.0, net.link(ranks, net.direct))
         ways["one-shot"] = collectives.one_shot_all_reduce(message, ranks, line.start, line.rate), line
         ways["two-shot"] = collectives.two_shot_all_reduce(message, ranks, line.start, line.rate), line
     return ways
@@ -253,8 +269,7 @@ def all_reduce(message: Number, ranks: Number, net: Network, stride: Number = 1.
         return inside
     outer = ranks / inner
     between = _quickest([time for time, _ in between_hosts(message, inner, larger(outer, 1.0), stride, net).values()])
-    start, each = ring_line(ranks, stride, net, reduce=True)
-    return where(outer > 1, smaller(inside + between, start + each * message), inside)
+    return where(outer > 1, smaller(inside + between, ring_time(message, ranks, stride, net, reduce=True)), inside)
 
 
 def between_hosts(
@@ -273,7 +288,7 @@ def _beyond_pods(rate: Number, outer: Number, inner: Number, stride: Number, net
     """Return the rate of a rank's rail: a pod's share beyond the pod where the group leaves it [B/s]."""
     if net.pod == math.inf:
         return rate
-    return where(outer * inner * stride > net.pod, smaller(rate, net.crossing(stride)), rate)
+    return where(outer * inner * stride > net.pod, smaller(rate, net.crossing(inner * stride)), rate)
 
 
 def gather(message: Number, ranks: Number, net: Network, stride: Number = 1.0) -> Number:
@@ -284,31 +299,38 @@ def gather(message: Number, ranks: Number, net: Network, stride: Number = 1.0) -
     inside = where(ranks > 1, _quickest(times), 0.0)
     if net.machine.hosts == 1:
         return inside
-    start, each = ring_line(ranks, stride, net, reduce=False)
-    return where(ranks > local, start + each * message, inside)
+    return where(ranks > local, ring_time(message, ranks, stride, net, reduce=False), inside)
+
+
+def ring_time(message: Number, ranks: Number, stride: Number, net: Network, *, reduce: bool) -> Number:
+    """Return the time of a message around one ring over all ranks, by the quicker protocol [s]."""
+    ways = (ring_line(ranks, stride, net, reduce=reduce, bulk=bulk) for bulk in (True, False))
+    return _quickest([start + each * message for start, each in ways])
 
 
 def ring_line(
-    ranks: Number, stride: Number, net: Network, *, reduce: bool, data: bool = False
+    ranks: Number, stride: Number, net: Network, *, reduce: bool, data: bool = False, bulk: bool = True
 ) -> tuple[Number, Number]:
-    """Return the start-up of a large message around one ring over all ranks, and its seconds per byte; both zero for a rank alone.
+    """Return the start-up of a message around one ring over all ranks, and its seconds per byte; both zero for a rank alone.
 
     Parameters
     ----------
     reduce : whether the ring adds, so that every byte passes twice.
     data : whether it is one of data ranks, of which several in a host share its ports.
+    bulk : whether the message takes the protocol of large ones.
     """
     local = net.local(ranks, stride)
     outside = net.outside * where(local > 1, net.shared, 1.0) if data and net.shared != 1.0 else net.outside
-    pair = larger(local, 2.0)
-    line = lines(pair, net, net.reduce if reduce else net.gather)[-1]
+    pair, passes = larger(local, 2.0), 2.0 if reduce else 1.0
+    line = lines(pair, net, net.reduce if reduce else net.gather)[-1 if bulk else 0]
     rate = line.rate
-    if reduce and net.adds:  # what the switch adds does not pass the ring
+    if reduce and net.adds and bulk:  # what the switch adds does not pass the ring
         rate = rate * larger(1.0, collectives.ring_volume_factor(pair) / ((pair + 1.0) / pair))
     rate = _ring_rate(rate, outside, local, ranks, stride, net)
     wide = larger(ranks, 1.0)
     volume = collectives.ring_volume_factor(wide) if reduce else (wide - 1.0) / wide
-    return where(ranks > 1, line.start + _crossings(ranks, local, net), 0.0), volume / rate
+    waits = passes * ((wide - 1.0) * line.step + _crossings(ranks, local, net))
+    return where(ranks > 1, line.start + waits, 0.0), volume / rate
 
 
 def _ring_rate(inside: Number, outside: Number, local: Number, ranks: Number, stride: Number, net: Network) -> Number:
@@ -364,13 +386,13 @@ def hop_times(message: Number, stride: Number, net: Network) -> tuple[Number, Nu
 
     Between hosts the devices that send stand `stride` apart, each over a port of its own at best.
     """
-    times = [
-        collectives.transfer_time(message, line.start + line.step, line.rate) for line in lines(2.0, net, net.gather)
-    ]
-    inside = _quickest(times)
+    per_host = float(net.machine.per_host)
+    # all that send at once share a bus, and the path through host memory
+    busy = larger(2.0, smaller(2.0 * stride, per_host)) if net.topology in {"bus", "staged"} else 2.0
+    known = lines(busy, net, net.gather)
+    inside = _quickest([collectives.transfer_time(message, line.start + line.step, line.rate) for line in known])
     if net.machine.network is None:
         return inside, inside
-    per_host = float(net.machine.per_host)
     alone = net.outside * smaller(per_host / smaller(stride, per_host), net.port)
     return inside, collectives.transfer_time(message, net.start + net.hop, smaller(alone, net.crossing(stride)))
 

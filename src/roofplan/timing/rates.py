@@ -57,7 +57,7 @@ class Vector:
 
 
 def _vector_peak(device: Accelerator, fitted: Callable[..., Constant], sources: dict[str, tuple[Cited, ...]]) -> float:
-    """Return the fp32 rate of the vector units: the data sheet's, else the share of the 16-bit peak that its vendor's others have."""
+    """Return the fp32 rate of the vector units: the data sheet's, else the 16-bit peak times the FP32:FP16 ratio of the vendor's other devices."""
     sheet = device.peak.get("fp32")
     if sheet is not None:
         sources["vector_peak"] = (sheet.cited,)
