@@ -62,6 +62,8 @@ class Operation(NamedTuple):
     among : of a message, whose ranks it passes between: ``tensor``, ``context`` or ``expert``.
     beside : whether a framework may send it beside the products of the same pass.
     text, numbers : formula and what goes into it by name, each a number or a pair (number, unit).
+    role : what it does for a product: ``cast`` of its inputs, ``unpack`` or ``norm`` of its weights, ``entering`` of a message that
+        gathers its inputs; ``attention`` of attention's own products.
     """
 
     name: str
@@ -81,6 +83,7 @@ class Operation(NamedTuple):
     inputs: Number = 0.0
     among: str = "tensor"
     beside: bool = False
+    role: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

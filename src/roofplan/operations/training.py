@@ -61,10 +61,6 @@ def forward(
     return [_at_precision(op, job) for op in [*table, *_casts(table, job, framework)]]
 
 
-UNPACK = "unpack "
-"""How the name of an operation begins that brings frozen weights into 16 bits before a product."""
-
-
 def _adapting(layer: Layer, tokens: Number, layout: Layout, adapter: Adapter) -> list[Operation]:
     """Return what adapters add to a layer: low-rank products, and frozen weights unpacked before each product that reads them."""
     table = []
@@ -75,7 +71,7 @@ def _adapting(layer: Layer, tokens: Number, layout: Layout, adapter: Adapter) ->
             moved = size * (element_bytes(adapter.stored) + ACTIVATION_BYTES)
             text = "{weights} weights x ({entry_bytes} B read + 2 B written)"
             numbers = {"weights": size, "entry_bytes": element_bytes(adapter.stored)}
-            table.append(Operation(f"{UNPACK}{name}", "memory", 0.0, moved, text=text, numbers=numbers))
+            table.append(Operation(f"unpack {name}", "memory", 0.0, moved, text=text, numbers=numbers, role="unpack"))
         updated = [linear for linear in group if activations.words((linear,))[0] in adapter.targets]
         if adapter.method == "dora" and updated and adapter.fixed is None:
             table.append(_weight_norm(updated, adapter, tensor))
@@ -98,25 +94,26 @@ def _adapting(layer: Layer, tokens: Number, layout: Layout, adapter: Adapter) ->
     return table
 
 
-WEIGHT_NORM = "norm of updated "
-"""How the name of an operation begins that takes the norm of weights with their low-rank update; it has no gradient."""
-
 WEIGHT_NORM_PASSES = 5.0
 """Passes over a weight in 16 bits that its norm takes: the weight and its update read, the update written, their sum written and read
 (DoRA, arXiv 2402.09353, section 4.3, whose gradient stops at the norm; PEFT computes it so) [1]."""
 
 
 def _weight_norm(updated: Sequence[Linear], adapter: Adapter, tensor: Number) -> Operation:
-    """Return what DoRA does with each weight in every forward pass: the update multiplied out, added, and its columns' norm."""
+    """Return what DoRA does with each weight in every forward pass: the update multiplied out, added, and its columns' norm.
+
+    The norm has no gradient.
+    """
     weights = sum(linear.weights for linear in updated) / tensor
     return Operation(
-        f"{WEIGHT_NORM}{label_of(tuple(updated))}",
+        f"norm of updated {label_of(tuple(updated))}",
         "memory",
         matmul.work(weights, float(adapter.rank), 1.0),
         WEIGHT_NORM_PASSES * weights * ACTIVATION_BYTES,
         kernels=3.0 * len(updated),
         text="{passes} passes over {weights} weights x 2 B",
         numbers={"passes": WEIGHT_NORM_PASSES, "weights": weights},
+        role="norm",
     )
 
 
@@ -175,7 +172,8 @@ def _collective(
     name = f"{'gather' if kind == 'gather' else 'all-reduce'} {where_to}"
     text = "{tokens} tokens x {hidden} x 2 B over {ranks} ranks"
     numbers = {"tokens": tokens, "hidden": model.hidden, "ranks": layout.tp}
-    return [Operation(name, kind, 0.0, message, kernels=0.0, ranks=layout.tp, text=text, numbers=numbers)]
+    role = "entering" if entering else ""
+    return [Operation(name, kind, 0.0, message, kernels=0.0, ranks=layout.tp, text=text, numbers=numbers, role=role)]
 
 
 def _mixing(
@@ -212,7 +210,7 @@ def _mixing(
         )
     ]
     if framework.attention == "eager":
-        table[0] = table[0]._replace(kind="matmul", name="attention products", entries=0.0)
+        table[0] = table[0]._replace(kind="matmul", name="attention products", entries=0.0, role="attention")
         scores = here * heads
         table.append(
             Operation(
@@ -376,12 +374,12 @@ def backward(table: Sequence[Operation], job: Job) -> tuple[list[Operation], lis
     for op in table:
         if op.kind in {"matmul", "experts", "low_rank"}:
             inputs.append(op._replace(name=f"{op.name}, gradient of inputs"))
-            if job.adapter is None or op.kind == "low_rank" or op.name == "attention products":
+            if job.adapter is None or op.kind == "low_rank" or op.role == "attention":
                 gradient = 2.0 * op.entries * job.gradient
                 weights.append(op._replace(name=f"{op.name}, gradient of weights", traffic=op.traffic + gradient))
-        elif op.name.startswith(WEIGHT_NORM):
+        elif op.role == "norm":
             continue
-        elif op.name.startswith(UNPACK):
+        elif op.role == "unpack":
             inputs.append(op._replace(name=f"{op.name}, once more"))
         elif op.kind in MORE_BACKWARD:
             work, traffic, kernels = MORE_BACKWARD[op.kind]
@@ -401,7 +399,7 @@ def backward(table: Sequence[Operation], job: Job) -> tuple[list[Operation], lis
 def _sent_back(op: Operation, inputs: list[Operation], weights: list[Operation]) -> None:
     """Add the messages of a backward pass, those of the tensor ranks beside the products that they serve."""
     back = f"{op.name}, backward"
-    if op.kind == "gather" and "before" in op.name:
+    if op.kind == "gather" and op.role == "entering":
         # the input once more, beside the gradient of inputs; that gradient scattered, beside the gradient of weights
         inputs.append(op._replace(name=f"{op.name}, once more", beside=True))
         weights.append(op._replace(name=back, beside=True))

@@ -19,7 +19,7 @@ from roofplan.records.hardware import Machine
 from roofplan.records.model import Model
 from roofplan.records.strategy import Strategy
 from roofplan.records.workload import Constraints
-from roofplan.search.plan import DEFAULT_TPOT, Plan, Request, Tally, metrics_of
+from roofplan.search.plan import DEFAULT_TPOT, Plan, Refusal, Request, Tally, metrics_of
 from roofplan.search.space import (
     at_precision,
     cache_format,
@@ -69,36 +69,31 @@ def _machine_plans(
     fit: Fit,
 ) -> list[Plan]:
     limits = asked.constraints
-    for excluded, reason in (
-        (
-            limits.devices is not None and machine.count > limits.devices,
-            f"more devices than the {limits.devices} allowed",
-        ),
-        (limits.datacenter and machine.device.geforce_licence, "its licence forbids data centres"),
-    ):
-        if excluded:
-            tally.refusals[reason] = tally.refusals.get(reason, 0) + 1
-            return []
+    if limits.devices is not None and machine.count > limits.devices:
+        tally.refusals[Refusal("devices", f"more devices than the {limits.devices} allowed")] += 1
+        return []
+    if limits.datacenter and machine.device.geforce_licence:
+        tally.refusals[Refusal("datacenter", "its licence forbids data centres")] += 1
+        return []
     engine = choose_engine(asked.engine, machine, precision)
     if engine is None:
-        reason = refused_device(asked.engine, machine, precision)
-        tally.refusals[reason] = tally.refusals.get(reason, 0) + 1
+        tally.refusals[Refusal("engine", refused_device(asked.engine, machine, precision))] += 1
         return []
-    refusal = refuses_format(model, engine)
+    unread = refuses_format(model, engine)
     cost = economics.hourly(machine, asked.price, fit, asked.terms)
     if limits.budget is not None and (cost is None or cost.total > limits.budget):
-        reason = "no price of this kind" if cost is None else "over the budget"
-        tally.refusals[reason] = tally.refusals.get(reason, 0) + 1
+        none = cost is None
+        tally.refusals[Refusal("price", "no price of this kind") if none else Refusal("budget", "over the budget")] += 1
         return []
     kv_format = cache_format(model, kv)
     kv_bytes = element_bytes(kv_format)
-    refusal = refusal or refuses_cache(kv_format, engine)
+    cache = refuses_cache(kv_format, engine)
     kept: list[tuple[Strategy, Ledger]] = []
     for strategy in strategies(model, machine, engine, asked.pins):
         tally.enumerated += 1
-        why = refusal or legal(model, strategy, engine)
+        why = unread or cache or legal(model, strategy, engine)
         if why:
-            tally.refusals[why] = tally.refusals.get(why, 0) + 1
+            tally.refusals[Refusal("precision" if unread else "strategy", why)] += 1
             continue
         tally.legal += 1
         key = (precision, kv_bytes, *strategy.as_dict().values())

@@ -28,11 +28,11 @@ def no_plan(asked: Request, tally: Tally, fit: Fit) -> NoPlan:
     if tally.fits == 0 and tally.misses:
         return _memory_miss(asked, tally, fit)
     if tally.legal == 0 and tally.enumerated:
-        ruled = {text: n for text, n in tally.refusals.items() if not text.startswith("no engine")} or tally.refusals
-        why = max(ruled, key=lambda text: ruled[text])
+        ruled = {one: n for one, n in tally.refusals.items() if one.limit != "engine"} or tally.refusals
+        limit, why = max(ruled, key=lambda one: ruled[one])
         if asked.pins:
             raise StrategyError(f"--strategy {_pinned(asked)}: {why}", argument="--strategy", value=_pinned(asked))
-        binding = "precision" if "does not read" in why else "strategy"
+        binding = limit if limit == "precision" else "strategy"
         return NoPlan(f"no plan: {binding}. {why}", binding=binding, relax=_other_readers(asked, fit))
     if tally.enumerated == 0 and asked.pins and not tally.refusals:
         raise StrategyError(
@@ -41,8 +41,8 @@ def no_plan(asked: Request, tally: Tally, fit: Fit) -> NoPlan:
     if tally.fits == 0:
         why = (
             "; ".join(
-                text if n == 1 else f"{text} ({n} machines)"
-                for text, n in sorted(tally.refusals.items(), key=lambda i: -i[1])[:3]
+                one.text if n == 1 else f"{one.text} ({n} machines)"
+                for one, n in sorted(tally.refusals.items(), key=lambda i: -i[1])[:3]
             )
             or "no machine is left"
         )
@@ -100,13 +100,14 @@ def _excluded(asked: Request, tally: Tally, why: str, fit: Fit) -> NoPlan:
     The way out is tried; where it alone gives no plan, what stands behind it is said and relaxed too.
     """
     c = asked.constraints
-    if "over the budget" in tally.refusals:
+    refused = {one.limit for one in tally.refusals}
+    if "budget" in refused:
         name, free = "--budget", replace(asked, constraints=replace(c, budget=None))
-    elif any(text.startswith("more devices than") for text in tally.refusals):
+    elif "devices" in refused:
         name, free = "--devices", replace(asked, constraints=replace(c, devices=None))
-    elif "its licence forbids data centres" in tally.refusals:
+    elif "datacenter" in refused:
         name, free = "--datacenter", replace(asked, constraints=replace(c, datacenter=False))
-    elif "no price of this kind" in tally.refusals:
+    elif "price" in refused:
         needed = "2.50USD/h, what a device costs you"
         return NoPlan(
             f"no plan: price. {why}",

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from roofplan import catalogue, economics, units
 from roofplan.economics.machine import Terms
@@ -105,6 +106,13 @@ class Plan:
         return f"{self.machine.device.id}-{self.machine.hosts}x{self.machine.per_host}-{self.engine.id}-{s}-{self.precision}-{self.kv_precision}-u{self.users}"
 
 
+class Refusal(NamedTuple):
+    """Why a machine or a strategy was left out: the limit, one of devices, datacenter, engine, price, budget, precision and strategy."""
+
+    limit: str
+    text: str
+
+
 @dataclass(slots=True, kw_only=True)
 class Tally:
     """What the search went through; a configuration is one machine, strategy, precision and concurrency.
@@ -117,7 +125,7 @@ class Tally:
     fits: int = 0
     predicted: int = 0
     seconds: float = 0.0
-    refusals: dict[str, int] = field(default_factory=dict)
+    refusals: Counter[Refusal] = field(default_factory=Counter)
     misses: list[tuple[float, Machine, Strategy, Ledger, str, str]] = field(default_factory=list)
 
     def count_users(self, tried: list[int]) -> None:

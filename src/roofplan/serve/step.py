@@ -159,7 +159,7 @@ def _operation_term(op: Operation, seconds: Number, count: Number, r: Rates) -> 
     own = f"compute.{op.compute}.{op.stored}"
     shares = r.sources.get(own, r.sources.get(f"compute.{op.compute}", ()))
     computed = r.sources["vector_peak"] if op.kind == "memory" else shares
-    if op.name.startswith("cast for "):
+    if op.role == "cast":
         computed = r.sources["casts"]
     sources = (*keys, *computed, *(r.sources["experts_share"] if op.kind == "experts" else ()))
     return Term(op.name, seconds * count, "s", law=law, text=text, numbers=numbers, sources=sources)

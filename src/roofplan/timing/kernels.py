@@ -94,9 +94,9 @@ def _cast(op: Operation, r: Rates) -> Operation:
     own = f"{op.compute}.{op.stored}"
     each = r.casts[own if own in r.casts else op.compute]
     moved = matmul.conversion_traffic(op.inputs, each)
-    return _pass(
-        f"cast for {op.name}", "memory", moved, "{inputs} activations x {each} B", {"inputs": op.inputs, "each": each}
-    )
+    numbers = {"inputs": op.inputs, "each": each}
+    made = _pass(f"cast for {op.name}", "memory", moved, "{inputs} activations x {each} B", numbers)
+    return made._replace(role="cast")
 
 
 def _in_memory(op: Operation, r: Rates) -> Number:
