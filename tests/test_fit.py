@@ -60,6 +60,26 @@ def test_a_fit_is_the_same_in_another_process():
     subprocess.run([sys.executable, "-c", code], input=pickle.dumps(shipped_fit()), env=environment, check=True)
 
 
+@pytest.mark.parametrize("other", [{}, "vllm", shipped_fit])
+def test_what_is_no_fit_is_refused(other):
+    for asked in (
+        lambda: plan_serving("llama-3.1-8b", ["h100-sxm"], fit=other),
+        lambda: plan_training("llama-3.1-8b", ["h100-sxm:8"], fit=other),
+    ):
+        with pytest.raises(InputError, match=r"^fit: a \w+ is not a Fit"):
+            asked()
+
+
+def test_one_publisher_alone_is_refused():
+    with pytest.raises(InputError, match=r"a list is needed, such as \['ml-energy'\]"):
+        FIT.without("ml-energy")
+
+
+def test_one_machine_needs_no_list():
+    alone, listed = (plan_serving("llama-3.1-8b", on, concurrency="4").plans for on in ("h100-sxm", ["h100-sxm"]))
+    assert [plan.label for plan in alone] == [plan.label for plan in listed]
+
+
 def test_variants_are_of_the_nearest_scope_each():
     fit = Fit(
         (

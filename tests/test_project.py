@@ -70,6 +70,7 @@ def test_python_interface():
         model.cache_bytes(0)
 
 
+@pytest.mark.slow
 def test_generated_pages_are_those_of_today_s_code():
     import importlib.util
 

@@ -37,14 +37,21 @@ if TYPE_CHECKING:
     from roofplan.validation.scoring import Validation
 
 
-def fit_at_hand() -> Fit:
-    """Return the shipped constants with those of the local profile over them, on which predictions rest where no other fit is given.
+def fit_at_hand(given: Fit | None = None) -> Fit:
+    """Return the fit that is given; without one, the shipped constants with those of the local profile over them.
 
     Raises
     ------
-    InputError : a profile that cannot be read.
+    InputError : a profile that cannot be read, or what is given is no fit.
     """
-    return profile.over(catalogue.shipped_fit(), profile.path())
+    if given is None:
+        return profile.over(catalogue.shipped_fit(), profile.path())
+    if not isinstance(given, Fit):
+        shown = type(given).__name__
+        raise InputError(
+            f"fit: a {shown} is not a Fit; roofplan.catalogue.shipped_fit() returns one", argument="fit", value=shown
+        )
+    return given
 
 
 HUB_TIMEOUT = 5.0
@@ -273,7 +280,7 @@ def draft(text: str | None) -> tuple[int, float]:
 
 def plan_serving(
     model: str | Path | Mapping[str, Any] | Model,
-    on: Sequence[str] = (),
+    on: str | Sequence[str] = (),
     *,
     input: str | int = 1024,
     output: str | int = 256,
@@ -342,7 +349,7 @@ def plan_serving(
     constraints = _constraints(
         tpot, ttft, tokens_per_second_per_user, budget, power, devices, concurrency, rate, datacenter=datacenter
     )
-    machines = tuple(m for text in on for m in machine(text)) if on else whole_catalogue(constraints)
+    machines = tuple(m for text in _several(on) for m in machine(text)) if on else whole_catalogue(constraints)
     if engine is not None:
         _refuse_out_of_scope(engine.lower(), "--engine")
         engine = catalogue.find("engines", engine, "--engine")
@@ -360,7 +367,12 @@ def plan_serving(
         utilisation=_utilisation(utilisation),
         best=best,
     )
-    return search(asked, fit or fit_at_hand(), progress)
+    return search(asked, fit_at_hand(fit), progress)
+
+
+def _several(on: str | Sequence[str]) -> list[str]:
+    """Return the machines that are asked for, of which one alone may stand without a list."""
+    return [on] if isinstance(on, str) else list(on)
 
 
 TRAIN_DEFAULTS: dict[str, Any] = {
@@ -381,7 +393,7 @@ TRAIN_DEFAULTS: dict[str, Any] = {
 
 def plan_training(
     model: str | Path | Mapping[str, Any] | Model,
-    on: Sequence[str] = (),
+    on: str | Sequence[str] = (),
     *,
     fit: Fit | None = None,
     progress: Callable[[int, int], None] | None = None,
@@ -407,8 +419,8 @@ def plan_training(
         loaded = model
     else:
         loaded = load_model(model).model if isinstance(model, Mapping) else read_model(str(model))
-    asked = request_of(loaded, {**TRAIN_DEFAULTS, **flags, "on": list(on)})
-    return plan_all(asked, fit or fit_at_hand(), progress)
+    asked = request_of(loaded, {**TRAIN_DEFAULTS, **flags, "on": _several(on)})
+    return plan_all(asked, fit_at_hand(fit), progress)
 
 
 def validate(
@@ -437,7 +449,7 @@ def validate(
         near = nearest(kind, NEEDED)
         raise InputError(f"KIND: {kind!r} is neither training nor inference", argument="KIND", value=kind, nearest=near)
     rows = read(source, NEEDED[kind]) if isinstance(source, str | Path) else _rows(source, NEEDED[kind])
-    return validated(kind, rows, fit or fit_at_hand(), progress)
+    return validated(kind, rows, fit_at_hand(fit), progress)
 
 
 def _rows(rows: Sequence[Mapping[str, str]] | None, needed: Sequence[str]) -> Sequence[Mapping[str, str]]:
@@ -562,7 +574,7 @@ def _refuse_out_of_scope(word: str, argument: str) -> None:
 
 def token_costs(
     model: str | Path | Mapping[str, Any] | Model,
-    on: Sequence[str] = (),
+    on: str | Sequence[str] = (),
     *,
     tokens: str = "1B/month",
     input: str | int = "1024",

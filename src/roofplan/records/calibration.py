@@ -145,7 +145,16 @@ class Fit:
         return Fit((*self.constants, *items), self.excluded)
 
     def without(self, publishers: Iterable[str]) -> Fit:
-        """Return the fit as if some publishers had measured nothing; constants that rest on their rows stay."""
+        """Return the fit as if some publishers had measured nothing; constants that rest on their rows stay.
+
+        Raises
+        ------
+        InputError : one name alone, which would be read letter by letter.
+        """
+        if isinstance(publishers, str):
+            raise InputError(
+                f"publishers: a list is needed, such as [{publishers!r}]", argument="publishers", value=publishers
+            )
         return Fit(self.constants, self.excluded | frozenset(publishers))
 
     def digest(self) -> str:

@@ -300,14 +300,14 @@ def _rivals(result: TrainingResult, page: Page, top: int) -> None:
     run = result.plans[0].run is not None
     most = max((p.metrics["cost"].value for p in best.values() if "cost" in p.metrics), default=0.0)
     scale, unit = (1e-6, "M USD") if most >= 1e7 else (1.0, "USD")
-    ends = f"{'days':>9}{unit:>9}" if run else f"{'USD/Mtok':>18}"
+    ends = f"{'days':>9}{unit:>11}" if run else f"{'USD/Mtok':>20}"
     page.line(f"  {'device:count':<24}{'plan':<26}{'step s':>9}{'MFU %':>7}{ends}  price seen")
     for name, plan in list(best.items())[: max(top, 12)]:
         m = plan.metrics
         days = units.significant(m["days"].value) if "days" in m else "-"
         cost = units.significant(m["cost"].value * scale) if "cost" in m else "-"
         each = units.significant(m["cost_per_million_tokens"].value) if "cost_per_million_tokens" in m else "-"
-        ends = f"{days:>9}{cost:>9}" if run else f"{each:>18}"
+        ends = f"{days:>9}{cost:>11}" if run else f"{each:>20}"
         seen = f"{plan.cost.price.date}{' !' if plan.cost.stale else ''}" if plan.cost else "-"
         page.line(
             f"  {name:<24}{plan.layout.label():<26}{units.significant(m['step_time'].value):>9}"
