@@ -3,14 +3,14 @@
 import pytest
 import replays
 
-HEAVY = {"serving", "training", "money"}
-"""Kinds of which every second answer is left to the slow tests."""
+HEAVY = {"serving": 2, "training": 4, "money": 2}
+"""Kinds of which the slow tests take all answers but every second, or every fourth."""
 
 
 def cases():
     for kind in replays.KINDS:
         for number, words in enumerate(replays.recorded(kind)):
-            slow = kind == "tables" or (kind in HEAVY and number % 2)
+            slow = kind == "tables" or number % HEAVY.get(kind, 1) > 0
             marks = [pytest.mark.slow] if slow else []
             yield pytest.param(kind, words, id=words, marks=marks)
 
