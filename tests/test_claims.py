@@ -54,6 +54,15 @@ def test_errors_of_the_articles_are_named():
     assert all(c.why for c in wrong)
 
 
+def test_the_fullest_stage_of_a_claim_is_that_of_a_plan(run_json):
+    strategy = "tp=4,pp=16,dp=32,zero=1,recompute=full,micro_batch=1,schedule=1f1b,interleave=1"
+    run = "--sequence 4096 --batch 512seq --framework megatron-core-0.16"
+    words = ("llama-2-70b", "--on", "a100-sxm-80:2048", "--strategy", strategy, *run.split())
+    _, document = run_json("train", *words)
+    claimed = evaluate('training_peak("llama-2-70b", 4.0, 16.0, 32.0)', {})
+    assert claimed == pytest.approx(document["plans"][0]["memory"]["reserved"], rel=1e-9)
+
+
 @pytest.mark.parametrize(
     "expression",
     ["__import__('os')", "peak.__class__", "(lambda: 1)()", "[x for x in (1,)]", "memory._private(1)", "open('x')"],

@@ -16,7 +16,7 @@ from roofplan.calibrate import scoreboard
 from roofplan.calibrate.engines import usable
 from roofplan.calibrate.fitting import NOT_FOR_FITTING
 from roofplan.calibrate.intervals import LEAST_SOURCES, coverage, factor, fit_intervals, widened
-from roofplan.calibrate.left_out import fit_without, kept, short_of_cache
+from roofplan.calibrate.left_out import fit_without, kept, own_spread, short_of_cache
 from roofplan.catalogue.machines import machine
 from roofplan.errors import InputError
 from roofplan.records.strategy import Strategy
@@ -25,7 +25,7 @@ from roofplan.search import at_precision
 from roofplan.serve import floors, leaves, predict
 from roofplan.serve.prediction import turns_of
 from roofplan.serve.queue import Arrivals, served, surface
-from roofplan.timing.figures import Metric, interval_factor
+from roofplan.timing.figures import Metric, interval_factor, unseen
 from roofplan.timing.rates import rates
 from roofplan.train.step import step
 from roofplan.validation.inference import case_of, engine_version, inference_case
@@ -524,6 +524,13 @@ def test_a_publisher_left_out_leaves_no_trace():
     assert not any(
         "splitwise-sim" in item.source and item.rows and item.scope == "vllm-0.2" for item in without.constants
     )
+
+
+@pytest.mark.parametrize("job", ["decode", "training step"])
+def test_a_spread_is_what_is_its_own_and_what_no_fit_shows(job):
+    hidden = unseen(job, FIT)
+    assert math.hypot(own_spread(hidden + 0.1, job, FIT), hidden) == pytest.approx(hidden + 0.1)
+    assert own_spread(hidden / 2, job, FIT) == 0.0
 
 
 def test_rows_that_predictors_are_compared_on_are_in_no_fit():

@@ -201,17 +201,17 @@ def compute_format(format_id: str, activation: str | None, base: str) -> str:
     return wanted
 
 
-def fraction(linear: Linear, tensor: Number, kv_heads: int) -> Number:
+def fraction(linear: Linear, tensor: Number, kv_heads: int | None) -> Number:
     """Return the share of a matrix that one of `tensor` ranks holds."""
     if linear.split == "none":
         return 1.0
-    if linear.split == "kv_heads":
+    if linear.split == "kv_heads" and kv_heads is not None:
         return memory.heads_per_rank(float(kv_heads), tensor) / kv_heads
     return 1.0 / tensor
 
 
 def product(
-    name: str, group: Group, tokens: Number, tensor: Number, kv_heads: int, model: Model, *, leaving: bool
+    name: str, group: Group, tokens: Number, tensor: Number, model: Model, *, leaving: bool, kv_heads: int | None = None
 ) -> Operation:
     """Return one fused product; in a leaving (row-parallel) product the inputs are divided, else the outputs."""
     weights = stored = outputs = 0.0
@@ -308,10 +308,13 @@ def _attention(
         if step.prefills:
             positions = step.requests * mixer.cross
             table.append(
-                product(label_of(kept_once), kept_once, positions, tensor, mixer.kv_heads, model, leaving=False)
+                product(label_of(kept_once), kept_once, positions, tensor, model, leaving=False, kv_heads=mixer.kv_heads)
             )
     for index, group in enumerate(groups):
-        table.append(product(label_of(group), group, step.tokens, tensor, mixer.kv_heads, model, leaving=index == last))
+        leaving = index == last
+        table.append(
+            product(label_of(group), group, step.tokens, tensor, model, leaving=leaving, kv_heads=mixer.kv_heads)
+        )
     heads = mixer.heads / tensor
     kept = memory.heads_per_rank(float(mixer.kv_heads), tensor) * (
         mixer.head_dim if mixer.key_is_value else mixer.head_dim + mixer.value_dim
@@ -426,7 +429,7 @@ def _latent(
         # prefill expands the latents of cached tokens as well as its own
         expands = group[0].name.endswith("kv_b_proj")
         tokens = step.tokens + step.requests * step.past if expands else step.tokens
-        table.append(product(label_of(group), group, tokens, tensor, 1, model, leaving=index == last))
+        table.append(product(label_of(group), group, tokens, tensor, model, leaving=index == last))
     heads = mixer.heads / tensor
     if step.decodes:
         table.append(_latent_decode(mixer, step, heads, kv_bytes))
@@ -479,7 +482,7 @@ def _recurrence(mixer: Recurrence, step: Step, split: Split, model: Model) -> li
     tensor = split.attention
     last = len(mixer.groups) - 1
     table = [
-        product(label_of(group), group, step.tokens, tensor, 1, model, leaving=index == last)
+        product(label_of(group), group, step.tokens, tensor, model, leaving=index == last)
         for index, group in enumerate(mixer.groups)
     ]
     state = (mixer.state_elements * mixer.state_bytes + mixer.convolution_elements * ACTIVATION_BYTES) / tensor
@@ -504,7 +507,7 @@ def _dense(feed_forward: Dense, step: Step, split: Split, model: Model, kernels:
     tokens = step.together(split.inner)
     last = len(feed_forward.groups) - 1
     table = [
-        product(label_of(group), group, tokens, split.tp, 1, model, leaving=index == last and last > 0)
+        product(label_of(group), group, tokens, split.tp, model, leaving=index == last and last > 0)
         for index, group in enumerate(feed_forward.groups)
     ]
     inner = sum(linear.outputs for linear in feed_forward.groups[0])
@@ -558,11 +561,11 @@ def _mixture(moe: Mixture, step: Step, split: Split, model: Model, kernels: Kern
         )
     ]
     if moe.router is not None:
-        table.append(product("router", (moe.router,), step.tokens, split.tp, 1, model, leaving=False))
+        table.append(product("router", (moe.router,), step.tokens, split.tp, model, leaving=False))
     for index, group in enumerate(moe.shared):
         leaving = index == len(moe.shared) - 1 or group[0].name.endswith("down_proj")
         table.append(
-            product("shared " + label_of(group), group, step.together(split.inner), split.tp, 1, model, leaving=leaving)
+            product("shared " + label_of(group), group, step.together(split.inner), split.tp, model, leaving=leaving)
         )
     spread = split.groups > 1
     # ranks of one group reduce their shares of shared experts (and of routed ones, where no group is apart)

@@ -43,9 +43,9 @@ def forward(
     for mixer in layer.mixers:
         table += _collective(tokens, layout, model, "before attention", forward=True, entering=True)
         for index, group in enumerate(mixer.groups):
-            heads = mixer.kv_heads if isinstance(mixer, Attention) else 1
+            heads = mixer.kv_heads if isinstance(mixer, Attention) else None
             leaving = index == len(mixer.groups) - 1
-            table.append(product(label_of(group), group, tokens, layout.tp, heads, model, leaving=leaving))
+            table.append(product(label_of(group), group, tokens, layout.tp, model, leaving=leaving, kv_heads=heads))
         table += _mixing(mixer, tokens, job, layout, framework)
         table += _collective(tokens, layout, model, "after attention", forward=True, entering=False)
     for feed in layer.feed_forwards:
@@ -266,7 +266,7 @@ def _context(tokens: Number, heads: Number, kv: Number, key: float, value: float
 def _feed(feed: Dense, tokens: Number, layout: Layout, model: Model, prefix: str) -> list[Operation]:
     last = len(feed.groups) - 1
     table = [
-        product(prefix + label_of(group), group, tokens, layout.tp, 1, model, leaving=index == last and last > 0)
+        product(prefix + label_of(group), group, tokens, layout.tp, model, leaving=index == last and last > 0)
         for index, group in enumerate(feed.groups)
     ]
     entering, leaving = width(feed.groups[0], layout.tp, 1), feed.groups[-1][0].inputs / layout.tp
@@ -310,7 +310,7 @@ def _mixture_pass(moe: Mixture, tokens: Number, layout: Layout, model: Model, fr
         ),
     ]
     if moe.router is not None:
-        table.append(product("router", (moe.router,), mine, 1.0, 1, model, leaving=False))
+        table.append(product("router", (moe.router,), mine, 1.0, model, leaving=False))
     if moe.shared:
         shared = shared_part(moe)
         table += _collective(tokens, layout, model, "before shared experts", forward=True, entering=True)

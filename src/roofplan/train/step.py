@@ -219,16 +219,16 @@ class Passes:
 
     Parameters
     ----------
-    swapped : what leaves for host memory in the forward pass and comes back in the backward pass [B].
-    copying : time that the host link is busy with it, there and back [s].
+    swapped : what leaves for host memory in the forward pass and comes back in the backward pass [B]; None where nothing does.
+    copying : time that the host link is busy with it, there and back [s]; None where nothing is swapped.
     """
 
     forward: Pass
     again: Pass
     inputs: Pass
     weights: Pass
-    swapped: Number = 0.0
-    copying: Number = 0.0
+    swapped: Number | None = None
+    copying: Number | None = None
 
     def all(self) -> tuple[tuple[str, Pass], ...]:
         """Return them by name."""
@@ -254,18 +254,18 @@ def passes(model: Model, job: Job, layout: Layout, a: Ability) -> list[Passes]:
         out.append(Passes(forward=next(found), again=next(found), inputs=next(found), weights=next(found)))
     if layout.offload == "activations":
         for (layer, _), each in zip(model.decoder.kinds(), out, strict=False):
-            each.swapped, _ = activations.held(layer, tokens, job, layout, model, framework)
-            _swap(each, layout, a)
+            gone, _ = activations.held(layer, tokens, job, layout, model, framework)
+            _swap(each, gone, layout, a)
     return out
 
 
-def _swap(each: Passes, layout: Layout, a: Ability) -> None:
-    """Add what a layer's activations wait for on their way to host memory, beside its forward pass, and back, beside its backward pass.
+def _swap(each: Passes, swapped: Number, layout: Layout, a: Ability) -> None:
+    """Add what a layer's activations [B] wait for on their way to host memory, beside its forward pass, and back, beside its backward pass.
 
     Where devices meet over their host links alone, messages take the links' time first.
     """
-    gone = each.swapped / copy_rate(a)
-    each.copying = 2.0 * gone
+    gone = swapped / copy_rate(a)
+    each.swapped, each.copying = swapped, 2.0 * gone
     busy = {"tensor ranks", "context ranks", "expert ranks"} if a.machine.scale_up is None else set()
 
     def free(one: Pass) -> Number:
@@ -396,7 +396,7 @@ def _slot(stage: Stage, found: Sequence[Passes], recomputed: Number) -> dict[str
                 continue
             for part, seconds in one.parts.items():
                 add(part, count * seconds)
-        if type(each.copying) is not float or each.copying:
+        if each.copying is not None:
             add("host link", count * each.copying)
     return parts
 

@@ -170,7 +170,8 @@ def _moved(name: str, value: float, found: Step, job: Job, layout: Layout, a: Ab
     """Return what is sent beside compute: activations to host memory, or gradients and weights over data ranks."""
     micro, slot = float(found.micro_batches), float(found.slot)
     if name == "swap":
-        kept = sum(count * float(each.swapped) for count, each in zip(found.worst.counts, found.passes, strict=False))
+        layers = zip(found.worst.counts, found.passes, strict=False)
+        kept = sum(count * float(each.swapped) for count, each in layers if each.swapped is not None)
         text = "{micro_batches} micro-batches x {kept} to host memory at {rate} and back, beside the passes of its layer; what they do not hide"
         moved = {"micro_batches": micro, "kept": (kept, "B"), "rate": (copy_rate(a), "B/s")}
         return Term(name, value, "s", law="collectives.exposed_time", text=text, numbers=moved, sources=_copied(a)[1:])
