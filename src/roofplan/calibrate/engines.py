@@ -21,6 +21,7 @@ from roofplan.operations import format_entry
 from roofplan.records.calibration import Constant, Fit
 from roofplan.records.engine import EAGER
 from roofplan.records.model import Mixture
+from roofplan.serve import leaves, limit_of
 from roofplan.terms import Term
 from roofplan.timing.kernels import ROOFLINE
 from roofplan.validation.inference import LARGEST_QUEUE, InferenceCase, clean_cases
@@ -114,8 +115,6 @@ def _decode(case: InferenceCase, fit: Fit) -> Decode | None:
 
 def _named(term: Any) -> dict[str, float]:
     """Return seconds by name, products resolved; experts whose compute binds stand apart, since no bandwidth moves them."""
-    from roofplan.serve import leaves, limit_of
-
     out: dict[str, float] = defaultdict(float)
     for leaf, value in leaves(term):
         if leaf.law == VECTOR_LAW:
@@ -141,8 +140,6 @@ VECTOR_LAW = "roofline.serial_time"
 
 def _vector_parts(term: Any) -> dict[str, float]:
     """Return, over the matrix-vector kernels of a step, the bytes read, the entries over the vector rate, and the time that hangs on them."""
-    from roofplan.serve import leaves
-
     out: dict[str, float] = defaultdict(float)
     for leaf, value in leaves(term):
         if leaf.law != VECTOR_LAW:
@@ -414,12 +411,12 @@ COMPUTING = 0.4
 
 
 def _computing(term: Term) -> float:
-    """Return the part of a time in which a device computes [s]."""
-    from roofplan.serve import leaves, limit_of
+    """Return the part of a time in which a device computes at a rate that rests on one of `SHARES` [s]."""
 
-    return sum(
-        value for leaf, value in leaves(term) if limit_of(leaf) == "compute" and not leaf.name.startswith("rescale ")
-    )
+    def shared(leaf: Term) -> bool:
+        return any(isinstance(one, Constant) and one.name in SHARES for one in leaf.sources)
+
+    return sum(value for leaf, value in leaves(term) if limit_of(leaf) == "compute" and shared(leaf))
 
 
 SHARES = ("compute_share", "block_share")

@@ -247,7 +247,7 @@ def _errors_at(figures: Sequence[Figure], fit: Fit, numbers: dict[Key, Constant]
 
 def rescoped(key: Key, item: Constant, value: float) -> Constant:
     """Return a constant at another value under the nearest scope; what it was fitted on stays what it was, and no data sheet's rate is exceeded."""
-    shares = item.law == "message" or "bandwidth" in item.name
+    shares = item.law == "message" or item.reads
     most = 1.0 if shares and item.unit == "1" else math.inf
     basis = item.fitted_on if item.fitted_on != key[2] else ""
     return replace(item, scope=key[2], basis=basis, value=min(value, most))

@@ -51,6 +51,11 @@ class Constant:
         return self.basis or self.scope
 
     @property
+    def reads(self) -> bool:
+        """Whether it is a share of what memory delivers, so that it bears on what is read and not on what is computed."""
+        return self.name.partition(".")[0] in {"bandwidth", "decode_bandwidth"}
+
+    @property
     def citation(self) -> str:
         """What answers cite it by: on what it was fitted, or that it is a guess."""
         rows = f"{self.fitted}, {self.rows} rows, spread {self.spread:.0%}, " if self.kind == "fit" else ""

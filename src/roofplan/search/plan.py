@@ -218,8 +218,7 @@ def _bearing(leaf: Term, r: Rates) -> list[tuple[Constant, float]]:
     for item in leaf.sources:
         if not isinstance(item, Constant):
             continue
-        reads = "bandwidth" in item.name
-        if (limit == "memory_bandwidth" and not reads) or (limit == "compute" and reads):
+        if (limit == "memory_bandwidth" and not item.reads) or (limit == "compute" and item.reads):
             continue
         base = r.step_base / float(leaf.value) if item.law == "engine_step" else 1.0
         out.append((item, min(1.0, 1.0 - base if item.name == "per_sequence" else base)))
