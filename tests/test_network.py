@@ -25,7 +25,7 @@ from roofplan.timing.network import (
     network,
     passed_on,
     reduce_ways,
-    ring_line,
+    ring_lines,
     slowest_hop,
 )
 
@@ -112,8 +112,8 @@ def test_arrays_of_groups_equal_their_scalars():
         many = np.broadcast_to(law(size, ranks, net), ranks.shape)
         assert many == pytest.approx([float(law(size, float(n), net)) for n in ranks], rel=1e-12)
     for stride in (1.0, 8.0):
-        start, each = ring_line(ranks, stride, net, reduce=True, data=True)
-        alone = [ring_line(float(n), stride, net, reduce=True, data=True) for n in ranks]
+        start, each = ring_lines(ranks, stride, net, reduce=True, data=True)[-1]
+        alone = [ring_lines(float(n), stride, net, reduce=True, data=True)[-1] for n in ranks]
         assert np.broadcast_to(start, ranks.shape) == pytest.approx([float(a) for a, _ in alone], rel=1e-12)
         assert np.broadcast_to(each, ranks.shape) == pytest.approx([float(b) for _, b in alone], rel=1e-12)
         assert np.broadcast_to(message_start(ranks, stride, net), ranks.shape) == pytest.approx(

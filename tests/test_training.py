@@ -18,7 +18,7 @@ from roofplan.laws import activations, collectives, pipeline, reliability
 from roofplan.operations.activations import kept
 from roofplan.operations.training import forward
 from roofplan.records.training import MODULES, Adapter, Job, Layout
-from roofplan.timing.network import all_reduce, exchange, ring_line, slowest_hop
+from roofplan.timing.network import all_reduce, exchange, ring_lines, slowest_hop
 from roofplan.train import flops_per_token, search
 from roofplan.train.emit import launch
 from roofplan.train.ledger import fullest, in_flight, ledgers, peak
@@ -996,7 +996,7 @@ def test_a_taper_costs_what_leaves_its_pod():
     full = ability(machine(FABRIC)[0], MEGATRON, FIT).network
     narrow = ability(tapered(machine(FABRIC)[0], 3072.0, 7.0), MEGATRON, FIT).network
     for ranks, stride in ((8.0, 1.0), (384.0, 8.0), (64.0, 8.0)):
-        inside = [ring_line(ranks, stride, w, reduce=True, data=True) for w in (full, narrow)]
+        inside = [ring_lines(ranks, stride, w, reduce=True, data=True)[-1] for w in (full, narrow)]
         assert inside[0] == inside[1]
     wide = [float(all_reduce(1e9, 2048.0, w, 8.0)) for w in (full, narrow)]
     assert wide[0] == pytest.approx(wide[1])

@@ -89,7 +89,9 @@ def leaves(term: Term, scale: float = 1.0) -> list[tuple[Term, float]]:
         return [(term, float(term.value) * scale)]
     inside = _excess(*term.parts) if term.combine == "difference" else [x for part in term.parts for x in leaves(part)]
     inner = sum(value for _, value in inside)
-    factor = scale * float(term.value) / inner if inner else 0.0
+    if not inner:
+        return []
+    factor = scale * float(term.value) / inner
     return [(leaf, value * factor) for leaf, value in inside]
 
 

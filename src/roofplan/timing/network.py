@@ -304,33 +304,37 @@ def gather(message: Number, ranks: Number, net: Network, stride: Number = 1.0) -
 
 def ring_time(message: Number, ranks: Number, stride: Number, net: Network, *, reduce: bool) -> Number:
     """Return the time of a message around one ring over all ranks, by the quicker protocol [s]."""
-    ways = (ring_line(ranks, stride, net, reduce=reduce, bulk=bulk) for bulk in (True, False))
-    return _quickest([start + each * message for start, each in ways])
+    return _quickest([start + each * message for start, each in ring_lines(ranks, stride, net, reduce=reduce)])
 
 
-def ring_line(
-    ranks: Number, stride: Number, net: Network, *, reduce: bool, data: bool = False, bulk: bool = True
-) -> tuple[Number, Number]:
-    """Return the start-up of a message around one ring over all ranks, and its seconds per byte; both zero for a rank alone.
+def ring_lines(
+    ranks: Number, stride: Number, net: Network, *, reduce: bool, data: bool = False
+) -> list[tuple[Number, Number]]:
+    """Return the start-up of a message around one ring over all ranks, and its seconds per byte, by each protocol, that of bulk last.
+
+    Both are zero for a rank alone.
 
     Parameters
     ----------
     reduce : whether the ring adds, so that every byte passes twice.
     data : whether it is one of data ranks, of which several in a host share its ports.
-    bulk : whether the message takes the protocol of large ones.
     """
     local = net.local(ranks, stride)
     outside = net.outside * where(local > 1, net.shared, 1.0) if data and net.shared != 1.0 else net.outside
     pair, passes = larger(local, 2.0), 2.0 if reduce else 1.0
-    line = lines(pair, net, net.reduce if reduce else net.gather)[-1 if bulk else 0]
-    rate = line.rate
-    if reduce and net.adds and bulk:  # what the switch adds does not pass the ring
-        rate = rate * larger(1.0, collectives.ring_volume_factor(pair) / ((pair + 1.0) / pair))
-    rate = _ring_rate(rate, outside, local, ranks, stride, net)
     wide = larger(ranks, 1.0)
     volume = collectives.ring_volume_factor(wide) if reduce else (wide - 1.0) / wide
-    waits = passes * ((wide - 1.0) * line.step + _crossings(ranks, local, net))
-    return where(ranks > 1, line.start + waits, 0.0), volume / rate
+    crossings = _crossings(ranks, local, net)
+    protocols = lines(pair, net, net.reduce if reduce else net.gather)
+    found = []
+    for line in protocols:
+        rate = line.rate
+        if reduce and net.adds and line is protocols[-1]:  # what the switch adds does not pass the ring
+            rate = rate * larger(1.0, collectives.ring_volume_factor(pair) / ((pair + 1.0) / pair))
+        rate = _ring_rate(rate, outside, local, ranks, stride, net)
+        waits = passes * ((wide - 1.0) * line.step + crossings)
+        found.append((where(ranks > 1, line.start + waits, 0.0), volume / rate))
+    return found
 
 
 def _ring_rate(inside: Number, outside: Number, local: Number, ranks: Number, stride: Number, net: Network) -> Number:

@@ -33,7 +33,7 @@ from roofplan.timing.network import (
     gather,
     message_start,
     message_time,
-    ring_line,
+    ring_lines,
     slowest_hop,
 )
 from roofplan.timing.rates import Rates, rates
@@ -482,7 +482,7 @@ def _frozen(shares: Sequence[tuple[Stage, Share]], job: Job, layout: Layout, a: 
     most: Number = 0.0
     for _, share in shares:
         most = larger(most, (share.matrices + share.experts) * each + share.others * ACTIVATION_BYTES)
-    _, slope = ring_line(ranks, layout.tp, a.network, reduce=False, data=True)
+    _, slope = ring_lines(ranks, layout.tp, a.network, reduce=False, data=True)[-1]
     gathered = slope * most
     if layout.offload == "weights":
         gathered = gathered + most / ranks / copy_rate(a)
@@ -552,9 +552,9 @@ def _data_line(
     Sharded weights are gathered twice, and layer by layer, or tensor by tensor where a framework's code does so.
     """
     if layout.zero == 0:
-        start, slope = ring_line(ranks, stride, a.network, reduce=True, data=True)
+        start, slope = ring_lines(ranks, stride, a.network, reduce=True, data=True)[-1]
         return start, slope * job.gradient
-    start, slope = ring_line(ranks, stride, a.network, reduce=False, data=True)
+    start, slope = ring_lines(ranks, stride, a.network, reduce=False, data=True)[-1]
     gathers = 2.0 if layout.zero >= 3 else 1.0
     slope = slope * (job.gradient + gathers * ACTIVATION_BYTES)
     start = start * (1.0 + gathers) if layout.zero < 3 else _layer_by_layer(layers, ranks, stride, a, gradients=True)
@@ -562,5 +562,5 @@ def _data_line(
         return start, slope
     # shards of equal place are reduced over their copies, far apart
     copies = layout.dp * layout.cp / ranks
-    wait, each = ring_line(copies, stride * ranks, a.network, reduce=True, data=True)
+    wait, each = ring_lines(copies, stride * ranks, a.network, reduce=True, data=True)[-1]
     return start + wait, slope + each * job.gradient / ranks
