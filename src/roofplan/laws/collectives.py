@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from roofplan.laws import Number
+from roofplan.laws import Number, larger, smaller, where
 
 
 def transfer_time(message: Number, latency: Number, bandwidth: Number) -> Number:
@@ -249,10 +249,10 @@ def shared_ring_rate(inside: Number, outside: Number, local: Number, ranks: Numb
 
     Examples
     --------
-    >>> float(shared_ring_rate(240e9, 12.5e9, 8.0, 16.0)), float(shared_ring_rate(240e9, 12.5e9, 8.0, 8.0))
+    >>> shared_ring_rate(240e9, 12.5e9, 8.0, 16.0), shared_ring_rate(240e9, 12.5e9, 8.0, 8.0)
     (100000000000.0, 240000000000.0)
     """
-    return np.where(ranks > local, np.minimum(inside, outside * local), inside)
+    return where(ranks > local, smaller(inside, outside * local), inside)
 
 
 def hosts_visited(hosts: Number, chosen: Number, groups: Number = 1.0, taken: Number = 1.0) -> Number:
@@ -328,4 +328,4 @@ def exposed_time(message: Number, window: Number, slowdown: Number) -> Number:
     >>> float(exposed_time(1.0, 4.0, 0.15)), float(exposed_time(5.0, 4.0, 0.15))
     (0.15, 1.6)
     """
-    return np.maximum(message - (1.0 - slowdown) * window, slowdown * message)
+    return larger(message - (1.0 - slowdown) * window, slowdown * message)

@@ -21,6 +21,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from roofplan.laws import Number, collectives, larger, smaller, where
 from roofplan.records.calibration import Constant, Fit
 from roofplan.records.engine import Software
@@ -116,10 +118,6 @@ class Network:
     def between_names(self) -> tuple[str, ...]:
         """The numbers that messages between hosts rest on."""
         return ("wire", "network", "hop", "latency", *(("pod", "taper") if self.pod < math.inf else ()))
-
-    def local(self, ranks: Number, stride: Number) -> Number:
-        """Return the ranks of a group that share a host [1]."""
-        return smaller(ranks, larger(self.machine.per_host / stride, 1.0))
 
     def crossing(self, stride: Number) -> Number:
         """Return a device's part of its pod's links to others where only devices `stride` apart send [B/s]."""
@@ -252,24 +250,54 @@ def _quickest(times: list[Number]) -> Number:
 # Between hosts too -------------------------------------------------------------------------------
 
 
-def all_reduce(message: Number, ranks: Number, net: Network, stride: Number = 1.0) -> Number:
-    """Return the time of the quickest all-reduce of a tensor: inside hosts and then between them, or one ring over all [s].
+class Group:
+    """Ranks that pass messages to each other, each `stride` devices from the next; what their rings take is computed once for all messages.
 
     Parameters
     ----------
-    message : size of the tensor on one rank [B].
-    ranks, stride : of the group [1].
+    ranks : number of them [1].
+    stride : devices from one to the next [1].
     """
-    local = smaller(net.local(ranks, stride), ranks)
-    inner = larger(local, 1.0)
+
+    __slots__ = ("_rings", "inside", "local", "net", "ranks", "stride")
+
+    def __init__(self, ranks: Number, net: Network, stride: Number = 1.0) -> None:
+        self.ranks, self.net, self.stride = ranks, net, stride
+        self.local = smaller(ranks, larger(net.machine.per_host / stride, 1.0))
+        """Ranks that share a host [1]."""
+        self.inside = bool(np.all(ranks <= self.local))
+        """Whether no message leaves its host."""
+        self._rings: dict[tuple[bool, bool], list[tuple[Number, Number]]] = {}
+
+    def rings(self, *, reduce: bool, data: bool = False) -> list[tuple[Number, Number]]:
+        """Return the start-up of a message around one ring over all ranks, and its seconds per byte, by each protocol, that of bulk last.
+
+        Both are zero for a rank alone.
+
+        Parameters
+        ----------
+        reduce : whether the ring adds, so that every byte passes twice.
+        data : whether it is one of data ranks, of which several in a host share its ports.
+        """
+        found = self._rings.get((reduce, data))
+        if found is None:
+            found = self._rings[reduce, data] = _rings(self, reduce=reduce, data=data)
+        return found
+
+
+def all_reduce(message: Number, group: Group) -> Number:
+    """Return the time of the quickest all-reduce of a tensor of `message` bytes on one rank: inside hosts and then between them, or one ring over all [s]."""
+    net, ranks = group.net, group.ranks
+    inner = larger(group.local, 1.0)
     inside = where(
         inner > 1, _quickest([time for time, _ in reduce_ways(message, larger(inner, 2.0), net).values()]), 0.0
     )
-    if net.machine.hosts == 1:
+    if group.inside:
         return inside
     outer = ranks / inner
-    between = _quickest([time for time, _ in between_hosts(message, inner, larger(outer, 1.0), stride, net).values()])
-    return where(outer > 1, smaller(inside + between, ring_time(message, ranks, stride, net, reduce=True)), inside)
+    ways = between_hosts(message, inner, larger(outer, 1.0), group.stride, net)
+    between = _quickest([time for time, _ in ways.values()])
+    return where(outer > 1, smaller(inside + between, _ring_time(message, group, reduce=True)), inside)
 
 
 def between_hosts(
@@ -291,74 +319,56 @@ def _beyond_pods(rate: Number, outer: Number, inner: Number, stride: Number, net
     return where(outer * inner * stride > net.pod, smaller(rate, net.crossing(inner * stride)), rate)
 
 
-def gather(message: Number, ranks: Number, net: Network, stride: Number = 1.0) -> Number:
+def gather(message: Number, group: Group) -> Number:
     """Return the time of an all-gather or reduce-scatter of a tensor of `message` bytes [s]."""
-    local = net.local(ranks, stride)
-    inner = larger(local, 2.0)
+    net, ranks = group.net, group.ranks
+    inner = larger(group.local, 2.0)
     times = [collectives.gather_time(message, inner, *line) for line in lines(inner, net, net.gather)]
     inside = where(ranks > 1, _quickest(times), 0.0)
-    if net.machine.hosts == 1:
+    if group.inside:
         return inside
-    return where(ranks > local, ring_time(message, ranks, stride, net, reduce=False), inside)
+    return where(ranks > group.local, _ring_time(message, group, reduce=False), inside)
 
 
-def ring_time(message: Number, ranks: Number, stride: Number, net: Network, *, reduce: bool) -> Number:
+def _ring_time(message: Number, group: Group, *, reduce: bool) -> Number:
     """Return the time of a message around one ring over all ranks, by the quicker protocol [s]."""
-    return _quickest([start + each * message for start, each in ring_lines(ranks, stride, net, reduce=reduce)])
+    return _quickest([start + each * message for start, each in group.rings(reduce=reduce)])
 
 
-def ring_lines(
-    ranks: Number, stride: Number, net: Network, *, reduce: bool, data: bool = False
-) -> list[tuple[Number, Number]]:
-    """Return the start-up of a message around one ring over all ranks, and its seconds per byte, by each protocol, that of bulk last.
-
-    Both are zero for a rank alone.
-
-    Parameters
-    ----------
-    reduce : whether the ring adds, so that every byte passes twice.
-    data : whether it is one of data ranks, of which several in a host share its ports.
-    """
-    local = net.local(ranks, stride)
+def _rings(group: Group, *, reduce: bool, data: bool) -> list[tuple[Number, Number]]:
+    net, ranks, local = group.net, group.ranks, group.local
     outside = net.outside * where(local > 1, net.shared, 1.0) if data and net.shared != 1.0 else net.outside
     pair, passes = larger(local, 2.0), 2.0 if reduce else 1.0
     wide = larger(ranks, 1.0)
     volume = collectives.ring_volume_factor(wide) if reduce else (wide - 1.0) / wide
-    crossings = _crossings(ranks, local, net)
+    crossings, narrow = _crossings(group), _narrowest(outside, group)
     protocols = lines(pair, net, net.reduce if reduce else net.gather)
     found = []
     for line in protocols:
         rate = line.rate
         if reduce and net.adds and line is protocols[-1]:  # what the switch adds does not pass the ring
             rate = rate * larger(1.0, collectives.ring_volume_factor(pair) / ((pair + 1.0) / pair))
-        rate = _ring_rate(rate, outside, local, ranks, stride, net)
         waits = passes * ((wide - 1.0) * line.step + crossings)
-        found.append((where(ranks > 1, line.start + waits, 0.0), volume / rate))
+        found.append((where(ranks > 1, line.start + waits, 0.0), volume / smaller(rate, narrow)))
     return found
 
 
-def _ring_rate(inside: Number, outside: Number, local: Number, ranks: Number, stride: Number, net: Network) -> Number:
-    """Return the rate of each rank of a ring: of its links inside a host, its host's ports, and its pod's share beyond the pod [B/s]."""
-    rate = collectives.shared_ring_rate(inside, outside, local, ranks)
+def _narrowest(outside: Number, group: Group) -> Number:
+    """Return the rate of each rank of a ring by its host's ports and its pod's share beyond the pod, endless inside a host [B/s]."""
+    net, ranks = group.net, group.ranks
+    rate = collectives.shared_ring_rate(math.inf, outside, group.local, ranks)
     if net.pod == math.inf:
         return rate
-    near = smaller(ranks, larger(net.pod / stride, 1.0))
+    near = smaller(ranks, larger(net.pod / group.stride, 1.0))
     return collectives.shared_ring_rate(rate, outside / net.taper, near, ranks)
 
 
-def _crossings(ranks: Number, local: Number, net: Network) -> Number:
+def _crossings(group: Group) -> Number:
     """Return the latency of a ring's passage over the network, once around [s]."""
-    return where(ranks > local, ranks / local * net.hop, 0.0 * ranks)
+    return where(group.ranks > group.local, group.ranks / group.local * group.net.hop, 0.0 * group.ranks)
 
 
-def exchange(
-    message: Number,
-    ranks: Number,
-    net: Network,
-    stride: Number = 1.0,
-    copies: float = 0.0,
-    groups: tuple[int, int] = (1, 1),
-) -> Number:
+def exchange(message: Number, group: Group, copies: float = 0.0, groups: tuple[int, int] = (1, 1)) -> Number:
     """Return the time of an all-to-all in which each rank sends `message` bytes: what leaves the host goes at the network's rate [s].
 
     Parameters
@@ -366,11 +376,11 @@ def exchange(
     copies : equal copies in the message, of which a host gets one where the software's kernels spread them there [1].
     groups : groups that the experts stand in, and those that the copies of a token go to [1].
     """
-    local = net.local(ranks, stride)
+    net, ranks, local = group.net, group.ranks, group.local
     wide, inner = larger(ranks, 1.0), larger(local, 2.0)
     times = [collectives.gather_time(message, inner, *line) for line in lines(inner, net, net.gather)]
     inside = where(local > 1, _quickest(times), 0.0)
-    if net.machine.hosts == 1:
+    if group.inside:
         return where(ranks > 1, inside, 0.0 * inside)
     hosts = larger(wide / larger(local, 1.0), 1.0)
     away = message * (1.0 - 1.0 / hosts)
@@ -379,7 +389,7 @@ def exchange(
     wait = net.start + net.hop
     outside = collectives.transfer_time(away, wait, net.outside)
     if net.pod != math.inf:
-        pod = smaller(wide, larger(net.pod / stride, 1.0))
+        pod = smaller(wide, larger(net.pod / group.stride, 1.0))
         beyond = away * (1.0 - pod / wide) / larger(1.0 - larger(local, 1.0) / wide, SMALL)
         outside = larger(outside, collectives.transfer_time(beyond, wait, net.outside / net.taper))
     return where(ranks > 1, where(ranks > local, larger(inside, outside), inside), 0.0 * inside)
@@ -416,18 +426,18 @@ def slowest_hop(message: Number, stride: Number, net: Network) -> Number:
     return larger(*hop_times(message, stride, net))
 
 
-def passed_on(message: Number, ranks: Number, stride: Number, net: Network) -> Number:
+def passed_on(message: Number, group: Group) -> Number:
     """Return the time of passing `message` bytes from neighbour to neighbour in ranks - 1 rounds [s]."""
-    local = net.local(ranks, stride)
-    line = lines(larger(local, 2.0), net, net.gather)[-1]
-    rate = _ring_rate(line.rate, net.outside, local, ranks, stride, net)
-    rounds = (ranks - 1.0) * (net.start + net.step)
-    return rounds + _crossings(ranks, local, net) + collectives.transfer_time(message, 0.0, rate)
+    net = group.net
+    line = lines(larger(group.local, 2.0), net, net.gather)[-1]
+    rate = smaller(line.rate, _narrowest(net.outside, group))
+    rounds = (group.ranks - 1.0) * (net.start + net.step)
+    return rounds + _crossings(group) + collectives.transfer_time(message, 0.0, rate)
 
 
-def message_start(ranks: Number, stride: Number, net: Network) -> Number:
+def message_start(group: Group) -> Number:
     """Return the start-up of one large message and its passage once around a ring, by NCCL's latencies for large messages where they are known [s]."""
-    local = smaller(net.local(ranks, stride), ranks)
+    net, ranks, local = group.net, group.ranks, group.local
     inside, between = net.machine.scale_up or net.machine.host_link, net.machine.network
     near = (inside.value("latency_simple") if inside else None) or 0.0
     far = (between.value("latency_simple") if between else None) or 0.0
@@ -443,14 +453,12 @@ MESSAGES = frozenset({"all_reduce", "gather", "exchange", "ring"})
 """Kinds of operations that are messages between ranks."""
 
 
-def message_time(
-    kind: str, message: Number, ranks: Number, net: Network, stride: Number = 1.0, **spread: Any
-) -> Number:
+def message_time(kind: str, message: Number, group: Group, **spread: Any) -> Number:
     """Return the time of a message of a kind; `spread` says of an exchange how its copies lie."""
     if kind == "all_reduce":
-        return all_reduce(message, ranks, net, stride)
+        return all_reduce(message, group)
     if kind == "gather":
-        return gather(message, ranks, net, stride)
+        return gather(message, group)
     if kind == "ring":
-        return where(ranks > 1, passed_on(message, ranks, stride, net), 0.0 * message)
-    return exchange(message, ranks, net, stride, **spread)
+        return where(group.ranks > 1, passed_on(message, group), 0.0 * message)
+    return exchange(message, group, **spread)

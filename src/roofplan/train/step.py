@@ -28,12 +28,12 @@ from roofplan.terms import Cited
 from roofplan.timing.kernels import operation_time
 from roofplan.timing.network import (
     MESSAGES,
+    Group,
     Network,
     all_reduce,
     gather,
     message_start,
     message_time,
-    ring_lines,
     slowest_hop,
 )
 from roofplan.timing.rates import Rates, rates
@@ -161,8 +161,13 @@ class Pass:
     total: Number
 
 
-def timed(table: Sequence[Operation], layout: Layout, a: Ability) -> Pass:
-    """Return the seconds of a pass: kernels, messages, and the wait for the host where it issues kernels more slowly."""
+def timed(table: Sequence[Operation], layout: Layout, a: Ability, groups: dict[str, Group]) -> Pass:
+    """Return the seconds of a pass: kernels, messages, and the wait for the host where it issues kernels more slowly.
+
+    Parameters
+    ----------
+    groups : those that messages before this pass's went to, by their kind of ranks; this pass adds its own.
+    """
     parts: dict[str, Number] = {}
     rows = []
     device: Number = 0.0
@@ -172,7 +177,7 @@ def timed(table: Sequence[Operation], layout: Layout, a: Ability) -> Pass:
         if op.kind in MESSAGES:
             if type(op.ranks) is float and op.ranks <= 1.0:
                 continue
-            seconds = sent(op, layout, a)
+            seconds = sent(op, layout, a, groups)
             if op.kind == "ring":
                 # passed on while attention works on the block before
                 seconds = exposed(seconds, parts.get("attention", 0.0), "outside" if a.machine.hosts > 1 else "inside")
@@ -202,10 +207,12 @@ def timed(table: Sequence[Operation], layout: Layout, a: Ability) -> Pass:
     return Pass(rows=rows, parts=parts, total=whole)
 
 
-def sent(op: Operation, layout: Layout, a: Ability) -> Number:
+def sent(op: Operation, layout: Layout, a: Ability, groups: dict[str, Group]) -> Number:
     """Return the seconds of a message: context ranks stand a tensor group apart, tensor and expert ranks next to each other."""
-    stride = layout.tp if op.among == "context" else 1.0
-    return message_time(op.kind, op.traffic, op.ranks, a.network, stride, copies=float(op.rows), groups=op.groups)
+    group = groups.get(op.among)
+    if group is None or group.ranks is not op.ranks:
+        group = groups[op.among] = Group(op.ranks, a.network, layout.tp if op.among == "context" else 1.0)
+    return message_time(op.kind, op.traffic, group, copies=float(op.rows), groups=op.groups)
 
 
 def exposed(message: Number, window: Number, where_to: str) -> Number:
@@ -247,10 +254,11 @@ def passes(model: Model, job: Job, layout: Layout, a: Ability) -> list[Passes]:
     layers = [forward(layer, tokens, job, layout, model, framework) for layer, _ in model.decoder.kinds()]
     ends = [embedding_pass(tokens, layout, model), head_pass(tokens, layout, model, framework)]
     out = []
+    groups: dict[str, Group] = {}
     for index, table in enumerate([*layers, *ends]):
         inputs, weights = backward(table, job)
         again = computed_again(table, layout, framework) if index < len(layers) else []
-        found = (timed(each, layout, a) for each in (table, again, inputs, weights))
+        found = (timed(each, layout, a, groups) for each in (table, again, inputs, weights))
         out.append(Passes(forward=next(found), again=next(found), inputs=next(found), weights=next(found)))
     if layout.offload == "activations":
         for (layer, _), each in zip(model.decoder.kinds(), out, strict=False):
@@ -436,7 +444,7 @@ def _hops(tokens: Number, micro: Number, model: Model, layout: Layout, a: Abilit
     message = tokens * model.hidden * ACTIVATION_BYTES
     one = slowest_hop(message / layout.tp, layout.tp * layout.cp * layout.dp, a.network)
     if not layout.sequence_parallel:
-        one = one + gather(message, layout.tp, a.network)
+        one = one + gather(message, Group(layout.tp, a.network))
     return one * (2.0 * (micro * layout.interleave + (layout.pp - 1)))
 
 
@@ -482,12 +490,13 @@ def _frozen(shares: Sequence[tuple[Stage, Share]], job: Job, layout: Layout, a: 
     most: Number = 0.0
     for _, share in shares:
         most = larger(most, (share.matrices + share.experts) * each + share.others * ACTIVATION_BYTES)
-    _, slope = ring_lines(ranks, layout.tp, a.network, reduce=False, data=True)[-1]
+    group = Group(ranks, a.network, layout.tp)
+    _, slope = group.rings(reduce=False, data=True)[-1]
     gathered = slope * most
     if layout.offload == "weights":
         gathered = gathered + most / ranks / copy_rate(a)
     layers = max(sum(stage.counts) for stage, _ in shares)
-    return 2.0 * gathered + _layer_by_layer(layers, ranks, layout.tp, a, gradients=False)
+    return 2.0 * gathered + _layer_by_layer(layers, group, a, gradients=False)
 
 
 def _reduced(
@@ -496,9 +505,9 @@ def _reduced(
     """Return the seconds of reducing gradients and gathering weights, and of the optimizer, of the slowest stage."""
     dense, thin = alike(layout)
     layers = max(sum(stage.counts) for stage, _ in shares)
-    start, each = _data_line(dense, layout.tp, job, layout, a, layers)
+    start, each = _data_line(Group(dense, a.network, layout.tp), job, layout, a, layers)
     mixed = not all(type(share.experts) is float and share.experts == 0.0 for _, share in shares)
-    apart, routed = _data_line(thin, layout.ep, job, layout, a, layers) if mixed else (0.0, 0.0)
+    apart, routed = _data_line(Group(thin, a.network, layout.ep), job, layout, a, layers) if mixed else (0.0, 0.0)
     if not mixed and not (model.tied and layout.pp > 1):
         shares = [_heaviest(shares)]  # all else grows with the parameters
     passes = 2.0 * job.optimizer.bytes + job.gradient + ACTIVATION_BYTES + GRADIENT_NORM
@@ -511,7 +520,7 @@ def _reduced(
         one = share.dense * each + share.experts * routed
         if model.tied and layout.pp > 1 and (stage.embeds or stage.heads):
             table = model.vocabulary * model.hidden / layout.tp * job.gradient
-            one = one + all_reduce(table, 2.0, a.network, (layout.pp - 1) * layout.tp * layout.cp * layout.dp)
+            one = one + all_reduce(table, Group(2.0, a.network, (layout.pp - 1) * layout.tp * layout.cp * layout.dp))
         moved = share.dense * update + share.experts * thinly + share.all * a.framework.keeps("gradient_passes")
         sent, work = larger(sent, one), larger(work, moved)
         if layout.offload == "optimizer":
@@ -535,32 +544,29 @@ def _on_host(owned: Number, job: Job, a: Ability) -> Number:
     return sent + owned * 2.0 * job.optimizer.bytes * a.machine.per_host / catalogue.host_update().value
 
 
-def _layer_by_layer(layers: float, ranks: Number, stride: Number, a: Ability, *, gradients: bool) -> Number:
+def _layer_by_layer(layers: float, group: Group, a: Ability, *, gradients: bool) -> Number:
     """Return the start-ups of gathering a stage's sharded weights twice, and of reducing its gradients once.
 
     Weights are gathered layer by layer, or tensor by tensor where the framework does so; gradients are reduced layer by layer.
     """
-    each = message_start(ranks, stride, a.network)
-    return layers * (2.0 * a.framework.gathered_apart + float(gradients)) * each
+    return layers * (2.0 * a.framework.gathered_apart + float(gradients)) * message_start(group)
 
 
-def _data_line(
-    ranks: Number, stride: Number, job: Job, layout: Layout, a: Ability, layers: float
-) -> tuple[Number, Number]:
+def _data_line(group: Group, job: Job, layout: Layout, a: Ability, layers: float) -> tuple[Number, Number]:
     """Return the start-up of reducing gradients and of gathering weights, and the seconds of each parameter.
 
     Sharded weights are gathered twice, and layer by layer, or tensor by tensor where a framework's code does so.
     """
     if layout.zero == 0:
-        start, slope = ring_lines(ranks, stride, a.network, reduce=True, data=True)[-1]
+        start, slope = group.rings(reduce=True, data=True)[-1]
         return start, slope * job.gradient
-    start, slope = ring_lines(ranks, stride, a.network, reduce=False, data=True)[-1]
+    start, slope = group.rings(reduce=False, data=True)[-1]
     gathers = 2.0 if layout.zero >= 3 else 1.0
     slope = slope * (job.gradient + gathers * ACTIVATION_BYTES)
-    start = start * (1.0 + gathers) if layout.zero < 3 else _layer_by_layer(layers, ranks, stride, a, gradients=True)
+    start = start * (1.0 + gathers) if layout.zero < 3 else _layer_by_layer(layers, group, a, gradients=True)
     if not isinstance(layout.shard, np.ndarray) and not layout.shard:
         return start, slope
     # shards of equal place are reduced over their copies, far apart
-    copies = layout.dp * layout.cp / ranks
-    wait, each = ring_lines(copies, stride * ranks, a.network, reduce=True, data=True)[-1]
-    return start + wait, slope + each * job.gradient / ranks
+    far = Group(layout.dp * layout.cp / group.ranks, a.network, group.stride * group.ranks)
+    wait, each = far.rings(reduce=True, data=True)[-1]
+    return start + wait, slope + each * job.gradient / group.ranks
