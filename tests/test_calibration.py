@@ -1,9 +1,11 @@
 """Fits that lend to each other, a user's own runs on top of them, and the profile that keeps those."""
 
 import csv
+import io
 import itertools
 import json
 import math
+from collections import Counter
 from dataclasses import replace
 
 import numpy as np
@@ -12,19 +14,23 @@ from conftest import FIT, keeps_to
 
 import roofplan as rp
 from roofplan import catalogue
-from roofplan.calibrate import engines, kernels
+from roofplan.calibrate import __main__ as refit
+from roofplan.calibrate import engines, kernels, left_out, training
 from roofplan.calibrate.fitting import entry
 from roofplan.calibrate.hierarchy import Block, Prior, fit
-from roofplan.calibrate.own import figures_of, rescoped, stray
+from roofplan.calibrate.own import Refit, figures_of, rescoped, stray
 from roofplan.calibrate.training import NUMBERS, effects_of
 from roofplan.catalogue import profile
 from roofplan.catalogue.machines import machine
 from roofplan.errors import InputError
 from roofplan.laws import matmul
 from roofplan.records.calibration import Watched
+from roofplan.report.calibration import refit_screen
+from roofplan.report.page import Page
 from roofplan.schemas import answer_schema
 from roofplan.timing.rates import rates
 from roofplan.validation.inference import inference_case
+from roofplan.validation.scoring import Validation
 
 # Published kernels -------------------------------------------------------------------------------
 
@@ -399,3 +405,32 @@ def test_figures_that_stand_for_two_devices_move_nothing():
     figures, skipped = figures_of([("inference", doubled)], FIT)
     assert not figures
     assert skipped == {"same_figures": 6}
+
+
+def test_why_rows_are_skipped_is_wrapped_beneath_its_line():
+    skipped = Counter({f"layout number {number} is not one that the engine takes": 1 for number in range(9)})
+    none = np.array([])
+    found = Refit(rows=9, figures=[], skipped=skipped, before=none, after=none, held_out=none, moved=[], constants=[])
+    out = io.StringIO()
+    refit_screen(found, None, Page(out))
+    first, *rest = out.getvalue().split("\n\n")[0].splitlines()
+    assert first.startswith("9 rows: 0 figures used, 9 rows skipped (layout number 0")
+    assert len(rest) > 3
+    assert all(line[:2] == "  " and line[2] != " " for line in rest)
+
+
+# The whole refit ---------------------------------------------------------------------------------
+
+
+def test_a_refit_writes_every_table_and_the_outcomes_before_the_intervals(monkeypatch):
+    written = []
+    monkeypatch.setattr(refit, "write", lambda name, _: written.append(name))
+    monkeypatch.setattr(left_out, "save", lambda *_: written.append("outcomes"))
+    monkeypatch.setattr(left_out, "left_out", lambda *_: Validation(kind="training", rows=0))
+    monkeypatch.setattr(left_out, "beside_shipped", lambda found, _: found)
+    monkeypatch.setattr(engines, "fit_serving", lambda _: dict.fromkeys(left_out.SERVING, ()))
+    monkeypatch.setattr(training, "fit_families", lambda _: None)
+    monkeypatch.setattr(training, "fit_training", lambda _: ())
+    refit.main()
+    assert sorted({*written} - {"outcomes"}) == sorted(catalogue.fits())
+    assert written[-2:] == ["outcomes", "intervals"]

@@ -11,7 +11,7 @@ import subprocess
 import sys
 from collections.abc import MutableMapping, MutableSequence, MutableSet
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import FrozenInstanceError, replace
+from dataclasses import FrozenInstanceError, is_dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -48,6 +48,29 @@ def test_the_nearest_scope_holds():
     assert not fit.speaks_of("kernel", "other")
     with pytest.raises(InputError, match=r"no fitted constant kernel.gap for any of sglang"):
         fit.find("kernel", "gap", ["sglang"])
+
+
+STEP_BY_STEP = {
+    *("calibrate.engines.Decode", "calibrate.hierarchy.Fitted", "calibrate.own.Refit", "calibrate.training.Steps"),
+    *("economics.machine.Owned", "economics.tokens.Supply", "economics.tokens.TokenCosts"),
+    *("search.plan.Tally", "search.plan.Result", "serve.prediction.Prediction", "serve.queue._Request"),
+    *("train.plan.TrainingResult", "train.search.Tally", "train.search.Found"),
+    *("train.step.Pass", "train.step.Passes", "train.step.Step"),
+    *("validation.inference.InferenceCase", "validation.scoring.Validation", "validation.training.TrainingCase"),
+}
+"""Classes of data that are filled while an answer is worked out; all others are values."""
+
+
+def test_classes_of_data_are_values_but_for_a_few_and_take_no_other_members():
+    found = {}
+    for module in pkgutil.walk_packages(roofplan.__path__, "roofplan."):
+        if module.name.endswith("__main__"):
+            continue
+        for name, kind in vars(importlib.import_module(module.name)).items():
+            if isinstance(kind, type) and is_dataclass(kind) and kind.__module__ == module.name:
+                found[f"{module.name.removeprefix('roofplan.')}.{name}"] = kind
+    assert {name for name, kind in found.items() if not kind.__dataclass_params__.frozen} == STEP_BY_STEP
+    assert all("__slots__" in vars(kind) for kind in found.values())
 
 
 def test_a_fit_is_the_same_in_another_process():

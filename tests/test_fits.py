@@ -1,15 +1,18 @@
 """Shipped constants are those that today's fits make of today's published rows."""
 
+from dataclasses import replace
+
 import pytest
 from conftest import FIT
 
 from roofplan import catalogue
-from roofplan.calibrate.engines import fit_serving
+from roofplan.calibrate.engines import fit_prefill, fit_serving
 from roofplan.calibrate.kernels import fit_attention, fit_matmul, fit_vector, kernel_rows
 from roofplan.calibrate.left_out import SERVING
 from roofplan.calibrate.messages import fit_messages
 from roofplan.calibrate.prices import fit_prices
 from roofplan.calibrate.training import fit_families, fit_training
+from roofplan.validation.inference import clean_cases, known_cases, queues
 
 EXACT, ITERATED, FLAT = 1e-6, 1e-3, 0.05
 """Relative differences of constants that are counted, that are searched for, and that many runs hardly tell apart [1]."""
@@ -48,6 +51,20 @@ def test_constants_of_training():
 
 
 @pytest.mark.slow
+def test_engines_without_prompts_are_taken_to_reach_the_kernels_rate():
+    nobody = replace(FIT, excluded=frozenset(row["source_key"] for row in catalogue.inference_rows()))
+    found = {(item["name"], item["scope"]): item for item in fit_prefill(nobody)}
+    assert found["compute_share", "any"]["value"] == 1.0
+    assert found["compute_share", "any"]["kind"] == "guess"
+    assert found["block_share", "any"]["value"] == 1.0
+    assert {scope for _, scope in found} == {"any", "training"}
+
+
+def test_runs_whose_users_queued_are_not_fitted_on():
+    assert 0.9 * len(known_cases()) < len(clean_cases()) < len(known_cases())
+    assert not any(map(queues, clean_cases()))
+
+
 def test_constants_of_serving():
     others = [item for name in catalogue.fits() if name not in SERVING for item in catalogue.fit(name)]
     for name, made in fit_serving(others).items():

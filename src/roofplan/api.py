@@ -111,7 +111,7 @@ def read_model(name: str) -> Model:
         return hf.from_text(_from_hub(name[3:]), name[3:])
     path = Path(name)
     if _exists(path):
-        return _from_path(path)
+        return hf.from_path(path)
     if name.endswith((".json", "/")) or name.startswith(("./", "../", "/", "~")):
         raise ConfigError(f"MODEL: no file {name}", argument="MODEL", value=name)
     known = (
@@ -152,21 +152,6 @@ def _exists(path: Path) -> bool:
         return path.exists()
     except (OSError, ValueError):
         return False
-
-
-def _from_path(path: Path) -> Model:
-    file = path / "config.json" if path.is_dir() else path
-    if not file.is_file():
-        raise ConfigError(f"MODEL: {path} holds no config.json", argument="MODEL", value=str(path))
-    size = file.stat().st_size
-    if size > hf.LARGEST_CONFIG:
-        raise ConfigError(
-            f"MODEL: {file} holds {size:,} bytes; a config.json has a few thousand", argument="MODEL", value=str(file)
-        )
-    try:
-        return hf.from_text(file.read_bytes(), str(path))
-    except OSError as error:
-        raise ConfigError(f"MODEL: {file}: {error.strerror}", argument="MODEL", value=str(file)) from None
 
 
 def _from_hub_cache(name: str) -> Path | None:

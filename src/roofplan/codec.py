@@ -16,7 +16,7 @@ from roofplan.records.engine import DefaultRule, Engine, Kernels
 from roofplan.records.hardware import OWN, Accelerator, Link, Server
 from roofplan.records.prices import Price
 from roofplan.records.silicon import Die, Node, WaferPrice
-from roofplan.records.training import FailurePreset, Framework, Optimizer, Recovery
+from roofplan.records.training import RECOMPUTES, FailurePreset, Framework, Optimizer, Recovery, Unstated
 from roofplan.source import Source, Sourced
 
 _COUNTED = {
@@ -335,6 +335,7 @@ def framework(table: Mapping[str, Any]) -> Framework:
         measured_memory=table["measured_memory"],
         memory=_numbers(table["memory"]),
         kernels=_kernels(table["kernels"]),
+        unstated=_unstated(table["unstated"]),
         attention_rate=_numbers(table.get("attention_rate", {})),
         gradient=table["gradient"],
         stays_gathered=_one_of(table, "stays_gathered", ("never", "pipeline")),
@@ -344,6 +345,16 @@ def framework(table: Mapping[str, Any]) -> Framework:
         notes=_texts(table, "notes"),
         flags=table.get("flags", {}),
         raw=table,
+    )
+
+
+def _unstated(table: Mapping[str, Any]) -> Unstated:
+    plain = _one_of(table, "recompute", RECOMPUTES)
+    return Unstated(
+        recompute=plain,
+        recompute_sharded=_one_of(table, "recompute_sharded", RECOMPUTES) if "recompute_sharded" in table else plain,
+        micro_batch=float(table["micro_batch"]) if "micro_batch" in table else None,
+        source=table["source"],
     )
 
 

@@ -178,19 +178,26 @@ def _counts(text: str, device: Accelerator, server: Server | None, whole: str, a
         return first, int(match[2])
     if server is not None:
         return first, server.count
-    full = max(box_size(device), min(device.domain, 72) if device.domain > LARGEST_BOX else 0)
-    if first <= full:
-        return 1, first
-    if first % full:
-        box = box_size(device)
-        if first % box == 0:
-            return first // box, box
+    box, full = box_size(device), _together(device)
+    hosts = next((n for n in range(-(-first // full), first // box + 1) if first % n == 0 and first // n % box == 0), 0)
+    if first > full and not hosts:
         raise InputError(
             f"{argument}: {first} {device.id} do not fill whole hosts of {box}; write HOSTSxPER, such as {device.id}:{-(-first // box)}x{box}",
             argument=argument,
             value=text,
         )
-    return first // full, full
+    return (1, first) if first <= full else (hosts, first // hosts)
+
+
+LARGEST_RACK = 72
+"""Devices that one switch of links joins at most, unless they form a torus [1]."""
+
+
+def _together(device: Accelerator) -> int:
+    """Return the devices that their links join as one host: of a server, a rack, or a slice of a torus [1]."""
+    torus = device.scale_up in catalogue.ids("links") and catalogue.link(device.scale_up).topology == "torus"
+    joined = device.domain if torus else min(device.domain, LARGEST_RACK)
+    return max(box_size(device), joined if device.domain > LARGEST_BOX else 0)
 
 
 @lru_cache(maxsize=1024)

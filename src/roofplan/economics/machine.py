@@ -146,7 +146,7 @@ class Owned:
     inputs: dict[str, Sourced]
     term: Term
     absent: list[str]
-    unpriced: bool = False
+    unpriced: bool
     assumed: list[str] = field(default_factory=list)
 
     def at(self, values: Values) -> Term:

@@ -308,7 +308,9 @@ def _attention(
         if step.prefills:
             positions = step.requests * mixer.cross
             table.append(
-                product(label_of(kept_once), kept_once, positions, tensor, model, leaving=False, kv_heads=mixer.kv_heads)
+                product(
+                    label_of(kept_once), kept_once, positions, tensor, model, leaving=False, kv_heads=mixer.kv_heads
+                )
             )
     for index, group in enumerate(groups):
         leaving = index == last

@@ -36,6 +36,23 @@ class Optimizer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Unstated:
+    """What a framework does where a run says nothing of it.
+
+    Parameters
+    ----------
+    recompute, recompute_sharded : what is computed again, and what where weights are sharded.
+    micro_batch : sequences of a micro-batch, None where a launch must give them [1].
+    source : where its defaults stand.
+    """
+
+    recompute: str
+    recompute_sharded: str
+    micro_batch: float | None
+    source: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Framework:
     """One version of a training framework.
 
@@ -67,6 +84,7 @@ class Framework:
     attention_rate : by architecture, the rate of its attention kernels over that of kernels written for it, where they are older [1].
     memory : numbers of the ledger, such as ``norm_kept`` [B] per element.
     flags : its launch flags by what they set.
+    unstated : what it does where a run says nothing of it.
     """
 
     id: str
@@ -93,6 +111,7 @@ class Framework:
     measured_memory: bool
     memory: Mapping[str, Sourced]
     kernels: Kernels
+    unstated: Unstated
     attention_rate: Mapping[str, Sourced] = field(default_factory=dict)
     gradient: str = "fp32"
     stays_gathered: str = "never"

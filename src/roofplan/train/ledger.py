@@ -70,8 +70,12 @@ class _Case:
 
 def ledgers(model: Model, job: Job, layout: Layout, framework: Framework, fit: Fit) -> list[Ledger]:
     """Return the peak of every distinct stage."""
-    kinds = tuple(layer for layer, _ in model.decoder.kinds())
     slack = fit.find("allocator", "reserved_over_allocated", [framework.name, "any"]).value
+    return _ledgers(model, job, layout, framework, slack)
+
+
+def _ledgers(model: Model, job: Job, layout: Layout, framework: Framework, slack: float) -> list[Ledger]:
+    kinds = tuple(layer for layer, _ in model.decoder.kinds())
     small, back = distinct(layout)
     tokens = small.micro_batch * job.sequence / small.cp
     layers = [
@@ -96,6 +100,11 @@ def ledgers(model: Model, job: Job, layout: Layout, framework: Framework, fit: F
         )
         for stage in stages(model, layout.pp, layout.interleave, layout.schedule, ends=framework.counts_ends)
     ]
+
+
+def needed(model: Model, job: Job, layout: Layout, framework: Framework) -> float:
+    """Return what tensors of the fullest stage take at their peak, whatever an allocator keeps besides [B]."""
+    return float(fullest(_ledgers(model, job, layout, framework, 1.0)).allocated.value)
 
 
 def fullest(found: Sequence[Ledger]) -> Ledger:

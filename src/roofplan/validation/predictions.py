@@ -239,7 +239,7 @@ def training_outcomes(row: Row, fit: Fit) -> tuple[list[Outcome], Memory | None]
     except ArithmeticError as error:
         return [replace(base, skipped=f"its numbers make no run: {error}")], None
     # what is recomputed decides the memory: where it is not stated, nothing is judged
-    known = not any(text.startswith("recompute: none") for text in case.assumed)
+    known = case.recompute_stated
     ran = Memory(id=row["id"], ran=not out_of_memory, fits=judged) if known or out_of_memory else None
     if out_of_memory:
         return [replace(base, skipped="oom-row")], ran
@@ -263,6 +263,7 @@ def training_figures(case: TrainingCase, fit: Fit) -> tuple[dict[str, Metric], b
     """Return the predicted figures of a training run, and whether it fits its devices."""
     found = step(case.model, case.job, case.layout, case.ability(fit))
     grade, spread = grade_of(case.ability(fit), case.job.precision, case.model)
+    spread = math.hypot(spread, case.doubt)
     rate = case.job.batch * case.job.sequence / float(found.time) / case.machine.count
     held = fullest(ledgers(case.model, case.job, case.layout, case.framework, fit))
     reserved, allocated = memory_metrics(held, case.framework, case.machine, case.model, fit)

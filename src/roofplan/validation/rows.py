@@ -6,6 +6,7 @@ import csv
 import math
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from roofplan.errors import InputError
@@ -25,6 +26,26 @@ SHORT_OF_CACHE = "short of cache"
 def unstarved(row: Row) -> Row:
     """Return a row without that flag."""
     return {**row, "quality_flags": row.get("quality_flags", "").replace(STARVED, "")}
+
+
+@dataclass(frozen=True, slots=True)
+class Assumed:
+    """What a row leaves out and a rule filled.
+
+    Parameters
+    ----------
+    texts : each in words.
+    doubts : relative errors that they may bring, of those that may bring one [1].
+    """
+
+    texts: list[str] = field(default_factory=list)
+    doubts: list[float] = field(default_factory=list)
+
+    def add(self, text: str, doubt: float = 0.0) -> None:
+        """Note what was filled, and the relative error that it may bring."""
+        self.texts.append(text)
+        if doubt:
+            self.doubts.append(doubt)
 
 
 class Skipped(Exception):

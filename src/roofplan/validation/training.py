@@ -5,43 +5,25 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import Any
 
-from roofplan import catalogue, hf
+from roofplan import catalogue
 from roofplan.catalogue.machines import machine
 from roofplan.errors import RoofplanError
 from roofplan.records.calibration import Fit
 from roofplan.records.hardware import Machine
 from roofplan.records.model import Model
-from roofplan.records.training import Adapter, Framework, Job, Layout
+from roofplan.records.training import RECOMPUTES, Adapter, Framework, Job, Layout
+from roofplan.train.ledger import needed
 from roofplan.train.step import Ability, ability
-from roofplan.validation.rows import Row, Skipped, checked, number
-
-KNOWN_MODELS = {
-    "deepseekv2": "deepseek-v2",
-    "deepseekv3": "deepseek-v3",
-    "deepseekv4 flash": "deepseek-v4-flash",
-    "gpt oss 120b": "gpt-oss-120b",
-    "kimi_k2": "kimi-k2",
-    "qwen3_235b": "qwen3-235b-a22b",
-    "qwen3_30b": "qwen3-30b-a3b",
-    "nemotron_3_nano": "nemotron-3-nano",
-    "nemotron_3_ultra": "nemotron-3-ultra",
-    "mixtral 8x7b": "mixtral-8x7b",
-    "falcon 40": "falcon-40b",
-}
-"""Catalogue entries of models that dimensions alone do not describe, by how a publisher's name begins."""
+from roofplan.validation.models import model_of
+from roofplan.validation.rows import Assumed, Row, Skipped, checked, flags, number
 
 NEEDED = (
     *("id", "source_key", "model_name", "accel_norm", "accelerators_total", "framework", "month", "precision", "task"),
     *("layers", "hidden", "heads", "seq_len", "micro_batch", "global_batch_sequences", "norm_tokens_per_s_per_gpu"),
 )
 """Columns without which no row can be predicted."""
-
-GPT = re.compile(r"^(gpt|opt|megatron)", re.IGNORECASE)
-GPT_VOCABULARY = 51200
-"""Vocabulary of Megatron's GPT models, 50,257 padded, where a source gives none [1]."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -53,6 +35,8 @@ class TrainingCase:
     rate : measured tokens per second of a device, None without one [token/s].
     memory : measured peak of the fullest device, None without one [B].
     assumed : what the row leaves out and a rule filled.
+    doubt : relative error that this may bring [1].
+    recompute_stated : whether the row says what is computed again.
     """
 
     row: Row
@@ -65,6 +49,8 @@ class TrainingCase:
     memory: float | None
     memory_kind: str
     assumed: tuple[str, ...]
+    doubt: float
+    recompute_stated: bool
 
     @property
     def step_time(self) -> float | None:
@@ -90,12 +76,12 @@ def training_case(row: Row) -> TrainingCase:
     ------
     Skipped : with the reason.
     """
-    if row.get("quality"):
-        raise Skipped(row["quality"])
+    if reasons := flags(row) - {"dims-missing"}:
+        raise Skipped(" ".join(sorted(reasons)))
     checked(row)
-    assumed: list[str] = []
+    assumed = Assumed()
     model = model_of(row, assumed)
-    found = machine_of(row)
+    found = machine_of(row, assumed)
     framework = framework_of(row)
     sequence = _sequence(row, assumed)
     if sequence is None:
@@ -105,19 +91,21 @@ def training_case(row: Row) -> TrainingCase:
     dp = int(number(row, "dp") or found.count // (tp * pp * cp))
     if tp * pp * cp * dp != found.count:
         raise Skipped("degrees do not multiply to the devices")
-    if batch is None or micro is None:
-        raise Skipped("batch or micro-batch not stated")
-    zero = _zero(row, framework)
-    recompute = _recompute(row, assumed)
-    if framework.name == "litgpt" and zero == 3:
-        recompute = "full"
-        assumed.append("recompute: full, which LitGPT's FSDP strategy sets")
+    if micro is None:
+        micro = _micro_batch(row, batch, dp * cp, framework, assumed)
+    if batch is None:
+        batch = micro * dp * (number(row, "grad_accum") or 1.0)
+        assumed.add(f"batch: {batch:g} sequences, a micro-batch of each data rank")
+    zero, shard = _zero(row, framework), _shard(row, dp * cp)
     if framework.name == "torchtitan" and pp > 1:
         micro = micro / pp
-        assumed.append("micro-batch: the local batch over the stages, torchtitan's default")
+        assumed.add("micro-batch: the local batch over the stages, torchtitan's default")
     stated = row.get("sequence_parallel", "")
     parallel = stated == "True" if stated else framework.released >= "2022-05" and tp > 1
     interleave = int(number(row, "interleave") or (2 if row["interleave"].startswith(">1") else 1))
+    layers = len(model.decoder.layers)
+    if pp > layers or pp * interleave > layers + (2 if framework.counts_ends else 0):
+        raise Skipped(f"layout: {pp} stages of {max(1, interleave)} chunks for {layers} layers")
     layout = Layout(
         tp=float(tp),
         pp=pp,
@@ -127,7 +115,8 @@ def training_case(row: Row) -> TrainingCase:
         micro_batch=micro,
         interleave=max(1, interleave),
         zero=zero,
-        recompute=recompute,
+        shard=shard,
+        recompute="none",
         sequence_parallel=parallel and tp > 1,
         offload="weights" if row.get("offload", "").startswith("params") else "none",
     )
@@ -142,6 +131,11 @@ def training_case(row: Row) -> TrainingCase:
         gradient=gradient,
         adapter=adapter_of(row),
     )
+    recompute = _stated_recompute(row, framework)
+    if recompute:
+        layout = replace(layout, recompute=recompute)
+    else:
+        layout = _recomputing(model, job, layout, framework, found, assumed)
     rate, memory = number(row, "norm_tokens_per_s_per_gpu"), number(row, "measured_memory_gb_per_gpu")
     unit = 1e9 if row["source_key"] == "litgpt-a100" else 2.0**30
     return TrainingCase(
@@ -154,17 +148,19 @@ def training_case(row: Row) -> TrainingCase:
         rate=rate,
         memory=None if memory is None else memory * unit,
         memory_kind=row.get("memory_kind", ""),
-        assumed=tuple(assumed),
+        assumed=tuple(assumed.texts),
+        doubt=math.hypot(*assumed.doubts),
+        recompute_stated=bool(recompute),
     )
 
 
-def _sequence(row: Row, assumed: list[str]) -> float | None:
+def _sequence(row: Row, assumed: Assumed) -> float | None:
     """Return the tokens of a sequence; of a range of longest ones over tokenizers, the longest for the smallest vocabulary."""
     span = re.search(r"max (\d+)-(\d+) tokens", row["seq_len"])
     if span is None:
         return number(row, "seq_len")
     small = (number(row, "vocab") or 0.0) <= SMALL_VOCABULARY
-    assumed.append(f"sequence: the longest of the data set, {span[2 if small else 1]} tokens")
+    assumed.add(f"sequence: the longest of the data set, {span[2 if small else 1]} tokens")
     return float(span[2 if small else 1])
 
 
@@ -215,12 +211,60 @@ PROMPTED_FROM = 2
 """First layer with prompts of LLaMA-Adapter (arXiv 2303.16199) in LitGPT, adapter.py: adapter_start_layer; its published counts agree [1]."""
 
 
-def _recompute(row: Row, assumed: list[str]) -> str:
-    stated = row.get("recompute", "").split(" ")[0]
-    if stated in {"none", "full", "selective"}:
-        return stated
-    assumed.append("recompute: none, where not stated")
-    return "none"
+def _micro_batch(row: Row, batch: float | None, ranks: int, framework: Framework, assumed: Assumed) -> float:
+    """Return the sequences of a micro-batch that a row leaves out: by its batch, ranks and accumulation, else the framework's default.
+
+    Raises
+    ------
+    Skipped : nothing tells them.
+    """
+    accumulated, own = number(row, "grad_accum"), framework.unstated.micro_batch
+    if batch is not None and accumulated:
+        found, why = batch / ranks / accumulated, "by batch, ranks and accumulation"
+    elif own is not None and (batch is None or batch >= own * ranks):
+        found, why = own, f"{framework.name}'s default"
+    elif own is not None and batch is not None:
+        found, why = max(1.0, batch / ranks), "the batch over its ranks"
+    else:
+        raise Skipped("micro-batch not stated")
+    assumed.add(f"micro-batch: {found:g}, {why}")
+    return found
+
+
+def _shard(row: Row, ranks: int) -> float:
+    """Return the data ranks that divide states between them where a row says that they are fewer than all, else 0 [1]."""
+    stated = re.search(r"\b(?:shard|fsdp2?)\s+(\d+)\b", row.get("zero_stage_fsdp", ""), re.IGNORECASE)
+    size = int(stated[1]) if stated else 0
+    return float(size) if 0 < size < ranks and ranks % size == 0 else 0.0
+
+
+TWICE_THE_MEMORY = 2.0
+"""Memory that a run would need, over that of its device, from which it must have computed more again than its framework does unasked [1]."""
+
+
+def _stated_recompute(row: Row, framework: Framework) -> str:
+    """Return what a row says is computed again, empty where it says nothing that the framework is known to do."""
+    said = row.get("recompute", "")
+    stated = "" if "not stated" in said else said.split(" ")[0]
+    stated = framework.raw.get("recompute_names", {}).get(stated, stated)
+    return stated if stated in RECOMPUTES else ""
+
+
+def _recomputing(
+    model: Model, job: Job, layout: Layout, framework: Framework, found: Machine, assumed: Assumed
+) -> Layout:
+    """Return a layout with what is computed again unasked: by the framework's default where that fits by any means, else whole layers."""
+    rule = framework.unstated
+    unasked = replace(layout, recompute=rule.recompute_sharded if layout.zero >= ZERO_OF_WEIGHTS else rule.recompute)
+    if needed(model, job, unasked, framework) <= TWICE_THE_MEMORY * float(found.device.memory or math.inf):
+        assumed.add(f"recompute: {unasked.recompute}, {framework.name}'s default")
+        return unasked
+    assumed.add(f"recompute: full, without which it would need {TWICE_THE_MEMORY:g} times the memory of a device")
+    return replace(layout, recompute="full")
+
+
+ZERO_OF_WEIGHTS = 3
+"""ZeRO stage from which weights are divided."""
 
 
 def _zero(row: Row, framework: Framework) -> int:
@@ -282,25 +326,50 @@ OWN_PROFILE = {
 """Frameworks that publishers name, and the one profile of each."""
 
 
-def machine_of(row: Row) -> Machine:
-    """Return the machine of a row: its devices, so many to a node, and the network that the row states."""
-    device, count = row["accel_norm"].removeprefix("other:"), number(row, "accelerators_total")
-    if device not in catalogue.aliases("accelerators"):
+def machine_of(row: Row, assumed: Assumed) -> Machine:
+    """Return the machine of a row: its devices, so many to a node, and the network that the row states, else the one that they are sold with."""
+    device, whole = row["accel_norm"].removeprefix("other:"), number(row, "accelerators_total")
+    if not device.endswith(".toml") and device not in catalogue.aliases("accelerators"):
         raise Skipped(f"device {device or 'not stated'} is not in the catalogue")
-    if count is None:
+    if whole is None:
         raise Skipped("number of devices not stated")
-    per_node = int(number(row, "devices_per_node") or min(8, int(count)))
-    text = row.get("interconnect", "")
+    text, per_node = row.get("interconnect", ""), number(row, "devices_per_node")
     joined = re.search(r"NVL(\d+)", text)
-    per_node = int(joined[1]) if joined else per_node
+    most = int(joined[1]) if joined else None if "ICI" in text or per_node is None else int(per_node)
+    base = _on_bus(_sold(device, int(whole), most), text)
+    if base.network is None:
+        return base
+    rate = re.search(r"(?:(\d+)x)?(\d+) Gb/s(?: per (node|GPU))?", text.partition(";")[2])
+    if rate is None:
+        assumed.add(f"network: {base.ports} x {base.network.id} a host, as it is sold")
+        return base
+    total = int(rate[1] or 1) * float(rate[2]) * 1e9 / 8 * (base.per_host if rate[3] == "GPU" else 1)
+    return replace(base, ports=max(1, round(total / base.network.bandwidth)))
+
+
+def _sold(device: str, count: int, most: int | None) -> Machine:
+    """Return so many devices in hosts of at most `most`, or as they are sold, over their own network.
+
+    Raises
+    ------
+    Skipped : with the reason.
+    """
+    hosts = 0 if most is None else next(n for n in range(-(-count // most), count + 1) if count % n == 0)
+    parts = f"{hosts}x{count // hosts}" if hosts > 1 else str(count)
     try:
-        base = machine(f"{device}:{min(int(count), per_node)}")[0]
+        try:
+            found = machine(f"{device}:{parts}")[0]
+        except RoofplanError as error:
+            if error.code != "network_missing":
+                raise
+            found = machine(f"{device}:{parts}@{UNSOLD}")[0]
     except RoofplanError as error:
         raise Skipped(str(error)) from None
-    base = _on_bus(base, text)
-    if int(count) <= per_node:
-        return replace(base, hosts=1, per_host=int(count), network=None)
-    return _joined(base, int(count), per_node, text)
+    return replace(found, hosts=1, per_host=count, network=None) if hosts == 1 else found
+
+
+UNSOLD = "ib-hdrx8"
+"""Network of hosts of which the catalogue has none: a port of 200 Gb/s for each of eight devices."""
 
 
 OLD_BOARD = "pcie3-x16"
@@ -314,94 +383,3 @@ def _on_bus(base: Machine, text: str) -> Machine:
     if name is None or name not in catalogue.ids("links"):
         return base
     return replace(base, host_link=catalogue.link(name))
-
-
-def _joined(base: Machine, count: int, per_node: int, text: str) -> Machine:
-    """Return a machine of several nodes joined by the network that a row states, one port or several a node."""
-    rate = re.search(r"(?:(\d+)x)?(\d+) Gb/s(?: per (node|GPU))?", text.partition(";")[2])
-    network = base.network or catalogue.link("ib-hdr")
-    total = 8 * 200e9 / 8
-    if rate is not None:
-        ports, speed, each = int(rate[1] or 1), float(rate[2]) * 1e9 / 8, rate[3]
-        total = ports * speed * (per_node if each == "GPU" else 1)
-    ports = max(1, round(total / network.bandwidth))
-    hosts = -(-count // per_node)
-    return replace(
-        base, hosts=hosts, per_host=per_node if count % per_node == 0 else count // hosts, network=network, ports=ports
-    )
-
-
-def model_of(row: Row, assumed: list[str]) -> Model:
-    """Return the model of a row: a catalogue entry cut to the row's layers, or the row's own dimensions."""
-    name = row["model_name"].lower()
-    sizes = {key: number(row, key) for key in ("layers", "hidden", "ffn_hidden", "heads", "kv_heads", "vocab")}
-    base = next((known for prefix, known in KNOWN_MODELS.items() if name.startswith(prefix)), None)
-    if base:
-        return _cut(base, row.get("layers", ""), row.get("dense_layers", ""))
-    if any(sizes[key] is None for key in ("layers", "hidden", "heads")):
-        raise Skipped("dims-missing")
-    if sizes["vocab"] is None:
-        assumed.append(f"vocabulary {GPT_VOCABULARY:,}")
-    return _from_sizes(name, tuple(int(sizes[key] or 0) for key in sizes), int(number(row, "seq_len") or 2048))
-
-
-@lru_cache(maxsize=1024)
-def _cut(base: str, layers: str, dense: str) -> Model:
-    config: dict[str, Any] = dict(hf.of_catalogue(base).config)
-    config.pop("quantization_config", None)
-    if layers and config.get("num_hidden_layers") not in {None, int(layers)} and "first_k_dense_replace" in config:
-        config["num_hidden_layers"] = int(layers)
-    if dense:
-        config["first_k_dense_replace"] = int(dense)
-    config["num_nextn_predict_layers"] = 0
-    return hf.from_dict(config).renamed(base)
-
-
-@lru_cache(maxsize=1024)
-def _from_sizes(name: str, sizes: tuple[int, ...], sequence: int) -> Model:
-    layers, hidden, inner, heads, kv_heads, vocabulary = sizes
-    vocabulary, inner, kv_heads = vocabulary or GPT_VOCABULARY, inner or 4 * hidden, kv_heads or heads
-    if name.startswith("mpt"):
-        config = {
-            "model_type": "mpt",
-            "d_model": hidden,
-            "n_layers": layers,
-            "n_heads": heads,
-            "expansion_ratio": inner // hidden,
-            "vocab_size": vocabulary,
-            "max_seq_len": sequence,
-            "no_bias": True,
-        }
-    elif name.startswith(("phi", "stablelm alpha")):
-        config = {
-            "model_type": "phi" if name.startswith("phi") else "gpt_neox",
-            "hidden_size": hidden,
-            "num_hidden_layers": layers,
-            "num_attention_heads": heads,
-            "intermediate_size": inner,
-            "vocab_size": vocabulary,
-            "max_position_embeddings": sequence,
-            "tie_word_embeddings": False,
-        }
-    elif GPT.match(name):
-        config = {
-            "model_type": "gpt2",
-            "n_embd": hidden,
-            "n_layer": layers,
-            "n_head": heads,
-            "n_inner": inner,
-            "n_positions": sequence,
-            "vocab_size": vocabulary,
-        }
-    else:
-        config = {
-            "model_type": "nemotron" if name.startswith("nemotron") else "llama",
-            "hidden_size": hidden,
-            "num_hidden_layers": layers,
-            "num_attention_heads": heads,
-            "num_key_value_heads": kv_heads,
-            "intermediate_size": inner,
-            "vocab_size": vocabulary,
-            "max_position_embeddings": sequence,
-        }
-    return hf.from_dict(config).renamed(name)

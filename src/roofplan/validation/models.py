@@ -1,0 +1,353 @@
+"""The model of a measured run: a catalogue entry by one of the ways in which people write its name, a file, or the row's own dimensions."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from functools import lru_cache, partial
+from pathlib import Path
+from typing import Any
+
+from roofplan import catalogue, hf
+from roofplan.errors import RoofplanError
+from roofplan.records.model import Model
+from roofplan.validation.rows import Assumed, Row, Skipped, number
+
+# Names -------------------------------------------------------------------------------------------
+
+ASIDE = re.compile(r"\([^)]*\)")
+"""What a publisher adds to a name: how a run differs, and not the model."""
+
+TUNED = frozenset({"hf", "base", "it", "chat", "instruct", "dolly", "pt", "lora", "sft"})
+"""Words of a name that change no dimension: what a checkpoint was tuned for, and how it is packed."""
+
+FORMAT = re.compile(r"^(bf16|fp16|fp8|fp4|nvfp4|mxfp4|awq|gptq|gguf|int4|int8|w4a16|w8a8)$")
+DATE = re.compile(r"^(\d{4}|\d{6}|\d{8})$")
+
+
+def spelling(name: str) -> str:
+    """Return a name without what people write in different ways: case, spaces, hyphens, underscores, the maker's folder.
+
+    Digits that were apart stay apart.
+
+    >>> spelling("meta-llama/Llama-3.1_405B"), spelling("LLAMA3.1_405B"), spelling("gemma-2-2b")
+    ('llama3.1|405b', 'llama3.1|405b', 'gemma2|2b')
+    """
+    words = re.split(r"[\s_-]+", ASIDE.sub(" ", name.lower().rsplit("/", 1)[-1]).strip())
+    return re.sub(r"(?<=\d)\x00(?=\d)", "|", "\x00".join(words)).replace("\x00", "")
+
+
+def bare(name: str) -> str:
+    """Return a name without what changes no dimension, at its end: tuning, date and format; never a size, or the name of another model.
+
+    >>> bare("Qwen3-235B-A22B-Instruct-2507-FP8"), bare("DeepSeek-R1-Distill-8B")
+    ('Qwen3-235B-A22B', 'DeepSeek-R1-Distill-8B')
+    """
+    rest = ASIDE.sub(" ", name).strip()
+    while match := re.search(r"^(.+)[\s_-]+([^\s_-]+)$", rest):
+        last = match[2].lower()
+        if last not in TUNED and not FORMAT.match(last) and not DATE.match(last):
+            break
+        rest = match[1].rstrip(" _-")
+    return rest
+
+
+@lru_cache(maxsize=1)
+def _spellings() -> Mapping[str, str]:
+    """Return the catalogue's models by the spellings of their names; a name that means itself goes before one that lacks an ending."""
+    known = catalogue.aliases("models")
+    whole: dict[str, str] = {}
+    for name, identity in known.items():
+        whole.setdefault(spelling(name), identity)
+    for name, identity in known.items():
+        if bare(identity) == identity:
+            whole.setdefault(spelling(bare(name)), identity)
+    return whole
+
+
+def named(name: str) -> str | None:
+    """Return the catalogue's model that a name means, None where it has none.
+
+    >>> named("Llama 2 7 B"), named("Qwen3_30B_a3B (tokendrop)"), named("DeepSeek-R1-Distill-Llama-70B")
+    ('llama-2-7b', 'qwen3-30b-a3b', None)
+    """
+    known = _spellings()
+    return known.get(spelling(name)) or known.get(spelling(bare(name)))
+
+
+def is_path(name: str) -> bool:
+    """Return whether a name is that of a file or a folder."""
+    return name.endswith(".json") or name.startswith(("./", "../", "/", "~"))
+
+
+def from_file(name: str) -> Model:
+    """Return the model of a config.json, or of a folder that holds one.
+
+    Raises
+    ------
+    Skipped : it cannot be read.
+    """
+    try:
+        return hf.from_path(Path(name).expanduser())
+    except RoofplanError as error:
+        raise Skipped(str(error)) from None
+
+
+# Sizes -------------------------------------------------------------------------------------------
+
+SIZE = re.compile(r"(?<![\dxa.])(\d+(?:\.\d+)?)\s?([mbt])(?![a-z])", re.IGNORECASE)
+SCALE = {"m": 1e6, "b": 1e9, "t": 1e12}
+NEAR = 0.10
+"""Relative distance between the parameters that dimensions make and those that a name states, beyond which one of both is wrong [1]."""
+
+MIXED = re.compile(r"\d+x\d+(\.\d+)?b|[\b_-]a\d+(\.\d+)?b|moe|mixtral", re.IGNORECASE)
+HYBRID = re.compile(r"mamba|jamba|zamba|hybrid|nemotron[ _-]?h\b|rwkv|hyena|recurrent", re.IGNORECASE)
+
+
+def stated_size(name: str) -> tuple[float, float] | None:
+    """Return the parameters that a name states, and half of its last digit; None where it states none.
+
+    >>> stated_size("Llama 3.1 70B"), stated_size("MPT-125m"), stated_size("Mixtral 8x7B")
+    ((70000000000.0, 500000000.0), (125000000.0, 500000.0), None)
+    """
+    if re.search(r"\d+x\d", name):
+        return None
+    found = SIZE.search(ASIDE.sub(" ", name).lower())
+    if found is None:
+        return None
+    digits = found[1].partition(".")[2]
+    return float(found[1]) * SCALE[found[2]], 0.5 * 10.0 ** -len(digits) * SCALE[found[2]]
+
+
+def off_size(name: str, total: float) -> float:
+    """Return by how much of the stated size a total lies outside of it, rounding aside, with its sign; 0 where no size is stated [1]."""
+    stated = stated_size(name)
+    if stated is None:
+        return 0.0
+    size, half = stated
+    return (min(total - size + half, 0.0) + max(total - size - half, 0.0)) / size
+
+
+# Dimensions --------------------------------------------------------------------------------------
+
+KEYS = {
+    "layers": ("num_hidden_layers", "n_layer", "n_layers", "num_layers"),
+    "hidden": ("hidden_size", "n_embd", "d_model"),
+    "ffn_hidden": ("intermediate_size", "n_inner", "ffn_dim"),
+    "heads": ("num_attention_heads", "n_head", "n_heads"),
+    "kv_heads": ("num_key_value_heads", "n_head_kv", "num_kv_heads"),
+    "vocab": ("vocab_size",),
+    "dense_layers": ("first_k_dense_replace",),
+}
+"""Columns of dimensions -> the names that configurations give them."""
+
+EXPERTS = ("num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts")
+"""Names of the number of experts, whose presence makes a mixture."""
+
+GPT = re.compile(r"^(gpt|opt|megatron)", re.IGNORECASE)
+GPT_VOCABULARY = 51200
+"""Vocabulary of Megatron's GPT models, 50,257 padded, where a source gives none [1]."""
+
+FAMILIES = (("mpt", "mpt"), ("phi", "phi"), ("stablelm alpha", "gpt_neox"), ("nemotron", "nemotron"))
+"""How names of dense models begin -> the kind of their configuration; others are GPTs by `GPT`, or like Llama."""
+
+
+def model_of(row: Row, assumed: Assumed) -> Model:
+    """Return the model of a training row.
+
+    A name that the catalogue knows fills what the row leaves blank; dimensions that differ from it win, and are named in `assumed`,
+    as is a size that they do not make.
+
+    Raises
+    ------
+    Skipped : the row has too few dimensions, or those of a model that is not known to be dense.
+    """
+    name = row["model_name"]
+    if is_path(name):
+        return from_file(name)
+    known = named(_uncut(name, row)) or _alike(row)
+    if known is not None:
+        return _changed(known, _dimensions(row), assumed)
+    if any(number(row, key) is None for key in ("layers", "hidden", "heads")):
+        raise Skipped("dims-missing")
+    if not number(row, "vocab"):
+        assumed.add(f"vocabulary {GPT_VOCABULARY:,}")
+    experts = experts_of(row)
+    if experts is None and (MIXED.search(name) or HYBRID.search(name)):
+        kind = "mixture" if MIXED.search(name) else "hybrid"
+        raise Skipped(f"model {name}: a {kind} whose layers the row does not describe")
+    built = partial(_built, name, _dimensions(row), experts, int(number(row, "seq_len") or 2048))
+    model = built(gated=True)
+    if _is_cut(name, row):
+        return model
+    off, bare_off = (off_size(name, float(one.total)) for one in (model, built(gated=False)))
+    if abs(off) > NEAR and abs(bare_off) < abs(off):
+        assumed.add("feed-forward: two matrices, which is nearer to the stated size")
+        model, off = built(gated=False), bare_off
+    if off < -UNKNOWN:
+        raise Skipped(f"model {name}: its dimensions make {model.total / 1e9:.3g}B; it is not known to be dense")
+    if abs(off) > NEAR:
+        assumed.add(f"dimensions: they make {model.total / 1e9:.3g}B, not what the name {name} says", abs(off))
+    return model
+
+
+UNKNOWN = 0.4
+"""Share of the stated size that dimensions lack from which a dense model of them is another model [1]."""
+
+
+def experts_of(row: Row) -> tuple[int, int, int] | None:
+    """Return the experts of a layer, those of a token and those that all tokens share, None of a dense model.
+
+    From columns of their own, or from one such as ``128/8/0``.
+    """
+    names = ("experts", "experts_per_token", "shared_experts")
+    apart = [number(row, name) for name in names]
+    if apart[0] and apart[1]:
+        return int(apart[0]), int(apart[1]), int(apart[2] or 0)
+    together = re.match(r"^(\d+)/(\d+)(?:/(\d+))?$", row.get("moe", "").strip())
+    return (int(together[1]), int(together[2]), int(together[3] or 0)) if together else None
+
+
+def _uncut(name: str, row: Row) -> str:
+    """Return a name without an ending that repeats the row's layers, as ``_l4`` of a model cut to four."""
+    return re.sub(rf"[\s_-]l{row.get('layers', '') or 0}\b", "", ASIDE.sub("", name.lower())).strip()
+
+
+def _is_cut(name: str, row: Row) -> bool:
+    """Return whether a run was cut to some layers of its model, by its name."""
+    return "layer" in name.lower() or _uncut(name, row) != ASIDE.sub("", name.lower()).strip()
+
+
+def _dimensions(row: Row) -> tuple[tuple[str, int], ...]:
+    """Return the dimensions that a row states."""
+    return tuple((key, int(value)) for key in KEYS if (value := number(row, key)) is not None)
+
+
+def _alike(row: Row) -> str | None:
+    """Return the mixture of the catalogue that has all of a row's dimensions, whatever it is called there."""
+    experts, stated = experts_of(row), dict(_dimensions(row))
+    if experts is None or not {"layers", "hidden", "heads", "vocab"} <= set(stated):
+        return None
+    for identity in catalogue.ids("models"):
+        config = _config(identity)
+        routed = next((config[key] for key in EXPERTS if key in config), None)
+        same = all(_value(config, key) in {None, stated[key]} for key in ("layers", "hidden", "heads", "vocab"))
+        if routed == experts[0] and same and _value(config, "hidden") is not None and bare(identity) == identity:
+            return identity
+    return None
+
+
+def _value(config: Mapping[str, Any], column: str) -> Any:
+    return next((config[key] for key in KEYS[column] if config.get(key) is not None), None)
+
+
+@lru_cache(maxsize=1024)
+def _whole(identity: str) -> dict[str, Any]:
+    return dict(json.loads(catalogue.model_table(identity)["config"]))
+
+
+def _config(identity: str) -> dict[str, Any]:
+    """Return the decoder's part of a catalogue model's configuration."""
+    whole = _whole(identity)
+    return dict(whole.get("text_config", whole))
+
+
+def _changed(identity: str, stated: tuple[tuple[str, int], ...], assumed: Assumed) -> Model:
+    """Return a catalogue model with the dimensions that a row states; those that differ are noted."""
+    config = _config(identity)
+    routed = any(key in config for key in EXPERTS)
+    differ = tuple(
+        (key, value)
+        for key, value in stated
+        if (known := _value(config, key)) is not None
+        and known != value
+        and not (key == "ffn_hidden" and routed)  # of an expert or of a dense layer: tables mean either
+        and not (key == "layers" and _listed(config))
+    )
+    for key, value in differ:
+        if key not in CUT:
+            assumed.add(f"{key}: {value}, where {identity} has {_value(config, key)}")
+    return _cut(identity, differ)
+
+
+CUT = {"layers", "dense_layers"}
+"""Columns in which a run that was cut to some layers differs from its model."""
+
+
+def _listed(config: Mapping[str, Any]) -> bool:
+    """Return whether a configuration lists what each of its layers is, so that their number alone says too little."""
+    count = _value(config, "layers")
+    return "hybrid_override_pattern" in config or any(
+        isinstance(each, list) and len(each) == count for each in config.values()
+    )
+
+
+@lru_cache(maxsize=1024)
+def _cut(identity: str, differ: tuple[tuple[str, int], ...]) -> Model:
+    """Return a catalogue model of other dimensions, in its own number format and without prediction layers."""
+    whole, config = _whole(identity), _config(identity)
+    for column, value in differ:
+        config[next(key for key in KEYS[column] if config.get(key) is not None)] = value
+    config["num_nextn_predict_layers"] = 0
+    made = {**whole, "text_config": config} if "text_config" in whole else config
+    return hf.from_dict({key: value for key, value in made.items() if key != "quantization_config"}).renamed(identity)
+
+
+@lru_cache(maxsize=1024)
+def _built(
+    name: str, stated: tuple[tuple[str, int], ...], experts: tuple[int, int, int] | None, sequence: int, *, gated: bool
+) -> Model:
+    """Return a model of dimensions alone, by the family that its name belongs to; where no name tells, with a gate or without one."""
+    known = dict(stated)
+    layers, hidden, heads = (known[key] for key in ("layers", "hidden", "heads"))
+    inner, vocabulary = known.get("ffn_hidden") or 4 * hidden, known.get("vocab") or GPT_VOCABULARY
+    lowered = name.lower()
+    family = next((kind for begins, kind in FAMILIES if lowered.startswith(begins)), "")
+    plain = {
+        "hidden_size": hidden,
+        "num_hidden_layers": layers,
+        "num_attention_heads": heads,
+        "intermediate_size": inner,
+        "vocab_size": vocabulary,
+        "max_position_embeddings": sequence,
+    }
+    if experts is not None:
+        routed, chosen, shared = experts
+        config: dict[str, Any] = plain | {
+            "model_type": "glm4_moe",
+            "num_key_value_heads": known.get("kv_heads") or heads,
+            "head_dim": hidden // heads,
+            "n_routed_experts": routed,
+            "num_experts_per_tok": chosen,
+            "n_shared_experts": shared,
+            "moe_intermediate_size": known.get("expert_hidden") or inner,
+            "first_k_dense_replace": known.get("dense_layers") or 0,
+        }
+    elif family == "mpt":
+        config = {
+            "model_type": "mpt",
+            "d_model": hidden,
+            "n_layers": layers,
+            "n_heads": heads,
+            "expansion_ratio": inner // hidden,
+            "vocab_size": vocabulary,
+            "max_seq_len": sequence,
+            "no_bias": True,
+        }
+    elif family in {"phi", "gpt_neox"}:
+        config = plain | {"model_type": family, "tie_word_embeddings": False}
+    elif GPT.match(lowered):
+        config = {
+            "model_type": "gpt2",
+            "n_embd": hidden,
+            "n_layer": layers,
+            "n_head": heads,
+            "n_inner": inner,
+            "n_positions": sequence,
+            "vocab_size": vocabulary,
+        }
+    else:
+        kind = family or ("llama" if gated else "arcee")
+        config = plain | {"model_type": kind, "num_key_value_heads": known.get("kv_heads") or heads}
+    return hf.from_dict(config).renamed(lowered)
