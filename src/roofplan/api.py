@@ -184,7 +184,7 @@ ANY = ("checkpoint", "fp8", "awq", "q4_k_m")
 
 def known_format(name: str, argument: str) -> str:
     """Return a format id, or refuse it with the choices."""
-    lowered = name.strip().lower()
+    lowered = catalogue.format_named(name)
     if argument == "--kv-precision":
         lowered = lowered.removesuffix("_e4m3").removesuffix("_e5m2")  # alike in size and speed
     if lowered in REFUSED and argument == "--precision":
@@ -335,8 +335,10 @@ def plan_serving(
         tpot, ttft, tokens_per_second_per_user, budget, power, devices, concurrency, rate, datacenter=datacenter
     )
     machines = tuple(m for text in _several(on) for m in machine(text)) if on else whole_catalogue(constraints)
+    other = None
     if engine is not None:
         _refuse_out_of_scope(engine.lower(), "--engine")
+        other = catalogue.stand_in("engines", engine)
         engine = catalogue.find("engines", engine, "--engine")
     asked = Request(
         model=loaded,
@@ -352,7 +354,9 @@ def plan_serving(
         utilisation=_utilisation(utilisation),
         best=best,
     )
-    return search(asked, fit_at_hand(fit), progress)
+    found = search(asked, fit_at_hand(fit), progress)
+    found.warnings += [("planned_as", other.text)] if other else []
+    return found
 
 
 def _several(on: str | Sequence[str]) -> list[str]:

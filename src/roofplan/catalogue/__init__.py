@@ -8,8 +8,9 @@ from __future__ import annotations
 import csv
 import json
 import os
+import re
 import tomllib
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -92,6 +93,9 @@ def find(kind: str, name: str, argument: str) -> str:
     known = aliases(kind)
     if wanted in known:
         return known[wanted]
+    other = stand_in(kind, wanted)
+    if other is not None:
+        return other.id
     what, listing = _WORDS[kind]
     near = nearest(wanted[:LONGEST_NAME], ids(kind)) or nearest(wanted[:LONGEST_NAME], known)
     hint = f" Nearest: {', '.join(near)}." if near else ""
@@ -102,6 +106,51 @@ def find(kind: str, name: str, argument: str) -> str:
         value=name,
         nearest=near,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class StandIn:
+    """The profile that software without one of its own is planned as.
+
+    Parameters
+    ----------
+    name : as people call it.
+    id : of the profile.
+    why : what both have in common.
+    """
+
+    name: str
+    id: str
+    why: str
+
+    @property
+    def text(self) -> str:
+        """In one line."""
+        return f"{self.name}: planned as {self.id}; {self.why}"
+
+
+def stand_in(kind: str, name: str, month: str = "") -> StandIn | None:
+    """Return the profile that stands for software in a month, the newest where none is given, None where none stands for it.
+
+    Without a month, names that are a profile's own need nobody to stand for them.
+
+    >>> stand_in("frameworks", "NeMo", "2024-07").id, stand_in("engines", "TGI").id
+    ('megatron-core-0.8', 'vllm-0.33')
+    """
+    wanted = re.sub(r"[\s_]+", "-", name.strip().lower())
+    if not month and wanted in aliases(kind):
+        return None
+    for entry in _stand_ins():
+        if entry["kind"] == kind and wanted in entry["names"]:
+            profiles = entry["profiles"]
+            found = next((one for one in profiles if month and month < one.get("until", "9999")), profiles[-1])
+            return StandIn(name, found["id"], entry["why"])
+    return None
+
+
+@lru_cache(maxsize=1)
+def _stand_ins() -> list[dict[str, Any]]:
+    return list(_read(ROOT / "software.toml")["stand_in"])
 
 
 _WORDS = {
@@ -280,6 +329,16 @@ def fit(name: str) -> tuple[Constant, ...]:
 def formats() -> dict[str, dict[str, Any]]:
     """Return the weight and cache formats by id."""
     return _read(ROOT / "formats.toml")
+
+
+def format_named(name: str) -> str:
+    """Return the id of a format by one of its names, the name itself where none is its own.
+
+    >>> format_named("int4-awq"), format_named("W4A16"), format_named("q4_k_m")
+    ('awq', 'gptq', 'q4_k_m')
+    """
+    lowered = name.strip().lower()
+    return next((found for found, entry in formats().items() if lowered in entry.get("aliases", ())), lowered)
 
 
 @lru_cache(maxsize=1)

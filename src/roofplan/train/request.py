@@ -410,6 +410,8 @@ def request_of(model: Model, given: dict[str, Any]) -> TrainingRequest:
     assumed: list[str] = []
     method = choice(given["method"], METHODS, "--method")
     framework = framework_of(given["framework"], method, given["on"])
+    other = catalogue.stand_in("frameworks", given["framework"] or "")
+    assumed += [f"--framework {other.text}"] if other else []
     if method not in framework.methods:
         known = ", ".join(name for name in catalogue.ids("frameworks") if method in catalogue.framework(name).methods)
         raise InputError(

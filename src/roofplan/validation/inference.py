@@ -26,6 +26,7 @@ from roofplan.serve.step import engine_term
 from roofplan.source import Sourced
 from roofplan.terms import Term, total
 from roofplan.timing.rates import Rates, rates
+from roofplan.validation.models import from_file, is_path, named
 from roofplan.validation.rows import Row, Skipped, against, checked, flags, number
 
 Regime = Literal["static batch", "steady batch", "closed loop", "burst", "offline", "open loop"]
@@ -35,32 +36,10 @@ each waiting for its answer; all sent at once; all sent at once, how many is not
 NEEDED = ("id", "source_key", "model_name", "accel_norm", "count", "engine_name", "weight_precision", "output_len")
 """Columns without which no row can be predicted."""
 
-WEIGHTS = {
-    "bf16": None,
-    "fp16": "fp16",
-    "f16": "fp16",
-    "fp8": "fp8",
-    "fp8-block": "fp8-block",
-    "awq": "awq",
-    "gptq": "gptq",
-    "int4": "gptq",
-    "int4-g32": "int4-weight-g32",
-    "w4a16": "gptq",
-    "q4_0": "q4_0",
-    "q8_0": "q8_0",
-    "q4_k_m": "q4_k_m",
-    "q5_0": "q5_0",
-    "q5_k_m": "q5_k_m",
-    "q6_k": "q6_k",
-    "int8": "int8",
-    "w8a8": "int8",
-    "nvfp4": "nvfp4",
-    "mxfp4": "mxfp4",
-    "fp4": "nvfp4",
-}
-"""Published precision -> weight format; None is the model's own type."""
+WEIGHTS = {"bf16": "checkpoint", "int4": "gptq", "int4-g32": "int4-weight-g32", "fp4": "nvfp4"}
+"""What tables call weights beside the formats' own names; 16 bits are the model's own type."""
 
-KV_FORMATS = {"fp8": "fp8", "int8": "int8", "int4": "int4", "fp16": "fp16", "bf16": "bf16", "nvfp4": "fp4"}
+KV_FORMATS = {"fp8": "fp8", "int8": "int8", "int4": "int4-weight-g128", "fp16": "fp16", "bf16": "bf16", "nvfp4": "fp4"}
 """Published precision of the cache -> format, by how it begins."""
 
 ASSUMED_PROMPT = {"ml-energy": 256.0}
@@ -315,9 +294,14 @@ def measured_of(row: Row) -> dict[str, float]:
 
 def _engine(row: Row, assumed: list[str]) -> Engine:
     name, stated = row["engine_name"], row.get("engine_version", "")
-    identity = engine_version(name, stated, row.get("month", "") or row.get("year", ""))
+    when = row.get("month", "") or row.get("year", "")
+    identity = engine_version(name, stated, when)
     if identity is None:
-        raise Skipped(f"engine {name or 'not stated'} is not described")
+        other = catalogue.stand_in("engines", name, when)
+        if other is None:
+            raise Skipped(f"engine {name or 'not stated'} is not described")
+        assumed.append(f"engine {other.text}")
+        return catalogue.engine(other.id)
     if not stated:
         assumed.append(f"engine version: {identity}, by the date of the run")
     return catalogue.engine(identity)
@@ -381,15 +365,14 @@ def _months(when: str) -> int:
 
 
 def model_id(row: Row) -> str:
-    """Return the catalogue's model of a row, by its name on the Hub, its configuration or its own name.
+    """Return the catalogue's model of a row, by its name on the Hub, its configuration or its own name, however they are written.
 
     Raises
     ------
     Skipped : the catalogue has none of them.
     """
-    known = catalogue.aliases("models")
-    for name in ("hf_model_id", "model_config", "model_name"):
-        found = known.get(row.get(name, "").lower())
+    for column in ("hf_model_id", "model_config", "model_name"):
+        found = named(row.get(column, ""))
         if found is not None:
             return found
     raise Skipped(f"model {row['model_name']} is not in the catalogue")
@@ -398,15 +381,20 @@ def model_id(row: Row) -> str:
 def _model(row: Row, engine: Engine) -> Model:
     """Return the model in the weights that a row states, by the engine's own name of them where it has one."""
     stated = re.split(r"[\s(]", row["weight_precision"].lower())[0]
-    named = {**WEIGHTS, **engine.raw.get("weights_named", {})}
-    if stated not in named:
+    names = {**WEIGHTS, **engine.raw.get("weights_named", {})}
+    precision = names.get(stated) or catalogue.format_named(stated)
+    if precision != "checkpoint" and precision.partition("-g")[0] not in catalogue.formats():
         raise Skipped(f"weights in {row['weight_precision'] or 'an unstated format'}")
-    return _at(model_id(row), named[stated] or "checkpoint")
+    own = next((row[name] for name in ("model_config", "model_name") if is_path(row.get(name, ""))), None)
+    return _at(from_file(own), precision) if own else _of_catalogue(model_id(row), precision)
 
 
 @lru_cache(maxsize=1024)
-def _at(identity: str, precision: str) -> Model:
-    model = hf.of_catalogue(identity)
+def _of_catalogue(identity: str, precision: str) -> Model:
+    return _at(hf.of_catalogue(identity), precision)
+
+
+def _at(model: Model, precision: str) -> Model:
     if precision != "checkpoint" and model.quantization is not None and model.quantization.format.startswith(precision):
         return model
     return at_precision(model, precision)
@@ -414,7 +402,7 @@ def _at(identity: str, precision: str) -> Model:
 
 def _machine(row: Row, engine: Engine) -> tuple[Machine, Strategy]:
     device = row["accel_norm"].removeprefix("other:")
-    if device not in catalogue.aliases("accelerators"):
+    if not device.endswith(".toml") and device not in catalogue.aliases("accelerators"):
         raise Skipped(f"device {device or 'not stated'} is not in the catalogue")
     degrees = {name: int(number(row, name) or 1) for name in ("tp", "pp", "dp", "ep", "attention_dp")}
     count = int(number(row, "count") or 1)

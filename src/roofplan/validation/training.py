@@ -82,7 +82,7 @@ def training_case(row: Row) -> TrainingCase:
     assumed = Assumed()
     model = model_of(row, assumed)
     found = machine_of(row, assumed)
-    framework = framework_of(row)
+    framework = framework_of(row, assumed)
     sequence = _sequence(row, assumed)
     if sequence is None:
         raise Skipped("sequence not stated as a number")
@@ -290,40 +290,20 @@ def precision_of(text: str) -> str:
     return "bf16"
 
 
-def framework_of(row: Row) -> Framework:
-    """Return the framework profile of a row's name and era."""
-    name, month = row["framework"], row["month"]
-    eager = row.get("flash_attention") == "False"
-    if name == "megatron-bridge" or (name == "nemo" and month >= "2025"):
-        identity = "megatron-bridge-0.2" if month < "2026-06" else "megatron-bridge-26.06"
-    elif name in {"megatron", "nemo"}:
-        identity = (
-            "megatron-lm-3.0"
-            if eager or month < "2023"
-            else "megatron-core-0.8"
-            if month < "2025"
-            else "megatron-core-0.16"
-        )
-    elif name in {"fsdp-torchtitan", "torchtitan"}:
-        identity = "torchtitan-0.1" if month < "2025-02" else "torchtitan-0.2"
-    elif name.removeprefix("other:") in OWN_PROFILE:
-        identity = OWN_PROFILE[name.removeprefix("other:")]
-    else:
-        raise Skipped(f"framework {name} is not described")
+def framework_of(row: Row, assumed: Assumed) -> Framework:
+    """Return the framework profile of a row's name and month, or the one that it is planned as."""
+    name, month = row["framework"].removeprefix("other:"), row["month"]
+    other = catalogue.stand_in("frameworks", name, month)
+    identity = other.id if other else catalogue.aliases("frameworks").get(name.lower())
+    if identity is None:
+        raise Skipped(f"framework {name or 'not stated'} is not described")
     found = catalogue.framework(identity)
-    if eager and found.attention == "flash":
-        found = replace(found, attention="eager")
-    return found
-
-
-OWN_PROFILE = {
-    "maxtext": "maxtext-0.1",
-    "deepspeed": "deepspeed-0.16",
-    "llm-foundry-fsdp": "llm-foundry-0.3",
-    "litgpt": "litgpt-0.3",
-    "fsdp-qlora": "fsdp-qlora-1.0",
-}
-"""Frameworks that publishers name, and the one profile of each."""
+    if other and found.name not in name:
+        assumed.add(f"framework {other.text}")
+    eager = row.get("flash_attention") == "False"
+    if eager and found.name == "megatron":
+        found = catalogue.framework("megatron-lm-3.0")
+    return replace(found, attention="eager") if eager and found.attention == "flash" else found
 
 
 def machine_of(row: Row, assumed: Assumed) -> Machine:
