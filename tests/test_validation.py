@@ -181,10 +181,19 @@ def test_what_fits_do_not_show_evens_out_the_grades():
             for place, x in enumerate(off)
         ]
 
-    bare = FIT.with_(replace(item, value=0.0) for item in FIT.constants if item.name.endswith("unseen"))
-    found, beyond = widened([*rows("calibrated", 0.02), *rows("borrowed", 0.2)], bare)
+    every = [*rows("calibrated", 0.02), *rows("borrowed", 0.2)]
+    found, beyond = widened(every, 0.0)
     assert beyond == pytest.approx(0.1, abs=0.03)
     assert found[0].spread == pytest.approx(math.hypot(0.02, beyond), rel=1e-6)
+    held = [replace(one, predicted=stretched(one, math.hypot(one.spread, 0.2))) for one in every]
+    assert widened(held, 0.2)[1] == beyond
+    assert coverage(held, 0.2).share == coverage(every, 0.0).share
+
+
+def stretched(one, spread):
+    """Return the prediction of an outcome with another spread."""
+    wide = math.exp(spread * one.factor)
+    return replace(one.predicted, low=one.predicted.value / wide, high=one.predicted.value * wide)
 
 
 # Cases -------------------------------------------------------------------------------------------
@@ -493,7 +502,7 @@ def test_the_factor_of_a_job_holds_nine_of_ten_measurements():
     spread = 2.0 ** (1.0 / interval_factor("decode", FIT))  # what `outcome` states, as a factor of one spread
     rows = [outcome(f"p{i % 12}", 1.0, float(spread ** rng.standard_normal())) for i in range(2400)]
     assert factor(pooled(rows)) == pytest.approx(1.645, rel=0.07)
-    found = coverage(rows, FIT)
+    found = coverage(rows, 0.0)
     assert found.share == pytest.approx(0.9, abs=0.02)
     assert found.low <= found.share <= found.high
     (fitted,) = [item for item in fit_intervals(rows, FIT) if item["name"] == "decode"]
@@ -540,13 +549,13 @@ def test_rows_that_predictors_are_compared_on_are_in_no_fit():
 
 
 REACHED = {
-    "training step, tokens/s of a device": (0.08, 0.24),
-    "training step, its code on its architecture has other runs": (0.08, 0.25),
+    "training step, tokens/s of a device": (0.089, 0.24),
+    "training step, its code on its architecture has other runs": (0.089, 0.25),
     "training memory": (0.025, 0.1),
-    "decode, time per token of a known batch": (0.125, 0.34),
+    "decode, time per token of a known batch": (0.123, 0.33),
     "offline throughput": (0.07, 0.25),
-    "KV capacity, throughput where the cache is short": (0.12, 0.28),
-    "prompts alone, tokens/s": (0.145, 0.48),
+    "KV capacity, throughput where the cache is short": (0.1, 0.24),
+    "prompts alone, tokens/s": (0.128, 0.48),
 }
 """What errors of publishers left out may not rise above: mean of medians, and 90th percentile [1]."""
 

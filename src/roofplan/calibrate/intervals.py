@@ -55,12 +55,12 @@ def fit_intervals(outcomes: Sequence[Outcome], fit: Fit) -> list[dict[str, Any]]
     out = []
     source = "runs of publishers left out of every fit, normalised conformal (Lei et al. 2018, section 5.2)"
     for job, found_by_job in sorted(by_job(outcomes).items()):
-        rows = found_by_job
+        rows, held = found_by_job, unseen(job, fit)
         if job == UNSEEN_JOB:
-            rows, beyond = widened(found_by_job, fit)
+            rows, beyond = widened(found_by_job, held)
             out.append(entry("interval", f"{job}, unseen", "any", beyond, "1", 0.0, len(rows), source, UNSEEN_NOTE))
         by = pooled(rows)
-        found = coverage(rows, fit)
+        found = coverage(found_by_job, held)
         note = f"{len(by)} publishers; held {found.share:.0%} of each by the factor of the others"
         if len(by) < LEAST_SOURCES:
             note += f"; fewer than {LEAST_SOURCES}: no coverage is claimed"
@@ -75,11 +75,15 @@ UNSEEN_JOB = "training step"
 UNSEEN_NOTE = "the error beside a fit's own residuals with which intervals hold as many measurements in every grade"
 
 
-def widened(rows: Sequence[Outcome], fit: Fit) -> tuple[list[Outcome], float]:
-    """Return outcomes whose spreads hold what fits do not show, and how much that is: with what grades come nearest to one factor [1]."""
-    trials = {
-        amount: _with_unseen(rows, amount, fit) for amount in np.arange(0.0, MOST_UNSEEN, STEP_OF_UNSEEN).tolist()
-    }
+def widened(rows: Sequence[Outcome], held: float) -> tuple[list[Outcome], float]:
+    """Return outcomes whose spreads hold what fits do not show, and how much that is: with what grades come nearest to one factor [1].
+
+    Parameters
+    ----------
+    held : how much of it the spreads of `rows` hold already [1].
+    """
+    amounts = np.arange(0.0, MOST_UNSEEN, STEP_OF_UNSEEN).tolist()
+    trials = {amount: _with_unseen(rows, amount, held) for amount in amounts}
     best = min(trials, key=lambda amount: _apart(trials[amount]))
     return trials[best], best
 
@@ -97,10 +101,9 @@ MOST_UNSEEN, STEP_OF_UNSEEN = 0.3, 0.005
 """Where the search for it ends, and its steps [1]."""
 
 
-def _with_unseen(rows: Sequence[Outcome], amount: float, fit: Fit) -> list[Outcome]:
-    """Return outcomes with another amount of what fits do not show in their spreads."""
-    now = unseen(UNSEEN_JOB, fit)
-    return [_spread_by(one, math.sqrt(max(one.spread**2 - now**2, 0.0) + amount**2)) for one in rows]
+def _with_unseen(rows: Sequence[Outcome], amount: float, held: float) -> list[Outcome]:
+    """Return outcomes with another amount of what fits do not show in their spreads than they hold."""
+    return [_spread_by(one, math.sqrt(max(one.spread**2 - held**2, 0.0) + amount**2)) for one in rows]
 
 
 def _spread_by(one: Outcome, spread: float) -> Outcome:
@@ -127,22 +130,28 @@ REDRAWN = 2000
 """Times that publishers are drawn again for the bounds of a coverage [1]."""
 
 
-def coverage(rows: Sequence[Outcome], fit: Fit) -> Coverage:
-    """Return how many measurements of each publisher lie inside intervals by the factor of the others."""
+def coverage(rows: Sequence[Outcome], held: float) -> Coverage:
+    """Return how many measurements of each publisher lie inside intervals by the factor of the others.
+
+    Parameters
+    ----------
+    held : how much of what fits do not show the spreads of `rows` hold [1].
+    """
     by = pooled(rows)
     shares = []
     for source in by:
         mine, others = by[source], {name: found for name, found in by.items() if name != source} or by
         if mine[0].job == UNSEEN_JOB:
             # what fits do not show is told by the others too
-            rest, beyond = widened([one for found in others.values() for one in found], fit)
-            mine, others = _with_unseen(mine, beyond, fit), pooled(rest)
+            rest, beyond = widened([one for found in others.values() for one in found], held)
+            mine, others = _with_unseen(mine, beyond, held), pooled(rest)
         limit = factor(others)
         shares.append(float(np.mean([one.distance <= limit for one in mine])))
     rng = np.random.default_rng(0)
     drawn = np.mean(rng.choice(shares, size=(REDRAWN, len(shares))), axis=1)
-    limit = factor(by)
-    widths = [math.exp(2.0 * limit * one.spread) for one in rows if one.predicted is not None]
+    whole = widened(rows, held)[0] if rows[0].job == UNSEEN_JOB else rows
+    limit = factor(pooled(whole))
+    widths = [math.exp(2.0 * limit * one.spread) for one in whole if one.predicted is not None]
     low, high = np.percentile(drawn, (5.0, 95.0))
     return Coverage(
         share=float(np.mean(shares)),

@@ -14,6 +14,7 @@ from roofplan.calibrate.intervals import LEAST_SOURCES, Coverage, by_job, covera
 from roofplan.calibrate.training import FAMILIES
 from roofplan.records.calibration import Fit
 from roofplan.source import GRADES
+from roofplan.timing.figures import unseen
 from roofplan.validation.rows import SHORT_OF_CACHE
 from roofplan.validation.scoring import ALONE, Outcome, Validation, pooled, score
 
@@ -211,7 +212,7 @@ def _intervals(outcomes: Sequence[Outcome], fit: Fit) -> Iterator[str]:
     yield "|---|---:|---:|---:|---|"
     jobs = by_job(outcomes)
     for name, rows in sorted(jobs.items()):
-        found: Coverage = coverage(rows, fit)
+        found: Coverage = coverage(rows, unseen(name, fit))
         claim = (
             ""
             if found.sources >= LEAST_SOURCES

@@ -69,7 +69,7 @@ def _spellings() -> Mapping[str, str]:
 def named(name: str) -> str | None:
     """Return the catalogue's model that a name means, None where it has none.
 
-    >>> named("Llama 2 7 B"), named("Qwen3_30B_a3B (tokendrop)"), named("DeepSeek-R1-Distill-Llama-70B")
+    >>> named("Llama 2 7 B"), named("Qwen3_30B_a3B (tokendrop)"), named("Llama 2 7B mini")
     ('llama-2-7b', 'qwen3-30b-a3b', None)
     """
     known = _spellings()

@@ -75,6 +75,7 @@ RANGES: dict[str, tuple[float, float]] = {
     **dict.fromkeys(("tp", "pp", "dp", "cp", "attention_dp", "interleave", "grad_accum"), (1, 1e6)),
     "ep": (0, 1e6),
     **dict.fromkeys(("layers", "hidden", "ffn_hidden", "heads", "kv_heads", "vocab"), (1, 1e8)),
+    **dict.fromkeys(("rank", "experts", "experts_per_token", "shared_experts"), (0, 1e6)),
     **dict.fromkeys(("seq_len", "micro_batch", "global_batch_sequences"), (1, 1e9)),
     **dict.fromkeys(("input_len", "max_num_seqs", "max_num_batched_tokens"), (1, 1e9)),
     **dict.fromkeys(("running_batch", "client_concurrency", "queued_requests"), (1, 1e9)),
@@ -172,8 +173,18 @@ def _text(cell: str | list[str] | None) -> str:
     return ",".join(filter(None, cell)) if isinstance(cell, list) else cell or ""
 
 
+FILES = ("model_name", "model_config", "accel_norm")
+"""Columns that may name a file: a configuration of one's own, or a device."""
+
+
+def _beside(row: dict[str, str], folder: Path) -> dict[str, str]:
+    """Return a row whose files are looked for beside its table, where they stand there."""
+    found = {name: folder / row[name] for name in FILES if row.get(name, "").endswith((".json", ".toml", "/"))}
+    return row | {name: str(file.resolve()) for name, file in found.items() if file.exists()}
+
+
 def read(path: str | Path, needed: Sequence[str]) -> tuple[dict[str, str], ...]:
-    """Return the rows of a CSV file.
+    """Return the rows of a CSV file; files that its cells name may stand beside it.
 
     Raises
     ------
@@ -182,7 +193,8 @@ def read(path: str | Path, needed: Sequence[str]) -> tuple[dict[str, str], ...]:
     try:
         with Path(path).open(newline="", encoding="utf-8-sig") as file:
             reader = csv.DictReader(file, restkey=BEYOND)
-            found = tuple({key: _text(value) for key, value in row.items()} for row in reader)
+            cells = ({key: _text(value) for key, value in row.items()} for row in reader)
+            found = tuple(_beside(row, Path(path).parent) for row in cells)
             columns = reader.fieldnames or ()
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         why = getattr(error, "strerror", None) or "it is not a table of text"

@@ -20,8 +20,18 @@ from roofplan.validation.models import model_of
 from roofplan.validation.rows import Assumed, Row, Skipped, checked, flags, number
 
 NEEDED = (
-    *("id", "source_key", "model_name", "accel_norm", "accelerators_total", "framework", "month", "precision", "task"),
-    *("layers", "hidden", "heads", "seq_len", "micro_batch", "global_batch_sequences", "norm_tokens_per_s_per_gpu"),
+    *(
+        "id",
+        "source_key",
+        "model_name",
+        "accel_norm",
+        "accelerators_total",
+        "framework",
+        "month",
+        "precision",
+        "seq_len",
+    ),
+    "norm_tokens_per_s_per_gpu",
 )
 """Columns without which no row can be predicted."""
 
@@ -102,7 +112,7 @@ def training_case(row: Row) -> TrainingCase:
         assumed.add("micro-batch: the local batch over the stages, torchtitan's default")
     stated = row.get("sequence_parallel", "")
     parallel = stated == "True" if stated else framework.released >= "2022-05" and tp > 1
-    interleave = int(number(row, "interleave") or (2 if row["interleave"].startswith(">1") else 1))
+    interleave = int(number(row, "interleave") or (2 if row.get("interleave", "").startswith(">1") else 1))
     layers = len(model.decoder.layers)
     if pp > layers or pp * interleave > layers + (2 if framework.counts_ends else 0):
         raise Skipped(f"layout: {pp} stages of {max(1, interleave)} chunks for {layers} layers")
@@ -129,7 +139,7 @@ def training_case(row: Row) -> TrainingCase:
         optimizer=optimizer,
         precision=precision,
         gradient=gradient,
-        adapter=adapter_of(row),
+        adapter=adapter_of(row, framework),
     )
     recompute = _stated_recompute(row, framework)
     if recompute:
@@ -168,22 +178,24 @@ SMALL_VOCABULARY = 32000
 """Vocabulary whose tokenizer cuts a text into most tokens [1]."""
 
 
-def adapter_of(row: Row) -> Adapter | None:
-    """Return what a fine-tuning row trains, by the defaults of its framework."""
-    if row["task"] not in {"lora", "qlora", "adapter", "adapter_v2"}:
+def adapter_of(row: Row, framework: Framework) -> Adapter | None:
+    """Return what a fine-tuning row trains: of the rank and beside the matrices that it states, else by the defaults of its framework."""
+    if row.get("task", "") not in {"lora", "qlora", "adapter", "adapter_v2"}:
         return None
     precision = row["precision"]
     stored = "bnb-nf4-double" if "nf4-dq" in precision else "bnb-nf4" if "nf4" in precision else "bf16"
     name = row["framework"].removeprefix("other:")
-    if name not in ADAPTERS:
+    defaults = ADAPTERS.get(name) or ADAPTERS.get(framework.name)
+    if defaults is None:
         raise Skipped(f"what {name} trains beside frozen weights is not described")
-    defaults = ADAPTERS[name]
-    trained = re.search(r"([\d,]+) trainable params", row["notes"])
-    if row["task"].startswith("adapter"):
-        defaults = {**defaults, "targets": (), "scales": row["task"] == "adapter_v2"}
+    rank, targets = number(row, "rank"), tuple(re.findall(r"[\w-]+", row.get("targets", "")))
+    defaults = defaults | ({"rank": int(rank)} if rank else {}) | ({"targets": targets} if targets else {})
+    trained = re.search(r"([\d,]+) trainable params", row.get("notes", ""))
+    if row.get("task", "").startswith("adapter"):
+        defaults = {**defaults, "targets": (), "scales": row.get("task", "") == "adapter_v2"}
         defaults["fixed"] = float(trained[1].replace(",", "")) if trained else None
-        defaults["first"] = PROMPTED_FROM if row["task"] == "adapter" else 0
-    return Adapter(method=row["task"], stored=stored, **defaults)
+        defaults["first"] = PROMPTED_FROM if row.get("task", "") == "adapter" else 0
+    return Adapter(method=row.get("task", ""), stored=stored, **defaults)
 
 
 ADAPTERS: dict[str, dict[str, Any]] = {
@@ -196,15 +208,17 @@ ADAPTERS: dict[str, dict[str, Any]] = {
         "dropout": False,
         "fused": True,
     },
+    "transformers": {"rank": 8, "targets": ("q_proj", "v_proj"), "bytes": 16.0},
     "fsdp-qlora": {
         "rank": 64,
         "targets": ("q_proj", "k_proj", "v_proj", "up_proj", "gate_proj", "down_proj"),
         "bytes": 12.0,
     },
 }
-"""Defaults of what is trained: LitGPT, 16-bit parameters, gradients and moments; fsdp_qlora, 16-bit parameters and gradients, fp32 moments;
-NeMo's examples of 2024 (lora_tuning of megatron_gpt_finetuning_config.yaml) the fused products before attention, Megatron Bridge all products, both with
-Megatron's fp32 gradient, copy and moments."""
+"""Defaults of what is trained. PEFT's LoraConfig: rank 8 beside queries and values of most models, in fp32 with fp32 moments. LitGPT: 16-bit
+parameters, gradients and moments. fsdp_qlora: 16-bit parameters and gradients, fp32 moments. NeMo's examples of 2024 (lora_tuning of
+megatron_gpt_finetuning_config.yaml): the fused products before attention; Megatron Bridge: all products; both with Megatron's fp32 gradient,
+copy and moments."""
 
 
 PROMPTED_FROM = 2

@@ -1,0 +1,394 @@
+"""What rows of measured runs say, and what stands for what they leave out: models, machines, software and defaults."""
+
+import csv
+import json
+
+import pytest
+from conftest import FIT, LLAMA
+
+from roofplan import catalogue
+from roofplan.api import read_model
+from roofplan.catalogue.machines import machine
+from roofplan.records.training import RECOMPUTES
+from roofplan.validation.inference import case_of
+from roofplan.validation.models import bare, experts_of, model_of, named, off_size, stated_size
+from roofplan.validation.predictions import training_outcomes, validated
+from roofplan.validation.rows import Assumed, Skipped
+from roofplan.validation.training import framework_of, machine_of, training_case
+
+RUN = {
+    "id": "one",
+    "source_key": "mine",
+    "model_name": "Llama 3.1 8B",
+    "accel_norm": "h100-sxm",
+    "accelerators_total": "64",
+    "devices_per_node": "8",
+    "framework": "megatron",
+    "month": "2025-06",
+    "precision": "bf16",
+    "task": "pretrain",
+    "seq_len": "8192",
+    "micro_batch": "1",
+    "global_batch_sequences": "128",
+    "norm_tokens_per_s_per_gpu": "9000",
+    "notes": "",
+    "interleave": "",
+}
+
+
+def row(**other):
+    return {**RUN, **other}
+
+
+def model(**other):
+    assumed = Assumed()
+    return model_of(row(**other), assumed), assumed
+
+
+def dimensions(layers, hidden, heads, **other):
+    return {key: str(value) for key, value in {"layers": layers, "hidden": hidden, "heads": heads, **other}.items()}
+
+
+# Names -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "identity"),
+    [
+        ("LLAMA3.1_405B", "llama-3.1-405b"),
+        ("Llama 2 13 B", "llama-2-13b"),
+        ("meta-llama/Llama-2-70b-hf", "llama-2-70b"),
+        ("Qwen3_235B_a22B (tokendrop)", "qwen3-235b-a22b"),
+        ("Qwen3-30B-A3B-Instruct-2507", "qwen3-30b-a3b"),
+        ("DeepSeekV3", "deepseek-v3"),
+        ("DeepSeek-V3-0324", "deepseek-v3"),
+        ("GPT OSS 120B", "gpt-oss-120b"),
+        ("Kimi_K2", "kimi-k2"),
+        ("gemma-2-2b-it", "gemma-2-2b"),
+        ("gemma-2b", "gemma-2b"),
+        ("mixtral 8x7b", "mixtral-8x7b"),
+        ("Llama-2-7b-mini", None),
+        ("Qwen3-8B-VL", None),
+        ("Llama 3 9B", None),
+        ("", None),
+    ],
+)
+def test_names_match_however_they_are_written(name, identity):
+    assert named(name) == identity
+
+
+def test_every_name_of_the_catalogue_means_itself():
+    assert {name: named(name) for name in catalogue.ids("models")} == {name: name for name in catalogue.ids("models")}
+
+
+def test_endings_that_change_no_dimension_are_left_out_and_others_are_not():
+    assert bare("Llama-3.1-8B-Instruct-FP8") == "Llama-3.1-8B"
+    assert bare("Qwen3-VL") == "Qwen3-VL"
+    assert bare("gpt2") == "gpt2"
+    assert bare("chat") == "chat"
+
+
+# Models ------------------------------------------------------------------------------------------
+
+
+def test_a_known_name_fills_what_is_blank_and_stated_dimensions_win():
+    whole, said = model(model_name="Llama-3.1-8B-Instruct")
+    assert whole.total == read_model("llama-3.1-8b").total
+    assert not said.texts
+    cut, said = model(model_name="Llama-3.1-8B", layers="16")
+    assert len(cut.decoder.layers) == 16
+    assert not said.texts
+    other, said = model(model_name="Llama-3.1-8B", vocab="50000")
+    assert other.total < whole.total
+    assert said.texts == ["vocab: 50000, where llama-3.1-8b has 128256"]
+
+
+def test_a_mixture_is_built_from_its_columns_whatever_its_name():
+    known, _ = model(model_name="Qwen3_30B_a3B")
+    stated = dimensions(48, 2048, 32, kv_heads=4, ffn_hidden=768, vocab=151936, moe="128/8/0")
+    alike, said = model(model_name="Some 30B A3B", **stated)
+    assert alike.total == known.total
+    built, said = model(model_name="Some 30B A3B", **{**stated, "vocab": "150000"})
+    assert built.total == pytest.approx(known.total, rel=0.03)
+    assert built.active == pytest.approx(known.active, rel=0.25)
+    assert not said.doubts
+    apart, _ = model(
+        model_name="Some 30B A3B",
+        **{**stated, "vocab": "150000", "moe": "", "experts": "128", "experts_per_token": "8"},
+    )
+    assert apart.total == built.total
+
+
+@pytest.mark.parametrize(
+    ("text", "experts"),
+    [("128/8/0", (128, 8, 0)), ("8/2", (8, 2, 0)), ("256/8/1", (256, 8, 1)), ("", None), ("yes", None)],
+)
+def test_experts_of_a_column(text, experts):
+    assert experts_of(row(moe=text)) == experts
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("Sparse 8x22B", "mixture"),
+        ("Big 400B-A40B", "mixture"),
+        ("Zamba 7B", "hybrid"),
+        ("Unheard 40B", "not known to be dense"),
+    ],
+)
+def test_what_cannot_be_known_to_be_dense_is_skipped_by_name(name, said):
+    with pytest.raises(Skipped, match=said) as skipped:
+        model(model_name=name, **dimensions(32, 4096, 32, ffn_hidden=14336, vocab=32000))
+    assert name in str(skipped.value)
+
+
+def test_dimensions_that_miss_the_stated_size_count_and_widen_the_interval():
+    stated = dimensions(32, 4096, 32, ffn_hidden=11008, vocab=32000)
+    _, right = model(model_name="Mine 6.7B", **stated)
+    assert not right.doubts
+    found, wrong = model(model_name="Mine 8.0B", **stated)
+    assert found.total == pytest.approx(6.74e9, rel=0.01)
+    assert wrong.doubts == [pytest.approx(abs(off_size("Mine 8.0B", found.total)))]
+    assert 0.1 < wrong.doubts[0] < 0.16
+    widths = []
+    for name in ("Mine 6.7B", "Mine 8.0B"):
+        (one,), _ = training_outcomes(row(model_name=name, **stated), FIT)
+        widths.append(one.predicted.high / one.predicted.low)
+    assert widths[1] > 1.05 * widths[0]
+
+
+def test_two_matrices_or_three_by_the_stated_size():
+    stated = dimensions(48, 6144, 24, ffn_hidden=24576, vocab=32000)
+    two, said = model(model_name="Plain 22B", **stated)
+    three, _ = model(model_name="Plain 30B", **stated)
+    assert three.total / two.total == pytest.approx(1.32, abs=0.02)
+    assert any("two matrices" in text for text in said.texts)
+
+
+@pytest.mark.parametrize(
+    ("name", "size"),
+    [
+        ("Llama 3.1 70B", (70e9, 0.5e9)),
+        ("GPT-3.6B (Megatron)", (3.6e9, 0.05e9)),
+        ("MPT-125m", (125e6, 0.5e6)),
+        ("GPT 1T", (1e12, 0.5e12)),
+        ("Mixtral 8x7B", None),
+        ("DeepSeekV3", None),
+        ("GPT h1024 L12", None),
+    ],
+)
+def test_sizes_of_names(name, size):
+    assert stated_size(name) == (size and pytest.approx(size))
+
+
+# Machines ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("on", "hosts", "per_host"),
+    [
+        ("gb200:72", 1, 72),
+        ("gb200:64", 1, 64),
+        ("gb200:128", 2, 64),
+        ("gb200:256", 4, 64),
+        ("gb300:1000", 25, 40),
+        ("h100-sxm:64", 8, 8),
+        ("tpu-v5p:256", 1, 256),
+    ],
+)
+def test_counts_stand_in_hosts_as_they_are_sold(on, hosts, per_host):
+    found = machine(on)[0]
+    assert (found.hosts, found.per_host) == (hosts, per_host)
+
+
+def test_a_blank_network_is_the_one_that_a_system_is_sold_with():
+    assumed = Assumed()
+    found = machine_of(row(accelerators_total="64", interconnect="nvlink4 450 GB/s"), assumed)
+    assert (found.network.id, found.ports, found.hosts) == ("ib-ndr", 8, 8)
+    assert assumed.texts == ["network: 8 x ib-ndr a host, as it is sold"]
+    rack = machine_of(
+        row(accel_norm="gb200", accelerators_total="256", interconnect="nvlink5 900 GB/s (NVL72)"), Assumed()
+    )
+    assert (rack.hosts, rack.per_host, rack.ports * rack.network.bandwidth) == (4, 64, 64 * 50e9)
+    stated = machine_of(row(interconnect="nvlink4; 1600 Gb/s per node"), assumed)
+    assert stated.ports * stated.network.bandwidth == pytest.approx(1600e9 / 8)
+    each = machine_of(row(interconnect="nvlink4; 200 Gb/s per GPU"), assumed)
+    assert each.ports * each.network.bandwidth == pytest.approx(1600e9 / 8)
+    assert len(assumed.texts) == 1
+
+
+def test_hosts_of_which_the_catalogue_has_no_network_get_a_port_a_device():
+    found = machine_of(row(accel_norm="h100-sxm-96-hbm2e", accelerators_total="32"), Assumed())
+    assert (found.hosts, found.per_host, found.network.id, found.ports) == (4, 8, "ib-hdr", 8)
+
+
+# Software and defaults ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "month", "profile", "said"),
+    [
+        ("megatron", "2022-05", "megatron-lm-3.0", ""),
+        ("megatron", "2024-05", "megatron-core-0.8", ""),
+        ("nemo", "2024-07", "megatron-core-0.8", "planned as"),
+        ("nemo", "2025-07", "megatron-bridge-0.2", "planned as"),
+        ("megatron-bridge", "2026-07", "megatron-bridge-26.06", ""),
+        ("fsdp-torchtitan", "2024-12", "torchtitan-0.1", ""),
+        ("other:torchtune", "2025-06", "torchtitan-0.2", "planned as"),
+        ("other:Megatron DeepSpeed", "2024-06", "deepspeed-0.16", "planned as"),
+        ("litgpt", "2024-06", "litgpt-0.3", ""),
+        ("other:axolotl", "2025-01", "transformers-4.57", "planned as"),
+    ],
+)
+def test_software_maps_to_a_profile_and_says_so(name, month, profile, said):
+    assumed = Assumed()
+    assert framework_of(row(framework=name, month=month), assumed).id == profile
+    assert bool(assumed.texts) == bool(said)
+    assert all(said in text and profile in text for text in assumed.texts)
+
+
+def test_every_stand_in_is_a_profile_and_none_hides_one():
+    for kind in ("frameworks", "engines"):
+        own = set(catalogue.aliases(kind).values())
+        for entry in catalogue._stand_ins():
+            if entry["kind"] == kind:
+                assert {one["id"] for one in entry["profiles"]} <= own
+                assert sorted(one.get("until", "9999") for one in entry["profiles"]) == [
+                    one.get("until", "9999") for one in entry["profiles"]
+                ]
+
+
+def test_plans_name_what_they_are_planned_as(run_json):
+    _, served = run_json("serve", "llama-3.1-8b", "--on", "h100-sxm", "--engine", "TGI")
+    assert next(one for one in served["warnings"] if one["code"] == "planned_as")["text"].startswith(
+        "TGI: planned as vllm"
+    )
+    _, trained = run_json("train", "llama-3.1-8b", "--on", "h100-sxm:8", "--framework", "torchtune")
+    assert any("torchtune: planned as torchtitan-0.2" in text for text in trained["assumed"])
+    _, own = run_json("serve", "llama-3.1-8b", "--on", "h100-sxm", "--engine", "vllm")
+    assert not any(one["code"] == "planned_as" for one in own["warnings"])
+
+
+def test_a_blank_recompute_is_the_frameworks_default_unless_it_needs_twice_the_memory():
+    plain = training_case(row())
+    assert (plain.layout.recompute, plain.recompute_stated) == ("none", False)
+    assert "recompute: none, megatron's default" in plain.assumed
+    jax = training_case(row(framework="maxtext"))
+    assert jax.layout.recompute == "full"
+    assert "recompute: full, maxtext's default" in jax.assumed
+    minimal = training_case(row(framework="maxtext", recompute="minimal"))
+    assert (minimal.layout.recompute, minimal.recompute_stated) == ("selective", True)
+    large = training_case(row(micro_batch="16", accelerators_total="8", global_batch_sequences="128"))
+    assert large.layout.recompute == "full"
+    assert any("2 times the memory" in text for text in large.assumed)
+    assert all(catalogue.framework(name).unstated.recompute in RECOMPUTES for name in catalogue.ids("frameworks"))
+
+
+def test_a_blank_micro_batch_follows_from_the_batch_or_is_the_frameworks_default():
+    assert training_case(row(micro_batch="", grad_accum="2")).layout.micro_batch == 1.0
+    own = training_case(row(micro_batch="", framework="torchtitan", global_batch_sequences="1024"))
+    assert own.layout.micro_batch == 8.0
+    assert "micro-batch: 8, torchtitan's default" in own.assumed
+    few = training_case(row(micro_batch="", framework="torchtitan"))
+    assert few.layout.micro_batch == 2.0
+    whole = training_case(row(micro_batch="", framework="maxtext", global_batch_sequences=""))
+    assert (whole.layout.micro_batch, whole.job.batch) == (12.0, 12 * 64)
+    with pytest.raises(Skipped, match="micro-batch not stated"):
+        training_case(row(micro_batch=""))
+
+
+@pytest.mark.parametrize(
+    ("text", "shard"),
+    [("FSDP shard 8", 8), ("FSDP 8 x DCN DP", 8), ("FSDP shard 64", 0), ("FSDP", 0), ("FSDP2 full shard", 0)],
+)
+def test_a_stated_shard_size_is_the_sharding_group(text, shard):
+    assert training_case(row(framework="torchtitan", zero_stage_fsdp=text)).layout.shard == shard
+
+
+def test_an_adapter_is_of_the_rank_and_beside_the_matrices_that_a_row_states():
+    plain = training_case(row(framework="trl", task="lora", accelerators_total="8"))
+    assert (plain.job.adapter.rank, plain.job.adapter.targets) == (8, ("q_proj", "v_proj"))
+    stated = training_case(
+        row(framework="trl", task="lora", accelerators_total="8", rank="32", targets="q_proj;o_proj")
+    )
+    assert (stated.job.adapter.rank, stated.job.adapter.targets) == (32, ("q_proj", "o_proj"))
+    with pytest.raises(Skipped, match="beside frozen weights"):
+        training_case(row(framework="maxtext", task="lora"))
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"pp": "40", "accelerators_total": "320"},
+        {"pp": "8", "interleave": "9", "tp": "8"},
+        {"layers": "2", "pp": "4"},
+        {"tp": "7"},
+        {"framework": "nothing-known"},
+        {"accel_norm": "./absent.toml"},
+        {"model_name": "./absent.json"},
+        {"global_batch_sequences": "-4"},
+        {"micro_batch": "a few"},
+    ],
+)
+def test_one_bad_row_never_ends_a_table(wrong):
+    found = validated("training", [row(id="good"), row(id="bad", **wrong)], FIT)
+    assert {one.id for one in found.outcomes if one.predicted} == {"good"}
+    assert next(one.skipped for one in found.outcomes if one.id == "bad")
+
+
+# Files -------------------------------------------------------------------------------------------
+
+CHIP = """
+id = "mychip"
+architecture = "Hopper"
+memory_capacity = "96 GiB"
+memory_bandwidth = "4 TB/s"
+scale_up = "nvlink4"
+link_bandwidth = "300 GB/s"
+scale_up_domain = 8
+[peak]
+bf16 = "600 TFLOPS"
+"""
+
+
+def test_a_model_and_a_chip_of_ones_own_stand_beside_their_table(tmp_path, run_json):
+    (tmp_path / "config.json").write_text(json.dumps(LLAMA))
+    (tmp_path / "chip.toml").write_text(CHIP)
+    served = {
+        "id": "a",
+        "source_key": "mine",
+        "model_name": "config.json",
+        "accel_norm": "chip.toml",
+        "count": "1",
+        "engine_name": "vllm",
+        "engine_version": "0.11",
+        "weight_precision": "bf16",
+        "input_len": "512",
+        "output_len": "128",
+        "running_batch": "8",
+        "metric_kind": "serving",
+        "tpot_ms": "2.5",
+    }
+    trained = row(model_name="config.json", accel_norm="chip.toml", accelerators_total="8", framework="torchtune")
+    for kind, cells in (("inference", served), ("training", trained)):
+        file = tmp_path / f"{kind}.csv"
+        with file.open("w", newline="") as out:
+            writer = csv.DictWriter(out, list(cells))
+            writer.writeheader()
+            writer.writerow(cells)
+        code, document = run_json("validate", kind, str(file))
+        assert code == 0
+        assert document["scored"] == 1
+    code, document = run_json("calibrate", "--with", str(tmp_path / "inference.csv"), "--dry-run")
+    assert code == 0
+
+
+def test_a_served_model_is_known_by_any_spelling():
+    clean = next(
+        each for each in catalogue.inference_rows() if not each["quality_flags"] and each["engine_name"] == "vllm"
+    )
+    known = case_of(clean)
+    other = case_of(
+        {**clean, "hf_model_id": "", "model_config": "", "model_name": known.model.id.upper().replace("-", " ")}
+    )
+    assert other.model == known.model
