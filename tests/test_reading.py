@@ -88,6 +88,27 @@ def test_endings_that_change_no_dimension_are_left_out_and_others_are_not():
     assert bare("chat") == "chat"
 
 
+@pytest.mark.parametrize(
+    ("name", "total"),
+    [
+        ("facebook/opt-350m", 331_196_416),
+        ("OPT 2.7B", 2_651_596_800),
+        ("opt-30b", 29_974_540_288),
+        ("bigscience/bloomz-560m", 559_214_592),
+        ("bloom-1b1", 1_065_314_304),
+        ("BLOOM 1b7", 1_722_408_960),
+        ("bloom-3b", 3_002_557_440),
+    ],
+)
+def test_sizes_of_opt_and_bloom_are_those_of_the_published_weights(name, total):
+    assert read_model(named(name)).total == total
+
+
+@pytest.mark.parametrize("size", ["125m", "350m", "760m", "1.3b", "2.7b", "6.7b", "13b", "175b"])
+def test_sizes_of_gpt_3_are_what_they_are_called(size):
+    assert abs(off_size(f"GPT-3 {size}", read_model(named(f"GPT-3 {size}")).total)) < 0.02
+
+
 # Models ------------------------------------------------------------------------------------------
 
 
