@@ -361,7 +361,7 @@ def test_a_profile_keeps_any_name():
     item = replace(FIT.find("kernel", "gap", ["any"]), source="your runs: läufe-\U0001f600.csv")
     profile.save([item])
     assert profile.constants(profile.path()) == (item,)
-    with pytest.raises(InputError, match="no number that is kept"):
+    with pytest.raises(InputError, match="not a number that can be kept"):
         profile.save([replace(item, value=math.nan)])
     assert profile.constants(profile.path()) == (item,)
 

@@ -26,7 +26,7 @@ BAD = [
     (["serve", "llama-3.1-70b", "--on", "h100-sxm:8", "--strategy", "xp=3"], "accepted: tp=N"),
     (["serve", "llama-3.1-70b", "--on", "h100-sxm:8", "--precision", "int4"], "awq, gptq"),
     (["serve", "llama-3.1-70b", "--on", "h100-sxm:8", "--precision", "fp9"], "no format"),
-    (["serve", "llama-3.1-70b", "--on", "h100-sxm:8", "--best", "beauty"], "no objective"),
+    (["serve", "llama-3.1-70b", "--on", "h100-sxm:8", "--best", "beauty"], "not an objective"),
     (["serve", "llama-3.1-70b", "--on", "h100-sxm:8", "--engine", "vlm"], "no engine"),
     (["serve", "llama-3.1-70b", "--on", "h100-sxm:8", "--price", "cheap"], "neither rent"),
     (["serve", "llama-3.1-70b", "--on", "h100-sxm:8", "--prefix-hit", "1.5"], "between 0 and 1"),

@@ -189,7 +189,7 @@ def known_format(name: str, argument: str) -> str:
         lowered = lowered.removesuffix("_e4m3").removesuffix("_e5m2")  # alike in size and speed
     if lowered in REFUSED and argument == "--precision":
         raise InputError(
-            f"{argument}: {name} is no format; say which: {REFUSED[lowered]}",
+            f"{argument}: {name} is not one format; say which: {REFUSED[lowered]}",
             code="unknown_precision",
             argument=argument,
             value=name,
@@ -324,7 +324,7 @@ def plan_serving(
         )
     if best not in OBJECTIVES:
         raise InputError(
-            f"--best: {best!r} is no objective; accepted: {', '.join(OBJECTIVES)}",
+            f"--best: {best!r} is not an objective; accepted: {', '.join(OBJECTIVES)}",
             argument="--best",
             value=best,
             nearest=nearest(best, OBJECTIVES),
@@ -360,8 +360,8 @@ def plan_serving(
 
 
 def _several(on: str | Sequence[str]) -> list[str]:
-    """Return the machines that are asked for, of which one alone may stand without a list."""
-    return [on] if isinstance(on, str) else list(on)
+    """Return the machines that are asked for, each once; one may stand without a list."""
+    return list(dict.fromkeys([on] if isinstance(on, str) else on))
 
 
 TRAIN_DEFAULTS: dict[str, Any] = {
@@ -492,7 +492,7 @@ def _own_table(source: str | Path | Sequence[Mapping[str, str]]) -> tuple[str, S
     lacks = {kind: [name for name in names if name not in rows[0]] for kind, names in NEEDED.items()}
     kind = min(lacks, key=lambda one: len(lacks[one]) / len(NEEDED[one]))
     if lacks[kind]:
-        message = f"--with: {source} is no table of runs: for {kind} it lacks the columns {', '.join(lacks[kind])}"
+        message = f"--with: {source} is not a table of runs: for {kind} it lacks the columns {', '.join(lacks[kind])}"
         raise InputError(message, argument="--with", value=str(source))
     return kind, rows
 
@@ -592,7 +592,7 @@ def token_costs(
     high = units.parse_amount(peak, "--peak")
     if not 1.0 <= high <= 2.0:
         raise InputError(
-            f"--peak: {peak} is not the peak of a day over its mean, from 1 to 2", argument="--peak", value=peak
+            f"--peak: {peak} must lie between 1 and 2: the peak of a day over its mean", argument="--peak", value=peak
         )
     terms = terms_of(**{name: flags.pop(name) for name in OWNING if name in flags and name != "power"})
     route = _api_price(api_price)

@@ -395,7 +395,7 @@ def evaluate(expression: str, inputs: Mapping[str, float]) -> float:
         if isinstance(node, ast.Attribute) and not (
             isinstance(node.value, ast.Name) and node.value.id in LAWS and not node.attr.startswith("_")
         ):
-            raise InputError(f"claim: {ast.unparse(node)} is no law")
+            raise InputError(f"claim: {ast.unparse(node)} is not a law")
     names = {**_CONSTANTS, **FUNCTIONS, **LAWS, **{k: float(v) for k, v in inputs.items()}}
     code = compile(tree, "<claim>", "eval")
     return float(eval(code, {"__builtins__": {}}, names))  # noqa: S307 - the tree was checked node by node

@@ -413,7 +413,7 @@ def constants_text(entries: Iterable[Mapping[str, Any]]) -> str:
     for entry in entries:
         lines.append("[[constant]]")
         if not math.isfinite(entry["value"]):
-            raise InputError(f"constant {entry['law']}.{entry['name']}: {entry['value']} is no number that is kept")
+            raise InputError(f"constant {entry['law']}.{entry['name']}: {entry['value']} is not a number that can be kept")
         lines += [
             f"{key} = {json.dumps(value, ensure_ascii=False)}"
             for key, value in entry.items()
@@ -495,12 +495,12 @@ def user_accelerator(path: Path) -> Accelerator:
     except OSError as error:
         raise InputError(f"{path}: {error.strerror}", argument="--on", value=str(path)) from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"{path} is no TOML file ({error})", argument="--on", value=str(path)) from None
+        raise InputError(f"{path} is not a TOML file ({error})", argument="--on", value=str(path)) from None
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
         said = {
-            "extra_forbidden": f"is no key of a device; known: {', '.join(Given.model_fields)}",
+            "extra_forbidden": f"is not a key of a device; known: {', '.join(Given.model_fields)}",
             "missing": "is missing",
         }
         wrong = said.get(first["type"], f"is not what it should be: {first['msg'].lower()}")
@@ -519,7 +519,7 @@ def user_accelerator(path: Path) -> Accelerator:
     strange = [name for name in given.peak if name not in NUMBER_FORMATS]
     if strange:
         raise InputError(
-            f"{path}: peak.{strange[0]} is no number format; accepted: {', '.join(NUMBER_FORMATS)}",
+            f"{path}: peak.{strange[0]} is not a number format; accepted: {', '.join(NUMBER_FORMATS)}",
             argument=f"peak.{strange[0]}",
             value=strange[0],
         )

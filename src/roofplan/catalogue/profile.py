@@ -153,7 +153,7 @@ def forget() -> Path | None:
         # a profile that has become unreadable is removed too: that is what one wants then
         text = place.read_bytes().strip()
         if text and not text.startswith(BEGINNING):
-            raise InputError(f"profile: {place} is no profile", argument=VARIABLE, value=str(place))
+            raise InputError(f"profile: {place} is not a profile", argument=VARIABLE, value=str(place))
         place.unlink()
     except OSError as error:
         message = f"profile: {place} cannot be removed: {error.strerror}"

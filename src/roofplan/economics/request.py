@@ -182,7 +182,7 @@ def _years(text: str) -> float:
     found = re.fullmatch(r"\s*([\d.]+(?:e[-+]?\d+)?)\s*(y|yr|years?|months?)?\s*", text)
     if found is None:
         raise UnitError(
-            f"--years: {text} is no number of years. Example: 3 or 18months", argument="--years", value=text
+            f"--years: {text} is not a number of years. Example: 3 or 18months", argument="--years", value=text
         )
     value = unit_of.parse_amount(found[1], "--years")
     return value / 12.0 if (found[2] or "").startswith("month") else value

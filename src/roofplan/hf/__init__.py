@@ -193,7 +193,7 @@ def from_text(text: str | bytes, identity: str = "config.json") -> Model:
         raise ConfigError(f"{identity} is not JSON ({error})", argument="MODEL", value=identity) from None
     if not isinstance(values, dict):
         raise ConfigError(
-            f"{identity} is JSON but no object; a config.json is one object", argument="MODEL", value=identity
+            f"{identity} is JSON but not an object, which a config.json is", argument="MODEL", value=identity
         )
     return from_dict(values, identity, digest=hashlib.sha256(raw).hexdigest())
 

@@ -42,7 +42,7 @@ def attention(
     """Return grouped-query attention; `gate` widens the query projection by that many extra copies."""
     if heads % kv_heads:
         raise ConfigError(
-            f"config.json: num_attention_heads {heads} is no multiple of num_key_value_heads {kv_heads}",
+            f"config.json: num_attention_heads {heads} is not a multiple of num_key_value_heads {kv_heads}",
             argument="num_key_value_heads",
             value=kv_heads,
         )

@@ -100,7 +100,7 @@ def _cuts(groups: tuple[Group, ...], tensor: int, engine: Engine, kv_heads: int 
                 return f"{engine.id}: width {width} is not divisible by tensor parallel size ({tensor})"
             block = cut_block(linear.format, leaves=leaves)
             if (width // shares) % block:
-                return f"{engine.id}: width {width} / tp {shares} = {width // shares} is no multiple of the {block} of {linear.format}"
+                return f"{engine.id}: width {width} / tp {shares} = {width // shares} is not a multiple of the {block} of {linear.format}"
     return None
 
 

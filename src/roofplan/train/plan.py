@@ -542,7 +542,7 @@ def _late(asked: TrainingRequest, nearest: TrainingPlan, tally: Tally, fit: Fit)
     relax = [{"argument": "--deadline", "now": f"{limit:.1f}d", "needed": f"{math.ceil(days * 10) / 10:.1f}d"}]
     if least > limit and nearest.run is not None:
         text += (
-            f"; no number of devices goes below {least:.2g} days: {nearest.run.steps:,.0f} times a sequence of"
+            f"; more devices cannot bring it below {least:.2g} days: {nearest.run.steps:,.0f} times a sequence of"
             f" {asked.job.sequence:,} at the dense peak of every rank that can share it"
         )
     elif not asked.pins:

@@ -403,7 +403,7 @@ def _why_nothing(model: Model, job: Job, machine: Machine, framework: Framework,
         ),
         (
             "recomputed" in pins and not whole_layers(framework, layers, pieces, float(pins["recomputed"])),
-            f"{float(pins.get('recomputed', 1.0)):.0%} of the layers of a chunk is no whole number of them",
+            f"{float(pins.get('recomputed', 1.0)):.0%} of the layers of a chunk is not a whole number of them",
         ),
         (
             job.sequence // int(pins.get("cp", 1)) < LEAST_SEQUENCE,
