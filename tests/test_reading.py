@@ -9,6 +9,7 @@ from conftest import FIT, LLAMA
 from roofplan import catalogue
 from roofplan.api import read_model
 from roofplan.catalogue.machines import machine
+from roofplan.errors import InputError
 from roofplan.records.training import RECOMPUTES
 from roofplan.validation.inference import case_of
 from roofplan.validation.models import bare, experts_of, model_of, named, off_size, stated_size
@@ -153,6 +154,7 @@ def test_experts_of_a_column(text, experts):
     [
         ("Sparse 8x22B", "mixture"),
         ("Big 400B-A40B", "mixture"),
+        ("Big 400B A40B", "mixture"),
         ("Zamba 7B", "hybrid"),
         ("Unheard 40B", "not known to be dense"),
     ],
@@ -212,7 +214,8 @@ def test_sizes_of_names(name, size):
         ("gb200:64", 1, 64),
         ("gb200:128", 2, 64),
         ("gb200:256", 4, 64),
-        ("gb300:1000", 25, 40),
+        ("gb300:1000", 20, 50),
+        ("gb200:100", 2, 50),
         ("h100-sxm:64", 8, 8),
         ("tpu-v5p:256", 1, 256),
     ],
@@ -241,6 +244,11 @@ def test_a_blank_network_is_the_one_that_a_system_is_sold_with():
 def test_hosts_of_which_the_catalogue_has_no_network_get_a_port_a_device():
     found = machine_of(row(accel_norm="h100-sxm-96-hbm2e", accelerators_total="32"), Assumed())
     assert (found.hosts, found.per_host, found.network.id, found.ports) == (4, 8, "ib-hdr", 8)
+
+
+def test_a_count_that_makes_no_equal_racks_is_refused():
+    with pytest.raises(InputError, match="do not fill whole hosts"):
+        machine("gb200:101")
 
 
 # Software and defaults ---------------------------------------------------------------------------
@@ -349,6 +357,9 @@ def test_an_adapter_is_of_the_rank_and_beside_the_matrices_that_a_row_states():
         {"model_name": "./absent.json"},
         {"global_batch_sequences": "-4"},
         {"micro_batch": "a few"},
+        {"dense_layers": "nan"},
+        {"accelerators_total": "nan"},
+        {"rank": "-1"},
     ],
 )
 def test_one_bad_row_never_ends_a_table(wrong):

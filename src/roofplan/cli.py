@@ -297,7 +297,9 @@ def device(
             for off, text in matches:
                 print(f"{what_is} on {found.id} is {text}" + (f" ({off:+.1%})" if abs(off) > 5e-4 else ""))
             if not matches:
-                print(f"{what_is} is not a dense, sparse, FP16-accumulate, vector or doubled peak of {found.id} within 3%")
+                print(
+                    f"{what_is} is not a dense, sparse, FP16-accumulate, vector or doubled peak of {found.id} within 3%"
+                )
         return 0 if matches else 1
     return reply.code
 

@@ -413,7 +413,9 @@ def constants_text(entries: Iterable[Mapping[str, Any]]) -> str:
     for entry in entries:
         lines.append("[[constant]]")
         if not math.isfinite(entry["value"]):
-            raise InputError(f"constant {entry['law']}.{entry['name']}: {entry['value']} is not a number that can be kept")
+            raise InputError(
+                f"constant {entry['law']}.{entry['name']}: {entry['value']} is not a number that can be kept"
+            )
         lines += [
             f"{key} = {json.dumps(value, ensure_ascii=False)}"
             for key, value in entry.items()

@@ -31,7 +31,11 @@ def engine_named(name: str, given: str | None) -> str:
     """
     wanted = SHORT.get(name.lower(), name.lower())
     if wanted not in SHORT.values():
-        raise InputError(f"--emit: {name!r} is not an engine that can be emitted; accepted: {', '.join(SHORT)}", argument="--emit", value=name)
+        raise InputError(
+            f"--emit: {name!r} is not an engine that can be emitted; accepted: {', '.join(SHORT)}",
+            argument="--emit",
+            value=name,
+        )
     if given is None:
         return wanted
     found = catalogue.engine(catalogue.find("engines", given, "--engine"))

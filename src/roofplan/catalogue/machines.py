@@ -179,7 +179,9 @@ def _counts(text: str, device: Accelerator, server: Server | None, whole: str, a
     if server is not None:
         return first, server.count
     box, full = box_size(device), _together(device)
-    hosts = next((n for n in range(-(-first // full), first // box + 1) if first % n == 0 and first // n % box == 0), 0)
+    racks = device.domain > LARGEST_BOX
+    parts = ((n, first // n) for n in range(-(-first // full), first + 1) if first % n == 0)
+    hosts = next((n for n, each in parts if (2 * each >= full if racks else each % box == 0)), 0)
     if first > full and not hosts:
         raise InputError(
             f"{argument}: {first} {device.id} do not fill whole hosts of {box}; write HOSTSxPER, such as {device.id}:{-(-first // box)}x{box}",

@@ -54,7 +54,9 @@ def launch(plan: TrainingPlan, target: str | None = None) -> str:
         )
     if name not in TARGETS:
         raise InputError(
-            f"--emit: {name!r} is not a framework that can be emitted; accepted: {', '.join(TARGETS)}", argument="--emit", value=name
+            f"--emit: {name!r} is not a framework that can be emitted; accepted: {', '.join(TARGETS)}",
+            argument="--emit",
+            value=name,
         )
     writers: dict[str, Callable[[TrainingPlan], str]] = {
         "megatron": _megatron,

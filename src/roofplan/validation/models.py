@@ -101,7 +101,7 @@ SCALE = {"m": 1e6, "b": 1e9, "t": 1e12}
 NEAR = 0.10
 """Relative distance between the parameters that dimensions make and those that a name states, beyond which one of both is wrong [1]."""
 
-MIXED = re.compile(r"\d+x\d+(\.\d+)?b|[\b_-]a\d+(\.\d+)?b|moe|mixtral", re.IGNORECASE)
+MIXED = re.compile(r"\d+x\d+(\.\d+)?b|(?<![a-z])a\d+(\.\d+)?b|moe|mixtral", re.IGNORECASE)
 HYBRID = re.compile(r"mamba|jamba|zamba|hybrid|nemotron[ _-]?h\b|rwkv|hyena|recurrent", re.IGNORECASE)
 
 

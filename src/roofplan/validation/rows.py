@@ -75,7 +75,7 @@ RANGES: dict[str, tuple[float, float]] = {
     **dict.fromkeys(("tp", "pp", "dp", "cp", "attention_dp", "interleave", "grad_accum"), (1, 1e6)),
     "ep": (0, 1e6),
     **dict.fromkeys(("layers", "hidden", "ffn_hidden", "heads", "kv_heads", "vocab"), (1, 1e8)),
-    **dict.fromkeys(("rank", "experts", "experts_per_token", "shared_experts"), (0, 1e6)),
+    **dict.fromkeys(("rank", "experts", "experts_per_token", "shared_experts", "dense_layers"), (0, 1e6)),
     **dict.fromkeys(("seq_len", "micro_batch", "global_batch_sequences"), (1, 1e9)),
     **dict.fromkeys(("input_len", "max_num_seqs", "max_num_batched_tokens"), (1, 1e9)),
     **dict.fromkeys(("running_batch", "client_concurrency", "queued_requests"), (1, 1e9)),
