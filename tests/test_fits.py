@@ -50,7 +50,6 @@ def test_constants_of_training():
     same("training", fit_training(fit_families(FIT)), FLAT)
 
 
-@pytest.mark.slow
 def test_engines_without_prompts_are_taken_to_reach_the_kernels_rate():
     nobody = replace(FIT, excluded=frozenset(row["source_key"] for row in catalogue.inference_rows()))
     found = {(item["name"], item["scope"]): item for item in fit_prefill(nobody)}
@@ -65,6 +64,7 @@ def test_runs_whose_users_queued_are_not_fitted_on():
     assert not any(map(queues, clean_cases()))
 
 
+@pytest.mark.slow
 def test_constants_of_serving():
     others = [item for name in catalogue.fits() if name not in SERVING for item in catalogue.fit(name)]
     for name, made in fit_serving(others).items():

@@ -15,7 +15,7 @@ from roofplan.calibrate.kernels import kernel_rows
 from roofplan.calibrate.messages import BY_PEERS, timed
 from roofplan.catalogue.machines import machine
 from roofplan.timing.network import (
-    Group,
+    Ranks,
     all_reduce,
     exchange,
     gather,
@@ -48,7 +48,7 @@ def test_published_collectives_inside_a_host_are_met(op, within):
         if one.op == op and (one.device.scale_up or "").startswith("nvlink") and "bridge" not in one.device.scale_up:
             net = network(machine(f"{one.device.id}:{one.ranks}")[0], VLLM if op == BY_PEERS else MEGATRON, FIT)
             law = all_reduce if op in {"all_reduce", BY_PEERS} else gather
-            off.append(abs(math.log(float(law(one.size, Group(float(one.ranks), net))) / one.seconds)))
+            off.append(abs(math.log(float(law(one.size, Ranks(float(one.ranks), net))) / one.seconds)))
     assert len(off) > 20
     assert median(off) < within
 
@@ -60,13 +60,13 @@ def test_serving_and_training_pay_the_same_for_a_message(on, size, ranks):
     serving, training = nets(on)
     if ranks > serving.machine.count:
         pytest.skip("more ranks than devices")
-    assert gather(size, Group(ranks, serving)) == gather(size, Group(ranks, training))
-    assert exchange(size, Group(ranks, serving)) == exchange(size, Group(ranks, training))
+    assert gather(size, Ranks(ranks, serving)) == gather(size, Ranks(ranks, training))
+    assert exchange(size, Ranks(ranks, serving)) == exchange(size, Ranks(ranks, training))
     assert hop_times(size, ranks, serving) == hop_times(size, ranks, training)
     # only kernels that read peers' memory tell their all-reduces apart, and they are never the slower choice
-    one, other = (float(all_reduce(size, Group(ranks, net))) for net in (serving, training))
+    one, other = (float(all_reduce(size, Ranks(ranks, net))) for net in (serving, training))
     assert one <= other
-    assert float(all_reduce(size, Group(ranks, replace(serving, shot=math.inf)))) == other
+    assert float(all_reduce(size, Ranks(ranks, replace(serving, shot=math.inf)))) == other
 
 
 def test_peers_kernels_win_small_all_reduces_and_lose_large_ones():
@@ -84,8 +84,8 @@ def test_a_gather_over_two_hosts_fills_all_their_ports():
     """100 MB to 16 H100: each host takes in half of it over eight ports, so the ring inside the host or the ports bind, not one port."""
     _, net = nets("dgx-h100:2")
     ports = 8 * 50e9 * FIT.find("message", "network", ["any"]).value
-    assert gather(100 * MB, Group(16.0, net)) > 100 * MB * 15 / 16 / ports
-    assert gather(100 * MB, Group(16.0, net)) < 2.0 * 100 * MB * 15 / 16 / ports
+    assert gather(100 * MB, Ranks(16.0, net)) > 100 * MB * 15 / 16 / ports
+    assert gather(100 * MB, Ranks(16.0, net)) < 2.0 * 100 * MB * 15 / 16 / ports
 
 
 @pytest.mark.parametrize(
@@ -96,13 +96,13 @@ def test_more_bytes_and_more_ranks_never_take_less(on):
         sizes = np.geomspace(1e3, 1e10, 40)
         most = float(min(net.machine.count, 16))
         for law in (all_reduce, gather, exchange):
-            times = law(sizes, Group(most, net))
+            times = law(sizes, Ranks(most, net))
             assert np.all(np.diff(times) >= 0)
-            assert np.all(times >= law(sizes, Group(2.0, net)) * (1 - 1e-9)) or net.topology in {
+            assert np.all(times >= law(sizes, Ranks(2.0, net)) * (1 - 1e-9)) or net.topology in {
                 "full-mesh",
                 "cube-mesh",
             }
-            assert float(law(1e6, Group(1.0, net))) == 0.0
+            assert float(law(1e6, Ranks(1.0, net))) == 0.0
         for size in (1e3, 1e6, 1e9):
             assert slowest_hop(size, 1.0, net) == max(hop_times(size, 1.0, net))
             assert float(mean_hop(size, 1.0, most, net)) <= float(slowest_hop(size, 1.0, net)) * (1 + 1e-12)
@@ -112,18 +112,18 @@ def test_arrays_of_groups_equal_their_scalars():
     _, net = nets("h100-sxm:64")
     ranks, size = np.array([1.0, 2.0, 8.0, 16.0, 64.0]), 3e7
     for law in (all_reduce, gather, exchange):
-        many = np.broadcast_to(law(size, Group(ranks, net)), ranks.shape)
-        assert many == pytest.approx([float(law(size, Group(float(n), net))) for n in ranks], rel=1e-12)
+        many = np.broadcast_to(law(size, Ranks(ranks, net)), ranks.shape)
+        assert many == pytest.approx([float(law(size, Ranks(float(n), net))) for n in ranks], rel=1e-12)
     for stride in (1.0, 8.0):
-        start, each = Group(ranks, net, stride).rings(reduce=True, data=True)[-1]
-        alone = [Group(float(n), net, stride).rings(reduce=True, data=True)[-1] for n in ranks]
+        start, each = Ranks(ranks, net, stride).rings(reduce=True, data=True)[-1]
+        alone = [Ranks(float(n), net, stride).rings(reduce=True, data=True)[-1] for n in ranks]
         assert np.broadcast_to(start, ranks.shape) == pytest.approx([float(a) for a, _ in alone], rel=1e-12)
         assert np.broadcast_to(each, ranks.shape) == pytest.approx([float(b) for _, b in alone], rel=1e-12)
-        assert np.broadcast_to(message_start(Group(ranks, net, stride)), ranks.shape) == pytest.approx(
-            [float(message_start(Group(float(n), net, stride))) for n in ranks]
+        assert np.broadcast_to(message_start(Ranks(ranks, net, stride)), ranks.shape) == pytest.approx(
+            [float(message_start(Ranks(float(n), net, stride))) for n in ranks]
         )
-        assert passed_on(size, Group(ranks, net, stride))[1:] == pytest.approx(
-            [float(passed_on(size, Group(float(n), net, stride))) for n in ranks[1:]]
+        assert passed_on(size, Ranks(ranks, net, stride))[1:] == pytest.approx(
+            [float(passed_on(size, Ranks(float(n), net, stride))) for n in ranks[1:]]
         )
 
 
@@ -132,10 +132,10 @@ def test_small_messages_take_the_quick_protocol_and_large_ones_the_bulk():
     quick, bulk = lines(8.0, net, net.gather)
     assert quick.start < bulk.start
     assert quick.rate < bulk.rate
-    assert float(gather(32e3, Group(8.0, net))) == pytest.approx(
+    assert float(gather(32e3, Ranks(8.0, net))) == pytest.approx(
         quick.start + 7 * quick.step + 7 / 8 * 32e3 / quick.rate
     )
-    assert float(gather(1e9, Group(8.0, net))) == pytest.approx(bulk.start + 7 / 8 * 1e9 / bulk.rate)
+    assert float(gather(1e9, Ranks(8.0, net))) == pytest.approx(bulk.start + 7 / 8 * 1e9 / bulk.rate)
 
 
 def test_an_answer_cites_only_what_its_messages_rest_on(run_json):

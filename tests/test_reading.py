@@ -8,13 +8,14 @@ from conftest import FIT, LLAMA
 
 from roofplan import catalogue
 from roofplan.api import read_model
+from roofplan.calibrate.engines import usable
 from roofplan.catalogue.machines import machine
 from roofplan.errors import InputError
 from roofplan.records.training import RECOMPUTES
-from roofplan.validation.inference import case_of
+from roofplan.validation.inference import case_of, known_cases
 from roofplan.validation.models import bare, experts_of, model_of, named, off_size, stated_size
-from roofplan.validation.predictions import training_outcomes, validated
-from roofplan.validation.rows import Assumed, Skipped
+from roofplan.validation.predictions import inference_outcomes, training_outcomes, validated
+from roofplan.validation.rows import Assumed, Skipped, read
 from roofplan.validation.training import framework_of, machine_of, training_case
 
 RUN = {
@@ -70,6 +71,11 @@ def dimensions(layers, hidden, heads, **other):
         ("mixtral 8x7b", "mixtral-8x7b"),
         ("Llama-2-7b-mini", None),
         ("Qwen3-8B-VL", None),
+        ("DeepSeek-R1 (Distill-Nothing-32B)", None),
+        ("phi-4 (mini)", "phi-4-mini"),
+        ("Llama 3 (70B)", "llama-3-70b"),
+        ("DeepSeekV3 (w/o MTP)", "deepseek-v3"),
+        ("mistralai/Mistral-Small-Instruct-2409", None),
         ("Llama 3 9B", None),
         ("", None),
     ],
@@ -83,10 +89,10 @@ def test_every_name_of_the_catalogue_means_itself():
 
 
 def test_endings_that_change_no_dimension_are_left_out_and_others_are_not():
-    assert bare("Llama-3.1-8B-Instruct-FP8") == "Llama-3.1-8B"
-    assert bare("Qwen3-VL") == "Qwen3-VL"
-    assert bare("gpt2") == "gpt2"
-    assert bare("chat") == "chat"
+    assert bare("Llama-3.1-8B-Instruct-FP8") == ("Llama-3.1-8B", frozenset())
+    assert bare("Mistral-Small-Instruct-2409") == ("Mistral-Small", {"2409"})
+    for name in ("Qwen3-VL", "gpt2", "chat"):
+        assert bare(name) == (name, frozenset())
 
 
 @pytest.mark.parametrize(
@@ -117,8 +123,20 @@ def test_a_known_name_fills_what_is_blank_and_stated_dimensions_win():
     whole, said = model(model_name="Llama-3.1-8B-Instruct")
     assert whole.total == read_model("llama-3.1-8b").total
     assert not said.texts
-    cut, said = model(model_name="Llama-3.1-8B", layers="16")
-    assert len(cut.decoder.layers) == 16
+    for name, layers in (("Llama-3.1-8B (16-layer cut)", "16"), ("llama3.1_8b_l4", "4")):
+        cut, said = model(model_name=name, layers=layers)
+        assert len(cut.decoder.layers) == int(layers)
+        assert not said.texts
+    longer, said = model(model_name="Llama-3.1-8B", layers="80")
+    assert len(longer.decoder.layers) == 80
+    assert said.texts[0] == "layers: 80, where llama-3.1-8b has 32"
+    assert said.doubts == [pytest.approx(abs(off_size("Llama-3.1-8B", longer.total)))]
+    grouped, said = model(model_name="llama-7b", kv_heads="8")
+    assert grouped.decoder.layers[0].mixers[0].kv_heads == 8
+    narrow, _ = model(model_name="gpt2", ffn_hidden="1024")
+    assert narrow.total < read_model("gpt2").total
+    plain, said = model(model_name="gpt2", ffn_hidden="3072")
+    assert plain.total == read_model("gpt2").total
     assert not said.texts
     other, said = model(model_name="Llama-3.1-8B", vocab="50000")
     assert other.total < whole.total
@@ -130,6 +148,10 @@ def test_a_mixture_is_built_from_its_columns_whatever_its_name():
     stated = dimensions(48, 2048, 32, kv_heads=4, ffn_hidden=768, vocab=151936, moe="128/8/0")
     alike, said = model(model_name="Some 30B A3B", **stated)
     assert alike.total == known.total
+    assert said.texts == ["model: qwen3-30b-a3b, whose dimensions and experts Some 30B A3B has"]
+    for other in ({"moe": "128/1/0"}, {"ffn_hidden": "1024"}, {"moe": "128/8/1"}):
+        assert model(model_name="Some", **{**stated, **other})[0].total != known.total or other == {"moe": "128/1/0"}
+        assert model(model_name="Some", **{**stated, **other})[0].active != known.active
     built, said = model(model_name="Some 30B A3B", **{**stated, "vocab": "150000"})
     assert built.total == pytest.approx(known.total, rel=0.03)
     assert built.active == pytest.approx(known.active, rel=0.25)
@@ -143,7 +165,7 @@ def test_a_mixture_is_built_from_its_columns_whatever_its_name():
 
 @pytest.mark.parametrize(
     ("text", "experts"),
-    [("128/8/0", (128, 8, 0)), ("8/2", (8, 2, 0)), ("256/8/1", (256, 8, 1)), ("", None), ("yes", None)],
+    [("128/8/0", (128, 8, 0)), ("8/2", (8, 2, 0)), ("256/8/1", (256, 8, 1)), ("", None)],
 )
 def test_experts_of_a_column(text, experts):
     assert experts_of(row(moe=text)) == experts
@@ -155,6 +177,7 @@ def test_experts_of_a_column(text, experts):
         ("Sparse 8x22B", "mixture"),
         ("Big 400B-A40B", "mixture"),
         ("Big 400B A40B", "mixture"),
+        ("Big 400BA40B", "mixture"),
         ("Zamba 7B", "hybrid"),
         ("Unheard 40B", "not known to be dense"),
     ],
@@ -194,6 +217,11 @@ def test_two_matrices_or_three_by_the_stated_size():
         ("Llama 3.1 70B", (70e9, 0.5e9)),
         ("GPT-3.6B (Megatron)", (3.6e9, 0.05e9)),
         ("MPT-125m", (125e6, 0.5e6)),
+        ("LLaMA7B", (7e9, 0.5e9)),
+        ("BLOOM-1b7", (1.7e9, 0.05e9)),
+        ("Llama 1M 8B", (8e9, 0.5e9)),
+        ("OPT-6,7B", (6.7e9, 0.05e9)),
+        ("Big 400B-A40B", (400e9, 0.5e9)),
         ("GPT 1T", (1e12, 0.5e12)),
         ("Mixtral 8x7B", None),
         ("DeepSeekV3", None),
@@ -241,13 +269,52 @@ def test_a_blank_network_is_the_one_that_a_system_is_sold_with():
     assert len(assumed.texts) == 1
 
 
+@pytest.mark.parametrize(
+    ("said", "gigabits"),
+    [
+        ("8x400 Gb/s IB", 3200),
+        ("8 x 400 Gb/s", 3200),
+        ("100 Gb/s per node", 100),
+        ("12.5 Gb/s per GPU", 100),
+        ("400 Gb/s per gpu", 3200),
+        ("3.2 Tb/s", 3200),
+        ("400Gbps", 400),
+    ],
+)
+def test_a_stated_rate_of_a_network_is_kept(said, gigabits):
+    assumed = Assumed()
+    found = machine_of(row(interconnect=f"nvlink4; {said}"), assumed)
+    assert found.ports * found.network.bandwidth * 8 / 1e9 == pytest.approx(gigabits)
+    assert not assumed.texts
+
+
+@pytest.mark.parametrize(("count", "most"), [("17", "8"), ("101", "4"), ("26", "8")])
+def test_devices_that_do_not_fill_their_hosts_are_skipped(count, most):
+    with pytest.raises(Skipped, match="do not fill hosts"):
+        machine_of(row(accelerators_total=count, devices_per_node=most), Assumed())
+
+
+def test_a_chip_may_stand_in_a_folder_of_any_name(tmp_path):
+    folder = tmp_path / "a:1b@c"
+    folder.mkdir()
+    (folder / "chip.toml").write_text(CHIP)
+    assert machine(f"{folder / 'chip.toml'}:2x8@ib-ndr")[0].count == 16
+
+
+def test_more_devices_than_are_planned_are_refused_at_once():
+    with pytest.raises(InputError, match="at most"):
+        machine("h100-sxm:99999999999")
+
+
 def test_hosts_of_which_the_catalogue_has_no_network_get_a_port_a_device():
     found = machine_of(row(accel_norm="h100-sxm-96-hbm2e", accelerators_total="32"), Assumed())
     assert (found.hosts, found.per_host, found.network.id, found.ports) == (4, 8, "ib-hdr", 8)
+    fours = machine_of(row(accel_norm="h100-sxm-96-hbm2e", accelerators_total="32", devices_per_node="4"), Assumed())
+    assert (fours.hosts, fours.per_host, fours.ports) == (8, 4, 4)
 
 
 def test_a_count_that_makes_no_equal_racks_is_refused():
-    with pytest.raises(InputError, match="do not fill whole hosts"):
+    with pytest.raises(InputError, match="do not fill equal racks of 72"):
         machine("gb200:101")
 
 
@@ -260,6 +327,11 @@ def test_a_count_that_makes_no_equal_racks_is_refused():
         ("megatron", "2022-05", "megatron-lm-3.0", ""),
         ("megatron", "2024-05", "megatron-core-0.8", ""),
         ("nemo", "2024-07", "megatron-core-0.8", "planned as"),
+        ("megatron", "2023", "megatron-core-0.8", ""),
+        ("Megatron", "2025", "megatron-core-0.16", ""),
+        ("nemo", "2025", "megatron-bridge-0.2", "planned as"),
+        ("nemo", "2025-Q1", "megatron-bridge-0.2", "planned as"),
+        ("megatron-deepspeed", "2024-06", "deepspeed-0.16", "planned as"),
         ("nemo", "2025-07", "megatron-bridge-0.2", "planned as"),
         ("megatron-bridge", "2026-07", "megatron-bridge-26.06", ""),
         ("fsdp-torchtitan", "2024-12", "torchtitan-0.1", ""),
@@ -272,7 +344,7 @@ def test_a_count_that_makes_no_equal_racks_is_refused():
 def test_software_maps_to_a_profile_and_says_so(name, month, profile, said):
     assumed = Assumed()
     assert framework_of(row(framework=name, month=month), assumed).id == profile
-    assert bool(assumed.texts) == bool(said)
+    assert bool(assumed.texts) == bool(assumed.doubts) == bool(said)
     assert all(said in text and profile in text for text in assumed.texts)
 
 
@@ -282,9 +354,9 @@ def test_every_stand_in_is_a_profile_and_none_hides_one():
         for entry in catalogue._stand_ins():
             if entry["kind"] == kind:
                 assert {one["id"] for one in entry["profiles"]} <= own
-                assert sorted(one.get("until", "9999") for one in entry["profiles"]) == [
-                    one.get("until", "9999") for one in entry["profiles"]
-                ]
+                ends = [catalogue.months(one["until"]) for one in entry["profiles"][:-1]]
+                assert ends == sorted(ends)
+                assert "until" not in entry["profiles"][-1]
 
 
 def test_plans_name_what_they_are_planned_as(run_json):
@@ -315,6 +387,9 @@ def test_a_blank_recompute_is_the_frameworks_default_unless_it_needs_twice_the_m
 
 def test_a_blank_micro_batch_follows_from_the_batch_or_is_the_frameworks_default():
     assert training_case(row(micro_batch="", grad_accum="2")).layout.micro_batch == 1.0
+    assert training_case(row(micro_batch="", grad_accum="2", cp="2")).layout.micro_batch == 2.0
+    with pytest.raises(Skipped, match="less than one"):
+        training_case(row(micro_batch="", grad_accum="64"))
     own = training_case(row(micro_batch="", framework="torchtitan", global_batch_sequences="1024"))
     assert own.layout.micro_batch == 8.0
     assert "micro-batch: 8, torchtitan's default" in own.assumed
@@ -328,7 +403,15 @@ def test_a_blank_micro_batch_follows_from_the_batch_or_is_the_frameworks_default
 
 @pytest.mark.parametrize(
     ("text", "shard"),
-    [("FSDP shard 8", 8), ("FSDP 8 x DCN DP", 8), ("FSDP shard 64", 0), ("FSDP", 0), ("FSDP2 full shard", 0)],
+    [
+        ("FSDP shard 8", 8),
+        ("FSDP 8 x DCN DP", 8),
+        ("FSDP shard 64", 0),
+        ("FSDP", 0),
+        ("FSDP2 full shard", 0),
+        ("FSDP 2", 0),
+        ("shard 2", 2),
+    ],
 )
 def test_a_stated_shard_size_is_the_sharding_group(text, shard):
     assert training_case(row(framework="torchtitan", zero_stage_fsdp=text)).layout.shard == shard
@@ -341,6 +424,8 @@ def test_an_adapter_is_of_the_rank_and_beside_the_matrices_that_a_row_states():
         row(framework="trl", task="lora", accelerators_total="8", rank="32", targets="q_proj;o_proj")
     )
     assert (stated.job.adapter.rank, stated.job.adapter.targets) == (32, ("q_proj", "o_proj"))
+    every = training_case(row(framework="NeMo", task="lora", accelerators_total="8", targets="all-linear"))
+    assert len(every.job.adapter.targets) == 7
     with pytest.raises(Skipped, match="beside frozen weights"):
         training_case(row(framework="maxtext", task="lora"))
 
@@ -360,6 +445,14 @@ def test_an_adapter_is_of_the_rank_and_beside_the_matrices_that_a_row_states():
         {"dense_layers": "nan"},
         {"accelerators_total": "nan"},
         {"rank": "-1"},
+        {"recompute": "yes"},
+        {"moe": "yes"},
+        {"experts": "8"},
+        {"model_name": "~nosuchuser/config.json"},
+        {"model_name": "/" + "a" * 300},
+        {"model_name": "gpt-oss-120b", "layers": "4"},
+        {"model_name": "Mixtral 8x7B", "moe": "16/4"},
+        {"task": "lora", "framework": "trl", "targets": "nonsense"},
     ],
 )
 def test_one_bad_row_never_ends_a_table(wrong):
@@ -413,6 +506,65 @@ def test_a_model_and_a_chip_of_ones_own_stand_beside_their_table(tmp_path, run_j
         assert document["scored"] == 1
     code, document = run_json("calibrate", "--with", str(tmp_path / "inference.csv"), "--dry-run")
     assert code == 0
+
+
+def test_a_cell_that_no_file_system_takes_loses_no_table(tmp_path):
+    file = tmp_path / "runs.csv"
+    file.write_text("id,model_name\na,{}\nb,{}\n".format("x" * 300 + ".json", "llama-3.1-8b"))
+    assert [each["id"] for each in read(file, ("id",))] == ["a", "b"]
+
+
+SERVED = {
+    "id": "a",
+    "source_key": "mine",
+    "model_name": "llama-3.1-8b",
+    "accel_norm": "h100-sxm",
+    "count": "1",
+    "engine_name": "vllm",
+    "engine_version": "0.11",
+    "weight_precision": "bf16",
+    "input_len": "512",
+    "output_len": "128",
+    "running_batch": "8",
+    "metric_kind": "serving",
+    "tpot_ms": "8",
+}
+
+
+@pytest.mark.parametrize(
+    ("cells", "scored"),
+    [
+        ({}, True),
+        ({"engine_name": "vLLM"}, True),
+        ({"engine_name": "TGI", "engine_version": "", "month": "2025"}, True),
+        ({"engine_name": "LM Studio", "weight_precision": "q5_1"}, True),
+        ({"engine_name": "unheard-of"}, False),
+        ({"kv_precision": "nvfp4"}, True),
+        ({"weight_precision": "int4-awq"}, True),
+        ({"weight_precision": "gptq-g128"}, True),
+        ({"weight_precision": "gptq-g64"}, True),
+        ({"weight_precision": "gptq-gfoo"}, False),
+        ({"weight_precision": "bf16-g8"}, False),
+        ({"weight_precision": "fp8-g"}, False),
+        ({"model_name": "~nosuchuser/config.json"}, False),
+    ],
+)
+def test_a_served_row_is_scored_or_skipped_with_a_reason(cells, scored):
+    found = inference_outcomes({**SERVED, **cells}, FIT)
+    assert any(one.predicted for one in found) is scored
+    assert scored or all(one.skipped for one in found)
+
+
+def test_software_that_another_stands_for_is_named_no_surer_than_borrowed_and_in_no_fit():
+    (own,), (other,) = (
+        inference_outcomes({**SERVED, "engine_name": name, "engine_version": "", "month": "2025-10"}, FIT)
+        for name in ("vllm", "tgi")
+    )
+    assert own.predicted.value == other.predicted.value
+    assert other.predicted.grade in {"borrowed", "guessed"}
+    assert any("tgi: planned as vllm-0.11" in text for text in other.assumed)
+    assert not any(case.engine.stands_for for case in usable(frozenset()))
+    assert any(case.engine.stands_for for case in known_cases())
 
 
 def test_a_served_model_is_known_by_any_spelling():

@@ -21,7 +21,7 @@ from roofplan.records.workload import Workload
 from roofplan.search import Request, Tally, at_precision, evaluate, ordered, search
 from roofplan.serve import bound_of, floors, footprint, footprints, leaves, ledger, legal, predict
 from roofplan.serve.step import engine_term, step_term
-from roofplan.timing.network import Group, all_reduce
+from roofplan.timing.network import Ranks, all_reduce
 from roofplan.timing.power import power_limits
 from roofplan.timing.rates import rates
 
@@ -458,7 +458,7 @@ def test_two_mi300x_share_one_link_and_eight_share_seven():
     two, eight = (rates(machine(f"mi300x:{n}")[0], VLLM, FIT) for n in (2, 8))
     size = 4 * 2**30
     for n, r, published in ((2, two, 47.7e9), (8, eight, 312.9e9)):
-        bus = 2 * (n - 1) / n * size / float(all_reduce(float(size), Group(float(n), r.network)))
+        bus = 2 * (n - 1) / n * size / float(all_reduce(float(size), Ranks(float(n), r.network)))
         assert bus == pytest.approx(published, rel=0.05)
 
 
@@ -467,7 +467,7 @@ def test_cards_on_a_bus_reach_the_same_share_of_their_links():
     size = 512 * 2.0**20
     for device, published in (("rtx-pro-6000:8", 24.7e9), ("l40s:8", 24.7e9 / 2)):
         r = rates(machine(device)[0], VLLM, FIT)
-        assert 1.75 * size / float(all_reduce(size, Group(8.0, r.network))) == pytest.approx(published, rel=0.05)
+        assert 1.75 * size / float(all_reduce(size, Ranks(8.0, r.network))) == pytest.approx(published, rel=0.05)
 
 
 def test_evaluate_is_deterministic():

@@ -18,7 +18,7 @@ from roofplan.laws import activations, collectives, pipeline, reliability
 from roofplan.operations.activations import kept
 from roofplan.operations.training import forward
 from roofplan.records.training import MODULES, Adapter, Job, Layout
-from roofplan.timing.network import Group, all_reduce, exchange, slowest_hop
+from roofplan.timing.network import Ranks, all_reduce, exchange, slowest_hop
 from roofplan.train import flops_per_token, search
 from roofplan.train.emit import launch
 from roofplan.train.ledger import fullest, in_flight, ledgers, peak
@@ -996,13 +996,13 @@ def test_a_taper_costs_what_leaves_its_pod():
     full = ability(machine(FABRIC)[0], MEGATRON, FIT).network
     narrow = ability(tapered(machine(FABRIC)[0], 3072.0, 7.0), MEGATRON, FIT).network
     for ranks, stride in ((8.0, 1.0), (384.0, 8.0), (64.0, 8.0)):
-        inside = [Group(ranks, w, stride).rings(reduce=True, data=True)[-1] for w in (full, narrow)]
+        inside = [Ranks(ranks, w, stride).rings(reduce=True, data=True)[-1] for w in (full, narrow)]
         assert inside[0] == inside[1]
-    wide = [float(all_reduce(1e9, Group(2048.0, w, 8.0))) for w in (full, narrow)]
+    wide = [float(all_reduce(1e9, Ranks(2048.0, w, 8.0))) for w in (full, narrow)]
     assert wide[0] == pytest.approx(wide[1])
-    few = [float(all_reduce(1e9, Group(4.0, w, 4096.0))) for w in (full, narrow)]
+    few = [float(all_reduce(1e9, Ranks(4.0, w, 4096.0))) for w in (full, narrow)]
     assert few[1] == pytest.approx(7.0 * few[0], rel=0.01)
-    away = [float(exchange(1e9, Group(16384.0, w))) for w in (full, narrow)]
+    away = [float(exchange(1e9, Ranks(16384.0, w))) for w in (full, narrow)]
     assert away[1] / away[0] == pytest.approx(7.0 * (1 - 3072 / 16384) / (1 - 8 / 16384), rel=0.01)
     far = [float(slowest_hop(1e9, 4096.0, w)) for w in (full, narrow)]
     assert far[1] == pytest.approx(7.0 * far[0], rel=0.01)

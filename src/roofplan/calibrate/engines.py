@@ -61,9 +61,9 @@ class Decode:
 
 
 def usable(excluded: Excluded) -> list[InferenceCase]:
-    """Return the published runs that may be fitted on."""
+    """Return the published runs that may be fitted on: of engines themselves, not of software that is planned as one of them."""
     left_out = NOT_FOR_FITTING | excluded
-    return [case for case in clean_cases() if case.row["source_key"] not in left_out]
+    return [one for one in clean_cases() if one.row["source_key"] not in left_out and not one.engine.stands_for]
 
 
 def decodes(fit: Fit) -> list[Decode]:

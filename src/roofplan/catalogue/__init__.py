@@ -117,11 +117,13 @@ class StandIn:
     name : as people call it.
     id : of the profile.
     why : what both have in common.
+    own : whether the profile is the software's own, of another release.
     """
 
     name: str
     id: str
     why: str
+    own: bool = False
 
     @property
     def text(self) -> str:
@@ -137,15 +139,42 @@ def stand_in(kind: str, name: str, month: str = "") -> StandIn | None:
     >>> stand_in("frameworks", "NeMo", "2024-07").id, stand_in("engines", "TGI").id
     ('megatron-core-0.8', 'vllm-0.33')
     """
-    wanted = re.sub(r"[\s_]+", "-", name.strip().lower())
+    wanted, when = hyphened(name), months(month)
     if not month and wanted in aliases(kind):
         return None
     for entry in _stand_ins():
         if entry["kind"] == kind and wanted in entry["names"]:
             profiles = entry["profiles"]
-            found = next((one for one in profiles if month and month < one.get("until", "9999")), profiles[-1])
-            return StandIn(name, found["id"], entry["why"])
+            found = _of_month(profiles, when)
+            return StandIn(name, found["id"], entry["why"], entry.get("own", False))
     return None
+
+
+def hyphened(name: str) -> str:
+    """Return a name of software as ids are written: small letters, hyphens for spaces and underscores."""
+    return re.sub(r"[\s_]+", "-", name.strip().lower())
+
+
+def months(when: str) -> int | None:
+    """Return the last month of a date as months since year 0, None where it is none.
+
+    >>> months("2024-07"), months("2024-Q1"), months("2024"), months("lately")
+    (24295, 24291, 24300, None)
+    """
+    found = re.match(r"^(\d{4})(?:-(?:Q([1-4])|(\d{2})))?", when)
+    if found is None:
+        return None
+    month = 3 * int(found[2]) if found[2] else int(found[3]) if found[3] else 12
+    return 12 * int(found[1]) + month
+
+
+def _of_month(profiles: list[dict[str, str]], when: int | None) -> dict[str, str]:
+    """Return the first profile whose end lies after a month, the last where none does or no month is given."""
+    for one in profiles[:-1]:
+        end = months(one["until"])
+        if when is not None and end is not None and when < end:
+            return one
+    return profiles[-1]
 
 
 @lru_cache(maxsize=1)

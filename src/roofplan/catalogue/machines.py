@@ -19,7 +19,7 @@ LARGEST_BOX = 16
 MOST_DEVICES = 16_384
 """Largest machine that is planned [1]."""
 
-_SPEC = re.compile(r"^(?P<id>[^:@]+?)(?::(?P<count>[^@]*))?(?:@(?P<network>.+))?$")
+_SPEC = re.compile(r"^(?P<id>.+?\.toml|[^:@]+?)(?::(?P<count>[^@]*))?(?:@(?P<network>.+))?$")
 
 
 def machine(text: str, argument: str = "--on") -> list[Machine]:
@@ -179,12 +179,15 @@ def _counts(text: str, device: Accelerator, server: Server | None, whole: str, a
     if server is not None:
         return first, server.count
     box, full = box_size(device), _together(device)
+    if first > MOST_DEVICES:
+        return first, 1  # which is refused where machines are built
     racks = device.domain > LARGEST_BOX
     parts = ((n, first // n) for n in range(-(-first // full), first + 1) if first % n == 0)
     hosts = next((n for n, each in parts if (2 * each >= full if racks else each % box == 0)), 0)
     if first > full and not hosts:
+        size = full if racks else box
         raise InputError(
-            f"{argument}: {first} {device.id} do not fill whole hosts of {box}; write HOSTSxPER, such as {device.id}:{-(-first // box)}x{box}",
+            f"{argument}: {first} {device.id} do not fill {'equal racks' if racks else 'whole hosts'} of {size}; write HOSTSxPER, such as {device.id}:{-(-first // size)}x{size}",
             argument=argument,
             value=text,
         )

@@ -200,18 +200,20 @@ def from_text(text: str | bytes, identity: str = "config.json") -> Model:
 
 def from_path(path: Path) -> Model:
     """Return the model of a configuration file, or of a folder that holds one."""
-    file = path / "config.json" if path.is_dir() else path
-    if not file.is_file():
-        raise ConfigError(f"MODEL: {path} holds no config.json", argument="MODEL", value=str(path))
-    size = file.stat().st_size
-    if size > LARGEST_CONFIG:
-        raise ConfigError(
-            f"MODEL: {file} holds {size:,} bytes; a config.json has a few thousand", argument="MODEL", value=str(file)
-        )
     try:
+        file = path / "config.json" if path.is_dir() else path
+        if not file.is_file():
+            raise ConfigError(f"MODEL: {path} holds no config.json", argument="MODEL", value=str(path))
+        size = file.stat().st_size
+        if size > LARGEST_CONFIG:
+            raise ConfigError(
+                f"MODEL: {file} holds {size:,} bytes; a config.json has a few thousand",
+                argument="MODEL",
+                value=str(file),
+            )
         return from_text(file.read_bytes(), str(path))
     except OSError as error:
-        raise ConfigError(f"MODEL: {file}: {error.strerror}", argument="MODEL", value=str(file)) from None
+        raise ConfigError(f"MODEL: {path}: {error.strerror}", argument="MODEL", value=str(path)) from None
 
 
 def from_dict(values: Mapping[str, Any], identity: str = "config", *, digest: str | None = None) -> Model:

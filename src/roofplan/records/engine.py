@@ -132,6 +132,7 @@ class Engine:
     latent_attention : whether it runs multi-head latent attention.
     experts_even : whether expert ranks must hold equal numbers of experts.
     slots_divide_context : whether each slot may use only its share of the context, so that it must be asked for as often.
+    stands_for : software without a profile of its own that is planned as this one, empty for the engine itself.
     eager : whether Python launches every kernel as it comes to it, without captured graphs.
     chunked_prefill : whether prompts are cut to what is left of a step's budget.
     mixed_steps : whether prompts and decoding sequences share a step; None where it goes with chunks, as in vLLM.
@@ -159,6 +160,7 @@ class Engine:
     chunked_prefill: bool = True
     mixed_steps: bool | None = None
     eager: bool = False
+    stands_for: str = ""
     runtime: str = "python"
     graphs_counted: bool = False
     pipeline: bool = True

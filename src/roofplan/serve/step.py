@@ -24,7 +24,7 @@ from roofplan.records.model import Model
 from roofplan.records.strategy import Strategy
 from roofplan.terms import Term, total
 from roofplan.timing.kernels import PRODUCTS, kernels_of, on_device, operation_time, roofline_numbers
-from roofplan.timing.network import MESSAGES, Group, Line, between_hosts, lines, reduce_ways
+from roofplan.timing.network import MESSAGES, Line, Ranks, between_hosts, lines, reduce_ways
 from roofplan.timing.rates import Rates, Vector
 
 GROUP_OF = {
@@ -219,7 +219,7 @@ def _all_reduce_term(op: Operation, count: Number, r: Rates) -> Term:
             )
         )
     if outer > 1.0:
-        rings = Group(op.ranks, net).rings(reduce=True)
+        rings = Ranks(op.ranks, net).rings(reduce=True)
         start, each = min(rings, key=lambda line: float(line[0] + line[1] * op.traffic))
         whole = (start + each * op.traffic) * count
         if whole < sum(part.value for part in parts):

@@ -9,7 +9,7 @@ import numpy as np
 
 from roofplan.laws import Number, larger, matmul, roofline, where
 from roofplan.operations import HANDOVER, Operation, element_bytes, format_entry
-from roofplan.timing.network import MESSAGES, Group, message_time
+from roofplan.timing.network import MESSAGES, Ranks, message_time
 from roofplan.timing.rates import QUANTISED, Rates, Vector
 
 PRODUCTS = {"matmul", "experts"}
@@ -21,7 +21,7 @@ def operation_time(op: Operation, r: Rates) -> Number:
     if op.kind in MESSAGES:
         if type(op.ranks) is float and op.ranks <= 1.0:
             return 0.0
-        return message_time(op.kind, op.traffic, Group(op.ranks, r.network))
+        return message_time(op.kind, op.traffic, Ranks(op.ranks, r.network))
     time = roofline.overlapped_time(op.work, op.traffic, compute_rate(op, r), memory_rate(op, r))
     if r.vector is not None and op.kind in PRODUCTS:
         return where(op.rows <= r.vector.rows, vector_time(op, r, r.vector), time)

@@ -250,7 +250,7 @@ def _quickest(times: list[Number]) -> Number:
 # Between hosts too -------------------------------------------------------------------------------
 
 
-class Group:
+class Ranks:
     """Ranks that pass messages to each other, each `stride` devices from the next; what their rings take is computed once for all messages.
 
     Parameters
@@ -265,7 +265,7 @@ class Group:
         self.ranks, self.net, self.stride = ranks, net, stride
         self.local = smaller(ranks, larger(net.machine.per_host / stride, 1.0))
         """Ranks that share a host [1]."""
-        self.inside = bool(np.all(ranks <= self.local))
+        self.inside = net.machine.hosts == 1 or bool(np.all(ranks <= self.local))
         """Whether no message leaves its host."""
         self._rings: dict[tuple[bool, bool], list[tuple[Number, Number]]] = {}
 
@@ -285,7 +285,7 @@ class Group:
         return found
 
 
-def all_reduce(message: Number, group: Group) -> Number:
+def all_reduce(message: Number, group: Ranks) -> Number:
     """Return the time of the quickest all-reduce of a tensor of `message` bytes on one rank: inside hosts and then between them, or one ring over all [s]."""
     net, ranks = group.net, group.ranks
     inner = larger(group.local, 1.0)
@@ -319,7 +319,7 @@ def _beyond_pods(rate: Number, outer: Number, inner: Number, stride: Number, net
     return where(outer * inner * stride > net.pod, smaller(rate, net.crossing(inner * stride)), rate)
 
 
-def gather(message: Number, group: Group) -> Number:
+def gather(message: Number, group: Ranks) -> Number:
     """Return the time of an all-gather or reduce-scatter of a tensor of `message` bytes [s]."""
     net, ranks = group.net, group.ranks
     inner = larger(group.local, 2.0)
@@ -330,12 +330,12 @@ def gather(message: Number, group: Group) -> Number:
     return where(ranks > group.local, _ring_time(message, group, reduce=False), inside)
 
 
-def _ring_time(message: Number, group: Group, *, reduce: bool) -> Number:
+def _ring_time(message: Number, group: Ranks, *, reduce: bool) -> Number:
     """Return the time of a message around one ring over all ranks, by the quicker protocol [s]."""
     return _quickest([start + each * message for start, each in group.rings(reduce=reduce)])
 
 
-def _rings(group: Group, *, reduce: bool, data: bool) -> list[tuple[Number, Number]]:
+def _rings(group: Ranks, *, reduce: bool, data: bool) -> list[tuple[Number, Number]]:
     net, ranks, local = group.net, group.ranks, group.local
     outside = net.outside * where(local > 1, net.shared, 1.0) if data and net.shared != 1.0 else net.outside
     pair, passes = larger(local, 2.0), 2.0 if reduce else 1.0
@@ -353,7 +353,7 @@ def _rings(group: Group, *, reduce: bool, data: bool) -> list[tuple[Number, Numb
     return found
 
 
-def _narrowest(outside: Number, group: Group) -> Number:
+def _narrowest(outside: Number, group: Ranks) -> Number:
     """Return the rate of each rank of a ring by its host's ports and its pod's share beyond the pod, endless inside a host [B/s]."""
     net, ranks = group.net, group.ranks
     rate = collectives.shared_ring_rate(math.inf, outside, group.local, ranks)
@@ -363,12 +363,12 @@ def _narrowest(outside: Number, group: Group) -> Number:
     return collectives.shared_ring_rate(rate, outside / net.taper, near, ranks)
 
 
-def _crossings(group: Group) -> Number:
+def _crossings(group: Ranks) -> Number:
     """Return the latency of a ring's passage over the network, once around [s]."""
     return where(group.ranks > group.local, group.ranks / group.local * group.net.hop, 0.0 * group.ranks)
 
 
-def exchange(message: Number, group: Group, copies: float = 0.0, groups: tuple[int, int] = (1, 1)) -> Number:
+def exchange(message: Number, group: Ranks, copies: float = 0.0, groups: tuple[int, int] = (1, 1)) -> Number:
     """Return the time of an all-to-all in which each rank sends `message` bytes: what leaves the host goes at the network's rate [s].
 
     Parameters
@@ -426,7 +426,7 @@ def slowest_hop(message: Number, stride: Number, net: Network) -> Number:
     return larger(*hop_times(message, stride, net))
 
 
-def passed_on(message: Number, group: Group) -> Number:
+def passed_on(message: Number, group: Ranks) -> Number:
     """Return the time of passing `message` bytes from neighbour to neighbour in ranks - 1 rounds [s]."""
     net = group.net
     line = lines(larger(group.local, 2.0), net, net.gather)[-1]
@@ -435,7 +435,7 @@ def passed_on(message: Number, group: Group) -> Number:
     return rounds + _crossings(group) + collectives.transfer_time(message, 0.0, rate)
 
 
-def message_start(group: Group) -> Number:
+def message_start(group: Ranks) -> Number:
     """Return the start-up of one large message and its passage once around a ring, by NCCL's latencies for large messages where they are known [s]."""
     net, ranks, local = group.net, group.ranks, group.local
     inside, between = net.machine.scale_up or net.machine.host_link, net.machine.network
@@ -453,7 +453,7 @@ MESSAGES = frozenset({"all_reduce", "gather", "exchange", "ring"})
 """Kinds of operations that are messages between ranks."""
 
 
-def message_time(kind: str, message: Number, group: Group, **spread: Any) -> Number:
+def message_time(kind: str, message: Number, group: Ranks, **spread: Any) -> Number:
     """Return the time of a message of a kind; `spread` says of an exchange how its copies lie."""
     if kind == "all_reduce":
         return all_reduce(message, group)

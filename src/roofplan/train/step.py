@@ -28,8 +28,8 @@ from roofplan.terms import Cited
 from roofplan.timing.kernels import operation_time
 from roofplan.timing.network import (
     MESSAGES,
-    Group,
     Network,
+    Ranks,
     all_reduce,
     gather,
     message_start,
@@ -161,7 +161,7 @@ class Pass:
     total: Number
 
 
-def timed(table: Sequence[Operation], layout: Layout, a: Ability, groups: dict[str, Group]) -> Pass:
+def timed(table: Sequence[Operation], layout: Layout, a: Ability, groups: dict[str, Ranks]) -> Pass:
     """Return the seconds of a pass: kernels, messages, and the wait for the host where it issues kernels more slowly.
 
     Parameters
@@ -207,11 +207,11 @@ def timed(table: Sequence[Operation], layout: Layout, a: Ability, groups: dict[s
     return Pass(rows=rows, parts=parts, total=whole)
 
 
-def sent(op: Operation, layout: Layout, a: Ability, groups: dict[str, Group]) -> Number:
+def sent(op: Operation, layout: Layout, a: Ability, groups: dict[str, Ranks]) -> Number:
     """Return the seconds of a message: context ranks stand a tensor group apart, tensor and expert ranks next to each other."""
     group = groups.get(op.among)
     if group is None or group.ranks is not op.ranks:
-        group = groups[op.among] = Group(op.ranks, a.network, layout.tp if op.among == "context" else 1.0)
+        group = groups[op.among] = Ranks(op.ranks, a.network, layout.tp if op.among == "context" else 1.0)
     return message_time(op.kind, op.traffic, group, copies=float(op.rows), groups=op.groups)
 
 
@@ -254,7 +254,7 @@ def passes(model: Model, job: Job, layout: Layout, a: Ability) -> list[Passes]:
     layers = [forward(layer, tokens, job, layout, model, framework) for layer, _ in model.decoder.kinds()]
     ends = [embedding_pass(tokens, layout, model), head_pass(tokens, layout, model, framework)]
     out = []
-    groups: dict[str, Group] = {}
+    groups: dict[str, Ranks] = {}
     for index, table in enumerate([*layers, *ends]):
         inputs, weights = backward(table, job)
         again = computed_again(table, layout, framework) if index < len(layers) else []
@@ -444,7 +444,7 @@ def _hops(tokens: Number, micro: Number, model: Model, layout: Layout, a: Abilit
     message = tokens * model.hidden * ACTIVATION_BYTES
     one = slowest_hop(message / layout.tp, layout.tp * layout.cp * layout.dp, a.network)
     if not layout.sequence_parallel:
-        one = one + gather(message, Group(layout.tp, a.network))
+        one = one + gather(message, Ranks(layout.tp, a.network))
     return one * (2.0 * (micro * layout.interleave + (layout.pp - 1)))
 
 
@@ -490,7 +490,7 @@ def _frozen(shares: Sequence[tuple[Stage, Share]], job: Job, layout: Layout, a: 
     most: Number = 0.0
     for _, share in shares:
         most = larger(most, (share.matrices + share.experts) * each + share.others * ACTIVATION_BYTES)
-    group = Group(ranks, a.network, layout.tp)
+    group = Ranks(ranks, a.network, layout.tp)
     _, slope = group.rings(reduce=False, data=True)[-1]
     gathered = slope * most
     if layout.offload == "weights":
@@ -505,9 +505,9 @@ def _reduced(
     """Return the seconds of reducing gradients and gathering weights, and of the optimizer, of the slowest stage."""
     dense, thin = alike(layout)
     layers = max(sum(stage.counts) for stage, _ in shares)
-    start, each = _data_line(Group(dense, a.network, layout.tp), job, layout, a, layers)
+    start, each = _data_line(Ranks(dense, a.network, layout.tp), job, layout, a, layers)
     mixed = not all(type(share.experts) is float and share.experts == 0.0 for _, share in shares)
-    apart, routed = _data_line(Group(thin, a.network, layout.ep), job, layout, a, layers) if mixed else (0.0, 0.0)
+    apart, routed = _data_line(Ranks(thin, a.network, layout.ep), job, layout, a, layers) if mixed else (0.0, 0.0)
     if not mixed and not (model.tied and layout.pp > 1):
         shares = [_heaviest(shares)]  # all else grows with the parameters
     passes = 2.0 * job.optimizer.bytes + job.gradient + ACTIVATION_BYTES + GRADIENT_NORM
@@ -520,7 +520,7 @@ def _reduced(
         one = share.dense * each + share.experts * routed
         if model.tied and layout.pp > 1 and (stage.embeds or stage.heads):
             table = model.vocabulary * model.hidden / layout.tp * job.gradient
-            one = one + all_reduce(table, Group(2.0, a.network, (layout.pp - 1) * layout.tp * layout.cp * layout.dp))
+            one = one + all_reduce(table, Ranks(2.0, a.network, (layout.pp - 1) * layout.tp * layout.cp * layout.dp))
         moved = share.dense * update + share.experts * thinly + share.all * a.framework.keeps("gradient_passes")
         sent, work = larger(sent, one), larger(work, moved)
         if layout.offload == "optimizer":
@@ -544,7 +544,7 @@ def _on_host(owned: Number, job: Job, a: Ability) -> Number:
     return sent + owned * 2.0 * job.optimizer.bytes * a.machine.per_host / catalogue.host_update().value
 
 
-def _layer_by_layer(layers: float, group: Group, a: Ability, *, gradients: bool) -> Number:
+def _layer_by_layer(layers: float, group: Ranks, a: Ability, *, gradients: bool) -> Number:
     """Return the start-ups of gathering a stage's sharded weights twice, and of reducing its gradients once.
 
     Weights are gathered layer by layer, or tensor by tensor where the framework does so; gradients are reduced layer by layer.
@@ -552,7 +552,7 @@ def _layer_by_layer(layers: float, group: Group, a: Ability, *, gradients: bool)
     return layers * (2.0 * a.framework.gathered_apart + float(gradients)) * message_start(group)
 
 
-def _data_line(group: Group, job: Job, layout: Layout, a: Ability, layers: float) -> tuple[Number, Number]:
+def _data_line(group: Ranks, job: Job, layout: Layout, a: Ability, layers: float) -> tuple[Number, Number]:
     """Return the start-up of reducing gradients and of gathering weights, and the seconds of each parameter.
 
     Sharded weights are gathered twice, and layer by layer, or tensor by tensor where a framework's code does so.
@@ -567,6 +567,6 @@ def _data_line(group: Group, job: Job, layout: Layout, a: Ability, layers: float
     if not isinstance(layout.shard, np.ndarray) and not layout.shard:
         return start, slope
     # shards of equal place are reduced over their copies, far apart
-    far = Group(layout.dp * layout.cp / group.ranks, a.network, group.stride * group.ranks)
+    far = Ranks(layout.dp * layout.cp / group.ranks, a.network, group.stride * group.ranks)
     wait, each = far.rings(reduce=True, data=True)[-1]
     return start + wait, slope + each * job.gradient / group.ranks

@@ -39,7 +39,14 @@ NEEDED = ("id", "source_key", "model_name", "accel_norm", "count", "engine_name"
 WEIGHTS = {"bf16": "checkpoint", "int4": "gptq", "int4-g32": "int4-weight-g32", "fp4": "nvfp4"}
 """What tables call weights beside the formats' own names; 16 bits are the model's own type."""
 
-KV_FORMATS = {"fp8": "fp8", "int8": "int8", "int4": "int4-weight-g128", "fp16": "fp16", "bf16": "bf16", "nvfp4": "fp4"}
+KV_FORMATS = {
+    "fp8": "fp8",
+    "int8": "int8",
+    "int4": "int4-weight-g128",
+    "fp16": "fp16",
+    "bf16": "bf16",
+    "nvfp4": "nvfp4",
+}
 """Published precision of the cache -> format, by how it begins."""
 
 ASSUMED_PROMPT = {"ml-energy": 256.0}
@@ -293,7 +300,9 @@ def measured_of(row: Row) -> dict[str, float]:
 
 
 def _engine(row: Row, assumed: list[str]) -> Engine:
-    name, stated = row["engine_name"], row.get("engine_version", "")
+    name, stated = catalogue.hyphened(row["engine_name"]), row.get("engine_version", "")
+    same = catalogue.aliases("engines").get(name)
+    name = catalogue.engine(same).name if same else name
     when = row.get("month", "") or row.get("year", "")
     identity = engine_version(name, stated, when)
     if identity is None:
@@ -301,7 +310,7 @@ def _engine(row: Row, assumed: list[str]) -> Engine:
         if other is None:
             raise Skipped(f"engine {name or 'not stated'} is not described")
         assumed.append(f"engine {other.text}")
-        return catalogue.engine(other.id)
+        return replace(catalogue.engine(other.id), stands_for=other.name)
     if not stated:
         assumed.append(f"engine version: {identity}, by the date of the run")
     return catalogue.engine(identity)
@@ -383,10 +392,21 @@ def _model(row: Row, engine: Engine) -> Model:
     stated = re.split(r"[\s(]", row["weight_precision"].lower())[0]
     names = {**WEIGHTS, **engine.raw.get("weights_named", {})}
     precision = names.get(stated) or catalogue.format_named(stated)
-    if precision != "checkpoint" and precision.partition("-g")[0] not in catalogue.formats():
+    if precision != "checkpoint" and not _known(precision):
         raise Skipped(f"weights in {row['weight_precision'] or 'an unstated format'}")
     own = next((row[name] for name in ("model_config", "model_name") if is_path(row.get(name, ""))), None)
     return _at(from_file(own), precision) if own else _of_catalogue(model_id(row), precision)
+
+
+def _known(precision: str) -> bool:
+    """Return whether a weight format is one of the catalogue's, or one of its grouped ones with another group."""
+    base, _, group = precision.partition("-g")
+    entry = catalogue.formats().get(base)
+    return (
+        entry is not None
+        and (not group or (group.isdigit() and int(group) > 0 and "group" in entry))
+        and not precision.endswith("-g")
+    )
 
 
 @lru_cache(maxsize=1024)

@@ -11,69 +11,93 @@ from typing import Any
 
 from roofplan import catalogue, hf
 from roofplan.errors import RoofplanError
-from roofplan.records.model import Model
+from roofplan.records.model import Mixture, Model
 from roofplan.validation.rows import Assumed, Row, Skipped, number
 
 # Names -------------------------------------------------------------------------------------------
 
-ASIDE = re.compile(r"\([^)]*\)")
-"""What a publisher adds to a name: how a run differs, and not the model."""
-
-TUNED = frozenset({"hf", "base", "it", "chat", "instruct", "dolly", "pt", "lora", "sft"})
+TUNED = frozenset({"hf", "base", "it", "chat", "instruct", "pt", "lora", "sft"})
 """Words of a name that change no dimension: what a checkpoint was tuned for, and how it is packed."""
+
+ASIDE = TUNED | {"tokendrop", "dropless", "w", "o", "with", "without", "mtp", "megatron", "layer", "layers", "cut"}
+"""Words in brackets that say how a run differs, and not which model it is of."""
 
 FORMAT = re.compile(r"^(bf16|fp16|fp8|fp4|nvfp4|mxfp4|awq|gptq|gguf|int4|int8|w4a16|w8a8)$")
 DATE = re.compile(r"^(\d{4}|\d{6}|\d{8})$")
 
 
+def plain(name: str) -> str:
+    """Return a name without its maker's folder, and without what stands in brackets where that says nothing of the model.
+
+    >>> plain("DeepSeekV3 (w/o MTP)"), plain("Llama 3 (70B)"), plain("meta-llama/Llama-3.1-8B")
+    ('DeepSeekV3', 'Llama 3 70B', 'Llama-3.1-8B')
+    """
+
+    def kept(match: re.Match[str]) -> str:
+        words = re.findall(r"[a-z]+", match[1].lower())
+        return " " if set(words) <= ASIDE else f" {match[1]}"
+
+    return re.sub(r"\s+", " ", re.sub(r"\(([^)]*)\)", kept, name).rsplit("/", 1)[-1]).strip()
+
+
 def spelling(name: str) -> str:
-    """Return a name without what people write in different ways: case, spaces, hyphens, underscores, the maker's folder.
+    """Return a name without what people write in different ways: case, spaces, hyphens, underscores. Digits that were apart stay apart.
 
-    Digits that were apart stay apart.
-
-    >>> spelling("meta-llama/Llama-3.1_405B"), spelling("LLAMA3.1_405B"), spelling("gemma-2-2b")
+    >>> spelling("Llama-3.1_405B"), spelling("LLAMA3.1_405B"), spelling("gemma-2-2b")
     ('llama3.1|405b', 'llama3.1|405b', 'gemma2|2b')
     """
-    words = re.split(r"[\s_-]+", ASIDE.sub(" ", name.lower().rsplit("/", 1)[-1]).strip())
+    words = re.split(r"[\s_-]+", plain(name).lower())
     return re.sub(r"(?<=\d)\x00(?=\d)", "|", "\x00".join(words)).replace("\x00", "")
 
 
-def bare(name: str) -> str:
-    """Return a name without what changes no dimension, at its end: tuning, date and format; never a size, or the name of another model.
+def bare(name: str) -> tuple[str, frozenset[str]]:
+    """Return a name without what changes no dimension at its end, tuning, date and format, and the dates among that; sizes and other models' names stay.
 
-    >>> bare("Qwen3-235B-A22B-Instruct-2507-FP8"), bare("DeepSeek-R1-Distill-8B")
-    ('Qwen3-235B-A22B', 'DeepSeek-R1-Distill-8B')
+    >>> bare("Qwen3-235B-A22B-Instruct-2507-FP8")
+    ('Qwen3-235B-A22B', frozenset({'2507'}))
+    >>> bare("DeepSeek-R1-Distill-8B")
+    ('DeepSeek-R1-Distill-8B', frozenset())
     """
-    rest = ASIDE.sub(" ", name).strip()
-    while match := re.search(r"^(.+)[\s_-]+([^\s_-]+)$", rest):
+    rest, dates = plain(name), set()
+    while match := re.search(r"^(.+?)[\s_-]+([^\s_-]+)$", rest):
         last = match[2].lower()
-        if last not in TUNED and not FORMAT.match(last) and not DATE.match(last):
+        if DATE.match(last):
+            dates.add(last)
+        elif last not in TUNED and not FORMAT.match(last):
             break
         rest = match[1].rstrip(" _-")
-    return rest
+    return rest, frozenset(dates)
 
 
 @lru_cache(maxsize=1)
-def _spellings() -> Mapping[str, str]:
-    """Return the catalogue's models by the spellings of their names; a name that means itself goes before one that lacks an ending."""
+def _spellings() -> tuple[Mapping[str, str], Mapping[str, frozenset[str]]]:
+    """Return the catalogue's models by the spellings of their names, whole ones before those without an ending; and the dates of each model's names."""
     known = catalogue.aliases("models")
-    whole: dict[str, str] = {}
+    found: dict[str, str] = {}
+    dates: dict[str, frozenset[str]] = {}
     for name, identity in known.items():
-        whole.setdefault(spelling(name), identity)
+        found.setdefault(spelling(name), identity)
     for name, identity in known.items():
-        if bare(identity) == identity:
-            whole.setdefault(spelling(bare(name)), identity)
-    return whole
+        rest, own = bare(name)
+        dates[identity] = dates.get(identity, frozenset()) | own
+        if bare(identity)[0] == identity:
+            found.setdefault(spelling(rest), identity)
+    return found, dates
 
 
 def named(name: str) -> str | None:
-    """Return the catalogue's model that a name means, None where it has none.
+    """Return the catalogue's model that a name means, None where it has none: one of another date than its names have is another model.
 
     >>> named("Llama 2 7 B"), named("Qwen3_30B_a3B (tokendrop)"), named("Llama 2 7B mini")
     ('llama-2-7b', 'qwen3-30b-a3b', None)
     """
-    known = _spellings()
-    return known.get(spelling(name)) or known.get(spelling(bare(name)))
+    known, dates = _spellings()
+    whole = known.get(spelling(name))
+    if whole is not None:
+        return whole
+    rest, own = bare(name)
+    found = known.get(spelling(rest))
+    return found if found is None or not own or not dates[found] or own <= dates[found] else None
 
 
 def is_path(name: str) -> bool:
@@ -90,34 +114,35 @@ def from_file(name: str) -> Model:
     """
     try:
         return hf.from_path(Path(name).expanduser())
-    except RoofplanError as error:
+    except (RoofplanError, RuntimeError, ValueError) as error:  # no such home, or a name that no file system takes
         raise Skipped(str(error)) from None
 
 
 # Sizes -------------------------------------------------------------------------------------------
 
-SIZE = re.compile(r"(?<![\dxa.])(\d+(?:\.\d+)?)\s?([mbt])(?![a-z])", re.IGNORECASE)
+SIZE = re.compile(r"(?<![\d.x])(?<![^a-z]a)(\d+(?:\.\d+)?)\s?([mbt])(\d?)(?![a-z\d])")
 SCALE = {"m": 1e6, "b": 1e9, "t": 1e12}
 NEAR = 0.10
 """Relative distance between the parameters that dimensions make and those that a name states, beyond which one of both is wrong [1]."""
 
-MIXED = re.compile(r"\d+x\d+(\.\d+)?b|(?<![a-z])a\d+(\.\d+)?b|moe|mixtral", re.IGNORECASE)
+MIXED = re.compile(r"\d+x\d+(\.\d+)?b|(?<![a-z])a\d+(\.\d+)?b|\db\s?a\d|moe|mixtral", re.IGNORECASE)
 HYBRID = re.compile(r"mamba|jamba|zamba|hybrid|nemotron[ _-]?h\b|rwkv|hyena|recurrent", re.IGNORECASE)
 
 
 def stated_size(name: str) -> tuple[float, float] | None:
-    """Return the parameters that a name states, and half of its last digit; None where it states none.
+    """Return the parameters that a name states, and half of its last digit; None where it states none. Of several the largest, for others are of a part.
 
-    >>> stated_size("Llama 3.1 70B"), stated_size("MPT-125m"), stated_size("Mixtral 8x7B")
-    ((70000000000.0, 500000000.0), (125000000.0, 500000.0), None)
+    >>> stated_size("Llama 3.1 70B"), stated_size("BLOOM-1b7"), stated_size("Mixtral 8x7B")
+    ((70000000000.0, 500000000.0), (1700000000.0, 50000000.0), None)
     """
     if re.search(r"\d+x\d", name):
         return None
-    found = SIZE.search(ASIDE.sub(" ", name).lower())
-    if found is None:
-        return None
-    digits = found[1].partition(".")[2]
-    return float(found[1]) * SCALE[found[2]], 0.5 * 10.0 ** -len(digits) * SCALE[found[2]]
+    found = []
+    for digits, letter, tenth in SIZE.findall(plain(name).lower().replace(",", ".")):
+        text = f"{digits}.{tenth}" if tenth else digits
+        last = 0.5 * 10.0 ** -len(text.partition(".")[2])
+        found.append((float(text) * SCALE[letter], last * SCALE[letter]))
+    return max(found, default=None)
 
 
 def off_size(name: str, total: float) -> float:
@@ -166,9 +191,21 @@ def model_of(row: Row, assumed: Assumed) -> Model:
     name = row["model_name"]
     if is_path(name):
         return from_file(name)
-    known = named(_uncut(name, row)) or _alike(row)
-    if known is not None:
-        return _changed(known, _dimensions(row), assumed)
+    known = named(_uncut(name, row))
+    if known is None and (known := _alike(row)) is not None:
+        assumed.add(f"model: {known}, whose dimensions and experts {name} has")
+    model = _of_dimensions(row, assumed) if known is None else _changed(known, row, assumed)
+    off = 0.0 if _is_cut(name, row) else off_size(name, float(model.total))
+    if known is None and off < -UNKNOWN:
+        raise Skipped(f"model {name}: its dimensions make {model.total / 1e9:.3g}B; it is not known to be dense")
+    if abs(off) > NEAR:
+        assumed.add(f"dimensions: they make {model.total / 1e9:.3g}B, not what the name {name} says", abs(off))
+    return model
+
+
+def _of_dimensions(row: Row, assumed: Assumed) -> Model:
+    """Return a model of dimensions alone, with as many feed-forward matrices as come nearest to the size in its name."""
+    name = row["model_name"]
     if any(number(row, key) is None for key in ("layers", "hidden", "heads")):
         raise Skipped("dims-missing")
     if not number(row, "vocab"):
@@ -178,18 +215,12 @@ def model_of(row: Row, assumed: Assumed) -> Model:
         kind = "mixture" if MIXED.search(name) else "hybrid"
         raise Skipped(f"model {name}: a {kind} whose layers the row does not describe")
     built = partial(_built, name, _dimensions(row), experts, int(number(row, "seq_len") or 2048))
-    model = built(gated=True)
-    if _is_cut(name, row):
-        return model
-    off, bare_off = (off_size(name, float(one.total)) for one in (model, built(gated=False)))
-    if abs(off) > NEAR and abs(bare_off) < abs(off):
-        assumed.add("feed-forward: two matrices, which is nearer to the stated size")
-        model, off = built(gated=False), bare_off
-    if off < -UNKNOWN:
-        raise Skipped(f"model {name}: its dimensions make {model.total / 1e9:.3g}B; it is not known to be dense")
-    if abs(off) > NEAR:
-        assumed.add(f"dimensions: they make {model.total / 1e9:.3g}B, not what the name {name} says", abs(off))
-    return model
+    gated, plainer = built(gated=True), built(gated=False)
+    off, other = (abs(off_size(name, float(one.total))) for one in (gated, plainer))
+    if off <= NEAR or other >= off or _is_cut(name, row):
+        return gated
+    assumed.add("feed-forward: two matrices, which is nearer to the stated size")
+    return plainer
 
 
 UNKNOWN = 0.4
@@ -200,23 +231,30 @@ def experts_of(row: Row) -> tuple[int, int, int] | None:
     """Return the experts of a layer, those of a token and those that all tokens share, None of a dense model.
 
     From columns of their own, or from one such as ``128/8/0``.
+
+    Raises
+    ------
+    Skipped : experts are stated, and not how many a token goes to.
     """
-    names = ("experts", "experts_per_token", "shared_experts")
-    apart = [number(row, name) for name in names]
-    if apart[0] and apart[1]:
-        return int(apart[0]), int(apart[1]), int(apart[2] or 0)
+    routed, chosen, shared = (
+        int(number(row, name) or 0) for name in ("experts", "experts_per_token", "shared_experts")
+    )
     together = re.match(r"^(\d+)/(\d+)(?:/(\d+))?$", row.get("moe", "").strip())
-    return (int(together[1]), int(together[2]), int(together[3] or 0)) if together else None
+    if together:
+        return int(together[1]), int(together[2]), int(together[3] or 0)
+    if routed and not chosen:
+        raise Skipped("experts_per_token: not stated beside experts")
+    return (routed, chosen, shared) if routed else None
 
 
 def _uncut(name: str, row: Row) -> str:
     """Return a name without an ending that repeats the row's layers, as ``_l4`` of a model cut to four."""
-    return re.sub(rf"[\s_-]l{row.get('layers', '') or 0}\b", "", ASIDE.sub("", name.lower())).strip()
+    return re.sub(rf"[\s_-]l{row.get('layers', '') or 0}\b", "", plain(name).lower()).strip()
 
 
 def _is_cut(name: str, row: Row) -> bool:
     """Return whether a run was cut to some layers of its model, by its name."""
-    return "layer" in name.lower() or _uncut(name, row) != ASIDE.sub("", name.lower()).strip()
+    return "layer" in name.lower() or _uncut(name, row) != plain(name).lower()
 
 
 def _dimensions(row: Row) -> tuple[tuple[str, int], ...]:
@@ -225,15 +263,20 @@ def _dimensions(row: Row) -> tuple[tuple[str, int], ...]:
 
 
 def _alike(row: Row) -> str | None:
-    """Return the mixture of the catalogue that has all of a row's dimensions, whatever it is called there."""
+    """Return the mixture of the catalogue that has all of a row's dimensions and experts, whatever it is called there."""
     experts, stated = experts_of(row), dict(_dimensions(row))
     if experts is None or not {"layers", "hidden", "heads", "vocab"} <= set(stated):
         return None
     for identity in catalogue.ids("models"):
         config = _config(identity)
-        routed = next((config[key] for key in EXPERTS if key in config), None)
         same = all(_value(config, key) in {None, stated[key]} for key in ("layers", "hidden", "heads", "vocab"))
-        if routed == experts[0] and same and _value(config, "hidden") is not None and bare(identity) == identity:
+        if not same or _value(config, "hidden") is None or bare(identity)[0] != identity:
+            continue
+        feeds = [feed for layer, _ in hf.of_catalogue(identity).decoder.kinds() for feed in layer.feed_forwards]
+        mixtures = [feed for feed in feeds if isinstance(feed, Mixture)]
+        widths = {_value(config, "ffn_hidden"), *(one.expert[0][0].outputs for one in mixtures)}
+        alike = all((one.experts, one.chosen, bool(one.shared)) == (*experts[:2], bool(experts[2])) for one in mixtures)
+        if mixtures and alike and stated.get("ffn_hidden", next(iter(widths))) in widths:
             return identity
     return None
 
@@ -253,22 +296,30 @@ def _config(identity: str) -> dict[str, Any]:
     return dict(whole.get("text_config", whole))
 
 
-def _changed(identity: str, stated: tuple[tuple[str, int], ...], assumed: Assumed) -> Model:
-    """Return a catalogue model with the dimensions that a row states; those that differ are noted."""
-    config = _config(identity)
-    routed = any(key in config for key in EXPERTS)
-    differ = tuple(
-        (key, value)
-        for key, value in stated
-        if (known := _value(config, key)) is not None
-        and known != value
-        and not (key == "ffn_hidden" and routed)  # of an expert or of a dense layer: tables mean either
-        and not (key == "layers" and _listed(config))
-    )
-    for key, value in differ:
-        if key not in CUT:
-            assumed.add(f"{key}: {value}, where {identity} has {_value(config, key)}")
-    return _cut(identity, differ)
+def _changed(identity: str, row: Row, assumed: Assumed) -> Model:
+    """Return a catalogue model with the dimensions that a row states; those that differ are noted.
+
+    Raises
+    ------
+    Skipped : its layers differ among themselves and the row has another number of them, or it has other experts.
+    """
+    config, experts = _config(identity), experts_of(row)
+    routed = next((config[key] for key in EXPERTS if key in config), None)
+    if experts is not None and routed is not None and routed != experts[0]:
+        raise Skipped(f"model {identity} has {routed} experts, not {experts[0]}")
+    differ = []
+    for key, value in _dimensions(row):
+        known = _value(config, key)
+        usual = {"kv_heads": _value(config, "heads"), "ffn_hidden": 4 * (_value(config, "hidden") or 0)}
+        # a mixture's inner width is an expert's or a dense layer's: tables mean either
+        if value == (usual.get(key, value) if known is None else known) or (key == "ffn_hidden" and routed is not None):
+            continue
+        if key == "layers" and _listed(config):
+            raise Skipped(f"model {identity}: {value} layers, where it lists {known} that differ")
+        differ.append((key, value))
+        if key not in CUT or not _is_cut(row["model_name"], row):
+            assumed.add(f"{key}: {value}, where {identity} has {usual[key] if known is None else known}")
+    return _cut(identity, tuple(differ))
 
 
 CUT = {"layers", "dense_layers"}
@@ -288,10 +339,13 @@ def _cut(identity: str, differ: tuple[tuple[str, int], ...]) -> Model:
     """Return a catalogue model of other dimensions, in its own number format and without prediction layers."""
     whole, config = _whole(identity), _config(identity)
     for column, value in differ:
-        config[next(key for key in KEYS[column] if config.get(key) is not None)] = value
+        own = next((key for key in KEYS[column] if config.get(key) is not None), None)
+        config[own or (KEYS[column][1] if "n_embd" in config else KEYS[column][0])] = value
     config["num_nextn_predict_layers"] = 0
+    config.pop("quantization_config", None)
     made = {**whole, "text_config": config} if "text_config" in whole else config
-    return hf.from_dict({key: value for key, value in made.items() if key != "quantization_config"}).renamed(identity)
+    made.pop("quantization_config", None)
+    return hf.from_dict(made).renamed(identity)
 
 
 @lru_cache(maxsize=1024)
@@ -321,7 +375,7 @@ def _built(
             "n_routed_experts": routed,
             "num_experts_per_tok": chosen,
             "n_shared_experts": shared,
-            "moe_intermediate_size": known.get("expert_hidden") or inner,
+            "moe_intermediate_size": inner,
             "first_k_dense_replace": known.get("dense_layers") or 0,
         }
     elif family == "mpt":

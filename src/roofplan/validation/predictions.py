@@ -112,7 +112,7 @@ def predicted_figures(case: InferenceCase, fit: Fit) -> dict[str, Metric | str]:
 
 
 def _metric(case: InferenceCase, name: str, value: float, behind: Term, fit: Fit) -> Metric:
-    worst = grade_of_time(behind, case.model, case.rates(fit))
+    worst = max(grade_of_time(behind, case.model, case.rates(fit)), 2 if case.engine.stands_for else 0)
     grade = GRADES[worst if name == "tpot" else max(2, worst)]
     job = job_of(name, case.regime)
     mine = own_runs(job, case.engine.id, case.machine, case.model, fit)

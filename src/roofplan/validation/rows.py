@@ -96,6 +96,8 @@ KNOWN_WORDS = {
     "month": re.compile(r"^\d{4}(-(0[1-9]|1[0-2]|Q[1-4])(-\d\d)?)?$"),
     "precision": re.compile(r"(bf|fp|tf)(16|32)|\bfp8|mxfp[48]|nvfp4", re.IGNORECASE),
     "zero_stage_fsdp": re.compile(r"^[0-3]$|fsdp|shard|ddp|zero-[0-3]|distributed", re.IGNORECASE),
+    "recompute": re.compile(r"^(none|full|selective|minimal|save|qkv)", re.IGNORECASE),
+    "moe": re.compile(r"^\d+/\d+(/\d+)?$"),
     "task": re.compile(r"^(pretrain|full-ft|memory|q?lora|adapter)", re.IGNORECASE),
 }
 """Columns of words, and what each must have in it where it is not blank: anything else would be another run than the one predicted."""
@@ -180,7 +182,15 @@ FILES = ("model_name", "model_config", "accel_norm")
 def _beside(row: dict[str, str], folder: Path) -> dict[str, str]:
     """Return a row whose files are looked for beside its table, where they stand there."""
     found = {name: folder / row[name] for name in FILES if row.get(name, "").endswith((".json", ".toml", "/"))}
-    return row | {name: str(file.resolve()) for name, file in found.items() if file.exists()}
+    return row | {name: str(file.resolve()) for name, file in found.items() if _exists(file)}
+
+
+def _exists(file: Path) -> bool:
+    """Return whether a path names something; a name that no file system takes does not."""
+    try:
+        return file.exists()
+    except (OSError, ValueError):
+        return False
 
 
 def read(path: str | Path, needed: Sequence[str]) -> tuple[dict[str, str], ...]:

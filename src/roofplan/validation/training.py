@@ -14,24 +14,16 @@ from roofplan.records.calibration import Fit
 from roofplan.records.hardware import Machine
 from roofplan.records.model import Model
 from roofplan.records.training import RECOMPUTES, Adapter, Framework, Job, Layout
+from roofplan.source import Sourced
 from roofplan.train.ledger import needed
+from roofplan.train.plan import ALL_PRODUCTS
 from roofplan.train.step import Ability, ability
 from roofplan.validation.models import model_of
 from roofplan.validation.rows import Assumed, Row, Skipped, checked, flags, number
 
 NEEDED = (
-    *(
-        "id",
-        "source_key",
-        "model_name",
-        "accel_norm",
-        "accelerators_total",
-        "framework",
-        "month",
-        "precision",
-        "seq_len",
-    ),
-    "norm_tokens_per_s_per_gpu",
+    *("id", "source_key", "model_name", "accel_norm", "accelerators_total", "framework", "month", "precision"),
+    *("seq_len", "norm_tokens_per_s_per_gpu"),
 )
 """Columns without which no row can be predicted."""
 
@@ -102,7 +94,7 @@ def training_case(row: Row) -> TrainingCase:
     if tp * pp * cp * dp != found.count:
         raise Skipped("degrees do not multiply to the devices")
     if micro is None:
-        micro = _micro_batch(row, batch, dp * cp, framework, assumed)
+        micro = _micro_batch(row, batch, dp, framework, assumed)
     if batch is None:
         batch = micro * dp * (number(row, "grad_accum") or 1.0)
         assumed.add(f"batch: {batch:g} sequences, a micro-batch of each data rank")
@@ -130,14 +122,12 @@ def training_case(row: Row) -> TrainingCase:
         sequence_parallel=parallel and tp > 1,
         offload="weights" if row.get("offload", "").startswith("params") else "none",
     )
-    precision = precision_of(row["precision"])
     gradient = 2.0 if any(x in (row.get("gradient_dtype") or framework.gradient) for x in ("bf16", "fp16")) else 4.0
-    optimizer = catalogue.optimizers()["adam"]
     job = Job(
         sequence=int(sequence),
         batch=int(batch),
-        optimizer=optimizer,
-        precision=precision,
+        optimizer=catalogue.optimizers()["adam"],
+        precision=precision_of(row["precision"]),
         gradient=gradient,
         adapter=adapter_of(row, framework),
     )
@@ -184,11 +174,14 @@ def adapter_of(row: Row, framework: Framework) -> Adapter | None:
         return None
     precision = row["precision"]
     stored = "bnb-nf4-double" if "nf4-dq" in precision else "bnb-nf4" if "nf4" in precision else "bf16"
-    name = row["framework"].removeprefix("other:")
+    name = catalogue.hyphened(row["framework"].removeprefix("other:"))
     defaults = ADAPTERS.get(name) or ADAPTERS.get(framework.name)
     if defaults is None:
         raise Skipped(f"what {name} trains beside frozen weights is not described")
-    rank, targets = number(row, "rank"), tuple(re.findall(r"[\w-]+", row.get("targets", "")))
+    rank, targets = number(row, "rank"), tuple(re.findall(r"[\w-]+", row.get("targets", "").lower()))
+    targets = ALL_PRODUCTS if targets in {("all-linear",), ("all",)} else targets
+    if unknown := set(targets) - set(ALL_PRODUCTS):
+        raise Skipped(f"targets: {', '.join(sorted(unknown))}; known: all-linear, {', '.join(ALL_PRODUCTS)}")
     defaults = defaults | ({"rank": int(rank)} if rank else {}) | ({"targets": targets} if targets else {})
     trained = re.search(r"([\d,]+) trainable params", row.get("notes", ""))
     if row.get("task", "").startswith("adapter"):
@@ -203,7 +196,7 @@ ADAPTERS: dict[str, dict[str, Any]] = {
     "nemo": {"rank": 32, "targets": ("q_proj", "k_proj", "v_proj"), "bytes": 18.0, "dropout": False, "fused": True},
     "megatron-bridge": {
         "rank": 32,
-        "targets": ("q_proj", "k_proj", "v_proj", "o_proj", "up_proj", "gate_proj", "down_proj"),
+        "targets": ALL_PRODUCTS,
         "bytes": 18.0,
         "dropout": False,
         "fused": True,
@@ -235,6 +228,10 @@ def _micro_batch(row: Row, batch: float | None, ranks: int, framework: Framework
     accumulated, own = number(row, "grad_accum"), framework.unstated.micro_batch
     if batch is not None and accumulated:
         found, why = batch / ranks / accumulated, "by batch, ranks and accumulation"
+        if found < 1.0:
+            raise Skipped(
+                f"micro-batch: {batch:g} sequences over {ranks} ranks and {accumulated:g} passes are less than one"
+            )
     elif own is not None and (batch is None or batch >= own * ranks):
         found, why = own, f"{framework.name}'s default"
     elif own is not None and batch is not None:
@@ -247,10 +244,15 @@ def _micro_batch(row: Row, batch: float | None, ranks: int, framework: Framework
 
 def _shard(row: Row, ranks: int) -> float:
     """Return the data ranks that divide states between them where a row says that they are fewer than all, else 0 [1]."""
-    stated = re.search(r"\b(?:shard|fsdp2?)\s+(\d+)\b", row.get("zero_stage_fsdp", ""), re.IGNORECASE)
-    size = int(stated[1]) if stated else 0
+    stated = re.search(r"\bshard\s+(\d+)\b|\bfsdp2?\s+(\d+)\b", row.get("zero_stage_fsdp", ""), re.IGNORECASE)
+    size = int(stated[1] or stated[2]) if stated else 0
+    if stated and stated[2] and size < LEAST_GROUP:
+        size = 0
     return float(size) if 0 < size < ranks and ranks % size == 0 else 0.0
 
+
+LEAST_GROUP = 4
+"""Ranks below which a number behind the name of FSDP is its version, not a group [1]."""
 
 TWICE_THE_MEMORY = 2.0
 """Memory that a run would need, over that of its device, from which it must have computed more again than its framework does unasked [1]."""
@@ -258,8 +260,8 @@ TWICE_THE_MEMORY = 2.0
 
 def _stated_recompute(row: Row, framework: Framework) -> str:
     """Return what a row says is computed again, empty where it says nothing that the framework is known to do."""
-    said = row.get("recompute", "")
-    stated = "" if "not stated" in said else said.split(" ")[0]
+    said = row.get("recompute", "").lower()
+    stated = "" if "not stated" in said else re.split(r"[\s,;]", said)[0]
     stated = framework.raw.get("recompute_names", {}).get(stated, stated)
     return stated if stated in RECOMPUTES else ""
 
@@ -306,18 +308,28 @@ def precision_of(text: str) -> str:
 
 def framework_of(row: Row, assumed: Assumed) -> Framework:
     """Return the framework profile of a row's name and month, or the one that it is planned as."""
-    name, month = row["framework"].removeprefix("other:"), row["month"]
-    other = catalogue.stand_in("frameworks", name, month)
-    identity = other.id if other else catalogue.aliases("frameworks").get(name.lower())
+    name, month = row["framework"].removeprefix("other:"), row.get("month", "")
+    other = catalogue.stand_in("frameworks", name, month or row.get("year", ""))
+    identity = other.id if other else catalogue.aliases("frameworks").get(catalogue.hyphened(name))
     if identity is None:
         raise Skipped(f"framework {name or 'not stated'} is not described")
     found = catalogue.framework(identity)
-    if other and found.name not in name:
-        assumed.add(f"framework {other.text}")
+    if other and not other.own:
+        assumed.add(f"framework {other.text}", STAND_IN_DOUBT)
     eager = row.get("flash_attention") == "False"
     if eager and found.name == "megatron":
         found = catalogue.framework("megatron-lm-3.0")
     return replace(found, attention="eager") if eager and found.attention == "flash" else found
+
+
+STAND_IN_DOUBT = 0.2
+"""Relative error that another framework of its kind may bring: as constants borrowed between frameworks spread [1]."""
+
+NETWORK = re.compile(
+    r"(?:(\d+)\s*x\s*)?(\d+(?:\.\d+)?)\s*([GT])b(?:it)?(?:/s|ps)?\b(?:\s*per\s*(node|host|gpu|device|chip))?",
+    re.IGNORECASE,
+)
+"""A rate of a network: ports, rate of each, and of what."""
 
 
 def machine_of(row: Row, assumed: Assumed) -> Machine:
@@ -333,12 +345,17 @@ def machine_of(row: Row, assumed: Assumed) -> Machine:
     base = _on_bus(_sold(device, int(whole), most), text)
     if base.network is None:
         return base
-    rate = re.search(r"(?:(\d+)x)?(\d+) Gb/s(?: per (node|GPU))?", text.partition(";")[2])
+    rate = NETWORK.search(text.partition(";")[2])
     if rate is None:
         assumed.add(f"network: {base.ports} x {base.network.id} a host, as it is sold")
         return base
-    total = int(rate[1] or 1) * float(rate[2]) * 1e9 / 8 * (base.per_host if rate[3] == "GPU" else 1)
-    return replace(base, ports=max(1, round(total / base.network.bandwidth)))
+    each = (rate[4] or "").lower() in {"gpu", "device", "chip"}
+    speed = float(rate[2]) * (1e12 if rate[3].upper() == "T" else 1e9) / 8
+    total = int(rate[1] or 1) * speed * (base.per_host if each else 1)
+    ports = max(1, round(total / base.network.bandwidth))
+    stated = Sourced(value=total / ports, unit="B/s", text=rate[0], source=row["id"], seen="", kind="given")
+    network = replace(base.network, quantities={**base.network.quantities, "bandwidth": stated})
+    return replace(base, network=network, ports=ports)
 
 
 def _sold(device: str, count: int, most: int | None) -> Machine:
@@ -349,6 +366,8 @@ def _sold(device: str, count: int, most: int | None) -> Machine:
     Skipped : with the reason.
     """
     hosts = 0 if most is None else next(n for n in range(-(-count // most), count + 1) if count % n == 0)
+    if most is not None and hosts > 1 and 2 * (count // hosts) < most:
+        raise Skipped(f"{count} devices do not fill hosts of {most}")
     parts = f"{hosts}x{count // hosts}" if hosts > 1 else str(count)
     try:
         try:
@@ -357,13 +376,14 @@ def _sold(device: str, count: int, most: int | None) -> Machine:
             if error.code != "network_missing":
                 raise
             found = machine(f"{device}:{parts}@{UNSOLD}")[0]
+            found = replace(found, ports=found.per_host)
     except RoofplanError as error:
         raise Skipped(str(error)) from None
     return replace(found, hosts=1, per_host=count, network=None) if hosts == 1 else found
 
 
-UNSOLD = "ib-hdrx8"
-"""Network of hosts of which the catalogue has none: a port of 200 Gb/s for each of eight devices."""
+UNSOLD = "ib-hdr"
+"""Network of hosts of which the catalogue has none: a port of 200 Gb/s for each device."""
 
 
 OLD_BOARD = "pcie3-x16"
