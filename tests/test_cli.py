@@ -5,11 +5,17 @@ import json
 import os
 import subprocess
 import sys
+import time
 
 import pytest
+from conftest import FIT
 
-from roofplan import answers
+import roofplan as rp
+from roofplan import answers, catalogue
+from roofplan.catalogue.machines import machine
+from roofplan.records.training import Job
 from roofplan.schemas import COMMANDS
+from roofplan.train import search as search_layouts
 
 BAD = [
     (["serve", "llama-3.1-70b", "--on", "rtx4090x:4"], "unknown_device"),
@@ -270,3 +276,25 @@ def test_explain_cites_every_number(run):
     assert "[1] " in out
     assert "config.json of llama-3.1-70b, sha256" in out
     assert "fit: matmul.bandwidth" in out
+
+
+# What a search says of itself --------------------------------------------------------------------
+
+
+def test_a_search_says_how_long_it_took_and_no_more():
+    """Every clock is read twice and subtracted: a sum would be longer than the process is old."""
+    one, job = machine("h100-sxm:8")[0], Job(sequence=4096, batch=64, optimizer=catalogue.optimizers()["adam"])
+    model, framework = rp.load_model("llama-3.1-8b").model, catalogue.framework("megatron-core-0.16")
+    found = [
+        rp.plan_serving("llama-3.1-8b", "h100-sxm:8").tally,
+        rp.plan_training("llama-3.1-8b", "h100-sxm:8").tally,
+        search_layouts(model, job, one, framework, FIT).tally,
+    ]
+    assert all(0.0 <= tally.seconds < time.process_time() for tally in found)
+
+
+def test_sizes_of_one_machine_say_what_each_added_device_gains(run):
+    _, one, _ = run("serve", "llama-3.1-8b", "--on", "h100-sxm")
+    assert "what each added device gains: 1: " in " ".join(one.split())
+    _, two, _ = run("serve", "llama-3.1-8b", "--on", "h100-sxm", "--on", "h200-sxm")
+    assert "added device gains" not in " ".join(two.split())
