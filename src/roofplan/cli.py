@@ -888,6 +888,8 @@ def validate(
                 argument="--fail-above",
                 value=str(fail_above),
             )
+        if csv is not None and file != STDIN and Path(csv).resolve() == Path(file).resolve():
+            raise InputError(f"--csv: {csv} is the table itself", argument="--csv", value=csv)
         own = {"training": catalogue.training_rows, "inference": catalogue.inference_rows}
         rows: Any = own[kind]() if file == STDIN and kind in own else file
         with _progress(quiet=json, what="rows") as tick:

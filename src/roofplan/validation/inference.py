@@ -19,14 +19,14 @@ from roofplan.records.model import Attention, Layer, Model
 from roofplan.records.strategy import Strategy
 from roofplan.records.workload import Workload
 from roofplan.search import at_precision, cache_format
-from roofplan.serve import Prediction, batched_tokens, footprints, ledger, legal, predict, token_time
+from roofplan.serve import Prediction, batched_tokens, footprints, ledger, legal, predict, supported, token_time
 from roofplan.serve.ledger import Ledger
 from roofplan.serve.prediction import host_of_passes, in_turn, prompt_pass, turns_of
 from roofplan.serve.step import engine_term
 from roofplan.source import Sourced
 from roofplan.terms import Term, total
 from roofplan.timing.rates import Rates, rates
-from roofplan.validation.models import from_file, is_path, named
+from roofplan.validation.models import device_of, from_file, is_path, named
 from roofplan.validation.rows import Row, Skipped, against, checked, flags, number
 
 Regime = Literal["static batch", "steady batch", "closed loop", "burst", "offline", "open loop"]
@@ -208,6 +208,8 @@ def case_of(row: Row) -> InferenceCase:
     engine = _launched(row, _engine(row, assumed))
     model = _model(row, engine)
     found, strategy = _machine(row, engine)
+    if engine.stands_for and (why := supported(engine, found)):
+        raise Skipped(f"engine {engine.stands_for}: {why}")
     if broken := legal(model, strategy, engine):
         raise Skipped(f"layout: {broken}")
     workload, prompt = _workload(row, engine, assumed)
@@ -302,15 +304,19 @@ def measured_of(row: Row) -> dict[str, float]:
 def _engine(row: Row, assumed: list[str]) -> Engine:
     name, stated = catalogue.hyphened(row["engine_name"]), row.get("engine_version", "")
     same = catalogue.aliases("engines").get(name)
-    name = catalogue.engine(same).name if same else name
+    own = catalogue.engine(same).name if same else name
+    if same and not stated and name.startswith(f"{own}-"):
+        return catalogue.engine(same)
+    name = own
     when = row.get("month", "") or row.get("year", "")
     identity = engine_version(name, stated, when)
     if identity is None:
         other = catalogue.stand_in("engines", name, when)
         if other is None:
             raise Skipped(f"engine {name or 'not stated'} is not described")
-        assumed.append(f"engine {other.text}")
-        return replace(catalogue.engine(other.id), stands_for=other.name)
+        identity = engine_version(catalogue.engine(other.id).name, "", when) or other.id
+        assumed.append(f"engine {replace(other, id=identity).text}")
+        return replace(catalogue.engine(identity), stands_for=other.name)
     if not stated:
         assumed.append(f"engine version: {identity}, by the date of the run")
     return catalogue.engine(identity)
@@ -394,7 +400,9 @@ def _model(row: Row, engine: Engine) -> Model:
     precision = names.get(stated) or catalogue.format_named(stated)
     if precision != "checkpoint" and not _known(precision):
         raise Skipped(f"weights in {row['weight_precision'] or 'an unstated format'}")
-    own = next((row[name] for name in ("model_config", "model_name") if is_path(row.get(name, ""))), None)
+    own = next(
+        (row[name] for name in ("hf_model_id", "model_config", "model_name") if is_path(row.get(name, ""))), None
+    )
     return _at(from_file(own), precision) if own else _of_catalogue(model_id(row), precision)
 
 
@@ -421,9 +429,7 @@ def _at(model: Model, precision: str) -> Model:
 
 
 def _machine(row: Row, engine: Engine) -> tuple[Machine, Strategy]:
-    device = row["accel_norm"].removeprefix("other:")
-    if not device.endswith(".toml") and device not in catalogue.aliases("accelerators"):
-        raise Skipped(f"device {device or 'not stated'} is not in the catalogue")
+    device = device_of(row)
     degrees = {name: int(number(row, name) or 1) for name in ("tp", "pp", "dp", "ep", "attention_dp")}
     count = int(number(row, "count") or 1)
     if not engine.tensor:
@@ -449,7 +455,7 @@ def _cache(row: Row, model: Model, engine: Engine, assumed: list[str]) -> str:
         own = cache_format(model, "checkpoint")
         assumed.append(f"cache: {own}, the engine's default for this checkpoint")
         return own
-    known = next((name for begins, name in KV_FORMATS.items() if stated.startswith(begins)), None)
+    known = next((name for begins, name in KV_FORMATS.items() if stated.lower().startswith(begins)), None)
     if known is None:
         raise Skipped(f"cache in {stated}")
     return known

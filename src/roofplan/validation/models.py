@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from roofplan import catalogue, hf
-from roofplan.errors import RoofplanError
+from roofplan.errors import RoofplanError, nearest
 from roofplan.records.model import Mixture, Model
 from roofplan.validation.rows import Assumed, Row, Skipped, number
 
@@ -98,6 +98,24 @@ def named(name: str) -> str | None:
     rest, own = bare(name)
     found = known.get(spelling(rest))
     return found if found is None or not own or not dates[found] or own <= dates[found] else None
+
+
+def device_of(row: Row) -> str:
+    """Return the device of a row, however it is written, or the path of its file.
+
+    Raises
+    ------
+    Skipped : the catalogue has none of that name.
+    """
+    name = row["accel_norm"].removeprefix("other:").strip()
+    known = catalogue.aliases("accelerators")
+    if name.endswith(".toml"):
+        return name
+    if name.lower() in known:
+        return known[name.lower()]
+    near = nearest(name.lower()[: catalogue.LONGEST_NAME], known)
+    hint = f"; nearest: {', '.join(near)}" if near else ""
+    raise Skipped(f"accel_norm: device {name or 'not stated'} is not in the catalogue{hint}")
 
 
 def is_path(name: str) -> bool:
@@ -190,6 +208,8 @@ def model_of(row: Row, assumed: Assumed) -> Model:
     """
     name = row["model_name"]
     if is_path(name):
+        if _dimensions(row) or experts_of(row):
+            assumed.add(f"dimensions: those of {Path(name).name}, not the row's")
         return from_file(name)
     known = named(_uncut(name, row))
     if known is None and (known := _alike(row)) is not None:
@@ -207,7 +227,7 @@ def _of_dimensions(row: Row, assumed: Assumed) -> Model:
     """Return a model of dimensions alone, with as many feed-forward matrices as come nearest to the size in its name."""
     name = row["model_name"]
     if any(number(row, key) is None for key in ("layers", "hidden", "heads")):
-        raise Skipped("dims-missing")
+        raise Skipped("dims-missing: the model is not known, and layers, hidden or heads are blank")
     if not number(row, "vocab"):
         assumed.add(f"vocabulary {GPT_VOCABULARY:,}")
     experts = experts_of(row)
@@ -234,17 +254,22 @@ def experts_of(row: Row) -> tuple[int, int, int] | None:
 
     Raises
     ------
-    Skipped : experts are stated, and not how many a token goes to.
+    Skipped : not as many of them as a token goes to, or the columns contradict each other.
     """
     routed, chosen, shared = (
         int(number(row, name) or 0) for name in ("experts", "experts_per_token", "shared_experts")
     )
     together = re.match(r"^(\d+)/(\d+)(?:/(\d+))?$", row.get("moe", "").strip())
     if together:
-        return int(together[1]), int(together[2]), int(together[3] or 0)
-    if routed and not chosen:
-        raise Skipped("experts_per_token: not stated beside experts")
-    return (routed, chosen, shared) if routed else None
+        one = (int(together[1]), int(together[2]), int(together[3] or 0))
+        if routed and (routed, chosen) != one[:2]:
+            raise Skipped(f"moe: {together[0]} is not what experts and experts_per_token say")
+        routed, chosen, shared = one
+    if not routed:
+        return None
+    if not 1 <= chosen <= routed:
+        raise Skipped(f"experts_per_token: {chosen} of {routed} experts")
+    return routed, chosen, shared
 
 
 def _uncut(name: str, row: Row) -> str:
@@ -272,13 +297,18 @@ def _alike(row: Row) -> str | None:
         same = all(_value(config, key) in {None, stated[key]} for key in ("layers", "hidden", "heads", "vocab"))
         if not same or _value(config, "hidden") is None or bare(identity)[0] != identity:
             continue
-        feeds = [feed for layer, _ in hf.of_catalogue(identity).decoder.kinds() for feed in layer.feed_forwards]
-        mixtures = [feed for feed in feeds if isinstance(feed, Mixture)]
+        mixtures = _mixtures(identity)
         widths = {_value(config, "ffn_hidden"), *(one.expert[0][0].outputs for one in mixtures)}
         alike = all((one.experts, one.chosen, bool(one.shared)) == (*experts[:2], bool(experts[2])) for one in mixtures)
         if mixtures and alike and stated.get("ffn_hidden", next(iter(widths))) in widths:
             return identity
     return None
+
+
+def _mixtures(identity: str) -> list[Mixture]:
+    """Return the mixtures of a catalogue model, one of each kind of its layers."""
+    feeds = (feed for layer, _ in hf.of_catalogue(identity).decoder.kinds() for feed in layer.feed_forwards)
+    return [feed for feed in feeds if isinstance(feed, Mixture)]
 
 
 def _value(config: Mapping[str, Any], column: str) -> Any:
@@ -306,7 +336,11 @@ def _changed(identity: str, row: Row, assumed: Assumed) -> Model:
     config, experts = _config(identity), experts_of(row)
     routed = next((config[key] for key in EXPERTS if key in config), None)
     if experts is not None and routed is not None and routed != experts[0]:
-        raise Skipped(f"model {identity} has {routed} experts, not {experts[0]}")
+        raise Skipped(f"moe: {identity} has {routed} experts, not {experts[0]}")
+    if experts is not None and routed is None and not _mixtures(identity):
+        raise Skipped(f"moe: {identity} is dense")
+    if experts is not None and any(one.chosen != experts[1] for one in _mixtures(identity)):
+        raise Skipped(f"moe: a token of {identity} does not go to {experts[1]} experts")
     differ = []
     for key, value in _dimensions(row):
         known = _value(config, key)

@@ -234,6 +234,7 @@ def training_outcomes(row: Row, fit: Fit) -> tuple[list[Outcome], Memory | None]
     try:
         case = training_case({**row, "quality": ""} if out_of_memory else row)
         predicted, judged = training_figures(case, fit)
+        most = ideal_rate(case, fit)
     except (Skipped, RoofplanError) as reason:
         return [replace(base, skipped=str(reason))], None
     except ArithmeticError as error:
@@ -244,7 +245,6 @@ def training_outcomes(row: Row, fit: Fit) -> tuple[list[Outcome], Memory | None]
     if out_of_memory:
         return [replace(base, skipped="oom-row")], ran
     out = []
-    most = ideal_rate(case, fit)
     for name, value in (("tokens_per_second_per_device", case.rate), ("memory", case.memory)):
         if value is None:
             continue
@@ -263,7 +263,7 @@ def training_figures(case: TrainingCase, fit: Fit) -> tuple[dict[str, Metric], b
     """Return the predicted figures of a training run, and whether it fits its devices."""
     found = step(case.model, case.job, case.layout, case.ability(fit))
     grade, spread = grade_of(case.ability(fit), case.job.precision, case.model)
-    spread = math.hypot(spread, case.doubt)
+    grade, spread = GRADES[max(GRADES.index(grade), 2)] if case.stands_for else grade, math.hypot(spread, case.doubt)
     rate = case.job.batch * case.job.sequence / float(found.time) / case.machine.count
     held = fullest(ledgers(case.model, case.job, case.layout, case.framework, fit))
     reserved, allocated = memory_metrics(held, case.framework, case.machine, case.model, fit)

@@ -88,19 +88,62 @@ RANGES: dict[str, tuple[float, float]] = {
 }
 """Columns of numbers, and between what each must lie: beyond, a cell is a slip and not a run. Blank is not stated."""
 
+WHOLE = frozenset(
+    {
+        *(
+            "count",
+            "accelerators_total",
+            "devices_per_node",
+            "tp",
+            "pp",
+            "dp",
+            "cp",
+            "ep",
+            "attention_dp",
+            "interleave",
+        ),
+        *(
+            "layers",
+            "hidden",
+            "heads",
+            "kv_heads",
+            "rank",
+            "experts",
+            "experts_per_token",
+            "shared_experts",
+            "dense_layers",
+        ),
+    }
+)
+"""Columns that count what has no halves."""
+
 WORDS = {"seq_len": re.compile(r"max \d+-\d+ tokens"), "interleave": re.compile(r"^>1")}
 """What columns of numbers may say in words."""
 
 
 KNOWN_WORDS = {
     "month": re.compile(r"^\d{4}(-(0[1-9]|1[0-2]|Q[1-4])(-\d\d)?)?$"),
-    "precision": re.compile(r"(bf|fp|tf)(16|32)|\bfp8|mxfp[48]|nvfp4", re.IGNORECASE),
+    "precision": re.compile(r"(bf|fp|tf)16|\bfp8|mxfp[48]|nvfp4|nf4", re.IGNORECASE),
+    "sequence_parallel": re.compile(r"^(true|false)$", re.IGNORECASE),
+    "gradient_dtype": re.compile(r"(bf|fp)(16|32)", re.IGNORECASE),
+    "memory_kind": re.compile(r"^(allocated|reserved|unspecified)$", re.IGNORECASE),
+    "offload": re.compile(r"none|params|optimizer|cpu|not stated", re.IGNORECASE),
     "zero_stage_fsdp": re.compile(r"^[0-3]$|fsdp|shard|ddp|zero-[0-3]|distributed", re.IGNORECASE),
     "recompute": re.compile(r"^(none|full|selective|minimal|save|qkv)", re.IGNORECASE),
     "moe": re.compile(r"^\d+/\d+(/\d+)?$"),
     "task": re.compile(r"^(pretrain|full-ft|memory|q?lora|adapter)", re.IGNORECASE),
 }
 """Columns of words, and what each must have in it where it is not blank: anything else would be another run than the one predicted."""
+
+EXAMPLES = {
+    "month": "; write 2026-11",
+    "precision": "; accepted: bf16, fp16, fp8, mxfp8, nvfp4, and nf4 of frozen weights",
+    "recompute": "; accepted: none, selective, full",
+    "moe": "; write experts, those of a token and shared ones as 128/8/0",
+    "task": "; accepted: pretrain, full-ft, lora, qlora, adapter, adapter_v2",
+    "sequence_parallel": "; accepted: True, False",
+}
+"""What to write instead, by column."""
 
 BEYOND = "cells beyond the columns"
 """Where cells are kept for which a file names no column."""
@@ -124,10 +167,12 @@ def checked(row: Row) -> None:
             raise Skipped(f"{name}: {text!r} is not a number")
         if not least <= value <= most:
             raise Skipped(f"{name}: {text} is not between {least:g} and {most:g}")
+        if name in WHOLE and value != int(value):
+            raise Skipped(f"{name}: {text} is not a whole number")
     for name, known in KNOWN_WORDS.items():
         text = (row.get(name) or "").strip()
         if text and not known.search(text):
-            raise Skipped(f"{name}: {text!r} is not known")
+            raise Skipped(f"{name}: {text!r} is not known{EXAMPLES.get(name, '')}")
 
 
 def told_apart(rows: Sequence[Row]) -> list[Row]:
@@ -175,7 +220,7 @@ def _text(cell: str | list[str] | None) -> str:
     return ",".join(filter(None, cell)) if isinstance(cell, list) else cell or ""
 
 
-FILES = ("model_name", "model_config", "accel_norm")
+FILES = ("model_name", "model_config", "hf_model_id", "accel_norm")
 """Columns that may name a file: a configuration of one's own, or a device."""
 
 

@@ -294,6 +294,8 @@ class Validation:
             )
             for name, found in groups.items()
             if len(found) >= LEAST_SWEEP
+            and len({one.measured for one in found}) > 1
+            and len({one.ratio for one in found}) > 1
         }
 
     def confusion(self) -> dict[str, dict[str, int]]:

@@ -17,8 +17,9 @@ from roofplan.records.training import RECOMPUTES, Adapter, Framework, Job, Layou
 from roofplan.source import Sourced
 from roofplan.train.ledger import needed
 from roofplan.train.plan import ALL_PRODUCTS
+from roofplan.train.search import mixtures
 from roofplan.train.step import Ability, ability
-from roofplan.validation.models import model_of
+from roofplan.validation.models import device_of, model_of
 from roofplan.validation.rows import Assumed, Row, Skipped, checked, flags, number
 
 NEEDED = (
@@ -38,6 +39,7 @@ class TrainingCase:
     memory : measured peak of the fullest device, None without one [B].
     assumed : what the row leaves out and a rule filled.
     doubt : relative error that this may bring [1].
+    stands_for : whether its software is planned as another's profile.
     recompute_stated : whether the row says what is computed again.
     """
 
@@ -52,6 +54,7 @@ class TrainingCase:
     memory_kind: str
     assumed: tuple[str, ...]
     doubt: float
+    stands_for: bool
     recompute_stated: bool
 
     @property
@@ -103,9 +106,11 @@ def training_case(row: Row) -> TrainingCase:
         micro = micro / pp
         assumed.add("micro-batch: the local batch over the stages, torchtitan's default")
     stated = row.get("sequence_parallel", "")
-    parallel = stated == "True" if stated else framework.released >= "2022-05" and tp > 1
+    parallel = stated.lower() == "true" if stated else framework.released >= "2022-05" and tp > 1
     interleave = int(number(row, "interleave") or (2 if row.get("interleave", "").startswith(">1") else 1))
-    layers = len(model.decoder.layers)
+    layers, wide = len(model.decoder.layers), [one.experts for one in mixtures(model)]
+    if any(experts % ep for experts in wide):
+        raise Skipped(f"ep: {ep} ranks do not divide {min(wide)} experts")
     if pp > layers or pp * interleave > layers + (2 if framework.counts_ends else 0):
         raise Skipped(f"layout: {pp} stages of {max(1, interleave)} chunks for {layers} layers")
     layout = Layout(
@@ -150,6 +155,7 @@ def training_case(row: Row) -> TrainingCase:
         memory_kind=row.get("memory_kind", ""),
         assumed=tuple(assumed.texts),
         doubt=math.hypot(*assumed.doubts),
+        stands_for=STAND_IN_DOUBT in assumed.doubts,
         recompute_stated=bool(recompute),
     )
 
@@ -170,10 +176,12 @@ SMALL_VOCABULARY = 32000
 
 def adapter_of(row: Row, framework: Framework) -> Adapter | None:
     """Return what a fine-tuning row trains: of the rank and beside the matrices that it states, else by the defaults of its framework."""
-    if row.get("task", "") not in {"lora", "qlora", "adapter", "adapter_v2"}:
+    task = row.get("task", "").lower()
+    if task not in {"lora", "qlora", "adapter", "adapter_v2"}:
         return None
-    precision = row["precision"]
-    stored = "bnb-nf4-double" if "nf4-dq" in precision else "bnb-nf4" if "nf4" in precision else "bf16"
+    precision = row["precision"].lower()
+    four = "nf4" in precision or task == "qlora"
+    stored = "bnb-nf4-double" if "nf4-dq" in precision else "bnb-nf4" if four else "bf16"
     name = catalogue.hyphened(row["framework"].removeprefix("other:"))
     defaults = ADAPTERS.get(name) or ADAPTERS.get(framework.name)
     if defaults is None:
@@ -184,11 +192,11 @@ def adapter_of(row: Row, framework: Framework) -> Adapter | None:
         raise Skipped(f"targets: {', '.join(sorted(unknown))}; known: all-linear, {', '.join(ALL_PRODUCTS)}")
     defaults = defaults | ({"rank": int(rank)} if rank else {}) | ({"targets": targets} if targets else {})
     trained = re.search(r"([\d,]+) trainable params", row.get("notes", ""))
-    if row.get("task", "").startswith("adapter"):
-        defaults = {**defaults, "targets": (), "scales": row.get("task", "") == "adapter_v2"}
+    if task.startswith("adapter"):
+        defaults = {**defaults, "targets": (), "scales": task == "adapter_v2"}
         defaults["fixed"] = float(trained[1].replace(",", "")) if trained else None
-        defaults["first"] = PROMPTED_FROM if row.get("task", "") == "adapter" else 0
-    return Adapter(method=row.get("task", ""), stored=stored, **defaults)
+        defaults["first"] = PROMPTED_FROM if task == "adapter" else 0
+    return Adapter(method=task, stored=stored, **defaults)
 
 
 ADAPTERS: dict[str, dict[str, Any]] = {
@@ -326,17 +334,14 @@ STAND_IN_DOUBT = 0.2
 """Relative error that another framework of its kind may bring: as constants borrowed between frameworks spread [1]."""
 
 NETWORK = re.compile(
-    r"(?:(\d+)\s*x\s*)?(\d+(?:\.\d+)?)\s*([GT])b(?:it)?(?:/s|ps)?\b(?:\s*per\s*(node|host|gpu|device|chip))?",
-    re.IGNORECASE,
+    r"(?:([1-9]\d*)\s*x\s*)?(\d+(?:\.\d+)?)\s*([GT])(b|B)(?:it)?(?:/s|ps)?\b(?:\s*per\s*(node|host|GPU|gpu|device|chip))?"
 )
 """A rate of a network: ports, rate of each, and of what."""
 
 
 def machine_of(row: Row, assumed: Assumed) -> Machine:
     """Return the machine of a row: its devices, so many to a node, and the network that the row states, else the one that they are sold with."""
-    device, whole = row["accel_norm"].removeprefix("other:"), number(row, "accelerators_total")
-    if not device.endswith(".toml") and device not in catalogue.aliases("accelerators"):
-        raise Skipped(f"device {device or 'not stated'} is not in the catalogue")
+    device, whole = device_of(row), number(row, "accelerators_total")
     if whole is None:
         raise Skipped("number of devices not stated")
     text, per_node = row.get("interconnect", ""), number(row, "devices_per_node")
@@ -345,12 +350,16 @@ def machine_of(row: Row, assumed: Assumed) -> Machine:
     base = _on_bus(_sold(device, int(whole), most), text)
     if base.network is None:
         return base
-    rate = NETWORK.search(text.partition(";")[2])
+    said = text.partition(";")[2].strip()
+    named = catalogue.aliases("links").get(said.lower())
+    if named is not None and catalogue.link(named).kind == "network":
+        return replace(base, network=catalogue.link(named), ports=1)
+    rate = NETWORK.search(said)
     if rate is None:
         assumed.add(f"network: {base.ports} x {base.network.id} a host, as it is sold")
         return base
-    each = (rate[4] or "").lower() in {"gpu", "device", "chip"}
-    speed = float(rate[2]) * (1e12 if rate[3].upper() == "T" else 1e9) / 8
+    each = (rate[5] or "").lower() in {"gpu", "device", "chip"}
+    speed = float(rate[2]) * (1e12 if rate[3] == "T" else 1e9) / (8.0 if rate[4] == "b" else 1.0)
     total = int(rate[1] or 1) * speed * (base.per_host if each else 1)
     ports = max(1, round(total / base.network.bandwidth))
     stated = Sourced(value=total / ports, unit="B/s", text=rate[0], source=row["id"], seen="", kind="given")
