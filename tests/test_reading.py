@@ -6,12 +6,14 @@ import json
 import pytest
 from conftest import FIT, LLAMA
 
+import roofplan as rp
 from roofplan import catalogue
 from roofplan.api import read_model
 from roofplan.calibrate.engines import usable
 from roofplan.catalogue.machines import machine
 from roofplan.errors import InputError
 from roofplan.records.training import RECOMPUTES
+from roofplan.source import GRADES
 from roofplan.validation.inference import case_of, known_cases
 from roofplan.validation.models import bare, experts_of, model_of, named, off_size, stated_size
 from roofplan.validation.predictions import inference_outcomes, training_outcomes, validated
@@ -279,6 +281,9 @@ def test_a_blank_network_is_the_one_that_a_system_is_sold_with():
         ("400 Gb/s per gpu", 3200),
         ("3.2 Tb/s", 3200),
         ("400Gbps", 400),
+        ("400 GB/s", 3200),
+        ("10gbe", 10),
+        ("25GbE", 25),
     ],
 )
 def test_a_stated_rate_of_a_network_is_kept(said, gigabits):
@@ -448,6 +453,19 @@ def test_an_adapter_is_of_the_rank_and_beside_the_matrices_that_a_row_states():
         {"recompute": "yes"},
         {"moe": "yes"},
         {"experts": "8"},
+        {"model_name": "Mine", "layers": "8", "hidden": "1024", "heads": "8", "moe": "128/0/0"},
+        {"model_name": "Mine", "layers": "8", "hidden": "1024", "heads": "8", "moe": "8/9/0"},
+        {"moe": "128/8/0", "experts": "64", "experts_per_token": "8"},
+        {"moe": "8/2/0"},
+        {"model_name": "qwen3-30b-a3b", "moe": "128/4/0"},
+        {"model_name": "qwen3-30b-a3b", "ep": "7"},
+        {"tp": "1.5"},
+        {"sequence_parallel": "maybe"},
+        {"gradient_dtype": "banana"},
+        {"offload": "banana"},
+        {"memory_kind": "foo"},
+        {"precision": "fp32"},
+        {"month": "2026/11"},
         {"model_name": "~nosuchuser/config.json"},
         {"model_name": "/" + "a" * 300},
         {"model_name": "gpt-oss-120b", "layers": "4"},
@@ -459,6 +477,80 @@ def test_one_bad_row_never_ends_a_table(wrong):
     found = validated("training", [row(id="good"), row(id="bad", **wrong)], FIT)
     assert {one.id for one in found.outcomes if one.predicted} == {"good"}
     assert next(one.skipped for one in found.outcomes if one.id == "bad")
+
+
+@pytest.mark.parametrize("name", ["h100", "H100", "H100-SXM", "other:h100-sxm"])
+def test_devices_are_known_however_they_are_written(name):
+    assert machine_of(row(accel_norm=name), Assumed()).device.id == "h100-sxm"
+
+
+def test_an_unknown_device_is_refused_with_the_nearest():
+    with pytest.raises(Skipped, match=r"^accel_norm: device h100-smx is not in the catalogue; nearest: .*h100-sxm"):
+        machine_of(row(accel_norm="h100-smx"), Assumed())
+
+
+def test_a_task_is_the_same_in_any_case_and_qlora_stores_four_bits():
+    cases = {
+        task: training_case(row(framework="litgpt", task=task, accelerators_total="1", model_name="llama-3-8b"))
+        for task in ("lora", "LoRA", "QLoRA", "qlora", "full-ft")
+    }
+    assert cases["lora"].job == cases["LoRA"].job
+    assert cases["qlora"].job == cases["QLoRA"].job
+    assert (cases["lora"].job.adapter.stored, cases["qlora"].job.adapter.stored) == ("bf16", "bnb-nf4")
+    assert cases["full-ft"].job.adapter is None
+    plain = training_case(row(framework="litgpt", task="qlora", precision="nf4", accelerators_total="1"))
+    assert (plain.job.precision, plain.job.adapter.stored) == ("bf16", "bnb-nf4")
+
+
+def test_a_plan_as_other_software_is_no_surer_than_borrowed():
+    (own,), _ = training_outcomes(row(framework="megatron", month="2026-01"), FIT)
+    (other,), _ = training_outcomes(row(framework="nanotron", month="2026-01"), FIT)
+    assert own.predicted.value == other.predicted.value
+    assert GRADES.index(other.predicted.grade) == max(2, GRADES.index(own.predicted.grade))
+    assert other.predicted.high / other.predicted.low > own.predicted.high / own.predicted.low
+
+
+def test_a_sweep_that_does_not_move_has_no_order():
+    still = [row(id=f"r{number}", tp=str(2 ** (number % 4))) for number in range(16)]
+    found = validated("training", still, FIT)
+    assert found.scored == 16
+    assert found.sweeps() == {}
+    moving = [{**one, "norm_tokens_per_s_per_gpu": str(9000 + place)} for place, one in enumerate(still)]
+    ((count, order),) = validated("training", moving, FIT).sweeps().values()
+    assert count == 16
+    assert -1.0 <= order <= 1.0
+
+
+def test_the_version_in_an_engines_name_is_its_version():
+    rows = [
+        {**SERVED, "engine_name": name, "engine_version": version, "month": "2026-03"}
+        for name, version in (("vLLM 0.2", ""), ("vllm", "0.2"))
+    ]
+    assert [case_of(one).engine.id for one in rows] == ["vllm-0.2", "vllm-0.2"]
+
+
+def test_other_software_is_of_the_release_that_its_engine_had_then():
+    then = [
+        case_of({**SERVED, "engine_name": name, "engine_version": "", "month": "2026-03"}).engine.id
+        for name in ("tgi", "vllm")
+    ]
+    assert then[0] == then[1]
+    with pytest.raises(Skipped, match="nim: tensorrt-llm"):
+        case_of({**SERVED, "engine_name": "NIM", "engine_version": "", "accel_norm": "mi300x"})
+
+
+def test_the_table_itself_is_never_written_over(tmp_path, run):
+    file = tmp_path / "runs.csv"
+    file.write_text("id\na\n")
+    code, _, err = run("validate", "training", str(file), "--csv", str(tmp_path / "." / "runs.csv"))
+    assert code == 2
+    assert "is the table itself" in err
+    assert file.read_text() == "id\na\n"
+
+
+def test_a_context_may_fill_all_positions_of_a_model():
+    small = {**LLAMA, "max_position_embeddings": 5000}
+    assert rp.plan_serving(small, "h100-sxm:1", input=4000, output=1000).asked.workload.context == 5000
 
 
 # Files -------------------------------------------------------------------------------------------

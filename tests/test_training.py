@@ -1182,7 +1182,7 @@ def test_dora_takes_the_norm_of_its_weights_in_every_forward_pass():
         ("--framework torchtitan --method qlora", "has no qlora"),
         ("--strategy recompute=none,recomputed=50%", "recompute=full takes"),
         ("--strategy recompute=full,recomputed=0%", "recomputed"),
-        ("--strategy pp=8,interleave=4,recompute=full,recomputed=50%", "no whole number"),
+        ("--strategy pp=8,interleave=4,recompute=full,recomputed=50%", "not a whole number"),
         ("--precision mxfp8", "no unit for mxfp8"),
         ("--emit vllm", "--emit"),
     ],
