@@ -896,13 +896,13 @@ def test_every_weight_only_product_is_unpacked():
 @pytest.mark.parametrize(
     ("model", "precision", "strategy", "engine", "said"),
     [
-        ("qwen3-235b-a22b", "fp8-block", Strategy(tp=8), "vllm-0.33", "no multiple of the 128 of fp8-block"),
+        ("qwen3-235b-a22b", "fp8-block", Strategy(tp=8), "vllm-0.33", "not a multiple of the 128 of fp8-block"),
         ("qwen3-235b-a22b", "fp8-block", Strategy(tp=8, ep=8), "vllm-0.33", None),
         ("llama-4-scout", None, Strategy(tp=24), "tensorrt-llm-1.2", "divisible by tensor parallel size"),
         ("deepseek-v3", None, Strategy(tp=4, ep=4, pp=3), "sglang-0.5.23", None),
-        ("llama-3.2-1b", "fp8-block", Strategy(tp=8), "vllm-0.33", "no multiple of the 128 of fp8-block"),
+        ("llama-3.2-1b", "fp8-block", Strategy(tp=8), "vllm-0.33", "not a multiple of the 128 of fp8-block"),
         ("llama-2-7b", "gptq-channel", Strategy(tp=8), "vllm-0.33", None),
-        ("llama-2-7b", "gptq", Strategy(tp=8), "vllm-0.33", "no multiple of the 128 of gptq"),
+        ("llama-2-7b", "gptq", Strategy(tp=8), "vllm-0.33", "not a multiple of the 128 of gptq"),
         ("deepseek-v3", None, Strategy(tp=12, ep=12, attention_dp=12), "sglang-0.5.23", "not divisible by 12"),
     ],
 )
