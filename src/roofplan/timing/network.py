@@ -277,7 +277,7 @@ class Ranks:
         Parameters
         ----------
         reduce : whether the ring adds, so that every byte passes twice.
-        data : whether it is one of data ranks, of which several in a host share its ports.
+        data : whether it is one of data ranks, of which several in a host share its ports, and whose messages are large: bulk alone.
         """
         found = self._rings.get((reduce, data))
         if found is None:
@@ -343,6 +343,7 @@ def _rings(group: Ranks, *, reduce: bool, data: bool) -> list[tuple[Number, Numb
     volume = collectives.ring_volume_factor(wide) if reduce else (wide - 1.0) / wide
     crossings, narrow = _crossings(group), _narrowest(outside, group)
     protocols = lines(pair, net, net.reduce if reduce else net.gather)
+    protocols = protocols[-1:] if data else protocols
     found = []
     for line in protocols:
         rate = line.rate
