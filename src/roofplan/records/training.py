@@ -84,6 +84,7 @@ class Framework:
     attention_rate : by architecture, the rate of its attention kernels over that of kernels written for it, where they are older [1].
     memory : numbers of the ledger, such as ``norm_kept`` [B] per element.
     flags : its launch flags by what they set.
+    stands_for : software without a profile of its own that is planned as this one, empty for the framework itself.
     unstated : what it does where a run says nothing of it.
     """
 
@@ -114,6 +115,7 @@ class Framework:
     unstated: Unstated
     attention_rate: Mapping[str, Sourced] = field(default_factory=dict)
     gradient: str = "fp32"
+    stands_for: str = ""
     stays_gathered: str = "never"
     longest_first: bool = False
     recomputes_part: bool = False

@@ -263,7 +263,10 @@ def training_figures(case: TrainingCase, fit: Fit) -> tuple[dict[str, Metric], b
     """Return the predicted figures of a training run, and whether it fits its devices."""
     found = step(case.model, case.job, case.layout, case.ability(fit))
     grade, spread = grade_of(case.ability(fit), case.job.precision, case.model)
-    grade, spread = GRADES[max(GRADES.index(grade), 2)] if case.stands_for else grade, math.hypot(spread, case.doubt)
+    grade, spread = (
+        GRADES[max(GRADES.index(grade), 2)] if case.framework.stands_for else grade,
+        math.hypot(spread, case.doubt),
+    )
     rate = case.job.batch * case.job.sequence / float(found.time) / case.machine.count
     held = fullest(ledgers(case.model, case.job, case.layout, case.framework, fit))
     reserved, allocated = memory_metrics(held, case.framework, case.machine, case.model, fit)

@@ -39,7 +39,6 @@ class TrainingCase:
     memory : measured peak of the fullest device, None without one [B].
     assumed : what the row leaves out and a rule filled.
     doubt : relative error that this may bring [1].
-    stands_for : whether its software is planned as another's profile.
     recompute_stated : whether the row says what is computed again.
     """
 
@@ -54,7 +53,6 @@ class TrainingCase:
     memory_kind: str
     assumed: tuple[str, ...]
     doubt: float
-    stands_for: bool
     recompute_stated: bool
 
     @property
@@ -91,42 +89,7 @@ def training_case(row: Row) -> TrainingCase:
     sequence = _sequence(row, assumed)
     if sequence is None:
         raise Skipped("sequence not stated as a number")
-    batch, micro = number(row, "global_batch_sequences"), number(row, "micro_batch")
-    tp, pp, cp, ep = (int(number(row, name) or 1) for name in ("tp", "pp", "cp", "ep"))
-    dp = int(number(row, "dp") or found.count // (tp * pp * cp))
-    if tp * pp * cp * dp != found.count:
-        raise Skipped("degrees do not multiply to the devices")
-    if micro is None:
-        micro = _micro_batch(row, batch, dp, framework, assumed)
-    if batch is None:
-        batch = micro * dp * (number(row, "grad_accum") or 1.0)
-        assumed.add(f"batch: {batch:g} sequences, a micro-batch of each data rank")
-    zero, shard = _zero(row, framework), _shard(row, dp * cp)
-    if framework.name == "torchtitan" and pp > 1:
-        micro = micro / pp
-        assumed.add("micro-batch: the local batch over the stages, torchtitan's default")
-    stated = row.get("sequence_parallel", "")
-    parallel = stated.lower() == "true" if stated else framework.released >= "2022-05" and tp > 1
-    interleave = int(number(row, "interleave") or (2 if row.get("interleave", "").startswith(">1") else 1))
-    layers, wide = len(model.decoder.layers), [one.experts for one in mixtures(model)]
-    if any(experts % ep for experts in wide):
-        raise Skipped(f"ep: {ep} ranks do not divide {min(wide)} experts")
-    if pp > layers or pp * interleave > layers + (2 if framework.counts_ends else 0):
-        raise Skipped(f"layout: {pp} stages of {max(1, interleave)} chunks for {layers} layers")
-    layout = Layout(
-        tp=float(tp),
-        pp=pp,
-        cp=float(cp),
-        dp=float(dp),
-        ep=float(ep),
-        micro_batch=micro,
-        interleave=max(1, interleave),
-        zero=zero,
-        shard=shard,
-        recompute="none",
-        sequence_parallel=parallel and tp > 1,
-        offload="weights" if row.get("offload", "").startswith("params") else "none",
-    )
+    layout, batch = _layout(row, model, found.count, framework, assumed)
     gradient = 2.0 if any(x in (row.get("gradient_dtype") or framework.gradient) for x in ("bf16", "fp16")) else 4.0
     job = Job(
         sequence=int(sequence),
@@ -155,9 +118,53 @@ def training_case(row: Row) -> TrainingCase:
         memory_kind=row.get("memory_kind", ""),
         assumed=tuple(assumed.texts),
         doubt=math.hypot(*assumed.doubts),
-        stands_for=STAND_IN_DOUBT in assumed.doubts,
         recompute_stated=bool(recompute),
     )
+
+
+def _layout(row: Row, model: Model, count: int, framework: Framework, assumed: Assumed) -> tuple[Layout, float]:
+    """Return the layout of a row on `count` devices, nothing computed again, and its batch [sequence]; what is blank by rule.
+
+    Raises
+    ------
+    Skipped : it is no layout of the model on so many devices.
+    """
+    batch, micro = number(row, "global_batch_sequences"), number(row, "micro_batch")
+    tp, pp, cp, ep = (int(number(row, name) or 1) for name in ("tp", "pp", "cp", "ep"))
+    dp = int(number(row, "dp") or count // (tp * pp * cp))
+    if tp * pp * cp * dp != count:
+        raise Skipped(f"degrees: tp {tp} x pp {pp} x cp {cp} x dp {dp} are not the {count} devices")
+    interleave = max(1, int(number(row, "interleave") or (2 if row.get("interleave", "").startswith(">1") else 1)))
+    layers, wide = len(model.decoder.layers), [one.experts for one in mixtures(model)]
+    if any(experts % ep for experts in wide):
+        raise Skipped(f"ep: {ep} ranks do not divide {min(wide)} experts")
+    if pp > layers or pp * interleave > layers + (2 if framework.counts_ends else 0):
+        raise Skipped(f"layout: {pp} stages of {interleave} chunks for {layers} layers")
+    if micro is None:
+        micro = _micro_batch(row, batch, dp, framework, assumed)
+    if batch is None:
+        batch = micro * dp * (number(row, "grad_accum") or 1.0)
+        assumed.add(f"batch: {batch:g} sequences, a micro-batch of each data rank")
+    if framework.name == "torchtitan" and pp > 1:
+        micro = micro / pp
+        assumed.add("micro-batch: the local batch over the stages, torchtitan's default")
+    stated = row.get("sequence_parallel", "").lower()
+    parallel = stated == "true" if stated else framework.released >= "2022-05"
+    layout = Layout(
+        tp=float(tp),
+        pp=pp,
+        cp=float(cp),
+        dp=float(dp),
+        ep=float(ep),
+        micro_batch=micro,
+        interleave=interleave,
+        zero=_zero(row, framework),
+        shard=_shard(row, dp * cp),
+        recompute="none",
+        sequence_parallel=parallel and tp > 1,
+        offload="weights" if row.get("offload", "").startswith("params") else "none",
+    )
+    return layout, batch
 
 
 def _sequence(row: Row, assumed: Assumed) -> float | None:
@@ -324,6 +331,7 @@ def framework_of(row: Row, assumed: Assumed) -> Framework:
     found = catalogue.framework(identity)
     if other and not other.own:
         assumed.add(f"framework {other.text}", STAND_IN_DOUBT)
+        found = replace(found, stands_for=other.name)
     eager = row.get("flash_attention") == "False"
     if eager and found.name == "megatron":
         found = catalogue.framework("megatron-lm-3.0")
