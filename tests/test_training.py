@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from conftest import FIT
 
+import roofplan as rp
 from roofplan import answers, catalogue
 from roofplan.api import plan_training, read_model
 from roofplan.calibrate import training as fits
@@ -27,6 +28,7 @@ from roofplan.train.run import run
 from roofplan.train.search import SHARES_OF_LAYERS, why_not_tensor
 from roofplan.train.simulate import simulated_goodput
 from roofplan.train.stages import even, stages
+from roofplan.train.step import _slowest as slowest_stage
 from roofplan.train.step import ability, step
 from roofplan.train.terms import step_term
 from roofplan.validation import training_report as report
@@ -1228,3 +1230,29 @@ def test_checkpoints_are_whole_steps_apart():
     plan = planned(asked, machine("h100-sxm:64")[0], Layout(tp=1.0, dp=64.0, micro_batch=1.0, zero=1), FIT)
     steps = plan.run.checkpoint.interval / float(plan.step.time)
     assert steps == pytest.approx(round(steps))
+
+
+# Stages and refusals, element by element -----------------------------------------------------------
+
+
+def test_the_slowest_stage_is_told_element_by_element_and_lacks_what_it_does_not_do():
+    first = {"slot": np.array([1.0, 3.0]), "hops": np.array([4.0, 4.0])}
+    second = {"slot": np.array([2.0, 2.0]), "head": np.array([5.0, 5.0])}
+    _, parts = slowest_stage([first, second])
+    assert {name: list(values) for name, values in parts.items()} == {
+        "slot": [2.0, 3.0],
+        "hops": [0.0, 4.0],
+        "head": [5.0, 0.0],
+    }
+    assert slowest_stage([{"slot": 1.0}, {"slot": 2.0}, {"slot": 1.5}]) == (1, {"slot": 2.0})
+
+
+@pytest.mark.parametrize(("share", "factor"), [(1.5, 2), (3.0, 4), (6.0, 8)])
+def test_a_deadline_that_is_missed_names_the_least_doubling_that_meets_it(share, factor):
+    run = {"tokens": "100B", "framework": "megatron"}
+    days = rp.plan_training("llama-3.1-8b", "h100-sxm:8", **run).plans[0].run.elapsed / 86400.0
+    with pytest.raises(NoPlan) as missed:
+        rp.plan_training("llama-3.1-8b", "h100-sxm:8", deadline=f"{days / share:.3f}d", **run)
+    assert any(
+        f"h100-sxm:{8 * factor}" in json.dumps(way) or f"{factor}x8" in json.dumps(way) for way in missed.value.relax
+    ), missed.value.relax
