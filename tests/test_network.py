@@ -185,3 +185,16 @@ def test_the_table_of_kernels_is_read_whole():
         "reduce_scatter": 100,
         "custom_all_reduce": 69,
     }
+
+
+def test_what_a_switch_adds_does_not_pass_the_ring_over_several_racks():
+    """Seventy-two ranks of a rack send their sum once and take it once: (n + 1) / n of the tensor, not 2 (n - 1) / n."""
+    net = network(machine("gb200:144")[0], VLLM, FIT)
+    assert net.adds
+    _, each = Ranks(144.0, net).rings(reduce=True)[-1]
+    around, added = 2.0 * 71 / 72, 73 / 72
+    inside = net.link(72.0, net.reduce) * around / added
+    assert inside < net.outside * 72
+    assert each == pytest.approx(2.0 * 143 / 144 / inside, rel=1e-9)
+    _, gathered = Ranks(144.0, net).rings(reduce=False)[-1]
+    assert gathered == pytest.approx(143 / 144 / net.link(72.0, net.gather), rel=1e-9)

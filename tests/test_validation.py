@@ -4,6 +4,7 @@ import csv
 import json
 import math
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from conftest import FIT
 import roofplan as rp
 from roofplan import catalogue
 from roofplan.api import read_model
-from roofplan.calibrate import scoreboard
+from roofplan.calibrate import left_out, scoreboard
 from roofplan.calibrate.engines import usable
 from roofplan.calibrate.fitting import NOT_FOR_FITTING
 from roofplan.calibrate.intervals import LEAST_SOURCES, coverage, factor, fit_intervals, widened
@@ -540,6 +541,16 @@ def test_a_spread_is_what_is_its_own_and_what_no_fit_shows(job):
     hidden = unseen(job, FIT)
     assert math.hypot(own_spread(hidden + 0.1, job, FIT), hidden) == pytest.approx(hidden + 0.1)
     assert own_spread(hidden / 2, job, FIT) == 0.0
+
+
+def test_a_fit_without_a_publisher_starts_where_the_whole_one_ended(monkeypatch):
+    starts = []
+    monkeypatch.setattr(left_out, "fit_families", lambda fit, start: starts.append((fit.excluded, start)))
+    monkeypatch.setattr(left_out, "fit_training", lambda _: ())
+    monkeypatch.setattr(left_out, "fit_serving", lambda *_: {})
+    fit_without("llm-foundry")
+    fit_without("llm-foundry", SimpleNamespace(fitted={"begin": 1}))
+    assert starts == [({"llm-foundry"}, None), ({"llm-foundry"}, {"begin": 1})]
 
 
 def test_rows_that_predictors_are_compared_on_are_in_no_fit():
