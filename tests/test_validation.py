@@ -186,6 +186,8 @@ def test_what_fits_do_not_show_evens_out_the_grades():
     found, beyond = widened(every, 0.0)
     assert beyond == pytest.approx(0.1, abs=0.03)
     assert found[0].spread == pytest.approx(math.hypot(0.02, beyond), rel=1e-6)
+    one = found[0].predicted
+    assert one.high / one.value == pytest.approx(one.value / one.low)
     held = [replace(one, predicted=stretched(one, math.hypot(one.spread, 0.2))) for one in every]
     assert widened(held, 0.2)[1] == beyond
     assert coverage(held, 0.2).share == coverage(every, 0.0).share
