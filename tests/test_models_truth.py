@@ -88,3 +88,13 @@ def test_unique_totals_catch_errors_that_cancel():
         model = hf.from_dict(json.loads(row["config"]), row["name"])
         parts = model.embedding + model.head + model.other + sum(stack.parameters for stack in model.stacks)
         assert parts == model.total
+
+
+def test_a_vision_tower_of_glm_has_no_biases_of_attention_unless_it_says_so():
+    config = next(json.loads(row["config"]) for row in ROWS if row["name"] == "default:glm4v_moe")
+    vision = {key: value for key, value in config["vision_config"].items() if key != "attention_bias"}
+    silent, plain, biased = (
+        hf.from_dict({**config, "vision_config": {**vision, **said}}).total
+        for said in ({}, {"attention_bias": False}, {"attention_bias": True})
+    )
+    assert silent == plain < biased

@@ -29,6 +29,7 @@ from roofplan.serve.queue import Arrivals, served, surface
 from roofplan.timing.figures import Metric, interval_factor, unseen
 from roofplan.timing.rates import rates
 from roofplan.train.step import step
+from roofplan.validation import training_report
 from roofplan.validation.inference import case_of, engine_version, inference_case
 from roofplan.validation.predictions import at_most, inference_outcomes, training_outcomes
 from roofplan.validation.rows import TWICE, Skipped, told_apart
@@ -677,3 +678,8 @@ def test_a_users_row_that_says_little_is_skipped_not_refused(run_json, tmp_path)
     assert all(one["skipped"] for one in found["predictions"])
     assert json.dumps(found)
     assert math.isfinite(found["rows"])
+
+
+@pytest.mark.parametrize(("time", "inside"), [(0.4, False), (0.6, True), (1.9, True), (2.1, False)])
+def test_a_measured_step_lies_inside_its_interval_either_way(time, inside):
+    assert training_report._covered(SimpleNamespace(time=time, factor=2.0)) is inside
