@@ -951,3 +951,9 @@ def test_vector_units_are_never_tensor_units():
             assert r.vector_peak == device.peak["fp32"].value
         elif device.vendor != "Apple":
             assert r.vector_peak < 0.6 * r.peak["bf16"], name
+
+
+def test_copies_that_share_experts_need_an_engine_with_data_parallelism():
+    plain = catalogue.engine("gpt-fast-0.1")
+    mixture = read_model("mixtral-8x7b")
+    assert "no data parallelism inside one server" in legal(mixture, Strategy(tp=1, dp=2, ep=2), plain)

@@ -683,3 +683,9 @@ def test_a_users_row_that_says_little_is_skipped_not_refused(run_json, tmp_path)
 @pytest.mark.parametrize(("time", "inside"), [(0.4, False), (0.6, True), (1.9, True), (2.1, False)])
 def test_a_measured_step_lies_inside_its_interval_either_way(time, inside):
     assert training_report._covered(SimpleNamespace(time=time, factor=2.0)) is inside
+
+
+def test_coverage_is_claimed_of_jobs_with_publishers_enough_alone():
+    lines = {line.split(" | ")[0].strip("| "): line for line in scoreboard._intervals(kept(FIT), FIT)}
+    assert "no coverage is claimed" in lines["decode"]
+    assert "no coverage is claimed" not in lines["training step"]
