@@ -571,21 +571,7 @@ bf16 = "600 TFLOPS"
 def test_a_model_and_a_chip_of_ones_own_stand_beside_their_table(tmp_path, run_json):
     (tmp_path / "config.json").write_text(json.dumps(LLAMA))
     (tmp_path / "chip.toml").write_text(CHIP)
-    served = {
-        "id": "a",
-        "source_key": "mine",
-        "model_name": "config.json",
-        "accel_norm": "chip.toml",
-        "count": "1",
-        "engine_name": "vllm",
-        "engine_version": "0.11",
-        "weight_precision": "bf16",
-        "input_len": "512",
-        "output_len": "128",
-        "running_batch": "8",
-        "metric_kind": "serving",
-        "tpot_ms": "2.5",
-    }
+    served = {**SERVED, "model_name": "config.json", "accel_norm": "chip.toml", "tpot_ms": "2.5"}
     trained = row(model_name="config.json", accel_norm="chip.toml", accelerators_total="8", framework="torchtune")
     for kind, cells in (("inference", served), ("training", trained)):
         file = tmp_path / f"{kind}.csv"

@@ -110,13 +110,13 @@ def read_model(name: str) -> Model:
     if name.startswith("hf:"):
         return hf.from_text(_from_hub(name[3:]), name[3:])
     path = Path(name)
-    if _exists(path):
+    if hf.exists(path):
         return hf.from_path(path)
     if name.endswith((".json", "/")) or name.startswith(("./", "../", "/", "~")):
         raise ConfigError(f"MODEL: no file {name}", argument="MODEL", value=name)
     known = (
         catalogue.aliases("models")
-        if not _exists(catalogue.ROOT / "models" / f"{name.lower()}.toml")
+        if not hf.exists(catalogue.ROOT / "models" / f"{name.lower()}.toml")
         else {name.lower(): name.lower()}
     )
     identity = known.get(name.lower())
@@ -146,17 +146,9 @@ def from_stdin(argument: str) -> str:
         raise InputError(f"{argument}: standard input: {error}", argument=argument, value="-") from None
 
 
-def _exists(path: Path) -> bool:
-    """Return whether a path names something; a name that no file system takes does not."""
-    try:
-        return path.exists()
-    except (OSError, ValueError):
-        return False
-
-
 def _from_hub_cache(name: str) -> Path | None:
     folder = catalogue.hub_cache() / f"models--{name.replace('/', '--')}" / "snapshots"
-    found = sorted(folder.glob("*/config.json")) if "/" in name and _exists(folder) else []
+    found = sorted(folder.glob("*/config.json")) if "/" in name and hf.exists(folder) else []
     return found[-1] if found else None
 
 

@@ -198,6 +198,14 @@ def from_text(text: str | bytes, identity: str = "config.json") -> Model:
     return from_dict(values, identity, digest=hashlib.sha256(raw).hexdigest())
 
 
+def exists(path: Path) -> bool:
+    """Return whether a path names something; a name that no file system takes does not."""
+    try:
+        return path.exists()
+    except (OSError, ValueError):
+        return False
+
+
 def from_path(path: Path) -> Model:
     """Return the model of a configuration file, or of a folder that holds one."""
     try:

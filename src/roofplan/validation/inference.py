@@ -359,7 +359,7 @@ def engine_version(name: str, version: str, when: str = "") -> str | None:
         else [e for e in ranked if e.released[:4] <= when[:4]]
     )
     if not wanted and MONTH.match(when):
-        return min(ranked, key=lambda e: abs(_months(e.released) - _months(when))).id
+        return min(ranked, key=lambda e: abs((catalogue.months(e.released) or 0) - (catalogue.months(when) or 0))).id
     if not below and not wanted and when:
         return ranked[0].id
     return (below[-1] if below else ranked[0 if wanted else -1]).id
@@ -371,12 +371,6 @@ def _number(version: str) -> tuple[int, ...]:
 
 MONTH = re.compile(r"\d{4}-\d{2}")
 """How a month begins."""
-
-
-def _months(when: str) -> int:
-    """Return the months since year 0 of a date such as ``2024-05``."""
-    year, month = when.split("-")[:2]
-    return 12 * int(year) + int(month)
 
 
 def model_id(row: Row) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from roofplan import hf
 from roofplan.errors import InputError
 
 Row = Mapping[str, str]
@@ -227,15 +228,7 @@ FILES = ("model_name", "model_config", "hf_model_id", "accel_norm")
 def _beside(row: dict[str, str], folder: Path) -> dict[str, str]:
     """Return a row whose files are looked for beside its table, where they stand there."""
     found = {name: folder / row[name] for name in FILES if row.get(name, "").endswith((".json", ".toml", "/"))}
-    return row | {name: str(file.resolve()) for name, file in found.items() if _exists(file)}
-
-
-def _exists(file: Path) -> bool:
-    """Return whether a path names something; a name that no file system takes does not."""
-    try:
-        return file.exists()
-    except (OSError, ValueError):
-        return False
+    return row | {name: str(file.resolve()) for name, file in found.items() if hf.exists(file)}
 
 
 def read(path: str | Path, needed: Sequence[str]) -> tuple[dict[str, str], ...]:
