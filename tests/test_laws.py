@@ -191,9 +191,12 @@ def test_pipeline_never_beats_its_stages(stages, stage, hop):
 
 @given(st.floats(1e-4, 0.1), st.floats(1e-4, 1.0), st.integers(1, 512), st.integers(1, 1024))
 def test_little_s_law_in_the_steady_state(decode, prefill, users, output):
-    tpot = batching.time_per_output_token(decode, prefill, users, output)
-    rate = batching.output_rate(users, tpot)
-    assert batching.in_system(rate / output, output * tpot) == pytest.approx(users)
+    between = decode + batching.stall_of_others(prefill, users - 1, max(1, output - 1))
+    cycle = batching.cycle_time(prefill, between, output)
+    rate = batching.output_rate(users, cycle)
+    assert batching.in_system(rate / output, output * cycle) == pytest.approx(users)
+    if output > 1:
+        assert output * cycle == pytest.approx(users * prefill + (output - 1) * decode)
 
 
 def test_generation_without_a_cache_costs_more():

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from roofplan import catalogue, hf
 from roofplan.api import plan_serving, read_model
 from roofplan.catalogue.machines import machine
-from roofplan.errors import NoPlan, RoofplanError
+from roofplan.errors import InputError, NoPlan, RoofplanError
 from roofplan.laws import batching, collectives
 from roofplan.operations import Step, element_bytes
 from roofplan.records.strategy import Strategy
@@ -197,13 +197,92 @@ def test_the_steady_state_is_that_of_a_simulated_batch(users, prompt, output):
     assert tokens / clock == pytest.approx(float(p.rate), rel=0.1)
 
 
+@pytest.mark.parametrize(("prompt", "output", "users"), [(1024, 256, 1), (1024, 256, 16), (8192, 64, 8), (512, 2, 32)])
+def test_prompts_that_run_alone_stall_everyone_but_their_own(prompt, output, users):
+    """TPOT = d + (c - 1) P / (N - 1); cycle time = (c P + (N - 1) d) / N."""
+    work = Workload(input=prompt, output=output, context=prompt + output)
+    p = predicted(read_model("llama-3.1-8b"), "h100-sxm:1", Strategy(), users, catalogue.engine("sglang-0.5.23"), work)
+    d, own = float(p.token.value), float(p.ttft.value)
+    other = (float(p.tpot.value) - d) * (output - 1) / max(1, users - 1)
+    assert float(p.cycle.value) == pytest.approx((own + (users - 1) * other + (output - 1) * d) / output)
+    assert float(p.rate) == pytest.approx(users / float(p.cycle.value))
+    assert (float(p.tpot.value) == pytest.approx(d)) == (users == 1)
+    if users > 1:
+        assert other == pytest.approx(own, rel=0.15)  # several prompts at once have fewer launches each
+
+
+@pytest.mark.parametrize(("prompt", "output", "users"), [(1024, 256, 16), (16384, 256, 4), (8192, 64, 8)])
+def test_prompts_that_ride_with_tokens_take_what_mixed_steps_take_more(prompt, output, users):
+    """P = k (m - d), TTFT = k m, cycle time = (c P + (N - 1 + k) d) / N, TPOT = d + (c - 1) P / (N - 1)."""
+    work = Workload(input=prompt, output=output, context=prompt + output)
+    p = predicted(read_model("llama-3.1-8b"), "h100-sxm:1", Strategy(), users, workload=work)
+    d, m, k = float(p.token.value), float(p.mixed_token.value), max(1.0, prompt / (8192.0 - users))
+    cost = k * (m - d)
+    assert float(p.tpot.value) == pytest.approx(d + (users - 1) * cost / (output - 1))
+    assert float(p.ttft.value) == pytest.approx(k * m, rel=0.02)
+    assert float(p.cycle.value) == pytest.approx((users * cost + (output - 1 + k) * d) / output, rel=0.01)
+    assert float(p.carrying) == pytest.approx((users - 1) * k / (output - 1))
+
+
+def test_no_token_waits_longer_than_a_mixed_step_and_the_rest_waits_before_the_first():
+    work = Workload(input=8192, output=64, context=8256)
+    few, many = (predicted(read_model("llama-3.1-8b"), "h100-sxm:1", Strategy(), n, workload=work) for n in (8, 200))
+    assert float(few.tpot.value) < float(few.mixed_token.value)
+    assert float(many.tpot.value) == pytest.approx(float(many.mixed_token.value))
+    assert float(many.ttft.value) > 20 * float(few.ttft.value)
+    assert 64 * float(many.cycle.value) == pytest.approx(float(many.ttft.value) + 63 * float(many.tpot.value))
+
+
+def test_one_user_does_not_wait_for_its_own_prompt():
+    """8,192 in and 64 out on one H100: clients see the decode step, 7.7 ms, not the 11.4 ms that a token takes with its prompt."""
+    plan = plan_serving("llama-3.1-8b", ["h100-sxm:1"], input=8192, output=64, concurrency=1).plans[0]
+    assert plan.metrics["tpot"].value == pytest.approx(float(plan.prediction.token.value))
+    assert plan.metrics["cycle_time"].value > 1.3 * plan.metrics["tpot"].value
+    assert plan.metrics["tpot"].value < 9e-3
+    assert plan_serving("llama-3.1-8b", ["h100-sxm:1"], input=8192, output=64, tpot="9ms").plans
+
+
+def test_another_s_prompt_costs_a_pipeline_one_of_its_stages():
+    work = Workload(input=4096, output=128, context=8192)
+    whole, cut = (
+        predicted(LLAMA, "h100-sxm:8", s, 8, catalogue.engine("sglang-0.5.23"), work)
+        for s in (Strategy(tp=4), Strategy(tp=4, pp=2))
+    )
+    stalls = [float(p.tpot.find("prompts of others").value) for p in (whole, cut)]
+    assert stalls[1] == pytest.approx(stalls[0] / 2, rel=0.1)
+    layers = catalogue.engine("llama.cpp-b11200")
+    whole, cut = (predicted(read_model("llama-3.1-8b"), f"rtx-4090:{n}", Strategy(pp=n), 4, layers, work) for n in (1, 2))
+    stalls = [float(p.tpot.find("prompts of others").value) for p in (whole, cut)]
+    assert stalls[1] > 0.5 * stalls[0]  # its stages are in turn, but for what the copies of their inputs overlap
+
+
+def test_idle_replicas_do_not_stall_a_user():
+    alone, spread = (predicted(LLAMA, "h100-sxm:8", Strategy(tp=4, dp=2), n) for n in (1, 2))
+    assert float(alone.tpot.value) == float(spread.tpot.value) == float(alone.token.value)
+    assert float(spread.rate) == pytest.approx(2 * float(alone.rate))
+    assert float(spread.busy) == pytest.approx(2 * float(alone.busy))
+
+
+def test_answers_of_one_token_have_no_time_between_tokens():
+    result = plan_serving("llama-3.1-8b", ["h100-sxm:1"], output=1)
+    for plan in (*result.plans, *result.ladder):
+        assert not plan.metrics.keys() & {"tpot", "tokens_per_second_per_user"}
+        requests = plan.metrics["output_tokens_per_second"].value
+        assert batching.in_system(requests, plan.metrics["cycle_time"].value) == pytest.approx(plan.users)
+        assert plan.metrics["ttft"].value == pytest.approx(plan.metrics["cycle_time"].value)
+    for limit in ({"tpot": "30ms"}, {"tokens_per_second_per_user": "20"}):
+        with pytest.raises(InputError, match="--output 1"):
+            plan_serving("llama-3.1-8b", ["h100-sxm:1"], output=1, **limit)
+
+
 def test_little_s_law_holds_in_every_row():
     """Users = requests a second x seconds that one stays, in every plan and on every rung."""
     found = plan_serving("llama-3.1-70b", ["h100-sxm:8", "rtx-4090:8", "mi300x:8"])
     for plan in (*found.plans, *found.ladder):
         m, w = plan.metrics, plan.workload
         requests = m["output_tokens_per_second"].value / w.output
-        stays = w.output * m["tpot"].value
+        stays = w.output * m["cycle_time"].value
+        assert stays == pytest.approx(m["ttft"].value + (w.output - 1) * m["tpot"].value)
         assert batching.in_system(requests, stays) == pytest.approx(plan.users, rel=1e-9)
         assert m["tokens_per_second_per_user"].value * m["tpot"].value == pytest.approx(1.0)
         assert 0.0 < float(plan.prediction.input_share) < 1.0
@@ -510,7 +589,7 @@ def test_drafts_need_a_draft_layer():
 
 
 def test_an_idle_prompt_is_one_prompt_whatever_the_groups():
-    wide, tensor = (predicted(DEEPSEEK, "h200-sxm:8", s, 8) for s in (Strategy(tp=1, dp=8, ep=8), Strategy(tp=8, ep=8)))
+    wide, tensor = (predicted(DEEPSEEK, "h200-sxm:8", s, 1) for s in (Strategy(tp=1, dp=8, ep=8), Strategy(tp=8, ep=8)))
     experts = {
         k: sum(v for leaf, v in leaves(p.ttft) if leaf.name == "routed experts")
         for k, p in (("wide", wide), ("tensor", tensor))
@@ -766,13 +845,15 @@ def test_every_formula_gives_the_value_beside_it(name, spec, extra):
 @pytest.mark.parametrize(("name", "spec", "extra"), SHOWN)
 def test_products_sums_and_differences_give_their_terms(name, spec, extra):
     for plan in plan_serving(name, [spec], **extra).plans[:4]:
-        for tree in (plan.prediction.tpot, plan.prediction.ttft):
+        for tree in plan.prediction.times:
             for term in tree.walk():
                 if term.combine == "sum" and term.parts:
                     assert sum(float(p.value) for p in term.parts) == pytest.approx(float(term.value), rel=1e-9)
                 if term.combine == "difference":
-                    prompts, (each, _) = term.numbers["prompts"], term.numbers["each"]
-                    assert prompts * each == pytest.approx(float(term.value), rel=1e-9)
+                    if term.numbers:
+                        others, tokens = term.numbers["others"], term.numbers["tokens"]
+                        each, most = term.numbers["each"][0], term.numbers["most"][0]
+                        assert min(others * each / tokens, most) == pytest.approx(float(term.value), rel=1e-9)
                     mixed, decode = (float(part.value) for part in term.parts)
                     assert float(term.value) == pytest.approx((mixed - decode) * float(term.value) / (mixed - decode))
                     assert mixed > decode

@@ -30,8 +30,8 @@ from roofplan.timing.figures import Metric, interval_factor, unseen
 from roofplan.timing.rates import rates
 from roofplan.train.step import step
 from roofplan.validation import training_report
-from roofplan.validation.inference import case_of, engine_version, inference_case
-from roofplan.validation.predictions import at_most, inference_outcomes, training_outcomes
+from roofplan.validation.inference import case_of, engine_version, inference_case, statistic
+from roofplan.validation.predictions import at_most, inference_outcomes, predicted_figures, training_outcomes
 from roofplan.validation.rows import TWICE, Skipped, told_apart
 from roofplan.validation.rows import read as read_rows
 from roofplan.validation.scoring import Outcome, Validation, job_of, pooled, rank_correlation, score, weighted_quantile
@@ -307,6 +307,86 @@ def test_first_tokens_come_later_the_longer_the_prompt_and_no_earlier_than_the_f
             times.append(float(seen.ttft.value))
             assert times[-1] > floors(model, strategy, load, r, 1).first
         assert times == sorted(times)
+
+
+@pytest.mark.parametrize(
+    ("said", "kind", "quantile"),
+    [
+        ("", "tpot", None),
+        ("mean", "tpot", None),
+        ("mean or median (not stated)", "tpot", None),
+        ("median of repeats", "tpot", None),
+        ("median", "tpot", 0.5),
+        ("P99", "tpot", 0.99),
+        ("p99.9", "tpot", 0.999),
+        ("median ITL", "gap", 0.5),
+        ("p95 inter-token latency", "gap", 0.95),
+        ("mean ITL", "tpot", None),
+        ("mean, first token included", "request", None),
+        ("p50 of E2E/n", "request", 0.5),
+    ],
+)
+def test_a_published_time_is_scored_as_what_it_is(said, kind, quantile):
+    found = statistic(said)
+    assert (found.kind, found.quantile) == (kind, pytest.approx(quantile) if quantile else None)
+
+
+def closed_loop(**cells):
+    """Return a row of clients that wait for their answers."""
+    row = {
+        "id": "x",
+        "source_key": "mine",
+        "model_name": "Llama-3.1-8B",
+        "accel_norm": "h100-sxm",
+        "count": "1",
+        "engine_name": "vllm",
+        "engine_version": "0.10",
+        "weight_precision": "bf16",
+        "input_len": "1024",
+        "output_len": "128",
+        "client_concurrency": "8",
+        "tpot_ms": "9",
+        "ttft_ms": "40",
+        "metric_kind": "serving",
+    }
+    return case_of({**row, **{name: str(value) for name, value in cells.items()}})
+
+
+def test_clients_count_however_many_requests_they_send():
+    few, many = (
+        predicted_figures(closed_loop(client_concurrency=n, queued_requests=100 * n), FIT) for n in (1, 128)
+    )
+    assert many["tpot"].value > 2 * few["tpot"].value
+    short = predicted_figures(closed_loop(client_concurrency=32, queued_requests=32 * 10), FIT)
+    long = predicted_figures(closed_loop(client_concurrency=32, queued_requests=32 * 100), FIT)
+    for name in ("tpot", "output_tokens_per_second"):
+        assert long[name].value == pytest.approx(short[name].value, rel=0.12)
+    waiting = predicted_figures(closed_loop(client_concurrency=2000, queued_requests=100_000), FIT)
+    assert waiting["ttft"].value > 10 * many["ttft"].value
+    seats = closed_loop().book().max_concurrency
+    stays = waiting["ttft"].value + 127 * waiting["tpot"].value
+    assert waiting["output_tokens_per_second"].value == pytest.approx(2000 * 128 / stays)
+    assert seats < 2000
+
+
+def test_one_client_before_several_replicas_is_one_client():
+    one, two = (
+        predicted_figures(closed_loop(client_concurrency=n, queued_requests=20, count=2, dp=2), FIT) for n in (1, 2)
+    )
+    assert two["output_tokens_per_second"].value == pytest.approx(2 * one["output_tokens_per_second"].value, rel=0.03)
+    assert two["tpot"].value == pytest.approx(one["tpot"].value)
+
+
+def test_percentiles_of_a_simulated_run_are_those_of_its_requests():
+    found = {
+        said: predicted_figures(closed_loop(client_concurrency=64, queued_requests=640, percentile=said), FIT)
+        for said in ("mean", "p50", "p99", "first token included", "median ITL", "p99 ITL")
+    }
+    ttft, tpot = ({said: f[name].value for said, f in found.items()} for name in ("ttft", "tpot"))
+    assert ttft["p50"] < ttft["p99"]
+    assert ttft["mean"] < ttft["p99"]
+    assert tpot["first token included"] > tpot["mean"]
+    assert tpot["median ITL"] < tpot["mean"] < tpot["p99 ITL"]
 
 
 def test_an_allocator_that_ran_held_no_more_than_there_is():

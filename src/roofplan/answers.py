@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from roofplan.calibrate.own import Refit
     from roofplan.validation.scoring import Validation
 
-SCHEMA_VERSION = "1"
+SCHEMA_VERSION = "2"
 EXPLAIN_DEPTH = 4
 
 
@@ -590,7 +590,7 @@ def plan_json(
 ) -> dict[str, Any]:
     """Return one plan."""
     book = plan.memory
-    behind = [*plan.prediction.tpot.bibliography(), *plan.prediction.ttft.bibliography()]
+    behind = [cited for time in plan.prediction.times for cited in time.bibliography()]
     keys = list(dict.fromkeys([*(one.citation for one in behind), "config.json", "engine", book.capacity_source]))
     if plan.cost is not None:
         keys.append(plan.cost.price.source)
@@ -635,8 +635,7 @@ def plan_json(
     out["points"] = [_point(step) for step in result.ladder] if ladder else []
     if explain:
         trees = [
-            plan.prediction.tpot,
-            plan.prediction.ttft,
+            *plan.prediction.times,
             book.term(plan.cache_in_use),
             *([plan.power] if plan.power else []),
         ]

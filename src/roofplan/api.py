@@ -326,6 +326,7 @@ def plan_serving(
     constraints = _constraints(
         tpot, ttft, tokens_per_second_per_user, budget, power, devices, concurrency, rate, datacenter=datacenter
     )
+    _check_pace(constraints, load)
     machines = tuple(m for text in _several(on) for m in machine(text)) if on else whole_catalogue(constraints)
     other = None
     if engine is not None:
@@ -838,6 +839,14 @@ def _constraints(
         rate=quantity(rate, "request/s", "--rate"),
         datacenter=datacenter,
     )
+
+
+def _check_pace(limits: Constraints, load: Workload) -> None:
+    """Refuse limits on the time between tokens where answers have one."""
+    for flag, value in (("--tpot", limits.tpot), ("--tokens-per-second-per-user", limits.tokens_per_second_per_user)):
+        if value is not None and load.output == 1:
+            text = f"{flag}: answers of one token (--output 1) have no time between tokens; limit --ttft instead"
+            raise InputError(text, argument=flag, value=value)
 
 
 def whole_catalogue(constraints: Constraints) -> tuple[Machine, ...]:

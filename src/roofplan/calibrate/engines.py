@@ -74,7 +74,7 @@ def decodes(fit: Fit) -> list[Decode]:
 def _measured(case: InferenceCase, fit: Fit) -> tuple[float, float, Term] | None:
     """Return the running sequences of a case, its time per token and the Term that it measures: of a known batch, or offline of as many as memory admits."""
     if case.running is not None and case.tpot is not None:
-        return case.running, case.tpot, case.measured_term(case.steady(case.running, fit), fit)
+        return case.running, case.tpot, case.measured_term(case.steady(case.running, fit))
     rate = case.measured.get("output_tokens_per_second")
     if rate is None or case.regime != "offline" or not case.in_flight:
         return None
@@ -82,7 +82,7 @@ def _measured(case: InferenceCase, fit: Fit) -> tuple[float, float, Term] | None
     if book.max_concurrency < 1 or (case.requests is not None and case.requests < LARGEST_QUEUE * book.max_concurrency):
         return None
     users = float(book.max_concurrency)
-    return users, users / rate, case.steady(users, fit).tpot
+    return users, users / rate, case.steady(users, fit).cycle
 
 
 def _decode(case: InferenceCase, fit: Fit) -> Decode | None:
@@ -356,7 +356,7 @@ def fit_front(fit: Fit) -> list[dict[str, Any]]:
         seats = book.max_concurrency // case.groups
         if not LEAST_BURST <= case.requests <= LARGEST_QUEUE * max(1, book.max_concurrency):
             continue
-        seen, _ = simulated(case, seats, book.budget_tokens, fit)
+        seen, *_ = simulated(case, seats, book.budget_tokens, fit)
         late = (seconds - seen.ttft) / case.requests + float(case.rates(fit).front)
         publishers.add(case.row["source_key"])
         for scope in {case.engine.id, case.engine.name}:

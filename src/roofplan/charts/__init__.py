@@ -561,7 +561,7 @@ def serving(result: Result) -> list[Spec]:
         {
             "plan": one.label,
             "machine": one.machine.text or one.machine.device.id,
-            "TPOT ms": one.metrics["tpot"].value * 1e3,
+            "TPOT ms": one.pace.value * 1e3,
             "USD per million output tokens": whole.value,
         }
         for one in result.plans

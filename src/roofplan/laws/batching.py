@@ -10,20 +10,49 @@ References
 
 from __future__ import annotations
 
-from roofplan.laws import Number, larger, up
+import numpy as np
+
+from roofplan.laws import Number, larger, smaller, up
 
 
-def time_per_output_token(decode: Number, prefill: Number, sequences: Number, output: Number) -> Number:
-    """Return the mean time between tokens in the steady state of continuous batching: t_decode(B) + (B / O) t_prefill.
+def stall_of_others(other: Number, others: Number, tokens: Number, most: Number = np.inf) -> Number:
+    """Return what prompts of others add to each token of a request after its first: c' P / n, at most m - d.
 
-    Each running sequence is replaced after O tokens, so every decode step carries the prefill of B / O new requests.
+    In continuous batching each of the others is replaced once while a request is served. The time between its tokens, what clients
+    report as (E2E - TTFT) / (N - 1), is d, the decode step, and this stall; its own prompt is not in it.
 
     Parameters
     ----------
-    decode : time of a decode step of the batch [s].
-    prefill : time to prefill one request [s].
-    sequences : running sequences B [1].
-    output : output tokens of a request O [1].
+    other : what the prompt of another costs a request, P [s].
+    others : other running sequences c' [1].
+    tokens : its tokens after the first, n = N - 1 [1].
+    most : what a step with prompts takes more than one without, m - d, which no token waits longer where prompts ride with tokens [s].
+
+    Returns
+    -------
+    Time per token [s]. What would exceed `most` is waited for before the first token.
+
+    Notes
+    -----
+    Domain: closed loop, requests of one length. Where a prompt rides with the tokens of others in k mixed steps, P = k (m - d).
+    Source: conservation of requests in [1]_.
+
+    Examples
+    --------
+    >>> round(stall_of_others(0.1, 63, 255), 6), stall_of_others(0.1, 63, 255, 0.02)
+    (0.024706, 0.02)
+    """
+    return smaller(others * other / tokens, most)
+
+
+def cycle_time(first: Number, between: Number, output: Number) -> Number:
+    """Return the time of a request over its tokens: (TTFT + (N - 1) TPOT) / N, on which throughput rests.
+
+    Parameters
+    ----------
+    first : time to the first token [s].
+    between : time between the tokens after it [s].
+    output : output tokens of a request N [1].
 
     Returns
     -------
@@ -31,24 +60,24 @@ def time_per_output_token(decode: Number, prefill: Number, sequences: Number, ou
 
     Notes
     -----
-    Domain: closed loop of B users, prefill not hidden behind decode; O >= 1. Source: conservation of requests in [1]_;
-    on 53 published rows with I >= 5 O leaving the second term out errs by +433%, with it by +21%.
+    Domain: N >= 1. With the stall of c - 1 others it is (c P + (N - 1) d) / N where prompts run alone, and (c P + (N - 1 + k) d) / N
+    where a prompt rides with k decode steps. Source: definition.
 
     Examples
     --------
-    >>> round(time_per_output_token(0.02, 0.1, 64, 256), 6)
-    0.045
+    >>> round(cycle_time(0.1, 0.02 + stall_of_others(0.1, 63, 255), 256), 6)
+    0.044922
     """
-    return decode + sequences / output * prefill
+    return (first + (output - 1.0) * between) / output
 
 
-def output_rate(sequences: Number, time_per_token: Number) -> Number:
-    """Return the tokens produced per second: B / TPOT.
+def output_rate(sequences: Number, cycle: Number) -> Number:
+    """Return the tokens produced per second: B over the cycle time.
 
     Parameters
     ----------
     sequences : running sequences B [1].
-    time_per_token : mean time between tokens of one sequence [s].
+    cycle : time of a request over its output tokens [s].
 
     Returns
     -------
@@ -63,7 +92,7 @@ def output_rate(sequences: Number, time_per_token: Number) -> Number:
     >>> output_rate(64, 0.04)
     1600.0
     """
-    return sequences / time_per_token
+    return sequences / cycle
 
 
 def static_batch_time(prefill: Number, decode: Number, longest: Number) -> Number:

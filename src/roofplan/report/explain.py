@@ -11,15 +11,14 @@ from roofplan.terms import Term
 
 
 def explain_screen(plan: Plan, page: Page, depth: int) -> None:
-    """Print the Term trees of TPOT, TTFT, cost and memory, and the bibliography of what was used."""
+    """Print the Term trees of TPOT, TTFT, cycle time, cost and memory, and the bibliography of what was used."""
     numbers: dict[str, int] = {}
     trees = [
-        plan.prediction.tpot,
-        plan.prediction.ttft,
+        *plan.prediction.times,
         *([plan.power] if plan.power else []),
         plan.memory.term(plan.cache_in_use),
     ]
-    names = {"TPOT": plan.metrics["tpot"], "TTFT": plan.metrics["ttft"]}
+    names = {"TPOT": plan.pace, "TTFT": plan.metrics["ttft"], "cycle time": plan.metrics["cycle_time"]}
     for tree in trees:
         page.line("")
         m = names.get(tree.name)

@@ -144,20 +144,22 @@ def plan_lines(result: Result, plan: Plan, page: Page) -> list[str]:
             ""
             if c.concurrency or c.rate or c.tokens_per_second_per_user or result.asked.best == "latency"
             else "50 ms chose the row · "
-            if s["tpot"].value <= DEFAULT_TPOT
+            if plan.pace.value <= DEFAULT_TPOT
             else ""
         )
     )
+    if "tpot" in s:
+        lines.append(
+            f"  TPOT          {interval(s['tpot'], 1e3, 'ms'):<27} {asked}floor of reading weights {units.show(least.token, 's')}"
+        )
     lines.append(
-        f"  TPOT          {interval(s['tpot'], 1e3, 'ms'):<27} {asked}floor of reading weights {units.show(least.token, 's')}"
+        f"  TTFT          {interval(s['ttft'], 1e3, 'ms'):<27} floor {units.show(least.first, 's')}: {units.show(least.work, 'FLOP')} at the dense peak of {shared}"
     )
-    lines.append(
-        f"  TTFT, idle    {interval(s['ttft'], 1e3, 'ms'):<27} floor {units.show(least.first, 's')}: {units.show(least.work, 'FLOP')} at the dense peak of {shared}"
-    )
+    lines.append(f"  cycle time    {interval(s['cycle_time'], 1e3, 'ms'):<27} a request over its tokens, its prompt included")
     per = s["output_tokens_per_second_per_device"]
     lines.append(
         f"  output        {interval(s['output_tokens_per_second'], 1, 'tok/s')} = {units.significant(per.value)} x {n} devices"
-        f" · {units.significant(s['tokens_per_second_per_user'].value)} tok/s a user"
+        + (f" · {each} tok/s a user" if (each := _shown(plan, "tokens_per_second_per_user")) != "-" else "")
     )
     whole = all_in_cost(plan)
     if whole is not None and plan.cost is not None:
@@ -197,6 +199,11 @@ def plan_lines(result: Result, plan: Plan, page: Page) -> list[str]:
     return lines
 
 
+def _shown(plan: Plan, name: str, scale: float = 1.0) -> str:
+    """Return a metric of a plan as tables show it, a dash where it has none."""
+    return units.significant(plan.metrics[name].value * scale) if name in plan.metrics else "-"
+
+
 def ladder_lines(result: Result, plan: Plan) -> list[str]:
     """Return the ladder over users."""
     lines = ["", "     users   TPOT ms  tok/s a user     tok/s  USD/Mtok out  binds or ends"]
@@ -214,7 +221,7 @@ def ladder_lines(result: Result, plan: Plan) -> list[str]:
         if limit is not None and step.users == plan.users and step.users != step.memory.max_concurrency:
             ends += " · limit --tpot"
         lines.append(
-            f" {mark} {step.users:>7,} {units.significant(step.metrics['tpot'].value * 1e3):>9} {units.significant(step.metrics['tokens_per_second_per_user'].value):>13}"
+            f" {mark} {step.users:>7,} {_shown(step, 'tpot', 1e3):>9} {_shown(step, 'tokens_per_second_per_user'):>13}"
             f" {units.significant(step.metrics['output_tokens_per_second'].value):>9}"
             f" {units.significant(whole.value) if whole else '-':>13}  {LIMIT_NAMES[name]} {share:.0%}{ends}"
         )
@@ -252,7 +259,7 @@ def link_lines(plan: Plan) -> list[str]:
     if int(s.pp) > 1:
         here = max(1.0, plan.users / (int(s.dp) * int(s.pp)))
         sent = here * plan.model.hidden * ACTIVATION_BYTES / (m.network.bandwidth * m.ports)
-        busy = pipeline.duty_cycle(sent, float(plan.prediction.tpot.value) / int(s.pp))
+        busy = pipeline.duty_cycle(sent, float(plan.prediction.cycle.value) / int(s.pp))
         lines.append(
             f"  links         {m.network.id} busy {units.significant(100 * busy, 2)}% of the time: {units.show(sent, 's')} a hop"
         )
@@ -279,11 +286,11 @@ def reason_behind(plan: Plan, first: Plan) -> str:
     mine, theirs = bounds(a)["decode"], bounds(b)["decode"]
     if mine[0] == "communication" or mine[0] != theirs[0]:
         words.append(f"{LIMIT_NAMES[mine[0]]} {mine[1]:.0%}")
-    ratio = a.metrics["tpot"].value / b.metrics["tpot"].value
+    ratio = a.pace.value / b.pace.value
     if a.users == b.users and ratio > 1.02:
         words.append(f"TPOT +{ratio - 1:.0%}")
     if a.users != b.users:
-        words.append(f"{users_text(a.users)} at {units.significant(a.metrics['tpot'].value * 1e3)} ms")
+        words.append(f"{users_text(a.users)} at {units.significant(a.pace.value * 1e3)} ms")
     if int(a.strategy.pp) > 1 and int(b.strategy.pp) == 1:
         words.append("stages in turn")
     return prefix + (", ".join(words[:3]) or "a little slower")
@@ -311,7 +318,7 @@ def runner_lines(result: Result, plan: Plan, top: int) -> list[str]:
 
 def _objective_text(plan: Plan, best: str) -> str:
     if best == "latency":
-        return f"TPOT {units.significant(plan.metrics['tpot'].value * 1e3)} ms"
+        return f"{'TPOT' if 'tpot' in plan.metrics else 'a request'} {units.significant(plan.pace.value * 1e3)} ms"
     if best == "throughput":
         return f"{units.significant(plan.metrics['output_tokens_per_second_per_device'].value)} tok/s a device"
     if best == "devices":
@@ -401,7 +408,7 @@ def device_table(result: Result, page: Page, top: int) -> None:
             notes.append("tied")
         seen_on = f"{plan.cost.price.date}{' !' if plan.cost.stale else ''}" if plan.cost else "-"
         page.line(
-            f"  {plan.machine.text or machine_text(plan.machine):<22}{plan.label:<20}{plan.users:>6,}{units.significant(plan.metrics['tpot'].value * 1e3):>9}"
+            f"  {plan.machine.text or machine_text(plan.machine):<22}{plan.label:<20}{plan.users:>6,}{_shown(plan, 'tpot', 1e3):>9}"
             f"{units.significant(plan.metrics['output_tokens_per_second'].value):>8}"
             f"{units.significant(plan.cost.total) if plan.cost else '-':>8}"
             f"{units.significant(whole.value) if whole else '-':>10}  {seen_on:<11} {', '.join(notes)}"
@@ -441,8 +448,9 @@ def no_plan_lines(refusal: NoPlan) -> list[str]:
         if "step_time" in plan:
             tail = f"->  {plan['layout']}, a step in {units.significant(plan['step_time'])} s"
         elif plan:
+            pace = f"TPOT {units.significant(plan['tpot'] * 1e3)} ms, " if "tpot" in plan else ""
             tail = (
-                f"->  {plan.get('label', '')}, TPOT {units.significant(plan['tpot'] * 1e3)} ms, {users_text(plan['users'])}"
+                f"->  {plan.get('label', '')}, {pace}{users_text(plan['users'])}"
                 + (f", context {int(plan['context']):,}" if "context" in plan else "")
                 + f", {plan.get('engine', '')}"
             )

@@ -139,7 +139,7 @@ def _predicted(
         width = max(len(u) for u in ladders)
         grid = np.stack([np.pad(u, (0, width - len(u)), mode="edge") for u in ladders])
         p = predict(model, many, engine, asked.workload, r, grid, kv_bytes=kv_bytes, budget=budget)
-        tpot, ttft, rate = (np.broadcast_to(x, grid.shape) for x in (p.tpot.value, p.ttft.value, p.rate))
+        tpot, ttft, rate = (np.broadcast_to(x, grid.shape) for x in (p.pace.value, p.ttft.value, p.rate))
         load = load_of(asked, rate)
         power = wall_power(machine, np.broadcast_to(p.busy, grid.shape) * load, fit)
         watts = None if power is None else np.broadcast_to(power.value, grid.shape)

@@ -229,7 +229,7 @@ def _try(asked: Request, change: dict[str, Any], out: list[dict[str, Any]], fit:
             "plan": {
                 "strategy": best.strategy.as_dict(),
                 "label": best.label,
-                "tpot": best.metrics["tpot"].value,
+                **_between(best),
                 "users": best.users,
                 "context": best.memory.longest,
                 "weights": best.memory.weights,
@@ -287,13 +287,13 @@ RELAXABLE = (
     Relaxable(
         field="tpot",
         best="latency",
-        reached=lambda plan: plan.metrics["tpot"].value,
+        reached=lambda plan: plan.pace.value,
         write=lambda x: units.show(units.at_least(x), "s"),
     ),
     Relaxable(
         field="tokens_per_second_per_user",
         best="latency",
-        reached=lambda plan: plan.metrics["tokens_per_second_per_user"].value,
+        reached=lambda plan: 1.0 / plan.pace.value,
         write=lambda x: f"{units.at_most(x):g}",
         most=True,
     ),
@@ -358,12 +358,17 @@ def _way_out(asked: Request, relaxable: Relaxable, plan: Plan) -> dict[str, Any]
     }
 
 
+def _between(plan: Plan) -> dict[str, float]:
+    """Return the time between tokens of a plan that has one."""
+    return {"tpot": plan.metrics["tpot"].value} if "tpot" in plan.metrics else {}
+
+
 def _brief(plan: Plan) -> dict[str, Any]:
     return {
         "machine": plan.machine.text or plan.machine.device.id,
         "strategy": plan.strategy.as_dict(),
         "label": plan.label,
         "users": plan.users,
-        "tpot": plan.metrics["tpot"].value,
+        **_between(plan),
         "engine": plan.engine.id,
     }

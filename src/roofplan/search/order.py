@@ -14,7 +14,7 @@ def objective(plan: Plan, best: str) -> float:
     """Return what is to be made small; infinite where it is not known."""
     m = plan.metrics
     if best == "latency":
-        return m["tpot"].value
+        return plan.pace.value
     if best == "throughput":
         return -m["output_tokens_per_second_per_device"].value
     if best == "devices":
@@ -48,7 +48,7 @@ def ordered(plans: list[Plan], best: str, *, limited: bool = False) -> list[Plan
         )  # hosts left out: not comparable
         cost = all_in_cost(plan) if best == "devices" else None
         second = cost.value if cost is not None else math.inf
-        slow = best != "latency" and plan.metrics["tpot"].value > DEFAULT_TPOT * (1 + 1e-9) and not limited
+        slow = best != "latency" and plan.pace.value > DEFAULT_TPOT * (1 + 1e-9) and not limited
         return (not known, slow, bare, rounded, second, plan.changes_model, *simplicity(plan))
 
     ranked = sorted(plans, key=key)
@@ -65,12 +65,12 @@ def ordered(plans: list[Plan], best: str, *, limited: bool = False) -> list[Plan
 def pareto_front(plans: Sequence[Plan]) -> set[int]:
     """Return the places of plans that no other beats in both time per token and cost; of those without a price, in time and rate per device."""
     priced = [
-        (plan.metrics["tpot"].value, whole.value, place)
+        (plan.pace.value, whole.value, place)
         for place, plan in enumerate(plans)
         if (whole := all_in_cost(plan)) is not None
     ]
     others = [
-        (plan.metrics["tpot"].value, -plan.metrics["output_tokens_per_second_per_device"].value, place)
+        (plan.pace.value, -plan.metrics["output_tokens_per_second_per_device"].value, place)
         for place, plan in enumerate(plans)
         if plan.cost is None
     ]
@@ -90,5 +90,5 @@ def _bounds(plan: Plan, best: str) -> tuple[float, float] | None:
     if best == "throughput":
         rate = m["output_tokens_per_second_per_device"]
         return -rate.high, -rate.low
-    found = {"latency": m["tpot"], "energy": m.get("energy_per_output_token"), "cost": all_in_cost(plan)}.get(best)
+    found = {"latency": plan.pace, "energy": m.get("energy_per_output_token"), "cost": all_in_cost(plan)}.get(best)
     return None if found is None else (found.low, found.high)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
@@ -73,6 +73,11 @@ class Plan:
     def changes_model(self) -> bool:
         """Whether the answers differ from the checkpoint's own."""
         return bool(self.changes)
+
+    @property
+    def pace(self) -> Metric:
+        """Return the time between tokens, or that of a whole request where its answer is one token [s]."""
+        return self.metrics.get("tpot") or self.metrics["cycle_time"]
 
     @property
     def cache_in_use(self) -> float:
@@ -189,7 +194,11 @@ SMALL = 0.1
 
 def grade_of(plan: Plan) -> int:
     """Return the grade of a plan as an index of `GRADES`; drafts are at best borrowed."""
-    worst = grade_of_time(plan.prediction.tpot, plan.model, plan.rates)
+    return _grade_of(plan, plan.prediction.pace)
+
+
+def _grade_of(plan: Plan, time: Term) -> int:
+    worst = grade_of_time(time, plan.model, plan.rates)
     return max(worst, 2) if plan.workload.drafted else worst
 
 
@@ -231,13 +240,13 @@ def metrics_of(plan: Plan) -> dict[str, Metric]:
     grade = GRADES[worst]
     prompts = GRADES[max(2, grade_of_time(p.ttft, plan.model, plan.rates))]
     figure = partial(_own_metric, plan)
-    tpot, rate = float(p.tpot.value), float(p.rate)
+    rate, whole = float(p.rate), GRADES[max(worst, _grade_of(plan, p.cycle))]
     out = {
         "ttft": figure(float(p.ttft.value), "s", prompts, "prefill"),
-        "tpot": figure(tpot, "s", grade, "decode"),
-        "tokens_per_second_per_user": figure(1.0 / tpot, "token/s", grade, "decode"),
-        "output_tokens_per_second": figure(rate, "token/s", grade, "throughput"),
-        "output_tokens_per_second_per_device": figure(rate / plan.machine.count, "token/s", grade, "throughput"),
+        **between_tokens(p, partial(figure, grade=grade, job="decode")),
+        "cycle_time": figure(float(p.cycle.value), "s", whole, "throughput"),
+        "output_tokens_per_second": figure(rate, "token/s", whole, "throughput"),
+        "output_tokens_per_second_per_device": figure(rate / plan.machine.count, "token/s", whole, "throughput"),
         "prefill_tokens_per_second": figure(float(p.prefill_rate), "token/s", prompts, "prefill"),
         "max_concurrency": Metric(
             plan.memory.max_concurrency, plan.memory.max_concurrency, plan.memory.max_concurrency, "1", grade
@@ -258,10 +267,17 @@ def metrics_of(plan: Plan) -> dict[str, Metric]:
             ("cost_per_million_input_tokens", hourly * split / (into * plan.utilisation * units.HOUR) * 1e6),
             ("cost_per_million_output_tokens", hourly * (1.0 - split) / (rate * plan.utilisation * units.HOUR) * 1e6),
         ):
-            out[name] = _priced(value, plan, grade)
-        whole = cost.per_token(hourly / units.HOUR, rate * plan.utilisation) * 1e6
-        out[ALL_IN] = _priced(float(whole), plan, grade)
+            out[name] = _priced(value, plan, whole)
+        out[ALL_IN] = _priced(float(cost.per_token(hourly / units.HOUR, rate * plan.utilisation) * 1e6), plan, whole)
     return out
+
+
+def between_tokens(p: Prediction, figure: Callable[[float, str], Metric]) -> dict[str, Metric]:
+    """Return the time between tokens and the tokens a second of a user; answers of one token have neither."""
+    if p.tpot is None:
+        return {}
+    seconds = float(p.tpot.value)
+    return {"tpot": figure(seconds, "s"), "tokens_per_second_per_user": figure(1.0 / seconds, "token/s")}
 
 
 ALL_IN = "cost_per_million_output_tokens_all_in"
@@ -342,4 +358,4 @@ def _uses(model: Model, name: str) -> bool:
 
 def bounds(plan: Plan) -> dict[str, tuple[str, float]]:
     """Return what binds in decode and in prefill, with its share."""
-    return {"decode": bound_of(plan.prediction.tpot), "prefill": bound_of(plan.prediction.ttft)}
+    return {"decode": bound_of(plan.prediction.pace), "prefill": bound_of(plan.prediction.ttft)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -13,7 +14,7 @@ from roofplan.records.model import Dense, Layer, Model
 from roofplan.records.strategy import Strategy
 from roofplan.records.workload import Workload
 from roofplan.serve.step import engine_term, step_term
-from roofplan.terms import Term, total
+from roofplan.terms import Combine, Term, total
 from roofplan.timing.network import mean_hop
 from roofplan.timing.rates import Rates
 
@@ -24,14 +25,23 @@ class Prediction:
 
     Parameters
     ----------
-    tpot, ttft : mean time between tokens, and time to the first token of an empty system [s].
-    decode, prefill : one decode step, and one request's prefill, both of one group of users [s].
+    tpot : mean time between tokens after the first, as a client measures it; None for answers of one token [s].
+    ttft : time to the first token, without waiting for a seat [s].
+    cycle : time of a request over its output tokens, its own prompt included [s].
+    token : what a token of a batch takes that no prompt joins [s].
+    mixed_token : what a token takes whose step carries prompts [s].
+    carrying : share of the steps between a request's tokens that carry prompts of others [1].
+    decode, prefill : one decode step, and one step with prompts, both of one group of users [s].
     input_share : share of the machine's time that prefill takes [1].
     rate : output tokens per second of the whole machine [token/s].
     """
 
-    tpot: Term
+    tpot: Term | None
     ttft: Term
+    cycle: Term
+    token: Term
+    mixed_token: Term
+    carrying: Number
     decode: Term
     prefill: Term
     sequences: Number
@@ -39,6 +49,16 @@ class Prediction:
     rate: Number
     prefill_rate: Number
     busy: Number
+
+    @property
+    def times(self) -> list[Term]:
+        """The times that a client can measure: between tokens where there are several, to the first, and of a request over its tokens."""
+        return [*([] if self.tpot is None else [self.tpot]), self.ttft, self.cycle]
+
+    @property
+    def pace(self) -> Term:
+        """Time per token that a user sees: between tokens, or of the whole request where its answer has one [s]."""
+        return self.cycle if self.tpot is None else self.tpot
 
 
 def predict(
@@ -58,84 +78,218 @@ def predict(
     With `per_group` users are counted per group of one stage instead, and `sequences` is ignored: a grid over it keeps
     decode steps free of the axes of dp and pp.
 
-    Each step of one group carries its decode tokens; new prompts replace finished ones at B / O per step and are
-    computed with them, in chunks of the engine's budget (or in steps of their own where the engine does not mix).
+    Whenever an answer ends another prompt takes its place. It rides with the steps of the others in chunks of the engine's
+    budget, or stalls them where the engine does not mix.
     """
     groups = 1.0 * strategy.dp * strategy.attention_dp
     waves = 1.0 * strategy.pp if engine.pipeline_kind == "microbatch" else 1.0
+    # groups that share experts or feed-forwards wait for the fullest of them at every step, and compute prompts together
+    coupled = 1.0 * Split.of(strategy).groups
     if per_group is None:
-        # groups that share experts or feed-forwards wait for the fullest of them at every step
-        coupled = Split.of(strategy).groups
         mean = sequences / groups / waves
         here = larger(where(coupled > 1, batching.busiest_group(mean * coupled, coupled), mean), 1.0)
     else:
         here, sequences = per_group, per_group * groups * waves
+    users = sequences / groups
+    others = larger(users * coupled - 1.0, 0.0) / coupled
     emitted = (
         float(batching.tokens_per_speculative_step(workload.drafted, workload.acceptance)) if workload.drafted else 1.0
     )
-    fresh = workload.input * (1.0 - workload.prefix_hit)
-    past = workload.input * workload.prefix_hit
+    output, later = float(workload.output), workload.output - 1.0
     context = 1.0 * memory.mean_resident_tokens(workload.input, workload.output)
-    decode_step = Step(sequences=here, each=1.0 + workload.drafted, context=context)
-    decode = step_term("decode step", model, strategy, decode_step, r, kv_bytes=kv_bytes, drafted=workload.drafted)
-    per_step = here * emitted / workload.output  # prompts that must be computed per step to keep the batch full
-    # prompts get what decoding sequences leave of a step that they share; one that is not cut is computed whole
-    left = engine.pass_tokens(budget) - (here if engine.mixes else 0.0)
-    room = larger(left, 1.0 if engine.chunked_prefill else fresh)
-    chunk = smaller(larger(1.0, per_step) * fresh, room)
-    requests = chunk / fresh
-    prompt_step = Step(new=chunk, past=past, requests=requests)
-    if engine.mixes:
-        mixed_step = replace(decode_step, new=chunk, past=past, requests=requests)
-        mixed = step_term("mixed step", model, strategy, mixed_step, r, kv_bytes=kv_bytes, drafted=workload.drafted)
-        added, parts = mixed.value - decode.value, [mixed, decode]
-    else:
-        mixed = step_term("prefill step", model, strategy, prompt_step, r, kv_bytes=kv_bytes)
-        added, parts = mixed.value, [mixed]
-    per_request = added / requests * _overlap(model, strategy, engine, r, fresh, budget)
-    prefill = Term(
-        "prefill of the replacements",
-        batching.time_per_output_token(0.0, per_request, here * emitted, workload.output),
-        "s",
-        law="batching.time_per_output_token",
-        parts=parts,
-        combine="difference" if engine.mixes else "product",
-        text="{prompts} prompts a step x {each} of each" + (", what a mixed step takes more" if engine.mixes else ""),
-        numbers={"prompts": per_step, "each": (per_request, "s")},
-    )
-    sent = here * (1.0 + workload.drafted) + per_step * fresh  # tokens that cross to the next stage in a mean step
-    hop = mean_hop(sent * model.hidden * ACTIVATION_BYTES, 1.0 * strategy.tp, 1.0 * strategy.pp, r.network)
-    hop = where(strategy.pp > 1, hop, 0.0) if not isinstance(strategy.pp, int) else (hop if strategy.pp > 1 else 0.0)
-    host = engine_term(here, r)
-    stage_parts = [decode, prefill]
-    if not (type(hop) is float and hop == 0.0):
-        stage_parts.append(
-            Term(
-                "pipeline hops",
-                hop,
-                "s",
-                law="collectives.transfer_time",
-                text="{sent} tokens x {hidden} x 2 B",
-                numbers={"sent": sent, "hidden": model.hidden},
-                sources=r.network.cites(*HOP, *r.network.between_names),
-            )
+    step = Step(sequences=here, each=1.0 + workload.drafted, context=context)
+    decode = step_term("decode step", model, strategy, step, r, kv_bytes=kv_bytes, drafted=workload.drafted)
+    stage = _with_hop(decode, _hop(model, strategy, r, here * step.each))
+    token = token_time(stage, engine_term(here, r), strategy, emitted)
+    per_step = here * emitted / max(later, 1.0)
+    prompts = _prompts(model, strategy, engine, workload, r, step, stage, per_step, kv_bytes=kv_bytes, budget=budget)
+    empty, alone = _first_token(model, strategy, engine, r, workload, budget, kv_bytes)
+    riding: Number = 0.0
+    most, rode = np.inf, 0.0
+    if prompts.mixed:
+        most, rode = prompts.whole / emitted, prompts.steps * smaller(others, 1.0)
+        decoding = prompts.steps * emitted * token.value
+        riding = larger(smaller(prompts.whole / prompts.requests + decoding - empty.value, decoding), 0.0)
+        riding = riding * smaller(others, 1.0)
+    stall = batching.stall_of_others(prompts.other, others, later, most) if later else 0.0
+    waiting = others * prompts.other - later * stall if prompts.mixed or not later else 0.0
+    ttft = _waited(empty, riding, waiting, prompts)
+    tpot = None
+    cycle = total("cycle time", ttft.parts, "s", law="batching.cycle_time")
+    if later:
+        stalled = prompts.term(
+            stall,
+            law="batching.stall_of_others",
+            text="{others} others x {each} / {tokens} tokens" + (", at most {most}" if prompts.mixed else ""),
+            numbers={"others": others, "each": (prompts.other, "s"), "tokens": later, "most": (most, "s")},
         )
-    stage = total("stage", stage_parts, "s")
-    tpot = token_time(stage, host, strategy, emitted)
-    ttft, prompt_time = _first_token(model, strategy, engine, r, fresh, past, budget, kv_bytes)
-    rate = batching.output_rate(sequences, tpot.value)
-    prefill_rate = fresh * groups / _pace(model, strategy, engine, r, fresh, past, budget, kv_bytes, prompt_time)
-    busy = _busy(decode, mixed, prefill.value, tpot.value, emitted, waves, sequences, groups)
+        tpot = total("TPOT", [*token.parts, stalled], "s")
+        whole = batching.cycle_time(ttft.value, tpot.value, output)
+        parts = [_share(ttft, 1.0, output), _share(tpot, later, output)]
+        cycle = Term("cycle time", whole, "s", law="batching.cycle_time", parts=parts, combine="sum")
+    turns = (
+        later / emitted + rode
+    ) / output  # steps of decoding a token, those that the own prompt rides with among them
     return Prediction(
         tpot=tpot,
         ttft=ttft,
+        cycle=cycle,
+        token=token,
+        mixed_token=total("token", [*token.parts, prompts.term(most)], "s") if prompts.mixed else token,
+        carrying=others / prompts.requests * emitted / later if prompts.mixed else 0.0 * others,
         decode=decode,
-        prefill=mixed,
+        prefill=prompts.step,
         sequences=sequences,
-        input_share=prefill.value * (1.0 * strategy.pp) / emitted / tpot.value,
-        rate=rate,
-        prefill_rate=prefill_rate,
-        busy=smaller(busy, 1.0),
+        input_share=1.0 - turns * emitted * token.value / cycle.value,
+        rate=batching.output_rate(sequences, cycle.value),
+        prefill_rate=prompts.fresh * groups / _pace(model, strategy, engine, r, workload, budget, kv_bytes, alone),
+        busy=_busy(
+            decode,
+            prompts.step,
+            turns * smaller(waves, users),
+            prompts.added / prompts.requests * users / output,
+            cycle.value,
+        ),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Prompts:
+    """A step that computes prompts of a running batch, and what prompts cost.
+
+    Parameters
+    ----------
+    step : the step of one stage [s].
+    behind : what it takes, and what is taken off where tokens ride with it.
+    mixed : whether they do.
+    fresh, requests : tokens of a prompt that are computed, and prompts that a step computes [1].
+    added, whole : what it takes more than a step without prompts, of one stage and of all in turn, with the host [s].
+    other : what one prompt costs other users [s].
+    """
+
+    step: Term
+    behind: list[Term]
+    mixed: bool
+    fresh: float
+    requests: Number
+    added: Number
+    whole: Number
+    other: Number
+
+    @property
+    def steps(self) -> Number:
+        """Steps that a prompt takes [1]."""
+        return larger(1.0 / self.requests, 1.0)
+
+    def term(self, value: Number, name: str = "prompts of others", **more: Any) -> Term:
+        """Return a time that prompts cost tokens, over what is behind it."""
+        combine: Combine = "difference" if self.mixed else "product"
+        return Term(name, value, "s", parts=self.behind, combine=combine, **more)
+
+
+def _prompts(
+    model: Model,
+    strategy: Strategy,
+    engine: Engine,
+    workload: Workload,
+    r: Rates,
+    decoding: Step,
+    stage: Term,
+    per_step: Number,
+    *,
+    kv_bytes: float,
+    budget: Number,
+) -> _Prompts:
+    """Return the step that computes the prompts of a batch, of which `per_step` a decode step keep it full."""
+    fresh, past = _computed(workload)
+    mixed = engine.mixes and workload.output > 1
+    beside = decoding.sequences if mixed else 0.0
+    # prompts get what decoding sequences leave of a step that they share; one that is not cut is computed whole
+    room = larger(engine.pass_tokens(budget) - beside, 1.0 if engine.chunked_prefill else fresh)
+    chunk = smaller(larger(1.0, per_step) * fresh, room)
+    requests = chunk / fresh
+    step = Step(new=chunk, past=past, requests=requests)
+    if mixed:
+        step = replace(decoding, new=chunk, past=past, requests=requests)
+    name, drafted = ("mixed step", workload.drafted) if mixed else ("prefill step", 0)
+    prefill = step_term(name, model, strategy, step, r, kv_bytes=kv_bytes, drafted=drafted)
+    carrier = _with_hop(prefill, _hop(model, strategy, r, chunk + beside * decoding.each))
+    stages = 1.0 * strategy.pp
+    if mixed:
+        added, behind = carrier.value - stage.value, [carrier, stage]
+        whole = added * stages
+    else:
+        host = host_of_passes(1.0, requests, r)
+        added, behind = carrier.value + host.value, [total(name, [carrier, host], "s")]
+        whole = carrier.value * stages + host.value
+    # stages work on different users at once, so that another's prompt costs the time of one; layers in turn cost all of theirs
+    costs = (
+        added if engine.pipeline_kind == "microbatch" else whole * _overlap(model, strategy, engine, r, fresh, budget)
+    )
+    return _Prompts(
+        step=prefill,
+        behind=behind,
+        mixed=mixed,
+        fresh=fresh,
+        requests=requests,
+        added=added,
+        whole=whole,
+        other=costs / requests,
+    )
+
+
+def _computed(workload: Workload) -> tuple[float, float]:
+    """Return the tokens of a prompt that are computed, and those that are found in the cache [token]."""
+    return workload.input * (1.0 - workload.prefix_hit), workload.input * workload.prefix_hit
+
+
+def _hop(model: Model, strategy: Strategy, r: Rates, tokens: Number) -> Term | None:
+    """Return what tokens take from one stage to the next, None where there is one stage alone [s]."""
+    if isinstance(strategy.pp, int) and strategy.pp == 1:
+        return None
+    stages = 1.0 * strategy.pp
+    hop = mean_hop(tokens * model.hidden * ACTIVATION_BYTES, 1.0 * strategy.tp, stages, r.network)
+    return Term(
+        "pipeline hops",
+        where(stages > 1.0, hop, 0.0),
+        "s",
+        law="collectives.transfer_time",
+        text="{sent} tokens x {hidden} x 2 B",
+        numbers={"sent": tokens, "hidden": model.hidden},
+        sources=r.network.cites(*HOP, *r.network.between_names),
+    )
+
+
+def _with_hop(step: Term, hop: Term | None) -> Term:
+    """Return a stage's step and the way to the next stage."""
+    return step if hop is None else total(step.name, [*step.parts, hop], "s")
+
+
+def _waited(empty: Term, riding: Number, waiting: Number, prompts: _Prompts) -> Term:
+    """Return the time to the first token among other users: its prompt rides with their tokens, and waits where steps have no room for all prompts."""
+    parts = [
+        prompts.term(value, name, text=text)
+        for name, value, text in (
+            ("tokens of others", riding, "what steps that carry them take more"),
+            ("prompts before it", waiting, "what prompts of others take beyond the steps between a user's tokens"),
+        )
+        if np.any(value > 0.0)
+    ]
+    return total("TTFT", [*empty.parts, *parts], "s") if parts else empty
+
+
+def _share(whole: Term, times: float, over: float) -> Term:
+    """Return what falls on each token of a time that a request spends so many times."""
+    numbers = {"times": times, "whole": (whole.value, "s"), "over": over}
+    value = whole.value * times / over
+    return Term(
+        whole.name,
+        value,
+        "s",
+        parts=[whole],
+        combine="product",
+        text="{times} x {whole} / {over} tokens",
+        numbers=numbers,
     )
 
 
@@ -146,31 +300,22 @@ WAITING = {"launches", "all-reduce", "expert exchange"}
 """Parts of a step in which neither memory nor compute of a device works."""
 
 
-def _busy(
-    decode: Term,
-    mixed: Term,
-    prefill: Number,
-    tpot: Number,
-    emitted: float,
-    waves: Number,
-    sequences: Number,
-    groups: Number,
-) -> Number:
-    """Return the share of the time that a device computes or reads: not launching, communicating or waiting for its turn."""
+def _busy(decode: Term, prefill: Term, turns: Number, prompts: Number, cycle: Number) -> Number:
+    """Return the share of the time that a device computes or reads: not launching, communicating or waiting for its turn.
+
+    In a cycle per token it takes so many `turns` of decoding, and computes prompts for `prompts` seconds.
+    """
     working = sum(part.value for part in decode.parts if part.name not in WAITING)
-    share = sum(part.value for part in mixed.parts if part.name not in WAITING) / mixed.value
-    turn = (working + prefill * share) / emitted
-    # each stage works once per wave of users; with fewer users than waves some of its turns stay empty
-    filled = smaller(waves, larger(sequences / groups, 1.0))
-    return smaller(turn * filled / tpot, 1.0)
+    share = sum(part.value for part in prefill.parts if part.name not in WAITING) / prefill.value
+    return smaller((turns * working + prompts * share) / cycle, 1.0)
 
 
 def token_time(stage: Term, host: Term, strategy: Strategy, emitted: float) -> Term:
     """Return the time per output token: all stages in turn, then the host."""
-    inner = [piece for part in stage.parts for piece in (part.parts if part.name == "decode step" else [part])]
+    inner = stage.parts
     parts = [*inner, host]
     if isinstance(strategy.pp, int) and strategy.pp == 1 and emitted == 1.0:
-        return total("TPOT", parts, "s", law="batching.time_per_output_token")
+        return total("token", parts, "s")
     stages = 1.0 * strategy.pp
     scaled = [
         Term(
@@ -200,7 +345,7 @@ def token_time(stage: Term, host: Term, strategy: Strategy, emitted: float) -> T
             numbers={"once": (host.value, "s"), "emitted": emitted},
         )
     )
-    return total("TPOT", [*scaled, last], "s", law="pipeline.interleaved_token_time")
+    return total("token", [*scaled, last], "s", law="pipeline.interleaved_token_time")
 
 
 def _first_token(
@@ -208,12 +353,12 @@ def _first_token(
     strategy: Strategy,
     engine: Engine,
     r: Rates,
-    fresh: float,
-    past: float,
+    workload: Workload,
     budget: Number,
     kv_bytes: float,
 ) -> tuple[Term, Number]:
     """Return the time to the first token of an empty system, and the part that a device works."""
+    fresh, past = _computed(workload)
     step = Step(new=larger(1.0, 1.0 * fresh), past=1.0 * past, requests=1.0, coupled=False)
     one, passes = prompt_pass(model, strategy, engine, r, step, budget, kv_bytes=kv_bytes)
     stages = 1.0 * strategy.pp
@@ -241,14 +386,14 @@ def _pace(
     strategy: Strategy,
     engine: Engine,
     r: Rates,
-    fresh: float,
-    past: float,
+    workload: Workload,
     budget: Number,
     kv_bytes: float,
     alone: Number,
 ) -> Number:
     """Return the time between one prompt and the next of a group that computes nothing else, which takes `alone` through an empty system [s]."""
     stages = 1.0 * strategy.pp
+    fresh, past = _computed(workload)
     if np.any(Split.of(strategy).groups > 1):
         # all groups compute prompts together, and share what they compute with
         full = Step(new=larger(1.0, 1.0 * fresh), past=1.0 * past, requests=1.0)

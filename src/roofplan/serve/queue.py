@@ -65,20 +65,32 @@ class Arrivals:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Served:
-    """What a client measures, in the mean over all requests.
+    """What clients measure, request by request.
 
     Parameters
     ----------
-    ttft : from sending a request to its first token [s].
-    tpot : between its tokens after the first, stalls by others' prompts included; None for answers of one token [s].
+    first : from sending each request to its first token [s].
+    between : of each with several tokens, the mean time between those after the first, stalls by others' prompts included [s].
+    cycles : from sending each request to its last token, over its tokens [s].
     rate : output tokens over the time from the first request to the last answer [token/s].
     running : decoding sequences of a step [1].
     """
 
-    ttft: float
-    tpot: float | None
+    first: list[float]
+    between: list[float]
+    cycles: list[float]
     rate: float
     running: float
+
+    @property
+    def ttft(self) -> float:
+        """Mean time to the first token [s]."""
+        return float(np.mean(self.first))
+
+    @property
+    def tpot(self) -> float | None:
+        """Mean time between tokens over requests, None where no answer has several [s]."""
+        return float(np.mean(self.between)) if self.between else None
 
 
 def surface(
@@ -181,10 +193,14 @@ def served(
     answers = arrivals.lengths(float(workload.output))
     coming: deque[tuple[float, _Request]] = deque()  # with the time from which the engine knows of them
     waiting: deque[_Request] = deque()
-    running: list[tuple[int, float, int]] = []  # (step of the last token, time of the first, tokens of the answer)
+    running: list[
+        tuple[int, float, int, float]
+    ] = []  # (step of the last token, time of the first, tokens, time of sending)
     sent = done = seated = turns = 0
-    now = free = first = tokens_apart = sequences = 0.0
-    several = 0
+    now = free = sequences = 0.0
+    first: list[float] = []
+    between: list[float] = []
+    cycles: list[float] = []
     window = arrivals.clients or arrivals.requests
     while done < arrivals.requests:
         due = arrivals.requests
@@ -210,18 +226,21 @@ def served(
         turns += bool(decodes)
         sequences += decodes
         while decodes and running and running[0][0] <= turns:
-            _, since, answer = heappop(running)
-            tokens_apart += (now - since) / (answer - 1)
-            several, done, seated = several + 1, done + 1, seated - 1
+            _, since, answer, start = heappop(running)
+            between.append((now - since) / (answer - 1))
+            cycles.append((now - start) / answer)
+            done, seated = done + 1, seated - 1
         for one in ended:
-            first += now - one.since
+            first.append(now - one.since)
             if one.answer == 1:
                 done, seated = done + 1, seated - 1
+                cycles.append(now - one.since)
             else:
-                heappush(running, (turns + one.answer - 1, now, one.answer))
+                heappush(running, (turns + one.answer - 1, now, one.answer, one.since))
     return Served(
-        ttft=first / arrivals.requests,
-        tpot=tokens_apart / several if several else None,
+        first=first,
+        between=between,
+        cycles=cycles,
         rate=sum(answers) / now,
         running=sequences / max(1, turns),
     )

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Literal
+
+import numpy as np
 
 from roofplan import catalogue, hf
 from roofplan.catalogue.machines import machine
@@ -19,10 +22,9 @@ from roofplan.records.model import Attention, Layer, Model
 from roofplan.records.strategy import Strategy
 from roofplan.records.workload import Workload
 from roofplan.search import at_precision, cache_format
-from roofplan.serve import Prediction, batched_tokens, footprints, ledger, legal, predict, supported, token_time
+from roofplan.serve import Prediction, batched_tokens, footprints, ledger, legal, predict, supported
 from roofplan.serve.ledger import Ledger
 from roofplan.serve.prediction import host_of_passes, in_turn, prompt_pass, turns_of
-from roofplan.serve.step import engine_term
 from roofplan.source import Sourced
 from roofplan.terms import Term, total
 from roofplan.timing.rates import Rates, rates
@@ -32,6 +34,45 @@ from roofplan.validation.rows import Row, Skipped, against, checked, flags, numb
 Regime = Literal["static batch", "steady batch", "closed loop", "burst", "offline", "open loop"]
 """How requests met the engine: one batch that starts and ends together; a known mean of running sequences; so many clients,
 each waiting for its answer; all sent at once; all sent at once, how many is not stated; at a rate."""
+
+
+@dataclass(frozen=True, slots=True)
+class Statistic:
+    """Which of many times a published one is.
+
+    Parameters
+    ----------
+    kind : of a time per token: ``tpot``, of each request (E2E - TTFT) / (N - 1); ``gap``, between any two tokens; ``request``, E2E / N.
+    quantile : None for the mean over requests, or over gaps [1].
+    """
+
+    kind: Literal["tpot", "gap", "request"] = "tpot"
+    quantile: float | None = None
+
+    def of(self, values: Sequence[float]) -> float:
+        """Return it of many."""
+        return float(np.mean(values) if self.quantile is None else np.quantile(values, self.quantile))
+
+
+def statistic(said: str) -> Statistic:
+    """Return what a table says of its times; what it leaves open is the mean over requests.
+
+    >>> statistic("median ITL"), statistic("p99"), statistic("mean, first token included")
+    (Statistic(kind='gap', quantile=0.5), Statistic(kind='tpot', quantile=0.99), Statistic(kind='request', quantile=None))
+    """
+    words = said.lower()
+    found = PERCENTILE.search(words)
+    quantile = float(found[1]) / 100.0 if found else 0.5 if MEDIAN.match(words) else None
+    if re.search(r"e2e ?/ ?n|first token included|with first token|normali[sz]ed latency", words):
+        return Statistic("request", quantile)
+    return Statistic("gap" if re.search(r"\bitl\b|inter.token", words) and quantile is not None else "tpot", quantile)
+
+
+PERCENTILE = re.compile(r"\bp ?(\d{1,2}(?:\.\d+)?)\b")
+"""A percentile as tables write it."""
+
+MEDIAN = re.compile(r"median(?! of repeats)")
+"""A median over requests or gaps: one of repeated measurements is not."""
 
 NEEDED = ("id", "source_key", "model_name", "accel_norm", "count", "engine_name", "weight_precision", "output_len")
 """Columns without which no row can be predicted."""
@@ -72,7 +113,7 @@ class InferenceCase:
     clients, requests : requests in flight, and sent in all, None where not stated [1].
     arrivals : requests a second, None where they do not come at a rate [1/s].
     measured : published figures by metric, SI.
-    median : whether its time per token is a median, which prompts of others do not stall.
+    statistic : which of a run's times its time per token and to the first token are.
     assumed : what the row leaves out and a rule filled.
     """
 
@@ -90,7 +131,7 @@ class InferenceCase:
     arrivals: float | None
     kv_bytes: float
     measured: dict[str, float]
-    median: bool
+    statistic: Statistic
     assumed: tuple[str, ...]
 
     @property
@@ -114,6 +155,11 @@ class InferenceCase:
         if self.users is not None or self.clients is None or self.regime != "closed loop":
             return self.users
         return float(self.clients) if self.clients <= self.book().max_concurrency else None
+
+    @property
+    def busy_groups(self) -> int:
+        """Groups that have requests: no more than there are clients [1]."""
+        return self.groups if self.clients is None else max(1, min(self.groups, self.clients))
 
     @property
     def tpot(self) -> float | None:
@@ -157,18 +203,18 @@ class InferenceCase:
             budget=self.budget(),
         )
 
-    def measured_term(self, prediction: Prediction, fit: Fit) -> Term:
-        """Return the Term that the published time per token measures: the mean with prefill stalls, or the decode step alone.
+    def measured_term(self, prediction: Prediction) -> Term:
+        """Return the Term that the published time per token measures: the mean stalled by prompts, a step, or a whole request over its tokens.
 
-        A static batch decodes with no prompt beside it; and a median inter-token latency is a decode step, for prompts stall
-        fewer than half of them.
+        A static batch decodes with no prompt beside it. Of all gaps between tokens those are longest whose steps carry prompts of
+        others: the median is a step without while they are fewer than half.
         """
-        if self.regime != "static batch" and not self.median:
-            return prediction.tpot
-        here = max(1.0, (self.running or 1.0) / (self.groups * int(self.strategy.pp)))
-        return token_time(
-            total("decode", list(prediction.decode.parts), "s"), engine_term(here, self.rates(fit)), self.strategy, 1.0
-        )
+        if self.regime == "static batch":
+            return prediction.token
+        if self.statistic.kind == "gap" and self.statistic.quantile is not None:
+            carries = self.statistic.quantile > 1.0 - float(prediction.carrying)
+            return prediction.mixed_token if carries else prediction.token
+        return prediction.cycle if self.statistic.kind == "request" else prediction.pace
 
     def prompts_term(self, fit: Fit) -> Term:
         """Return the time of the prompts of a static batch, computed together."""
@@ -230,7 +276,7 @@ def case_of(row: Row) -> InferenceCase:
         arrivals=_arrivals(row),
         kv_bytes=element_bytes(_cache(row, model, engine, assumed)),
         measured=measured,
-        median=row.get("percentile") == "median ITL",
+        statistic=statistic(row.get("percentile", "")),
         assumed=tuple(assumed),
     )
     return _benched(found_case) if regime == "offline" and found_case.in_flight else found_case

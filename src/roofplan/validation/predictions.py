@@ -122,7 +122,7 @@ def _metric(case: InferenceCase, name: str, value: float, behind: Term, fit: Fit
 def _static(case: InferenceCase, fit: Fit) -> dict[str, Metric | str]:
     users = case.users or 1.0
     found = case.steady(users, fit)
-    decode, prompts = case.measured_term(found, fit), case.prompts_term(fit)
+    decode, prompts = case.measured_term(found), case.prompts_term(fit)
     figures: dict[str, tuple[float, Term]] = {
         "tpot": (float(decode.value), decode),
         "ttft": (float(prompts.value), prompts),
@@ -136,10 +136,10 @@ def _static(case: InferenceCase, fit: Fit) -> dict[str, Metric | str]:
 
 def _steady(case: InferenceCase, fit: Fit) -> dict[str, Metric | str]:
     found = case.steady(case.users or 1.0, fit)
-    term = case.measured_term(found, fit)
+    term = case.measured_term(found)
     return {
         "tpot": _metric(case, "tpot", float(term.value), term, fit),
-        "output_tokens_per_second": _metric(case, "output_tokens_per_second", float(found.rate), found.tpot, fit),
+        "output_tokens_per_second": _metric(case, "output_tokens_per_second", float(found.rate), found.cycle, fit),
     }
 
 
@@ -151,31 +151,52 @@ def _queued(case: InferenceCase, fit: Fit) -> dict[str, Metric | str]:
         raise Skipped("memory: by our ledger it does not fit")
     if case.regime == "offline" and not case.in_flight:
         return _static(replace(case, users=float(book.max_concurrency)), fit)
-    long = case.requests is not None and case.requests > LARGEST_QUEUE * book.max_concurrency
+    clients = float(case.clients or math.inf)
+    running = min(float(book.max_concurrency), clients)
+    long = case.requests is not None and case.requests > LARGEST_QUEUE * running
     if long or (case.regime == "offline" and case.requests is None):
-        full = case.steady(float(book.max_concurrency), fit)
-        return {
-            "tpot": _metric(case, "tpot", float(full.tpot.value), full.tpot, fit),
-            "output_tokens_per_second": _metric(case, "output_tokens_per_second", float(full.rate), full.tpot, fit),
-        }
-    seen, behind = simulated(case, seats, book.budget_tokens, fit)
+        return _endless(case, running, fit)
+    seen, behind, whole = simulated(case, seats, book.budget_tokens, fit)
+    rate = seen.rate * case.busy_groups
     out: dict[str, Metric | str] = {
-        "ttft": _metric(case, "ttft", seen.ttft, behind, fit),
-        "output_tokens_per_second": _metric(case, "output_tokens_per_second", seen.rate * case.groups, behind, fit),
+        "ttft": _metric(case, "ttft", case.statistic.of(seen.first), behind, fit),
+        "output_tokens_per_second": _metric(case, "output_tokens_per_second", rate, whole, fit),
     }
-    if seen.tpot is not None:
-        out["tpot"] = _metric(case, "tpot", seen.tpot, behind, fit)
+    if seen.between:
+        out["tpot"] = _metric(case, "tpot", _time_per_token(case, seen, behind), behind, fit)
     if case.regime == "open loop" and case.requests is None:
         out["ttft"] = "number of requests not stated: how long the queue grew is not known"
     return out
 
 
-def simulated(case: InferenceCase, seats: int, budget: float, fit: Fit) -> tuple[Served, Term]:
-    """Return what requests see of one group, and the time per token of as many running sequences.
+def _time_per_token(case: InferenceCase, seen: Served, step: Term) -> float:
+    """Return the time per token of a simulated run that a row publishes; gaps are those of the steady state."""
+    if case.statistic.kind == "gap" and case.statistic.quantile is not None:
+        return float(step.value)
+    return case.statistic.of(seen.cycles if case.statistic.kind == "request" else seen.between)
+
+
+def _endless(case: InferenceCase, running: float, fit: Fit) -> dict[str, Metric | str]:
+    """Return the steady state of a queue so long that its ramp and tail do not show; clients beyond those running wait for a seat."""
+    full = case.steady(running, fit)
+    term = case.measured_term(full)
+    out: dict[str, Metric | str] = {
+        "tpot": _metric(case, "tpot", float(term.value), term, fit),
+        "output_tokens_per_second": _metric(case, "output_tokens_per_second", float(full.rate), full.cycle, fit),
+    }
+    if case.clients is not None:
+        between = 0.0 if full.tpot is None else float(full.tpot.value)
+        stays = case.clients * case.workload.output / float(full.rate)
+        out["ttft"] = _metric(case, "ttft", stays - (case.workload.output - 1.0) * between, full.ttft, fit)
+    return out
+
+
+def simulated(case: InferenceCase, seats: int, budget: float, fit: Fit) -> tuple[Served, Term, Term]:
+    """Return what requests see of one group; and, of as many running sequences, the time per token that is published and the cycle.
 
     All groups share one front end, where there is a server.
     """
-    groups = case.groups
+    groups = case.busy_groups
     clients = None if case.clients is None else max(1, round(case.clients / groups))
     requests = case.requests / groups if case.requests is not None else ROUNDS * (clients or seats)
     arrivals = Arrivals(
@@ -192,7 +213,8 @@ def simulated(case: InferenceCase, seats: int, budget: float, fit: Fit) -> tuple
         0.0 if case.regime == "offline" else float(case.rates(fit).front) * groups
     )  # such runs call the engine itself
     seen = served(arrivals, case.workload, case.engine, time_of, seats=most, budget=budget, front=front)
-    return seen, case.steady(max(1.0, seen.running) * groups, fit).tpot
+    steady = case.steady(max(1.0, seen.running) * groups, fit)
+    return seen, case.measured_term(steady), steady.cycle
 
 
 def ideal_serving(case: InferenceCase, fit: Fit) -> dict[str, float]:
