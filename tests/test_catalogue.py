@@ -94,7 +94,7 @@ def test_a_ranking_never_mixes_price_kinds():
 
 def test_one_newest_version_per_engine():
     newest = [e.name for e in map(catalogue.engine, catalogue.ids("engines")) if e.newest]
-    assert sorted(newest) == sorted(set(newest)) == ["llama.cpp", "sglang", "tensorrt-llm", "vllm"]
+    assert sorted(newest) == sorted(set(newest)) == ["hf-transformers", "llama.cpp", "sglang", "tensorrt-llm", "vllm"]
 
 
 @pytest.mark.parametrize(

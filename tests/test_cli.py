@@ -298,3 +298,41 @@ def test_sizes_of_one_machine_say_what_each_added_device_gains(run):
     assert "what each added device gains: 1: " in " ".join(one.split())
     _, two, _ = run("serve", "llama-3.1-8b", "--on", "h100-sxm", "--on", "h200-sxm")
     assert "added device gains" not in " ".join(two.split())
+
+
+@pytest.mark.parametrize(("length", "heads"), [(("--tokens", "100B"), ("days", "USD")), ((), ("USD/Mtok",))])
+def test_machines_of_a_training_run_stand_under_their_heads(run, length, heads):
+    machines = [word for name in ("h100-sxm:8", "b200:8") for word in ("--on", name)]
+    code, out, _ = run("train", "llama-3.1-8b", *machines, *length)
+    assert code == 0
+    head, *rows = out[out.index("device:count") :].splitlines()[:3]
+    assert all(word in head for word in (*heads, "step s", "MFU %", "price seen"))
+    for row in rows:
+        assert "-  " not in row.replace("h100-sxm", ""), row  # every figure of these machines is known
+
+
+def test_no_command_is_a_call_for_help(run):
+    code, out, _ = run()
+    assert code == 0
+    assert "Usage: roofplan" in out
+    assert "serve" in out
+
+
+@pytest.mark.parametrize(
+    ("words", "read"),
+    [
+        (["serve", "-"], ["serve", "stdin:"]),
+        (["serve", "x", "-"], ["serve", "x", "-"]),
+        (["serve", "x", "--request", "-"], ["serve", "x", "--request", "stdin:"]),
+        (["validate", "training", "-"], ["validate", "training", "stdin:"]),
+    ],
+)
+def test_a_lone_dash_is_standard_input_where_a_model_or_a_table_stands(words, read):
+    from roofplan.cli import _with_stdin
+
+    assert _with_stdin(words) == read
+
+
+def test_a_rate_with_two_points_has_no_unit(run):
+    _, _, said = run("serve", "llama-3.1-8b", "--on", "h100-sxm:1", "--tokens-per-second-per-user", "1.2.3")
+    assert "1.2.3 has no unit" in said

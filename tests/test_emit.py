@@ -76,3 +76,12 @@ def test_emit_plans_with_the_engine_that_it_names():
         engine_named("sglang", "vllm")
     with pytest.raises(InputError, match="is not an engine"):
         engine_named("ollama", None)
+
+
+def test_a_model_without_a_name_of_its_own_is_launched_from_a_folder_that_the_user_fills_in(llama):
+    from roofplan.api import plan_serving
+    from roofplan.emit import launch
+
+    said = launch(plan_serving(llama, ["h100-sxm:1"]).plans[0])
+    assert "vllm serve MODEL" in said
+    assert "MODEL" not in launch(plan_serving("llama-3.1-8b", ["h100-sxm:1"]).plans[0])

@@ -5,7 +5,7 @@ import json
 import pytest
 from conftest import golden_rows
 
-from roofplan import catalogue, hf
+from roofplan import api, catalogue, hf
 from roofplan.records.strategy import Strategy
 from roofplan.serve import footprint
 
@@ -98,3 +98,21 @@ def test_a_vision_tower_of_glm_has_no_biases_of_attention_unless_it_says_so():
         for said in ({}, {"attention_bias": False}, {"attention_bias": True})
     )
     assert silent == plain < biased
+
+
+def test_a_token_touches_the_chosen_experts():
+    """Mixtral 8x7B: 46.7 billion, 12.9 of which a token touches (arXiv 2401.04088)."""
+    model = api.read_model("mixtral-8x7b")
+    assert model.active == pytest.approx(12.9e9, rel=0.01)
+    (feed,) = model.decoder.layers[0].feed_forwards
+    assert feed.active == 2 * feed.per_expert + feed.fixed
+
+
+def test_a_vision_tower_reads_its_patches_and_a_class_token():
+    """ViT-L/14 at 224 pixels: 16 x 16 patches and one token more."""
+    from roofplan.hf.fields import Fields
+    from roofplan.hf.towers import clip_vision_stack
+
+    sizes = {"hidden_size": 1024, "patch_size": 14, "image_size": 224, "num_attention_heads": 16}
+    stack, _ = clip_vision_stack(Fields({**sizes, "intermediate_size": 4096, "num_hidden_layers": 24}))
+    assert stack.tokens == 257

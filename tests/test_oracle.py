@@ -6,6 +6,7 @@ import pytest
 from conftest import golden_rows
 
 from roofplan import hf
+from roofplan.errors import RoofplanError
 
 pytestmark = pytest.mark.oracle
 SMALL = [
@@ -36,3 +37,54 @@ def test_transformers_agrees(row):
         int(row["params_total"]),
         hf.from_dict(values).total,
     }
+
+
+def types():
+    """Return every causal and every vision-language model type of the installed transformers, once."""
+    auto = pytest.importorskip("transformers.models.auto.modeling_auto")
+    return list(
+        dict.fromkeys([*auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES, *auto.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES])
+    )
+
+
+def test_every_type_of_transformers_is_exact_or_refused():
+    """Default configurations, built on the meta device: what is accepted counts to the unit, nothing crashes."""
+    transformers = pytest.importorskip("transformers")
+    torch = pytest.importorskip("torch")
+    auto = pytest.importorskip("transformers.models.auto.modeling_auto")
+    wrong, exact, refused = {}, 0, 0
+    for name in types():
+        try:
+            config = transformers.CONFIG_MAPPING[name]()
+        except Exception:  # noqa: BLE001, S112 - a default that its own class does not accept tells nothing
+            continue
+        pictures = auto.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES.get(name)
+        stated = {"architectures": [pictures or auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES[name]], "model_type": name}
+        values = {**json.loads(json.dumps(config.to_dict(), default=str)), **stated}
+        try:
+            counted = hf.from_dict(values).total
+        except RoofplanError:
+            refused += 1
+            continue
+        factory = transformers.AutoModelForImageTextToText if pictures else transformers.AutoModelForCausalLM
+        try:
+            with torch.device("meta"):
+                module = (transformers.AutoModel if name in WHOLE else factory).from_config(config)
+        except Exception:  # noqa: BLE001, S112 - nor does a default that cannot be built
+            continue
+        true = sum(p.numel() for p in dict.fromkeys(module.parameters()))
+        true -= WITHOUT_WEIGHTS.get(name, lambda _: 0)(config)
+        exact += counted == true
+        wrong |= {} if counted == true else {name: (counted, true)}
+    assert not wrong
+    assert exact > 80
+    assert refused > 50
+
+
+WHOLE = {"bert", "roberta", "xlm-roberta", "whisper"}
+"""Encoders, which are counted without the head of a language model."""
+
+WITHOUT_WEIGHTS = {
+    "longcat_flash": lambda c: c.zero_expert_num * 2 * c.expert_ffn_hidden_size * c.hidden_size * c.num_layers
+}
+"""What a class allocates that no checkpoint has: weights of LongCat's experts that return their input."""

@@ -654,3 +654,21 @@ def test_a_served_model_is_known_by_any_spelling():
         {**clean, "hf_model_id": "", "model_config": "", "model_name": known.model.id.upper().replace("-", " ")}
     )
     assert other.model == known.model
+
+
+@pytest.mark.parametrize(
+    ("kind", "said", "means"),
+    [
+        ("engines", "HF Transformers", "hf-transformers-4.57"),
+        ("engines", "Hugging Face Transformers", "hf-transformers-4.57"),
+        ("engines", "transformers", "hf-transformers-4.57"),
+        ("engines", "ExLlama V3", "llama.cpp-b11200"),
+        ("engines", "LMDeploy", "vllm-0.33"),
+        ("engines", "DeepSpeed-MII", "vllm-0.33"),
+        ("frameworks", "HF Trainer", "transformers-4.57"),
+        ("frameworks", "NeMo 24.07", "megatron-core-0.8"),
+        ("frameworks", "PyTorch", "transformers-4.57"),
+    ],
+)
+def test_software_is_known_by_the_names_that_people_write(kind, said, means):
+    assert catalogue.find(kind, said, "--engine") == means

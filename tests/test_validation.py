@@ -320,6 +320,9 @@ def test_first_tokens_come_later_the_longer_the_prompt_and_no_earlier_than_the_f
         ("P99", "tpot", 0.99),
         ("p99.9", "tpot", 0.999),
         ("median ITL", "gap", 0.5),
+        ("90th percentile ITL", "gap", 0.9),
+        ("TPOT median", "tpot", 0.5),
+        ("99th percentile", "tpot", 0.99),
         ("p95 inter-token latency", "gap", 0.95),
         ("mean ITL", "tpot", None),
         ("mean, first token included", "request", None),
@@ -353,9 +356,7 @@ def closed_loop(**cells):
 
 
 def test_clients_count_however_many_requests_they_send():
-    few, many = (
-        predicted_figures(closed_loop(client_concurrency=n, queued_requests=100 * n), FIT) for n in (1, 128)
-    )
+    few, many = (predicted_figures(closed_loop(client_concurrency=n, queued_requests=100 * n), FIT) for n in (1, 128))
     assert many["tpot"].value > 2 * few["tpot"].value
     short = predicted_figures(closed_loop(client_concurrency=32, queued_requests=32 * 10), FIT)
     long = predicted_figures(closed_loop(client_concurrency=32, queued_requests=32 * 100), FIT)
@@ -365,7 +366,9 @@ def test_clients_count_however_many_requests_they_send():
     assert waiting["ttft"].value > 10 * many["ttft"].value
     seats = closed_loop().book().max_concurrency
     stays = waiting["ttft"].value + 127 * waiting["tpot"].value
-    assert waiting["output_tokens_per_second"].value == pytest.approx(2000 * 128 / stays)
+    assert waiting["output_tokens_per_second"].value == pytest.approx(
+        2000 * 128 / stays, rel=1e-3
+    )  # but for the front end
     assert seats < 2000
 
 
@@ -643,12 +646,12 @@ def test_rows_that_predictors_are_compared_on_are_in_no_fit():
 
 
 REACHED = {
-    "training step, tokens/s of a device": (0.089, 0.24),
-    "training step, its code on its architecture has other runs": (0.089, 0.25),
+    "training step, tokens/s of a device": (0.094, 0.26),
+    "training step, its code on its architecture has other runs": (0.098, 0.26),
     "training memory": (0.025, 0.1),
-    "decode, time per token of a known batch": (0.123, 0.33),
-    "offline throughput": (0.07, 0.25),
-    "KV capacity, throughput where the cache is short": (0.1, 0.24),
+    "decode, time per token of a known batch": (0.129, 0.33),
+    "offline throughput": (0.081, 0.25),
+    "KV capacity, throughput where the cache is short": (0.1, 0.26),
     "prompts alone, tokens/s": (0.128, 0.48),
 }
 """What errors of publishers left out may not rise above: mean of medians, and 90th percentile [1]."""
@@ -769,3 +772,86 @@ def test_coverage_is_claimed_of_jobs_with_publishers_enough_alone():
     lines = {line.split(" | ")[0].strip("| "): line for line in scoreboard._intervals(kept(FIT), FIT)}
     assert "no coverage is claimed" in lines["decode"]
     assert "no coverage is claimed" not in lines["training step"]
+
+
+@pytest.mark.parametrize("publishers", [LEAST_SOURCES - 1, LEAST_SOURCES])
+def test_the_least_number_of_publishers_is_enough(publishers):
+    rows = [
+        Outcome(
+            id=f"{source}-{n}",
+            source=f"p{source}",
+            metric="tokens_per_second_per_device",
+            measured=1.0,
+            predicted=Metric(1.0 + 0.01 * n, 0.5, 2.0, "token/s", "calibrated"),
+            factor=interval_factor("training step", FIT),
+        )
+        for source in range(publishers)
+        for n in range(12)
+    ]
+    (line,) = [one for one in scoreboard._intervals(rows, FIT) if one.startswith("| training step")]
+    assert ("no coverage is claimed" in line) is (publishers < LEAST_SOURCES)
+
+
+def test_pairs_stand_from_the_smaller_memory_to_the_larger():
+    rows = [one for one in kept(FIT) if one.regime == "offline" and one.predicted is not None]
+    for table in (rows, rows[::-1]):
+        for line in list(scoreboard._pairs(table))[2:]:
+            names = line.split("|")[1].rsplit(": ", 1)[1].split(" over ")
+            large, small = (catalogue.accelerator(name.strip()).memory for name in names)
+            assert small <= large, line
+
+
+def test_clients_whose_prompts_no_peak_computes_are_implausible():
+    """416 clients that each bring 15,000 tokens and stay 7.7 s mean 810,000 prompt tokens a second: their prompts were cached."""
+    row = closed_loop(
+        model_name="Qwen3-32B",
+        accel_norm="b200",
+        count=2,
+        tp=2,
+        client_concurrency=416,
+        input_len=15000,
+        output_len=500,
+    ).row
+    for tpot, beyond in ((14, True), (400, False)):
+        found = inference_outcomes({**row, "tpot_ms": str(tpot), "ttft_ms": "719"}, FIT)
+        assert all(bool(one.implausible) is beyond for one in found)
+        assert all("prompt tokens" in one.implausible for one in found if beyond)
+
+
+def test_a_table_says_of_how_many_rows_nothing_was_assumed():
+    from roofplan.report.validation import _metric
+
+    def rows(assumed):
+        wide = {"measured": 1.0, "predicted": Metric(1.1, 0.9, 1.4, "s", "calibrated"), "factor": 1.6}
+        found = [Outcome(id=str(n), source="mine", metric="tpot", regime="steady batch", **wide) for n in range(6)]
+        return Validation(kind="inference", rows=6, outcomes=[*found[:-1], replace(found[-1], assumed=assumed)])
+
+    for assumed, said in (((), False), (("a version",), True)):
+        found = rows(assumed)
+        lines = list(_metric(found, "tpot", found.summary()["tpot"], found.without_assumed()["tpot"]))
+        assert any("of which nothing was assumed" in line for line in lines) is said
+
+
+def test_groups_with_unequal_clients_serve_all_of_them():
+    found = [
+        predicted_figures(closed_loop(client_concurrency=n, count=2, dp=2), FIT)["output_tokens_per_second"].value
+        for n in (2, 3, 4, 5, 6)
+    ]
+    assert found == sorted(found)
+    assert len(set(found)) == len(found)
+
+
+def test_what_a_closed_loop_leaves_open_is_assumed_and_said():
+    assert "requests: 5 a client" in closed_loop().assumed
+    assert any("percentile foo" in text for text in closed_loop(percentile="foo").assumed)
+    assert not any("percentile" in text for text in closed_loop(percentile="mean").assumed)
+    with pytest.raises(Skipped, match="answer length not stated"):
+        closed_loop(output_len="")
+
+
+def test_a_steady_state_predicts_no_tails_of_requests_that_are_all_alike():
+    found = predicted_figures(closed_loop(queued_requests=2000, percentile="p99"), FIT)
+    assert isinstance(found["tpot"], str)
+    assert isinstance(found["ttft"], str)
+    gaps = predicted_figures(closed_loop(queued_requests=2000, percentile="p99 ITL"), FIT)
+    assert not isinstance(gaps["tpot"], str)

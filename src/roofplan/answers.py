@@ -24,7 +24,7 @@ from roofplan.records.calibration import OWN
 from roofplan.records.hardware import Machine
 from roofplan.report import source_text
 from roofplan.report.explain import document_text
-from roofplan.search import Plan, Result, bounds
+from roofplan.search import Plan, Result, bounds, first_bound
 from roofplan.source import document
 from roofplan.terms import Cited
 from roofplan.train import TrainingPlan, TrainingResult, binding, flops_per_token
@@ -666,7 +666,7 @@ def _price(plan: Plan) -> dict[str, Any] | None:
 
 
 def _point(step: Plan) -> dict[str, Any]:
-    name, share = bounds(step)["decode"]
+    name, share = first_bound(step)
     return {
         "users": step.users,
         "metrics": {key: m.as_json() for key, m in step.metrics.items()},
@@ -714,7 +714,7 @@ def csv_rows(result: Result) -> list[dict[str, Any]]:
             row[name], row[f"{name}_low"], row[f"{name}_high"] = m.value, m.low, m.high
         limits = bounds(plan)
         row |= {
-            "decode_limit": limits["decode"][0],
+            "decode_limit": limits["decode"][0] if "decode" in limits else "",
             "prefill_limit": limits["prefill"][0],
             "weights_bytes": plan.memory.weights,
             "kv_pool_bytes": plan.memory.pool,

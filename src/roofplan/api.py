@@ -842,7 +842,7 @@ def _constraints(
 
 
 def _check_pace(limits: Constraints, load: Workload) -> None:
-    """Refuse limits on the time between tokens where answers have one."""
+    """Refuse limits on the time between tokens for answers of one token."""
     for flag, value in (("--tpot", limits.tpot), ("--tokens-per-second-per-user", limits.tokens_per_second_per_user)):
         if value is not None and load.output == 1:
             text = f"{flag}: answers of one token (--output 1) have no time between tokens; limit --ttft instead"

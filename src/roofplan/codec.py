@@ -255,9 +255,11 @@ def engine(table: Mapping[str, Any]) -> Engine:
         data_attention_degrees=parallel.get("data_attention_degrees", "divisors"),
         latent_attention=bool(_flag(parallel, "latent_attention", True)),
         experts_even=parallel.get("experts_even", False),
+        expert_groups=_numbers(parallel).get("expert_groups_halved_to"),
         slots_divide_context=parallel.get("slots_divide_context", False),
         sequence_limit=parallel.get("sequence_limit", "rank"),
         tensor=parallel.get("tensor_parallel", True),
+        beside_experts=precisions.get("beside_experts", ""),
         weights=_texts(precisions, "weights"),
         kv=_texts(precisions, "kv"),
         flags={k: v for k, v in flags.items() if isinstance(v, str)},
@@ -288,6 +290,8 @@ def _kernels(table: Mapping[str, Any]) -> Kernels:
     numbers = {name: item.value for name, item in _numbers(table).items()}
     return Kernels(
         peer_all_reduce=_texts(table, "peer_all_reduce"),
+        compiled=_texts(table, "compiled_for"),
+        launches=numbers.get("launches", 1.0),
         smallest_tile=numbers["grouped_tile_smallest"],
         largest_tile=numbers["grouped_tile_largest"],
         vector_rows=numbers.get("vector_rows", 0.0),

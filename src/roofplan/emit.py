@@ -105,7 +105,7 @@ def model_path(plan: Plan, line: _Line) -> str:
     path = Path(name)
     if path.is_file():
         return str(path.parent)
-    if name in {"stdin", "model"}:
+    if name in {"stdin", "config"}:
         line.remarks.append("MODEL: the folder of the checkpoint whose config was read")
         return "MODEL"
     return name

@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 
 from roofplan import catalogue, codec
-from roofplan.calibrate.fitting import NOT_FOR_FITTING, Excluded, descend, entry, spread
+from roofplan.calibrate.fitting import NOT_FOR_FITTING, Excluded, descend, entry, excludes, spread
 from roofplan.operations import format_entry
 from roofplan.records.calibration import Constant, Fit
-from roofplan.records.engine import EAGER
+from roofplan.records.engine import COMPILED, EAGER
 from roofplan.records.model import Mixture
 from roofplan.serve import leaves, limit_of
 from roofplan.terms import Term
@@ -62,8 +62,13 @@ class Decode:
 
 def usable(excluded: Excluded) -> list[InferenceCase]:
     """Return the published runs that may be fitted on: of engines themselves, not of software that is planned as one of them."""
-    left_out = NOT_FOR_FITTING | excluded
-    return [one for one in clean_cases() if one.row["source_key"] not in left_out and not one.engine.stands_for]
+    gone = NOT_FOR_FITTING | excluded
+    return [
+        one
+        for one in clean_cases()
+        if not excludes(gone, one.row["source_key"], one.machine.device.id, one.engine.name)
+        and not one.engine.stands_for
+    ]
 
 
 def decodes(fit: Fit) -> list[Decode]:
@@ -180,6 +185,10 @@ BOUNDS = ((2e-7, 3e-5), (5e-5, 3e-2), (1e-7, 2e-4), (0.15, 1.0), (0.3, 1.0), (0.
 """Physical bounds: a gap is shorter than an eager launch, a step's host time than 30 ms, a share at most one, a weight unpacked in at most 60 operations."""
 
 
+CAPTURED = (2e-7, 3.4e-6)
+"""Bounds of the gap between kernels of a captured graph: one launch takes 1.3 us on an H100 (hazyresearch.stanford.edu/blog/2025-05-27-no-bubbles), and
+engines that run one sequence from a graph, with no scheduler beside them, need 2.9 (gpt-fast) to 3.4 (llama.cpp) with what a kernel takes to fill and drain [s]."""
+
 START = [1.5e-6, 5e-4, 5e-6, 0.6, 0.85, 2.0, 4.0]
 """Where the search begins: physically plausible values."""
 
@@ -235,16 +244,27 @@ def _fit(found: list[Decode], held: dict[int, float] | None = None) -> list[floa
     """
     own = own_formats(found)
     start = [*_start(found[0].case.engine.runtime), *(START[SHARE] for _ in own)]
-    low, high = zip(*BOUNDS, *(BOUNDS[SHARE] for _ in own), strict=True)
+    low, high = zip(*_bounds(found), strict=True)
     trust = [*TRUST, *(TRUST[SHARE] for _ in own)]
 
+    def within(p: Sequence[float]) -> list[float]:
+        return [min(max(x, a), b) for x, a, b in zip(p, low, high, strict=True)]
+
     def loss(p: list[float]) -> float:
-        if any(not a <= x <= b for x, a, b in zip(p, low, high, strict=True)):
-            return math.inf
-        p = _holding(p, held)
+        p = _holding(within(p), held)
         return _off(p, found, own) + sum(t * abs(math.log(x / s)) for t, x, s in zip(trust, p, start, strict=True))
 
-    return _holding(descend(loss, start), held)
+    return _holding(within(descend(loss, start)), held)
+
+
+def _captured(found: Iterable[Decode]) -> bool:
+    """Return whether all rows are of engines that run captured graphs."""
+    return all(row.case.engine.raw.get("cuda_graphs") for row in found)
+
+
+def _bounds(found: list[Decode]) -> list[tuple[float, float]]:
+    """Return the bounds of the constants of `NAMES`, then of a share per expert format."""
+    return [CAPTURED if _captured(found) else BOUNDS[0], *BOUNDS[1:], *(BOUNDS[SHARE] for _ in own_formats(found))]
 
 
 def _holding(p: list[float], held: dict[int, float] | None) -> list[float]:
@@ -257,9 +277,11 @@ def _off(p: Sequence[float], found: list[Decode], own: Sequence[str]) -> float:
 
 
 def _identified(fitted: list[float], index: int, found: list[Decode], own: Sequence[str]) -> tuple[bool, bool]:
-    """Return whether moving a constant makes the rows fit worse, and whether it still does when the others make up for it."""
-    here = _off(fitted, found, own)
-    moved = [{index: fitted[index] * factor} for factor in (PERTURBED, 1.0 / PERTURBED)]
+    """Return whether moving a constant within its bounds makes the rows fit worse, and whether it still does when the others make up for it."""
+    here, (low, high) = _off(fitted, found, own), _bounds(found)[index]
+    moved = [
+        {index: value} for factor in (PERTURBED, 1.0 / PERTURBED) if low <= (value := fitted[index] * factor) <= high
+    ]
     alone = min(_off(_holding(fitted, held), found, own) for held in moved)
     together = min(_off(_fit(found, held), found, own) for held in moved)
     return alone > here + INDIFFERENT, together > here + INDIFFERENT
@@ -456,7 +478,15 @@ def runs_of(rows: Iterable[Decode]) -> str:
 
 
 GUESSES = (
-    ("experts", "share", "any", 0.75, "1", 0.25, "grouped products lose a quarter of a dense product's rate"),
+    (
+        "kernel",
+        "gap",
+        COMPILED,
+        2e-7,
+        "s",
+        0.7,
+        "kernels of one compiled program follow each other; a shorter gap than any captured graph needs",
+    ),
     ("memory", "bandwidth", "any", 0.75, "1", 0.15, "elementwise passes stream at three quarters of the wire rate"),
 )
 """Constants that no row determines: law, name, scope, value, unit, spread and why."""
@@ -506,6 +536,8 @@ def _scope_entries(scope: str, found: list[Decode]) -> list[dict[str, Any]]:
             out.append(entry(law, name, scope, value, unit, off, 0, "the rows hardly depend on it", kind="guess"))
             continue
         note = "" if together else "determined together with the others alone: they make up for it"
+        if (law, name) == ("kernel", "gap") and value >= CAPTURED[1] and _captured(found):
+            note = "at its bound, what engines of one sequence need from a captured graph"
         out.append(entry(law, name, scope, value, unit, off, len(rows), runs_of(rows), note))
     return out
 

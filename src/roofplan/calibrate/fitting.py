@@ -21,6 +21,12 @@ NOT_FOR_FITTING = frozenset({"nvidia-gap-runs"})
 Excluded = frozenset[str]
 """Publishers whose rows a fit leaves out, beside those above."""
 
+
+def excludes(excluded: Excluded, source: str, chip: str, software: str) -> bool:
+    """Return whether a measurement counts as never made: by its publisher, its chip (``chip:b200``) or its software (``software:vllm``)."""
+    return not excluded.isdisjoint({source, f"chip:{chip}", f"software:{software}"})
+
+
 LEAST_ROWS = 3
 """Rows below which a scope gets no constant of its own."""
 

@@ -24,6 +24,10 @@ MEMORY_BOUND = 64
 """Tokens from which a published product is compute-bound, and up to which it is memory-bound."""
 
 
+LEAST_TIME = 1e-5
+"""Least time at the peak of a product that tells a share of it: a shorter one tells what starting a kernel takes [s]."""
+
+
 FORMATS = {
     "bfloat16": ("bf16", "bf16"),
     "fp8": ("fp8", "fp8"),
@@ -105,9 +109,12 @@ def reached(rows: Sequence[Row], taken: Converting, fit: Fit) -> dict[str, dict[
         if peak is None:
             continue
         m, n, k, time = _sizes(row)
+        sheet = peak.value * float(row.get("count") or 1.0)  # of half a chip where that is what software calls a device
+        if float(matmul.work(m, k, n)) / sheet < LEAST_TIME:
+            continue
         start, each = taken.get((device.id, row["dtype"]), (0.0, 0.0))
         left = time - start - matmul.conversion_traffic(m * k, each) / pass_rate(device, fit)
-        share = float(matmul.work(m, k, n)) / left / peak.value if left > 0.0 else 1.0
+        share = float(matmul.work(m, k, n)) / left / sheet if left > 0.0 else 1.0
         # the smallest hardly take longer than a conversion: they stand at the peak, so that the median is of all
         products[kind][device.architecture].append((device.id, min(1.0, share)))
     return products
@@ -245,6 +252,50 @@ def _over_best(found: dict[str, list[float]]) -> list[dict[str, Any]]:
             "shares fitted above over best measured products (ml-engineering)",
         )
     ]
+
+
+def fit_grouped(rows: list[Row], fit: Fit) -> list[dict[str, Any]]:
+    """Fit what grouped products reach of a dense product's rate: at most, and the rows and the width at which half of it is lost.
+
+    A published mixture takes max(weights and activations at the rate of reads, products at the grouped rate), passes that sort and sum its
+    visits, and its launches; what a pass takes is fitted with them and not kept, for the laws have passes of their own.
+    """
+    table = [row for row in rows if row["kernel"] == "moe"]
+    devices = [catalogue.accelerator(row["device"]) for row in table]
+    dense = np.array(
+        [d.peak["bf16"].value * fit.find("matmul", "share.bf16", [d.architecture, "any"]).value for d in devices]
+    )
+    wire = np.array([d.bandwidth or math.nan for d in devices])
+    read = wire * np.array([fit.find("matmul", "bandwidth", [d.architecture, "any"]).value for d in devices])
+    visits, width, hidden, experts = (
+        np.array([float(row[name]) for row in table]) for name in ("m", "n", "k", "batch")
+    )
+    times = np.array([float(row["latency_us"]) * 1e-6 for row in table])
+    tile = matmul.grouped_tile(visits / experts, *GROUPED_TILES)
+    padded = matmul.padded_expert_rows(visits, experts, tile)
+    weights = 3.0 * hidden * width
+    moved = BYTES * (experts * weights + visits * (2.0 * hidden + 3.0 * width))
+
+    def errors(p: Sequence[float]) -> np.ndarray:
+        most, half_rows, half_width, passes = p
+        share = matmul.grouped_share(padded / experts, width, most, half_rows, half_width)
+        product = np.maximum(moved / read, matmul.work(padded, weights, 1.0) / (dense * share))
+        return np.asarray(np.log((product + passes * BYTES * visits * hidden / wire + GROUPED_LAUNCHES) / times))
+
+    def off(p: list[float]) -> float:
+        return float(np.mean(np.minimum(np.abs(errors(p)), FAR)))
+
+    best = min((descend(off, start) for start in ([1.2, 80.0, 380.0, 2.0], [1.0, 30.0, 150.0, 1.0])), key=off)
+    deviation, source = spread(np.exp(errors(best))), "published grouped products: aiconfigurator-core 0.12.0 (PyPI)"
+    return [
+        entry("grouped", name, "any", value, "1", deviation, len(table), source)
+        for name, value in zip(("most", "rows", "width"), best, strict=False)
+    ]
+
+
+BYTES, GROUPED_TILES, GROUPED_LAUNCHES, FAR = 2.0, (16.0, 128.0), 2e-5, 0.5
+"""Bytes of an entry in 16 bits, row tiles of TensorRT-LLM's grouped kernels (cutlass_extensions/gemm_configs.h) [1], what the kernels of a mixture take beside
+their work, that of the smallest rows [s], and the logarithm from which a row's error counts no further."""
 
 
 def fit_vector() -> list[dict[str, Any]]:

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import csv
 import math
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from roofplan import catalogue
 from roofplan.calibrate.engines import constants_of, fit_serving
-from roofplan.calibrate.training import FAMILIES, Steps, fit_families, fit_training
+from roofplan.calibrate.kernels import fit_attention, fit_grouped, fit_matmul, kernel_rows
+from roofplan.calibrate.training import FAMILIES, Steps, fit_families, fit_training, seen_by_families
 from roofplan.records.calibration import Constant, Fit
 from roofplan.timing.figures import Metric, interval_factor, unseen
 from roofplan.validation.predictions import inference_outcomes, names_in, training_outcomes, validated
 from roofplan.validation.rows import SHORT_OF_CACHE, STARVED, Row, flags, unstarved
 from roofplan.validation.scoring import UNITS, Outcome, Validation, job_of
 
-Tick = Callable[[str], None]
+Tick = Callable[[str], object]
 
 
 def left_out(kind: str, rows: Sequence[Row], whole: Steps, tick: Tick | None = None) -> Validation:
@@ -58,6 +60,106 @@ def fit_without(source: str, whole: Steps | None = None) -> Fit:
         others = [item for name, found in shipped.items() if name not in SERVING for item in found]
         shipped |= {name: constants_of(found) for name, found in fit_serving(others, gone).items()}
     return _all(shipped).without(gone)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """Runs of one chip or one software, predicted by constants that were fitted without any run of it.
+
+    Parameters
+    ----------
+    job : ``training`` steps or ``inference``, prompts alone.
+    by : ``chip`` or ``software``.
+    signed : predicted over measured, less one [1].
+    """
+
+    job: str
+    by: str
+    name: str
+    signed: tuple[float, ...]
+
+    @property
+    def errors(self) -> list[float]:
+        """Relative errors without their sign [1]."""
+        return [abs(one) for one in self.signed]
+
+
+def groups(whole: Steps, tick: Tick | None = None) -> list[Group]:
+    """Return training runs with each chip and each software left out, and prompts alone with each chip left out, its kernel tables too."""
+    out = []
+    for kind, metric, axes in (
+        ("training", "tokens_per_second_per_device", ("chip", "software")),
+        ("inference", "prefill_tokens_per_second", ("chip",)),
+    ):
+        table = catalogue.training_rows() if kind == "training" else catalogue.inference_rows()
+        rows = {row["id"]: row for row in table}
+        seen = [
+            one for one in validated(kind, table, whole.constants).outcomes if one.predicted and one.metric == metric
+        ]
+        for by in axes:
+            names = sorted({_member(one, by) for one in seen})
+            for name in names:
+                if tick is not None:
+                    tick(f"{kind} {by} {name}")
+                fit = _fit_leaving(frozenset({f"{by}:{name}"}), whole, kind)
+                ids = [one.id for one in seen if _member(one, by) == name]
+                found = [one for identity in ids for one in _outcomes(kind, rows[identity], fit)]
+                signed = tuple(one.ratio - 1.0 for one in found if one.predicted is not None and one.metric == metric)
+                out.append(Group(job=kind, by=by, name=name, signed=signed))
+    return out
+
+
+def _member(one: Outcome, by: str) -> str:
+    """Return the chip or the software, whatever its version, of an outcome."""
+    if by == "chip":
+        return one.chip
+    of = catalogue.framework if one.metric == "tokens_per_second_per_device" else catalogue.engine
+    return of(one.software).name
+
+
+def _outcomes(kind: str, row: Row, fit: Fit) -> list[Outcome]:
+    return inference_outcomes(row, fit) if kind == "inference" else training_outcomes(row, fit)[0]
+
+
+def _fit_leaving(gone: frozenset[str], whole: Steps, kind: str) -> Fit:
+    """Return all constants fitted anew without a chip or a software: those of kernels, and of training or of serving."""
+    shipped = {name: list(catalogue.fit(name)) for name in catalogue.fits()}
+    rows = [row for row in kernel_rows() if f"chip:{row['device']}" not in gone]
+    measured = len(rows) < len(kernel_rows())
+    if measured:
+        for name, made_by in (("matmul", fit_matmul), ("grouped", fit_grouped)):
+            shipped[name] = constants_of(made_by(rows, _all(shipped)))
+        shipped["attention"] = constants_of(fit_attention(rows))
+    if kind == "training" and not measured and not seen_by_families(gone):
+        return whole.constants.without(gone)
+    if kind == "training":
+        shipped["training"] = constants_of(fit_training(fit_families(_all(shipped).without(gone), whole.fitted)))
+    else:
+        others = [item for name, found in shipped.items() if name not in SERVING for item in found]
+        shipped |= {name: constants_of(found) for name, found in fit_serving(others, gone).items()}
+    return _all(shipped).without(gone)
+
+
+GROUPS = catalogue.ROOT / "measured" / "left-out-groups.csv"
+
+
+def save_groups(found: Iterable[Group]) -> None:
+    """Write the errors of groups that were left out, one a line."""
+    with GROUPS.open("w", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(("job", "by", "name", "signed"))
+        writer.writerows((one.job, one.by, one.name, f"{error:.4g}") for one in found for error in one.signed)
+
+
+def kept_groups() -> list[Group]:
+    """Return the errors of groups as they were written, none where nobody has left any out."""
+    if not GROUPS.exists():
+        return []
+    errors: dict[tuple[str, str, str], list[float]] = defaultdict(list)
+    with GROUPS.open(newline="") as file:
+        for row in csv.DictReader(file):
+            errors[row["job"], row["by"], row["name"]].append(float(row["signed"]))
+    return [Group(job=job, by=by, name=name, signed=tuple(found)) for (job, by, name), found in errors.items()]
 
 
 def _all(fits: dict[str, list[Constant]]) -> Fit:

@@ -11,12 +11,14 @@ import numpy as np
 
 from roofplan import catalogue
 from roofplan.calibrate.intervals import LEAST_SOURCES, Coverage, by_job, coverage
+from roofplan.calibrate.left_out import Group, kept_groups
 from roofplan.calibrate.training import FAMILIES
 from roofplan.records.calibration import Fit
 from roofplan.source import GRADES
 from roofplan.timing.figures import unseen
-from roofplan.validation.rows import SHORT_OF_CACHE
-from roofplan.validation.scoring import ALONE, Outcome, Validation, pooled, score
+from roofplan.validation.rows import SHORT_OF_CACHE, Row, Skipped
+from roofplan.validation.scoring import ALONE, Outcome, Validation, pooled, score, weighted_quantile
+from roofplan.validation.training import training_case
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +125,7 @@ JOBS = (
         None,
         "on vLLM runs of an H100: vidur 4%, BLIS 20%, LLMServingSim 22%, aiconfigurator 25%, llm-optimizer 56%, plain roofline 54%",
     ),
+    Job("time per token, closed loop", _metric("tpot", "closed loop"), 0.15, None, "as above"),
     Job(
         "time to the first token under load",
         lambda one: one.metric == "ttft" and one.regime != "static batch",
@@ -162,6 +165,9 @@ def page(outcomes: Sequence[Outcome], fit: Fit) -> str:
     for job in JOBS:
         rows = [one for one in outcomes if job.keep(one)]
         lines.append(_line(job, rows))
+    left = kept_groups()
+    lines += ["", "## Chips and software that no constant saw", "", *_left_groups(left)] if left else []
+    lines += ["", "## Mixtures and dense models", "", *_mixtures(outcomes)]
     lines += ["", "## Intervals", "", *_intervals(outcomes, fit), "", *_by_grade(outcomes)]
     for job in JOBS:
         rows = [one for one in outcomes if job.keep(one)]
@@ -179,6 +185,55 @@ def page(outcomes: Sequence[Outcome], fit: Fit) -> str:
             lines += ["", *_groups(title, rows, of)]
         lines += ["", *_worst(rows)]
     return "\n".join(lines)
+
+
+def _left_groups(found: Sequence[Group]) -> Iterator[str]:
+    """Yield the errors of runs whose chip or software was left out of every fit."""
+    yield "Each chip, or each software in all its versions, left out of every fit in turn, a chip's kernel tables too (`python -m roofplan.calibrate groups`)."
+    yield ""
+    yield "| job | left out | groups | mean of medians | aim | p90 | aim |"
+    yield "|---|---|---:|---:|---:|---:|---:|"
+    for (job, by), (name, aims) in LEFT.items():
+        mine = [one for one in found if (one.job, one.by) == (job, by)]
+        errors = np.array([error for one in mine for error in one.errors])
+        weights = np.array([1.0 / len(one.errors) for one in mine for _ in one.errors])
+        middle, high = float(np.mean([np.median(one.errors) for one in mine])), weighted_quantile(errors, weights, 0.9)
+        yield f"| {name} | {by} | {len(mine)} | {middle:.1%} | {aims[0]} | {high:.0%} | {aims[1]} |"
+    for (job, by), (name, _) in LEFT.items():
+        yield ""
+        yield f"| {name}, {by} left out | rows | median | p90 | predicted / measured |"
+        yield "|---|---:|---:|---:|---:|"
+        for one in found:
+            if (one.job, one.by) == (job, by):
+                high, ratio = np.quantile(one.errors, 0.9), 1.0 + np.median(one.signed)
+                yield f"| {one.name} | {len(one.errors)} | {np.median(one.errors):.1%} | {high:.0%} | {ratio:.2f} |"
+
+
+LEFT = {
+    ("training", "software"): ("training step", ("12%", "35%")),
+    ("training", "chip"): ("training step", ("12%", "35%")),
+    ("inference", "chip"): ("prompts alone", ("25%", "")),
+}
+"""What groups are left out, of which job, and the aims."""
+
+
+def _mixtures(outcomes: Sequence[Outcome]) -> Iterator[str]:
+    """Yield the signed errors of mixtures and of dense models in training, publishers left out."""
+    mixed = {row["id"] for row in catalogue.training_rows() if _is_mixture(row)}
+    rows = [one for one in outcomes if STEP(one) and one.predicted is not None]
+    yield "| training step, publisher left out | rows | predicted / measured, median |"
+    yield "|---|---:|---:|"
+    for name, kept in (("mixtures", True), ("dense models", False)):
+        ratios = [one.ratio for one in rows if (one.id in mixed) is kept]
+        yield f"| {name} | {len(ratios)} | {np.median(ratios):.2f} |"
+
+
+def _is_mixture(row: Row) -> bool:
+    """Return whether a training run is of a mixture of experts."""
+    try:
+        return bool(training_case(row).model.experts)
+    except Skipped:
+        return False
 
 
 def _line(job: Job, rows: Sequence[Outcome]) -> str:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from roofplan import catalogue
-from roofplan.calibrate.fitting import entry, spread
+from roofplan.calibrate.fitting import Excluded, entry, excludes, spread
 from roofplan.calibrate.hierarchy import Block, Effect, Fitted, Numbers, Prior, fit
 from roofplan.catalogue.machines import machine as machine_of
 from roofplan.economics.uncertainty import Z90
@@ -41,6 +41,15 @@ def cases(*sources: str) -> list[TrainingCase]:
             except Skipped:
                 continue
     return found
+
+
+def kept(found: Sequence[TrainingCase], constants: Fit) -> list[TrainingCase]:
+    """Return the runs that a fit does not exclude."""
+    return [
+        case
+        for case in found
+        if not excludes(constants.excluded, case.row["source_key"], case.machine.device.id, case.framework.name)
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +110,8 @@ class Plausible:
 
 NUMBERS = {
     "compute": Plausible(0.9, 0.15, 0.1, 0.1, 0.05),
-    "compute8": Plausible(0.9, 0.3, 0.15, 0.15, 0.1),
-    "experts": Plausible(1.0, 0.3, 0.1, 0.15, 0.1),
+    "low_over_16_bits": Plausible(1.0, 0.1, 0.05, 0.05, 0.05),
+    "experts": Plausible(8.0, 0.8, 0.2, 0.4, 0.2),
     "memory": Plausible(0.8, 0.4, 0.2, 0.2, 0.15),
     "attention": Plausible(0.9, 0.4, 0.2, 0.2, 0.15),
     "update": Plausible(0.9, 0.4, 0.2, 0.2, 0.1),
@@ -112,8 +121,9 @@ NUMBERS = {
     "sigma": Plausible(3.3e-3, 0.2, 0.05, 0.1, 0.1),
 }
 """What is fitted. Shares of kernels follow the architecture and the code alike; launches and host time are the code's: eager PyTorch takes
-10 to 20 us a kernel. Products in 8 and 4 bits lose what those in 16 bits do, less surely: casts are a pass of their own, which frameworks fuse
-with others in their own ways."""
+10 to 20 us a kernel. Products in 8 and 4 bits lose what those in 16 bits do, and a little of their own: casts are passes of
+their own. What grouped products lose beside dense ones may be several times what the tables' one kernel for all experts does, since
+frameworks start a product for each."""
 
 NETWORK = {"network": Prior(math.log(0.9), 0.3), "shared": Prior(math.log(0.3), 0.7)}
 """A cluster's own: the share of its network that rings attain, and what of that where several ranks of a ring share a host."""
@@ -126,6 +136,12 @@ def effects_of(name: str, lineage: str, architecture: str, own: str = "") -> tup
     """Return the effects whose sum is the logarithm of a number; without `own` those that a family without runs has."""
     shared: tuple[Effect, ...] = (("any", name), (architecture, name), (lineage, name))
     return (*shared, (own, name)) if own else shared
+
+
+def seen_by_families(gone: Excluded) -> bool:
+    """Return whether a family has runs that an exclusion leaves out."""
+    runs = [case for family in FAMILIES for case in cases(*family.sources) if belongs(case, family)]
+    return any(excludes(gone, case.row["source_key"], case.machine.device.id, case.framework.name) for case in runs)
 
 
 def priors() -> dict[Effect, Prior]:
@@ -211,8 +227,7 @@ def fit_families(constants: Fit, start: Fitted | None = None) -> Steps:
     """Fit the numbers of all families to the step times of their runs, each architecture and framework lending to its kin."""
     families, runs = [], []
     for family in FAMILIES:
-        found = cases(*(source for source in family.sources if source not in constants.excluded))
-        mine = [case for case in found if belongs(case, family)]
+        mine = [case for case in kept(cases(*family.sources), constants) if belongs(case, family)]
         if mine:
             families.append(family)
             runs.append(mine)
@@ -344,7 +359,7 @@ def fit_reserved(constants: Fit) -> list[dict[str, Any]]:
     What late frees add, which the catalogue states, is taken off.
     """
     ratios: dict[str, list[float]] = defaultdict(list)
-    for case in cases(*(name for name in ("torchtitan", "fsdp-qlora") if name not in constants.excluded)):
+    for case in kept(cases("torchtitan", "fsdp-qlora"), constants):
         if case.memory is not None and case.memory_kind == "reserved" and case.memory < FULL * room_of(case):
             held = fullest(ledgers(case.model, case.job, case.layout, case.framework, constants))
             ratios[case.framework.name].append(case.memory / float(held.allocated.value) / case.framework.late_frees)

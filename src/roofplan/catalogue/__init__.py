@@ -87,7 +87,7 @@ LONGEST_NAME = 100
 
 def find(kind: str, name: str, argument: str) -> str:
     """Return the id that `name` means, or refuse it with the nearest ones."""
-    wanted = name.lower()
+    wanted = hyphened(name) if kind in {"engines", "frameworks"} else name.lower()
     if "/" not in wanted and len(wanted) <= LONGEST_NAME and (ROOT / kind / f"{wanted}.toml").is_file():
         return wanted
     known = aliases(kind)
@@ -153,6 +153,15 @@ def stand_in(kind: str, name: str, month: str = "") -> StandIn | None:
 def hyphened(name: str) -> str:
     """Return a name of software as ids are written: small letters, hyphens for spaces and underscores."""
     return re.sub(r"[\s_]+", "-", name.strip().lower())
+
+
+def bare(name: str) -> str:
+    """Return a name of software in a table without what stands in brackets, its version aside.
+
+    >>> bare("HF Transformers (eager)"), bare("vLLM (0.6.3)")
+    ('HF Transformers', 'vLLM (0.6.3)')
+    """
+    return re.sub(r"\s*\([^)\d]*\)", "", name).strip()
 
 
 def months(when: str) -> int | None:

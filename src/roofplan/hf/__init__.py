@@ -26,7 +26,7 @@ LARGEST_CONFIG = 16 * 2**20
 """Bytes beyond which a file is not a configuration."""
 
 DECODERS: dict[str, Callable[[Fields], Decoder]] = {
-    "apertus": lambda f: decoders.plain(f, gated=False, qk_norm="head"),
+    "apertus": lambda f: decoders.plain(f, gated=False, qk_norm="head", scalars=2),
     "arcee": lambda f: decoders.plain(f, gated=False),
     "aquila": decoders.llama,
     "baichuan": decoders.llama,
@@ -305,9 +305,9 @@ def _towers(f: Fields, family: str, hidden: int) -> tuple[tuple[Stack, ...], tup
         return (), (f"the vision and audio towers of {family} are not described: only the language model is counted",)
     out = f.sub("vision_config").optional_int("out_hidden_size")
     if out is not None and out != hidden:
-        return (), (
-            f"vision_config.out_hidden_size {out} does not fit hidden_size {hidden}: the tower cannot feed this model and is not counted",
-        )
+        stated = bool(_architecture(f))  # else the language model alone may be meant
+        said = f"vision_config.out_hidden_size {out} does not fit hidden_size {hidden}: the tower cannot feed this model and is {'' if stated else 'not '}counted"
+        return (tower(f, out) if stated else ()), (said,)
     return tower(f, hidden), ()
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from roofplan.errors import ConfigError
 from roofplan.hf.blocks import attention, latent_attention, mixture, mlp
@@ -119,11 +119,12 @@ def plain(
     gated: bool = True,
     head_bias: bool = False,
     final: int | None = None,
+    scalars: int = 0,
 ) -> Decoder:
     """Return a dense decoder of the Llama kind.
 
     ``qk_norm``: ``head`` one norm per head width, ``full`` over all heads, ``heads`` one weight per head and width.
-    ``norm_width``: 1 for RMSNorm, 2 for LayerNorm with bias, 0 for norms without weights.
+    ``norm_width``: 1 for RMSNorm, 2 for LayerNorm with bias, 0 for norms without weights. ``scalars``: learned numbers of an activation.
     """
     s = shape(f)
     bias = f.flag("attention_bias", False) if qkv_bias is None else qkv_bias
@@ -150,7 +151,7 @@ def plain(
                     window=seen[i],
                 ),
             ),
-            feed_forwards=(mlp(s.hidden, s.inner, gated=gated, bias=feed_bias),),
+            feed_forwards=(replace(mlp(s.hidden, s.inner, gated=gated, bias=feed_bias), vectors=scalars),),
             vectors=norms * norm_width * s.hidden,
             norms=norms,
             layer_norm=norm_width == 2,

@@ -32,6 +32,10 @@ def shortened(value: Any) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
+SPELT = {"num_experts": ("num_local_experts",), "num_local_experts": ("num_experts",)}
+"""Names that a later release of transformers writes for a field of the same meaning (5.23 writes one for all mixtures)."""
+
+
 class Fields:
     """One JSON object of a configuration, read by name with clear refusals.
 
@@ -47,10 +51,10 @@ class Fields:
         return self.values.get(name) is not None
 
     def raw(self, *names: str, default: Any = _REQUIRED) -> Any:
-        """Return the first present, non-null value among `names`."""
-        for name in names:
-            if self.values.get(name) is not None:
-                return self.values[name]
+        """Return the first present, non-null value among `names`, however the library that wrote the file spells them."""
+        for spelt in (one for name in names for one in (name, *SPELT.get(name, ()))):
+            if self.values.get(spelt) is not None:
+                return self.values[spelt]
         if default is _REQUIRED:
             spelled = " or ".join(self.path + name for name in names)
             raise ConfigError(f"config.json lacks {spelled}; add it, roofplan does not guess shapes", argument=names[0])

@@ -75,7 +75,12 @@ def gemma4(f: Fields) -> Decoder:
     hidden, layers, heads = f.int("hidden_size"), f.int("num_hidden_layers"), f.int("num_attention_heads")
     kinds, kv_heads, head_dim = _kinds(f, layers), f.int("num_key_value_heads"), f.int("head_dim")
     window = f.int("sliding_window")
-    wide, wide_kv = f.int("global_head_dim", default=head_dim), f.int("num_global_key_value_heads", default=kv_heads)
+    wide_kv = f.int("num_global_key_value_heads", default=kv_heads)
+    stated = f.sub("per_layer_config") if "per_layer_config" in f else None
+    wide = f.int("global_head_dim", default=head_dim)
+    if stated is not None:  # as transformers 5.23 writes what is particular to a layer
+        first = next((f"{i:02}" for i, kind in enumerate(kinds) if kind != "sliding_attention"), "")
+        wide = stated.sub(first).int("head_dim", default=wide) if first in stated else wide
     same = f.flag("attention_k_eq_v", False)
     stored = layers - f.int("num_kv_shared_layers", default=0, least=0)
     per_layer, inner = f.int("hidden_size_per_layer_input", default=0, least=0), f.int("intermediate_size")

@@ -224,12 +224,13 @@ def with_formats(model: Model, plan: Quantization | None, base: str) -> Model:
     def choose(path: str, linear: Linear, role: str) -> str:
         if plan is None or (linear.split == "none" and (linear.outputs <= 512 or "gate" in linear.name)):
             return base
+        rest = plan.beside or base
         if plan.only_experts and ".experts." not in linear.name:
-            return base
+            return rest
         if role != "decoder" and not patterns:
             return base
         full = f"{path}.{linear.name}"
-        return base if any(p.search(full) for p in patterns) else plan.format
+        return rest if any(p.search(full) for p in patterns) else plan.format
 
     def stack(item: Stack) -> Stack:
         made: dict[tuple[Layer, int | None], Layer] = {}

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from roofplan.laws import Number, larger, smaller, up
+from roofplan.laws import Number, larger, smaller, up, where
 
 
 def stall_of_others(other: Number, others: Number, tokens: Number, most: Number = np.inf) -> Number:
@@ -69,6 +69,41 @@ def cycle_time(first: Number, between: Number, output: Number) -> Number:
     0.044922
     """
     return (first + (output - 1.0) * between) / output
+
+
+def random_count(quantile: Number, mean: Number) -> Number:
+    """Return a quantile of how many of many independent arrivals fall into one step: of a Poisson distribution.
+
+    Parameters
+    ----------
+    quantile : from 0 to below 1 [1].
+    mean : arrivals in a step [1].
+
+    Returns
+    -------
+    Arrivals [1].
+
+    Notes
+    -----
+    Domain: answers that end independently of each other; of means above 500 the mean. Source: limit of many rare events.
+
+    Examples
+    --------
+    >>> [float(random_count(0.5, mean)) for mean in (0.6, 0.8, 3.0)]
+    [0.0, 1.0, 3.0]
+    """
+    count, share = 0.0 * mean, np.exp(-1.0 * smaller(mean, MANY_ARRIVALS))
+    below, most, here = share, mean + MANY * (1.0 + np.sqrt(mean)), 0.0
+    while np.any(more := (below < quantile) & (here < most)):
+        here += 1.0
+        count = where(more, here, count)
+        share = share * mean / here
+        below = below + share
+    return where(mean > MANY_ARRIVALS, np.round(mean), count)
+
+
+MANY, MANY_ARRIVALS = 20.0, 500.0
+"""Roots of the mean beyond it in which no further arrival is looked for, and the mean above which its own spread is neglected [1]."""
 
 
 def output_rate(sequences: Number, cycle: Number) -> Number:

@@ -267,6 +267,39 @@ def grouped_tile(rows: Number, smallest: Number, largest: Number) -> Number:
     return smaller(larger(rows, smallest), largest)
 
 
+def grouped_share(rows: Number, width: Number, most: Number, half_rows: Number, half_width: Number) -> Number:
+    """Return what a grouped product reaches of a dense product's rate: s / ((1 + r / R) (1 + w / W)), at most one.
+
+    Parameters
+    ----------
+    rows : rows of an expert R, padded to the tile [1].
+    width : inner width of an expert W on one rank [1].
+    most : what it reaches in the limit of many rows and great width s [1].
+    half_rows : rows at which half of it is lost r [1].
+    half_width : width at which half of it is lost w [1].
+
+    Returns
+    -------
+    Share of a dense product's rate [1].
+
+    Notes
+    -----
+    Domain: gated experts in one grouped kernel, even rows, 64 at least: what has fewer is bound by its reads and takes the share of 64.
+    A short product neither fills the last wave of tiles nor hides its start
+    and end; a narrow one has little to sum over in its second half. Source: form fitted to published kernel tables (`calibrate.kernels`).
+
+    Examples
+    --------
+    >>> [round(grouped_share(rows, 2048.0, 1.25, 80.0, 380.0), 2) for rows in (64.0, 512.0, 4096.0)]
+    [0.47, 0.91, 1.0]
+    """
+    return smaller(most / ((1 + half_rows / larger(rows, LEAST_GROUPED_ROWS)) * (1 + half_width / width)), 1.0)
+
+
+LEAST_GROUPED_ROWS = 64.0
+"""Rows of an expert from which published grouped products tell their rate [1]."""
+
+
 def padded_expert_rows(visits: Number, read: Number, tile: Number) -> Number:
     """Return the rows that a grouped product computes: max(visits + read (tile - 1) / 2, read tile).
 

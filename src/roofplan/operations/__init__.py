@@ -52,6 +52,7 @@ class Operation(NamedTuple):
     traffic : bytes to and from memory, or the message of a collective [B].
     compute : number format of the tensor unit; ``gguf`` for blocks that the engine multiplies in a type of its own.
     entries : weights read by a product [1].
+    width : inner width of an expert on a rank, of grouped products alone [1].
     rows : rows of a product, of one expert where it is grouped [1].
     stored : format of its weights.
     converted : elements that a product reads and writes where each of its matrices converts its own inputs [1].
@@ -84,6 +85,7 @@ class Operation(NamedTuple):
     among: str = "tensor"
     beside: bool = False
     role: str = ""
+    width: Number = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,7 +146,7 @@ class Split:
     attention : ranks that divide attention, tp / attention_dp [1].
     groups : attention groups that share one set of experts or feed-forwards, and wait for each other [1].
     inner : of these, groups inside tp [1].
-    ep : ranks that divide the experts whole; 1 where they are divided by width [1].
+    ep : ranks that divide the experts whole; where there are fewer than tp, the others divide each by its width [1].
     """
 
     tp: Number
@@ -158,6 +160,11 @@ class Split:
         """Return the degrees of a strategy."""
         tp, ep, inner = 1.0 * strategy.tp, 1.0 * strategy.ep, 1.0 * strategy.attention_dp
         return cls(tp=tp, attention=tp / inner, groups=larger(ep / tp, 1.0) * inner, inner=inner, ep=ep)
+
+    @property
+    def expert_width(self) -> Number:
+        """Ranks that divide each expert by its width [1]."""
+        return larger(self.tp / self.ep, 1.0)
 
 
 WHOLE_COLUMN = 8192.0
@@ -523,13 +530,10 @@ def _mixture(moe: Mixture, step: Step, split: Split, model: Model, kernels: Kern
     """Return a mixture: experts read in expectation, rows padded to the tile, the most loaded rank deciding."""
     domain = step.together(split.groups)
     chosen, experts = float(moe.chosen), float(moe.experts)
-    whole = split.ep > 1
-    width = where(whole, 1.0, split.tp)
-    ranks = where(whole, split.ep, 1.0)
-    tokens_here = where(whole, domain, step.together(split.inner))
-    busy = where(whole, matmul.most_loaded_rank(experts, 1.0 * ranks, chosen, tokens_here), 1.0)
-    read = smaller(matmul.experts_read(experts, chosen, tokens_here) / ranks * busy, experts / ranks)
-    visits = tokens_here * chosen / ranks * busy
+    width, ranks = split.expert_width, split.ep
+    busy = where(ranks > 1, matmul.most_loaded_rank(experts, 1.0 * ranks, chosen, domain), 1.0)
+    read = smaller(matmul.experts_read(experts, chosen, domain) / ranks * busy, experts / ranks)
+    visits = domain * chosen / ranks * busy
     each = visits / read
     rows = matmul.padded_expert_rows(
         visits, read, matmul.grouped_tile(each, kernels.smallest_tile, kernels.largest_tile)
@@ -560,6 +564,7 @@ def _mixture(moe: Mixture, step: Step, split: Split, model: Model, kernels: Kern
                 "entry_bytes": element_bytes(kind),
             },
             inputs=visits * (hidden + moe.expert[-1][0].inputs / width),
+            width=moe.expert[-1][0].inputs / width,
         )
     ]
     if moe.router is not None:
@@ -654,6 +659,8 @@ def encoder_operations(step: Step, split: Split, model: Model, kernels: Kernels)
 def head_format(model: Model) -> str:
     """Return the format of the output head: GGUF files quantise it, other formats leave it alone."""
     plan = model.quantization
+    if plan is not None and plan.beside is not None:
+        return plan.beside
     if plan is not None and format_entry(plan.format).get("gguf"):
         return "q6_k" if plan.format.endswith("_m") else plan.format
     return model.dtype

@@ -297,6 +297,7 @@ def _mixture_pass(moe: Mixture, tokens: Number, layout: Layout, model: Model, fr
             kernels=2.0 * float(framework.keeps("expert_kernels")),
             text="{visits} visits in {rows} rows x {weights} weights",
             numbers={"visits": visits, "rows": rows, "weights": weights},
+            width=leaving,
         ),
         Operation("their activation function", "memory", 0.0, visits * (inner + leaving) * ACTIVATION_BYTES),
         Operation(

@@ -55,6 +55,8 @@ class Kernels:
     reads_per_head : whether decode attention reads the cache once for each query head, not once for all that share its keys.
     elementwise : traffic between products over that of fused 16-bit kernels [1].
     layer_launches : kernels that a pass of prompts launches for a layer, unpacking aside, where it uses no captured graph [1].
+    launches : kernels that it starts for each one of an engine whose kernels are fused [1].
+    compiled : vendors for whose devices a step is one compiled program, whose kernels no host starts.
     peer_all_reduce : vendors for whose devices it has all-reduce kernels that read the memory of peers at once.
     launch_queue : launches that the queue of a device of the vendors `queued` holds before the host must wait, 0 where not known [1].
     """
@@ -77,6 +79,8 @@ class Kernels:
     launch_queue: float = 0.0
     queued: tuple[str, ...] = ()
     peer_all_reduce: tuple[str, ...] = ()
+    compiled: tuple[str, ...] = ()
+    launches: float = 1.0
 
 
 class Software(Protocol):
@@ -109,6 +113,9 @@ class Software(Protocol):
 EAGER = "eager"
 """Scope of constants of whatever launches kernels from Python one by one, be it an engine or a training framework."""
 
+COMPILED = "compiled"
+"""Scope of constants of devices on which a step is one compiled program."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Engine:
@@ -130,6 +137,8 @@ class Engine:
     kernels : which kernels it multiplies with.
     sequence_limit : whether its limit of running sequences holds for each attention ``rank`` or for the whole ``server``.
     latent_attention : whether it runs multi-head latent attention.
+    beside_experts : format in which its files hold the matrices that a checkpoint of converted experts leaves alone, empty for as they are.
+    expert_groups : to how few entries it halves the groups of experts' weights so that they divide a rank's width, None where it does not.
     experts_even : whether expert ranks must hold equal numbers of experts.
     slots_divide_context : whether each slot may use only its share of the context, so that it must be asked for as often.
     stands_for : software without a profile of its own that is planned as this one, empty for the engine itself.
@@ -173,6 +182,8 @@ class Engine:
     data_attention_degrees: str = "divisors"
     sequence_limit: str = "rank"
     experts_even: bool = False
+    expert_groups: Sourced | None = None
+    beside_experts: str = ""
     slots_divide_context: bool = False
     tensor: bool = True
     weights: tuple[str, ...] = ()

@@ -334,6 +334,7 @@ class Quantization:
     format : id of a weight format in the catalogue.
     skipped : patterns of module names that stay in the model's own type.
     only_experts : True where only expert matrices are converted.
+    beside : id of the format of the matrices that stay, None for the model's own type.
     activation : id of the activation type that the checkpoint asks for, None where weights only.
     kv : id of the cache type that the checkpoint asks for, None where it asks for none.
     """
@@ -341,6 +342,7 @@ class Quantization:
     format: str
     skipped: tuple[str, ...] = ()
     only_experts: bool = False
+    beside: str | None = None
     activation: str | None = None
     kv: str | None = None
 

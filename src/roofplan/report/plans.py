@@ -13,7 +13,7 @@ from roofplan.records.hardware import Machine
 from roofplan.records.model import Model
 from roofplan.report.explain import explain_screen
 from roofplan.report.page import Page, folded, interval, users_text, wrapped
-from roofplan.search import DEFAULT_TPOT, Plan, Result, all_in_cost, bounds, objective
+from roofplan.search import DEFAULT_TPOT, Plan, Result, all_in_cost, bounds, first_bound, objective
 from roofplan.serve import LIMIT_NAMES, floors
 
 WIDE_ADAPTER = 25e9
@@ -155,7 +155,9 @@ def plan_lines(result: Result, plan: Plan, page: Page) -> list[str]:
     lines.append(
         f"  TTFT          {interval(s['ttft'], 1e3, 'ms'):<27} floor {units.show(least.first, 's')}: {units.show(least.work, 'FLOP')} at the dense peak of {shared}"
     )
-    lines.append(f"  cycle time    {interval(s['cycle_time'], 1e3, 'ms'):<27} a request over its tokens, its prompt included")
+    lines.append(
+        f"  cycle time    {interval(s['cycle_time'], 1e3, 'ms'):<27} a request over its tokens, its prompt included"
+    )
     per = s["output_tokens_per_second_per_device"]
     lines.append(
         f"  output        {interval(s['output_tokens_per_second'], 1, 'tok/s')} = {units.significant(per.value)} x {n} devices"
@@ -163,14 +165,14 @@ def plan_lines(result: Result, plan: Plan, page: Page) -> list[str]:
     )
     whole = all_in_cost(plan)
     if whole is not None and plan.cost is not None:
-        into, out = s["cost_per_million_input_tokens"].value, s["cost_per_million_output_tokens"].value
+        into, out = s["cost_per_million_input_tokens"].value, s.get("cost_per_million_output_tokens")
         lines.append(
             f"  cost          {units.significant(plan.cost.total, 4)} USD/h = {n} x {units.significant(plan.cost.per_device)}"
             f" · {interval(whole, 1, 'USD/Mtok out')}"
             f" all in, {load_text(plan)}"
         )
         lines.append(
-            f"                split by what each adds to the steps: {units.significant(into)} USD/Mtok in, {units.significant(out)} out"
+            f"                split by what each adds to the steps: {units.significant(into)} USD/Mtok in{f', {units.significant(out.value)} out' if out else ''}"
         )
     else:
         lines.append(
@@ -209,7 +211,7 @@ def ladder_lines(result: Result, plan: Plan) -> list[str]:
     lines = ["", "     users   TPOT ms  tok/s a user     tok/s  USD/Mtok out  binds or ends"]
     for step in result.ladder:
         whole = all_in_cost(step)
-        name, share = bounds(step)["decode"]
+        name, share = first_bound(step)
         mark = ">" if step.users == plan.users else " "
         ends = ""
         if step.users == step.memory.max_concurrency:
@@ -283,12 +285,12 @@ def reason_behind(plan: Plan, first: Plan) -> str:
     kv = a.memory.max_concurrency / max(1, b.memory.max_concurrency)
     if kv < 0.8:
         words.append(f"room for {1 - kv:.0%} fewer users")
-    mine, theirs = bounds(a)["decode"], bounds(b)["decode"]
+    mine, theirs = first_bound(a), first_bound(b)
     if mine[0] == "communication" or mine[0] != theirs[0]:
         words.append(f"{LIMIT_NAMES[mine[0]]} {mine[1]:.0%}")
     ratio = a.pace.value / b.pace.value
     if a.users == b.users and ratio > 1.02:
-        words.append(f"TPOT +{ratio - 1:.0%}")
+        words.append(f"{'TPOT' if 'tpot' in a.metrics else 'a request'} +{ratio - 1:.0%}")
     if a.users != b.users:
         words.append(f"{users_text(a.users)} at {units.significant(a.pace.value * 1e3)} ms")
     if int(a.strategy.pp) > 1 and int(b.strategy.pp) == 1:
@@ -331,7 +333,7 @@ def _objective_text(plan: Plan, best: str) -> str:
 
 def improvement_lines(plan: Plan) -> list[str]:
     """Return what would have to change to do better, read off the binding limit."""
-    name, _ = bounds(plan)["decode"]
+    name, _ = first_bound(plan)
     read = element_bytes(plan.model.quantization.format if plan.model.quantization else plan.model.dtype)
     hints = {
         "memory_bandwidth": "--precision fp8 or awq reads fewer bytes a token"

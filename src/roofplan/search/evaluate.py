@@ -24,6 +24,7 @@ from roofplan.search.space import (
     at_precision,
     cache_format,
     choose_engine,
+    in_files_of,
     refused_device,
     refuses_cache,
     refuses_format,
@@ -80,6 +81,7 @@ def _machine_plans(
         tally.refusals[Refusal("engine", refused_device(asked.engine, machine, precision))] += 1
         return []
     unread = refuses_format(model, engine)
+    model = in_files_of(model, engine)
     cost = economics.hourly(machine, asked.price, fit, asked.terms)
     if limits.budget is not None and (cost is None or cost.total > limits.budget):
         none = cost is None
@@ -96,7 +98,7 @@ def _machine_plans(
             tally.refusals[Refusal("precision" if unread else "strategy", why)] += 1
             continue
         tally.legal += 1
-        key = (precision, kv_bytes, *strategy.as_dict().values())
+        key = (model.quantization, kv_bytes, *strategy.as_dict().values())
         if key not in feet:
             feet[key] = footprints(model, strategy, kv_bytes, draft=asked.workload.drafted > 0)
         books = _books(asked, partial(ledger, model, strategy, machine, engine, asked.workload, feet[key]))
@@ -139,20 +141,21 @@ def _predicted(
         width = max(len(u) for u in ladders)
         grid = np.stack([np.pad(u, (0, width - len(u)), mode="edge") for u in ladders])
         p = predict(model, many, engine, asked.workload, r, grid, kv_bytes=kv_bytes, budget=budget)
-        tpot, ttft, rate = (np.broadcast_to(x, grid.shape) for x in (p.pace.value, p.ttft.value, p.rate))
+        pace, ttft, rate = (np.broadcast_to(x, grid.shape) for x in (p.pace.value, p.ttft.value, p.rate))
         load = load_of(asked, rate)
         power = wall_power(machine, np.broadcast_to(p.busy, grid.shape) * load, fit)
         watts = None if power is None else np.broadcast_to(power.value, grid.shape)
         for found, u in zip(seen, ladders, strict=True):
             found.update(u.tolist())
-        ok = _allowed(asked.constraints, tpot, ttft, rate, watts, grid, asked)
-        score = _score(asked.best, machine, tpot, rate * load, watts, cost)
-        quick = bool(np.any(ok & (tpot <= DEFAULT_TPOT)))
-        best = [_choose(asked, u, tpot[i], ok[i], score[i], quick=quick) for i, u in enumerate(ladders)]
-        # where no point reaches a demand, the most users that the limits on time allow come nearest
-        quickly = _allowed(replace(asked.constraints, rate=None), tpot, ttft, rate, watts, grid, asked)
-        last = [np.flatnonzero(quickly[i, : len(u)]) for i, u in enumerate(ladders)]
-        near = [c if c is not None else int(x[-1]) if len(x) else None for c, x in zip(best, last, strict=True)]
+        ok = _allowed(asked.constraints, pace, ttft, rate, watts, grid, asked)
+        score = _score(asked.best, machine, pace, rate * load, watts, cost)
+        quick = p.tpot is not None and bool(np.any(ok & (pace <= DEFAULT_TPOT)))
+        best = [_choose(asked, u, pace[i], ok[i], score[i], quick=quick) for i, u in enumerate(ladders)]
+        # where no point reaches a demand, the users of the highest rate that the limits on time allow come nearest
+        quickly = _allowed(replace(asked.constraints, rate=None), pace, ttft, rate, watts, grid, asked)
+        within = [np.flatnonzero(quickly[i, : len(u)]) for i, u in enumerate(ladders)]
+        most = [int(x[np.argmax(rate[i, x])]) if len(x) else None for i, x in enumerate(within)]
+        near = [c if c is not None else m for c, m in zip(best, most, strict=True)]
         return best, near
 
     chosen, near = columns(users)

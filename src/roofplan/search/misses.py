@@ -87,8 +87,7 @@ def _why_not_divided(asked: Request) -> str:
         if why:
             return why
         if "ep" in asked.pins and asked.pins["ep"] > 1:
-            meaning = "tp x dp" if engine.expert_identity == "tp*dp" else "tp"
-            return f"{engine.id} divides experts over {meaning} ranks or not at all"
+            return f"{engine.id} divides experts over as many ranks as divide tp"
         if "attention_dp" in asked.pins:
             return f"{engine.id} divides attention only inside tp, for models with experts or a latent cache"
     return "no engine divides these machines so"

@@ -48,7 +48,8 @@ def ordered(plans: list[Plan], best: str, *, limited: bool = False) -> list[Plan
         )  # hosts left out: not comparable
         cost = all_in_cost(plan) if best == "devices" else None
         second = cost.value if cost is not None else math.inf
-        slow = best != "latency" and plan.pace.value > DEFAULT_TPOT * (1 + 1e-9) and not limited
+        between = plan.metrics.get("tpot")
+        slow = best != "latency" and not limited and between is not None and between.value > DEFAULT_TPOT * (1 + 1e-9)
         return (not known, slow, bare, rounded, second, plan.changes_model, *simplicity(plan))
 
     ranked = sorted(plans, key=key)

@@ -217,7 +217,8 @@ def grade_of_time(whole: Term, model: Model, r: Rates) -> int:
     worst = max([1, *(grade_of_constant(item, device.vendor) for item, time in borne.items() if time > counts)])
     seen = (r.engine.name, device.architecture) in catalogue.measured_pairs(r.fit.excluded)
     stand_in = any(_uses(model, name) for name in r.fallbacks)
-    return max(worst, 2 if not seen or stand_in or device.status == OWN else 1)
+    launches_guessed = r.engine.kernels.launches != 1.0
+    return max(worst, 3 if launches_guessed else 2 if not seen or stand_in or device.status == OWN else 1)
 
 
 def _bearing(leaf: Term, r: Rates) -> list[tuple[Constant, float]]:
@@ -267,6 +268,8 @@ def metrics_of(plan: Plan) -> dict[str, Metric]:
             ("cost_per_million_input_tokens", hourly * split / (into * plan.utilisation * units.HOUR) * 1e6),
             ("cost_per_million_output_tokens", hourly * (1.0 - split) / (rate * plan.utilisation * units.HOUR) * 1e6),
         ):
+            if p.tpot is None and name.endswith("output_tokens"):
+                continue  # an answer of one token comes with its prompt
             out[name] = _priced(value, plan, whole)
         out[ALL_IN] = _priced(float(cost.per_token(hourly / units.HOUR, rate * plan.utilisation) * 1e6), plan, whole)
     return out
@@ -357,5 +360,11 @@ def _uses(model: Model, name: str) -> bool:
 
 
 def bounds(plan: Plan) -> dict[str, tuple[str, float]]:
-    """Return what binds in decode and in prefill, with its share."""
-    return {"decode": bound_of(plan.prediction.pace), "prefill": bound_of(plan.prediction.ttft)}
+    """Return what binds in decode and in prefill, with its share; answers of one token have no decode."""
+    between, first = plan.prediction.tpot, bound_of(plan.prediction.ttft)
+    return {"prefill": first} if between is None else {"decode": bound_of(between), "prefill": first}
+
+
+def first_bound(plan: Plan) -> tuple[str, float]:
+    """Return what binds in decode, or in prefill where there is no decode, with its share."""
+    return next(iter(bounds(plan).values()))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import lru_cache
 
 from roofplan import catalogue
 from roofplan.errors import StrategyError
@@ -54,6 +55,15 @@ def at_precision(model: Model, precision: str) -> Model:
     return with_formats(model, Quantization(format=precision, activation=activation), model.dtype)
 
 
+@lru_cache(maxsize=256)
+def in_files_of(model: Model, engine: Engine) -> Model:
+    """Return a model as the files of an engine hold it: where a checkpoint converts its experts alone, they may convert the rest too."""
+    plan = model.quantization
+    if plan is None or not plan.only_experts or not engine.beside_experts:
+        return model
+    return with_formats(model, replace(plan, beside=engine.beside_experts), model.dtype)
+
+
 def cache_format(model: Model, asked: str) -> str:
     """Return the format of the cache: what was asked, what the checkpoint states, else the model's 16-bit type."""
     if asked != "checkpoint":
@@ -85,20 +95,23 @@ def strategies(model: Model, machine: Machine, engine: Engine, pins: dict[str, i
     for tp in divisors(machine.count):
         for pp in divisors(machine.count // tp):
             dp = machine.count // tp // pp
-            for candidate in _variants(tp, pp, dp, model, engine):
+            for candidate in _variants(tp, pp, dp, model, engine, pins.get("ep")):
                 degrees = candidate.as_dict()
                 if all(degrees.get(name) == value for name, value in pins.items()):
                     found.setdefault(tuple(degrees.values()), candidate)
     return list(found.values())
 
 
-def _variants(tp: int, pp: int, dp: int, model: Model, engine: Engine) -> list[Strategy]:
+def _variants(tp: int, pp: int, dp: int, model: Model, engine: Engine, ep: int | None = None) -> list[Strategy]:
+    """Return the ways to use ranks of three degrees; expert ranks are all or none but where `ep` names another number."""
     made = [Strategy(tp=tp, pp=pp, dp=dp)]
     if model.experts and engine.expert:
         if engine.expert_identity == "tp*dp" and engine.data and tp * dp > 1:
             made.append(Strategy(tp=tp, pp=pp, dp=dp, ep=tp * dp))
         elif tp > 1:
             made.append(Strategy(tp=tp, pp=pp, dp=dp, ep=tp))
+            if ep is not None and 1 < ep < tp and tp % ep == 0:
+                made.append(Strategy(tp=tp, pp=pp, dp=dp, ep=ep))
     if engine.data_attention and tp > 1 and (model.latent or model.experts):
         for inner in [tp] if engine.data_attention_degrees == "all" else divisors(tp)[1:]:
             made.append(Strategy(tp=tp, pp=pp, dp=dp, attention_dp=inner))

@@ -36,9 +36,7 @@ def layer_bytes(layer: Layer, split: Split) -> float:
         stored += _group_bytes(mixer.groups, split.attention, kv_heads) + mixer.vectors * ACTIVATION_BYTES
     for feed in layer.feed_forwards:
         if isinstance(feed, Mixture):
-            one = (
-                _group_bytes(feed.expert, 1.0 if split.ep > 1 else split.tp, 1) + feed.expert_vectors * ACTIVATION_BYTES
-            )
+            one = _group_bytes(feed.expert, split.expert_width, 1) + feed.expert_vectors * ACTIVATION_BYTES
             held = math.ceil(feed.experts / split.ep) if split.ep > 1 else feed.experts
             router = _linear_bytes(feed.router, 1.0) if feed.router else 0.0
             stored += held * one + _group_bytes(feed.shared, split.tp, 1) + router + feed.vectors * ACTIVATION_BYTES
@@ -175,7 +173,7 @@ def _widest(model: Model, split: Split) -> float:
                 entry = sum(linear.outputs for linear in feed.expert[0])
                 widest = max(
                     widest,
-                    1.5 * entry * feed.chosen / (1.0 if split.ep > 1 else split.tp)
+                    1.5 * entry * feed.chosen / split.expert_width
                     + 2 * feed.chosen * model.hidden / max(1.0, split.ep),
                 )
             else:

@@ -29,8 +29,8 @@ class Prediction:
     ttft : time to the first token, without waiting for a seat [s].
     cycle : time of a request over its output tokens, its own prompt included [s].
     token : what a token of a batch takes that no prompt joins [s].
-    mixed_token : what a token takes whose step carries prompts [s].
-    carrying : share of the steps between a request's tokens that carry prompts of others [1].
+    carrying : prompts of others, or chunks of them, in a step between a request's tokens, in the mean and at most [1].
+    carried : what each of them adds to a token [s].
     decode, prefill : one decode step, and one step with prompts, both of one group of users [s].
     input_share : share of the machine's time that prefill takes [1].
     rate : output tokens per second of the whole machine [token/s].
@@ -40,8 +40,8 @@ class Prediction:
     ttft: Term
     cycle: Term
     token: Term
-    mixed_token: Term
-    carrying: Number
+    carrying: tuple[Number, Number]
+    carried: Term
     decode: Term
     prefill: Term
     sequences: Number
@@ -49,6 +49,26 @@ class Prediction:
     rate: Number
     prefill_rate: Number
     busy: Number
+
+    def gap(self, quantile: float) -> Term:
+        """Return a quantile of the times between any two tokens: prompts come at random, so that some steps carry several and some none [s].
+
+        A scalar prediction only.
+        """
+        mean, most = map(float, self.carrying)
+        count = min(batching.random_count(quantile, mean), most)
+        if count == 0.0:
+            return self.token
+        more = Term(
+            "prompts of others",
+            count * self.carried.value,
+            "s",
+            parts=[self.carried],
+            combine="product",
+            text="{count} in a step x {each}",
+            numbers={"count": count, "each": (self.carried.value, "s")},
+        )
+        return total("gap", [*self.token.parts, more], "s")
 
     @property
     def times(self) -> list[Term]:
@@ -91,11 +111,13 @@ def predict(
     else:
         here, sequences = per_group, per_group * groups * waves
     users = sequences / groups
-    others = larger(users * coupled - 1.0, 0.0) / coupled
-    emitted = (
-        float(batching.tokens_per_speculative_step(workload.drafted, workload.acceptance)) if workload.drafted else 1.0
-    )
+    # groups that have users compute their prompts together, so that as many of others cost as much as one
+    others = larger(users * coupled - 1.0, 0.0) / larger(smaller(coupled, users * coupled), 1.0)
     output, later = float(workload.output), workload.output - 1.0
+    emitted = 1.0
+    if workload.drafted:
+        emitted = float(batching.tokens_per_speculative_step(workload.drafted, workload.acceptance))
+        emitted = min(emitted, max(later, 1.0))
     context = 1.0 * memory.mean_resident_tokens(workload.input, workload.output)
     step = Step(sequences=here, each=1.0 + workload.drafted, context=context)
     decode = step_term("decode step", model, strategy, step, r, kv_bytes=kv_bytes, drafted=workload.drafted)
@@ -104,6 +126,9 @@ def predict(
     per_step = here * emitted / max(later, 1.0)
     prompts = _prompts(model, strategy, engine, workload, r, step, stage, per_step, kv_bytes=kv_bytes, budget=budget)
     empty, alone = _first_token(model, strategy, engine, r, workload, budget, kv_bytes)
+    # prompts of others in the own prompt's step are waited for with it, the rest between the tokens
+    beside = smaller(larger(prompts.requests - 1.0, 0.0), others)
+    between = others - beside
     riding: Number = 0.0
     most, rode = np.inf, 0.0
     if prompts.mixed:
@@ -111,9 +136,9 @@ def predict(
         decoding = prompts.steps * emitted * token.value
         riding = larger(smaller(prompts.whole / prompts.requests + decoding - empty.value, decoding), 0.0)
         riding = riding * smaller(others, 1.0)
-    stall = batching.stall_of_others(prompts.other, others, later, most) if later else 0.0
-    waiting = others * prompts.other - later * stall if prompts.mixed or not later else 0.0
-    ttft = _waited(empty, riding, waiting, prompts)
+    stall = batching.stall_of_others(prompts.other, between, later, most) if later else 0.0
+    waiting = between * prompts.other - later * stall if prompts.mixed or not later else 0.0
+    ttft = _waited(empty, riding, beside * prompts.other, waiting, prompts)
     tpot = None
     cycle = total("cycle time", ttft.parts, "s", law="batching.cycle_time")
     if later:
@@ -121,7 +146,7 @@ def predict(
             stall,
             law="batching.stall_of_others",
             text="{others} others x {each} / {tokens} tokens" + (", at most {most}" if prompts.mixed else ""),
-            numbers={"others": others, "each": (prompts.other, "s"), "tokens": later, "most": (most, "s")},
+            numbers={"others": between, "each": (prompts.other, "s"), "tokens": later, "most": (most, "s")},
         )
         tpot = total("TPOT", [*token.parts, stalled], "s")
         whole = batching.cycle_time(ttft.value, tpot.value, output)
@@ -135,19 +160,21 @@ def predict(
         ttft=ttft,
         cycle=cycle,
         token=token,
-        mixed_token=total("token", [*token.parts, prompts.term(most)], "s") if prompts.mixed else token,
-        carrying=others / prompts.requests * emitted / later if prompts.mixed else 0.0 * others,
+        carrying=(between * prompts.steps * emitted / max(later, 1.0), prompts.room),
+        carried=prompts.term(prompts.other * smaller(prompts.requests, 1.0) / emitted),
         decode=decode,
         prefill=prompts.step,
         sequences=sequences,
         input_share=1.0 - turns * emitted * token.value / cycle.value,
         rate=batching.output_rate(sequences, cycle.value),
-        prefill_rate=prompts.fresh * groups / _pace(model, strategy, engine, r, workload, budget, kv_bytes, alone),
+        prefill_rate=prompts.fresh
+        * groups
+        / _prompt_interval(model, strategy, engine, r, workload, budget, kv_bytes, alone),
         busy=_busy(
             decode,
             prompts.step,
             turns * smaller(waves, users),
-            prompts.added / prompts.requests * users / output,
+            prompts.device / prompts.requests * users / output,
             cycle.value,
         ),
     )
@@ -163,7 +190,8 @@ class _Prompts:
     behind : what it takes, and what is taken off where tokens ride with it.
     mixed : whether they do.
     fresh, requests : tokens of a prompt that are computed, and prompts that a step computes [1].
-    added, whole : what it takes more than a step without prompts, of one stage and of all in turn, with the host [s].
+    room : prompts that a step has room for, one at least [1].
+    device, whole : what it takes more than a step without prompts, of one stage, and of all in turn with the host [s].
     other : what one prompt costs other users [s].
     """
 
@@ -172,7 +200,8 @@ class _Prompts:
     mixed: bool
     fresh: float
     requests: Number
-    added: Number
+    room: Number
+    device: Number
     whole: Number
     other: Number
 
@@ -205,7 +234,7 @@ def _prompts(
     mixed = engine.mixes and workload.output > 1
     beside = decoding.sequences if mixed else 0.0
     # prompts get what decoding sequences leave of a step that they share; one that is not cut is computed whole
-    room = larger(engine.pass_tokens(budget) - beside, 1.0 if engine.chunked_prefill else fresh)
+    room = larger(engine.pass_tokens(budget) - beside * decoding.each, 1.0 if engine.chunked_prefill else fresh)
     chunk = smaller(larger(1.0, per_step) * fresh, room)
     requests = chunk / fresh
     step = Step(new=chunk, past=past, requests=requests)
@@ -216,15 +245,15 @@ def _prompts(
     carrier = _with_hop(prefill, _hop(model, strategy, r, chunk + beside * decoding.each))
     stages = 1.0 * strategy.pp
     if mixed:
-        added, behind = carrier.value - stage.value, [carrier, stage]
-        whole = added * stages
+        device, behind = carrier.value - stage.value, [carrier, stage]
+        whole, once = device * stages, device
     else:
         host = host_of_passes(1.0, requests, r)
-        added, behind = carrier.value + host.value, [total(name, [carrier, host], "s")]
-        whole = carrier.value * stages + host.value
+        device, behind = carrier.value, [total(name, [carrier, host], "s")]
+        whole, once = device * stages + host.value, device + host.value
     # stages work on different users at once, so that another's prompt costs the time of one; layers in turn cost all of theirs
     costs = (
-        added if engine.pipeline_kind == "microbatch" else whole * _overlap(model, strategy, engine, r, fresh, budget)
+        once if engine.pipeline_kind == "microbatch" else whole * _overlap(model, strategy, engine, r, fresh, budget)
     )
     return _Prompts(
         step=prefill,
@@ -232,7 +261,8 @@ def _prompts(
         mixed=mixed,
         fresh=fresh,
         requests=requests,
-        added=added,
+        room=larger(room / fresh, 1.0),
+        device=device,
         whole=whole,
         other=costs / requests,
     )
@@ -265,12 +295,13 @@ def _with_hop(step: Term, hop: Term | None) -> Term:
     return step if hop is None else total(step.name, [*step.parts, hop], "s")
 
 
-def _waited(empty: Term, riding: Number, waiting: Number, prompts: _Prompts) -> Term:
-    """Return the time to the first token among other users: its prompt rides with their tokens, and waits where steps have no room for all prompts."""
+def _waited(empty: Term, riding: Number, beside: Number, waiting: Number, prompts: _Prompts) -> Term:
+    """Return the time to the first token among other users: that of an empty system, what decoding and prompts in the same steps add, and the wait for room."""
     parts = [
         prompts.term(value, name, text=text)
         for name, value, text in (
-            ("tokens of others", riding, "what steps that carry them take more"),
+            ("decoding of others", riding, "decoding of other users in the same steps"),
+            ("prompts beside it", beside, "prompts of other users in the same step"),
             ("prompts before it", waiting, "what prompts of others take beyond the steps between a user's tokens"),
         )
         if np.any(value > 0.0)
@@ -381,7 +412,7 @@ def _first_token(
     return total("TTFT", [*parts, hops, host], "s"), one.value * turns
 
 
-def _pace(
+def _prompt_interval(
     model: Model,
     strategy: Strategy,
     engine: Engine,

@@ -25,6 +25,11 @@ def legal(model: Model, strategy: Strategy, engine: Engine) -> str | None:
             inner not in {1, tp} and engine.data_attention_degrees == "all",
             f"{engine.id}: attention data parallelism uses all of tp",
         ),
+        (
+            engine.expert and engine.expert_identity == "tp*dp" and ep not in {1, tp * dp},
+            f"{engine.id} divides experts over tp x dp ranks or not at all",
+        ),
+        (ep < tp and tp % ep, f"{engine.id}: tp ({tp}) must be divisible by ep ({ep})"),
         (ep > 1 and not engine.expert, f"{engine.id} has no expert parallelism"),
         (ep > 1 and not model.experts, f"{engine.id}: no experts to divide"),
         (ep > routed(model), f"{engine.id}: {ep} expert ranks for {routed(model)} routed experts"),
@@ -37,7 +42,7 @@ def legal(model: Model, strategy: Strategy, engine: Engine) -> str | None:
         if broken:
             return why
     tensor = tp // inner
-    return _divides(model, tensor, tp, engine, whole=ep > 1)
+    return _divides(model, tensor, tp, engine, max(1, tp // ep))
 
 
 def routed(model: Model) -> int:
@@ -47,11 +52,11 @@ def routed(model: Model) -> int:
 
 
 @lru_cache(maxsize=4096)
-def _divides(model: Model, tensor: int, full: int, engine: Engine, *, whole: bool) -> str | None:
+def _divides(model: Model, tensor: int, full: int, engine: Engine, cut: int) -> str | None:
     for layer, _ in model.decoder.kinds():
         reasons = (
             *(_mixer_rule(mixer, tensor, engine) for mixer in layer.mixers),
-            *(_feed_rule(feed, full, engine, whole=whole) for feed in layer.feed_forwards),
+            *(_feed_rule(feed, full, engine, cut) for feed in layer.feed_forwards),
         )
         for reason in reasons:
             if reason:
@@ -74,18 +79,21 @@ def _mixer_rule(mixer: Mixer, tensor: int, engine: Engine) -> str | None:
     return _cuts(mixer.groups, tensor, engine, mixer.kv_heads)
 
 
-def _feed_rule(feed: FeedForward, tensor: int, engine: Engine, *, whole: bool) -> str | None:
-    """Return why a feed-forward cannot be divided over `tensor` ranks; whole experts are not cut."""
+def _feed_rule(feed: FeedForward, tensor: int, engine: Engine, cut: int) -> str | None:
+    """Return why a feed-forward cannot be divided over `tensor` ranks, each of its experts over `cut` of them."""
     if not isinstance(feed, Mixture):
         return _cuts(feed.groups, tensor, engine)
-    routed_ones = None if whole else _cuts(feed.expert, tensor, engine)
+    halved = engine.expert_groups
+    routed_ones = _cuts(feed.expert, cut, engine, least=int(halved.value) if halved else None)
     return routed_ones or _cuts(feed.shared, tensor, engine)
 
 
-def _cuts(groups: tuple[Group, ...], tensor: int, engine: Engine, kv_heads: int = 0) -> str | None:
+def _cuts(
+    groups: tuple[Group, ...], tensor: int, engine: Engine, kv_heads: int = 0, least: int | None = None
+) -> str | None:
     """Return why matrices cannot be cut into `tensor` shares: outputs of what enters a block, inputs of what leaves it.
 
-    Keys and values are cut by whole heads, which are repeated beyond their number.
+    Keys and values are cut by whole heads, which are repeated beyond their number. With `least` groups of entries are halved to it.
     """
     if tensor == 1:
         return None
@@ -99,6 +107,8 @@ def _cuts(groups: tuple[Group, ...], tensor: int, engine: Engine, kv_heads: int 
             if width % shares:
                 return f"{engine.id}: width {width} is not divisible by tensor parallel size ({tensor})"
             block = cut_block(linear.format, leaves=leaves)
+            if least is not None and "block" not in format_entry(linear.format):
+                block = min(block, least)
             if (width // shares) % block:
                 return f"{engine.id}: width {width} / tp {shares} = {width // shares} is not a multiple of the {block} of {linear.format}"
     return None

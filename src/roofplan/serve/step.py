@@ -70,7 +70,7 @@ def step_term(
     tables.append(head_operations(step, split, model) + drafts + encoder_operations(step, split, model, kernels))
     tables = [on_device(table, r) for table in tables]
     timed = [[(op, operation_time(op, r)) for op in table] for table in tables]
-    launches = [sum(kernels_of(op, r) for op in table) * r.gap for table in tables]
+    launches = [kernels.launches * sum(kernels_of(op, r) for op in table) * r.gap for table in tables]
     sums = []
     for rows, launch in zip(timed, launches, strict=True):
         amount: Any = launch
@@ -161,7 +161,7 @@ def _operation_term(op: Operation, seconds: Number, count: Number, r: Rates) -> 
     computed = r.sources["vector_peak"] if op.kind == "memory" else shares
     if op.role == "cast":
         computed = r.sources["casts"]
-    sources = (*keys, *computed, *(r.sources["experts_share"] if op.kind == "experts" else ()))
+    sources = (*keys, *computed, *(r.sources["grouped"] if op.kind == "experts" else ()))
     return Term(op.name, seconds * count, "s", law=law, text=text, numbers=numbers, sources=sources)
 
 

@@ -38,7 +38,10 @@ def compute_rate(op: Operation, r: Rates) -> Number:
         return r.vector_peak
     own = f"{op.compute}.{op.stored}"
     rate = r.compute[own if own in r.compute else op.compute if op.compute in r.compute else "bf16"]
-    return rate * r.experts_share if op.kind == "experts" else rate
+    if op.kind != "experts":
+        return rate
+    padded = op.work / (2.0 * op.entries)
+    return rate * matmul.grouped_share(padded, op.width, r.grouped.most, r.grouped.rows, r.grouped.width)
 
 
 def vector_time(op: Operation, r: Rates, vector: Vector) -> Number:

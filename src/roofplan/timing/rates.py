@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 from roofplan import catalogue
 from roofplan.errors import InputError
 from roofplan.laws import Number, matmul
 from roofplan.records.calibration import Constant, Fit
-from roofplan.records.engine import Software
+from roofplan.records.engine import COMPILED, Software
 from roofplan.records.hardware import Accelerator, Machine
 from roofplan.terms import Cited
 from roofplan.timing.network import Network, network
@@ -85,6 +86,20 @@ def _vector(
     )
 
 
+class Grouped(NamedTuple):
+    """What grouped products reach of a dense product's rate.
+
+    Parameters
+    ----------
+    most : with rows and width without end [1].
+    rows, width : of an expert, at which half of it is lost [1].
+    """
+
+    most: Number
+    rows: Number
+    width: Number
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rates:
     """What a machine attains under an engine; numbers may be arrays over machines.
@@ -97,6 +112,7 @@ class Rates:
     cache : last-level cache, 0 where it is not known [B].
     bandwidth : achieved memory rate by kind of operation [B/s].
     vector : what matrix-vector kernels reach, None where the engine has none.
+    grouped : what grouped products reach of dense ones.
     casts : bytes that converting an input of a product moves, by the number format that it is converted to [B].
     gap : time between kernels [s].
     step_base, step_each : the host's time for a step, and for each of its sequences [s].
@@ -117,7 +133,7 @@ class Rates:
     bandwidth: dict[str, Number]
     vector: Vector | None
     attention_share: Number
-    experts_share: Number
+    grouped: Grouped
     casts: dict[str, float]
     gap: Number
     step_base: Number
@@ -152,14 +168,12 @@ def rates(machine: Machine, engine: Software, fit: Fit) -> Rates:
     peak, compute, fallbacks, where_from = _compute_rates(machine, engine, fitted, fit)
     memory_share = fitted("matmul", "bandwidth")
     attention_share, decode_share = fitted("attention", "prefill"), fitted("attention", "decode_bandwidth")
-    experts_rate, experts_bandwidth = (
-        fitted("experts", "share", ["any"]),
-        fitted("experts", "bandwidth", engine.scopes),
-    )
+    experts_bandwidth = fitted("experts", "bandwidth", engine.scopes)
+    grouped = tuple(fitted("grouped", name, ["any"]) for name in ("most", "rows", "width"))
     passes = fitted("memory", "bandwidth")
     engine_chain = engine.scopes
     own_experts = _expert_bandwidths(tuple(engine_chain), fit)
-    gap = fitted("kernel", "gap", engine_chain)
+    gap = fitted("kernel", "gap", [COMPILED] if device.vendor in engine.kernels.compiled else engine_chain)
     base, each = fitted("engine_step", "base", engine_chain), fitted("engine_step", "per_sequence", engine_chain)
     front = fitted("front_end", "request", engine_chain)
     wire = device.bandwidth
@@ -168,7 +182,7 @@ def rates(machine: Machine, engine: Software, fit: Fit) -> Rates:
     where_from["attention"] = (sheet, decode_share)
     where_from["prefill_attention"] = (attention_share,)
     where_from["memory"] = (sheet, passes)
-    where_from["experts_share"] = (experts_rate,)
+    where_from["grouped"] = grouped
     where_from["experts"] = (sheet, experts_bandwidth)
     where_from.update({name: (sheet, item) for name, item in own_experts.items()})
     where_from["gap"] = (gap,)
@@ -202,7 +216,7 @@ def rates(machine: Machine, engine: Software, fit: Fit) -> Rates:
         },
         vector=vector,
         attention_share=attention_share.value * kernels.value,
-        experts_share=experts_rate.value,
+        grouped=Grouped(*(item.value for item in grouped)),
         casts={name: item.value for name, item in casts.items()},
         gap=gap.value,
         step_base=base.value,

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from roofplan import catalogue, economics
+from roofplan import catalogue, economics, units
 from roofplan.catalogue.machines import machine as machine_of
 from roofplan.errors import InputError, NoPlan, RoofplanError
 from roofplan.laws import flops, roofline
@@ -27,7 +27,7 @@ from roofplan.timing.power import wall_power
 from roofplan.train import run as runs
 from roofplan.train.ledger import Ledger, fullest, host_peak, ledgers
 from roofplan.train.search import AXES, LEAST_SEQUENCE, Found, Tally, search, tensor_degrees
-from roofplan.train.step import Ability, Step, ability, share_of, step
+from roofplan.train.step import Ability, Step, ability, shares_of, step
 from roofplan.train.terms import step_term
 from roofplan.units import DAY, HOUR
 
@@ -225,7 +225,7 @@ def grade_of(a: Ability, precision: str, model: Model) -> tuple[str, float]:
         return GRADES[0], mine.value / interval_factor(STEP, fit)
     worst, wide = 1, 0.0
     own = f"{a.framework.id}/{a.machine.device.architecture}"
-    for item in a.sources[share_of(precision)]:
+    for item in (one for name in shares_of(precision) for one in a.sources[name]):
         if isinstance(item, Constant):
             worst = max(worst, grade_of_constant(item, a.machine.device.vendor), 1 if item.scope == own else 2)
             wide = max(wide, item.spread)
@@ -396,7 +396,13 @@ def plan_all(asked: TrainingRequest, fit: Fit, progress: Callable[[int, int], No
     kept.sort(key=lambda plan: (_objective(plan, asked.best), plan.metrics["step_time"].value))
     beaten = {id(layout) for _, front in fronts for _, _, layout in front}
     kept = [replace(plan, pareto=id(plan.layout) in beaten) for plan in kept]
-    return TrainingResult(plans=kept, tally=tally, asked=asked, fit=fit, warnings=_warnings(kept[0], asked.policy))
+    return TrainingResult(
+        plans=kept,
+        tally=tally,
+        asked=asked,
+        fit=fit,
+        warnings=[*_warnings(kept[0], asked.policy), *_quicker(kept[0], fit)],
+    )
 
 
 def _merge(tally: Tally, more: Tally) -> None:
@@ -626,6 +632,63 @@ def _warnings(plan: TrainingPlan, policy: str) -> list[tuple[str, str]]:
         out.append(("failures_guessed", f"failure rate: {plan.run.preset.source}"))
     return out
 
+
+MUCH = 0.8
+"""Share of a step's time from which another framework is worth a word [1]."""
+
+
+def _quicker(plan: TrainingPlan, fit: Fit) -> list[tuple[str, str]]:
+    """Return which other framework takes much less time for the same layout, and what it does beside compute that this one waits for."""
+    mine, found = float(plan.step.time), []
+    if plan.job.adapter is not None:
+        return []
+    for other in map(catalogue.framework, catalogue.ids("frameworks")):
+        if other.id == plan.framework.id or not other.newest or not _could_run(other, plan, fit):
+            continue
+        held = fullest(ledgers(plan.model, plan.job, plan.layout, other, fit))
+        if float(held.allocated.value) <= float(plan.machine.device.memory or 0.0):
+            a = ability(plan.machine, other, fit)
+            found.append((float(step(plan.model, plan.job, plan.layout, a).time), other))
+    best, other = min(found, key=lambda one: one[0], default=(mine, plan.framework))
+    if best > MUCH * mine:
+        return []
+    spent = plan.step.parts
+    ours = set(plan.framework.overlaps)
+    beside = [
+        text
+        for name, (part, text) in BESIDE.items()
+        if name in other.overlaps and name not in ours and float(spent.get(part, 0.0)) > MATTERS * mine
+    ]
+    why = f", which runs {', '.join(beside)} beside compute" if beside else ""
+    text = f"--framework {other.name}{why}: {units.significant(best)} s a step of this layout instead of {units.significant(mine)}"
+    return [("quicker_framework", text)]
+
+
+def _could_run(other: Framework, plan: TrainingPlan, fit: Fit) -> bool:
+    """Return whether another framework runs a plan's layout, and its code's step times are known on the plan's architecture."""
+    x, architecture = plan.layout, plan.machine.device.architecture
+    known = fit.get("training", "compute", f"{other.lineage}/{architecture}") is not None
+    divided = all(getattr(x, name) == 1 or name in other.divides for name in ("tp", "pp", "cp", "ep"))
+    return (
+        known
+        and divided
+        and plan.machine.device.vendor in other.vendors
+        and other.sharding == plan.framework.sharding
+        and x.zero in other.zeros
+        and x.schedule in {"1f1b", *other.schedules}
+        and (x.interleave == 1 or "interleaved" in other.schedules)
+        and x.offload == "none"
+        and not other.even_layers
+    )
+
+
+BESIDE = {
+    "data": ("data ranks", "reductions over data ranks"),
+    "tensor": ("tensor ranks", "tensor collectives"),
+    "expert": ("expert ranks", "exchanges between experts"),
+    "pipeline": ("pipeline hops", "hops between chunks of a pipeline"),
+}
+"""What a framework may run beside compute: the part of a step that it is, and its name."""
 
 HARDLY = 0.1
 """Goodput below which a run is said not to end [1]."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -98,9 +99,9 @@ class Ability:
 
 
 TIMES = ("launch", "ramp", "host", "sigma")
-SHARES = ("compute", "compute8", "experts", "memory", "attention", "update")
+SHARES = ("compute", "low_over_16_bits", "experts", "memory", "attention", "update")
 """Fitted numbers of a framework on an architecture: times, and shares of what the kernel tables attain; products of 8 and 4 bits
-have one of their own, and grouped products one beside that of all products."""
+have what of it they keep. Of grouped products it is what they lose, over what grouped kernels of the tables lose beside dense ones."""
 
 
 @lru_cache(maxsize=128)
@@ -122,25 +123,38 @@ def ability(machine: Machine, framework: Framework, fit: Fit) -> Ability:
     )
 
 
-def share_of(precision: str) -> str:
-    """Return which fitted share holds for products of a number format."""
-    return "compute8" if precision in LOW_PRECISION else "compute"
+def shares_of(precision: str) -> tuple[str, ...]:
+    """Return which fitted shares hold for products of a number format."""
+    return ("compute", "low_over_16_bits") if precision.partition(".")[0] in LOW_PRECISION else ("compute",)
+
+
+MOST_OVER_16_BITS = 1.05
+"""Largest share of their peak that products of 8 and 4 bits reach, over that of products of 16 bits on the same machine: published kernels of one
+library lie between 0.54 and 1.08 of it by architecture (`matmul.share` of the kernel tables), in the middle below one [1]."""
 
 
 def applied(a: Ability, shares: dict[str, float]) -> Ability:
     """Return an ability whose rates are multiplied by shares of products, memory passes, attention and optimizer passes."""
     r = a.rates
-    compute = {name: smaller(rate * shares.get(share_of(name), 1.0), r.peak[name]) for name, rate in r.compute.items()}
-    bandwidth = {**r.bandwidth, "memory": r.bandwidth["memory"] * shares.get("memory", 1.0)}
+    whole = {
+        name: smaller(rate * math.prod(shares.get(share, 1.0) for share in shares_of(name)), r.peak[name])
+        for name, rate in r.compute.items()
+    }
+    most = MOST_OVER_16_BITS * whole["bf16"] / r.peak["bf16"] if "bf16" in whole else 1.0
+    compute = {
+        name: smaller(rate, most * r.peak[name]) if len(shares_of(name)) > 1 else rate for name, rate in whole.items()
+    }
+    bandwidth = {**r.bandwidth, "memory": smaller(r.bandwidth["memory"] * shares.get("memory", 1.0), r.wire)}
     written = a.framework.attention_on(r.machine.device.architecture)
     attention = r.attention_share * shares.get("attention", 1.0) * written
-    update = a.update * shares.get("memory", 1.0) * shares.get("update", 1.0)
+    update = smaller(a.update * shares.get("memory", 1.0) * shares.get("update", 1.0), r.wire)
+    lost = shares.get("experts", 1.0)
     changed = replace(
         r,
         compute=compute,
         bandwidth=bandwidth,
         attention_share=attention,
-        experts_share=smaller(r.experts_share * shares.get("experts", 1.0), 1.0),
+        grouped=r.grouped._replace(rows=r.grouped.rows * lost, width=r.grouped.width * lost),
     )
     return replace(a, rates=changed, update=update)
 
@@ -414,7 +428,7 @@ def _slowest(slots: Sequence[dict[str, Number]]) -> tuple[int, dict[str, Number]
     best, at = slots[0], 0
     for index, other in enumerate(slots[1:], 1):
         slower = other["slot"] > best["slot"]
-        if slower is True or slower is False or getattr(slower, "ndim", 1) == 0:
+        if np.ndim(slower) == 0:
             if slower:
                 best, at = other, index
             continue
@@ -435,17 +449,24 @@ def _scheduled(
 
 
 def _hops(tokens: Number, micro: Number, model: Model, layout: Layout, a: Ability) -> Number:
-    """Return the seconds of sending the stream from stage to stage and its gradient back, once each a micro-batch and chunk.
+    """Return the seconds of sending the stream from stage to stage and its gradient back, once each a micro-batch and chunk that wait for it.
 
     Tensor ranks each send their share and gather it on the other side where the stream is not divided anyway.
     """
-    if layout.pp == 1 or "pipeline" in a.framework.overlaps:
+    if layout.pp == 1:
         return 0.0
     message = tokens * model.hidden * ACTIVATION_BYTES
     one = slowest_hop(message / layout.tp, layout.tp * layout.cp * layout.dp, a.network)
     if not layout.sequence_parallel:
         one = one + gather(message, Ranks(layout.tp, a.network))
-    return one * (2.0 * (micro * layout.interleave + (layout.pp - 1)))
+    ends = layout.pp - 1
+    waited = where(hidden_hops(layout, a), ends, micro * layout.interleave + ends)
+    return one * (2.0 * waited)
+
+
+def hidden_hops(layout: Layout, a: Ability) -> Number:
+    """Return whether a stage sends one chunk's stream beside the next one's compute, as frameworks may where chunks take turns."""
+    return layout.interleave > 1 if "pipeline" in a.framework.overlaps else False
 
 
 GRADIENT_NORM = 12.0

@@ -12,7 +12,18 @@ from roofplan.source import Source, document
 from roofplan.terms import Term, total
 from roofplan.timing.kernels import roofline_numbers
 from roofplan.timing.network import MESSAGES
-from roofplan.train.step import OVERLAP_SLOWDOWN, PART_OF, PLAIN, RANKS, Ability, Step, copy_rate, part_of, share_of
+from roofplan.train.step import (
+    OVERLAP_SLOWDOWN,
+    PART_OF,
+    PLAIN,
+    RANKS,
+    Ability,
+    Step,
+    copy_rate,
+    hidden_hops,
+    part_of,
+    shares_of,
+)
 
 
 def step_term(found: Step, job: Job, layout: Layout, a: Ability) -> Term:
@@ -102,8 +113,9 @@ def _leaf(op: Operation, seconds: float, count: float, micro: float, a: Ability)
     computed = (
         a.rates.sources["vector_peak"] if plain.kind == "memory" else a.rates.sources.get(f"compute.{op.compute}", ())
     )
-    fitted = {"memory": "memory", "prefill_attention": "attention"}.get(plain.kind, share_of(op.compute))
-    sources = (*moved, *computed, *a.sources[fitted], *a.sources["ramp"])
+    fitted = {"memory": ("memory",), "prefill_attention": ("attention",)}.get(plain.kind, shares_of(op.compute))
+    grouped = a.sources["experts"] if plain.kind == "experts" else ()
+    sources = (*moved, *computed, *(one for name in fitted for one in a.sources[name]), *grouped, *a.sources["ramp"])
     return Term(op.name, seconds * times, "s", law="roofline.kernel_time", text=text, numbers=numbers, sources=sources)
 
 
@@ -119,6 +131,8 @@ def _other(name: str, value: float, found: Step, job: Job, layout: Layout, a: Ab
         return Term(name, value, "s", law=law, text=text, numbers=numbers)
     if name == "pipeline hops":
         text = "2 x ({micro_batches} micro-batches x {chunks} chunks + {stages} stages - 1) hops"
+        if hidden_hops(layout, a):
+            text = "2 x ({stages} stages - 1) hops; those between chunks run beside compute"
         return Term(
             name,
             value,

@@ -21,7 +21,7 @@ from roofplan.records.hardware import Machine
 from roofplan.records.model import Attention, Layer, Model
 from roofplan.records.strategy import Strategy
 from roofplan.records.workload import Workload
-from roofplan.search import at_precision, cache_format
+from roofplan.search import at_precision, cache_format, in_files_of
 from roofplan.serve import Prediction, batched_tokens, footprints, ledger, legal, predict, supported
 from roofplan.serve.ledger import Ledger
 from roofplan.serve.prediction import host_of_passes, in_turn, prompt_pass, turns_of
@@ -62,17 +62,20 @@ def statistic(said: str) -> Statistic:
     """
     words = said.lower()
     found = PERCENTILE.search(words)
-    quantile = float(found[1]) / 100.0 if found else 0.5 if MEDIAN.match(words) else None
+    quantile = float(found[1] or found[2]) / 100.0 if found else 0.5 if MEDIAN.search(words) else None
     if re.search(r"e2e ?/ ?n|first token included|with first token|normali[sz]ed latency", words):
         return Statistic("request", quantile)
     return Statistic("gap" if re.search(r"\bitl\b|inter.token", words) and quantile is not None else "tpot", quantile)
 
 
-PERCENTILE = re.compile(r"\bp ?(\d{1,2}(?:\.\d+)?)\b")
+KNOWN_STATISTIC = re.compile(r"mean|average|avg|median|itl|\bp ?\d{1,2}(?:\.\d+)?\b|percentile|e2e|first token|latency")
+"""Words by which a table says which of many times its own are."""
+
+PERCENTILE = re.compile(r"\bp ?(\d{1,2}(?:\.\d+)?)\b|\b(\d{1,2}(?:\.\d+)?)(?:th|st|nd|rd)? percentile\b")
 """A percentile as tables write it."""
 
-MEDIAN = re.compile(r"median(?! of repeats)")
-"""A median over requests or gaps: one of repeated measurements is not."""
+MEDIAN = re.compile(r"(?<!or )\bmedian\b(?! of repeats)")
+"""A median over requests or gaps: one of repeated measurements is not, nor one that a table leaves open."""
 
 NEEDED = ("id", "source_key", "model_name", "accel_norm", "count", "engine_name", "weight_precision", "output_len")
 """Columns without which no row can be predicted."""
@@ -212,8 +215,7 @@ class InferenceCase:
         if self.regime == "static batch":
             return prediction.token
         if self.statistic.kind == "gap" and self.statistic.quantile is not None:
-            carries = self.statistic.quantile > 1.0 - float(prediction.carrying)
-            return prediction.mixed_token if carries else prediction.token
+            return prediction.gap(self.statistic.quantile)
         return prediction.cycle if self.statistic.kind == "request" else prediction.pace
 
     def prompts_term(self, fit: Fit) -> Term:
@@ -261,6 +263,11 @@ def case_of(row: Row) -> InferenceCase:
     workload, prompt = _workload(row, engine, assumed)
     regime, users = _regime(row)
     requests = number(row, "queued_requests") or _stated_requests(row)
+    if regime == "closed loop" and requests is None:
+        assumed.append(f"requests: {ROUNDS:g} a client")
+    said = row.get("percentile", "")
+    if said and not KNOWN_STATISTIC.search(said.lower()):
+        assumed.append(f"percentile {said}: read as the mean")
     found_case = InferenceCase(
         row=row,
         model=model,
@@ -348,7 +355,7 @@ def measured_of(row: Row) -> dict[str, float]:
 
 
 def _engine(row: Row, assumed: list[str]) -> Engine:
-    name, stated = catalogue.hyphened(row["engine_name"]), row.get("engine_version", "")
+    name, stated = catalogue.hyphened(catalogue.bare(row["engine_name"])), row.get("engine_version", "")
     same = catalogue.aliases("engines").get(name)
     own = catalogue.engine(same).name if same else name
     if same and not stated and name.startswith(f"{own}-"):
@@ -443,7 +450,7 @@ def _model(row: Row, engine: Engine) -> Model:
     own = next(
         (row[name] for name in ("hf_model_id", "model_config", "model_name") if is_path(row.get(name, ""))), None
     )
-    return _at(from_file(own), precision) if own else _of_catalogue(model_id(row), precision)
+    return in_files_of(_at(from_file(own), precision) if own else _of_catalogue(model_id(row), precision), engine)
 
 
 def _known(precision: str) -> bool:
@@ -509,6 +516,9 @@ def _workload(row: Row, engine: Engine, assumed: list[str]) -> tuple[Workload, f
         if prompt is None:
             raise Skipped("prompt length not stated")
         assumed.append(f"prompt: {prompt:g} tokens, of which the source states the data set alone")
+    answers = row.get("client_concurrency") or row.get("output_tokens_per_s")
+    if not output and answers:
+        raise Skipped("answer length not stated")
     answer = max(1, round(output or 1.0))
     if engine.name == "llama.cpp" and row.get("metric_kind") == "latency":
         assumed.append("decoding starts from an empty context, as llama-bench does")

@@ -131,16 +131,19 @@ def _static(case: InferenceCase, fit: Fit) -> dict[str, Metric | str]:
     answer = float(case.workload.output)
     whole = float(batching.static_batch_time(prompts.value, decode.value, answer - 1.0))
     figures["output_tokens_per_second"] = (users * answer / whole, decode)
+    if case.statistic.kind == "request":
+        figures["tpot"] = (whole / answer, decode)
     return {name: _metric(case, name, value, behind, fit) for name, (value, behind) in figures.items()}
 
 
 def _steady(case: InferenceCase, fit: Fit) -> dict[str, Metric | str]:
     found = case.steady(case.users or 1.0, fit)
     term = case.measured_term(found)
-    return {
+    out: dict[str, Metric | str] = {
         "tpot": _metric(case, "tpot", float(term.value), term, fit),
         "output_tokens_per_second": _metric(case, "output_tokens_per_second", float(found.rate), found.cycle, fit),
     }
+    return _without_tails(case, out)
 
 
 def _queued(case: InferenceCase, fit: Fit) -> dict[str, Metric | str]:
@@ -158,6 +161,8 @@ def _queued(case: InferenceCase, fit: Fit) -> dict[str, Metric | str]:
         return _endless(case, running, fit)
     seen, behind, whole = simulated(case, seats, book.budget_tokens, fit)
     rate = seen.rate * case.busy_groups
+    if case.clients is not None:  # groups of which some have a client more than others
+        rate *= case.clients / (clients_of(case) * case.busy_groups)
     out: dict[str, Metric | str] = {
         "ttft": _metric(case, "ttft", case.statistic.of(seen.first), behind, fit),
         "output_tokens_per_second": _metric(case, "output_tokens_per_second", rate, whole, fit),
@@ -187,8 +192,29 @@ def _endless(case: InferenceCase, running: float, fit: Fit) -> dict[str, Metric 
     if case.clients is not None:
         between = 0.0 if full.tpot is None else float(full.tpot.value)
         stays = case.clients * case.workload.output / float(full.rate)
-        out["ttft"] = _metric(case, "ttft", stays - (case.workload.output - 1.0) * between, full.ttft, fit)
-    return out
+        front = float(case.rates(fit).front)
+        first = stays - (case.workload.output - 1.0) * between + front
+        out["ttft"] = _metric(case, "ttft", first, full.ttft, fit)
+    return _without_tails(case, out)
+
+
+def _without_tails(case: InferenceCase, out: dict[str, Metric | str]) -> dict[str, Metric | str]:
+    """Return figures of a steady state, in which all requests are alike, without those that a row publishes as a percentile beyond the middle."""
+    quantile = case.statistic.quantile
+    if quantile is None or quantile == MIDDLE:
+        return out
+    gaps = case.statistic.kind == "gap"
+    said = "percentiles of requests are not predicted where all of them are alike"
+    return out | {name: said for name in ("tpot", "ttft") if name in out and not (gaps and name == "tpot")}
+
+
+MIDDLE = 0.5
+"""The median, which a steady state stands for [1]."""
+
+
+def clients_of(case: InferenceCase) -> int:
+    """Return the clients of a group, the nearest whole number to their mean [1]."""
+    return max(1, round((case.clients or 1) / case.busy_groups))
 
 
 def simulated(case: InferenceCase, seats: int, budget: float, fit: Fit) -> tuple[Served, Term, Term]:
@@ -197,7 +223,7 @@ def simulated(case: InferenceCase, seats: int, budget: float, fit: Fit) -> tuple
     All groups share one front end, where there is a server.
     """
     groups = case.busy_groups
-    clients = None if case.clients is None else max(1, round(case.clients / groups))
+    clients = None if case.clients is None else clients_of(case)
     requests = case.requests / groups if case.requests is not None else ROUNDS * (clients or seats)
     arrivals = Arrivals(
         requests=max(1, round(requests)),
@@ -243,10 +269,24 @@ def implausible_serving(case: InferenceCase, fit: Fit) -> dict[str, str]:
     for name in rates:
         if case.measured.get(name, 0.0) > most:
             out[name] = f"dense peak: at most {most:,.0f} tok/s"
+    answered = _answered(case)
+    if answered is not None and answered * case.workload.input > most:
+        said = f"dense peak: {answered:.3g} requests a second bring {answered * case.workload.input:,.0f} prompt tokens, at most {most:,.0f} are computed"
+        out |= dict.fromkeys(case.measured.keys() - out.keys(), said)
     first, waited = ideal_serving(case, fit).get("ttft"), case.measured.get("ttft")
     if first is not None and waited is not None and waited < first:
         out["ttft"] = f"dense peak: the prompts take at least {first:.3g} s"
     return out
+
+
+def _answered(case: InferenceCase) -> float | None:
+    """Return the requests that a run's own figures say were answered each second: by its rate, or by its clients and their times."""
+    answer = float(case.workload.output)
+    if "output_tokens_per_second" in case.measured:
+        return case.measured["output_tokens_per_second"] / answer
+    if case.clients is None or not case.measured.keys() >= {"ttft", "tpot"} or case.statistic.kind == "request":
+        return None
+    return case.clients / (case.measured["ttft"] + (answer - 1.0) * case.measured["tpot"])
 
 
 def training_outcomes(row: Row, fit: Fit) -> tuple[list[Outcome], Memory | None]:
