@@ -336,3 +336,19 @@ def test_a_lone_dash_is_standard_input_where_a_model_or_a_table_stands(words, re
 def test_a_rate_with_two_points_has_no_unit(run):
     _, _, said = run("serve", "llama-3.1-8b", "--on", "h100-sxm:1", "--tokens-per-second-per-user", "1.2.3")
     assert "1.2.3 has no unit" in said
+
+
+@pytest.mark.parametrize("limit", [("--tpot", "1ms"), ("--ttft", "1ms"), ("--power", "100W")])
+def test_a_way_out_can_be_pasted_as_it_is_printed(run, limit):
+    words = ("serve", "llama-3.1-8b", "--on", "h100-sxm:1")
+    code, out, err = run(*words, *limit)
+    assert code != 0
+    way = next(line for line in (out + err).splitlines() if line.strip().startswith(limit[0]))
+    assert run(*words, *way.split("->")[0].split())[0] == 0
+
+
+def test_the_limit_that_a_plan_comes_nearest_to_is_named(run):
+    _, out, _ = run("serve", "llama-3.1-8b", "--on", "h100-sxm:1", "--tpot", "50ms", "--ttft", "40ms")
+    (row,) = [line for line in out.splitlines() if line.startswith(" >")]
+    assert row.endswith("limit --ttft")
+    assert "limit 40.0 ms" in next(line for line in out.splitlines() if line.startswith("  TTFT"))

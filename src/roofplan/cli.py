@@ -78,7 +78,8 @@ def serve(
     ] = None,
     tpot: Annotated[Text, Parameter(allow_leading_hyphen=True, help="limit: time per output token, 50ms")] = None,
     ttft: Annotated[
-        Text, Parameter(allow_leading_hyphen=True, help="limit: time to first token of an empty system, 500ms")
+        Text,
+        Parameter(allow_leading_hyphen=True, help="limit: time to the first token, without waiting for a seat, 500ms"),
     ] = None,
     tokens_per_second_per_user: Annotated[
         Text, Parameter(allow_leading_hyphen=True, help="limit: least rate of one user, 20")

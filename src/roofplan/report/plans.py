@@ -142,18 +142,19 @@ def plan_lines(result: Result, plan: Plan, page: Page) -> list[str]:
         if c.tpot is not None
         else (
             ""
-            if c.concurrency or c.rate or c.tokens_per_second_per_user or result.asked.best == "latency"
+            if c.concurrency or c.rate or c.ttft or c.tokens_per_second_per_user or result.asked.best == "latency"
             else "50 ms chose the row · "
             if plan.pace.value <= DEFAULT_TPOT
             else ""
         )
     )
+    first = f"limit {units.show(c.ttft, 's')} · " if c.ttft is not None else ""
     if "tpot" in s:
         lines.append(
             f"  TPOT          {interval(s['tpot'], 1e3, 'ms'):<27} {asked}floor of reading weights {units.show(least.token, 's')}"
         )
     lines.append(
-        f"  TTFT          {interval(s['ttft'], 1e3, 'ms'):<27} floor {units.show(least.first, 's')}: {units.show(least.work, 'FLOP')} at the dense peak of {shared}"
+        f"  TTFT          {interval(s['ttft'], 1e3, 'ms'):<27} {first}floor {units.show(least.first, 's')}: {units.show(least.work, 'FLOP')} at the dense peak of {shared}"
     )
     lines.append(
         f"  cycle time    {interval(s['cycle_time'], 1e3, 'ms'):<27} a request over its tokens, its prompt included"
@@ -206,6 +207,17 @@ def _shown(plan: Plan, name: str, scale: float = 1.0) -> str:
     return units.significant(plan.metrics[name].value * scale) if name in plan.metrics else "-"
 
 
+def reached(result: Result, plan: Plan) -> list[str]:
+    """Return the limit on time that a plan comes nearest to, none where none is asked for."""
+    limits = {name: getattr(result.asked.constraints, name) for name in ("tpot", "ttft")}
+    near = {
+        name: plan.metrics[name].value / limit
+        for name, limit in limits.items()
+        if limit is not None and name in plan.metrics
+    }
+    return [name for name, share in near.items() if share == max(near.values())]
+
+
 def ladder_lines(result: Result, plan: Plan) -> list[str]:
     """Return the ladder over users."""
     lines = ["", "     users   TPOT ms  tok/s a user     tok/s  USD/Mtok out  binds or ends"]
@@ -218,10 +230,9 @@ def ladder_lines(result: Result, plan: Plan) -> list[str]:
             by = "memory" if step.memory.by_memory <= step.memory.by_setting else "max_num_seqs"
             ends = f" · ends: {by}"
             if by == "memory":
-                ends += f", {step.memory.pool / step.memory.request:,.0f} x {int(step.memory.charged_tokens):,} tokens"
-        limit = result.asked.constraints.tpot
-        if limit is not None and step.users == plan.users and step.users != step.memory.max_concurrency:
-            ends += " · limit --tpot"
+                ends += f", {int(step.memory.pool / step.memory.request):,} x {int(step.memory.charged_tokens):,} tokens"
+        if step.users == plan.users and step.users != step.memory.max_concurrency:
+            ends += "".join(f" · limit --{name}" for name in reached(result, step))
         lines.append(
             f" {mark} {step.users:>7,} {_shown(step, 'tpot', 1e3):>9} {_shown(step, 'tokens_per_second_per_user'):>13}"
             f" {units.significant(step.metrics['output_tokens_per_second'].value):>9}"

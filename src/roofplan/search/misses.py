@@ -282,12 +282,17 @@ class Relaxable:
     most: bool = False
 
 
+def _typed(least: float, unit: str) -> str:
+    """Return an amount that is no less, as a shell takes it for one word."""
+    return units.show(units.at_least(least), unit).replace(" ", "")
+
+
 RELAXABLE = (
     Relaxable(
         field="tpot",
         best="latency",
         reached=lambda plan: plan.pace.value,
-        write=lambda x: units.show(units.at_least(x), "s"),
+        write=lambda x: _typed(x, "s"),
     ),
     Relaxable(
         field="tokens_per_second_per_user",
@@ -300,7 +305,7 @@ RELAXABLE = (
         field="ttft",
         best="latency",
         reached=lambda plan: plan.metrics["ttft"].value,
-        write=lambda x: units.show(units.at_least(x), "s"),
+        write=lambda x: _typed(x, "s"),
     ),
     Relaxable(
         field="concurrency",
@@ -320,7 +325,7 @@ RELAXABLE = (
         field="power",
         best="latency",
         reached=lambda plan: plan.metrics["power"].value if "power" in plan.metrics else math.inf,
-        write=lambda x: units.show(units.at_least(x), "W"),
+        write=lambda x: _typed(x, "W"),
     ),
 )
 """What can be let go once a plan fits; budget, count and licence are asked before."""
