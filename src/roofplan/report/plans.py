@@ -230,7 +230,9 @@ def ladder_lines(result: Result, plan: Plan) -> list[str]:
             by = "memory" if step.memory.by_memory <= step.memory.by_setting else "max_num_seqs"
             ends = f" · ends: {by}"
             if by == "memory":
-                ends += f", {int(step.memory.pool / step.memory.request):,} x {int(step.memory.charged_tokens):,} tokens"
+                ends += (
+                    f", {int(step.memory.pool / step.memory.request):,} x {int(step.memory.charged_tokens):,} tokens"
+                )
         if step.users == plan.users and step.users != step.memory.max_concurrency:
             ends += "".join(f" · limit --{name}" for name in reached(result, step))
         lines.append(

@@ -152,9 +152,7 @@ def predict(
         whole = batching.cycle_time(ttft.value, tpot.value, output)
         parts = [_share(ttft, 1.0, output), _share(tpot, later, output)]
         cycle = Term("cycle time", whole, "s", law="batching.cycle_time", parts=parts, combine="sum")
-    turns = (
-        later / emitted + rode
-    ) / output  # steps of decoding a token, those that the own prompt rides with among them
+    turns = (later / emitted + rode) / output  # decode steps a token, those beside the own prompt among them
     return Prediction(
         tpot=tpot,
         ttft=ttft,
