@@ -1,8 +1,9 @@
-"""Write the index of the catalogue, docs/laws.md, docs/catalogue.md, docs/accuracy.md and docs/accuracy-training.md: ``make docs``."""
+"""Write the index of the catalogue, docs/laws.md, docs/catalogue.md, docs/intervals.md, docs/accuracy.md and docs/accuracy-training.md: ``make docs``."""
 
 import importlib
 import inspect
 import json
+import math
 import pkgutil
 import re
 from pathlib import Path
@@ -130,8 +131,76 @@ def catalogue_page():
     return "\n".join(lines)
 
 
+INTERVALS = """# What an interval says
+
+Every predicted figure comes with a bracket that is to hold nine of ten measurements of **a publisher whose runs nobody consulted**: a new
+user is always one. It is made in three steps, by one function for `serve`, `train`, `cost` and `validate`.
+
+**1. Causes.** The logarithm of a prediction errs by a sum of independent causes, each with a size, one standard deviation:
+
+| cause | size | counts where |
+|---|---|---|
+| base | learned | always: what no law holds, and what publishers differ by |
+| constants | learned multiple of what they leave | a part of the time rests on a constant; its part is the slope |
+| new system | learned | no run of this architecture, precision, kind of model and software stands behind the constants |
+| new kind | learned | nor any of the architecture, of the precision, or of the kind of model (dense, mixture, hybrid) at all |
+| clients, queue | learned | how many sequences run at once follows from clients or arrivals and was not measured |
+| each assumed input | ln(high / low) / sqrt(12) | its plausible values move the answer from low to high; either end of unknown recomputation lies inside |
+| software planned as another | 0.2 | it has no profile of its own |
+
+The learned sizes are those under which the errors of left-out runs are most plausible ([accuracy](accuracy.md#intervals)). Their root sum of squares
+is the **spread**.
+
+**2. Factor.** In units of its spread, nine of ten left-out errors of a figure lie within its factor, publishers weighing equally and each shared
+among its systems. The factor is enlarged until it holds nine of ten when each publisher is judged by the sizes and the factor of the others.
+Below ten publishers it is at least Student's t, and no coverage is claimed.
+
+**3. Bracket.** Value / e^(factor x spread) to value x e^(factor x spread), cut where a data sheet allows no more. Your own runs
+(`roofplan calibrate --with runs.csv`) put half a bracket of their own in its place, and the grade *m*.
+
+## Worked example
+
+"""
+"""What stands before the worked example of docs/intervals.md."""
+
+
+def intervals():
+    """Return the page that explains an interval, with an example worked by today's constants."""
+    from roofplan.api import plan_serving
+    from roofplan.timing.figures import TIME_PER_TOKEN, interval_factor
+
+    fit = catalogue.shipped_fit()
+    factor = interval_factor(TIME_PER_TOKEN, fit)
+    lines = [
+        f"Time per token, whose factor is {factor:.2f}; `roofplan serve MODEL --on DEVICE --concurrency N --explain` prints the causes, `--json` holds them as `causes`.",
+        "",
+        "| question | causes | spread | half a bracket | bracket |",
+        "|---|---|---:|---:|---|",
+    ]
+    for model, device, users in EXAMPLES:
+        found = plan_serving(model, [device], concurrency=users, fit=fit).plans[0].metrics["tpot"]
+        ranked = sorted(found.causes, key=lambda cause: -cause[1])
+        spread = math.hypot(*(size for _, size in ranked))
+        said = ", ".join(f"{name} {size:.0%}" for name, size in ranked)
+        low, value, high = (significant(1e3 * x) for x in (found.low, found.value, found.high))
+        half = factor * spread
+        cells = (
+            f"{model}, {device}, {users} user{'s' * (users > 1)}",
+            said,
+            f"{spread:.0%}",
+            f"x e^{half:.2f} = {math.exp(half):.2f}",
+            f"{value} ms [{low}, {high}] {found.grade}",
+        )
+        lines.append(f"| {' | '.join(cells)} |")
+    return INTERVALS + "\n".join(lines) + "\n"
+
+
+EXAMPLES = (("llama-3.1-8b", "h100-sxm:1", 1), ("llama-3.1-8b", "h100-sxm:1", 32), ("nemotron-h-8b", "mi355x:1", 1))
+"""A system with runs behind it, the same under load, and one of which no part has any."""
+
 PAGES = {
     "laws.md": laws,
+    "intervals.md": intervals,
     "catalogue.md": catalogue_page,
     "accuracy.md": accuracy,
     "accuracy-training.md": accuracy_training,

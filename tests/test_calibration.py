@@ -16,8 +16,8 @@ from conftest import FIT, keeps_to
 import roofplan as rp
 from roofplan import catalogue
 from roofplan.calibrate import __main__ as refit
-from roofplan.calibrate import engines, kernels, left_out, scoreboard, training
-from roofplan.calibrate.fitting import entry, excludes
+from roofplan.calibrate import engines, intervals, kernels, left_out, training
+from roofplan.calibrate.fitting import entry
 from roofplan.calibrate.hierarchy import Block, Prior, fit
 from roofplan.calibrate.own import FURTHER, Refit, _further, figures_of, rescoped, stray
 from roofplan.calibrate.training import NUMBERS, effects_of
@@ -26,12 +26,15 @@ from roofplan.catalogue.machines import machine
 from roofplan.errors import InputError
 from roofplan.laws import matmul
 from roofplan.records.calibration import Watched
+from roofplan.records.system import Origin, System
 from roofplan.report.calibration import refit_screen
 from roofplan.report.page import Page
 from roofplan.schemas import answer_schema
+from roofplan.timing.figures import TIME_PER_TOKEN, Doubt, sure
 from roofplan.timing.rates import rates
+from roofplan.validation import origins
 from roofplan.validation.inference import inference_case
-from roofplan.validation.scoring import Validation
+from roofplan.validation.scoring import Outcome, Validation
 
 # Published kernels -------------------------------------------------------------------------------
 
@@ -324,12 +327,24 @@ def test_the_screen_and_the_document(own_profile, table, run, run_json):
     assert "no local profile" in run("calibrate")[1]
 
 
-def test_constants_of_laws_that_no_longer_exist_are_said(own_profile, run):
-    profile.save([replace(FIT.find("kernel", "gap", ["any"]), law="nccl", name="gather", source="your runs: old.csv")])
-    assert "1 are of laws that no longer exist" in " ".join(
-        run("serve", "llama-3.1-8b", "--on", "h100-sxm:1")[2].split()
-    )
-    assert profile.over(FIT, own_profile).find("kernel", "gap", ["any"]) == FIT.find("kernel", "gap", ["any"])
+def test_a_profile_of_other_constants_is_left_out_and_said(monkeypatch, tmp_path, run, run_json):
+    gap = FIT.find("kernel", "gap", ["any"])
+    other = FIT.with_([replace(gap, value=2.0 * gap.value)])
+    place = tmp_path / "profile.toml"
+    monkeypatch.setattr(profile, "path", lambda: place)
+    profile.save([replace(gap, value=3.0 * gap.value, source="your runs: old.csv")], other)
+    monkeypatch.delenv(profile.VARIABLE, raising=False)
+    assert profile.over(FIT, place) is FIT
+    assert profile.over(other, place).find("kernel", "gap", ["any"]).value == pytest.approx(3.0 * gap.value, rel=1e-3)
+    err = " ".join(run("serve", "llama-3.1-8b", "--on", "h100-sxm:1")[2].split())
+    assert "is left out" in err
+    assert "roofplan calibrate --with FILE" in err
+    _, found = run_json("serve", "llama-3.1-8b", "--on", "h100-sxm:1")
+    assert [one["code"] for one in found["warnings"]].count("stale_profile") == 1
+    assert "profile" not in found["versions"]
+    monkeypatch.setenv(profile.VARIABLE, str(place))
+    with pytest.raises(InputError, match="was made on other constants"):
+        profile.over(FIT, place)
 
 
 def test_a_broken_profile_is_refused_by_name(own_profile, run):
@@ -362,10 +377,10 @@ def test_a_profile_holds_positive_numbers(own_profile, value):
 @pytest.mark.usefixtures("own_profile")
 def test_a_profile_keeps_any_name():
     item = replace(FIT.find("kernel", "gap", ["any"]), source="your runs: läufe-\U0001f600.csv")
-    profile.save([item])
+    profile.save([item], FIT)
     assert profile.constants(profile.path()) == (item,)
     with pytest.raises(InputError, match="not a number that can be kept"):
-        profile.save([replace(item, value=math.nan)])
+        profile.save([replace(item, value=math.nan)], FIT)
     assert profile.constants(profile.path()) == (item,)
 
 
@@ -431,12 +446,14 @@ def test_a_refit_writes_every_table_and_the_outcomes_before_the_intervals(monkey
     monkeypatch.setattr(left_out, "save", lambda *_: written.append("outcomes"))
     monkeypatch.setattr(left_out, "left_out", lambda *_: Validation(kind="training", rows=0))
     monkeypatch.setattr(left_out, "beside_shipped", lambda found, _: found)
+    monkeypatch.setattr(intervals, "fit_intervals", lambda *_: ())
+    monkeypatch.setattr(origins, "save", lambda *_: written.append("systems"))
     monkeypatch.setattr(engines, "fit_serving", lambda _: dict.fromkeys(left_out.SERVING, ()))
     monkeypatch.setattr(training, "fit_families", lambda _: None)
     monkeypatch.setattr(training, "fit_training", lambda _: ())
     refit.main()
-    assert sorted({*written} - {"outcomes"}) == sorted(catalogue.fits())
-    assert written[-2:] == ["outcomes", "intervals"]
+    assert sorted({*written} - {"outcomes", "systems"}) == sorted(catalogue.fits())
+    assert written[-3:] == ["systems", "outcomes", "intervals"]
 
 
 def test_a_job_is_worse_only_beyond_a_tenth():
@@ -469,25 +486,54 @@ def test_a_profile_that_is_named_but_not_there_is_told_from_one_that_nobody_name
     assert not profile.named_and_absent()
 
 
-def test_groups_are_left_out_by_chip_or_software(monkeypatch, tmp_path):
-    """A chip's rows and kernel tables, or a software's rows, count as never made; what is written is read back."""
-    assert excludes(frozenset({"chip:b200"}), "anyone", "b200", "vllm")
-    assert excludes(frozenset({"software:vllm"}), "anyone", "b200", "vllm")
-    assert not excludes(frozenset({"chip:b200", "software:vllm"}), "anyone", "h100-sxm", "sglang")
+def test_what_is_left_out_counts_as_never_made(monkeypatch):
+    """A chip's rows and kernel tables, or a system's rows."""
+    origin = Origin(source="me", chip="b200", system=System("Blackwell", "fp8", "dense", "vllm"))
+    for name in ("me", "chip:b200", "architecture:Blackwell", "software:vllm", "system:Blackwell fp8 dense vllm"):
+        assert name in origin.names
     whole = SimpleNamespace(constants=FIT, fitted=None)
     seen = []
     monkeypatch.setattr(left_out, "fit_serving", lambda _, gone: seen.append(gone) or {})
-    fit = left_out._fit_leaving(frozenset({"chip:h200-sxm"}), whole, "inference")
-    assert seen == [frozenset({"chip:h200-sxm"})]
-    here, before = (f.find("matmul", "share.bf16", ["Hopper"]) for f in (fit, FIT))
-    assert here.rows < before.rows
-    found = [left_out.Group(job="training", by="chip", name="b200", signed=(0.1, -0.2))]
-    monkeypatch.setattr(left_out, "GROUPS", tmp_path / "groups.csv")
-    assert left_out.kept_groups() == []
-    left_out.save_groups(found)
-    assert left_out.kept_groups() == found
-    assert found[0].errors == [0.1, 0.2]
-    table = "\n".join(
-        scoreboard._left_groups(found * 1 + [replace(found[0], by="software"), replace(found[0], job="inference")])
+    for gone in ("chip:h200-sxm", "architecture:Hopper"):
+        fit = left_out._fit_leaving(frozenset({gone}), whole, "inference")
+        assert seen[-1] == {gone}
+        here, before = (f.find("matmul", "share.bf16", ["Hopper", "any"]) for f in (fit, FIT))
+        assert here.rows < before.rows or here.scope != before.scope
+    assert left_out._fit_leaving(frozenset({"system:Nothing 16-bit dense vllm"}), whole, "training") == FIT.without(
+        ["system:Nothing 16-bit dense vllm"]
     )
-    assert "| training step | chip | 1 | 15.0% | 12% | 20% | 35% |" in table
+
+
+def test_systems_that_are_left_out_are_new():
+    figure = TIME_PER_TOKEN
+    known = System("Hopper", "16-bit", "dense", "vllm")
+    assert known in catalogue.measured_systems(figure)
+    for gone in ("software:vllm", "architecture:Hopper", f"system:{known}"):
+        assert known not in catalogue.measured_systems(figure, frozenset({gone}))
+    publishers = {one.source for name, one in origins.origins(FIT) if name == figure and one.system == known}
+    assert known not in catalogue.measured_systems(figure, frozenset(publishers))
+
+
+def test_systems_of_the_catalogue_are_those_of_todays_rows(tmp_path):
+    origins.save(FIT, tmp_path / "systems.csv")
+    assert (tmp_path / "systems.csv").read_text() == catalogue.SYSTEMS.read_text()
+
+
+def test_left_out_runs_are_read_as_they_were_written(tmp_path):
+    doubt = Doubt(0.1, "kind", "queue", (("cache", 0.2), ("prompt", 0.3)))
+    metric = sure(TIME_PER_TOKEN, "borrowed", doubt, FIT).of(0.1, "s")
+    one = Outcome(
+        id="x",
+        source="me",
+        metric="tpot",
+        regime="burst",
+        measured=0.2,
+        predicted=metric,
+        system=System("Hopper", "fp8", "dense", "vllm"),
+        left_out="system",
+    )
+    left_out.save([one], tmp_path / "rows.csv")
+    (found,) = left_out.kept(FIT, tmp_path / "rows.csv")
+    assert found.predicted == metric
+    assert (found.system, found.left_out, found.measured) == (one.system, "system", 0.2)
+    assert left_out.kept(FIT, tmp_path / "nothing.csv") == []

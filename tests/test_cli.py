@@ -352,3 +352,10 @@ def test_the_limit_that_a_plan_comes_nearest_to_is_named(run):
     (row,) = [line for line in out.splitlines() if line.startswith(" >")]
     assert row.endswith("limit --ttft")
     assert "limit 40.0 ms" in next(line for line in out.splitlines() if line.startswith("  TTFT"))
+
+
+def test_no_line_speaks_of_zero_more_devices(run):
+    _, out, _ = run(
+        "serve", "llama-3.1-8b", "--on", "h100-sxm:1", "--on", "h200-sxm:1", "--on", "a100-sxm-80:1", "--top", "3"
+    )
+    assert "more devices that fit" not in out

@@ -85,3 +85,12 @@ def test_a_model_without_a_name_of_its_own_is_launched_from_a_folder_that_the_us
     said = launch(plan_serving(llama, ["h100-sxm:1"]).plans[0])
     assert "vllm serve MODEL" in said
     assert "MODEL" not in launch(plan_serving("llama-3.1-8b", ["h100-sxm:1"]).plans[0])
+
+
+def test_gated_feed_forwards_are_told_from_plain_ones():
+    from roofplan.api import read_model
+    from roofplan.train.emit import _gated
+
+    assert _gated(read_model("llama-3.1-8b"))
+    assert _gated(read_model("mixtral-8x7b"))
+    assert not _gated(read_model("gpt2"))

@@ -159,7 +159,8 @@ def test_a_profile_stands_over_the_shipped_constants(tmp_path):
 
     from roofplan import codec
 
-    place.write_text(codec.constants_text([asdict(replace(gap, value=2.0 * gap.value))]))
+    text = codec.constants_text([asdict(replace(gap, value=2.0 * gap.value))])
+    place.write_text(f'fit = "{FIT.digest()}"\n{text}')
     assert profile.over(FIT, place).find("kernel", "gap", ["any"]).value == pytest.approx(2.0 * gap.value, rel=1e-3)
 
 

@@ -132,7 +132,7 @@ def test_a_known_name_fills_what_is_blank_and_stated_dimensions_win():
     longer, said = model(model_name="Llama-3.1-8B", layers="80")
     assert len(longer.decoder.layers) == 80
     assert said.texts[0] == "layers: 80, where llama-3.1-8b has 32"
-    assert said.doubts == [pytest.approx(abs(off_size("Llama-3.1-8B", longer.total)))]
+    assert dict(said.doubts) == {"dimensions": pytest.approx(abs(off_size("Llama-3.1-8B", longer.total)))}
     grouped, said = model(model_name="llama-7b", kv_heads="8")
     assert grouped.decoder.layers[0].mixers[0].kv_heads == 8
     narrow, _ = model(model_name="gpt2", ffn_hidden="1024")
@@ -196,8 +196,8 @@ def test_dimensions_that_miss_the_stated_size_count_and_widen_the_interval():
     assert not right.doubts
     found, wrong = model(model_name="Mine 8.0B", **stated)
     assert found.total == pytest.approx(6.74e9, rel=0.01)
-    assert wrong.doubts == [pytest.approx(abs(off_size("Mine 8.0B", found.total)))]
-    assert 0.1 < wrong.doubts[0] < 0.16
+    assert dict(wrong.doubts) == {"dimensions": pytest.approx(abs(off_size("Mine 8.0B", found.total)))}
+    assert 0.1 < wrong.doubts[0][1] < 0.16
     widths = []
     for name in ("Mine 6.7B", "Mine 8.0B"):
         (one,), _ = training_outcomes(row(model_name=name, **stated), FIT)
@@ -348,8 +348,9 @@ def test_a_count_that_makes_no_equal_racks_is_refused():
 )
 def test_software_maps_to_a_profile_and_says_so(name, month, profile, said):
     assumed = Assumed()
-    assert framework_of(row(framework=name, month=month), assumed).id == profile
-    assert bool(assumed.texts) == bool(assumed.doubts) == bool(said)
+    found = framework_of(row(framework=name, month=month), assumed)
+    assert found.id == profile
+    assert bool(assumed.texts) == bool(found.stands_for) == bool(said)
     assert all(said in text and profile in text for text in assumed.texts)
 
 
@@ -377,13 +378,13 @@ def test_plans_name_what_they_are_planned_as(run_json):
 
 def test_a_blank_recompute_is_the_frameworks_default_unless_it_needs_twice_the_memory():
     plain = training_case(row())
-    assert (plain.layout.recompute, plain.recompute_stated) == ("none", False)
+    assert (plain.layout.recompute, "recompute" in plain.unstated) == ("none", True)
     assert "recompute: none, megatron's default" in plain.assumed
     jax = training_case(row(framework="maxtext"))
     assert jax.layout.recompute == "full"
     assert "recompute: full, maxtext's default" in jax.assumed
     minimal = training_case(row(framework="maxtext", recompute="minimal"))
-    assert (minimal.layout.recompute, minimal.recompute_stated) == ("selective", True)
+    assert (minimal.layout.recompute, "recompute" in minimal.unstated) == ("selective", False)
     large = training_case(row(micro_batch="16", accelerators_total="8", global_batch_sequences="128"))
     assert large.layout.recompute == "full"
     assert any("2 times the memory" in text for text in large.assumed)

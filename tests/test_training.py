@@ -1302,3 +1302,15 @@ def test_products_in_8_bits_keep_to_what_those_in_16_bits_reach():
                 if name in r.compute and name not in r.fallbacks:
                     assert r.compute[name] / r.peak[name] <= 1.05 * r.compute["bf16"] / r.peak["bf16"] * (1 + 1e-9)
             assert r.bandwidth["memory"] <= r.wire
+
+
+def test_spares_suffice_in_ninety_nine_of_a_hundred_cases():
+    from roofplan.train.run import LARGE_MEAN, _quantile, _spares
+
+    assert _spares(10_000.0) == 10_233
+    assert _spares(LARGE_MEAN * 1.01) == pytest.approx(_quantile(LARGE_MEAN, 0.99), rel=0.02)
+
+
+def test_a_run_of_exactly_one_step_is_planned():
+    found = rp.plan_training("llama-3.1-8b", ["h100-sxm:8"], tokens=str(64 * 8192), batch="64seq", sequence="8192")
+    assert found.plans[0].job.tokens == 64 * 8192

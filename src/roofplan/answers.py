@@ -35,12 +35,14 @@ if TYPE_CHECKING:
     from roofplan.calibrate.own import Refit
     from roofplan.validation.scoring import Validation
 
-SCHEMA_VERSION = "2"
+SCHEMA_VERSION = "3"
 EXPLAIN_DEPTH = 4
 
 
 def base(command: str, status: str, inputs: dict[str, Any]) -> dict[str, Any]:
     """Return the members that every answer has."""
+    rests = command in profile.USED_BY
+    stale = profile.stale(catalogue.shipped_fit()) if rests else ""
     return {
         "schema_version": SCHEMA_VERSION,
         "command": command,
@@ -49,10 +51,10 @@ def base(command: str, status: str, inputs: dict[str, Any]) -> dict[str, Any]:
             "roofplan": __version__,
             "catalogue": catalogue.version(),
             "prices_to": catalogue.prices_to(),
-            **({"profile": said} if command in profile.USED_BY and (said := profile.said()) else {}),
+            **({"profile": said} if rests and (said := profile.said(catalogue.shipped_fit())) else {}),
         },
         "inputs": inputs,
-        "warnings": [],
+        "warnings": [{"code": "stale_profile", "text": stale}] if stale else [],
     }
 
 
@@ -78,7 +80,7 @@ def serve_answer(
     """Return the answer of ``roofplan serve``."""
     out = base("serve", "ok", canonical(result, inputs))
     out["search"] = result.tally.as_json()
-    out["warnings"] = [{"code": code, "text": text} for code, text in result.warnings]
+    out["warnings"] += [{"code": code, "text": text} for code, text in result.warnings]
     out["model"] = {
         "id": result.plans[0].model.id,
         "sha256": result.plans[0].model.sha256,
@@ -101,7 +103,7 @@ def train_answer(
     said = {"batch": f"{first.job.batch}seq", "sequence": str(first.job.sequence), "best": result.asked.best}
     out = base("train", "ok", {**inputs, **said})
     out["search"] = result.tally.as_json()
-    out["warnings"] = [{"code": code, "text": text} for code, text in result.warnings]
+    out["warnings"] += [{"code": code, "text": text} for code, text in result.warnings]
     out["assumed"] = list(result.asked.assumed)
     out["model"] = {"id": first.model.id, "sha256": first.model.sha256, "parameters": first.model.total}
     products, mixing = flops_per_token(first.model, first.job.sequence, first.job.adapter)
@@ -159,7 +161,7 @@ def chip_answer(found: Bill, inputs: dict[str, Any], *, depth: int) -> dict[str,
         }
         for d in chip.dies
     ]
-    out["warnings"] = coded(stale_warning(found.chip.id, found.price.date) if found.price is not None else ())
+    out["warnings"] += coded(stale_warning(found.chip.id, found.price.date) if found.price is not None else ())
     out["absent"] = found.absent
     out["parts"] = {part.name: float(part.value) for part in found.term.parts}
     out["perfect_dies"] = found.rivals
@@ -222,7 +224,7 @@ def machine_answer(found: Sequence[Owned], inputs: dict[str, Any], *, depth: int
         }
         for one in found
     ]
-    out["warnings"] = coded(warning for one in found for warning in one.warnings)
+    out["warnings"] += coded(warning for one in found for warning in one.warnings)
     out["sources"] = _cited(key for one in found for key in one.term.bibliography())
     return out
 
@@ -246,7 +248,7 @@ def _even(one: Supply) -> dict[str, Any] | None:
 def tokens_answer(found: TokenCosts, inputs: dict[str, Any], *, depth: int = 1) -> dict[str, Any]:
     """Return the answer of ``roofplan cost tokens``."""
     out = base("cost tokens", "ok", inputs)
-    out["warnings"] = coded(found.warnings)
+    out["warnings"] += coded(found.warnings)
     d = found.demand
     out["model"] = found.model
     out["demand"] = {
@@ -314,7 +316,7 @@ def rent_answer(device: str, found: Sequence[Quote], inputs: dict[str, Any]) -> 
     out = base("cost rent", "ok", inputs)
     out["device"] = device
     newest = {kind: max((q.price.newest_possible for q in found if q.price.kind == kind), default="") for kind in RENTS}
-    out["warnings"] = coded(
+    out["warnings"] += coded(
         warning for kind, date in newest.items() for warning in stale_warning(f"{device} ({kind}), the newest", date)
     )
     out["quotations"] = [

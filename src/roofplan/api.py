@@ -332,7 +332,8 @@ def plan_serving(
     if engine is not None:
         _refuse_out_of_scope(engine.lower(), "--engine")
         other = catalogue.stand_in("engines", engine)
-        engine = catalogue.find("engines", engine, "--engine")
+        known = catalogue.find("engines", engine, "--engine")
+        engine = engine if other else known
     asked = Request(
         model=loaded,
         machines=machines,
@@ -470,8 +471,9 @@ def refit(
         profile.writable()
     tables = [_own_table(source) for source in sources]
     name = ", ".join(Path(one).name if isinstance(one, str | Path) else "rows" for one in sources)
-    found = refit_on(tables, name, fit or catalogue.shipped_fit(), progress)
-    return found, profile.save(found.constants) if keep and found.helps else None
+    basis = fit or catalogue.shipped_fit()
+    found = refit_on(tables, name, basis, progress)
+    return found, profile.save(found.constants, basis) if keep and found.helps else None
 
 
 def _own_table(source: str | Path | Sequence[Mapping[str, str]]) -> tuple[str, Sequence[Mapping[str, str]]]:

@@ -1355,17 +1355,21 @@ def _answering(command: str, inputs: dict[str, Any], *, as_json: bool) -> Iterat
 
 def _mention_profile(command: str) -> None:
     """Say on stderr that predictions rest on the user's own runs too, or that the profile that he names is not there."""
+    from roofplan import catalogue
     from roofplan.catalogue import profile
 
     if command not in profile.USED_BY or command == "calibrate":
         return
-    said = profile.said()
-    if not said and not profile.named_and_absent():
+    shipped = catalogue.shipped_fit()
+    said, stale = profile.said(shipped), profile.stale(shipped)
+    if not said and not stale and not profile.named_and_absent():
         return
     from roofplan.report.page import wrapped
 
     text = f"profile: {said} ({profile.VARIABLE}={profile.NONE} leaves it out)"
-    if not said:
+    if stale:
+        text = f"profile: {stale}"
+    elif not said:
         text = f"profile: there is none at {profile.path()}, which {profile.VARIABLE} names: shipped constants hold"
     for line in wrapped(text, indent=2):
         _complain(line)

@@ -26,6 +26,10 @@ class Metric(BaseModel):
     high: float
     unit: Literal["s", "day", "token/s", "B", "W", "J", "gCO2", "device-hour", "USD", "USD/h", "USD/Mtoken", "1"]
     grade: Grade
+    causes: dict[str, float] | None = Field(
+        default=None,
+        description="why it may be off: relative errors of independent causes, one standard deviation each",
+    )
 
 
 class Versions(BaseModel):

@@ -1,11 +1,13 @@
 """Refit every constant: ``python -m roofplan.calibrate``, then ``make docs``, which writes the index that they are read from.
 
-``python -m roofplan.calibrate groups`` leaves out each chip and each software in turn.
+``python -m roofplan.calibrate groups`` leaves out each chip, architecture, software and system in turn, of both kinds of runs or of those that it
+names; ``python -m roofplan.calibrate intervals`` fits the intervals alone to what was left out before.
 """
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 from roofplan import catalogue
@@ -13,21 +15,32 @@ from roofplan.calibrate.fitting import write
 from roofplan.calibrate.kernels import fit_attention, fit_grouped, fit_matmul, fit_vector, kernel_rows
 from roofplan.calibrate.messages import fit_messages
 from roofplan.records.calibration import Fit
+from roofplan.validation import origins
 
 
-def leave_groups_out() -> None:
-    """Write the errors of runs whose chip or software no constant saw: an hour of fits, for docs/accuracy.md alone."""
-    from roofplan.calibrate.left_out import groups, save_groups
+def leave_groups_out(kinds: Sequence[str]) -> None:
+    """Write the errors of runs whose chip, architecture, software or system no constant saw, half an hour of fits a kind; and renew intervals."""
+    from roofplan.calibrate.left_out import grouped, groups_file, save
     from roofplan.calibrate.training import fit_families
 
-    save_groups(groups(fit_families(catalogue.shipped_fit()), lambda name: sys.stderr.write(f"{name}\n")))
+    whole = fit_families(catalogue.shipped_fit())
+    for kind in kinds:
+        save(grouped(kind, whole, lambda name: sys.stderr.write(f"{name}\n")), groups_file(kind))
+    renew_intervals(catalogue.shipped_fit())
+
+
+def renew_intervals(fit: Fit) -> None:
+    """Fit the intervals to the errors of left-out runs as they were written."""
+    from roofplan.calibrate.intervals import fit_intervals
+    from roofplan.calibrate.left_out import kept, kept_groups
+
+    renewed("intervals", fit_intervals(kept(fit), kept_groups(fit), fit))
 
 
 def main() -> None:
     """Refit every constant and write it; each fit rests on those before it."""
     from roofplan.calibrate.engines import fit_serving
-    from roofplan.calibrate.intervals import fit_intervals
-    from roofplan.calibrate.left_out import SERVING, beside_shipped, left_out, save
+    from roofplan.calibrate.left_out import PUBLISHERS, SERVING, beside_shipped, left_out, save
     from roofplan.calibrate.prices import fit_prices
     from roofplan.calibrate.training import fit_families, fit_training
 
@@ -43,11 +56,12 @@ def main() -> None:
     for name, found in fit_serving(others).items():
         renewed(name, found)
     fit = renewed("prices", fit_prices())
+    origins.save(fit, catalogue.SYSTEMS)
+    catalogue.forget_systems()
     # the errors of publishers left out, of which the intervals are learned
     held_out = [one for kind, table in TABLES.items() for one in left_out(kind, table, whole).outcomes]
-    # spreads are told from intervals by the factors that made them, so the outcomes are written before those change
-    save(beside_shipped(held_out, fit), fit)
-    renewed("intervals", fit_intervals(held_out, fit))
+    save(beside_shipped(held_out, fit), PUBLISHERS)
+    renew_intervals(fit)
 
 
 TABLES = {"training": catalogue.training_rows(), "inference": catalogue.inference_rows()}
@@ -62,4 +76,10 @@ def renewed(name: str, constants: list[dict[str, Any]]) -> Fit:
 
 
 if __name__ == "__main__":
-    leave_groups_out() if sys.argv[1:] == ["groups"] else main()
+    match sys.argv[1:]:
+        case ["groups", *kinds]:
+            leave_groups_out(kinds or list(TABLES))
+        case ["intervals"]:
+            renew_intervals(catalogue.shipped_fit())
+        case _:
+            main()

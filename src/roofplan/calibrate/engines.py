@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from roofplan import catalogue, codec
-from roofplan.calibrate.fitting import NOT_FOR_FITTING, Excluded, descend, entry, excludes, spread
+from roofplan.calibrate.fitting import NOT_FOR_FITTING, Excluded, descend, entry, spread
 from roofplan.operations import format_entry
 from roofplan.records.calibration import Constant, Fit
 from roofplan.records.engine import COMPILED, EAGER
@@ -63,12 +63,7 @@ class Decode:
 def usable(excluded: Excluded) -> list[InferenceCase]:
     """Return the published runs that may be fitted on: of engines themselves, not of software that is planned as one of them."""
     gone = NOT_FOR_FITTING | excluded
-    return [
-        one
-        for one in clean_cases()
-        if not excludes(gone, one.row["source_key"], one.machine.device.id, one.engine.name)
-        and not one.engine.stands_for
-    ]
+    return [one for one in clean_cases() if gone.isdisjoint(one.origin.names) and not one.engine.stands_for]
 
 
 def decodes(fit: Fit) -> list[Decode]:
@@ -378,7 +373,7 @@ def fit_front(fit: Fit) -> list[dict[str, Any]]:
         seats = book.max_concurrency // case.groups
         if not LEAST_BURST <= case.requests <= LARGEST_QUEUE * max(1, book.max_concurrency):
             continue
-        seen, *_ = simulated(case, seats, book.budget_tokens, fit)
+        seen, _ = simulated(case, seats, book.budget_tokens, fit)
         late = (seconds - seen.ttft) / case.requests + float(case.rates(fit).front)
         publishers.add(case.row["source_key"])
         for scope in {case.engine.id, case.engine.name}:

@@ -19,12 +19,7 @@ NOT_FOR_FITTING = frozenset({"nvidia-gap-runs"})
 """Publishers whose rows are kept for checks alone: an end-to-end sample that predictors are compared on."""
 
 Excluded = frozenset[str]
-"""Publishers whose rows a fit leaves out, beside those above."""
-
-
-def excludes(excluded: Excluded, source: str, chip: str, software: str) -> bool:
-    """Return whether a measurement counts as never made: by its publisher, its chip (``chip:b200``) or its software (``software:vllm``)."""
-    return not excluded.isdisjoint({source, f"chip:{chip}", f"software:{software}"})
+"""Names of an `Origin` whose rows a fit leaves out, beside those above."""
 
 
 LEAST_ROWS = 3

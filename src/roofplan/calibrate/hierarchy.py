@@ -8,6 +8,7 @@ References
 .. [1] A. Gelman, J. Hill, "Data analysis using regression and multilevel/hierarchical models", Cambridge 2007, chapter 12: partial pooling.
 .. [2] P. W. Holland, R. E. Welsch, "Robust regression using iteratively reweighted least-squares", Communications in Statistics A 6, 1977:
        Cauchy weights.
+.. [3] D. W. Marquardt, "An algorithm for least-squares estimation of nonlinear parameters", SIAM Journal 11, 1963.
 """
 
 from __future__ import annotations
@@ -50,6 +51,10 @@ class Block:
 
     numbers: Mapping[str, tuple[Effect, ...]]
     errors: Callable[[Numbers], np.ndarray]
+
+    def at(self, logs: np.ndarray) -> Numbers:
+        """Return the numbers of logarithms in their order."""
+        return dict(zip(self.numbers, np.exp(logs).tolist(), strict=True))
 
 
 @dataclass(slots=True, kw_only=True)
@@ -97,33 +102,81 @@ class Prior:
 def fit(blocks: Sequence[Block], priors: Mapping[Any, Prior], rounds: int = 30, start: Fitted | None = None) -> Fitted:
     """Return the most plausible effects: damped steps of least squares with Cauchy weights [2]_ around the priors [1]_.
 
-    The descent ends where no effect moves by `STILL` any more, or after `rounds` steps; what is returned beside the values is
-    taken where it ended.
+    Each step lowers the penalty, or is taken again with more damping [3]_. How noisy each block is is told anew in the first
+    `SETTLING` steps and then kept, so that all later ones go down the same slope. The descent ends where no damped step lowers the
+    penalty by `EVEN`, where no effect moves by `STILL` any more, or after `rounds` steps.
     """
     used = list(dict.fromkeys(one for block in blocks for effects in block.numbers.values() for one in effects))
     places = {one: place for place, one in enumerate(used)}
-    centre = np.array([priors[one].centre for one in used])
-    precision = np.array([priors[one].spread for one in used]) ** -2.0
+    prior = _Priors(
+        centre=np.array([priors[one].centre for one in used]),
+        precision=np.array([priors[one].spread for one in used]) ** -2.0,
+    )
     values = np.array([_first(one, priors[one], start) for one in used])
     takes = [_takes(block.numbers.values(), places) for block in blocks]
-    for last in (*range(rounds), None):
-        curvature, pull = np.diag(precision), precision * (centre - values)
-        noise, slopes = [], []
-        for block, rows in zip(blocks, takes, strict=True):
-            errors, slope = linearised(block, rows @ values)
-            spread = max(LEAST_NOISE, 1.4826 * float(np.median(np.abs(errors))))
+    noise: list[float] = []
+    damping, still = LEAST_DAMPING, False
+    for step in range(rounds + 1):
+        found = [linearised(block, rows @ values) for block, rows in zip(blocks, takes, strict=True)]
+        if step < SETTLING:
+            noise = [max(LEAST_NOISE, 1.4826 * float(np.median(np.abs(errors)))) for errors, _ in found]
+        curvature, pull = prior.normal(values)
+        for (errors, slope), rows, spread in zip(found, takes, noise, strict=True):
             weights = 1.0 / (1.0 + (errors / (TUNING * spread)) ** 2) / spread**2
             lever = slope @ rows
             curvature = curvature + lever.T @ (weights[:, None] * lever)
             pull = pull - lever.T @ (weights * errors)
-            noise.append(spread)
-            slopes.append(slope)
-        change = np.linalg.solve(curvature, pull)
-        longest = float(np.max(np.abs(change)))
-        if last is None or longest < STILL:
+        if still or step == rounds:
             break
-        values = values + change * min(1.0, LONGEST / longest)
+        penalty = prior.penalty(values) + _penalty([errors for errors, _ in found], noise)
+        while damping < MOST_DAMPING:
+            change = np.linalg.solve(curvature + damping * np.diag(np.diag(curvature)), pull)
+            change = change * min(1.0, LONGEST / float(np.max(np.abs(change))))
+            trial = values + change
+            errors_there = [block.errors(block.at(rows @ trial)) for block, rows in zip(blocks, takes, strict=True)]
+            lower = prior.penalty(trial) + _penalty(errors_there, noise)
+            if lower < penalty:
+                damping = max(LEAST_DAMPING, damping / DAMPED)
+                break
+            damping *= DAMPED
+        else:
+            damping, still = LEAST_DAMPING, step >= SETTLING
+            continue
+        values = trial
+        still = step >= SETTLING and (penalty - lower < EVEN or float(np.max(np.abs(change))) < STILL)
+    slopes = [slope for _, slope in found]
     return Fitted(places=places, values=values, covariance=np.linalg.inv(curvature), noise=noise, slopes=slopes)
+
+
+LEAST_DAMPING, MOST_DAMPING, DAMPED = 1e-3, 1e3, 5.0
+"""Where the damping of a step starts and gives up, in shares of the curvature, and by how much it grows where the step leads up [3]_."""
+
+EVEN = 0.1
+"""Difference of penalties, which are negative logarithms of likelihoods, that says nothing for either side [1]."""
+
+SETTLING = 6
+"""Steps in which the noise of the blocks is told anew [1]."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Priors:
+    """Priors of all effects, in logarithms."""
+
+    centre: np.ndarray
+    precision: np.ndarray
+
+    def normal(self, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the curvature of their penalty, and its downward slope."""
+        return np.diag(self.precision), self.precision * (self.centre - values)
+
+    def penalty(self, values: np.ndarray) -> float:
+        return 0.5 * float(np.sum(self.precision * (values - self.centre) ** 2))
+
+
+def _penalty(errors: Sequence[np.ndarray], noise: Sequence[float]) -> float:
+    """Return the penalty of errors whose weights are Cauchy's [2]_."""
+    far = (np.log1p((each / (TUNING * spread)) ** 2) for each, spread in zip(errors, noise, strict=True))
+    return 0.5 * TUNING**2 * float(sum(np.sum(one) for one in far))
 
 
 def _takes(numbers: Iterable[Sequence[Effect]], places: Mapping[Effect, int]) -> np.ndarray:
@@ -146,7 +199,7 @@ def _first(one: Effect, prior: Prior, start: Fitted | None) -> float:
 
 def linearised(block: Block, logs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return a block's errors at the logarithms of its numbers, and their slopes by each, one row a measurement [1]."""
-    numbers = dict(zip(block.numbers, np.exp(logs).tolist(), strict=True))
+    numbers = block.at(logs)
     here = block.errors(numbers)
     moved = [block.errors({**numbers, name: value * math.exp(NUDGE)}) - here for name, value in numbers.items()]
     return here, np.stack(moved, axis=1) / NUDGE

@@ -1,4 +1,7 @@
-"""Intervals that were checked: how far predictions lie from runs of publishers that no constant saw.
+"""Intervals that were checked: what makes predictions err, and how far they lie from runs that no constant saw.
+
+A prediction's spread is the root sum of squares of its causes of error (`timing.figures.causes`). Their sizes are those under which
+left-out errors are most plausible, and the factor is the number of spreads within which nine of ten errors of a new publisher lie.
 
 References
 ----------
@@ -6,157 +9,313 @@ References
        JASA 113, 2018, section 5.2: conformal intervals in units of each prediction's own spread.
 .. [2] R. F. Barber, E. Candes, A. Ramdas, R. Tibshirani, "Conformal prediction beyond exchangeability", Annals of Statistics 51, 2023:
        weights where rows are not alike.
+.. [3] H. Zhou, L. Hu, J. Zhou, K. Lange, "MM algorithms for variance components models", Journal of Computational and Graphical
+       Statistics 28, 2019: multiplicative steps that keep variances positive.
+.. [4] R. Dunn, L. Wasserman, A. Ramdas, "Distribution-free prediction sets for two-layer hierarchical models", JASA 118, 2023.
+.. [5] T. Gneiting, A. Raftery, "Strictly proper scoring rules, prediction, and estimation", JASA 102, 2007, section 6.2: interval score.
 """
 
 from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from roofplan.calibrate.fitting import entry
+from roofplan.economics.uncertainty import student
 from roofplan.records.calibration import Fit
-from roofplan.timing.figures import unseen
+from roofplan.timing.figures import BASE, CONSTANTS, LOADS, NEW, NEW_KIND, POWER, Doubt
 from roofplan.validation.rows import SHORT_OF_CACHE
 from roofplan.validation.scoring import Outcome, pooled, weighted_quantile
 
 COVERED = 0.9
 """Share of measurements that an interval is to hold [1]."""
 
-LEAST_SOURCES = 9
-"""Publishers of a job below which no coverage is claimed [1]."""
+LEAST_SOURCES = 10
+"""Publishers of a figure below which no coverage is claimed, and Student's t says how wide an interval is [1]."""
+
+PUBLISHER = "publisher"
+AXES: dict[str, Callable[[Outcome], str]] = {
+    PUBLISHER: lambda one: one.source,
+    "system": lambda one: str(one.system),
+    "architecture": lambda one: one.system.architecture if one.system else "",
+    "software": lambda one: one.system.software if one.system else "",
+}
+"""What is left out of every fit in turn, and which of them an outcome is of."""
+
+Sizes = Mapping[str, float]
+"""Causes of error by name, each with its size [1]."""
 
 
-def by_job(outcomes: Sequence[Outcome]) -> dict[str, list[Outcome]]:
-    """Return scored outcomes by job; runs short of cache are a test of the room for it, not of a throughput."""
+def by_figure(outcomes: Sequence[Outcome]) -> dict[str, list[Outcome]]:
+    """Return scored outcomes by figure; runs short of cache are a test of the room for it, not of a throughput."""
     found: dict[str, list[Outcome]] = defaultdict(list)
     for one in outcomes:
         if one.predicted is not None and one.regime != SHORT_OF_CACHE:
-            found[one.job].append(one)
+            found[one.figure].append(one)
     return dict(found)
 
 
-def factor(by: dict[str, list[Outcome]]) -> float:
-    """Return the spreads within which nine of ten measurements lie, every publisher weighing the same [1]."""
-    distances = np.concatenate([[one.distance for one in rows] for rows in by.values()])
-    weights = np.concatenate([np.full(len(rows), 1.0 / len(rows)) for rows in by.values()])
-    return weighted_quantile(distances, weights, COVERED)
+def weights_of(rows: Sequence[Outcome]) -> np.ndarray:
+    """Return the weight of each outcome: publishers weigh equally, each shared among its systems, and a system among its runs [2]_."""
+    systems: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
+    names = {id(one): name for name, mine in pooled(rows).items() for one in mine}
+    for one in rows:
+        systems[names[id(one)]][str(one.system)] += 1
+    each = (systems[names[id(one)]] for one in rows)
+    return np.array(
+        [1.0 / (len(systems) * len(mine) * mine[str(one.system)]) for one, mine in zip(rows, each, strict=True)]
+    )
 
 
-def fit_intervals(outcomes: Sequence[Outcome], fit: Fit) -> list[dict[str, Any]]:
-    """Fit, per job, the factor between a prediction's spread and its 90% interval: normalised conformal [1]_, publishers weighted equally [2]_.
+def _doubt(one: Outcome) -> Doubt:
+    doubt = one.predicted.doubt if one.predicted is not None else None
+    return doubt or Doubt()
 
-    `outcomes` are predictions of each publisher's runs by constants fitted without them, in intervals of `fit`.
+
+def _causes(rows: Sequence[Outcome]) -> dict[str, np.ndarray]:
+    """Return the squares that the size of each cause is multiplied with, of the causes that some outcome has."""
+    doubts = [_doubt(one) for one in rows]
+    found = {
+        BASE: np.ones(len(rows)),
+        CONSTANTS: np.array([one.constants**2 for one in doubts]),
+        NEW: np.array([float(one.new != "") for one in doubts]),
+        NEW_KIND: np.array([float(one.new == "kind") for one in doubts]),
+        **{load: np.array([float(one.load == load) for one in doubts]) for load in LOADS},
+    }
+    return {name: each for name, each in found.items() if each.any()}
+
+
+def _assumed(rows: Sequence[Outcome]) -> np.ndarray:
+    """Return the squares of what assumed inputs may bring."""
+    return np.array([sum(size**2 for _, size in _doubt(one).assumed) for one in rows])
+
+
+ROUNDS = 200
+"""Steps of the search for the sizes of causes [1]."""
+
+
+def sizes_of(rows: Sequence[Outcome]) -> Sizes:
+    """Return the sizes of causes under which left-out errors are most plausible.
+
+    Errors in units of their spread follow a double exponential, so that far ones count less than under a normal; each step
+    multiplies a variance by the root of what the errors say of it over what is expected [3]_.
     """
-    out = []
-    source = "runs of publishers left out of every fit, normalised conformal (Lei et al. 2018, section 5.2)"
-    for job, found_by_job in sorted(by_job(outcomes).items()):
-        rows, held = found_by_job, unseen(job, fit)
-        if job == UNSEEN_JOB:
-            rows, beyond = widened(found_by_job, held)
-            out.append(entry("interval", f"{job}, unseen", "any", beyond, "1", 0.0, len(rows), source, UNSEEN_NOTE))
-        by = pooled(rows)
-        found = coverage(found_by_job, held)
-        note = f"{len(by)} publishers; held {found.share:.0%} of each by the factor of the others"
-        if len(by) < LEAST_SOURCES:
-            note += f"; fewer than {LEAST_SOURCES}: no coverage is claimed"
-        out.append(entry("interval", job, "any", factor(by), "1", 0.0, len(rows), source, note))
-    note = "of a normal distribution: no publisher but one states power"
-    return [*out, entry("interval", "power", "any", 1.645, "1", 0.0, 0, note, kind="definition")]
+    errors = math.sqrt(2.0) * np.abs([math.log(one.ratio) for one in rows])
+    weights, causes, fixed = weights_of(rows), _causes(rows), _assumed(rows)
+    variances = {name: float(np.average(errors**2, weights=weights)) / len(causes) for name in causes}
+    variances |= {CONSTANTS: 1.0} if CONSTANTS in causes else {}
+    for _ in range(ROUNDS):
+        spread = np.sqrt(fixed + sum(variances[name] * each for name, each in causes.items()))
+        for name, each in causes.items():
+            said, expected = np.sum(weights * each * errors / spread**3), np.sum(weights * each / spread**2)
+            variances[name] *= math.sqrt(said / expected)
+    return {name: math.sqrt(found) for name, found in variances.items()}
 
 
-UNSEEN_JOB = "training step"
-"""The job whose spreads are residuals of fits, which do not show how other models, machines and settings differ."""
+def spreads(rows: Sequence[Outcome], sizes: Sizes) -> np.ndarray:
+    """Return the spreads of predictions by the sizes of their causes [1]."""
+    known = sum(sizes.get(name, 0.0) ** 2 * each for name, each in _causes(rows).items())
+    out: np.ndarray = np.sqrt(_assumed(rows) + known)
+    return out
 
-UNSEEN_NOTE = "the error beside a fit's own residuals with which intervals hold as many measurements in every grade"
 
-
-def widened(rows: Sequence[Outcome], held: float) -> tuple[list[Outcome], float]:
-    """Return outcomes whose spreads hold what fits do not show, and how much that is: with what grades come nearest to one factor [1].
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Width:
+    """How wide intervals of a figure are.
 
     Parameters
     ----------
-    held : how much of it the spreads of `rows` hold already [1].
+    sizes : of the causes of error [1].
+    factor : spreads within which nine of ten errors lie, publishers weighing equally [1].
     """
-    amounts = np.arange(0.0, MOST_UNSEEN, STEP_OF_UNSEEN).tolist()
-    trials = {amount: _with_unseen(rows, amount, held) for amount in amounts}
-    best = min(trials, key=lambda amount: _apart(trials[amount]))
-    return trials[best], best
+
+    sizes: Sizes
+    factor: float
+
+    def halves(self, rows: Sequence[Outcome]) -> np.ndarray:
+        """Return half of each interval, a logarithm [1]."""
+        out: np.ndarray = self.factor * spreads(rows, self.sizes)
+        return out
 
 
-def _apart(rows: Sequence[Outcome]) -> float:
-    """Return how far the factors lie apart that each grade would need for itself: the deviation of their logarithms [1]."""
-    grades: dict[str, list[Outcome]] = defaultdict(list)
+def width_of(rows: Sequence[Outcome], groups: Sequence[Outcome] = ()) -> Width:
+    """Return how wide intervals are by outcomes whose publishers were left out; `groups`, left out otherwise, tell of new systems too."""
+    sizes = sizes_of([*rows, *groups])
+    distances = np.abs([math.log(one.ratio) for one in rows]) / spreads(rows, sizes)
+    return Width(sizes=sizes, factor=weighted_quantile(distances, weights_of(rows), COVERED))
+
+
+def held(rows: Sequence[Outcome], width: Width) -> float:
+    """Return the share of measurements that lie inside intervals [1]."""
+    inside = np.abs([math.log(one.ratio) for one in rows]) <= width.halves(rows)
+    return float(np.average(inside, weights=weights_of(rows)))
+
+
+def nested(
+    rows: Sequence[Outcome], groups: Sequence[Outcome], axis: str = PUBLISHER
+) -> list[tuple[list[Outcome], Width]]:
+    """Return the outcomes of each member of an axis with the width that the others give.
+
+    `rows` were predicted with their publisher left out, `groups` with their system, architecture or software.
+    """
+    of = AXES[axis]
+    mine = list(rows) if axis == PUBLISHER else [one for one in groups if one.left_out == axis]
+    members = pooled(mine) if axis == PUBLISHER else _members(mine, of)
+    out = []
+    for found in members.values():
+        gone = {of(one) for one in found}
+        others = [one for one in rows if of(one) not in gone]
+        beside = [one for one in groups if of(one) not in gone]
+        out.append((found, width_of(others or list(rows), beside)))
+    return out
+
+
+def _members(rows: Sequence[Outcome], of: Callable[[Outcome], str]) -> dict[str, list[Outcome]]:
+    found: dict[str, list[Outcome]] = defaultdict(list)
     for one in rows:
-        if one.predicted is not None:
-            grades[one.predicted.grade].append(one)
-    return float(np.std([math.log(factor(pooled(found))) for found in grades.values()]))
+        found[of(one)].append(one)
+    return dict(found)
 
 
-MOST_UNSEEN, STEP_OF_UNSEEN = 0.3, 0.005
-"""Where the search for it ends, and its steps [1]."""
+LARGEST, STEP = 3.0, 0.01
+"""Where the search for an enlargement ends, and its steps [1]."""
 
 
-def _with_unseen(rows: Sequence[Outcome], amount: float, held: float) -> list[Outcome]:
-    """Return outcomes with another amount of what fits do not show in their spreads than they hold."""
-    return [_spread_by(one, math.sqrt(max(one.spread**2 - held**2, 0.0) + amount**2)) for one in rows]
+def enlarged(rows: Sequence[Outcome], groups: Sequence[Outcome]) -> Width:
+    """Return how wide intervals are, enlarged so that publishers are covered whose own errors nobody saw; few publishers ask for Student's t [1]."""
+    width, least = width_of(rows, groups), _least(rows)
+    more = enlargement(nested(rows, groups))
+    return replace(width, factor=max(width.factor * more, least))
 
 
-def _spread_by(one: Outcome, spread: float) -> Outcome:
-    """Return an outcome with another spread of its prediction."""
-    if one.predicted is None:
-        return one
-    wide = math.exp(spread * one.factor)
-    value = one.predicted.value
-    return replace(one, predicted=replace(one.predicted, low=value / wide, high=value * wide))
+def _least(rows: Sequence[Outcome]) -> float:
+    """Return the least factor that so many publishers allow: Student's t of few, nothing of many [1]."""
+    count = len(pooled(rows))
+    return student(count - 1.0) if count < LEAST_SOURCES else 0.0
+
+
+def enlargement(judged: Sequence[tuple[list[Outcome], Width]]) -> float:
+    """Return by how much widths that the others gave must grow to hold nine of ten measurements, publishers weighing equally [1]."""
+    for more in np.arange(1.0, LARGEST, STEP).tolist():
+        shares = [held(found, replace(each, factor=each.factor * more)) for found, each in judged]
+        if float(np.mean(shares)) >= COVERED:
+            return float(more)
+    return LARGEST
+
+
+def judged(
+    rows: Sequence[Outcome], groups: Sequence[Outcome], axis: str = PUBLISHER
+) -> list[tuple[list[Outcome], Width]]:
+    """Return the outcomes of each member of an axis with the width that the others give, enlarged as shipped ones are."""
+    found = nested(rows, groups, axis)
+    more = enlargement(found if axis == PUBLISHER else nested(rows, groups))
+    return [(mine, replace(each, factor=max(each.factor * more, _least(rows)))) for mine, each in found]
+
+
+def guaranteed(rows: Sequence[Outcome], width: Width) -> float:
+    """Return the factor that holds nine of ten measurements of a new publisher whatever errors follow, infinite with few publishers [4]_."""
+    by = pooled(rows)
+    distances = np.concatenate(
+        [np.abs([math.log(one.ratio) for one in mine]) / spreads(mine, width.sizes) for mine in by.values()]
+    )
+    weights = np.concatenate([np.full(len(mine), 1.0 / len(mine) / (len(by) + 1)) for mine in by.values()])
+    share = COVERED * (len(by) + 1) / len(by)
+    return weighted_quantile(distances, weights, share) if share <= 1.0 else math.inf
+
+
+LEAST_SIZE = 0.02
+"""Size below which a cause says nothing [1]."""
+
+
+def fit_intervals(outcomes: Sequence[Outcome], groups: Sequence[Outcome], fit: Fit) -> list[dict[str, Any]]:
+    """Fit, per figure, the sizes of the causes of error and the factor of a 90% interval: normalised conformal [1]_.
+
+    Parameters
+    ----------
+    outcomes : predictions of each publisher's runs by constants fitted without them.
+    groups : those of each system's, architecture's and software's.
+    """
+    out = []
+    source = "runs of publishers, systems, architectures and software left out of every fit"
+    beside = by_figure(groups)
+    for figure, rows in sorted(by_figure(outcomes).items()):
+        width, count = enlarged(rows, beside.get(figure, [])), len(pooled(rows))
+        few = (
+            f"; fewer than {LEAST_SOURCES}: at least Student's t, no coverage is claimed"
+            if count < LEAST_SOURCES
+            else ""
+        )
+        out += [
+            entry("spread", f"{figure}, {name}", "any", size, "1", 0.0, len(rows), source)
+            for name, size in width.sizes.items()
+            if size > LEAST_SIZE
+        ]
+        out.append(
+            entry("interval", figure, "any", width.factor, "1", 0.0, len(rows), source, f"{count} publishers{few}")
+        )
+    watts = max(item.spread for item in fit.constants if item.law == "power")
+    said = "as the constants of its law spread: no publisher but one states power"
+    note = "of a normal distribution: no publisher but one states power"
+    return [
+        *out,
+        entry("spread", f"{POWER}, {BASE}", "any", watts, "1", 0.0, 0, said, kind="definition"),
+        entry("interval", POWER, "any", 1.645, "1", 0.0, 0, note, kind="definition"),
+    ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Coverage:
-    """Share of a publisher's measurements inside intervals whose factor the others gave, and its bounds over publishers drawn again [1]."""
+    """Share of measurements inside intervals that the others gave, and its bounds over members drawn again; width and score [1].
+
+    Parameters
+    ----------
+    members : what was left out in turn.
+    width : median of high over low.
+    score : logarithmic interval score, the less the better [5]_.
+    """
 
     share: float
     low: float
     high: float
-    sources: int
-    width: float  # median of high over low [1]
+    members: int
+    rows: int
+    width: float
+    score: float
 
 
 REDRAWN = 2000
-"""Times that publishers are drawn again for the bounds of a coverage [1]."""
+"""Times that members are drawn again for the bounds of a coverage [1]."""
 
 
-def coverage(rows: Sequence[Outcome], held: float) -> Coverage:
-    """Return how many measurements of each publisher lie inside intervals by the factor of the others.
-
-    Parameters
-    ----------
-    held : how much of what fits do not show the spreads of `rows` hold [1].
-    """
-    by = pooled(rows)
-    shares = []
-    for source in by:
-        mine, others = by[source], {name: found for name, found in by.items() if name != source} or by
-        if mine[0].job == UNSEEN_JOB:
-            # what fits do not show is told by the others too
-            rest, beyond = widened([one for found in others.values() for one in found], held)
-            mine, others = _with_unseen(mine, beyond, held), pooled(rest)
-        limit = factor(others)
-        shares.append(float(np.mean([one.distance <= limit for one in mine])))
+def coverage(
+    judged: Sequence[tuple[list[Outcome], Width]], keep: Callable[[Outcome], bool] = lambda _: True
+) -> Coverage | None:
+    """Return what intervals hold of outcomes whose widths the others gave, of those that are kept; None without any."""
+    found = [([one for one in rows if keep(one)], width) for rows, width in judged]
+    found = [(rows, width) for rows, width in found if rows]
+    if not found:
+        return None
+    shares, widths, scores = [], [], []
+    for rows, width in found:
+        shares.append(held(rows, width))
+        halves = width.halves(rows)
+        misses = np.maximum(np.abs([math.log(one.ratio) for one in rows]) - halves, 0.0)
+        widths += np.exp(2.0 * halves).tolist()
+        scores.append(float(np.average(2.0 * halves + 2.0 / (1.0 - COVERED) * misses, weights=weights_of(rows))))
     rng = np.random.default_rng(0)
     drawn = np.mean(rng.choice(shares, size=(REDRAWN, len(shares))), axis=1)
-    whole = widened(rows, held)[0] if rows[0].job == UNSEEN_JOB else rows
-    limit = factor(pooled(whole))
-    widths = [math.exp(2.0 * limit * one.spread) for one in whole if one.predicted is not None]
     low, high = np.percentile(drawn, (5.0, 95.0))
     return Coverage(
         share=float(np.mean(shares)),
         low=float(low),
         high=float(high),
-        sources=len(by),
+        members=len(shares),
+        rows=sum(len(rows) for rows, _ in found),
         width=float(np.median(widths)),
+        score=float(np.mean(scores)),
     )

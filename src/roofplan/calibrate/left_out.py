@@ -1,22 +1,22 @@
-"""Predictions of every publisher's runs with constants that were fitted without them."""
+"""Predictions of runs by constants that were fitted without their publisher, or without their chip, architecture, software or system."""
 
 from __future__ import annotations
 
 import csv
-import math
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from pathlib import Path
 
 from roofplan import catalogue
 from roofplan.calibrate.engines import constants_of, fit_serving
 from roofplan.calibrate.kernels import fit_attention, fit_grouped, fit_matmul, kernel_rows
 from roofplan.calibrate.training import FAMILIES, Steps, fit_families, fit_training, seen_by_families
 from roofplan.records.calibration import Constant, Fit
-from roofplan.timing.figures import Metric, interval_factor, unseen
+from roofplan.records.system import System
+from roofplan.timing.figures import FIGURE_OF, PROMPTS, STEP, Doubt, spread_of, sure
 from roofplan.validation.predictions import inference_outcomes, names_in, training_outcomes, validated
 from roofplan.validation.rows import SHORT_OF_CACHE, STARVED, Row, flags, unstarved
-from roofplan.validation.scoring import UNITS, Outcome, Validation, job_of
+from roofplan.validation.scoring import UNITS, Outcome, Validation
 
 Tick = Callable[[str], object]
 
@@ -39,6 +39,7 @@ def left_out(kind: str, rows: Sequence[Row], whole: Steps, tick: Tick | None = N
                 found, judged = training_outcomes(row, fit)
                 out.outcomes += found
                 out.memory += [judged] if judged is not None else []
+    out.outcomes = [replace(one, left_out="publisher") for one in out.outcomes]
     return out
 
 
@@ -62,59 +63,44 @@ def fit_without(source: str, whole: Steps | None = None) -> Fit:
     return _all(shipped).without(gone)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Group:
-    """Runs of one chip or one software, predicted by constants that were fitted without any run of it.
+GROUPED = {
+    "training": {"chip": STEP, "architecture": STEP, "software": STEP, "system": STEP},
+    "inference": {"chip": PROMPTS, "architecture": "", "software": "", "system": ""},
+}
+"""By kind of run, what is left out in turn beside publishers, and of which figure alone, empty for all."""
 
-    Parameters
-    ----------
-    job : ``training`` steps or ``inference``, prompts alone.
-    by : ``chip`` or ``software``.
-    signed : predicted over measured, less one [1].
+
+def grouped(kind: str, whole: Steps, tick: Tick | None = None) -> list[Outcome]:
+    """Return runs of a kind beside predictions, each chip, architecture, software and system left out of every fit in turn.
+
+    `whole` is the fit of step times with all runs.
     """
-
-    job: str
-    by: str
-    name: str
-    signed: tuple[float, ...]
-
-    @property
-    def errors(self) -> list[float]:
-        """Relative errors without their sign [1]."""
-        return [abs(one) for one in self.signed]
-
-
-def groups(whole: Steps, tick: Tick | None = None) -> list[Group]:
-    """Return training runs with each chip and each software left out, and prompts alone with each chip left out, its kernel tables too."""
+    table = catalogue.training_rows() if kind == "training" else catalogue.inference_rows()
+    seen = [one for one in validated(kind, table, whole.constants).outcomes if one.predicted and one.system]
+    rows = {row["id"]: row for row in table}
     out = []
-    for kind, metric, axes in (
-        ("training", "tokens_per_second_per_device", ("chip", "software")),
-        ("inference", "prefill_tokens_per_second", ("chip",)),
-    ):
-        table = catalogue.training_rows() if kind == "training" else catalogue.inference_rows()
-        rows = {row["id"]: row for row in table}
-        seen = [
-            one for one in validated(kind, table, whole.constants).outcomes if one.predicted and one.metric == metric
-        ]
-        for by in axes:
-            names = sorted({_member(one, by) for one in seen})
-            for name in names:
-                if tick is not None:
-                    tick(f"{kind} {by} {name}")
-                fit = _fit_leaving(frozenset({f"{by}:{name}"}), whole, kind)
-                ids = [one.id for one in seen if _member(one, by) == name]
-                found = [one for identity in ids for one in _outcomes(kind, rows[identity], fit)]
-                signed = tuple(one.ratio - 1.0 for one in found if one.predicted is not None and one.metric == metric)
-                out.append(Group(job=kind, by=by, name=name, signed=signed))
+    for axis, figure in GROUPED[kind].items():
+        mine = [one for one in seen if figure in {"", one.figure}]
+        for name in sorted({member(one, axis) for one in mine}):
+            if tick is not None:
+                tick(f"{kind} {axis} {name}")
+            fit = _fit_leaving(frozenset({f"{axis}:{name}"}), whole, kind)
+            ids = dict.fromkeys(one.id for one in mine if member(one, axis) == name)
+            found = [one for identity in ids for one in _outcomes(kind, rows[identity], fit)]
+            out += [replace(one, left_out=axis) for one in found if one.predicted and figure in {"", one.figure}]
     return out
 
 
-def _member(one: Outcome, by: str) -> str:
-    """Return the chip or the software, whatever its version, of an outcome."""
-    if by == "chip":
-        return one.chip
-    of = catalogue.framework if one.metric == "tokens_per_second_per_device" else catalogue.engine
-    return of(one.software).name
+def member(one: Outcome, axis: str) -> str:
+    """Return which chip, architecture, software or system an outcome is of."""
+    if one.system is None:
+        return ""
+    return {
+        "chip": one.chip,
+        "architecture": one.system.architecture,
+        "software": one.system.software,
+        "system": str(one.system),
+    }[axis]
 
 
 def _outcomes(kind: str, row: Row, fit: Fit) -> list[Outcome]:
@@ -122,10 +108,11 @@ def _outcomes(kind: str, row: Row, fit: Fit) -> list[Outcome]:
 
 
 def _fit_leaving(gone: frozenset[str], whole: Steps, kind: str) -> Fit:
-    """Return all constants fitted anew without a chip or a software: those of kernels, and of training or of serving."""
+    """Return all constants fitted anew without some runs: those of kernels too where a device is left out, and of training or of serving."""
     shipped = {name: list(catalogue.fit(name)) for name in catalogue.fits()}
-    rows = [row for row in kernel_rows() if f"chip:{row['device']}" not in gone]
-    measured = len(rows) < len(kernel_rows())
+    every = kernel_rows()
+    rows = [row for row in every if gone.isdisjoint(_device_names(row["device"]))]
+    measured = len(rows) < len(every)
     if measured:
         for name, made_by in (("matmul", fit_matmul), ("grouped", fit_grouped)):
             shipped[name] = constants_of(made_by(rows, _all(shipped)))
@@ -140,26 +127,9 @@ def _fit_leaving(gone: frozenset[str], whole: Steps, kind: str) -> Fit:
     return _all(shipped).without(gone)
 
 
-GROUPS = catalogue.ROOT / "measured" / "left-out-groups.csv"
-
-
-def save_groups(found: Iterable[Group]) -> None:
-    """Write the errors of groups that were left out, one a line."""
-    with GROUPS.open("w", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(("job", "by", "name", "signed"))
-        writer.writerows((one.job, one.by, one.name, f"{error:.4g}") for one in found for error in one.signed)
-
-
-def kept_groups() -> list[Group]:
-    """Return the errors of groups as they were written, none where nobody has left any out."""
-    if not GROUPS.exists():
-        return []
-    errors: dict[tuple[str, str, str], list[float]] = defaultdict(list)
-    with GROUPS.open(newline="") as file:
-        for row in csv.DictReader(file):
-            errors[row["job"], row["by"], row["name"]].append(float(row["signed"]))
-    return [Group(job=job, by=by, name=name, signed=tuple(found)) for (job, by, name), found in errors.items()]
+def _device_names(device: str) -> set[str]:
+    """Return what leaves a device's kernel tables out."""
+    return {f"chip:{device}", f"architecture:{catalogue.accelerator(device).architecture}"}
 
 
 def _all(fits: dict[str, list[Constant]]) -> Fit:
@@ -172,23 +142,30 @@ SERVING = ("engines", "prefill", "front", "power")
 
 
 FIELDS = (
-    "id",
-    "source",
-    "metric",
-    "regime",
-    "chip",
-    "software",
-    "year",
-    "measured",
-    "ideal",
-    "predicted",
-    "spread",
-    "grade",
-    "shipped",
+    *("left_out", "id", "source", "metric", "regime", "chip", "architecture", "precision", "kind", "family"),
+    *(
+        "software",
+        "year",
+        "measured",
+        "ideal",
+        "predicted",
+        "grade",
+        "constants",
+        "new",
+        "load",
+        "assumed",
+        "shipped",
+    ),
 )
-"""Columns of the kept outcomes, the last what the shipped constants predict, which saw the row; figures in SI."""
+"""Columns of the kept outcomes: what was left out, the run, its system, figures in SI, the causes of error, and what the shipped constants
+predict, which saw the row."""
 
-FILE = catalogue.ROOT / "measured" / "left-out.csv"
+PUBLISHERS = catalogue.ROOT / "measured" / "left-out.csv"
+
+
+def groups_file(kind: str) -> Path:
+    """Return where runs of a kind are kept that were left out by other things than their publisher."""
+    return catalogue.ROOT / "measured" / f"left-out-{kind}.csv"
 
 
 def beside_shipped(found: Iterable[Outcome], fit: Fit) -> list[Outcome]:
@@ -200,43 +177,60 @@ def beside_shipped(found: Iterable[Outcome], fit: Fit) -> list[Outcome]:
     return [replace(one, shipped=values.get((one.id, one.metric))) for one in found]
 
 
-def save(found: Iterable[Outcome], fit: Fit) -> None:
+def save(found: Iterable[Outcome], place: Path) -> None:
     """Write the scored outcomes, so that pages and intervals need no fits."""
-    with FILE.open("w", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(FIELDS)
-        for one in found:
-            p = one.predicted
-            if p is not None:
-                shipped = "" if one.shipped is None else f"{one.shipped:.5g}"
-                words = [one.id, one.source, one.metric, one.regime, one.chip, one.software, one.year]
-                ideal = "" if one.ideal is None else f"{one.ideal:.5g}"
-                own = own_spread(one.spread, one.job, fit)
-                writer.writerow(
-                    [*words, f"{one.measured:.6g}", ideal, f"{p.value:.5g}", f"{own:.4g}", p.grade, shipped]
-                )
+    with place.open("w", newline="") as file:
+        writer = csv.DictWriter(file, FIELDS, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(_row(one) for one in found if one.predicted is not None)
 
 
-def own_spread(spread: float, job: str, fit: Fit) -> float:
-    """Return a prediction's spread without what no fit's residuals show [1]."""
-    return math.sqrt(max(spread**2 - unseen(job, fit) ** 2, 0.0))
+def _row(one: Outcome) -> dict[str, object]:
+    p, doubt = one.predicted, (one.predicted.doubt if one.predicted else None) or Doubt()
+    system = one.system or System("", "", "", "")
+    return {
+        **{name: getattr(one, name) for name in ("left_out", "id", "source", "metric", "regime", "chip", "software")},
+        "year": one.year,
+        **dict(zip(("architecture", "precision", "kind", "family"), system, strict=True)),
+        "measured": f"{one.measured:.6g}",
+        "ideal": "" if one.ideal is None else f"{one.ideal:.5g}",
+        "predicted": "" if p is None else f"{p.value:.5g}",
+        "grade": "" if p is None else p.grade,
+        "constants": f"{doubt.constants:.4g}",
+        "new": doubt.new,
+        "load": doubt.load,
+        "assumed": ";".join(f"{name}={size:.4g}" for name, size in doubt.assumed),
+        "shipped": "" if one.shipped is None else f"{one.shipped:.5g}",
+    }
 
 
-def kept(fit: Fit) -> list[Outcome]:
-    """Return the outcomes as they were written, with the intervals of a fit."""
-    with FILE.open(newline="") as file:
+def kept(fit: Fit, place: Path = PUBLISHERS) -> list[Outcome]:
+    """Return the outcomes as they were written, with the intervals of a fit; none where nobody has left anything out."""
+    if not place.exists():
+        return []
+    with place.open(newline="") as file:
         return [_outcome(row, fit) for row in csv.DictReader(file)]
 
 
+def kept_groups(fit: Fit) -> list[Outcome]:
+    """Return the runs that were left out by other things than their publisher, as they were written."""
+    return [one for kind in GROUPED for one in kept(fit, groups_file(kind))]
+
+
 def _outcome(row: dict[str, str], fit: Fit) -> Outcome:
-    value = float(row["predicted"])
-    job = job_of(row["metric"], row["regime"])
-    wide = math.exp(math.hypot(float(row["spread"]), unseen(job, fit)) * interval_factor(job, fit))
+    pairs = (one.partition("=") for one in row["assumed"].split(";") if one)
+    assumed = tuple((name, float(size)) for name, _, size in pairs)
+    doubt = Doubt(float(row["constants"]), row["new"], row["load"], assumed)  # type: ignore[arg-type]
+    figure = FIGURE_OF[row["metric"]]
+    known = sure(figure, row["grade"], doubt, fit)
+    same = ("left_out", "id", "source", "metric", "regime", "chip", "software", "year")
     return Outcome(
-        **{name: row[name] for name in ("id", "source", "metric", "regime", "chip", "software", "year")},  # type: ignore[arg-type]
+        **{name: row[name] for name in same},
         measured=float(row["measured"]),
         ideal=float(row["ideal"]) if row["ideal"] else None,
-        predicted=Metric(value, value / wide, value * wide, UNITS[row["metric"]], row["grade"]),
-        factor=interval_factor(job, fit),
+        predicted=known.of(float(row["predicted"]), UNITS[row["metric"]]),
+        spread=spread_of(figure, doubt, fit),
+        system=System(row["architecture"], row["precision"], row["kind"], row["family"]),
+        assumed=tuple(name for name, _ in assumed),
         shipped=float(row["shipped"]) if row["shipped"] else None,
     )

@@ -20,11 +20,10 @@ from roofplan.calibrate.hierarchy import LEAST_NOISE, Block, Effect, Fitted, Num
 from roofplan.economics.uncertainty import student
 from roofplan.errors import InputError, RoofplanError
 from roofplan.records.calibration import OWN, Constant, Fit, Key, Watched
-from roofplan.timing.figures import Metric, own_place
+from roofplan.timing.figures import FIGURE_OF, Metric, own_place
 from roofplan.validation import predictions
 from roofplan.validation.inference import InferenceCase, inference_case
 from roofplan.validation.rows import Row, Skipped, flagged
-from roofplan.validation.scoring import job_of
 from roofplan.validation.training import TrainingCase, training_case
 
 Tick = Callable[[int, int], None]
@@ -200,9 +199,7 @@ def _serving_figures(row: Row, fit: Fit) -> list[Figure]:
     known = predictions.predicted_figures(case, fit)
     beyond = predictions.implausible_serving(case, fit)
     return [
-        Figure(
-            row["id"], row["source_key"], job_of(name, case.regime), name, place, value, partial(_served, case, name)
-        )
+        Figure(row["id"], row["source_key"], FIGURE_OF[name], name, place, value, partial(_served, case, name))
         for name, value in case.measured.items()
         if isinstance(known.get(name), Metric) and name not in beyond
     ]
@@ -220,7 +217,7 @@ def _training_figures(row: Row, fit: Fit) -> list[Figure]:
     most = predictions.ideal_rate(case, fit)
     stated = {"tokens_per_second_per_device": case.rate, "memory": case.memory}
     return [
-        Figure(row["id"], row["source_key"], job_of(name, ""), name, place, value, partial(_trained, case, name))
+        Figure(row["id"], row["source_key"], FIGURE_OF[name], name, place, value, partial(_trained, case, name))
         for name, value in stated.items()
         if value is not None and not predictions.implausible_training(case, name, most)
     ]

@@ -10,12 +10,12 @@ from itertools import pairwise
 import numpy as np
 
 from roofplan import catalogue
-from roofplan.calibrate.intervals import LEAST_SOURCES, Coverage, by_job, coverage
-from roofplan.calibrate.left_out import Group, kept_groups
+from roofplan.calibrate.intervals import AXES, LEAST_SOURCES, PUBLISHER, Width, by_figure, coverage, guaranteed, judged
+from roofplan.calibrate.left_out import kept_groups, member
 from roofplan.calibrate.training import FAMILIES
 from roofplan.records.calibration import Fit
 from roofplan.source import GRADES
-from roofplan.timing.figures import unseen
+from roofplan.timing.figures import BASE, CONSTANTS, LOADS, NEW, NEW_KIND, PROMPTS, STEP, interval_factor
 from roofplan.validation.rows import SHORT_OF_CACHE, Row, Skipped
 from roofplan.validation.scoring import ALONE, Outcome, Validation, pooled, score, weighted_quantile
 from roofplan.validation.training import training_case
@@ -55,13 +55,13 @@ def has_kin(one: Outcome) -> bool:
     )
 
 
-STEP = _metric("tokens_per_second_per_device")
+STEPS = _metric("tokens_per_second_per_device")
 """Which outcomes are step times."""
 
 JOBS = (
     Job(
         "training step, tokens/s of a device",
-        STEP,
+        STEPS,
         None,
         None,
         "one constant utilisation a chip 21% median, 44% p90; vTrain, which profiles every kernel, 14.7% and 8.4% mean on its own runs; calculon 19.7% and 39%"
@@ -70,12 +70,12 @@ JOBS = (
     ),
     Job(
         "training step, its code on its architecture has other runs",
-        lambda one: STEP(one) and has_kin(one),
+        lambda one: STEPS(one) and has_kin(one),
         0.08,
         0.25,
         "as above",
     ),
-    Job("training step elsewhere", lambda one: STEP(one) and not has_kin(one), None, None, "as above"),
+    Job("training step elsewhere", lambda one: STEPS(one) and not has_kin(one), None, None, "as above"),
     Job("training memory", _metric("memory"), 0.03, 0.10, "SimuMax 0.46% mean on simumax-b200", "accuracy-memory"),
     Job(
         "decode, time per token of a known batch",
@@ -165,10 +165,10 @@ def page(outcomes: Sequence[Outcome], fit: Fit) -> str:
     for job in JOBS:
         rows = [one for one in outcomes if job.keep(one)]
         lines.append(_line(job, rows))
-    left = kept_groups()
+    left = kept_groups(fit)
     lines += ["", "## Chips and software that no constant saw", "", *_left_groups(left)] if left else []
     lines += ["", "## Mixtures and dense models", "", *_mixtures(outcomes)]
-    lines += ["", "## Intervals", "", *_intervals(outcomes, fit), "", *_by_grade(outcomes)]
+    lines += ["", "## Intervals", "", *_intervals(outcomes, left, fit)]
     for job in JOBS:
         rows = [one for one in outcomes if job.keep(one)]
         lines += ["", f"## {job.name[0].upper()}{job.name[1:]}", "", f"Others: {job.others}.", ""]
@@ -187,40 +187,42 @@ def page(outcomes: Sequence[Outcome], fit: Fit) -> str:
     return "\n".join(lines)
 
 
-def _left_groups(found: Sequence[Group]) -> Iterator[str]:
+def _left_groups(found: Sequence[Outcome]) -> Iterator[str]:
     """Yield the errors of runs whose chip or software was left out of every fit."""
     yield "Each chip, or each software in all its versions, left out of every fit in turn, a chip's kernel tables too (`python -m roofplan.calibrate groups`)."
     yield ""
-    yield "| job | left out | groups | mean of medians | aim | p90 | aim |"
+    yield "| figure | left out | groups | mean of medians | aim | p90 | aim |"
     yield "|---|---|---:|---:|---:|---:|---:|"
-    for (job, by), (name, aims) in LEFT.items():
-        mine = [one for one in found if (one.job, one.by) == (job, by)]
-        errors = np.array([error for one in mine for error in one.errors])
-        weights = np.array([1.0 / len(one.errors) for one in mine for _ in one.errors])
-        middle, high = float(np.mean([np.median(one.errors) for one in mine])), weighted_quantile(errors, weights, 0.9)
-        yield f"| {name} | {by} | {len(mine)} | {middle:.1%} | {aims[0]} | {high:.0%} | {aims[1]} |"
-    for (job, by), (name, _) in LEFT.items():
-        yield ""
-        yield f"| {name}, {by} left out | rows | median | p90 | predicted / measured |"
-        yield "|---|---:|---:|---:|---:|"
+    groups: dict[tuple[str, str], dict[str, list[float]]] = {}
+    for figure, axis, _ in LEFT:
+        mine: dict[str, list[float]] = defaultdict(list)
         for one in found:
-            if (one.job, one.by) == (job, by):
-                high, ratio = np.quantile(one.errors, 0.9), 1.0 + np.median(one.signed)
-                yield f"| {one.name} | {len(one.errors)} | {np.median(one.errors):.1%} | {high:.0%} | {ratio:.2f} |"
+            if (one.figure, one.left_out) == (figure, axis):
+                mine[member(one, axis)].append(one.ratio - 1.0)
+        groups[figure, axis] = dict(sorted(mine.items()))
+    for figure, axis, aims in LEFT:
+        errors = [np.abs(each) for each in groups[figure, axis].values()]
+        weights = np.concatenate([np.full(len(each), 1.0 / len(each)) for each in errors])
+        high = weighted_quantile(np.concatenate(errors), weights, 0.9)
+        middle = float(np.mean([np.median(each) for each in errors]))
+        yield f"| {figure} | {axis} | {len(errors)} | {middle:.1%} | {aims[0]} | {high:.0%} | {aims[1]} |"
+    for figure, axis, _ in LEFT:
+        yield ""
+        yield f"| {figure}, {axis} left out | rows | median | p90 | predicted / measured |"
+        yield "|---|---:|---:|---:|---:|"
+        for name, signed in groups[figure, axis].items():
+            size = np.abs(signed)
+            yield f"| {name} | {len(signed)} | {np.median(size):.1%} | {np.quantile(size, 0.9):.0%} | {1.0 + np.median(signed):.2f} |"
 
 
-LEFT = {
-    ("training", "software"): ("training step", ("12%", "35%")),
-    ("training", "chip"): ("training step", ("12%", "35%")),
-    ("inference", "chip"): ("prompts alone", ("25%", "")),
-}
-"""What groups are left out, of which job, and the aims."""
+LEFT = ((STEP, "software", ("12%", "35%")), (STEP, "chip", ("12%", "35%")), (PROMPTS, "chip", ("25%", "")))
+"""Of which figure what is left out, and the aims."""
 
 
 def _mixtures(outcomes: Sequence[Outcome]) -> Iterator[str]:
     """Yield the signed errors of mixtures and of dense models in training, publishers left out."""
     mixed = {row["id"] for row in catalogue.training_rows() if _is_mixture(row)}
-    rows = [one for one in outcomes if STEP(one) and one.predicted is not None]
+    rows = [one for one in outcomes if STEPS(one) and one.predicted is not None]
     yield "| training step, publisher left out | rows | predicted / measured, median |"
     yield "|---|---:|---:|"
     for name, kept in (("mixtures", True), ("dense models", False)):
@@ -258,36 +260,59 @@ def _in_sample(rows: Sequence[Outcome]) -> float:
     return float(np.mean([np.median(found) for found in errors]))
 
 
-def _intervals(outcomes: Sequence[Outcome], fit: Fit) -> Iterator[str]:
-    """Yield what the 90% intervals hold of publishers whose factor the others gave."""
-    yield "Normalised conformal intervals (Lei et al. 2018): a job's factor is what nine of ten left-out measurements lie within, in spreads of their prediction, publishers"
-    yield "weighted equally. *Held* is the share of a publisher's measurements inside intervals by the factor of the others; in brackets nine of ten redraws of the publishers."
+def _intervals(outcomes: Sequence[Outcome], left: Sequence[Outcome], fit: Fit) -> Iterator[str]:
+    """Yield what makes figures err, how wide that makes intervals, and what these hold of runs whose widths the others gave."""
+    figures, groups = by_figure(outcomes), by_figure(left)
+    yield "How an interval is made is told in [intervals.md](intervals.md). Causes of error, one standard deviation each; *constants* is a multiple of what the constants"
+    yield "of an answer leave. *Factor* is how many spreads a 90% interval spans either way; *guarantee* is the factor that would hold nine of ten measurements of a new"
+    yield "publisher whatever errors follow (Dunn, Wasserman and Ramdas 2023), which few publishers cannot give."
     yield ""
-    yield "| job | publishers | held | high over low, median | |"
-    yield "|---|---:|---:|---:|---|"
-    jobs = by_job(outcomes)
-    for name, rows in sorted(jobs.items()):
-        found: Coverage = coverage(rows, unseen(name, fit))
-        claim = (
-            ""
-            if found.sources >= LEAST_SOURCES
-            else f"guessed: fewer than {LEAST_SOURCES} publishers, no coverage is claimed"
-        )
-        yield f"| {name} | {found.sources} | {found.share:.0%} [{found.low:.0%}, {found.high:.0%}] | {found.width:.1f} | {claim} |"
-
-
-def _by_grade(outcomes: Sequence[Outcome]) -> Iterator[str]:
-    """Yield, by grade, how many left-out measurements lie inside the printed intervals, and how wide those are."""
-    yield "By the grade that a prediction was given without its publisher's rows, publishers weighted equally:"
+    yield "| figure | publishers | base | constants | new system | new kind | clients | queue | factor | guarantee | |"
+    yield "|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---|"
+    for figure, rows in sorted(figures.items()):
+        sizes = {name: item.value for name in CAUSES if (item := fit.get("spread", f"{figure}, {name}", "any"))}
+        count, factor = len(pooled(rows)), interval_factor(figure, fit)
+        claim = "" if count >= LEAST_SOURCES else f"fewer than {LEAST_SOURCES} publishers: no coverage is claimed"
+        most = guaranteed(rows, Width(sizes=sizes, factor=factor))
+        each = [f"{sizes[name]:.{'2f' if name == CONSTANTS else '0%'}}" if name in sizes else "" for name in CAUSES]
+        yield f"| {figure} | {count} | {' | '.join(each)} | {factor:.2f} | {'none' if np.isinf(most) else f'{most:.2f}'} | {claim} |"
     yield ""
-    yield "| job | grade | rows | publishers | held | high over low, median |"
+    yield "*Held* is the share of measurements inside 90% intervals whose widths the others gave, members weighing equally, in brackets nine of ten redraws of the"
+    yield "members; the *score* is the logarithmic interval score (Gneiting and Raftery 2007), the less the better."
+    yield ""
+    yield "| figure | left out | inputs | members | runs | held | high over low, median | score |"
+    yield "|---|---|---|---:|---:|---:|---:|---:|"
+    for figure, rows in sorted(figures.items()):
+        for axis in AXES:
+            mine = judged(rows, groups.get(figure, []), axis)
+            kinds = INPUTS if axis == PUBLISHER else INPUTS[:1]
+            for said, keep in kinds:
+                found = coverage(mine, keep)
+                if found is not None:
+                    held = f"{found.share:.0%} [{found.low:.0%}, {found.high:.0%}]"
+                    yield f"| {figure} | {axis} | {said} | {found.members} | {found.rows} | {held} | {found.width:.1f} | {found.score:.2f} |"
+    yield ""
+    yield "By the grade that a prediction was given without its publisher's rows:"
+    yield ""
+    yield "| figure | grade | publishers | runs | held | high over low, median |"
     yield "|---|---|---:|---:|---:|---:|"
-    for name, rows in sorted(by_job(outcomes).items()):
+    for figure, rows in sorted(figures.items()):
+        mine = judged(rows, groups.get(figure, []))
         for grade in GRADES:
-            mine = [one for one in rows if one.predicted is not None and one.predicted.grade == grade]
-            found = score(mine)
+            found = coverage(mine, lambda one, g=grade: one.predicted is not None and one.predicted.grade == g)  # type: ignore[misc]
             if found is not None:
-                yield f"| {name} | {grade} | {found.rows} | {found.sources} | {found.coverage:.0%} | {found.width:.1f} |"
+                yield f"| {figure} | {grade} | {found.members} | {found.rows} | {found.share:.0%} | {found.width:.1f} |"
+
+
+CAUSES = (BASE, CONSTANTS, NEW, NEW_KIND, *LOADS)
+"""Causes of error whose sizes are learned."""
+
+INPUTS: tuple[tuple[str, Callable[[Outcome], bool]], ...] = (
+    ("all", lambda _: True),
+    ("stated", lambda one: not one.assumed),
+    ("assumed", lambda one: bool(one.assumed)),
+)
+"""Which runs: those of which everything that widens an interval is stated, and those of which some was assumed."""
 
 
 def _sources(rows: Sequence[Outcome]) -> Iterator[str]:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from roofplan import catalogue
-from roofplan.calibrate.fitting import Excluded, entry, excludes, spread
+from roofplan.calibrate.fitting import Excluded, entry, spread
 from roofplan.calibrate.hierarchy import Block, Effect, Fitted, Numbers, Prior, fit
 from roofplan.catalogue.machines import machine as machine_of
 from roofplan.economics.uncertainty import Z90
@@ -45,11 +45,7 @@ def cases(*sources: str) -> list[TrainingCase]:
 
 def kept(found: Sequence[TrainingCase], constants: Fit) -> list[TrainingCase]:
     """Return the runs that a fit does not exclude."""
-    return [
-        case
-        for case in found
-        if not excludes(constants.excluded, case.row["source_key"], case.machine.device.id, case.framework.name)
-    ]
+    return [case for case in found if constants.excluded.isdisjoint(case.origin.names)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +137,7 @@ def effects_of(name: str, lineage: str, architecture: str, own: str = "") -> tup
 def seen_by_families(gone: Excluded) -> bool:
     """Return whether a family has runs that an exclusion leaves out."""
     runs = [case for family in FAMILIES for case in cases(*family.sources) if belongs(case, family)]
-    return any(excludes(gone, case.row["source_key"], case.machine.device.id, case.framework.name) for case in runs)
+    return any(not gone.isdisjoint(case.origin.names) for case in runs)
 
 
 def priors() -> dict[Effect, Prior]:

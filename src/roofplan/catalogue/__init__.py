@@ -22,6 +22,7 @@ from roofplan.records.engine import Engine
 from roofplan.records.hardware import Accelerator, Link, Server
 from roofplan.records.prices import Price
 from roofplan.records.silicon import Die, Node
+from roofplan.records.system import Origin, System
 from roofplan.records.training import FailurePreset, Framework, Optimizer, Recovery
 from roofplan.source import Source, Sourced
 
@@ -54,8 +55,7 @@ def aliases(kind: str) -> dict[str, str]:
 def index() -> dict[str, Any]:
     """Return what one asks of many files at once, written by `indexed`.
 
-    Aliases, the servers of each device, fitted constants, and which engines
-    were measured on which architectures by whom.
+    Aliases, the servers of each device, and fitted constants.
     """
     found: dict[str, Any] = json.loads((ROOT / "index.json").read_text())
     return found
@@ -72,13 +72,7 @@ def indexed() -> dict[str, Any]:
     for found in sorted((server(name) for name in ids("servers")), key=lambda s: (s.count, s.id)):
         boxes.setdefault(found.accelerator, []).append(found.id)
     constants = [asdict(item) for name in fits() for item in fit(name)]
-    known = set(ids("accelerators"))
-    measured = {
-        (row["engine_name"], accelerator(row["accel_norm"]).architecture, row["source_key"])
-        for row in inference_rows()
-        if row["tpot_ms"] and row["accel_norm"] in known
-    }
-    return {"aliases": names, "servers": boxes, "constants": constants, "measured": sorted(map(list, measured))}
+    return {"aliases": names, "servers": boxes, "constants": constants}
 
 
 LONGEST_NAME = 100
@@ -386,12 +380,30 @@ def inference_rows() -> tuple[dict[str, str], ...]:
         return tuple(csv.DictReader(file))
 
 
+@lru_cache(maxsize=256)
+def measured_systems(figure: str, without: frozenset[str] = frozenset()) -> frozenset[System]:
+    """Return the systems of the runs behind the constants that tell a figure, some of them left out by a name of their `Origin`."""
+    return frozenset(origin.system for origin in _origins().get(figure, ()) if without.isdisjoint(origin.names))
+
+
+SYSTEMS = ROOT / "measured" / "systems.csv"
+"""Figures that the runs behind the constants measured, by publisher, device and system; written with the fits."""
+
+
+def forget_systems() -> None:
+    """Read them anew: they were written again."""
+    _origins.cache_clear()
+    measured_systems.cache_clear()
+
+
 @lru_cache(maxsize=1)
-def measured_pairs(without: frozenset[str] = frozenset()) -> frozenset[tuple[str, str]]:
-    """Return which engines were measured on which architectures, by the published rows that the catalogue carries, some publishers left out."""
-    return frozenset(
-        (name, architecture) for name, architecture, source in index()["measured"] if source not in without
-    )
+def _origins() -> dict[str, list[Origin]]:
+    """Return where the measured figures are from, by figure."""
+    found: dict[str, list[Origin]] = {}
+    with SYSTEMS.open(newline="") as file:
+        for figure, source, chip, *system in csv.reader(file):
+            found.setdefault(figure, []).append(Origin(source=source, chip=chip, system=System(*system)))
+    return found
 
 
 def hub_cache() -> Path:

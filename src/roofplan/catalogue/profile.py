@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
+from typing import NamedTuple
 
 from roofplan import codec
 from roofplan.errors import InputError
@@ -33,14 +34,32 @@ def path() -> Path | None:
 
 
 def over(fit: Fit, place: Path | None) -> Fit:
-    """Return a fit with the constants of the profile at a path over its own, as it is where there is none.
+    """Return a fit with the constants of the profile at a path over its own; as it is where there is none, or one that was made on another fit.
 
     Raises
     ------
-    InputError : there is one that cannot be read.
+    InputError : there is one that cannot be read, or the user names one that was made on another fit.
     """
-    own = constants(place)
-    return fit.with_(own) if own else fit
+    kept = read(place)
+    if not kept.constants:
+        return fit
+    if kept.fit == fit.digest():
+        return fit.with_(kept.constants)
+    if os.environ.get(VARIABLE) is not None:
+        raise InputError(
+            f"profile: {place} {STALE}, or leave it out by {VARIABLE}={NONE}", argument=VARIABLE, value=str(place)
+        )
+    return fit
+
+
+STALE = "was made on other constants than those shipped now: renew it by roofplan calibrate --with FILE"
+
+
+class Kept(NamedTuple):
+    """What a profile holds: the digest of the fit that it was made on, and constants."""
+
+    fit: str
+    constants: tuple[Constant, ...]
 
 
 def constants(place: Path | None) -> tuple[Constant, ...]:
@@ -50,16 +69,27 @@ def constants(place: Path | None) -> tuple[Constant, ...]:
     ------
     InputError : there is one that cannot be read.
     """
+    return read(place).constants
+
+
+def read(place: Path | None) -> Kept:
+    """Return what the profile at a path holds, nothing where there is none.
+
+    Raises
+    ------
+    InputError : there is one that cannot be read.
+    """
     import tomllib
 
     try:
         if place is None or not place.is_file():
-            return ()
+            return Kept("", ())
     except OSError:  # a home that may not be looked into
-        return ()
+        return Kept("", ())
     try:
         with place.open("rb") as file:
-            return _positive(codec.constants(tomllib.load(file)))
+            table = tomllib.load(file)
+            return Kept(str(table.get("fit", "")), _positive(codec.constants(table)))
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         message = f"profile: {place} is none that roofplan calibrate wrote ({error}); remove it, or leave it out by {VARIABLE}={NONE}"
         raise InputError(message, argument=VARIABLE, value=str(place)) from None
@@ -78,22 +108,26 @@ def _positive(found: tuple[Constant, ...]) -> tuple[Constant, ...]:
     return found
 
 
-def said() -> str:
-    """Return which profile predictions rest on, empty where there is none or it cannot be read, which the predictions themselves refuse."""
+def said(fit: Fit) -> str:
+    """Return which profile predictions on a fit rest on, empty where there is none or it cannot be read, which the predictions themselves refuse."""
+    kept = _readable()
+    if not kept.constants or kept.fit != fit.digest():
+        return ""
+    sources = ", ".join(dict.fromkeys(item.source for item in kept.constants))
+    return f"{len(kept.constants)} constants from {sources}, {max(item.fitted for item in kept.constants)}: {path()}"
+
+
+def stale(fit: Fit) -> str:
+    """Return that the profile was left out because it was made on another fit, empty where it was not."""
+    kept = _readable()
+    return f"{path()} is left out: it {STALE}" if kept.constants and kept.fit != fit.digest() else ""
+
+
+def _readable() -> Kept:
     try:
-        found = constants(path())
+        return read(path())
     except InputError:
-        return ""
-    if not found:
-        return ""
-    old = sum(item.law in RETIRED for item in found)
-    gone = f", of which {old} are of laws that no longer exist: run roofplan calibrate --with again" if old else ""
-    sources = ", ".join(dict.fromkeys(item.source for item in found))
-    return f"{len(found)} constants from {sources}, {max(item.fitted for item in found)}{gone}: {path()}"
-
-
-RETIRED = frozenset({"all_reduce", "nccl"})
-"""Laws that earlier profiles may hold constants of, which now are one, ``message``: no prediction asks for them."""
+        return Kept("", ())
 
 
 def named_and_absent() -> bool:
@@ -115,8 +149,8 @@ def writable() -> Path:
     return place
 
 
-def save(items: Iterable[Constant]) -> Path:
-    """Write constants as the profile, in place of an earlier one, and return where.
+def save(items: Iterable[Constant], fit: Fit) -> Path:
+    """Write constants that were moved on a fit as the profile, in place of an earlier one, and return where.
 
     Raises
     ------
@@ -127,7 +161,8 @@ def save(items: Iterable[Constant]) -> Path:
         place.parent.mkdir(parents=True, exist_ok=True)
         # written beside it and then put in place, so that an interruption leaves the old one whole
         beside = place.with_suffix(".new")
-        beside.write_text(codec.constants_text(asdict(item) for item in items), encoding="utf-8")
+        text = codec.constants_text(asdict(item) for item in items)
+        beside.write_text(f'fit = "{fit.digest()}"\n\n{text}', encoding="utf-8")
         beside.replace(place)
     except OSError as error:
         message = f"profile: {place} cannot be written: {error.strerror}"
@@ -135,8 +170,8 @@ def save(items: Iterable[Constant]) -> Path:
     return place
 
 
-BEGINNING = b"[[constant]]"
-"""How a profile that is not empty begins, whatever follows."""
+BEGINNINGS = (b"fit = ", b"[[constant]]")
+"""How a profile that is not empty begins, whatever follows; older ones do not name their fit."""
 
 
 def forget() -> Path | None:
@@ -152,7 +187,7 @@ def forget() -> Path | None:
             return None
         # a profile that has become unreadable is removed too: that is what one wants then
         text = place.read_bytes().strip()
-        if text and not text.startswith(BEGINNING):
+        if text and not text.startswith(BEGINNINGS):
             raise InputError(f"profile: {place} is not a profile", argument=VARIABLE, value=str(place))
         place.unlink()
     except OSError as error:

@@ -106,6 +106,10 @@ class Software(Protocol):
         """Return what its constants on an architecture are looked up under, the nearest first."""
 
     @property
+    def stands_for(self) -> str:
+        """Software without a profile of its own that is planned as this one, empty for itself."""
+
+    @property
     def once_per_host(self) -> bool:
         """Whether a token bound for several experts of a host is sent there once."""
 

@@ -438,6 +438,14 @@ class Model:
         return max((m.experts for m in self._mixtures()), default=0)
 
     @property
+    def kind(self) -> str:
+        """``hybrid`` with layers that keep a state instead of a cache, ``mixture`` with routed experts alone, else ``dense``."""
+        mixers = (mixer for layer in self.decoder.layers for mixer in layer.mixers)
+        if any(not isinstance(mixer, Attention | LatentAttention) for mixer in mixers):
+            return "hybrid"
+        return "mixture" if self.experts else "dense"
+
+    @property
     def heads(self) -> int:
         """Query heads of the widest attention, 0 without attention [1]."""
         return max((m.heads for m in self._attentions()), default=0)

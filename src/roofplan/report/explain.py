@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from roofplan import catalogue, units
 from roofplan.report.page import Page, interval, wrapped
 from roofplan.search import Plan, all_in_cost
 from roofplan.terms import Term
+from roofplan.timing.figures import Metric
 
 
 def explain_screen(plan: Plan, page: Page, depth: int) -> None:
@@ -24,6 +26,8 @@ def explain_screen(plan: Plan, page: Page, depth: int) -> None:
         m = names.get(tree.name)
         shown = interval(m, 1e3, "ms") if m else units.show(float(tree.value), tree.unit)
         page.line(f"{tree.name} {shown} = sum of {len(tree.parts)}")
+        for line in wrapped(doubts(m), indent=2) if m and m.causes else ():
+            page.line(line)
         _branch(tree, page, depth, numbers, "")
     if plan.cost is not None:
         p = plan.cost.price
@@ -43,6 +47,13 @@ def explain_screen(plan: Plan, page: Page, depth: int) -> None:
     for key, number in numbers.items():
         for line in wrapped(f"[{number}] {source_text(key, plan)}", indent=4):
             page.line(line)
+
+
+def doubts(found: Metric) -> str:
+    """Return why a figure may be off, the largest cause first."""
+    ranked = sorted(found.causes, key=lambda cause: -cause[1])
+    whole = math.hypot(*(size for _, size in ranked))
+    return f"off by {whole:.0%}, one standard deviation: {', '.join(f'{name} {size:.0%}' for name, size in ranked)}"
 
 
 def trees_screen(trees: Sequence[tuple[str, Term]], page: Page, depth: int) -> None:

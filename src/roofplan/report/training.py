@@ -6,7 +6,7 @@ from datetime import date, timedelta
 
 from roofplan import catalogue, units
 from roofplan.records.training import Adapter
-from roofplan.report.explain import trees_screen
+from roofplan.report.explain import doubts, trees_screen
 from roofplan.report.page import LETTER, Page, folded, interval, wrapped
 from roofplan.report.plans import link_text, machine_text, quoted
 from roofplan.serve import LIMIT_NAMES
@@ -51,6 +51,9 @@ def train_screen(result: TrainingResult, page: Page, *, top: int, explain: bool,
         for line in wrapped(f"! {text}" if code != "model" else f"! model: {text}", indent=2):
             page.line(page.paint(line, "warning"))
     if explain:
+        for name, metric in (("step time", "step_time"), ("memory", "memory_reserved")):
+            known = plan.metrics[metric]
+            page.line(f"{name} {doubts(known)}" if known.causes else f"{name}: by your own runs")
         trees_screen(_trees(plan), page, depth)
         return
     page.line("")

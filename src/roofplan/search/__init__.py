@@ -20,8 +20,6 @@ from roofplan.search.plan import (
     bounds,
     cached_input_cost,
     first_bound,
-    grade_of,
-    grade_of_time,
     metrics_of,
     uncached_input_cost,
 )
@@ -55,8 +53,6 @@ __all__ = [
     "divisors",
     "evaluate",
     "first_bound",
-    "grade_of",
-    "grade_of_time",
     "in_files_of",
     "ladder",
     "metrics_of",

@@ -5,26 +5,38 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
-from roofplan import catalogue, economics, units
+from roofplan import economics, units
 from roofplan.economics.machine import Terms
 from roofplan.laws import cost
-from roofplan.operations import Step, compute_format, element_bytes
-from roofplan.records.calibration import Constant, Fit
+from roofplan.operations import Step, element_bytes
+from roofplan.records.calibration import Fit
 from roofplan.records.engine import Engine
-from roofplan.records.hardware import OWN, Machine
+from roofplan.records.hardware import Machine
 from roofplan.records.model import Model
 from roofplan.records.strategy import Strategy
 from roofplan.records.workload import Constraints, Workload
 from roofplan.search.space import cache_format
-from roofplan.serve import Ledger, Prediction, bound_of, leaves, limit_of
+from roofplan.serve import Ledger, Prediction, bound_of, floors
+from roofplan.serve.certainty import certainty
 from roofplan.serve.step import step_term
 from roofplan.source import GRADES, document
 from roofplan.terms import Term
-from roofplan.timing.figures import Metric, grade_of_constant, metric, own_runs, within
+from roofplan.timing.figures import (
+    FIRST_TOKEN,
+    POWER,
+    PROMPTS,
+    THROUGHPUT,
+    TIME_PER_TOKEN,
+    Doubt,
+    Load,
+    Metric,
+    Sure,
+    sure,
+    within,
+)
 from roofplan.timing.power import power_limits
 from roofplan.timing.rates import Rates
 
@@ -188,76 +200,33 @@ class Result:
     warnings: list[tuple[str, str]] = field(default_factory=list)
 
 
-SMALL = 0.1
-"""Share of a step above which a term resting on an unfitted constant lowers the grade [1]."""
-
-
-def grade_of(plan: Plan) -> int:
-    """Return the grade of a plan as an index of `GRADES`; drafts are at best borrowed."""
-    return _grade_of(plan, plan.prediction.pace)
-
-
-def _grade_of(plan: Plan, time: Term) -> int:
-    worst = grade_of_time(time, plan.model, plan.rates)
-    return max(worst, 2) if plan.workload.drafted else worst
-
-
-def grade_of_time(whole: Term, model: Model, r: Rates) -> int:
-    """Return the grade of a time as an index of `GRADES`: the worst of the constants that bear a part of it that counts.
-
-    Calibrated asks for measured rows of this engine on this architecture. A stand-in number format, and a device of the
-    user's own, which borrows its constants, are at best borrowed.
-    """
-    device = r.machine.device
-    borne: dict[Constant, float] = {}
-    for leaf, value in leaves(whole):
-        for item, share in _bearing(leaf, r):
-            borne[item] = borne.get(item, 0.0) + value * share
-    counts = SMALL * float(whole.value)
-    worst = max([1, *(grade_of_constant(item, device.vendor) for item, time in borne.items() if time > counts)])
-    seen = (r.engine.name, device.architecture) in catalogue.measured_pairs(r.fit.excluded)
-    stand_in = any(_uses(model, name) for name in r.fallbacks)
-    launches_guessed = r.engine.kernels.launches != 1.0
-    return max(worst, 3 if launches_guessed else 2 if not seen or stand_in or device.status == OWN else 1)
-
-
-def _bearing(leaf: Term, r: Rates) -> list[tuple[Constant, float]]:
-    """Return the constants that a leaf's time rests on: those of the side of the roofline that binds; the host's two by their parts."""
-    limit = limit_of(leaf)
-    out = []
-    for item in leaf.sources:
-        if not isinstance(item, Constant):
-            continue
-        if (limit == "memory_bandwidth" and not item.reads) or (limit == "compute" and item.reads):
-            continue
-        base = r.step_base / float(leaf.value) if item.law == "engine_step" else 1.0
-        out.append((item, min(1.0, 1.0 - base if item.name == "per_sequence" else base)))
-    return out
+def sure_of(plan: Plan, figure: str, behind: Term) -> Sure:
+    """Return how sure a figure of a plan is that a time tells: users are clients, and of drafts it is not measured how many are accepted."""
+    load: Load = "clients" if plan.users > 1 else ""
+    return certainty(figure, behind, plan.model, plan.rates, load=load, guessed=bool(plan.workload.drafted))
 
 
 def metrics_of(plan: Plan) -> dict[str, Metric]:
     """Return the metrics of one plan with their intervals; what is not known is absent."""
-    p, worst, fit = plan.prediction, grade_of(plan), plan.rates.fit
-    grade = GRADES[worst]
-    prompts = GRADES[max(2, grade_of_time(p.ttft, plan.model, plan.rates))]
-    figure = partial(_own_metric, plan)
-    rate, whole = float(p.rate), GRADES[max(worst, _grade_of(plan, p.cycle))]
+    p, fit = plan.prediction, plan.rates.fit
+    first, between = sure_of(plan, FIRST_TOKEN, p.ttft), sure_of(plan, TIME_PER_TOKEN, p.pace)
+    whole, prompts = sure_of(plan, THROUGHPUT, p.cycle), sure_of(plan, PROMPTS, p.ttft)
+    rate, most = float(p.rate), plan.memory.max_concurrency
+    least = floors(plan.model, plan.strategy, plan.workload, plan.rates, plan.users).first
     out = {
-        "ttft": figure(float(p.ttft.value), "s", prompts, "prefill"),
-        **between_tokens(p, partial(figure, grade=grade, job="decode")),
-        "cycle_time": figure(float(p.cycle.value), "s", whole, "throughput"),
-        "output_tokens_per_second": figure(rate, "token/s", whole, "throughput"),
-        "output_tokens_per_second_per_device": figure(rate / plan.machine.count, "token/s", whole, "throughput"),
-        "prefill_tokens_per_second": figure(float(p.prefill_rate), "token/s", prompts, "prefill"),
-        "max_concurrency": Metric(
-            plan.memory.max_concurrency, plan.memory.max_concurrency, plan.memory.max_concurrency, "1", grade
-        ),
+        "ttft": within(first.of(float(p.ttft.value), "s"), least, math.inf),
+        **between_tokens(p, between.of),
+        "cycle_time": whole.of(float(p.cycle.value), "s"),
+        "output_tokens_per_second": whole.of(rate, "token/s"),
+        "output_tokens_per_second_per_device": whole.of(rate / plan.machine.count, "token/s"),
+        "prefill_tokens_per_second": prompts.of(float(p.prefill_rate), "token/s"),
+        "max_concurrency": Metric(most, most, most, "1", between.grade),
     }
     if plan.power is not None:
         watts = float(plan.power.value)
-        known = GRADES[max(2, worst)]
-        out["power"] = within(metric(watts, "W", known, "power", fit), *power_limits(plan.machine, fit))
-        out["energy_per_output_token"] = metric(watts / (rate * plan.utilisation), "J", known, "throughput", fit)
+        known = max(whole.grade, "borrowed", key=GRADES.index)
+        out["power"] = within(sure(POWER, known, Doubt(), fit).of(watts, "W"), *power_limits(plan.machine, fit))
+        out["energy_per_output_token"] = whole._replace(grade=known).of(watts / (rate * plan.utilisation), "J")
     if plan.cost is not None:
         hourly = plan.cost.total
         low, high = (hourly * factor for factor in plan.cost.range)
@@ -315,7 +284,7 @@ def cached_input_cost(plan: Plan) -> Metric | None:
 
     each = (seconds(past) - seconds(0.0)) / past / (float(s.dp) * float(s.attention_dp))
     value = plan.cost.total / units.HOUR * each / plan.utilisation * 1e6
-    return _priced(value, plan, GRADES[grade_of(plan)])
+    return _priced(value, plan, sure_of(plan, THROUGHPUT, plan.prediction.cycle))
 
 
 def uncached_input_cost(plan: Plan) -> Metric | None:
@@ -328,12 +297,12 @@ def uncached_input_cost(plan: Plan) -> Metric | None:
         return None
     mean = plan.metrics["cost_per_million_input_tokens"]
     value = (mean.value - hit * cached.value) / (1.0 - hit) if hit < 1.0 else mean.value
-    return _priced(max(value, cached.value), plan, mean.grade)
+    return _priced(max(value, cached.value), plan, sure_of(plan, THROUGHPUT, plan.prediction.cycle))
 
 
-def _priced(value: float, plan: Plan, grade: str) -> Metric:
-    """Return a cost per token at a plan's speed and price of an hour."""
-    return at_price(_own_metric(plan, value, "USD/Mtoken", grade, "throughput"), plan.cost)
+def _priced(value: float, plan: Plan, speed: Sure) -> Metric:
+    """Return a cost per token, as sure as a plan's speed and its price of an hour."""
+    return at_price(speed.of(value, "USD/Mtoken"), plan.cost)
 
 
 def at_price(speed: Metric, price: economics.HourlyCost | None) -> Metric:
@@ -343,20 +312,8 @@ def at_price(speed: Metric, price: economics.HourlyCost | None) -> Metric:
     low, high = price.range
     up = math.hypot(math.log(speed.high / speed.value), math.log(high))
     down = math.hypot(math.log(speed.value / speed.low), math.log(low))
-    sure = max(speed.grade, price.grade, key=GRADES.index)
-    return Metric(speed.value, speed.value * math.exp(-down), speed.value * math.exp(up), speed.unit, sure)
-
-
-def _own_metric(plan: Plan, value: float, unit: str, grade: str, job: str) -> Metric:
-    """Return a metric of a plan, by the user's own runs of its engine on its device where there are some."""
-    fit = plan.rates.fit
-    return metric(value, unit, grade, job, fit, own_runs(job, plan.engine.id, plan.machine, plan.model, fit))
-
-
-def _uses(model: Model, name: str) -> bool:
-    """Return whether products of a model's weights ask for a number format."""
-    q = model.quantization
-    return q is not None and compute_format(q.format, q.activation, model.dtype) == name
+    grade = max(speed.grade, price.grade, key=GRADES.index)
+    return replace(speed, low=speed.value * math.exp(-down), high=speed.value * math.exp(up), grade=grade)
 
 
 def bounds(plan: Plan) -> dict[str, tuple[str, float]]:

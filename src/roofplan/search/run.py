@@ -12,8 +12,9 @@ from roofplan.records.hardware import Machine
 from roofplan.search.evaluate import _plan, evaluate
 from roofplan.search.misses import no_plan
 from roofplan.search.order import ordered
-from roofplan.search.plan import Plan, Request, Result, Tally, _uses
+from roofplan.search.plan import Plan, Request, Result, Tally
 from roofplan.search.space import check_pins
+from roofplan.serve.certainty import uses
 
 
 def search(asked: Request, fit: Fit, progress: Callable[[int, int], None] | None = None) -> Result:
@@ -83,7 +84,7 @@ def warnings_of(plan: Plan) -> list[tuple[str, str]]:
     out += [
         ("fallback", f"{plan.machine.device.id} has no {name} tensor unit: such products run in {other}")
         for name, other in plan.rates.fallbacks.items()
-        if _uses(plan.model, name)
+        if uses(plan.model, name)
     ]
     if plan.cost is not None:
         out += economics.warnings_of(plan.cost)

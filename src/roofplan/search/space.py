@@ -22,6 +22,8 @@ def choose_engine(name: str | None, machine: Machine, precision: str) -> Engine 
     """Return the engine: what was asked, else llama.cpp for its formats and for Apple, else vLLM, else the first that runs."""
     if name is not None:
         found = catalogue.engine(catalogue.find("engines", name, "--engine"))
+        other = catalogue.stand_in("engines", name)
+        found = replace(found, stands_for=other.name) if other else found
         return found if supported(found, machine) is None else None
     gguf = precision != "checkpoint" and format_entry(precision).get("gguf")
     order = (

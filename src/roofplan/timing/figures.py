@@ -1,16 +1,40 @@
-"""A predicted figure with its 90% interval and its grade."""
+"""A predicted figure with its 90% interval, its grade, and why it may be off.
+
+A figure's logarithm is taken to err by the sum of independent causes: what no law holds and what publishers differ by, what the
+constants leave that it rests on, another system than any whose runs stand behind them, requests that wait for each other, and each
+input that was assumed. Their sizes are learned from runs whose publishers, devices or software no constant saw; so is how many
+times their root sum of squares nine of ten measurements lie within.
+"""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from typing import Any, Literal, NamedTuple
 
 from roofplan.records.calibration import OWN, Constant, Fit
 from roofplan.records.engine import EAGER
 from roofplan.records.hardware import Machine
 from roofplan.records.model import Model
-from roofplan.source import GRADES
+from roofplan.records.system import System
+
+STEP, MEMORY = "training step", "training memory"
+TIME_PER_TOKEN, FIRST_TOKEN = "time per token", "time to the first token"
+THROUGHPUT, PROMPTS, POWER = "throughput", "prompts alone", "power"
+FIGURE_OF = {
+    "tpot": TIME_PER_TOKEN,
+    "ttft": FIRST_TOKEN,
+    "output_tokens_per_second": THROUGHPUT,
+    "prefill_tokens_per_second": PROMPTS,
+    "tokens_per_second_per_device": STEP,
+    "memory": MEMORY,
+}
+"""What a published metric tells of: figures whose causes of error are learned apart."""
+
+
+STAND_IN = 0.2
+"""Relative error that other software of its kind may bring: as constants borrowed between frameworks spread [1]."""
 
 
 def own_place(software: str, machine: Machine, model: Model) -> str:
@@ -18,11 +42,11 @@ def own_place(software: str, machine: Machine, model: Model) -> str:
     return f"{software}/{machine.count}x{machine.device.id}/{model.total} parameters"
 
 
-def own_runs(job: str, software: str, machine: Machine, model: Model, fit: Fit) -> Constant | None:
-    """Return how far predictions of a job lie from a user's own runs, None where he measured none: half its 90% interval, a logarithm [1]."""
-    if not fit.speaks_of(OWN, job):  # counting a model's parameters takes time, and few have measured
+def own_runs(figure: str, software: str, machine: Machine, model: Model, fit: Fit) -> Constant | None:
+    """Return how far predictions of a figure lie from a user's own runs, None where he measured none: half its 90% interval, a logarithm [1]."""
+    if not fit.speaks_of(OWN, figure):  # counting a model's parameters takes time, and few have measured
         return None
-    return fit.get(OWN, job, own_place(software, machine, model))
+    return fit.get(OWN, figure, own_place(software, machine, model))
 
 
 def grade_of_constant(item: Constant, vendor: str) -> int:
@@ -35,43 +59,134 @@ def grade_of_constant(item: Constant, vendor: str) -> int:
     return 2 if item.fitted_on in {"any", vendor, EAGER} else 1
 
 
-GRADE_SPREAD = {"measured": 0.05, "calibrated": 0.25, "borrowed": 0.32, "guessed": 0.45}
-"""Relative error by grade as it is taken before it was checked, one standard deviation; `interval_factor` says how far to trust it [1]."""
+Newness = Literal["", "system", "kind"]
+Load = Literal["", "clients", "queue"]
+
+
+def newness(system: System, known: Collection[System]) -> Newness:
+    """Return how new a system is to those whose runs stand behind constants, as of a `Doubt`."""
+    if system in known:
+        return ""
+    seen = (any(getattr(one, part) == getattr(system, part) for one in known) for part in ALIKE)
+    return "system" if all(seen) else "kind"
+
+
+ALIKE = ("architecture", "precision", "kind")
+"""Parts of a system of which another system's runs tell something."""
+
+
+class Doubt(NamedTuple):
+    """Why a prediction may be off, beside what every prediction may be.
+
+    Parameters
+    ----------
+    constants : relative error that the constants leave which it rests on, one standard deviation [1].
+    new : ``system`` where no run of its system stands behind them, ``kind`` where none is of its architecture, its precision or its kind of
+        model either; empty where runs of its system do.
+    load : how many sequences run at once where nobody measured that: ``clients`` of a closed loop, all of whom run, or a ``queue`` whose
+        requests wait for each other in a way that was only simulated; empty where it is known.
+    assumed : inputs that were assumed, each with the relative error that it may bring, one standard deviation [1].
+    """
+
+    constants: float = 0.0
+    new: Newness = ""
+    load: Load = ""
+    assumed: tuple[tuple[str, float], ...] = ()
+
+
+BASE, CONSTANTS, NEW, NEW_KIND = "base", "constants", "new system", "new kind"
+LOADS = ("clients", "queue")
+"""Causes of error whose sizes are learned; that of constants is a multiple of what they are said to leave."""
+
+
+def flat(least: float, most: float) -> float:
+    """Return the relative error of what lies anywhere between two values: the deviation of a logarithm that is spread evenly [1].
+
+    >>> round(flat(1.0, 2.0), 3)
+    0.2
+    """
+    return math.log(most / least) / math.sqrt(12.0)
+
+
+def causes(figure: str, doubt: Doubt, fit: Fit) -> dict[str, float]:
+    """Return the causes for which a figure may be off, each with its relative error, one standard deviation [1]."""
+
+    def size(cause: str) -> float:
+        found = fit.get("spread", f"{figure}, {cause}", "any")
+        return 0.0 if found is None else found.value
+
+    out = {BASE: size(BASE), CONSTANTS: size(CONSTANTS) * doubt.constants}
+    out |= {NEW: size(NEW)} if doubt.new else {}
+    out |= {NEW_KIND: size(NEW_KIND)} if doubt.new == "kind" else {}
+    out |= {doubt.load: size(doubt.load)} if doubt.load else {}
+    return out | dict(doubt.assumed)
+
+
+def spread_of(figure: str, doubt: Doubt, fit: Fit) -> float:
+    """Return the relative error of a figure by all causes, one standard deviation [1]."""
+    return math.hypot(*causes(figure, doubt, fit).values())
+
+
+def interval_factor(figure: str, fit: Fit) -> float:
+    """Return how many of a figure's spreads its 90% interval spans either way, learned from publishers whose runs no constant saw [1]."""
+    return fit.find("interval", figure, ["any"]).value
 
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """A predicted number with its 90% interval and grade."""
+    """A predicted number with its 90% interval and grade.
+
+    Parameters
+    ----------
+    doubt : why it may be off, None where it rests on no fit or on a user's own runs.
+    causes : the same, each with its relative error, one standard deviation [1].
+    """
 
     value: float
     low: float
     high: float
     unit: str
     grade: str
+    doubt: Doubt | None = None
+    causes: tuple[tuple[str, float], ...] = ()
 
     def as_json(self) -> dict[str, Any]:
         """Return the metric as JSON."""
-        return {"value": self.value, "low": self.low, "high": self.high, "unit": self.unit, "grade": self.grade}
+        out = {"value": self.value, "low": self.low, "high": self.high, "unit": self.unit, "grade": self.grade}
+        return out | ({"causes": {name: round(size, 4) for name, size in self.causes}} if self.causes else {})
 
 
-def interval_factor(job: str, fit: Fit) -> float:
-    """Return how many of a figure's spreads its 90% interval spans either way, learned from publishers whose runs no constant saw [1]."""
-    return fit.find("interval", job, ["any"]).value
+class Sure(NamedTuple):
+    """How sure a figure is.
+
+    Parameters
+    ----------
+    grade : of `GRADES`.
+    half : half its 90% interval, a logarithm [1].
+    doubt, causes : why; none where a user's own runs say how far it may be off.
+    """
+
+    grade: str
+    half: float
+    doubt: Doubt | None = None
+    causes: tuple[tuple[str, float], ...] = ()
+
+    def of(self, value: float, unit: str) -> Metric:
+        """Return a metric that is as sure: a factor either way, so that it never crosses zero."""
+        factor = math.exp(self.half)
+        return Metric(value, value / factor, value * factor, unit, self.grade, self.doubt, self.causes)
 
 
-def unseen(job: str, fit: Fit) -> float:
-    """Return the relative error that a fit's own residuals do not show, of other models, machines and settings; zero where spreads by grade hold it [1]."""
-    found = fit.get("interval", f"{job}, unseen", "any")
-    return 0.0 if found is None else found.value
-
-
-def metric(value: float, unit: str, grade: str, job: str, fit: Fit, own: Constant | None = None) -> Metric:
-    """Return a metric with the 90% interval of its job and grade, or of a user's own runs: a factor either way, so that it never crosses zero."""
-    spread = math.exp(interval_factor(job, fit) * GRADE_SPREAD[grade] if own is None else own.value)
-    return Metric(value, value / spread, value * spread, unit, grade if own is None else GRADES[0])
+def sure(figure: str, grade: str, doubt: Doubt, fit: Fit, own: Constant | None = None) -> Sure:
+    """Return how sure a figure is, by its causes of error or by a user's own runs."""
+    if own is not None:
+        return Sure("measured", own.value)
+    found = causes(figure, doubt, fit)
+    half = interval_factor(figure, fit) * math.hypot(*found.values())
+    return Sure(grade, half, doubt, tuple((name, size) for name, size in found.items() if size))
 
 
 def within(found: Metric, least: float, most: float) -> Metric:
     """Return a metric whose interval ends at physical limits; its value lies inside in any case."""
     low, high = max(found.low, min(least, found.value)), min(found.high, max(most, found.value))
-    return Metric(found.value, low, high, found.unit, found.grade)
+    return replace(found, low=low, high=high)

@@ -15,36 +15,30 @@ from roofplan.laws import flops, roofline
 from roofplan.operations import Step as Pass
 from roofplan.operations import whole_model
 from roofplan.operations.training import computed_again, forward
-from roofplan.records.calibration import Constant, Fit
+from roofplan.records.calibration import Fit
 from roofplan.records.hardware import Machine
 from roofplan.records.model import Model
 from roofplan.records.training import Adapter, Framework, Job, Layout
 from roofplan.search import at_price
 from roofplan.source import GRADES
 from roofplan.terms import Term
-from roofplan.timing.figures import Metric, grade_of_constant, interval_factor, own_runs, unseen
+from roofplan.timing.figures import STEP, Metric, Sure, interval_factor
 from roofplan.timing.power import wall_power
 from roofplan.train import run as runs
+from roofplan.train.certainty import MATTERS, memory_certainty, step_certainty
 from roofplan.train.ledger import Ledger, fullest, host_peak, ledgers
 from roofplan.train.search import AXES, LEAST_SEQUENCE, Found, Tally, search, tensor_degrees
-from roofplan.train.step import Ability, Step, ability, shares_of, step
+from roofplan.train.step import Ability, Step, ability, step
 from roofplan.train.terms import step_term
 from roofplan.units import DAY, HOUR
 
 OBJECTIVES = ("time", "cost", "devices", "memory")
-SPREAD = {"calibrated": 0.04, "borrowed": 0.10, "guessed": 0.40}
-"""Least relative error of a step time by grade as it is taken before it was checked, one standard deviation: a fitted family's own
-residuals count where they are larger (its 90th percentile over 1.645) [1]."""
-
-STEP, MEMORY = "training step", "training memory"
-"""Jobs whose intervals are learned apart."""
-
 FAILURES_SPREAD = 2.0
 """Factor by which published interruption rates of clusters of one kind differ, either way: 0.29 (32K devices) to 0.81 (RSC-1) per 1,000
 device-days around Llama 3's 0.47 [1]."""
 
-MEMORY_SPREAD = 0.04
-"""The same of the memory ledger: its median error over four publishers is 0.2 to 6% [1]."""
+STATES_SPREAD = 0.1
+"""Relative error of what offloaded states take of a host's memory, and that of power and of a grid's carbon, which no published run tests [1]."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +50,8 @@ class TrainingRequest:
     deadline : most elapsed time [s].
     budget : most money for the run [USD].
     devices : most devices [1].
+    assumed : what was assumed, in words.
+    unstated : inputs among them whose other plausible values widen intervals, of those that `certainty.ALTERNATIVES` knows.
     """
 
     model: Model
@@ -73,6 +69,7 @@ class TrainingRequest:
     best: str = "time"
     place: str = "WOR"
     assumed: tuple[str, ...] = ()
+    unstated: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -214,120 +211,65 @@ def planned(asked: TrainingRequest, machine: Machine, layout: Layout, fit: Fit) 
         cost=cost,
         power=power,
     )
-    return replace(plan, metrics=metrics_of(plan, asked.place))
+    return replace(plan, metrics=metrics_of(plan, asked.place, asked.unstated))
 
 
-def grade_of(a: Ability, precision: str, model: Model) -> tuple[str, float]:
-    """Return the grade of a step time, and its spread: the user's own runs, fitted on this architecture, its relatives, or not at all."""
-    fit = a.rates.fit
-    mine = own_runs(STEP, a.framework.id, a.machine, model, fit)
-    if mine is not None:
-        return GRADES[0], mine.value / interval_factor(STEP, fit)
-    worst, wide = 1, 0.0
-    own = f"{a.framework.id}/{a.machine.device.architecture}"
-    for item in (one for name in shares_of(precision) for one in a.sources[name]):
-        if isinstance(item, Constant):
-            worst = max(worst, grade_of_constant(item, a.machine.device.vendor), 1 if item.scope == own else 2)
-            wide = max(wide, item.spread)
-    grade = GRADES[worst]
-    return grade, math.hypot(max(wide, SPREAD[grade]), unseen(STEP, fit))
+def metrics_of(plan: TrainingPlan, place: str, unstated: tuple[str, ...] = ()) -> dict[str, Metric]:
+    """Return the metrics of a plan with their intervals; what is not known is absent.
 
-
-OFFLOAD_GRADES = {"optimizer": ("optimizer", "guessed"), "activations": ("swap", "borrowed")}
-"""Part of a step that an offload shows under, and how well it is known: a guess of host memory, and laws that no published run tests."""
-
-MATTERS = 0.05
-"""Share of a step from which a part's grade is the step's [1]."""
-
-
-def offloaded_grade(plan: TrainingPlan, grade: str, spread: float) -> tuple[str, float]:
-    """Return the grade and spread of a step of which some happens in host memory: the worse of both, each by its share."""
-    if plan.layout.offload not in OFFLOAD_GRADES:
-        return grade, spread
-    part, known = OFFLOAD_GRADES[plan.layout.offload]
-    share = float(plan.step.parts.get(part, 0.0)) / float(plan.step.time)
-    worst = max(grade, known, key=GRADES.index) if share > MATTERS else grade
-    return worst, math.hypot(spread, share * SPREAD[known])
-
-
-def _metric(
-    value: float, unit: str, grade: str, spread: float, fit: Fit, quickest: float = math.inf, job: str = STEP
-) -> Metric:
-    """Return a figure that grows with the step time, or another job's, with its interval; a step is at most `quickest` times quicker than said [1]."""
-    factor = math.exp(interval_factor(job, fit) * spread)
-    return Metric(value, value / min(factor, max(quickest, 1.0)), value * factor, unit, grade)
-
-
-def rate_metric(value: float, unit: str, grade: str, spread: float, fit: Fit, quickest: float = math.inf) -> Metric:
-    """Return a figure that falls as the step time grows, with its interval."""
-    factor = math.exp(interval_factor(STEP, fit) * spread)
-    return Metric(value, value / factor, value * min(factor, max(quickest, 1.0)), unit, grade)
-
-
-def memory_metrics(
-    held: Ledger, framework: Framework, machine: Machine, model: Model, fit: Fit
-) -> tuple[Metric, Metric]:
-    """Return what a stage reserves and what its tensors take, each with its interval [B]."""
-    certain = "calibrated" if framework.measured_memory else "borrowed"
-    slack = fit.find("allocator", "reserved_over_allocated", [framework.name, "any"])
-    doubt, least = max(MEMORY_SPREAD, slack.spread), MEMORY_SPREAD
-    mine = own_runs(MEMORY, framework.id, machine, model, fit)
-    if mine is not None:
-        certain = GRADES[0]
-        doubt = least = mine.value / interval_factor(MEMORY, fit)
-    allocated = _metric(float(held.allocated.value), "B", certain, least, fit, job=MEMORY)
-    return _metric(float(held.reserved), "B", certain, doubt, fit, job=MEMORY), allocated
-
-
-def metrics_of(plan: TrainingPlan, place: str) -> dict[str, Metric]:
-    """Return the metrics of a plan with their intervals; what is not known is absent."""
-    grade, spread = offloaded_grade(plan, *grade_of(plan.ability, plan.job.precision, plan.model))
-    seconds, n = float(plan.step.time), plan.machine.count
+    `unstated` are the inputs that were assumed, of those that `certainty.alternatives` knows.
+    """
+    seconds, n, fit = float(plan.step.time), plan.machine.count, plan.ability.rates.fit
     tokens = plan.job.batch * plan.job.sequence
     products, mixing = flops_per_token(plan.model, plan.job.sequence, plan.job.adapter)
     peak = _peak(plan)
     used = float(roofline.share_of_peak((products + mixing) * tokens, seconds, peak * n))
     again_too = float(roofline.share_of_peak((products + mixing) * tokens + again(plan), seconds, peak * n))
-    quickest = 1.0 / max(used, again_too)
-    fit = plan.ability.rates.fit
-    known: tuple[str, float, Fit, float] = (grade, spread, fit, quickest)
+    found = step_certainty(plan.model, plan.job, plan.layout, plan.ability, plan.step, unstated)
+    known = replace(found, quickest=1.0 / max(used, again_too))
+    reserved, allocated = memory_certainty(plan.framework, plan.machine, plan.model, plan.job, fit)
     out = {
-        "step_time": _metric(seconds, "s", *known),
-        "tokens_per_second": rate_metric(tokens / seconds, "token/s", *known),
-        "tokens_per_second_per_device": rate_metric(tokens / seconds / n, "token/s", *known),
-        "mfu": rate_metric(used, "1", *known),
-        "hfu": rate_metric(again_too, "1", *known),
+        "step_time": known.grows(seconds, "s"),
+        "tokens_per_second": known.falls(tokens / seconds, "token/s"),
+        "tokens_per_second_per_device": known.falls(tokens / seconds / n, "token/s"),
+        "mfu": known.falls(used, "1"),
+        "hfu": known.falls(again_too, "1"),
+        "memory_reserved": reserved.of(float(plan.ledger.reserved), "B"),
+        "memory_allocated": allocated.of(float(plan.ledger.allocated.value), "B"),
     }
-    held = plan.ledger
-    out["memory_reserved"], out["memory_allocated"] = memory_metrics(
-        held, plan.framework, plan.machine, plan.model, fit
-    )
+    loose = _loosened(known.sure, fit)
     away = float(host_peak(plan.ledgers)) * plan.machine.per_host
     if away:
-        out["host_memory"] = _metric(away, "B", "borrowed", SPREAD["borrowed"], fit)
+        half = interval_factor(STEP, fit) * STATES_SPREAD
+        out["host_memory"] = Sure("borrowed", half).of(away, "B")
     if plan.run is not None:
         r = plan.run
-        out["days"] = _metric(r.elapsed / DAY, "day", *known)
-        out["days_p90"] = _metric(r.p90 / DAY, "day", *known)
+        out["days"] = known.grows(r.elapsed / DAY, "day")
+        out["days_p90"] = known.grows(r.p90 / DAY, "day")
         low, high = sorted(
             max(0.0, 1.0 - (1.0 - r.goodput) * factor) for factor in (FAILURES_SPREAD, 1.0 / FAILURES_SPREAD)
         )
         out["goodput"] = Metric(r.goodput, low, high, "1", "borrowed" if r.preset.kind == "derived" else "guessed")
-        out["device_hours"] = _metric(r.elapsed / HOUR * n, "device-hour", *known)
+        out["device_hours"] = known.grows(r.elapsed / HOUR * n, "device-hour")
         if plan.cost is not None:
-            out["cost"] = at_price(_metric(runs.money(r, plan.cost), "USD", *known), plan.cost)
+            out["cost"] = at_price(known.grows(runs.money(r, plan.cost), "USD"), plan.cost)
         if plan.power is not None:
             joules = runs.energy(r, plan.power)
-            least = max(grade, "borrowed", key=GRADES.index)
-            out["energy"] = _metric(joules, "J", least, max(spread, SPREAD["borrowed"]), fit)
+            out["energy"] = loose.of(joules, "J")
             mix = catalogue.carbon(place)
             if mix is not None:
                 grams = runs.kilowatt_hours(joules) * float(mix["value"])
-                out["carbon"] = _metric(grams, "gCO2", "borrowed", max(spread, SPREAD["borrowed"]), fit)
+                out["carbon"] = loose.of(grams, "gCO2")
     if plan.cost is not None:
         each = plan.cost.total / HOUR * seconds / tokens * 1e6 / (plan.run.goodput if plan.run else 1.0)
-        out["cost_per_million_tokens"] = at_price(_metric(each, "USD/Mtoken", *known), plan.cost)
+        out["cost_per_million_tokens"] = at_price(known.grows(each, "USD/Mtoken"), plan.cost)
     return out
+
+
+def _loosened(found: Sure, fit: Fit) -> Sure:
+    """Return how sure what a step's power gives is: at best borrowed."""
+    half = max(found.half, interval_factor(STEP, fit) * STATES_SPREAD)
+    return found._replace(grade=max(found.grade, "borrowed", key=GRADES.index), half=half)
 
 
 def _peak(plan: TrainingPlan) -> float:

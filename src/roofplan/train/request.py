@@ -131,7 +131,11 @@ def framework_of(name: str | None, method: str, on: Any = ()) -> Framework:
             catalogue.framework(catalogue.find("frameworks", one, "--framework")) for one in ("megatron", "maxtext")
         ]
         return next((one for one in known if vendor in one.vendors), known[0])
-    return catalogue.framework(catalogue.find("frameworks", wanted, "--framework"))
+    found, other = (
+        catalogue.framework(catalogue.find("frameworks", wanted, "--framework")),
+        catalogue.stand_in("frameworks", wanted),
+    )
+    return replace(found, stands_for=other.name) if other and not other.own else found
 
 
 def job_of(
@@ -475,6 +479,7 @@ def request_of(model: Model, given: dict[str, Any]) -> TrainingRequest:
         best=choice(given["best"] or ("time" if given["on"] else "cost"), OBJECTIVES, "--best"),
         place=place,
         assumed=tuple(assumed),
+        unstated=("imbalance",) if given["imbalance"] is None and mixtures(model) else (),
     )
 
 

@@ -20,16 +20,18 @@ from roofplan.records.engine import Engine
 from roofplan.records.hardware import Machine
 from roofplan.records.model import Attention, Layer, Model
 from roofplan.records.strategy import Strategy
+from roofplan.records.system import Origin
 from roofplan.records.workload import Workload
 from roofplan.search import at_precision, cache_format, in_files_of
 from roofplan.serve import Prediction, batched_tokens, footprints, ledger, legal, predict, supported
+from roofplan.serve.certainty import system_of
 from roofplan.serve.ledger import Ledger
 from roofplan.serve.prediction import host_of_passes, in_turn, prompt_pass, turns_of
 from roofplan.source import Sourced
 from roofplan.terms import Term, total
 from roofplan.timing.rates import Rates, rates
 from roofplan.validation.models import device_of, from_file, is_path, named
-from roofplan.validation.rows import Row, Skipped, against, checked, flags, number
+from roofplan.validation.rows import Assumed, Row, Skipped, against, checked, flags, number
 
 Regime = Literal["static batch", "steady batch", "closed loop", "burst", "offline", "open loop"]
 """How requests met the engine: one batch that starts and ends together; a known mean of running sequences; so many clients,
@@ -103,6 +105,10 @@ LARGEST_QUEUE = 12.0
 """Requests over seats from which a queue sees the steady state alone, and its ramp and tail are left out [1]."""
 
 
+VERSION, PROMPT, CACHE = "engine version", "prompt", "cache"
+"""Inputs that rows leave out and that have other plausible values."""
+
+
 @dataclass(slots=True, kw_only=True)
 class InferenceCase:
     """A published serving run.
@@ -118,6 +124,7 @@ class InferenceCase:
     measured : published figures by metric, SI.
     statistic : which of a run's times its time per token and to the first token are.
     assumed : what the row leaves out and a rule filled.
+    unstated : inputs among them whose other plausible values widen intervals.
     """
 
     row: Row
@@ -136,6 +143,13 @@ class InferenceCase:
     measured: dict[str, float]
     statistic: Statistic
     assumed: tuple[str, ...]
+    unstated: tuple[str, ...]
+
+    @property
+    def origin(self) -> Origin:
+        """Where it was measured."""
+        system = system_of(self.model, self.machine, self.engine)
+        return Origin(source=self.row["source_key"], chip=self.machine.device.id, system=system)
 
     @property
     def varied(self) -> bool:
@@ -229,6 +243,36 @@ class InferenceCase:
         return total("TTFT", [*(one.parts if turns == 1.0 else in_turn(one, turns)), host], "s")
 
 
+def alternatives(case: InferenceCase, unstated: str) -> list[InferenceCase]:
+    """Return a case with the other plausible values of an input that its row leaves out.
+
+    They are the releases just before and after, half and twice a prompt, and the other width of a cache.
+    """
+    plain = replace(case, unstated=())
+    if unstated == VERSION:
+        return [replace(plain, engine=_launched(case.row, one)) for one in _releases_beside(case.engine)]
+    if unstated == PROMPT:
+        return [_with_prompt(plain, factor) for factor in (0.5, 2.0)]
+    bytes_of = {element_bytes(name) for name in ("bf16", "fp8")}
+    return [replace(plain, kv_bytes=other) for other in bytes_of - {case.kv_bytes}]
+
+
+def _releases_beside(engine: Engine) -> list[Engine]:
+    """Return the described releases just before and just after that of an engine."""
+    every = [catalogue.engine(name) for name in catalogue.ids("engines")]
+    ranked = sorted((one for one in every if one.name == engine.name), key=lambda one: one.released)
+    place = [one.id for one in ranked].index(engine.id)
+    return [*ranked[max(0, place - 1) : place], *ranked[place + 1 : place + 2]]
+
+
+def _with_prompt(case: InferenceCase, factor: float) -> InferenceCase:
+    """Return a case with so many times the prompt."""
+    load = case.workload
+    prompt = max(1, round(load.input * factor))
+    longer = replace(load, input=prompt, context=prompt + load.output)
+    return replace(case, workload=longer, prompt=case.prompt * factor)
+
+
 def inference_case(row: Row) -> InferenceCase:
     """Return a row as a case.
 
@@ -249,7 +293,7 @@ def case_of(row: Row) -> InferenceCase:
     Skipped : with the reason.
     """
     checked(row)
-    assumed: list[str] = []
+    assumed = Assumed()
     measured = measured_of(row)
     if not measured:
         raise Skipped("no figure that is predicted")
@@ -264,10 +308,10 @@ def case_of(row: Row) -> InferenceCase:
     regime, users = _regime(row)
     requests = number(row, "queued_requests") or _stated_requests(row)
     if regime == "closed loop" and requests is None:
-        assumed.append(f"requests: {ROUNDS:g} a client")
+        assumed.add(f"requests: {ROUNDS:g} a client")
     said = row.get("percentile", "")
     if said and not KNOWN_STATISTIC.search(said.lower()):
-        assumed.append(f"percentile {said}: read as the mean")
+        assumed.add(f"percentile {said}: read as the mean")
     found_case = InferenceCase(
         row=row,
         model=model,
@@ -284,7 +328,8 @@ def case_of(row: Row) -> InferenceCase:
         kv_bytes=element_bytes(_cache(row, model, engine, assumed)),
         measured=measured,
         statistic=statistic(row.get("percentile", "")),
-        assumed=tuple(assumed),
+        assumed=tuple(assumed.texts),
+        unstated=tuple(assumed.unstated),
     )
     return _benched(found_case) if regime == "offline" and found_case.in_flight else found_case
 
@@ -354,7 +399,7 @@ def measured_of(row: Row) -> dict[str, float]:
     return out
 
 
-def _engine(row: Row, assumed: list[str]) -> Engine:
+def _engine(row: Row, assumed: Assumed) -> Engine:
     name, stated = catalogue.hyphened(catalogue.bare(row["engine_name"])), row.get("engine_version", "")
     same = catalogue.aliases("engines").get(name)
     own = catalogue.engine(same).name if same else name
@@ -368,10 +413,10 @@ def _engine(row: Row, assumed: list[str]) -> Engine:
         if other is None:
             raise Skipped(f"engine {name or 'not stated'} is not described")
         identity = engine_version(catalogue.engine(other.id).name, "", when) or other.id
-        assumed.append(f"engine {replace(other, id=identity).text}")
+        assumed.add(f"engine {replace(other, id=identity).text}")
         return replace(catalogue.engine(identity), stands_for=other.name)
     if not stated:
-        assumed.append(f"engine version: {identity}, by the date of the run")
+        assumed.add(f"engine version: {identity}, by the date of the run", VERSION)
     return catalogue.engine(identity)
 
 
@@ -492,15 +537,15 @@ def _machine(row: Row, engine: Engine) -> tuple[Machine, Strategy]:
         raise Skipped(f"device {device}: {error}") from None
 
 
-def _cache(row: Row, model: Model, engine: Engine, assumed: list[str]) -> str:
+def _cache(row: Row, model: Model, engine: Engine, assumed: Assumed) -> str:
     stated = row.get("kv_precision", "")
     carried = dict(engine.raw.get("checkpoint_cache", {})).get(model.quantization.format if model.quantization else "")
     if not stated and carried is not None:
-        assumed.append(f"cache: {carried}, which the quantised checkpoints published for {engine.name} ask for")
+        assumed.add(f"cache: {carried}, which the quantised checkpoints published for {engine.name} ask for", CACHE)
         return str(carried)
     if not stated:
         own = cache_format(model, "checkpoint")
-        assumed.append(f"cache: {own}, the engine's default for this checkpoint")
+        assumed.add(f"cache: {own}, the engine's default for this checkpoint", CACHE)
         return own
     known = next((name for begins, name in KV_FORMATS.items() if stated.lower().startswith(begins)), None)
     if known is None:
@@ -508,20 +553,20 @@ def _cache(row: Row, model: Model, engine: Engine, assumed: list[str]) -> str:
     return known
 
 
-def _workload(row: Row, engine: Engine, assumed: list[str]) -> tuple[Workload, float]:
+def _workload(row: Row, engine: Engine, assumed: Assumed) -> tuple[Workload, float]:
     """Return the lengths of a row; llama-bench decodes from an empty context, whatever prompt it timed before."""
     prompt, output = number(row, "input_len"), number(row, "output_len")
     if prompt is None:
         prompt = ASSUMED_PROMPT.get(row["source_key"])
         if prompt is None:
             raise Skipped("prompt length not stated")
-        assumed.append(f"prompt: {prompt:g} tokens, of which the source states the data set alone")
+        assumed.add(f"prompt: {prompt:g} tokens, of which the source states the data set alone", PROMPT)
     answers = row.get("client_concurrency") or row.get("output_tokens_per_s")
     if not output and answers:
         raise Skipped("answer length not stated")
     answer = max(1, round(output or 1.0))
     if engine.name == "llama.cpp" and row.get("metric_kind") == "latency":
-        assumed.append("decoding starts from an empty context, as llama-bench does")
+        assumed.add("decoding starts from an empty context, as llama-bench does")
         return Workload(input=1, output=answer, context=max(math.ceil(prompt), 1 + answer)), prompt
     return Workload(input=max(1, round(prompt)), output=answer, context=math.ceil(prompt) + answer), prompt
 

@@ -219,7 +219,8 @@ def model_of(row: Row, assumed: Assumed) -> Model:
     if known is None and off < -UNKNOWN:
         raise Skipped(f"model {name}: its dimensions make {model.total / 1e9:.3g}B; it is not known to be dense")
     if abs(off) > NEAR:
-        assumed.add(f"dimensions: they make {model.total / 1e9:.3g}B, not what the name {name} says", abs(off))
+        assumed.add(f"dimensions: they make {model.total / 1e9:.3g}B, not what the name {name} says")
+        assumed.doubts.append(("dimensions", abs(off)))
     return model
 
 

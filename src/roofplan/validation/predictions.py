@@ -10,21 +10,21 @@ from dataclasses import replace
 from roofplan.errors import RoofplanError
 from roofplan.laws import batching
 from roofplan.records.calibration import Fit
-from roofplan.search import grade_of_time
-from roofplan.serve import floors
+from roofplan.serve import Prediction, floors
+from roofplan.serve.certainty import certainty
 from roofplan.serve.queue import Arrivals, Served, served, surface
-from roofplan.source import GRADES
 from roofplan.terms import Term
-from roofplan.timing.figures import Metric, interval_factor, metric, own_runs
+from roofplan.timing.figures import FIGURE_OF, Load, Metric, flat, interval_factor, spread_of, sure
+from roofplan.train.certainty import memory_certainty, step_certainty
 from roofplan.train.ledger import fullest, ledgers
-from roofplan.train.plan import flops_per_token, grade_of, memory_metrics, rate_metric
+from roofplan.train.plan import flops_per_token
 from roofplan.train.step import step
-from roofplan.validation.inference import LARGEST_QUEUE, ROUNDS, InferenceCase, inference_case
+from roofplan.validation.inference import LARGEST_QUEUE, ROUNDS, InferenceCase, alternatives, inference_case
 from roofplan.validation.inference import NEEDED as SERVING_COLUMNS
 from roofplan.validation.rows import Row, Skipped, flags, told_apart
-from roofplan.validation.scoring import UNITS, Memory, Outcome, Validation, job_of
+from roofplan.validation.scoring import UNITS, Memory, Outcome, Validation
 from roofplan.validation.training import NEEDED as TRAINING_COLUMNS
-from roofplan.validation.training import TrainingCase, room_of, training_case
+from roofplan.validation.training import RECOMPUTE, TrainingCase, room_of, training_case
 
 Tick = Callable[[int, int], None]
 
@@ -92,18 +92,66 @@ def inference_outcomes(row: Row, fit: Fit) -> list[Outcome]:
     for name, value in case.measured.items():
         shown = replace(base, metric=name, regime=case.regime, measured=value, assumed=case.assumed)
         shown = replace(shown, chip=case.machine.device.id, software=case.engine.id, ideal=ideals.get(name))
+        shown = replace(shown, system=case.origin.system)
         found = predicted.get(name)
         if name in beyond:
             out.append(replace(shown, skipped="implausible", implausible=beyond[name]))
         elif isinstance(found, Metric):
-            out.append(replace(shown, predicted=found, factor=interval_factor(shown.job, fit)))
+            out.append(replace(shown, predicted=found, spread=spread_in(found, shown.figure, fit)))
         else:
             out.append(replace(shown, skipped=found or "not predicted in this regime"))
     return out
 
 
+def spread_in(found: Metric, figure: str, fit: Fit) -> float:
+    """Return the relative error of a predicted figure, one standard deviation, by its causes or by a user's own runs [1]."""
+    if found.doubt is None:
+        return math.log(found.high / found.value) / interval_factor(figure, fit)
+    return spread_of(figure, found.doubt, fit)
+
+
 def predicted_figures(case: InferenceCase, fit: Fit) -> dict[str, Metric | str]:
-    """Return the predicted figures of a case by metric, or why one cannot be predicted."""
+    """Return the predicted figures of a case by metric, wider by what its row leaves out, or why one cannot be predicted."""
+    found = _as_stated(case, fit)
+    if not case.unstated:
+        return found
+    here = _steadily(case, fit)
+    others = {name: [_steadily(other, fit) for other in alternatives(case, name)] for name in case.unstated}
+    return {name: _widened(name, figure, here, others, fit) for name, figure in found.items()}
+
+
+def _steadily(case: InferenceCase, fit: Fit) -> dict[str, float]:
+    """Return the figures of a case in the steady state of all that run side by side, which tell how far another input would move them."""
+    out: dict[str, float] = {}
+    try:
+        if case.measured.keys() & {"ttft", "prefill_tokens_per_second"}:
+            prompts = float(case.prompts_term(fit).value)
+            out |= {"ttft": prompts, "prefill_tokens_per_second": 1.0 / prompts}
+        if case.measured.keys() & {"tpot", "output_tokens_per_second"}:
+            users = case.users or min(float(case.book().max_concurrency), float(case.clients or math.inf))
+            state = case.steady(max(1.0, users), fit)
+            out |= {"tpot": float(state.pace.value), "output_tokens_per_second": float(state.rate)}
+    except (Skipped, RoofplanError):
+        return {}
+    return out
+
+
+def _widened(
+    name: str, figure: Metric | str, here: dict[str, float], others: dict[str, list[dict[str, float]]], fit: Fit
+) -> Metric | str:
+    """Return a figure with an interval that is wider by what it is under other plausible inputs."""
+    if isinstance(figure, str) or figure.doubt is None or name not in here:
+        return figure
+    spans = []
+    for unstated, found in others.items():
+        values = [here[name], *(each[name] for each in found if name in each)]
+        spans.append((unstated, flat(min(values), max(values))))
+    doubt = figure.doubt._replace(assumed=(*figure.doubt.assumed, *spans))
+    return sure(FIGURE_OF[name], figure.grade, doubt, fit).of(figure.value, figure.unit)
+
+
+def _as_stated(case: InferenceCase, fit: Fit) -> dict[str, Metric | str]:
+    """Return the predicted figures of a case by what its row states and what rules filled."""
     if case.regime == "static batch":
         return _static(case, fit)
     if case.regime == "steady batch":
@@ -111,12 +159,9 @@ def predicted_figures(case: InferenceCase, fit: Fit) -> dict[str, Metric | str]:
     return _queued(case, fit)
 
 
-def _metric(case: InferenceCase, name: str, value: float, behind: Term, fit: Fit) -> Metric:
-    worst = max(grade_of_time(behind, case.model, case.rates(fit)), 2 if case.engine.stands_for else 0)
-    grade = GRADES[worst if name == "tpot" else max(2, worst)]
-    job = job_of(name, case.regime)
-    mine = own_runs(job, case.engine.id, case.machine, case.model, fit)
-    return metric(value, UNITS[name], grade, job, fit, mine)
+def _metric(case: InferenceCase, name: str, value: float, behind: Term, fit: Fit, load: Load = "") -> Metric:
+    """Return a figure of a case that a time tells."""
+    return certainty(FIGURE_OF[name], behind, case.model, case.rates(fit), load=load).of(value, UNITS[name])
 
 
 def _static(case: InferenceCase, fit: Fit) -> dict[str, Metric | str]:
@@ -159,19 +204,27 @@ def _queued(case: InferenceCase, fit: Fit) -> dict[str, Metric | str]:
     long = case.requests is not None and case.requests > LARGEST_QUEUE * running
     if long or (case.regime == "offline" and case.requests is None):
         return _endless(case, running, fit)
-    seen, behind, whole = simulated(case, seats, book.budget_tokens, fit)
+    seen, steady = simulated(case, seats, book.budget_tokens, fit)
+    waits = case.regime in UNEVEN_LOADS or clients > running
+    load: Load = "queue" if waits else "clients" if 1.0 < clients < math.inf else ""
+    full = steady if waits or math.isinf(clients) else case.steady(clients, fit)  # all of whom run at once
     rate = seen.rate * case.busy_groups
     if case.clients is not None:  # groups of which some have a client more than others
         rate *= case.clients / (clients_of(case) * case.busy_groups)
     out: dict[str, Metric | str] = {
-        "ttft": _metric(case, "ttft", case.statistic.of(seen.first), behind, fit),
-        "output_tokens_per_second": _metric(case, "output_tokens_per_second", rate, whole, fit),
+        "ttft": _metric(case, "ttft", case.statistic.of(seen.first), full.ttft, fit, load),
+        "output_tokens_per_second": _metric(case, "output_tokens_per_second", rate, full.cycle, fit, load),
     }
     if seen.between:
-        out["tpot"] = _metric(case, "tpot", _time_per_token(case, seen, behind), behind, fit)
+        seconds = _time_per_token(case, seen, case.measured_term(steady))
+        out["tpot"] = _metric(case, "tpot", seconds, case.measured_term(full), fit, load)
     if case.regime == "open loop" and case.requests is None:
         out["ttft"] = "number of requests not stated: how long the queue grew is not known"
     return out
+
+
+UNEVEN_LOADS = frozenset({"open loop", "burst"})
+"""Regimes in which how many sequences run changes all the time."""
 
 
 def _time_per_token(case: InferenceCase, seen: Served, step: Term) -> float:
@@ -194,7 +247,7 @@ def _endless(case: InferenceCase, running: float, fit: Fit) -> dict[str, Metric 
         stays = case.clients * case.workload.output / float(full.rate)
         front = float(case.rates(fit).front)
         first = stays - (case.workload.output - 1.0) * between + front
-        out["ttft"] = _metric(case, "ttft", first, full.ttft, fit)
+        out["ttft"] = _metric(case, "ttft", first, full.ttft, fit, "queue")
     return _without_tails(case, out)
 
 
@@ -217,8 +270,8 @@ def clients_of(case: InferenceCase) -> int:
     return max(1, round((case.clients or 1) / case.busy_groups))
 
 
-def simulated(case: InferenceCase, seats: int, budget: float, fit: Fit) -> tuple[Served, Term, Term]:
-    """Return what requests see of one group; and, of as many running sequences, the time per token that is published and the cycle.
+def simulated(case: InferenceCase, seats: int, budget: float, fit: Fit) -> tuple[Served, Prediction]:
+    """Return what requests see of one group, and the steady state of as many running sequences.
 
     All groups share one front end, where there is a server.
     """
@@ -239,8 +292,7 @@ def simulated(case: InferenceCase, seats: int, budget: float, fit: Fit) -> tuple
         0.0 if case.regime == "offline" else float(case.rates(fit).front) * groups
     )  # such runs call the engine itself
     seen = served(arrivals, case.workload, case.engine, time_of, seats=most, budget=budget, front=front)
-    steady = case.steady(max(1.0, seen.running) * groups, fit)
-    return seen, case.measured_term(steady), steady.cycle
+    return seen, case.steady(max(1.0, seen.running) * groups, fit)
 
 
 def ideal_serving(case: InferenceCase, fit: Fit) -> dict[str, float]:
@@ -302,7 +354,7 @@ def training_outcomes(row: Row, fit: Fit) -> tuple[list[Outcome], Memory | None]
     except ArithmeticError as error:
         return [replace(base, skipped=f"its numbers make no run: {error}")], None
     # what is recomputed decides the memory: where it is not stated, nothing is judged
-    known = case.recompute_stated
+    known = RECOMPUTE not in case.unstated
     ran = Memory(id=row["id"], ran=not out_of_memory, fits=judged) if known or out_of_memory else None
     if out_of_memory:
         return [replace(base, skipped="oom-row")], ran
@@ -313,27 +365,30 @@ def training_outcomes(row: Row, fit: Fit) -> tuple[list[Outcome], Memory | None]
         shown = replace(base, metric=name, measured=value, assumed=case.assumed, sweep=sweep_of(case))
         shown = replace(shown, chip=case.machine.device.id, software=case.framework.id)
         shown = replace(shown, ideal=None if name == "memory" else most)
+        shown = replace(shown, system=case.origin.system)
         limit = implausible_training(case, name, most)
         if limit:
             out.append(replace(shown, skipped="implausible", implausible=limit))
         else:
-            out.append(replace(shown, predicted=predicted[name], factor=interval_factor(shown.job, fit)))
+            found = predicted[name]
+            out.append(replace(shown, predicted=found, spread=spread_in(found, shown.figure, fit)))
     return out or [replace(base, skipped="no figure that is predicted")], ran
 
 
 def training_figures(case: TrainingCase, fit: Fit) -> tuple[dict[str, Metric], bool]:
     """Return the predicted figures of a training run, and whether it fits its devices."""
-    found = step(case.model, case.job, case.layout, case.ability(fit))
-    grade, spread = grade_of(case.ability(fit), case.job.precision, case.model)
-    grade, spread = (
-        GRADES[max(GRADES.index(grade), 2)] if case.framework.stands_for else grade,
-        math.hypot(spread, case.doubt),
-    )
+    a = case.ability(fit)
+    found = step(case.model, case.job, case.layout, a)
+    known = step_certainty(case.model, case.job, case.layout, a, found, case.unstated, case.doubts)
     rate = case.job.batch * case.job.sequence / float(found.time) / case.machine.count
     held = fullest(ledgers(case.model, case.job, case.layout, case.framework, fit))
-    reserved, allocated = memory_metrics(held, case.framework, case.machine, case.model, fit)
+    sure_reserved, sure_allocated = memory_certainty(case.framework, case.machine, case.model, case.job, fit)
+    reserved, allocated = (
+        sure_reserved.of(float(held.reserved), "B"),
+        sure_allocated.of(float(held.allocated.value), "B"),
+    )
     figures = {
-        "tokens_per_second_per_device": rate_metric(rate, "token/s", grade, spread, fit),
+        "tokens_per_second_per_device": known.falls(rate, "token/s"),
         "memory": at_most(reserved, room_of(case)) if case.memory_kind == "reserved" else allocated,
     }
     return figures, reserved.value <= float(case.machine.device.memory or math.inf)

@@ -36,17 +36,19 @@ class Assumed:
     Parameters
     ----------
     texts : each in words.
-    doubts : relative errors that they may bring, of those that may bring one [1].
+    unstated : inputs among them whose other plausible values widen the interval.
+    doubts : what was read in a way that may be wrong, each with the relative error that it may bring [1].
     """
 
     texts: list[str] = field(default_factory=list)
-    doubts: list[float] = field(default_factory=list)
+    unstated: list[str] = field(default_factory=list)
+    doubts: list[tuple[str, float]] = field(default_factory=list)
 
-    def add(self, text: str, doubt: float = 0.0) -> None:
-        """Note what was filled, and the relative error that it may bring."""
+    def add(self, text: str, unstated: str = "") -> None:
+        """Note what was filled, and which input it is where its other plausible values are known."""
         self.texts.append(text)
-        if doubt:
-            self.doubts.append(doubt)
+        if unstated:
+            self.unstated.append(unstated)
 
 
 class Skipped(Exception):

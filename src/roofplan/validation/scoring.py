@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from roofplan.timing.figures import Metric
+from roofplan.records.system import System
+from roofplan.timing.figures import FIGURE_OF, Metric
 
 UNITS = {
     "tpot": "s",
@@ -23,17 +24,6 @@ UNITS = {
 
 ALONE = ("static batch", "steady batch")
 """Regimes in which the running sequences are known."""
-
-
-def job_of(metric: str, regime: str) -> str:
-    """Return what a metric tells of: decoding a known batch, prompts alone, throughput, latency under load, a training step or its memory."""
-    if metric in {"tokens_per_second_per_device", "memory"}:
-        return "training memory" if metric == "memory" else "training step"
-    if metric == "output_tokens_per_second":
-        return "throughput"
-    if metric == "prefill_tokens_per_second" or (metric == "ttft" and regime == "static batch"):
-        return "prefill"
-    return "decode" if metric == "tpot" and regime in ALONE else "latency under load"
 
 
 LEAST_OF_A_SOURCE = 5
@@ -57,7 +47,9 @@ class Outcome:
     software, year : engine or framework, and the year of the run.
     ideal : what its data sheet alone gives, None where that says nothing of the figure.
     implausible : the physical limit that the measured figure exceeds, empty where it exceeds none.
-    factor : spreads that the prediction's interval spans either way [1].
+    spread : relative error of the prediction, one standard deviation [1].
+    system : what it ran on.
+    left_out : what of it no constant saw where it is left out of the fits, else empty.
     shipped : what constants predict that saw the row too, None where that was not asked.
     """
 
@@ -67,7 +59,9 @@ class Outcome:
     regime: str = ""
     measured: float = 0.0
     predicted: Metric | None = None
-    factor: float = math.nan
+    spread: float = math.nan
+    system: System | None = None
+    left_out: str = ""
     assumed: tuple[str, ...] = ()
     skipped: str = ""
     sweep: str = ""
@@ -79,21 +73,14 @@ class Outcome:
     shipped: float | None = None
 
     @property
-    def job(self) -> str:
-        """What was predicted: a metric by how requests met the engine."""
-        return job_of(self.metric, self.regime)
+    def figure(self) -> str:
+        """What was predicted, by figures whose errors are learned apart."""
+        return FIGURE_OF[self.metric]
 
     @property
     def distance(self) -> float:
         """Distance of the logarithms of predicted and measured in spreads of the prediction: normalised nonconformity [1]."""
-        return abs(math.log(self.ratio)) / self.spread if self.predicted is not None else float("nan")
-
-    @property
-    def spread(self) -> float:
-        """Relative error that the prediction's grade stands for, of which its interval spans a factor either way [1]."""
-        if self.predicted is None:
-            return float("nan")
-        return math.log(self.predicted.value / self.predicted.low) / self.factor
+        return abs(math.log(self.ratio)) / self.spread if self.predicted is not None else math.nan
 
     @property
     def ratio(self) -> float:

@@ -13,8 +13,10 @@ from roofplan.errors import RoofplanError
 from roofplan.records.calibration import Fit
 from roofplan.records.hardware import Machine
 from roofplan.records.model import Model
+from roofplan.records.system import Origin
 from roofplan.records.training import RECOMPUTES, Adapter, Framework, Job, Layout
 from roofplan.source import Sourced
+from roofplan.train.certainty import system_of
 from roofplan.train.ledger import needed
 from roofplan.train.plan import ALL_PRODUCTS
 from roofplan.train.search import mixtures
@@ -38,8 +40,8 @@ class TrainingCase:
     rate : measured tokens per second of a device, None without one [token/s].
     memory : measured peak of the fullest device, None without one [B].
     assumed : what the row leaves out and a rule filled.
-    doubt : relative error that this may bring [1].
-    recompute_stated : whether the row says what is computed again.
+    unstated : inputs among them whose other plausible values widen the interval.
+    doubts : what was read in a way that may be wrong, each with the relative error that it may bring [1].
     """
 
     row: Row
@@ -52,8 +54,14 @@ class TrainingCase:
     memory: float | None
     memory_kind: str
     assumed: tuple[str, ...]
-    doubt: float
-    recompute_stated: bool
+    unstated: tuple[str, ...]
+    doubts: tuple[tuple[str, float], ...]
+
+    @property
+    def origin(self) -> Origin:
+        """Where it was measured."""
+        system = system_of(self.model, self.machine, self.framework, self.job)
+        return Origin(source=self.row["source_key"], chip=self.machine.device.id, system=system)
 
     @property
     def step_time(self) -> float | None:
@@ -117,8 +125,8 @@ def training_case(row: Row) -> TrainingCase:
         memory=None if memory is None else memory * unit,
         memory_kind=row.get("memory_kind", ""),
         assumed=tuple(assumed.texts),
-        doubt=math.hypot(*assumed.doubts),
-        recompute_stated=bool(recompute),
+        unstated=(*assumed.unstated, *(["imbalance"] if model.experts else [])),
+        doubts=tuple(assumed.doubts),
     )
 
 
@@ -147,7 +155,7 @@ def _layout(row: Row, model: Model, count: int, framework: Framework, assumed: A
         assumed.add(f"batch: {batch:g} sequences, a micro-batch of each data rank")
     if framework.name == "torchtitan" and pp > 1:
         micro = micro / pp
-        assumed.add("micro-batch: the local batch over the stages, torchtitan's default")
+        assumed.add("micro-batch: the local batch over the stages, torchtitan's default", MICRO_BATCH)
     stated = row.get("sequence_parallel", "").lower()
     parallel = stated == "true" if stated else framework.released >= "2022-05"
     layout = Layout(
@@ -242,19 +250,23 @@ def _micro_batch(row: Row, batch: float | None, ranks: int, framework: Framework
     """
     accumulated, own = number(row, "grad_accum"), framework.unstated.micro_batch
     if batch is not None and accumulated:
-        found, why = batch / ranks / accumulated, "by batch, ranks and accumulation"
+        found, why, unstated = batch / ranks / accumulated, "by batch, ranks and accumulation", ""
         if found < 1.0:
             raise Skipped(
                 f"micro-batch: {batch:g} sequences over {ranks} ranks and {accumulated:g} passes are less than one"
             )
     elif own is not None and (batch is None or batch >= own * ranks):
-        found, why = own, f"{framework.name}'s default"
+        found, why, unstated = own, f"{framework.name}'s default", MICRO_BATCH
     elif own is not None and batch is not None:
-        found, why = max(1.0, batch / ranks), "the batch over its ranks"
+        found, why, unstated = max(1.0, batch / ranks), "the batch over its ranks", MICRO_BATCH
     else:
         raise Skipped("micro-batch not stated")
-    assumed.add(f"micro-batch: {found:g}, {why}")
+    assumed.add(f"micro-batch: {found:g}, {why}", unstated)
     return found
+
+
+MICRO_BATCH, RECOMPUTE = "micro-batch", "recompute"
+"""Inputs that rows leave out and that have other plausible values."""
 
 
 def _shard(row: Row, ranks: int) -> float:
@@ -288,9 +300,11 @@ def _recomputing(
     rule = framework.unstated
     unasked = replace(layout, recompute=rule.recompute_sharded if layout.zero >= ZERO_OF_WEIGHTS else rule.recompute)
     if needed(model, job, unasked, framework) <= TWICE_THE_MEMORY * float(found.device.memory or math.inf):
-        assumed.add(f"recompute: {unasked.recompute}, {framework.name}'s default")
+        assumed.add(f"recompute: {unasked.recompute}, {framework.name}'s default", RECOMPUTE)
         return unasked
-    assumed.add(f"recompute: full, without which it would need {TWICE_THE_MEMORY:g} times the memory of a device")
+    assumed.add(
+        f"recompute: full, without which it would need {TWICE_THE_MEMORY:g} times the memory of a device", RECOMPUTE
+    )
     return replace(layout, recompute="full")
 
 
@@ -330,16 +344,13 @@ def framework_of(row: Row, assumed: Assumed) -> Framework:
         raise Skipped(f"framework {name or 'not stated'} is not described")
     found = catalogue.framework(identity)
     if other and not other.own:
-        assumed.add(f"framework {other.text}", STAND_IN_DOUBT)
+        assumed.add(f"framework {other.text}")
         found = replace(found, stands_for=other.name)
     eager = row.get("flash_attention") == "False"
     if eager and found.name == "megatron":
         found = catalogue.framework("megatron-lm-3.0")
     return replace(found, attention="eager") if eager and found.attention == "flash" else found
 
-
-STAND_IN_DOUBT = 0.2
-"""Relative error that another framework of its kind may bring: as constants borrowed between frameworks spread [1]."""
 
 NETWORK = re.compile(
     r"(?:([1-9]\d*)\s*x\s*)?(\d+(?:\.\d+)?)\s*([GT])(b|B)(?:it)?(?:/s|ps)?\b(?:\s*per\s*(node|host|GPU|gpu|device|chip))?"
@@ -364,7 +375,7 @@ def machine_of(row: Row, assumed: Assumed) -> Machine:
         return replace(base, network=catalogue.link(named), ports=1)
     rate = NETWORK.search(said)
     if rate is None:
-        assumed.add(f"network: {base.ports} x {base.network.id} a host, as it is sold")
+        assumed.add(f"network: {base.ports} x {base.network.id} a host, as it is sold", "network")
         return base
     each = (rate[5] or "").lower() in {"gpu", "device", "chip"}
     speed = float(rate[2]) * (1e12 if rate[3] == "T" else 1e9) / (8.0 if rate[4] == "b" else 1.0)

@@ -11,9 +11,8 @@ import numpy as np
 
 from roofplan import catalogue
 from roofplan.records.calibration import Fit
-from roofplan.timing.figures import interval_factor
+from roofplan.train.certainty import step_certainty
 from roofplan.train.ledger import fullest, ledgers
-from roofplan.train.plan import STEP, grade_of
 from roofplan.train.step import Step, step
 from roofplan.validation.predictions import validate_training
 from roofplan.validation.rows import Skipped
@@ -70,8 +69,9 @@ def score(case: TrainingCase, fit: Fit) -> Scored:
     found = step(case.model, case.job, case.layout, case.ability(fit))
     time = None if case.step_time is None else float(found.time) / case.step_time
     memory = None if case.memory is None else predicted_memory(case, fit) / case.memory
-    _, spread = grade_of(case.ability(fit), case.job.precision, case.model)
-    return Scored(case, found, time, memory, math.exp(interval_factor(STEP, fit) * spread))
+    a = case.ability(fit)
+    known = step_certainty(case.model, case.job, case.layout, a, found, case.unstated, case.doubts)
+    return Scored(case, found, time, memory, math.exp(known.sure.half))
 
 
 def predicted_memory(case: TrainingCase, fit: Fit) -> float:

@@ -1,0 +1,329 @@
+"""How wide intervals are: causes of error, what they are learned from, and that every command prints the same."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from roofplan import catalogue
+from roofplan.calibrate.intervals import (
+    COVERED,
+    LEAST_SOURCES,
+    coverage,
+    enlarged,
+    fit_intervals,
+    guaranteed,
+    judged,
+    nested,
+    sizes_of,
+    weights_of,
+    width_of,
+)
+from roofplan.calibrate.left_out import kept, kept_groups
+from roofplan.economics.uncertainty import student
+from roofplan.errors import RoofplanError
+from roofplan.records.calibration import Constant
+from roofplan.records.system import System
+from roofplan.records.workload import Constraints
+from roofplan.search import Request, Tally, evaluate
+from roofplan.timing.figures import FIGURE_OF, STEP, TIME_PER_TOKEN, Doubt, Metric, causes, flat, spread_of, sure
+from roofplan.train.plan import TrainingRequest, planned
+from roofplan.validation.inference import VERSION, alternatives, inference_case
+from roofplan.validation.predictions import predicted_figures, training_figures
+from roofplan.validation.rows import Skipped
+from roofplan.validation.scoring import Outcome
+from roofplan.validation.training import training_case
+
+FIT = catalogue.shipped_fit()
+SYSTEMS = [System("Hopper", "fp8", kind, "vllm") for kind in ("dense", "mixture", "hybrid")]
+
+
+def outcome(error, source="a", system=SYSTEMS[0], left_out="publisher", **doubt):
+    value = math.exp(error)
+    metric = Metric(value, value / 2.0, value * 2.0, "s", "calibrated", Doubt(**doubt))
+    return Outcome(
+        id=f"{source}-{error}",
+        source=source,
+        metric="tpot",
+        regime="static batch",
+        measured=1.0,
+        predicted=metric,
+        system=system,
+        left_out=left_out,
+        assumed=tuple(name for name, _ in doubt.get("assumed", ())),
+    )
+
+
+def drawn(count, publishers=12, seed=0, **doubt):
+    """Return errors of 0.1, and 0.2 more where the system is new."""
+    rng = np.random.default_rng(seed)
+    sizes = [math.hypot(0.1, 0.2 * bool(doubt.get("new")), *(x for _, x in doubt.get("assumed", ())))] * count
+    return [outcome(float(rng.normal(0.0, size)), f"p{n % publishers}", **doubt) for n, size in enumerate(sizes)]
+
+
+def test_a_spread_is_the_root_sum_of_squares_of_its_causes():
+    doubt = Doubt(constants=0.1, new="kind", load="queue", assumed=(("recompute", 0.3), ("network", 0.2)))
+    found = causes(TIME_PER_TOKEN, doubt, FIT)
+    assert set(found) == {"base", "constants", "new system", "new kind", "queue", "recompute", "network"}
+    assert spread_of(TIME_PER_TOKEN, doubt, FIT) == pytest.approx(math.sqrt(sum(x * x for x in found.values())))
+    assert "new system" not in causes(TIME_PER_TOKEN, Doubt(), FIT)
+    assert "queue" not in causes(TIME_PER_TOKEN, Doubt(), FIT)
+
+
+def test_own_runs_stand_in_place_of_the_causes():
+    own = Constant(
+        law="own", name=TIME_PER_TOKEN, scope="x", value=0.1, unit="1", spread=0.05, rows=9, fitted="", source=""
+    )
+    found = sure(TIME_PER_TOKEN, "guessed", Doubt(new="system"), FIT, own).of(1.0, "s")
+    assert (found.grade, found.doubt) == ("measured", None)
+    assert found.high == pytest.approx(math.exp(0.1)) == pytest.approx(1.0 / found.low)
+
+
+def test_what_lies_anywhere_between_two_values_spreads_evenly():
+    rng = np.random.default_rng(0)
+    assert flat(1.0, 3.0) == pytest.approx(np.std(rng.uniform(0.0, math.log(3.0), 200_000)), rel=0.01)
+    assert flat(2.0, 2.0) == 0.0
+
+
+def test_sizes_of_causes_are_found_again():
+    rows = [*drawn(3000), *drawn(3000, seed=1, new="system"), *drawn(3000, seed=2, assumed=(("network", 0.3),))]
+    found = sizes_of(rows)
+    assert found["base"] == pytest.approx(0.1, rel=0.2)  # a double exponential against normal draws
+    assert found["new system"] == pytest.approx(0.2, rel=0.25)
+    assert "queue" not in found
+    assert "constants" not in found
+
+
+def test_publishers_weigh_equally_and_their_systems_within_them():
+    rows = [outcome(0.1, "a")] * 5 + [outcome(0.1, "b", system) for system in SYSTEMS[:2] for _ in range(10)]
+    rows += [outcome(0.1, "b", SYSTEMS[2])]
+    weights = weights_of(rows)
+    assert weights[:5].sum() == pytest.approx(0.5)
+    assert weights[5:15].sum() == pytest.approx(1 / 6) == pytest.approx(weights[25])
+
+
+def test_a_factor_holds_nine_of_ten_of_a_new_publisher():
+    rows = drawn(2400)
+    width = enlarged(rows, [])
+    assert width.halves(rows[:1])[0] == pytest.approx(0.1645, rel=0.1)
+    found = coverage(judged(rows, []))
+    assert found.members == 12
+    assert found.share == pytest.approx(COVERED, abs=0.02)
+    assert found.low <= found.share <= found.high
+    assert found.width == pytest.approx(math.exp(2 * 0.1645), rel=0.05)
+    assert found.score >= 2 * 0.16
+
+
+def test_publishers_that_err_by_themselves_enlarge_intervals():
+    shifted = [outcome(0.05 * (n % 12) + 0.001 * n, f"p{n % 12}") for n in range(600)]
+    assert enlarged(shifted, []).factor > width_of(shifted).factor
+    shares = [np.mean([abs(math.log(x.ratio)) <= w.halves([x])[0] for x in mine]) for mine, w in judged(shifted, [])]
+    assert np.mean(shares) >= COVERED
+
+
+def test_few_publishers_ask_for_students_t():
+    few = drawn(300, publishers=4)
+    assert enlarged(few, []).factor >= student(3.0)
+    notes = {item["name"]: item["note"] for item in fit_intervals(few, [], FIT)}
+    assert f"fewer than {LEAST_SOURCES}" in notes[TIME_PER_TOKEN]
+    many = {item["name"]: item["note"] for item in fit_intervals(drawn(300), [], FIT)}
+    assert "no coverage" not in many[TIME_PER_TOKEN]
+
+
+@pytest.mark.parametrize(("publishers", "known"), [(LEAST_SOURCES - 1, False), (LEAST_SOURCES, True)])
+def test_the_least_number_of_publishers_is_enough(publishers, known):
+    (note,) = [i["note"] for i in fit_intervals(drawn(300, publishers), [], FIT) if i["name"] == TIME_PER_TOKEN]
+    assert ("no coverage" not in note) is known
+
+
+def test_the_guarantee_of_a_new_publisher_needs_ten_of_them():
+    few, many = drawn(900, publishers=8), drawn(900, publishers=12)
+    assert math.isinf(guaranteed(few, width_of(few)))
+    assert width_of(many).factor < guaranteed(many, width_of(many)) < math.inf
+
+
+def test_what_is_left_out_is_judged_by_the_others():
+    rows = [*drawn(300), *(outcome(2.0, "far", system=System("Ada", "fp8", "dense", "vllm")) for _ in range(30))]
+    groups = [replace(one, left_out="architecture") for one in rows]
+    widths = {mine[0].system.architecture: width for mine, width in nested(rows, groups, "architecture")}
+    assert widths["Ada"].halves(rows[:1])[0] < 0.3 < widths["Hopper"].halves(rows[:1])[0]
+
+
+@pytest.mark.slow
+def test_shipped_intervals_are_those_of_the_kept_outcomes():
+    for item in fit_intervals(kept(FIT), kept_groups(FIT), FIT):
+        assert FIT.find(item["law"], item["name"], ["any"]).value == pytest.approx(item["value"], rel=0.02), item[
+            "name"
+        ]
+
+
+# One bracket a question --------------------------------------------------------------------------
+
+
+def served_cases():
+    for row in catalogue.inference_rows():
+        try:
+            case = inference_case(row)
+        except Skipped:
+            continue
+        known = case.users or (case.clients if case.regime == "closed loop" else None)
+        if known and float(known).is_integer() and not case.engine.stands_for:
+            yield case, int(known)
+
+
+SERVED = list(served_cases())
+
+
+@pytest.mark.slow
+def test_serve_prints_the_bracket_that_validate_scores():
+    """Of every published run whose users are stated, by what its row states and what rules filled; a static batch differs in that no
+    prompts of others are in it."""
+    compared = 0
+    for case, users in SERVED:
+        s = case.strategy
+        asked = Request(
+            model=case.model,
+            machines=(case.machine,),
+            workload=case.workload,
+            constraints=Constraints(concurrency=users),
+            engine=case.engine.id,
+            kv_precisions=("fp8" if case.kv_bytes < 1.5 else "checkpoint",),
+            pins={
+                "tp": int(s.tp),
+                "pp": int(s.pp),
+                "dp": int(s.dp),
+                "ep": int(s.ep),
+                "attention_dp": int(s.attention_dp),
+            },
+        )
+        try:
+            plans, scored = evaluate(asked, Tally(), FIT), predicted_figures(replace(case, unstated=()), FIT)
+        except (RoofplanError, Skipped):
+            continue
+        figure = scored.get("tpot")
+        if (
+            not plans
+            or "tpot" not in plans[0].metrics
+            or not isinstance(figure, Metric)
+            or (case.clients and case.clients > plans[0].metrics["max_concurrency"].value)
+        ):
+            continue
+        printed = plans[0].metrics["tpot"]
+        static = case.regime == "static batch"
+        assert static or printed.grade == figure.grade, case.row["id"]
+        assert (printed.doubt.new, printed.doubt.load) == (figure.doubt.new, figure.doubt.load), case.row["id"]
+        off = 0.3 if static else 0.05
+        assert printed.high / printed.low == pytest.approx(figure.high / figure.low, rel=off), case.row["id"]
+        compared += 1
+    assert compared > 300
+
+
+def trained_cases():
+    for row in catalogue.training_rows():
+        try:
+            case = training_case(row)
+        except Skipped:
+            continue
+        if case.rate is not None:
+            yield case
+
+
+TRAINED = list(trained_cases())
+
+
+def test_train_prints_the_bracket_that_validate_scores():
+    for case in TRAINED[::7]:
+        if case.doubts or case.framework.stands_for:
+            continue
+        asked = TrainingRequest(
+            model=case.model, machines=(case.machine,), job=case.job, framework=case.framework, unstated=case.unstated
+        )
+        printed = planned(asked, case.machine, case.layout, FIT).metrics["tokens_per_second_per_device"]
+        scored = training_figures(case, FIT)[0]["tokens_per_second_per_device"]
+        assert printed.grade == scored.grade
+        assert printed.value == pytest.approx(scored.value)
+        assert printed.low == pytest.approx(scored.low)
+        assert printed.high <= scored.high * (1.0 + 1e-9)  # a plan ends at the peak of its devices
+
+
+# What is assumed widens ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("unstated", ["recompute", "micro-batch", "network", "imbalance"])
+def test_stating_what_was_assumed_narrows_a_step_or_leaves_it(unstated):
+    found = [case for case in TRAINED if unstated in case.unstated][:12]
+    assert found
+    narrower = 0
+    for case in found:
+        stated = replace(case, unstated=tuple(name for name in case.unstated if name != unstated))
+        wide, narrow = (training_figures(one, FIT)[0]["tokens_per_second_per_device"] for one in (case, stated))
+        assert wide.value == narrow.value
+        assert wide.low <= narrow.low * (1.0 + 1e-12)
+        assert wide.high >= narrow.high * (1.0 - 1e-12)
+        narrower += wide.high / wide.low > narrow.high / narrow.low
+    assert narrower
+
+
+def test_stating_the_recomputation_of_a_row_narrows_it():
+    case = next(case for case in TRAINED if "recompute" in case.unstated)
+    row = {**case.row, "recompute": case.layout.recompute}
+    stated = training_case(row)
+    wide, narrow = (training_figures(one, FIT)[0]["tokens_per_second_per_device"] for one in (case, stated))
+    assert narrow.value == pytest.approx(wide.value)
+    assert narrow.high / narrow.low < wide.high / wide.low
+
+
+def test_either_end_of_unknown_recomputation_lies_inside():
+    for case in [case for case in TRAINED if "recompute" in case.unstated][:10]:
+        bracket = training_figures(case, FIT)[0]["tokens_per_second_per_device"]
+        for recompute in ("none", "full"):
+            other = replace(case, layout=replace(case.layout, recompute=recompute), unstated=())
+            value = training_figures(other, FIT)[0]["tokens_per_second_per_device"].value
+            assert bracket.low <= value * (1 + 1e-9)
+            assert value <= bracket.high * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("unstated", ["engine version", "prompt", "cache"])
+def test_stating_what_was_assumed_narrows_a_served_figure_or_leaves_it(unstated):
+    found = []
+    for row in catalogue.inference_rows():
+        try:
+            case = inference_case(row)
+        except Skipped:
+            continue
+        if unstated in case.unstated and case.regime in {"static batch", "steady batch"}:
+            found.append(case)
+    assert found
+    narrower = 0
+    for case in found[:: max(1, len(found) // 10)]:
+        stated = replace(case, unstated=tuple(name for name in case.unstated if name != unstated))
+        for name, wide in predicted_figures(case, FIT).items():
+            narrow = predicted_figures(stated, FIT)[name]
+            if isinstance(wide, Metric) and isinstance(narrow, Metric):
+                assert wide.value == narrow.value
+                assert wide.high / wide.low >= narrow.high / narrow.low * (1.0 - 1e-12)
+                narrower += wide.high / wide.low > narrow.high / narrow.low
+    assert narrower
+
+
+def test_the_releases_beside_one_are_its_own():
+    case = next(one for one, _ in SERVED if one.engine.name == "vllm")
+    versions = [other.engine for other in alternatives(case, VERSION)]
+    assert 1 <= len(versions) <= 2
+    assert all(other.name == "vllm" and other.id != case.engine.id for other in versions)
+
+
+def test_a_stand_in_is_new_and_wider():
+    case = training_case({**TRAINED[0].row, "framework": "colossalai"})
+    own = training_case(TRAINED[0].row)
+    found, plain = (training_figures(one, FIT)[0]["tokens_per_second_per_device"] for one in (case, own))
+    assert case.framework.stands_for
+    assert found.doubt.new
+    assert ("framework", 0.2) in found.doubt.assumed
+    assert found.high / found.low > plain.high / plain.low
+
+
+def test_figures_have_names_of_their_own():
+    assert FIGURE_OF["tokens_per_second_per_device"] == STEP
+    assert len(set(FIGURE_OF.values())) == len(FIGURE_OF)
