@@ -153,7 +153,7 @@ is the **spread**.
 
 **2. Factor.** In units of its spread, nine of ten left-out errors of a figure lie within its factor, publishers weighing equally and each shared
 among its systems. The factor is enlarged until it holds nine of ten when each publisher is judged by the sizes and the factor of the others.
-Below ten publishers it is at least Student's t, and no coverage is claimed.
+Below ten publishers it is at least Student's t, and no coverage is claimed. Tokens a second of clients are no surer than their time per token.
 
 **3. Bracket.** Value / e^(factor x spread) to value x e^(factor x spread), cut where a data sheet allows no more. Your own runs
 (`roofplan calibrate --with runs.csv`) put half a bracket of their own in its place, and the grade *m*.

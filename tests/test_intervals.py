@@ -27,7 +27,19 @@ from roofplan.records.calibration import Constant
 from roofplan.records.system import System
 from roofplan.records.workload import Constraints
 from roofplan.search import Request, Tally, evaluate
-from roofplan.timing.figures import FIGURE_OF, STEP, TIME_PER_TOKEN, Doubt, Metric, causes, flat, spread_of, sure
+from roofplan.timing.figures import (
+    FIGURE_OF,
+    STEP,
+    THROUGHPUT,
+    TIME_PER_TOKEN,
+    Doubt,
+    Metric,
+    causes,
+    flat,
+    interval_factor,
+    spread_of,
+    sure,
+)
 from roofplan.train.plan import TrainingRequest, planned
 from roofplan.validation.inference import VERSION, alternatives, inference_case
 from roofplan.validation.predictions import predicted_figures, training_figures
@@ -78,6 +90,15 @@ def test_own_runs_stand_in_place_of_the_causes():
     found = sure(TIME_PER_TOKEN, "guessed", Doubt(new="system"), FIT, own).of(1.0, "s")
     assert (found.grade, found.doubt) == ("measured", None)
     assert found.high == pytest.approx(math.exp(0.1)) == pytest.approx(1.0 / found.low)
+
+
+def test_what_clients_are_sent_is_no_surer_than_their_time_per_token():
+    halves = {
+        figure: sure(figure, "borrowed", Doubt(load="clients"), FIT).half for figure in (TIME_PER_TOKEN, THROUGHPUT)
+    }
+    assert halves[THROUGHPUT] >= halves[TIME_PER_TOKEN]
+    alone = sure(THROUGHPUT, "borrowed", Doubt(), FIT).half
+    assert alone == pytest.approx(interval_factor(THROUGHPUT, FIT) * spread_of(THROUGHPUT, Doubt(), FIT))
 
 
 def test_what_lies_anywhere_between_two_values_spreads_evenly():

@@ -178,12 +178,16 @@ class Sure(NamedTuple):
 
 
 def sure(figure: str, grade: str, doubt: Doubt, fit: Fit, own: Constant | None = None) -> Sure:
-    """Return how sure a figure is, by its causes of error or by a user's own runs."""
+    """Return how sure a figure is, by its causes of error or by a user's own runs.
+
+    What clients of a closed loop are sent a second is their number over the time of their tokens, and no surer than that.
+    """
     if own is not None:
         return Sure("measured", own.value)
-    found = causes(figure, doubt, fit)
-    half = interval_factor(figure, fit) * math.hypot(*found.values())
-    return Sure(grade, half, doubt, tuple((name, size) for name, size in found.items() if size))
+    tied = [figure, TIME_PER_TOKEN] if figure == THROUGHPUT and doubt.load == "clients" else [figure]
+    half, name = max((interval_factor(one, fit) * spread_of(one, doubt, fit), one) for one in tied)
+    found = causes(name, doubt, fit)
+    return Sure(grade, half, doubt, tuple((cause, size) for cause, size in found.items() if size))
 
 
 def within(found: Metric, least: float, most: float) -> Metric:
