@@ -348,3 +348,21 @@ def test_a_stand_in_is_new_and_wider():
 def test_figures_have_names_of_their_own():
     assert FIGURE_OF["tokens_per_second_per_device"] == STEP
     assert len(set(FIGURE_OF.values())) == len(FIGURE_OF)
+
+
+def test_a_network_that_nobody_stated_is_assumed_and_widens_a_step():
+    import roofplan as rp
+
+    def planned_on(machine):
+        found = rp.plan_training("llama-3.1-8b", [machine], batch="64seq")
+        return found.asked, found.plans[0].metrics["step_time"]
+
+    asked, open_ = planned_on("rtx-4090:2x8")
+    assert asked.unstated == ("network",)
+    assert any("as it is sold" in text for text in asked.assumed)
+    network = f"{asked.machines[0].network.id}x{asked.machines[0].ports}"
+    named, stated = planned_on(f"rtx-4090:2x8@{network}")
+    assert named.unstated == ()
+    assert stated.value == pytest.approx(open_.value)
+    assert stated.high / stated.low < open_.high / open_.low
+    assert planned_on("dgx-h100:2")[0].unstated == ()

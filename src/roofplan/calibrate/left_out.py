@@ -13,7 +13,7 @@ from roofplan.calibrate.kernels import fit_attention, fit_grouped, fit_matmul, k
 from roofplan.calibrate.training import FAMILIES, Steps, fit_families, fit_training, seen_by_families
 from roofplan.records.calibration import Constant, Fit
 from roofplan.records.system import System
-from roofplan.timing.figures import FIGURE_OF, PROMPTS, STEP, Doubt, spread_of, sure
+from roofplan.timing.figures import FIGURE_OF, PROMPTS, STEP, Doubt, sure
 from roofplan.validation.predictions import inference_outcomes, names_in, training_outcomes, validated
 from roofplan.validation.rows import SHORT_OF_CACHE, STARVED, Row, flags, unstarved
 from roofplan.validation.scoring import UNITS, Outcome, Validation
@@ -229,7 +229,6 @@ def _outcome(row: dict[str, str], fit: Fit) -> Outcome:
         measured=float(row["measured"]),
         ideal=float(row["ideal"]) if row["ideal"] else None,
         predicted=known.of(float(row["predicted"]), UNITS[row["metric"]]),
-        spread=spread_of(figure, doubt, fit),
         system=System(row["architecture"], row["precision"], row["kind"], row["family"]),
         assumed=tuple(name for name, _ in assumed),
         shipped=float(row["shipped"]) if row["shipped"] else None,

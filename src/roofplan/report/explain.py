@@ -51,9 +51,13 @@ def explain_screen(plan: Plan, page: Page, depth: int) -> None:
 
 def doubts(found: Metric) -> str:
     """Return why a figure may be off, the largest cause first."""
-    ranked = sorted(found.causes, key=lambda cause: -cause[1])
-    whole = math.hypot(*(size for _, size in ranked))
+    whole = math.hypot(*(size for _, size in found.causes))
+    ranked = sorted(((name, size) for name, size in found.causes if size >= SHOWN), key=lambda cause: -cause[1])
     return f"off by {whole:.0%}, one standard deviation: {', '.join(f'{name} {size:.0%}' for name, size in ranked)}"
+
+
+SHOWN = 0.005
+"""Size from which a cause of error is printed [1]."""
 
 
 def trees_screen(trees: Sequence[tuple[str, Term]], page: Page, depth: int) -> None:

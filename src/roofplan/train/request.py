@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -463,6 +464,7 @@ def request_of(model: Model, given: dict[str, Any]) -> TrainingRequest:
         assumed.append("--precision fp16, for these devices have no bf16")
     for found in machines:
         _check_precision(found, job)
+    unstated = _unstated(given, model, machines, assumed)
     return TrainingRequest(
         model=model,
         machines=machines,
@@ -479,8 +481,19 @@ def request_of(model: Model, given: dict[str, Any]) -> TrainingRequest:
         best=choice(given["best"] or ("time" if given["on"] else "cost"), OBJECTIVES, "--best"),
         place=place,
         assumed=tuple(assumed),
-        unstated=("imbalance",) if given["imbalance"] is None and mixtures(model) else (),
+        unstated=unstated,
     )
+
+
+def _unstated(given: dict[str, Any], model: Model, machines: Iterable[Machine], assumed: list[str]) -> tuple[str, ...]:
+    """Return the inputs that nobody stated, of those of `certainty.ALTERNATIVES`; the networks of hosts whose server is not named are added to `assumed`."""
+    uneven = given["imbalance"] is None and bool(mixtures(model))
+    servers = catalogue.aliases("servers")
+    plain = (m for m in machines if m.network is not None and "@" not in m.text)
+    sold = [m for m in plain if m.text.partition(":")[0].lower() not in servers]
+    if given["on"]:
+        assumed += [f"{m.text}@{m.network.id}x{m.ports}, as it is sold" for m in sold if m.network is not None]
+    return tuple(name for name, counts in (("imbalance", uneven), ("network", sold)) if counts)
 
 
 def floor_days(request: TrainingRequest, machine: Machine, precision: str) -> float | None:

@@ -14,7 +14,7 @@ from roofplan.serve import Prediction, floors
 from roofplan.serve.certainty import certainty
 from roofplan.serve.queue import Arrivals, Served, served, surface
 from roofplan.terms import Term
-from roofplan.timing.figures import FIGURE_OF, Load, Metric, flat, interval_factor, spread_of, sure
+from roofplan.timing.figures import FIGURE_OF, Load, Metric, flat, sure
 from roofplan.train.certainty import memory_certainty, step_certainty
 from roofplan.train.ledger import fullest, ledgers
 from roofplan.train.plan import flops_per_token
@@ -97,17 +97,10 @@ def inference_outcomes(row: Row, fit: Fit) -> list[Outcome]:
         if name in beyond:
             out.append(replace(shown, skipped="implausible", implausible=beyond[name]))
         elif isinstance(found, Metric):
-            out.append(replace(shown, predicted=found, spread=spread_in(found, shown.figure, fit)))
+            out.append(replace(shown, predicted=found))
         else:
             out.append(replace(shown, skipped=found or "not predicted in this regime"))
     return out
-
-
-def spread_in(found: Metric, figure: str, fit: Fit) -> float:
-    """Return the relative error of a predicted figure, one standard deviation, by its causes or by a user's own runs [1]."""
-    if found.doubt is None:
-        return math.log(found.high / found.value) / interval_factor(figure, fit)
-    return spread_of(figure, found.doubt, fit)
 
 
 def predicted_figures(case: InferenceCase, fit: Fit) -> dict[str, Metric | str]:
@@ -370,8 +363,7 @@ def training_outcomes(row: Row, fit: Fit) -> tuple[list[Outcome], Memory | None]
         if limit:
             out.append(replace(shown, skipped="implausible", implausible=limit))
         else:
-            found = predicted[name]
-            out.append(replace(shown, predicted=found, spread=spread_in(found, shown.figure, fit)))
+            out.append(replace(shown, predicted=predicted[name]))
     return out or [replace(base, skipped="no figure that is predicted")], ran
 
 

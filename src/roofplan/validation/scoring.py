@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -47,7 +46,6 @@ class Outcome:
     software, year : engine or framework, and the year of the run.
     ideal : what its data sheet alone gives, None where that says nothing of the figure.
     implausible : the physical limit that the measured figure exceeds, empty where it exceeds none.
-    spread : relative error of the prediction, one standard deviation [1].
     system : what it ran on.
     left_out : what of it no constant saw where it is left out of the fits, else empty.
     shipped : what constants predict that saw the row too, None where that was not asked.
@@ -59,7 +57,6 @@ class Outcome:
     regime: str = ""
     measured: float = 0.0
     predicted: Metric | None = None
-    spread: float = math.nan
     system: System | None = None
     left_out: str = ""
     assumed: tuple[str, ...] = ()
@@ -76,11 +73,6 @@ class Outcome:
     def figure(self) -> str:
         """What was predicted, by figures whose errors are learned apart."""
         return FIGURE_OF[self.metric]
-
-    @property
-    def distance(self) -> float:
-        """Distance of the logarithms of predicted and measured in spreads of the prediction: normalised nonconformity [1]."""
-        return abs(math.log(self.ratio)) / self.spread if self.predicted is not None else math.nan
 
     @property
     def ratio(self) -> float:
