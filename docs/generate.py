@@ -133,27 +133,31 @@ def catalogue_page():
 
 INTERVALS = """# What an interval says
 
-Every predicted figure comes with a bracket that is to hold nine of ten measurements of **a publisher whose runs nobody consulted**: a new
-user is always one. It is made in three steps, by one function for `serve`, `train`, `cost` and `validate`.
+Times, rates and memory come with a bracket that is to hold nine of ten measurements of **a publisher whose runs nobody consulted**: a new
+user is always one. It is made in three steps, by one function for `serve`, `train`, `cost` and `validate`; what a price adds stands beside.
 
 **1. Causes.** The logarithm of a prediction errs by a sum of independent causes, each with a size, one standard deviation:
 
 | cause | size | counts where |
 |---|---|---|
-| base | learned | always: what no law holds, and what publishers differ by |
-| constants | learned multiple of what they leave | a part of the time rests on a constant; its part is the slope |
+| base | learned | always: what no law holds |
+| publishers | learned | always: a user is never one of those whose runs were consulted |
+| constants | learned multiple of what they leave | a part of a time rests on a constant, and its part is the slope; of a training step, the least sure constant |
 | new system | learned | no run of this architecture, precision, kind of model and software stands behind the constants |
 | new kind | learned | nor any of the architecture, of the precision, or of the kind of model (dense, mixture, hybrid) at all |
-| clients, queue | learned | how many sequences run at once follows from clients or arrivals and was not measured |
+| clients, queue | learned | how many sequences run at once follows from clients or arrivals and was not measured; `serve` asks of clients |
 | each assumed input | ln(high / low) / sqrt(12) | its plausible values move the answer from low to high; either end of unknown recomputation lies inside |
 | software planned as another | 0.2 | it has no profile of its own |
 
-The learned sizes are those under which the errors of left-out runs are most plausible ([accuracy](accuracy.md#intervals)). Their root sum of squares
-is the **spread**.
+The learned sizes are those under which the errors of left-out runs are most plausible, beside a guess that counts for a quarter of a publisher
+([accuracy](accuracy.md#intervals)). Their root sum of squares is the **spread**.
 
 **2. Factor.** In units of its spread, nine of ten left-out errors of a figure lie within its factor, publishers weighing equally and each shared
-among its systems. The factor is enlarged until it holds nine of ten when each publisher is judged by the sizes and the factor of the others.
+among its systems. The factor is enlarged until it holds nine of ten when each publisher is judged by the factor of the others.
 Below ten publishers it is at least Student's t, and no coverage is claimed. Tokens a second of clients are no surer than their time per token.
+
+What you choose is no assumption: an engine's release, a precision or a layout that the answer names is what you are told to run. In tables of runs, a release
+that a row leaves out is assumed, and the releases beside it count.
 
 **3. Bracket.** Value / e^(factor x spread) to value x e^(factor x spread), cut where a data sheet allows no more. Your own runs
 (`roofplan calibrate --with runs.csv`) put half a bracket of their own in its place, and the grade *m*.
@@ -192,7 +196,7 @@ def intervals():
             f"{value} ms [{low}, {high}] {found.grade}",
         )
         lines.append(f"| {' | '.join(cells)} |")
-    return INTERVALS + "\n".join(lines) + "\n"
+    return INTERVALS + "\n".join(lines)
 
 
 EXAMPLES = (("llama-3.1-8b", "h100-sxm:1", 1), ("llama-3.1-8b", "h100-sxm:1", 32), ("nemotron-h-8b", "mi355x:1", 1))

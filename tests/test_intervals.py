@@ -11,11 +11,10 @@ from roofplan.calibrate.intervals import (
     COVERED,
     LEAST_SOURCES,
     coverage,
-    enlarged,
     fit_intervals,
     guaranteed,
     judged,
-    nested,
+    publishers,
     sizes_of,
     weights_of,
     width_of,
@@ -77,7 +76,7 @@ def drawn(count, publishers=12, seed=0, **doubt):
 def test_a_spread_is_the_root_sum_of_squares_of_its_causes():
     doubt = Doubt(constants=0.1, new="kind", load="queue", assumed=(("recompute", 0.3), ("network", 0.2)))
     found = causes(TIME_PER_TOKEN, doubt, FIT)
-    assert set(found) == {"base", "constants", "new system", "new kind", "queue", "recompute", "network"}
+    assert set(found) == {"base", "publishers", "constants", "new system", "new kind", "queue", "recompute", "network"}
     assert spread_of(TIME_PER_TOKEN, doubt, FIT) == pytest.approx(math.sqrt(sum(x * x for x in found.values())))
     assert "new system" not in causes(TIME_PER_TOKEN, Doubt(), FIT)
     assert "queue" not in causes(TIME_PER_TOKEN, Doubt(), FIT)
@@ -108,44 +107,76 @@ def test_what_lies_anywhere_between_two_values_spreads_evenly():
 
 
 def test_sizes_of_causes_are_found_again():
-    rows = [*drawn(3000), *drawn(3000, seed=1, new="system"), *drawn(3000, seed=2, assumed=(("network", 0.3),))]
-    found = sizes_of(rows)
-    assert found["base"] == pytest.approx(0.1, rel=0.2)  # a double exponential against normal draws
-    assert found["new system"] == pytest.approx(0.2, rel=0.25)
+    """Runs whose publishers stayed in the fits err by 0.1; a new publisher adds 0.15, a new system 0.2."""
+    rng = np.random.default_rng(0)
+
+    def rows(left_out, size, **doubt):
+        draws = rng.laplace(0.0, size / math.sqrt(2.0), 4000)
+        return [outcome(float(x), f"p{n % 40}", left_out=left_out, **doubt) for n, x in enumerate(draws)]
+
+    every = [
+        *rows("system", math.hypot(0.1, 0.2), new="system"),
+        *rows("software", 0.1),
+        *rows("publisher", math.hypot(0.1, 0.15)),
+        *rows("publisher", math.hypot(0.1, 0.15, 0.3), assumed=(("network", 0.3),)),
+    ]
+    found = sizes_of(every)
+    assert found["base"] == pytest.approx(0.1, rel=0.15)
+    assert found["publishers"] == pytest.approx(0.15, rel=0.15)
+    assert found["new system"] == pytest.approx(0.2, rel=0.15)
     assert "queue" not in found
     assert "constants" not in found
 
 
+def test_a_cause_that_few_show_stays_near_its_guess():
+    calm = drawn(1200)
+    (wild,) = [replace(outcome(3.0, "p1", load="queue"))]
+    found = sizes_of([*calm, wild])
+    assert found["queue"] < 0.5
+    many = sizes_of([*calm, *(outcome(1.0, f"p{n % 12}", load="queue") for n in range(240))])
+    assert many["queue"] > 0.8
+
+
 def test_publishers_weigh_equally_and_their_systems_within_them():
-    rows = [outcome(0.1, "a")] * 5 + [outcome(0.1, "b", system) for system in SYSTEMS[:2] for _ in range(10)]
-    rows += [outcome(0.1, "b", SYSTEMS[2])]
+    rows = [outcome(0.1, "a") for _ in range(5)]
+    rows += [outcome(0.1, "b", system) for system in SYSTEMS[:2] for _ in range(10)] + [outcome(0.1, "b", SYSTEMS[2])]
     weights = weights_of(rows)
     assert weights[:5].sum() == pytest.approx(0.5)
     assert weights[5:15].sum() == pytest.approx(1 / 6) == pytest.approx(weights[25])
 
 
+def test_a_pool_of_one_run_is_no_publisher():
+    rows = [*drawn(240), outcome(0.1, "lonely")]
+    assert len(publishers(rows)) == 12
+    assert weights_of(rows)[-1] == pytest.approx(0.2 / 12.2)
+    assert len(publishers(rows[-1:])) == 1
+
+
 def test_a_factor_holds_nine_of_ten_of_a_new_publisher():
     rows = drawn(2400)
-    width = enlarged(rows, [])
+    width = width_of(rows)
     assert width.halves(rows[:1])[0] == pytest.approx(0.1645, rel=0.1)
     found = coverage(judged(rows, []))
     assert found.members == 12
     assert found.share == pytest.approx(COVERED, abs=0.02)
     assert found.low <= found.share <= found.high
-    assert found.width == pytest.approx(math.exp(2 * 0.1645), rel=0.05)
+    assert found.width == pytest.approx(math.exp(2 * 0.1645), rel=0.1)
     assert found.score >= 2 * 0.16
 
 
 def test_publishers_that_err_by_themselves_enlarge_intervals():
     shifted = [outcome(0.05 * (n % 12) + 0.001 * n, f"p{n % 12}") for n in range(600)]
-    assert enlarged(shifted, []).factor > width_of(shifted).factor
-    shares = [np.mean([abs(math.log(x.ratio)) <= w.halves([x])[0] for x in mine]) for mine, w in judged(shifted, [])]
-    assert np.mean(shares) >= COVERED
+    width = width_of(shifted)
+    inside = np.abs([math.log(one.ratio) for one in shifted]) <= width.halves(shifted)
+    assert np.mean(inside) > COVERED  # more than nine of ten that it saw, for those that it did not
+    calm = drawn(600)
+    assert np.mean(np.abs([math.log(one.ratio) for one in calm]) <= width_of(calm).halves(calm)) < COVERED + 0.02
 
 
 def test_few_publishers_ask_for_students_t():
     few = drawn(300, publishers=4)
-    assert enlarged(few, []).factor >= student(3.0)
+    assert width_of(few).factor >= student(3.0)
+    assert width_of(drawn(30, publishers=1)).factor >= student(1.0)
     notes = {item["name"]: item["note"] for item in fit_intervals(few, [], FIT)}
     assert f"fewer than {LEAST_SOURCES}" in notes[TIME_PER_TOKEN]
     many = {item["name"]: item["note"] for item in fit_intervals(drawn(300), [], FIT)}
@@ -158,16 +189,19 @@ def test_the_least_number_of_publishers_is_enough(publishers, known):
     assert ("no coverage" not in note) is known
 
 
-def test_the_guarantee_of_a_new_publisher_needs_ten_of_them():
-    few, many = drawn(900, publishers=8), drawn(900, publishers=12)
-    assert math.isinf(guaranteed(few, width_of(few)))
-    assert width_of(many).factor < guaranteed(many, width_of(many)) < math.inf
+@pytest.mark.parametrize("count", [8, 9, 12])
+def test_ranks_alone_say_nothing_of_a_new_publisher_with_fewer_than_nine(count):
+    rows = drawn(900, publishers=count)
+    width = width_of(rows)
+    found = guaranteed(rows, width)
+    assert math.isinf(found) is (count < 9)
+    assert found > 0.9 * width.factor
 
 
 def test_what_is_left_out_is_judged_by_the_others():
     rows = [*drawn(300), *(outcome(2.0, "far", system=System("Ada", "fp8", "dense", "vllm")) for _ in range(30))]
     groups = [replace(one, left_out="architecture") for one in rows]
-    widths = {mine[0].system.architecture: width for mine, width in nested(rows, groups, "architecture")}
+    widths = {mine[0].system.architecture: width for mine, width in judged(rows, groups, "architecture")}
     assert widths["Ada"].halves(rows[:1])[0] < 0.3 < widths["Hopper"].halves(rows[:1])[0]
 
 
@@ -198,11 +232,22 @@ SERVED = list(served_cases())
 
 @pytest.mark.slow
 def test_serve_prints_the_bracket_that_validate_scores():
-    """Of every published run whose users are stated, by what its row states and what rules filled; a static batch differs in that no
-    prompts of others are in it."""
+    """Of every published closed loop whose clients all run, and of every batch of one: what `serve` asks of.
+
+    What a static batch puts out is told by its decoding alone.
+    """
     compared = 0
     for case, users in SERVED:
+        if case.regime != "closed loop" and users > 1:
+            continue
         s = case.strategy
+        degrees = {
+            "tp": int(s.tp),
+            "pp": int(s.pp),
+            "dp": int(s.dp),
+            "ep": int(s.ep),
+            "attention_dp": int(s.attention_dp),
+        }
         asked = Request(
             model=case.model,
             machines=(case.machine,),
@@ -210,34 +255,28 @@ def test_serve_prints_the_bracket_that_validate_scores():
             constraints=Constraints(concurrency=users),
             engine=case.engine.id,
             kv_precisions=("fp8" if case.kv_bytes < 1.5 else "checkpoint",),
-            pins={
-                "tp": int(s.tp),
-                "pp": int(s.pp),
-                "dp": int(s.dp),
-                "ep": int(s.ep),
-                "attention_dp": int(s.attention_dp),
-            },
+            pins=degrees,
         )
         try:
             plans, scored = evaluate(asked, Tally(), FIT), predicted_figures(replace(case, unstated=()), FIT)
         except (RoofplanError, Skipped):
             continue
-        figure = scored.get("tpot")
-        if (
-            not plans
-            or "tpot" not in plans[0].metrics
-            or not isinstance(figure, Metric)
-            or (case.clients and case.clients > plans[0].metrics["max_concurrency"].value)
-        ):
+        if not plans or (case.clients and case.clients > plans[0].metrics["max_concurrency"].value):
             continue
-        printed = plans[0].metrics["tpot"]
-        static = case.regime == "static batch"
-        assert static or printed.grade == figure.grade, case.row["id"]
-        assert (printed.doubt.new, printed.doubt.load) == (figure.doubt.new, figure.doubt.load), case.row["id"]
-        off = 0.3 if static else 0.05
-        assert printed.high / printed.low == pytest.approx(figure.high / figure.low, rel=off), case.row["id"]
-        compared += 1
-    assert compared > 300
+        for name, figure in scored.items():
+            printed = plans[0].metrics.get(name)
+            static = case.regime == "static batch"
+            told_apart = {"prefill_tokens_per_second", *(["output_tokens_per_second"] if static else [])}
+            if printed is None or not isinstance(figure, Metric) or name in told_apart:
+                continue
+            assert printed.doubt.new == figure.doubt.new, case.row["id"]
+            assert static or printed.doubt.load == figure.doubt.load, case.row["id"]
+            assert static or printed.grade == figure.grade, case.row["id"]
+            off = 0.15 if static else 0.05
+            up = (printed.high / printed.value, figure.high / figure.value)
+            assert up[0] == pytest.approx(up[1], rel=off), (case.row["id"], name)
+            compared += 1
+    assert compared > 200
 
 
 def trained_cases():

@@ -34,7 +34,10 @@ def renew_intervals(fit: Fit) -> None:
     from roofplan.calibrate.intervals import fit_intervals
     from roofplan.calibrate.left_out import kept, kept_groups
 
-    renewed("intervals", fit_intervals(kept(fit), kept_groups(fit), fit))
+    outcomes, groups = kept(fit), kept_groups(fit)
+    if not outcomes:
+        sys.exit("no left-out runs are kept here: python -m roofplan.calibrate makes them")
+    renewed("intervals", fit_intervals(outcomes, groups, fit))
 
 
 def main() -> None:

@@ -16,7 +16,7 @@ Row = dict[str, str]
 
 
 NOT_FOR_FITTING = frozenset({"nvidia-gap-runs"})
-"""Publishers whose rows are kept for checks alone: an end-to-end sample that predictors are compared on."""
+"""Publishers whose rows no constant is fitted to: an end-to-end sample that predictors are compared on. Their errors tell how wide intervals are."""
 
 Excluded = frozenset[str]
 """Names of an `Origin` whose rows a fit leaves out, beside those above."""

@@ -103,8 +103,8 @@ def fit(blocks: Sequence[Block], priors: Mapping[Any, Prior], rounds: int = 30, 
     """Return the most plausible effects: damped steps of least squares with Cauchy weights [2]_ around the priors [1]_.
 
     Each step lowers the penalty, or is taken again with more damping [3]_. How noisy each block is is told anew in the first
-    `SETTLING` steps and then kept, so that all later ones go down the same slope. The descent ends where no damped step lowers the
-    penalty by `EVEN`, where no effect moves by `STILL` any more, or after `rounds` steps.
+    `SETTLING` steps and then kept, so that all later ones go down the same slope. The descent ends after a step that lowers the penalty by
+    less than `EVEN` or moves no effect by `STILL`, where no damped step lowers it, or after `rounds` steps.
     """
     used = list(dict.fromkeys(one for block in blocks for effects in block.numbers.values() for one in effects))
     places = {one: place for place, one in enumerate(used)}
@@ -131,7 +131,7 @@ def fit(blocks: Sequence[Block], priors: Mapping[Any, Prior], rounds: int = 30, 
         penalty = prior.penalty(values) + _penalty([errors for errors, _ in found], noise)
         while damping < MOST_DAMPING:
             change = np.linalg.solve(curvature + damping * np.diag(np.diag(curvature)), pull)
-            change = change * min(1.0, LONGEST / float(np.max(np.abs(change))))
+            change = change * (LONGEST / max(LONGEST, float(np.max(np.abs(change)))))
             trial = values + change
             errors_there = [block.errors(block.at(rows @ trial)) for block, rows in zip(blocks, takes, strict=True)]
             lower = prior.penalty(trial) + _penalty(errors_there, noise)

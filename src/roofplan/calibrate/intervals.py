@@ -20,7 +20,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -28,9 +28,9 @@ import numpy as np
 from roofplan.calibrate.fitting import entry
 from roofplan.economics.uncertainty import student
 from roofplan.records.calibration import Fit
-from roofplan.timing.figures import BASE, CONSTANTS, LOADS, NEW, NEW_KIND, POWER, Doubt
+from roofplan.timing.figures import BASE, CONSTANTS, LOADS, NEW, NEW_KIND, POWER, PUBLISHERS, Doubt
 from roofplan.validation.rows import SHORT_OF_CACHE
-from roofplan.validation.scoring import Outcome, pooled, weighted_quantile
+from roofplan.validation.scoring import LEAST_OF_A_SOURCE, Outcome, pooled, weighted_quantile
 
 COVERED = 0.9
 """Share of measurements that an interval is to hold [1]."""
@@ -60,16 +60,26 @@ def by_figure(outcomes: Sequence[Outcome]) -> dict[str, list[Outcome]]:
     return dict(found)
 
 
+def publishers(rows: Sequence[Outcome]) -> dict[str, list[Outcome]]:
+    """Return outcomes by publisher, those with few runs together; a pool that is itself too small to be one is left out."""
+    return {name: mine for name, mine in pooled(rows).items() if len(mine) >= LEAST_OF_A_SOURCE} or pooled(rows)
+
+
 def weights_of(rows: Sequence[Outcome]) -> np.ndarray:
-    """Return the weight of each outcome: publishers weigh equally, each shared among its systems, and a system among its runs [2]_."""
-    systems: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
-    names = {id(one): name for name, mine in pooled(rows).items() for one in mine}
-    for one in rows:
-        systems[names[id(one)]][str(one.system)] += 1
-    each = (systems[names[id(one)]] for one in rows)
-    return np.array(
-        [1.0 / (len(systems) * len(mine) * mine[str(one.system)]) for one, mine in zip(rows, each, strict=True)]
-    )
+    """Return the weight of each outcome: publishers weigh equally, each shared among its systems, and a system among its runs [2]_.
+
+    A pool of fewer runs than a publisher's weighs as much less.
+    """
+    out, places = np.zeros(len(rows)), {id(one): place for place, one in enumerate(rows)}
+    by = pooled(rows)
+    for mine in by.values():
+        systems: dict[str, int] = defaultdict(int)
+        for one in mine:
+            systems[str(one.system)] += 1
+        whole = min(1.0, len(mine) / LEAST_OF_A_SOURCE)
+        for one in mine:
+            out[places[id(one)]] = whole / (len(systems) * systems[str(one.system)])
+    return out / np.sum(out)
 
 
 def _doubt(one: Outcome) -> Doubt:
@@ -77,17 +87,22 @@ def _doubt(one: Outcome) -> Doubt:
     return doubt or Doubt()
 
 
+def _errors(rows: Sequence[Outcome]) -> np.ndarray:
+    """Return the distances of the logarithms of predicted and measured [1]."""
+    return np.abs([math.log(one.ratio) for one in rows])
+
+
 def _causes(rows: Sequence[Outcome]) -> dict[str, np.ndarray]:
-    """Return the squares that the size of each cause is multiplied with, of the causes that some outcome has."""
+    """Return the squares that the size of each cause is multiplied with where a user asks, who is never one of the publishers."""
     doubts = [_doubt(one) for one in rows]
-    found = {
+    return {
         BASE: np.ones(len(rows)),
+        PUBLISHERS: np.ones(len(rows)),
         CONSTANTS: np.array([one.constants**2 for one in doubts]),
         NEW: np.array([float(one.new != "") for one in doubts]),
         NEW_KIND: np.array([float(one.new == "kind") for one in doubts]),
         **{load: np.array([float(one.load == load) for one in doubts]) for load in LOADS},
     }
-    return {name: each for name, each in found.items() if each.any()}
 
 
 def _assumed(rows: Sequence[Outcome]) -> np.ndarray:
@@ -95,30 +110,50 @@ def _assumed(rows: Sequence[Outcome]) -> np.ndarray:
     return np.array([sum(size**2 for _, size in _doubt(one).assumed) for one in rows])
 
 
-ROUNDS = 200
-"""Steps of the search for the sizes of causes [1]."""
+EXPECTED = {BASE: 0.5, PUBLISHERS: 0.5, NEW: 0.7, NEW_KIND: 0.7, "clients": 0.7, "queue": 1.0}
+"""Sizes of causes before any error is told apart, over that of all errors together: a guess. Constants are expected to leave what they say [1]."""
+
+TRUST = 0.25
+"""What such a guess counts for, in publishers [1]."""
+
+TYPICAL = 0.1
+"""What constants leave of the run that stands for their expected multiple [1]."""
+
+ROUNDS, STILL = 1000, 1e-4
+"""Most steps of the search for the sizes of causes, and the relative change of all of them below which it ends [1]."""
 
 
-def sizes_of(rows: Sequence[Outcome]) -> Sizes:
-    """Return the sizes of causes under which left-out errors are most plausible.
+def sizes_of(rows: Sequence[Outcome], start: Sizes | None = None) -> Sizes:
+    """Return the sizes of causes under which left-out errors are most plausible, of causes that some outcome has.
 
     Errors in units of their spread follow a double exponential, so that far ones count less than under a normal; each step
-    multiplies a variance by the root of what the errors say of it over what is expected [3]_.
+    multiplies a variance by the root of what the errors say of it over what is expected [3]_. What publishers differ by is told from
+    the rest by runs that were left out otherwise, whose publishers' other runs stayed in the fits.
     """
-    errors = math.sqrt(2.0) * np.abs([math.log(one.ratio) for one in rows])
-    weights, causes, fixed = weights_of(rows), _causes(rows), _assumed(rows)
-    variances = {name: float(np.average(errors**2, weights=weights)) / len(causes) for name in causes}
-    variances |= {CONSTANTS: 1.0} if CONSTANTS in causes else {}
+    own = np.array([float(one.left_out == PUBLISHER) for one in rows])
+    causes = {name: each * (own if name == PUBLISHERS else 1.0) for name, each in _causes(rows).items()}
+    causes = {name: each for name, each in causes.items() if each.any()}
+    errors, weights, fixed = math.sqrt(2.0) * _errors(rows), weights_of(rows), _assumed(rows)
+    level, trust = float(np.average(errors, weights=weights)), TRUST / len(publishers(rows))
+    guessed = {name: EXPECTED.get(name, 0.0) * level if name != CONSTANTS else 1.0 for name in causes}
+    sizes = {**guessed, **(start or {})}
+    variances = {name: sizes[name] ** 2 for name in causes}
     for _ in range(ROUNDS):
         spread = np.sqrt(fixed + sum(variances[name] * each for name, each in causes.items()))
+        before = dict(variances)
         for name, each in causes.items():
-            said, expected = np.sum(weights * each * errors / spread**3), np.sum(weights * each / spread**2)
-            variances[name] *= math.sqrt(said / expected)
+            unit = TYPICAL if name == CONSTANTS else 1.0
+            alone = unit * math.sqrt(before[name])
+            said = np.sum(weights * each * errors / spread**3) + trust * unit**3 * guessed[name] / alone**3
+            usual = np.sum(weights * each / spread**2) + trust * unit**2 / alone**2
+            variances[name] = before[name] * math.sqrt(said / usual)
+        if all(abs(variances[name] / was - 1.0) < STILL for name, was in before.items()):
+            break
     return {name: math.sqrt(found) for name, found in variances.items()}
 
 
 def spreads(rows: Sequence[Outcome], sizes: Sizes) -> np.ndarray:
-    """Return the spreads of predictions by the sizes of their causes [1]."""
+    """Return the spreads of predictions, as a user sees them, by the sizes of their causes [1]."""
     known = sum(sizes.get(name, 0.0) ** 2 * each for name, each in _causes(rows).items())
     out: np.ndarray = np.sqrt(_assumed(rows) + known)
     return out
@@ -143,35 +178,61 @@ class Width:
         return out
 
 
-def width_of(rows: Sequence[Outcome], groups: Sequence[Outcome] = ()) -> Width:
-    """Return how wide intervals are by outcomes whose publishers were left out; `groups`, left out otherwise, tell of new systems too."""
-    sizes = sizes_of([*rows, *groups])
-    distances = np.abs([math.log(one.ratio) for one in rows]) / spreads(rows, sizes)
-    return Width(sizes=sizes, factor=weighted_quantile(distances, weights_of(rows), COVERED))
+def width_of(
+    rows: Sequence[Outcome], groups: Sequence[Outcome] = (), start: Sizes | None = None, least: float | None = None
+) -> Width:
+    """Return how wide intervals are: so that nine of ten errors of each publisher lie within the factor of the others; few ask for Student's t.
+
+    Parameters
+    ----------
+    rows : outcomes whose publishers were left out of the fits.
+    groups : outcomes that were left out otherwise, which tell the causes apart.
+    start : where the search for sizes starts.
+    least : the least factor, by default that of so many publishers [1].
+    """
+    sizes = sizes_of([*rows, *groups], start)
+    distances, weights = _errors(rows) / spreads(rows, sizes), weights_of(rows)
+    of = {id(one): name for name, mine in pooled(rows).items() for one in mine}
+    names = np.array([of[id(one)] for one in rows])
+    # in units of the factor that the others give
+    beyond = np.zeros(len(rows))
+    for name in dict.fromkeys(names.tolist()):
+        mine = names == name
+        others = ~mine if not mine.all() else mine
+        beyond[mine] = distances[mine] / weighted_quantile(distances[others], weights[others], COVERED)
+    factor = weighted_quantile(distances, weights, COVERED)
+    more = max(1.0, weighted_quantile(beyond, weights, COVERED))
+    return Width(sizes=sizes, factor=max(factor * more, _least(rows) if least is None else least))
+
+
+def _least(rows: Sequence[Outcome]) -> float:
+    """Return the least factor that so many publishers allow: Student's t of few, nothing of many [1]."""
+    count = len(publishers(rows))
+    return student(max(1.0, count - 1.0)) if count < LEAST_SOURCES else 0.0
 
 
 def held(rows: Sequence[Outcome], width: Width) -> float:
     """Return the share of measurements that lie inside intervals [1]."""
-    inside = np.abs([math.log(one.ratio) for one in rows]) <= width.halves(rows)
-    return float(np.average(inside, weights=weights_of(rows)))
+    return float(np.average(_errors(rows) <= width.halves(rows), weights=weights_of(rows)))
 
 
-def nested(
+def judged(
     rows: Sequence[Outcome], groups: Sequence[Outcome], axis: str = PUBLISHER
 ) -> list[tuple[list[Outcome], Width]]:
-    """Return the outcomes of each member of an axis with the width that the others give.
+    """Return the outcomes of each member of an axis with the width that all the others give.
 
-    `rows` were predicted with their publisher left out, `groups` with their system, architecture or software.
+    `rows` were predicted with their publisher left out, `groups` with their chip, system, architecture or software.
     """
-    of = AXES[axis]
+    of, start = AXES[axis], sizes_of([*rows, *groups])
     mine = list(rows) if axis == PUBLISHER else [one for one in groups if one.left_out == axis]
-    members = pooled(mine) if axis == PUBLISHER else _members(mine, of)
+    members = publishers(mine) if axis == PUBLISHER else _members(mine, of)
     out = []
     for found in members.values():
         gone = {of(one) for one in found}
         others = [one for one in rows if of(one) not in gone]
         beside = [one for one in groups if of(one) not in gone]
-        out.append((found, width_of(others or list(rows), beside)))
+        if others:
+            out.append((found, width_of(others, beside, start, _least(rows))))
     return out
 
 
@@ -182,54 +243,16 @@ def _members(rows: Sequence[Outcome], of: Callable[[Outcome], str]) -> dict[str,
     return dict(found)
 
 
-LARGEST, STEP = 3.0, 0.01
-"""Where the search for an enlargement ends, and its steps [1]."""
-
-
-def enlarged(rows: Sequence[Outcome], groups: Sequence[Outcome]) -> Width:
-    """Return how wide intervals are, enlarged so that publishers are covered whose own errors nobody saw; few publishers ask for Student's t [1]."""
-    width, least = width_of(rows, groups), _least(rows)
-    more = enlargement(nested(rows, groups))
-    return replace(width, factor=max(width.factor * more, least))
-
-
-def _least(rows: Sequence[Outcome]) -> float:
-    """Return the least factor that so many publishers allow: Student's t of few, nothing of many [1]."""
-    count = len(pooled(rows))
-    return student(count - 1.0) if count < LEAST_SOURCES else 0.0
-
-
-def enlargement(judged: Sequence[tuple[list[Outcome], Width]]) -> float:
-    """Return by how much widths that the others gave must grow to hold nine of ten measurements, publishers weighing equally [1]."""
-    for more in np.arange(1.0, LARGEST, STEP).tolist():
-        shares = [held(found, replace(each, factor=each.factor * more)) for found, each in judged]
-        if float(np.mean(shares)) >= COVERED:
-            return float(more)
-    return LARGEST
-
-
-def judged(
-    rows: Sequence[Outcome], groups: Sequence[Outcome], axis: str = PUBLISHER
-) -> list[tuple[list[Outcome], Width]]:
-    """Return the outcomes of each member of an axis with the width that the others give, enlarged as shipped ones are."""
-    found = nested(rows, groups, axis)
-    more = enlargement(found if axis == PUBLISHER else nested(rows, groups))
-    return [(mine, replace(each, factor=max(each.factor * more, _least(rows)))) for mine, each in found]
-
-
 def guaranteed(rows: Sequence[Outcome], width: Width) -> float:
-    """Return the factor that holds nine of ten measurements of a new publisher whatever errors follow, infinite with few publishers [4]_."""
-    by = pooled(rows)
-    distances = np.concatenate(
-        [np.abs([math.log(one.ratio) for one in mine]) / spreads(mine, width.sizes) for mine in by.values()]
-    )
+    """Return the factor that would hold nine of ten measurements of a new publisher by ranks alone, infinite with fewer than nine [4]_.
+
+    It is of the form of the theorem, which asks for spreads that nobody learned from the same runs.
+    """
+    by = publishers(rows)
+    distances = np.concatenate([_errors(mine) / spreads(mine, width.sizes) for mine in by.values()])
     weights = np.concatenate([np.full(len(mine), 1.0 / len(mine) / (len(by) + 1)) for mine in by.values()])
     share = COVERED * (len(by) + 1) / len(by)
     return weighted_quantile(distances, weights, share) if share <= 1.0 else math.inf
-
-
-LEAST_SIZE = 0.02
-"""Size below which a cause says nothing [1]."""
 
 
 def fit_intervals(outcomes: Sequence[Outcome], groups: Sequence[Outcome], fit: Fit) -> list[dict[str, Any]]:
@@ -238,13 +261,13 @@ def fit_intervals(outcomes: Sequence[Outcome], groups: Sequence[Outcome], fit: F
     Parameters
     ----------
     outcomes : predictions of each publisher's runs by constants fitted without them.
-    groups : those of each system's, architecture's and software's.
+    groups : those of each chip's, system's, architecture's and software's.
     """
     out = []
-    source = "runs of publishers, systems, architectures and software left out of every fit"
+    source = "runs of publishers, chips, systems, architectures and software left out of every fit"
     beside = by_figure(groups)
     for figure, rows in sorted(by_figure(outcomes).items()):
-        width, count = enlarged(rows, beside.get(figure, [])), len(pooled(rows))
+        width, count = width_of(rows, beside.get(figure, [])), len(publishers(rows))
         few = (
             f"; fewer than {LEAST_SOURCES}: at least Student's t, no coverage is claimed"
             if count < LEAST_SOURCES
@@ -253,7 +276,6 @@ def fit_intervals(outcomes: Sequence[Outcome], groups: Sequence[Outcome], fit: F
         out += [
             entry("spread", f"{figure}, {name}", "any", size, "1", 0.0, len(rows), source)
             for name, size in width.sizes.items()
-            if size > LEAST_SIZE
         ]
         out.append(
             entry("interval", figure, "any", width.factor, "1", 0.0, len(rows), source, f"{count} publishers{few}")
@@ -304,7 +326,7 @@ def coverage(
     for rows, width in found:
         shares.append(held(rows, width))
         halves = width.halves(rows)
-        misses = np.maximum(np.abs([math.log(one.ratio) for one in rows]) - halves, 0.0)
+        misses = np.maximum(_errors(rows) - halves, 0.0)
         widths += np.exp(2.0 * halves).tolist()
         scores.append(float(np.average(2.0 * halves + 2.0 / (1.0 - COVERED) * misses, weights=weights_of(rows))))
     rng = np.random.default_rng(0)

@@ -10,12 +10,22 @@ from itertools import pairwise
 import numpy as np
 
 from roofplan import catalogue
-from roofplan.calibrate.intervals import AXES, LEAST_SOURCES, PUBLISHER, Width, by_figure, coverage, guaranteed, judged
+from roofplan.calibrate.intervals import (
+    AXES,
+    LEAST_SOURCES,
+    PUBLISHER,
+    Width,
+    by_figure,
+    coverage,
+    guaranteed,
+    judged,
+    publishers,
+)
 from roofplan.calibrate.left_out import kept_groups, member
 from roofplan.calibrate.training import FAMILIES
 from roofplan.records.calibration import Fit
 from roofplan.source import GRADES
-from roofplan.timing.figures import BASE, CONSTANTS, LOADS, NEW, NEW_KIND, PROMPTS, STEP, interval_factor
+from roofplan.timing.figures import BASE, CONSTANTS, LOADS, NEW, NEW_KIND, PROMPTS, PUBLISHERS, STEP, interval_factor
 from roofplan.validation.rows import SHORT_OF_CACHE, Row, Skipped
 from roofplan.validation.scoring import ALONE, Outcome, Validation, pooled, score, weighted_quantile
 from roofplan.validation.training import training_case
@@ -264,23 +274,23 @@ def _intervals(outcomes: Sequence[Outcome], left: Sequence[Outcome], fit: Fit) -
     """Yield what makes figures err, how wide that makes intervals, and what these hold of runs whose widths the others gave."""
     figures, groups = by_figure(outcomes), by_figure(left)
     yield "How an interval is made is told in [intervals.md](intervals.md). Causes of error, one standard deviation each; *constants* is a multiple of what the constants"
-    yield "of an answer leave. *Factor* is how many spreads a 90% interval spans either way; *guarantee* is the factor that would hold nine of ten measurements of a new"
-    yield "publisher whatever errors follow (Dunn, Wasserman and Ramdas 2023), which few publishers cannot give."
+    yield "of an answer leave. *Factor* is how many spreads a 90% interval spans either way; by *ranks* alone a new publisher would get the factor beside it (Dunn, Wasserman"
+    yield "and Ramdas 2023, whose theorem asks for spreads that nobody learned from the same runs), none with fewer than nine publishers."
     yield ""
-    yield "| figure | publishers | base | constants | new system | new kind | clients | queue | factor | guarantee | |"
-    yield "|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---|"
+    yield "| figure | runs of | base | publishers | constants | new system | new kind | clients | queue | factor | by ranks | |"
+    yield "|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---|"
     for figure, rows in sorted(figures.items()):
         sizes = {name: item.value for name in CAUSES if (item := fit.get("spread", f"{figure}, {name}", "any"))}
-        count, factor = len(pooled(rows)), interval_factor(figure, fit)
+        count, factor = len(publishers(rows)), interval_factor(figure, fit)
         claim = "" if count >= LEAST_SOURCES else f"fewer than {LEAST_SOURCES} publishers: no coverage is claimed"
         most = guaranteed(rows, Width(sizes=sizes, factor=factor))
         each = [f"{sizes[name]:.{'2f' if name == CONSTANTS else '0%'}}" if name in sizes else "" for name in CAUSES]
         yield f"| {figure} | {count} | {' | '.join(each)} | {factor:.2f} | {'none' if np.isinf(most) else f'{most:.2f}'} | {claim} |"
     yield ""
-    yield "*Held* is the share of measurements inside 90% intervals whose widths the others gave, members weighing equally, in brackets nine of ten redraws of the"
-    yield "members; the *score* is the logarithmic interval score (Gneiting and Raftery 2007), the less the better."
+    yield "*Held* is the share of measurements inside 90% intervals whose sizes, factor and enlargement the others gave, members weighing equally, in brackets nine of ten"
+    yield "redraws of the members; the *score* is the logarithmic interval score (Gneiting and Raftery 2007), the less the better. Judged are widths before a data sheet cuts them."
     yield ""
-    yield "| figure | left out | inputs | members | runs | held | high over low, median | score |"
+    yield "| figure | left out | which | members | runs | held | high over low, median | score |"
     yield "|---|---|---|---:|---:|---:|---:|---:|"
     for figure, rows in sorted(figures.items()):
         for axis in AXES:
@@ -288,7 +298,7 @@ def _intervals(outcomes: Sequence[Outcome], left: Sequence[Outcome], fit: Fit) -
             kinds = INPUTS if axis == PUBLISHER else INPUTS[:1]
             for said, keep in kinds:
                 found = coverage(mine, keep)
-                if found is not None:
+                if found is not None and (said == "all" or found.rows < len(rows)):
                     held = f"{found.share:.0%} [{found.low:.0%}, {found.high:.0%}]"
                     yield f"| {figure} | {axis} | {said} | {found.members} | {found.rows} | {held} | {found.width:.1f} | {found.score:.2f} |"
     yield ""
@@ -304,15 +314,28 @@ def _intervals(outcomes: Sequence[Outcome], left: Sequence[Outcome], fit: Fit) -
                 yield f"| {figure} | {grade} | {found.members} | {found.rows} | {found.share:.0%} | {found.width:.1f} |"
 
 
-CAUSES = (BASE, CONSTANTS, NEW, NEW_KIND, *LOADS)
+CAUSES = (BASE, PUBLISHERS, CONSTANTS, NEW, NEW_KIND, *LOADS)
 """Causes of error whose sizes are learned."""
 
 INPUTS: tuple[tuple[str, Callable[[Outcome], bool]], ...] = (
     ("all", lambda _: True),
     ("stated", lambda one: not one.assumed),
     ("assumed", lambda one: bool(one.assumed)),
+    ("systems with runs", lambda one: _newness(one) == ""),
+    ("new systems", lambda one: _newness(one) == "system"),
+    ("new kinds", lambda one: _newness(one) == "kind"),
+    ("batch measured", lambda one: _load(one) == ""),
+    *((load, lambda one, load=load: _load(one) == load) for load in LOADS),
 )
-"""Which runs: those of which everything that widens an interval is stated, and those of which some was assumed."""
+"""Which runs: those of which everything that widens an interval is stated, those of which some was assumed, and by how many run at once."""
+
+
+def _newness(one: Outcome) -> str:
+    return one.predicted.doubt.new if one.predicted is not None and one.predicted.doubt is not None else ""
+
+
+def _load(one: Outcome) -> str:
+    return one.predicted.doubt.load if one.predicted is not None and one.predicted.doubt is not None else ""
 
 
 def _sources(rows: Sequence[Outcome]) -> Iterator[str]:

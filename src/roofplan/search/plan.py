@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from roofplan import economics, units
 from roofplan.economics.machine import Terms
+from roofplan.economics.uncertainty import Z90
 from roofplan.laws import cost
 from roofplan.operations import Step, element_bytes
 from roofplan.records.calibration import Fit
@@ -313,7 +314,9 @@ def at_price(speed: Metric, price: economics.HourlyCost | None) -> Metric:
     up = math.hypot(math.log(speed.high / speed.value), math.log(high))
     down = math.hypot(math.log(speed.value / speed.low), math.log(low))
     grade = max(speed.grade, price.grade, key=GRADES.index)
-    return replace(speed, low=speed.value * math.exp(-down), high=speed.value * math.exp(up), grade=grade)
+    dearer = (("price", math.log(high) / Z90),) if high > 1.0 and speed.causes else ()
+    low, high = speed.value * math.exp(-down), speed.value * math.exp(up)
+    return replace(speed, low=low, high=high, grade=grade, causes=(*speed.causes, *dearer))
 
 
 def bounds(plan: Plan) -> dict[str, tuple[str, float]]:

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import math
 
-from roofplan import catalogue
 from roofplan.operations import compute_format, element_bytes
 from roofplan.records.calibration import Constant
 from roofplan.records.engine import Software
-from roofplan.records.hardware import OWN, Machine
+from roofplan.records.hardware import Machine
 from roofplan.records.model import Model
 from roofplan.records.system import System
 from roofplan.serve.bounds import leaves, limit_of
 from roofplan.source import GRADES
 from roofplan.terms import Term
-from roofplan.timing.figures import STAND_IN, Doubt, Load, Sure, grade_of_constant, newness, own_runs, sure
+from roofplan.timing.figures import STAND_IN, Doubt, Load, Sure, grade_of_constant, how_new, own_runs, sure
 from roofplan.timing.rates import Rates
 
 SMALL = 0.1
@@ -60,10 +59,7 @@ def certainty(
     """
     engine = r.engine
     own = own_runs(figure, engine.id, r.machine, model, r.fit)
-    system = system_of(model, r.machine, engine)
-    new = newness(system, catalogue.measured_systems(figure, r.fit.excluded))
-    if r.machine.device.status == OWN:
-        new = "kind"
+    new = how_new(figure, system_of(model, r.machine, engine), r.machine, r.fit)
     grade, left = by_constants(behind, r)
     assumed = (("engine", STAND_IN),) if engine.stands_for else ()
     if engine.kernels.launches != 1.0:

@@ -13,8 +13,10 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
+from roofplan import catalogue
 from roofplan.records.calibration import OWN, Constant, Fit
 from roofplan.records.engine import EAGER
+from roofplan.records.hardware import OWN as DESCRIBED
 from roofplan.records.hardware import Machine
 from roofplan.records.model import Model
 from roofplan.records.system import System
@@ -75,6 +77,13 @@ ALIKE = ("architecture", "precision", "kind")
 """Parts of a system of which another system's runs tell something."""
 
 
+def how_new(figure: str, system: System, machine: Machine, fit: Fit) -> Newness:
+    """Return how new a system is to the runs that tell a figure; a device of the user's own is always of a new kind."""
+    if machine.device.status == DESCRIBED:
+        return "kind"
+    return newness(system, catalogue.measured_systems(figure, fit.excluded))
+
+
 class Doubt(NamedTuple):
     """Why a prediction may be off, beside what every prediction may be.
 
@@ -94,7 +103,7 @@ class Doubt(NamedTuple):
     assumed: tuple[tuple[str, float], ...] = ()
 
 
-BASE, CONSTANTS, NEW, NEW_KIND = "base", "constants", "new system", "new kind"
+BASE, PUBLISHERS, CONSTANTS, NEW, NEW_KIND = "base", "publishers", "constants", "new system", "new kind"
 LOADS = ("clients", "queue")
 """Causes of error whose sizes are learned; that of constants is a multiple of what they are said to leave."""
 
@@ -115,7 +124,7 @@ def causes(figure: str, doubt: Doubt, fit: Fit) -> dict[str, float]:
         found = fit.get("spread", f"{figure}, {cause}", "any")
         return 0.0 if found is None else found.value
 
-    out = {BASE: size(BASE), CONSTANTS: size(CONSTANTS) * doubt.constants}
+    out = {BASE: size(BASE), PUBLISHERS: size(PUBLISHERS), CONSTANTS: size(CONSTANTS) * doubt.constants}
     out |= {NEW: size(NEW)} if doubt.new else {}
     out |= {NEW_KIND: size(NEW_KIND)} if doubt.new == "kind" else {}
     out |= {doubt.load: size(doubt.load)} if doubt.load else {}

@@ -7,9 +7,8 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from roofplan import catalogue
 from roofplan.records.calibration import Constant, Fit
-from roofplan.records.hardware import OWN, Machine
+from roofplan.records.hardware import Machine
 from roofplan.records.model import Model
 from roofplan.records.system import System
 from roofplan.records.training import Framework, Job, Layout
@@ -20,11 +19,10 @@ from roofplan.timing.figures import (
     STEP,
     Doubt,
     Metric,
-    Newness,
     Sure,
     flat,
     grade_of_constant,
-    newness,
+    how_new,
     own_runs,
     sure,
 )
@@ -41,10 +39,10 @@ MEMORY_SPREAD = 0.04
 """Relative error of the memory ledger itself: its median over four publishers is 0.2 to 6% [1]."""
 
 UNEVEN = 1.25
-"""Tokens of the busiest rank of experts over their mean that balanced training still sees [1]."""
+"""Tokens of the busiest rank of experts over their mean that balanced training still sees, a guess [1]."""
 
 TWOFOLD = 2.0
-"""How many times more or less a micro-batch or a network may plausibly be than a default [1]."""
+"""How many times more or less a micro-batch or a network may plausibly be than a default, a guess [1]."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,8 +110,7 @@ def step_certainty(
         assumed = (*assumed, ("offload", share * error))
         grade = max(grade, worst) if share > MATTERS else grade
     system = system_of(model, machine, framework, job)
-    known_systems = catalogue.measured_systems(STEP, fit.excluded)
-    new: Newness = "kind" if machine.device.status == OWN else newness(system, known_systems)
+    new = how_new(STEP, system, machine, fit)
     grade = max(grade, 2) if new else grade
     own = own_runs(STEP, framework.id, machine, model, fit)
     known = sure(STEP, GRADES[grade], Doubt(left, new, assumed=assumed), fit, own)
@@ -196,9 +193,9 @@ def memory_certainty(framework: Framework, machine: Machine, model: Model, job: 
     """Return how sure the memory is that a stage reserves, and that its tensors take."""
     slack = fit.find("allocator", "reserved_over_allocated", [framework.name, "any"])
     own = own_runs(MEMORY, framework.id, machine, model, fit)
-    new = newness(system_of(model, machine, framework, job), catalogue.measured_systems(MEMORY, fit.excluded))
-    grade = "calibrated" if framework.measured_memory else "borrowed"
-    return (
-        sure(MEMORY, grade, Doubt(max(MEMORY_SPREAD, slack.spread), new), fit, own),
-        sure(MEMORY, grade, Doubt(MEMORY_SPREAD, new), fit, own),
-    )
+    new = how_new(MEMORY, system_of(model, machine, framework, job), machine, fit)
+    grade = "calibrated" if framework.measured_memory and not new else "borrowed"
+    assumed = (("framework", STAND_IN),) if framework.stands_for else ()
+    doubts = (Doubt(left, new, assumed=assumed) for left in (max(MEMORY_SPREAD, slack.spread), MEMORY_SPREAD))
+    reserved, allocated = (sure(MEMORY, grade, doubt, fit, own) for doubt in doubts)
+    return reserved, allocated

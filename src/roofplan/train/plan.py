@@ -217,7 +217,7 @@ def planned(asked: TrainingRequest, machine: Machine, layout: Layout, fit: Fit) 
 def metrics_of(plan: TrainingPlan, place: str, unstated: tuple[str, ...] = ()) -> dict[str, Metric]:
     """Return the metrics of a plan with their intervals; what is not known is absent.
 
-    `unstated` are the inputs that were assumed, of those that `certainty.alternatives` knows.
+    `unstated` are the inputs that were assumed, of those of `certainty.ALTERNATIVES`.
     """
     seconds, n, fit = float(plan.step.time), plan.machine.count, plan.ability.rates.fit
     tokens = plan.job.batch * plan.job.sequence
