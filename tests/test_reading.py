@@ -14,6 +14,7 @@ from roofplan.catalogue.machines import machine
 from roofplan.errors import InputError
 from roofplan.records.training import RECOMPUTES
 from roofplan.source import GRADES
+from roofplan.timing.figures import flat
 from roofplan.validation.inference import case_of, known_cases
 from roofplan.validation.models import bare, experts_of, model_of, named, off_size, stated_size
 from roofplan.validation.predictions import inference_outcomes, training_outcomes, validated
@@ -132,7 +133,7 @@ def test_a_known_name_fills_what_is_blank_and_stated_dimensions_win():
     longer, said = model(model_name="Llama-3.1-8B", layers="80")
     assert len(longer.decoder.layers) == 80
     assert said.texts[0] == "layers: 80, where llama-3.1-8b has 32"
-    assert dict(said.doubts) == {"dimensions": pytest.approx(abs(off_size("Llama-3.1-8B", longer.total)))}
+    assert dict(said.doubts) == {"dimensions": pytest.approx(flat(1.0, 1.0 + off_size("Llama-3.1-8B", longer.total)))}
     grouped, said = model(model_name="llama-7b", kv_heads="8")
     assert grouped.decoder.layers[0].mixers[0].kv_heads == 8
     narrow, _ = model(model_name="gpt2", ffn_hidden="1024")
@@ -196,13 +197,13 @@ def test_dimensions_that_miss_the_stated_size_count_and_widen_the_interval():
     assert not right.doubts
     found, wrong = model(model_name="Mine 8.0B", **stated)
     assert found.total == pytest.approx(6.74e9, rel=0.01)
-    assert dict(wrong.doubts) == {"dimensions": pytest.approx(abs(off_size("Mine 8.0B", found.total)))}
-    assert 0.1 < wrong.doubts[0][1] < 0.16
+    assert dict(wrong.doubts) == {"dimensions": pytest.approx(flat(1.0 + off_size("Mine 8.0B", found.total), 1.0))}
+    assert 0.03 < wrong.doubts[0][1] < 0.06
     widths = []
     for name in ("Mine 6.7B", "Mine 8.0B"):
         (one,), _ = training_outcomes(row(model_name=name, **stated), FIT)
         widths.append(one.predicted.high / one.predicted.low)
-    assert widths[1] > 1.05 * widths[0]
+    assert widths[1] > 1.01 * widths[0]
 
 
 def test_two_matrices_or_three_by_the_stated_size():

@@ -542,7 +542,11 @@ def reproduce_training(plan: TrainingPlan, inputs: dict[str, Any]) -> str:
     skipped = {"recomputed"} if x["recompute"] != "full" else set()
     degrees = ",".join(f"{name}={whole.get(name, value)}" for name, value in x.items() if name not in skipped)
     model = str(inputs.get("model") or plan.model.id)
-    words = ["roofplan train", "-" if model == "stdin:" else shlex.quote(model), f"--framework {plan.framework.id}"]
+    words = [
+        "roofplan train",
+        "-" if model == "stdin:" else shlex.quote(model),
+        f"--framework {shlex.quote(plan.framework.stands_for or plan.framework.id)}",
+    ]
     words.append(f"--on {shlex.quote(plan.machine.text or plan.machine.device.id)}")
     words.append(f"--batch {plan.job.batch}seq --sequence {plan.job.sequence} --strategy {degrees}")
     left = ("tokens", "compute", "precision", "rank", "base", "imbalance", "capacity", "fabric", "failures")
@@ -684,7 +688,8 @@ def reproduce(plan: Plan, inputs: dict[str, Any]) -> str:
     words = [f"roofplan serve {model} --on {shlex.quote(plan.machine.text)}"]
     degrees = ",".join(f"{name}={value}" for name, value in plan.strategy.as_dict().items())
     words.append(
-        f"--strategy {degrees} --engine {plan.engine.id} --concurrency {plan.users} --input {w.input} --output {w.output} --context {w.context}"
+        f"--strategy {degrees} --engine {shlex.quote(plan.engine.stands_for or plan.engine.id)} --concurrency {plan.users}"
+        f" --input {w.input} --output {w.output} --context {w.context}"
     )
     if plan.precision != "checkpoint":
         words.append(f"--precision {plan.precision}")

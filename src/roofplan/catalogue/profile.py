@@ -118,7 +118,9 @@ def said(fit: Fit) -> str:
 
 
 def stale(fit: Fit) -> str:
-    """Return that the profile was left out because it was made on another fit, empty where it was not."""
+    """Return that the profile was left out because it was made on another fit, empty where it was not, or is refused since the user names it."""
+    if os.environ.get(VARIABLE) is not None:
+        return ""
     kept = _readable()
     return f"{path()} is left out: it {STALE}" if kept.constants and kept.fit != fit.digest() else ""
 

@@ -59,9 +59,10 @@ def train_screen(result: TrainingResult, page: Page, *, top: int, explain: bool,
     page.line("")
     target = target_of(plan)
     emitted = f" --emit {target}" if target in TARGETS else ""
+    x = plan.layout
     for line in wrapped(
         "not modelled: evaluation, data loading that starves the devices · more: --explain --top 10 --csv FILE"
-        f" --json{emitted} --deadline 20d --strategy tp=8,pp=2",
+        f" --json{emitted} --strategy tp={x.tp:g},pp={x.pp}",
         indent=2,
     ):
         page.line(line)

@@ -40,8 +40,9 @@ STAND_IN = 0.2
 
 
 def own_place(software: str, machine: Machine, model: Model) -> str:
-    """Return what a user's own runs speak of: a model, known by its parameters, on as many devices under a piece of software."""
-    return f"{software}/{machine.count}x{machine.device.id}/{model.total} parameters"
+    """Return what a user's own runs speak of: a model, known by its parameters and their format, on as many devices under a piece of software."""
+    stored = model.quantization.format if model.quantization else model.dtype
+    return f"{software}/{machine.count}x{machine.device.id}/{model.total} parameters in {stored}"
 
 
 def own_runs(figure: str, software: str, machine: Machine, model: Model, fit: Fit) -> Constant | None:

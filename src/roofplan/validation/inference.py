@@ -561,7 +561,7 @@ def _workload(row: Row, engine: Engine, assumed: Assumed) -> tuple[Workload, flo
         if prompt is None:
             raise Skipped("prompt length not stated")
         assumed.add(f"prompt: {prompt:g} tokens, of which the source states the data set alone", PROMPT)
-    answers = row.get("client_concurrency") or row.get("output_tokens_per_s")
+    answers = row.get("client_concurrency") or row.get("output_tokens_per_s") or row.get("tpot_ms")
     if not output and answers:
         raise Skipped("answer length not stated")
     answer = max(1, round(output or 1.0))

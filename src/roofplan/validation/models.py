@@ -12,6 +12,7 @@ from typing import Any
 from roofplan import catalogue, hf
 from roofplan.errors import RoofplanError, nearest
 from roofplan.records.model import Mixture, Model
+from roofplan.timing.figures import flat
 from roofplan.validation.rows import Assumed, Row, Skipped, number
 
 # Names -------------------------------------------------------------------------------------------
@@ -220,7 +221,7 @@ def model_of(row: Row, assumed: Assumed) -> Model:
         raise Skipped(f"model {name}: its dimensions make {model.total / 1e9:.3g}B; it is not known to be dense")
     if abs(off) > NEAR:
         assumed.add(f"dimensions: they make {model.total / 1e9:.3g}B, not what the name {name} says")
-        assumed.doubts.append(("dimensions", abs(off)))
+        assumed.doubts.append(("dimensions", flat(*sorted((1.0, 1.0 + off)))))
     return model
 
 

@@ -42,7 +42,7 @@ def validated(kind: str, rows: Sequence[Row], fit: Fit, tick: Tick | None = None
 
 def fitted_on(source: str, fit: Fit) -> bool:
     """Return whether constants rest on a publisher's rows, or on the user's own of that name, so that its errors are in sample."""
-    return any(source in names_in(item.source) for item in fit.constants if item.rows)
+    return bool(source) and any(source in names_in(item.source) for item in fit.constants if item.rows)
 
 
 def names_in(source: str) -> frozenset[str]:
@@ -373,6 +373,7 @@ def training_figures(case: TrainingCase, fit: Fit) -> tuple[dict[str, Metric], b
     found = step(case.model, case.job, case.layout, a)
     known = step_certainty(case.model, case.job, case.layout, a, found, case.unstated, case.doubts)
     rate = case.job.batch * case.job.sequence / float(found.time) / case.machine.count
+    known = replace(known, quickest=ideal_rate(case, fit) / rate)
     held = fullest(ledgers(case.model, case.job, case.layout, case.framework, fit))
     sure_reserved, sure_allocated = memory_certainty(case.framework, case.machine, case.model, case.job, fit)
     reserved, allocated = (

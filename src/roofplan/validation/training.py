@@ -348,7 +348,7 @@ def framework_of(row: Row, assumed: Assumed) -> Framework:
         found = replace(found, stands_for=other.name)
     eager = row.get("flash_attention") == "False"
     if eager and found.name == "megatron":
-        found = catalogue.framework("megatron-lm-3.0")
+        found = replace(catalogue.framework("megatron-lm-3.0"), stands_for=found.stands_for)
     return replace(found, attention="eager") if eager and found.attention == "flash" else found
 
 
