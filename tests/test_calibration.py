@@ -220,7 +220,7 @@ def test_own_runs_move_constants_towards_them(own_profile, table):
     assert held < 0.6 * before
     assert place == own_profile
     assert {item.scope for item in found.constants if item.law == "own"} == {
-        "torchtitan-0.1/8xh100-sxm-96-hbm2e/8030261248 parameters"
+        "torchtitan-0.1/8xh100-sxm-96-hbm2e/8030261248 parameters in bf16"
     }
     assert all(one.after.source == "your runs: mine.csv (torchtitan)" and one.doubt <= 0.9 for one in found.moved)
     # what was kept holds from now on, and grades what it speaks of

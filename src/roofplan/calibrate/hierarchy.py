@@ -32,8 +32,8 @@ TUNING = 2.385
 NUDGE = 0.05
 """Step in logarithms by which slopes are taken: wide enough that the larger of two limits is felt nearby [1]."""
 
-LONGEST = 0.7
-"""Largest change of an effect in one step of the descent [1]."""
+LONGEST, SMALLEST = 0.7, 1e-12
+"""Largest change of an effect in one step of the descent, and what is no change at all [1]."""
 
 STILL = 3e-3
 """Change of all effects below which the descent stands still [1]."""
@@ -131,7 +131,7 @@ def fit(blocks: Sequence[Block], priors: Mapping[Any, Prior], rounds: int = 30, 
         penalty = prior.penalty(values) + _penalty([errors for errors, _ in found], noise)
         while damping < MOST_DAMPING:
             change = np.linalg.solve(curvature + damping * np.diag(np.diag(curvature)), pull)
-            change = change * (LONGEST / max(LONGEST, float(np.max(np.abs(change)))))
+            change = change * min(1.0, LONGEST / max(float(np.max(np.abs(change))), SMALLEST))
             trial = values + change
             errors_there = [block.errors(block.at(rows @ trial)) for block, rows in zip(blocks, takes, strict=True)]
             lower = prior.penalty(trial) + _penalty(errors_there, noise)

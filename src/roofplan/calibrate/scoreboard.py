@@ -324,7 +324,7 @@ INPUTS: tuple[tuple[str, Callable[[Outcome], bool]], ...] = (
     ("systems with runs", lambda one: _newness(one) == ""),
     ("new systems", lambda one: _newness(one) == "system"),
     ("new kinds", lambda one: _newness(one) == "kind"),
-    ("batch measured", lambda one: _load(one) == ""),
+    ("batch measured, or one client", lambda one: _load(one) not in LOADS),
     *((load, lambda one, load=load: _load(one) == load) for load in LOADS),
 )
 """Which runs: those of which everything that widens an interval is stated, those of which some was assumed, and by how many run at once."""

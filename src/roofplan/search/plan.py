@@ -203,7 +203,7 @@ class Result:
 
 def sure_of(plan: Plan, figure: str, behind: Term) -> Sure:
     """Return how sure a figure of a plan is that a time tells: users are clients, and of drafts it is not measured how many are accepted."""
-    load: Load = "clients" if plan.users > 1 else ""
+    load: Load = "clients" if plan.users > 1 else "client"
     return certainty(figure, behind, plan.model, plan.rates, load=load, guessed=bool(plan.workload.drafted))
 
 
@@ -212,8 +212,6 @@ def metrics_of(plan: Plan) -> dict[str, Metric]:
     p, fit = plan.prediction, plan.rates.fit
     first, between = sure_of(plan, FIRST_TOKEN, p.ttft), sure_of(plan, TIME_PER_TOKEN, p.pace)
     whole, prompts = sure_of(plan, THROUGHPUT, p.cycle), sure_of(plan, PROMPTS, p.ttft)
-    if whole.half < between.half:  # a user's tokens a second are no surer than the time of each
-        whole = whole._replace(half=between.half, causes=between.causes)
     rate, most = float(p.rate), plan.memory.max_concurrency
     least = floors(plan.model, plan.strategy, plan.workload, plan.rates, plan.users).first
     out = {

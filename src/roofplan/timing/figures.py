@@ -63,7 +63,7 @@ def grade_of_constant(item: Constant, vendor: str) -> int:
 
 
 Newness = Literal["", "system", "kind"]
-Load = Literal["", "clients", "queue"]
+Load = Literal["", "client", "clients", "queue"]
 
 
 def newness(system: System, known: Collection[System]) -> Newness:
@@ -93,8 +93,8 @@ class Doubt(NamedTuple):
     constants : relative error that the constants leave which it rests on, one standard deviation [1].
     new : ``system`` where no run of its system stands behind them, ``kind`` where none is of its architecture, its precision or its kind of
         model either; empty where runs of its system do.
-    load : how many sequences run at once where nobody measured that: ``clients`` of a closed loop, all of whom run, or a ``queue`` whose
-        requests wait for each other in a way that was only simulated; empty where it is known.
+    load : how many sequences run at once where nobody measured that: the one ``client`` or the ``clients`` of a closed loop, all of whom
+        run, or a ``queue`` whose requests wait for each other in a way that was only simulated; empty where it was measured.
     assumed : inputs that were assumed, each with the relative error that it may bring, one standard deviation [1].
     """
 
@@ -105,7 +105,7 @@ class Doubt(NamedTuple):
 
 
 BASE, PUBLISHERS, CONSTANTS, NEW, NEW_KIND = "base", "publishers", "constants", "new system", "new kind"
-LOADS = ("clients", "queue")
+LOADS, CLIENTS = ("clients", "queue"), frozenset({"client", "clients"})
 """Causes of error whose sizes are learned; that of constants is a multiple of what they are said to leave."""
 
 
@@ -128,7 +128,7 @@ def causes(figure: str, doubt: Doubt, fit: Fit) -> dict[str, float]:
     out = {BASE: size(BASE), PUBLISHERS: size(PUBLISHERS), CONSTANTS: size(CONSTANTS) * doubt.constants}
     out |= {NEW: size(NEW)} if doubt.new else {}
     out |= {NEW_KIND: size(NEW_KIND)} if doubt.new == "kind" else {}
-    out |= {doubt.load: size(doubt.load)} if doubt.load else {}
+    out |= {doubt.load: size(doubt.load)} if doubt.load in LOADS else {}
     return out | dict(doubt.assumed)
 
 
@@ -194,7 +194,7 @@ def sure(figure: str, grade: str, doubt: Doubt, fit: Fit, own: Constant | None =
     """
     if own is not None:
         return Sure("measured", own.value)
-    tied = [figure, TIME_PER_TOKEN] if figure == THROUGHPUT and doubt.load == "clients" else [figure]
+    tied = [figure, TIME_PER_TOKEN] if figure == THROUGHPUT and doubt.load in CLIENTS else [figure]
     half, name = max((interval_factor(one, fit) * spread_of(one, doubt, fit), one) for one in tied)
     found = causes(name, doubt, fit)
     return Sure(grade, half, doubt, tuple((cause, size) for cause, size in found.items() if size))

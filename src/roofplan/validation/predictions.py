@@ -199,7 +199,7 @@ def _queued(case: InferenceCase, fit: Fit) -> dict[str, Metric | str]:
         return _endless(case, running, fit)
     seen, steady = simulated(case, seats, book.budget_tokens, fit)
     waits = case.regime in UNEVEN_LOADS or clients > running
-    load: Load = "queue" if waits else "clients" if 1.0 < clients < math.inf else ""
+    load: Load = "queue" if waits else "" if math.isinf(clients) else "clients" if clients > 1 else "client"
     full = steady if waits or math.isinf(clients) else case.steady(clients, fit)  # all of whom run at once
     rate = seen.rate * case.busy_groups
     if case.clients is not None:  # groups of which some have a client more than others
