@@ -53,11 +53,13 @@ def main() -> None:
     fit = renewed("vector", fit_vector())
     fit = renewed("attention", fit_attention(rows))
     fit = renewed("messages", fit_messages(rows))
-    whole = fit_families(fit)
-    fit = renewed("training", fit_training(whole))
+    fit = renewed("training", fit_training(fit_families(fit)))
     others = [item for name in catalogue.fits() if name not in SERVING for item in catalogue.fit(name)]
     for name, found in fit_serving(others).items():
-        renewed(name, found)
+        fit = renewed(name, found)
+    # eager engines borrow launches from training, and training its experts' bandwidth from serving
+    whole = fit_families(fit)
+    renewed("training", fit_training(whole))
     fit = renewed("prices", fit_prices())
     origins.save(fit, catalogue.SYSTEMS)
     catalogue.forget_systems()
