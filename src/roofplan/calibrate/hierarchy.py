@@ -102,7 +102,7 @@ class Prior:
 def fit(blocks: Sequence[Block], priors: Mapping[Any, Prior], rounds: int = 30, start: Fitted | None = None) -> Fitted:
     """Return the most plausible effects: damped steps of least squares with Cauchy weights [2]_ around the priors [1]_.
 
-    Each step lowers the penalty, or is taken again with more damping [3]_. How noisy each block is is told anew in the first
+    Each step lowers the penalty, or is taken again with more damping [3]_. The noise of each block is estimated anew in the first
     `SETTLING` steps and then kept, so that all later ones go down the same slope. The descent ends after a step that lowers the penalty by
     less than `EVEN` or moves no effect by `STILL`, where no damped step lowers it, or after `rounds` steps.
     """

@@ -46,7 +46,7 @@ def own_place(software: str, machine: Machine, model: Model) -> str:
 
 
 def own_runs(figure: str, software: str, machine: Machine, model: Model, fit: Fit) -> Constant | None:
-    """Return how far predictions of a figure lie from a user's own runs, None where he measured none: half its 90% interval, a logarithm [1]."""
+    """Return how far predictions of a figure lie from a user's own runs, None where there are none: half its 90% interval, a logarithm [1]."""
     if not fit.speaks_of(OWN, figure):  # counting a model's parameters takes time, and few have measured
         return None
     return fit.get(OWN, figure, own_place(software, machine, model))
@@ -105,8 +105,11 @@ class Doubt(NamedTuple):
 
 
 BASE, PUBLISHERS, CONSTANTS, NEW, NEW_KIND = "base", "publishers", "constants", "new system", "new kind"
-LOADS, CLIENTS = ("clients", "queue"), frozenset({"client", "clients"})
-"""Causes of error whose sizes are learned; that of constants is a multiple of what they are said to leave."""
+LOADS = ("clients", "queue")
+"""Causes of error whose sizes are learned; that of constants is a multiple of the error they are said to leave."""
+
+CLIENTS = frozenset({"client", "clients"})
+"""Loads of a closed loop."""
 
 
 def flat(least: float, most: float) -> float:
