@@ -39,13 +39,17 @@ LEAST_SOURCES = 10
 """Publishers of a figure below which no coverage is claimed, and Student's t says how wide an interval is [1]."""
 
 PUBLISHER = "publisher"
-AXES: dict[str, Callable[[Outcome], str]] = {
+MEMBER: dict[str, Callable[[Outcome], str]] = {
     PUBLISHER: lambda one: one.source,
+    "chip": lambda one: one.chip,
     "system": lambda one: str(one.system),
     "architecture": lambda one: one.system.architecture if one.system else "",
     "software": lambda one: one.system.software if one.system else "",
 }
 """What is left out of every fit in turn, and which of them an outcome is of."""
+
+AXES = (PUBLISHER, "system", "architecture", "software")
+"""Those that intervals are judged by."""
 
 Sizes = Mapping[str, float]
 """Causes of error by name, each with its size [1]."""
@@ -223,7 +227,7 @@ def judged(
 
     `rows` were predicted with their publisher left out, `groups` with their chip, system, architecture or software.
     """
-    of, start = AXES[axis], sizes_of([*rows, *groups])
+    of, start = MEMBER[axis], sizes_of([*rows, *groups])
     mine = list(rows) if axis == PUBLISHER else [one for one in groups if one.left_out == axis]
     members = publishers(mine) if axis == PUBLISHER else _members(mine, of)
     out = []

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from roofplan import catalogue
 from roofplan.calibrate.engines import constants_of, fit_serving
+from roofplan.calibrate.intervals import MEMBER, PUBLISHER
 from roofplan.calibrate.kernels import fit_attention, fit_grouped, fit_matmul, kernel_rows
 from roofplan.calibrate.training import FAMILIES, Steps, fit_families, fit_training, seen_by_families
 from roofplan.records.calibration import Constant, Fit
@@ -39,7 +40,7 @@ def left_out(kind: str, rows: Sequence[Row], whole: Steps, tick: Tick | None = N
                 found, judged = training_outcomes(row, fit)
                 out.outcomes += found
                 out.memory += [judged] if judged is not None else []
-    out.outcomes = [replace(one, left_out="publisher") for one in out.outcomes]
+    out.outcomes = [replace(one, left_out=PUBLISHER) for one in out.outcomes]
     return out
 
 
@@ -80,27 +81,15 @@ def grouped(kind: str, whole: Steps, tick: Tick | None = None) -> list[Outcome]:
     rows = {row["id"]: row for row in table}
     out = []
     for axis, figure in GROUPED[kind].items():
-        mine = [one for one in seen if figure in {"", one.figure}]
-        for name in sorted({member(one, axis) for one in mine}):
+        mine, member = [one for one in seen if figure in {"", one.figure}], MEMBER[axis]
+        for name in sorted({member(one) for one in mine}):
             if tick is not None:
                 tick(f"{kind} {axis} {name}")
             fit = _fit_leaving(frozenset({f"{axis}:{name}"}), whole, kind)
-            ids = dict.fromkeys(one.id for one in mine if member(one, axis) == name)
+            ids = dict.fromkeys(one.id for one in mine if member(one) == name)
             found = [one for identity in ids for one in _outcomes(kind, rows[identity], fit)]
             out += [replace(one, left_out=axis) for one in found if one.predicted and figure in {"", one.figure}]
     return out
-
-
-def member(one: Outcome, axis: str) -> str:
-    """Return which chip, architecture, software or system an outcome is of."""
-    if one.system is None:
-        return ""
-    return {
-        "chip": one.chip,
-        "architecture": one.system.architecture,
-        "software": one.system.software,
-        "system": str(one.system),
-    }[axis]
 
 
 def _outcomes(kind: str, row: Row, fit: Fit) -> list[Outcome]:

@@ -13,6 +13,7 @@ from roofplan import catalogue
 from roofplan.calibrate.intervals import (
     AXES,
     LEAST_SOURCES,
+    MEMBER,
     PUBLISHER,
     Width,
     by_figure,
@@ -21,7 +22,7 @@ from roofplan.calibrate.intervals import (
     judged,
     publishers,
 )
-from roofplan.calibrate.left_out import kept_groups, member
+from roofplan.calibrate.left_out import kept_groups
 from roofplan.calibrate.training import FAMILIES
 from roofplan.records.calibration import Fit
 from roofplan.source import GRADES
@@ -208,7 +209,7 @@ def _left_groups(found: Sequence[Outcome]) -> Iterator[str]:
         mine: dict[str, list[float]] = defaultdict(list)
         for one in found:
             if (one.figure, one.left_out) == (figure, axis):
-                mine[member(one, axis)].append(one.ratio - 1.0)
+                mine[MEMBER[axis](one)].append(one.ratio - 1.0)
         groups[figure, axis] = dict(sorted(mine.items()))
     for figure, axis, aims in LEFT:
         errors = [np.abs(each) for each in groups[figure, axis].values()]

@@ -24,7 +24,7 @@ SIXTEEN_BITS = frozenset({"bf16", "fp16"})
 
 
 def system_of(model: Model, machine: Machine, engine: Software) -> System:
-    """Return the system that a served model runs on: software is that which is planned, whatever stands for it."""
+    """Return the system that a served model runs on: software goes by the name that was asked for, also where another profile stands in."""
     name = engine.stands_for or engine.name
     return System(machine.device.architecture, precision_of(model), model.kind, name)
 

@@ -74,7 +74,7 @@ class Known:
 
 
 def system_of(model: Model, machine: Machine, framework: Framework, job: Job) -> System:
-    """Return the system that a model is trained on: software is that which is planned, whatever stands for it."""
+    """Return the system that a model is trained on: software goes by the name that was asked for, also where another profile stands in."""
     precision = "16-bit" if job.precision in {"bf16", "fp16"} else job.precision
     name = framework.stands_for or framework.name
     return System(machine.device.architecture, precision, model.kind, name)
