@@ -17,15 +17,15 @@ import roofplan as rp
 from roofplan import catalogue
 from roofplan.calibrate import __main__ as refit
 from roofplan.calibrate import engines, intervals, kernels, left_out, training
-from roofplan.calibrate.fitting import entry
+from roofplan.calibrate.fitting import entry, merged
 from roofplan.calibrate.hierarchy import Block, Prior, fit
 from roofplan.calibrate.own import FURTHER, Refit, _further, figures_of, rescoped, stray
-from roofplan.calibrate.training import NUMBERS, effects_of
+from roofplan.calibrate.training import NUMBERS
 from roofplan.catalogue import profile
 from roofplan.catalogue.machines import machine
 from roofplan.errors import InputError
 from roofplan.laws import matmul
-from roofplan.records.calibration import Watched
+from roofplan.records.calibration import Constant, Fit, Watched
 from roofplan.records.system import Origin, System
 from roofplan.report.calibration import refit_screen
 from roofplan.report.page import Page
@@ -146,17 +146,65 @@ def test_a_broken_run_does_not_bend_the_fit():
 
 def test_what_is_less_known_strays_further():
     found = fit([block("a", 0.5, noise=0.1), block("b", 0.8, noise=0.1)], PRIORS)
-    slopes = np.array([[-1.0]])
-    own = found.variance([[("any", "share"), ("a", "share")]], [0.0], slopes)
-    kin = found.variance([[("any", "share")]], [0.2**2], slopes)
+    own = found.variance([("any", "share"), ("a", "share")])
+    kin = found.variance([("any", "share")]) + 0.2**2
     assert own < kin
+
+
+def test_measurements_tell_the_effects_that_they_feel():
+    deaf = Block(numbers={"launch": (("any", "launch"),)}, errors=lambda _: np.zeros(20))
+    priors = {**PRIORS, ("any", "launch"): Prior(0.0, 0.5)}
+    found = fit([block("a", 0.5), deaf], priors)
+    assert found.told(("any", "share"), priors["any", "share"])
+    assert not found.told(("any", "launch"), priors["any", "launch"])
+    assert not found.told(("b", "share"), priors["b", "share"])  # it has no runs
 
 
 def test_every_number_of_a_step_is_lent():
     for name in NUMBERS:
-        assert len(effects_of(name, "megatron-core", "Hopper", "own")) == 4
-        for scope in ("any", "Hopper", "megatron-core", "pytorch-fsdp/Blackwell"):
-            assert FIT.find("training", name, [scope]).value > 0.0
+        for framework in ("megatron-core-0.8", "torchtitan-0.1", "axolotl-0.5"):
+            chain = (f"{framework}/Volta", "no-such-lineage", "Volta", "any")
+            assert FIT.find("training", name, chain) == FIT.get("training", name, "any")
+
+
+def test_factors_of_nearer_scopes_multiply_what_holds_for_any():
+    def one(scope, value, unit="1", spread=0.2):
+        words = {"law": "training", "name": "compute", "scope": scope, "value": value, "unit": unit, "spread": spread}
+        return Constant(**words, rows=9, fitted="2026-01-01", source="runs of a publisher")
+
+    known = Fit((one("any", 0.8), one("Hopper", 1.1, "x", 0.1), one("fsdp", 0.9, "x", 0.15)))
+    found = known.find("training", "compute", ["fsdp-2/Hopper", "fsdp", "Hopper", "any"])
+    assert found.value == pytest.approx(0.8 * 1.1 * 0.9)
+    assert (found.scope, found.unit, found.spread) == ("fsdp", "1", 0.1)
+    assert "0.8 for any x 1.1 for Hopper x 0.9 for fsdp" in found.citation
+    assert known.find("training", "compute", ["Ada", "any"]) == known.get("training", "compute", "any")
+    # what stands nearer and is no factor holds alone
+    own = known.with_([one("fsdp-2/Hopper", 0.5)])
+    assert own.find("training", "compute", ["fsdp-2/Hopper", "fsdp", "Hopper", "any"]).value == 0.5
+
+
+def test_one_constant_may_hold_for_several_scopes():
+    words = {"law": "message", "name": "start", "unit": "s", "spread": 0.1, "rows": 9, "fitted": "2026-01-01"}
+    both = Constant(**words, scope="switch/Hopper", value=1e-5, source="a table", also=("switch/Ampere",))
+    known = Fit((both, Constant(**words, scope="any", value=2e-5, source="a table")))
+    found = known.find("message", "start", ["switch/Ampere", "any"])
+    assert (found.value, found.scope, found.fitted_on) == (1e-5, "switch/Ampere", "switch/Ampere")
+    assert known.find("message", "start", ["switch/Ada", "any"]).value == 2e-5
+    nearer = replace(both, scope="switch/Ampere", value=3e-5, also=())
+    assert known.with_([nearer]).find("message", "start", ["switch/Ampere", "any"]).value == 3e-5
+    assert len(known.constants) == 2
+
+
+def test_constants_stand_for_those_that_ask_for_the_same_number():
+    def one(scope, value, spread=0.1, rows=9, source="published tables: here"):
+        return entry("matmul", "bandwidth", scope, value, "1", spread, rows, source)
+
+    wide, narrow, other = one("Ada", 0.8, rows=20), one("Hopper", 0.81), one("Ampere", 0.9)
+    found = {item["scope"]: item.get("also") for item in merged([one("any", 0.8), other, narrow, wide])}
+    assert found == {"any": None, "Ada": ["Hopper"], "Ampere": None}
+    elsewhere = one("Hopper", 0.8, source="published tables: here, there")
+    assert len(merged([wide, elsewhere])) == 2  # its rows are of publishers that the other knows nothing of
+    assert len(merged([one("Ada", 0.8, spread=0.4, rows=20), narrow])) == 2  # nor is it surer of it
 
 
 # Power -------------------------------------------------------------------------------------------
@@ -410,11 +458,16 @@ def test_a_family_of_one_publisher_is_gone_without_it(monkeypatch):
     assert [family.framework for family in found.families] == ["torchtitan-0.1"]
     entries = training.step_entries(found)
     assert not any("nemo" in item["source"] or item["scope"].startswith("megatron-core-0.8") for item in entries)
-    # what a family has of its own is fitted on its runs; what is lent is known less
-    own = next(x for x in entries if x["scope"] == "torchtitan-0.1/Hopper" and x["name"] == "compute")
     lent = next(x for x in entries if x["scope"] == "any" and x["name"] == "compute")
-    assert own["rows"] == len(found.runs[0])
-    assert lent["spread"] > own["spread"]
+    assert lent["rows"] == len(found.runs[0])
+    assert [x["kind"] for x in entries if x["name"] == "sigma"] == ["guess"]
+
+
+def test_numbers_are_surer_where_more_of_their_scopes_have_runs():
+    chain = ("llm-foundry-0.3/Hopper", "pytorch-fsdp", "Hopper", "any")
+    spreads = [FIT.find("training", "compute", chain[place:]).spread for place in range(4)]
+    assert spreads == sorted(spreads)
+    assert spreads[0] < spreads[-1]
 
 
 def test_figures_that_stand_for_two_devices_move_nothing():

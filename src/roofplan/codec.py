@@ -423,7 +423,7 @@ def constants_text(entries: Iterable[Mapping[str, Any]]) -> str:
         lines += [
             f"{key} = {json.dumps(value, ensure_ascii=False)}"
             for key, value in entry.items()
-            if (value or key not in {"note", "basis"}) and (key, value) != ("kind", "fit")
+            if (value or key not in {"note", "basis", "also"}) and (key, value) != ("kind", "fit")
         ]
         lines.append("")
     return "\n".join(lines)
@@ -445,6 +445,7 @@ def constants(table: Mapping[str, Any]) -> tuple[Constant, ...]:
             note=entry.get("note", ""),
             basis=entry.get("basis", ""),
             kind=entry.get("kind", "fit"),
+            also=tuple(entry.get("also", ())),
         )
         for entry in table["constant"]
     )

@@ -1,11 +1,13 @@
 """Refit every constant: ``python -m roofplan.calibrate``, then ``make docs``, which writes the index that they are read from.
 
-``python -m roofplan.calibrate groups`` leaves out each chip, architecture, software and system in turn, of both kinds of runs or of those that it
-names; ``python -m roofplan.calibrate intervals`` fits the intervals alone to what was left out before.
+``python -m roofplan.calibrate worth`` tells what each number of training is worth, and ``python -m roofplan.calibrate groups`` leaves out each
+chip, architecture, software and system in turn, of both kinds of runs or of those that it names, half an hour each; ``python -m
+roofplan.calibrate intervals`` fits the intervals alone to what was left out before.
 """
 
 from __future__ import annotations
 
+import csv
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -27,6 +29,17 @@ def leave_groups_out(kinds: Sequence[str]) -> None:
     for kind in kinds:
         save(grouped(kind, whole, lambda name: sys.stderr.write(f"{name}\n")), groups_file(kind))
     renew_intervals(catalogue.shipped_fit())
+
+
+def tell_worth() -> None:
+    """Write what each number of training is worth: the errors of step times without it."""
+    from roofplan.calibrate.left_out import WORTH
+    from roofplan.calibrate.training import fit_families, worth
+
+    found = worth(fit_families(catalogue.shipped_fit()), lambda name: sys.stderr.write(f"{name}\n"))
+    with WORTH.open("w", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerows((name, count, f"{seen:.4f}", f"{unseen:.4f}") for name, count, seen, unseen in found)
 
 
 def renew_intervals(fit: Fit) -> None:
@@ -84,6 +97,8 @@ if __name__ == "__main__":
     match sys.argv[1:]:
         case ["groups", *kinds]:
             leave_groups_out(kinds or list(TABLES))
+        case ["worth"]:
+            tell_worth()
         case ["intervals"]:
             renew_intervals(catalogue.shipped_fit())
         case _:

@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from roofplan import catalogue, codec
-from roofplan.calibrate.fitting import NOT_FOR_FITTING, Excluded, descend, entry, spread
+from roofplan.calibrate import hierarchy
+from roofplan.calibrate.fitting import NOT_FOR_FITTING, Excluded, entry, merged, nearest, spread
+from roofplan.calibrate.hierarchy import Block, Prior
 from roofplan.operations import format_entry
 from roofplan.records.calibration import Constant, Fit
 from roofplan.records.engine import COMPILED, EAGER
@@ -162,41 +165,55 @@ LEAST = 12
 RECENT = "2025"
 """Year from which versions stand for an engine's present in its own scope."""
 
-NAMES = (
-    ("kernel", "gap", "s"),
-    ("engine_step", "base", "s"),
-    ("engine_step", "per_sequence", "s"),
-    ("experts", "bandwidth", "1"),
-    ("vector", "bandwidth", "1"),
-    ("vector", "unpacking.native", "FLOP"),
-    ("vector", "unpacking.blocks", "FLOP"),
+
+class Number(NamedTuple):
+    """What is known of a constant before any run.
+
+    Parameters
+    ----------
+    middle, spread : a plausible value, and one standard deviation of its logarithm.
+    least, most : physical bounds.
+    """
+
+    law: str
+    name: str
+    unit: str
+    middle: float
+    spread: float
+    least: float
+    most: float
+
+
+EXPERTS = Number("experts", "bandwidth", "1", 0.6, 0.4, 0.15, 1.0)
+NUMBERS = (
+    Number("kernel", "gap", "s", 1.5e-6, 0.7, 2e-7, 3e-5),
+    Number("engine_step", "base", "s", 5e-4, 1.0, 5e-5, 3e-2),
+    Number("engine_step", "per_sequence", "s", 5e-6, 1.0, 1e-7, 2e-4),
+    EXPERTS,
+    Number("vector", "bandwidth", "1", 0.85, 0.2, 0.3, 1.0),
+    Number("vector", "unpacking.native", "FLOP", 2.0, 1.5, 0.1, 60.0),
+    Number("vector", "unpacking.blocks", "FLOP", 4.0, 1.5, 0.1, 60.0),
 )
-"""The constants that are fitted together."""
+"""The constants that are fitted together: a gap is shorter than an eager launch, a step's host time than 30 ms, a share at most one, a weight unpacked in at
+most 60 operations."""
 
-SHARE = 3
-"""Where the experts' share of bandwidth stands among them."""
+GAP, BASE, PER_SEQUENCE = 0, 1, 2
+"""Where the gap between kernels, a step's host time and that of a sequence stand among them."""
 
-BOUNDS = ((2e-7, 3e-5), (5e-5, 3e-2), (1e-7, 2e-4), (0.15, 1.0), (0.3, 1.0), (0.1, 60.0), (0.1, 60.0))
-"""Physical bounds: a gap is shorter than an eager launch, a step's host time than 30 ms, a share at most one, a weight unpacked in at most 60 operations."""
+EAGER_GAP, EAGER_BASE = 1.5e-5, 3e-3
+"""What engines plausibly need that launch every kernel from Python: 10 to 20 us a kernel, as eager PyTorch does, and some milliseconds a step [s]."""
 
+ERR_TOGETHER = -0.5
+"""Power of their number by which rows count: those of one publisher err together, and all of them say as much as the root of so many would alone [1]."""
 
-CAPTURED = (2e-7, 3.4e-6)
-"""Bounds of the gap between kernels of a captured graph: one launch takes 1.3 us on an H100 (hazyresearch.stanford.edu/blog/2025-05-27-no-bubbles), and
-engines that run one sequence from a graph, with no scheduler beside them, need 2.9 (gpt-fast) to 3.4 (llama.cpp) with what a kernel takes to fill and drain [s]."""
-
-START = [1.5e-6, 5e-4, 5e-6, 0.6, 0.85, 2.0, 4.0]
-"""Where the search begins: physically plausible values."""
+MOST_CAPTURED = 3.4e-6
+"""Longest gap between kernels of a captured graph, and of those that a host issues from C++: one launch takes 1.3 us on an H100
+(hazyresearch.stanford.edu/blog/2025-05-27-no-bubbles), and engines that run one sequence from a graph, with no scheduler beside them, need 2.9
+(gpt-fast) to 3.4 (llama.cpp) with what a kernel takes to fill and drain [s]."""
 
 PYTHON_SEQUENCE = 2.8e-5
 """What a sequence costs a scheduler in Python where no row says: 4 to 13 ms a step at the 256 sequences that vLLM takes, the geometric
 mean over them (github.com/vllm-project/vllm/issues/6854, 2024-07) [s]."""
-
-TRUST = (0.01, 0.01, 0.01, 0.01, 0.001, 0.001, 0.001)
-"""What a factor e away from the start costs in mean logarithm: more for constants with a narrow plausible range [1]."""
-
-PERTURBED, INDIFFERENT = 1.5, 1e-3
-"""A constant is not identified if a factor of the first, either way, raises the mean logarithm by less than the second: the
-first is what the interval of a calibrated figure allows [1]."""
 
 
 def _bears(row: Decode, law: str, name: str, own: Sequence[str]) -> bool:
@@ -211,45 +228,31 @@ def _bears(row: Decode, law: str, name: str, own: Sequence[str]) -> bool:
 
 
 def _time(p: Sequence[float], row: Decode, own: Sequence[str] = ()) -> float:
-    gap, base, each, experts, share, native, blocks = p[: len(NAMES)]
+    gap, base, each, experts, share, native, blocks = p[: len(NUMBERS)]
     if row.stored in own:
-        experts = p[len(NAMES) + own.index(row.stored)]
+        experts = p[len(NUMBERS) + own.index(row.stored)]
     host = row.kernels * gap + base + each * row.sequences
     return row.fixed + host + row.experts / experts + row.reads / share + native * row.native + blocks * row.blocks
 
 
-def own_formats(found: list[Decode]) -> list[str]:
+def own_formats(found: Sequence[Decode]) -> list[str]:
     """Return the expert formats with rows enough for a share of bandwidth of their own."""
     stored = [row.stored for row in found if row.experts > 0]
     return sorted(name for name in set(stored) if stored.count(name) >= LEAST)
 
 
-def _start(runtime: str) -> list[float]:
-    """Return where the search begins for engines whose host code is in a language."""
-    return [
-        PYTHON_SEQUENCE if name == "per_sequence" and runtime == "python" else x
-        for (_, name, _), x in zip(NAMES, START, strict=True)
-    ]
-
-
-def _fit(found: list[Decode], held: dict[int, float] | None = None) -> list[float]:
-    """Return the constants of `NAMES`, then a share per expert format, that bring predicted over measured nearest to one.
-
-    Constants of `held` keep the value given there.
-    """
-    own = own_formats(found)
-    start = [*_start(found[0].case.engine.runtime), *(START[SHARE] for _ in own)]
-    low, high = zip(*_bounds(found), strict=True)
-    trust = [*TRUST, *(TRUST[SHARE] for _ in own)]
-
-    def within(p: Sequence[float]) -> list[float]:
-        return [min(max(x, a), b) for x, a, b in zip(p, low, high, strict=True)]
-
-    def loss(p: list[float]) -> float:
-        p = _holding(within(p), held)
-        return _off(p, found, own) + sum(t * abs(math.log(x / s)) for t, x, s in zip(trust, p, start, strict=True))
-
-    return _holding(within(descend(loss, start)), held)
+def _numbers(found: Sequence[Decode]) -> list[Number]:
+    """Return the constants that rows are explained by: those of `NUMBERS`, then a share for each expert format with rows enough."""
+    out = list(NUMBERS)
+    if _captured(found) or found[0].case.engine.runtime == "c++":
+        out[GAP] = out[GAP]._replace(most=MOST_CAPTURED)
+    if found[0].case.engine.eager:
+        out[GAP], out[BASE] = (
+            out[place]._replace(middle=middle) for place, middle in ((GAP, EAGER_GAP), (BASE, EAGER_BASE))
+        )
+    if found[0].case.engine.runtime == "python":
+        out[PER_SEQUENCE] = out[PER_SEQUENCE]._replace(middle=PYTHON_SEQUENCE)
+    return out + [EXPERTS._replace(name=f"bandwidth.{stored}") for stored in own_formats(found)]
 
 
 def _captured(found: Iterable[Decode]) -> bool:
@@ -257,29 +260,44 @@ def _captured(found: Iterable[Decode]) -> bool:
     return all(row.case.engine.raw.get("cuda_graphs") for row in found)
 
 
-def _bounds(found: list[Decode]) -> list[tuple[float, float]]:
-    """Return the bounds of the constants of `NAMES`, then of a share per expert format."""
-    return [CAPTURED if _captured(found) else BOUNDS[0], *BOUNDS[1:], *(BOUNDS[SHARE] for _ in own_formats(found))]
+class Host(NamedTuple):
+    """The constants that explain some rows, in the order of `numbers`; which of them the rows tell, and which end at a bound."""
+
+    numbers: list[Number]
+    values: list[float]
+    told: frozenset[int]
+    bounded: frozenset[int]
+
+    def time(self, row: Decode) -> float:
+        """Return the time of a decode step [s]."""
+        stored = [one.name.partition(".")[2] for one in self.numbers[len(NUMBERS) :]]
+        return _time(self.values, row, stored)
 
 
-def _holding(p: list[float], held: dict[int, float] | None) -> list[float]:
-    return [held.get(index, value) for index, value in enumerate(p)] if held else p
+def _fit(found: Sequence[Decode], held: Mapping[int, float] = MappingProxyType({})) -> Host:
+    """Return the constants that bring predicted over measured nearest to one; what would leave its bounds is held there, and the others once more fitted."""
+    numbers, own = _numbers(found), own_formats(found)
+    free = [place for place in range(len(numbers)) if place not in held]
+    priors = {place: Prior(math.log(numbers[place].middle), numbers[place].spread) for place in free}
 
+    def values(p: Mapping[str, float]) -> list[float]:
+        return [held[place] if place in held else p[str(place)] for place in range(len(numbers))]
 
-def _off(p: Sequence[float], found: list[Decode], own: Sequence[str]) -> float:
-    """Return the mean logarithm of predicted over measured, outliers cut."""
-    return float(np.mean([min(abs(math.log(_time(p, row, own) / row.measured)), 0.7) for row in found]))
+    def errors(p: Mapping[str, float]) -> np.ndarray:
+        here = values(p)
+        return np.log([_time(here, row, own) / row.measured for row in found])
 
-
-def _identified(fitted: list[float], index: int, found: list[Decode], own: Sequence[str]) -> tuple[bool, bool]:
-    """Return whether moving a constant within its bounds makes the rows fit worse, and whether it still does when the others make up for it."""
-    here, (low, high) = _off(fitted, found, own), _bounds(found)[index]
-    moved = [
-        {index: value} for factor in (PERTURBED, 1.0 / PERTURBED) if low <= (value := fitted[index] * factor) <= high
-    ]
-    alone = min(_off(_holding(fitted, held), found, own) for held in moved)
-    together = min(_off(_fit(found, held), found, own) for held in moved)
-    return alone > here + INDIFFERENT, together > here + INDIFFERENT
+    weight = len(found) ** ERR_TOGETHER
+    best = hierarchy.fit(
+        [Block(numbers={str(place): (place,) for place in free}, errors=errors, weight=weight)], priors
+    )
+    whole = values({str(place): best.number([place]) for place in free})
+    within = [min(max(value, one.least), one.most) for value, one in zip(whole, numbers, strict=True)]
+    beyond = {place: within[place] for place in free if within[place] != whole[place]}
+    if beyond:
+        return _fit(found, {**held, **beyond})
+    told = {place for place in free if best.told(place, priors[place])}
+    return Host(numbers, whole, frozenset(told | set(held)), frozenset(held))
 
 
 def fit_prefill(fit: Fit) -> list[dict[str, Any]]:
@@ -328,7 +346,7 @@ def fit_prefill(fit: Fit) -> list[dict[str, Any]]:
             out.append(entry("engine", name, "any", 1.0, "1", 0.3, 0, note, kind="guess"))
         note = "training's frameworks have shares of their own"
         out.append(entry("engine", name, "training", 1.0, "1", 0.2, 0, note, kind="definition"))
-    return out
+    return merged(out)
 
 
 def as_16_bit_products(found: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -404,7 +422,8 @@ def _fronts(found: Mapping[str, list[float]], source: str = "") -> list[dict[str
         return [entry("front_end", "request", "any", LEAST_FRONT, "s", 0.7, 0, note, kind="guess")]
     middle = math.exp(sum(math.log(value) for value in known.values()) / len(known))
     rows = sum(len(late) for late in found.values())
-    return [*out, entry("front_end", "request", "any", middle, "s", 0.7, rows, source, "geometric mean of the engines")]
+    every = entry("front_end", "request", "any", middle, "s", 0.7, rows, source, "geometric mean of the engines")
+    return merged([*out, every])
 
 
 def _agree(late: Sequence[float]) -> bool:
@@ -454,16 +473,10 @@ CONTRADICTORY = 0.32
 """Spread of a version's residuals above which its rows contradict each other and give no constants: that of a borrowed figure [1]."""
 
 
-def decode_fit(found: list[Decode]) -> Callable[[Decode], float]:
-    """Return the time of a decode step under the constants that some rows determine."""
-    fitted, own = _fit(found), own_formats(found)
-    return lambda row: _time(fitted, row, own)
-
-
-def contradictory(found: list[Decode]) -> bool:
+def contradictory(found: Sequence[Decode]) -> bool:
     """Return whether no constants bring the rows of a version near each other: other settings than those published made them."""
-    time = decode_fit(found)
-    return spread(time(row) / row.measured for row in found) > CONTRADICTORY
+    host = _fit(found)
+    return spread(host.time(row) / row.measured for row in found) > CONTRADICTORY
 
 
 def runs_of(rows: Iterable[Decode]) -> str:
@@ -492,11 +505,8 @@ def fit_engines(fit: Fit) -> list[dict[str, Any]]:
     scopes = _scopes(fit)
     engines = {row.engine for rows in scopes.values() for row in rows}
     out = [item for scope, found in sorted(scopes.items()) for item in _scope_entries(scope, found)]
-    return [
-        *out,
-        *_over_engines(out, engines, runs_of(row for rows in scopes.values() for row in rows)),
-        *(entry(*guess[:-1], 0, guess[-1], kind="guess") for guess in GUESSES),
-    ]
+    every = _over_engines(out, engines, runs_of(row for rows in scopes.values() for row in rows))
+    return merged([*out, *every, *(entry(*guess[:-1], 0, guess[-1], kind="guess") for guess in GUESSES)])
 
 
 def _scopes(fit: Fit) -> dict[str, list[Decode]]:
@@ -517,23 +527,20 @@ def _scopes(fit: Fit) -> dict[str, list[Decode]]:
 
 
 def _scope_entries(scope: str, found: list[Decode]) -> list[dict[str, Any]]:
-    """Return the constants that the rows of one scope determine, experts first."""
-    fitted, own = _fit(found), own_formats(found)
+    """Return the constants that the rows of one scope tell, experts first."""
+    host, own = _fit(found), own_formats(found)
     out = []
-    names = [*NAMES, *(("experts", f"bandwidth.{stored}", "1") for stored in own)]
-    for index, ((law, name, unit), value) in enumerate(zip(names, fitted, strict=True)):
-        rows = [row for row in found if _bears(row, law, name, own)]
+    for place, (one, value) in enumerate(zip(host.numbers, host.values, strict=True)):
+        rows = [row for row in found if _bears(row, one.law, one.name, own)]
         if len(rows) < LEAST:
             continue
-        off = spread(_time(fitted, row, own) / row.measured for row in rows)
-        alone, together = _identified(fitted, index, found, own)
-        if not alone:
-            out.append(entry(law, name, scope, value, unit, off, 0, "the rows hardly depend on it", kind="guess"))
+        off = spread(host.time(row) / row.measured for row in rows)
+        if place not in host.told:
+            why = "the rows hardly depend on it"
+            out.append(entry(one.law, one.name, scope, value, one.unit, off, 0, why, kind="guess"))
             continue
-        note = "" if together else "determined together with the others alone: they make up for it"
-        if (law, name) == ("kernel", "gap") and value >= CAPTURED[1] and _captured(found):
-            note = "at its bound, what engines of one sequence need from a captured graph"
-        out.append(entry(law, name, scope, value, unit, off, len(rows), runs_of(rows), note))
+        note = "at its bound" if place in host.bounded else ""
+        out.append(entry(one.law, one.name, scope, value, one.unit, off, len(rows), runs_of(rows), note))
     return out
 
 
@@ -541,8 +548,8 @@ def _over_engines(out: list[dict[str, Any]], engines: set[str], runs: str) -> li
     """Return, for engines without rows, the median over those that have some, which `runs` names."""
     every = []
     own = sorted({(item["law"], item["name"], item["unit"]) for item in out if item["name"].startswith("bandwidth.")})
-    starts = {(law, name): start for (law, name, _), start in zip(NAMES, START, strict=True)}
-    for law, name, unit in (*NAMES, *own):
+    middles = {(one.law, one.name): one.middle for one in NUMBERS}
+    for law, name, unit in (*((one.law, one.name, one.unit) for one in NUMBERS), *own):
         values = [item for item in out if item["law"] == law and item["name"] == name and item["scope"] in engines]
         if not values:  # the formats with a share of their own stand for those without
             values = [
@@ -551,7 +558,7 @@ def _over_engines(out: list[dict[str, Any]], engines: set[str], runs: str) -> li
                 if item["law"] == law and item["name"].startswith(name) and item["scope"] in engines
             ]
         if not values:
-            guess = starts.get((law, name))
+            guess = middles.get((law, name))
             if guess is not None:
                 every.append(
                     entry(law, name, "any", guess, unit, 0.4, 0, "no engine has rows that depend on it", kind="guess")
@@ -592,10 +599,7 @@ def constants_of(*fits: Iterable[dict[str, Any]]) -> list[Constant]:
 def _neutral_engines() -> list[dict[str, Any]]:
     """Return where every engine's constants start."""
     start = "where the search starts"
-    found = [
-        entry(law, name, "any", x, unit, 0.4, 0, start, kind="guess")
-        for (law, name, unit), x in zip(NAMES, START, strict=True)
-    ]
+    found = [entry(one.law, one.name, "any", one.middle, one.unit, 0.4, 0, start, kind="guess") for one in NUMBERS]
     return [*found, *(entry(*guess[:-1], 0, guess[-1], kind="guess") for guess in GUESSES)]
 
 
@@ -628,10 +632,7 @@ def fit_power(fit: Fit) -> list[dict[str, Any]]:
         ]
     x, y = np.array([a for a, _ in rows]), np.array([b for _, b in rows])
 
-    def loss(p: list[float]) -> float:
-        return float(np.mean(np.abs(np.log((p[0] + (p[1] - p[0]) * x) / y))))
-
-    floor, ceiling = descend(loss, [0.4, 0.9])
+    floor, ceiling = nearest(lambda p: np.log((p[0] + (p[1] - p[0]) * x) / y), [0.4, 0.9])
     deviation = spread((floor + (ceiling - floor) * x) / y)
     return [
         entry("power", "floor", "any", floor, "1", deviation, len(rows), source),

@@ -1,16 +1,19 @@
-"""What all fits share: robust spread, a small descent, and how constants are written."""
+"""What all fits share: robust spread, the nearest numbers, and how constants are written."""
 
 from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import date
 from typing import Any
 
 import numpy as np
 
 from roofplan import catalogue, codec
+from roofplan.calibrate import hierarchy
+from roofplan.calibrate.hierarchy import Block, Prior
+from roofplan.validation.predictions import names_in
 
 Row = dict[str, str]
 
@@ -100,13 +103,11 @@ def affine(rows: list[tuple[str, float, float]], start: float) -> tuple[float, d
             for scope, found in scopes.items()
         }
 
-    def loss(p: list[float]) -> float:
+    def errors(p: Sequence[float]) -> np.ndarray:
         share = shares(p[0])
-        return float(
-            np.mean([min(abs(math.log((p[0] + ideal / share[scope]) / time)), 1.0) for scope, ideal, time in rows])
-        )
+        return np.log([(p[0] + ideal / share[scope]) / time for scope, ideal, time in rows])
 
-    gap = descend(loss, [start])[0]
+    gap = nearest(errors, [start])[0]
     share = shares(gap)
     return gap, {
         scope: (share[scope], spread((gap + ideal / share[scope]) / time for ideal, time in found), len(found))
@@ -141,22 +142,54 @@ def _affine_entries(
     ]
 
 
-def descend(loss: Callable[[list[float]], float], start: list[float], steps: int = 60) -> list[float]:
-    """Return parameters of smallest loss by coordinate search in their logarithms; deterministic, no library needed."""
-    best, value, stride = list(start), loss(start), 0.5
-    for _ in range(steps):
-        moved = False
-        for i in range(len(best)):
-            for factor in (math.exp(stride), math.exp(-stride)):
-                trial = [*best[:i], best[i] * factor, *best[i + 1 :]]
-                found = loss(trial)
-                if found < value - 1e-9:
-                    best, value, moved = trial, found, True
-        if not moved:
-            stride /= 2
-            if stride < 0.005:
-                break
-    return best
+WIDE = 1.0
+"""How far a number may lie from where the search for it starts, one standard deviation of its logarithm, where nothing else is known [1]."""
+
+
+def nearest(errors: Callable[[Sequence[float]], np.ndarray], start: Sequence[float]) -> list[float]:
+    """Return the numbers that bring errors, logarithms of predicted over measured, nearest to zero; each plausibly near where it starts [1]."""
+    block = Block(
+        numbers={str(place): (place,) for place in range(len(start))}, errors=lambda p: errors(list(p.values()))
+    )
+    found = hierarchy.fit([block], {place: Prior(math.log(value), WIDE) for place, value in enumerate(start)})
+    return [found.number([place]) for place in range(len(start))]
+
+
+ALIKE = 0.2
+"""Distance of two numbers, over their spread, within which one stands for both: it raises the mean error of the rows of the other by 2% of itself [1]."""
+
+
+def merged(found: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return constants, each standing for those of other scopes whose rows, all of publishers of its own, ask for the same number.
+
+    >>> here, there = (entry("matmul", "highest", scope, 0.5, "1", 0.1, 9, "tables") for scope in ("Ada", "Hopper"))
+    >>> [(one["scope"], one["also"]) for one in merged([here, there])]
+    [('Ada', ['Hopper'])]
+    """
+    out: list[dict[str, Any]] = []
+    for one in sorted(found, key=lambda one: -one["rows"]):
+        mine = one["scope"] != ANY and next(
+            (other for other in out if other["scope"] != ANY and _stands_for(other, one)), None
+        )
+        if mine:
+            mine["also"] = sorted([*mine.get("also", ()), one["scope"]])
+        else:
+            out.append(dict(one))
+    return sorted(out, key=lambda one: (one["law"], one["name"], one["scope"] == ANY, one["scope"]))
+
+
+ANY = "any"
+"""Scope of what holds where nothing nearer does: it stands for no other, so that what is borrowed is told from what was measured."""
+
+
+def _stands_for(other: dict[str, Any], one: dict[str, Any]) -> bool:
+    """Return whether a constant may stand for one of another scope."""
+    same = all(other.get(key, "") == one.get(key, "") for key in ("law", "name", "unit", "kind", "basis"))
+    apart = abs(math.log(other["value"] / one["value"])) if same else math.inf
+    near = apart <= ALIKE * min(other["spread"], one["spread"])
+    return (
+        near and other["spread"] <= 2.0 * one["spread"] + 1e-9 and names_in(one["source"]) <= names_in(other["source"])
+    )
 
 
 def write(name: str, constants: list[dict[str, Any]]) -> None:

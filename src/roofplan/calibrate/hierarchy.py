@@ -39,6 +39,10 @@ STILL = 3e-3
 """Change of all effects below which the descent stands still [1]."""
 
 
+TOLD = 0.9
+"""Share of its prior spread above which an effect's posterior spread says that no measurement tells it [1]."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Block:
     """Measurements that the same numbers explain.
@@ -47,10 +51,12 @@ class Block:
     ----------
     numbers : by name, the effects whose sum is the number's logarithm.
     errors : logarithms of predicted over measured under numbers [1].
+    weight : measurements that each counts for: less than one where they err together [1].
     """
 
     numbers: Mapping[str, tuple[Effect, ...]]
     errors: Callable[[Numbers], np.ndarray]
+    weight: float = 1.0
 
     def at(self, logs: np.ndarray) -> Numbers:
         """Return the numbers of logarithms in their order."""
@@ -80,14 +86,15 @@ class Fitted:
         """Return the number of a sum of effects; one that no measurement knows adds nothing."""
         return math.exp(sum(self.values[self.places[one]] for one in effects if one in self.places))
 
-    def variance(self, effects: Sequence[Sequence[Effect]], unknown: Sequence[float], slopes: np.ndarray) -> float:
-        """Return the variance of a prediction's logarithm that numbers leave, over the mean of some slopes [1].
+    def told(self, effect: Effect, prior: Prior) -> bool:
+        """Return whether measurements tell an effect: whether they leave clearly less of its prior's spread."""
+        place = self.places.get(effect)
+        return place is not None and math.sqrt(self.covariance[place, place]) < TOLD * prior.spread
 
-        `effects` are those of each number, `unknown` the variance of what each has of its own.
-        """
-        takes = _takes(effects, self.places)
-        spread = takes @ self.covariance @ takes.T + np.diag(unknown)
-        return float(np.mean(np.einsum("ij,jk,ik->i", slopes, spread, slopes)))
+    def variance(self, effects: Sequence[Effect]) -> float:
+        """Return the variance of a sum of effects that measurements know [1]."""
+        takes = _takes([effects], self.places)[0]
+        return float(takes @ self.covariance @ takes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,20 +128,20 @@ def fit(blocks: Sequence[Block], priors: Mapping[Any, Prior], rounds: int = 30, 
         if step < SETTLING:
             noise = [max(LEAST_NOISE, 1.4826 * float(np.median(np.abs(errors)))) for errors, _ in found]
         curvature, pull = prior.normal(values)
-        for (errors, slope), rows, spread in zip(found, takes, noise, strict=True):
-            weights = 1.0 / (1.0 + (errors / (TUNING * spread)) ** 2) / spread**2
+        for block, (errors, slope), rows, spread in zip(blocks, found, takes, noise, strict=True):
+            weights = block.weight / (1.0 + (errors / (TUNING * spread)) ** 2) / spread**2
             lever = slope @ rows
             curvature = curvature + lever.T @ (weights[:, None] * lever)
             pull = pull - lever.T @ (weights * errors)
         if still or step == rounds:
             break
-        penalty = prior.penalty(values) + _penalty([errors for errors, _ in found], noise)
+        penalty = prior.penalty(values) + _penalty(blocks, [errors for errors, _ in found], noise)
         while damping < MOST_DAMPING:
             change = np.linalg.solve(curvature + damping * np.diag(np.diag(curvature)), pull)
             change = change * min(1.0, LONGEST / max(float(np.max(np.abs(change))), SMALLEST))
             trial = values + change
             errors_there = [block.errors(block.at(rows @ trial)) for block, rows in zip(blocks, takes, strict=True)]
-            lower = prior.penalty(trial) + _penalty(errors_there, noise)
+            lower = prior.penalty(trial) + _penalty(blocks, errors_there, noise)
             if lower < penalty:
                 damping = max(LEAST_DAMPING, damping / DAMPED)
                 break
@@ -173,10 +180,13 @@ class _Priors:
         return 0.5 * float(np.sum(self.precision * (values - self.centre) ** 2))
 
 
-def _penalty(errors: Sequence[np.ndarray], noise: Sequence[float]) -> float:
-    """Return the penalty of errors whose weights are Cauchy's [2]_."""
-    far = (np.log1p((each / (TUNING * spread)) ** 2) for each, spread in zip(errors, noise, strict=True))
-    return 0.5 * TUNING**2 * float(sum(np.sum(one) for one in far))
+def _penalty(blocks: Sequence[Block], errors: Sequence[np.ndarray], noise: Sequence[float]) -> float:
+    """Return the penalty of blocks' errors whose weights are Cauchy's [2]_."""
+    far = (
+        block.weight * np.sum(np.log1p((each / (TUNING * spread)) ** 2))
+        for block, each, spread in zip(blocks, errors, noise, strict=True)
+    )
+    return 0.5 * TUNING**2 * float(sum(far))
 
 
 def _takes(numbers: Iterable[Sequence[Effect]], places: Mapping[Effect, int]) -> np.ndarray:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from roofplan import catalogue
-from roofplan.calibrate.fitting import LEAST_ROWS, Row, _affine_entries, _scoped, descend, entry, spread
+from roofplan.calibrate.fitting import LEAST_ROWS, Row, _affine_entries, _scoped, entry, merged, nearest, spread
 from roofplan.laws import attention, matmul
 from roofplan.operations import element_bytes
 from roofplan.records.calibration import Fit
@@ -83,7 +83,7 @@ def fit_matmul(rows: list[Row], fit: Fit) -> list[dict[str, Any]]:
         if name == "bf16":
             over = _over_best(shares)
     out += _conversion_entries(rows, taken)
-    return [*out, *_affine_entries(reads, 5e-6, "matmul", "bandwidth", GEMM_TABLES), *over, *_highest()]
+    return merged([*out, *_affine_entries(reads, 5e-6, "matmul", "bandwidth", GEMM_TABLES), *over, *_highest()])
 
 
 GEMM_TABLES = "published GEMM tables: aiconfigurator-core 0.12.0 (PyPI), JAX microbenchmarks"
@@ -174,14 +174,10 @@ def converting(rows: Sequence[Row], fit: Fit) -> Converting:
 
 
 def _taken_off(table: Sequence[tuple[float, float, float]]) -> tuple[float, float]:
-    """Return start-up and bytes of an entry that bring products of (work at the peak, entries over the rate, time) nearest, from several starts."""
+    """Return start-up and bytes of an entry that bring products of (work at the peak, entries over the rate, time) nearest."""
     work, entries, times = (np.asarray(column) for column in zip(*table, strict=True))
 
-    def off(p: list[float]) -> float:
-        return float(np.mean(np.abs(np.log((p[0] + p[1] * entries + work / p[2]) / times))))
-
-    starts = [[start, each, 0.6] for start in (3e-6, 1e-5, 2e-5) for each in (1.0, 4.0)]
-    start, each, _ = min((descend(off, first) for first in starts), key=off)
+    start, each, _ = nearest(lambda p: np.log((p[0] + p[1] * entries + work / p[2]) / times), [1e-5, 3.0, 0.6])
     return start, each
 
 
@@ -282,10 +278,7 @@ def fit_grouped(rows: list[Row], fit: Fit) -> list[dict[str, Any]]:
         product = np.maximum(moved / read, matmul.work(padded, weights, 1.0) / (dense * share))
         return np.asarray(np.log((product + passes * BYTES * visits * hidden / wire + GROUPED_LAUNCHES) / times))
 
-    def off(p: list[float]) -> float:
-        return float(np.mean(np.minimum(np.abs(errors(p)), FAR)))
-
-    best = min((descend(off, start) for start in ([1.2, 80.0, 380.0, 2.0], [1.0, 30.0, 150.0, 1.0])), key=off)
+    best = nearest(errors, [1.2, 80.0, 200.0, 2.0])
     deviation, source = spread(np.exp(errors(best))), "published grouped products: aiconfigurator-core 0.12.0 (PyPI)"
     return [
         entry("grouped", name, "any", value, "1", deviation, len(table), source)
@@ -293,9 +286,9 @@ def fit_grouped(rows: list[Row], fit: Fit) -> list[dict[str, Any]]:
     ]
 
 
-BYTES, GROUPED_TILES, GROUPED_LAUNCHES, FAR = 2.0, (16.0, 128.0), 2e-5, 0.5
-"""Bytes of an entry in 16 bits, row tiles of TensorRT-LLM's grouped kernels (cutlass_extensions/gemm_configs.h) [1], what the kernels of a mixture take beside
-their work, that of the smallest rows [s], and the logarithm from which a row's error counts no further."""
+BYTES, GROUPED_TILES, GROUPED_LAUNCHES = 2.0, (16.0, 128.0), 2e-5
+"""Bytes of an entry in 16 bits, row tiles of TensorRT-LLM's grouped kernels (cutlass_extensions/gemm_configs.h) [1], and what the kernels of a mixture take beside
+their work, that of the smallest rows [s]."""
 
 
 def fit_vector() -> list[dict[str, Any]]:
@@ -343,7 +336,5 @@ def fit_attention(rows: list[Row]) -> list[dict[str, Any]]:
             ):
                 decode.append((device.architecture, ideal, time))
     source = "published attention kernels: aiconfigurator-core 0.12.0 (PyPI), InferSim"
-    return [
-        *_affine_entries(prefill, 2e-5, "attention", "prefill", source),
-        *_affine_entries(decode, 5e-6, "attention", "decode_bandwidth", source),
-    ]
+    shares = _affine_entries(prefill, 2e-5, "attention", "prefill", source)
+    return merged([*shares, *_affine_entries(decode, 5e-6, "attention", "decode_bandwidth", source)])

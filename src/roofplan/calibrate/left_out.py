@@ -151,6 +151,9 @@ predict, which saw the row."""
 
 PUBLISHERS = catalogue.ROOT / "measured" / "left-out.csv"
 
+WORTH = catalogue.ROOT / "measured" / "worth.csv"
+"""Errors of step times where a number of training stays at its middle: name, constants, seen and left out."""
+
 
 def groups_file(kind: str) -> Path:
     """Return where runs of a kind are kept that were left out by other things than their publisher."""

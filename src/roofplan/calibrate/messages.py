@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from roofplan import catalogue
-from roofplan.calibrate.fitting import Row, descend, entry, spread
+from roofplan.calibrate.fitting import Row, entry, merged, nearest, spread
 from roofplan.laws import collectives
 from roofplan.records.hardware import Accelerator
 
@@ -125,10 +125,11 @@ def _searched(law: Law, names: Sequence[tuple[str, str, float]], rows: Sequence[
     def held(p: Sequence[float]) -> list[float]:
         return [min(x, 1.0) if unit == "1" else x for x, unit in zip(p, units, strict=True)]
 
-    def loss(p: list[float]) -> float:
-        return float(np.mean([min(abs(math.log(law(held(p), one) / one.seconds)), 1.0) for one in rows]))
+    def errors(p: Sequence[float]) -> np.ndarray:
+        here = held(p)
+        return np.log([law(here, one) / one.seconds for one in rows])
 
-    found = held(descend(loss, [start for _, _, start in names]))
+    found = held(nearest(errors, [start for _, _, start in names]))
     return found, spread(law(found, one) / one.seconds for one in rows)
 
 
@@ -304,4 +305,4 @@ HOPS = (
 def fit_messages(rows: Sequence[Row]) -> list[dict[str, Any]]:
     """Fit the constants of messages: inside hosts on switches, buses and meshes, and between hosts."""
     known = timed(rows)
-    return [*_switched(known), *_buses(known), *_mesh(), *_networks(rows)]
+    return merged([*_switched(known), *_buses(known), *_mesh(), *_networks(rows)])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -22,7 +23,7 @@ from roofplan.calibrate.intervals import (
     judged,
     publishers,
 )
-from roofplan.calibrate.left_out import kept_groups
+from roofplan.calibrate.left_out import WORTH, kept_groups
 from roofplan.calibrate.training import FAMILIES
 from roofplan.records.calibration import Fit
 from roofplan.source import GRADES
@@ -150,7 +151,7 @@ JOBS = (
 
 def page(outcomes: Sequence[Outcome], fit: Fit) -> str:
     """Return the scoreboard as Markdown."""
-    fits = [item for item in fit.constants if item.rows]
+    fits = [item for item in fit.constants if item.kind == "fit"]
     lines = [
         "# Accuracy",
         "",
@@ -179,6 +180,7 @@ def page(outcomes: Sequence[Outcome], fit: Fit) -> str:
     left = kept_groups(fit)
     lines += ["", "## Chips and software that no constant saw", "", *_left_groups(left)] if left else []
     lines += ["", "## Mixtures and dense models", "", *_mixtures(outcomes)]
+    lines += ["", "## What each number of training is worth", "", *_worth()] if WORTH.exists() else []
     lines += ["", "## Intervals", "", *_intervals(outcomes, left, fit)]
     for job in JOBS:
         rows = [one for one in outcomes if job.keep(one)]
@@ -228,6 +230,19 @@ def _left_groups(found: Sequence[Outcome]) -> Iterator[str]:
 
 LEFT = ((STEP, "software", ("12%", "35%")), (STEP, "chip", ("12%", "35%")), (PROMPTS, "chip", ("25%", "")))
 """Of which figure what is left out, and the aims."""
+
+
+def _worth() -> Iterator[str]:
+    """Yield the errors of step times where a number of training stays where kernel tables put it."""
+    yield "Mean over publishers of the mean error of their step times, by the fit that saw them and by fits without them, where a number stays where kernel tables put it"
+    yield "and all others are fitted anew (`python -m roofplan.calibrate worth`); constants are its common value and the factors that architectures, frameworks' code and"
+    yield "families add of which runs tell."
+    yield ""
+    yield "| without | constants | seen | left out |"
+    yield "|---|---:|---:|---:|"
+    with WORTH.open(newline="") as file:
+        for name, count, seen, unseen in csv.reader(file):
+            yield f"| {name or 'none'} | {count} | {float(seen):.1%} | {float(unseen):.1%} |"
 
 
 def _mixtures(outcomes: Sequence[Outcome]) -> Iterator[str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import Any
@@ -19,8 +19,7 @@ from roofplan import catalogue
 from roofplan.calibrate.fitting import Excluded, entry, spread
 from roofplan.calibrate.hierarchy import Block, Effect, Fitted, Numbers, Prior, fit
 from roofplan.catalogue.machines import machine as machine_of
-from roofplan.economics.uncertainty import Z90
-from roofplan.records.calibration import Fit
+from roofplan.records.calibration import RELATIVE, Fit
 from roofplan.records.engine import EAGER as FROM_PYTHON
 from roofplan.records.hardware import Machine
 from roofplan.records.training import Framework
@@ -86,9 +85,9 @@ FAMILIES = (
 """Runs that share their numbers; few of them, each with a physical meaning, fitted over all families at once."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Plausible:
-    """What is known of a number before any run: its middle, and how far it strays, in logarithms.
+    """What is known of a number before any run: its middle, and how far it strays, in logarithms; zero where nothing is fitted.
 
     Parameters
     ----------
@@ -98,40 +97,44 @@ class Plausible:
     """
 
     middle: float
-    common: float
-    architecture: float
-    lineage: float
-    own: float
+    common: float = 0.0
+    architecture: float = 0.0
+    lineage: float = 0.0
+    own: float = 0.0
 
 
 NUMBERS = {
-    "compute": Plausible(0.9, 0.15, 0.1, 0.1, 0.05),
-    "low_over_16_bits": Plausible(1.0, 0.1, 0.05, 0.05, 0.05),
-    "experts": Plausible(8.0, 0.8, 0.2, 0.4, 0.2),
-    "memory": Plausible(0.8, 0.4, 0.2, 0.2, 0.15),
-    "attention": Plausible(0.9, 0.4, 0.2, 0.2, 0.15),
-    "update": Plausible(0.9, 0.4, 0.2, 0.2, 0.1),
-    "launch": Plausible(1.5e-5, 0.18, 0.1, 0.7, 0.2),
-    "ramp": Plausible(1.2e-5, 0.5, 0.1, 0.15, 0.1),
-    "host": Plausible(1e-2, 0.5, 0.1, 0.7, 0.3),
-    "sigma": Plausible(3.3e-3, 0.2, 0.05, 0.1, 0.1),
+    "compute": Plausible(middle=0.9, common=0.15, architecture=0.1, lineage=0.1, own=0.05),
+    "low_over_16_bits": Plausible(middle=1.0, common=0.1, architecture=0.05, lineage=0.05),
+    "experts": Plausible(middle=8.0, common=0.8, architecture=0.2, lineage=0.4, own=0.2),
+    "memory": Plausible(middle=0.8, common=0.4, architecture=0.2, lineage=0.2, own=0.15),
+    "attention": Plausible(middle=0.9, common=0.4, architecture=0.2, lineage=0.2, own=0.15),
+    "ramp": Plausible(middle=1.2e-5, common=0.5, lineage=0.15),
+    "host": Plausible(middle=1e-2, common=0.5, lineage=0.7),
+    "launch": Plausible(middle=1.5e-5, lineage=0.7),
+    "update": Plausible(middle=0.9, common=0.4, architecture=0.2, lineage=0.2),
+    "sigma": Plausible(middle=3.3e-3),
 }
-"""What is fitted. Shares of kernels follow the architecture and the code alike; launches and host time are the code's: eager PyTorch takes
-10 to 20 us a kernel. Products in 8 and 4 bits lose what those in 16 bits do, and a little of their own: casts are passes of
-their own. What grouped products lose beside dense ones may be several times what the tables' one kernel for all experts does, since
-frameworks start a product for each."""
+"""The numbers of a framework's code on an architecture. Shares of kernels follow both; launches and host time are the code's: eager PyTorch
+takes 10 to 20 us a kernel. Products in 8 and 4 bits lose what those in 16 do, and a little of their own. What grouped
+products lose beside dense ones may be several times what the tables' one kernel for all experts does, since frameworks start a product for
+each. Of the last no run tells."""
 
-NETWORK = {"network": Prior(math.log(0.9), 0.3), "shared": Prior(math.log(0.3), 0.7)}
+NETWORK = {"network": Plausible(middle=0.9, own=0.3), "shared": Plausible(middle=0.3, own=0.7)}
 """A cluster's own: the share of its network that rings attain, and what of that where several ranks of a ring share a host."""
 
 HOST_BOUND = math.log(3.0)
 """Where the search for what a framework's code adds to a launch starts: where the host binds, since elsewhere a launch has no slope [1]."""
 
 
-def effects_of(name: str, lineage: str, architecture: str, own: str = "") -> tuple[Effect, ...]:
-    """Return the effects whose sum is the logarithm of a number; without `own` those that a family without runs has."""
-    shared: tuple[Effect, ...] = (("any", name), (architecture, name), (lineage, name))
-    return (*shared, (own, name)) if own else shared
+def effects_of(name: str, lineage: str = "", architecture: str = "", own: str = "") -> tuple[Effect, ...]:
+    """Return the effects whose sum is the logarithm of a number over its middle, of the scopes that are given and add to it."""
+    p = PLAUSIBLE[name]
+    levels = (("any", p.common), (architecture, p.architecture), (lineage, p.lineage), (own, p.own))
+    return tuple((scope, name) for scope, spread in levels if scope and spread)
+
+
+PLAUSIBLE = NUMBERS | NETWORK
 
 
 def seen_by_families(gone: Excluded) -> bool:
@@ -143,13 +146,12 @@ def seen_by_families(gone: Excluded) -> bool:
 def priors() -> dict[Effect, Prior]:
     """Return the priors of all families' effects."""
     out: dict[Effect, Prior] = {}
-    for name, p in NUMBERS.items():
-        out["any", name] = Prior(math.log(p.middle), p.common)
+    for name, p in PLAUSIBLE.items():
+        out["any", name] = Prior(0.0, p.common)
         for family in FAMILIES:
             out[family.architecture, name] = Prior(0.0, p.architecture)
             out[family.lineage, name] = Prior(0.0, p.lineage, HOST_BOUND if name == "launch" else None)
             out[family.scope, name] = Prior(0.0, p.own)
-            out.update({(family.scope, name): prior for name, prior in NETWORK.items() if family.network})
     return out
 
 
@@ -192,35 +194,45 @@ class Steps:
     families : those with runs, in the order of `fitted.noise` and `fitted.slopes`.
     runs : theirs.
     constants : the kernels' constants that they stand on.
+    held : numbers that stay at their middles.
     """
 
     families: list[Family]
     runs: list[list[TrainingCase]]
     fitted: Fitted
     constants: Fit
+    held: frozenset[str]
 
-    def numbers(self, place: int) -> Numbers:
-        """Return the numbers of a family with runs."""
-        return {name: self.fitted.number(effects) for name, effects in _numbers(self.families[place]).items()}
-
-    def errors(self, place: int) -> np.ndarray:
-        """Return the relative errors of a family's predicted times, in sample [1]."""
-        out: np.ndarray = np.expm1(_errors(self.runs[place], self.constants, self.numbers(place)))
+    def errors(self, family: Family, runs: Sequence[TrainingCase]) -> np.ndarray:
+        """Return the relative errors of the predicted times of a family's runs [1]."""
+        known = _numbers(family, self.held)
+        if family not in self.families:
+            known = {name: effects for name, effects in known.items() if name in NUMBERS}
+        factors = {name: self.fitted.number(effects) for name, effects in known.items()}
+        out: np.ndarray = np.expm1(_errors(runs, self.constants, factors))
         return out
 
 
-def _numbers(family: Family) -> dict[str, tuple[Effect, ...]]:
-    """Return the numbers of a family by the effects that they are the sum of."""
-    out = {name: effects_of(name, family.lineage, family.architecture, family.scope) for name in NUMBERS}
-    return out | {name: ((family.scope, name),) for name in NETWORK if family.network}
+def _numbers(family: Family, held: Collection[str] = ()) -> dict[str, tuple[Effect, ...]]:
+    """Return the fitted numbers of a family by the effects that they are the sum of."""
+    names = [name for name in (PLAUSIBLE if family.network else NUMBERS) if name not in held]
+    found = {name: effects_of(name, family.lineage, family.architecture, family.scope) for name in names}
+    return {name: effects for name, effects in found.items() if effects}
 
 
-def _errors(runs: Sequence[TrainingCase], constants: Fit, p: Numbers) -> np.ndarray:
+def _whole(factors: Numbers) -> Numbers:
+    """Return all numbers of a family by the factors on the middles of those that are fitted."""
+    middles = {name: p.middle for name, p in PLAUSIBLE.items() if name in NUMBERS or name in factors}
+    return {name: middle * factors.get(name, 1.0) for name, middle in middles.items()}
+
+
+def _errors(runs: Sequence[TrainingCase], constants: Fit, factors: Numbers) -> np.ndarray:
+    p = _whole(factors)
     return np.array([math.log(predicted(case, p, constants) / (case.step_time or 1.0)) for case in runs])
 
 
-def fit_families(constants: Fit, start: Fitted | None = None) -> Steps:
-    """Fit the numbers of all families to the step times of their runs, each architecture and framework lending to its kin."""
+def fit_families(constants: Fit, start: Fitted | None = None, held: Collection[str] = ()) -> Steps:
+    """Fit the numbers of all families but those `held` to the step times of their runs, each architecture and framework lending to its kin."""
     families, runs = [], []
     for family in FAMILIES:
         mine = [case for case in kept(cases(*family.sources), constants) if belongs(case, family)]
@@ -228,58 +240,51 @@ def fit_families(constants: Fit, start: Fitted | None = None) -> Steps:
             families.append(family)
             runs.append(mine)
     blocks = [
-        Block(numbers=_numbers(family), errors=partial(_errors, mine, constants))
+        Block(numbers=_numbers(family, held), errors=partial(_errors, mine, constants))
         for family, mine in zip(families, runs, strict=True)
     ]
-    return Steps(families=families, runs=runs, fitted=fit(blocks, priors(), start=start), constants=constants)
+    fitted = fit(blocks, priors(), start=start)
+    return Steps(families=families, runs=runs, fitted=fitted, constants=constants, held=frozenset(held))
+
+
+def publishers_errors(whole: Steps) -> tuple[float, float]:
+    """Return the mean over publishers of the mean error of their step times: of the fit that saw them, and of fits without them [1]."""
+    seen: list[float] = []
+    unseen: list[float] = []
+    for source in dict.fromkeys(source for family in FAMILIES for source in family.sources):
+        mine = [
+            (family, [case for case in cases(source) if belongs(case, family)])
+            for family in FAMILIES
+            if source in family.sources
+        ]
+        without = fit_families(whole.constants.without([source]), whole.fitted, whole.held)
+        for found, out in ((whole, seen), (without, unseen)):
+            out.append(float(np.mean(np.abs(np.concatenate([found.errors(*each) for each in mine])))))
+    return float(np.mean(seen)), float(np.mean(unseen))
+
+
+def worth(whole: Steps, tick: Callable[[str], object] = str) -> Iterator[tuple[str, int, float, float]]:
+    """Yield, for no number and then for each, how many constants it is, and `publishers_errors` where it stays at its middle."""
+    entries = step_entries(whole)
+    for name in ("", *NUMBERS):
+        tick(name or "all numbers")
+        held = fit_families(whole.constants, whole.fitted, [name]) if name else whole
+        count = sum(item["kind"] == "fit" and name in {"", item["name"]} for item in entries)
+        yield name, count, *publishers_errors(held)
 
 
 def step_entries(found: Steps) -> list[dict[str, Any]]:
-    """Return the constants of the families, and what others borrow."""
-    own = [item for place in range(len(found.families)) for item in _family_entries(found, place)]
-    return [*own, *_lent_entries(found)]
-
-
-FELT = 1e-3
-"""Largest slope of a run's time by a number below which the runs do not know it [1]."""
-
-
-def _family_entries(found: Steps, place: int) -> list[dict[str, Any]]:
-    """Return the constants of a family that its runs know."""
-    family, runs, errors = found.families[place], found.runs[place], found.errors(place)
-    sources = dict.fromkeys(case.row["source_key"] for case in runs)
-    source = f"step times of {', '.join(sources)}, fitted with all families at once"
-    note = f"in sample: mean error {np.mean(np.abs(errors)):.1%}, median {np.median(np.abs(errors)):.1%}"
-    slopes, numbers = found.fitted.slopes[place], _numbers(family)
-    left = found.fitted.variance(list(numbers.values()), [0.0] * len(numbers), slopes)
-    # what the family's own errors leave, and what is left open of its numbers
-    deviation = math.hypot(float(np.quantile(np.abs(np.log1p(errors)), 0.9)) / Z90, math.sqrt(left))
-    felt = np.max(np.abs(slopes), axis=0)
-    return [
-        entry(
-            LAW_OF.get(name, "training"),
-            name,
-            family.scope,
-            value,
-            UNIT_OF.get(name, "1"),
-            deviation,
-            len(runs),
-            source,
-            note,
-        )
-        for (name, value), slope in zip(found.numbers(place).items(), felt, strict=True)
-        if slope > FELT
-    ]
-
-
-def _lent_entries(found: Steps) -> list[dict[str, Any]]:
-    """Return what frameworks and architectures without runs borrow: the sums of the effects that they have a part in."""
-    lineages = list(dict.fromkeys(family.lineage for family in found.families))
-    architectures = list(dict.fromkeys(family.architecture for family in found.families))
-    out = []
-    for lineage in (*lineages, ""):
-        for architecture in (*architectures, ""):
-            out += _lent(found, lineage, architecture)
+    """Return the constants of step times: what all families have in common, and the factors that scopes add of which runs tell."""
+    out = [_common(found, name) for name in NUMBERS]
+    for name, p in NUMBERS.items():
+        levels = [(one.architecture, p.architecture) for one in found.families]
+        levels += [(one.lineage, p.lineage) for one in found.families]
+        levels += [(one.scope, p.own) for one in found.families]
+        told = (scope for scope, prior in dict.fromkeys(levels) if prior and _adds(found, name, scope, prior))
+        out += [_factor(found, name, scope) for scope in told]
+    for family in found.families:
+        if family.network:
+            out += [_network(found, family, name) for name in NETWORK]
     for name, (law, its_name) in EAGER_ENGINE.items():
         item = next(item for item in out if item["scope"] == "any" and item["name"] == name)
         note = "eager PyTorch, as training runs it"
@@ -287,51 +292,78 @@ def _lent_entries(found: Steps) -> list[dict[str, Any]]:
     return out
 
 
-def _kin(found: Steps, lineage: str, architecture: str) -> list[int]:
-    """Return the places of the families that one framework's code on one architecture borrows from: of both, else of either, else all."""
-    alike = [(family.lineage == lineage, family.architecture == architecture) for family in found.families]
-    for enough in (all, any):
-        kin = [place for place, same in enumerate(alike) if enough(same)]
-        if kin:
-            return kin
-    return list(range(len(found.families)))
+ADDS = 0.2
+"""Part of its prior spread that an effect must differ from nothing by, so that it is kept [1]."""
 
 
-def _lent(found: Steps, lineage: str, architecture: str) -> list[dict[str, Any]]:
-    """Return what one framework's code on one architecture borrows, and how far predictions of runs that know a number stray."""
-    scope = "/".join(part for part in (lineage, architecture) if part) or "any"
-    effects = {name: effects_of(name, lineage, architecture) for name in NUMBERS}
-    unknown = _own_variance(lineage, architecture, found)
-    slopes = np.concatenate([each[:, : len(NUMBERS)] for each in found.fitted.slopes])
-    kin = _kin(found, lineage, architecture)
-    source = f"fits of {', '.join(found.families[place].scope for place in kin)}, partial pooling"
-    rows, noise = sum(len(found.runs[place]) for place in kin), float(np.median(found.fitted.noise))
-    out = []
-    for column, (name, of) in enumerate(effects.items()):
-        felt = slopes[np.abs(slopes[:, column]) > FELT]
-        strays = found.fitted.variance(list(effects.values()), unknown, felt) if felt.size else max(unknown)
-        value, unit = found.fitted.number(of), UNIT_OF.get(name, "1")
-        deviation = math.hypot(math.sqrt(strays), noise)
-        out.append(entry("training", name, scope, value, unit, deviation, rows, source, BORROWED))
-    return out
+def _adds(found: Steps, name: str, scope: str, prior: float) -> bool:
+    """Return whether runs want a scope to add something to a number."""
+    place = found.fitted.places.get((scope, name))
+    return place is not None and abs(found.fitted.values[place]) >= ADDS * prior
 
 
-BORROWED = "borrowed by what has no runs"
+def _strays(found: Steps, name: str, architecture: str = "", lineage: str = "", own: str = "") -> float:
+    """Return how far a number strays where only some scopes are known, one standard deviation of its logarithm [1]."""
+    p = PLAUSIBLE[name]
+    levels = ((architecture, p.architecture), (lineage, p.lineage), (own, p.own))
+    unknown = sum(spread**2 for level, spread in levels if (level, name) not in found.fitted.places)
+    return math.sqrt(found.fitted.variance(effects_of(name, lineage, architecture, own)) + unknown)
 
 
-def _own_variance(lineage: str, architecture: str, found: Steps) -> list[float]:
-    """Return the variance of what nothing is known of: a family's own, and its architecture's or code's where no runs have them."""
-    seen = {effect[0] for effect in found.fitted.places if isinstance(effect, tuple)}
-    return [
-        p.own**2 + (0.0 if lineage in seen else p.lineage**2) + (0.0 if architecture in seen else p.architecture**2)
-        for p in NUMBERS.values()
+def _runs(found: Steps, scope: str = "any") -> tuple[int, str]:
+    """Return how many runs a scope has, and their publishers."""
+    mine = [
+        case
+        for family, runs in zip(found.families, found.runs, strict=True)
+        if scope in {"any", family.architecture, family.lineage, family.scope}
+        for case in runs
     ]
+    sources = dict.fromkeys(case.row["source_key"] for case in mine)
+    return len(mine), f"step times of {', '.join(sources)}, fitted with all families at once"
+
+
+def _common(found: Steps, name: str) -> dict[str, Any]:
+    """Return what all families have in common of a number; a guess where no run tells it."""
+    p, unit = NUMBERS[name], UNIT_OF.get(name, "1")
+    if not found.fitted.told(("any", name), Prior(0.0, p.common)):
+        why, strays = (
+            "where kernel tables put it; no run tells it",
+            math.hypot(p.common, p.architecture, p.lineage, p.own),
+        )
+        return entry("training", name, "any", p.middle, unit, strays or UNTOLD, 0, why, kind="guess")
+    rows, source = _runs(found)
+    value = p.middle * found.fitted.number(effects_of(name))
+    return entry("training", name, "any", value, unit, _strays(found, name), rows, source)
+
+
+UNTOLD = 0.3
+"""How far a number strays of which nothing is known, one standard deviation of its logarithm: a guess [1]."""
+
+
+def _factor(found: Steps, name: str, scope: str) -> dict[str, Any]:
+    """Return what a scope adds to a number; its spread is that of the number there."""
+    family = next((one for one in found.families if one.scope == scope), None)
+    if family is not None:
+        strays = _strays(found, name, family.architecture, family.lineage, scope)
+    elif scope in {one.architecture for one in found.families}:
+        strays = _strays(found, name, architecture=scope)
+    else:
+        strays = _strays(found, name, lineage=scope)
+    rows, source = _runs(found, scope)
+    return entry("training", name, scope, found.fitted.number([(scope, name)]), RELATIVE, strays, rows, source)
+
+
+def _network(found: Steps, family: Family, name: str) -> dict[str, Any]:
+    """Return what a family's cluster attains of its network."""
+    rows, source = _runs(found, family.scope)
+    effects = effects_of(name, own=family.scope)
+    value, strays = PLAUSIBLE[name].middle * found.fitted.number(effects), _strays(found, name, own=family.scope)
+    return entry("message", name, family.scope, value, "1", strays, rows, source)
 
 
 EAGER_ENGINE = {"launch": ("kernel", "gap"), "host": ("engine_step", "base")}
 """What an engine that launches every kernel from Python takes over from training: seconds between kernels, and of the host per step."""
 
-LAW_OF = {"network": "message", "shared": "message"}
 UNIT_OF = {"launch": "s", "ramp": "s", "host": "s"}
 
 

@@ -336,7 +336,7 @@ def source(key: str) -> Source:
 @lru_cache(maxsize=1)
 def constants() -> tuple[Constant, ...]:
     """Return all fitted constants."""
-    return tuple(Constant(**item) for item in index()["constants"])
+    return codec.constants({"constant": index()["constants"]})
 
 
 @lru_cache(maxsize=1)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from roofplan.errors import InputError
@@ -26,6 +27,7 @@ class Constant:
     fitted : ISO date of the fit.
     source : where the rows are from, or why it is guessed.
     kind : whether rows gave it, nobody knows it and it is guessed, or it is so by definition.
+    also : other scopes that it holds for, whose rows ask for the same number.
     """
 
     law: str
@@ -40,6 +42,7 @@ class Constant:
     note: str = ""
     basis: str = ""
     kind: Literal["fit", "guess", "definition"] = "fit"
+    also: tuple[str, ...] = ()
 
     def __hash__(self) -> int:
         """Return the hash of its key; constants that differ under one key compare unlike."""
@@ -49,6 +52,11 @@ class Constant:
     def fitted_on(self) -> str:
         """The scope that it was fitted on."""
         return self.basis or self.scope
+
+    @property
+    def relative(self) -> bool:
+        """Whether it is a factor on what wider scopes have, such as what one framework's code adds to a number of all frameworks."""
+        return self.unit == RELATIVE
 
     @property
     def reads(self) -> bool:
@@ -62,6 +70,9 @@ class Constant:
         note = f"; {self.note}" if self.note and self.note != self.source else ""
         return f"{self.kind}: {self.law}.{self.name} for {self.scope}, {rows}{self.source}{note}"
 
+
+RELATIVE = "x"
+"""Unit of a constant that is a factor on what wider scopes have."""
 
 Key = tuple[str, str, str]
 """Law, name and scope of a constant."""
@@ -90,10 +101,14 @@ class Fit:
     _hash: int = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        index = {(item.law, item.name, item.scope): item for item in self.constants}
+        kept = {(item.law, item.name, item.scope): item for item in self.constants}
+        index = dict(kept)
+        for item in kept.values():
+            for scope in item.also:
+                index.setdefault((item.law, item.name, scope), replace(item, scope=scope, also=()))
         object.__setattr__(self, "_index", index)
         object.__setattr__(self, "_names", frozenset((law, name) for law, name, _ in index))
-        object.__setattr__(self, "constants", tuple(index.values()))
+        object.__setattr__(self, "constants", tuple(kept.values()))
         values = tuple((item.value, item.spread, item.rows, item.source) for item in self.constants)
         object.__setattr__(self, "_hash", hash((values, self.excluded)))
 
@@ -120,7 +135,7 @@ class Fit:
         return (law, name) in self._names
 
     def find(self, law: str, name: str, scopes: Sequence[str]) -> Constant:
-        """Return the constant of the nearest scope that has one.
+        """Return the constant of the nearest scope that has one, times the factors of nearer ones.
 
         Parameters
         ----------
@@ -130,19 +145,26 @@ class Fit:
         ------
         InputError : none of them has one.
         """
+        factors: list[Constant] = []
         for scope in scopes:
             found = self._index.get((law, name, scope))
-            if found is not None:
-                return found
+            if found is None:
+                continue
+            if not found.relative:
+                return _product(found, factors) if factors else found
+            factors.append(found)
         raise InputError(f"no fitted constant {law}.{name} for any of {', '.join(scopes)}")
 
     def variants(self, law: str, name: str, scopes: Sequence[str]) -> dict[str, Constant]:
         """Return the constants that are called `name` and a variant, ``bandwidth.fp8`` say, by the variant, each of its nearest scope."""
         found: dict[str, Constant] = {}
-        for scope in scopes:
-            for item in self.constants:
-                if item.law == law and item.scope == scope and item.name.startswith(f"{name}."):
-                    found.setdefault(item.name.removeprefix(f"{name}."), item)
+        names = sorted(
+            its_name for its_law, its_name in self._names if its_law == law and its_name.startswith(f"{name}.")
+        )
+        for each in names:
+            item = next((item for scope in scopes if (item := self.get(law, each, scope)) is not None), None)
+            if item is not None:
+                found[each.removeprefix(f"{name}.")] = item
         return found
 
     def with_(self, items: Iterable[Constant]) -> Fit:
@@ -165,9 +187,27 @@ class Fit:
     def digest(self) -> str:
         """Return twelve hexadecimal digits that tell fits apart, by what predictions rest on: keys, values and spreads."""
         lines = sorted(
-            f"{i.law} {i.name} {i.scope} {i.value!r} {i.spread!r} {i.rows} {i.kind} {i.basis}" for i in self.constants
+            f"{i.law} {i.name} {i.scope} {i.value!r} {i.spread!r} {i.rows} {i.kind} {i.basis} {' '.join(i.also)}"
+            for i in self.constants
         )
         return hashlib.sha256("\n".join([*lines, *sorted(self.excluded)]).encode()).hexdigest()[:12]
+
+
+def _product(whole: Constant, factors: Sequence[Constant]) -> Constant:
+    """Return a constant times factors, nearest first, under the scope of the nearest; the spread of a factor is that of the number where it holds."""
+    nearest = factors[0]
+    product = " x ".join(f"{item.value:g} for {item.scope}" for item in (whole, *reversed(factors)))
+    return replace(
+        whole,
+        scope=nearest.scope,
+        also=(),
+        value=whole.value * math.prod(item.value for item in factors),
+        spread=min(whole.spread, *(item.spread for item in factors)),
+        rows=nearest.rows,
+        source=nearest.source,
+        note=product,
+        kind=nearest.kind,
+    )
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -134,8 +134,8 @@ class Framework:
         return (self.id, self.name, "training", "any")
 
     def scopes_on(self, architecture: str) -> tuple[str, ...]:
-        """Return whose fitted constants hold, nearest first: this version here, its code here, its code anywhere, any framework here, any."""
-        return (f"{self.id}/{architecture}", f"{self.lineage}/{architecture}", self.lineage, architecture, "any")
+        """Return whose fitted constants hold, nearest first: this version here, its code anywhere, any framework here, any."""
+        return (f"{self.id}/{architecture}", self.lineage, architecture, "any")
 
     @property
     def once_per_host(self) -> bool:

@@ -21,12 +21,11 @@ from roofplan.timing.figures import (
     Metric,
     Sure,
     flat,
-    grade_of_constant,
     how_new,
     own_runs,
     sure,
 )
-from roofplan.train.step import Ability, Step, ability, shares_of, step
+from roofplan.train.step import Ability, Step, ability, step
 
 OFFLOADED = {"optimizer": ("optimizer", 3, 0.4), "activations": ("swap", 2, 0.1)}
 """Part of a step that an offload shows under, its grade and the relative error of its time: a guess of host memory, and laws that no
@@ -98,10 +97,10 @@ def step_certainty(
     """
     fit = a.rates.fit
     machine, framework = a.machine, a.framework
-    grade, left = by_constants(a, job.precision)
+    left = by_constants(found, a)
     asked = Asked(model, job, layout, machine)
     others = {name: _span(name, asked, a, float(found.time)) for name in unstated}
-    assumed = (*doubts, *((name, flat(least, most)) for name, (least, most) in others.items()))
+    grade, assumed = 1, (*doubts, *((name, flat(least, most)) for name, (least, most) in others.items()))
     if framework.stands_for:
         assumed = (*assumed, ("framework", STAND_IN))
     if layout.offload in OFFLOADED:
@@ -118,15 +117,40 @@ def step_certainty(
     return Known(known, ends=(min([1.0, *(x for x, _ in ends)]), max([1.0, *(x for _, x in ends)])))
 
 
-def by_constants(a: Ability, precision: str) -> tuple[int, float]:
-    """Return the grade that constants leave a step time, as an index of `GRADES`, and the relative error: that of the least sure of them."""
-    worst, wide = 1, 0.0
-    own = f"{a.framework.id}/{a.machine.device.architecture}"
-    for item in (one for name in shares_of(precision) for one in a.sources[name]):
-        if isinstance(item, Constant):
-            worst = max(worst, grade_of_constant(item, a.machine.device.vendor), 1 if item.scope == own else 2)
-            wide = max(wide, item.spread)
-    return worst, wide
+BEARS = {
+    "products": "compute",
+    "attention": "attention",
+    "memory passes": "memory",
+    "recompute": "compute",
+    "launches": "launch",
+    "optimizer": "update",
+    "host": "host",
+}
+"""The fitted number that a part of a step rests on; messages rest on constants of the network."""
+
+NOT_OF_THEIR_OWN = frozenset({"bubble", "stragglers"})
+"""Parts of a step that grow with all others."""
+
+
+def by_constants(found: Step, a: Ability) -> float:
+    """Return the relative error that constants leave a step time, one standard deviation [1].
+
+    The slope of its logarithm by that of a constant is the constant's part of it; what each leaves is taken to be independent of the others.
+    """
+    borne: dict[Constant, float] = {}
+    parts = {name: float(seconds) for name, seconds in found.parts.items() if name not in NOT_OF_THEIR_OWN}
+    whole = sum(parts.values())
+    outside = a.network.rests_on.get("network")
+    for name, seconds in parts.items():
+        cited = a.sources[BEARS[name]] if name in BEARS else (outside,) if name.endswith(SENT) else ()
+        for item in cited:
+            if isinstance(item, Constant):
+                borne[item] = borne.get(item, 0.0) + seconds
+    return math.hypot(*(seconds / whole * item.spread for item, seconds in borne.items()))
+
+
+SENT = ("ranks", "hops")
+"""What names of parts end with that are messages."""
 
 
 INSIDE = frozenset({"recompute"})

@@ -609,7 +609,8 @@ def _quicker(plan: TrainingPlan, fit: Fit) -> list[tuple[str, str]]:
 def _could_run(other: Framework, plan: TrainingPlan, fit: Fit) -> bool:
     """Return whether another framework runs a plan's layout, and its code's step times are known on the plan's architecture."""
     x, architecture = plan.layout, plan.machine.device.architecture
-    known = fit.get("training", "compute", f"{other.lineage}/{architecture}") is not None
+    measured = catalogue.measured_systems(STEP, fit.excluded)
+    known = any((one.architecture, one.software) == (architecture, other.name) for one in measured)
     divided = all(getattr(x, name) == 1 or name in other.divides for name in ("tp", "pp", "cp", "ep"))
     return (
         known
