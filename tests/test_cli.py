@@ -328,7 +328,7 @@ def test_no_command_is_a_call_for_help(run):
     ],
 )
 def test_a_lone_dash_is_standard_input_where_a_model_or_a_table_stands(words, read):
-    from roofplan.cli import _with_stdin
+    from roofplan.cli.app import _with_stdin
 
     assert _with_stdin(words) == read
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,11 +21,11 @@ from roofplan.economics.uncertainty import Interval, as_json, central
 from roofplan.emit import launch
 from roofplan.errors import NoPlan, RoofplanError
 from roofplan.records.calibration import OWN
-from roofplan.records.hardware import Machine
+from roofplan.records.hardware import Accelerator, Machine, Server
 from roofplan.report import source_text
 from roofplan.report.explain import document_text
 from roofplan.search import Plan, Result, bounds, first_bound
-from roofplan.source import document
+from roofplan.source import Sourced, document
 from roofplan.terms import Cited
 from roofplan.train import TrainingPlan, TrainingResult, binding, flops_per_token
 from roofplan.train.emit import launch_or_reason as training_launch
@@ -124,6 +124,47 @@ def train_answer(
     ]
     out["sources"] = cited
     return out
+
+
+def _sourced(numbers: Mapping[str, Sourced]) -> dict[str, Any]:
+    """Return numbers with their sources as JSON."""
+    return {
+        key: {"value": n.value, "unit": n.unit, "text": n.text, "source": n.source, "seen": n.seen, "kind": n.kind}
+        for key, n in numbers.items()
+    }
+
+
+def server_json(found: Server) -> dict[str, Any]:
+    """Return a server as JSON."""
+    return {
+        "id": found.id,
+        "name": found.name,
+        "accelerator": found.accelerator,
+        "network": found.network,
+        "quantities": _sourced(found.quantities),
+        "aliases": list(found.aliases),
+        "notes": list(found.notes),
+    }
+
+
+def device_json(found: Accelerator) -> dict[str, Any]:
+    """Return a device as JSON."""
+    return {
+        "id": found.id,
+        "name": found.name,
+        "vendor": found.vendor,
+        "architecture": found.architecture,
+        "quantities": _sourced(found.quantities),
+        "peak": _sourced(found.peak),
+        "sparse": _sourced(found.sparse),
+        "measured": _sourced(found.measured),
+        "scale_up": found.scale_up,
+        "host_link": found.host_link,
+        "peer_to_peer": found.peer_to_peer,
+        "geforce_licence": found.geforce_licence,
+        "aliases": list(found.aliases),
+        "notes": list(found.notes),
+    }
 
 
 def _ranged(found: Interval, unit: str) -> dict[str, Any]:

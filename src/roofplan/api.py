@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,10 +14,11 @@ from roofplan.catalogue.machines import LARGEST_BOX, accelerator, box_size, mach
 from roofplan.economics.listed import Route
 from roofplan.economics.machine import Terms, own
 from roofplan.economics.machine import hourly as hourly_cost
-from roofplan.economics.request import OWNING, terms_of
+from roofplan.economics.request import terms_of
 from roofplan.economics.tokens import Api, Demand, Supply, TokenCosts, api_of, machines_needed, supply
 from roofplan.economics.uncertainty import Interval
 from roofplan.errors import ConfigError, InputError, UnitError, UnknownName, UnsupportedFeature, nearest
+from roofplan.inputs import Load, ServeInputs, TokensInputs, TrainInputs, takes
 from roofplan.laws import cost
 from roofplan.operations import element_bytes, format_entry
 from roofplan.records.calibration import Fit
@@ -255,48 +256,24 @@ def draft(text: str | None) -> tuple[int, float]:
     return units.parse_count(count, "--draft"), accepted
 
 
+@takes(ServeInputs)
 def plan_serving(
-    model: str | Path | Mapping[str, Any] | Model,
-    on: str | Sequence[str] = (),
+    asked: ServeInputs,
     *,
-    input: str | int = 1024,
-    output: str | int = 256,
-    context: str | int | None = None,
-    engine: str | None = None,
-    precision: str | None = None,
-    kv_precision: str | None = None,
-    tpot: str | None = None,
-    ttft: str | None = None,
-    tokens_per_second_per_user: str | float | None = None,
-    budget: str | None = None,
-    power: str | None = None,
-    devices: str | int | None = None,
-    concurrency: str | int | None = None,
-    rate: str | None = None,
-    datacenter: bool = False,
-    strategy: str | None = None,
-    best: str = "cost",
-    price: str = "rent",
-    utilisation: str | float = "100%",
-    prefix_hit: str | float = 0.0,
-    draft_tokens: str | None = None,
     terms: Terms | None = None,
     fit: Fit | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Result:
     """Return serving plans, best first.
 
-    Parameters are the flags of ``roofplan serve``, as text with units; `terms` are those on which machines are owned, `fit` the
-    constants that predictions rest on, by default those of `fit_at_hand`.
+    Parameters are the flags of ``roofplan serve``, as text with units, or a `ServeInputs` of them; `terms` are those on which machines are
+    owned, `fit` the constants that predictions rest on, by default those of `fit_at_hand`.
 
     Raises
     ------
     RoofplanError : bad input, or `NoPlan` where nothing satisfies the constraints.
     """
-    if isinstance(model, Model):
-        loaded = model
-    else:
-        loaded = load_model(model).model if isinstance(model, Mapping) else read_model(str(model))
+    loaded = model_of(asked.model)
     if not loaded.generates:
         raise UnsupportedFeature(
             f"{loaded.id} ({loaded.family}) is an encoder without a decode phase: roofplan serve plans generation",
@@ -308,102 +285,70 @@ def plan_serving(
             "config.json lacks num_experts_per_tok: how much one token computes is not guessed",
             argument="num_experts_per_tok",
         )
-    if draft_tokens is not None and not loaded.draft_parameters:
+    if asked.draft is not None and not loaded.draft_parameters:
         raise UnsupportedFeature(
             f"--draft: {loaded.id} carries no multi-token-prediction layer, and a separate draft model is not modelled",
             argument="--draft",
-            value=draft_tokens,
+            value=asked.draft,
         )
-    if best not in OBJECTIVES:
+    if asked.best not in OBJECTIVES:
         raise InputError(
-            f"--best: {best!r} is not an objective; accepted: {', '.join(OBJECTIVES)}",
+            f"--best: {asked.best!r} is not an objective; accepted: {', '.join(OBJECTIVES)}",
             argument="--best",
-            value=best,
-            nearest=nearest(best, OBJECTIVES),
+            value=asked.best,
+            nearest=nearest(asked.best, OBJECTIVES),
         )
-    load = _workload(input, output, context, prefix_hit, draft_tokens, loaded.max_positions)
-    _check_context(loaded, load, context)
-    constraints = _constraints(
-        tpot, ttft, tokens_per_second_per_user, budget, power, devices, concurrency, rate, datacenter=datacenter
-    )
+    load = _workload(asked, loaded.max_positions, asked.draft)
+    _check_context(loaded, load, asked.context)
+    constraints = _constraints(asked)
     _check_pace(constraints, load)
-    machines = tuple(m for text in _several(on) for m in machine(text)) if on else whole_catalogue(constraints)
-    other = None
+    machines = tuple(m for text in asked.on for m in machine(text)) if asked.on else whole_catalogue(constraints)
+    other, engine = None, asked.engine
     if engine is not None:
         _refuse_out_of_scope(engine.lower(), "--engine")
         other = catalogue.stand_in("engines", engine)
         known = catalogue.find("engines", engine, "--engine")
         engine = engine if other else known
-    asked = Request(
+    request = Request(
         model=loaded,
         machines=machines,
         workload=load,
         constraints=constraints,
         engine=engine,
-        pins=pins(strategy),
-        precisions=precisions(precision, "--precision"),
-        kv_precisions=precisions(kv_precision, "--kv-precision"),
-        price=price,
+        pins=pins(asked.strategy),
+        precisions=precisions(asked.precision, "--precision"),
+        kv_precisions=precisions(asked.kv_precision, "--kv-precision"),
+        price=asked.price,
         terms=terms,
-        utilisation=_utilisation(utilisation),
-        best=best,
+        utilisation=_utilisation(asked.utilisation),
+        best=asked.best,
     )
-    found = search(asked, fit_at_hand(fit), progress)
+    found = search(request, fit_at_hand(fit), progress)
     found.warnings += [("planned_as", other.text)] if other else []
     return found
 
 
-def _several(on: str | Sequence[str]) -> list[str]:
-    """Return the machines that are asked for, each once; one may stand without a list."""
-    return list(dict.fromkeys([on] if isinstance(on, str) else on))
+def model_of(source: str | Path | Mapping[str, Any] | Model) -> Model:
+    """Return the model that a name, a path, a config or a model itself means."""
+    if isinstance(source, Model):
+        return source
+    return load_model(source).model if isinstance(source, Mapping) else read_model(str(source))
 
 
-TRAIN_DEFAULTS: dict[str, Any] = {
-    **dict.fromkeys(("model", "tokens", "compute", "batch", "sequence", "framework", "precision", "rank", "base")),
-    **dict.fromkeys(("imbalance", "capacity", "fabric", "strategy", "deadline", "budget", "devices", "failures")),
-    "on": [],
-    "optimizer": "adam",
-    "method": "full",
-    "checkpoint": "sync",
-    "policy": "restart",
-    "price": "rent",
-    "place": "WOR",
-    "best": None,
-    "top": "2",
-}
-"""What the inputs of ``roofplan train`` are where nobody gives them."""
-
-
+@takes(TrainInputs)
 def plan_training(
-    model: str | Path | Mapping[str, Any] | Model,
-    on: str | Sequence[str] = (),
-    *,
-    fit: Fit | None = None,
-    progress: Callable[[int, int], None] | None = None,
-    **flags: Any,
+    asked: TrainInputs, *, fit: Fit | None = None, progress: Callable[[int, int], None] | None = None
 ) -> TrainingResult:
     """Return training plans, best first.
 
-    Keywords are the flags of ``roofplan train``, as text with units; `TRAIN_DEFAULTS` lists them. Predictions rest on `fit`, by
+    Parameters are the flags of ``roofplan train``, as text with units, or a `TrainInputs` of them. Predictions rest on `fit`, by
     default on that of `fit_at_hand`.
 
     Raises
     ------
     RoofplanError : bad input, or `NoPlan` where nothing satisfies the constraints.
     """
-    unknown = [name for name in flags if name not in TRAIN_DEFAULTS]
-    if unknown:
-        raise InputError(
-            f"plan_training has no flag {unknown[0]!r}",
-            argument=unknown[0],
-            nearest=nearest(unknown[0], TRAIN_DEFAULTS),
-        )
-    if isinstance(model, Model):
-        loaded = model
-    else:
-        loaded = load_model(model).model if isinstance(model, Mapping) else read_model(str(model))
-    asked = request_of(loaded, {**TRAIN_DEFAULTS, **flags, "on": _several(on)})
-    return plan_all(asked, fit_at_hand(fit), progress)
+    return plan_all(request_of(model_of(asked.model), asked), fit_at_hand(fit), progress)
 
 
 def validate(
@@ -492,15 +437,9 @@ def _own_table(source: str | Path | Sequence[Mapping[str, str]]) -> tuple[str, S
     return kind, rows
 
 
-def _workload(
-    prompt: str | float,
-    output: str | float,
-    context: str | float | None,
-    prefix_hit: str | float,
-    drafted: str | None,
-    positions: int | None,
-) -> Workload:
-    asked, answered = units.parse_length(prompt, "--input"), units.parse_length(output, "--output")
+def _workload(given: Load, positions: int | None, drafted: str | None) -> Workload:
+    context = given.context
+    asked, answered = units.parse_length(given.input, "--input"), units.parse_length(given.output, "--output")
     if context is not None:
         longest = units.parse_length(context, "--context")
     else:
@@ -514,12 +453,12 @@ def _workload(
             value=longest,
         )
     count, accepted = draft(drafted)
-    hit = units.parse_share(prefix_hit, "--prefix-hit")
+    hit = units.parse_share(given.prefix_hit, "--prefix-hit")
     if hit >= 1.0:
         raise UnitError(
             "--prefix-hit: at least one token of a prompt is computed, so the share must be below 1",
             argument="--prefix-hit",
-            value=str(prefix_hit),
+            value=str(given.prefix_hit),
         )
     return Workload(input=asked, output=answered, context=longest, prefix_hit=hit, drafted=count, acceptance=accepted)
 
@@ -556,66 +495,43 @@ def _refuse_out_of_scope(word: str, argument: str) -> None:
         )
 
 
+@takes(TokensInputs)
 def token_costs(
-    model: str | Path | Mapping[str, Any] | Model,
-    on: str | Sequence[str] = (),
-    *,
-    tokens: str = "1B/month",
-    input: str | int = "1024",
-    output: str | int = "256",
-    peak: str = "1",
-    autoscale: bool = False,
-    utilisation: str | float = "100%",
-    price: str = "rent",
-    api_price: str | None = None,
-    training_cost: str | None = None,
-    lifetime_tokens: str | None = None,
-    fit: Fit | None = None,
-    progress: Callable[[int, int], None] | None = None,
-    **flags: Any,
+    asked: TokensInputs, *, fit: Fit | None = None, progress: Callable[[int, int], None] | None = None
 ) -> TokenCosts:
-    """Return what a month's tokens cost at an API, rented and owned; `flags` are those of `plan_serving`, and those of owning.
+    """Return what a month's tokens cost at an API, rented and owned; parameters are the flags of ``roofplan cost tokens``.
 
-    `utilisation` is the share of a machine's full load that is planned with; `api_price` is ``IN,OUT`` in USD per million tokens;
-    `training_cost` over `lifetime_tokens` is what a token carries of the model's training. `fit` is that of `plan_serving`.
+    `fit` is that of `plan_serving`.
 
     Raises
     ------
     RoofplanError : bad input, or `NoPlan` where nothing serves the model.
     """
-    volume = _monthly(tokens)
-    high = units.parse_amount(peak, "--peak")
+    volume = _monthly(asked.tokens)
+    high = units.parse_amount(asked.peak, "--peak")
     if not 1.0 <= high <= 2.0:
         raise InputError(
-            f"--peak: {peak} must lie between 1 and 2: the peak of a day over its mean", argument="--peak", value=peak
+            f"--peak: {asked.peak} must lie between 1 and 2: the peak of a day over its mean",
+            argument="--peak",
+            value=asked.peak,
         )
-    terms = terms_of(**{name: flags.pop(name) for name in OWNING if name in flags and name != "power"})
-    route = _api_price(api_price)
-    training = _training(training_cost, lifetime_tokens)
-    result = plan_serving(
-        model,
-        on,
-        input=input,
-        output=output,
-        price=price,
-        terms=terms,
-        utilisation=utilisation,
-        fit=fit,
-        progress=progress,
-        **flags,
-    )
+    terms = terms_of(asked)
+    route = _api_price(asked.api_price)
+    training = _training(asked.training_cost, asked.lifetime_tokens)
+    served = ServeInputs(**{one.name: getattr(asked, one.name) for one in fields(Load)})
+    result = plan_serving(served, terms=terms, fit=fit, progress=progress)
     load = result.plans[0].workload
     demand = Demand(
         tokens=volume,
         input=float(load.input),
         output=float(load.output),
         peak=high,
-        autoscale=autoscale,
-        utilisation=_utilisation(utilisation),
+        autoscale=asked.autoscale,
+        utilisation=_utilisation(asked.utilisation),
         hit=load.prefix_hit,
     )
     if volume < load.input + load.output:
-        raise InputError(f"--tokens: {tokens} is less than one request", argument="--tokens", value=tokens)
+        raise InputError(f"--tokens: {asked.tokens} is less than one request", argument="--tokens", value=asked.tokens)
     best = cheapest_for(result.plans, demand)
     return priced_tokens(best, result, demand, terms, route, training)
 
@@ -808,38 +724,27 @@ def _check_context(model: Model, load: Workload, given: object) -> None:
     raise UnitError(text, code="context_too_long", argument="--context", value=value)
 
 
-def _constraints(
-    tpot: Any,
-    ttft: Any,
-    user_rate: Any,
-    budget: Any,
-    power: Any,
-    devices: Any,
-    concurrency: Any,
-    rate: Any,
-    *,
-    datacenter: bool,
-) -> Constraints:
+def _constraints(asked: ServeInputs) -> Constraints:
     def quantity(value: Any, unit: str, flag: str) -> float | None:
         return None if value is None else units.parse(value, unit, flag)
 
-    per_user = None
-    if user_rate is not None:
-        per_user = (
-            units.parse_amount(user_rate, "--tokens-per-second-per-user")
-            if str(user_rate).replace(".", "", 1).isdigit()
-            else units.parse(user_rate, "token/s", "--tokens-per-second-per-user")
-        )
+    def count(value: Any, flag: str) -> int | None:
+        return None if value is None else units.parse_count(value, flag)
+
+    per_user, flag = asked.tokens_per_second_per_user, "--tokens-per-second-per-user"
+    if per_user is not None:
+        plain = str(per_user).replace(".", "", 1).isdigit()
+        per_user = units.parse_amount(per_user, flag) if plain else units.parse(per_user, "token/s", flag)
     return Constraints(
-        tpot=quantity(tpot, "s", "--tpot"),
-        ttft=quantity(ttft, "s", "--ttft"),
+        tpot=quantity(asked.tpot, "s", "--tpot"),
+        ttft=quantity(asked.ttft, "s", "--ttft"),
         tokens_per_second_per_user=per_user,
-        budget=quantity(budget, "USD/h", "--budget"),
-        power=quantity(power, "W", "--power"),
-        devices=None if devices is None else units.parse_count(devices, "--devices"),
-        concurrency=None if concurrency is None else units.parse_count(concurrency, "--concurrency"),
-        rate=quantity(rate, "request/s", "--rate"),
-        datacenter=datacenter,
+        budget=quantity(asked.budget, "USD/h", "--budget"),
+        power=quantity(asked.power, "W", "--power"),
+        devices=count(asked.devices, "--devices"),
+        concurrency=count(asked.concurrency, "--concurrency"),
+        rate=quantity(asked.rate, "request/s", "--rate"),
+        datacenter=asked.datacenter,
     )
 
 

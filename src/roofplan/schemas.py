@@ -7,6 +7,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from roofplan.errors import InputError
+from roofplan.inputs import LISTS, RECORDS
 
 
 class Open(BaseModel):
@@ -114,6 +115,13 @@ class TrainPlan(Open):
     launch: str
     reproduce: str
     source_ids: list[str]
+
+
+class Item(BaseModel):
+    """What a list holds."""
+
+    id: str
+    text: str
 
 
 class NoPlanMember(BaseModel):
@@ -402,7 +410,7 @@ MEMBERS: dict[str, dict[str, Any]] = {
         "no_plan": (NoPlanMember | None, None),
     },
     "train": {
-        "search": (dict[str, Any] | None, None),
+        "search": (Search | None, None),
         "assumed": (list[str] | None, None),
         "job": (dict[str, Any] | None, None),
         "plans": (list[TrainPlan] | None, None),
@@ -439,6 +447,7 @@ MEMBERS: dict[str, dict[str, Any]] = {
         "profile": (str | None, None),
     },
     "claims": {"claims": (list[ClaimRow] | None, None)},
+    **{name: {"items": (list[Item] | None, None)} for name in LISTS},
     "cost chip": {
         "chip": (dict[str, Any] | None, None),
         "cost": (Sampled | None, None),
@@ -479,6 +488,17 @@ MEMBERS: dict[str, dict[str, Any]] = {
 COMMANDS = tuple(MEMBERS)
 
 
+def _inputs(command: str) -> type[BaseModel]:
+    """Return the model of a command's inputs: their types, defaults and what they mean."""
+    record = RECORDS[command]
+    kinds = record.kinds()
+    members: dict[str, Any] = {
+        name: (kinds[name], Field(default=one.default, description=one.metadata["help"]))
+        for name, one in record.each().items()
+    }
+    return create_model(record.__name__, **members)
+
+
 def answer_schema(command: str, version: str) -> dict[str, Any]:
     """Return the JSON Schema of a command's answer.
 
@@ -495,7 +515,7 @@ def answer_schema(command: str, version: str) -> dict[str, Any]:
         "command": (Literal[command], ...),
         "status": (Literal["ok", "no_plan", "error"], ...),
         "versions": (Versions, ...),
-        "inputs": (dict[str, Any], ...),
+        "inputs": (_inputs(command), ...),
         "warnings": (list[Warn], ...),
         "error": (ErrorMember | None, None),
     }

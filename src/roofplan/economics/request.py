@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 
 from roofplan import catalogue
 from roofplan import units as unit_of
@@ -15,41 +14,21 @@ from roofplan.economics.chip import Bill
 from roofplan.economics.machine import Owned
 from roofplan.economics.rent import Quote
 from roofplan.errors import InputError, UnitError
+from roofplan.inputs import ChipInputs, MachineInputs, Owning
 from roofplan.records.calibration import Fit
 from roofplan.records.prices import Price
 from roofplan.records.silicon import Chip, Die
 
 
-def bill_of_materials(
-    device: str | None = None,
-    *,
-    fit: Fit,
-    node: str | None = None,
-    area: str | None = None,
-    dies: str = "1",
-    hbm: str | None = None,
-    gddr: str | None = None,
-    memory: str | None = None,
-    units: str | None = None,
-    sold: str | None = None,
-    price: str | None = None,
-    volume: str | None = None,
-) -> Bill:
+def bill_of_materials(asked: ChipInputs, fit: Fit) -> Bill:
     """Return what a catalogue device, or a chip that its node, area and memory describe, costs to make.
 
     Raises
     ------
     InputError : a description that is incomplete, or that no process makes.
     """
-    own = {
-        "--node": node,
-        "--area": area,
-        "--hbm": hbm,
-        "--gddr": gddr,
-        "--memory": memory,
-        "--units": units,
-        "--sold": sold,
-    }
+    device, dies, price, volume = asked.device, str(asked.dies), asked.price, asked.volume
+    own = {f"--{name}": getattr(asked, name) for name in ("node", "area", "hbm", "gddr", "memory", "units", "sold")}
     quote: Price | None = None
     if device is not None:
         strange = next((flag for flag, value in own.items() if value is not None), None)
@@ -125,25 +104,6 @@ def _memory(text: str, flag: str) -> float:
     return unit_of.parse(re.sub(r"(?i)(?<![a-z])([mgt])b$", r"\1iB", text.strip()), "B", flag)
 
 
-OWNING: dict[str, str | None] = {
-    "card": None,
-    "server": None,
-    "networking": None,
-    "years": "3",
-    "interest": "0%",
-    "residual": "0%",
-    "power": None,
-    "electricity": None,
-    "pue": None,
-    "hosting": None,
-    "staff": None,
-    "rack": None,
-    "exchange": None,
-    "place": "WOR",
-}
-"""Flags of owning a machine, and what they are where nobody gives them."""
-
-
 CURRENCY = re.compile(r"(?<![A-Za-z])(?!USD)([A-Z]{3})(?![A-Za-z])")
 """A currency other than the dollar, by its ISO 4217 code, in a price."""
 
@@ -188,19 +148,18 @@ def _years(text: str) -> float:
     return value / 12.0 if (found[2] or "").startswith("month") else value
 
 
-def terms_of(**given: str | None) -> owning.Terms:
+def terms_of(asked: Owning) -> owning.Terms:
     """Return the terms that the flags of owning mean.
 
     Raises
     ------
     InputError : terms that make no sense.
     """
-    said = {**OWNING, **given}
-
+    said = asked.as_json()
     rates = _rates(said["exchange"])
 
     def money(name: str, unit: str) -> float | None:
-        text = said[name]
+        text = said.get(name)
         if text is None:
             return None
         stated, factor = _in_dollars(text, rates, f"--{name}")
@@ -226,18 +185,18 @@ def terms_of(**given: str | None) -> owning.Terms:
     )
 
 
-def owned_machines(on: Sequence[str], fit: Fit, **given: str | None) -> list[Owned]:
-    """Return what machines of one's own cost per hour, on the terms of `OWNING`.
+def owned_machines(asked: MachineInputs, fit: Fit) -> list[Owned]:
+    """Return what machines of one's own cost per hour.
 
     Raises
     ------
     InputError : terms that make no sense, a place or a price that is not known.
     """
-    if not on:
+    if not asked.on:
         raise InputError("--on is missing. Example: roofplan cost machine --on rtx-4090:8 --years 3", argument="--on")
-    terms = terms_of(**given)
+    terms = terms_of(asked)
     found = []
-    for text in on:
+    for text in asked.on:
         for one in machine(text):
             owned = owning.own(one, fit, terms)
             if owned is None:

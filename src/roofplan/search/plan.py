@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from roofplan import economics, units
 from roofplan.economics.machine import Terms
@@ -18,6 +18,7 @@ from roofplan.records.engine import Engine
 from roofplan.records.hardware import Machine
 from roofplan.records.model import Model
 from roofplan.records.strategy import Strategy
+from roofplan.records.tally import Counts
 from roofplan.records.workload import Constraints, Workload
 from roofplan.search.space import cache_format
 from roofplan.serve import Ledger, Prediction, bound_of, floors
@@ -132,17 +133,12 @@ class Refusal(NamedTuple):
 
 
 @dataclass(slots=True, kw_only=True)
-class Tally:
+class Tally(Counts):
     """What the search went through; a configuration is one machine, strategy, precision and concurrency.
 
     A strategy that is refused or does not fit counts once: it has no concurrency.
     """
 
-    enumerated: int = 0
-    legal: int = 0
-    fits: int = 0
-    predicted: int = 0
-    seconds: float = 0.0
     refusals: Counter[Refusal] = field(default_factory=Counter)
     misses: list[tuple[float, Machine, Strategy, Ledger, str, str]] = field(default_factory=list)
 
@@ -153,16 +149,6 @@ class Tally:
         self.legal += more
         self.fits += more
         self.predicted += sum(tried)
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the ``search`` member of the answer."""
-        return {
-            "enumerated": self.enumerated,
-            "legal": self.legal,
-            "fits": self.fits,
-            "predicted": self.predicted,
-            "seconds": self.seconds,
-        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,6 +10,7 @@ from typing import Any
 from roofplan import catalogue, units
 from roofplan.catalogue.machines import box_size, machine, tapered
 from roofplan.errors import InputError, NoPlan, StrategyError, UnitError, UnknownName, nearest
+from roofplan.inputs import TrainInputs
 from roofplan.operations import ACTIVATION_BYTES, element_bytes, format_entry
 from roofplan.records.hardware import Machine
 from roofplan.records.model import Model
@@ -394,7 +395,7 @@ def _check_precision(found: Machine, job: Job) -> None:
         )
 
 
-def request_of(model: Model, given: dict[str, Any]) -> TrainingRequest:
+def request_of(model: Model, asked: TrainInputs) -> TrainingRequest:
     """Return the request that the flags of ``roofplan train`` mean.
 
     Raises
@@ -413,9 +414,9 @@ def request_of(model: Model, given: dict[str, Any]) -> TrainingRequest:
             value=model.id,
         )
     assumed: list[str] = []
-    method = choice(given["method"], METHODS, "--method")
-    framework = framework_of(given["framework"], method, given["on"])
-    other = catalogue.stand_in("frameworks", given["framework"] or "")
+    method = choice(asked.method, METHODS, "--method")
+    framework = framework_of(asked.framework, method, asked.on)
+    other = catalogue.stand_in("frameworks", asked.framework or "")
     assumed += [f"--framework {other.text}"] if other else []
     if method not in framework.methods:
         known = ", ".join(name for name in catalogue.ids("frameworks") if method in catalogue.framework(name).methods)
@@ -425,73 +426,75 @@ def request_of(model: Model, given: dict[str, Any]) -> TrainingRequest:
     job = job_of(
         model,
         framework,
-        sequence=given["sequence"],
-        batch=given["batch"],
-        tokens=given["tokens"],
-        compute=given["compute"],
-        precision=given["precision"],
-        optimizer=given["optimizer"],
+        sequence=asked.sequence,
+        batch=asked.batch,
+        tokens=asked.tokens,
+        compute=asked.compute,
+        precision=asked.precision,
+        optimizer=asked.optimizer,
         method=method,
-        rank=given["rank"],
-        base=given["base"],
-        imbalance=given["imbalance"],
-        capacity=given["capacity"],
+        rank=asked.rank,
+        base=asked.base,
+        imbalance=asked.imbalance,
+        capacity=asked.capacity,
         assumed=assumed,
     )
-    deadline = None if given["deadline"] is None else units.parse(given["deadline"], "s", "--deadline")
-    budget = None if given["budget"] is None else units.parse(given["budget"], "USD", "--budget")
+    deadline = None if asked.deadline is None else units.parse(asked.deadline, "s", "--deadline")
+    budget = None if asked.budget is None else units.parse(asked.budget, "USD", "--budget")
     if job.tokens is None and (deadline is not None or budget is not None):
         flag = "--deadline" if deadline is not None else "--budget"
-        raise InputError(f"{flag} needs a run: give --tokens or --compute", argument=flag, value=given[flag[2:]])
-    devices = None if given["devices"] is None else units.parse_count(given["devices"], "--devices")
+        raise InputError(
+            f"{flag} needs a run: give --tokens or --compute", argument=flag, value=getattr(asked, flag[2:])
+        )
+    devices = None if asked.devices is None else units.parse_count(asked.devices, "--devices")
     presets, _ = catalogue.failures()
-    failures = None if given["failures"] is None else choice(given["failures"], presets, "--failures")
-    place = given["place"].upper()
+    failures = None if asked.failures is None else choice(asked.failures, presets, "--failures")
+    place = asked.place.upper()
     if catalogue.carbon(place) is None:
         raise UnknownName(
-            f"--place: no carbon intensity for {given['place']!r}; an ISO code of three letters, or WOR",
+            f"--place: no carbon intensity for {asked.place!r}; an ISO code of three letters, or WOR",
             argument="--place",
-            value=given["place"],
+            value=asked.place,
         )
-    machines = machines_of(given["on"], job, model, framework, deadline, devices)
-    fabric = fabric_of(given["fabric"])
+    machines = machines_of(asked.on, job, model, framework, deadline, devices)
+    fabric = fabric_of(asked.fabric)
     if fabric is not None:
         if all(found.network is None for found in machines):
-            raise InputError("--fabric: one host has no network", argument="--fabric", value=given["fabric"])
+            raise InputError("--fabric: one host has no network", argument="--fabric", value=asked.fabric)
         machines = tuple(tapered(found, *fabric) for found in machines)
-    if given["precision"] is None and all("bf16" not in found.device.peak for found in machines):
+    if asked.precision is None and all("bf16" not in found.device.peak for found in machines):
         job = replace(job, precision="fp16")
         assumed.append("--precision fp16, for these devices have no bf16")
     for found in machines:
         _check_precision(found, job)
-    unstated = _unstated(given, model, machines, assumed)
+    unstated = _unstated(asked, model, machines, assumed)
     return TrainingRequest(
         model=model,
         machines=machines,
         job=job,
         framework=framework,
-        pins=pins_of(given["strategy"]),
+        pins=pins_of(asked.strategy),
         deadline=deadline,
         budget=budget,
         devices=devices,
-        price=given["price"],
+        price=asked.price,
         failures=failures,
-        checkpoint=choice(given["checkpoint"], CHECKPOINTS, "--checkpoint"),
-        policy=choice(given["policy"], POLICIES, "--policy"),
-        best=choice(given["best"] or ("time" if given["on"] else "cost"), OBJECTIVES, "--best"),
+        checkpoint=choice(asked.checkpoint, CHECKPOINTS, "--checkpoint"),
+        policy=choice(asked.policy, POLICIES, "--policy"),
+        best=choice(asked.best or ("time" if asked.on else "cost"), OBJECTIVES, "--best"),
         place=place,
         assumed=tuple(assumed),
         unstated=unstated,
     )
 
 
-def _unstated(given: dict[str, Any], model: Model, machines: Iterable[Machine], assumed: list[str]) -> tuple[str, ...]:
+def _unstated(asked: TrainInputs, model: Model, machines: Iterable[Machine], assumed: list[str]) -> tuple[str, ...]:
     """Return the inputs that nobody stated, of those of `certainty.ALTERNATIVES`; the networks of hosts whose server is not named are added to `assumed`."""
-    uneven = given["imbalance"] is None and bool(mixtures(model))
+    uneven = asked.imbalance is None and bool(mixtures(model))
     servers = catalogue.aliases("servers")
     plain = (m for m in machines if m.network is not None and "@" not in m.text)
     sold = [m for m in plain if m.text.partition(":")[0].lower() not in servers]
-    if given["on"]:
+    if asked.on:
         assumed += [f"{m.text}@{m.network.id}x{m.ports}, as it is sold" for m in sold if m.network is not None]
     return tuple(name for name, counts in (("imbalance", uneven), ("network", sold)) if counts)
 

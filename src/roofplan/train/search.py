@@ -16,6 +16,7 @@ from roofplan.errors import StrategyError
 from roofplan.records.calibration import Fit
 from roofplan.records.hardware import Machine
 from roofplan.records.model import Attention, Dense, LatentAttention, Mixture, Model
+from roofplan.records.tally import Counts
 from roofplan.records.training import OFFLOADS, RECOMPUTES, Framework, Job, Layout
 from roofplan.train.ledger import host_peak, ledgers, peak
 from roofplan.train.stages import chunk_sizes, even
@@ -39,20 +40,12 @@ AXES = ("tp", "cp", "dp", "ep", "micro_batch")
 
 
 @dataclass(slots=True)
-class Tally:
-    """What the search went through."""
+class Tally(Counts):
+    """What the search went through, and the least memory that it saw, of a device and of a host [B]."""
 
-    enumerated: int = 0
-    legal: int = 0
-    fits: int = 0
-    seconds: float = 0.0
     least_memory: float = math.inf
     leanest: Layout | None = None
     least_host: float = math.inf
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the ``search`` member of the answer."""
-        return {"enumerated": self.enumerated, "legal": self.legal, "fits": self.fits, "seconds": self.seconds}
 
 
 @dataclass(slots=True)
@@ -336,6 +329,7 @@ def _slice(
     held = {name: values[fits] for name, values in grid.items()}
     memory = memory[fits]
     found.tally.fits += memory.size
+    found.tally.predicted += memory.size
     times = np.broadcast_to(step(model, job, fixed.with_degrees(held), a).time, memory.shape)
     order = np.argsort(times, kind="stable")[:KEPT]
     lean = np.argsort(memory, kind="stable")[:1]

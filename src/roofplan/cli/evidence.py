@@ -1,0 +1,137 @@
+"""What predictions rest on: ``roofplan validate``, ``calibrate`` and ``claims``."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from roofplan.cli.app import STDIN, Reply, command, complain, progress
+from roofplan.errors import InputError, nearest
+from roofplan.inputs import CalibrateInputs, ClaimsInputs, ValidateInputs
+
+
+@command(
+    ValidateInputs,
+    *("csv", "html", "json"),
+    example="training runs.csv",
+    csv="write every figure, scored or skipped, to FILE",
+)
+def validate(asked: ValidateInputs, reply: Reply) -> int:
+    """Predicted against measured: errors by source, coverage of the intervals, what was skipped and why."""
+    from roofplan import answers, api, catalogue
+    from roofplan.report.validation import validation_screen
+    from roofplan.validation.document import csv_rows
+
+    limit, csv = _share(asked.fail_above), reply.out("csv")
+    if csv is not None and asked.file != STDIN and Path(csv).resolve() == Path(asked.file).resolve():
+        raise InputError(f"--csv: {csv} is the table itself", argument="--csv", value=csv)
+    own = {"training": catalogue.training_rows, "inference": catalogue.inference_rows}
+    rows: Any = own[asked.kind]() if asked.file == STDIN and asked.kind in own else asked.file
+    with progress(quiet=reply.as_json, what="rows") as tick:
+        found = api.validate(asked.kind, rows, progress=tick)
+    reply.table(lambda: csv_rows(found))
+
+    def pictures() -> list[dict[str, Any]]:
+        from roofplan import charts
+
+        return charts.accuracy(found)
+
+    reply.show(
+        lambda page: validation_screen(found, page),
+        lambda: answers.validation_answer(found, reply.inputs),
+        pictures,
+        title=f"roofplan validate {asked.kind}",
+    )
+    scores = found.summary().values()
+    if limit is not None and not scores:
+        complain("no figure was scored: nothing is shown to be within --fail-above")
+    return int(limit is not None and not (scores and all(one.macro <= limit for one in scores)))
+
+
+def _share(text: str | None) -> float | None:
+    """Return the error above which ``validate`` fails [1]."""
+    from roofplan.units import parse
+
+    if text is None:
+        return None
+    limit = parse(text, "1", "--fail-above")
+    if limit > 1.0 and "%" not in text:
+        message = f"--fail-above {text} is {limit:.0%}: write {text}% or a share of one"
+        raise InputError(message, argument="--fail-above", value=text)
+    return limit
+
+
+@command(CalibrateInputs, "json")
+def calibrate(asked: CalibrateInputs, reply: Reply) -> None:
+    """The fitted constants, and your own runs on top of them, kept in a local profile that every command then uses."""
+    from roofplan import answers, api, catalogue
+    from roofplan.catalogue import profile
+    from roofplan.report.calibration import constants_screen, refit_screen
+
+    if asked.forget and (asked.with_ or asked.dry_run):
+        raise InputError("--forget stands alone: it removes the profile, which --with makes anew", argument="--forget")
+    if asked.dry_run and not asked.with_:
+        raise InputError("--dry-run needs runs to try: --with runs.csv", argument="--dry-run")
+    if asked.forget:
+        gone = profile.forget()
+        said = "there was no local profile" if gone is None else f"removed {gone}"
+        reply.show(lambda page: page.line(said), lambda: answers.forgotten_answer(gone, reply.inputs))
+    elif asked.with_:
+        with progress(quiet=reply.as_json, what="fits") as tick:
+            found, place = api.refit(*asked.with_, keep=not asked.dry_run, progress=tick)
+        reply.show(
+            lambda page: refit_screen(found, place, page),
+            lambda: answers.calibration_answer(found, place, reply.inputs),
+        )
+    else:
+        kept = profile.path()
+        reply.show(
+            lambda page: constants_screen(catalogue.constants(), profile.constants(kept), kept, page),
+            lambda: answers.constants_answer(reply.inputs),
+        )
+
+
+@command(ClaimsInputs, *("csv", "json"))
+def claims(asked: ClaimsInputs, reply: Reply) -> int:
+    """The articles' figures, what our laws give with their inputs, and with corrected ones."""
+    from roofplan import answers
+    from roofplan.claims import claims as every
+    from roofplan.claims import outcome
+    from roofplan.report.claims import claims_screen
+
+    topics = sorted({one.topic for one in every()})
+    if asked.topic is not None and asked.topic not in topics:
+        raise InputError(
+            f"--topic: no topic {asked.topic!r}; accepted: {', '.join(topics)}",
+            argument="--topic",
+            value=asked.topic,
+            nearest=nearest(asked.topic, topics),
+        )
+    words = asked.text.lower()
+    of_topic = (one for one in every() if asked.topic in {None, one.topic})
+    results = [outcome(one) for one in of_topic if words in one.id.lower() or words in one.says.lower()]
+    rows = [
+        {
+            "id": one.claim.id,
+            "article": one.claim.article,
+            "topic": one.claim.topic,
+            "says": one.claim.says,
+            "claimed": one.claim.claimed,
+            "unit": one.claim.unit,
+            "with_its_inputs": one.with_its_inputs,
+            "ours": one.ours,
+            "verdict": one.computed_verdict,
+            "recorded": one.claim.verdict,
+            "why": one.claim.why,
+        }
+        for one in results
+    ]
+    reply.table(lambda: rows)
+    if not results:
+        print(f"no claim holds {asked.text!r}", file=sys.stderr)
+    reply.show(
+        lambda page: claims_screen(results, page) if results else None,
+        lambda: {**answers.base("claims", "ok", reply.inputs), "claims": rows},
+    )
+    return int(not results or not all(one.follows for one in results))

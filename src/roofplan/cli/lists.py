@@ -1,0 +1,236 @@
+"""What the catalogue holds: sheets of a model and a device, lists, and the schemas of answers."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from roofplan.cli.app import Reply, command
+from roofplan.errors import nearest
+from roofplan.inputs import DeviceInputs, ListInputs, ModelInputs, ModelsInputs, SchemaInputs
+
+
+@command(ModelInputs, "json", example="llama-3.1-70b")
+def model(asked: ModelInputs, reply: Reply) -> None:
+    """What a model is: parameters, layers, FLOPs per token, cache bytes."""
+    from roofplan import answers, report
+    from roofplan.api import known_format, read_model
+    from roofplan.units import parse_length
+
+    found = read_model(asked.model)
+    tokens = parse_length(asked.context or "8192", "--context")
+    if asked.context is None and found.generates and found.max_positions is not None:
+        tokens = min(tokens, found.max_positions)
+    kv = known_format(asked.kv_precision, "--kv-precision")
+
+    def document() -> dict[str, Any]:
+        warnings = [{"code": "model", "text": text} for text in found.warnings]
+        facts = report.model_facts(found, tokens, kv)
+        return {**answers.base("model", "ok", reply.inputs), **facts, "warnings": warnings}
+
+    reply.show(lambda page: report.model_screen(found, tokens, page, kv), document)
+
+
+@command(DeviceInputs, "json", example="h100-sxm")
+def device(asked: DeviceInputs, reply: Reply) -> int:
+    """Spec sheet of a device, with sources; or which peak a quoted number is."""
+    from roofplan import answers, report, units
+    from roofplan.catalogue.machines import device_or_server
+
+    found, server = device_or_server(asked.device, "DEVICE")
+    quoted = asked.what_is
+
+    def sheet(page: report.Page) -> None:
+        for line in report.server_lines(server) if server is not None else []:
+            page.line(line)
+        report.device_screen(found, page)
+
+    def document(**members: Any) -> dict[str, Any]:
+        return {**answers.base("device", "ok", reply.inputs), **members}
+
+    if quoted is None:
+        box = {"server": answers.server_json(server)} if server is not None else {}
+        reply.show(sheet, lambda: document(device=answers.device_json(found), **box))
+        return 0
+    matches = report.what_is(found, units.parse(quoted, "FLOP/s", "--what-is"))
+
+    def said(page: report.Page) -> None:
+        for off, text in matches:
+            page.line(f"{quoted} on {found.id} is {text}" + (f" ({off:+.1%})" if abs(off) > 5e-4 else ""))
+        if not matches:
+            page.line(
+                f"{quoted} is not a dense, sparse, FP16-accumulate, vector or doubled peak of {found.id} within 3%"
+            )
+
+    reply.show(said, lambda: document(what_is=[{"match": text, "difference": off} for off, text in matches]))
+    return 0 if matches else 1
+
+
+Rows = list[tuple[str, str]]
+"""Ids with what is said of each."""
+
+
+def _list(name: str, record: type[ListInputs] = ListInputs) -> Callable[[Callable[[Any], Rows]], None]:
+    """Return a decorator that makes a command of a function that lists: whatever holds the text that is asked for."""
+
+    def decorated(rows: Callable[[Any], Rows]) -> None:
+        def listed(asked: ListInputs, reply: Reply) -> int:
+            from roofplan import answers
+
+            every, wanted = rows(asked), asked.text.lower()
+            found = [(one, words) for one, words in every if wanted in one.lower() or wanted in words.lower()]
+
+            def screen(page: Any) -> None:
+                for one, words in found:
+                    page.line(f"{one:<26} {words}")
+                if not found:
+                    near = nearest(asked.text, dict(every))
+                    hint = f" Nearest: {', '.join(near)}" if near else ""
+                    print(f"nothing holds {asked.text!r}.{hint}", file=sys.stderr)
+
+            items = [{"id": one, "text": words} for one, words in found]
+            reply.show(screen, lambda: {**answers.base(name, "ok", reply.inputs), "items": items})
+            return 0 if found else 1
+
+        listed.__doc__ = rows.__doc__
+        command(record, "json", name=name)(listed)
+
+    return decorated
+
+
+@_list("devices")
+def _devices(_: ListInputs) -> Rows:
+    """List devices and servers."""
+    from roofplan import catalogue
+    from roofplan.units import gib, significant
+
+    out = []
+    for name in catalogue.ids("accelerators"):
+        d = catalogue.accelerator(name)
+        base = d.peak.get("bf16") or d.peak.get("fp16")
+        peak = f"{significant(base.value / 1e12, 4)} TFLOPS 16-bit" if base else "peak unknown"
+        memory = f"{gib(d.memory)} GiB" if d.memory else "memory unknown"
+        rate = f"{significant(d.bandwidth / 1e12)} TB/s" if d.bandwidth else "bandwidth unknown"
+        out.append((name, f"{d.name}, {memory}, {rate}, {peak}" + _also(d.aliases)))
+    return out + [
+        (
+            name,
+            f"{catalogue.server(name).count} x {catalogue.server(name).accelerator}: {catalogue.server(name).name}",
+        )
+        for name in catalogue.ids("servers")
+    ]
+
+
+@_list("models", ModelsInputs)
+def _models(asked: ModelsInputs) -> Rows:
+    """List models of the catalogue, or the families that any config.json may have."""
+    from roofplan import catalogue, hf
+
+    if asked.families:
+        return [
+            (name, (hf.DECODERS.get(name) or hf.ENCODERS.get(name) or (lambda: None)).__doc__ or "")
+            for name in hf.FAMILIES
+        ]
+    return [
+        (name, catalogue.model_table(name).get("hub", "") + _also(catalogue.model_table(name).get("aliases", ())))
+        for name in catalogue.ids("models")
+    ]
+
+
+@_list("frameworks")
+def _frameworks(_: ListInputs) -> Rows:
+    """List training frameworks and versions."""
+    from roofplan import catalogue
+
+    return [
+        (name, f"{f.sharding}, {f.attention} attention, released {f.released}" + _also(f.aliases))
+        for name in catalogue.ids("frameworks")
+        for f in [catalogue.framework(name)]
+    ]
+
+
+@_list("engines")
+def _engines(_: ListInputs) -> Rows:
+    """List engines and versions."""
+    from roofplan import catalogue
+
+    out = []
+    for name in catalogue.ids("engines"):
+        e = catalogue.engine(name)
+        out.append(
+            (
+                name,
+                f"{e.released}{', newest' if e.newest else ''}; {e.memory_model}, {e.admission}; {', '.join(e.vendors)}",
+            )
+        )
+    return out
+
+
+@_list("networks")
+def _networks(_: ListInputs) -> Rows:
+    """List links and networks."""
+    from roofplan import catalogue
+
+    found = [catalogue.link(name) for name in catalogue.ids("links")]
+    return [
+        (x.id, f"{x.kind}, {x.topology}, {x.quantities['bandwidth'].text} one way{_tapered(x)}" + _also(x.aliases))
+        for x in found
+        if "bandwidth" in x.quantities
+    ]
+
+
+@_list("nodes")
+def _nodes(_: ListInputs) -> Rows:
+    """List processes with their wafer prices and defect densities."""
+    from roofplan import catalogue
+
+    found = [catalogue.node(name) for name in catalogue.ids("nodes")]
+    return [
+        (
+            n.id,
+            f"{n.name}, {n.year}; wafer {n.wafer.text}, {n.quantities['defect_density'].text}{_each(n)}"
+            + _also(n.aliases),
+        )
+        for n in sorted(found, key=lambda node: node.year)
+    ]
+
+
+@_list("prices")
+def _prices(_: ListInputs) -> Rows:
+    """List dated prices, newest last."""
+    from roofplan import catalogue
+
+    out = []
+    for name in catalogue.ids("accelerators"):
+        for p in catalogue.prices(name):
+            where = " ".join(x for x in (p.provider, p.term, f"by {p.count}" if p.count else "") if x)
+            out.append((name, f"{p.date:<11}{p.kind:<16}{p.value:>12,.2f} {p.unit:<6} {where} · {p.source}"))
+    return out
+
+
+def _each(node: Any) -> str:
+    """Return what a billion transistors of a node cost before yield, where its density is known."""
+    from roofplan.economics.chip import transistor_cost
+    from roofplan.units import significant
+
+    value = transistor_cost(node)
+    return "" if value is None else f", {significant(value * 1e9)} USD a billion transistors at its peak density"
+
+
+def _tapered(link: Any) -> str:
+    pod, taper = link.value("pod"), link.value("taper")
+    return f", tapered {taper:g}:1 beyond pods of {pod:,.0f}" if pod and taper else ""
+
+
+def _also(names: Any) -> str:
+    return f" · also {', '.join(list(names)[:3])}" if names else ""
+
+
+@command(SchemaInputs, example="serve")
+def schema(asked: SchemaInputs, _: Reply) -> None:
+    """JSON Schema of a command's answer."""
+    from roofplan import answers
+
+    print(json.dumps(answers.schema(asked.command), indent=1))

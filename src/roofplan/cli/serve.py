@@ -1,0 +1,50 @@
+"""``roofplan serve``."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from roofplan.cli.app import Reply, command, progress
+from roofplan.errors import InputError
+from roofplan.inputs import ServeInputs
+
+
+@command(
+    ServeInputs,
+    *("explain", "depth", "json", "csv", "html", "emit", "request"),
+    example="llama-3.1-70b --on h100-sxm:8",
+    csv="write every plan to FILE",
+    emit="print only the launch line: vllm, sglang, trtllm or llamacpp",
+)
+def serve(asked: ServeInputs, reply: Reply) -> None:
+    """Serving plans, ranked, priced and explained."""
+    from roofplan import answers, report
+    from roofplan.api import plan_serving
+    from roofplan.emit import engine_named, launch
+    from roofplan.units import parse_count
+
+    explain, emit = reply.out("explain"), reply.out("emit")
+    reply.check_table()
+    top, levels = parse_count(asked.top, "--top"), reply.levels
+    if emit is not None:
+        if explain and not reply.as_json:
+            raise InputError("--emit prints the launch line alone; leave out --explain", argument="--emit", value=emit)
+        asked = replace(asked, engine=engine_named(emit, asked.engine))
+        reply.inputs = asked.as_json()
+    with progress(quiet=reply.as_json) as tick:
+        result = plan_serving(asked, progress=tick)
+    reply.table(lambda: answers.csv_rows(result))
+
+    def pictures() -> list[dict[str, Any]]:
+        from roofplan import charts
+
+        return charts.serving(result)
+
+    reply.show(
+        lambda page: report.serve_screen(result, page, top=top, explain=explain, depth=levels),
+        lambda: answers.serve_answer(result, reply.inputs, top=top, explain=explain, depth=max(levels, 2)),
+        pictures,
+        title=f"roofplan serve {asked.model}",
+        launch=None if emit is None else lambda: launch(result.plans[0]),
+    )

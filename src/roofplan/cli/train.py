@@ -1,0 +1,67 @@
+"""``roofplan train``."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from roofplan.cli.app import Reply, command, progress
+from roofplan.errors import InputError, nearest
+from roofplan.inputs import TrainInputs
+
+
+@command(
+    TrainInputs,
+    *("explain", "depth", "json", "csv", "html", "emit", "request"),
+    example="llama-3.1-70b --on h100-sxm:512@ib-ndr --tokens 1T",
+    csv="write the ranked plans to FILE: the fastest of each set of degrees, the leanest",
+    emit="print only the launch: megatron, torchtitan, deepspeed or fsdp",
+)
+def train(asked: TrainInputs, reply: Reply) -> None:
+    """Training plans: memory of every stage, step time, days, dollars, failures, and which layout."""
+    from roofplan import answers, report
+    from roofplan.api import plan_training
+    from roofplan.train.emit import launch
+    from roofplan.units import parse_count
+
+    explain, emit = reply.out("explain"), reply.out("emit")
+    reply.check_table()
+    _check_emit(emit, alone=explain and not reply.as_json)
+    top, levels = parse_count(asked.top, "--top"), reply.levels
+    planned = asked
+    if emit is not None and asked.framework is None:
+        own = {"fsdp": "fsdp-qlora" if asked.method != "full" else "transformers"}
+        planned = replace(asked, framework=own.get(emit, emit))
+    with progress(quiet=reply.as_json) as tick:
+        result = plan_training(planned, progress=tick)
+    reply.table(lambda: answers.training_csv_rows(result))
+
+    def pictures() -> list[dict[str, Any]]:
+        from roofplan import charts
+
+        return charts.training(result)
+
+    reply.show(
+        lambda page: report.train_screen(result, page, top=top, explain=explain, depth=levels),
+        lambda: answers.train_answer(result, reply.inputs, top=top, explain=explain, depth=max(levels, 2)),
+        pictures,
+        title=f"roofplan train {asked.model}",
+        launch=None if emit is None else lambda: launch(result.plans[0], emit),
+    )
+
+
+def _check_emit(emit: str | None, *, alone: bool) -> None:
+    """Refuse a launch in no known vocabulary, or one beside an explanation."""
+    if emit is None:
+        return
+    from roofplan.train.emit import TARGETS
+
+    if emit not in TARGETS:
+        raise InputError(
+            f"--emit: {emit!r} is not known; accepted: {', '.join(TARGETS)}",
+            argument="--emit",
+            value=emit,
+            nearest=nearest(emit, TARGETS),
+        )
+    if alone:
+        raise InputError("--emit prints the launch alone; leave out --explain", argument="--emit", value=emit)

@@ -1,0 +1,400 @@
+"""What can be asked: every input of every command, declared once.
+
+The command line, ``--request``, the signatures of Python's functions and the JSON Schema of an answer's inputs are made from these records.
+"""
+
+from __future__ import annotations
+
+import inspect
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import Field, dataclass, field, fields
+from functools import wraps
+from typing import Any, Self, get_type_hints
+
+from roofplan.errors import InputError, nearest
+
+Text = str | int | float
+"""What Python takes for an input that the command line reads as text: with its unit where it has one."""
+
+
+def asked(
+    text: str, default: Any = None, *, name: str = "", positional: bool = False, required: bool = False, was: str = ""
+) -> Any:
+    """Return a field of `Inputs`: what it means, its default, its name where that is no identifier of Python, and what it was called before."""
+    about = {"help": text, "name": name, "positional": positional, "required": required, "was": was}
+    return field(default=default, metadata=about)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Inputs:
+    """What a command is asked."""
+
+    @classmethod
+    def each(cls) -> dict[str, Field[Any]]:
+        """Return the declarations by the names that flags and JSON have."""
+        return {one.metadata["name"] or one.name: one for one in fields(cls)}
+
+    @classmethod
+    def kinds(cls) -> dict[str, Any]:
+        """Return the types of the inputs by the same names."""
+        hints = get_type_hints(cls)
+        return {name: hints[one.name] for name, one in cls.each().items()}
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any], what: str = "") -> Self:
+        """Return inputs by their names, defaults where they are not given.
+
+        Parameters
+        ----------
+        what : what asks, as a refusal names it.
+
+        Raises
+        ------
+        InputError : a name that is none of the inputs.
+        """
+        known = cls.each()
+        renamed = {one.metadata["was"]: name for name, one in known.items() if one.metadata["was"]}
+        for name in renamed.keys() & given.keys():
+            warnings.warn(f"{name} is called {renamed[name]} now", DeprecationWarning, stacklevel=3)
+        given = {renamed.get(name, name): value for name, value in given.items()}
+        strange = next((name for name in given if name not in known), None)
+        if strange is not None:
+            near = nearest(strange, known)
+            hint = f" Nearest: {', '.join(near)}" if near else ""
+            raise InputError(
+                f"{what}: unknown input {strange!r}.{hint}", argument=what or strange, value=strange, nearest=near
+            )
+        return cls(**{known[name].name: _frozen(value, known[name].default) for name, value in given.items()})
+
+    @classmethod
+    def read(cls, document: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the inputs of an earlier answer, or of a document that holds nothing else, by their names.
+
+        Raises
+        ------
+        InputError : names that are none of the inputs, or values of another type.
+        """
+        found = document.get("inputs", document)
+        if not isinstance(found, dict):
+            raise InputError("--request: holds no inputs", argument="--request")
+        cls.of(found, "--request")
+        kinds = {name: one.default for name, one in cls.each().items()}
+        odd = next((name for name, value in found.items() if not _like(value, kinds[name])), None)
+        if odd is not None:
+            wanted = "a list of texts" if isinstance(kinds[odd], tuple) else "a text, with its unit where it has one"
+            message = f"--request: {odd} is {found[odd]!r}; expected {wanted}"
+            raise InputError(message, argument="--request", value=str(found[odd]))
+        return found
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the inputs by their names."""
+        found = {name: getattr(self, one.name) for name, one in self.each().items()}
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in found.items()}
+
+
+def _frozen(value: Any, default: Any) -> Any:
+    """Return a value as records keep it: of several, one alone may stand without a list."""
+    if not isinstance(default, tuple):
+        return value
+    return (value,) if isinstance(value, str) else tuple(dict.fromkeys(value))
+
+
+def _like(value: Any, default: Any) -> bool:
+    """Return whether an input that was read has the type that a flag gives."""
+    if isinstance(default, bool):
+        return isinstance(value, bool)
+    if isinstance(default, tuple):
+        return isinstance(value, list) and all(isinstance(item, str) for item in value)
+    return value is None or isinstance(value, str)
+
+
+def takes(record: type[Inputs]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Return a decorator of a function whose keywords are inputs: it is called with the record of them, and its signature shows them."""
+
+    def decorated(function: Callable[..., Any]) -> Callable[..., Any]:
+        own = list(inspect.signature(function).parameters.values())[1:]
+        beside = {one.name for one in own}
+
+        @wraps(function)
+        def called(*given: Any, **named: Any) -> Any:
+            others = {name: value for name, value in named.items() if name in beside}
+            if given and isinstance(given[0], record):
+                return function(given[0], **others)
+            inputs = dict(zip(POSITIONS, given, strict=False))
+            inputs |= {name: value for name, value in named.items() if name not in beside}
+            return function(record.of(inputs, function.__name__), **others)
+
+        kinds = record.kinds()
+        shown = [
+            inspect.Parameter(
+                one.name,
+                inspect.Parameter.POSITIONAL_OR_KEYWORD if name in POSITIONS else inspect.Parameter.KEYWORD_ONLY,
+                default=one.default,
+                annotation=kinds[name],
+            )
+            for name, one in sorted(record.each().items(), key=lambda item: item[0] not in POSITIONS)
+        ]
+        called.__signature__ = inspect.Signature([*shown, *own])  # type: ignore[attr-defined]
+        return called
+
+    return decorated
+
+
+POSITIONS = ("model", "on")
+"""Inputs that Python's functions take by their place."""
+
+MACHINES = "ID[:COUNT|:HOSTSxPER][@NETWORK[xPORTS]]; repeat to compete; absent: "
+PLACE = "whose electricity, an ISO code of three letters, or WOR"
+EXCHANGE = "rate of another currency that prices are given in, EUR=1.04"
+
+
+@dataclass(frozen=True, kw_only=True)
+class OfModel(Inputs):
+    """A question of a model."""
+
+    model: Any = asked(
+        "- (stdin), a config.json or its folder, a catalogue id or Hub name, or hf:ORG/NAME",
+        positional=True,
+        required=True,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Load(OfModel):
+    """A question of a model that is served."""
+
+    on: tuple[str, ...] = asked(MACHINES + "the whole catalogue", ())
+    input: Text = asked("mean prompt, tokens", "1024")
+    output: Text = asked("mean answer, tokens", "256")
+    context: Text | None = asked("longest request to admit; default: next power of two above input + output")
+    engine: str | None = asked("vllm, sglang, tensorrt-llm, llama.cpp, or a version such as vllm-0.11")
+    precision: str | None = asked("weight formats that compete: fp8, awq, q4_k_m, any; default: the checkpoint's own")
+    tpot: str | None = asked("limit: time per output token, 50ms")
+    prefix_hit: Text = asked("share of each prompt found in the prefix cache, 30%", "0")
+    utilisation: Text = asked("share of full load at which a token's cost is counted", "100%")
+    price: str = asked("rent, contract, spot, own, or a price per device such as 2.50USD/h", "rent")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServeInputs(Load):
+    """Of ``roofplan serve``."""
+
+    kv_precision: str | None = asked("cache formats that compete; default: the checkpoint's own")
+    ttft: str | None = asked("limit: time to the first token, without waiting for a seat, 500ms")
+    tokens_per_second_per_user: Text | None = asked("limit: least rate of one user, 20")
+    budget: str | None = asked("limit: 20USD/h")
+    power: str | None = asked("limit: at the wall, 10kW")
+    devices: Text | None = asked("limit: most devices")
+    concurrency: Text | None = asked("demand: users at once")
+    rate: str | None = asked("demand: 4req/s")
+    datacenter: bool = asked("leave out cards whose licence forbids data centres", False)
+    strategy: str | None = asked("pins: tp=8,pp=2,dp=1,ep=8,attention_dp=4; the rest is searched")
+    best: str = asked(
+        "cost, throughput, latency, devices or energy; without a limit on time, of what takes up to 50 ms a token",
+        "cost",
+    )
+    draft: str | None = asked("multi-token prediction K:ACCEPTANCE, such as 1:0.85", was="draft_tokens")
+    top: Text = asked("plans to show", "2")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainInputs(OfModel):
+    """Of ``roofplan train``."""
+
+    on: tuple[str, ...] = asked(MACHINES + "servers of the catalogue", ())
+    tokens: str | None = asked("length of the run: 1T, 300B, or chinchilla for 20 a parameter; absent: one step alone")
+    compute: str | None = asked("length of the run by its work instead: 3e24 or 1e9TFLOP")
+    batch: str | None = asked("512seq or 4194304tok a step; default: 4 Mi tokens, 64 Ki in fine-tuning")
+    sequence: str | None = asked("tokens of a sequence, 8k; default: 4096 where the model has them")
+    framework: str | None = asked(
+        "megatron, megatron-bridge, torchtitan, deepspeed, llm-foundry, litgpt, fsdp-qlora, or a version"
+    )
+    precision: str | None = asked("of the products: bf16, fp16, fp8, mxfp8 or nvfp4")
+    optimizer: str = asked("adam, adam-bf16, adam-8bit, adam-fp32, sgd-momentum, adafactor or muon", "adam")
+    method: str = asked("full, lora, qlora or dora", "full")
+    rank: str | None = asked("width of a low-rank update, 16")
+    base: str | None = asked("format of the frozen weights; default: bnb-nf4 for qlora, bf16 for lora")
+    imbalance: str | None = asked("tokens of the busiest rank of experts over their mean, 1")
+    capacity: str | None = asked(
+        "tokens that an expert takes over their mean, 1.25: padded to as many, the rest dropped; absent: all"
+    )
+    fabric: str | None = asked(
+        "a tapered network: pod=3072,taper=7 where seven devices share the rate of one beyond pods of 3,072"
+    )
+    strategy: str | None = asked(
+        "pins: tp=8,pp=2,cp=1,dp=32,ep=8,micro_batch=1,interleave=5,zero=1,recompute=full,schedule=1f1b,offload=activations"
+    )
+    deadline: str | None = asked("limit: 30d from the first step to the last, failures counted")
+    budget: str | None = asked("limit: 2MUSD for the run")
+    devices: Text | None = asked("limit: most devices")
+    price: str = asked("rent, contract, spot, or a price per device such as 2.50USD/h", "rent")
+    failures: str | None = asked("llama3, rsc-1, consumer or article; default: by class of card")
+    checkpoint: str = asked("sync, async or memory", "sync")
+    policy: str = asked("on a failure: restart, or drop the failed copy until it is back", "restart")
+    place: str = asked(PLACE, "WOR")
+    best: str | None = asked("time, cost, devices or memory; default: time, without --on cost")
+    top: Text = asked("plans to show", "2")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelInputs(OfModel):
+    """Of ``roofplan model``."""
+
+    context: Text | None = asked("tokens at which the cache is counted, 8192 where the model has them")
+    kv_precision: str = asked("format of the cache", "bf16")
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeviceInputs(Inputs):
+    """Of ``roofplan device``."""
+
+    device: str = asked("id or alias", positional=True, required=True)
+    what_is: str | None = asked("tell which peak a quoted rate is, such as 1979TFLOPS")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ListInputs(Inputs):
+    """Of the lists."""
+
+    text: str = asked("part of an id, name or alias", "", positional=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelsInputs(ListInputs):
+    """Of ``roofplan models``."""
+
+    families: bool = asked("list the model_types that are understood", False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SchemaInputs(Inputs):
+    """Of ``roofplan schema``."""
+
+    command: str = asked(
+        "serve, train, model, device, validate, calibrate, claims, or 'cost chip', 'cost machine', 'cost tokens', 'cost rent', 'cost history'",
+        positional=True,
+        required=True,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClaimsInputs(Inputs):
+    """Of ``roofplan claims``."""
+
+    text: str = asked("part of an id or sentence", "", positional=True)
+    topic: str | None = asked("only this topic")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ValidateInputs(Inputs):
+    """Of ``roofplan validate``."""
+
+    kind: str = asked("training or inference", "", positional=True, required=True)
+    file: str = asked("a CSV file of measured runs; - for the catalogue's own", "", positional=True, required=True)
+    fail_above: str | None = asked("exit 1 if a metric's mean error of sources is above, 10%")
+
+
+@dataclass(frozen=True, kw_only=True)
+class CalibrateInputs(Inputs):
+    """Of ``roofplan calibrate``."""
+
+    with_: tuple[str, ...] = asked(
+        "a CSV file of your own runs, as validate reads them; repeat for more files", (), name="with"
+    )
+    dry_run: bool = asked("show what they do to the constants, keep nothing", False)
+    forget: bool = asked("remove the local profile", False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChipInputs(Inputs):
+    """Of ``roofplan cost chip``."""
+
+    device: str | None = asked("a catalogue id; absent: a chip of your own", positional=True)
+    node: str | None = asked("process of your own chip: n7, n5, 4n, n3")
+    area: str | None = asked("of each of its dies, 814mm2")
+    dies: Text = asked("of them on a package", "1")
+    hbm: str | None = asked("stacked memory, 80GiB")
+    gddr: str | None = asked("memory around the package instead, 24GiB")
+    memory: str | None = asked("its generation: HBM3, HBM3e, GDDR6X")
+    units: Text | None = asked("equal units on a die, such as 144")
+    sold: Text | None = asked("units that a sold die works with, such as 132")
+    price: str | None = asked("at which it is sold, 30000USD")
+    volume: Text | None = asked("parts that share the design, 1M")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Owning(Inputs):
+    """What a machine of one's own costs."""
+
+    card: str | None = asked("owning: price of a device, 1600USD; default: the newest known")
+    server: str | None = asked("owning: price of a host without devices, 20000USD")
+    networking: str | None = asked("owning: network cards and switches in all, 7200USD")
+    years: Text = asked("owning: of use", "3")
+    interest: Text = asked("owning: per year, 8%", "0%")
+    residual: Text = asked("owning: share of the price that a sale at the end brings, 20%", "0%")
+    electricity: str | None = asked("owning: price, 0.1USD/kWh; default: of the place")
+    pue: Text | None = asked("owning: the site's power over the machine's; default: the newest survey")
+    hosting: str | None = asked("owning: rack and care in all, 375USD/month")
+    staff: str | None = asked("owning: in all, 2USD/h")
+    exchange: str | None = asked(EXCHANGE)
+    place: str = asked(PLACE, "WOR")
+
+
+@dataclass(frozen=True, kw_only=True)
+class MachineInputs(Owning):
+    """Of ``roofplan cost machine``."""
+
+    on: tuple[str, ...] = asked("ID[:COUNT|:HOSTSxPER][@NETWORK[xPORTS]]; repeat to compare", ())
+    power: str | None = asked("at the wall, 5kW; default: at load")
+    rack: str | None = asked("power that a rack gives and cools, 20kW")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TokensInputs(Owning, Load):
+    """Of ``roofplan cost tokens``."""
+
+    tokens: str = asked("of a month, in and out, 1B/month", "1B/month")
+    peak: Text = asked("highest demand of a day over its mean, 1 to 2", "1")
+    autoscale: bool = asked("let rented machines go in the quiet hours", False)
+    api_price: str | None = asked("IN,OUT in USD per million tokens instead of the listed, 0.15,0.60")
+    training_cost: str | None = asked("what training the model cost, 5.6MUSD")
+    lifetime_tokens: str | None = asked("tokens that the model serves in its life, 100T")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RentInputs(Inputs):
+    """Of ``roofplan cost rent``."""
+
+    device: str = asked("a catalogue id", positional=True, required=True)
+    provider: str = asked("only this one's quotations", "")
+
+
+@dataclass(frozen=True, kw_only=True)
+class HistoryInputs(Inputs):
+    """Of ``roofplan cost history``."""
+
+    old: str = asked("device that another is set against", "v100-sxm2-32", name="from")
+    new: str = asked("that other", "b200", name="to")
+
+
+LISTS = ("devices", "models", "frameworks", "engines", "networks", "nodes", "prices")
+"""Commands that list."""
+
+RECORDS: dict[str, type[Inputs]] = {
+    "serve": ServeInputs,
+    "train": TrainInputs,
+    "model": ModelInputs,
+    "device": DeviceInputs,
+    "validate": ValidateInputs,
+    "calibrate": CalibrateInputs,
+    "claims": ClaimsInputs,
+    "cost chip": ChipInputs,
+    "cost machine": MachineInputs,
+    "cost tokens": TokensInputs,
+    "cost rent": RentInputs,
+    "cost history": HistoryInputs,
+    **dict.fromkeys(LISTS, ListInputs),
+    "models": ModelsInputs,
+}
+"""The inputs of every command that answers in JSON."""
