@@ -54,7 +54,7 @@ examples: $(VENV)/.developing
 	$(BIN)/python docs/examples.py
 
 fit: $(VENV)/.developing
-	$(BIN)/python -m roofplan.calibrate
+	$(BIN)/python -m roofplan.evidence.fits
 
 clean:
 	rm -rf $(VENV) dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis

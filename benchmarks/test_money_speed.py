@@ -3,8 +3,8 @@
 import time
 
 from roofplan import catalogue
-from roofplan.economics import chip as chips
-from roofplan.economics.uncertainty import central, draws
+from roofplan.money import chip as chips
+from roofplan.money.uncertainty import central, draws
 
 CHIP = chips.chip_of(catalogue.accelerator("b200"))
 INPUTS = chips.inputs_of(CHIP)

@@ -15,11 +15,10 @@ import pytest
 from roofplan import catalogue
 from roofplan.api import read_model
 from roofplan.catalogue.machines import machine
-from roofplan.economics import hourly
+from roofplan.money import hourly
 from roofplan.records.strategy import Strategy
 from roofplan.records.workload import Workload
-from roofplan.search import Request, search
-from roofplan.serve import predict
+from roofplan.serving import Request, predict, search
 from roofplan.timing.power import wall_power
 from roofplan.timing.rates import rates
 

@@ -13,9 +13,9 @@ from roofplan import catalogue
 from roofplan.api import read_model
 from roofplan.catalogue.machines import machine
 from roofplan.records.training import RECOMPUTES, Job, Layout
-from roofplan.train import search
-from roofplan.train.ledger import ledgers, peak
-from roofplan.train.step import ability, step
+from roofplan.training import search
+from roofplan.training.ledger import ledgers, peak
+from roofplan.training.step import ability, step
 
 FIT = catalogue.shipped_fit()
 MODEL = read_model("llama-3.1-405b")

@@ -40,7 +40,7 @@ class FrozenDay(dt.date):
 @contextmanager
 def steady():
     """Let commands believe that it is `DAY`, without a profile of the user's own."""
-    places = ("roofplan.economics.prices.date", "roofplan.report.training.date", "roofplan.calibrate.own.date")
+    places = ("roofplan.money.prices.date", "roofplan.present.screens.training.date", "roofplan.evidence.fits.own.date")
     with ExitStack() as held:
         for place in places:
             held.enter_context(patch(place, FrozenDay))

@@ -15,26 +15,26 @@ from conftest import FIT, keeps_to
 
 import roofplan as rp
 from roofplan import catalogue
-from roofplan.calibrate import __main__ as refit
-from roofplan.calibrate import engines, intervals, kernels, left_out, training
-from roofplan.calibrate.fitting import entry, merged
-from roofplan.calibrate.hierarchy import Block, Prior, fit
-from roofplan.calibrate.own import FURTHER, Refit, _further, figures_of, rescoped, stray
-from roofplan.calibrate.training import NUMBERS
 from roofplan.catalogue import profile
 from roofplan.catalogue.machines import machine
 from roofplan.errors import InputError
+from roofplan.evidence import origins
+from roofplan.evidence.fits import __main__ as refit
+from roofplan.evidence.fits import engines, intervals, kernels, left_out, training
+from roofplan.evidence.fits.fitting import entry, merged
+from roofplan.evidence.fits.hierarchy import Block, Prior, fit
+from roofplan.evidence.fits.own import FURTHER, Refit, _further, figures_of, rescoped, stray
+from roofplan.evidence.fits.training import NUMBERS
+from roofplan.evidence.inference import inference_case
+from roofplan.evidence.scoring import Outcome, Validation
 from roofplan.laws import matmul
+from roofplan.present.schemas import answer_schema
+from roofplan.present.screens.calibration import refit_screen
+from roofplan.present.screens.page import Page
 from roofplan.records.calibration import Constant, Fit, Watched
 from roofplan.records.system import Origin, System
-from roofplan.report.calibration import refit_screen
-from roofplan.report.page import Page
-from roofplan.schemas import answer_schema
 from roofplan.timing.figures import TIME_PER_TOKEN, Doubt, sure
 from roofplan.timing.rates import rates
-from roofplan.validation import origins
-from roofplan.validation.inference import inference_case
-from roofplan.validation.scoring import Outcome, Validation
 
 # Published kernels -------------------------------------------------------------------------------
 
@@ -450,7 +450,7 @@ def test_the_profile_stands_in_the_users_configuration(monkeypatch, tmp_path):
 
 
 def test_a_family_of_one_publisher_is_gone_without_it(monkeypatch):
-    from roofplan.calibrate import training
+    from roofplan.evidence.fits import training
 
     few = [family for family in training.FAMILIES if set(family.sources) & {"nemo-2407", "torchtitan"}]
     monkeypatch.setattr(training, "FAMILIES", tuple(few))

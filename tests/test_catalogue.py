@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from roofplan import catalogue, economics
+from roofplan import catalogue, money
 from roofplan.api import plan_serving
 from roofplan.catalogue.machines import machine
 from roofplan.errors import InputError, UnknownName
@@ -87,9 +87,9 @@ def test_prices_have_a_date_and_a_kind_and_are_in_order():
 
 def test_a_ranking_never_mixes_price_kinds():
     box = machine("h100-sxm:8")[0]
-    assert economics.quotation(box, "rent").kind == "rent-on-demand"
-    assert economics.quotation(box, "contract").kind == "rent-contract"
-    assert economics.quotation(box, "spot") is None
+    assert money.quotation(box, "rent").kind == "rent-on-demand"
+    assert money.quotation(box, "contract").kind == "rent-contract"
+    assert money.quotation(box, "spot") is None
 
 
 def test_one_newest_version_per_engine():

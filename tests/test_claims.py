@@ -2,8 +2,8 @@
 
 import pytest
 
-from roofplan.claims import LAWS, VERDICTS, claims, evaluate, outcome
 from roofplan.errors import InputError
+from roofplan.evidence.claims import LAWS, VERDICTS, claims, evaluate, outcome
 
 ALL = claims()
 SERVING = {

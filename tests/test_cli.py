@@ -11,11 +11,12 @@ import pytest
 from conftest import FIT
 
 import roofplan as rp
-from roofplan import answers, catalogue
+from roofplan import catalogue
 from roofplan.catalogue.machines import machine
+from roofplan.present import answers
+from roofplan.present.schemas import COMMANDS
 from roofplan.records.training import Job
-from roofplan.schemas import COMMANDS
-from roofplan.train import search as search_layouts
+from roofplan.training import search as search_layouts
 
 BAD = [
     (["serve", "llama-3.1-70b", "--on", "rtx4090x:4"], "unknown_device"),
@@ -253,9 +254,9 @@ def test_closed_stdin_is_bad_input():
 
 
 def test_our_own_fault_is_exit_3(run, monkeypatch):
-    import roofplan.search.run
+    import roofplan.serving.run
 
-    monkeypatch.setattr(roofplan.search.run, "evaluate", lambda *_: 1 / 0)
+    monkeypatch.setattr(roofplan.serving.run, "evaluate", lambda *_: 1 / 0)
     code, out, err = run("serve", "llama-3.1-70b", "--on", "h100-sxm:8")
     assert (code, out) == (3, "")
     assert "internal error: ZeroDivisionError" in err

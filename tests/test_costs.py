@@ -15,28 +15,30 @@ import numpy as np
 import pytest
 from conftest import FIT
 
-from roofplan import answers, catalogue
+from roofplan import catalogue
 from roofplan.api import plan_serving, token_costs, whole_catalogue
-from roofplan.calibrate.prices import POOLS, pools
-from roofplan.calibrate.silicon import fit_interposer
 from roofplan.catalogue.machines import machine
-from roofplan.charts import break_even
-from roofplan.economics import chip as chips
-from roofplan.economics import hourly, quotation
-from roofplan.economics.chip import bill, chip_of, price_of
-from roofplan.economics.history import fit_trend, milestones
-from roofplan.economics.listed import routes
-from roofplan.economics.machine import Terms, against, own
-from roofplan.economics.prices import PURCHASE, bounds, middle_of
-from roofplan.economics.request import bill_of_materials
-from roofplan.economics.tokens import CAPACITY, Demand, api_of, machines_needed, month_cost, month_term, supply
-from roofplan.economics.uncertainty import Z90, Interval, central, draws, interval, student, tornado
+from roofplan.evidence.fits.prices import POOLS, pools
+from roofplan.evidence.fits.silicon import fit_interposer
+from roofplan.inputs import ChipInputs
 from roofplan.laws import board, cost, silicon
+from roofplan.money import chip as chips
+from roofplan.money import hourly, quotation
+from roofplan.money.chip import bill, chip_of, price_of
+from roofplan.money.history import fit_trend, milestones
+from roofplan.money.listed import routes
+from roofplan.money.machine import Terms, against, own
+from roofplan.money.prices import PURCHASE, bounds, middle_of
+from roofplan.money.request import bill_of_materials
+from roofplan.money.tokens import CAPACITY, Demand, api_of, machines_needed, month_cost, month_term, supply
+from roofplan.money.uncertainty import Z90, Interval, central, draws, interval, student, tornado
+from roofplan.present import answers
+from roofplan.present.charts import break_even
 from roofplan.records.prices import Price
+from roofplan.records.source import Sourced
+from roofplan.records.units import HOUR
 from roofplan.records.workload import Constraints
-from roofplan.search import cached_input_cost, uncached_input_cost
-from roofplan.source import Sourced
-from roofplan.units import HOUR
+from roofplan.serving import cached_input_cost, uncached_input_cost
 
 GOLDEN = Path(__file__).parent / "golden"
 DIES = tomllib.loads((GOLDEN / "silicon.toml").read_text())["die"]
@@ -87,6 +89,11 @@ def test_fifty_good_dies_of_an_h100_wafer_need_salvage():
     assert sold[1] == pytest.approx(50, abs=0.5)
 
 
+def of_materials(**given):
+    """Return the bill of materials of a device, or of a chip of one's own."""
+    return bill_of_materials(ChipInputs(**given), FIT)
+
+
 def without_board(found):
     """Return a bill as analysts count it, package and test without the board."""
     parts = {part.name: float(part.value) for part in found.term.parts}
@@ -98,12 +105,12 @@ def without_board(found):
     [("h100-sxm", 2000, 3320), ("h200-sxm", 4250, 4800), ("b200", 5700, 7300), ("rtx-4090", 0, 900)],
 )
 def test_bills_of_materials_lie_in_published_ranges(device, low, high):
-    assert low <= without_board(bill_of_materials(device, fit=FIT)) <= high
+    assert low <= without_board(of_materials(device=device)) <= high
 
 
 def test_an_mi300x_s_logic_is_an_analyst_s_and_its_total_is_not():
     """An analyst's 5,300 counts no package that fails in assembly; ours does, and stands above it."""
-    found = bill_of_materials("mi300x", fit=FIT)
+    found = of_materials(device="mi300x")
     parts = {part.name: float(part.value) for part in found.term.parts}
     assert sum(value for name, value in parts.items() if name.startswith("logic")) == pytest.approx(600, rel=0.12)
     assert without_board(found) - parts["lost in assembly"] == pytest.approx(5300, rel=0.06)
@@ -116,15 +123,15 @@ def test_the_same_silicon_costs_the_same():
         ("rtx-4090-400w", "rtx-4090"),
         ("a100-sxm-80-330w", "a100-sxm-80"),
     ):
-        assert bill_of_materials(variant, fit=FIT).cost == bill_of_materials(base, fit=FIT).cost
+        assert of_materials(device=variant).cost == of_materials(device=base).cost
 
 
 def test_selling_fewer_units_never_makes_a_die_dearer():
     costs = [
-        float(bill_of_materials(node="n5", area="814mm2", units="144", sold=str(sold), fit=FIT).term.value)
+        float(of_materials(node="n5", area="814mm2", units="144", sold=str(sold)).term.value)
         for sold in (144, 140, 132, 114)
     ]
-    plain = float(bill_of_materials(node="n5", area="814mm2", fit=FIT).term.value)
+    plain = float(of_materials(node="n5", area="814mm2").term.value)
     assert costs == sorted(costs, reverse=True)
     assert costs[0] == pytest.approx(plain, rel=1e-3)
 
@@ -136,10 +143,8 @@ def test_the_interposer_s_price_is_the_fit_s():
 
 
 def test_a_made_up_chip_costs_what_the_catalogue_s_twin_costs():
-    twin = bill_of_materials(
-        node="4n", area="814mm2", hbm="80GiB", memory="hbm3", units="144", sold="132", price="30000USD", fit=FIT
-    )
-    known = bill_of_materials("h100-sxm", fit=FIT)
+    twin = of_materials(node="4n", area="814mm2", hbm="80GiB", memory="hbm3", units="144", sold="132", price="30000USD")
+    known = of_materials(device="h100-sxm")
     assert twin.cost.central == pytest.approx(known.cost.central)
     assert twin.margin.central == pytest.approx(1 - twin.cost.central / 30000)
 

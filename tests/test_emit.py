@@ -7,8 +7,8 @@ import shlex
 import pytest
 
 from roofplan.api import plan_serving
-from roofplan.emit import engine_named, launch
 from roofplan.errors import InputError
+from roofplan.exports.serving import engine_named, launch
 
 
 def line(model, on, **flags):
@@ -44,7 +44,7 @@ def test_the_newest_vllm_needs_no_flag_for_prefix_hits():
     ("engine", "wanted"), [("vllm", "--speculative-config"), ("sglang", "--speculative-num-draft-tokens 2")]
 )
 def test_drafts_are_switched_on(engine, wanted):
-    assert wanted in line("deepseek-v3", "h200-sxm:8", engine=engine, draft_tokens="1:0.8")
+    assert wanted in line("deepseek-v3", "h200-sxm:8", engine=engine, draft="1:0.8")
 
 
 def test_options_of_tensorrt_llm_go_into_its_file():
@@ -80,7 +80,7 @@ def test_emit_plans_with_the_engine_that_it_names():
 
 def test_a_model_without_a_name_of_its_own_is_launched_from_a_folder_that_the_user_fills_in(llama):
     from roofplan.api import plan_serving
-    from roofplan.emit import launch
+    from roofplan.exports.serving import launch
 
     said = launch(plan_serving(llama, ["h100-sxm:1"]).plans[0])
     assert "vllm serve MODEL" in said
@@ -89,7 +89,7 @@ def test_a_model_without_a_name_of_its_own_is_launched_from_a_folder_that_the_us
 
 def test_gated_feed_forwards_are_told_from_plain_ones():
     from roofplan.api import read_model
-    from roofplan.train.emit import _gated
+    from roofplan.exports.training import _gated
 
     assert _gated(read_model("llama-3.1-8b"))
     assert _gated(read_model("mixtral-8x7b"))

@@ -52,18 +52,23 @@ def test_the_nearest_scope_holds():
 
 
 STEP_BY_STEP = {
-    *("calibrate.engines.Decode", "calibrate.hierarchy.Fitted", "calibrate.own.Refit", "calibrate.training.Steps"),
-    *("economics.machine.Owned", "economics.tokens.Supply", "economics.tokens.TokenCosts"),
+    *(
+        "evidence.fits.engines.Decode",
+        "evidence.fits.hierarchy.Fitted",
+        "evidence.fits.own.Refit",
+        "evidence.fits.training.Steps",
+    ),
+    *("money.machine.Owned", "money.tokens.Supply", "money.tokens.TokenCosts"),
     *(
         "records.tally.Counts",
-        "search.plan.Tally",
-        "search.plan.Result",
-        "serve.prediction.Prediction",
-        "serve.queue._Request",
+        "serving.plan.Tally",
+        "serving.plan.Result",
+        "serving.prediction.Prediction",
+        "serving.queue._Request",
     ),
-    *("train.plan.TrainingResult", "train.search.Tally", "train.search.Found"),
-    *("train.step.Pass", "train.step.Passes", "train.step.Step"),
-    *("validation.inference.InferenceCase", "validation.scoring.Validation", "validation.training.TrainingCase"),
+    *("training.plan.TrainingResult", "training.search.Tally", "training.search.Found"),
+    *("training.step.Pass", "training.step.Passes", "training.step.Step"),
+    *("evidence.inference.InferenceCase", "evidence.scoring.Validation", "evidence.training.TrainingCase"),
 }
 """Classes of data that are filled while an answer is worked out; all others are values."""
 
@@ -165,7 +170,7 @@ def test_a_profile_stands_over_the_shipped_constants(tmp_path):
     gap = FIT.find("kernel", "gap", ["any"])
     from dataclasses import asdict
 
-    from roofplan import codec
+    from roofplan.catalogue import codec
 
     text = codec.constants_text([asdict(replace(gap, value=2.0 * gap.value))])
     place.write_text(f'fit = "{FIT.digest()}"\n{text}')

@@ -6,13 +6,13 @@ import pytest
 from conftest import FIT
 
 from roofplan import catalogue
-from roofplan.calibrate.engines import fit_prefill, fit_serving
-from roofplan.calibrate.kernels import fit_attention, fit_matmul, fit_vector, kernel_rows
-from roofplan.calibrate.left_out import SERVING
-from roofplan.calibrate.messages import fit_messages
-from roofplan.calibrate.prices import fit_prices
-from roofplan.calibrate.training import fit_families, fit_training
-from roofplan.validation.inference import clean_cases, known_cases, queues
+from roofplan.evidence.fits.engines import fit_prefill, fit_serving
+from roofplan.evidence.fits.kernels import fit_attention, fit_matmul, fit_vector, kernel_rows
+from roofplan.evidence.fits.left_out import SERVING
+from roofplan.evidence.fits.messages import fit_messages
+from roofplan.evidence.fits.prices import fit_prices
+from roofplan.evidence.fits.training import fit_families, fit_training
+from roofplan.evidence.inference import clean_cases, known_cases, queues
 
 EXACT, ITERATED, FLAT = 1e-6, 1e-3, 0.05
 """Relative differences of constants that are counted, that are searched for, and that many runs hardly tell apart [1]."""

@@ -8,11 +8,11 @@ import pytest
 from conftest import keeps_to
 
 import roofplan as rp
-from roofplan.answers import schema
 from roofplan.api import token_costs
 from roofplan.cli import app
 from roofplan.errors import InputError
 from roofplan.inputs import RECORDS, Load, ServeInputs, TokensInputs, TrainInputs
+from roofplan.present.answers import schema
 
 
 @pytest.mark.parametrize("command", RECORDS)

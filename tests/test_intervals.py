@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from roofplan import catalogue
-from roofplan.calibrate.intervals import (
+from roofplan.errors import RoofplanError
+from roofplan.evidence.fits.intervals import (
     COVERED,
     LEAST_SOURCES,
     coverage,
@@ -19,13 +20,17 @@ from roofplan.calibrate.intervals import (
     weights_of,
     width_of,
 )
-from roofplan.calibrate.left_out import kept, kept_groups
-from roofplan.economics.uncertainty import student
-from roofplan.errors import RoofplanError
+from roofplan.evidence.fits.left_out import kept, kept_groups
+from roofplan.evidence.inference import VERSION, alternatives, inference_case
+from roofplan.evidence.predictions import predicted_figures, training_figures
+from roofplan.evidence.rows import Skipped
+from roofplan.evidence.scoring import Outcome
+from roofplan.evidence.training import training_case
+from roofplan.money.uncertainty import student
 from roofplan.records.calibration import Constant
 from roofplan.records.system import System
 from roofplan.records.workload import Constraints
-from roofplan.search import Request, Tally, evaluate
+from roofplan.serving import Request, Tally, evaluate
 from roofplan.timing.figures import (
     FIGURE_OF,
     STEP,
@@ -39,12 +44,7 @@ from roofplan.timing.figures import (
     spread_of,
     sure,
 )
-from roofplan.train.plan import TrainingRequest, planned
-from roofplan.validation.inference import VERSION, alternatives, inference_case
-from roofplan.validation.predictions import predicted_figures, training_figures
-from roofplan.validation.rows import Skipped
-from roofplan.validation.scoring import Outcome
-from roofplan.validation.training import training_case
+from roofplan.training.plan import TrainingRequest, planned
 
 FIT = catalogue.shipped_fit()
 SYSTEMS = [System("Hopper", "fp8", kind, "vllm") for kind in ("dense", "mixture", "hybrid")]

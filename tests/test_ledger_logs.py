@@ -8,8 +8,8 @@ from conftest import GOLDEN
 from roofplan import catalogue
 from roofplan.api import read_model
 from roofplan.records.strategy import Strategy
-from roofplan.serve import footprint
-from roofplan.units import GIB
+from roofplan.records.units import GIB
+from roofplan.serving import footprint
 
 ROWS = tomllib.loads((GOLDEN / "vllm_kv.toml").read_text())["row"]
 PARTS = ("device_total_gib", "memory_share", "weights_gib", "non_torch_gib", "activation_peak_gib", "kv_gib")

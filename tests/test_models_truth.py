@@ -7,7 +7,7 @@ from conftest import golden_rows
 
 from roofplan import api, catalogue, hf
 from roofplan.records.strategy import Strategy
-from roofplan.serve import footprint
+from roofplan.serving import footprint
 
 ROWS = golden_rows("model_configs.csv")
 SHIPPED = [row for row in golden_rows("catalogue_counts.csv") if row["id"] in catalogue.ids("models")]

@@ -3,15 +3,15 @@
 import pytest
 from conftest import FIT
 
-from roofplan import catalogue, economics
+from roofplan import catalogue, money
 from roofplan.api import plan_serving
 from roofplan.catalogue.machines import machine
-from roofplan.search import all_in_cost
+from roofplan.serving import all_in_cost
 from roofplan.timing.power import wall_power
 
 
 def test_a_rent_holds_for_the_size_that_it_was_quoted_for():
-    eight, four = (economics.quotation(machine(f"h100-sxm:{n}")[0], "rent") for n in (8, 4))
+    eight, four = (money.quotation(machine(f"h100-sxm:{n}")[0], "rent") for n in (8, 4))
     assert (eight.value, eight.provider, eight.count) == (3.99, "Lambda", 8)
     assert four.count is None
 
@@ -23,11 +23,11 @@ def test_a_bare_year_means_its_middle():
 
 @pytest.mark.parametrize("name", ["p5-48xlarge", "p4d-24xlarge", "p4de-24xlarge"])
 def test_a_named_cloud_instance_takes_its_own_provider_s_price(name):
-    assert economics.quotation(machine(name)[0], "rent").provider == "AWS"
+    assert money.quotation(machine(name)[0], "rent").provider == "AWS"
 
 
 def test_a_named_cloud_instance_without_a_quotation_has_no_price():
-    assert economics.quotation(machine("p6-b200-48xlarge")[0], "rent") is None
+    assert money.quotation(machine("p6-b200-48xlarge")[0], "rent") is None
 
 
 @pytest.mark.parametrize("spec", ["h100-sxm:8", "b200:2"])

@@ -11,9 +11,9 @@ import pytest
 from conftest import FIT
 
 from roofplan import catalogue
-from roofplan.calibrate.kernels import kernel_rows
-from roofplan.calibrate.messages import BY_PEERS, timed
 from roofplan.catalogue.machines import machine
+from roofplan.evidence.fits.kernels import kernel_rows
+from roofplan.evidence.fits.messages import BY_PEERS, timed
 from roofplan.timing.network import (
     Ranks,
     all_reduce,

@@ -18,10 +18,25 @@ from roofplan.laws import batching, collectives
 from roofplan.operations import Step, element_bytes, head_format
 from roofplan.records.strategy import Strategy
 from roofplan.records.workload import Workload
-from roofplan.search import Request, Tally, at_precision, evaluate, in_files_of, ordered, search
-from roofplan.serve import bound_of, floors, footprint, footprints, leaves, ledger, legal, predict
-from roofplan.serve.certainty import system_of
-from roofplan.serve.step import engine_term, step_term
+from roofplan.serving import (
+    Request,
+    Tally,
+    at_precision,
+    bound_of,
+    evaluate,
+    floors,
+    footprint,
+    footprints,
+    in_files_of,
+    leaves,
+    ledger,
+    legal,
+    ordered,
+    predict,
+    search,
+)
+from roofplan.serving.certainty import system_of
+from roofplan.serving.step import engine_term, step_term
 from roofplan.timing.figures import THROUGHPUT, TIME_PER_TOKEN
 from roofplan.timing.network import Ranks, all_reduce
 from roofplan.timing.power import power_limits
@@ -366,13 +381,13 @@ def test_the_tree_adds_up():
 
 def brute_force(asked):
     """Return the best objective over every strategy and every concurrency up to the most that memory holds."""
-    from roofplan import economics
-    from roofplan.search import cache_format, strategies
+    from roofplan import money
+    from roofplan.serving import cache_format, strategies
 
     best = math.inf
     for box in asked.machines:
         r = rates(box, VLLM, FIT)
-        cost = economics.hourly(box, "rent", FIT)
+        cost = money.hourly(box, "rent", FIT)
         for s in strategies(asked.model, box, VLLM, {}):
             if legal(asked.model, s, VLLM):
                 continue
@@ -586,7 +601,7 @@ def test_a_hop_never_carries_more_than_its_link():
 
 def test_drafts_need_a_draft_layer():
     with pytest.raises(RoofplanError, match="multi-token-prediction"):
-        plan_serving("llama-3.1-70b", ["h100-sxm:8"], draft_tokens="3:0.9")
+        plan_serving("llama-3.1-70b", ["h100-sxm:8"], draft="3:0.9")
     alone, drafted = (
         predicted(DEEPSEEK, "h200-sxm:8", Strategy(tp=8, ep=8), 1, workload=w)
         for w in (Workload(), Workload(drafted=1, acceptance=0.0001))
@@ -627,7 +642,7 @@ def test_the_flag_of_the_cache_format_can_be_filled_in(name):
 
 FLOORED = [
     ("mixtral-8x7b", "h100-sxm:8", {}),
-    ("deepseek-v3", "h100-sxm:16", {"draft_tokens": "1:0.8"}),
+    ("deepseek-v3", "h100-sxm:16", {"draft": "1:0.8"}),
     ("deepseek-v3", "h200-sxm:8", {"concurrency": "1"}),
     ("qwen3-30b-a3b", "apple-m2-ultra", {"precision": "q8_0"}),
     ("llama-3.1-70b", "b200:8", {"precision": "nvfp4"}),
@@ -800,7 +815,7 @@ def test_short_models_say_what_fits():
 SHOWN = [
     ("llama-3.1-70b", "h100-sxm:8", {"strategy": "tp=8", "concurrency": "1"}),
     ("mixtral-8x7b", "rtx-4090:8", {}),
-    ("deepseek-v3", "h200-sxm:16", {"engine": "sglang", "draft_tokens": "1:0.8"}),
+    ("deepseek-v3", "h200-sxm:16", {"engine": "sglang", "draft": "1:0.8"}),
     ("llama-3.1-70b-awq", "rtx-4090:4", {}),
     ("qwen3-30b-a3b", "apple-m2-ultra", {"precision": "q4_k_m"}),
     ("jamba-1.5-mini", "a100-sxm-80:4", {}),

@@ -8,31 +8,32 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from conftest import FIT
+from simulated import simulated_goodput
 
 import roofplan as rp
-from roofplan import answers, catalogue
+from roofplan import catalogue
 from roofplan.api import plan_training, read_model
-from roofplan.calibrate import training as fits
 from roofplan.catalogue.machines import machine, tapered
 from roofplan.errors import InputError, NoPlan, RoofplanError, StrategyError
+from roofplan.evidence import training_report as report
+from roofplan.evidence.fits import training as fits
+from roofplan.exports.training import launch
 from roofplan.laws import activations, collectives, pipeline, reliability
 from roofplan.operations.activations import kept
 from roofplan.operations.training import forward
+from roofplan.present import answers
 from roofplan.records.training import MODULES, Adapter, Job, Layout
 from roofplan.timing.network import Ranks, all_reduce, exchange, slowest_hop
-from roofplan.train import flops_per_token, search
-from roofplan.train.distinct import distinct
-from roofplan.train.emit import launch
-from roofplan.train.ledger import fullest, in_flight, ledgers, peak
-from roofplan.train.plan import TrainingRequest, least_time, plan_all, planned
-from roofplan.train.run import run
-from roofplan.train.search import SHARES_OF_LAYERS, why_not_tensor
-from roofplan.train.simulate import simulated_goodput
-from roofplan.train.stages import even, stages
-from roofplan.train.step import _slowest as slowest_stage
-from roofplan.train.step import ability, step
-from roofplan.train.terms import step_term
-from roofplan.validation import training_report as report
+from roofplan.training import flops_per_token, search
+from roofplan.training.distinct import distinct
+from roofplan.training.ledger import fullest, in_flight, ledgers, peak
+from roofplan.training.plan import TrainingRequest, least_time, plan_all, planned
+from roofplan.training.run import run
+from roofplan.training.search import SHARES_OF_LAYERS, why_not_tensor
+from roofplan.training.stages import even, stages
+from roofplan.training.step import _slowest as slowest_stage
+from roofplan.training.step import ability, step
+from roofplan.training.terms import step_term
 
 ADAM = catalogue.optimizers()["adam"]
 MEGATRON = catalogue.framework("megatron-core-0.16")
@@ -1305,7 +1306,7 @@ def test_products_in_8_bits_keep_to_what_those_in_16_bits_reach():
 
 
 def test_spares_suffice_in_ninety_nine_of_a_hundred_cases():
-    from roofplan.train.run import LARGE_MEAN, _quantile, _spares
+    from roofplan.training.run import LARGE_MEAN, _quantile, _spares
 
     assert _spares(10_000.0) == 10_233
     assert _spares(LARGE_MEAN * 1.01) == pytest.approx(_quantile(LARGE_MEAN, 0.99), rel=0.02)

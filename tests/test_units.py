@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roofplan import units
 from roofplan.errors import UnitError
+from roofplan.records import units
 
 
 @pytest.mark.parametrize(

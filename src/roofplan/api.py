@@ -8,34 +8,43 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from roofplan import catalogue, hf, units
+from roofplan import catalogue, hf
 from roofplan.catalogue import profile
 from roofplan.catalogue.machines import LARGEST_BOX, accelerator, box_size, machine
-from roofplan.economics.listed import Route
-from roofplan.economics.machine import Terms, own
-from roofplan.economics.machine import hourly as hourly_cost
-from roofplan.economics.request import terms_of
-from roofplan.economics.tokens import Api, Demand, Supply, TokenCosts, api_of, machines_needed, supply
-from roofplan.economics.uncertainty import Interval
 from roofplan.errors import ConfigError, InputError, UnitError, UnknownName, UnsupportedFeature, nearest
 from roofplan.inputs import Load, ServeInputs, TokensInputs, TrainInputs, takes
 from roofplan.laws import cost
+from roofplan.money.listed import Route
+from roofplan.money.machine import Terms, own
+from roofplan.money.machine import hourly as hourly_cost
+from roofplan.money.request import terms_of
+from roofplan.money.tokens import Api, Demand, Supply, TokenCosts, api_of, machines_needed, supply
+from roofplan.money.uncertainty import Interval
 from roofplan.operations import element_bytes, format_entry
+from roofplan.records import units
 from roofplan.records.calibration import Fit
 from roofplan.records.hardware import Accelerator, Machine, Server
 from roofplan.records.model import Model
+from roofplan.records.source import GRADES
 from roofplan.records.strategy import Strategy
 from roofplan.records.workload import Constraints, Workload
-from roofplan.search import OBJECTIVES, Plan, Request, Result, cached_input_cost, search, uncached_input_cost
-from roofplan.serve import footprint
-from roofplan.source import GRADES
+from roofplan.serving import (
+    OBJECTIVES,
+    Plan,
+    Request,
+    Result,
+    cached_input_cost,
+    footprint,
+    search,
+    uncached_input_cost,
+)
 from roofplan.timing.figures import Metric
-from roofplan.train import TrainingResult, plan_all
-from roofplan.train.request import request_of
+from roofplan.training import TrainingResult, plan_all
+from roofplan.training.request import request_of
 
 if TYPE_CHECKING:
-    from roofplan.calibrate.own import Refit
-    from roofplan.validation.scoring import Validation
+    from roofplan.evidence.fits.own import Refit
+    from roofplan.evidence.scoring import Validation
 
 
 def fit_at_hand(given: Fit | None = None) -> Fit:
@@ -370,8 +379,8 @@ def validate(
     ------
     InputError : a kind or a table that cannot be read.
     """
-    from roofplan.validation.predictions import NEEDED, validated
-    from roofplan.validation.rows import read
+    from roofplan.evidence.predictions import NEEDED, validated
+    from roofplan.evidence.rows import read
 
     if kind not in NEEDED:
         near = nearest(kind, NEEDED)
@@ -408,7 +417,7 @@ def refit(
     ------
     InputError : a table that cannot be read, or tables of which no row can be predicted.
     """
-    from roofplan.calibrate.own import refit as refit_on
+    from roofplan.evidence.fits.own import refit as refit_on
 
     if not sources:
         raise InputError("--with: no table of runs", argument="--with")
@@ -423,8 +432,8 @@ def refit(
 
 def _own_table(source: str | Path | Sequence[Mapping[str, str]]) -> tuple[str, Sequence[Mapping[str, str]]]:
     """Return the kind and the rows of a table of runs: the kind whose columns it lacks the smallest share of."""
-    from roofplan.validation.predictions import NEEDED
-    from roofplan.validation.rows import read
+    from roofplan.evidence.predictions import NEEDED
+    from roofplan.evidence.rows import read
 
     rows = read(source, ()) if isinstance(source, str | Path) else source
     if not rows:

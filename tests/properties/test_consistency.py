@@ -15,11 +15,11 @@ from roofplan.operations.training import forward
 from roofplan.records.strategy import Strategy
 from roofplan.records.training import Job, Layout
 from roofplan.records.workload import Workload
-from roofplan.serve import predict
+from roofplan.serving import predict
 from roofplan.timing.kernels import operation_time
 from roofplan.timing.rates import rates
-from roofplan.train.ledger import ledgers, peak
-from roofplan.train.step import PLAIN, ability, step
+from roofplan.training.ledger import ledgers, peak
+from roofplan.training.step import PLAIN, ability, step
 
 MEGATRON, VLLM = catalogue.framework("megatron-core-0.16"), catalogue.engine("vllm-0.33")
 COMPUTED = {"matmul", "experts", "prefill_attention"}

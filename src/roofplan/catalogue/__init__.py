@@ -15,16 +15,16 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from roofplan import codec
+from roofplan.catalogue import codec
 from roofplan.errors import UnknownName, nearest
 from roofplan.records.calibration import Constant, Fit
 from roofplan.records.engine import Engine
 from roofplan.records.hardware import Accelerator, Link, Server
 from roofplan.records.prices import Price
 from roofplan.records.silicon import Die, Node
+from roofplan.records.source import Source, Sourced
 from roofplan.records.system import Origin, System
 from roofplan.records.training import FailurePreset, Framework, Optimizer, Recovery
-from roofplan.source import Source, Sourced
 
 ROOT = Path(__file__).parent
 

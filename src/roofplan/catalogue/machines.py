@@ -8,10 +8,11 @@ from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 
-from roofplan import catalogue, codec
+from roofplan import catalogue
+from roofplan.catalogue import codec
 from roofplan.errors import InputError, UnknownName, nearest
 from roofplan.records.hardware import OWN, Accelerator, Link, Machine, Server
-from roofplan.source import Sourced
+from roofplan.records.source import Sourced
 
 LARGEST_BOX = 16
 """Devices beyond which a server is a rack or a pod, not the box that a count without hosts means [1]."""

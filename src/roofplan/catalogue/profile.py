@@ -9,7 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import NamedTuple
 
-from roofplan import codec
+from roofplan.catalogue import codec
 from roofplan.errors import InputError
 from roofplan.records.calibration import Constant, Fit
 

@@ -190,7 +190,7 @@ class Reply:
     @property
     def levels(self) -> int:
         """Levels of the explanation [1]."""
-        from roofplan.units import parse_count
+        from roofplan.records.units import parse_count
 
         return parse_count(self.out("depth"), "--depth")
 
@@ -204,7 +204,7 @@ class Reply:
         launch: Callable[[], str] | None = None,
     ) -> None:
         """Write the answer: its text or its document, a page with pictures where that is asked for, or what launches it alone."""
-        from roofplan import report
+        from roofplan.present import screens
 
         if self.out("html") is not None and pictures is not None:
             self._draw(self.out("html"), title or f"roofplan {self.command}", screen, pictures)
@@ -213,13 +213,13 @@ class Reply:
         elif launch is not None:
             print(launch())
         else:
-            screen(report.stdout())
+            screen(screens.stdout())
 
     def _draw(self, file: str, title: str, screen: Callable[[Any], None], pictures: Draw) -> None:
         from io import StringIO
 
-        from roofplan.charts.page import write
-        from roofplan.report import Page
+        from roofplan.present.charts.page import write
+        from roofplan.present.screens import Page
 
         text = StringIO()
         page = Page(text)
@@ -266,14 +266,14 @@ class Reply:
     def fail(self, error: RoofplanError) -> None:
         """Write why there is no answer."""
         if self.as_json:
-            from roofplan import answers
+            from roofplan.present import answers
 
             self.document(answers.failure(self.command, self.inputs, error))
         elif isinstance(error, NoPlan):
-            from roofplan import report
+            from roofplan.present import screens
 
-            page = report.stdout()
-            for line in report.no_plan_lines(error):
+            page = screens.stdout()
+            for line in screens.no_plan_lines(error):
                 page.line(line)
         else:
             complain(f"error: {error.message}")
@@ -290,7 +290,7 @@ def _mention_profile(command: str) -> None:
     said, stale = profile.said(shipped), profile.stale(shipped)
     if not said and not stale and not profile.named_and_absent():
         return
-    from roofplan.report.page import wrapped
+    from roofplan.present.screens.page import wrapped
 
     text = f"profile: {said} ({profile.VARIABLE}={profile.NONE} leaves it out)"
     if stale:

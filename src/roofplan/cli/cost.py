@@ -13,20 +13,20 @@ app.command(cost)
 @command(ChipInputs, *("html", "explain", "depth", "json"), to=cost)
 def chip(asked: ChipInputs, reply: Reply) -> None:
     """Bill of materials of an accelerator, from wafer to board, with its range and its maker's margin."""
-    from roofplan import answers, report
     from roofplan.api import fit_at_hand
-    from roofplan.economics.request import bill_of_materials
+    from roofplan.money.request import bill_of_materials
+    from roofplan.present import answers, screens
 
     found = bill_of_materials(asked, fit_at_hand())
     explain, levels = reply.out("explain"), reply.levels
 
     def pictures() -> list[dict[str, Any]]:
-        from roofplan import charts
+        from roofplan.present import charts
 
         return charts.bills(found)
 
     reply.show(
-        lambda page: report.chip_screen(found, page, explain=explain, depth=levels),
+        lambda page: screens.chip_screen(found, page, explain=explain, depth=levels),
         lambda: answers.chip_answer(found, reply.inputs, depth=levels if explain else 1),
         pictures,
         title=f"roofplan cost chip {found.chip.id}",
@@ -36,20 +36,20 @@ def chip(asked: ChipInputs, reply: Reply) -> None:
 @command(MachineInputs, *("html", "explain", "depth", "json"), to=cost)
 def machine(asked: MachineInputs, reply: Reply) -> None:
     """What a machine of one's own costs per hour, in parts."""
-    from roofplan import answers, report
     from roofplan.api import fit_at_hand
-    from roofplan.economics.request import owned_machines
+    from roofplan.money.request import owned_machines
+    from roofplan.present import answers, screens
 
     found = owned_machines(asked, fit_at_hand())
     explain, levels = reply.out("explain"), reply.levels
 
     def pictures() -> list[dict[str, Any]]:
-        from roofplan import charts
+        from roofplan.present import charts
 
         return charts.machines(found)
 
     reply.show(
-        lambda page: report.machines_screen(found, page, explain=explain, depth=levels),
+        lambda page: screens.machines_screen(found, page, explain=explain, depth=levels),
         lambda: answers.machine_answer(found, reply.inputs, depth=levels if explain else 1),
         pictures,
     )
@@ -64,20 +64,20 @@ def machine(asked: MachineInputs, reply: Reply) -> None:
 )
 def tokens(asked: TokensInputs, reply: Reply) -> None:
     """What a month's tokens cost: an API, machines rented, machines of one's own, and where they break even."""
-    from roofplan import answers, report
     from roofplan.api import token_costs
+    from roofplan.present import answers, screens
 
     with progress(quiet=reply.as_json) as tick:
         found = token_costs(asked, progress=tick)
     explain, levels = reply.out("explain"), reply.levels
 
     def pictures() -> list[dict[str, Any]]:
-        from roofplan import charts
+        from roofplan.present import charts
 
         return charts.monthly(found)
 
     reply.show(
-        lambda page: report.tokens_screen(found, page, explain=explain, depth=levels),
+        lambda page: screens.tokens_screen(found, page, explain=explain, depth=levels),
         lambda: answers.tokens_answer(found, reply.inputs, depth=levels if explain else 1),
         pictures,
         title=f"roofplan cost tokens {asked.model}",
@@ -87,18 +87,18 @@ def tokens(asked: TokensInputs, reply: Reply) -> None:
 @command(RentInputs, *("html", "json"), example="h100-sxm", to=cost)
 def rent(asked: RentInputs, reply: Reply) -> None:
     """The dated rents of a device, kind by kind, and how they went over the years."""
-    from roofplan import answers, report
-    from roofplan.economics.request import rents_of
+    from roofplan.money.request import rents_of
+    from roofplan.present import answers, screens
 
     identity, found = rents_of(asked.device, asked.provider)
 
     def pictures() -> list[dict[str, Any]]:
-        from roofplan import charts
+        from roofplan.present import charts
 
         return [charts.price_history(identity, found)]
 
     reply.show(
-        lambda page: report.rent_screen(found, page, identity),
+        lambda page: screens.rent_screen(found, page, identity),
         lambda: answers.rent_answer(identity, found, reply.inputs),
         pictures,
         title=f"roofplan cost rent {identity}",
@@ -108,19 +108,19 @@ def rent(asked: RentInputs, reply: Reply) -> None:
 @command(HistoryInputs, *("html", "json"), to=cost)
 def history(asked: HistoryInputs, reply: Reply) -> None:
     """The price of a FLOP and of a transistor over the years, and what makes one device faster than another."""
-    from roofplan import answers, report
     from roofplan.catalogue.machines import accelerator
-    from roofplan.economics.history import gain, milestones
+    from roofplan.money.history import gain, milestones
+    from roofplan.present import answers, screens
 
     found, step = milestones(), gain(accelerator(asked.old, "--from"), accelerator(asked.new, "--to"))
 
     def pictures() -> list[dict[str, Any]]:
-        from roofplan import charts
+        from roofplan.present import charts
 
         return charts.history(found, step)
 
     reply.show(
-        lambda page: report.history_screen(found, step, page),
+        lambda page: screens.history_screen(found, step, page),
         lambda: answers.history_answer(found, step, reply.inputs),
         pictures,
     )

@@ -19,9 +19,10 @@ from roofplan.inputs import CalibrateInputs, ClaimsInputs, ValidateInputs
 )
 def validate(asked: ValidateInputs, reply: Reply) -> int:
     """Predicted against measured: errors by source, coverage of the intervals, what was skipped and why."""
-    from roofplan import answers, api, catalogue
-    from roofplan.report.validation import validation_screen
-    from roofplan.validation.document import csv_rows
+    from roofplan import api, catalogue
+    from roofplan.evidence.document import csv_rows
+    from roofplan.present import answers
+    from roofplan.present.screens.validation import validation_screen
 
     limit, csv = _share(asked.fail_above), reply.out("csv")
     if csv is not None and asked.file != STDIN and Path(csv).resolve() == Path(asked.file).resolve():
@@ -33,7 +34,7 @@ def validate(asked: ValidateInputs, reply: Reply) -> int:
     reply.table(lambda: csv_rows(found))
 
     def pictures() -> list[dict[str, Any]]:
-        from roofplan import charts
+        from roofplan.present import charts
 
         return charts.accuracy(found)
 
@@ -51,7 +52,7 @@ def validate(asked: ValidateInputs, reply: Reply) -> int:
 
 def _share(text: str | None) -> float | None:
     """Return the error above which ``validate`` fails [1]."""
-    from roofplan.units import parse
+    from roofplan.records.units import parse
 
     if text is None:
         return None
@@ -65,9 +66,10 @@ def _share(text: str | None) -> float | None:
 @command(CalibrateInputs, "json")
 def calibrate(asked: CalibrateInputs, reply: Reply) -> None:
     """The fitted constants, and your own runs on top of them, kept in a local profile that every command then uses."""
-    from roofplan import answers, api, catalogue
+    from roofplan import api, catalogue
     from roofplan.catalogue import profile
-    from roofplan.report.calibration import constants_screen, refit_screen
+    from roofplan.present import answers
+    from roofplan.present.screens.calibration import constants_screen, refit_screen
 
     if asked.forget and (asked.with_ or asked.dry_run):
         raise InputError("--forget stands alone: it removes the profile, which --with makes anew", argument="--forget")
@@ -95,10 +97,10 @@ def calibrate(asked: CalibrateInputs, reply: Reply) -> None:
 @command(ClaimsInputs, *("csv", "json"))
 def claims(asked: ClaimsInputs, reply: Reply) -> int:
     """The articles' figures, what our laws give with their inputs, and with corrected ones."""
-    from roofplan import answers
-    from roofplan.claims import claims as every
-    from roofplan.claims import outcome
-    from roofplan.report.claims import claims_screen
+    from roofplan.evidence.claims import claims as every
+    from roofplan.evidence.claims import outcome
+    from roofplan.present import answers
+    from roofplan.present.screens.claims import claims_screen
 
     topics = sorted({one.topic for one in every()})
     if asked.topic is not None and asked.topic not in topics:

@@ -15,9 +15,9 @@ from roofplan.inputs import DeviceInputs, ListInputs, ModelInputs, ModelsInputs,
 @command(ModelInputs, "json", example="llama-3.1-70b")
 def model(asked: ModelInputs, reply: Reply) -> None:
     """What a model is: parameters, layers, FLOPs per token, cache bytes."""
-    from roofplan import answers, report
     from roofplan.api import known_format, read_model
-    from roofplan.units import parse_length
+    from roofplan.present import answers, screens
+    from roofplan.records.units import parse_length
 
     found = read_model(asked.model)
     tokens = parse_length(asked.context or "8192", "--context")
@@ -27,25 +27,26 @@ def model(asked: ModelInputs, reply: Reply) -> None:
 
     def document() -> dict[str, Any]:
         warnings = [{"code": "model", "text": text} for text in found.warnings]
-        facts = report.model_facts(found, tokens, kv)
+        facts = screens.model_facts(found, tokens, kv)
         return {**answers.base("model", "ok", reply.inputs), **facts, "warnings": warnings}
 
-    reply.show(lambda page: report.model_screen(found, tokens, page, kv), document)
+    reply.show(lambda page: screens.model_screen(found, tokens, page, kv), document)
 
 
 @command(DeviceInputs, "json", example="h100-sxm")
 def device(asked: DeviceInputs, reply: Reply) -> int:
     """Spec sheet of a device, with sources; or which peak a quoted number is."""
-    from roofplan import answers, report, units
     from roofplan.catalogue.machines import device_or_server
+    from roofplan.present import answers, screens
+    from roofplan.records import units
 
     found, server = device_or_server(asked.device, "DEVICE")
     quoted = asked.what_is
 
-    def sheet(page: report.Page) -> None:
-        for line in report.server_lines(server) if server is not None else []:
+    def sheet(page: screens.Page) -> None:
+        for line in screens.server_lines(server) if server is not None else []:
             page.line(line)
-        report.device_screen(found, page)
+        screens.device_screen(found, page)
 
     def document(**members: Any) -> dict[str, Any]:
         return {**answers.base("device", "ok", reply.inputs), **members}
@@ -54,9 +55,9 @@ def device(asked: DeviceInputs, reply: Reply) -> int:
         box = {"server": answers.server_json(server)} if server is not None else {}
         reply.show(sheet, lambda: document(device=answers.device_json(found), **box))
         return 0
-    matches = report.what_is(found, units.parse(quoted, "FLOP/s", "--what-is"))
+    matches = screens.what_is(found, units.parse(quoted, "FLOP/s", "--what-is"))
 
-    def said(page: report.Page) -> None:
+    def said(page: screens.Page) -> None:
         for off, text in matches:
             page.line(f"{quoted} on {found.id} is {text}" + (f" ({off:+.1%})" if abs(off) > 5e-4 else ""))
         if not matches:
@@ -77,7 +78,7 @@ def _list(name: str, record: type[ListInputs] = ListInputs) -> Callable[[Callabl
 
     def decorated(rows: Callable[[Any], Rows]) -> None:
         def listed(asked: ListInputs, reply: Reply) -> int:
-            from roofplan import answers
+            from roofplan.present import answers
 
             every, wanted = rows(asked), asked.text.lower()
             found = [(one, words) for one, words in every if wanted in one.lower() or wanted in words.lower()]
@@ -104,7 +105,7 @@ def _list(name: str, record: type[ListInputs] = ListInputs) -> Callable[[Callabl
 def _devices(_: ListInputs) -> Rows:
     """List devices and servers."""
     from roofplan import catalogue
-    from roofplan.units import gib, significant
+    from roofplan.records.units import gib, significant
 
     out = []
     for name in catalogue.ids("accelerators"):
@@ -212,8 +213,8 @@ def _prices(_: ListInputs) -> Rows:
 
 def _each(node: Any) -> str:
     """Return what a billion transistors of a node cost before yield, where its density is known."""
-    from roofplan.economics.chip import transistor_cost
-    from roofplan.units import significant
+    from roofplan.money.chip import transistor_cost
+    from roofplan.records.units import significant
 
     value = transistor_cost(node)
     return "" if value is None else f", {significant(value * 1e9)} USD a billion transistors at its peak density"
@@ -231,6 +232,6 @@ def _also(names: Any) -> str:
 @command(SchemaInputs, example="serve")
 def schema(asked: SchemaInputs, _: Reply) -> None:
     """JSON Schema of a command's answer."""
-    from roofplan import answers
+    from roofplan.present import answers
 
     print(json.dumps(answers.schema(asked.command), indent=1))

@@ -19,10 +19,10 @@ from roofplan.inputs import ServeInputs
 )
 def serve(asked: ServeInputs, reply: Reply) -> None:
     """Serving plans, ranked, priced and explained."""
-    from roofplan import answers, report
     from roofplan.api import plan_serving
-    from roofplan.emit import engine_named, launch
-    from roofplan.units import parse_count
+    from roofplan.exports.serving import engine_named, launch
+    from roofplan.present import answers, screens
+    from roofplan.records.units import parse_count
 
     explain, emit = reply.out("explain"), reply.out("emit")
     reply.check_table()
@@ -37,12 +37,12 @@ def serve(asked: ServeInputs, reply: Reply) -> None:
     reply.table(lambda: answers.csv_rows(result))
 
     def pictures() -> list[dict[str, Any]]:
-        from roofplan import charts
+        from roofplan.present import charts
 
         return charts.serving(result)
 
     reply.show(
-        lambda page: report.serve_screen(result, page, top=top, explain=explain, depth=levels),
+        lambda page: screens.serve_screen(result, page, top=top, explain=explain, depth=levels),
         lambda: answers.serve_answer(result, reply.inputs, top=top, explain=explain, depth=max(levels, 2)),
         pictures,
         title=f"roofplan serve {asked.model}",

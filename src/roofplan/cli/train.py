@@ -19,10 +19,10 @@ from roofplan.inputs import TrainInputs
 )
 def train(asked: TrainInputs, reply: Reply) -> None:
     """Training plans: memory of every stage, step time, days, dollars, failures, and which layout."""
-    from roofplan import answers, report
     from roofplan.api import plan_training
-    from roofplan.train.emit import launch
-    from roofplan.units import parse_count
+    from roofplan.exports.training import launch
+    from roofplan.present import answers, screens
+    from roofplan.records.units import parse_count
 
     explain, emit = reply.out("explain"), reply.out("emit")
     reply.check_table()
@@ -37,12 +37,12 @@ def train(asked: TrainInputs, reply: Reply) -> None:
     reply.table(lambda: answers.training_csv_rows(result))
 
     def pictures() -> list[dict[str, Any]]:
-        from roofplan import charts
+        from roofplan.present import charts
 
         return charts.training(result)
 
     reply.show(
-        lambda page: report.train_screen(result, page, top=top, explain=explain, depth=levels),
+        lambda page: screens.train_screen(result, page, top=top, explain=explain, depth=levels),
         lambda: answers.train_answer(result, reply.inputs, top=top, explain=explain, depth=max(levels, 2)),
         pictures,
         title=f"roofplan train {asked.model}",
@@ -54,7 +54,7 @@ def _check_emit(emit: str | None, *, alone: bool) -> None:
     """Refuse a launch in no known vocabulary, or one beside an explanation."""
     if emit is None:
         return
-    from roofplan.train.emit import TARGETS
+    from roofplan.exports.training import TARGETS
 
     if emit not in TARGETS:
         raise InputError(

@@ -286,7 +286,7 @@ def grouped_share(rows: Number, width: Number, most: Number, half_rows: Number, 
     -----
     Domain: gated experts in one grouped kernel, even rows, 64 at least: what has fewer is bound by its reads and takes the share of 64.
     A short product neither fills the last wave of tiles nor hides its start
-    and end; a narrow one has little to sum over in its second half. Source: form fitted to published kernel tables (`calibrate.kernels`).
+    and end; a narrow one has little to sum over in its second half. Source: form fitted to published kernel tables (`evidence.fits.kernels`).
 
     Examples
     --------

@@ -16,7 +16,7 @@ from roofplan.laws import Number, attention, larger, matmul, memory, parameters,
 from roofplan.records.engine import Kernels
 from roofplan.records.model import Attention, Dense, Group, LatentAttention, Layer, Linear, Mixture, Model, Recurrence
 from roofplan.records.strategy import Strategy
-from roofplan.terms import NONE
+from roofplan.records.terms import NONE
 
 ACTIVATION_BYTES = 2.0
 """Bytes of an activation: serving computes in 16 bits between tensor products."""

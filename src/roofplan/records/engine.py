@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from roofplan.laws import Number, smaller
-from roofplan.source import Sourced
+from roofplan.records.source import Sourced
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

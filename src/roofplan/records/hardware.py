@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from roofplan.source import Sourced
+from roofplan.records.source import Sourced
 
 DRIVER_KEEPS = 0.43 * 2**30
 """What a driver reports as total and does not hand out: start-up logs of vLLM show 79.22 of 79.65 GiB on 80 GB cards,

@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from roofplan.source import Sourced
+from roofplan.records.source import Sourced
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

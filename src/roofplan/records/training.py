@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from roofplan.records.engine import Kernels
-from roofplan.source import Sourced
+from roofplan.records.source import Sourced
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,7 +27,7 @@ from roofplan.laws import Number, collectives, larger, smaller, where
 from roofplan.records.calibration import Constant, Fit
 from roofplan.records.engine import Software
 from roofplan.records.hardware import Machine
-from roofplan.terms import Cited
+from roofplan.records.terms import Cited
 
 UNUSED = 1e30
 """Rate of a link that no message of the machine uses [B/s]."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from roofplan.laws import Number, energy
 from roofplan.records.calibration import Fit
 from roofplan.records.hardware import Machine
-from roofplan.terms import Term, total
+from roofplan.records.terms import Term, total
 
 
 def power_limits(machine: Machine, fit: Fit) -> tuple[float, float]:

@@ -13,7 +13,7 @@ from roofplan.laws import Number, matmul
 from roofplan.records.calibration import Constant, Fit
 from roofplan.records.engine import COMPILED, Software
 from roofplan.records.hardware import Accelerator, Machine
-from roofplan.terms import Cited
+from roofplan.records.terms import Cited
 from roofplan.timing.network import Network, network
 
 FALLBACKS = {

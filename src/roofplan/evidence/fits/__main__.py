@@ -1,0 +1,105 @@
+"""Refit every constant: ``python -m roofplan.evidence.fits``, then ``make docs``, which writes the index that they are read from.
+
+``python -m roofplan.evidence.fits worth`` tells what each number of training is worth, and ``python -m roofplan.evidence.fits groups`` leaves out each
+chip, architecture, software and system in turn, of both kinds of runs or of those that it names, half an hour each; ``python -m
+roofplan.evidence.fits intervals`` fits the intervals alone to what was left out before.
+"""
+
+from __future__ import annotations
+
+import csv
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from roofplan import catalogue
+from roofplan.evidence import origins
+from roofplan.evidence.fits.fitting import write
+from roofplan.evidence.fits.kernels import fit_attention, fit_grouped, fit_matmul, fit_vector, kernel_rows
+from roofplan.evidence.fits.messages import fit_messages
+from roofplan.records.calibration import Fit
+
+
+def leave_groups_out(kinds: Sequence[str]) -> None:
+    """Write the errors of runs whose chip, architecture, software or system no constant saw, half an hour of fits a kind; and renew intervals."""
+    from roofplan.evidence.fits.left_out import grouped, groups_file, save
+    from roofplan.evidence.fits.training import fit_families
+
+    whole = fit_families(catalogue.shipped_fit())
+    for kind in kinds:
+        save(grouped(kind, whole, lambda name: sys.stderr.write(f"{name}\n")), groups_file(kind))
+    renew_intervals(catalogue.shipped_fit())
+
+
+def tell_worth() -> None:
+    """Write what each number of training is worth: the errors of step times without it."""
+    from roofplan.evidence.fits.left_out import WORTH
+    from roofplan.evidence.fits.training import fit_families, worth
+
+    found = worth(fit_families(catalogue.shipped_fit()), lambda name: sys.stderr.write(f"{name}\n"))
+    with WORTH.open("w", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerows((name, count, f"{seen:.4f}", f"{unseen:.4f}") for name, count, seen, unseen in found)
+
+
+def renew_intervals(fit: Fit) -> None:
+    """Fit the intervals to the errors of left-out runs as they were written."""
+    from roofplan.evidence.fits.intervals import fit_intervals
+    from roofplan.evidence.fits.left_out import kept, kept_groups
+
+    outcomes, groups = kept(fit), kept_groups(fit)
+    if not outcomes:
+        sys.exit("no left-out runs are kept here: python -m roofplan.evidence.fits makes them")
+    renewed("intervals", fit_intervals(outcomes, groups, fit))
+
+
+def main() -> None:
+    """Refit every constant and write it; each fit rests on those before it."""
+    from roofplan.evidence.fits.engines import fit_serving
+    from roofplan.evidence.fits.left_out import PUBLISHERS, SERVING, beside_shipped, left_out, save
+    from roofplan.evidence.fits.prices import fit_prices
+    from roofplan.evidence.fits.training import fit_families, fit_training
+
+    rows, fit = kernel_rows(), catalogue.shipped_fit()
+    fit = renewed("matmul", fit_matmul(rows, fit))
+    fit = renewed("grouped", fit_grouped(rows, fit))
+    fit = renewed("vector", fit_vector())
+    fit = renewed("attention", fit_attention(rows))
+    fit = renewed("messages", fit_messages(rows))
+    fit = renewed("training", fit_training(fit_families(fit)))
+    others = [item for name in catalogue.fits() if name not in SERVING for item in catalogue.fit(name)]
+    for name, found in fit_serving(others).items():
+        fit = renewed(name, found)
+    # eager engines borrow launches from training, and training its experts' bandwidth from serving
+    whole = fit_families(fit)
+    renewed("training", fit_training(whole))
+    fit = renewed("prices", fit_prices())
+    origins.save(fit, catalogue.SYSTEMS)
+    catalogue.forget_systems()
+    # the errors of publishers left out, of which the intervals are learned
+    held_out = [one for kind, table in TABLES.items() for one in left_out(kind, table, whole).outcomes]
+    save(beside_shipped(held_out, fit), PUBLISHERS)
+    renew_intervals(fit)
+
+
+TABLES = {"training": catalogue.training_rows(), "inference": catalogue.inference_rows()}
+"""Published runs by kind."""
+
+
+def renewed(name: str, constants: list[dict[str, Any]]) -> Fit:
+    """Write the constants of a fit, and return all constants with them: what follows rests on those."""
+    write(name, constants)
+    catalogue.fit.cache_clear()
+    return Fit(tuple(item for each in catalogue.fits() for item in catalogue.fit(each)))
+
+
+if __name__ == "__main__":
+    match sys.argv[1:]:
+        case ["groups", *kinds]:
+            leave_groups_out(kinds or list(TABLES))
+        case ["worth"]:
+            tell_worth()
+        case ["intervals"]:
+            renew_intervals(catalogue.shipped_fit())
+        case _:
+            main()

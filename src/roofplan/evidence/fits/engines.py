@@ -1,0 +1,656 @@
+"""Fit what an engine adds to the kernels: gaps between them, the host's time per step, the share of experts' bandwidth, and power.
+
+Anchored on end-to-end rows with a known running batch, over all models and devices at once; kernels keep the constants
+that their own tables gave.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from roofplan import catalogue
+from roofplan.catalogue import codec
+from roofplan.evidence.fits import hierarchy
+from roofplan.evidence.fits.fitting import NOT_FOR_FITTING, Excluded, entry, merged, nearest, spread
+from roofplan.evidence.fits.hierarchy import Block, Prior
+from roofplan.evidence.inference import LARGEST_QUEUE, InferenceCase, clean_cases
+from roofplan.evidence.predictions import simulated
+from roofplan.operations import format_entry
+from roofplan.records.calibration import Constant, Fit
+from roofplan.records.engine import COMPILED, EAGER
+from roofplan.records.model import Mixture
+from roofplan.records.terms import Term
+from roofplan.serving import leaves, limit_of
+from roofplan.timing.kernels import ROOFLINE
+
+Rows = Sequence[Any]
+
+
+@dataclass(slots=True)
+class Decode:
+    """One measured decode step and the parts of its prediction that do not depend on the fitted constants.
+
+    Parameters
+    ----------
+    fixed : predicted time without launches, experts and host [s].
+    reads : reads of matrix-vector kernels at the wire rate [s].
+    native, blocks : their entries over the rate of the vector units, by how the weights are stored [s].
+    kernels : launches in it [1].
+    experts : time of the experts at the wire rate [s].
+    stored : format of their weights.
+    sequences : sequences of a group [1].
+    measured : published time [s].
+    """
+
+    case: InferenceCase
+    fixed: float
+    kernels: float
+    experts: float
+    stored: str
+    reads: float
+    native: float
+    blocks: float
+    sequences: float
+    measured: float
+    engine: str
+    scope: str
+
+
+def usable(excluded: Excluded) -> list[InferenceCase]:
+    """Return the published runs that may be fitted on: of engines themselves, not of software that is planned as one of them."""
+    gone = NOT_FOR_FITTING | excluded
+    return [one for one in clean_cases() if gone.isdisjoint(one.origin.names) and not one.engine.stands_for]
+
+
+def decodes(fit: Fit) -> list[Decode]:
+    """Return the measured decode steps with a known batch, of publishers that a fit does not exclude."""
+    return [found for case in usable(fit.excluded) if (found := _decode(case, fit)) is not None]
+
+
+def _measured(case: InferenceCase, fit: Fit) -> tuple[float, float, Term] | None:
+    """Return the running sequences of a case, its time per token and the Term that it measures: of a known batch, or offline of as many as memory admits."""
+    if case.running is not None and case.tpot is not None:
+        return case.running, case.tpot, case.measured_term(case.steady(case.running, fit))
+    rate = case.measured.get("output_tokens_per_second")
+    if rate is None or case.regime != "offline" or not case.in_flight:
+        return None
+    book = case.book()
+    if book.max_concurrency < 1 or (case.requests is not None and case.requests < LARGEST_QUEUE * book.max_concurrency):
+        return None
+    users = float(book.max_concurrency)
+    return users, users / rate, case.steady(users, fit).cycle
+
+
+def _decode(case: InferenceCase, fit: Fit) -> Decode | None:
+    known = _measured(case, fit)
+    if known is None:
+        return None
+    users, measured, term = known
+    r = case.rates(fit)
+    named = _named(term)
+    launches, experts, host = named["launches"], named["routed experts"], named["engine step"]
+    gap, stored = float(r.gap), expert_format(case)
+    bandwidth = float(r.bandwidth[f"experts.{stored}" if f"experts.{stored}" in r.bandwidth else "experts"])
+    vector = _vector_parts(term)
+    varies = vector["time"] + launches + experts + host
+    return Decode(
+        case=case,
+        fixed=float(term.value) - varies,
+        kernels=launches / gap,
+        reads=vector["reads"] / float(r.wire),
+        native=vector["native"],
+        blocks=vector["blocks"],
+        experts=experts * bandwidth / float(r.wire),
+        stored=stored,
+        sequences=_group(case, users),
+        measured=measured,
+        engine=case.engine.name,
+        scope=case.engine.id,
+    )
+
+
+def _named(term: Any) -> dict[str, float]:
+    """Return seconds by name, products resolved; experts whose compute binds stand apart, since no bandwidth moves them."""
+    out: dict[str, float] = defaultdict(float)
+    for leaf, value in leaves(term):
+        if leaf.law == VECTOR_LAW:
+            continue
+        computes = leaf.name == "routed experts" and limit_of(leaf) == "compute"
+        out["computed experts" if computes else leaf.name] += value
+    return out
+
+
+def expert_format(case: InferenceCase) -> str:
+    """Return the format of a model's routed experts, empty where it has none."""
+    for layer, _ in case.model.decoder.kinds():
+        for feed in layer.feed_forwards:
+            if isinstance(feed, Mixture):
+                stored = feed.expert[0][0].format
+                return "bf16" if stored == "fp16" else stored
+    return ""
+
+
+VECTOR_LAW = "roofline.serial_time"
+"""Law of the leaves that are matrix-vector kernels."""
+
+
+def _vector_parts(term: Any) -> dict[str, float]:
+    """Return, over the matrix-vector kernels of a step, the bytes read, the entries over the vector rate, and the time that hangs on them."""
+    out: dict[str, float] = defaultdict(float)
+    for leaf, value in leaves(term):
+        if leaf.law != VECTOR_LAW:
+            continue
+        moved, memory_rate, _, rate = (leaf.numbers[name][0] for name in ROOFLINE)
+        entries, factor = leaf.numbers["entries"], value / float(leaf.value) * leaf.numbers["layers"]
+        out["reads"] += factor * moved
+        out["native" if leaf.numbers["how"] == "native" else "blocks"] += factor * entries / rate
+        out["time"] += factor * (moved / memory_rate + entries * leaf.numbers["unpacking"] / rate)
+    return out
+
+
+def _group(case: InferenceCase, users: float) -> float:
+    return max(1.0, users / (case.groups * int(case.strategy.pp)))
+
+
+LEAST = 12
+"""Rows from which an engine version gets constants of its own."""
+
+RECENT = "2025"
+"""Year from which versions stand for an engine's present in its own scope."""
+
+
+class Number(NamedTuple):
+    """What is known of a constant before any run.
+
+    Parameters
+    ----------
+    middle, spread : a plausible value, and one standard deviation of its logarithm.
+    least, most : physical bounds.
+    """
+
+    law: str
+    name: str
+    unit: str
+    middle: float
+    spread: float
+    least: float
+    most: float
+
+
+EXPERTS = Number("experts", "bandwidth", "1", 0.6, 0.4, 0.15, 1.0)
+NUMBERS = (
+    Number("kernel", "gap", "s", 1.5e-6, 0.7, 2e-7, 3e-5),
+    Number("engine_step", "base", "s", 5e-4, 1.0, 5e-5, 3e-2),
+    Number("engine_step", "per_sequence", "s", 5e-6, 1.0, 1e-7, 2e-4),
+    EXPERTS,
+    Number("vector", "bandwidth", "1", 0.85, 0.2, 0.3, 1.0),
+    Number("vector", "unpacking.native", "FLOP", 2.0, 1.5, 0.1, 60.0),
+    Number("vector", "unpacking.blocks", "FLOP", 4.0, 1.5, 0.1, 60.0),
+)
+"""The constants that are fitted together: a gap is shorter than an eager launch, a step's host time than 30 ms, a share at most one, a weight unpacked in at
+most 60 operations."""
+
+GAP, BASE, PER_SEQUENCE = 0, 1, 2
+"""Where the gap between kernels, a step's host time and that of a sequence stand among them."""
+
+EAGER_GAP, EAGER_BASE = 1.5e-5, 3e-3
+"""What engines plausibly need that launch every kernel from Python: 10 to 20 us a kernel, as eager PyTorch does, and some milliseconds a step [s]."""
+
+ERR_TOGETHER = -0.5
+"""Power of their number by which rows count: those of one publisher err together, and all of them say as much as the root of so many would alone [1]."""
+
+MOST_CAPTURED = 3.4e-6
+"""Longest gap between kernels of a captured graph, and of those that a host issues from C++: one launch takes 1.3 us on an H100
+(hazyresearch.stanford.edu/blog/2025-05-27-no-bubbles), and engines that run one sequence from a graph, with no scheduler beside them, need 2.9
+(gpt-fast) to 3.4 (llama.cpp) with what a kernel takes to fill and drain [s]."""
+
+PYTHON_SEQUENCE = 2.8e-5
+"""What a sequence costs a scheduler in Python where no row says: 4 to 13 ms a step at the 256 sequences that vLLM takes, the geometric
+mean over them (github.com/vllm-project/vllm/issues/6854, 2024-07) [s]."""
+
+
+def _bears(row: Decode, law: str, name: str, own: Sequence[str]) -> bool:
+    """Return whether a row has to do with a constant; experts of formats with a share of their own do not with the common one."""
+    if law == "experts":
+        stored = name.partition(".")[2]
+        return row.experts > 0 and (row.stored == stored if stored else row.stored not in own)
+    return (
+        law != "vector"
+        or {"bandwidth": row.reads, "native": row.native, "blocks": row.blocks}[name.rsplit(".", maxsplit=1)[-1]] > 0
+    )
+
+
+def _time(p: Sequence[float], row: Decode, own: Sequence[str] = ()) -> float:
+    gap, base, each, experts, share, native, blocks = p[: len(NUMBERS)]
+    if row.stored in own:
+        experts = p[len(NUMBERS) + own.index(row.stored)]
+    host = row.kernels * gap + base + each * row.sequences
+    return row.fixed + host + row.experts / experts + row.reads / share + native * row.native + blocks * row.blocks
+
+
+def own_formats(found: Sequence[Decode]) -> list[str]:
+    """Return the expert formats with rows enough for a share of bandwidth of their own."""
+    stored = [row.stored for row in found if row.experts > 0]
+    return sorted(name for name in set(stored) if stored.count(name) >= LEAST)
+
+
+def _numbers(found: Sequence[Decode]) -> list[Number]:
+    """Return the constants that rows are explained by: those of `NUMBERS`, then a share for each expert format with rows enough."""
+    out = list(NUMBERS)
+    if _captured(found) or found[0].case.engine.runtime == "c++":
+        out[GAP] = out[GAP]._replace(most=MOST_CAPTURED)
+    if found[0].case.engine.eager:
+        out[GAP], out[BASE] = (
+            out[place]._replace(middle=middle) for place, middle in ((GAP, EAGER_GAP), (BASE, EAGER_BASE))
+        )
+    if found[0].case.engine.runtime == "python":
+        out[PER_SEQUENCE] = out[PER_SEQUENCE]._replace(middle=PYTHON_SEQUENCE)
+    return out + [EXPERTS._replace(name=f"bandwidth.{stored}") for stored in own_formats(found)]
+
+
+def _captured(found: Iterable[Decode]) -> bool:
+    """Return whether all rows are of engines that run captured graphs."""
+    return all(row.case.engine.raw.get("cuda_graphs") for row in found)
+
+
+class Host(NamedTuple):
+    """The constants that explain some rows, in the order of `numbers`; which of them the rows tell, and which end at a bound."""
+
+    numbers: list[Number]
+    values: list[float]
+    told: frozenset[int]
+    bounded: frozenset[int]
+
+    def time(self, row: Decode) -> float:
+        """Return the time of a decode step [s]."""
+        stored = [one.name.partition(".")[2] for one in self.numbers[len(NUMBERS) :]]
+        return _time(self.values, row, stored)
+
+
+def _fit(found: Sequence[Decode], held: Mapping[int, float] = MappingProxyType({})) -> Host:
+    """Return the constants that bring predicted over measured nearest to one; what would leave its bounds is held there, and the others once more fitted."""
+    numbers, own = _numbers(found), own_formats(found)
+    free = [place for place in range(len(numbers)) if place not in held]
+    priors = {place: Prior(math.log(numbers[place].middle), numbers[place].spread) for place in free}
+
+    def values(p: Mapping[str, float]) -> list[float]:
+        return [held[place] if place in held else p[str(place)] for place in range(len(numbers))]
+
+    def errors(p: Mapping[str, float]) -> np.ndarray:
+        here = values(p)
+        return np.log([_time(here, row, own) / row.measured for row in found])
+
+    weight = len(found) ** ERR_TOGETHER
+    best = hierarchy.fit(
+        [Block(numbers={str(place): (place,) for place in free}, errors=errors, weight=weight)], priors
+    )
+    whole = values({str(place): best.number([place]) for place in free})
+    within = [min(max(value, one.least), one.most) for value, one in zip(whole, numbers, strict=True)]
+    beyond = {place: within[place] for place in free if within[place] != whole[place]}
+    if beyond:
+        return _fit(found, {**held, **beyond})
+    told = {place for place in free if best.told(place, priors[place])}
+    return Host(numbers, whole, frozenset(told | set(held)), frozenset(held))
+
+
+def fit_prefill(fit: Fit) -> list[dict[str, Any]]:
+    """Fit, per engine, the share of the published kernels' compute rate that its prefill reaches, and their median for all others.
+
+    From prompts timed alone, and from offline runs whose prompts are longer than their answers. What a measured time leaves
+    for computing, its passes over memory and its launches taken off, gives the share; an engine's is the median. Few rows are
+    drawn towards the median of the engines, as if that were `PRIOR_ROWS` rows more. Products on blocks without rows lose what those
+    in 16 bits do.
+    """
+    ratios: dict[str, dict[str, list[float]]] = {name: defaultdict(list) for name in SHARES}
+    versions_seen, publishers = set(), set()
+    for case in usable(fit.excluded):
+        known = prompts_of(case, fit)
+        if known is None:
+            continue
+        term, whole = known
+        name = "block_share" if in_blocks(case, fit) else "compute_share"
+        now = fit.find("engine", name, case.engine.scopes)
+        computing = _computing(term)
+        left = whole - (float(term.value) - computing)
+        if min(computing / float(term.value), left / whole) < COMPUTING:
+            continue
+        versions_seen.add(case.engine.id)
+        publishers.add(case.row["source_key"])
+        for scope in {case.engine.id, case.engine.name if not case.engine.eager else EAGER}:
+            ratios[name][scope].append(computing / left * now.value)
+    out = []
+    source = f"published times of prompts alone, or of prompts longer than answers: {', '.join(sorted(publishers))}"
+    for name, found in ratios.items():
+        versions = [median(values) for scope, values in found.items() if scope in versions_seen]
+        middle = min(1.0, median(versions)) if versions else 1.0
+        for scope, values in sorted(found.items()):
+            share = math.exp(
+                (len(values) * math.log(median(values)) + PRIOR_ROWS * math.log(middle)) / (len(values) + PRIOR_ROWS)
+            )
+            out.append(entry("engine", name, scope, min(1.0, share), "1", spread(values), len(values), source))
+        every = [value for scope, values in found.items() if scope in versions_seen for value in values]
+        if every:
+            note = f"median of {len(versions)} engines' medians"
+            out.append(entry("engine", name, "any", middle, "1", spread(every), len(every), source, note))
+        elif name == "block_share":
+            out += as_16_bit_products(out)
+        else:
+            note = "no engine has rows: taken to reach the published kernels"
+            out.append(entry("engine", name, "any", 1.0, "1", 0.3, 0, note, kind="guess"))
+        note = "training's frameworks have shares of their own"
+        out.append(entry("engine", name, "training", 1.0, "1", 0.2, 0, note, kind="definition"))
+    return merged(out)
+
+
+def as_16_bit_products(found: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return shares of products on blocks where no engine has rows of them: those of its products in 16 bits."""
+    note = "no engine has rows: taken to lose what its products in 16 bits do"
+    return [
+        entry("engine", "block_share", one["scope"], one["value"], "1", 0.3, 0, note, kind="guess")
+        for one in found
+        if one["name"] == "compute_share" and one["scope"] != "training"
+    ]
+
+
+def prompts_of(case: InferenceCase, fit: Fit) -> tuple[Term, float] | None:
+    """Return the predicted time of a run that tells how fast prompts are computed, and the measured one [s]; None of others."""
+    if case.regime == "static batch" and case.users is not None:
+        seconds, rate = case.measured.get("ttft"), case.measured.get("prefill_tokens_per_second")
+        if rate is not None:
+            seconds = case.users * case.prompt / rate
+        return None if seconds is None else (case.prompts_term(fit), seconds)
+    if case.regime != "offline" or case.workload.input < LONG_PROMPTS * case.workload.output:
+        return None
+    known = _measured(case, fit)
+    return None if known is None else (known[2], known[1])
+
+
+LONG_PROMPTS = 2.0
+"""Prompts over answers from which an offline run tells how fast prompts are computed [1]."""
+
+
+def fit_front(fit: Fit) -> list[dict[str, Any]]:
+    """Fit, per engine version and engine, what the server's front end takes for a request: what first tokens of a burst came later, over its requests.
+
+    Only bursts whose answers are longer than a few tokens and whose prompts are short, so that it is little that prompts and answers take.
+    """
+    found: dict[str, list[float]] = defaultdict(list)
+    publishers = set()
+    for case in usable(fit.excluded):
+        seconds = case.measured.get("ttft")
+        if case.regime != "burst" or seconds is None or case.requests is None or case.prompt > SHORT_PROMPT:
+            continue
+        book = case.book()
+        seats = book.max_concurrency // case.groups
+        if not LEAST_BURST <= case.requests <= LARGEST_QUEUE * max(1, book.max_concurrency):
+            continue
+        seen, _ = simulated(case, seats, book.budget_tokens, fit)
+        late = (seconds - seen.ttft) / case.requests + float(case.rates(fit).front)
+        publishers.add(case.row["source_key"])
+        for scope in {case.engine.id, case.engine.name}:
+            found[scope].append(late)
+    return _fronts(found, f"first tokens of published bursts: {', '.join(sorted(publishers))}")
+
+
+SHORT_PROMPT = 512.0
+"""Longest prompts of a burst that tells the front end's time: of longer ones their computation decides [token]."""
+
+LEAST_BURST = 200.0
+"""Requests from which a burst tells it [1]."""
+
+
+def _fronts(found: Mapping[str, list[float]], source: str = "") -> list[dict[str, Any]]:
+    """Return what front ends take for a request, of engines with rows enough; of others the geometric mean of theirs, or a guess [s]."""
+    known = {
+        scope: max(median(late), LEAST_FRONT)
+        for scope, late in sorted(found.items())
+        if len(late) >= LEAST and _agree(late)
+    }
+    out = [
+        entry("front_end", "request", scope, value, "s", FRONT_SPREAD, len(found[scope]), source)
+        for scope, value in known.items()
+    ]
+    if not known:
+        note = "next to nothing, where no burst tells"
+        return [entry("front_end", "request", "any", LEAST_FRONT, "s", 0.7, 0, note, kind="guess")]
+    middle = math.exp(sum(math.log(value) for value in known.values()) / len(known))
+    rows = sum(len(late) for late in found.values())
+    every = entry("front_end", "request", "any", middle, "s", 0.7, rows, source, "geometric mean of the engines")
+    return merged([*out, every])
+
+
+def _agree(late: Sequence[float]) -> bool:
+    """Return whether the middle half of an engine's bursts tells one time of its front end: else something else made first tokens late."""
+    low, high = np.quantile(np.maximum(late, LEAST_FRONT), (0.25, 0.75))
+    return bool(high <= AGREEING * low)
+
+
+AGREEING = 6.0
+"""Factor within which the quartiles of an engine's bursts must lie [1]."""
+
+LEAST_FRONT = 5e-4
+"""Least time of a front end, whatever the rows say [s]."""
+
+FRONT_SPREAD = 0.5
+"""Spread of a front end's time: bursts of one engine lie between a third and three times it, as their models and hosts differ [1]."""
+
+
+COMPUTING = 0.4
+"""Share of a prompt's time that products and attention must take, so that its rate tells how fast they are [1]."""
+
+
+def _computing(term: Term) -> float:
+    """Return the part of a time in which a device computes at a rate that rests on one of `SHARES` [s]."""
+
+    def shared(leaf: Term) -> bool:
+        return any(isinstance(one, Constant) and one.name in SHARES for one in leaf.sources)
+
+    return sum(value for leaf, value in leaves(term) if limit_of(leaf) == "compute" and shared(leaf))
+
+
+SHARES = ("compute_share", "block_share")
+"""Shares of the kernels' rate that prefill reaches, in 16 and 8 bits and on blocks of GGUF."""
+
+PRIOR_ROWS = 6.0
+"""Rows that the median of all engines counts for beside an engine's own [1]."""
+
+
+def in_blocks(case: InferenceCase, fit: Fit) -> bool:
+    """Return whether a case's products run on GGUF blocks in a type of their own."""
+    plan = case.model.quantization
+    blocks = plan is not None and format_entry(plan.format)["kernel"] == "blocks"
+    return blocks and case.rates(fit).peak["gguf"] != case.rates(fit).peak["fp16"]
+
+
+CONTRADICTORY = 0.32
+"""Spread of a version's residuals above which its rows contradict each other and give no constants: that of a borrowed figure [1]."""
+
+
+def contradictory(found: Sequence[Decode]) -> bool:
+    """Return whether no constants bring the rows of a version near each other: other settings than those published made them."""
+    host = _fit(found)
+    return spread(host.time(row) / row.measured for row in found) > CONTRADICTORY
+
+
+def runs_of(rows: Iterable[Decode]) -> str:
+    """Return what constants were fitted on, by publisher."""
+    publishers = sorted({row.case.row["source_key"] for row in rows})
+    return f"published serving runs with a known running batch, or kept full: {', '.join(publishers)}"
+
+
+GUESSES = (
+    (
+        "kernel",
+        "gap",
+        COMPILED,
+        2e-7,
+        "s",
+        0.7,
+        "kernels of one compiled program follow each other; a shorter gap than any captured graph needs",
+    ),
+    ("memory", "bandwidth", "any", 0.75, "1", 0.15, "elementwise passes stream at three quarters of the wire rate"),
+)
+"""Constants that no row determines: law, name, scope, value, unit, spread and why."""
+
+
+def fit_engines(fit: Fit) -> list[dict[str, Any]]:
+    """Fit, per engine version and engine, the gap between kernels, the host's a + b x sequences, and the experts' share of bandwidth."""
+    scopes = _scopes(fit)
+    engines = {row.engine for rows in scopes.values() for row in rows}
+    out = [item for scope, found in sorted(scopes.items()) for item in _scope_entries(scope, found)]
+    every = _over_engines(out, engines, runs_of(row for rows in scopes.values() for row in rows))
+    return merged([*out, *every, *(entry(*guess[:-1], 0, guess[-1], kind="guess") for guess in GUESSES)])
+
+
+def _scopes(fit: Fit) -> dict[str, list[Decode]]:
+    """Return the decode steps of each version, and of each engine's recent ones, and of all recent engines in one language.
+
+    Versions that contradict themselves are left out.
+    """
+    versions: dict[str, list[Decode]] = defaultdict(list)
+    for row in decodes(fit):
+        versions[row.scope].append(row)
+    sound = {scope: found for scope, found in versions.items() if not contradictory(found)}
+    scopes: dict[str, list[Decode]] = defaultdict(list, sound)
+    for row in (row for found in sound.values() for row in found):
+        if row.case.engine.released[:4] >= RECENT or row.engine == "llama.cpp":
+            scopes[row.engine].append(row)
+            scopes[row.case.engine.runtime].append(row)
+    return {scope: found for scope, found in scopes.items() if len(found) >= LEAST}
+
+
+def _scope_entries(scope: str, found: list[Decode]) -> list[dict[str, Any]]:
+    """Return the constants that the rows of one scope tell, experts first."""
+    host, own = _fit(found), own_formats(found)
+    out = []
+    for place, (one, value) in enumerate(zip(host.numbers, host.values, strict=True)):
+        rows = [row for row in found if _bears(row, one.law, one.name, own)]
+        if len(rows) < LEAST:
+            continue
+        off = spread(host.time(row) / row.measured for row in rows)
+        if place not in host.told:
+            why = "the rows hardly depend on it"
+            out.append(entry(one.law, one.name, scope, value, one.unit, off, 0, why, kind="guess"))
+            continue
+        note = "at its bound" if place in host.bounded else ""
+        out.append(entry(one.law, one.name, scope, value, one.unit, off, len(rows), runs_of(rows), note))
+    return out
+
+
+def _over_engines(out: list[dict[str, Any]], engines: set[str], runs: str) -> list[dict[str, Any]]:
+    """Return, for engines without rows, the median over those that have some, which `runs` names."""
+    every = []
+    own = sorted({(item["law"], item["name"], item["unit"]) for item in out if item["name"].startswith("bandwidth.")})
+    middles = {(one.law, one.name): one.middle for one in NUMBERS}
+    for law, name, unit in (*((one.law, one.name, one.unit) for one in NUMBERS), *own):
+        values = [item for item in out if item["law"] == law and item["name"] == name and item["scope"] in engines]
+        if not values:  # the formats with a share of their own stand for those without
+            values = [
+                item
+                for item in out
+                if item["law"] == law and item["name"].startswith(name) and item["scope"] in engines
+            ]
+        if not values:
+            guess = middles.get((law, name))
+            if guess is not None:
+                every.append(
+                    entry(law, name, "any", guess, unit, 0.4, 0, "no engine has rows that depend on it", kind="guess")
+                )
+            continue
+        middle = float(np.median([v["value"] for v in values]))
+        sure = sum(v["rows"] > 0 for v in values) * 2 > len(values)
+        rows = sum(v["rows"] for v in values) if sure else 0
+        source = runs if sure else "the rows of most engines hardly depend on it"
+        kind, note = ("fit" if sure else "guess"), "median of the engines"
+        every.append(entry(law, name, "any", middle, unit, 0.4, rows, source, note, kind))
+    return every
+
+
+def fit_serving(others: Iterable[Constant], excluded: Excluded = frozenset()) -> dict[str, list[dict[str, Any]]]:
+    """Return the fits ``engines``, ``prefill``, ``front`` and ``power``, from the kernels' constants alone: what a publisher left in them is not known.
+
+    A prompt's rate rests on launches and host time, decode steps with much compute on the rate of products, and the front end's time is
+    what both leave of a wait, so they take turns.
+    """
+    law = Fit(tuple(others), excluded)
+    found = {"engines": _neutral_engines(), "prefill": _neutral_shares(), "front": _fronts({})}
+    for _ in range(TURNS):
+        for name, made_by in (("engines", fit_engines), ("prefill", fit_prefill), ("front", fit_front)):
+            found[name] = made_by(law.with_(constants_of(*found.values())))
+    return {**found, "power": fit_power(law.with_(constants_of(*found.values())))}
+
+
+TURNS = 2
+"""Times that launches and rates of products are fitted in turn: a third moves what a sequence costs the host by up to 5%, all else by less than 3% [1]."""
+
+
+def constants_of(*fits: Iterable[dict[str, Any]]) -> list[Constant]:
+    """Return entries of fits as constants."""
+    return list(codec.constants({"constant": [item for found in fits for item in found]}))
+
+
+def _neutral_engines() -> list[dict[str, Any]]:
+    """Return where every engine's constants start."""
+    start = "where the search starts"
+    found = [entry(one.law, one.name, "any", one.middle, one.unit, 0.4, 0, start, kind="guess") for one in NUMBERS]
+    return [*found, *(entry(*guess[:-1], 0, guess[-1], kind="guess") for guess in GUESSES)]
+
+
+def _neutral_shares() -> list[dict[str, Any]]:
+    """Return shares of one of the kernels' rate."""
+    start = "where the search starts"
+    return [
+        entry("engine", name, scope, 1.0, "1", 0.3, 0, start, kind="guess")
+        for name in SHARES
+        for scope in ("any", "training")
+    ]
+
+
+def fit_power(fit: Fit) -> list[dict[str, Any]]:
+    """Fit the floor and ceiling of device power to ML.ENERGY's watts: floor + (ceiling - floor) x busy, of the limit."""
+    rows = []
+    for case in usable(fit.excluded):
+        if case.watts is None or case.users is None:
+            continue
+        prediction = case.predict(fit)
+        limit = case.machine.device.value("power")
+        if prediction is not None and limit:
+            rows.append((float(prediction.busy), case.watts / case.machine.count / limit))
+    source = "ml-energy 2025, mean GPU power of serving runs"
+    if len(rows) < 10:
+        return [
+            entry("power", "floor", "any", 0.45, "1", 0.2, 0, "no run states power", kind="guess"),
+            entry("power", "ceiling", "any", 0.95, "1", 0.1, 0, "no run states power", kind="guess"),
+            _host_share(),
+        ]
+    x, y = np.array([a for a, _ in rows]), np.array([b for _, b in rows])
+
+    floor, ceiling = nearest(lambda p: np.log((p[0] + (p[1] - p[0]) * x) / y), [0.4, 0.9])
+    deviation = spread((floor + (ceiling - floor) * x) / y)
+    return [
+        entry("power", "floor", "any", floor, "1", deviation, len(rows), source),
+        entry("power", "ceiling", "any", ceiling, "1", deviation, len(rows), source),
+        _host_share(),
+    ]
+
+
+NODE_AT_LOAD, NODE = 8.4e3, "dgx-h100"
+"""Highest draw of an 8 x H100 node in training with its GPUs near full use [W], and the catalogue's server that it is: Latif et al.,
+IEEE Access 13, 2025, arXiv 2412.08602."""
+
+
+def _host_share() -> dict[str, Any]:
+    """Return the share of a host's rated power, what the server's maximum leaves beside its devices, that it draws at load."""
+    box = catalogue.server(NODE)
+    limit = catalogue.accelerator(box.accelerator).quantities["power"].value
+    share = (NODE_AT_LOAD - box.count * limit) / box.quantities["host_power"].value
+    source = "Latif et al., IEEE Access 13, 2025: 8.4 kW at most of 10.2 kW rated, 8 x H100 in training"
+    return entry("power", "host_share", "any", share, "1", 0.25, 1, source, "one node; the spread is a guess")

@@ -1,0 +1,198 @@
+"""What all fits share: robust spread, the nearest numbers, and how constants are written."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from datetime import date
+from typing import Any
+
+import numpy as np
+
+from roofplan import catalogue
+from roofplan.catalogue import codec
+from roofplan.evidence.fits import hierarchy
+from roofplan.evidence.fits.hierarchy import Block, Prior
+from roofplan.evidence.predictions import names_in
+
+Row = dict[str, str]
+
+
+NOT_FOR_FITTING = frozenset({"nvidia-gap-runs"})
+"""Publishers whose rows no constant is fitted to: an end-to-end sample that predictors are compared on. Their errors tell how wide intervals are."""
+
+Excluded = frozenset[str]
+"""Names of an `Origin` whose rows a fit leaves out, beside those above."""
+
+
+LEAST_ROWS = 3
+"""Rows below which a scope gets no constant of its own."""
+
+
+def spread(ratios: Iterable[float]) -> float:
+    """Return the robust relative spread of ratios: 1.4826 times the median distance of their logarithms."""
+    logs = np.log(np.asarray(list(ratios)))
+    return float(1.4826 * np.median(np.abs(logs - np.median(logs)))) if len(logs) > 1 else 0.0
+
+
+def entry(
+    law: str,
+    name: str,
+    scope: str,
+    value: float,
+    unit: str,
+    deviation: float,
+    rows: int,
+    source: str,
+    note: str = "",
+    kind: str = "fit",
+) -> dict[str, Any]:
+    """Return one constant as it is written to the catalogue."""
+    return {
+        "law": law,
+        "name": name,
+        "scope": scope,
+        "value": float(f"{value:.4g}"),
+        "unit": unit,
+        "spread": round(deviation, 4),
+        "rows": rows,
+        "fitted": date.today().isoformat(),
+        "source": source,
+        "note": note,
+        "kind": kind,
+    }
+
+
+def _scoped(values: dict[str, list[float]], law: str, name: str, source: str) -> list[dict[str, Any]]:
+    """Return a constant per architecture and one over all, each the median of its rows."""
+    out = [
+        entry(law, name, scope, float(np.median(found)), "1", spread(found), len(found), source)
+        for scope, found in sorted(values.items())
+    ]
+    medians = [float(np.median(found)) for found in values.values()]
+    every = [x for found in values.values() for x in found]
+    return [
+        *out,
+        entry(
+            law,
+            name,
+            "any",
+            float(np.median(medians)),
+            "1",
+            spread(every),
+            len(every),
+            source,
+            "median of the architectures",
+        ),
+    ]
+
+
+def affine(rows: list[tuple[str, float, float]], start: float) -> tuple[float, dict[str, tuple[float, float, int]]]:
+    """Return a start-up time common to all, and per scope the share of the ideal rate, its spread and rows: t = g + ideal / share.
+
+    Rows are (scope, ideal seconds at the full rate, measured seconds). Given g, each scope's share is a median; g is
+    searched so that the logarithms of predicted over measured are nearest to zero.
+    """
+    scopes: dict[str, list[tuple[float, float]]] = defaultdict(list)
+    for scope, ideal, time in rows:
+        scopes[scope].append((ideal, time))
+
+    def shares(gap: float) -> dict[str, float]:
+        return {
+            scope: float(np.median([min(1.0, ideal / max(time - gap, 0.05 * time)) for ideal, time in found]))
+            for scope, found in scopes.items()
+        }
+
+    def errors(p: Sequence[float]) -> np.ndarray:
+        share = shares(p[0])
+        return np.log([(p[0] + ideal / share[scope]) / time for scope, ideal, time in rows])
+
+    gap = nearest(errors, [start])[0]
+    share = shares(gap)
+    return gap, {
+        scope: (share[scope], spread((gap + ideal / share[scope]) / time for ideal, time in found), len(found))
+        for scope, found in scopes.items()
+    }
+
+
+def _affine_entries(
+    rows: list[tuple[str, float, float]], start: float, law: str, name: str, source: str
+) -> list[dict[str, Any]]:
+    gap, found = affine(rows, start)
+    note = f"fitted with a start-up of {gap * 1e6:.1f} us common to all rows"
+    out = [
+        entry(law, name, scope, share, "1", deviation, count, source, note)
+        for scope, (share, deviation, count) in sorted(found.items())
+        if count >= LEAST_ROWS
+    ]
+    shares = [share for share, _, _ in found.values()]
+    return [
+        *out,
+        entry(
+            law,
+            name,
+            "any",
+            float(np.median(shares)),
+            "1",
+            max(spread(shares), 0.05),
+            len(rows),
+            source,
+            note + "; median of the architectures",
+        ),
+    ]
+
+
+WIDE = 1.0
+"""How far a number may lie from where the search for it starts, one standard deviation of its logarithm, where nothing else is known [1]."""
+
+
+def nearest(errors: Callable[[Sequence[float]], np.ndarray], start: Sequence[float]) -> list[float]:
+    """Return the numbers that bring errors, logarithms of predicted over measured, nearest to zero; each plausibly near where it starts [1]."""
+    block = Block(
+        numbers={str(place): (place,) for place in range(len(start))}, errors=lambda p: errors(list(p.values()))
+    )
+    found = hierarchy.fit([block], {place: Prior(math.log(value), WIDE) for place, value in enumerate(start)})
+    return [found.number([place]) for place in range(len(start))]
+
+
+ALIKE = 0.2
+"""Distance of two numbers, over their spread, within which one stands for both: it raises the mean error of the rows of the other by 2% of itself [1]."""
+
+
+def merged(found: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return constants, each standing for those of other scopes whose rows, all of publishers of its own, ask for the same number.
+
+    >>> here, there = (entry("matmul", "highest", scope, 0.5, "1", 0.1, 9, "tables") for scope in ("Ada", "Hopper"))
+    >>> [(one["scope"], one["also"]) for one in merged([here, there])]
+    [('Ada', ['Hopper'])]
+    """
+    out: list[dict[str, Any]] = []
+    for one in sorted(found, key=lambda one: -one["rows"]):
+        mine = one["scope"] != ANY and next(
+            (other for other in out if other["scope"] != ANY and _stands_for(other, one)), None
+        )
+        if mine:
+            mine["also"] = sorted([*mine.get("also", ()), one["scope"]])
+        else:
+            out.append(dict(one))
+    return sorted(out, key=lambda one: (one["law"], one["name"], one["scope"] == ANY, one["scope"]))
+
+
+ANY = "any"
+"""Scope of what holds where nothing nearer does: it stands for no other, so that what is borrowed is told from what was measured."""
+
+
+def _stands_for(other: dict[str, Any], one: dict[str, Any]) -> bool:
+    """Return whether a constant may stand for one of another scope."""
+    same = all(other.get(key, "") == one.get(key, "") for key in ("law", "name", "unit", "kind", "basis"))
+    apart = abs(math.log(other["value"] / one["value"])) if same else math.inf
+    near = apart <= ALIKE * min(other["spread"], one["spread"])
+    return (
+        near and other["spread"] <= 2.0 * one["spread"] + 1e-9 and names_in(one["source"]) <= names_in(other["source"])
+    )
+
+
+def write(name: str, constants: list[dict[str, Any]]) -> None:
+    """Write constants as a catalogue file."""
+    (catalogue.ROOT / "measured" / f"fit-{name}.toml").write_text(codec.constants_text(constants))

@@ -1,0 +1,367 @@
+"""Intervals that were checked: what makes predictions err, and how far they lie from runs that no constant saw.
+
+A prediction's spread is the root sum of squares of its causes of error (`timing.figures.causes`). Their sizes are those under which
+left-out errors are most plausible, and the factor is the number of spreads within which nine of ten errors of a new publisher lie.
+
+References
+----------
+.. [1] J. Lei, M. G'Sell, A. Rinaldo, R. Tibshirani, L. Wasserman, "Distribution-free predictive inference for regression",
+       JASA 113, 2018, section 5.2: conformal intervals in units of each prediction's own spread.
+.. [2] R. F. Barber, E. Candes, A. Ramdas, R. Tibshirani, "Conformal prediction beyond exchangeability", Annals of Statistics 51, 2023:
+       weights where rows are not alike.
+.. [3] H. Zhou, L. Hu, J. Zhou, K. Lange, "MM algorithms for variance components models", Journal of Computational and Graphical
+       Statistics 28, 2019: multiplicative steps that keep variances positive.
+.. [4] R. Dunn, L. Wasserman, A. Ramdas, "Distribution-free prediction sets for two-layer hierarchical models", JASA 118, 2023.
+.. [5] T. Gneiting, A. Raftery, "Strictly proper scoring rules, prediction, and estimation", JASA 102, 2007, section 6.2: interval score.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from roofplan.evidence.fits.fitting import entry
+from roofplan.evidence.rows import SHORT_OF_CACHE
+from roofplan.evidence.scoring import LEAST_OF_A_SOURCE, Outcome, pooled, weighted_quantile
+from roofplan.money.uncertainty import student
+from roofplan.records.calibration import Fit
+from roofplan.timing.figures import BASE, CONSTANTS, LOADS, NEW, NEW_KIND, POWER, PUBLISHERS, Doubt
+
+COVERED = 0.9
+"""Share of measurements that an interval is to hold [1]."""
+
+LEAST_SOURCES = 10
+"""Publishers of a figure below which no coverage is claimed, and Student's t says how wide an interval is [1]."""
+
+PUBLISHER = "publisher"
+MEMBER: dict[str, Callable[[Outcome], str]] = {
+    PUBLISHER: lambda one: one.source,
+    "chip": lambda one: one.chip,
+    "system": lambda one: str(one.system),
+    "architecture": lambda one: one.system.architecture if one.system else "",
+    "software": lambda one: one.system.software if one.system else "",
+}
+"""What is left out of every fit in turn, and which of them an outcome is of."""
+
+AXES = (PUBLISHER, "system", "architecture", "software")
+"""Those that intervals are judged by."""
+
+Sizes = Mapping[str, float]
+"""Causes of error by name, each with its size [1]."""
+
+
+def by_figure(outcomes: Sequence[Outcome]) -> dict[str, list[Outcome]]:
+    """Return scored outcomes by figure; runs short of cache are a test of the room for it, not of a throughput."""
+    found: dict[str, list[Outcome]] = defaultdict(list)
+    for one in outcomes:
+        if one.predicted is not None and one.regime != SHORT_OF_CACHE:
+            found[one.figure].append(one)
+    return dict(found)
+
+
+def publishers(rows: Sequence[Outcome]) -> dict[str, list[Outcome]]:
+    """Return outcomes by publisher, those with few runs together; a pool that is itself too small to be one is left out."""
+    return {name: mine for name, mine in pooled(rows).items() if len(mine) >= LEAST_OF_A_SOURCE} or pooled(rows)
+
+
+def weights_of(rows: Sequence[Outcome]) -> np.ndarray:
+    """Return the weight of each outcome: publishers weigh equally, each shared among its systems, and a system among its runs [2]_.
+
+    A pool of fewer runs than a publisher's weighs as much less.
+    """
+    out, places = np.zeros(len(rows)), {id(one): place for place, one in enumerate(rows)}
+    by = pooled(rows)
+    for mine in by.values():
+        systems: dict[str, int] = defaultdict(int)
+        for one in mine:
+            systems[str(one.system)] += 1
+        whole = min(1.0, len(mine) / LEAST_OF_A_SOURCE)
+        for one in mine:
+            out[places[id(one)]] = whole / (len(systems) * systems[str(one.system)])
+    return out / np.sum(out)
+
+
+def _doubt(one: Outcome) -> Doubt:
+    doubt = one.predicted.doubt if one.predicted is not None else None
+    return doubt or Doubt()
+
+
+def _errors(rows: Sequence[Outcome]) -> np.ndarray:
+    """Return the distances of the logarithms of predicted and measured [1]."""
+    return np.abs([math.log(one.ratio) for one in rows])
+
+
+def _causes(rows: Sequence[Outcome]) -> dict[str, np.ndarray]:
+    """Return the squares that the size of each cause is multiplied with where a user asks, who is never one of the publishers."""
+    doubts = [_doubt(one) for one in rows]
+    return {
+        BASE: np.ones(len(rows)),
+        PUBLISHERS: np.ones(len(rows)),
+        CONSTANTS: np.array([one.constants**2 for one in doubts]),
+        NEW: np.array([float(one.new != "") for one in doubts]),
+        NEW_KIND: np.array([float(one.new == "kind") for one in doubts]),
+        **{load: np.array([float(one.load == load) for one in doubts]) for load in LOADS},
+    }
+
+
+def _assumed(rows: Sequence[Outcome]) -> np.ndarray:
+    """Return the squares of what assumed inputs may bring."""
+    return np.array([sum(size**2 for _, size in _doubt(one).assumed) for one in rows])
+
+
+EXPECTED = {BASE: 0.5, PUBLISHERS: 0.5, NEW: 0.7, NEW_KIND: 0.7, "clients": 0.7, "queue": 1.0}
+"""Sizes of causes before any error is told apart, over that of all errors together: a guess. Constants are expected to leave what they say [1]."""
+
+TRUST = 0.25
+"""What such a guess counts for, in publishers [1]."""
+
+TYPICAL = 0.1
+"""What constants leave of the run that stands for their expected multiple [1]."""
+
+ROUNDS, STILL = 1000, 1e-4
+"""Most steps of the search for the sizes of causes, and the relative change of all of them below which it ends [1]."""
+
+
+def sizes_of(rows: Sequence[Outcome], start: Sizes | None = None) -> Sizes:
+    """Return the sizes of causes under which left-out errors are most plausible, of causes that some outcome has.
+
+    Errors in units of their spread follow a double exponential, so that far ones count less than under a normal; each step
+    multiplies a variance by the root of what the errors say of it over what is expected [3]_. What publishers differ by is told from
+    the rest by runs that were left out otherwise, whose publishers' other runs stayed in the fits.
+    """
+    own = np.array([float(one.left_out == PUBLISHER) for one in rows])
+    causes = {name: each * (own if name == PUBLISHERS else 1.0) for name, each in _causes(rows).items()}
+    causes = {name: each for name, each in causes.items() if each.any()}
+    errors, weights, fixed = math.sqrt(2.0) * _errors(rows), weights_of(rows), _assumed(rows)
+    level, trust = float(np.average(errors, weights=weights)), TRUST / len(publishers(rows))
+    guessed = {name: EXPECTED.get(name, 0.0) * level if name != CONSTANTS else 1.0 for name in causes}
+    sizes = {**guessed, **(start or {})}
+    variances = {name: sizes[name] ** 2 for name in causes}
+    for _ in range(ROUNDS):
+        spread = np.sqrt(fixed + sum(variances[name] * each for name, each in causes.items()))
+        before = dict(variances)
+        for name, each in causes.items():
+            unit = TYPICAL if name == CONSTANTS else 1.0
+            alone = unit * math.sqrt(before[name])
+            said = np.sum(weights * each * errors / spread**3) + trust * unit**3 * guessed[name] / alone**3
+            usual = np.sum(weights * each / spread**2) + trust * unit**2 / alone**2
+            variances[name] = before[name] * math.sqrt(said / usual)
+        if all(abs(variances[name] / was - 1.0) < STILL for name, was in before.items()):
+            break
+    return {name: math.sqrt(found) for name, found in variances.items()}
+
+
+def spreads(rows: Sequence[Outcome], sizes: Sizes) -> np.ndarray:
+    """Return the spreads of predictions, as a user sees them, by the sizes of their causes [1]."""
+    known = sum(sizes.get(name, 0.0) ** 2 * each for name, each in _causes(rows).items())
+    out: np.ndarray = np.sqrt(_assumed(rows) + known)
+    return out
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Width:
+    """How wide intervals of a figure are.
+
+    Parameters
+    ----------
+    sizes : of the causes of error [1].
+    factor : spreads within which nine of ten errors lie, publishers weighing equally [1].
+    """
+
+    sizes: Sizes
+    factor: float
+
+    def halves(self, rows: Sequence[Outcome]) -> np.ndarray:
+        """Return half of each interval, a logarithm [1]."""
+        out: np.ndarray = self.factor * spreads(rows, self.sizes)
+        return out
+
+
+def width_of(
+    rows: Sequence[Outcome], groups: Sequence[Outcome] = (), start: Sizes | None = None, least: float | None = None
+) -> Width:
+    """Return how wide intervals are: so that nine of ten errors of each publisher lie within the factor of the others; few ask for Student's t.
+
+    The factor also holds nearly as many errors of systems, architectures and software that no constant saw.
+
+    Parameters
+    ----------
+    rows : outcomes whose publishers were left out of the fits.
+    groups : outcomes that were left out otherwise, which tell the causes apart.
+    start : where the search for sizes starts.
+    least : the least factor, by default that of so many publishers [1].
+    """
+    sizes = sizes_of([*rows, *groups], start)
+    distances, weights = _errors(rows) / spreads(rows, sizes), weights_of(rows)
+    of = {id(one): name for name, mine in pooled(rows).items() for one in mine}
+    names = np.array([of[id(one)] for one in rows])
+    # in units of the factor that the others give
+    beyond = np.zeros(len(rows))
+    for name in dict.fromkeys(names.tolist()):
+        mine = names == name
+        others = ~mine if not mine.all() else mine
+        beyond[mine] = distances[mine] / weighted_quantile(distances[others], weights[others], COVERED)
+    factor = weighted_quantile(distances, weights, COVERED)
+    more = max(1.0, weighted_quantile(beyond, weights, COVERED))
+    least = _least(rows) if least is None else least
+    return Width(sizes=sizes, factor=max(factor * more, least, *(_elsewhere(groups, axis, sizes) for axis in AXES)))
+
+
+ELSEWHERE = 0.87
+"""Share of measurements that an interval holds at least of each way in which a question may be new beside its publisher [1]."""
+
+LEAST_MEMBERS = 5
+"""Systems, architectures or pieces of software from which they say how wide intervals are [1]."""
+
+
+def _elsewhere(groups: Sequence[Outcome], axis: str, sizes: Sizes) -> float:
+    """Return how many spreads hold so many of the errors of an axis's members, which weigh equally; zero where they are few."""
+    members = _members([one for one in groups if one.left_out == axis], MEMBER[axis])
+    if len(members) < LEAST_MEMBERS:
+        return 0.0
+    distances = np.concatenate([_errors(mine) / spreads(mine, sizes) for mine in members.values()])
+    weights = np.concatenate([np.full(len(mine), 1.0 / len(mine)) for mine in members.values()])
+    return weighted_quantile(distances, weights, ELSEWHERE)
+
+
+def _least(rows: Sequence[Outcome]) -> float:
+    """Return the least factor that so many publishers allow: Student's t of few, nothing of many [1]."""
+    count = len(publishers(rows))
+    return student(max(1.0, count - 1.0)) if count < LEAST_SOURCES else 0.0
+
+
+def held(rows: Sequence[Outcome], width: Width) -> float:
+    """Return the share of measurements that lie inside intervals [1]."""
+    return float(np.average(_errors(rows) <= width.halves(rows), weights=weights_of(rows)))
+
+
+def judged(
+    rows: Sequence[Outcome], groups: Sequence[Outcome], axis: str = PUBLISHER
+) -> list[tuple[list[Outcome], Width]]:
+    """Return the outcomes of each member of an axis with the width that all the others give.
+
+    `rows` were predicted with their publisher left out, `groups` with their chip, system, architecture or software.
+    """
+    of, start = MEMBER[axis], sizes_of([*rows, *groups])
+    mine = list(rows) if axis == PUBLISHER else [one for one in groups if one.left_out == axis]
+    members = publishers(mine) if axis == PUBLISHER else _members(mine, of)
+    out = []
+    for found in members.values():
+        gone = {of(one) for one in found}
+        others = [one for one in rows if of(one) not in gone]
+        beside = [one for one in groups if of(one) not in gone]
+        if others:
+            out.append((found, width_of(others, beside, start, _least(rows))))
+    return out
+
+
+def _members(rows: Sequence[Outcome], of: Callable[[Outcome], str]) -> dict[str, list[Outcome]]:
+    found: dict[str, list[Outcome]] = defaultdict(list)
+    for one in rows:
+        found[of(one)].append(one)
+    return dict(found)
+
+
+def guaranteed(rows: Sequence[Outcome], width: Width) -> float:
+    """Return the factor that would hold nine of ten measurements of a new publisher by ranks alone, infinite with fewer than nine [4]_.
+
+    It is of the form of the theorem, which asks for spreads that nobody learned from the same runs.
+    """
+    by = publishers(rows)
+    distances = np.concatenate([_errors(mine) / spreads(mine, width.sizes) for mine in by.values()])
+    weights = np.concatenate([np.full(len(mine), 1.0 / len(mine) / (len(by) + 1)) for mine in by.values()])
+    share = COVERED * (len(by) + 1) / len(by)
+    return weighted_quantile(distances, weights, share) if share <= 1.0 else math.inf
+
+
+def fit_intervals(outcomes: Sequence[Outcome], groups: Sequence[Outcome], fit: Fit) -> list[dict[str, Any]]:
+    """Fit, per figure, the sizes of the causes of error and the factor of a 90% interval: normalised conformal [1]_.
+
+    Parameters
+    ----------
+    outcomes : predictions of each publisher's runs by constants fitted without them.
+    groups : those of each chip's, system's, architecture's and software's.
+    """
+    out = []
+    source = "runs of publishers, chips, systems, architectures and software left out of every fit"
+    beside = by_figure(groups)
+    for figure, rows in sorted(by_figure(outcomes).items()):
+        width, count = width_of(rows, beside.get(figure, [])), len(publishers(rows))
+        few = (
+            f"; fewer than {LEAST_SOURCES}: at least Student's t, no coverage is claimed"
+            if count < LEAST_SOURCES
+            else ""
+        )
+        out += [
+            entry("spread", f"{figure}, {name}", "any", size, "1", 0.0, len(rows), source)
+            for name, size in width.sizes.items()
+        ]
+        out.append(
+            entry("interval", figure, "any", width.factor, "1", 0.0, len(rows), source, f"{count} publishers{few}")
+        )
+    watts = max(item.spread for item in fit.constants if item.law == "power")
+    said = "as the constants of its law spread: no publisher but one states power"
+    note = "of a normal distribution: no publisher but one states power"
+    return [
+        *out,
+        entry("spread", f"{POWER}, {BASE}", "any", watts, "1", 0.0, 0, said, kind="definition"),
+        entry("interval", POWER, "any", 1.645, "1", 0.0, 0, note, kind="definition"),
+    ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Coverage:
+    """Share of measurements inside intervals that the others gave, and its bounds over members drawn again; width and score [1].
+
+    Parameters
+    ----------
+    members : what was left out in turn.
+    width : median of high over low.
+    score : logarithmic interval score, the less the better [5]_.
+    """
+
+    share: float
+    low: float
+    high: float
+    members: int
+    rows: int
+    width: float
+    score: float
+
+
+REDRAWN = 2000
+"""Times that members are drawn again for the bounds of a coverage [1]."""
+
+
+def coverage(
+    judged: Sequence[tuple[list[Outcome], Width]], keep: Callable[[Outcome], bool] = lambda _: True
+) -> Coverage | None:
+    """Return what intervals hold of outcomes whose widths the others gave, of those that are kept; None without any."""
+    found = [([one for one in rows if keep(one)], width) for rows, width in judged]
+    found = [(rows, width) for rows, width in found if rows]
+    if not found:
+        return None
+    shares, widths, scores = [], [], []
+    for rows, width in found:
+        shares.append(held(rows, width))
+        halves = width.halves(rows)
+        misses = np.maximum(_errors(rows) - halves, 0.0)
+        widths += np.exp(2.0 * halves).tolist()
+        scores.append(float(np.average(2.0 * halves + 2.0 / (1.0 - COVERED) * misses, weights=weights_of(rows))))
+    rng = np.random.default_rng(0)
+    drawn = np.mean(rng.choice(shares, size=(REDRAWN, len(shares))), axis=1)
+    low, high = np.percentile(drawn, (5.0, 95.0))
+    return Coverage(
+        share=float(np.mean(shares)),
+        low=float(low),
+        high=float(high),
+        members=len(shares),
+        rows=sum(len(rows) for rows, _ in found),
+        width=float(np.median(widths)),
+        score=float(np.mean(scores)),
+    )

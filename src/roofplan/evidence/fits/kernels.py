@@ -1,0 +1,340 @@
+"""Achieved rates of products, attention and collectives, from published kernel tables."""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from roofplan import catalogue
+from roofplan.evidence.fits.fitting import LEAST_ROWS, Row, _affine_entries, _scoped, entry, merged, nearest, spread
+from roofplan.laws import attention, matmul
+from roofplan.operations import element_bytes
+from roofplan.records.calibration import Fit
+from roofplan.records.hardware import Accelerator
+
+COMPUTE_BOUND = 512
+
+
+MEMORY_BOUND = 64
+"""Tokens from which a published product is compute-bound, and up to which it is memory-bound."""
+
+
+LEAST_TIME = 1e-5
+"""Least time at the peak of a product that tells a share of it: a shorter one tells what starting a kernel takes [s]."""
+
+
+FORMATS = {
+    "bfloat16": ("bf16", "bf16"),
+    "fp8": ("fp8", "fp8"),
+    "fp8_block": ("fp8.fp8-block", "fp8-block"),
+    "nvfp4": ("fp4", "nvfp4"),
+    "int4_wo": ("bf16", "awq"),
+}
+"""Published name of a product -> number format it computes in, format its weights are stored in."""
+
+
+CONVERTED = {"fp8", "fp8_block", "nvfp4"}
+"""Published products whose time has the conversion of their 16-bit inputs in it."""
+
+
+def kernel_rows() -> list[Row]:
+    """Return the published kernel measurements of the catalogue."""
+    with (catalogue.ROOT / "measured" / "kernels.csv").open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def architecture(device: str) -> str:
+    """Return the architecture of a device, which is the scope of a kernel constant."""
+    return catalogue.accelerator(device).architecture
+
+
+def fit_matmul(rows: list[Row], fit: Fit) -> list[dict[str, Any]]:
+    """Fit the achieved shares of peak and of bandwidth of a dense product, per architecture.
+
+    Compute share: median of work / (time x peak) from 512 rows on, at the median power limit over peak of an architecture's devices;
+    what converting its inputs takes is taken off the time of a product in 8 or 4 bits (`converting`).
+    Bandwidth share: time = start-up + traffic / (share x bandwidth) up to 64 rows, for matrices too large for the cache.
+    """
+    taken = converting(rows, fit)
+    products = reached(rows, taken, fit)
+    reads: list[tuple[str, float, float]] = []
+    for row in rows:
+        if row["kernel"] != "gemm" or row["dtype"] not in FORMATS or float(row["m"]) > MEMORY_BOUND:
+            continue
+        (kind, stored), device = FORMATS[row["dtype"]], catalogue.accelerator(row["device"])
+        m, n, k, time = _sizes(row)
+        large = n * k * element_bytes(stored) > 2 * (device.value("cache") or 0.0)
+        if kind.partition(".")[0] in device.peak and large and device.bandwidth:
+            moved = float(matmul.traffic(m, k, n, element_bytes(stored), 2.0))
+            reads.append((device.architecture, moved / device.bandwidth, time))
+    out = []
+    for kind, found in products.items():
+        name = kind.partition(".")[0]
+        references = {scope: _reference(scope, name, [device for device, _ in rows]) for scope, rows in found.items()}
+        shares = {scope: _at_reference(name, rows, references[scope]) for scope, rows in found.items()}
+        out += _scoped(shares, "matmul", f"share.{kind}", GEMM_TABLES)
+        if kind == name:
+            out += [item for item in references.values() if item is not None]
+        if name == "bf16":
+            over = _over_best(shares)
+    out += _conversion_entries(rows, taken)
+    return merged([*out, *_affine_entries(reads, 5e-6, "matmul", "bandwidth", GEMM_TABLES), *over, *_highest()])
+
+
+GEMM_TABLES = "published GEMM tables: aiconfigurator-core 0.12.0 (PyPI), JAX microbenchmarks"
+"""What shares of products are fitted on."""
+
+Converting = dict[tuple[str, str], tuple[float, float]]
+"""By device and published format: what launching the conversion of a product's inputs takes [s], and bytes of an entry [B]."""
+
+
+def _sizes(row: Row) -> tuple[float, float, float, float]:
+    """Return rows, outputs and inputs of a published product, and its time [s]."""
+    return float(row["m"]), float(row["n"]), float(row["k"]), float(row["latency_us"]) * 1e-6
+
+
+def reached(rows: Sequence[Row], taken: Converting, fit: Fit) -> dict[str, dict[str, list[tuple[str, float]]]]:
+    """Return the shares of the peak that large products reach, with their devices, by format and architecture."""
+    products: dict[str, dict[str, list[tuple[str, float]]]] = defaultdict(lambda: defaultdict(list))
+    for row in rows:
+        if row["kernel"] != "gemm" or row["dtype"] not in FORMATS or float(row["m"]) < COMPUTE_BOUND:
+            continue
+        kind, device = FORMATS[row["dtype"]][0], catalogue.accelerator(row["device"])
+        peak = device.peak.get(kind.partition(".")[0])
+        if peak is None:
+            continue
+        m, n, k, time = _sizes(row)
+        sheet = peak.value * float(row.get("count") or 1.0)  # of half a chip where that is what software calls a device
+        if float(matmul.work(m, k, n)) / sheet < LEAST_TIME:
+            continue
+        start, each = taken.get((device.id, row["dtype"]), (0.0, 0.0))
+        left = time - start - matmul.conversion_traffic(m * k, each) / pass_rate(device, fit)
+        share = float(matmul.work(m, k, n)) / left / sheet if left > 0.0 else 1.0
+        # the smallest hardly take longer than a conversion: they stand at the peak, so that the median is of all
+        products[kind][device.architecture].append((device.id, min(1.0, share)))
+    return products
+
+
+def pass_rate(device: Accelerator, fit: Fit) -> float:
+    """Return the rate at which passes over memory run, infinite where the device's bandwidth is not known [B/s]."""
+    return (device.bandwidth or math.inf) * fit.find("memory", "bandwidth", ["any"]).value
+
+
+def _conversion_entries(rows: Sequence[Row], taken: Converting) -> list[dict[str, Any]]:
+    """Return the bytes that converting an input entry moves, per format and architecture the median of its devices."""
+    out = []
+    for name in sorted(CONVERTED):
+        found: dict[str, list[float]] = defaultdict(list)
+        for (device, own), (_, each) in taken.items():
+            if own == name:
+                found[architecture(device)].append(each)
+        count = {scope: sum(_converts(row, scope, name) for row in rows) for scope in found}
+        every = [each for values in found.values() for each in values]
+        for scope, values in [*sorted(found.items()), ("any", every)]:
+            seen = count.get(scope, sum(count.values()))
+            kind, value = FORMATS[name][0], float(np.median(values))
+            out.append(entry("conversion", f"traffic.{kind}", scope, value, "B", CAST_SPREAD, seen, GEMM_TABLES))
+    return out
+
+
+CAST_SPREAD = 0.5
+"""Spread of the bytes that a cast moves: devices of one architecture lie as far apart [1]."""
+
+
+def _converts(row: Row, scope: str, name: str) -> bool:
+    """Return whether a row is of a large product of a format on an architecture."""
+    large = row["kernel"] == "gemm" and row["dtype"] == name and float(row["m"]) >= COMPUTE_BOUND
+    return large and architecture(row["device"]) == scope
+
+
+def converting(rows: Sequence[Row], fit: Fit) -> Converting:
+    """Return what the conversion of a product's inputs takes, per device and format: its launches [s], and bytes of an input entry [B].
+
+    Published products of 8 and 4 bits take 16-bit inputs: time = start + bytes x entries / rate of passes + work / (share x peak).
+    The three are told apart by the products' sizes.
+    """
+    found: dict[tuple[str, str], list[tuple[float, float, float]]] = defaultdict(list)
+    for row in rows:
+        name = row["dtype"]
+        if name not in CONVERTED or not _converts(row, architecture(row["device"]), name):
+            continue
+        device = catalogue.accelerator(row["device"])
+        peak = device.peak.get(FORMATS[name][0].partition(".")[0])
+        if peak is None or device.bandwidth is None:
+            continue
+        m, n, k, time = _sizes(row)
+        least = float(matmul.work(m, k, n)) / peak.value
+        found[device.id, name].append((least, m * k / pass_rate(device, fit), time))
+    return {key: _taken_off(table) for key, table in found.items() if len(table) >= LEAST_ROWS}
+
+
+def _taken_off(table: Sequence[tuple[float, float, float]]) -> tuple[float, float]:
+    """Return start-up and bytes of an entry that bring products of (work at the peak, entries over the rate, time) nearest."""
+    work, entries, times = (np.asarray(column) for column in zip(*table, strict=True))
+
+    start, each, _ = nearest(lambda p: np.log((p[0] + p[1] * entries + work / p[2]) / times), [1e-5, 3.0, 0.6])
+    return start, each
+
+
+def _reference(scope: str, name: str, devices: Sequence[str]) -> dict[str, Any] | None:
+    """Return the median power limit over peak of the devices whose products were measured, under their architecture and node."""
+    found = {device: energy for device in devices if (energy := energy_of(device, name)) is not None}
+    nodes = {catalogue.node_of(catalogue.accelerator(device).process) for device in found}
+    if len(nodes) != 1 or None in nodes:
+        return None
+    source = f"data sheets of {', '.join(found)}"
+    value = float(np.median(list(found.values())))
+    place = f"{scope}/{nodes.pop()}"
+    return entry("matmul", f"energy.{name}", place, value, "J/FLOP", spread(found.values()), len(found), source)
+
+
+def energy_of(device: str, name: str) -> float | None:
+    """Return the power limit of a device over its peak in a number format, None where either is not known [J/FLOP]."""
+    found = catalogue.accelerator(device)
+    power = found.value("power")
+    return power / found.peak[name].value if power is not None and name in found.peak else None
+
+
+def _at_reference(name: str, rows: Sequence[tuple[str, float]], reference: dict[str, Any] | None) -> list[float]:
+    """Return measured shares as they were at the reference power limit over peak."""
+    if reference is None:
+        return [share for _, share in rows]
+    return [
+        float(matmul.power_limited_share(share, reference["value"], energy_of(device, name) or reference["value"], 1.0))
+        for device, share in rows
+    ]
+
+
+def _highest() -> list[dict[str, Any]]:
+    """Return the largest share of a peak that any measured product reaches, per vendor, and the median of the vendors."""
+    best: dict[str, list[float]] = defaultdict(list)
+    for device in map(catalogue.accelerator, catalogue.ids("accelerators")):
+        if "bf16" in device.measured and "bf16" in device.peak:
+            best[device.vendor].append(device.measured["bf16"].value / device.peak["bf16"].value)
+    source = "best measured products (ml-engineering)"
+    out = [
+        entry("matmul", "highest", vendor, max(found), "1", spread(found), len(found), source)
+        for vendor, found in sorted(best.items())
+    ]
+    middle, count = float(np.median([max(found) for found in best.values()])), sum(map(len, best.values()))
+    return [*out, entry("matmul", "highest", "any", middle, "1", 0.1, count, source, "median of the vendors")]
+
+
+def _over_best(found: dict[str, list[float]]) -> list[dict[str, Any]]:
+    """Return how far serving shapes stay under the best measured product of the same architecture."""
+    ratios = []
+    for scope, values in found.items():
+        best = [
+            d.measured["bf16"].value / d.peak["bf16"].value
+            for d in map(catalogue.accelerator, catalogue.ids("accelerators"))
+            if d.architecture == scope and "bf16" in d.measured and "bf16" in d.peak
+        ]
+        if best:
+            ratios.append(min(1.0, float(np.median(values)) / max(best)))
+    return [
+        entry(
+            "matmul",
+            "serving_over_best",
+            "any",
+            float(np.median(ratios)),
+            "1",
+            spread(ratios),
+            len(ratios),
+            "shares fitted above over best measured products (ml-engineering)",
+        )
+    ]
+
+
+def fit_grouped(rows: list[Row], fit: Fit) -> list[dict[str, Any]]:
+    """Fit what grouped products reach of a dense product's rate: at most, and the rows and the width at which half of it is lost.
+
+    A published mixture takes max(weights and activations at the rate of reads, products at the grouped rate), passes that sort and sum its
+    visits, and its launches; what a pass takes is fitted with them and not kept, for the laws have passes of their own.
+    """
+    table = [row for row in rows if row["kernel"] == "moe"]
+    devices = [catalogue.accelerator(row["device"]) for row in table]
+    dense = np.array(
+        [d.peak["bf16"].value * fit.find("matmul", "share.bf16", [d.architecture, "any"]).value for d in devices]
+    )
+    wire = np.array([d.bandwidth or math.nan for d in devices])
+    read = wire * np.array([fit.find("matmul", "bandwidth", [d.architecture, "any"]).value for d in devices])
+    visits, width, hidden, experts = (
+        np.array([float(row[name]) for row in table]) for name in ("m", "n", "k", "batch")
+    )
+    times = np.array([float(row["latency_us"]) * 1e-6 for row in table])
+    tile = matmul.grouped_tile(visits / experts, *GROUPED_TILES)
+    padded = matmul.padded_expert_rows(visits, experts, tile)
+    weights = 3.0 * hidden * width
+    moved = BYTES * (experts * weights + visits * (2.0 * hidden + 3.0 * width))
+
+    def errors(p: Sequence[float]) -> np.ndarray:
+        most, half_rows, half_width, passes = p
+        share = matmul.grouped_share(padded / experts, width, most, half_rows, half_width)
+        product = np.maximum(moved / read, matmul.work(padded, weights, 1.0) / (dense * share))
+        return np.asarray(np.log((product + passes * BYTES * visits * hidden / wire + GROUPED_LAUNCHES) / times))
+
+    best = nearest(errors, [1.2, 80.0, 200.0, 2.0])
+    deviation, source = spread(np.exp(errors(best))), "published grouped products: aiconfigurator-core 0.12.0 (PyPI)"
+    return [
+        entry("grouped", name, "any", value, "1", deviation, len(table), source)
+        for name, value in zip(("most", "rows", "width"), best, strict=False)
+    ]
+
+
+BYTES, GROUPED_TILES, GROUPED_LAUNCHES = 2.0, (16.0, 128.0), 2e-5
+"""Bytes of an entry in 16 bits, row tiles of TensorRT-LLM's grouped kernels (cutlass_extensions/gemm_configs.h) [1], and what the kernels of a mixture take beside
+their work, that of the smallest rows [s]."""
+
+
+def fit_vector() -> list[dict[str, Any]]:
+    """Fit the fp32 rate of the vector units over the 16-bit matrix rate, per vendor, over the data sheets that state both."""
+    shares: dict[str, list[float]] = defaultdict(list)
+    for device in map(catalogue.accelerator, catalogue.ids("accelerators")):
+        base = device.peak.get("bf16") or device.peak.get("fp16")
+        if base is not None and "fp32" in device.peak:
+            shares[device.vendor].append(device.peak["fp32"].value / base.value)
+    enough = {vendor: found for vendor, found in shares.items() if len(found) >= LEAST_ROWS}
+    source = "data sheets of the catalogue that state both rates"
+    return _scoped(enough, "vector", "fp32_over_16bit", source)
+
+
+def fit_attention(rows: list[Row]) -> list[dict[str, Any]]:
+    """Fit the share of the bf16 peak in causal prefill attention, and of bandwidth in decode attention.
+
+    Decode rows whose cache would fit twice in the last-level cache are left out: they exceed memory bandwidth.
+    """
+    prefill: list[tuple[str, float, float]] = []
+    decode: list[tuple[str, float, float]] = []
+    for row in rows:
+        device = catalogue.accelerator(row["device"])
+        if row["kernel"] == "attention_prefill" and row["dtype"] == "bfloat16" and "bf16" in device.peak:
+            tokens, batch = float(row["tokens"]), float(row["batch"])
+            done = float(
+                attention.work(
+                    batch * attention.prefill_pairs(tokens, 0.0),
+                    float(row["heads"]),
+                    float(row["head_dim"]),
+                    float(row["head_dim"]),
+                )
+            )
+            prefill.append((device.architecture, done / device.peak["bf16"].value, float(row["latency_us"]) * 1e-6))
+        if row["kernel"] == "attention_decode" and device.bandwidth:
+            width = 1.0 if row["kv_dtype"] == "fp8" else 2.0
+            moved = (
+                2 * float(row["batch"]) * float(row["tokens"]) * float(row["kv_heads"]) * float(row["head_dim"]) * width
+            )
+            ideal, time = moved / device.bandwidth, float(row["latency_us"]) * 1e-6
+            if (
+                moved > 2 * (device.value("cache") or 0.0)
+                and ideal < time
+                and float(row["heads"]) / float(row["kv_heads"]) <= 32
+            ):
+                decode.append((device.architecture, ideal, time))
+    source = "published attention kernels: aiconfigurator-core 0.12.0 (PyPI), InferSim"
+    shares = _affine_entries(prefill, 2e-5, "attention", "prefill", source)
+    return merged([*shares, *_affine_entries(decode, 5e-6, "attention", "decode_bandwidth", source)])

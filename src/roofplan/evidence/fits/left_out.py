@@ -1,0 +1,227 @@
+"""Predictions of runs by constants that were fitted without their publisher, or without their chip, architecture, software or system."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from roofplan import catalogue
+from roofplan.evidence.fits.engines import constants_of, fit_serving
+from roofplan.evidence.fits.intervals import MEMBER, PUBLISHER
+from roofplan.evidence.fits.kernels import fit_attention, fit_grouped, fit_matmul, kernel_rows
+from roofplan.evidence.fits.training import FAMILIES, Steps, fit_families, fit_training, seen_by_families
+from roofplan.evidence.predictions import inference_outcomes, names_in, training_outcomes, validated
+from roofplan.evidence.rows import SHORT_OF_CACHE, STARVED, Row, flags, unstarved
+from roofplan.evidence.scoring import UNITS, Outcome, Validation
+from roofplan.records.calibration import Constant, Fit
+from roofplan.records.system import System
+from roofplan.timing.figures import FIGURE_OF, PROMPTS, STEP, Doubt, sure
+
+Tick = Callable[[str], object]
+
+
+def left_out(kind: str, rows: Sequence[Row], whole: Steps, tick: Tick | None = None) -> Validation:
+    """Return runs of a kind beside predictions, each publisher's by constants that were fitted without its rows.
+
+    `whole` is the fit of step times with all publishers.
+    """
+    out = Validation(kind=kind, rows=len(rows))
+    for source in dict.fromkeys(row["source_key"] for row in rows):
+        if tick is not None:
+            tick(source)
+        mine = [row for row in rows if row["source_key"] == source]
+        fit = fit_without(source, whole)
+        for row in mine:
+            if kind == "inference":
+                out.outcomes += short_of_cache(row, fit) if STARVED in flags(row) else inference_outcomes(row, fit)
+            else:
+                found, judged = training_outcomes(row, fit)
+                out.outcomes += found
+                out.memory += [judged] if judged is not None else []
+    out.outcomes = [replace(one, left_out=PUBLISHER) for one in out.outcomes]
+    return out
+
+
+def short_of_cache(row: Row, fit: Fit) -> list[Outcome]:
+    """Return the throughput of a run that the room for its cache decides, in a regime of its own."""
+    found = inference_outcomes(unstarved(row), fit)
+    return [replace(one, regime=SHORT_OF_CACHE) for one in found if one.metric == "output_tokens_per_second"]
+
+
+def fit_without(source: str, whole: Steps | None = None) -> Fit:
+    """Return the fit of all other publishers: constants that rest on a publisher's rows are fitted anew without them; `whole` is where step times' fits start."""
+    shipped = {name: list(catalogue.fit(name)) for name in catalogue.fits()}
+    gone = frozenset({source})
+    if any(source in family.sources for family in FAMILIES):
+        shipped["training"] = constants_of(
+            fit_training(fit_families(_all(shipped).without(gone), None if whole is None else whole.fitted))
+        )
+    if any(source in names_in(item.source) for name in SERVING for item in shipped[name]):
+        others = [item for name, found in shipped.items() if name not in SERVING for item in found]
+        shipped |= {name: constants_of(found) for name, found in fit_serving(others, gone).items()}
+    return _all(shipped).without(gone)
+
+
+GROUPED = {
+    "training": {"chip": STEP, "architecture": STEP, "software": STEP, "system": STEP},
+    "inference": {"chip": PROMPTS, "architecture": "", "software": "", "system": ""},
+}
+"""By kind of run, what is left out in turn beside publishers, and of which figure alone, empty for all."""
+
+
+def grouped(kind: str, whole: Steps, tick: Tick | None = None) -> list[Outcome]:
+    """Return runs of a kind beside predictions, each chip, architecture, software and system left out of every fit in turn.
+
+    `whole` is the fit of step times with all runs.
+    """
+    table = catalogue.training_rows() if kind == "training" else catalogue.inference_rows()
+    seen = [one for one in validated(kind, table, whole.constants).outcomes if one.predicted and one.system]
+    rows = {row["id"]: row for row in table}
+    out = []
+    for axis, figure in GROUPED[kind].items():
+        mine, member = [one for one in seen if figure in {"", one.figure}], MEMBER[axis]
+        for name in sorted({member(one) for one in mine}):
+            if tick is not None:
+                tick(f"{kind} {axis} {name}")
+            fit = _fit_leaving(frozenset({f"{axis}:{name}"}), whole, kind)
+            ids = dict.fromkeys(one.id for one in mine if member(one) == name)
+            found = [one for identity in ids for one in _outcomes(kind, rows[identity], fit)]
+            out += [replace(one, left_out=axis) for one in found if one.predicted and figure in {"", one.figure}]
+    return out
+
+
+def _outcomes(kind: str, row: Row, fit: Fit) -> list[Outcome]:
+    return inference_outcomes(row, fit) if kind == "inference" else training_outcomes(row, fit)[0]
+
+
+def _fit_leaving(gone: frozenset[str], whole: Steps, kind: str) -> Fit:
+    """Return all constants fitted anew without some runs: those of kernels too where a device is left out, and of training or of serving."""
+    shipped = {name: list(catalogue.fit(name)) for name in catalogue.fits()}
+    every = kernel_rows()
+    rows = [row for row in every if gone.isdisjoint(_device_names(row["device"]))]
+    measured = len(rows) < len(every)
+    if measured:
+        for name, made_by in (("matmul", fit_matmul), ("grouped", fit_grouped)):
+            shipped[name] = constants_of(made_by(rows, _all(shipped)))
+        shipped["attention"] = constants_of(fit_attention(rows))
+    if kind == "training" and not measured and not seen_by_families(gone):
+        return whole.constants.without(gone)
+    if kind == "training":
+        shipped["training"] = constants_of(fit_training(fit_families(_all(shipped).without(gone), whole.fitted)))
+    else:
+        others = [item for name, found in shipped.items() if name not in SERVING for item in found]
+        shipped |= {name: constants_of(found) for name, found in fit_serving(others, gone).items()}
+    return _all(shipped).without(gone)
+
+
+def _device_names(device: str) -> set[str]:
+    """Return what leaves a device's kernel tables out."""
+    return {f"chip:{device}", f"architecture:{catalogue.accelerator(device).architecture}"}
+
+
+def _all(fits: dict[str, list[Constant]]) -> Fit:
+    """Return the constants of all fits as one."""
+    return Fit(tuple(item for found in fits.values() for item in found))
+
+
+SERVING = ("engines", "prefill", "front", "power")
+"""Fits that rest on serving runs."""
+
+
+FIELDS = (
+    *("left_out", "id", "source", "metric", "regime", "chip", "architecture", "precision", "kind", "family"),
+    *(
+        "software",
+        "year",
+        "measured",
+        "ideal",
+        "predicted",
+        "grade",
+        "constants",
+        "new",
+        "load",
+        "assumed",
+        "shipped",
+    ),
+)
+"""Columns of the kept outcomes: what was left out, the run, its system, figures in SI, the causes of error, and what the shipped constants
+predict, which saw the row."""
+
+PUBLISHERS = catalogue.ROOT / "measured" / "left-out.csv"
+
+WORTH = catalogue.ROOT / "measured" / "worth.csv"
+"""Errors of step times where a number of training stays at its middle: name, constants, seen and left out."""
+
+
+def groups_file(kind: str) -> Path:
+    """Return where runs of a kind are kept that were left out by other things than their publisher."""
+    return catalogue.ROOT / "measured" / f"left-out-{kind}.csv"
+
+
+def beside_shipped(found: Iterable[Outcome], fit: Fit) -> list[Outcome]:
+    """Return outcomes with what a fit predicts that saw the same rows."""
+    tables = {"training": catalogue.training_rows(), "inference": catalogue.inference_rows()}
+    seen = [one for kind, rows in tables.items() for one in validated(kind, rows, fit).outcomes]
+    seen += [one for row in tables["inference"] if STARVED in flags(row) for one in short_of_cache(row, fit)]
+    values = {(one.id, one.metric): one.predicted.value for one in seen if one.predicted is not None}
+    return [replace(one, shipped=values.get((one.id, one.metric))) for one in found]
+
+
+def save(found: Iterable[Outcome], place: Path) -> None:
+    """Write the scored outcomes, so that pages and intervals need no fits."""
+    with place.open("w", newline="") as file:
+        writer = csv.DictWriter(file, FIELDS, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(_row(one) for one in found if one.predicted is not None)
+
+
+def _row(one: Outcome) -> dict[str, object]:
+    p, doubt = one.predicted, (one.predicted.doubt if one.predicted else None) or Doubt()
+    system = one.system or System("", "", "", "")
+    return {
+        **{name: getattr(one, name) for name in ("left_out", "id", "source", "metric", "regime", "chip", "software")},
+        "year": one.year,
+        **dict(zip(("architecture", "precision", "kind", "family"), system, strict=True)),
+        "measured": f"{one.measured:.6g}",
+        "ideal": "" if one.ideal is None else f"{one.ideal:.5g}",
+        "predicted": "" if p is None else f"{p.value:.5g}",
+        "grade": "" if p is None else p.grade,
+        "constants": f"{doubt.constants:.4g}",
+        "new": doubt.new,
+        "load": doubt.load,
+        "assumed": ";".join(f"{name}={size:.4g}" for name, size in doubt.assumed),
+        "shipped": "" if one.shipped is None else f"{one.shipped:.5g}",
+    }
+
+
+def kept(fit: Fit, place: Path = PUBLISHERS) -> list[Outcome]:
+    """Return the outcomes as they were written, with the intervals of a fit; none where nobody has left anything out."""
+    if not place.exists():
+        return []
+    with place.open(newline="") as file:
+        return [_outcome(row, fit) for row in csv.DictReader(file)]
+
+
+def kept_groups(fit: Fit) -> list[Outcome]:
+    """Return the runs that were left out by other things than their publisher, as they were written."""
+    return [one for kind in GROUPED for one in kept(fit, groups_file(kind))]
+
+
+def _outcome(row: dict[str, str], fit: Fit) -> Outcome:
+    pairs = (one.partition("=") for one in row["assumed"].split(";") if one)
+    assumed = tuple((name, float(size)) for name, _, size in pairs)
+    doubt = Doubt(float(row["constants"]), row["new"], row["load"], assumed)  # type: ignore[arg-type]
+    figure = FIGURE_OF[row["metric"]]
+    known = sure(figure, row["grade"], doubt, fit)
+    same = ("left_out", "id", "source", "metric", "regime", "chip", "software", "year")
+    return Outcome(
+        **{name: row[name] for name in same},
+        measured=float(row["measured"]),
+        ideal=float(row["ideal"]) if row["ideal"] else None,
+        predicted=known.of(float(row["predicted"]), UNITS[row["metric"]]),
+        system=System(row["architecture"], row["precision"], row["kind"], row["family"]),
+        assumed=tuple(name for name, _ in assumed),
+        shipped=float(row["shipped"]) if row["shipped"] else None,
+    )

@@ -1,0 +1,374 @@
+"""A user's own runs on top of the shipped constants.
+
+The constants that predictions of the runs rest on are moved as far as the runs demand and their own spread allows, and kept in a
+local profile under the scope where their law looks first. How far held-out runs then lie from predictions is kept too.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import date
+from functools import partial
+
+import numpy as np
+
+from roofplan.errors import InputError, RoofplanError
+from roofplan.evidence import predictions
+from roofplan.evidence.fits import hierarchy
+from roofplan.evidence.fits.hierarchy import LEAST_NOISE, Block, Effect, Fitted, Numbers, Prior, linearised
+from roofplan.evidence.inference import InferenceCase, inference_case
+from roofplan.evidence.rows import Row, Skipped, flagged
+from roofplan.evidence.training import TrainingCase, training_case
+from roofplan.money.uncertainty import student
+from roofplan.records.calibration import OWN, Constant, Fit, Key, Watched
+from roofplan.timing.figures import FIGURE_OF, Metric, own_place
+
+Tick = Callable[[int, int], None]
+
+NEVER_MOVED = frozenset({"interval", "power", "price", OWN})
+"""Laws whose constants no run of one's own speaks of."""
+
+LEAST_STRAY, LARGEST_STRAY, UNFITTED_STRAY = 0.1, 0.5, 0.5
+"""How far a constant may stray on one's own machine, one standard deviation of its logarithm: as far as its rows spread, within the first
+two, and the last where no row determined it [1]."""
+
+FELT = 0.02
+"""Largest slope of a figure by a constant below which one's own runs leave it alone [1]."""
+
+FOLDS = 5
+"""Parts that runs are cut into, each predicted by constants that the others moved; fewer runs are cut into single ones [1]."""
+
+LEAST_OWN = 5
+"""Figures of a job below which no interval is learned from them [1]."""
+
+SETTLED = 0.9
+"""Share of a constant's doubt above which one's own runs said too little of it to keep what they moved [1]."""
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One measured figure that is predicted, and how: `predicted` takes the constants that it is to rest on.
+
+    Parameters
+    ----------
+    place : software, devices and model, of which alone an interval of one's own speaks.
+    """
+
+    id: str
+    source: str
+    job: str
+    metric: str
+    place: str
+    measured: float
+    predicted: Callable[[Fit], float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moved:
+    """A constant before and after, on how many figures it bears, and what share of its doubt is left [1]."""
+
+    before: Constant
+    after: Constant
+    doubt: float
+
+
+@dataclass(slots=True, kw_only=True)
+class Refit:
+    """What tables of one's own runs do to the constants.
+
+    Parameters
+    ----------
+    figures : measured figures that were used.
+    skipped : why rows were not.
+    before, after, held_out : relative errors of the figures by shipped constants, by those moved, and by those that other runs moved [1].
+    constants : what the profile keeps.
+    """
+
+    rows: int
+    figures: list[Figure]
+    skipped: Counter[str]
+    before: np.ndarray
+    after: np.ndarray
+    held_out: np.ndarray
+    moved: list[Moved]
+    constants: list[Constant]
+
+    @property
+    def helps(self) -> bool:
+        """Whether held-out runs come clearly nearer to predictions, and of no job much further; never without runs to hold out."""
+        jobs = [one.job for one in self.figures]
+        known = np.isfinite(self.held_out)
+        if not known.all():
+            return False
+        before, held = np.abs(self.before), np.abs(self.held_out)
+        better = float(np.median(held)) < NEARER * float(np.median(before))
+        worse = [job for job in dict.fromkeys(jobs) if _further(before, held, [one == job for one in jobs])]
+        return better and not worse
+
+
+NEARER, FURTHER = 0.9, 1.1
+"""Share of the median error that held-out runs may have for constants to be kept, and what no single job may exceed [1]."""
+
+
+def _further(before: np.ndarray, held: np.ndarray, mine: Sequence[bool]) -> bool:
+    """Return whether the held-out figures of a job are further off than before, and by more than repeated runs differ."""
+    was, now = (float(np.median(errors[np.asarray(mine)])) for errors in (before, held))
+    return now > FURTHER * was and now > was + LEAST_NOISE
+
+
+def refit(tables: Sequence[tuple[str, Sequence[Row]]], name: str, fit: Fit, tick: Tick | None = None) -> Refit:
+    """Return what tables of one's own runs, each ``training`` or ``inference``, do to the constants; `name` is what they are called.
+
+    Raises
+    ------
+    InputError : no run can be predicted.
+    """
+    figures, skipped = figures_of(tables, fit)
+    if not figures:
+        why = ", ".join(f"{reason} {count}" for reason, count in skipped.most_common())
+        raise InputError(f"FILE: no row can be predicted: {why}", argument="--with", value=name)
+    watched = Watched(fit.constants, fit.excluded)
+    errors = _errors(figures, watched)
+    numbers = {key: item for key, item in watched.consulted.items() if _moves(key, item)}
+    felt = _settled(figures, fit, _felt(figures, fit, numbers))
+    folds = min(FOLDS, len({one.id for one in figures}))
+    done, whole = 0, (folds + 1 if folds > 1 else 1)
+
+    def moved_by(kept: Sequence[Figure]) -> Fitted | None:
+        nonlocal done
+        found = _fitted(kept, fit, felt) if felt else None
+        done += 1
+        if tick is not None:
+            tick(done, whole)
+        return found
+
+    found = moved_by(figures)
+    after = errors if found is None else _errors(figures, _at(fit, felt, _values(found, felt)))
+    held = _held_out(figures, fit, felt, moved_by, folds) if folds > 1 else np.full(len(figures), math.nan)
+    said = f"{name} ({', '.join(dict.fromkeys(one.source for one in figures))})"
+    moved = [] if found is None else _moved(felt, found, said)
+    constants = [one.after for one in moved] + _own(figures, held, said)
+    return Refit(
+        rows=sum(len(rows) for _, rows in tables),
+        figures=figures,
+        skipped=skipped,
+        before=np.expm1(errors),
+        after=np.expm1(after),
+        held_out=np.expm1(held),
+        moved=moved,
+        constants=constants,
+    )
+
+
+def _moves(key: Key, item: Constant) -> bool:
+    """Return whether runs of one's own may move a constant: it is none of the field's at large, and no definition."""
+    return key[0] not in NEVER_MOVED and key[2] != "any" and item.kind != "definition"
+
+
+def figures_of(tables: Sequence[tuple[str, Sequence[Row]]], fit: Fit) -> tuple[list[Figure], Counter[str]]:
+    """Return the measured figures of rows that can be predicted, each row once, and why the others cannot."""
+    out: list[Figure] = []
+    skipped: Counter[str] = Counter()
+    seen: set[tuple[tuple[str, str], ...]] = set()
+    doubted = [(kind, marked) for kind, rows in tables for marked in flagged(rows)]
+    for kind, row in doubted:
+        words = tuple(sorted((name, value) for name, value in row.items() if name != "id"))
+        if words in seen:
+            skipped["a copy of another row"] += 1
+            continue
+        seen.add(words)
+        try:
+            found = _training_figures(row, fit) if kind == "training" else _serving_figures(row, fit)
+            if not found:
+                skipped["no figure that is predicted"] += 1
+            # an id that two rows share would put one of them among the runs that predict the other
+            out += [replace(one, id=f"{len(seen)} {one.id}") for one in found]
+        except (Skipped, RoofplanError) as reason:
+            skipped[str(reason)] += 1
+        except ArithmeticError as error:
+            skipped[f"its numbers make no run: {error}"] += 1
+    return out, skipped
+
+
+def _serving_figures(row: Row, fit: Fit) -> list[Figure]:
+    case = inference_case(row)
+    place = own_place(case.engine.id, case.machine, case.model)
+    known = predictions.predicted_figures(case, fit)
+    beyond = predictions.implausible_serving(case, fit)
+    return [
+        Figure(row["id"], row["source_key"], FIGURE_OF[name], name, place, value, partial(_served, case, name))
+        for name, value in case.measured.items()
+        if isinstance(known.get(name), Metric) and name not in beyond
+    ]
+
+
+def _served(case: InferenceCase, name: str, fit: Fit) -> float:
+    """Return a predicted figure; one that constants leave without a prediction says nothing of them."""
+    found = predictions.predicted_figures(case, fit)[name]
+    return found.value if isinstance(found, Metric) else case.measured[name]
+
+
+def _training_figures(row: Row, fit: Fit) -> list[Figure]:
+    case = training_case(row)
+    place = own_place(case.framework.id, case.machine, case.model)
+    most = predictions.ideal_rate(case, fit)
+    stated = {"tokens_per_second_per_device": case.rate, "memory": case.memory}
+    return [
+        Figure(row["id"], row["source_key"], FIGURE_OF[name], name, place, value, partial(_trained, case, name))
+        for name, value in stated.items()
+        if value is not None and not predictions.implausible_training(case, name, most)
+    ]
+
+
+def _trained(case: TrainingCase, name: str, fit: Fit) -> float:
+    return predictions.training_figures(case, fit)[0][name].value
+
+
+def _errors(figures: Sequence[Figure], fit: Fit) -> np.ndarray:
+    """Return logarithms of predicted over measured [1]."""
+    return np.array([math.log(one.predicted(fit) / one.measured) for one in figures])
+
+
+def _at(fit: Fit, numbers: dict[Key, Constant], values: Numbers) -> Fit:
+    """Return a fit with constants at other values."""
+    return fit.with_(rescoped(key, item, values[_called(key)]) for key, item in numbers.items())
+
+
+def _errors_at(figures: Sequence[Figure], fit: Fit, numbers: dict[Key, Constant], values: Numbers) -> np.ndarray:
+    """Return logarithms of predicted over measured with constants at other values [1]."""
+    return _errors(figures, _at(fit, numbers, values))
+
+
+def rescoped(key: Key, item: Constant, value: float) -> Constant:
+    """Return a constant at another value under the nearest scope; what it was fitted on stays what it was, and no data sheet's rate is exceeded."""
+    shares = item.law == "message" or item.reads
+    most = 1.0 if shares and item.unit == "1" else math.inf
+    basis = item.fitted_on if item.fitted_on != key[2] else ""
+    return replace(item, scope=key[2], basis=basis, value=min(value, most))
+
+
+def _called(key: Key) -> str:
+    return "|".join(key)
+
+
+def _felt(figures: Sequence[Figure], fit: Fit, numbers: dict[Key, Constant]) -> dict[Key, Constant]:
+    """Return the constants whose change moves a figure."""
+    block = Block(numbers={_called(key): (key,) for key in numbers}, errors=partial(_errors_at, figures, fit, numbers))
+    _, slopes = linearised(block, np.log([item.value for item in numbers.values()]))
+    largest = np.max(np.abs(slopes), axis=0)
+    return {key: item for (key, item), slope in zip(numbers.items(), largest, strict=True) if slope > FELT}
+
+
+def stray(item: Constant) -> float:
+    """Return how far a constant may lie from its value on one's own machine, one standard deviation of its logarithm [1]."""
+    known = item.rows and item.law not in OF_THE_HOST
+    return min(max(item.spread, LEAST_STRAY), LARGEST_STRAY) if known else UNFITTED_STRAY
+
+
+OF_THE_HOST = frozenset({"engine_step", "front_end"})
+"""Laws of times that a host takes: its processor is another than those of the runs that told them."""
+
+
+def _settled(figures: Sequence[Figure], fit: Fit, felt: dict[Key, Constant]) -> dict[Key, Constant]:
+    """Return the constants of whose doubt the runs leave little enough: these alone are moved, held out against and kept."""
+    if not felt:
+        return {}
+    found = _fitted(figures, fit, felt)
+    return {key: item for key, item in felt.items() if _doubt(found, key, item) <= SETTLED}
+
+
+def _doubt(found: Fitted, key: Key, item: Constant) -> float:
+    """Return the share of a constant's doubt that the runs leave [1]."""
+    place = found.places[key]
+    return min(1.0, math.sqrt(found.covariance[place, place]) / stray(item))
+
+
+def _fitted(figures: Sequence[Figure], fit: Fit, felt: dict[Key, Constant]) -> Fitted:
+    numbers = {_called(key): (key,) for key in felt}
+    blocks = [
+        Block(numbers=numbers, errors=partial(_errors_at, [one for one in figures if one.job == job], fit, felt))
+        for job in dict.fromkeys(one.job for one in figures)
+    ]
+    priors: dict[Effect, Prior] = {key: Prior(math.log(item.value), stray(item)) for key, item in felt.items()}
+    return hierarchy.fit(blocks, priors, rounds=ROUNDS)
+
+
+ROUNDS = 20
+"""Most steps of the descent; it starts at shipped constants, near where it ends [1]."""
+
+
+def _values(found: Fitted, felt: dict[Key, Constant]) -> Numbers:
+    return {_called(key): found.number([key]) for key in felt}
+
+
+def _held_out(
+    figures: Sequence[Figure],
+    fit: Fit,
+    felt: dict[Key, Constant],
+    moved_by: Callable[[Sequence[Figure]], Fitted | None],
+    folds: int,
+) -> np.ndarray:
+    """Return logarithms of predicted over measured, each figure by constants that runs of other parts moved [1]."""
+    rows = list(dict.fromkeys(one.id for one in figures))
+    out = np.full(len(figures), math.nan)
+    for part in range(folds):
+        mine = {name for place, name in enumerate(rows) if place % folds == part}
+        others = [one for one in figures if one.id not in mine]
+        left = [place for place, one in enumerate(figures) if one.id in mine]
+        if not left:
+            continue
+        found = moved_by(others) if others else None
+        moved = fit if found is None else _at(fit, felt, _values(found, felt))
+        out[left] = _errors([figures[place] for place in left], moved)
+    return out
+
+
+def _moved(felt: dict[Key, Constant], found: Fitted, said: str) -> list[Moved]:
+    """Return the constants that the runs told of, under the nearest scope, those that moved most first; the others stay as shipped."""
+    slopes = np.abs(np.concatenate(found.slopes))
+    out = []
+    for column, (key, item) in enumerate(felt.items()):
+        doubt = _doubt(found, key, item)
+        left = doubt * stray(item)
+        after = replace(
+            rescoped(key, item, float(f"{found.number([key]):.4g}")),
+            spread=round(min(item.spread, left) if item.rows else left, 4),
+            rows=int(np.sum(slopes[:, column] > FELT)),
+            fitted=date.today().isoformat(),
+            source=f"your runs: {said}",
+            kind="fit",
+            note=f"on top of {item.value:g} for {item.scope}, {item.rows} rows",
+        )
+        out.append(Moved(before=item, after=after, doubt=doubt))
+    return sorted(out, key=lambda one: -abs(math.log(one.after.value / one.before.value)))
+
+
+def _own(figures: Sequence[Figure], held: np.ndarray, said: str) -> list[Constant]:
+    """Return, by job, software, devices and model, half the 90% interval that held-out runs ask for, by Student's t."""
+    found: dict[tuple[str, str], list[float]] = {}
+    for one, error in zip(figures, held, strict=True):
+        if math.isfinite(error):
+            found.setdefault((one.job, one.place), []).append(float(error))
+    out = []
+    for (job, place), errors in found.items():
+        if len(errors) < LEAST_OWN:
+            continue
+        spread = max(LEAST_NOISE, math.sqrt(float(np.mean(np.square(errors)))))
+        out.append(
+            Constant(
+                law=OWN,
+                name=job,
+                scope=place,
+                value=round(student(len(errors) - 1) * spread, 4),
+                unit="1",
+                spread=round(spread, 4),
+                rows=len(errors),
+                fitted=date.today().isoformat(),
+                source=f"your runs: {said}",
+                note="each predicted by constants that other runs of yours moved",
+            )
+        )
+    return out

@@ -1,0 +1,441 @@
+"""The page of errors on publishers that no constant saw: `docs/accuracy.md`."""
+
+from __future__ import annotations
+
+import csv
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from roofplan import catalogue
+from roofplan.evidence.fits.intervals import (
+    AXES,
+    LEAST_SOURCES,
+    MEMBER,
+    PUBLISHER,
+    Width,
+    by_figure,
+    coverage,
+    guaranteed,
+    judged,
+    publishers,
+)
+from roofplan.evidence.fits.left_out import WORTH, kept_groups
+from roofplan.evidence.fits.training import FAMILIES
+from roofplan.evidence.rows import SHORT_OF_CACHE, Row, Skipped
+from roofplan.evidence.scoring import ALONE, Outcome, Validation, pooled, score, weighted_quantile
+from roofplan.evidence.training import training_case
+from roofplan.records.calibration import Fit
+from roofplan.records.source import GRADES
+from roofplan.timing.figures import BASE, CONSTANTS, LOADS, NEW, NEW_KIND, PROMPTS, PUBLISHERS, STEP, interval_factor
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One kind of prediction, its rows, and what is aimed at.
+
+    Parameters
+    ----------
+    keep : which outcomes are its rows.
+    median, ninetieth : aims for the mean of the publishers' medians, and for the 90th percentile, None without one [1].
+    others : what published predictors reach.
+    picture : its picture, empty where it has none of its own.
+    """
+
+    name: str
+    keep: Callable[[Outcome], bool]
+    median: float | None
+    ninetieth: float | None
+    others: str
+    picture: str = ""
+
+
+def _metric(name: str, *regimes: str) -> Callable[[Outcome], bool]:
+    return lambda one: one.metric == name and (not regimes or one.regime in regimes)
+
+
+def has_kin(one: Outcome) -> bool:
+    """Return whether another publisher ran the same code as a training run on the same architecture."""
+    lineage = catalogue.framework(one.software).lineage
+    architecture = catalogue.accelerator(one.chip).architecture
+    return any(
+        family.lineage == lineage and family.architecture == architecture and set(family.sources) - {one.source}
+        for family in FAMILIES
+    )
+
+
+STEPS = _metric("tokens_per_second_per_device")
+"""Which outcomes are step times."""
+
+JOBS = (
+    Job(
+        "training step, tokens/s of a device",
+        STEPS,
+        None,
+        None,
+        "one constant utilisation a chip 21% median, 44% p90; vTrain, which profiles every kernel, 14.7% and 8.4% mean on its own runs; calculon 19.7% and 39%"
+        " on them, 3.65% on seqsel-2022; SimuMax 5.6% on simumax-b200",
+        "accuracy-step",
+    ),
+    Job(
+        "training step, its code on its architecture has other runs",
+        lambda one: STEPS(one) and has_kin(one),
+        0.08,
+        0.25,
+        "as above",
+    ),
+    Job("training step elsewhere", lambda one: STEPS(one) and not has_kin(one), None, None, "as above"),
+    Job("training memory", _metric("memory"), 0.03, 0.10, "SimuMax 0.46% mean on simumax-b200", "accuracy-memory"),
+    Job(
+        "decode, time per token of a known batch",
+        _metric("tpot", *ALONE),
+        0.12,
+        0.35,
+        "aiconfigurator with measured kernel tables 17%; one share of the bandwidth 20% at batch 1 alone",
+        "accuracy-tpot",
+    ),
+    Job(
+        "offline throughput",
+        _metric("output_tokens_per_second", "offline", "static batch"),
+        0.15,
+        0.40,
+        "none published",
+        "accuracy-throughput",
+    ),
+    Job(
+        "KV capacity, throughput where the cache is short",
+        _metric("output_tokens_per_second", SHORT_OF_CACHE),
+        0.20,
+        None,
+        "none published",
+    ),
+    Job(
+        "prompts alone, tokens/s",
+        _metric("prefill_tokens_per_second"),
+        0.15,
+        0.40,
+        "none published",
+        "accuracy-prefill",
+    ),
+    Job("prompts alone, time to the first token", _metric("ttft", "static batch"), None, None, "none published"),
+    Job(
+        "throughput under load",
+        lambda one: (
+            one.metric == "output_tokens_per_second" and one.regime not in {"offline", "static batch", SHORT_OF_CACHE}
+        ),
+        None,
+        None,
+        "none published",
+    ),
+    Job(
+        "time per token under load",
+        lambda one: one.metric == "tpot" and one.regime not in ALONE,
+        None,
+        None,
+        "on vLLM runs of an H100: vidur 4%, BLIS 20%, LLMServingSim 22%, aiconfigurator 25%, llm-optimizer 56%, plain roofline 54%",
+    ),
+    Job("time per token, closed loop", _metric("tpot", "closed loop"), 0.15, None, "as above"),
+    Job(
+        "time to the first token under load",
+        lambda one: one.metric == "ttft" and one.regime != "static batch",
+        None,
+        None,
+        "on the same: BLIS 12%, vidur 14%, LLMServingSim 73%, llm-optimizer 619%, aiconfigurator 653%, plain roofline 279%",
+    ),
+)
+"""What is predicted, with the aims; what others reach is of `Published measurements` as their authors or comparisons print it."""
+
+
+def page(outcomes: Sequence[Outcome], fit: Fit) -> str:
+    """Return the scoreboard as Markdown."""
+    fits = [item for item in fit.constants if item.kind == "fit"]
+    lines = [
+        "# Accuracy",
+        "",
+        "Written by `make docs` from predictions in which **every publisher's runs were predicted by constants that were fitted without them**",
+        f"(`python -m roofplan.evidence.fits`, which also fits {len(fits)} of the {len(fit.constants)} shipped constants; the predictions stand in",
+        "`catalogue/measured/left-out.csv`).",
+        "Inputs are the model's dimensions, the chip's data sheet, the layout and the settings that a row states. `roofplan validate training -` and",
+        "`roofplan validate inference -` print the same rows by the shipped constants, what was skipped, and why.",
+        "",
+        "*Mean of publishers* is the mean of their medians, those with fewer than five rows pooled; *p90* is the 90th percentile of all errors, publishers weighted",
+        "equally; *median of medians* is that of the publishers; *aim* is what was asked for before anything was predicted; the *floor* is one share of the data sheet for",
+        "each chip, learned from the other publishers.",
+        "",
+        "What it is not: priors and laws were chosen by people who saw this page, so it is a validation and no test on runs that nobody had seen. Memory has few constants",
+        "that are fitted: the ledgers of Megatron, LitGPT and torchtitan were written with their published peaks at hand.",
+        "",
+        "*In sample* is the mean of publishers by the shipped constants, which saw these rows: what is left there no constant of these laws explains, and no aim below",
+        "it is in reach of fitting.",
+        "",
+        "| job | rows | publishers | mean of publishers | aim | p90 | aim | median of medians | in sample | |",
+        "|---|---:|---:|---:|---:|---:|---:|---:|---:|---|",
+    ]
+    for job in JOBS:
+        rows = [one for one in outcomes if job.keep(one)]
+        lines.append(_line(job, rows))
+    left = kept_groups(fit)
+    lines += ["", "## Chips and software that no constant saw", "", *_left_groups(left)] if left else []
+    lines += ["", "## Mixtures and dense models", "", *_mixtures(outcomes)]
+    lines += ["", "## What each number of training is worth", "", *_worth()] if WORTH.exists() else []
+    lines += ["", "## Intervals", "", *_intervals(outcomes, left, fit)]
+    for job in JOBS:
+        rows = [one for one in outcomes if job.keep(one)]
+        lines += ["", f"## {job.name[0].upper()}{job.name[1:]}", "", f"Others: {job.others}.", ""]
+        if job.picture:
+            lines += [f"![{job.name}: predicted against measured](pictures/{job.picture}.png)", ""]
+        lines += _sources(rows)
+        if job.name.startswith("KV"):
+            lines += ["", *_pairs(rows)]
+        for title, of in (
+            ("chip", lambda one: one.chip),
+            ("software", lambda one: one.software),
+            ("year", lambda one: one.year),
+        ):
+            lines += ["", *_groups(title, rows, of)]
+        lines += ["", *_worst(rows)]
+    return "\n".join(lines)
+
+
+def _left_groups(found: Sequence[Outcome]) -> Iterator[str]:
+    """Yield the errors of runs whose chip or software was left out of every fit."""
+    yield "Each chip, or each software in all its versions, left out of every fit in turn, a chip's kernel tables too (`python -m roofplan.evidence.fits groups`)."
+    yield ""
+    yield "| figure | left out | groups | mean of medians | aim | p90 | aim |"
+    yield "|---|---|---:|---:|---:|---:|---:|"
+    groups: dict[tuple[str, str], dict[str, list[float]]] = {}
+    for figure, axis, _ in LEFT:
+        mine: dict[str, list[float]] = defaultdict(list)
+        for one in found:
+            if (one.figure, one.left_out) == (figure, axis):
+                mine[MEMBER[axis](one)].append(one.ratio - 1.0)
+        groups[figure, axis] = dict(sorted(mine.items()))
+    for figure, axis, aims in LEFT:
+        errors = [np.abs(each) for each in groups[figure, axis].values()]
+        weights = np.concatenate([np.full(len(each), 1.0 / len(each)) for each in errors])
+        high = weighted_quantile(np.concatenate(errors), weights, 0.9)
+        middle = float(np.mean([np.median(each) for each in errors]))
+        yield f"| {figure} | {axis} | {len(errors)} | {middle:.1%} | {aims[0]} | {high:.0%} | {aims[1]} |"
+    for figure, axis, _ in LEFT:
+        yield ""
+        yield f"| {figure}, {axis} left out | rows | median | p90 | predicted / measured |"
+        yield "|---|---:|---:|---:|---:|"
+        for name, signed in groups[figure, axis].items():
+            size = np.abs(signed)
+            yield f"| {name} | {len(signed)} | {np.median(size):.1%} | {np.quantile(size, 0.9):.0%} | {1.0 + np.median(signed):.2f} |"
+
+
+LEFT = ((STEP, "software", ("12%", "35%")), (STEP, "chip", ("12%", "35%")), (PROMPTS, "chip", ("25%", "")))
+"""Of which figure what is left out, and the aims."""
+
+
+def _worth() -> Iterator[str]:
+    """Yield the errors of step times where a number of training stays where kernel tables put it."""
+    yield "Mean over publishers of the mean error of their step times, by the fit that saw them and by fits without them, where a number stays where kernel tables put it"
+    yield "and all others are fitted anew (`python -m roofplan.evidence.fits worth`); constants are its common value and the factors that architectures, frameworks' code and"
+    yield "families add of which runs tell."
+    yield ""
+    yield "| without | constants | seen | left out |"
+    yield "|---|---:|---:|---:|"
+    with WORTH.open(newline="") as file:
+        for name, count, seen, unseen in csv.reader(file):
+            yield f"| {name or 'none'} | {count} | {float(seen):.1%} | {float(unseen):.1%} |"
+
+
+def _mixtures(outcomes: Sequence[Outcome]) -> Iterator[str]:
+    """Yield the signed errors of mixtures and of dense models in training, publishers left out."""
+    mixed = {row["id"] for row in catalogue.training_rows() if _is_mixture(row)}
+    rows = [one for one in outcomes if STEPS(one) and one.predicted is not None]
+    yield "| training step, publisher left out | rows | predicted / measured, median |"
+    yield "|---|---:|---:|"
+    for name, kept in (("mixtures", True), ("dense models", False)):
+        ratios = [one.ratio for one in rows if (one.id in mixed) is kept]
+        yield f"| {name} | {len(ratios)} | {np.median(ratios):.2f} |"
+
+
+def _is_mixture(row: Row) -> bool:
+    """Return whether a training run is of a mixture of experts."""
+    try:
+        return bool(training_case(row).model.experts)
+    except Skipped:
+        return False
+
+
+def _line(job: Job, rows: Sequence[Outcome]) -> str:
+    found = score(rows)
+    if found is None:
+        return f"| {job.name} | 0 | | | | | | | | |"
+    aims = [None if aim is None else f"{aim:.0%}" for aim in (job.median, job.ninetieth)]
+    reached = [
+        value <= aim for value, aim in ((found.macro, job.median), (found.p90, job.ninetieth)) if aim is not None
+    ]
+    verdict = "" if not reached else "reached" if all(reached) else "median reached" if reached[0] else "missed"
+    return (
+        f"| {job.name} | {found.rows} | {found.sources} | {found.macro:.1%} | {aims[0] or ''} | {found.p90:.0%} | {aims[1] or ''} |"
+        f" {found.middle:.1%} | {_in_sample(rows):.1%} | {verdict} |"
+    )
+
+
+def _in_sample(rows: Sequence[Outcome]) -> float:
+    """Return the mean of publishers' median errors by the shipped constants [1]."""
+    by = pooled([one for one in rows if one.shipped is not None])
+    errors = [[abs((one.shipped or 0.0) / one.measured - 1.0) for one in mine] for mine in by.values()]
+    return float(np.mean([np.median(found) for found in errors]))
+
+
+def _intervals(outcomes: Sequence[Outcome], left: Sequence[Outcome], fit: Fit) -> Iterator[str]:
+    """Yield what makes figures err, how wide that makes intervals, and what these hold of runs whose widths the others gave."""
+    figures, groups = by_figure(outcomes), by_figure(left)
+    yield "How an interval is made is told in [intervals.md](intervals.md). Causes of error, one standard deviation each; *constants* is a multiple of what the constants"
+    yield "of an answer leave. *Factor* is how many spreads a 90% interval spans either way; by *ranks* alone a new publisher would get the factor beside it (Dunn, Wasserman"
+    yield "and Ramdas 2023, whose theorem asks for spreads that nobody learned from the same runs), none with fewer than nine publishers."
+    yield ""
+    yield "| figure | runs of | base | publishers | constants | new system | new kind | clients | queue | factor | by ranks | |"
+    yield "|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---|"
+    for figure, rows in sorted(figures.items()):
+        sizes = {name: item.value for name in CAUSES if (item := fit.get("spread", f"{figure}, {name}", "any"))}
+        count, factor = len(publishers(rows)), interval_factor(figure, fit)
+        claim = "" if count >= LEAST_SOURCES else f"fewer than {LEAST_SOURCES} publishers: no coverage is claimed"
+        most = guaranteed(rows, Width(sizes=sizes, factor=factor))
+        each = [f"{sizes[name]:.{'2f' if name == CONSTANTS else '0%'}}" if name in sizes else "" for name in CAUSES]
+        yield f"| {figure} | {count} | {' | '.join(each)} | {factor:.2f} | {'none' if np.isinf(most) else f'{most:.2f}'} | {claim} |"
+    yield ""
+    yield "*Held* is the share of measurements inside 90% intervals whose sizes, factor and enlargement the others gave, members weighing equally, in brackets nine of ten"
+    yield "redraws of the members; the *score* is the logarithmic interval score (Gneiting and Raftery 2007), the less the better. Judged are widths before a data sheet cuts them."
+    yield ""
+    yield "| figure | left out | which | members | runs | held | high over low, median | score |"
+    yield "|---|---|---|---:|---:|---:|---:|---:|"
+    for figure, rows in sorted(figures.items()):
+        for axis in AXES:
+            mine = judged(rows, groups.get(figure, []), axis)
+            kinds = INPUTS if axis == PUBLISHER else INPUTS[:1]
+            for said, keep in kinds:
+                found = coverage(mine, keep)
+                if found is not None and (said == "all" or found.rows < len(rows)):
+                    held = f"{found.share:.0%} [{found.low:.0%}, {found.high:.0%}]"
+                    yield f"| {figure} | {axis} | {said} | {found.members} | {found.rows} | {held} | {found.width:.1f} | {found.score:.2f} |"
+    yield ""
+    yield "By the grade that a prediction was given without its publisher's rows:"
+    yield ""
+    yield "| figure | grade | publishers | runs | held | high over low, median |"
+    yield "|---|---|---:|---:|---:|---:|"
+    for figure, rows in sorted(figures.items()):
+        mine = judged(rows, groups.get(figure, []))
+        for grade in GRADES:
+            found = coverage(mine, lambda one, g=grade: one.predicted is not None and one.predicted.grade == g)  # type: ignore[misc]
+            if found is not None:
+                yield f"| {figure} | {grade} | {found.members} | {found.rows} | {found.share:.0%} | {found.width:.1f} |"
+
+
+CAUSES = (BASE, PUBLISHERS, CONSTANTS, NEW, NEW_KIND, *LOADS)
+"""Causes of error whose sizes are learned."""
+
+INPUTS: tuple[tuple[str, Callable[[Outcome], bool]], ...] = (
+    ("all", lambda _: True),
+    ("stated", lambda one: not one.assumed),
+    ("assumed", lambda one: bool(one.assumed)),
+    ("systems with runs", lambda one: _newness(one) == ""),
+    ("new systems", lambda one: _newness(one) == "system"),
+    ("new kinds", lambda one: _newness(one) == "kind"),
+    ("batch measured, or one client", lambda one: _load(one) not in LOADS),
+    *((load, lambda one, load=load: _load(one) == load) for load in LOADS),
+)
+"""Which runs: those of which everything that widens an interval is stated, those of which some was assumed, and by how many run at once."""
+
+
+def _newness(one: Outcome) -> str:
+    return one.predicted.doubt.new if one.predicted is not None and one.predicted.doubt is not None else ""
+
+
+def _load(one: Outcome) -> str:
+    return one.predicted.doubt.load if one.predicted is not None and one.predicted.doubt is not None else ""
+
+
+def _sources(rows: Sequence[Outcome]) -> Iterator[str]:
+    floors: dict[str, float] = {}
+    for metric in {one.metric for one in rows}:
+        floors |= Validation(kind="", rows=len(rows), outcomes=list(rows)).floor(metric)
+    yield "| publisher | rows | median | p90 | predicted / measured | floor |"
+    yield "|---|---:|---:|---:|---:|---:|"
+    for source, mine in pooled(rows).items():
+        floor = f"{floors[source]:.0%}" if source in floors else ""
+        yield f"| {source} | {_errors(mine)} | {floor} |"
+
+
+def _pairs(rows: Sequence[Outcome]) -> Iterator[str]:
+    """Yield, of runs alike but for the device's memory, how much faster the larger is, measured and predicted."""
+    table = {row["id"]: row for row in catalogue.inference_rows()}
+    groups: dict[tuple[str, ...], list[Outcome]] = defaultdict(list)
+    for one in rows:
+        groups[tuple(table[one.id][name] for name in ALIKE)].append(one)
+    yield "| runs alike but for their device's memory | measured ratio | predicted ratio | off by |"
+    yield "|---|---:|---:|---:|"
+    for key, found in groups.items():
+        found.sort(key=lambda one: catalogue.accelerator(one.chip).memory or 0.0)
+        for small, large in pairwise(found):
+            measured, predicted = (
+                large.measured / small.measured,
+                large.ratio * large.measured / (small.ratio * small.measured),
+            )
+            what = f"{key[1]}, {key[-2]} in, {key[-1]} out: {large.chip} over {small.chip}"
+            yield f"| {what} | {measured:.2f} | {predicted:.2f} | {abs(predicted / measured - 1.0):.0%} |"
+
+
+ALIKE = ("source_key", "model_name", "count", "tp", "pp", "weight_precision", "kv_precision", "input_len", "output_len")
+"""Columns that runs share which differ in their device alone."""
+
+
+def _errors(rows: Sequence[Outcome]) -> str:
+    errors = [one.error for one in rows]
+    bias = float(np.median([one.ratio for one in rows]))
+    return f"{len(rows)} | {float(np.median(errors)):.1%} | {float(np.quantile(errors, 0.9)):.0%} | {bias:.2f}"
+
+
+def _groups(title: str, rows: Sequence[Outcome], of: Callable[[Outcome], str]) -> Iterator[str]:
+    groups: dict[str, list[Outcome]] = defaultdict(list)
+    for one in rows:
+        groups[of(one)].append(one)
+    yield f"| {title} | rows | median | p90 | predicted / measured |"
+    yield "|---|---:|---:|---:|---:|"
+    for name, mine in sorted(groups.items()):
+        yield f"| {name} | {_errors(mine)} |"
+
+
+WORST = 5
+"""Rows of a job that are named [1]."""
+
+REASONS = {
+    "xiongjiedai-llamacpp": "A100 and H100 reach less of their rate at 512 rows than other cards; some hosts of four cards are slower than their card alone",
+    "ml-energy": "the only publisher of recent vLLM with known batches: its host time and its experts' bandwidth are borrowed",
+    "gpustack-perf-lab": "bursts: lengths and the client's own limits are not stated; single H100s compute at half the rate of others'",
+    "nvidia-gap-runs": "some runs state a prompt rate near the peak, as with cached prefixes; kept out of every fit",
+    "dstack-h100-mi300x": "arrivals above what the server takes: how long the queue grew is not stated",
+    "megatron-bridge": "recipe settings that the table leaves out: captured graphs, recomputed modules, dropped tokens",
+    "fsdp-qlora": "two cards whose slots are not stated; nothing else fine-tunes quantised weights under FSDP",
+    "simumax-b200": "the only runs of its framework on its chip",
+    "llm-foundry": "its smallest models are bound by launches, which its kin make slower; its longest sequences by an attention kernel of 2023",
+    "torchtitan": "eager or compiled, and the kind of fp8, are not part of a layout",
+    "splitwise-sim": "more than 2,048 prompt tokens on 4 and 8 devices of an engine of 2023, where its rate halves",
+}
+"""What is known to stand behind a publisher's largest errors."""
+
+BUS = "cards on a bus, whose peers reach each other at a rate of the server, not of the card"
+
+
+def _reason(one: Outcome) -> str:
+    """Return what is known to stand behind a large error."""
+    alone = catalogue.accelerator(one.chip).scale_up is None
+    return REASONS.get(one.source, BUS if alone else "not known")
+
+
+def _worst(rows: Sequence[Outcome]) -> Iterator[str]:
+    yield "| the worst | measured | predicted | ratio | why |"
+    yield "|---|---:|---:|---:|---|"
+    for one in sorted(rows, key=lambda one: -abs(np.log(one.ratio)))[:WORST]:
+        p = one.predicted
+        if p is not None:
+            where = f"{one.id}, {one.chip}, {one.software}"
+            yield f"| {where} | {one.measured:.3g} | {p.value:.3g} {p.unit} | {one.ratio:.2f} | {_reason(one)} |"

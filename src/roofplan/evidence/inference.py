@@ -1,0 +1,640 @@
+"""Published serving runs as cases that can be predicted; the columns are those of ``measured/inference.csv``."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Literal
+
+import numpy as np
+
+from roofplan import catalogue, hf
+from roofplan.catalogue.machines import machine
+from roofplan.errors import RoofplanError
+from roofplan.evidence.models import device_of, from_file, is_path, named
+from roofplan.evidence.rows import Assumed, Row, Skipped, against, checked, flags, number
+from roofplan.operations import Step, element_bytes
+from roofplan.records.calibration import Fit
+from roofplan.records.engine import Engine
+from roofplan.records.hardware import Machine
+from roofplan.records.model import Attention, Layer, Model
+from roofplan.records.source import Sourced
+from roofplan.records.strategy import Strategy
+from roofplan.records.system import Origin
+from roofplan.records.terms import Term, total
+from roofplan.records.workload import Workload
+from roofplan.serving import (
+    Prediction,
+    at_precision,
+    batched_tokens,
+    cache_format,
+    footprints,
+    in_files_of,
+    ledger,
+    legal,
+    predict,
+    supported,
+)
+from roofplan.serving.certainty import system_of
+from roofplan.serving.ledger import Ledger
+from roofplan.serving.prediction import host_of_passes, in_turn, prompt_pass, turns_of
+from roofplan.timing.rates import Rates, rates
+
+Regime = Literal["static batch", "steady batch", "closed loop", "burst", "offline", "open loop"]
+"""How requests met the engine: one batch that starts and ends together; a known mean of running sequences; so many clients,
+each waiting for its answer; all sent at once; all sent at once, how many is not stated; at a rate."""
+
+
+@dataclass(frozen=True, slots=True)
+class Statistic:
+    """Which of many times a published one is.
+
+    Parameters
+    ----------
+    kind : of a time per token: ``tpot``, of each request (E2E - TTFT) / (N - 1); ``gap``, between any two tokens; ``request``, E2E / N.
+    quantile : None for the mean over requests, or over gaps [1].
+    """
+
+    kind: Literal["tpot", "gap", "request"] = "tpot"
+    quantile: float | None = None
+
+    def of(self, values: Sequence[float]) -> float:
+        """Return it of many."""
+        return float(np.mean(values) if self.quantile is None else np.quantile(values, self.quantile))
+
+
+def statistic(said: str) -> Statistic:
+    """Return what a table says of its times; what it leaves open is the mean over requests.
+
+    >>> statistic("median ITL"), statistic("p99"), statistic("mean, first token included")
+    (Statistic(kind='gap', quantile=0.5), Statistic(kind='tpot', quantile=0.99), Statistic(kind='request', quantile=None))
+    """
+    words = said.lower()
+    found = PERCENTILE.search(words)
+    quantile = float(found[1] or found[2]) / 100.0 if found else 0.5 if MEDIAN.search(words) else None
+    if re.search(r"e2e ?/ ?n|first token included|with first token|normali[sz]ed latency", words):
+        return Statistic("request", quantile)
+    return Statistic("gap" if re.search(r"\bitl\b|inter.token", words) and quantile is not None else "tpot", quantile)
+
+
+KNOWN_STATISTIC = re.compile(r"mean|average|avg|median|itl|\bp ?\d{1,2}(?:\.\d+)?\b|percentile|e2e|first token|latency")
+"""Words by which a table says which of many times its own are."""
+
+PERCENTILE = re.compile(r"\bp ?(\d{1,2}(?:\.\d+)?)\b|\b(\d{1,2}(?:\.\d+)?)(?:th|st|nd|rd)? percentile\b")
+"""A percentile as tables write it."""
+
+MEDIAN = re.compile(r"(?<!or )\bmedian\b(?! of repeats)")
+"""A median over requests or gaps: one of repeated measurements is not, nor one that a table leaves open."""
+
+NEEDED = ("id", "source_key", "model_name", "accel_norm", "count", "engine_name", "weight_precision", "output_len")
+"""Columns without which no row can be predicted."""
+
+WEIGHTS = {"bf16": "checkpoint", "int4": "gptq", "int4-g32": "int4-weight-g32", "fp4": "nvfp4"}
+"""What tables call weights beside the formats' own names; 16 bits are the model's own type."""
+
+KV_FORMATS = {
+    "fp8": "fp8",
+    "int8": "int8",
+    "int4": "int4-weight-g128",
+    "fp16": "fp16",
+    "bf16": "bf16",
+    "nvfp4": "nvfp4",
+}
+"""Published precision of the cache -> format, by how it begins."""
+
+ASSUMED_PROMPT = {"ml-energy": 256.0}
+"""Prompt length where a source publishes only its data set: LMArena chats and GPQA questions are a few hundred tokens [token]."""
+
+ROUNDS = 5.0
+"""Requests of a client of a closed loop where their number is not stated; the first round is the ramp [1]."""
+
+LARGEST_QUEUE = 12.0
+"""Requests over seats from which a queue sees the steady state alone, and its ramp and tail are left out [1]."""
+
+
+VERSION, PROMPT, CACHE = "engine version", "prompt", "cache"
+"""Inputs that rows leave out and that have other plausible values."""
+
+
+@dataclass(slots=True, kw_only=True)
+class InferenceCase:
+    """A published serving run.
+
+    Parameters
+    ----------
+    engine : with the settings that the run states in place of its defaults.
+    workload : its prompt is what the decoding sequences hold before their own tokens.
+    prompt : tokens of a prompt whose computing was timed [token].
+    users : running sequences of the whole system, None where not stated [1].
+    clients, requests : requests in flight, and sent in all, None where not stated [1].
+    arrivals : requests a second, None where they do not come at a rate [1/s].
+    measured : published figures by metric, SI.
+    statistic : which of a run's times its time per token and to the first token are.
+    assumed : what the row leaves out and a rule filled.
+    unstated : inputs among them whose other plausible values widen intervals.
+    """
+
+    row: Row
+    model: Model
+    machine: Machine
+    engine: Engine
+    strategy: Strategy
+    workload: Workload
+    prompt: float
+    regime: Regime
+    users: float | None
+    clients: int | None
+    requests: int | None
+    arrivals: float | None
+    kv_bytes: float
+    measured: dict[str, float]
+    statistic: Statistic
+    assumed: tuple[str, ...]
+    unstated: tuple[str, ...]
+
+    @property
+    def origin(self) -> Origin:
+        """Where it was measured."""
+        system = system_of(self.model, self.machine, self.engine)
+        return Origin(source=self.row["source_key"], chip=self.machine.device.id, system=system)
+
+    @property
+    def varied(self) -> bool:
+        """Whether the lengths of its requests are spread about their means."""
+        return "len_distribution" in flags(self.row)
+
+    @property
+    def in_flight(self) -> bool:
+        """Whether new prompts join a running batch, as engines do unless a row says that it was switched off."""
+        return "in-flight batching OFF" not in self.row.get("notes", "")
+
+    @property
+    def groups(self) -> int:
+        """Attention groups that run side by side [1]."""
+        return int(self.strategy.dp) * int(self.strategy.attention_dp)
+
+    @property
+    def running(self) -> float | None:
+        """Running sequences: as stated, or the clients of a closed loop where memory admits them all, None where neither is known [1]."""
+        if self.users is not None or self.clients is None or self.regime != "closed loop":
+            return self.users
+        return float(self.clients) if self.clients <= self.book().max_concurrency else None
+
+    @property
+    def busy_groups(self) -> int:
+        """Groups that have requests: no more than there are clients [1]."""
+        return self.groups if self.clients is None else max(1, min(self.groups, self.clients))
+
+    @property
+    def tpot(self) -> float | None:
+        """Published time per token [s]."""
+        return self.measured.get("tpot")
+
+    @property
+    def watts(self) -> float | None:
+        """Published mean power of all devices [W]."""
+        found = re.search(r"([\d.]+) W avg GPU power", self.row.get("notes", ""))
+        return float(found[1]) if found else None
+
+    def rates(self, fit: Fit) -> Rates:
+        """Return what the machine attains."""
+        return rates(self.machine, self.engine, fit)
+
+    def book(self) -> Ledger:
+        """Return the memory of the fullest rank."""
+        feet = footprints(self.model, self.strategy, self.kv_bytes)
+        return ledger(self.model, self.strategy, self.machine, self.engine, self.workload, feet)
+
+    def budget(self) -> float:
+        """Return the tokens that one step may compute [token]."""
+        return batched_tokens(self.engine, self.machine, self.workload)
+
+    def predict(self, fit: Fit) -> Prediction | None:
+        """Return the steady state of the running sequences, None where they are not known."""
+        users = self.running
+        return None if users is None else self.steady(users, fit)
+
+    def steady(self, users: float, fit: Fit) -> Prediction:
+        """Return the steady state of `users` running sequences."""
+        return predict(
+            self.model,
+            self.strategy,
+            self.engine,
+            self.workload,
+            self.rates(fit),
+            users,
+            kv_bytes=self.kv_bytes,
+            budget=self.budget(),
+        )
+
+    def measured_term(self, prediction: Prediction) -> Term:
+        """Return the Term that the published time per token measures: the mean stalled by prompts, a step, or a whole request over its tokens.
+
+        A static batch decodes with no prompt beside it. Of all gaps between tokens those are longest whose steps carry prompts of
+        others: the median is a step without while they are fewer than half.
+        """
+        if self.regime == "static batch":
+            return prediction.token
+        if self.statistic.kind == "gap" and self.statistic.quantile is not None:
+            return prediction.gap(self.statistic.quantile)
+        return prediction.cycle if self.statistic.kind == "request" else prediction.pace
+
+    def prompts_term(self, fit: Fit) -> Term:
+        """Return the time of the prompts of a static batch, computed together."""
+        sequences = max(1.0, (self.users or 1.0) / self.groups)
+        prompt = Step(new=sequences * self.prompt, requests=sequences)
+        engine, r = self.engine, self.rates(fit)
+        one, passes = prompt_pass(self.model, self.strategy, engine, r, prompt, self.budget(), kv_bytes=self.kv_bytes)
+        turns = turns_of(self.model, engine, r, float(self.strategy.pp), passes)
+        host = host_of_passes(passes, sequences, r)
+        return total("TTFT", [*(one.parts if turns == 1.0 else in_turn(one, turns)), host], "s")
+
+
+def alternatives(case: InferenceCase, unstated: str) -> list[InferenceCase]:
+    """Return a case with the other plausible values of an input that its row leaves out.
+
+    They are the releases just before and after, half and twice a prompt, and the other width of a cache.
+    """
+    plain = replace(case, unstated=())
+    if unstated == VERSION:
+        return [replace(plain, engine=_launched(case.row, one)) for one in _releases_beside(case.engine)]
+    if unstated == PROMPT:
+        return [_with_prompt(plain, factor) for factor in (0.5, 2.0)]
+    bytes_of = {element_bytes(name) for name in ("bf16", "fp8")}
+    return [replace(plain, kv_bytes=other) for other in bytes_of - {case.kv_bytes}]
+
+
+def _releases_beside(engine: Engine) -> list[Engine]:
+    """Return the described releases just before and just after that of an engine."""
+    every = [catalogue.engine(name) for name in catalogue.ids("engines")]
+    ranked = sorted((one for one in every if one.name == engine.name), key=lambda one: one.released)
+    place = [one.id for one in ranked].index(engine.id)
+    return [*ranked[max(0, place - 1) : place], *ranked[place + 1 : place + 2]]
+
+
+def _with_prompt(case: InferenceCase, factor: float) -> InferenceCase:
+    """Return a case with so many times the prompt."""
+    load = case.workload
+    prompt = max(1, round(load.input * factor))
+    longer = replace(load, input=prompt, context=prompt + load.output)
+    return replace(case, workload=longer, prompt=case.prompt * factor)
+
+
+def inference_case(row: Row) -> InferenceCase:
+    """Return a row as a case.
+
+    Raises
+    ------
+    Skipped : with the reason.
+    """
+    if reasons := against(row):
+        raise Skipped(reasons)
+    return case_of(row)
+
+
+def case_of(row: Row) -> InferenceCase:
+    """Return a row as a case, whatever its quality flags say.
+
+    Raises
+    ------
+    Skipped : with the reason.
+    """
+    checked(row)
+    assumed = Assumed()
+    measured = measured_of(row)
+    if not measured:
+        raise Skipped("no figure that is predicted")
+    engine = _launched(row, _engine(row, assumed))
+    model = _model(row, engine)
+    found, strategy = _machine(row, engine)
+    if engine.stands_for and (why := supported(engine, found)):
+        raise Skipped(f"engine {engine.stands_for}: {why}")
+    if broken := legal(model, strategy, engine):
+        raise Skipped(f"layout: {broken}")
+    workload, prompt = _workload(row, engine, assumed)
+    regime, users = _regime(row)
+    requests = number(row, "queued_requests") or _stated_requests(row)
+    if regime == "closed loop" and requests is None:
+        assumed.add(f"requests: {ROUNDS:g} a client")
+    said = row.get("percentile", "")
+    if said and not KNOWN_STATISTIC.search(said.lower()):
+        assumed.add(f"percentile {said}: read as the mean")
+    found_case = InferenceCase(
+        row=row,
+        model=model,
+        machine=found,
+        engine=engine,
+        strategy=strategy,
+        workload=workload,
+        prompt=prompt,
+        regime=regime,
+        users=users,
+        clients=_whole(number(row, "client_concurrency")),
+        requests=_whole(requests),
+        arrivals=_arrivals(row),
+        kv_bytes=element_bytes(_cache(row, model, engine, assumed)),
+        measured=measured,
+        statistic=statistic(row.get("percentile", "")),
+        assumed=tuple(assumed.texts),
+        unstated=tuple(assumed.unstated),
+    )
+    return _benched(found_case) if regime == "offline" and found_case.in_flight else found_case
+
+
+def _benched(case: InferenceCase) -> InferenceCase:
+    """Return an offline run with what its engine's own benchmark tool sets where the row states nothing.
+
+    trtllm-bench compiles for as many tokens a step as the requests in the cache bring, B (1 + input / output), and gives the cache a
+    larger share than the engine would.
+    """
+    rule = case.engine.bench
+    if not rule or any(case.row.get(column) for column in ("memory_fraction", "max_num_batched_tokens")):
+        return case
+    notes: list[str] = []
+    if "window" in rule and not rule["window"].value and (whole := unwindowed(case.model)) != case.model:
+        case = replace(case, model=whole)
+        notes.append("trtllm-bench: no window, every token is seen")
+    load = case.workload
+    sent = case.engine.bench_requests.get(f"{load.input:g}/{load.output:g}")
+    if case.requests is None and sent is not None:
+        case = replace(case, requests=round(sent.value))
+        notes.append(f"requests: {sent.value:g}, which its makers send of these lengths")
+    larger = replace(case, engine=case.engine.launched({"memory_share": rule["memory_share"]}))
+    seats = larger.book().by_memory / case.groups / float(case.strategy.pp)
+    step = rule["token_step"].value
+    asked = min(seats * (1.0 + load.input / load.output), rule["most_tokens"].value)
+    tokens = max(rule["least_tokens"].value, step * math.ceil(asked / step))
+    compiled = replace(rule["least_tokens"], value=tokens, text=f"{tokens:g}")
+    said = f"trtllm-bench: share of memory {rule['memory_share'].value:g}, {tokens:g} tokens a step by its tuning"
+    engine = larger.engine.launched({"max_num_batched_tokens": compiled})
+    return replace(case, engine=engine, assumed=(*case.assumed, *notes, said))
+
+
+@lru_cache(maxsize=1024)
+def unwindowed(model: Model) -> Model:
+    """Return a model whose every attention sees all tokens, as an engine runs it that is asked for no window."""
+    stacks = tuple(replace(stack, layers=tuple(map(_seeing_all, stack.layers))) for stack in model.stacks)
+    return replace(model, stacks=stacks)
+
+
+def _seeing_all(layer: Layer) -> Layer:
+    mixers = (
+        replace(mixer, window=None) if isinstance(mixer, Attention) and mixer.compression == 1 else mixer
+        for mixer in layer.mixers
+    )
+    return replace(layer, mixers=tuple(mixers))
+
+
+def _whole(value: float | None) -> int | None:
+    return None if value is None else max(1, round(value))
+
+
+def measured_of(row: Row) -> dict[str, float]:
+    """Return the published figures of a row by metric, SI; what follows from another of them is left out."""
+    out = {}
+    for metric, column, scale in (("tpot", "tpot_ms", 1e-3), ("ttft", "ttft_ms", 1e-3)):
+        value = number(row, column)
+        if value is not None and value > 0.0:
+            out[metric] = value * scale
+    prompts = number(row, "prefill_tokens_per_s")
+    if prompts:
+        out["prefill_tokens_per_second"] = prompts
+    output = number(row, "output_tokens_per_s")
+    follows = row.get("metric_kind") == "latency" and "tpot" in out
+    if output and not follows and "throughput_derived" not in row.get("quality_flags", ""):
+        out["output_tokens_per_second"] = output
+    return out
+
+
+def _engine(row: Row, assumed: Assumed) -> Engine:
+    name, stated = catalogue.hyphened(catalogue.bare(row["engine_name"])), row.get("engine_version", "")
+    same = catalogue.aliases("engines").get(name)
+    own = catalogue.engine(same).name if same else name
+    if same and not stated and name.startswith(f"{own}-"):
+        return catalogue.engine(same)
+    name = own
+    when = row.get("month", "") or row.get("year", "")
+    identity = engine_version(name, stated, when)
+    if identity is None:
+        other = catalogue.stand_in("engines", name, when)
+        if other is None:
+            raise Skipped(f"engine {name or 'not stated'} is not described")
+        identity = engine_version(catalogue.engine(other.id).name, "", when) or other.id
+        assumed.add(f"engine {replace(other, id=identity).text}")
+        return replace(catalogue.engine(identity), stands_for=other.name)
+    if not stated:
+        assumed.add(f"engine version: {identity}, by the date of the run", VERSION)
+    return catalogue.engine(identity)
+
+
+SETTINGS = {
+    "max_num_seqs": ("max_num_seqs", "sequence"),
+    "max_num_batched_tokens": ("max_num_batched_tokens", "token"),
+    "memory_fraction": ("memory_share", "fraction"),
+}
+"""Columns of settings -> the engine's default that they replace, and its unit."""
+
+
+def _launched(row: Row, engine: Engine) -> Engine:
+    """Return the engine with the settings that a row states."""
+    settings = {}
+    for column, (name, unit) in SETTINGS.items():
+        value = number(row, column)
+        if value is not None:
+            settings[name] = Sourced(value=value, unit=unit, text=f"{value:g}", source=row["id"], seen="", kind="given")
+    engine = engine.launched(settings)
+    stated = row.get("prefill_chunking", "")
+    return replace(engine, chunked_prefill=stated == "yes") if stated in {"yes", "no"} else engine
+
+
+def engine_version(name: str, version: str, when: str = "") -> str | None:
+    """Return the catalogue's version of an engine for a published run, None where the engine is not described.
+
+    Of a stated version it is the nearest below. Without one it is the one released nearest to the run's month, before or after; of a
+    year the newest, or the oldest known where all are younger.
+    """
+    same = [catalogue.engine(e) for e in catalogue.ids("engines") if catalogue.engine(e).name == name]
+    if not same:
+        return None
+    ranked = sorted(same, key=lambda e: e.released)
+    wanted = version.lstrip("v")
+    below = (
+        [e for e in ranked if _number(e.version) <= _number(wanted)]
+        if wanted[:1].isdigit()
+        else [e for e in ranked if e.released[:4] <= when[:4]]
+    )
+    if not wanted and MONTH.match(when):
+        return min(ranked, key=lambda e: abs((catalogue.months(e.released) or 0) - (catalogue.months(when) or 0))).id
+    if not below and not wanted and when:
+        return ranked[0].id
+    return (below[-1] if below else ranked[0 if wanted else -1]).id
+
+
+def _number(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.replace("b", "").split(".")[:2] if part.isdigit()) or (0,)
+
+
+MONTH = re.compile(r"\d{4}-\d{2}")
+"""How a month begins."""
+
+
+def model_id(row: Row) -> str:
+    """Return the catalogue's model of a row, by its name on the Hub, its configuration or its own name, however they are written.
+
+    Raises
+    ------
+    Skipped : the catalogue has none of them.
+    """
+    for column in ("hf_model_id", "model_config", "model_name"):
+        found = named(row.get(column, ""))
+        if found is not None:
+            return found
+    raise Skipped(f"model {row['model_name']} is not in the catalogue")
+
+
+def _model(row: Row, engine: Engine) -> Model:
+    """Return the model in the weights that a row states, by the engine's own name of them where it has one."""
+    stated = re.split(r"[\s(]", row["weight_precision"].lower())[0]
+    names = {**WEIGHTS, **engine.raw.get("weights_named", {})}
+    precision = names.get(stated) or catalogue.format_named(stated)
+    if precision != "checkpoint" and not _known(precision):
+        raise Skipped(f"weights in {row['weight_precision'] or 'an unstated format'}")
+    own = next(
+        (row[name] for name in ("hf_model_id", "model_config", "model_name") if is_path(row.get(name, ""))), None
+    )
+    return in_files_of(_at(from_file(own), precision) if own else _of_catalogue(model_id(row), precision), engine)
+
+
+def _known(precision: str) -> bool:
+    """Return whether a weight format is one of the catalogue's, or one of its grouped ones with another group."""
+    base, _, group = precision.partition("-g")
+    entry = catalogue.formats().get(base)
+    return (
+        entry is not None
+        and (not group or (group.isdigit() and int(group) > 0 and "group" in entry))
+        and not precision.endswith("-g")
+    )
+
+
+@lru_cache(maxsize=1024)
+def _of_catalogue(identity: str, precision: str) -> Model:
+    return _at(hf.of_catalogue(identity), precision)
+
+
+def _at(model: Model, precision: str) -> Model:
+    if precision != "checkpoint" and model.quantization is not None and model.quantization.format.startswith(precision):
+        return model
+    return at_precision(model, precision)
+
+
+def _machine(row: Row, engine: Engine) -> tuple[Machine, Strategy]:
+    device = device_of(row)
+    degrees = {name: int(number(row, name) or 1) for name in ("tp", "pp", "dp", "ep", "attention_dp")}
+    count = int(number(row, "count") or 1)
+    if not engine.tensor:
+        degrees |= {
+            "tp": 1,
+            "pp": degrees["tp"] * degrees["pp"],
+        }  # its devices hold layers, whatever a table calls them
+    if degrees["tp"] * degrees["pp"] * degrees["dp"] != count:
+        raise Skipped("degrees do not multiply to the devices")
+    try:
+        return machine(f"{device}:{count}")[0], Strategy(**degrees)
+    except RoofplanError as error:
+        raise Skipped(f"device {device}: {error}") from None
+
+
+def _cache(row: Row, model: Model, engine: Engine, assumed: Assumed) -> str:
+    stated = row.get("kv_precision", "")
+    carried = dict(engine.raw.get("checkpoint_cache", {})).get(model.quantization.format if model.quantization else "")
+    if not stated and carried is not None:
+        assumed.add(f"cache: {carried}, which the quantised checkpoints published for {engine.name} ask for", CACHE)
+        return str(carried)
+    if not stated:
+        own = cache_format(model, "checkpoint")
+        assumed.add(f"cache: {own}, the engine's default for this checkpoint", CACHE)
+        return own
+    known = next((name for begins, name in KV_FORMATS.items() if stated.lower().startswith(begins)), None)
+    if known is None:
+        raise Skipped(f"cache in {stated}")
+    return known
+
+
+def _workload(row: Row, engine: Engine, assumed: Assumed) -> tuple[Workload, float]:
+    """Return the lengths of a row; llama-bench decodes from an empty context, whatever prompt it timed before."""
+    prompt, output = number(row, "input_len"), number(row, "output_len")
+    if prompt is None:
+        prompt = ASSUMED_PROMPT.get(row["source_key"])
+        if prompt is None:
+            raise Skipped("prompt length not stated")
+        assumed.add(f"prompt: {prompt:g} tokens, of which the source states the data set alone", PROMPT)
+    answers = row.get("client_concurrency") or row.get("output_tokens_per_s") or row.get("tpot_ms")
+    if not output and answers:
+        raise Skipped("answer length not stated")
+    answer = max(1, round(output or 1.0))
+    if engine.name == "llama.cpp" and row.get("metric_kind") == "latency":
+        assumed.add("decoding starts from an empty context, as llama-bench does")
+        return Workload(input=1, output=answer, context=max(math.ceil(prompt), 1 + answer)), prompt
+    return Workload(input=max(1, round(prompt)), output=answer, context=math.ceil(prompt) + answer), prompt
+
+
+def _arrivals(row: Row) -> float | None:
+    rate = number(row, "request_rate")
+    return rate if rate is not None and math.isfinite(rate) else None
+
+
+def _stated_requests(row: Row) -> float | None:
+    """Return how many requests a benchmark sent, by its own description."""
+    found = re.search(r"([\d,]+) requests at", row.get("notes", ""))
+    return float(found[1].replace(",", "")) if found else None
+
+
+def _regime(row: Row) -> tuple[Regime, float | None]:
+    """Return how requests met the engine, and the running sequences where they are known."""
+    running = number(row, "running_batch")
+    if running is not None:
+        static = row.get("metric_kind") != "serving"
+        return ("static batch" if static else "steady batch"), running
+    if number(row, "client_concurrency") is not None:
+        return "closed loop", None
+    if row.get("metric_kind") == "max_throughput":
+        return "offline", None
+    if number(row, "queued_requests") is not None:
+        return "burst", None
+    if _arrivals(row) is not None:
+        return "open loop", None
+    raise Skipped("neither batch, clients, requests nor rate stated")
+
+
+QUEUEING = 1.15
+"""Published users over those that memory admits above which some of them must have waited [1]."""
+
+
+def queues(case: InferenceCase) -> bool:
+    """Return whether more users are stated than memory can hold at once: they queued, and the batch that ran is not known."""
+    if case.users is None:
+        return False
+    feet = footprints(case.model, case.strategy, case.kv_bytes)
+    book = ledger(case.model, case.strategy, case.machine, case.engine, case.workload, feet, seats=round(case.users))
+    return book.by_memory >= 1.0 and case.users > QUEUEING * book.by_memory
+
+
+@lru_cache(maxsize=1)
+def known_cases() -> tuple[InferenceCase, ...]:
+    """Return every clean published row that the catalogue can predict."""
+    found = []
+    for row in catalogue.inference_rows():
+        try:
+            found.append(inference_case(row))
+        except Skipped:
+            continue
+    return tuple(found)
+
+
+@lru_cache(maxsize=1)
+def clean_cases() -> tuple[InferenceCase, ...]:
+    """Return the rows of `known_cases` whose users can all have been running."""
+    return tuple(case for case in known_cases() if not queues(case))

@@ -1,0 +1,443 @@
+"""The model of a measured run: a catalogue entry by one of the ways in which people write its name, a file, or the row's own dimensions."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from functools import lru_cache, partial
+from pathlib import Path
+from typing import Any
+
+from roofplan import catalogue, hf
+from roofplan.errors import RoofplanError, nearest
+from roofplan.evidence.rows import Assumed, Row, Skipped, number
+from roofplan.records.model import Mixture, Model
+from roofplan.timing.figures import flat
+
+# Names -------------------------------------------------------------------------------------------
+
+TUNED = frozenset({"hf", "base", "it", "chat", "instruct", "pt", "lora", "sft"})
+"""Words of a name that change no dimension: what a checkpoint was tuned for, and how it is packed."""
+
+ASIDE = TUNED | {"tokendrop", "dropless", "w", "o", "with", "without", "mtp", "megatron", "layer", "layers", "cut"}
+"""Words in brackets that say how a run differs, and not which model it is of."""
+
+FORMAT = re.compile(r"^(bf16|fp16|fp8|fp4|nvfp4|mxfp4|awq|gptq|gguf|int4|int8|w4a16|w8a8)$")
+DATE = re.compile(r"^(\d{4}|\d{6}|\d{8})$")
+
+
+def plain(name: str) -> str:
+    """Return a name without its maker's folder, and without what stands in brackets where that says nothing of the model.
+
+    >>> plain("DeepSeekV3 (w/o MTP)"), plain("Llama 3 (70B)"), plain("meta-llama/Llama-3.1-8B")
+    ('DeepSeekV3', 'Llama 3 70B', 'Llama-3.1-8B')
+    """
+
+    def kept(match: re.Match[str]) -> str:
+        words = re.findall(r"[a-z]+", match[1].lower())
+        return " " if set(words) <= ASIDE else f" {match[1]}"
+
+    return re.sub(r"\s+", " ", re.sub(r"\(([^)]*)\)", kept, name).rsplit("/", 1)[-1]).strip()
+
+
+def spelling(name: str) -> str:
+    """Return a name without what people write in different ways: case, spaces, hyphens, underscores. Digits that were apart stay apart.
+
+    >>> spelling("Llama-3.1_405B"), spelling("LLAMA3.1_405B"), spelling("gemma-2-2b")
+    ('llama3.1|405b', 'llama3.1|405b', 'gemma2|2b')
+    """
+    words = re.split(r"[\s_-]+", plain(name).lower())
+    return re.sub(r"(?<=\d)\x00(?=\d)", "|", "\x00".join(words)).replace("\x00", "")
+
+
+def bare(name: str) -> tuple[str, frozenset[str]]:
+    """Return a name without what changes no dimension at its end, tuning, date and format, and the dates among that; sizes and other models' names stay.
+
+    >>> bare("Qwen3-235B-A22B-Instruct-2507-FP8")
+    ('Qwen3-235B-A22B', frozenset({'2507'}))
+    >>> bare("DeepSeek-R1-Distill-8B")
+    ('DeepSeek-R1-Distill-8B', frozenset())
+    """
+    rest, dates = plain(name), set()
+    while match := re.search(r"^(.+?)[\s_-]+([^\s_-]+)$", rest):
+        last = match[2].lower()
+        if DATE.match(last):
+            dates.add(last)
+        elif last not in TUNED and not FORMAT.match(last):
+            break
+        rest = match[1].rstrip(" _-")
+    return rest, frozenset(dates)
+
+
+@lru_cache(maxsize=1)
+def _spellings() -> tuple[Mapping[str, str], Mapping[str, frozenset[str]]]:
+    """Return the catalogue's models by the spellings of their names, whole ones before those without an ending; and the dates of each model's names."""
+    known = catalogue.aliases("models")
+    found: dict[str, str] = {}
+    dates: dict[str, frozenset[str]] = {}
+    for name, identity in known.items():
+        found.setdefault(spelling(name), identity)
+    for name, identity in known.items():
+        rest, own = bare(name)
+        dates[identity] = dates.get(identity, frozenset()) | own
+        if bare(identity)[0] == identity:
+            found.setdefault(spelling(rest), identity)
+    return found, dates
+
+
+def named(name: str) -> str | None:
+    """Return the catalogue's model that a name means, None where it has none: one of another date than its names have is another model.
+
+    >>> named("Llama 2 7 B"), named("Qwen3_30B_a3B (tokendrop)"), named("Llama 2 7B mini")
+    ('llama-2-7b', 'qwen3-30b-a3b', None)
+    """
+    known, dates = _spellings()
+    whole = known.get(spelling(name))
+    if whole is not None:
+        return whole
+    rest, own = bare(name)
+    found = known.get(spelling(rest))
+    return found if found is None or not own or not dates[found] or own <= dates[found] else None
+
+
+def device_of(row: Row) -> str:
+    """Return the device of a row, however it is written, or the path of its file.
+
+    Raises
+    ------
+    Skipped : the catalogue has none of that name.
+    """
+    name = row["accel_norm"].removeprefix("other:").strip()
+    known = catalogue.aliases("accelerators")
+    if name.endswith(".toml"):
+        return name
+    if name.lower() in known:
+        return known[name.lower()]
+    near = nearest(name.lower()[: catalogue.LONGEST_NAME], known)
+    hint = f"; nearest: {', '.join(near)}" if near else ""
+    raise Skipped(f"accel_norm: device {name or 'not stated'} is not in the catalogue{hint}")
+
+
+def is_path(name: str) -> bool:
+    """Return whether a name is that of a file or a folder."""
+    return name.endswith(".json") or name.startswith(("./", "../", "/", "~"))
+
+
+def from_file(name: str) -> Model:
+    """Return the model of a config.json, or of a folder that holds one.
+
+    Raises
+    ------
+    Skipped : it cannot be read.
+    """
+    try:
+        return hf.from_path(Path(name).expanduser())
+    except (RoofplanError, RuntimeError, ValueError) as error:  # no such home, or a name that no file system takes
+        raise Skipped(str(error)) from None
+
+
+# Sizes -------------------------------------------------------------------------------------------
+
+SIZE = re.compile(r"(?<![\d.x])(?<![^a-z]a)(\d+(?:\.\d+)?)\s?([mbt])(\d?)(?![a-z\d])")
+SCALE = {"m": 1e6, "b": 1e9, "t": 1e12}
+NEAR = 0.10
+"""Relative distance between the parameters that dimensions make and those that a name states, beyond which one of both is wrong [1]."""
+
+MIXED = re.compile(r"\d+x\d+(\.\d+)?b|(?<![a-z])a\d+(\.\d+)?b|\db\s?a\d|moe|mixtral", re.IGNORECASE)
+HYBRID = re.compile(r"mamba|jamba|zamba|hybrid|nemotron[ _-]?h\b|rwkv|hyena|recurrent", re.IGNORECASE)
+
+
+def stated_size(name: str) -> tuple[float, float] | None:
+    """Return the parameters that a name states, and half of its last digit; None where it states none. Of several the largest, for others are of a part.
+
+    >>> stated_size("Llama 3.1 70B"), stated_size("BLOOM-1b7"), stated_size("Mixtral 8x7B")
+    ((70000000000.0, 500000000.0), (1700000000.0, 50000000.0), None)
+    """
+    if re.search(r"\d+x\d", name):
+        return None
+    found = []
+    for digits, letter, tenth in SIZE.findall(plain(name).lower().replace(",", ".")):
+        text = f"{digits}.{tenth}" if tenth else digits
+        last = 0.5 * 10.0 ** -len(text.partition(".")[2])
+        found.append((float(text) * SCALE[letter], last * SCALE[letter]))
+    return max(found, default=None)
+
+
+def off_size(name: str, total: float) -> float:
+    """Return by how much of the stated size a total lies outside of it, rounding aside, with its sign; 0 where no size is stated [1]."""
+    stated = stated_size(name)
+    if stated is None:
+        return 0.0
+    size, half = stated
+    return (min(total - size + half, 0.0) + max(total - size - half, 0.0)) / size
+
+
+# Dimensions --------------------------------------------------------------------------------------
+
+KEYS = {
+    "layers": ("num_hidden_layers", "n_layer", "n_layers", "num_layers"),
+    "hidden": ("hidden_size", "n_embd", "d_model"),
+    "ffn_hidden": ("intermediate_size", "n_inner", "ffn_dim"),
+    "heads": ("num_attention_heads", "n_head", "n_heads"),
+    "kv_heads": ("num_key_value_heads", "n_head_kv", "num_kv_heads"),
+    "vocab": ("vocab_size",),
+    "dense_layers": ("first_k_dense_replace",),
+}
+"""Columns of dimensions -> the names that configurations give them."""
+
+EXPERTS = ("num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts")
+"""Names of the number of experts, whose presence makes a mixture."""
+
+GPT = re.compile(r"^(gpt|opt|megatron)", re.IGNORECASE)
+GPT_VOCABULARY = 51200
+"""Vocabulary of Megatron's GPT models, 50,257 padded, where a source gives none [1]."""
+
+FAMILIES = (("mpt", "mpt"), ("phi", "phi"), ("stablelm alpha", "gpt_neox"), ("nemotron", "nemotron"))
+"""How names of dense models begin -> the kind of their configuration; others are GPTs by `GPT`, or like Llama."""
+
+
+def model_of(row: Row, assumed: Assumed) -> Model:
+    """Return the model of a training row.
+
+    A name that the catalogue knows fills what the row leaves blank; dimensions that differ from it win, and are named in `assumed`,
+    as is a size that they do not make.
+
+    Raises
+    ------
+    Skipped : the row has too few dimensions, or those of a model that is not known to be dense.
+    """
+    name = row["model_name"]
+    if is_path(name):
+        if _dimensions(row) or experts_of(row):
+            assumed.add(f"dimensions: those of {Path(name).name}, not the row's")
+        return from_file(name)
+    known = named(_uncut(name, row))
+    if known is None and (known := _alike(row)) is not None:
+        assumed.add(f"model: {known}, whose dimensions and experts {name} has")
+    model = _of_dimensions(row, assumed) if known is None else _changed(known, row, assumed)
+    off = 0.0 if _is_cut(name, row) else off_size(name, float(model.total))
+    if known is None and off < -UNKNOWN:
+        raise Skipped(f"model {name}: its dimensions make {model.total / 1e9:.3g}B; it is not known to be dense")
+    if abs(off) > NEAR:
+        assumed.add(f"dimensions: they make {model.total / 1e9:.3g}B, not what the name {name} says")
+        assumed.doubts.append(("dimensions", flat(*sorted((1.0, 1.0 + off)))))
+    return model
+
+
+def _of_dimensions(row: Row, assumed: Assumed) -> Model:
+    """Return a model of dimensions alone, with as many feed-forward matrices as come nearest to the size in its name."""
+    name = row["model_name"]
+    if any(number(row, key) is None for key in ("layers", "hidden", "heads")):
+        raise Skipped("dims-missing: the model is not known, and layers, hidden or heads are blank")
+    if not number(row, "vocab"):
+        assumed.add(f"vocabulary {GPT_VOCABULARY:,}")
+    experts = experts_of(row)
+    if experts is None and (MIXED.search(name) or HYBRID.search(name)):
+        kind = "mixture" if MIXED.search(name) else "hybrid"
+        raise Skipped(f"model {name}: a {kind} whose layers the row does not describe")
+    built = partial(_built, name, _dimensions(row), experts, int(number(row, "seq_len") or 2048))
+    gated, plainer = built(gated=True), built(gated=False)
+    off, other = (abs(off_size(name, float(one.total))) for one in (gated, plainer))
+    if off <= NEAR or other >= off or _is_cut(name, row):
+        return gated
+    assumed.add("feed-forward: two matrices, which is nearer to the stated size")
+    return plainer
+
+
+UNKNOWN = 0.4
+"""Share of the stated size that dimensions lack from which a dense model of them is another model [1]."""
+
+
+def experts_of(row: Row) -> tuple[int, int, int] | None:
+    """Return the experts of a layer, those of a token and those that all tokens share, None of a dense model.
+
+    From columns of their own, or from one such as ``128/8/0``.
+
+    Raises
+    ------
+    Skipped : not as many of them as a token goes to, or the columns contradict each other.
+    """
+    routed, chosen, shared = (
+        int(number(row, name) or 0) for name in ("experts", "experts_per_token", "shared_experts")
+    )
+    together = re.match(r"^(\d+)/(\d+)(?:/(\d+))?$", row.get("moe", "").strip())
+    if together:
+        one = (int(together[1]), int(together[2]), int(together[3] or 0))
+        if routed and (routed, chosen) != one[:2]:
+            raise Skipped(f"moe: {together[0]} is not what experts and experts_per_token say")
+        routed, chosen, shared = one
+    if not routed:
+        return None
+    if not 1 <= chosen <= routed:
+        raise Skipped(f"experts_per_token: {chosen} of {routed} experts")
+    return routed, chosen, shared
+
+
+def _uncut(name: str, row: Row) -> str:
+    """Return a name without an ending that repeats the row's layers, as ``_l4`` of a model cut to four."""
+    return re.sub(rf"[\s_-]l{row.get('layers', '') or 0}\b", "", plain(name).lower()).strip()
+
+
+def _is_cut(name: str, row: Row) -> bool:
+    """Return whether a run was cut to some layers of its model, by its name."""
+    return "layer" in name.lower() or _uncut(name, row) != plain(name).lower()
+
+
+def _dimensions(row: Row) -> tuple[tuple[str, int], ...]:
+    """Return the dimensions that a row states."""
+    return tuple((key, int(value)) for key in KEYS if (value := number(row, key)) is not None)
+
+
+def _alike(row: Row) -> str | None:
+    """Return the mixture of the catalogue that has all of a row's dimensions and experts, whatever it is called there."""
+    experts, stated = experts_of(row), dict(_dimensions(row))
+    if experts is None or not {"layers", "hidden", "heads", "vocab"} <= set(stated):
+        return None
+    for identity in catalogue.ids("models"):
+        config = _config(identity)
+        same = all(_value(config, key) in {None, stated[key]} for key in ("layers", "hidden", "heads", "vocab"))
+        if not same or _value(config, "hidden") is None or bare(identity)[0] != identity:
+            continue
+        mixtures = _mixtures(identity)
+        widths = {_value(config, "ffn_hidden"), *(one.expert[0][0].outputs for one in mixtures)}
+        alike = all((one.experts, one.chosen, bool(one.shared)) == (*experts[:2], bool(experts[2])) for one in mixtures)
+        if mixtures and alike and stated.get("ffn_hidden", next(iter(widths))) in widths:
+            return identity
+    return None
+
+
+def _mixtures(identity: str) -> list[Mixture]:
+    """Return the mixtures of a catalogue model, one of each kind of its layers."""
+    feeds = (feed for layer, _ in hf.of_catalogue(identity).decoder.kinds() for feed in layer.feed_forwards)
+    return [feed for feed in feeds if isinstance(feed, Mixture)]
+
+
+def _value(config: Mapping[str, Any], column: str) -> Any:
+    return next((config[key] for key in KEYS[column] if config.get(key) is not None), None)
+
+
+@lru_cache(maxsize=1024)
+def _whole(identity: str) -> dict[str, Any]:
+    return dict(json.loads(catalogue.model_table(identity)["config"]))
+
+
+def _config(identity: str) -> dict[str, Any]:
+    """Return the decoder's part of a catalogue model's configuration."""
+    whole = _whole(identity)
+    return dict(whole.get("text_config", whole))
+
+
+def _changed(identity: str, row: Row, assumed: Assumed) -> Model:
+    """Return a catalogue model with the dimensions that a row states; those that differ are noted.
+
+    Raises
+    ------
+    Skipped : its layers differ among themselves and the row has another number of them, or it has other experts.
+    """
+    config, experts = _config(identity), experts_of(row)
+    routed = next((config[key] for key in EXPERTS if key in config), None)
+    if experts is not None and routed is not None and routed != experts[0]:
+        raise Skipped(f"moe: {identity} has {routed} experts, not {experts[0]}")
+    if experts is not None and routed is None and not _mixtures(identity):
+        raise Skipped(f"moe: {identity} is dense")
+    if experts is not None and any(one.chosen != experts[1] for one in _mixtures(identity)):
+        raise Skipped(f"moe: a token of {identity} does not go to {experts[1]} experts")
+    differ = []
+    for key, value in _dimensions(row):
+        known = _value(config, key)
+        usual = {"kv_heads": _value(config, "heads"), "ffn_hidden": 4 * (_value(config, "hidden") or 0)}
+        # a mixture's inner width is an expert's or a dense layer's: tables mean either
+        if value == (usual.get(key, value) if known is None else known) or (key == "ffn_hidden" and routed is not None):
+            continue
+        if key == "layers" and _listed(config):
+            raise Skipped(f"model {identity}: {value} layers, where it lists {known} that differ")
+        differ.append((key, value))
+        if key not in CUT or not _is_cut(row["model_name"], row):
+            assumed.add(f"{key}: {value}, where {identity} has {usual[key] if known is None else known}")
+    return _cut(identity, tuple(differ))
+
+
+CUT = {"layers", "dense_layers"}
+"""Columns in which a run that was cut to some layers differs from its model."""
+
+
+def _listed(config: Mapping[str, Any]) -> bool:
+    """Return whether a configuration lists what each of its layers is, so that their number alone says too little."""
+    count = _value(config, "layers")
+    return "hybrid_override_pattern" in config or any(
+        isinstance(each, list) and len(each) == count for each in config.values()
+    )
+
+
+@lru_cache(maxsize=1024)
+def _cut(identity: str, differ: tuple[tuple[str, int], ...]) -> Model:
+    """Return a catalogue model of other dimensions, in its own number format and without prediction layers."""
+    whole, config = _whole(identity), _config(identity)
+    for column, value in differ:
+        own = next((key for key in KEYS[column] if config.get(key) is not None), None)
+        config[own or (KEYS[column][1] if "n_embd" in config else KEYS[column][0])] = value
+    config["num_nextn_predict_layers"] = 0
+    config.pop("quantization_config", None)
+    made = {**whole, "text_config": config} if "text_config" in whole else config
+    made.pop("quantization_config", None)
+    return hf.from_dict(made).renamed(identity)
+
+
+@lru_cache(maxsize=1024)
+def _built(
+    name: str, stated: tuple[tuple[str, int], ...], experts: tuple[int, int, int] | None, sequence: int, *, gated: bool
+) -> Model:
+    """Return a model of dimensions alone, by the family that its name belongs to; where no name tells, with a gate or without one."""
+    known = dict(stated)
+    layers, hidden, heads = (known[key] for key in ("layers", "hidden", "heads"))
+    inner, vocabulary = known.get("ffn_hidden") or 4 * hidden, known.get("vocab") or GPT_VOCABULARY
+    lowered = name.lower()
+    family = next((kind for begins, kind in FAMILIES if lowered.startswith(begins)), "")
+    plain = {
+        "hidden_size": hidden,
+        "num_hidden_layers": layers,
+        "num_attention_heads": heads,
+        "intermediate_size": inner,
+        "vocab_size": vocabulary,
+        "max_position_embeddings": sequence,
+    }
+    if experts is not None:
+        routed, chosen, shared = experts
+        config: dict[str, Any] = plain | {
+            "model_type": "glm4_moe",
+            "num_key_value_heads": known.get("kv_heads") or heads,
+            "head_dim": hidden // heads,
+            "n_routed_experts": routed,
+            "num_experts_per_tok": chosen,
+            "n_shared_experts": shared,
+            "moe_intermediate_size": inner,
+            "first_k_dense_replace": known.get("dense_layers") or 0,
+        }
+    elif family == "mpt":
+        config = {
+            "model_type": "mpt",
+            "d_model": hidden,
+            "n_layers": layers,
+            "n_heads": heads,
+            "expansion_ratio": inner // hidden,
+            "vocab_size": vocabulary,
+            "max_seq_len": sequence,
+            "no_bias": True,
+        }
+    elif family in {"phi", "gpt_neox"}:
+        config = plain | {"model_type": family, "tie_word_embeddings": False}
+    elif GPT.match(lowered):
+        config = {
+            "model_type": "gpt2",
+            "n_embd": hidden,
+            "n_layer": layers,
+            "n_head": heads,
+            "n_inner": inner,
+            "n_positions": sequence,
+            "vocab_size": vocabulary,
+        }
+    else:
+        kind = family or ("llama" if gated else "arcee")
+        config = plain | {"model_type": kind, "num_key_value_heads": known.get("kv_heads") or heads}
+    return hf.from_dict(config).renamed(lowered)

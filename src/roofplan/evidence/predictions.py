@@ -1,0 +1,419 @@
+"""Measured runs beside predictions, row by row."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from roofplan.errors import RoofplanError
+from roofplan.evidence.inference import LARGEST_QUEUE, ROUNDS, InferenceCase, alternatives, inference_case
+from roofplan.evidence.inference import NEEDED as SERVING_COLUMNS
+from roofplan.evidence.rows import Row, Skipped, flags, told_apart
+from roofplan.evidence.scoring import UNITS, Memory, Outcome, Validation
+from roofplan.evidence.training import NEEDED as TRAINING_COLUMNS
+from roofplan.evidence.training import RECOMPUTE, TrainingCase, room_of, training_case
+from roofplan.laws import batching
+from roofplan.records.calibration import Fit
+from roofplan.records.terms import Term
+from roofplan.serving import Prediction, floors
+from roofplan.serving.certainty import certainty
+from roofplan.serving.queue import Arrivals, Served, served, surface
+from roofplan.timing.figures import FIGURE_OF, Load, Metric, flat, sure
+from roofplan.training.certainty import memory_certainty, step_certainty
+from roofplan.training.ledger import fullest, ledgers
+from roofplan.training.plan import flops_per_token
+from roofplan.training.step import step
+
+Tick = Callable[[int, int], None]
+
+NEEDED = {"inference": SERVING_COLUMNS, "training": TRAINING_COLUMNS}
+"""Columns without which a table of a kind cannot be read."""
+
+
+def validated(kind: str, rows: Sequence[Row], fit: Fit, tick: Tick | None = None) -> Validation:
+    """Return measured runs of a kind, ``training`` or ``inference``, beside predictions."""
+    apart = told_apart(rows)
+    found = validate_training(apart, fit, tick) if kind == "training" else validate_inference(apart, fit, tick)
+    found.in_sample = frozenset(source for source in found.by_source() if fitted_on(source, fit))
+    return found
+
+
+def fitted_on(source: str, fit: Fit) -> bool:
+    """Return whether constants rest on a publisher's rows, or on the user's own of that name, so that its errors are in sample."""
+    return bool(source) and any(source in names_in(item.source) for item in fit.constants if item.rows)
+
+
+def names_in(source: str) -> frozenset[str]:
+    """Return the publishers that the source of a constant may name.
+
+    >>> "vllm-docs" in names_in("published runs: vllm-docs, ml-energy")
+    True
+    """
+    return frozenset(word.strip(".") for word in re.split(r"[^A-Za-z0-9._-]+", source))
+
+
+def validate_inference(rows: Sequence[Row], fit: Fit, tick: Tick | None = None) -> Validation:
+    """Return published serving runs beside predictions."""
+    out = Validation(kind="inference", rows=len(rows))
+    for place, row in enumerate(rows):
+        if tick is not None:
+            tick(place, len(rows))
+        out.outcomes += inference_outcomes(row, fit)
+    return out
+
+
+def validate_training(rows: Sequence[Row], fit: Fit, tick: Tick | None = None) -> Validation:
+    """Return published training runs beside predictions; rows published as out of memory are judged, not scored."""
+    out = Validation(kind="training", rows=len(rows))
+    for place, row in enumerate(rows):
+        if tick is not None:
+            tick(place, len(rows))
+        found, judged = training_outcomes(row, fit)
+        out.outcomes += found
+        out.memory += [judged] if judged is not None else []
+    return out
+
+
+def inference_outcomes(row: Row, fit: Fit) -> list[Outcome]:
+    """Return the figures of one serving run beside their predictions."""
+    base = Outcome(id=row["id"], source=row["source_key"], year=row.get("month", "")[:4] or row.get("year", ""))
+    try:
+        case = inference_case(row)
+        predicted = predicted_figures(case, fit)
+    except (Skipped, RoofplanError) as reason:
+        return [replace(base, skipped=str(reason))]
+    except ArithmeticError as error:
+        return [replace(base, skipped=f"its numbers make no run: {error}")]
+    out = []
+    ideals = ideal_serving(case, fit)
+    beyond = implausible_serving(case, fit)
+    for name, value in case.measured.items():
+        shown = replace(base, metric=name, regime=case.regime, measured=value, assumed=case.assumed)
+        shown = replace(shown, chip=case.machine.device.id, software=case.engine.id, ideal=ideals.get(name))
+        shown = replace(shown, system=case.origin.system)
+        found = predicted.get(name)
+        if name in beyond:
+            out.append(replace(shown, skipped="implausible", implausible=beyond[name]))
+        elif isinstance(found, Metric):
+            out.append(replace(shown, predicted=found))
+        else:
+            out.append(replace(shown, skipped=found or "not predicted in this regime"))
+    return out
+
+
+def predicted_figures(case: InferenceCase, fit: Fit) -> dict[str, Metric | str]:
+    """Return the predicted figures of a case by metric, wider by what its row leaves out, or why one cannot be predicted."""
+    found = _as_stated(case, fit)
+    if not case.unstated:
+        return found
+    here = _steadily(case, fit)
+    others = {name: [_steadily(other, fit) for other in alternatives(case, name)] for name in case.unstated}
+    return {name: _widened(name, figure, here, others, fit) for name, figure in found.items()}
+
+
+def _steadily(case: InferenceCase, fit: Fit) -> dict[str, float]:
+    """Return the figures of a case in the steady state of all that run side by side, which tell how far another input would move them."""
+    out: dict[str, float] = {}
+    try:
+        if case.measured.keys() & {"ttft", "prefill_tokens_per_second"}:
+            prompts = float(case.prompts_term(fit).value)
+            out |= {"ttft": prompts, "prefill_tokens_per_second": 1.0 / prompts}
+        if case.measured.keys() & {"tpot", "output_tokens_per_second"}:
+            users = case.users or min(float(case.book().max_concurrency), float(case.clients or math.inf))
+            state = case.steady(max(1.0, users), fit)
+            out |= {"tpot": float(state.pace.value), "output_tokens_per_second": float(state.rate)}
+    except (Skipped, RoofplanError):
+        return {}
+    return out
+
+
+def _widened(
+    name: str, figure: Metric | str, here: dict[str, float], others: dict[str, list[dict[str, float]]], fit: Fit
+) -> Metric | str:
+    """Return a figure with an interval that is wider by what it is under other plausible inputs."""
+    if isinstance(figure, str) or figure.doubt is None or name not in here:
+        return figure
+    spans = []
+    for unstated, found in others.items():
+        values = [here[name], *(each[name] for each in found if name in each)]
+        spans.append((unstated, flat(min(values), max(values))))
+    doubt = figure.doubt._replace(assumed=(*figure.doubt.assumed, *spans))
+    return sure(FIGURE_OF[name], figure.grade, doubt, fit).of(figure.value, figure.unit)
+
+
+def _as_stated(case: InferenceCase, fit: Fit) -> dict[str, Metric | str]:
+    """Return the predicted figures of a case by what its row states and what rules filled."""
+    if case.regime == "static batch":
+        return _static(case, fit)
+    if case.regime == "steady batch":
+        return _steady(case, fit)
+    return _queued(case, fit)
+
+
+def _metric(case: InferenceCase, name: str, value: float, behind: Term, fit: Fit, load: Load = "") -> Metric:
+    """Return a figure of a case that a time tells."""
+    return certainty(FIGURE_OF[name], behind, case.model, case.rates(fit), load=load).of(value, UNITS[name])
+
+
+def _static(case: InferenceCase, fit: Fit) -> dict[str, Metric | str]:
+    users = case.users or 1.0
+    found = case.steady(users, fit)
+    decode, prompts = case.measured_term(found), case.prompts_term(fit)
+    figures: dict[str, tuple[float, Term]] = {
+        "tpot": (float(decode.value), decode),
+        "ttft": (float(prompts.value), prompts),
+        "prefill_tokens_per_second": (users * case.prompt / float(prompts.value), prompts),
+    }
+    answer = float(case.workload.output)
+    whole = float(batching.static_batch_time(prompts.value, decode.value, answer - 1.0))
+    figures["output_tokens_per_second"] = (users * answer / whole, decode)
+    if case.statistic.kind == "request":
+        figures["tpot"] = (whole / answer, decode)
+    return {name: _metric(case, name, value, behind, fit) for name, (value, behind) in figures.items()}
+
+
+def _steady(case: InferenceCase, fit: Fit) -> dict[str, Metric | str]:
+    found = case.steady(case.users or 1.0, fit)
+    term = case.measured_term(found)
+    out: dict[str, Metric | str] = {
+        "tpot": _metric(case, "tpot", float(term.value), term, fit),
+        "output_tokens_per_second": _metric(case, "output_tokens_per_second", float(found.rate), found.cycle, fit),
+    }
+    return _without_tails(case, out)
+
+
+def _queued(case: InferenceCase, fit: Fit) -> dict[str, Metric | str]:
+    """Return what requests see that wait for a seat: by the steady state where the queue is long, else step by step."""
+    book = case.book()
+    seats = book.max_concurrency // case.groups
+    if seats < 1 or not book.fits:
+        raise Skipped("memory: by our ledger it does not fit")
+    if case.regime == "offline" and not case.in_flight:
+        return _static(replace(case, users=float(book.max_concurrency)), fit)
+    clients = float(case.clients or math.inf)
+    running = min(float(book.max_concurrency), clients)
+    long = case.requests is not None and case.requests > LARGEST_QUEUE * running
+    if long or (case.regime == "offline" and case.requests is None):
+        return _endless(case, running, fit)
+    seen, steady = simulated(case, seats, book.budget_tokens, fit)
+    waits = case.regime in UNEVEN_LOADS or clients > running
+    load: Load = "queue" if waits else "" if math.isinf(clients) else "clients" if clients > 1 else "client"
+    full = steady if waits or math.isinf(clients) else case.steady(clients, fit)  # all of whom run at once
+    rate = seen.rate * case.busy_groups
+    if case.clients is not None:  # groups of which some have a client more than others
+        rate *= case.clients / (clients_of(case) * case.busy_groups)
+    out: dict[str, Metric | str] = {
+        "ttft": _metric(case, "ttft", case.statistic.of(seen.first), full.ttft, fit, load),
+        "output_tokens_per_second": _metric(case, "output_tokens_per_second", rate, full.cycle, fit, load),
+    }
+    if seen.between:
+        seconds = _time_per_token(case, seen, case.measured_term(steady))
+        out["tpot"] = _metric(case, "tpot", seconds, case.measured_term(full), fit, load)
+    if case.regime == "open loop" and case.requests is None:
+        out["ttft"] = "number of requests not stated: how long the queue grew is not known"
+    return out
+
+
+UNEVEN_LOADS = frozenset({"open loop", "burst"})
+"""Regimes in which how many sequences run changes all the time."""
+
+
+def _time_per_token(case: InferenceCase, seen: Served, step: Term) -> float:
+    """Return the time per token of a simulated run that a row publishes; gaps are those of the steady state."""
+    if case.statistic.kind == "gap" and case.statistic.quantile is not None:
+        return float(step.value)
+    return case.statistic.of(seen.cycles if case.statistic.kind == "request" else seen.between)
+
+
+def _endless(case: InferenceCase, running: float, fit: Fit) -> dict[str, Metric | str]:
+    """Return the steady state of a queue so long that its ramp and tail do not show; clients beyond those running wait for a seat."""
+    full = case.steady(running, fit)
+    term = case.measured_term(full)
+    out: dict[str, Metric | str] = {
+        "tpot": _metric(case, "tpot", float(term.value), term, fit),
+        "output_tokens_per_second": _metric(case, "output_tokens_per_second", float(full.rate), full.cycle, fit),
+    }
+    if case.clients is not None:
+        between = 0.0 if full.tpot is None else float(full.tpot.value)
+        stays = case.clients * case.workload.output / float(full.rate)
+        front = float(case.rates(fit).front)
+        first = stays - (case.workload.output - 1.0) * between + front
+        out["ttft"] = _metric(case, "ttft", first, full.ttft, fit, "queue")
+    return _without_tails(case, out)
+
+
+def _without_tails(case: InferenceCase, out: dict[str, Metric | str]) -> dict[str, Metric | str]:
+    """Return figures of a steady state, in which all requests are alike, without those that a row publishes as a percentile beyond the middle."""
+    quantile = case.statistic.quantile
+    if quantile is None or quantile == MIDDLE:
+        return out
+    gaps = case.statistic.kind == "gap"
+    said = "percentiles of requests are not predicted where all of them are alike"
+    return out | {name: said for name in ("tpot", "ttft") if name in out and not (gaps and name == "tpot")}
+
+
+MIDDLE = 0.5
+"""The median, which a steady state stands for [1]."""
+
+
+def clients_of(case: InferenceCase) -> int:
+    """Return the clients of a group, the nearest whole number to their mean [1]."""
+    return max(1, round((case.clients or 1) / case.busy_groups))
+
+
+def simulated(case: InferenceCase, seats: int, budget: float, fit: Fit) -> tuple[Served, Prediction]:
+    """Return what requests see of one group, and the steady state of as many running sequences.
+
+    All groups share one front end, where there is a server.
+    """
+    groups = case.busy_groups
+    clients = None if case.clients is None else clients_of(case)
+    requests = case.requests / groups if case.requests is not None else ROUNDS * (clients or seats)
+    arrivals = Arrivals(
+        requests=max(1, round(requests)),
+        varied=case.varied,
+        clients=clients,
+        rate=None if case.arrivals is None else case.arrivals / groups,
+    )
+    most = min(seats, clients or arrivals.requests, arrivals.requests)
+    time_of = surface(
+        case.model, case.strategy, case.workload, case.rates(fit), kv_bytes=case.kv_bytes, seats=most, budget=budget
+    )
+    front = (
+        0.0 if case.regime == "offline" else float(case.rates(fit).front) * groups
+    )  # such runs call the engine itself
+    seen = served(arrivals, case.workload, case.engine, time_of, seats=most, budget=budget, front=front)
+    return seen, case.steady(max(1.0, seen.running) * groups, fit)
+
+
+def ideal_serving(case: InferenceCase, fit: Fit) -> dict[str, float]:
+    """Return what the data sheet alone gives: a token for reading the weights once, prompts at the dense peak of all devices."""
+    one, rate = _floors(case, fit)
+    if case.users is None:
+        return {"prefill_tokens_per_second": rate}
+    out = {"tpot": one, "prefill_tokens_per_second": rate, "output_tokens_per_second": case.users / one}
+    return out | ({"ttft": case.users * case.prompt / rate} if case.regime == "static batch" else {})
+
+
+def _floors(case: InferenceCase, fit: Fit) -> tuple[float, float]:
+    """Return the least time of a token, reading what one sequence or all running ones need, and the most prompt tokens a second."""
+    prompt = replace(case.workload, input=max(1, round(case.prompt)))
+    one = floors(case.model, case.strategy, prompt, case.rates(fit), max(1, round(case.users or 1)))
+    return float(one.token), float(prompt.input * case.machine.count / (one.first * max(one.ranks)))
+
+
+def implausible_serving(case: InferenceCase, fit: Fit) -> dict[str, str]:
+    """Return the figures of a case that no machine of its data sheet reaches, and the limit that each exceeds."""
+    out = {}
+    token, most = _floors(case, fit)
+    least, rates = case.measured.get("tpot"), ("prefill_tokens_per_second", "output_tokens_per_second")
+    if least is not None and least < token and not case.workload.drafted:
+        out["tpot"] = f"memory bandwidth: a token takes at least {token * 1e3:.3g} ms"
+    for name in rates:
+        if case.measured.get(name, 0.0) > most:
+            out[name] = f"dense peak: at most {most:,.0f} tok/s"
+    answered = _answered(case)
+    if answered is not None and answered * case.workload.input > most:
+        said = f"dense peak: {answered:.3g} requests a second bring {answered * case.workload.input:,.0f} prompt tokens, at most {most:,.0f} are computed"
+        out |= dict.fromkeys(case.measured.keys() - out.keys(), said)
+    first, waited = ideal_serving(case, fit).get("ttft"), case.measured.get("ttft")
+    if first is not None and waited is not None and waited < first:
+        out["ttft"] = f"dense peak: the prompts take at least {first:.3g} s"
+    return out
+
+
+def _answered(case: InferenceCase) -> float | None:
+    """Return the requests that a run's own figures say were answered each second: by its rate, or by its clients and their times."""
+    answer = float(case.workload.output)
+    if "output_tokens_per_second" in case.measured:
+        return case.measured["output_tokens_per_second"] / answer
+    if case.clients is None or not case.measured.keys() >= {"ttft", "tpot"} or case.statistic.kind == "request":
+        return None
+    return case.clients / (case.measured["ttft"] + (answer - 1.0) * case.measured["tpot"])
+
+
+def training_outcomes(row: Row, fit: Fit) -> tuple[list[Outcome], Memory | None]:
+    """Return the figures of one training run beside their predictions, and whether it was judged to fit."""
+    out_of_memory = "oom-row" in flags(row)
+    base = Outcome(id=row["id"], source=row["source_key"], year=row.get("month", "")[:4] or row.get("year", ""))
+    try:
+        case = training_case({**row, "quality": ""} if out_of_memory else row)
+        predicted, judged = training_figures(case, fit)
+        most = ideal_rate(case, fit)
+    except (Skipped, RoofplanError) as reason:
+        return [replace(base, skipped=str(reason))], None
+    except ArithmeticError as error:
+        return [replace(base, skipped=f"its numbers make no run: {error}")], None
+    # what is recomputed decides the memory: where it is not stated, nothing is judged
+    known = RECOMPUTE not in case.unstated
+    ran = Memory(id=row["id"], ran=not out_of_memory, fits=judged) if known or out_of_memory else None
+    if out_of_memory:
+        return [replace(base, skipped="oom-row")], ran
+    out = []
+    for name, value in (("tokens_per_second_per_device", case.rate), ("memory", case.memory)):
+        if value is None:
+            continue
+        shown = replace(base, metric=name, measured=value, assumed=case.assumed, sweep=sweep_of(case))
+        shown = replace(shown, chip=case.machine.device.id, software=case.framework.id)
+        shown = replace(shown, ideal=None if name == "memory" else most)
+        shown = replace(shown, system=case.origin.system)
+        limit = implausible_training(case, name, most)
+        if limit:
+            out.append(replace(shown, skipped="implausible", implausible=limit))
+        else:
+            out.append(replace(shown, predicted=predicted[name]))
+    return out or [replace(base, skipped="no figure that is predicted")], ran
+
+
+def training_figures(case: TrainingCase, fit: Fit) -> tuple[dict[str, Metric], bool]:
+    """Return the predicted figures of a training run, and whether it fits its devices."""
+    a = case.ability(fit)
+    found = step(case.model, case.job, case.layout, a)
+    known = step_certainty(case.model, case.job, case.layout, a, found, case.unstated, case.doubts)
+    rate = case.job.batch * case.job.sequence / float(found.time) / case.machine.count
+    known = replace(known, quickest=ideal_rate(case, fit) / rate)
+    held = fullest(ledgers(case.model, case.job, case.layout, case.framework, fit))
+    sure_reserved, sure_allocated = memory_certainty(case.framework, case.machine, case.model, case.job, fit)
+    reserved, allocated = (
+        sure_reserved.of(float(held.reserved), "B"),
+        sure_allocated.of(float(held.allocated.value), "B"),
+    )
+    figures = {
+        "tokens_per_second_per_device": known.falls(rate, "token/s"),
+        "memory": at_most(reserved, room_of(case)) if case.memory_kind == "reserved" else allocated,
+    }
+    return figures, reserved.value <= float(case.machine.device.memory or math.inf)
+
+
+def at_most(figure: Metric, room: float) -> Metric:
+    """Return the memory that the allocator of a run that ran can have held: it gives free blocks back before it asks for more than there is.
+
+    The lower end keeps its distance: a figure that is cut is no surer.
+    """
+    value = min(figure.value, room)
+    return replace(figure, value=value, low=figure.low * value / figure.value, high=min(figure.high, room))
+
+
+def ideal_rate(case: TrainingCase, fit: Fit) -> float:
+    """Return the tokens a second of a device at its dense peak [token/s]."""
+    products, mixing = flops_per_token(case.model, case.job.sequence, case.job.adapter)
+    peak = case.ability(fit).rates.peak
+    return float(peak[case.job.precision] if case.job.precision in peak else peak["bf16"]) / (products + mixing)
+
+
+def implausible_training(case: TrainingCase, name: str, most: float) -> str:
+    """Return the limit that a published training figure exceeds, empty where it exceeds none."""
+    if name == "memory" and case.memory is not None:
+        room = float(case.machine.device.memory or math.inf)
+        return f"memory of a device: {room / 2**30:.1f} GiB" if case.memory > room else ""
+    return f"dense peak: at most {most:,.0f} tok/s a device" if (case.rate or 0.0) > most else ""
+
+
+def sweep_of(case: TrainingCase) -> str:
+    """Return the sweep that a run belongs to: one publisher's runs of one model, devices and sequence."""
+    row = case.row
+    return " ".join(
+        (row["source_key"], row["model_name"], row["accelerators_total"], row["accel_norm"], row["seq_len"])
+    )

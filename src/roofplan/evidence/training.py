@@ -1,0 +1,427 @@
+"""Published training runs as cases that can be predicted; the columns are those of ``measured/training.csv``."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass, replace
+from typing import Any
+
+from roofplan import catalogue
+from roofplan.catalogue.machines import machine
+from roofplan.errors import RoofplanError
+from roofplan.evidence.models import device_of, model_of
+from roofplan.evidence.rows import Assumed, Row, Skipped, checked, flags, number
+from roofplan.records.calibration import Fit
+from roofplan.records.hardware import Machine
+from roofplan.records.model import Model
+from roofplan.records.source import Sourced
+from roofplan.records.system import Origin
+from roofplan.records.training import RECOMPUTES, Adapter, Framework, Job, Layout
+from roofplan.training.certainty import system_of
+from roofplan.training.ledger import needed
+from roofplan.training.plan import ALL_PRODUCTS
+from roofplan.training.search import mixtures
+from roofplan.training.step import Ability, ability
+
+NEEDED = (
+    *("id", "source_key", "model_name", "accel_norm", "accelerators_total", "framework", "month", "precision"),
+    *("seq_len", "norm_tokens_per_s_per_gpu"),
+)
+"""Columns without which no row can be predicted."""
+
+
+@dataclass(slots=True, kw_only=True)
+class TrainingCase:
+    """A published run.
+
+    Parameters
+    ----------
+    rate : measured tokens per second of a device, None without one [token/s].
+    memory : measured peak of the fullest device, None without one [B].
+    assumed : what the row leaves out and a rule filled.
+    unstated : inputs among them whose other plausible values widen the interval.
+    doubts : what was read in a way that may be wrong, each with the relative error that it may bring [1].
+    """
+
+    row: Row
+    model: Model
+    machine: Machine
+    framework: Framework
+    job: Job
+    layout: Layout
+    rate: float | None
+    memory: float | None
+    memory_kind: str
+    assumed: tuple[str, ...]
+    unstated: tuple[str, ...]
+    doubts: tuple[tuple[str, float], ...]
+
+    @property
+    def origin(self) -> Origin:
+        """Where it was measured."""
+        system = system_of(self.model, self.machine, self.framework, self.job)
+        return Origin(source=self.row["source_key"], chip=self.machine.device.id, system=system)
+
+    @property
+    def step_time(self) -> float | None:
+        """Measured seconds of a step [s]."""
+        if self.rate is None:
+            return None
+        return self.job.batch * self.job.sequence / (self.rate * self.machine.count)
+
+    def ability(self, fit: Fit) -> Ability:
+        """Return what the machine attains."""
+        return ability(self.machine, self.framework, fit)
+
+
+def room_of(case: TrainingCase) -> float:
+    """Return the memory that a device leaves the allocator of a run [B]."""
+    return float(case.machine.device.memory or math.inf) - case.framework.keeps("outside")
+
+
+def training_case(row: Row) -> TrainingCase:
+    """Return a row as a case.
+
+    Raises
+    ------
+    Skipped : with the reason.
+    """
+    if reasons := flags(row) - {"dims-missing"}:
+        raise Skipped(" ".join(sorted(reasons)))
+    checked(row)
+    assumed = Assumed()
+    model = model_of(row, assumed)
+    found = machine_of(row, assumed)
+    framework = framework_of(row, assumed)
+    sequence = _sequence(row, assumed)
+    if sequence is None:
+        raise Skipped("sequence not stated as a number")
+    layout, batch = _layout(row, model, found.count, framework, assumed)
+    gradient = 2.0 if any(x in (row.get("gradient_dtype") or framework.gradient) for x in ("bf16", "fp16")) else 4.0
+    job = Job(
+        sequence=int(sequence),
+        batch=int(batch),
+        optimizer=catalogue.optimizers()["adam"],
+        precision=precision_of(row["precision"]),
+        gradient=gradient,
+        adapter=adapter_of(row, framework),
+    )
+    recompute = _stated_recompute(row, framework)
+    if recompute:
+        layout = replace(layout, recompute=recompute)
+    else:
+        layout = _recomputing(model, job, layout, framework, found, assumed)
+    rate, memory = number(row, "norm_tokens_per_s_per_gpu"), number(row, "measured_memory_gb_per_gpu")
+    unit = 1e9 if row["source_key"] == "litgpt-a100" else 2.0**30
+    return TrainingCase(
+        row=row,
+        model=model,
+        machine=found,
+        framework=framework,
+        job=job,
+        layout=layout,
+        rate=rate,
+        memory=None if memory is None else memory * unit,
+        memory_kind=row.get("memory_kind", ""),
+        assumed=tuple(assumed.texts),
+        unstated=(*assumed.unstated, *(["imbalance"] if model.experts else [])),
+        doubts=tuple(assumed.doubts),
+    )
+
+
+def _layout(row: Row, model: Model, count: int, framework: Framework, assumed: Assumed) -> tuple[Layout, float]:
+    """Return the layout of a row on `count` devices, nothing computed again, and its batch [sequence]; what is blank by rule.
+
+    Raises
+    ------
+    Skipped : it is no layout of the model on so many devices.
+    """
+    batch, micro = number(row, "global_batch_sequences"), number(row, "micro_batch")
+    tp, pp, cp, ep = (int(number(row, name) or 1) for name in ("tp", "pp", "cp", "ep"))
+    dp = int(number(row, "dp") or count // (tp * pp * cp))
+    if tp * pp * cp * dp != count:
+        raise Skipped(f"degrees: tp {tp} x pp {pp} x cp {cp} x dp {dp} are not the {count} devices")
+    interleave = max(1, int(number(row, "interleave") or (2 if row.get("interleave", "").startswith(">1") else 1)))
+    layers, wide = len(model.decoder.layers), [one.experts for one in mixtures(model)]
+    if any(experts % ep for experts in wide):
+        raise Skipped(f"ep: {ep} ranks do not divide {min(wide)} experts")
+    if pp > layers or pp * interleave > layers + (2 if framework.counts_ends else 0):
+        raise Skipped(f"layout: {pp} stages of {interleave} chunks for {layers} layers")
+    if micro is None:
+        micro = _micro_batch(row, batch, dp, framework, assumed)
+    if batch is None:
+        batch = micro * dp * (number(row, "grad_accum") or 1.0)
+        assumed.add(f"batch: {batch:g} sequences, a micro-batch of each data rank")
+    if framework.name == "torchtitan" and pp > 1:
+        micro = micro / pp
+        assumed.add("micro-batch: the local batch over the stages, torchtitan's default", MICRO_BATCH)
+    stated = row.get("sequence_parallel", "").lower()
+    parallel = stated == "true" if stated else framework.released >= "2022-05"
+    layout = Layout(
+        tp=float(tp),
+        pp=pp,
+        cp=float(cp),
+        dp=float(dp),
+        ep=float(ep),
+        micro_batch=micro,
+        interleave=interleave,
+        zero=_zero(row, framework),
+        shard=_shard(row, dp * cp),
+        recompute="none",
+        sequence_parallel=parallel and tp > 1,
+        offload="weights" if row.get("offload", "").startswith("params") else "none",
+    )
+    return layout, batch
+
+
+def _sequence(row: Row, assumed: Assumed) -> float | None:
+    """Return the tokens of a sequence; of a range of longest ones over tokenizers, the longest for the smallest vocabulary."""
+    span = re.search(r"max (\d+)-(\d+) tokens", row["seq_len"])
+    if span is None:
+        return number(row, "seq_len")
+    small = (number(row, "vocab") or 0.0) <= SMALL_VOCABULARY
+    assumed.add(f"sequence: the longest of the data set, {span[2 if small else 1]} tokens")
+    return float(span[2 if small else 1])
+
+
+SMALL_VOCABULARY = 32000
+"""Vocabulary whose tokenizer cuts a text into most tokens [1]."""
+
+
+def adapter_of(row: Row, framework: Framework) -> Adapter | None:
+    """Return what a fine-tuning row trains: of the rank and beside the matrices that it states, else by the defaults of its framework."""
+    task = row.get("task", "").lower()
+    if task not in {"lora", "qlora", "adapter", "adapter_v2"}:
+        return None
+    precision = row["precision"].lower()
+    four = "nf4" in precision or task == "qlora"
+    stored = "bnb-nf4-double" if "nf4-dq" in precision else "bnb-nf4" if four else "bf16"
+    name = catalogue.hyphened(row["framework"].removeprefix("other:"))
+    defaults = ADAPTERS.get(name) or ADAPTERS.get(framework.name)
+    if defaults is None:
+        raise Skipped(f"what {name} trains beside frozen weights is not described")
+    rank, targets = number(row, "rank"), tuple(re.findall(r"[\w-]+", row.get("targets", "").lower()))
+    targets = ALL_PRODUCTS if targets in {("all-linear",), ("all",)} else targets
+    if unknown := set(targets) - set(ALL_PRODUCTS):
+        raise Skipped(f"targets: {', '.join(sorted(unknown))}; known: all-linear, {', '.join(ALL_PRODUCTS)}")
+    defaults = defaults | ({"rank": int(rank)} if rank else {}) | ({"targets": targets} if targets else {})
+    trained = re.search(r"([\d,]+) trainable params", row.get("notes", ""))
+    if task.startswith("adapter"):
+        defaults = {**defaults, "targets": (), "scales": task == "adapter_v2"}
+        defaults["fixed"] = float(trained[1].replace(",", "")) if trained else None
+        defaults["first"] = PROMPTED_FROM if task == "adapter" else 0
+    return Adapter(method=task, stored=stored, **defaults)
+
+
+ADAPTERS: dict[str, dict[str, Any]] = {
+    "litgpt": {"rank": 8, "targets": ("q_proj", "v_proj"), "bytes": 8.0},
+    "nemo": {"rank": 32, "targets": ("q_proj", "k_proj", "v_proj"), "bytes": 18.0, "dropout": False, "fused": True},
+    "megatron-bridge": {
+        "rank": 32,
+        "targets": ALL_PRODUCTS,
+        "bytes": 18.0,
+        "dropout": False,
+        "fused": True,
+    },
+    "transformers": {"rank": 8, "targets": ("q_proj", "v_proj"), "bytes": 16.0},
+    "fsdp-qlora": {
+        "rank": 64,
+        "targets": ("q_proj", "k_proj", "v_proj", "up_proj", "gate_proj", "down_proj"),
+        "bytes": 12.0,
+    },
+}
+"""Defaults of what is trained. PEFT's LoraConfig: rank 8 beside queries and values of most models, in fp32 with fp32 moments. LitGPT: 16-bit
+parameters, gradients and moments. fsdp_qlora: 16-bit parameters and gradients, fp32 moments. NeMo's examples of 2024 (lora_tuning of
+megatron_gpt_finetuning_config.yaml): the fused products before attention; Megatron Bridge: all products; both with Megatron's fp32 gradient,
+copy and moments."""
+
+
+PROMPTED_FROM = 2
+"""First layer with prompts of LLaMA-Adapter (arXiv 2303.16199) in LitGPT, adapter.py: adapter_start_layer; its published counts agree [1]."""
+
+
+def _micro_batch(row: Row, batch: float | None, ranks: int, framework: Framework, assumed: Assumed) -> float:
+    """Return the sequences of a micro-batch that a row leaves out: by its batch, ranks and accumulation, else the framework's default.
+
+    Raises
+    ------
+    Skipped : nothing tells them.
+    """
+    accumulated, own = number(row, "grad_accum"), framework.unstated.micro_batch
+    if batch is not None and accumulated:
+        found, why, unstated = batch / ranks / accumulated, "by batch, ranks and accumulation", ""
+        if found < 1.0:
+            raise Skipped(
+                f"micro-batch: {batch:g} sequences over {ranks} ranks and {accumulated:g} passes are less than one"
+            )
+    elif own is not None and (batch is None or batch >= own * ranks):
+        found, why, unstated = own, f"{framework.name}'s default", MICRO_BATCH
+    elif own is not None and batch is not None:
+        found, why, unstated = max(1.0, batch / ranks), "the batch over its ranks", MICRO_BATCH
+    else:
+        raise Skipped("micro-batch not stated")
+    assumed.add(f"micro-batch: {found:g}, {why}", unstated)
+    return found
+
+
+MICRO_BATCH, RECOMPUTE = "micro-batch", "recompute"
+"""Inputs that rows leave out and that have other plausible values."""
+
+
+def _shard(row: Row, ranks: int) -> float:
+    """Return the data ranks that divide states between them where a row says that they are fewer than all, else 0 [1]."""
+    stated = re.search(r"\bshard\s+(\d+)\b|\bfsdp2?\s+(\d+)\b", row.get("zero_stage_fsdp", ""), re.IGNORECASE)
+    size = int(stated[1] or stated[2]) if stated else 0
+    if stated and stated[2] and size < LEAST_GROUP:
+        size = 0
+    return float(size) if 0 < size < ranks and ranks % size == 0 else 0.0
+
+
+LEAST_GROUP = 4
+"""Ranks below which a number behind the name of FSDP is its version, not a group [1]."""
+
+TWICE_THE_MEMORY = 2.0
+"""Memory that a run would need, over that of its device, from which it must have computed more again than its framework does unasked [1]."""
+
+
+def _stated_recompute(row: Row, framework: Framework) -> str:
+    """Return what a row says is computed again, empty where it says nothing that the framework is known to do."""
+    said = row.get("recompute", "").lower()
+    stated = "" if "not stated" in said else re.split(r"[\s,;]", said)[0]
+    stated = framework.raw.get("recompute_names", {}).get(stated, stated)
+    return stated if stated in RECOMPUTES else ""
+
+
+def _recomputing(
+    model: Model, job: Job, layout: Layout, framework: Framework, found: Machine, assumed: Assumed
+) -> Layout:
+    """Return a layout with what is computed again unasked: by the framework's default where that fits by any means, else whole layers."""
+    rule = framework.unstated
+    unasked = replace(layout, recompute=rule.recompute_sharded if layout.zero >= ZERO_OF_WEIGHTS else rule.recompute)
+    if needed(model, job, unasked, framework) <= TWICE_THE_MEMORY * float(found.device.memory or math.inf):
+        assumed.add(f"recompute: {unasked.recompute}, {framework.name}'s default", RECOMPUTE)
+        return unasked
+    assumed.add(
+        f"recompute: full, without which it would need {TWICE_THE_MEMORY:g} times the memory of a device", RECOMPUTE
+    )
+    return replace(layout, recompute="full")
+
+
+ZERO_OF_WEIGHTS = 3
+"""ZeRO stage from which weights are divided."""
+
+
+def _zero(row: Row, framework: Framework) -> int:
+    stated = row.get("zero_stage_fsdp", "").lower()
+    if "fsdp" in stated or "shard" in stated or "zero-3" in stated or stated == "3":
+        return 3
+    if "distributed" in stated or stated in {"1", "zero-1"}:
+        return 1
+    if stated in {"0", "ddp"}:
+        return 0
+    return 3 if framework.sharding == "fsdp" else 1 if framework.sharding == "distributed-optimizer" else 0
+
+
+def precision_of(text: str) -> str:
+    """Return the number format that a published precision computes products in."""
+    lowered = text.lower()
+    if "nvfp4" in lowered:
+        return "fp4"
+    if "fp8" in lowered:
+        return "fp8"
+    if lowered.startswith("fp16") and "bf16" not in lowered:
+        return "fp16"
+    return "bf16"
+
+
+def framework_of(row: Row, assumed: Assumed) -> Framework:
+    """Return the framework profile of a row's name and month, or the one that it is planned as."""
+    name, month = row["framework"].removeprefix("other:"), row.get("month", "")
+    other = catalogue.stand_in("frameworks", name, month or row.get("year", ""))
+    identity = other.id if other else catalogue.aliases("frameworks").get(catalogue.hyphened(name))
+    if identity is None:
+        raise Skipped(f"framework {name or 'not stated'} is not described")
+    found = catalogue.framework(identity)
+    if other and not other.own:
+        assumed.add(f"framework {other.text}")
+        found = replace(found, stands_for=other.name)
+    eager = row.get("flash_attention") == "False"
+    if eager and found.name == "megatron":
+        found = replace(catalogue.framework("megatron-lm-3.0"), stands_for=found.stands_for)
+    return replace(found, attention="eager") if eager and found.attention == "flash" else found
+
+
+NETWORK = re.compile(
+    r"(?:([1-9]\d*)\s*x\s*)?(\d+(?:\.\d+)?)\s*([GT])(b|B)(?:it)?(?:/s|ps)?\b(?:\s*per\s*(node|host|GPU|gpu|device|chip))?"
+)
+"""A rate of a network: ports, rate of each, and of what."""
+
+
+def machine_of(row: Row, assumed: Assumed) -> Machine:
+    """Return the machine of a row: its devices, so many to a node, and the network that the row states, else the one that they are sold with."""
+    device, whole = device_of(row), number(row, "accelerators_total")
+    if whole is None:
+        raise Skipped("number of devices not stated")
+    text, per_node = row.get("interconnect", ""), number(row, "devices_per_node")
+    joined = re.search(r"NVL(\d+)", text)
+    most = int(joined[1]) if joined else None if "ICI" in text or per_node is None else int(per_node)
+    base = _on_bus(_sold(device, int(whole), most), text)
+    if base.network is None:
+        return base
+    said = text.partition(";")[2].strip()
+    named = catalogue.aliases("links").get(said.lower())
+    if named is not None and catalogue.link(named).kind == "network":
+        return replace(base, network=catalogue.link(named), ports=1)
+    rate = NETWORK.search(said)
+    if rate is None:
+        assumed.add(f"network: {base.ports} x {base.network.id} a host, as it is sold", "network")
+        return base
+    each = (rate[5] or "").lower() in {"gpu", "device", "chip"}
+    speed = float(rate[2]) * (1e12 if rate[3] == "T" else 1e9) / (8.0 if rate[4] == "b" else 1.0)
+    total = int(rate[1] or 1) * speed * (base.per_host if each else 1)
+    ports = max(1, round(total / base.network.bandwidth))
+    stated = Sourced(value=total / ports, unit="B/s", text=rate[0], source=row["id"], seen="", kind="given")
+    network = replace(base.network, quantities={**base.network.quantities, "bandwidth": stated})
+    return replace(base, network=network, ports=ports)
+
+
+def _sold(device: str, count: int, most: int | None) -> Machine:
+    """Return so many devices in hosts of at most `most`, or as they are sold, over their own network.
+
+    Raises
+    ------
+    Skipped : with the reason.
+    """
+    hosts = 0 if most is None else next(n for n in range(-(-count // most), count + 1) if count % n == 0)
+    if most is not None and hosts > 1 and 2 * (count // hosts) < most:
+        raise Skipped(f"{count} devices do not fill hosts of {most}")
+    parts = f"{hosts}x{count // hosts}" if hosts > 1 else str(count)
+    try:
+        try:
+            found = machine(f"{device}:{parts}")[0]
+        except RoofplanError as error:
+            if error.code != "network_missing":
+                raise
+            found = machine(f"{device}:{parts}@{UNSOLD}")[0]
+            found = replace(found, ports=found.per_host)
+    except RoofplanError as error:
+        raise Skipped(str(error)) from None
+    return replace(found, hosts=1, per_host=count, network=None) if hosts == 1 else found
+
+
+UNSOLD = "ib-hdr"
+"""Network of hosts of which the catalogue has none: a port of 200 Gb/s for each device."""
+
+
+OLD_BOARD = "pcie3-x16"
+"""Link of cards that stand on a board older than they are: a generation below that of the cards since 2020."""
+
+
+def _on_bus(base: Machine, text: str) -> Machine:
+    """Return a machine whose cards are on the bus that a row states, where it states one."""
+    stated = re.match(r"pcie(\d) x(\d+)", text)
+    name = f"pcie{stated[1]}-x{stated[2]}" if stated else OLD_BOARD if text.startswith("pcie (old board") else None
+    if name is None or name not in catalogue.ids("links"):
+        return base
+    return replace(base, host_link=catalogue.link(name))

@@ -1,0 +1,182 @@
+"""The launch line of a plan, in the vocabulary of its engine version."""
+
+from __future__ import annotations
+
+import math
+import shlex
+from pathlib import Path
+
+from roofplan import catalogue
+from roofplan.errors import InputError
+from roofplan.serving import Plan
+
+SHORT = {"vllm": "vllm", "sglang": "sglang", "trtllm": "tensorrt-llm", "llamacpp": "llama.cpp"}
+"""Names that ``--emit`` takes."""
+
+OPTIONS = "options: "
+"""What a flag starts with that an engine reads from its file of options instead of the command line."""
+
+ONLINE = {"fp8": "fp8", "bnb-nf4": "bitsandbytes", "bnb-int8": "bitsandbytes"}
+"""Formats that an engine makes of 16-bit weights while it loads them."""
+
+DTYPES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
+"""Spelling of unquantised weights."""
+
+
+def engine_named(name: str, given: str | None) -> str:
+    """Return the engine that ``--emit`` asks the plan for: the one given where they agree, else that engine's newest.
+
+    >>> engine_named("trtllm", None)
+    'tensorrt-llm'
+    """
+    wanted = SHORT.get(name.lower(), name.lower())
+    if wanted not in SHORT.values():
+        raise InputError(
+            f"--emit: {name!r} is not an engine that can be emitted; accepted: {', '.join(SHORT)}",
+            argument="--emit",
+            value=name,
+        )
+    if given is None:
+        return wanted
+    found = catalogue.engine(catalogue.find("engines", given, "--engine"))
+    if found.name != wanted:
+        raise InputError(
+            f"--emit {name}: the plan is asked of {found.id}; leave --engine out or name {wanted} there",
+            argument="--emit",
+            value=name,
+        )
+    return given
+
+
+def launch(plan: Plan) -> str:
+    """Return the command that starts `plan`; what it cannot say stands behind ``#``."""
+    line = _Line(plan)
+    if plan.engine.name == "llama.cpp":
+        _llama_cpp(line)
+    else:
+        _server(line)
+    return line.text()
+
+
+class _Line:
+    """A command that is being written: words, settings of an options file, and remarks."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.flags = plan.engine.flags
+        self.words: list[str] = []
+        self.options: list[str] = []
+        self.remarks: list[str] = []
+
+    def add(self, flag: str, wanted: object = True, **values: object) -> None:
+        """Add a flag of this engine version where it is wanted, or say that it has none."""
+        if not wanted:
+            return
+        found = self.flags.get(flag)
+        if found is None:
+            self.remarks.append(f"{plain(flag)}: no flag known in {self.plan.engine.id}")
+        elif found.startswith(OPTIONS):
+            self.options.append(found.removeprefix(OPTIONS).format(**values))
+        else:
+            self.words.append(found.format(**values))
+
+    def text(self) -> str:
+        """Return the line."""
+        if self.options:
+            self.words.append(self.flags["options"])
+            self.remarks.insert(0, f"options.yaml: {{{', '.join(self.options)}}}")
+        return " ".join(self.words) + ("  # " + "; ".join(self.remarks) if self.remarks else "")
+
+
+def plain(flag: str) -> str:
+    """Return a flag's name as words.
+
+    >>> plain("attention_dp")
+    'attention dp'
+    """
+    return flag.replace("_", " ")
+
+
+def model_path(plan: Plan, line: _Line) -> str:
+    """Return what the engine is told to load: the Hub name, or the folder of a local config."""
+    name = plan.model.id
+    if name in catalogue.ids("models"):
+        return str(catalogue.model_table(name).get("hub", name))
+    path = Path(name)
+    if path.is_file():
+        return str(path.parent)
+    if name in {"stdin", "config"}:
+        line.remarks.append("MODEL: the folder of the checkpoint whose config was read")
+        return "MODEL"
+    return name
+
+
+def _server(line: _Line) -> None:
+    plan = line.plan
+    s, w = plan.strategy, plan.workload
+    tp, pp, dp, inner = int(s.tp), int(s.pp), int(s.dp), int(s.attention_dp)
+    line.add("command", model=shlex.quote(model_path(plan, line)))
+    line.add("tensor", tp > 1, tp=tp)
+    line.add("pipeline", pp > 1, pp=pp)
+    # where attention ranks take the flag of replicas, replicas are servers of their own
+    shared_flag = inner > 1 and "--dp-size" in line.flags.get("attention_dp", "")
+    if dp > 1 and (not plan.engine.data or shared_flag):
+        line.remarks.append(f"{dp} such servers behind a balancer")
+    else:
+        line.add("data", dp > 1, dp=dp)
+    line.add("expert", int(s.ep) > 1, ep=int(s.ep))
+    line.add("attention_dp", inner > 1, dp=inner)
+    line.add("context", context=w.context)
+    each = math.ceil(plan.users / (dp * inner))
+    line.add("sequences", sequences=max(1, each * (inner if plan.engine.sequence_limit == "server" else 1)))
+    other = plan.kv_precision not in {plan.model.dtype, "bf16", "fp16"}
+    line.add("kv_precision", other, kv=plan.engine.kv_names.get(plan.kv_precision, plan.kv_precision))
+    line.add("draft", w.drafted, k=w.drafted, k1=w.drafted + 1)
+    line.add("prefix_cache", w.prefix_hit and plan.engine.raw["defaults"].get("prefix_cache") is False)
+    _precision(line)
+    if plan.machine.hosts > 1:
+        how = line.flags.get("multi_host", "one process per host").replace("{hosts}", str(plan.machine.hosts))
+        line.remarks.append(f"{plan.machine.hosts} hosts: {how.replace('{', '<').replace('}', '>')}")
+
+
+def _precision(line: _Line) -> None:
+    """Add what the weights need: a spelling of their own, a conversion while loading, or a converted checkpoint."""
+    plan = line.plan
+    quantised = plan.model.quantization is not None
+    changed = plan.precision if plan.precision != "checkpoint" else None
+    if changed in ONLINE and "quantization" in line.flags:
+        line.add("quantization", q=ONLINE[changed])
+    elif not quantised and (changed is not None or plan.model.dtype == "fp32"):
+        line.add("dtype", dtype=DTYPES[plan.model.dtype])
+    elif changed is not None:
+        line.remarks.append(f"a checkpoint converted to {changed} in its place")
+
+
+def _llama_cpp(line: _Line) -> None:
+    plan = line.plan
+    precision = (
+        plan.precision
+        if plan.precision != "checkpoint"
+        else (plan.model.quantization.format if plan.model.quantization else plan.model.dtype)
+    )
+    line.words.append("llama-server -m model.gguf -ngl 999")
+    stages, servers = int(plan.strategy.pp), int(plan.strategy.dp)
+    slots = max(1, math.ceil(plan.users / servers))
+    # a cache that slots share has room for the longest request, and for what they hold on average
+    context = max(plan.workload.context, math.ceil(plan.memory.charged_tokens) * slots)
+    line.add("context", total_context=context)
+    line.add("sequences", sequences=slots)
+    if stages > 1:
+        line.words.append(f"--split-mode layer --tensor-split {','.join(['1'] * stages)}")
+    other = plan.kv_precision not in {"bf16", "fp16"}
+    line.add("kv_precision", other, kv=plan.engine.kv_names.get(plan.kv_precision, plan.kv_precision))
+    line.add("flash", other and plan.engine.raw["defaults"].get("flash_attention") is False)
+    line.add("draft", plan.workload.drafted, k=plan.workload.drafted)
+    source = model_path(plan, line)
+    line.remarks.insert(0, f"model.gguf: {source} converted to {precision}")
+    if stages > plan.machine.per_host and "multi_host" in line.flags:
+        line.remarks.append(line.flags["multi_host"])
+    if servers > 1:
+        line.remarks.append(
+            f"{servers} such servers behind a balancer, each on {stages} device{'s' if stages > 1 else ''}"
+        )

@@ -1,0 +1,8 @@
+"""Money: from a wafer to a card, from a machine to an hour, from an hour to a token."""
+
+from __future__ import annotations
+
+from roofplan.money.machine import hourly
+from roofplan.money.prices import STALE_DAYS, HourlyCost, age_days, quotation, warnings_of
+
+__all__ = ["STALE_DAYS", "HourlyCost", "age_days", "hourly", "quotation", "warnings_of"]

@@ -1,0 +1,190 @@
+"""What a machine costs per hour, from the dated price book."""
+
+from __future__ import annotations
+
+import calendar
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import date, timedelta
+
+from roofplan import catalogue
+from roofplan.money.uncertainty import Z90
+from roofplan.records.calibration import Fit
+from roofplan.records.hardware import Machine
+from roofplan.records.prices import Price
+from roofplan.records.source import GRADES, Sourced
+from roofplan.timing.figures import Metric
+
+PURCHASE = "purchase"
+"""What the fit of quotations calls what is bought, by list or on the street."""
+
+STALE_DAYS = 365
+"""Age beyond which a price is marked."""
+
+KINDS = {"rent": "rent-on-demand", "contract": "rent-contract", "spot": "spot"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HourlyCost:
+    """USD per hour of a machine and the quotation behind it.
+
+    Parameters
+    ----------
+    per_device : price of a device-hour [USD/h].
+    count : devices [1].
+    price : the quotation.
+    sure : its grade where it follows from more than one quotation, as that of a machine of one's own.
+    """
+
+    per_device: float
+    count: int
+    price: Price
+    sure: str = ""
+
+    @property
+    def grade(self) -> str:
+        """How sure the price is: as good as measured where the user gave it, calibrated where it was quoted within a year."""
+        return self.sure or ("measured" if self.price.kind == "given" else "borrowed" if self.stale else "calibrated")
+
+    @property
+    def total(self) -> float:
+        """Price of the machine [USD/h]."""
+        return self.per_device * self.count
+
+    @property
+    def range(self) -> tuple[float, float]:
+        """Bounds of the price over the price itself, 1 and 1 where it is quoted as one number [1]."""
+        value = self.price.value
+        low = value if self.price.low is None else self.price.low
+        high = value if self.price.high is None else self.price.high
+        return low / value, high / value
+
+    @property
+    def stale(self) -> bool:
+        """Whether the quotation is older than a year."""
+        return age_days(self.price.date) > STALE_DAYS
+
+
+def stale_warning(what: str, dated: str) -> list[tuple[str, str]]:
+    """Return the warning of a price older than a year, nothing of a younger one or of one without a date."""
+    return [("price_stale", f"the price of {what} is of {dated}")] if dated and age_days(dated) > STALE_DAYS else []
+
+
+def warnings_of(cost: HourlyCost) -> list[tuple[str, str]]:
+    """Return what a reader must know of a price, each with a code: its age, and on which terms a machine is owned."""
+    out = []
+    if cost.price.kind != "own" or cost.price.date != catalogue.version():
+        out += stale_warning(f"{cost.price.device} ({cost.price.kind})", cost.price.date)
+    if cost.price.kind == "own":
+        out.append(("own_price", f"owned over {cost.price.note}"))
+    return out
+
+
+def age_days(text: str, today: date | None = None) -> int:
+    """Return the least age that a date of year, month or day can mean.
+
+    >>> age_days("2025", date(2026, 11, 21)), age_days("2025-10", date(2026, 10, 30))
+    (325, 364)
+    """
+    full = text + {4: "-12-31", 7: "", 10: ""}[len(text)]
+    if len(text) == len("2026-05"):
+        full += f"-{calendar.monthrange(int(text[:4]), int(text[5:]))[1]}"
+    return ((today or date.today()) - date.fromisoformat(full)).days
+
+
+RECENT_DAYS = 180
+"""Quotations this much older than the newest of a pool still count as of its day."""
+
+
+def quotation(machine: Machine, kind: str) -> Price | None:
+    """Return the price of a kind that holds for this instance size, or None: never a price of another kind.
+
+    A rent holds for the instance size that it was quoted for: quotations for as many devices as a host come first, unless
+    all are older than a year and one that names no size is newer. For a named cloud instance only its provider's count. Of
+    those of the newest half year the median is taken; contracts of one length alone, that of the newest.
+    """
+    own = machine.device.quantities.get("price")
+    if own is not None and kind == "rent":
+        return given_price(machine, own.value, own.source)
+    known = [
+        p
+        for p in catalogue.prices(machine.device.id)
+        if p.kind == KINDS[kind] and p.unit == "USD/h" and machine.provider in {"", p.provider}
+    ]
+    exact = [p for p in known if p.count == machine.per_host]
+    loose = [p for p in known if p.count is None]
+    if exact and loose:
+        latest = max(exact, key=lambda p: p.middle)
+        old = age_days(latest.date) > STALE_DAYS and latest.middle < max(p.middle for p in loose)
+        exact = [] if old else exact
+    pool = exact or loose
+    if not pool:
+        return None
+    term = max(pool, key=lambda p: p.middle).term
+    pool = [p for p in pool if p.term == term]
+    return newest(pool)
+
+
+def newest(pool: Sequence[Price]) -> Price:
+    """Return the median of the quotations of the newest half year."""
+    first = max(p.middle for p in pool) - timedelta(days=RECENT_DAYS)
+    return middle_of([p for p in pool if p.middle >= first])
+
+
+def middle_of(pool: Sequence[Price]) -> Price:
+    """Return the median quotation; of the two in the middle of an even number the newer, or their mean where both are as new."""
+    ranked = sorted(pool, key=lambda p: p.value)
+    low, high = ranked[(len(ranked) - 1) // 2], ranked[len(ranked) // 2]
+    if low.middle != high.middle:
+        return max(low, high, key=lambda p: p.middle)
+    if low.value == high.value:
+        return low
+    both = "; ".join(dict.fromkeys((low.source, high.source)))
+    note = f"mean of {low.value:g} ({low.provider or 'market'}) and {high.value:g} ({high.provider or 'market'})"
+    provider = low.provider if low.provider == high.provider else ""
+    value = (low.value + high.value) / 2.0
+    return replace(low, value=value, low=None, high=None, source=both, provider=provider, note=note)
+
+
+def bounds(value: float, kind: str, fit: Fit) -> tuple[float | None, float | None]:
+    """Return between what nine of ten quotations of the same thing within half a year lie, none where the price book has too few of a kind [the price's unit]."""
+    low, high = (fit.get("price", edge, kind) for edge in ("low", "high"))
+    return (None, None) if low is None or high is None else (low.value * value, high.value * value)
+
+
+def ranged(price: Price, fit: Fit) -> Sourced:
+    """Return a quotation with its bounds: its own where it states some, none where the user gave it, else those of its kind."""
+    low, high = price.low, price.high
+    if low is None and high is None and price.kind != "given":
+        low, high = bounds(price.value, PURCHASE if price.kind in {"list", "street"} else price.kind, fit)
+    return Sourced(
+        value=price.value,
+        low=low,
+        high=high,
+        unit=price.unit,
+        text=f"{price.value:g} {price.unit}",
+        source=price.source,
+        seen=price.date,
+        kind="given" if price.kind == "given" else "quote",
+        grade="borrowed" if price.kind != "given" and age_days(price.date) > STALE_DAYS else "",
+    )
+
+
+def given_price(machine: Machine, value: float, source: str) -> Price:
+    """Return a price that the user states."""
+    today = date.today().isoformat()
+    return Price(device=machine.device.id, kind="given", value=value, unit="USD/h", date=today, source=source)
+
+
+def at_price(speed: Metric, price: HourlyCost | None) -> Metric:
+    """Return what time costs: as sure as the less sure of the time and the price of an hour, and as wide as both together."""
+    if price is None or not speed.value:
+        return speed
+    low, high = price.range
+    up = math.hypot(math.log(speed.high / speed.value), math.log(high))
+    down = math.hypot(math.log(speed.value / speed.low), math.log(low))
+    grade = max(speed.grade, price.grade, key=GRADES.index)
+    dearer = (("price", math.log(high) / Z90),) if high > 1.0 and speed.causes else ()
+    low, high = speed.value * math.exp(-down), speed.value * math.exp(up)
+    return replace(speed, low=low, high=high, grade=grade, causes=(*speed.causes, *dearer))

@@ -1,0 +1,69 @@
+"""Pictures and the text beside them as one HTML file that needs no network."""
+
+from __future__ import annotations
+
+import html
+import json
+from collections.abc import Sequence
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from roofplan.errors import InputError
+
+SCRIPTS = ("vega.min.js", "vega-lite.min.js", "vega-embed.min.js")
+
+STYLE = """
+body { font: 15px/1.5 system-ui, sans-serif; color: #222; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }
+pre { font: 13px/1.4 ui-monospace, monospace; background: #f5f7f8; padding: 1rem; overflow-x: auto; }
+.chart { margin: 2rem 0; }
+"""
+
+EMBED = """
+const specs = JSON.parse(document.getElementById("specs").textContent);
+Promise.all(specs.map((spec, index) => vegaEmbed("#chart" + index, spec, { actions: false, renderer: "svg" })))
+  .then(() => { document.body.dataset.drawn = specs.length; })
+  .catch((fault) => { document.body.dataset.fault = String(fault); console.error(fault); });
+"""
+
+
+def page(title: str, text: str, specs: Sequence[dict[str, Any]]) -> str:
+    """Return an HTML document with the text of an answer and its pictures, scripts and all."""
+    vendor = files("roofplan.present.charts") / "vendor"
+    scripts = "\n".join(f"<script>{_inline((vendor / name).read_text())}</script>" for name in SCRIPTS)
+    places = "\n".join(f'<div class="chart" id="chart{index}"></div>' for index in range(len(specs)))
+    data = json.dumps(list(specs), allow_nan=False).replace("</", "<\\/")
+    return "\n".join(
+        (
+            "<!DOCTYPE html>",
+            f'<html lang="en"><head><meta charset="utf-8"><title>{html.escape(title)}</title><style>{STYLE}</style></head><body>',
+            f"<h1>{html.escape(title)}</h1>",
+            places,
+            f"<pre>{html.escape(text)}</pre>",
+            f'<script type="application/json" id="specs">{data}</script>',
+            scripts,
+            f"<script>{EMBED}</script>",
+            "</body></html>",
+            "",
+        )
+    )
+
+
+def _inline(script: str) -> str:
+    """Return a script that may stand inside a page."""
+    return script.replace("</script", "<\\/script")
+
+
+def write(path: str, title: str, text: str, specs: Sequence[dict[str, Any]]) -> None:
+    """Write the page to a file.
+
+    Raises
+    ------
+    InputError : a file that cannot be written.
+    """
+    if not path:
+        raise InputError("--html: give the file to write", argument="--html", value=path)
+    try:
+        Path(path).write_text(page(title, text, specs), encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"--html: {path}: {error.strerror}", argument="--html", value=path) from None

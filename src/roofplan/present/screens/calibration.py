@@ -1,0 +1,92 @@
+"""The screens of ``roofplan calibrate``: what a user's own runs did to the constants, and which constants there are."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+
+from roofplan.evidence.fits.own import Refit
+from roofplan.present.screens.page import Page, wrapped
+from roofplan.records import units
+from roofplan.records.calibration import OWN, Constant
+
+SHOWN = 12
+"""Constants that are listed, those that moved most first; all stand in --json [1]."""
+
+
+def refit_screen(found: Refit, place: Path | None, page: Page) -> None:
+    """Print errors before and after, the constants that moved, and where they are kept."""
+    reasons = ", ".join(f"{reason} {count}" for reason, count in found.skipped.most_common())
+    skipped = f", {sum(found.skipped.values())} rows skipped ({reasons})" if reasons else ""
+    for line in wrapped(f"{found.rows:,} rows: {len(found.figures):,} figures used{skipped}", indent=2):
+        page.line(line)
+    page.line("")
+    page.line(f"{'median error':<30}{'figures':>8}{'shipped':>10}{'refitted':>10}{'held out':>10}")
+    for job in dict.fromkeys(one.job for one in found.figures):
+        mine = [place for place, one in enumerate(found.figures) if one.job == job]
+        cells = "".join(f"{_median(errors[mine]):>10}" for errors in (found.before, found.after, found.held_out))
+        page.line(f"  {job:<28}{len(mine):>8}{cells}")
+    page.line("")
+    page.line(f"{'constant':<58}{'shipped':>10}{'refitted':>10}{'doubt left':>12}")
+    for one in found.moved[:SHOWN]:
+        unit = "" if one.after.unit == "1" else f" [{one.after.unit}]"
+        name = f"{one.after.law}.{one.after.name}{unit} for {one.after.scope}"
+        page.line(f"  {name:<56}{one.before.value:>10.3g}{one.after.value:>10.3g}{one.doubt:>12.0%}")
+    if len(found.moved) > SHOWN:
+        page.line(f"  and {len(found.moved) - SHOWN} that moved less (--json)")
+    page.line("")
+    for line in wrapped(_kept(found, place), indent=2):
+        page.line(line)
+
+
+def _kept(found: Refit, place: Path | None) -> str:
+    """Return whether and where the constants are kept."""
+    if place is not None:
+        sure = sum(item.law == OWN for item in found.constants)
+        graded = f", and {sure} interval{'s' if sure != 1 else ''} of your own (grade m)" if sure else ""
+        return (
+            f"kept in {place}: {len(found.moved)} constants{graded}; every command rests on them from now on. ROOFPLAN_PROFILE=none leaves"
+            " them out, roofplan calibrate --forget removes them"
+        )
+    if not np.isfinite(found.held_out).any():
+        return "nothing is kept: a single run leaves none to hold out"
+    if not found.helps:
+        return (
+            "nothing is kept: constants that other runs of yours moved predict a run no better than the shipped ones do, which"
+            " therefore stay"
+        )
+    return "nothing is kept (--dry-run)"
+
+
+def _median(errors: np.ndarray) -> str:
+    known = errors[np.isfinite(errors)]
+    return f"{np.median(np.abs(known)):.1%}" if known.size else "-"
+
+
+def constants_screen(shipped: tuple[Constant, ...], own: tuple[Constant, ...], place: Path | None, page: Page) -> None:
+    """Print how many constants each law has, on what they rest, and what the local profile holds."""
+    page.line(
+        f"{'law':<16}{'constants':>10}{'fitted':>10}{'guessed':>10}   fitted on, residuals of one standard deviation"
+    )
+    for law, count in Counter(item.law for item in shipped).items():
+        mine = [item for item in shipped if item.law == law]
+        fitted = [item for item in mine if item.rows]
+        words = (
+            f"up to {max(item.rows for item in fitted):,} rows, {np.median([i.spread for i in fitted]):.0%}"
+            if fitted
+            else ""
+        )
+        page.line(f"  {law:<14}{count:>10}{len(fitted):>10}{len(mine) - len(fitted):>10}   {words}")
+    page.line("")
+    if own:
+        page.line(f"profile {place}")
+        for item in own:
+            page.line(
+                f"  {item.law}.{item.name} for {item.scope}: {units.significant(item.value)}, {item.fitted}, {item.source}"
+            )
+    else:
+        page.line(
+            "no local profile: roofplan calibrate --with runs.csv makes one (columns as roofplan validate reads them)"
+        )

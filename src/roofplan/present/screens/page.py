@@ -1,0 +1,82 @@
+"""Lines on their way to a stream, and how numbers look on them."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TextIO
+
+from roofplan.records import units
+from roofplan.timing.figures import Metric
+
+WIDTH = 100
+
+
+GLYPHS = {"█": "#", "▒": "=", "░": ".", "▌": "|", "├": "|", "└": "+", "│": "|", "◀": "<-", "×": "x", "µ": "u", "·": "|"}
+
+
+LETTER = {"measured": "m", "calibrated": "c", "borrowed": "b", "guessed": "g"}
+
+
+class Page:
+    """Lines on their way to a stream: colour only where the stream takes it, plain glyphs where it must."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self.stream = stream
+        encoding = (getattr(stream, "encoding", None) or "ascii").lower()
+        self.unicode = "utf" in encoding
+        forced, refused = os.environ.get("FORCE_COLOR"), os.environ.get("NO_COLOR")
+        self.colour = bool(forced) or (not refused and hasattr(stream, "isatty") and stream.isatty())
+
+    def line(self, text: str = "") -> None:
+        """Write one line."""
+        if not self.unicode:
+            for glyph, plain in GLYPHS.items():
+                text = text.replace(glyph, plain)
+            text = text.encode("ascii", "replace").decode()
+        self.stream.write(text.rstrip() + "\n")
+
+    def paint(self, text: str, what: str) -> str:
+        """Return text in one of three colours: ``limit``, ``warning``, ``dim``."""
+        if not self.colour:
+            return text
+        code = {"limit": "1;36", "warning": "33", "dim": "2"}[what]
+        return f"\x1b[{code}m{text}\x1b[0m"
+
+
+def wrapped(text: str, indent: int = 0, first: int = 0) -> list[str]:
+    """Return text in lines of at most `WIDTH`, broken at spaces."""
+    lines, current = [], " " * first
+    for word in text.split(" "):
+        if len(current) + len(word) + 1 > WIDTH and current.strip():
+            lines.append(current.rstrip())
+            current = " " * indent
+        current += word + " "
+    return [*lines, current.rstrip()]
+
+
+def folded(text: str, indent: int = 16) -> list[str]:
+    """Return a line in pieces of at most `WIDTH`, cut at spaces, its columns left as they are."""
+    pieces = []
+    while len(text) > WIDTH:
+        cut = text.rfind(" ", indent + 1, WIDTH + 1)
+        if cut <= 0:
+            break
+        pieces.append(text[:cut].rstrip())
+        text = " " * indent + text[cut:].lstrip(" ·+")
+    return [*pieces, text]
+
+
+def interval(m: Metric, scale: float, unit: str) -> str:
+    """Return ``49.6 ms [42, 58] c``."""
+    return f"{units.significant(m.value * scale)} {unit} [{units.significant(m.low * scale, 2)}, {units.significant(m.high * scale, 2)}] {LETTER[m.grade]}"
+
+
+def users_text(count: int) -> str:
+    """Return ``1 user`` or ``256 users``."""
+    return f"{count:,} user" + ("" if count == 1 else "s")
+
+
+def stdout() -> Page:
+    """Return the page of standard output."""
+    return Page(sys.stdout)

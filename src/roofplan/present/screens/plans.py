@@ -1,0 +1,482 @@
+"""The screen of ``roofplan serve``: the best plan first, visible arithmetic, a reason for every loser."""
+
+from __future__ import annotations
+
+import math
+
+from roofplan.errors import NoPlan
+from roofplan.laws import board, pipeline
+from roofplan.money import HourlyCost
+from roofplan.operations import ACTIVATION_BYTES, element_bytes
+from roofplan.present.screens.explain import explain_screen
+from roofplan.present.screens.page import Page, folded, interval, users_text, wrapped
+from roofplan.records import units
+from roofplan.records.hardware import Machine
+from roofplan.records.model import Model
+from roofplan.serving import (
+    DEFAULT_TPOT,
+    LIMIT_NAMES,
+    Plan,
+    Result,
+    all_in_cost,
+    bounds,
+    first_bound,
+    floors,
+    objective,
+)
+
+WIDE_ADAPTER = 25e9
+"""Rate one way from which a network adapter takes sixteen lanes of PCIe 4.0 instead of eight [B/s]."""
+
+
+def machine_text(machine: Machine) -> str:
+    """Return ``8 x h100-sxm`` with hosts where there are several."""
+    if machine.hosts == 1:
+        return f"{machine.count} x {machine.device.id}"
+    return f"{machine.hosts} hosts x {machine.per_host} {machine.device.id}"
+
+
+def link_text(machine: Machine) -> str:
+    """Return how the devices of a machine reach each other."""
+    parts = []
+    if machine.per_host > 1:
+        if machine.scale_up is not None:
+            rate = machine.device.value("link_bandwidth") or machine.scale_up.bandwidth
+            parts.append(f"{machine.scale_up.name} {units.significant(rate / 1e9)} GB/s one way")
+        elif machine.host_link is not None:
+            staged = (
+                " without peer-to-peer: all-reduce passes host memory" if machine.device.peer_to_peer == "none" else ""
+            )
+            parts.append(
+                f"{machine.host_link.name} {units.significant(machine.host_link.bandwidth / 1e9)} GB/s{staged}"
+            )
+    if machine.network is not None:
+        parts.append(
+            f"{machine.ports} x {machine.network.id} a host, {units.significant(machine.network.bandwidth / 1e9)} GB/s a port"
+        )
+        pod, taper = machine.network.value("pod"), machine.network.value("taper")
+        if pod and taper:
+            parts.append(f"{taper:g} devices share the rate of one beyond pods of {pod:,.0f}")
+    return ", ".join(parts)
+
+
+def price_text(plan: Plan) -> str:
+    """Return the price with its kind, provider and date, or why there is none."""
+    return quoted(plan.cost)
+
+
+def quoted(cost: HourlyCost | None) -> str:
+    """Return a price with its kind, provider and date, or why there is none."""
+    if cost is None:
+        return "no price of this kind for this instance size in the catalogue: cost is absent"
+    p = cost.price
+    words = [
+        p.kind.replace("rent-on-demand", "rent on demand").replace("rent-contract", "contract"),
+        f"{units.significant(p.value)} USD/h",
+    ]
+    words += [x for x in (p.provider, p.term, p.date + (" !" if cost.stale else "")) if x]
+    return ", ".join(words)
+
+
+def weights_text(model: Model) -> str:
+    """Return how the weights are stored."""
+    plan = model.quantization
+    if plan is None:
+        return (
+            f"{model.dtype} as published"
+            if model.stated_dtype
+            else f"{model.dtype}, read as such: the config states no dtype"
+        )
+    where = "experts only" if plan.only_experts else "linear layers"
+    return f"{plan.format} {where}, the rest {model.dtype}"
+
+
+def head_lines(plan: Plan) -> list[str]:
+    """Return inputs and assumptions."""
+    w, m = plan.workload, plan.machine
+    usable = units.gib(plan.memory.capacity)
+    asked = f"--input {w.input} --output {w.output} --context {w.context} --engine {plan.engine.id}"
+    if w.prefix_hit:
+        asked += f" --prefix-hit {100 * w.prefix_hit:.5g}%"
+    if w.drafted:
+        asked += f" --draft {w.drafted}:{w.acceptance:g}"
+    lines = [
+        f"{plan.model.id} · {plan.model.total:,} parameters, {weights_text(plan.model)}, cache {plan.kv_precision}"
+    ]
+    links = link_text(m)
+    lines += wrapped(
+        f"{machine_text(m)} · {usable} GiB usable each" + (f", {links}" if links else "") + f" · {price_text(plan)}",
+        indent=2,
+    )
+    lines += wrapped(f"assumed (flags change it): {asked}" + ("" if w.prefix_hit else ", no prefix hits"), indent=2)
+    return lines
+
+
+def load_text(plan: Plan) -> str:
+    """Return at which load a token's cost is counted."""
+    return "at full load" if plan.utilisation == 1.0 else f"at {plan.utilisation:.0%} of full load"
+
+
+def bar(plan: Plan, width: int = 40) -> str:
+    """Return memory as a bar: weights solid, cache in use hatched, the rest of the engine solid, free dotted."""
+    book = plan.memory
+    used = min(book.pool, book.request * plan.users / max(1, int(plan.strategy.dp) * int(plan.strategy.attention_dp)))
+    segments = [(book.weights, "█"), (used, "▒"), (book.activations + book.runtime + book.graphs, "█")]
+    drawn = ""
+    position = 0.0
+    for size, glyph in segments:
+        position += size / book.capacity * width
+        drawn += glyph * (round(position) - len(drawn))
+    return drawn[:width].ljust(width, "░")
+
+
+def plan_lines(result: Result, plan: Plan, page: Page) -> list[str]:
+    """Return the best plan with its arithmetic."""
+    n, s, m = plan.machine.count, plan.metrics, plan.memory
+    limits = bounds(plan)
+    said = ", ".join(f"{what} {LIMIT_NAMES[name]} {share:.0%}" for what, (name, share) in limits.items())
+    lines = [
+        "",
+        f"PLAN 1 of {len(result.plans)}   {plan.label}, {users_text(plan.users)} at once"
+        + ("   changes the model: " + plan.changes if plan.changes_model else "")
+        + "      binds: "
+        + page.paint(said, "limit"),
+    ]
+    least = floors(plan.model, plan.strategy, plan.workload, plan.rates, plan.users)
+    dense, experts = least.ranks
+    shared = f"{dense}" if dense == experts else f"{dense}, experts of {experts}"
+    c = result.asked.constraints
+    asked = (
+        f"limit {units.show(c.tpot, 's')} · "
+        if c.tpot is not None
+        else (
+            ""
+            if c.concurrency or c.rate or c.ttft or c.tokens_per_second_per_user or result.asked.best == "latency"
+            else "50 ms chose the row · "
+            if plan.pace.value <= DEFAULT_TPOT
+            else ""
+        )
+    )
+    first = f"limit {units.show(c.ttft, 's')} · " if c.ttft is not None else ""
+    if "tpot" in s:
+        lines.append(
+            f"  TPOT          {interval(s['tpot'], 1e3, 'ms'):<27} {asked}floor of reading weights {units.show(least.token, 's')}"
+        )
+    lines.append(
+        f"  TTFT          {interval(s['ttft'], 1e3, 'ms'):<27} {first}floor {units.show(least.first, 's')}: {units.show(least.work, 'FLOP')} at the dense peak of {shared}"
+    )
+    lines.append(
+        f"  cycle time    {interval(s['cycle_time'], 1e3, 'ms'):<27} a request over its tokens, its prompt included"
+    )
+    per = s["output_tokens_per_second_per_device"]
+    lines.append(
+        f"  output        {interval(s['output_tokens_per_second'], 1, 'tok/s')} = {units.significant(per.value)} x {n} devices"
+        + (f" · {each} tok/s a user" if (each := _shown(plan, "tokens_per_second_per_user")) != "-" else "")
+    )
+    whole = all_in_cost(plan)
+    if whole is not None and plan.cost is not None:
+        into, out = s["cost_per_million_input_tokens"].value, s.get("cost_per_million_output_tokens")
+        lines.append(
+            f"  cost          {units.significant(plan.cost.total, 4)} USD/h = {n} x {units.significant(plan.cost.per_device)}"
+            f" · {interval(whole, 1, 'USD/Mtok out')}"
+            f" all in, {load_text(plan)}"
+        )
+        lines.append(
+            f"                split by what each adds to the steps: {units.significant(into)} USD/Mtok in{f', {units.significant(out.value)} out' if out else ''}"
+        )
+    else:
+        lines.append(
+            f"  cost          absent: no {result.asked.price} price for an instance of {plan.machine.per_host} {plan.machine.device.id}; give --price 2.50USD/h"
+        )
+    if plan.power is not None:
+        watts, joule = s["power"], s["energy_per_output_token"]
+        hosts = ", hosts included" if len(plan.power.parts) > 1 else ", hosts not known and left out"
+        scale, unit = (1e-3, "kW") if watts.value >= 1000 else (1.0, "W")
+        lines.append(
+            f"  power         {interval(watts, scale, unit)} at the wall · {units.significant(joule.value)} J/token{hosts}"
+        )
+        if plan.machine.device.device_class == "consumer" and watts.value / plan.machine.hosts > 1440:
+            lines.append(
+                f"                {units.significant(watts.value / plan.machine.hosts / 1e3)} kW a host is over a 15 A, 120 V circuit (1.44 kW continuous)"
+            )
+    lines.append(
+        f"  memory        weights {units.gib(m.weights)} + KV {units.gib(plan.cache_in_use)} + activations {units.gib(m.activations)} + runtime {units.gib(m.runtime + m.graphs)}"
+        f" + free {units.gib(max(0.0, m.pool - plan.cache_in_use))} + left alone {units.gib(m.left_alone)} = {units.gib(m.capacity)} GiB"
+    )
+    end = " (model's end)" if plan.model.max_positions and m.longest >= plan.model.max_positions else ""
+    lines.append(f"                {bar(plan)} longest request: {int(m.longest):,}{end}")
+    lines += link_lines(plan)
+    if limits and plan.machine.device.geforce_licence:
+        lines.append(page.paint("                GeForce licence: no data centres", "warning"))
+    return lines
+
+
+def _shown(plan: Plan, name: str, scale: float = 1.0) -> str:
+    """Return a metric of a plan as tables show it, a dash where it has none."""
+    return units.significant(plan.metrics[name].value * scale) if name in plan.metrics else "-"
+
+
+def reached(result: Result, plan: Plan) -> list[str]:
+    """Return the limit on time that a plan comes nearest to, none where none is asked for."""
+    limits = {name: getattr(result.asked.constraints, name) for name in ("tpot", "ttft")}
+    near = {
+        name: plan.metrics[name].value / limit
+        for name, limit in limits.items()
+        if limit is not None and name in plan.metrics
+    }
+    return [name for name, share in near.items() if share == max(near.values())]
+
+
+def ladder_lines(result: Result, plan: Plan) -> list[str]:
+    """Return the ladder over users."""
+    lines = ["", "     users   TPOT ms  tok/s a user     tok/s  USD/Mtok out  binds or ends"]
+    for step in result.ladder:
+        whole = all_in_cost(step)
+        name, share = first_bound(step)
+        mark = ">" if step.users == plan.users else " "
+        ends = ""
+        if step.users == step.memory.max_concurrency:
+            by = "memory" if step.memory.by_memory <= step.memory.by_setting else "max_num_seqs"
+            ends = f" · ends: {by}"
+            if by == "memory":
+                ends += (
+                    f", {int(step.memory.pool / step.memory.request):,} x {int(step.memory.charged_tokens):,} tokens"
+                )
+        if step.users == plan.users and step.users != step.memory.max_concurrency:
+            ends += "".join(f" · limit --{name}" for name in reached(result, step))
+        lines.append(
+            f" {mark} {step.users:>7,} {_shown(step, 'tpot', 1e3):>9} {_shown(step, 'tokens_per_second_per_user'):>13}"
+            f" {units.significant(step.metrics['output_tokens_per_second'].value):>9}"
+            f" {units.significant(whole.value) if whole else '-':>13}  {LIMIT_NAMES[name]} {share:.0%}{ends}"
+        )
+    return lines
+
+
+def gain_lines(result: Result) -> list[str]:
+    """Return what each added device still gains, where sizes of one machine compete."""
+    best: dict[int, Plan] = {}
+    for plan in result.plans:
+        best.setdefault(plan.machine.count, plan)
+    kinds = {(m.device.id, m.network.id if m.network else None) for m in result.asked.machines}
+    if len(kinds) != 1 or len(best) < 2:
+        return []
+    rates = {count: best[count].metrics["output_tokens_per_second"].value for count in sorted(best)}
+    words, previous = [], 0
+    for count, rate in rates.items():
+        if previous:
+            gain = board.marginal_gain(rate, rates[previous], count - previous)
+            words.append(f"{count}: {units.significant(rate)} ({units.significant(gain)} each)")
+        else:
+            words.append(f"{count}: {units.significant(rate)}")
+        previous = count
+    return wrapped(
+        f"  devices      tok/s of each size, and what each added device gains: {', '.join(words)}", indent=15
+    )
+
+
+def link_lines(plan: Plan) -> list[str]:
+    """Return how busy the network is, and what a board and a switch must offer, where stages lie in several hosts."""
+    m, s = plan.machine, plan.strategy
+    if m.network is None:
+        return []
+    lines = []
+    if int(s.pp) > 1:
+        here = max(1.0, plan.users / (int(s.dp) * int(s.pp)))
+        sent = here * plan.model.hidden * ACTIVATION_BYTES / (m.network.bandwidth * m.ports)
+        busy = pipeline.duty_cycle(sent, float(plan.prediction.cycle.value) / int(s.pp))
+        lines.append(
+            f"  links         {m.network.id} busy {units.significant(100 * busy, 2)}% of the time: {units.show(sent, 's')} a hop"
+        )
+    ports = board.switch_ports(m.hosts, m.ports)
+    if m.device.device_class == "consumer":
+        lanes = board.lanes_needed(m.per_host, 16, m.ports, 16 if m.network.bandwidth >= WIDE_ADAPTER else 8)
+        lines.append(
+            f"  boards        {ports} switch ports; {lanes} lanes a host for {m.per_host} x16 card and {m.ports} adapter"
+        )
+    return lines
+
+
+def reason_behind(plan: Plan, first: Plan) -> str:
+    """Return why a plan is behind the first."""
+    a, b = plan, first
+    prefix = "tied; " if plan.tied else ""
+    words = []
+    weight = a.memory.weights / b.memory.weights
+    if weight > 1.2 and a.machine.device.id == b.machine.device.id:
+        words.append(f"weights {units.significant(weight, 2)}x a device")
+    kv = a.memory.max_concurrency / max(1, b.memory.max_concurrency)
+    if kv < 0.8:
+        words.append(f"room for {1 - kv:.0%} fewer users")
+    mine, theirs = first_bound(a), first_bound(b)
+    if mine[0] == "communication" or mine[0] != theirs[0]:
+        words.append(f"{LIMIT_NAMES[mine[0]]} {mine[1]:.0%}")
+    ratio = a.pace.value / b.pace.value
+    if a.users == b.users and ratio > 1.02:
+        words.append(f"{'TPOT' if 'tpot' in a.metrics else 'a request'} +{ratio - 1:.0%}")
+    if a.users != b.users:
+        words.append(f"{users_text(a.users)} at {units.significant(a.pace.value * 1e3)} ms")
+    if int(a.strategy.pp) > 1 and int(b.strategy.pp) == 1:
+        words.append("stages in turn")
+    return prefix + (", ".join(words[:3]) or "a little slower")
+
+
+def runner_lines(result: Result, plan: Plan, top: int) -> list[str]:
+    """Return the runners-up, each with the reason why it is behind."""
+    others = result.plans[1 : max(top, 2)]
+    lines = []
+    for index, other in enumerate(others, start=2):
+        value = objective(other, result.asked.best)
+        shown = _objective_text(other, result.asked.best) if math.isfinite(value) else "no price"
+        star = "*" if other.pareto else " "
+        where = (
+            f"{other.machine.text or machine_text(other.machine)} "
+            if len({p.machine.text for p in result.plans}) > 1
+            else ""
+        )
+        head = "next best" if index == 2 else " " * 9
+        changed = f" {other.changes}" if other.changes_model else ""
+        text = f"  {head}   {index}{star} {where}{other.label}{changed}   {shown}   {reason_behind(other, plan)}"
+        lines += wrapped(text.strip(), indent=14, first=2)
+    return lines
+
+
+def _objective_text(plan: Plan, best: str) -> str:
+    if best == "latency":
+        return f"{'TPOT' if 'tpot' in plan.metrics else 'a request'} {units.significant(plan.pace.value * 1e3)} ms"
+    if best == "throughput":
+        return f"{units.significant(plan.metrics['output_tokens_per_second_per_device'].value)} tok/s a device"
+    if best == "devices":
+        return f"{plan.machine.count} devices"
+    if best == "energy":
+        return f"{units.significant(plan.metrics['energy_per_output_token'].value)} J/token"
+    whole = all_in_cost(plan)
+    return f"{units.significant(whole.value)} USD/Mtok out" if whole else "no price"
+
+
+def improvement_lines(plan: Plan) -> list[str]:
+    """Return what would have to change to do better, read off the binding limit."""
+    name, _ = first_bound(plan)
+    read = element_bytes(plan.model.quantization.format if plan.model.quantization else plan.model.dtype)
+    hints = {
+        "memory_bandwidth": "--precision fp8 or awq reads fewer bytes a token"
+        if read > 1.5
+        else "more bandwidth per device, or more users to share each read of the weights",
+        "compute": "a device with a higher dense peak, or --precision fp8 where it has fp8 units"
+        if read > 1.5
+        else "a device with a higher dense peak; batching no longer helps",
+        "communication": "fewer tensor-parallel ranks, a faster link, or pipeline stages across hosts",
+        "launch": "more users: kernels are started faster than they are filled",
+        "engine": "more users a step, or an engine with less host time per step",
+    }
+    return wrapped(f"better: {hints[name]} · not modelled: queueing, prompts of unlike length, images", indent=8)
+
+
+def serve_screen(result: Result, page: Page, *, top: int = 2, explain: bool = False, depth: int = 2) -> None:
+    """Print the answer to ``roofplan serve``."""
+    plan = result.plans[0]
+    for line in head_lines(plan):
+        page.line(line)
+    notes = [text for code, text in result.warnings if code != "geforce_licence"]
+    for line in [piece for text in notes for piece in wrapped(f"note: {text}", indent=6)]:
+        page.line(page.paint(line, "warning"))
+    if len({p.machine.text for p in result.plans}) > 1 and len(result.asked.machines) > 8:
+        device_table(result, page, top)
+    for line in plan_lines(result, plan, page):
+        for piece in folded(line) if not page.colour else [line]:
+            page.line(piece)
+    if explain:
+        explain_screen(plan, page, depth)
+        return
+    beside = [
+        piece for line in (nearest_line(plan), launch_line(plan)) if line for piece in wrapped(line, indent=16, first=2)
+    ]
+    ladder = [piece for row in ladder_lines(result, plan) for piece in folded(row, indent=54)]
+    below = [*gain_lines(result), *runner_lines(result, plan, top), *improvement_lines(plan)]
+    for line in [*beside, *ladder, *below]:
+        page.line(line)
+    for line in closing_lines(result, page, top):
+        page.line(line)
+
+
+def closing_lines(result: Result, page: Page, top: int) -> list[str]:
+    """Return what was searched, and what to type next."""
+    t = result.tally
+    counted = f"searched {t.enumerated:,} configurations: {t.legal:,} legal, {t.fits:,} fit"
+    star = " " * 8 + "* on the Pareto front" if any(p.pareto for p in result.plans[1:top]) else ""
+    from roofplan.exports.serving import SHORT
+
+    short = next((name for name, engine in SHORT.items() if engine == result.plans[0].engine.name), "vllm")
+    return [
+        page.paint(f"{counted}, {t.predicted:,} predicted in {t.seconds:.2f} s", "dim"),
+        f"more: --explain --top 10 --csv FILE --json --emit {short}" + star,
+    ]
+
+
+def device_table(result: Result, page: Page, top: int) -> None:
+    """Print one row per device with its best plan."""
+    seen: dict[str, Plan] = {}
+    for plan in result.plans:
+        seen.setdefault(plan.machine.device.id, plan)
+    rows = list(seen.values())
+    shown = rows[: max(12, top)]
+    page.line("")
+    page.line(
+        f"  {'device:count':<22}{'plan':<20}{'users':>6}{'TPOT ms':>9}{'tok/s':>8}{'USD/h':>8}{'USD/Mtok':>10}  price seen  notes"
+    )
+    for plan in shown:
+        whole = all_in_cost(plan)
+        notes = []
+        if plan.machine.device.geforce_licence:
+            notes.append("GeForce licence: no data centres")
+        if plan.tied:
+            notes.append("tied")
+        seen_on = f"{plan.cost.price.date}{' !' if plan.cost.stale else ''}" if plan.cost else "-"
+        page.line(
+            f"  {plan.machine.text or machine_text(plan.machine):<22}{plan.label:<20}{plan.users:>6,}{_shown(plan, 'tpot', 1e3):>9}"
+            f"{units.significant(plan.metrics['output_tokens_per_second'].value):>8}"
+            f"{units.significant(plan.cost.total) if plan.cost else '-':>8}"
+            f"{units.significant(whole.value) if whole else '-':>10}  {seen_on:<11} {', '.join(notes)}"
+        )
+    if len(rows) > len(shown):
+        page.line(
+            f"  and {len(rows) - len(shown)} more devices that fit (--top {len(rows)}); those without a price stand last"
+        )
+
+
+def nearest_line(plan: Plan) -> str:
+    """Return the published measurement that is nearest to a plan, if one is near."""
+    from roofplan.evidence import nearest_measured
+
+    rows = nearest_measured(plan, 1)
+    if not rows:
+        return ""
+    row = rows[0]
+    return f"measured      nearest: {row['text']}"
+
+
+def launch_line(plan: Plan) -> str:
+    """Return the command that starts the plan."""
+    from roofplan.exports.serving import launch
+
+    return f"launch        {launch(plan)}"
+
+
+def no_plan_lines(refusal: NoPlan) -> list[str]:
+    """Return the refusal with its ways out."""
+    lines = wrapped(refusal.message, indent=2)
+    if refusal.relax:
+        lines.append("ways out, smallest change first")
+    for item in refusal.relax:
+        plan = item.get("plan", {})
+        tail = ""
+        if "step_time" in plan:
+            tail = f"->  {plan['layout']}, a step in {units.significant(plan['step_time'])} s"
+        elif plan:
+            pace = f"TPOT {units.significant(plan['tpot'] * 1e3)} ms, " if "tpot" in plan else ""
+            tail = (
+                f"->  {plan.get('label', '')}, {pace}{users_text(plan['users'])}"
+                + (f", context {int(plan['context']):,}" if "context" in plan else "")
+                + f", {plan.get('engine', '')}"
+            )
+        lines.append(f"  {item['argument']} {item['needed']}  ".ljust(34) + tail)
+    return lines

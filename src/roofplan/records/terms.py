@@ -1,0 +1,135 @@
+"""Every answer is a graph of Terms: name, value, unit, law, parts, how they combine, sources.
+
+From this one structure come the explanation, the bibliography and the breakdowns. A Term's value may be an array;
+texts are made only when someone reads them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Literal
+
+import numpy as np
+
+from roofplan.records import units
+from roofplan.records.calibration import Constant
+from roofplan.records.source import Source
+
+Cited = Constant | Source
+"""What a number rests on: a fitted constant, or a document."""
+
+Combine = Literal["sum", "max", "product", "difference", "leaf"]
+Number = Any
+
+
+NONE: Mapping[str, Any] = MappingProxyType({})
+"""Numbers of a formula that has none."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Term:
+    """One named quantity of an answer.
+
+    Parameters
+    ----------
+    name : what it is.
+    value : number or array, in `unit`.
+    unit : SI unit.
+    law : function of `roofplan.laws` that computed it, or how it was obtained.
+    parts : Terms that it is made of.
+    combine : how the parts make the value: their sum, the largest, a multiple of their sum, or a multiple of the first less the rest.
+    text : formula with the names of its numbers in braces.
+    numbers : what goes there, by name, each a number, a pair (number, unit) or a word.
+    sources : what it rests on beside its parts.
+    """
+
+    name: str
+    value: Number
+    unit: str
+    law: str = field(default="", kw_only=True)
+    parts: Sequence[Term] = field(default=(), kw_only=True)
+    combine: Combine = field(default="leaf", kw_only=True)
+    text: str = field(default="", kw_only=True)
+    numbers: Mapping[str, Any] = field(default_factory=lambda: NONE, kw_only=True)
+    sources: Sequence[Cited] = field(default=(), kw_only=True)
+
+    def __repr__(self) -> str:
+        return f"Term({self.name!r}, {self.value!r}, {self.unit!r})"
+
+    def formula(self) -> str:
+        """Return the formula with the numbers put in."""
+        if not self.text:
+            return ""
+        return self.text.format_map({name: _shown(number) for name, number in self.numbers.items()})
+
+    def walk(self) -> Iterator[Term]:
+        """Yield this Term and all below it, each once."""
+        seen: set[int] = set()
+        stack = [self]
+        while stack:
+            term = stack.pop()
+            if id(term) in seen:
+                continue
+            seen.add(id(term))
+            yield term
+            stack.extend(reversed(term.parts))
+
+    def bibliography(self) -> list[Cited]:
+        """Return the sources of everything below, in order of first use."""
+        return list(dict.fromkeys(one for term in self.walk() for one in term.sources))
+
+    def shares(self) -> dict[str, float]:
+        """Return each part's share of a sum; a scalar Term only."""
+        whole = float(self.value)
+        return {part.name: float(part.value) / whole if whole else 0.0 for part in self.parts}
+
+    def find(self, name: str) -> Term | None:
+        """Return the first Term of that name below this one."""
+        return next((term for term in self.walk() if term.name == name), None)
+
+    def as_json(self, depth: int) -> dict[str, Any]:
+        """Return the tree as JSON, `depth` levels deep."""
+        out: dict[str, Any] = {"name": self.name, "value": float(self.value), "unit": self.unit}
+        if self.law:
+            out["law"] = self.law
+        if self.text:
+            out["formula"] = self.formula()
+        if self.sources:
+            out["sources"] = [one.citation for one in self.sources]
+        if self.parts and depth > 0:
+            out["combine"] = self.combine
+            out["parts"] = [part.as_json(depth - 1) for part in self.parts]
+        return out
+
+
+def total(
+    name: str,
+    parts: Sequence[Term],
+    unit: str,
+    *,
+    law: str = "",
+    text: str = "",
+    numbers: Mapping[str, Any] | None = None,
+) -> Term:
+    """Return the sum of `parts`; arrays of few axes are added before those of many."""
+    values = [part.value for part in parts]
+    if any(type(value) is not float for value in values):
+        values.sort(key=np.size)
+    amount = values[0] if values else 0.0
+    for value in values[1:]:
+        amount = amount + value
+    return Term(
+        name, amount, unit, law=law, parts=parts, combine="sum", text=text, numbers=NONE if numbers is None else numbers
+    )
+
+
+def _shown(number: Any) -> str:
+    """Return a number as a formula shows it, with its unit where it has one."""
+    if isinstance(number, tuple):
+        return units.show(float(number[0]), number[1])
+    if isinstance(number, str):
+        return number
+    value = float(number)
+    return f"{int(value):,}" if value == int(value) and abs(value) < 1e15 else units.significant(value, 4)

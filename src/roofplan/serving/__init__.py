@@ -1,0 +1,104 @@
+"""Serving: one configuration, or a grid of them, and the search over all that are legal.
+
+`ledger` says what fits, `predict` how fast it is; `search` predicts every legal strategy of every machine as arrays, filters by
+constraints and orders by an objective.
+"""
+
+from __future__ import annotations
+
+from roofplan.serving.bounds import LIMIT_NAMES, Floors, bound_of, floors, leaves, limit_of
+from roofplan.serving.evaluate import evaluate, user_ladder
+from roofplan.serving.ledger import (
+    Footprint,
+    Ledger,
+    batched_tokens,
+    cache_of,
+    default,
+    footprint,
+    footprints,
+    layer_bytes,
+    ledger,
+)
+from roofplan.serving.misses import no_plan, relaxations
+from roofplan.serving.order import objective, ordered, pareto_front, simplicity
+from roofplan.serving.plan import (
+    DEFAULT_TPOT,
+    OBJECTIVES,
+    Plan,
+    Request,
+    Result,
+    Tally,
+    all_in_cost,
+    bounds,
+    cached_input_cost,
+    first_bound,
+    metrics_of,
+    uncached_input_cost,
+)
+from roofplan.serving.prediction import Prediction, predict, token_time
+from roofplan.serving.rules import legal, supported
+from roofplan.serving.run import ladder, search, warnings_of
+from roofplan.serving.space import (
+    at_precision,
+    cache_format,
+    check_pins,
+    choose_engine,
+    divisors,
+    in_files_of,
+    refuses_format,
+    strategies,
+)
+
+__all__ = [
+    "DEFAULT_TPOT",
+    "LIMIT_NAMES",
+    "OBJECTIVES",
+    "Floors",
+    "Footprint",
+    "Ledger",
+    "Plan",
+    "Prediction",
+    "Request",
+    "Result",
+    "Tally",
+    "all_in_cost",
+    "at_precision",
+    "batched_tokens",
+    "bound_of",
+    "bounds",
+    "cache_format",
+    "cache_of",
+    "cached_input_cost",
+    "check_pins",
+    "choose_engine",
+    "default",
+    "divisors",
+    "evaluate",
+    "first_bound",
+    "floors",
+    "footprint",
+    "footprints",
+    "in_files_of",
+    "ladder",
+    "layer_bytes",
+    "leaves",
+    "ledger",
+    "legal",
+    "limit_of",
+    "metrics_of",
+    "no_plan",
+    "objective",
+    "ordered",
+    "pareto_front",
+    "predict",
+    "refuses_format",
+    "relaxations",
+    "search",
+    "simplicity",
+    "strategies",
+    "supported",
+    "token_time",
+    "uncached_input_cost",
+    "user_ladder",
+    "warnings_of",
+]

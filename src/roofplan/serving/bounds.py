@@ -1,0 +1,133 @@
+"""Which limit takes most of a time, and what no plan can go below."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from roofplan.laws import batching, larger, memory
+from roofplan.operations import Operation, Split, Step, element_bytes, whole_model
+from roofplan.records.engine import Engine
+from roofplan.records.model import Model
+from roofplan.records.strategy import Strategy
+from roofplan.records.terms import Term
+from roofplan.records.workload import Workload
+from roofplan.timing.kernels import ROOFLINE
+from roofplan.timing.rates import Rates
+
+
+@dataclass(frozen=True, slots=True)
+class Floors:
+    """What no strategy of these degrees goes below: data-sheet rates, every byte and operation once.
+
+    Parameters
+    ----------
+    token : time to read the weights that a step reads, per token that it emits [s].
+    first : time to compute a prompt at the dense peak [s].
+    work : operations of that prompt on all devices [FLOP].
+    ranks : devices that share them at any time, and those that share the routed experts [1].
+    """
+
+    token: float
+    first: float
+    work: float
+    ranks: tuple[int, int]
+
+
+def floors(model: Model, strategy: Strategy, workload: Workload, r: Rates, users: int) -> Floors:
+    """Return the floors of a strategy at a number of users.
+
+    Dense parts are divided by tp, routed experts by the larger of tp and ep; stages of a pipeline follow one another, except where an
+    engine's stages work on parts of one prompt side by side.
+    """
+    s = strategy
+    tensor, spread = float(s.tp), float(larger(1.0 * s.tp, 1.0 * s.ep))
+    waves = float(s.pp) if isinstance(r.engine, Engine) and r.engine.pipeline_kind == "microbatch" else 1.0
+    groups = float(s.dp) * float(s.attention_dp)
+    here = max(1.0, users / waves / (groups / float(Split.of(s).groups)))
+    emitted = (
+        float(batching.tokens_per_speculative_step(workload.drafted, workload.acceptance)) if workload.drafted else 1.0
+    )
+    context = float(memory.mean_resident_tokens(workload.input, workload.output))
+    decode = whole_model(model, Step(sequences=here, each=1.0 + workload.drafted, context=context))
+    fresh = max(1.0, workload.input * (1.0 - workload.prefix_hit))
+    prompt = whole_model(model, Step(new=fresh, past=float(workload.input * workload.prefix_hit), requests=1.0))
+    peak = {**{op.compute: r.peak["bf16"] for op in prompt}, **r.peak}
+
+    def share(op: Operation) -> float:
+        return spread if op.kind == "experts" else tensor
+
+    engine = r.engine
+    beside = isinstance(engine, Engine) and engine.pipeline_kind == "layer-split" and "pipeline_copies" in engine.memory
+    stages = float(s.pp) if beside else 1.0
+    products = [op for op in prompt if op.kind in {"matmul", "experts", "prefill_attention"}]
+    return Floors(
+        token=sum(op.entries * element_bytes(op.stored) / share(op) for op in decode) / float(r.wire) / emitted,
+        first=sum(op.work / float(peak[op.compute]) / share(op) for op in products) / stages,
+        work=sum(op.work for op in products),
+        ranks=(int(tensor * stages), int(spread * stages)),
+    )
+
+
+def bound_of(term: Term) -> tuple[str, float]:
+    """Return the limit that takes most of a time, and its share.
+
+    Products split by which side of the roofline they lie on.
+    """
+    amounts: dict[str, float] = {}
+    whole = float(np.max(term.value))
+    for part, value in leaves(term):
+        amounts[limit_of(part)] = amounts.get(limit_of(part), 0.0) + value
+    name = max(amounts, key=lambda key: amounts[key])
+    return name, amounts[name] / whole if whole else 0.0
+
+
+def leaves(term: Term, scale: float = 1.0) -> list[tuple[Term, float]]:
+    """Return the leaves of a time with what each contributes; products pass their factor down, differences what exceeds."""
+    if not term.parts:
+        return [(term, float(term.value) * scale)]
+    inside = _excess(*term.parts) if term.combine == "difference" else [x for part in term.parts for x in leaves(part)]
+    inner = sum(value for _, value in inside)
+    if not inner:
+        return []
+    factor = scale * float(term.value) / inner
+    return [(leaf, value * factor) for leaf, value in inside]
+
+
+def _excess(more: Term, less: Term) -> list[tuple[Term, float]]:
+    """Return what each leaf of one step takes beyond its namesake in another, nothing where it takes less."""
+    spent: dict[str, float] = {}
+    for leaf, value in leaves(less):
+        spent[leaf.name] = spent.get(leaf.name, 0.0) + value
+    found = []
+    for leaf, value in leaves(more):
+        known = min(value, spent.get(leaf.name, 0.0))
+        spent[leaf.name] = spent.get(leaf.name, 0.0) - known
+        found.append((leaf, value - known))
+    return found
+
+
+def limit_of(leaf: Term) -> str:
+    """Return which limit a leaf of a time belongs to."""
+    if leaf.law == "roofline.overlapped_time":
+        moved, memory_rate, work, rate = (leaf.numbers[name][0] for name in ROOFLINE)
+        return "compute" if work / rate > moved / memory_rate else "memory_bandwidth"
+    if leaf.law == "roofline.serial_time":
+        moved, memory_rate, work, rate = (leaf.numbers[name][0] for name in ROOFLINE)
+        work = work + leaf.numbers["entries"] * leaf.numbers["unpacking"]
+        return "compute" if work / rate > moved / memory_rate else "memory_bandwidth"
+    if leaf.law.startswith(("collectives", "pipeline")):
+        return "communication"
+    return "launch" if leaf.name == "launches" else "engine"
+
+
+LIMIT_NAMES = {
+    "compute": "compute",
+    "memory_bandwidth": "memory bandwidth",
+    "communication": "communication",
+    "launch": "kernel launches",
+    "engine": "engine overhead",
+    "host_link": "host memory and its link",
+    "stragglers": "slow hosts",
+}

@@ -1,0 +1,105 @@
+"""How sure a served figure is: by the constants that its time rests on, and by the runs that stand behind them."""
+
+from __future__ import annotations
+
+import math
+
+from roofplan.operations import compute_format, element_bytes
+from roofplan.records.calibration import Constant
+from roofplan.records.engine import Software
+from roofplan.records.hardware import Machine
+from roofplan.records.model import Model
+from roofplan.records.source import GRADES
+from roofplan.records.system import System
+from roofplan.records.terms import Term
+from roofplan.serving.bounds import leaves, limit_of
+from roofplan.timing.figures import STAND_IN, Doubt, Load, Sure, grade_of_constant, how_new, own_runs, sure
+from roofplan.timing.rates import Rates
+
+SMALL = 0.1
+"""Share of a time above which a constant's grade is the figure's [1]."""
+
+SIXTEEN_BITS = frozenset({"bf16", "fp16"})
+"""Number formats that a system's precision does not tell apart."""
+
+
+def system_of(model: Model, machine: Machine, engine: Software) -> System:
+    """Return the system that a served model runs on: software goes by the name that was asked for, also where another profile stands in."""
+    name = engine.stands_for or engine.name
+    return System(machine.device.architecture, precision_of(model), model.kind, name)
+
+
+def precision_of(model: Model) -> str:
+    """Return the number format of a model's products, with that of its weights where they are unpacked for them."""
+    q = model.quantization
+    if q is None:
+        return "16-bit"
+    compute = compute_format(q.format, q.activation, model.dtype)
+    compute = "16-bit" if compute in SIXTEEN_BITS else compute
+    bits = round(8.0 * element_bytes(q.format))
+    return {"16-bit": f"w{bits}a16", "gguf": f"gguf-w{bits}"}.get(compute, compute)
+
+
+def certainty(
+    figure: str,
+    behind: Term,
+    model: Model,
+    r: Rates,
+    *,
+    load: Load = "",
+    guessed: bool = False,
+) -> Sure:
+    """Return how sure a figure is that a time tells.
+
+    Parameters
+    ----------
+    behind : the time that the figure is, or that it is made of.
+    load : as of a `Doubt`.
+    guessed : whether something unmeasured decides beside the constants, such as how many drafted tokens are accepted.
+    """
+    engine = r.engine
+    own = own_runs(figure, engine.id, r.machine, model, r.fit)
+    new = how_new(figure, system_of(model, r.machine, engine), r.machine, r.fit)
+    grade, left = by_constants(behind, r)
+    assumed = (("engine", STAND_IN),) if engine.stands_for else ()
+    if engine.kernels.launches != 1.0:
+        grade = 3
+    if new or guessed or any(uses(model, name) for name in r.fallbacks):
+        grade = max(grade, 2)
+    return sure(figure, GRADES[grade], Doubt(left, new, load, assumed), r.fit, own)
+
+
+def by_constants(whole: Term, r: Rates) -> tuple[int, float]:
+    """Return the grade that constants leave a time, as an index of `GRADES`, and the relative error.
+
+    The grade is the worst of those that bear a part of it that counts. The slope of a time's logarithm by that of a constant is the
+    constant's part of the time; what each leaves is taken to be independent of the others.
+    """
+    borne: dict[Constant, float] = {}
+    for leaf, value in leaves(whole):
+        for item, share in _bearing(leaf, r):
+            borne[item] = borne.get(item, 0.0) + value * share
+    time = float(whole.value)
+    vendor = r.machine.device.vendor
+    grade = max([1, *(grade_of_constant(item, vendor) for item, part in borne.items() if part > SMALL * time)])
+    return grade, math.hypot(*(part / time * item.spread for item, part in borne.items())) if time else 0.0
+
+
+def _bearing(leaf: Term, r: Rates) -> list[tuple[Constant, float]]:
+    """Return the constants that a leaf's time rests on: those of the side of the roofline that binds; the host's two by their parts."""
+    limit = limit_of(leaf)
+    out = []
+    for item in leaf.sources:
+        if not isinstance(item, Constant):
+            continue
+        if (limit == "memory_bandwidth" and not item.reads) or (limit == "compute" and item.reads):
+            continue
+        base = r.step_base / float(leaf.value) if item.law == "engine_step" else 1.0
+        out.append((item, min(1.0, 1.0 - base if item.name == "per_sequence" else base)))
+    return out
+
+
+def uses(model: Model, name: str) -> bool:
+    """Return whether products of a model's weights ask for a number format."""
+    q = model.quantization
+    return q is not None and compute_format(q.format, q.activation, model.dtype) == name

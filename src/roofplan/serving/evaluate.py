@@ -1,0 +1,346 @@
+"""Every strategy of a machine x users as one grid, pruned by memory, filtered by constraints."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from roofplan import money
+from roofplan.laws import smaller
+from roofplan.operations import element_bytes
+from roofplan.records.calibration import Fit
+from roofplan.records.engine import Engine
+from roofplan.records.hardware import Machine
+from roofplan.records.model import Model
+from roofplan.records.strategy import Strategy
+from roofplan.records.workload import Constraints
+from roofplan.serving.ledger import Ledger, footprints, ledger
+from roofplan.serving.plan import DEFAULT_TPOT, Plan, Refusal, Request, Tally, metrics_of
+from roofplan.serving.prediction import predict
+from roofplan.serving.rules import legal
+from roofplan.serving.space import (
+    at_precision,
+    cache_format,
+    choose_engine,
+    in_files_of,
+    refused_device,
+    refuses_cache,
+    refuses_format,
+    strategies,
+)
+from roofplan.timing.power import wall_power
+from roofplan.timing.rates import Rates, rates
+
+
+def user_ladder(limit: int, demanded: int | None = None) -> np.ndarray[Any, Any]:
+    """Return the concurrencies that are tried: powers of two and the points between, the demanded one, up to what fits."""
+    points = {1, limit} | ({demanded} if demanded else set())
+    size = 1
+    while size <= limit:
+        points |= {size, min(limit, size * 5 // 4), min(limit, size * 3 // 2), min(limit, size * 7 // 4)}
+        size *= 2
+    return np.array(sorted(p for p in points if 1 <= p <= limit), dtype=float)
+
+
+def evaluate(asked: Request, tally: Tally, fit: Fit, progress: Callable[[int, int], None] | None = None) -> list[Plan]:
+    """Return the best plan of every (machine, precision, strategy), concurrency chosen by the constraints."""
+    plans: list[Plan] = []
+    feet: dict[tuple[Any, ...], Any] = {}
+    models = {precision: at_precision(asked.model, precision) for precision in asked.precisions}
+    for index, machine in enumerate(asked.machines):
+        for precision in asked.precisions:
+            for kv in asked.kv_precisions:
+                plans += _machine_plans(asked, machine, models[precision], precision, kv, feet, tally, fit)
+        if progress is not None:
+            progress(index + 1, len(asked.machines))
+    return plans
+
+
+def _machine_plans(
+    asked: Request,
+    machine: Machine,
+    model: Model,
+    precision: str,
+    kv: str,
+    feet: dict[tuple[Any, ...], Any],
+    tally: Tally,
+    fit: Fit,
+) -> list[Plan]:
+    limits = asked.constraints
+    if limits.devices is not None and machine.count > limits.devices:
+        tally.refusals[Refusal("devices", f"more devices than the {limits.devices} allowed")] += 1
+        return []
+    if limits.datacenter and machine.device.geforce_licence:
+        tally.refusals[Refusal("datacenter", "its licence forbids data centres")] += 1
+        return []
+    engine = choose_engine(asked.engine, machine, precision)
+    if engine is None:
+        tally.refusals[Refusal("engine", refused_device(asked.engine, machine, precision))] += 1
+        return []
+    unread = refuses_format(model, engine)
+    model = in_files_of(model, engine)
+    cost = money.hourly(machine, asked.price, fit, asked.terms)
+    if limits.budget is not None and (cost is None or cost.total > limits.budget):
+        none = cost is None
+        tally.refusals[Refusal("price", "no price of this kind") if none else Refusal("budget", "over the budget")] += 1
+        return []
+    kv_format = cache_format(model, kv)
+    kv_bytes = element_bytes(kv_format)
+    cache = refuses_cache(kv_format, engine)
+    kept: list[tuple[Strategy, Ledger]] = []
+    for strategy in strategies(model, machine, engine, asked.pins):
+        tally.enumerated += 1
+        why = unread or cache or legal(model, strategy, engine)
+        if why:
+            tally.refusals[Refusal("precision" if unread else "strategy", why)] += 1
+            continue
+        tally.legal += 1
+        key = (model.quantization, kv_bytes, *strategy.as_dict().values())
+        if key not in feet:
+            feet[key] = footprints(model, strategy, kv_bytes, draft=asked.workload.drafted > 0)
+        books = _books(asked, partial(ledger, model, strategy, machine, engine, asked.workload, feet[key]))
+        if not books[0].fits:
+            tally.misses.append((books[0].shortage / machine.count, machine, strategy, books[0], precision, engine.id))
+            continue
+        tally.fits += 1
+        kept += [(strategy, book) for book in books]
+    if not kept:
+        return []
+    return _predicted(asked, machine, model, engine, kept, cost, precision, kv_format, kv_bytes, tally, fit)
+
+
+def _predicted(
+    asked: Request,
+    machine: Machine,
+    model: Model,
+    engine: Engine,
+    kept: list[tuple[Strategy, Ledger]],
+    cost: money.HourlyCost | None,
+    precision: str,
+    kv_format: str,
+    kv_bytes: float,
+    tally: Tally,
+    fit: Fit,
+) -> list[Plan]:
+    """Predict all strategies x users of a machine as one grid, close in on the best concurrency of each, and keep it."""
+    r = rates(machine, engine, fit)
+    whole = [user_ladder(book.max_concurrency, asked.constraints.concurrency) for _, book in kept]
+    users = whole
+    seen: list[set[float]] = [set() for _ in kept]
+    degrees = {
+        name: np.array([[getattr(s, name)] for s, _ in kept], dtype=float)
+        for name in ("tp", "pp", "dp", "ep", "attention_dp")
+    }
+    many, budget = Strategy(**degrees), kept[0][1].budget_tokens
+
+    def columns(ladders: list[np.ndarray[Any, Any]]) -> tuple[list[int | None], list[int | None]]:
+        """Return which point of each strategy's ladder is best under the constraints, and near which to look more closely."""
+        width = max(len(u) for u in ladders)
+        grid = np.stack([np.pad(u, (0, width - len(u)), mode="edge") for u in ladders])
+        p = predict(model, many, engine, asked.workload, r, grid, kv_bytes=kv_bytes, budget=budget)
+        pace, ttft, rate = (np.broadcast_to(x, grid.shape) for x in (p.pace.value, p.ttft.value, p.rate))
+        load = load_of(asked, rate)
+        power = wall_power(machine, np.broadcast_to(p.busy, grid.shape) * load, fit)
+        watts = None if power is None else np.broadcast_to(power.value, grid.shape)
+        for found, u in zip(seen, ladders, strict=True):
+            found.update(u.tolist())
+        ok = _allowed(asked.constraints, pace, ttft, rate, watts, grid, asked)
+        score = _score(asked.best, machine, pace, rate * load, watts, cost)
+        quick = p.tpot is not None and bool(np.any(ok & (pace <= DEFAULT_TPOT)))
+        best = [_choose(asked, u, pace[i], ok[i], score[i], quick=quick) for i, u in enumerate(ladders)]
+        # where no point reaches a demand, the users of the highest rate that the limits on time allow come nearest
+        quickly = _allowed(replace(asked.constraints, rate=None), pace, ttft, rate, watts, grid, asked)
+        within = [np.flatnonzero(quickly[i, : len(u)]) for i, u in enumerate(ladders)]
+        most = [int(x[np.argmax(rate[i, x])]) if len(x) else None for i, x in enumerate(within)]
+        near = [c if c is not None else m for c, m in zip(best, most, strict=True)]
+        return best, near
+
+    chosen, near = columns(users)
+    for _ in range(CLOSE_IN if len(asked.machines) <= FEW_MACHINES else 1):
+        finer = [u if c is None else _between(u, c) for u, c in zip(users, near, strict=True)]
+        if asked.constraints.concurrency is not None or all(
+            np.array_equal(f, u) for f, u in zip(finer, users, strict=True)
+        ):
+            break
+        users = finer
+        chosen, near = columns(users)
+    if len(asked.machines) <= FEW_MACHINES and asked.constraints.concurrency is None:
+        # the curve has stairs, where groups fill evenly and tiles are whole: the last look takes every count nearby
+        most = [float(users_of[-1]) for users_of in whole]
+        users = [u if c is None else _around(u, c, m) for u, c, m in zip(users, near, most, strict=True)]
+        chosen, _ = columns(users)
+    tally.count_users([len(found) for found in seen])
+    # of several limits of running sequences the least that meets a demanded rate is kept, else the largest
+    best: dict[Strategy, int] = {}
+    for index, ((strategy, _), column) in enumerate(zip(kept, chosen, strict=True)):
+        if column is not None and (strategy not in best or asked.constraints.rate is None):
+            best[strategy] = index
+    chosen = [column if best.get(kept[i][0]) == i else None for i, column in enumerate(chosen)]
+    finished = partial(_finished, asked, machine, model, engine, cost, precision, kv_format, kv_bytes, r)
+    return [
+        finished(strategy, book, int(ladder[column]))
+        for (strategy, book), ladder, column in zip(kept, users, chosen, strict=True)
+        if column is not None
+    ]
+
+
+def _finished(
+    asked: Request,
+    machine: Machine,
+    model: Model,
+    engine: Engine,
+    cost: money.HourlyCost | None,
+    precision: str,
+    kv_format: str,
+    kv_bytes: float,
+    r: Rates,
+    strategy: Strategy,
+    book: Ledger,
+    users: int,
+) -> Plan:
+    """Return a plan; where a rate is demanded the engine is told to admit the users that it needs, no more."""
+    if asked.constraints.rate is not None:
+        feet = footprints(model, strategy, kv_bytes, draft=asked.workload.drafted > 0)
+        book = ledger(model, strategy, machine, engine, asked.workload, feet, seats=users)
+    return _plan(asked, machine, model, engine, strategy, book, cost, precision, kv_format, kv_bytes, r, users)
+
+
+def _books(asked: Request, book_for: Callable[..., Ledger]) -> list[Ledger]:
+    """Return the ledger at the engine's own limit of running sequences, or at the demanded one.
+
+    Where a rate is demanded and that limit, not memory, ends the users, ledgers with twice as many each follow.
+    """
+    books = [book_for(seats=min(asked.constraints.concurrency or 0, MOST_SEATS))]
+    expands = asked.constraints.rate is not None or asked.seats == MOST_SEATS
+    while expands and books[-1].fits and books[-1].by_setting < books[-1].by_memory:
+        seats = 2 * math.ceil(books[-1].by_setting)
+        if seats > MOST_SEATS:
+            break
+        books.append(book_for(seats=seats))
+    return [books[0], *(book for book in books[1:] if book.fits)]
+
+
+MOST_SEATS = 16_384
+"""Most running sequences that an engine is told to admit [1]."""
+
+CLOSE_IN, FEW_MACHINES = 5, 8
+"""Times that the neighbourhood of the best concurrency is divided anew, and machines up to which it is more than once."""
+
+FINER = 14
+"""Points that a neighbourhood is divided into [1]."""
+
+
+def _between(ladder: np.ndarray[Any, Any], column: int) -> np.ndarray[Any, Any]:
+    """Return whole numbers of users around a point of a ladder, the first of the ladder among them."""
+    low, high = ladder[max(0, column - 1)], ladder[min(len(ladder) - 1, column + 1)]
+    points = np.unique(np.round(np.concatenate(([ladder[0], ladder[column]], np.linspace(low, high, FINER)))))
+    return points if high - low > 2 else ladder
+
+
+NEARBY = 96
+"""Users either side of the best among which every count is looked at [1]."""
+
+
+def _around(ladder: np.ndarray[Any, Any], column: int, most: float) -> np.ndarray[Any, Any]:
+    """Return every whole number of users near a point of a ladder, up to the most that fit, and the ladder's own points."""
+    best = ladder[column]
+    return np.unique(np.concatenate((ladder, np.arange(max(1.0, best - NEARBY), min(most, best + NEARBY) + 1.0))))
+
+
+def _allowed(c: Constraints, tpot: Any, ttft: Any, rate: Any, watts: Any, users: Any, asked: Request) -> Any:
+    ok = np.ones(np.shape(tpot), dtype=bool)
+    if c.tpot is not None:
+        ok &= tpot <= c.tpot
+    if c.ttft is not None:
+        ok &= ttft <= c.ttft
+    if c.tokens_per_second_per_user is not None:
+        ok &= 1.0 / tpot >= c.tokens_per_second_per_user
+    if c.power is not None:
+        ok &= watts <= c.power if watts is not None else np.zeros_like(ok)
+    if c.concurrency is not None:
+        ok &= users >= c.concurrency
+    if c.rate is not None:
+        ok &= rate * asked.utilisation / asked.workload.output >= c.rate
+    return ok
+
+
+def _score(best: str, machine: Machine, tpot: Any, rate: Any, watts: Any, cost: money.HourlyCost | None) -> Any:
+    """Return what is to be made small."""
+    if best == "latency":
+        return tpot
+    if best == "throughput":
+        return -rate / machine.count
+    if best == "devices":
+        return machine.count + 0.0 * tpot - 1e-9 * rate
+    if best == "energy":
+        return np.inf + 0.0 * tpot if watts is None else watts / rate
+    return (1e9 - rate / machine.count) + 0.0 * tpot if cost is None else cost.total / rate
+
+
+def _choose(asked: Request, users: Any, tpot: Any, ok: Any, score: Any, *, quick: bool) -> int | None:
+    """Return which concurrency of a strategy is shown.
+
+    With a demand for concurrency or rate it is the least that reaches it; with a limit on time the best within it; with
+    neither, the best whose TPOT is at most 50 ms (one user where this strategy has none but another of the machine
+    has), or simply the best where nothing on the machine is that quick.
+    """
+    n = len(users)
+    allowed = np.flatnonzero(ok[:n])
+    if not len(allowed):
+        return None
+    c = asked.constraints
+    if c.concurrency is not None or c.rate is not None:
+        return int(allowed[0])
+    if quick and asked.best != "latency" and c.tpot is None and c.tokens_per_second_per_user is None:
+        below = allowed[tpot[allowed] <= DEFAULT_TPOT]
+        allowed = below if len(below) else allowed[:1]
+    if asked.best == "devices":
+        return int(allowed[-1])
+    return int(allowed[np.argmin(score[allowed])])
+
+
+def load_of(asked: Request, rate: Any) -> Any:
+    """Return the share of a plan's rate that is paid to good use: what is asked, and no more than is demanded."""
+    demanded = asked.constraints.rate
+    if demanded is None:
+        return asked.utilisation
+    return smaller(asked.utilisation, demanded * asked.workload.output / rate)
+
+
+def _plan(
+    asked: Request,
+    machine: Machine,
+    model: Model,
+    engine: Engine,
+    strategy: Strategy,
+    book: Ledger,
+    cost: money.HourlyCost | None,
+    precision: str,
+    kv_format: str,
+    kv_bytes: float,
+    r: Rates,
+    users: int,
+) -> Plan:
+    p = predict(model, strategy, engine, asked.workload, r, float(users), kv_bytes=kv_bytes, budget=book.budget_tokens)
+    plan = Plan(
+        model=model,
+        machine=machine,
+        engine=engine,
+        strategy=strategy,
+        workload=asked.workload,
+        precision=precision,
+        kv_precision=kv_format,
+        users=users,
+        memory=book,
+        rates=r,
+        prediction=p,
+        cost=cost,
+        power=wall_power(machine, float(p.busy) * load_of(asked, float(p.rate)), r.fit),
+        utilisation=float(load_of(asked, float(p.rate))),
+    )
+    return replace(plan, metrics=metrics_of(plan))

@@ -1,0 +1,414 @@
+"""What a strategy keeps on its fullest rank, and what the engine leaves for the cache."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from roofplan.errors import InputError
+from roofplan.laws import memory
+from roofplan.operations import ACTIVATION_BYTES, Split, element_bytes, fraction, head_format
+from roofplan.records import units
+from roofplan.records.engine import Engine
+from roofplan.records.hardware import Machine
+from roofplan.records.model import Attention, Group, LatentAttention, Layer, Linear, Mixture, Model, Recurrence
+from roofplan.records.source import document
+from roofplan.records.strategy import Strategy
+from roofplan.records.terms import Term, total
+from roofplan.records.workload import Workload
+
+
+def _group_bytes(groups: tuple[Group, ...], tensor: float, kv_heads: int) -> float:
+    return sum(_linear_bytes(linear, float(fraction(linear, tensor, kv_heads))) for group in groups for linear in group)
+
+
+def _linear_bytes(linear: Linear, share: float) -> float:
+    bias = linear.outputs * linear.copies * linear.bias * ACTIVATION_BYTES
+    return (linear.weights * element_bytes(linear.format) + bias) * share
+
+
+def layer_bytes(layer: Layer, split: Split) -> float:
+    """Return the weight bytes of a layer on one rank [B]."""
+    stored = layer.vectors * ACTIVATION_BYTES
+    for mixer in layer.mixers:
+        kv_heads = mixer.kv_heads if isinstance(mixer, Attention) else 1
+        stored += _group_bytes(mixer.groups, split.attention, kv_heads) + mixer.vectors * ACTIVATION_BYTES
+    for feed in layer.feed_forwards:
+        if isinstance(feed, Mixture):
+            one = _group_bytes(feed.expert, split.expert_width, 1) + feed.expert_vectors * ACTIVATION_BYTES
+            held = math.ceil(feed.experts / split.ep) if split.ep > 1 else feed.experts
+            router = _linear_bytes(feed.router, 1.0) if feed.router else 0.0
+            stored += held * one + _group_bytes(feed.shared, split.tp, 1) + router + feed.vectors * ACTIVATION_BYTES
+        else:
+            stored += _group_bytes(feed.groups, split.tp, 1) + feed.vectors * ACTIVATION_BYTES
+    return stored
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Footprint:
+    """What a strategy keeps on its fullest rank, whatever the device.
+
+    Parameters
+    ----------
+    weights : weight bytes [B].
+    kv_per_token : cache bytes of a token beyond every window [B].
+    windowed : (bytes per token, window) of each windowed group of layers.
+    state : bytes per sequence that do not grow [B].
+    widest : widest intermediate of a layer on one rank, in elements [1].
+    stage : position of the fullest pipeline stage.
+    """
+
+    weights: float
+    kv_per_token: float
+    windowed: tuple[tuple[float, float, bool], ...]
+    state: float
+    widest: float
+    stage: int
+
+    def request(self, tokens: float, admitted: bool = False, budget: float = 0.0) -> float:
+        """Return the cache bytes of one request of `tokens`; `admitted` charges windowed layers as admission does."""
+        size = self.state + self.kv_per_token * tokens
+        for rate, window, _ in self.windowed:
+            kept = (
+                memory.admitted_window_tokens(tokens, window, budget)
+                if admitted
+                else memory.resident_tokens(tokens, window)
+            )
+            size += rate * float(kept)
+        return size
+
+
+def cache_of(layer: Layer, split: Split, kv_bytes: float) -> tuple[float, list[tuple[float, float, bool]], float]:
+    """Return a layer's cache on one rank: bytes per token, windowed groups, and constant bytes per sequence."""
+    slope, windowed, state = 0.0, [], 0.0
+    for mixer in layer.mixers:
+        if isinstance(mixer, Recurrence):
+            state += (
+                mixer.state_elements * mixer.state_bytes + mixer.convolution_elements * ACTIVATION_BYTES
+            ) / split.attention
+        elif isinstance(mixer, LatentAttention):
+            slope += mixer.cache_elements * kv_bytes  # whole on every tensor-parallel rank
+        elif mixer.cross is not None:
+            state += (
+                mixer.cache_elements
+                * float(memory.heads_per_rank(float(mixer.kv_heads), split.attention))
+                / mixer.kv_heads
+                * kv_bytes
+                * mixer.cross
+            )
+        else:
+            kept = float(memory.heads_per_rank(float(mixer.kv_heads), split.attention)) / mixer.kv_heads
+            rate = mixer.cache_elements * kept * kv_bytes
+            if mixer.compression > 1:
+                slope += (rate + mixer.index_elements * kv_bytes) / mixer.compression
+                windowed.append((rate, float(mixer.window or 0), False))
+            elif mixer.window is not None:
+                windowed.append((rate, float(mixer.window), mixer.chunked))
+            else:
+                slope += rate
+    return slope, windowed, state
+
+
+def footprint(model: Model, strategy: Strategy, kv_bytes: float, *, draft: bool = False) -> Footprint:
+    """Return what the pipeline stage with the most weights keeps."""
+    return max(footprints(model, strategy, kv_bytes, draft=draft), key=lambda foot: foot.weights)
+
+
+def footprints(model: Model, strategy: Strategy, kv_bytes: float, *, draft: bool = False) -> tuple[Footprint, ...]:
+    """Return what each pipeline stage keeps on one rank; stages that keep the same stand once."""
+    split = Split.of(strategy)
+    kinds = model.decoder.kinds()
+    layers, stages = len(model.decoder.layers), int(strategy.pp)
+    per_layer = [layer_bytes(layer, split) for layer, _ in kinds]
+    caches = [cache_of(layer, split, kv_bytes) for layer, _ in kinds]
+    ends, widest = _outside_bytes(model, split, stages, draft=draft), _widest(model, split)
+    found: dict[tuple[object, ...], Footprint] = {}
+    start = 0
+    for stage in range(stages):
+        held = layers // stages + (1 if stage < layers % stages else 0)
+        counts = [sum(start <= place < start + held for place in places) for _, places in kinds]
+        start += held
+        windowed: dict[tuple[float, bool], float] = {}
+        for n, (_, groups, _state) in zip(counts, caches, strict=True):
+            for rate, window, chunked in groups:
+                windowed[window, chunked] = windowed.get((window, chunked), 0.0) + n * rate
+        weights = sum(n * b for n, b in zip(counts, per_layer, strict=True)) + ends[stage]
+        found.setdefault(
+            (*counts, ends[stage]),
+            Footprint(
+                weights=weights,
+                kv_per_token=sum(n * c[0] for n, c in zip(counts, caches, strict=True)),
+                windowed=tuple((rate, window, chunked) for (window, chunked), rate in windowed.items()),
+                state=sum(n * c[2] for n, c in zip(counts, caches, strict=True)),
+                widest=widest,
+                stage=stage,
+            ),
+        )
+    return tuple(found.values())
+
+
+def _outside_bytes(model: Model, split: Split, stages: int, *, draft: bool) -> list[float]:
+    """Return the bytes of embedding, head, towers and draft layers on each stage's rank."""
+    gguf = head_format(model) not in {model.dtype}
+    embedding = model.embedding / split.attention * ACTIVATION_BYTES
+    head = model.vocabulary * model.hidden / split.attention * element_bytes(head_format(model))
+    towers = sum(stack.parameters for stack in model.stacks if stack is not model.decoder) * ACTIVATION_BYTES
+    other = (model.other + model.decoder.extra) * ACTIVATION_BYTES
+    first = (0.0 if gguf else embedding) + towers + other  # llama.cpp leaves the input embedding in host memory
+    last = 0.0 if model.tied and stages == 1 and not gguf else head
+    if draft and model.draft_parameters:
+        last += model.draft_parameters / split.tp * ACTIVATION_BYTES
+    ends = [0.0] * stages
+    ends[0] += first
+    ends[-1] += last
+    return ends
+
+
+def _widest(model: Model, split: Split) -> float:
+    widest = 0.0
+    for layer, _ in model.decoder.kinds():
+        for feed in layer.feed_forwards:
+            if isinstance(feed, Mixture):
+                entry = sum(linear.outputs for linear in feed.expert[0])
+                widest = max(
+                    widest,
+                    1.5 * entry * feed.chosen / split.expert_width
+                    + 2 * feed.chosen * model.hidden / max(1.0, split.ep),
+                )
+            else:
+                widest = max(widest, 1.5 * sum(linear.outputs for linear in feed.groups[0]) / split.tp)
+        for mixer in layer.mixers:
+            share = split.attention
+            widest = max(widest, 2.0 * sum(linear.outputs * linear.copies for linear in mixer.groups[0]) / share)
+    return widest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ledger:
+    """The memory of one rank, line by line [B].
+
+    Parameters
+    ----------
+    capacity : what the driver reports.
+    left_alone : what the engine never takes.
+    pool : what is left for the cache.
+    request : what one request is charged at admission.
+    longest : longest request that fits alone [token].
+    max_concurrency : users by memory, over all groups of the strategy [1].
+    by_memory, by_setting : the same, before the smaller was taken [1].
+    """
+
+    capacity: float
+    capacity_source: str
+    weights: float
+    activations: float
+    runtime: float
+    graphs: float
+    left_alone: float
+    pool: float
+    request: float
+    charged_tokens: float
+    longest: float
+    max_concurrency: int
+    by_memory: float
+    by_setting: float
+    budget_tokens: float
+    footprint: Footprint
+    fits: bool
+    shortage: float
+
+    def term(self, kv_used: float) -> Term:
+        """Return the ledger as a Term whose parts add up to the capacity."""
+        parts = [
+            Term("weights", self.weights, "B", law="parameters.stored_bytes", sources=(document("config.json"),)),
+            Term("kv cache", kv_used, "B", law="memory.kv_cache_bytes", sources=(document("config.json"),)),
+            Term(
+                "activations", self.activations, "B", law="memory.activation_peak_bytes", sources=(document("engine"),)
+            ),
+            Term("runtime", self.runtime + self.graphs, "B", law="engine data", sources=(document("engine"),)),
+            Term("free cache", max(0.0, self.pool - kv_used), "B"),
+            Term("left alone", self.left_alone, "B", law="engine data", sources=(document("engine"),)),
+        ]
+        return total(
+            "memory of a device",
+            parts,
+            "B",
+            text="{capacity} of {source}",
+            numbers={"capacity": (self.capacity, "B"), "source": self.capacity_source},
+        )
+
+
+def default(engine: Engine, name: str, machine: Machine, tensor: int = 1) -> float | None:
+    """Return an engine's default for a machine, in its own unit, or None."""
+    found = engine.default(name, machine.device.id, machine.device.memory or 0.0, tensor)
+    return None if found is None else found.value
+
+
+def needed(engine: Engine, name: str, machine: Machine, tensor: int = 1) -> float:
+    """Return an engine's default that a plan cannot do without; an entry that lacks it is refused, nothing is invented."""
+    found = default(engine, name, machine, tensor)
+    if found is None:
+        raise InputError(
+            f"--engine: {engine.id} states no {name} for {machine.device.id}", argument="--engine", value=engine.id
+        )
+    return found
+
+
+def batched_tokens(engine: Engine, machine: Machine, workload: Workload) -> float:
+    """Return the tokens that one step may compute; engines without chunked prefill take a whole prompt."""
+    limit = needed(engine, "max_num_batched_tokens", machine)
+    return limit if engine.chunked_prefill else max(limit, float(workload.context))
+
+
+def ledger(
+    model: Model,
+    strategy: Strategy,
+    machine: Machine,
+    engine: Engine,
+    workload: Workload,
+    feet: Sequence[Footprint],
+    *,
+    seats: int = 0,
+) -> Ledger:
+    """Return the memory of the rank that admits fewest, under the engine's own semantics: the minimum over ranks decides.
+
+    The engine's limit of running sequences is its default, or `seats` over all ranks where more are demanded.
+    """
+    books = [_stage_ledger(model, strategy, machine, engine, workload, foot, seats) for foot in feet]
+    return min(books, key=lambda book: (book.fits, book.by_memory, -book.weights))
+
+
+def _stage_ledger(
+    model: Model,
+    strategy: Strategy,
+    machine: Machine,
+    engine: Engine,
+    workload: Workload,
+    foot: Footprint,
+    seats: int,
+) -> Ledger:
+    capacity = float(machine.device.memory or 0.0)
+    tensor = int(strategy.tp)
+    tokens = batched_tokens(engine, machine, workload)
+    limits = int(strategy.dp) * (1 if engine.sequence_limit == "server" else int(strategy.attention_dp))
+    sequences = max(needed(engine, "max_num_seqs", machine, tensor), math.ceil(seats / limits))
+    split = Split.of(strategy)
+    step_tokens = min(tokens, default(engine, "micro_batch", machine, tensor) or tokens)
+    activations = float(
+        memory.activation_peak_bytes(
+            step_tokens,
+            model.hidden,
+            foot.widest,
+            ACTIVATION_BYTES,
+            min(sequences, step_tokens),
+            model.vocabulary / split.attention,
+        )
+    )
+    runtime = engine.memory["runtime_context"].value
+    if tensor > 1 and "communication" in engine.memory:
+        runtime += engine.memory["communication"].value
+    graphs = engine.memory["graph_memory"].value if engine.graphs_counted and "graph_memory" in engine.memory else 0.0
+    left, pool = _pool(engine, machine, strategy, capacity, foot.weights, activations, runtime, graphs, tokens)
+    # where the engine keeps a static reserve, activations, runtime and graphs live in it
+    inside = max(0.0, capacity - foot.weights - max(0.0, pool) - activations - runtime - graphs)
+    if left + activations + runtime + graphs > capacity - foot.weights - pool + 1.0:
+        held = capacity - foot.weights - pool
+        activations, runtime, graphs = min(activations, held), min(runtime, max(0.0, held - activations)), 0.0
+        inside = max(0.0, held - activations - runtime)
+    left = inside
+    reserved = memory.reserved_tokens(workload.input, workload.output)
+    charged = float(
+        reserved if engine.admission == "reserve" else memory.mean_resident_tokens(workload.input, workload.output)
+    )
+    charged = float(workload.context) if engine.slots_divide_context else charged
+    in_blocks = float(memory.blocks(charged, engine.block)) * engine.block if engine.block > 1 else charged
+    each = foot.request(in_blocks)
+    longest_request = foot.request(float(workload.context), admitted=True, budget=tokens)
+    groups = int(strategy.dp) * int(strategy.attention_dp)
+    by_memory = pool / each if each > 0 else math.inf
+    slots = sequences / (int(strategy.attention_dp) if engine.sequence_limit == "server" else 1)
+    possible = math.floor(min(by_memory, slots)) * groups if pool > 0 else 0
+    fits = pool >= longest_request and possible >= 1
+    shortage = max(0.0, longest_request - pool)
+    return Ledger(
+        capacity=capacity,
+        capacity_source=machine.device.quantities[machine.device.memory_key].source,
+        weights=foot.weights,
+        activations=activations,
+        runtime=runtime,
+        graphs=graphs,
+        left_alone=left,
+        pool=max(0.0, pool),
+        request=each,
+        charged_tokens=in_blocks,
+        longest=_longest(foot, pool, tokens, model.max_positions),
+        max_concurrency=max(0, possible),
+        by_memory=by_memory * groups,
+        by_setting=slots * groups,
+        budget_tokens=tokens,
+        footprint=foot,
+        fits=fits,
+        shortage=shortage,
+    )
+
+
+def _pool(
+    engine: Engine,
+    machine: Machine,
+    strategy: Strategy,
+    capacity: float,
+    weights: float,
+    activations: float,
+    runtime: float,
+    graphs: float,
+    tokens: float,
+) -> tuple[float, float]:
+    """Return what the engine leaves alone, and what it leaves for the cache."""
+    tensor = int(strategy.tp)
+    if engine.memory_model == "as-allocated":
+        free = engine.defaults.get("memory_left_free")
+        left = free.value if free else 0.0
+        return left, capacity - left - weights - activations - runtime
+    if engine.memory_model == "share-of-free":
+        free_now = capacity - weights - activations - runtime - graphs
+        used = needed(engine, "memory_share", machine, tensor) * free_now
+        return free_now - used, used
+    if engine.memory_model == "reserve":
+        left = _reserve(engine, machine, strategy, capacity, tokens)
+        return left, capacity - left - weights
+    budget = capacity * needed(engine, "memory_share", machine, tensor)
+    return capacity - budget, budget - weights - activations - runtime - graphs
+
+
+def _reserve(engine: Engine, machine: Machine, strategy: Strategy, capacity: float, tokens: float) -> float:
+    """Return SGLang's static reserve for activations and graphs, from its own formula or table."""
+    base = default(engine, "reserve_base", machine, int(strategy.tp))
+    if base is not None:
+        each = default(engine, "reserve_per_device", machine, int(strategy.tp)) or 0.0
+        return base + each * int(strategy.tp) * int(strategy.pp)
+    if not engine.reserve:
+        return capacity * (1.0 - needed(engine, "memory_share", machine, int(strategy.tp)))
+    r = {name: item.value for name, item in engine.reserve.items()}
+    graphs = needed(engine, "graph_capture_maximum_sequences", machine, int(strategy.tp))
+    size = (
+        r.get("base", 0.0)
+        + r.get("per_prefill_token", 0.0) * max(tokens, r.get("minimum_prefill_tokens", 0.0))
+        + r.get("per_graph_sequence", 0.0) * graphs
+    )
+    size += r.get("per_device", 0.0) * int(strategy.tp) * int(strategy.pp)
+    if (machine.device.memory or 0.0) > 60 * units.GIB:
+        size = max(size, r.get("floor_above_60_gib", 0.0))
+    return size
+
+
+def _longest(foot: Footprint, pool: float, budget: float, positions: int | None) -> float:
+    """Return the longest single request that the cache pool admits [token]."""
+    ceiling = float(positions) if positions else 2.0**24
+    if foot.request(ceiling, admitted=True, budget=budget) <= pool:
+        return ceiling
+    low, high = 0.0, ceiling
+    while high - low > 1.0:
+        middle = (low + high) / 2
+        low, high = (middle, high) if foot.request(middle, admitted=True, budget=budget) <= pool else (low, middle)
+    return math.floor(low)

@@ -1,0 +1,306 @@
+"""A plan and its metrics; what a search is asked and what it went through."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from roofplan import money
+from roofplan.laws import cost
+from roofplan.money.machine import Terms
+from roofplan.money.prices import at_price
+from roofplan.operations import Step, element_bytes
+from roofplan.records import units
+from roofplan.records.calibration import Fit
+from roofplan.records.engine import Engine
+from roofplan.records.hardware import Machine
+from roofplan.records.model import Model
+from roofplan.records.source import GRADES, document
+from roofplan.records.strategy import Strategy
+from roofplan.records.tally import Counts
+from roofplan.records.terms import Term
+from roofplan.records.workload import Constraints, Workload
+from roofplan.serving.bounds import bound_of, floors
+from roofplan.serving.certainty import certainty
+from roofplan.serving.ledger import Ledger
+from roofplan.serving.prediction import Prediction
+from roofplan.serving.space import cache_format
+from roofplan.serving.step import step_term
+from roofplan.timing.figures import (
+    FIRST_TOKEN,
+    POWER,
+    PROMPTS,
+    THROUGHPUT,
+    TIME_PER_TOKEN,
+    Doubt,
+    Load,
+    Metric,
+    Sure,
+    sure,
+    within,
+)
+from roofplan.timing.power import power_limits
+from roofplan.timing.rates import Rates
+
+DEFAULT_TPOT = 0.05
+"""Time between tokens that chooses which concurrency is shown where nothing is asked: 20 tokens/s, a reader's pace [s]."""
+
+
+OBJECTIVES = ("cost", "throughput", "latency", "devices", "energy")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """One configuration with everything that is known of it."""
+
+    model: Model
+    machine: Machine
+    engine: Engine
+    strategy: Strategy
+    workload: Workload
+    precision: str
+    kv_precision: str
+    users: int
+    memory: Ledger
+    rates: Rates
+    prediction: Prediction
+    cost: money.HourlyCost | None
+    power: Term | None
+    metrics: Mapping[str, Metric] = field(default_factory=dict)
+    pareto: bool = False
+    tied: bool = False
+    utilisation: float = 1.0
+
+    @property
+    def label(self) -> str:
+        """Return the strategy, and the precision where it is not the checkpoint's."""
+        return self.strategy.label()
+
+    @property
+    def changes(self) -> str:
+        """What the plan changes of the model: another weight format, another cache format, or nothing."""
+        own = cache_format(self.model, "checkpoint")
+        weights = self.precision if self.precision != "checkpoint" else ""
+        return " ".join(x for x in (weights, f"{self.kv_precision} cache" if self.kv_precision != own else "") if x)
+
+    @property
+    def changes_model(self) -> bool:
+        """Whether the answers differ from the checkpoint's own."""
+        return bool(self.changes)
+
+    @property
+    def pace(self) -> Metric:
+        """Return the time between tokens, or that of a whole request where its answer is one token [s]."""
+        return self.metrics.get("tpot") or self.metrics["cycle_time"]
+
+    @property
+    def cache_in_use(self) -> float:
+        """Return the cache that the plan's users hold on the fullest rank [B]."""
+        groups = int(self.strategy.dp) * int(self.strategy.attention_dp)
+        return min(self.memory.pool, self.memory.request * math.ceil(self.users / groups))
+
+    def cost_term(self) -> Term | None:
+        """Return the all-in cost of a million output tokens as a Term, or None without a price."""
+        whole = all_in_cost(self)
+        if whole is None or self.cost is None:
+            return None
+        p = self.cost.price
+        text = "1,000,000 x {devices} x {price} USD/h / ({rate} token/s x 3,600 s x load {load})"
+        rate = self.metrics["output_tokens_per_second"].value
+        numbers = {"devices": self.cost.count, "price": p.value, "rate": rate, "load": self.utilisation}
+        return Term(
+            "cost per million output tokens",
+            whole.value,
+            "USD/Mtoken",
+            law="cost.per_token",
+            text=text,
+            numbers=numbers,
+            sources=(document(p.source),),
+        )
+
+    @property
+    def id(self) -> str:
+        """Return a stable identifier of the configuration."""
+        s = self.strategy.label().replace(" ", "-")
+        return f"{self.machine.device.id}-{self.machine.hosts}x{self.machine.per_host}-{self.engine.id}-{s}-{self.precision}-{self.kv_precision}-u{self.users}"
+
+
+class Refusal(NamedTuple):
+    """Why a machine or a strategy was left out: the limit, one of devices, datacenter, engine, price, budget, precision and strategy."""
+
+    limit: str
+    text: str
+
+
+@dataclass(slots=True, kw_only=True)
+class Tally(Counts):
+    """What the search went through; a configuration is one machine, strategy, precision and concurrency.
+
+    A strategy that is refused or does not fit counts once: it has no concurrency.
+    """
+
+    refusals: Counter[Refusal] = field(default_factory=Counter)
+    misses: list[tuple[float, Machine, Strategy, Ledger, str, str]] = field(default_factory=list)
+
+    def count_users(self, tried: list[int]) -> None:
+        """Count the concurrencies that were predicted for strategies that fit; each strategy was counted once before."""
+        more = sum(tried) - len(tried)
+        self.enumerated += more
+        self.legal += more
+        self.fits += more
+        self.predicted += sum(tried)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """All that a serving search is asked; engines are told to admit at least `seats` running sequences.
+
+    Parameters
+    ----------
+    terms : on which machines are owned, where the price is ``own``.
+    """
+
+    model: Model
+    machines: tuple[Machine, ...]
+    workload: Workload = field(default_factory=Workload)
+    constraints: Constraints = field(default_factory=Constraints)
+    engine: str | None = None
+    pins: dict[str, int] = field(default_factory=dict)
+    precisions: tuple[str, ...] = ("checkpoint",)
+    kv_precisions: tuple[str, ...] = ("checkpoint",)
+    price: str = "rent"
+    terms: Terms | None = None
+    utilisation: float = 1.0
+    best: str = "cost"
+    seats: int = 0
+
+
+@dataclass(slots=True, kw_only=True)
+class Result:
+    """Plans in order, the best first; ladder and tally beside them, and the constants that they rest on."""
+
+    plans: list[Plan]
+    ladder: list[Plan]
+    tally: Tally
+    asked: Request
+    fit: Fit
+    warnings: list[tuple[str, str]] = field(default_factory=list)
+
+
+def sure_of(plan: Plan, figure: str, behind: Term) -> Sure:
+    """Return how sure a figure of a plan is that a time tells: users are clients, and of drafts it is not measured how many are accepted."""
+    load: Load = "clients" if plan.users > 1 else "client"
+    return certainty(figure, behind, plan.model, plan.rates, load=load, guessed=bool(plan.workload.drafted))
+
+
+def metrics_of(plan: Plan) -> dict[str, Metric]:
+    """Return the metrics of one plan with their intervals; what is not known is absent."""
+    p, fit = plan.prediction, plan.rates.fit
+    first, between = sure_of(plan, FIRST_TOKEN, p.ttft), sure_of(plan, TIME_PER_TOKEN, p.pace)
+    whole, prompts = sure_of(plan, THROUGHPUT, p.cycle), sure_of(plan, PROMPTS, p.ttft)
+    rate, most = float(p.rate), plan.memory.max_concurrency
+    least = floors(plan.model, plan.strategy, plan.workload, plan.rates, plan.users).first
+    out = {
+        "ttft": within(first.of(float(p.ttft.value), "s"), least, math.inf),
+        **between_tokens(p, between.of),
+        "cycle_time": whole.of(float(p.cycle.value), "s"),
+        "output_tokens_per_second": whole.of(rate, "token/s"),
+        "output_tokens_per_second_per_device": whole.of(rate / plan.machine.count, "token/s"),
+        "prefill_tokens_per_second": prompts.of(float(p.prefill_rate), "token/s"),
+        "max_concurrency": Metric(most, most, most, "1", between.grade),
+    }
+    if plan.power is not None:
+        watts = float(plan.power.value)
+        known = max(whole.grade, "borrowed", key=GRADES.index)
+        out["power"] = within(sure(POWER, known, Doubt(), fit).of(watts, "W"), *power_limits(plan.machine, fit))
+        out["energy_per_output_token"] = whole._replace(grade=known).of(watts / (rate * plan.utilisation), "J")
+    if plan.cost is not None:
+        hourly = plan.cost.total
+        low, high = (hourly * factor for factor in plan.cost.range)
+        out["cost_per_hour"] = Metric(hourly, low, high, "USD/h", plan.cost.grade)
+        split = float(p.input_share)
+        into = rate / plan.workload.output * plan.workload.input
+        for name, value in (
+            ("cost_per_million_input_tokens", hourly * split / (into * plan.utilisation * units.HOUR) * 1e6),
+            ("cost_per_million_output_tokens", hourly * (1.0 - split) / (rate * plan.utilisation * units.HOUR) * 1e6),
+        ):
+            if p.tpot is None and name.endswith("output_tokens"):
+                continue  # an answer of one token comes with its prompt
+            out[name] = _priced(value, plan, whole)
+        out[ALL_IN] = _priced(float(cost.per_token(hourly / units.HOUR, rate * plan.utilisation) * 1e6), plan, whole)
+    return out
+
+
+def between_tokens(p: Prediction, figure: Callable[[float, str], Metric]) -> dict[str, Metric]:
+    """Return the time between tokens and the tokens a second of a user; answers of one token have neither."""
+    if p.tpot is None:
+        return {}
+    seconds = float(p.tpot.value)
+    return {"tpot": figure(seconds, "s"), "tokens_per_second_per_user": figure(1.0 / seconds, "token/s")}
+
+
+ALL_IN = "cost_per_million_output_tokens_all_in"
+"""The whole cost of the machine over the output tokens, prompts included."""
+
+
+def all_in_cost(plan: Plan) -> Metric | None:
+    """Return the whole cost per million output tokens, prompts included, at the stated load [USD/Mtoken]."""
+    return plan.metrics.get(ALL_IN)
+
+
+HALF = 0.5
+"""Share of a prompt that is taken to be cached where the cost of a cached token is asked for and nobody says [1]."""
+
+
+def cached_input_cost(plan: Plan) -> Metric | None:
+    """Return what a million input tokens cost that are found in the cache, None without a price [USD/Mtoken].
+
+    The time by which they lengthen the computing of the prompt's other tokens, which read them and attend to them. The room
+    that they take between requests is not counted, for how long they stay there is not known.
+    """
+    if plan.cost is None:
+        return None
+    load, s = plan.workload, plan.strategy
+    hit = load.prefix_hit or HALF
+    fresh, past = max(1.0, (1.0 - hit) * load.input), hit * load.input
+
+    def seconds(cached: float) -> float:
+        step = Step(new=fresh, past=cached, requests=1.0)
+        kv_bytes = element_bytes(plan.kv_precision)
+        return float(step_term("prefill", plan.model, s, step, plan.rates, kv_bytes=kv_bytes).value)
+
+    each = (seconds(past) - seconds(0.0)) / past / (float(s.dp) * float(s.attention_dp))
+    value = plan.cost.total / units.HOUR * each / plan.utilisation * 1e6
+    return _priced(value, plan, sure_of(plan, THROUGHPUT, plan.prediction.cycle))
+
+
+def uncached_input_cost(plan: Plan) -> Metric | None:
+    """Return what a million input tokens cost that are not found in the cache, None without a price [USD/Mtoken].
+
+    What all input is charged, less what its cached tokens cost, over the others: a request's tokens at their costs come to its own.
+    """
+    cached, hit = cached_input_cost(plan), plan.workload.prefix_hit
+    if cached is None:
+        return None
+    mean = plan.metrics["cost_per_million_input_tokens"]
+    value = (mean.value - hit * cached.value) / (1.0 - hit) if hit < 1.0 else mean.value
+    return _priced(max(value, cached.value), plan, sure_of(plan, THROUGHPUT, plan.prediction.cycle))
+
+
+def _priced(value: float, plan: Plan, speed: Sure) -> Metric:
+    """Return a cost per token, as sure as a plan's speed and its price of an hour."""
+    return at_price(speed.of(value, "USD/Mtoken"), plan.cost)
+
+
+def bounds(plan: Plan) -> dict[str, tuple[str, float]]:
+    """Return what binds in decode and in prefill, with its share; answers of one token have no decode."""
+    between, first = plan.prediction.tpot, bound_of(plan.prediction.ttft)
+    return {"prefill": first} if between is None else {"decode": bound_of(between), "prefill": first}
+
+
+def first_bound(plan: Plan) -> tuple[str, float]:
+    """Return what binds in decode, or in prefill where there is no decode, with its share."""
+    return next(iter(bounds(plan).values()))

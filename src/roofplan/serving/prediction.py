@@ -1,0 +1,529 @@
+"""The steady state of a number of users on a machine: times, rates and power, on floats or arrays."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from roofplan.laws import Number, batching, larger, memory, pipeline, smaller, up, where
+from roofplan.operations import ACTIVATION_BYTES, Split, Step, format_entry
+from roofplan.records.engine import Engine
+from roofplan.records.model import Dense, Layer, Model
+from roofplan.records.strategy import Strategy
+from roofplan.records.terms import Combine, Term, total
+from roofplan.records.workload import Workload
+from roofplan.serving.step import engine_term, step_term
+from roofplan.timing.network import mean_hop
+from roofplan.timing.rates import Rates
+
+
+@dataclass(slots=True, kw_only=True)
+class Prediction:
+    """Times and rates of one strategy, or of arrays of strategies and concurrencies; Terms hold how they came about.
+
+    Parameters
+    ----------
+    tpot : mean time between tokens after the first, as a client measures it; None for answers of one token [s].
+    ttft : time to the first token, without waiting for a seat [s].
+    cycle : time of a request over its output tokens, its own prompt included [s].
+    token : what a token of a batch takes that no prompt joins [s].
+    carrying : prompts of others, or chunks of them, in a step between a request's tokens, in the mean and at most [1].
+    carried : what each of them adds to a token [s].
+    decode, prefill : one decode step, and one step with prompts, both of one group of users [s].
+    input_share : share of the machine's time that prefill takes [1].
+    rate : output tokens per second of the whole machine [token/s].
+    """
+
+    tpot: Term | None
+    ttft: Term
+    cycle: Term
+    token: Term
+    carrying: tuple[Number, Number]
+    carried: Term
+    decode: Term
+    prefill: Term
+    sequences: Number
+    input_share: Number
+    rate: Number
+    prefill_rate: Number
+    busy: Number
+
+    def gap(self, quantile: float) -> Term:
+        """Return a quantile of the times between any two tokens: prompts come at random, so that some steps carry several and some none [s].
+
+        A scalar prediction only.
+        """
+        mean, most = map(float, self.carrying)
+        count = min(batching.random_count(quantile, mean), most)
+        if count == 0.0:
+            return self.token
+        more = Term(
+            "prompts of others",
+            count * self.carried.value,
+            "s",
+            parts=[self.carried],
+            combine="product",
+            text="{count} in a step x {each}",
+            numbers={"count": count, "each": (self.carried.value, "s")},
+        )
+        return total("gap", [*self.token.parts, more], "s")
+
+    @property
+    def times(self) -> list[Term]:
+        """The times that a client can measure: between tokens where there are several, to the first, and of a request over its tokens."""
+        return [*([] if self.tpot is None else [self.tpot]), self.ttft, self.cycle]
+
+    @property
+    def pace(self) -> Term:
+        """Time per token that a user sees: between tokens, or of the whole request where its answer has one [s]."""
+        return self.cycle if self.tpot is None else self.tpot
+
+
+def predict(
+    model: Model,
+    strategy: Strategy,
+    engine: Engine,
+    workload: Workload,
+    r: Rates,
+    sequences: Number,
+    *,
+    kv_bytes: float,
+    budget: Number,
+    per_group: Number | None = None,
+) -> Prediction:
+    """Return the steady state of `sequences` users on one machine.
+
+    With `per_group` users are counted per group of one stage instead, and `sequences` is ignored: a grid over it keeps
+    decode steps free of the axes of dp and pp.
+
+    Whenever an answer ends another prompt takes its place. It rides with the steps of the others in chunks of the engine's
+    budget, or stalls them where the engine does not mix.
+    """
+    groups = 1.0 * strategy.dp * strategy.attention_dp
+    waves = 1.0 * strategy.pp if engine.pipeline_kind == "microbatch" else 1.0
+    # groups that share experts or feed-forwards wait for the fullest of them at every step, and compute prompts together
+    coupled = 1.0 * Split.of(strategy).groups
+    if per_group is None:
+        mean = sequences / groups / waves
+        here = larger(where(coupled > 1, batching.busiest_group(mean * coupled, coupled), mean), 1.0)
+    else:
+        here, sequences = per_group, per_group * groups * waves
+    users = sequences / groups
+    # groups that have users compute their prompts together, so that as many of others cost as much as one
+    others = larger(users * coupled - 1.0, 0.0) / larger(smaller(coupled, users * coupled), 1.0)
+    output, later = float(workload.output), workload.output - 1.0
+    emitted = 1.0
+    if workload.drafted:
+        emitted = float(batching.tokens_per_speculative_step(workload.drafted, workload.acceptance))
+        emitted = min(emitted, max(later, 1.0))
+    context = 1.0 * memory.mean_resident_tokens(workload.input, workload.output)
+    step = Step(sequences=here, each=1.0 + workload.drafted, context=context)
+    decode = step_term("decode step", model, strategy, step, r, kv_bytes=kv_bytes, drafted=workload.drafted)
+    stage = _with_hop(decode, _hop(model, strategy, r, here * step.each))
+    token = token_time(stage, engine_term(here, r), strategy, emitted)
+    per_step = here * emitted / max(later, 1.0)
+    prompts = _prompts(model, strategy, engine, workload, r, step, stage, per_step, kv_bytes=kv_bytes, budget=budget)
+    empty, alone = _first_token(model, strategy, engine, r, workload, budget, kv_bytes)
+    # prompts of others in the own prompt's step are waited for with it, the rest between the tokens
+    beside = smaller(larger(prompts.requests - 1.0, 0.0), others)
+    between = others - beside
+    riding: Number = 0.0
+    most, rode = np.inf, 0.0
+    if prompts.mixed:
+        most, rode = prompts.whole / emitted, prompts.steps * smaller(others, 1.0)
+        decoding = prompts.steps * emitted * token.value
+        riding = larger(smaller(prompts.whole / prompts.requests + decoding - empty.value, decoding), 0.0)
+        riding = riding * smaller(others, 1.0)
+    stall = batching.stall_of_others(prompts.other, between, later, most) if later else 0.0
+    waiting = between * prompts.other - later * stall if prompts.mixed or not later else 0.0
+    ttft = _waited(empty, riding, beside * prompts.other, waiting, prompts)
+    tpot = None
+    cycle = total("cycle time", ttft.parts, "s", law="batching.cycle_time")
+    if later:
+        stalled = prompts.term(
+            stall,
+            law="batching.stall_of_others",
+            text="{others} others x {each} / {tokens} tokens" + (", at most {most}" if prompts.mixed else ""),
+            numbers={"others": between, "each": (prompts.other, "s"), "tokens": later, "most": (most, "s")},
+        )
+        tpot = total("TPOT", [*token.parts, stalled], "s")
+        whole = batching.cycle_time(ttft.value, tpot.value, output)
+        parts = [_share(ttft, 1.0, output), _share(tpot, later, output)]
+        cycle = Term("cycle time", whole, "s", law="batching.cycle_time", parts=parts, combine="sum")
+    turns = (later / emitted + rode) / output  # decode steps a token, those beside the own prompt among them
+    return Prediction(
+        tpot=tpot,
+        ttft=ttft,
+        cycle=cycle,
+        token=token,
+        carrying=(between * prompts.steps * emitted / max(later, 1.0), prompts.room),
+        carried=prompts.term(prompts.other * smaller(prompts.requests, 1.0) / emitted),
+        decode=decode,
+        prefill=prompts.step,
+        sequences=sequences,
+        input_share=1.0 - turns * emitted * token.value / cycle.value,
+        rate=batching.output_rate(sequences, cycle.value),
+        prefill_rate=prompts.fresh
+        * groups
+        / _prompt_interval(model, strategy, engine, r, workload, budget, kv_bytes, alone),
+        busy=_busy(
+            decode,
+            prompts.step,
+            turns * smaller(waves, users),
+            prompts.device / prompts.requests * users / output,
+            cycle.value,
+        ),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Prompts:
+    """A step that computes prompts of a running batch, and what prompts cost.
+
+    Parameters
+    ----------
+    step : the step of one stage [s].
+    behind : what it takes, and what is taken off where tokens ride with it.
+    mixed : whether they do.
+    fresh, requests : tokens of a prompt that are computed, and prompts that a step computes [1].
+    room : prompts that a step has room for, one at least [1].
+    device, whole : what it takes more than a step without prompts, of one stage, and of all in turn with the host [s].
+    other : what one prompt costs other users [s].
+    """
+
+    step: Term
+    behind: list[Term]
+    mixed: bool
+    fresh: float
+    requests: Number
+    room: Number
+    device: Number
+    whole: Number
+    other: Number
+
+    @property
+    def steps(self) -> Number:
+        """Steps that a prompt takes [1]."""
+        return larger(1.0 / self.requests, 1.0)
+
+    def term(self, value: Number, name: str = "prompts of others", **more: Any) -> Term:
+        """Return a time that prompts cost tokens, over what is behind it."""
+        combine: Combine = "difference" if self.mixed else "product"
+        return Term(name, value, "s", parts=self.behind, combine=combine, **more)
+
+
+def _prompts(
+    model: Model,
+    strategy: Strategy,
+    engine: Engine,
+    workload: Workload,
+    r: Rates,
+    decoding: Step,
+    stage: Term,
+    per_step: Number,
+    *,
+    kv_bytes: float,
+    budget: Number,
+) -> _Prompts:
+    """Return the step that computes the prompts of a batch, of which `per_step` a decode step keep it full."""
+    fresh, past = _computed(workload)
+    mixed = engine.mixes and workload.output > 1
+    beside = decoding.sequences if mixed else 0.0
+    # prompts get what decoding sequences leave of a step that they share; one that is not cut is computed whole
+    room = larger(engine.pass_tokens(budget) - beside * decoding.each, 1.0 if engine.chunked_prefill else fresh)
+    chunk = smaller(larger(1.0, per_step) * fresh, room)
+    requests = chunk / fresh
+    step = Step(new=chunk, past=past, requests=requests)
+    if mixed:
+        step = replace(decoding, new=chunk, past=past, requests=requests)
+    name, drafted = ("mixed step", workload.drafted) if mixed else ("prefill step", 0)
+    prefill = step_term(name, model, strategy, step, r, kv_bytes=kv_bytes, drafted=drafted)
+    carrier = _with_hop(prefill, _hop(model, strategy, r, chunk + beside * decoding.each))
+    stages = 1.0 * strategy.pp
+    if mixed:
+        device, behind = carrier.value - stage.value, [carrier, stage]
+        whole, once = device * stages, device
+    else:
+        host = host_of_passes(1.0, requests, r)
+        device, behind = carrier.value, [total(name, [carrier, host], "s")]
+        whole, once = device * stages + host.value, device + host.value
+    # stages work on different users at once, so that another's prompt costs the time of one; layers in turn cost all of theirs
+    costs = (
+        once if engine.pipeline_kind == "microbatch" else whole * _overlap(model, strategy, engine, r, fresh, budget)
+    )
+    return _Prompts(
+        step=prefill,
+        behind=behind,
+        mixed=mixed,
+        fresh=fresh,
+        requests=requests,
+        room=larger(room / fresh, 1.0),
+        device=device,
+        whole=whole,
+        other=costs / requests,
+    )
+
+
+def _computed(workload: Workload) -> tuple[float, float]:
+    """Return the tokens of a prompt that are computed, and those that are found in the cache [token]."""
+    return workload.input * (1.0 - workload.prefix_hit), workload.input * workload.prefix_hit
+
+
+def _hop(model: Model, strategy: Strategy, r: Rates, tokens: Number) -> Term | None:
+    """Return what tokens take from one stage to the next, None where there is one stage alone [s]."""
+    if isinstance(strategy.pp, int) and strategy.pp == 1:
+        return None
+    stages = 1.0 * strategy.pp
+    hop = mean_hop(tokens * model.hidden * ACTIVATION_BYTES, 1.0 * strategy.tp, stages, r.network)
+    return Term(
+        "pipeline hops",
+        where(stages > 1.0, hop, 0.0),
+        "s",
+        law="collectives.transfer_time",
+        text="{sent} tokens x {hidden} x 2 B",
+        numbers={"sent": tokens, "hidden": model.hidden},
+        sources=r.network.cites(*HOP, *r.network.between_names),
+    )
+
+
+def _with_hop(step: Term, hop: Term | None) -> Term:
+    """Return a stage's step and the way to the next stage."""
+    return step if hop is None else total(step.name, [*step.parts, hop], "s")
+
+
+def _waited(empty: Term, riding: Number, beside: Number, waiting: Number, prompts: _Prompts) -> Term:
+    """Return the time to the first token among other users: that of an empty system, what decoding and prompts in the same steps add, and the wait for room."""
+    parts = [
+        prompts.term(value, name, text=text)
+        for name, value, text in (
+            ("decoding of others", riding, "decoding of other users in the same steps"),
+            ("prompts beside it", beside, "prompts of other users in the same step"),
+            ("prompts before it", waiting, "what prompts of others take beyond the steps between a user's tokens"),
+        )
+        if np.any(value > 0.0)
+    ]
+    return total("TTFT", [*empty.parts, *parts], "s") if parts else empty
+
+
+def _share(whole: Term, times: float, over: float) -> Term:
+    """Return what falls on each token of a time that a request spends so many times."""
+    numbers = {"times": times, "whole": (whole.value, "s"), "over": over}
+    value = whole.value * times / over
+    return Term(
+        whole.name,
+        value,
+        "s",
+        parts=[whole],
+        combine="product",
+        text="{times} x {whole} / {over} tokens",
+        numbers=numbers,
+    )
+
+
+HOP = ("link", "start", "step", "quick", "bulk", "gather", "staged_path")
+"""Numbers of the network that a hop inside a host rests on."""
+
+WAITING = {"launches", "all-reduce", "expert exchange"}
+"""Parts of a step in which neither memory nor compute of a device works."""
+
+
+def _busy(decode: Term, prefill: Term, turns: Number, prompts: Number, cycle: Number) -> Number:
+    """Return the share of the time that a device computes or reads: not launching, communicating or waiting for its turn.
+
+    In a cycle per token it takes so many `turns` of decoding, and computes prompts for `prompts` seconds.
+    """
+    working = sum(part.value for part in decode.parts if part.name not in WAITING)
+    share = sum(part.value for part in prefill.parts if part.name not in WAITING) / prefill.value
+    return smaller((turns * working + prompts * share) / cycle, 1.0)
+
+
+def token_time(stage: Term, host: Term, strategy: Strategy, emitted: float) -> Term:
+    """Return the time per output token: all stages in turn, then the host."""
+    inner = stage.parts
+    parts = [*inner, host]
+    if isinstance(strategy.pp, int) and strategy.pp == 1 and emitted == 1.0:
+        return total("token", parts, "s")
+    stages = 1.0 * strategy.pp
+    scaled = [
+        Term(
+            p.name,
+            pipeline.interleaved_token_time(stages, p.value, 0.0) / emitted,
+            "s",
+            law=p.law or "pipeline.interleaved_token_time",
+            parts=[p],
+            combine="product",
+            text="{stages} stages x {once}" + (f" / {emitted:g} tokens a step" if emitted != 1.0 else ""),
+            numbers={"stages": stages, "once": (p.value, "s")},
+            sources=p.sources,
+        )
+        for p in inner
+    ]
+    last = (
+        host
+        if emitted == 1.0
+        else Term(
+            "engine step",
+            host.value / emitted,
+            "s",
+            parts=[host],
+            combine="product",
+            law=host.law,
+            text="{once} / {emitted} tokens a step",
+            numbers={"once": (host.value, "s"), "emitted": emitted},
+        )
+    )
+    return total("token", [*scaled, last], "s", law="pipeline.interleaved_token_time")
+
+
+def _first_token(
+    model: Model,
+    strategy: Strategy,
+    engine: Engine,
+    r: Rates,
+    workload: Workload,
+    budget: Number,
+    kv_bytes: float,
+) -> tuple[Term, Number]:
+    """Return the time to the first token of an empty system, and the part that a device works."""
+    fresh, past = _computed(workload)
+    step = Step(new=larger(1.0, 1.0 * fresh), past=1.0 * past, requests=1.0, coupled=False)
+    one, passes = prompt_pass(model, strategy, engine, r, step, budget, kv_bytes=kv_bytes)
+    stages = 1.0 * strategy.pp
+    turns = turns_of(model, engine, r, stages, passes)
+    hop = mean_hop(fresh / passes * model.hidden * ACTIVATION_BYTES, 1.0 * strategy.tp, stages, r.network)
+    host = host_of_passes(passes, 1.0, r)
+    alone = isinstance(strategy.pp, int) and strategy.pp == 1
+    parts = in_turn(one, turns) if not alone or type(turns) is not float or turns != 1.0 else list(one.parts)
+    if alone:
+        return total("TTFT", [*parts, host], "s"), one.value * turns
+    hops = Term(
+        "pipeline hops",
+        (turns - passes) * hop,
+        "s",
+        law="pipeline.serial_latency",
+        text="{hops} hops x {hop}",
+        numbers={"hops": turns - passes, "hop": (hop, "s")},
+        sources=r.network.cites(*HOP, *r.network.between_names),
+    )
+    return total("TTFT", [*parts, hops, host], "s"), one.value * turns
+
+
+def _prompt_interval(
+    model: Model,
+    strategy: Strategy,
+    engine: Engine,
+    r: Rates,
+    workload: Workload,
+    budget: Number,
+    kv_bytes: float,
+    alone: Number,
+) -> Number:
+    """Return the time between one prompt and the next of a group that computes nothing else, which takes `alone` through an empty system [s]."""
+    stages = 1.0 * strategy.pp
+    fresh, past = _computed(workload)
+    if np.any(Split.of(strategy).groups > 1):
+        # all groups compute prompts together, and share what they compute with
+        full = Step(new=larger(1.0, 1.0 * fresh), past=1.0 * past, requests=1.0)
+        one, passes = prompt_pass(model, strategy, engine, r, full, budget, kv_bytes=kv_bytes)
+        alone = one.value * turns_of(model, engine, r, stages, passes)
+    if engine.pipeline_kind != "microbatch":
+        return alone
+    # stages work on different prompts at once; the slower of a stage and a hop sets the pace
+    hop = mean_hop(fresh * model.hidden * ACTIVATION_BYTES, 1.0 * strategy.tp, stages, r.network)
+    return larger(alone / stages, where(stages > 1.0, hop, 0.0))
+
+
+def prompt_pass(
+    model: Model, strategy: Strategy, engine: Engine, r: Rates, step: Step, budget: Number, *, kv_bytes: float
+) -> tuple[Term, Number]:
+    """Return one full pass of prompts through the slowest stage, and how many such passes they are worth.
+
+    Passes hold as many tokens as an engine computes together. Where they hold whole prompts each starts anew; where a prompt takes
+    several, each is the mean one, which sees half of the rest before it.
+    """
+    passes = batching.passes(step.new, 1.0 * engine.pass_tokens(budget)) if engine.chunked_prefill else 1.0
+    if type(passes) is float and passes == 1.0:
+        return step_term("prefill", model, strategy, step, r, kv_bytes=kv_bytes), 1.0
+    prompt = step.new / step.requests
+    each = smaller(prompt, step.new / passes)
+    mean = replace(
+        step, new=step.new / passes, past=step.past + (prompt - each) / 2.0, requests=step.new / passes / each
+    )
+    return step_term("prefill", model, strategy, mean, r, kv_bytes=kv_bytes), passes
+
+
+def host_of_passes(passes: Number, sequences: Number, r: Rates) -> Term:
+    """Return the host's time for the passes of prompts: a for each, and b for each sequence in it, of which there is one at least."""
+    passes = up(1.0 * passes)
+    each = larger(1.0, 1.0 * sequences / passes)
+    return Term(
+        "engine step",
+        (r.step_base + r.step_each * each) * passes,
+        "s",
+        law="a + b x sequences",
+        text="{passes} passes x ({base} + {per_sequence} x {sequences} sequences), " + r.engine.id,
+        numbers={"passes": passes, "base": (r.step_base, "s"), "per_sequence": (r.step_each, "s"), "sequences": each},
+        sources=r.sources["engine"],
+    )
+
+
+def turns_of(model: Model, engine: Engine, r: Rates, stages: Number, passes: Number) -> Number:
+    """Return the stage times that passes of prompts take: one after the other, or side by side where an engine keeps copies of its inputs."""
+    copies = engine.memory.get("pipeline_copies")
+    if engine.pipeline_kind != "layer-split" or copies is None:
+        return passes * stages
+    return pipeline.layer_split_turns(stages, 1.0 * passes, copies.value, _queued(model, engine, r) * stages)
+
+
+def _overlap(model: Model, strategy: Strategy, engine: Engine, r: Rates, fresh: float, budget: Number) -> Number:
+    """Return the time that a prompt takes through all stages over that of its passes one after the other [1]."""
+    if engine.pipeline_kind != "layer-split":
+        return 1.0
+    stages = 1.0 * strategy.pp
+    passes = batching.passes(larger(1.0, 1.0 * fresh), 1.0 * engine.pass_tokens(budget))
+    return turns_of(model, engine, r, stages, passes) / (passes * stages)
+
+
+def _queued(model: Model, engine: Engine, r: Rates) -> float:
+    """Return the passes through the whole model that a launch queue holds, many where launches are not known to be bounded [1]."""
+    kernels, vendor = engine.kernels, r.machine.device.vendor
+    if not kernels.launch_queue or vendor not in kernels.queued:
+        return UNBOUNDED
+    launches = kernels.layer_launches * len(model.decoder.layers)
+    plan = model.quantization
+    if vendor in kernels.unpacked and plan is not None and format_entry(plan.format).get("gguf"):
+        launches += sum(_matrices(layer) * len(places) for layer, places in model.decoder.kinds())
+    return kernels.launch_queue / launches
+
+
+def _matrices(layer: Layer) -> int:
+    """Return the matrices that a token passes in a layer, each unpacked by a kernel of its own."""
+    count = sum(len(group) for mixer in layer.mixers for group in mixer.groups)
+    for feed in layer.feed_forwards:
+        groups = feed.groups if isinstance(feed, Dense) else (*feed.expert, *feed.shared)
+        count += sum(len(group) for group in groups)
+    return count
+
+
+UNBOUNDED = 1e6
+"""Passes that a queue without a known end holds [1]."""
+
+
+def in_turn(one: Term, turns: Number) -> list[Term]:
+    """Return the parts of a pass through a stage as often as it is made."""
+    return [
+        Term(
+            part.name,
+            part.value * turns,
+            "s",
+            law=part.law,
+            parts=[part],
+            combine="product",
+            text="{turns} passes of a stage x {once}",
+            numbers={"turns": turns, "once": (part.value, "s")},
+            sources=part.sources,
+        )
+        for part in one.parts
+    ]

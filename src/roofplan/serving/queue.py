@@ -1,0 +1,271 @@
+"""A server's queue, step by step: requests sent all at once, by clients that wait for their answers, or at a rate.
+
+The steady state of `predict` says how fast a full server runs; this says what a measurement of finite length sees: the
+ramp while the first prompts are computed, the wait for a seat, and the tail in which the longest answers run alone.
+Requests are served first come, first served, as continuous batching does, once the server's front end has taken them in: it parses,
+tokenises and hands over one after the other, and sends nothing out before it is done with those that came together.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from heapq import heappop, heappush
+
+import numpy as np
+
+from roofplan.laws import batching, memory
+from roofplan.operations import Step
+from roofplan.records.engine import Engine
+from roofplan.records.model import Model
+from roofplan.records.strategy import Strategy
+from roofplan.records.workload import Workload
+from roofplan.serving.step import engine_term, step_term
+from roofplan.timing.rates import Rates
+
+StepTime = Callable[[float, int], float]
+"""Seconds of a step from its prompt tokens and its decoding sequences."""
+
+RUNNING_POINTS, PROMPT_POINTS = 14, 7
+"""Grid on which the time of a step is computed; between its points it is taken to be linear."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arrivals:
+    """How requests come to one group of a server.
+
+    Parameters
+    ----------
+    requests : how many are sent in all [1].
+    varied : whether their lengths are spread about the workload's as waiting times are, not all alike.
+    clients : how many are in flight at most, each sent when another is answered; None for all that have arrived [1].
+    rate : constant arrivals, None where all are there at the start [1/s].
+    """
+
+    requests: int
+    varied: bool = False
+    clients: int | None = None
+    rate: float | None = None
+
+    def lengths(self, mean: float) -> list[int]:
+        """Return the tokens of each request: all at the mean, or the quantiles of an exponential distribution in a fixed random order.
+
+        Prompts and answers of conversations spread about as widely as their mean: the standard deviation of ShareGPT's is
+        between one and one and a half times it.
+        """
+        if not self.varied:
+            return [max(1, round(mean))] * self.requests
+        middles = (np.arange(self.requests) + 0.5) / self.requests
+        drawn = np.maximum(1, np.round(-np.log1p(-middles) * mean)).astype(int)
+        order = np.random.default_rng(round(mean)).permutation(self.requests)
+        return [int(length) for length in drawn[order]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Served:
+    """What clients measure, request by request.
+
+    Parameters
+    ----------
+    first : from sending each request to its first token [s].
+    between : of each with several tokens, the mean time between those after the first, stalls by others' prompts included [s].
+    cycles : from sending each request to its last token, over its tokens [s].
+    rate : output tokens over the time from the first request to the last answer [token/s].
+    running : decoding sequences of a step [1].
+    """
+
+    first: list[float]
+    between: list[float]
+    cycles: list[float]
+    rate: float
+    running: float
+
+    @property
+    def ttft(self) -> float:
+        """Mean time to the first token [s]."""
+        return float(np.mean(self.first))
+
+    @property
+    def tpot(self) -> float | None:
+        """Mean time between tokens over requests, None where no answer has several [s]."""
+        return float(np.mean(self.between)) if self.between else None
+
+
+def surface(
+    model: Model,
+    strategy: Strategy,
+    workload: Workload,
+    r: Rates,
+    *,
+    kv_bytes: float,
+    seats: int,
+    budget: float,
+) -> StepTime:
+    """Return the time of a step of one group over its prompt tokens and decoding sequences, by interpolation in a grid.
+
+    With pipeline stages a step is one round of all stages, each working on its own part of the sequences.
+    """
+    stages = float(strategy.pp)
+    running = np.unique(np.round(np.geomspace(1.0, max(2.0, float(seats)), RUNNING_POINTS)))
+    prompt = np.unique(np.round(np.geomspace(max(1.0, budget / 64.0), max(2.0, budget), PROMPT_POINTS)))
+    decodes = Step(
+        sequences=running / stages, context=1.0 * memory.mean_resident_tokens(workload.input, workload.output)
+    )
+    fresh = max(1.0, workload.input * (1.0 - workload.prefix_hit))
+    # an engine with micro-batches passes a step's prompts through in several, decoding sequences with the first
+    passes = (
+        np.asarray(batching.chunks(prompt, 1.0 * r.engine.pass_tokens(budget))) if isinstance(r.engine, Engine) else 1.0
+    )
+    each = prompt / passes / stages
+    prompts = Step(new=each, past=workload.input * workload.prefix_hit, requests=each / fresh)
+    mixed = replace(
+        decodes,
+        sequences=decodes.sequences[:, None],
+        new=prompts.new,
+        past=prompts.past,
+        requests=prompts.requests,
+    )
+
+    def seconds(name: str, step: Step) -> np.ndarray:
+        return np.asarray(step_term(name, model, strategy, step, r, kv_bytes=kv_bytes).value) * stages
+
+    host = np.asarray(engine_term(running / stages, r).value)
+    table = np.empty((len(running) + 1, len(prompt) + 1))
+    table[0, 0] = 0.0
+    table[1:, 0] = seconds("decode step", decodes) + host
+    alone = seconds("prefill step", prompts)
+    table[0, 1:] = alone * passes + float(r.step_base)
+    table[1:, 1:] = seconds("mixed step", mixed) + alone * (passes - 1.0) + host[:, None]
+    return _between([0.0, *running.tolist()], [0.0, *prompt.tolist()], table.tolist())
+
+
+def _between(rows: list[float], columns: list[float], table: list[list[float]]) -> StepTime:
+    """Return bilinear interpolation in a table over (columns, rows)."""
+
+    def place(points: list[float], value: float) -> tuple[int, float]:
+        here = min(max(bisect_right(points, value) - 1, 0), len(points) - 2)
+        return here, (value - points[here]) / (points[here + 1] - points[here])
+
+    def at(new: float, sequences: int) -> float:
+        i, u = place(rows, float(sequences)) if sequences else (0, 0.0)
+        j, v = place(columns, new) if new else (0, 0.0)
+        upper, lower = table[i], table[i + 1]
+        if not new:
+            return upper[0] + u * (lower[0] - upper[0]) if i else lower[0]
+        if not sequences:
+            return upper[j] + v * (upper[j + 1] - upper[j]) if j else upper[1]
+        j, v = (j, v) if j else (1, 0.0)
+        i, u, upper, lower = (i, u, upper, lower) if i else (1, 0.0, table[1], table[2])
+        a = upper[j] + v * (upper[j + 1] - upper[j]) if v else upper[j]
+        b = lower[j] + v * (lower[j + 1] - lower[j]) if v else lower[j]
+        return a + u * (b - a)
+
+    return at
+
+
+@dataclass(slots=True)
+class _Request:
+    """A request on its way: when it was sent, prompt tokens still to compute, tokens of its answer."""
+
+    since: float
+    left: float
+    answer: int
+    begun: bool = False
+
+
+def served(
+    arrivals: Arrivals,
+    workload: Workload,
+    engine: Engine,
+    time_of: StepTime,
+    *,
+    seats: int,
+    budget: float,
+    front: float = 0.0,
+) -> Served:
+    """Return what requests see of one group of a server that admits `seats` of them at once and computes `budget` tokens a step.
+
+    Its front end takes `front` seconds to take in a request.
+    """
+    prompts = arrivals.lengths(workload.input * (1.0 - workload.prefix_hit))
+    answers = arrivals.lengths(float(workload.output))
+    coming: deque[tuple[float, _Request]] = deque()  # with the time from which the engine knows of them
+    waiting: deque[_Request] = deque()
+    running: list[
+        tuple[int, float, int, float]
+    ] = []  # (step of the last token, time of the first, tokens, time of sending)
+    sent = done = seated = turns = 0
+    now = free = sequences = 0.0
+    first: list[float] = []
+    between: list[float] = []
+    cycles: list[float] = []
+    window = arrivals.clients or arrivals.requests
+    while done < arrivals.requests:
+        due = arrivals.requests
+        if arrivals.rate is not None:
+            due = min(due, int(now * arrivals.rate + ROUNDING) + 1)
+        idle, held = not running and not waiting and not coming, min(due, done + window) - sent
+        while sent < min(due, done + window):
+            since = now if arrivals.rate is None or arrivals.clients else sent / arrivals.rate
+            # those that find the server empty keep its front end from anything else until it has taken in the last of them
+            free, held = max(free, now if idle else since) + front * (held if idle else 1), 0 if idle else held
+            coming.append((free, _Request(since, float(prompts[sent]), answers[sent])))
+            sent += 1
+        while coming and coming[0][0] <= now:
+            waiting.append(coming.popleft()[1])
+        room = budget - len(running) if engine.mixes else budget
+        new, ended, taken = _admit(waiting, seats - seated, room, cuts=engine.chunked_prefill)
+        seated += taken
+        if not new and not running:
+            now = coming[0][0] if coming else sent / (arrivals.rate or 1.0)  # idle until the next request
+            continue
+        decodes = len(running) if engine.mixes or not new else 0
+        now += time_of(new, decodes)
+        turns += bool(decodes)
+        sequences += decodes
+        while decodes and running and running[0][0] <= turns:
+            _, since, answer, start = heappop(running)
+            between.append((now - since) / (answer - 1))
+            cycles.append((now - start) / answer)
+            done, seated = done + 1, seated - 1
+        for one in ended:
+            first.append(now - one.since)
+            if one.answer == 1:
+                done, seated = done + 1, seated - 1
+                cycles.append(now - one.since)
+            else:
+                heappush(running, (turns + one.answer - 1, now, one.answer, one.since))
+    return Served(
+        first=first,
+        between=between,
+        cycles=cycles,
+        rate=sum(answers) / now,
+        running=sequences / max(1, turns),
+    )
+
+
+ROUNDING = 1e-9
+"""Share of a request by which its time may be rounded down: whoever waits for it must see it come [1]."""
+
+
+def _admit(waiting: deque[_Request], seats: int, room: float, *, cuts: bool) -> tuple[float, list[_Request], int]:
+    """Return the prompt tokens of the next step, the requests whose prompts it ends, and the seats newly taken.
+
+    An engine that cuts prompts fills the room of the step; one that does not computes whole prompts, at least one.
+    """
+    new, taken = 0.0, 0
+    ended: list[_Request] = []
+    while waiting and room > 0.0:
+        head = waiting[0]
+        if not head.begun:
+            if taken >= seats or (not cuts and new and room < head.left):
+                break
+            taken, head.begun = taken + 1, True
+        part = min(head.left, room) if cuts else head.left
+        new, room, head.left = new + part, room - part, head.left - part
+        if head.left > 0.0:
+            break
+        ended.append(waiting.popleft())
+    return new, ended, taken

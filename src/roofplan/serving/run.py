@@ -1,0 +1,109 @@
+"""The search itself."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from roofplan import catalogue, money
+from roofplan.operations import element_bytes
+from roofplan.records.calibration import Fit
+from roofplan.records.hardware import Machine
+from roofplan.serving.certainty import uses
+from roofplan.serving.evaluate import _plan, evaluate
+from roofplan.serving.misses import no_plan
+from roofplan.serving.order import ordered
+from roofplan.serving.plan import Plan, Request, Result, Tally
+from roofplan.serving.space import check_pins
+
+
+def search(asked: Request, fit: Fit, progress: Callable[[int, int], None] | None = None) -> Result:
+    """Return the plans of a request, best first.
+
+    Raises
+    ------
+    NoPlan : nothing satisfies the constraints; carries the nearest miss and what would relax it.
+    StrategyError : pinned degrees that no machine can hold.
+    """
+    started = time.process_time()
+    check_pins(asked.pins, asked.machines)
+    tally = Tally()
+    plans = evaluate(asked, tally, fit, progress)
+    tally.seconds = time.process_time() - started
+    if not plans:
+        refusal = no_plan(asked, tally, fit)
+        refusal.search = tally.as_json()
+        raise refusal
+    c = asked.constraints
+    ranked = ordered(
+        plans,
+        asked.best,
+        limited=c.tpot is not None or c.tokens_per_second_per_user is not None or c.concurrency is not None,
+    )
+    steps = ladder(ranked[0], asked)
+    tally.seconds = time.process_time() - started
+    return Result(plans=ranked, ladder=steps, tally=tally, asked=asked, fit=fit, warnings=warnings_of(ranked[0]))
+
+
+def ladder(plan: Plan, asked: Request) -> list[Plan]:
+    """Return the same plan at few, some and the most users."""
+    most = plan.memory.max_concurrency
+    wanted = sorted({1, *(n for n in (8, 64) if n < most), plan.users, *([most] if most > 0 else [])})
+    kv_bytes = element_bytes(plan.kv_precision)
+    return [
+        _plan(
+            asked,
+            plan.machine,
+            plan.model,
+            plan.engine,
+            plan.strategy,
+            plan.memory,
+            plan.cost,
+            plan.precision,
+            plan.kv_precision,
+            kv_bytes,
+            plan.rates,
+            n,
+        )
+        for n in wanted
+    ]
+
+
+def idle_ports(machine: Machine) -> int:
+    """Return the ports that a host's box has, where a named network uses but one of them; else 0."""
+    box = next((s for s in catalogue.servers_of(machine.device.id) if s.count == machine.per_host), None)
+    if machine.network is None or machine.ports > 1 or box is None or box.network != machine.network.id:
+        return 0
+    ports = int(box.value("network_ports") or 1)
+    return ports if ports > 1 else 0
+
+
+def warnings_of(plan: Plan) -> list[tuple[str, str]]:
+    """Return what a reader must know, each with a code."""
+    out = [("model", text) for text in plan.model.warnings]
+    out += [
+        ("fallback", f"{plan.machine.device.id} has no {name} tensor unit: such products run in {other}")
+        for name, other in plan.rates.fallbacks.items()
+        if uses(plan.model, name)
+    ]
+    if plan.cost is not None:
+        out += money.warnings_of(plan.cost)
+    registry = plan.engine.raw.get("families", {})
+    listed = registry.get("architectures", ()) if registry.get("registry", "").startswith("Hugging Face") else ()
+    name = plan.model.architecture
+    if listed and name.endswith(("ForCausalLM", "LMHeadModel")) and name not in listed:
+        out.append(("unlisted", f"{plan.engine.id}'s list of models does not name {name}: it may not load"))
+    more = idle_ports(plan.machine)
+    if more:
+        net = plan.machine.network.id if plan.machine.network else ""
+        out.append(("network_ports", f"one {net} port a host, as written; the box has {more}: write @{net}x{more}"))
+    if plan.machine.device.geforce_licence:
+        out.append(("geforce_licence", "the GeForce driver licence forbids data centres (blockchain aside)"))
+    if plan.model.max_positions and plan.workload.context > plan.model.max_positions:
+        out.append(
+            (
+                "context",
+                f"--context {plan.workload.context:,} is beyond the model's {plan.model.max_positions:,} positions",
+            )
+        )
+    return out

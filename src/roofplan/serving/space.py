@@ -1,0 +1,152 @@
+"""What is enumerated: engines, precisions, strategies."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import lru_cache
+
+from roofplan import catalogue
+from roofplan.errors import StrategyError
+from roofplan.hf.quantization import with_formats
+from roofplan.operations import format_entry
+from roofplan.records.engine import Engine
+from roofplan.records.hardware import Machine
+from roofplan.records.model import Model, Quantization
+from roofplan.records.strategy import Strategy
+from roofplan.serving.rules import supported
+
+
+def choose_engine(name: str | None, machine: Machine, precision: str) -> Engine | None:
+    """Return the engine: what was asked, else llama.cpp for its formats and for Apple, else vLLM, else the first that runs."""
+    if name is not None:
+        found = catalogue.engine(catalogue.find("engines", name, "--engine"))
+        other = catalogue.stand_in("engines", name)
+        found = replace(found, stands_for=other.name) if other else found
+        return found if supported(found, machine) is None else None
+    gguf = precision != "checkpoint" and format_entry(precision).get("gguf")
+    order = (
+        ["llama.cpp"]
+        if gguf or machine.device.device_class == "apple"
+        else ["vllm", "sglang", "tensorrt-llm", "llama.cpp"]
+    )
+    for candidate in order:
+        found = catalogue.engine(catalogue.find("engines", candidate, "--engine"))
+        if supported(found, machine) is None:
+            return found
+    return None
+
+
+def refused_device(name: str | None, machine: Machine, precision: str) -> str:
+    """Return why the engine that was asked for does not run on a machine, or that none that reads the weights does."""
+    if name is None:
+        reads = "" if precision == "checkpoint" else f" that reads {precision}"
+        return f"no engine of the catalogue{reads} runs on {machine.device.id}"
+    return supported(catalogue.engine(catalogue.find("engines", name, "--engine")), machine) or ""
+
+
+def at_precision(model: Model, precision: str) -> Model:
+    """Return the model with its weights in another format; ``checkpoint`` leaves it."""
+    if precision == "checkpoint":
+        return model
+    entry = format_entry(precision)
+    if entry["kernel"] == "native" and float(entry["bits"]) >= 16:
+        return with_formats(replace(model, dtype=precision), None, precision)
+    activation = {"fp8": "fp8", "fp8-block": "fp8", "mxfp8": "fp8", "int8": "int8", "nvfp4": "fp4"}.get(precision)
+    return with_formats(model, Quantization(format=precision, activation=activation), model.dtype)
+
+
+@lru_cache(maxsize=256)
+def in_files_of(model: Model, engine: Engine) -> Model:
+    """Return a model as the files of an engine hold it: where a checkpoint converts its experts alone, they may convert the rest too."""
+    plan = model.quantization
+    if plan is None or not plan.only_experts or not engine.beside_experts:
+        return model
+    return with_formats(model, replace(plan, beside=engine.beside_experts), model.dtype)
+
+
+def cache_format(model: Model, asked: str) -> str:
+    """Return the format of the cache: what was asked, what the checkpoint states, else the model's 16-bit type."""
+    if asked != "checkpoint":
+        return asked
+    plan = model.quantization
+    if plan is not None and plan.kv:
+        return plan.kv
+    return model.dtype if model.dtype in {"bf16", "fp16"} else "bf16"
+
+
+def refuses_cache(kv: str, engine: Engine) -> str | None:
+    """Return why an engine cannot keep a cache in a format, or None."""
+    if not engine.kv or any(name == kv or name.startswith(f"{kv}_") for name in engine.kv):
+        return None
+    kept = dict.fromkeys(name.partition("_e")[0] for name in engine.kv)
+    return (
+        f"{engine.id} keeps no {kv} cache; it keeps {', '.join(name for name in kept if name in catalogue.formats())}"
+    )
+
+
+def divisors(count: int) -> list[int]:
+    """Return the divisors of a whole number."""
+    return [d for d in range(1, count + 1) if count % d == 0]
+
+
+def strategies(model: Model, machine: Machine, engine: Engine, pins: dict[str, int]) -> list[Strategy]:
+    """Return every strategy whose degrees multiply to the device count under the engine's identity; axes without effect are collapsed."""
+    found: dict[tuple[int, ...], Strategy] = {}
+    for tp in divisors(machine.count):
+        for pp in divisors(machine.count // tp):
+            dp = machine.count // tp // pp
+            for candidate in _variants(tp, pp, dp, model, engine, pins.get("ep")):
+                degrees = candidate.as_dict()
+                if all(degrees.get(name) == value for name, value in pins.items()):
+                    found.setdefault(tuple(degrees.values()), candidate)
+    return list(found.values())
+
+
+def _variants(tp: int, pp: int, dp: int, model: Model, engine: Engine, ep: int | None = None) -> list[Strategy]:
+    """Return the ways to use ranks of three degrees; expert ranks are all or none but where `ep` names another number."""
+    made = [Strategy(tp=tp, pp=pp, dp=dp)]
+    if model.experts and engine.expert:
+        if engine.expert_identity == "tp*dp" and engine.data and tp * dp > 1:
+            made.append(Strategy(tp=tp, pp=pp, dp=dp, ep=tp * dp))
+        elif tp > 1:
+            made.append(Strategy(tp=tp, pp=pp, dp=dp, ep=tp))
+            if ep is not None and 1 < ep < tp and tp % ep == 0:
+                made.append(Strategy(tp=tp, pp=pp, dp=dp, ep=ep))
+    if engine.data_attention and tp > 1 and (model.latent or model.experts):
+        for inner in [tp] if engine.data_attention_degrees == "all" else divisors(tp)[1:]:
+            made.append(Strategy(tp=tp, pp=pp, dp=dp, attention_dp=inner))
+            if model.experts:
+                made.append(Strategy(tp=tp, pp=pp, dp=dp, ep=tp, attention_dp=inner))
+    return made
+
+
+def check_pins(pins: dict[str, int], machines: Sequence[Machine]) -> None:
+    """Refuse degrees that no machine can hold."""
+    product = math.prod(value for name, value in pins.items() if name in {"tp", "pp", "dp"})
+    if machines and all(machine.count % product for machine in machines):
+        counts = ", ".join(str(n) for n in sorted({m.count for m in machines}))
+        text = ",".join(f"{name}={value}" for name, value in pins.items())
+        raise StrategyError(
+            f"--strategy {text}: degrees multiply to {product}, which does not divide {counts} devices",
+            argument="--strategy",
+            value=text,
+        )
+
+
+def refuses_format(model: Model, engine: Engine) -> str | None:
+    """Return why an engine cannot read the weights' format, or None."""
+    if model.quantization is None or not engine.weights:
+        return None
+    base = model.quantization.format.partition("-g")[0].removesuffix("-channel")
+    spelled = {
+        "fp8-block": "fp8",
+        "int8-weight": "gptq",
+        "bnb-nf4": "bitsandbytes",
+        "bnb-nf4-double": "bitsandbytes",
+        "bnb-int8": "bitsandbytes",
+    }.get(base, base)
+    if spelled in engine.weights or (spelled in {"bitsandbytes"} and engine.name == "vllm"):
+        return None
+    return f"{engine.id} does not read {base} weights"

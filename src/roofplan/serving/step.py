@@ -1,0 +1,290 @@
+"""The time of one serving step of the slowest pipeline stage, as a Term whose parts are the groups that a reader cares about."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from roofplan.laws import Number
+from roofplan.laws.collectives import gather_time
+from roofplan.operations import (
+    Operation,
+    Split,
+    Step,
+    draft_operations,
+    encoder_operations,
+    format_entry,
+    head_operations,
+    layer_operations,
+    stage_contents,
+)
+from roofplan.records.model import Model
+from roofplan.records.strategy import Strategy
+from roofplan.records.terms import Term, total
+from roofplan.timing.kernels import PRODUCTS, kernels_of, on_device, operation_time, roofline_numbers
+from roofplan.timing.network import MESSAGES, Line, Ranks, between_hosts, lines, reduce_ways
+from roofplan.timing.rates import Rates, Vector
+
+GROUP_OF = {
+    "matmul": "weight matmuls",
+    "experts": "routed experts",
+    "prefill_attention": "attention",
+    "decode_attention": "attention",
+    "memory": "memory passes",
+    "all_reduce": "all-reduce",
+    "gather": "all-reduce",
+    "exchange": "expert exchange",
+}
+
+
+_SOURCE_OF = {
+    "decode_attention": "attention",
+    "prefill_attention": "prefill_attention",
+    "memory": "memory",
+    "experts": "experts",
+}
+
+
+def step_term(
+    name: str,
+    model: Model,
+    strategy: Strategy,
+    step: Step,
+    r: Rates,
+    *,
+    kv_bytes: float,
+    drafted: int = 0,
+    stages: Number | None = None,
+) -> Term:
+    """Return the time of one step of the slowest pipeline stage.
+
+    Layers of one kind are computed once and counted; the worst stage decides.
+    """
+    split = Split.of(strategy)
+    kinds = model.decoder.kinds()
+    kernels = r.engine.kernels
+    tables = [layer_operations(layer, step, split, model, kv_bytes, kernels) for layer, _ in kinds]
+    drafts = draft_operations(step, split, model, drafted, kv_bytes, kernels)
+    tables.append(head_operations(step, split, model) + drafts + encoder_operations(step, split, model, kernels))
+    tables = [on_device(table, r) for table in tables]
+    timed = [[(op, operation_time(op, r)) for op in table] for table in tables]
+    launches = [kernels.launches * sum(kernels_of(op, r) for op in table) * r.gap for table in tables]
+    sums = []
+    for rows, launch in zip(timed, launches, strict=True):
+        amount: Any = launch
+        for _, seconds in rows:
+            amount = amount + seconds
+        sums.append(amount)
+    pp = strategy.pp if stages is None else stages
+    counts = _worst_counts(kinds, len(model.decoder.layers), pp, sums)
+    return _grouped(name, timed, launches, counts, r)
+
+
+def _worst_counts(kinds: Sequence[Any], layers: int, pp: Number, sums: list[Number]) -> list[Number]:
+    """Return how many layers of each kind, and heads, the slowest stage holds."""
+    if isinstance(pp, int | float):
+        rows = stage_contents(kinds, layers, int(pp))
+        if len(rows) == 1:
+            return list(rows[0])
+        if all(type(s) is float for s in sums):
+            return list(max(rows, key=lambda row: sum(n * s for n, s in zip(row, sums, strict=True))))
+        amounts = [sum(n * s for n, s in zip(row, sums, strict=True)) for row in rows]
+        best = np.argmax(np.stack(np.broadcast_arrays(*amounts)), axis=0)
+        return [np.asarray([row[k] for row in rows])[best] for k in range(len(sums))]
+    degrees = np.asarray(pp)
+    found = {float(value): _worst_counts(kinds, layers, int(value), sums) for value in np.unique(degrees)}
+    chosen: list[Number] = []
+    for k in range(len(sums)):
+        # counts that do not depend on the sums keep the axes of pp alone
+        count: Number = np.zeros(degrees.shape)
+        for value, counts in found.items():
+            count = np.where(degrees == value, counts[k], count)
+        chosen.append(count)
+    return chosen
+
+
+def _summed(rows: list[tuple[Operation, Number]]) -> dict[str, Number]:
+    """Return the seconds of each group of one layer; a grid adds them before it counts layers."""
+    sums: dict[str, Number] = {}
+    for op, seconds in rows:
+        group = GROUP_OF[op.kind]
+        sums[group] = sums[group] + seconds if group in sums else seconds
+    return sums
+
+
+def _grouped(
+    name: str, timed: list[list[tuple[Operation, Number]]], launches: list[Number], counts: list[Number], r: Rates
+) -> Term:
+    groups: dict[str, list[Term]] = {}
+    for rows, count in zip(timed, counts, strict=True):
+        if type(count) is not float and count.ndim:
+            for group, seconds in _summed(rows).items():
+                groups.setdefault(group, []).append(Term(group, seconds * count, "s"))
+            continue
+        for op, seconds in rows:
+            if type(seconds) is float and seconds == 0.0:
+                continue
+            groups.setdefault(GROUP_OF[op.kind], []).append(_operation_term(op, seconds, count, r))
+    parts = [total(group, terms, "s") for group, terms in groups.items()]
+    gap = launches[0] * counts[0]
+    for launch, count in zip(launches[1:], counts[1:], strict=True):
+        gap = gap + launch * count
+    parts.append(
+        Term(
+            "launches",
+            gap,
+            "s",
+            law="roofline.kernel_time",
+            text="{kernels} kernels x {gap} between one and the next",
+            numbers={"kernels": gap / r.gap, "gap": (r.gap, "s")},
+            sources=r.sources["gap"],
+        )
+    )
+    return total(name, parts, "s")
+
+
+def _operation_term(op: Operation, seconds: Number, count: Number, r: Rates) -> Term:
+    if op.kind in MESSAGES:
+        return _message_term(op, seconds, count, r)
+    products = op.kind in PRODUCTS
+    if r.vector is not None and products and type(op.rows) is float and op.rows <= r.vector.rows:
+        return _vector_term(op, seconds, count, r, r.vector)
+    keys = r.sources.get(f"{op.kind}.{op.stored}", r.sources[_SOURCE_OF.get(op.kind, "bandwidth")])
+    law = "roofline.overlapped_time"
+    text = "{layers} layers x max(read {moved} at {memory_rate}, compute {work} at {compute_rate}); "
+    text += op.text or "{traffic} B"
+    numbers = {"layers": count, **roofline_numbers(op, r), **op.numbers}
+    own = f"compute.{op.compute}.{op.stored}"
+    shares = r.sources.get(own, r.sources.get(f"compute.{op.compute}", ()))
+    computed = r.sources["vector_peak"] if op.kind == "memory" else shares
+    if op.role == "cast":
+        computed = r.sources["casts"]
+    sources = (*keys, *computed, *(r.sources["grouped"] if op.kind == "experts" else ()))
+    return Term(op.name, seconds * count, "s", law=law, text=text, numbers=numbers, sources=sources)
+
+
+RING = "{start} + 2 x ({group} - 1) x {step} + 2 x ({group} - 1) / {group} x {size} / {rate}"
+"""Formula of a ring all-reduce."""
+
+WAYS = {
+    "ring": RING,
+    "bulk ring": RING,
+    "tree": "{start} + 2 x log2({group}) x {step} + 2 x {size} / {rate}",
+    "one-shot": "{start} + ({group} - 1) x {size} / {rate}",
+    "two-shot": "2 x {start} + 2 x ({group} - 1) / {group} x {size} / {rate}",
+    "in-network": "{start} + ({group} + 1) / {group} x {size} / {rate}",
+}
+"""Formulas of an all-reduce."""
+
+GATHER = "{start} + ({group} - 1) x {step} + ({group} - 1) / {group} x {size} / {rate}"
+"""Formula of an all-gather, and of an exchange, inside a host."""
+
+ADDED, SHOTS = ("link", "bulk", "reduce"), ("link", "shot", "direct")
+RESTS_ON = {"bulk ring": ADDED, "in-network": ADDED, "one-shot": SHOTS, "two-shot": SHOTS}
+"""Numbers of the network that ways inside a host rest on, the quick ring's aside."""
+
+LAWS = {"bulk ring": "ring"}
+"""Laws of ways that are called otherwise."""
+
+
+def _line_numbers(line: Line, ranks: float, message: float) -> dict[str, Any]:
+    """Return a protocol's numbers as those of a formula."""
+    wire = {"group": ranks, "size": (message, "B"), "rate": (float(line.rate), "B/s")}
+    return {"start": (float(line.start), "s"), "step": (float(line.step), "s"), **wire}
+
+
+def _all_reduce_term(op: Operation, count: Number, r: Rates) -> Term:
+    """Return an all-reduce of one group: the quickest way inside each host, and between hosts, or one ring over all."""
+    net = r.network
+    inner = min(float(op.ranks), float(r.machine.per_host))
+    outer, parts = float(op.ranks) / inner, []
+    stages = [("in a host", inner, op.traffic, reduce_ways(op.traffic, inner, net))] if inner > 1.0 else []
+    if outer > 1.0:
+        stages.append(("between hosts", outer, op.traffic / inner, between_hosts(op.traffic, inner, outer, 1.0, net)))
+    for where_to, ranks, message, ways in stages:
+        way = min(ways, key=lambda name: float(ways[name][0]))
+        seconds, line = ways[way]
+        over = f" over {r.machine.network.id}" if where_to == "between hosts" and r.machine.network else ""
+        parts.append(
+            Term(
+                f"{op.name}, {where_to}",
+                seconds * count,
+                "s",
+                law=f"collectives.{LAWS.get(way, way).replace('-', '_')}_all_reduce",
+                text="{layers} x (" + WAYS[way] + f"); {way}{over}, {op.text}",
+                numbers={"layers": count, **_line_numbers(line, ranks, message), **op.numbers},
+                sources=net.cites(*(net.between_names if over else RESTS_ON.get(way, net.quick_names(ranks)))),
+            )
+        )
+    if outer > 1.0:
+        rings = Ranks(op.ranks, net).rings(reduce=True)
+        start, each = min(rings, key=lambda line: float(line[0] + line[1] * op.traffic))
+        whole = (start + each * op.traffic) * count
+        if whole < sum(part.value for part in parts):
+            text = "{layers} x ({start} + {size} / {rate}); one ring over all hosts, " + op.text
+            wire = {"start": (float(start), "s"), "size": (op.traffic, "B"), "rate": (float(1.0 / each), "B/s")}
+            law = "collectives.ring_all_reduce"
+            cited = net.cites("link", "bulk", "reduce", *net.between_names)
+            numbers = {"layers": count, **wire, **op.numbers}
+            return Term(op.name, whole, "s", law=law, text=text, numbers=numbers, sources=cited)
+    return parts[0] if len(parts) == 1 else total(op.name, parts, "s")
+
+
+def _message_term(op: Operation, seconds: Number, count: Number, r: Rates) -> Term:
+    """Return the time of messages between ranks, with the way that was quickest and what it takes."""
+    net = r.network
+    scalar = type(op.traffic) is float and type(op.ranks) is float
+    if op.kind == "all_reduce" and scalar:
+        return _all_reduce_term(op, count, r)
+    law = "collectives.gather_time"
+    if not scalar or op.ranks > r.machine.per_host:
+        text = "{layers} x {kind} of {size} over {group} ranks; " + op.text
+        numbers = {"layers": count, "group": op.ranks, "size": (op.traffic, "B"), "kind": op.kind, **op.numbers}
+        cited = net.cites("link", "start", "step", "quick", "bulk", "gather", *net.between_names)
+        return Term(op.name, seconds * count, "s", law=law, text=text, numbers=numbers, sources=cited)
+    ways = [(float(gather_time(op.traffic, op.ranks, *line)), line) for line in lines(op.ranks, net, net.gather)]
+    _, line = min(ways, key=lambda way: way[0])
+    numbers = {"layers": count, **_line_numbers(line, op.ranks, op.traffic), **op.numbers}
+    text = "{layers} x (" + GATHER + "); " + op.text
+    quick = line.start == net.start
+    cited = net.cites(*(net.quick_names(op.ranks) if quick else ("link", "bulk", "gather")))
+    return Term(op.name, seconds * count, "s", law=law, text=text, numbers=numbers, sources=cited)
+
+
+def _vector_term(op: Operation, seconds: Number, count: Number, r: Rates, vector: Vector) -> Term:
+    how = format_entry(op.stored)["kernel"]
+    return Term(
+        op.name,
+        seconds * count,
+        "s",
+        law="roofline.serial_time",
+        text="{layers} layers x (read {moved} at {memory_rate} + {work} and {entries} {how} weights x {unpacking} to unpack, on vector units"
+        " at {compute_rate}); " + op.text,
+        numbers={
+            "layers": count,
+            "moved": (op.traffic, "B"),
+            "memory_rate": (vector.bandwidth, "B/s"),
+            "work": (op.work, "FLOP"),
+            "compute_rate": (r.vector_peak, "FLOP/s"),
+            "entries": op.entries,
+            "how": how,
+            "unpacking": vector.unpacking[how],
+            **op.numbers,
+        },
+        sources=(*r.sources["bandwidth"][:1], *r.sources["vector"], *r.sources["vector_peak"]),
+    )
+
+
+def engine_term(sequences: Number, r: Rates) -> Term:
+    """Return the host's time per step: a + b x sequences."""
+    return Term(
+        "engine step",
+        r.step_base + r.step_each * sequences,
+        "s",
+        law="a + b x sequences",
+        text="{base} + {per_sequence} x {sequences} sequences, " + r.engine.id,
+        numbers={"base": (r.step_base, "s"), "per_sequence": (r.step_each, "s"), "sequences": sequences},
+        sources=r.sources["engine"],
+    )

@@ -1,0 +1,29 @@
+"""Training: the memory ledger of every stage, the time of a step, the search over layouts, and the run."""
+
+from roofplan.training.plan import (
+    OBJECTIVES,
+    TrainingPlan,
+    TrainingRequest,
+    TrainingResult,
+    binding,
+    flops_per_token,
+    plan_all,
+    planned,
+)
+from roofplan.training.run import CHECKPOINTS, POLICIES, Run
+from roofplan.training.search import search
+
+__all__ = [
+    "CHECKPOINTS",
+    "OBJECTIVES",
+    "POLICIES",
+    "Run",
+    "TrainingPlan",
+    "TrainingRequest",
+    "TrainingResult",
+    "binding",
+    "flops_per_token",
+    "plan_all",
+    "planned",
+    "search",
+]

@@ -1,0 +1,225 @@
+"""How sure a training figure is: by the constants that it rests on, the runs behind them, and what was assumed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from roofplan.records.calibration import Constant, Fit
+from roofplan.records.hardware import Machine
+from roofplan.records.model import Model
+from roofplan.records.source import GRADES
+from roofplan.records.system import System
+from roofplan.records.training import Framework, Job, Layout
+from roofplan.timing.figures import (
+    MEMORY,
+    STAND_IN,
+    STEP,
+    Doubt,
+    Metric,
+    Sure,
+    flat,
+    how_new,
+    own_runs,
+    sure,
+)
+from roofplan.training.step import Ability, Step, ability, step
+
+OFFLOADED = {"optimizer": ("optimizer", 3, 0.4), "activations": ("swap", 2, 0.1)}
+"""Part of a step that an offload shows under, its grade and the relative error of its time: a guess of host memory, and laws that no
+published run tests."""
+
+MATTERS = 0.05
+"""Share of a step from which a part's grade is the step's [1]."""
+
+MEMORY_SPREAD = 0.04
+"""Relative error of the memory ledger itself: its median over four publishers is 0.2 to 6% [1]."""
+
+UNEVEN = 1.25
+"""Tokens of the busiest rank of experts over their mean that balanced training still sees, a guess [1]."""
+
+TWOFOLD = 2.0
+"""How many times more or less a micro-batch or a network may plausibly be than a default, a guess [1]."""
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """How sure a step time is, and what follows from it.
+
+    Parameters
+    ----------
+    sure : its grade and interval.
+    quickest : how many times quicker than said a step can be at most, by the peak of its devices [1].
+    ends : step times of other plausible inputs over the one said, the least and the most; they lie inside the interval [1].
+    """
+
+    sure: Sure
+    quickest: float = math.inf
+    ends: tuple[float, float] = (1.0, 1.0)
+
+    def grows(self, value: float, unit: str) -> Metric:
+        """Return a figure that grows with the step time."""
+        found = self.sure.of(value, unit)
+        low = max(min(found.low, value * self.ends[0]), value / max(self.quickest, 1.0))
+        return replace(found, low=low, high=max(found.high, value * self.ends[1]))
+
+    def falls(self, value: float, unit: str) -> Metric:
+        """Return a figure that falls as the step time grows."""
+        found = self.sure.of(value, unit)
+        high = min(max(found.high, value / self.ends[0]), value * max(self.quickest, 1.0))
+        return replace(found, low=min(found.low, value / self.ends[1]), high=high)
+
+
+def system_of(model: Model, machine: Machine, framework: Framework, job: Job) -> System:
+    """Return the system that a model is trained on: software goes by the name that was asked for, also where another profile stands in."""
+    precision = "16-bit" if job.precision in {"bf16", "fp16"} else job.precision
+    name = framework.stands_for or framework.name
+    return System(machine.device.architecture, precision, model.kind, name)
+
+
+def step_certainty(
+    model: Model,
+    job: Job,
+    layout: Layout,
+    a: Ability,
+    found: Step,
+    unstated: Collection[str] = (),
+    doubts: tuple[tuple[str, float], ...] = (),
+) -> Known:
+    """Return how sure a step time is.
+
+    Parameters
+    ----------
+    unstated : inputs that nobody stated, of those of `ALTERNATIVES`.
+    doubts : what else may be wrong, each with the relative error that it may bring [1].
+    """
+    fit = a.rates.fit
+    machine, framework = a.machine, a.framework
+    left = by_constants(found, a)
+    asked = Asked(model, job, layout, machine)
+    others = {name: _span(name, asked, a, float(found.time)) for name in unstated}
+    grade, assumed = 1, (*doubts, *((name, flat(least, most)) for name, (least, most) in others.items()))
+    if framework.stands_for:
+        assumed = (*assumed, ("framework", STAND_IN))
+    if layout.offload in OFFLOADED:
+        part, worst, error = OFFLOADED[layout.offload]
+        share = float(found.parts.get(part, 0.0)) / float(found.time)
+        assumed = (*assumed, ("offload", share * error))
+        grade = max(grade, worst) if share > MATTERS else grade
+    system = system_of(model, machine, framework, job)
+    new = how_new(STEP, system, machine, fit)
+    grade = max(grade, 2) if new else grade
+    own = own_runs(STEP, framework.id, machine, model, fit)
+    known = sure(STEP, GRADES[grade], Doubt(left, new, assumed=assumed), fit, own)
+    ends = [(least, most) for name, (least, most) in others.items() if name in INSIDE]
+    return Known(known, ends=(min([1.0, *(x for x, _ in ends)]), max([1.0, *(x for _, x in ends)])))
+
+
+BEARS = {
+    "products": "compute",
+    "attention": "attention",
+    "memory passes": "memory",
+    "recompute": "compute",
+    "launches": "launch",
+    "optimizer": "update",
+    "host": "host",
+}
+"""The fitted number that a part of a step rests on; messages rest on constants of the network."""
+
+NOT_OF_THEIR_OWN = frozenset({"bubble", "stragglers"})
+"""Parts of a step that grow with all others."""
+
+
+def by_constants(found: Step, a: Ability) -> float:
+    """Return the relative error that constants leave a step time, one standard deviation [1].
+
+    The slope of its logarithm by that of a constant is the constant's part of it; what each leaves is taken to be independent of the others.
+    """
+    borne: dict[Constant, float] = {}
+    parts = {name: float(seconds) for name, seconds in found.parts.items() if name not in NOT_OF_THEIR_OWN}
+    whole = sum(parts.values())
+    outside = a.network.rests_on.get("network")
+    for name, seconds in parts.items():
+        cited = a.sources[BEARS[name]] if name in BEARS else (outside,) if name.endswith(SENT) else ()
+        for item in cited:
+            if isinstance(item, Constant):
+                borne[item] = borne.get(item, 0.0) + seconds
+    return math.hypot(*(seconds / whole * item.spread for item, seconds in borne.items()))
+
+
+SENT = ("ranks", "hops")
+"""What names of parts end with that are messages."""
+
+
+INSIDE = frozenset({"recompute"})
+"""Inputs of which either end lies inside the interval where nobody states them."""
+
+
+class Asked(NamedTuple):
+    """What a step time is asked of."""
+
+    model: Model
+    job: Job
+    layout: Layout
+    machine: Machine
+
+    def in_layout(self, **changed: object) -> Asked:
+        """Return the same with another layout."""
+        return self._replace(layout=replace(self.layout, **changed))  # type: ignore[arg-type]
+
+
+def _recomputes(asked: Asked) -> list[Asked]:
+    return [asked.in_layout(recompute=name) for name in ("none", "full")]
+
+
+def _micro_batches(asked: Asked) -> list[Asked]:
+    own, each = float(asked.layout.micro_batch), float(asked.job.batch) / float(asked.layout.dp)
+    sizes = (size for size in (own / TWOFOLD, own * TWOFOLD) if size >= min(1.0, own) and each % size == 0.0)
+    return [asked.in_layout(micro_batch=size) for size in sizes]
+
+
+def _networks(asked: Asked) -> list[Asked]:
+    link = asked.machine.network
+    if link is None:
+        return []
+    own = link.quantities["bandwidth"]
+    rates = (replace(own, value=own.value * factor) for factor in (1.0 / TWOFOLD, TWOFOLD))
+    links = (replace(link, quantities={**link.quantities, "bandwidth": rate}) for rate in rates)
+    return [asked._replace(machine=replace(asked.machine, network=other)) for other in links]
+
+
+def _imbalances(asked: Asked) -> list[Asked]:
+    even = asked.model.experts and float(asked.layout.imbalance) == 1.0
+    return [asked.in_layout(imbalance=UNEVEN)] if even else []
+
+
+ALTERNATIVES: dict[str, Callable[[Asked], list[Asked]]] = {
+    "recompute": _recomputes,
+    "micro-batch": _micro_batches,
+    "network": _networks,
+    "imbalance": _imbalances,
+}
+"""What else an input may plausibly be that nobody stated."""
+
+
+def _span(name: str, asked: Asked, a: Ability, time: float) -> tuple[float, float]:
+    """Return the least and the most that a step takes over the plausible values of an input, over `time` [1]."""
+    times = [time]
+    for other in ALTERNATIVES[name](asked):
+        there = a if other.machine is a.machine else ability(other.machine, a.framework, a.rates.fit)
+        times.append(float(step(asked.model, asked.job, other.layout, there).time))
+    return min(times) / time, max(times) / time
+
+
+def memory_certainty(framework: Framework, machine: Machine, model: Model, job: Job, fit: Fit) -> tuple[Sure, Sure]:
+    """Return how sure the memory is that a stage reserves, and that its tensors take."""
+    slack = fit.find("allocator", "reserved_over_allocated", [framework.name, "any"])
+    own = own_runs(MEMORY, framework.id, machine, model, fit)
+    new = how_new(MEMORY, system_of(model, machine, framework, job), machine, fit)
+    grade = "calibrated" if framework.measured_memory and not new else "borrowed"
+    assumed = (("framework", STAND_IN),) if framework.stands_for else ()
+    doubts = (Doubt(left, new, assumed=assumed) for left in (max(MEMORY_SPREAD, slack.spread), MEMORY_SPREAD))
+    reserved, allocated = (sure(MEMORY, grade, doubt, fit, own) for doubt in doubts)
+    return reserved, allocated

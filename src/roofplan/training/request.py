@@ -1,0 +1,509 @@
+"""What the flags of ``roofplan train`` mean: text with units becomes a request."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+from roofplan import catalogue
+from roofplan.catalogue.machines import box_size, machine, tapered
+from roofplan.errors import InputError, NoPlan, StrategyError, UnitError, UnknownName, nearest
+from roofplan.inputs import TrainInputs
+from roofplan.operations import ACTIVATION_BYTES, element_bytes, format_entry
+from roofplan.records import units
+from roofplan.records.hardware import Machine
+from roofplan.records.model import Model
+from roofplan.records.training import DEGREES, MODULES, OFFLOADS, RECOMPUTES, SCHEDULES, Adapter, Framework, Job
+from roofplan.training.plan import ADAPTER_BYTES, ALL_PRODUCTS, OBJECTIVES, TrainingRequest, flops_per_token
+from roofplan.training.run import CHECKPOINTS, POLICIES
+from roofplan.training.search import mixtures
+
+METHODS = ("full", "lora", "qlora", "dora")
+PRECISIONS = {"bf16": "bf16", "fp16": "fp16", "fp8": "fp8", "mxfp8": "fp8", "nvfp4": "fp4"}
+"""Number formats of the products, by what people write."""
+
+DEFAULT_SEQUENCE = 4096
+"""Tokens of a sequence where nobody says, or the model's positions where they are fewer [token]."""
+
+DEFAULT_BATCH = {"full": 2**22, "other": 2**16}
+"""Tokens of a step where nobody says: 4 Mi in pretraining, 64 Ki in fine-tuning [token]."""
+
+
+def choice(value: str, accepted: Any, argument: str) -> str:
+    """Return a word in lower case, or refuse it with the choices."""
+    lowered = value.strip().lower()
+    if lowered not in accepted:
+        raise InputError(
+            f"{argument}: {value!r} is not known; accepted: {', '.join(accepted)}",
+            argument=argument,
+            value=value,
+            nearest=nearest(lowered, accepted),
+        )
+    return lowered
+
+
+def batch_of(text: str, sequence: int) -> int:
+    """Return sequences of a step from ``512seq`` or ``4194304tok``.
+
+    Tokens that make no whole number of sequences are rounded, by 5% at most, to the one that most devices divide.
+
+    >>> batch_of("4Mtok", 8192), batch_of("16Mtok", 8192), batch_of("512seq", 8192)
+    (512, 2048, 512)
+    """
+    cleaned = text.strip().lower()
+    for ending, size in (("sequences", 1), ("seq", 1), ("tokens", sequence), ("tok", sequence)):
+        if cleaned.endswith(ending):
+            amount = units.parse_amount(text.strip()[: -len(ending)].strip(), "--batch")
+            count = amount / size
+            if size == 1 and count != int(count):
+                raise UnitError(f"--batch: {text} is not a whole number of sequences", argument="--batch", value=text)
+            if count < 1:
+                raise UnitError(
+                    f"--batch: {text} is less than one sequence of {sequence:,} tokens", argument="--batch", value=text
+                )
+            return int(count) if count == int(count) else _divisible(count)
+    raise UnitError(
+        f"--batch: {text!r} could be sequences or tokens; write 512seq or 4194304tok", argument="--batch", value=text
+    )
+
+
+def _divisible(count: float) -> int:
+    """Return the multiple of the highest power of two that lies within 5% of a count, the nearest whole number if none does [1]."""
+    for power in range(math.ceil(math.log2(count)) + 1, 0, -1):
+        near = round(count / (1 << power)) * (1 << power)
+        if abs(near - count) <= ROUNDED * count:
+            return near
+    return max(1, round(count))
+
+
+ROUNDED = 0.05
+"""Most that a batch in tokens is changed to divide well: a million written for 2^20 is 5% less [1]."""
+
+
+def pins_of(text: str | None) -> dict[str, Any]:
+    """Return what a strategy fixes, from ``tp=8,pp=2,recompute=full``.
+
+    >>> pins_of("tp=8,recompute=full")
+    {'tp': 8, 'recompute': 'full'}
+    """
+    out: dict[str, Any] = {}
+    words = {"recompute": RECOMPUTES, "schedule": SCHEDULES, "offload": OFFLOADS}
+    for part in (text or "").split(","):
+        if not part.strip():
+            continue
+        name, _, value = part.partition("=")
+        name = name.strip().lower().replace("-", "_")
+        accepted = [
+            *(f"{d}=N" for d in DEGREES),
+            *(f"{w}={'|'.join(v)}" for w, v in words.items()),
+            "recomputed=50%",
+            "shard=N",
+        ]
+        if name in out or not value or name not in {*DEGREES, *words, "recomputed", "shard"}:
+            why = f"{name} is given twice" if name in out else f"cannot read {part!r}; accepted: {', '.join(accepted)}"
+            raise StrategyError(f"--strategy: {why}", argument="--strategy", value=text)
+        if (name == "recompute" and "+" in value) or value in MODULES:
+            out[name] = "+".join(choice(part, MODULES, "--strategy recompute") for part in value.split("+"))
+        elif name == "shard":
+            out[name] = 0 if value == "0" else units.parse_count(value, "--strategy shard")
+        elif name == "recomputed":
+            out[name] = units.parse_share(value, "--strategy recomputed")
+        elif name in words:
+            out[name] = choice(value, words[name], f"--strategy {name}")
+        elif name == "zero":
+            out[name] = int(choice(value, ("0", "1", "2", "3"), "--strategy zero"))
+        else:
+            out[name] = units.parse_count(value, f"--strategy {name}")
+    if "recomputed" in out and (out.get("recompute", "full") != "full" or not out["recomputed"]):
+        raise StrategyError(
+            "--strategy: recomputed=50% is a share, above 0, of the layers that recompute=full takes",
+            argument="--strategy",
+            value=text,
+        )
+    return out
+
+
+def framework_of(name: str | None, method: str, on: Any = ()) -> Framework:
+    """Return the framework that was asked for, else the newest Megatron, MaxText where Megatron is not known, or fsdp-qlora for adapters."""
+    wanted = name or ("megatron" if method == "full" else "fsdp-qlora")
+    if name is None and method == "full" and on:
+        vendor = machine(on[0])[0].device.vendor
+        known = [
+            catalogue.framework(catalogue.find("frameworks", one, "--framework")) for one in ("megatron", "maxtext")
+        ]
+        return next((one for one in known if vendor in one.vendors), known[0])
+    found, other = (
+        catalogue.framework(catalogue.find("frameworks", wanted, "--framework")),
+        catalogue.stand_in("frameworks", wanted),
+    )
+    return replace(found, stands_for=other.name) if other and not other.own else found
+
+
+def job_of(
+    model: Model,
+    framework: Framework,
+    *,
+    sequence: str | None,
+    batch: str | None,
+    tokens: str | None,
+    compute: str | None,
+    precision: str | None,
+    optimizer: str,
+    method: str,
+    rank: str | None,
+    base: str | None,
+    imbalance: str | None,
+    capacity: str | None,
+    assumed: list[str],
+) -> Job:
+    """Return the job that the flags describe; what a default filled is added to `assumed`."""
+    length = (
+        units.parse_length(sequence, "--sequence")
+        if sequence
+        else min(DEFAULT_SEQUENCE, model.max_positions or DEFAULT_SEQUENCE)
+    )
+    if model.max_positions and length > model.max_positions:
+        raise UnitError(
+            f"--sequence: {length:,} tokens are beyond the {model.max_positions:,} positions of {model.id};"
+            " change max_position_embeddings in its config.json to train longer ones",
+            code="context_too_long",
+            argument="--sequence",
+            value=length,
+        )
+    if sequence is None:
+        assumed.append(f"--sequence {length}")
+    if batch is None:
+        count = max(1, DEFAULT_BATCH["full" if method == "full" else "other"] // length)
+        assumed.append(f"--batch {count}seq")
+    else:
+        count = batch_of(batch, length)
+        if not batch.strip().lower().endswith(("seq", "sequences")):
+            assumed.append(f"--batch {batch} is {count:,} sequences")
+    found = choice(precision or "bf16", PRECISIONS, "--precision")
+    states = catalogue.optimizers()
+    name = choice(optimizer, states, "--optimizer")
+    amount = None
+    if tokens is not None and compute is not None:
+        raise InputError(
+            "--tokens and --compute both say how long to train; give one", argument="--compute", value=compute
+        )
+    if tokens is not None:
+        amount = (
+            CHINCHILLA * model.total
+            if tokens.strip().lower() == "chinchilla"
+            else units.parse_amount(tokens, "--tokens")
+        )
+    elif compute is not None:
+        work = (
+            units.parse(compute, "FLOP", "--compute")
+            if not _plain(compute)
+            else units.parse_amount(compute, "--compute")
+        )
+        amount = work / sum(flops_per_token(model, length, adapter_of(method, rank, base)))
+        assumed.append(f"--compute {compute} is {amount:,.0f} tokens")
+    if amount is not None and amount < count * length:
+        flag = "--tokens" if tokens is not None else "--compute"
+        raise UnitError(
+            f"{flag}: {amount:,.0f} tokens are less than one step of {count:,} sequences of {length:,}",
+            argument=flag,
+            value=tokens or compute,
+        )
+    uneven = imbalance_of(imbalance, model, assumed)
+    gradient = 2.0 if framework.gradient in {"bf16", "fp16"} else 4.0
+    return Job(
+        sequence=length,
+        batch=count,
+        optimizer=states[name],
+        tokens=amount,
+        precision=PRECISIONS[found],
+        recipe=found if found == "mxfp8" else "",
+        gradient=gradient,
+        adapter=adapter_of(method, rank, base),
+        imbalance=uneven,
+        capacity=capacity_of(capacity, model, uneven, assumed),
+    )
+
+
+def capacity_of(text: str | None, model: Model, imbalance: float, assumed: list[str]) -> float | None:
+    """Return the tokens that an expert takes over their mean, None where it takes all that come [1]."""
+    if text is None:
+        return None
+    if not mixtures(model):
+        raise InputError(f"--capacity: {model.id} has no experts", argument="--capacity", value=text)
+    value = units.parse_amount(text, "--capacity")
+    most = min(moe.experts for moe in mixtures(model))
+    if not 1.0 <= value <= most:
+        raise UnitError(
+            f"--capacity: {text} is not tokens of an expert over their mean: from 1, below which even use drops some, to the {most} experts",
+            argument="--capacity",
+            value=text,
+        )
+    least = f", at least {1.0 - value / imbalance:.0%} of the busiest rank's" if imbalance > value else ""
+    assumed.append(
+        f"experts padded to {value:g} of their mean tokens, what goes beyond is dropped{least} and not counted"
+    )
+    return value
+
+
+def fabric_of(text: str | None) -> tuple[float, float] | None:
+    """Return the devices of a pod and the taper beyond it, from ``pod=3072,taper=7``.
+
+    >>> fabric_of("pod=3072,taper=7")
+    (3072.0, 7.0)
+    """
+    if text is None:
+        return None
+    found = dict(part.strip().lower().split("=", 1) for part in text.split(",") if "=" in part)
+    if set(found) != {"pod", "taper"} or len(text.split(",")) != len(found):
+        raise InputError(
+            f"--fabric: cannot read {text!r}; write the devices of a pod and how many of them share the rate of one"
+            " beyond it: pod=3072,taper=7",
+            argument="--fabric",
+            value=text,
+        )
+    pod, taper = units.parse_count(found["pod"], "--fabric pod"), units.parse_amount(found["taper"], "--fabric taper")
+    if taper < 1.0:
+        raise UnitError(f"--fabric: a taper of {taper:g} is less than 1", argument="--fabric", value=text)
+    return float(pod), taper
+
+
+def imbalance_of(text: str | None, model: Model, assumed: list[str]) -> float:
+    """Return the tokens of the busiest rank of experts over their mean; even, and said so, where nobody says [1]."""
+    if not mixtures(model):
+        if text is not None:
+            raise InputError(f"--imbalance: {model.id} has no experts", argument="--imbalance", value=text)
+        return 1.0
+    if text is None:
+        assumed.append("experts evenly used, --imbalance 1")
+        return 1.0
+    value = units.parse_amount(text, "--imbalance")
+    if not 1.0 <= value <= min(moe.experts for moe in mixtures(model)):
+        raise UnitError(
+            f"--imbalance: {text} is not tokens of the busiest rank over their mean: from 1 to the number of experts",
+            argument="--imbalance",
+            value=text,
+        )
+    return value
+
+
+CHINCHILLA = 20.0
+"""Tokens for each parameter that make the most of a compute budget (Hoffmann et al. 2022, arXiv 2203.15556)."""
+
+
+def _plain(text: str) -> bool:
+    try:
+        float(text.replace("_", "").replace(",", ""))
+    except ValueError:
+        return False
+    return True
+
+
+def adapter_of(method: str, rank: str | None, base: str | None) -> Adapter | None:
+    """Return what is trained beside frozen weights, None where the weights are."""
+    if method == "full":
+        if rank is not None:
+            raise InputError("--rank belongs to --method lora, qlora or dora", argument="--rank", value=rank)
+        if base is not None:
+            raise InputError("--base belongs to --method lora, qlora or dora", argument="--base", value=base)
+        return None
+    stored = base or ("bnb-nf4" if method == "qlora" else "bf16")
+    try:
+        format_entry(stored)
+        element_bytes(stored)
+    except KeyError:
+        raise InputError(
+            f"--base: no format {stored!r}",
+            argument="--base",
+            value=stored,
+            nearest=nearest(stored, catalogue.formats()),
+        ) from None
+    width = units.parse_count(rank, "--rank") if rank else 16
+    return Adapter(method=method, rank=width, targets=ALL_PRODUCTS, stored=stored, bytes=ADAPTER_BYTES, dropout=True)
+
+
+def machines_of(
+    on: Any, job: Job, model: Model, framework: Framework, deadline: float | None, devices: int | None
+) -> tuple[Machine, ...]:
+    """Return the machines that compete: those named, else data-centre servers of the framework's vendors.
+
+    Of those as many as states and deadline need at least, and up to sixteen times that; never more than `devices`.
+    """
+    if on:
+        return tuple(m for text in on for m in machine(text))
+    out = []
+    for name in catalogue.ids("accelerators"):
+        found = catalogue.accelerator(name)
+        boxes = [s for s in catalogue.servers_of(name) if s.network and s.count == box_size(found)]
+        if not boxes or found.geforce_licence or found.vendor not in framework.vendors or not catalogue.prices(name):
+            continue
+        peak = found.peak.get(job.precision)
+        if peak is None or found.memory is None:
+            continue
+        each = boxes[-1].count
+        least = _least_devices(job, model, peak.value, found.memory, deadline)
+        hosts = 1 << max(0, math.ceil(math.log2(least / each)))
+        sizes = [hosts * 4**step for step in range(SIZES)]
+        out += [machine(f"{name}:{n}x{each}")[0] for n in sizes if n * each <= (devices or MOST_DEVICES)]
+    if not out and deadline is not None:
+        raise NoPlan(
+            f"no plan: deadline. at the dense peak no server of the catalogue meets it within {devices or MOST_DEVICES:,} devices",
+            binding="deadline",
+            relax=[{"argument": "--deadline", "now": f"{deadline / units.DAY:.3g}d", "needed": "a longer one"}],
+        )
+    if not out:
+        raise InputError(
+            f"no server of the catalogue within {devices or MOST_DEVICES:,} devices: name a machine with --on",
+            argument="--on",
+        )
+    return tuple(out)
+
+
+def _least_devices(job: Job, model: Model, peak: float, memory: float, deadline: float | None) -> float:
+    """Return the devices that hold the states between them, and that the deadline needs at the dense peak [1]."""
+    each = ACTIVATION_BYTES + job.gradient + job.optimizer.bytes if job.adapter is None else ACTIVATION_BYTES
+    least = model.total * each / memory
+    if deadline is not None and job.tokens:
+        least = max(least, sum(flops_per_token(model, job.sequence)) * job.tokens / (peak * deadline))
+    return max(least, 1.0)
+
+
+SIZES = 3
+"""Sizes of each server that compete where nobody names a machine, each four times the one before [1]."""
+
+MOST_DEVICES = 16384
+"""Devices up to which they compete [1]."""
+
+
+def _check_precision(found: Machine, job: Job) -> None:
+    """Refuse a number format that a device has no unit for."""
+    peak = found.device.peak
+    if job.recipe == "mxfp8" and ("fp4" not in peak or found.device.device_class == "consumer"):
+        raise InputError(
+            f"--precision: {found.device.id} has no unit for mxfp8, whose scales its products would have to read; fp8 is scaled by tensor",
+            code="unknown_precision",
+            argument="--precision",
+            value="mxfp8",
+        )
+    if job.precision not in peak:
+        has = ", ".join(name for name in ("bf16", "fp16", "fp8", "fp4") if name in peak)
+        raise InputError(
+            f"--precision: {found.device.id} has no {job.precision} unit; it has {has}",
+            code="unknown_precision",
+            argument="--precision",
+            value=job.precision,
+        )
+
+
+def request_of(model: Model, asked: TrainInputs) -> TrainingRequest:
+    """Return the request that the flags of ``roofplan train`` mean.
+
+    Raises
+    ------
+    InputError : with the flag at fault.
+    """
+    if model.active is None or not model.generates:
+        raise InputError(
+            f"{model.id} is not a decoder: roofplan train plans decoders", argument="MODEL", value=model.id
+        )
+    if len(model.stacks) > 1:
+        raise InputError(
+            f"{model.id} has {', '.join(s.role for s in model.stacks)}: roofplan train plans decoders alone",
+            code="unsupported",
+            argument="MODEL",
+            value=model.id,
+        )
+    assumed: list[str] = []
+    method = choice(asked.method, METHODS, "--method")
+    framework = framework_of(asked.framework, method, asked.on)
+    other = catalogue.stand_in("frameworks", asked.framework or "")
+    assumed += [f"--framework {other.text}"] if other else []
+    if method not in framework.methods:
+        known = ", ".join(name for name in catalogue.ids("frameworks") if method in catalogue.framework(name).methods)
+        raise InputError(
+            f"--method: {framework.id} has no {method}; these have: {known}", argument="--method", value=method
+        )
+    job = job_of(
+        model,
+        framework,
+        sequence=asked.sequence,
+        batch=asked.batch,
+        tokens=asked.tokens,
+        compute=asked.compute,
+        precision=asked.precision,
+        optimizer=asked.optimizer,
+        method=method,
+        rank=asked.rank,
+        base=asked.base,
+        imbalance=asked.imbalance,
+        capacity=asked.capacity,
+        assumed=assumed,
+    )
+    deadline = None if asked.deadline is None else units.parse(asked.deadline, "s", "--deadline")
+    budget = None if asked.budget is None else units.parse(asked.budget, "USD", "--budget")
+    if job.tokens is None and (deadline is not None or budget is not None):
+        flag = "--deadline" if deadline is not None else "--budget"
+        raise InputError(
+            f"{flag} needs a run: give --tokens or --compute", argument=flag, value=getattr(asked, flag[2:])
+        )
+    devices = None if asked.devices is None else units.parse_count(asked.devices, "--devices")
+    presets, _ = catalogue.failures()
+    failures = None if asked.failures is None else choice(asked.failures, presets, "--failures")
+    place = asked.place.upper()
+    if catalogue.carbon(place) is None:
+        raise UnknownName(
+            f"--place: no carbon intensity for {asked.place!r}; an ISO code of three letters, or WOR",
+            argument="--place",
+            value=asked.place,
+        )
+    machines = machines_of(asked.on, job, model, framework, deadline, devices)
+    fabric = fabric_of(asked.fabric)
+    if fabric is not None:
+        if all(found.network is None for found in machines):
+            raise InputError("--fabric: one host has no network", argument="--fabric", value=asked.fabric)
+        machines = tuple(tapered(found, *fabric) for found in machines)
+    if asked.precision is None and all("bf16" not in found.device.peak for found in machines):
+        job = replace(job, precision="fp16")
+        assumed.append("--precision fp16, for these devices have no bf16")
+    for found in machines:
+        _check_precision(found, job)
+    unstated = _unstated(asked, model, machines, assumed)
+    return TrainingRequest(
+        model=model,
+        machines=machines,
+        job=job,
+        framework=framework,
+        pins=pins_of(asked.strategy),
+        deadline=deadline,
+        budget=budget,
+        devices=devices,
+        price=asked.price,
+        failures=failures,
+        checkpoint=choice(asked.checkpoint, CHECKPOINTS, "--checkpoint"),
+        policy=choice(asked.policy, POLICIES, "--policy"),
+        best=choice(asked.best or ("time" if asked.on else "cost"), OBJECTIVES, "--best"),
+        place=place,
+        assumed=tuple(assumed),
+        unstated=unstated,
+    )
+
+
+def _unstated(asked: TrainInputs, model: Model, machines: Iterable[Machine], assumed: list[str]) -> tuple[str, ...]:
+    """Return the inputs that nobody stated, of those of `certainty.ALTERNATIVES`; the networks of hosts whose server is not named are added to `assumed`."""
+    uneven = asked.imbalance is None and bool(mixtures(model))
+    servers = catalogue.aliases("servers")
+    plain = (m for m in machines if m.network is not None and "@" not in m.text)
+    sold = [m for m in plain if m.text.partition(":")[0].lower() not in servers]
+    if asked.on:
+        assumed += [f"{m.text}@{m.network.id}x{m.ports}, as it is sold" for m in sold if m.network is not None]
+    return tuple(name for name, counts in (("imbalance", uneven), ("network", sold)) if counts)
+
+
+def floor_days(request: TrainingRequest, machine: Machine, precision: str) -> float | None:
+    """Return the days that the run's model FLOPs take at the dense peak, None without a run."""
+    if request.job.tokens is None:
+        return None
+    peak = machine.device.peak.get(precision) or machine.device.peak.get("fp16") or machine.device.peak["bf16"]
+    work = sum(flops_per_token(request.model, request.job.sequence, request.job.adapter)) * request.job.tokens
+    return math.inf if not peak.value else work / (peak.value * machine.count) / units.DAY

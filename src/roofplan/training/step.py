@@ -1,0 +1,593 @@
+"""The time of one training step, stage by stage: numbers over arrays of layouts, or Terms of one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+import numpy as np
+
+from roofplan import catalogue
+from roofplan.errors import InputError
+from roofplan.laws import Number, collectives, larger, pipeline, reliability, smaller, where
+from roofplan.operations import ACTIVATION_BYTES, Operation, activations, element_bytes
+from roofplan.operations.activations import LOW_PRECISION
+from roofplan.operations.training import (
+    backward,
+    computed_again,
+    embedding_pass,
+    forward,
+    head_pass,
+)
+from roofplan.records.calibration import Fit
+from roofplan.records.hardware import Machine
+from roofplan.records.model import Model
+from roofplan.records.terms import Cited
+from roofplan.records.training import Framework, Job, Layout
+from roofplan.timing.kernels import operation_time
+from roofplan.timing.network import (
+    MESSAGES,
+    Network,
+    Ranks,
+    all_reduce,
+    gather,
+    message_start,
+    message_time,
+    slowest_hop,
+)
+from roofplan.timing.rates import Rates, rates
+from roofplan.training.distinct import distinct
+from roofplan.training.ledger import alike, micro_batches
+from roofplan.training.stages import Share, Stage, rank_parameters, stages
+
+PART_OF = {
+    "matmul": "products",
+    "experts": "products",
+    "low_rank": "products",
+    "prefill_attention": "attention",
+    "scores": "attention",
+    "memory": "memory passes",
+}
+"""Part of a step that an operation's time is shown under; that of a message is of the ranks that it passes between."""
+
+RANKS = ("tensor ranks", "context ranks", "expert ranks")
+"""Parts of a step that are messages of a layer."""
+
+
+def part_of(op: Operation) -> str:
+    """Return the part of a step that an operation's time is shown under."""
+    return f"{op.among} ranks" if op.kind in MESSAGES else PART_OF[op.kind]
+
+
+PLAIN = {"scores": "memory", "low_rank": "matmul"}
+"""Kinds that take the time of another kind."""
+
+OVERLAP_SLOWDOWN = {"inside": 0.15, "outside": 0.02}
+"""Share by which communication slows the compute beside it, over NVLink, whose kernels take processors, and over network
+cards (what calculon assumes of an A100 cluster, processor_usage in its systems/a100_80g.json, Apache-2.0) [1]."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ability:
+    """What a machine attains in training under a framework.
+
+    Parameters
+    ----------
+    launch : host time to issue a kernel; the device waits where it is the longer [s].
+    ramp : start and drain of a kernel on the device [s].
+    host : host time of a step beside its kernels [s].
+    sigma : relative spread of the time that one host needs for a step [1].
+    update : achieved memory rate of the optimizer's passes [B/s].
+    """
+
+    rates: Rates
+    network: Network
+    framework: Framework
+    launch: float
+    ramp: float
+    host: float
+    sigma: float
+    update: float
+    sources: dict[str, tuple[Cited, ...]]
+
+    @property
+    def machine(self) -> Machine:
+        """The machine."""
+        return self.rates.machine
+
+
+TIMES = ("launch", "ramp", "host", "sigma")
+SHARES = ("compute", "low_over_16_bits", "experts", "memory", "attention", "update")
+"""Fitted numbers of a framework on an architecture: times, and shares of what the kernel tables attain; products of 8 and 4 bits
+have what of it they keep. Of grouped products it is what they lose, over what grouped kernels of the tables lose beside dense ones."""
+
+
+@lru_cache(maxsize=128)
+def ability(machine: Machine, framework: Framework, fit: Fit) -> Ability:
+    """Return what a machine attains under a framework."""
+    chain = framework.scopes_on(machine.device.architecture)
+    found = {name: fit.find("training", name, chain) for name in (*TIMES, *SHARES)}
+    r = rates(machine, framework, fit)
+    return applied(
+        Ability(
+            rates=r,
+            network=r.network,
+            framework=framework,
+            update=r.bandwidth["memory"],
+            sources={name: (item,) for name, item in found.items()},
+            **{name: found[name].value for name in TIMES},
+        ),
+        {name: found[name].value for name in SHARES},
+    )
+
+
+def shares_of(precision: str) -> tuple[str, ...]:
+    """Return which fitted shares hold for products of a number format."""
+    return ("compute", "low_over_16_bits") if precision.partition(".")[0] in LOW_PRECISION else ("compute",)
+
+
+MOST_OVER_16_BITS = 1.05
+"""Largest share of their peak that products of 8 and 4 bits reach, over that of products of 16 bits on the same machine: published kernels of one
+library lie between 0.54 and 1.08 of it by architecture (`matmul.share` of the kernel tables), in the middle below one [1]."""
+
+
+def applied(a: Ability, shares: dict[str, float]) -> Ability:
+    """Return an ability whose rates are multiplied by shares of products, memory passes, attention and optimizer passes."""
+    r = a.rates
+    whole = {
+        name: smaller(rate * math.prod(shares.get(share, 1.0) for share in shares_of(name)), r.peak[name])
+        for name, rate in r.compute.items()
+    }
+    most = MOST_OVER_16_BITS * whole["bf16"] / r.peak["bf16"] if "bf16" in whole else 1.0
+    compute = {
+        name: smaller(rate, most * r.peak[name]) if len(shares_of(name)) > 1 else rate for name, rate in whole.items()
+    }
+    bandwidth = {**r.bandwidth, "memory": smaller(r.bandwidth["memory"] * shares.get("memory", 1.0), r.wire)}
+    written = a.framework.attention_on(r.machine.device.architecture)
+    attention = r.attention_share * shares.get("attention", 1.0) * written
+    update = smaller(a.update * shares.get("memory", 1.0) * shares.get("update", 1.0), r.wire)
+    lost = shares.get("experts", 1.0)
+    changed = replace(
+        r,
+        compute=compute,
+        bandwidth=bandwidth,
+        attention_share=attention,
+        grouped=r.grouped._replace(rows=r.grouped.rows * lost, width=r.grouped.width * lost),
+    )
+    return replace(a, rates=changed, update=update)
+
+
+@dataclass(slots=True, kw_only=True)
+class Pass:
+    """A pass of a micro-batch through a layer, the embedding or the head.
+
+    Parameters
+    ----------
+    rows : operations with their seconds.
+    parts : seconds by part of the step, the wait for the host among them as ``launches``.
+    total : their sum [s].
+    """
+
+    rows: list[tuple[Operation, Number]]
+    parts: dict[str, Number]
+    total: Number
+
+
+def timed(table: Sequence[Operation], layout: Layout, a: Ability, groups: dict[str, Ranks]) -> Pass:
+    """Return the seconds of a pass: kernels, messages, and the wait for the host where it issues kernels more slowly.
+
+    Parameters
+    ----------
+    groups : those that messages before this pass's went to, by their kind of ranks; this pass adds its own.
+    """
+    parts: dict[str, Number] = {}
+    rows = []
+    device: Number = 0.0
+    beside: Number = 0.0
+    kernels = 0.0
+    for op in table:
+        if op.kind in MESSAGES:
+            if type(op.ranks) is float and op.ranks <= 1.0:
+                continue
+            seconds = sent(op, layout, a, groups)
+            if op.kind == "ring":
+                # passed on while attention works on the block before
+                seconds = exposed(seconds, parts.get("attention", 0.0), "outside" if a.machine.hosts > 1 else "inside")
+            if op.beside and "tensor-backward" in a.framework.overlaps:
+                beside = beside + seconds
+                rows.append((op, seconds))
+                continue
+        else:
+            plain = op._replace(kind=PLAIN.get(op.kind, op.kind))
+            seconds = operation_time(plain, a.rates) + op.kernels * a.ramp
+            kernels += op.kernels
+            device = device + seconds
+        rows.append((op, seconds))
+        name = part_of(op)
+        parts[name] = parts[name] + seconds if name in parts else seconds
+    if "tensor" in a.framework.overlaps and "tensor ranks" in parts:
+        parts["tensor ranks"] = exposed(parts["tensor ranks"], parts.get("products", 0.0), "inside")
+    if "expert ranks" in parts and ("expert" in a.framework.overlaps or layout.schedule == "dualpipe"):
+        window = parts.get("products", 0.0) + parts.get("attention", 0.0)
+        parts["expert ranks"] = exposed(parts["expert ranks"], window, "outside" if a.machine.hosts > 1 else "inside")
+    if type(beside) is not float or beside:
+        parts["tensor ranks"] = parts.get("tensor ranks", 0.0) + exposed(beside, parts.get("products", 0.0), "inside")
+    parts["launches"] = larger(kernels * a.launch - device, 0.0 * device)
+    whole: Number = 0.0
+    for seconds in parts.values():
+        whole = whole + seconds
+    return Pass(rows=rows, parts=parts, total=whole)
+
+
+def sent(op: Operation, layout: Layout, a: Ability, groups: dict[str, Ranks]) -> Number:
+    """Return the seconds of a message: context ranks stand a tensor group apart, tensor and expert ranks next to each other."""
+    group = groups.get(op.among)
+    if group is None or group.ranks is not op.ranks:
+        group = groups[op.among] = Ranks(op.ranks, a.network, layout.tp if op.among == "context" else 1.0)
+    return message_time(op.kind, op.traffic, group, copies=float(op.rows), groups=op.groups)
+
+
+def exposed(message: Number, window: Number, where_to: str) -> Number:
+    """Return what a message beside compute adds to it, inside a host or between hosts [s]."""
+    return collectives.exposed_time(message, window, OVERLAP_SLOWDOWN[where_to])
+
+
+@dataclass(slots=True, kw_only=True)
+class Passes:
+    """A layer's, the embedding's or the head's passes.
+
+    Parameters
+    ----------
+    swapped : what leaves for host memory in the forward pass and comes back in the backward pass [B]; None where nothing does.
+    copying : time that the host link is busy with it, there and back [s]; None where nothing is swapped.
+    """
+
+    forward: Pass
+    again: Pass
+    inputs: Pass
+    weights: Pass
+    swapped: Number | None = None
+    copying: Number | None = None
+
+    def all(self) -> tuple[tuple[str, Pass], ...]:
+        """Return them by name."""
+        return (
+            ("forward", self.forward),
+            ("recompute", self.again),
+            ("inputs", self.inputs),
+            ("weights", self.weights),
+        )
+
+
+def passes(model: Model, job: Job, layout: Layout, a: Ability) -> list[Passes]:
+    """Return the passes of every kind of layer, then of the embedding and the head."""
+    tokens = layout.micro_batch * job.sequence / layout.cp
+    framework = a.framework
+    layers = [forward(layer, tokens, job, layout, model, framework) for layer, _ in model.decoder.kinds()]
+    ends = [embedding_pass(tokens, layout, model), head_pass(tokens, layout, model, framework)]
+    out = []
+    groups: dict[str, Ranks] = {}
+    for index, table in enumerate([*layers, *ends]):
+        inputs, weights = backward(table, job)
+        again = computed_again(table, layout, framework) if index < len(layers) else []
+        found = (timed(each, layout, a, groups) for each in (table, again, inputs, weights))
+        out.append(Passes(forward=next(found), again=next(found), inputs=next(found), weights=next(found)))
+    if layout.offload == "activations":
+        for (layer, _), each in zip(model.decoder.kinds(), out, strict=False):
+            gone, _ = activations.held(layer, tokens, job, layout, model, framework)
+            _swap(each, gone, layout, a)
+    return out
+
+
+def _swap(each: Passes, swapped: Number, layout: Layout, a: Ability) -> None:
+    """Add what a layer's activations [B] wait for on their way to host memory, beside its forward pass, and back, beside its backward pass.
+
+    Where devices meet over their host links alone, messages take the links' time first.
+    """
+    gone = swapped / copy_rate(a)
+    each.swapped, each.copying = swapped, 2.0 * gone
+    busy = {"tensor ranks", "context ranks", "expert ranks"} if a.machine.scale_up is None else set()
+
+    def free(one: Pass) -> Number:
+        taken: Number = 0.0
+        for name in busy & set(one.parts):
+            taken = taken + one.parts[name]
+        return one.total - taken
+
+    back = free(each.inputs) + free(each.weights) + layout.recomputed * free(each.again)
+    for one, window in ((each.forward, free(each.forward)), (each.inputs, back)):
+        waits = exposed(gone, window, "outside")
+        one.parts["swap"] = waits
+        one.total = one.total + waits
+
+
+def copy_rate(a: Ability) -> float:
+    """Return the rate one way between a device and its host's memory when all of a host copy, no more than the path that they share [B/s]."""
+    rate = a.machine.copy_rate
+    if rate is not None and a.network.topology == "staged":
+        rate = min(rate, a.network.staged / a.machine.per_host)
+    if rate is None:
+        raise InputError(
+            f"{a.machine.device.id} has no known link to its host: nothing is offloaded", argument="--strategy"
+        )
+    return rate
+
+
+@dataclass(slots=True, kw_only=True)
+class Step:
+    """The time of one step and what it is made of; numbers or arrays.
+
+    Parameters
+    ----------
+    time : of a step [s].
+    scheduled : of all micro-batches through the pipeline, its bubble included [s].
+    slot : of a micro-batch on the slowest stage [s].
+    waiting : for the slowest host, over the mean of all [1].
+    shown : seconds of a slot by part, before `back` puts them in the layouts' order.
+    beside : seconds by part of what is not done for each micro-batch.
+    passes : what it was computed from.
+    worst : the slowest stage, of one layout.
+    """
+
+    time: Number
+    scheduled: Number
+    micro_batches: Number
+    slot: Number
+    waiting: float
+    shown: dict[str, Number]
+    beside: dict[str, Number]
+    back: Callable[[Number], Number]
+    passes: list[Passes]
+    stages: tuple[Stage, ...]
+    worst: Stage
+
+    @property
+    def parts(self) -> dict[str, Number]:
+        """Seconds by part, summing to `time`."""
+        work = {name: self.back(seconds) * self.micro_batches for name, seconds in self.shown.items()}
+        stragglers = self.time * (self.waiting / (1.0 + self.waiting))
+        bubble = self.scheduled - self.micro_batches * self.slot
+        return work | {"bubble": bubble} | self.beside | {"stragglers": stragglers}
+
+
+def step(model: Model, job: Job, layout: Layout, a: Ability) -> Step:
+    """Return the time of one step of a layout whose micro-batches divide the batch."""
+    small, back = distinct(layout)
+    found = passes(model, job, small, a)
+    micro = micro_batches(job, layout)
+    held = stages(model, layout.pp, layout.interleave, layout.schedule, ends=a.framework.counts_ends)
+    # a rank of DualPipe holds two stages, each of which half of the micro-batches pass
+    each_way = 0.5 if layout.schedule == "dualpipe" else 1.0
+    slots = [{name: each_way * x for name, x in _slot(stage, found, small.recomputed).items()} for stage in held]
+    worst, parts = _slowest(slots)
+    others = -1.0 * parts["slot"]
+    for stage, each in zip(held, slots, strict=True):
+        others = others + stage.alike * each["slot"]
+    slot = back(parts["slot"])
+    scheduled = _scheduled(parts, others, micro, layout, back)
+    tokens = layout.micro_batch * job.sequence / layout.cp
+    free = slot
+    if "host link" in parts and a.machine.scale_up is None:
+        free = larger(slot - back(parts["host link"]), 0.0)  # gathers and reductions use the same links
+    message, update = _update(model, job, layout, a, held, free, micro, small, back)
+    beside = {
+        "pipeline hops": _hops(tokens, micro, model, layout, a),
+        "data ranks": message,
+        "optimizer": update,
+        "host": a.host,
+    }
+    waiting = float(reliability.slowest_of(a.sigma, float(a.machine.hosts)))
+    whole = scheduled + (update + a.host + message) + beside["pipeline hops"]
+    whole *= 1.0 + waiting
+    return Step(
+        time=whole,
+        scheduled=scheduled,
+        micro_batches=micro,
+        slot=slot,
+        waiting=waiting,
+        shown={name: seconds for name, seconds in parts.items() if name in SHOWN},
+        beside=beside,
+        back=back,
+        passes=found,
+        stages=held,
+        worst=held[worst],
+    )
+
+
+SHOWN = (*dict.fromkeys(PART_OF.values()), *RANKS, "launches", "recompute", "swap")
+
+
+def _slot(stage: Stage, found: Sequence[Passes], recomputed: Number) -> dict[str, Number]:
+    """Return the seconds of a micro-batch on a stage: by part, by pass, and in all as ``slot``."""
+    parts: dict[str, Number] = {}
+
+    def add(name: str, seconds: Number) -> None:
+        parts[name] = parts[name] + seconds if name in parts else seconds
+
+    for count, each in zip([*stage.counts, stage.embeds, stage.heads], found, strict=True):
+        if not count:
+            continue
+        for name, one in each.all():
+            times = count * recomputed if name == "recompute" else count
+            add(f"pass {name}", times * one.total)
+            add("slot", times * one.total)
+            if name == "recompute":
+                add("recompute", times * one.total)
+                continue
+            for part, seconds in one.parts.items():
+                add(part, count * seconds)
+        if each.copying is not None:
+            add("host link", count * each.copying)
+    return parts
+
+
+def _slowest(slots: Sequence[dict[str, Number]]) -> tuple[int, dict[str, Number]]:
+    """Return the slowest stage and its parts, element by element; the index is of a scalar's stage."""
+    best, at = slots[0], 0
+    for index, other in enumerate(slots[1:], 1):
+        slower = other["slot"] > best["slot"]
+        if np.ndim(slower) == 0:
+            if slower:
+                best, at = other, index
+            continue
+        best = {name: where(slower, other.get(name, 0.0), best.get(name, 0.0)) for name in {**best, **other}}
+    return at, best
+
+
+def _scheduled(
+    parts: dict[str, Number], others: Number, micro: Number, layout: Layout, back: Callable[[Number], Number]
+) -> Number:
+    """Return the time of all micro-batches under the schedule [s]."""
+    pp = float(layout.pp)
+    if layout.schedule in {"zb-h1", "dualpipe"}:
+        law = pipeline.zero_bubble_time if layout.schedule == "zb-h1" else pipeline.dual_pipe_time
+        inputs = parts["pass inputs"] + parts.get("pass recompute", 0.0)
+        return law(pp, micro, back(parts["pass forward"]), back(inputs), back(parts["pass weights"]))
+    return pipeline.flushed_time(micro, float(layout.interleave), back(parts["slot"]), back(others))
+
+
+def _hops(tokens: Number, micro: Number, model: Model, layout: Layout, a: Ability) -> Number:
+    """Return the seconds of sending the stream from stage to stage and its gradient back, once each a micro-batch and chunk that wait for it.
+
+    Tensor ranks each send their share and gather it on the other side where the stream is not divided anyway.
+    """
+    if layout.pp == 1:
+        return 0.0
+    message = tokens * model.hidden * ACTIVATION_BYTES
+    one = slowest_hop(message / layout.tp, layout.tp * layout.cp * layout.dp, a.network)
+    if not layout.sequence_parallel:
+        one = one + gather(message, Ranks(layout.tp, a.network))
+    ends = layout.pp - 1
+    waited = where(hidden_hops(layout, a), ends, micro * layout.interleave + ends)
+    return one * (2.0 * waited)
+
+
+def hidden_hops(layout: Layout, a: Ability) -> Number:
+    """Return whether a stage sends one chunk's stream beside the next one's compute, as frameworks may where chunks take turns."""
+    return layout.interleave > 1 if "pipeline" in a.framework.overlaps else False
+
+
+GRADIENT_NORM = 12.0
+"""Bytes that clipping moves of each gradient: read for the norm, read and written to scale it, fp32 [B]."""
+
+
+def _update(
+    model: Model,
+    job: Job,
+    layout: Layout,
+    a: Ability,
+    held: Sequence[Stage],
+    slot: Number,
+    micro: Number,
+    small: Layout,
+    back: Callable[[Number], Number],
+) -> tuple[Number, Number]:
+    """Return the exposed seconds of reducing and gathering over data ranks, and those of the optimizer, of the slowest stage."""
+    kinds = [layer for layer, _ in model.decoder.kinds()]
+    shares = [(stage, Share(*map(back, rank_parameters(stage, kinds, model, small)))) for stage in held]
+    if job.adapter is not None:
+        message, work = _frozen(shares, job, layout, a), 0.0 * layout.dp
+    else:
+        message, work = _reduced(shares, model, job, layout, a)
+    if "data" in a.framework.overlaps:
+        # a reduction runs beside the last backward pass, a gather beside the first forward pass; sharded weights beside every one
+        message = exposed(message, slot, "outside" if a.machine.hosts > 1 else "inside")
+    once = layout.zero < ZERO_OF_GRADIENTS or (a.framework.stays_gathered == "pipeline" and layout.pp > 1)
+    return message if once else message * micro, work
+
+
+ZERO_OF_GRADIENTS = 2
+"""ZeRO stage from which gradients are divided, and so reduced in every micro-batch."""
+
+
+def _frozen(shares: Sequence[tuple[Stage, Share]], job: Job, layout: Layout, a: Ability) -> Number:
+    """Return the seconds of gathering frozen weights for both passes: they have no gradient, and move only where they are sharded."""
+    if layout.zero < 3 or job.adapter is None:
+        return 0.0 * layout.dp
+    ranks, _ = alike(layout)
+    each = element_bytes(job.adapter.stored)
+    most: Number = 0.0
+    for _, share in shares:
+        most = larger(most, (share.matrices + share.experts) * each + share.others * ACTIVATION_BYTES)
+    group = Ranks(ranks, a.network, layout.tp)
+    _, slope = group.rings(reduce=False, data=True)[-1]
+    gathered = slope * most
+    if layout.offload == "weights":
+        gathered = gathered + most / ranks / copy_rate(a)
+    layers = max(sum(stage.counts) for stage, _ in shares)
+    return 2.0 * gathered + _layer_by_layer(layers, group, a, gradients=False)
+
+
+def _reduced(
+    shares: Sequence[tuple[Stage, Share]], model: Model, job: Job, layout: Layout, a: Ability
+) -> tuple[Number, Number]:
+    """Return the seconds of reducing gradients and gathering weights, and of the optimizer, of the slowest stage."""
+    dense, thin = alike(layout)
+    layers = max(sum(stage.counts) for stage, _ in shares)
+    start, each = _data_line(Ranks(dense, a.network, layout.tp), job, layout, a, layers)
+    mixed = not all(type(share.experts) is float and share.experts == 0.0 for _, share in shares)
+    apart, routed = _data_line(Ranks(thin, a.network, layout.ep), job, layout, a, layers) if mixed else (0.0, 0.0)
+    if not mixed and not (model.tied and layout.pp > 1):
+        shares = [_heaviest(shares)]  # all else grows with the parameters
+    passes = 2.0 * job.optimizer.bytes + job.gradient + ACTIVATION_BYTES + GRADIENT_NORM
+    update = passes / (dense if layout.zero else 1.0)
+    thinly = passes / (thin if layout.zero and mixed else 1.0)
+    sent: Number = 0.0
+    work: Number = 0.0
+    owned: Number = 0.0
+    for stage, share in shares:
+        one = share.dense * each + share.experts * routed
+        if model.tied and layout.pp > 1 and (stage.embeds or stage.heads):
+            table = model.vocabulary * model.hidden / layout.tp * job.gradient
+            one = one + all_reduce(table, Ranks(2.0, a.network, (layout.pp - 1) * layout.tp * layout.cp * layout.dp))
+        moved = share.dense * update + share.experts * thinly + share.all * a.framework.keeps("gradient_passes")
+        sent, work = larger(sent, one), larger(work, moved)
+        if layout.offload == "optimizer":
+            mine = share.dense / dense + share.experts / (thin if mixed else 1.0) if layout.zero else share.all
+            owned = larger(owned, mine)
+    work = _on_host(owned, job, a) if layout.offload == "optimizer" else work / a.update
+    return sent + (start + apart), work
+
+
+def _heaviest(shares: Sequence[tuple[Stage, Share]]) -> tuple[Stage, Share]:
+    """Return the most parameters without experts that any stage has, element by element, as one share."""
+    most: Number = 0.0
+    for _, share in shares:
+        most = larger(most, share.dense)
+    return shares[0][0], Share(most, 0.0, 0.0)
+
+
+def _on_host(owned: Number, job: Job, a: Ability) -> Number:
+    """Return the seconds of an optimizer step in host memory: gradients down, states updated, weights up (ZeRO-Offload, arXiv 2101.06840)."""
+    sent = owned * (job.gradient + ACTIVATION_BYTES) / copy_rate(a)
+    return sent + owned * 2.0 * job.optimizer.bytes * a.machine.per_host / catalogue.host_update().value
+
+
+def _layer_by_layer(layers: float, group: Ranks, a: Ability, *, gradients: bool) -> Number:
+    """Return the start-ups of gathering a stage's sharded weights twice, and of reducing its gradients once.
+
+    Weights are gathered layer by layer, or tensor by tensor where the framework does so; gradients are reduced layer by layer.
+    """
+    return layers * (2.0 * a.framework.gathered_apart + float(gradients)) * message_start(group)
+
+
+def _data_line(group: Ranks, job: Job, layout: Layout, a: Ability, layers: float) -> tuple[Number, Number]:
+    """Return the start-up of reducing gradients and of gathering weights, and the seconds of each parameter.
+
+    Sharded weights are gathered twice, and layer by layer, or tensor by tensor where a framework's code does so.
+    """
+    if layout.zero == 0:
+        start, slope = group.rings(reduce=True, data=True)[-1]
+        return start, slope * job.gradient
+    start, slope = group.rings(reduce=False, data=True)[-1]
+    gathers = 2.0 if layout.zero >= 3 else 1.0
+    slope = slope * (job.gradient + gathers * ACTIVATION_BYTES)
+    start = start * (1.0 + gathers) if layout.zero < 3 else _layer_by_layer(layers, group, a, gradients=True)
+    if not isinstance(layout.shard, np.ndarray) and not layout.shard:
+        return start, slope
+    # shards of equal place are reduced over their copies, far apart
+    far = Ranks(layout.dp * layout.cp / group.ranks, a.network, group.stride * group.ranks)
+    wait, each = far.rings(reduce=True, data=True)[-1]
+    return start + wait, slope + each * job.gradient / group.ranks
