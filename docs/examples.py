@@ -1,5 +1,8 @@
-"""Run the examples and write what they print into docs/examples.md and the README: ``make examples``."""
+"""Run the examples and write what they print into docs/examples.md, docs/own-runs.md and the README: ``make examples``."""
 
+import json
+import os
+import re
 import shutil
 import subprocess
 import sys
@@ -165,16 +168,61 @@ SCOREBOARD = {
 
 def scoreboard():
     """Draw predictions of publishers left out beside what they measured."""
-    from roofplan import catalogue, charts
-    from roofplan.calibrate.left_out import kept
-    from roofplan.charts.page import write
-    from roofplan.validation.scoring import Validation
+    from roofplan import catalogue
+    from roofplan.evidence.fits.left_out import kept
+    from roofplan.evidence.scoring import Validation
+    from roofplan.present import charts
+    from roofplan.present.charts.page import write
 
     for name, (metric, height) in SCOREBOARD.items():
         rows = [one for one in kept(catalogue.shipped_fit()) if one.metric == metric]
         found = Validation(kind="", rows=len(rows), outcomes=rows)
         title = "Publishers left out of every fit"
         drawn(name, height, lambda page, found=found, title=title: write(str(page), title, "", charts.accuracy(found)))
+
+
+OWN = (
+    "serve ./config.json --on ./mychip.toml:1 --concurrency 32",
+    "validate inference runs.csv",
+    "calibrate --with runs.csv --dry-run",
+)
+"""What the page of one's own runs asks, and of the first answer the lines that it shows."""
+SHOWN = 12
+MINE = {
+    "model_type": "llama",
+    "hidden_size": 3072,
+    "num_hidden_layers": 28,
+    "intermediate_size": 8192,
+    "num_attention_heads": 24,
+    "num_key_value_heads": 8,
+    "vocab_size": 32000,
+    "torch_dtype": "bfloat16",
+}
+"""The config.json of that page."""
+
+
+def own_runs():
+    """Write what the page of one's own runs prints, of the table on it and of the chip on the page of own hardware."""
+    page = HERE / "own-runs.md"
+    text = page.read_text()
+    with tempfile.TemporaryDirectory() as name:
+        place = Path(name)
+        (place / "config.json").write_text(json.dumps(MINE))
+        (place / "mychip.toml").write_text(
+            re.search(r"```toml\n(.*?)```", (HERE / "own-hardware.md").read_text(), re.DOTALL)[1]
+        )
+        (place / "runs.csv").write_text(re.search(r"```csv\n(.*?)```", text, re.DOTALL)[1])
+        answers = []
+        for words in OWN:
+            call = [sys.executable, "-m", "roofplan", *words.split()]
+            free = {**os.environ, "ROOFPLAN_PROFILE": "none"}
+            found = subprocess.run(
+                call, capture_output=True, text=True, check=True, cwd=place, env=free
+            ).stdout.rstrip()
+            kept = found.splitlines()
+            answers.append(f"$ roofplan {words}\n" + "\n".join(kept if words != OWN[0] else [*kept[:SHOWN], "..."]))
+    before, _, rest = text.partition(f"```\n$ roofplan {OWN[0]}\n")
+    page.write_text(before + "```\n" + "\n".join(answers) + "\n```" + rest.partition("```")[2])
 
 
 def main():
@@ -193,6 +241,7 @@ def main():
         lines += [f"## {title}", "", "```", f"$ roofplan {words}", shown, "```", f"exit {code}", ""]
         lines += [picture(words), ""] if words in DRAWN else []
     (HERE / "examples.md").write_text("\n".join(lines))
+    own_runs()
     scoreboard()
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import roofplan.laws
 from roofplan import catalogue, hf
-from roofplan.units import gib, significant
-from roofplan.validation.training_report import page
+from roofplan.evidence.training_report import page
+from roofplan.records.units import gib, significant
 
 HERE = Path(__file__).parent
 
@@ -52,8 +52,8 @@ def laws():
 
 def accuracy():
     """Return the scoreboard: errors on publishers that no constant saw."""
-    from roofplan.calibrate.left_out import kept
-    from roofplan.calibrate.scoreboard import page as scoreboard
+    from roofplan.evidence.fits.left_out import kept
+    from roofplan.evidence.fits.scoreboard import page as scoreboard
 
     fit = catalogue.shipped_fit()
     return scoreboard(kept(fit), fit)
