@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from roofplan import catalogue
-from roofplan.api import read_model
 from roofplan.catalogue.machines import machine
+from roofplan.hf.find import read_model
 from roofplan.money import hourly
 from roofplan.records.strategy import Strategy
 from roofplan.records.workload import Workload

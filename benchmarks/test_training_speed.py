@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from roofplan import catalogue
-from roofplan.api import read_model
 from roofplan.catalogue.machines import machine
+from roofplan.hf.find import read_model
 from roofplan.records.training import RECOMPUTES, Job, Layout
 from roofplan.training import search
 from roofplan.training.ledger import ledgers, peak

@@ -6,6 +6,7 @@ import pytest
 
 from roofplan import api, hf
 from roofplan.errors import ConfigError, UnknownFamily, UnknownName
+from roofplan.hf.find import read_model
 
 
 def test_missing_field_is_named(llama):
@@ -49,13 +50,13 @@ def test_a_number_of_five_thousand_digits_is_no_fault_of_ours(tmp_path):
     path = tmp_path / "config.json"
     path.write_text('{"model_type": "llama", "num_hidden_layers": ' + "9" * 5001 + "}")
     with pytest.raises(ConfigError, match="not JSON"):
-        api.read_model(str(path))
+        read_model(str(path))
 
 
 @pytest.mark.parametrize("name", ["a" * 5000, "org/" + "a" * 5000, "nul\x00byte"])
 def test_names_that_no_file_system_takes_are_unknown(name):
     with pytest.raises(UnknownName) as refused:
-        api.read_model(name)
+        read_model(name)
     assert len(str(refused.value)) < 300
 
 
@@ -129,7 +130,7 @@ def test_two_gigabytes_are_no_config(tmp_path):
     with path.open("wb") as file:
         file.truncate(2 * 2**30)
     with pytest.raises(ConfigError, match="2,147,483,648 bytes"):
-        api.read_model(str(path))
+        read_model(str(path))
 
 
 @pytest.mark.parametrize("text", ["", "{", "[1, 2]", "null", "\x00\x01", '"llama"'])
@@ -137,22 +138,18 @@ def test_what_is_no_json_object_is_refused(tmp_path, text):
     path = tmp_path / "config.json"
     path.write_text(text)
     with pytest.raises(ConfigError):
-        api.read_model(str(path))
+        read_model(str(path))
 
 
 def test_model_is_read_from_path_folder_alias_and_dict(tmp_path, llama):
     (tmp_path / "config.json").write_text(json.dumps(llama))
     totals = {
-        api.read_model(str(tmp_path)).total,
-        api.read_model(str(tmp_path / "config.json")).total,
+        read_model(str(tmp_path)).total,
+        read_model(str(tmp_path / "config.json")).total,
         api.load_model(llama).parameters.total,
     }
     assert len(totals) == 1
-    assert (
-        api.read_model("meta-llama/Llama-3.1-70B-Instruct").total
-        == api.read_model("LLAMA-3.1-70B").total
-        == 70_553_706_496
-    )
+    assert read_model("meta-llama/Llama-3.1-70B-Instruct").total == read_model("LLAMA-3.1-70B").total == 70_553_706_496
 
 
 def test_every_second_layer_is_counted_from_one_by_qwen_and_from_zero_by_others():

@@ -16,7 +16,7 @@ import pytest
 from conftest import FIT
 
 from roofplan import catalogue
-from roofplan.api import plan_serving, token_costs, whole_catalogue
+from roofplan.api import plan_serving, token_costs
 from roofplan.catalogue.machines import machine
 from roofplan.evidence.fits.prices import POOLS, pools
 from roofplan.evidence.fits.silicon import fit_interposer
@@ -39,6 +39,7 @@ from roofplan.records.source import Sourced
 from roofplan.records.units import HOUR
 from roofplan.records.workload import Constraints
 from roofplan.serving import cached_input_cost, uncached_input_cost
+from roofplan.serving.request import whole_catalogue
 
 GOLDEN = Path(__file__).parent / "golden"
 DIES = tomllib.loads((GOLDEN / "silicon.toml").read_text())["die"]

@@ -6,7 +6,7 @@ import pytest
 from conftest import GOLDEN
 
 from roofplan import catalogue
-from roofplan.api import read_model
+from roofplan.hf.find import read_model
 from roofplan.records.strategy import Strategy
 from roofplan.records.units import GIB
 from roofplan.serving import footprint

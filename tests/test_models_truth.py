@@ -5,7 +5,8 @@ import json
 import pytest
 from conftest import golden_rows
 
-from roofplan import api, catalogue, hf
+from roofplan import catalogue, hf
+from roofplan.hf.find import read_model
 from roofplan.records.strategy import Strategy
 from roofplan.serving import footprint
 
@@ -102,7 +103,7 @@ def test_a_vision_tower_of_glm_has_no_biases_of_attention_unless_it_says_so():
 
 def test_a_token_touches_the_chosen_experts():
     """Mixtral 8x7B: 46.7 billion, 12.9 of which a token touches (arXiv 2401.04088)."""
-    model = api.read_model("mixtral-8x7b")
+    model = read_model("mixtral-8x7b")
     assert model.active == pytest.approx(12.9e9, rel=0.01)
     (feed,) = model.decoder.layers[0].feed_forwards
     assert feed.active == 2 * feed.per_expert + feed.fixed

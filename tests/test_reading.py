@@ -8,7 +8,6 @@ from conftest import FIT, LLAMA
 
 import roofplan as rp
 from roofplan import catalogue
-from roofplan.api import read_model
 from roofplan.catalogue.machines import machine
 from roofplan.errors import InputError
 from roofplan.evidence.fits.engines import usable
@@ -17,6 +16,7 @@ from roofplan.evidence.models import bare, experts_of, model_of, named, off_size
 from roofplan.evidence.predictions import inference_outcomes, training_outcomes, validated
 from roofplan.evidence.rows import Assumed, Skipped, read
 from roofplan.evidence.training import framework_of, machine_of, training_case
+from roofplan.hf.find import read_model
 from roofplan.records.source import GRADES
 from roofplan.records.training import RECOMPUTES
 from roofplan.timing.figures import flat

@@ -11,9 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from roofplan import catalogue, hf
-from roofplan.api import plan_serving, read_model
+from roofplan.api import plan_serving
 from roofplan.catalogue.machines import machine
 from roofplan.errors import InputError, NoPlan, RoofplanError
+from roofplan.hf.find import read_model
 from roofplan.laws import batching, collectives
 from roofplan.operations import Step, element_bytes, head_format
 from roofplan.records.strategy import Strategy

@@ -12,12 +12,13 @@ from simulated import simulated_goodput
 
 import roofplan as rp
 from roofplan import catalogue
-from roofplan.api import plan_training, read_model
+from roofplan.api import plan_training
 from roofplan.catalogue.machines import machine, tapered
 from roofplan.errors import InputError, NoPlan, RoofplanError, StrategyError
 from roofplan.evidence import training_report as report
 from roofplan.evidence.fits import training as fits
 from roofplan.exports.training import launch
+from roofplan.hf.find import read_model
 from roofplan.laws import activations, collectives, pipeline, reliability
 from roofplan.operations.activations import kept
 from roofplan.operations.training import forward

@@ -12,7 +12,6 @@ from conftest import FIT
 
 import roofplan as rp
 from roofplan import catalogue
-from roofplan.api import read_model
 from roofplan.catalogue.machines import machine
 from roofplan.errors import InputError
 from roofplan.evidence import training_report
@@ -26,6 +25,7 @@ from roofplan.evidence.rows import TWICE, Skipped, told_apart
 from roofplan.evidence.rows import read as read_rows
 from roofplan.evidence.scoring import Outcome, Validation, pooled, rank_correlation, score, weighted_quantile
 from roofplan.evidence.training import training_case
+from roofplan.hf.find import read_model
 from roofplan.records.strategy import Strategy
 from roofplan.records.workload import Workload
 from roofplan.serving import at_precision, floors, leaves, predict

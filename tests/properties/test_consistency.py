@@ -8,8 +8,8 @@ import pytest
 from conftest import FIT
 
 from roofplan import catalogue
-from roofplan.api import read_model
 from roofplan.catalogue.machines import machine
+from roofplan.hf.find import read_model
 from roofplan.operations import Split, Step, layer_operations
 from roofplan.operations.training import forward
 from roofplan.records.strategy import Strategy

@@ -147,7 +147,7 @@ def _of_outputs(outputs: tuple[str, ...], said: dict[str, Any]) -> list[inspect.
 
 def earlier(path: str, record: type[Inputs]) -> dict[str, Any]:
     """Return the inputs of an earlier answer in a file, or on standard input."""
-    from roofplan.api import from_stdin
+    from roofplan.hf.find import from_stdin
 
     try:
         if path in {"-", STDIN}:

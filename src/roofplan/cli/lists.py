@@ -15,9 +15,10 @@ from roofplan.inputs import DeviceInputs, ListInputs, ModelInputs, ModelsInputs,
 @command(ModelInputs, "json", example="llama-3.1-70b")
 def model(asked: ModelInputs, reply: Reply) -> None:
     """What a model is: parameters, layers, FLOPs per token, cache bytes."""
-    from roofplan.api import known_format, read_model
+    from roofplan.hf.find import read_model
     from roofplan.present import answers, screens
     from roofplan.records.units import parse_length
+    from roofplan.serving.request import known_format
 
     found = read_model(asked.model)
     tokens = parse_length(asked.context or "8192", "--context")

@@ -1,0 +1,79 @@
+"""Where a model is found: standard input, a file, the catalogue, the cache of the Hub, or the Hub itself."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from roofplan import catalogue, hf
+from roofplan.errors import ConfigError, InputError, UnknownName, nearest
+from roofplan.records.model import Model
+
+HUB_TIMEOUT = 5.0
+"""Seconds that ``hf:`` waits for the network, without retries [s]."""
+
+
+def read_model(name: str) -> Model:
+    """Return the model that MODEL means, in the order: stdin, path, catalogue, Hub cache, ``hf:``."""
+    if name in {"-", "stdin:"}:
+        return hf.from_text(from_stdin("MODEL"), "stdin")
+    if name.startswith("hf:"):
+        return hf.from_text(_from_hub(name[3:]), name[3:])
+    path = Path(name)
+    if hf.exists(path):
+        return hf.from_path(path)
+    if name.endswith((".json", "/")) or name.startswith(("./", "../", "/", "~")):
+        raise ConfigError(f"MODEL: no file {name}", argument="MODEL", value=name)
+    known = (
+        catalogue.aliases("models")
+        if not hf.exists(catalogue.ROOT / "models" / f"{name.lower()}.toml")
+        else {name.lower(): name.lower()}
+    )
+    identity = known.get(name.lower())
+    if identity is not None:
+        return hf.of_catalogue(identity)
+    cached = _from_hub_cache(name)
+    if cached is not None:
+        return hf.from_text(cached.read_bytes(), name)
+    near = nearest(name[: catalogue.LONGEST_NAME], catalogue.ids("models"))
+    hint = f" Nearest: {', '.join(near)}." if near else ""
+    raise UnknownName(
+        f'MODEL: no model "{name[: catalogue.LONGEST_NAME]}" on disk or in the catalogue.{hint} List: roofplan models{f" {name[:5]}" if hint else ""}',
+        code="unknown_model",
+        argument="MODEL",
+        value=name,
+        nearest=near,
+    )
+
+
+def from_stdin(argument: str) -> str:
+    """Return what standard input holds, or refuse it for the flag that asked."""
+    if sys.stdin is None:
+        raise InputError(f"{argument}: standard input is closed", argument=argument, value="-")
+    try:
+        return sys.stdin.read()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{argument}: standard input: {error}", argument=argument, value="-") from None
+
+
+def _from_hub_cache(name: str) -> Path | None:
+    folder = catalogue.hub_cache() / f"models--{name.replace('/', '--')}" / "snapshots"
+    found = sorted(folder.glob("*/config.json")) if "/" in name and hf.exists(folder) else []
+    return found[-1] if found else None
+
+
+def _from_hub(name: str) -> bytes:
+    try:
+        from huggingface_hub import hf_hub_download
+    except ImportError:
+        raise InputError(
+            "hf: needs the extra [hub]: pip install 'roofplan[hub]'",
+            code="extra_missing",
+            argument="MODEL",
+            value=f"hf:{name}",
+        ) from None
+    try:
+        return Path(hf_hub_download(name, "config.json", etag_timeout=HUB_TIMEOUT)).read_bytes()
+    except Exception as error:  # noqa: BLE001 - whatever the client raises becomes one line
+        first = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise InputError(f"hf:{name}: {first}", code="hub_unreachable", argument="MODEL", value=f"hf:{name}") from None

@@ -1,0 +1,310 @@
+"""What the flags of ``roofplan serve`` mean: text with units becomes a request."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from roofplan import catalogue
+from roofplan.catalogue.machines import LARGEST_BOX, box_size, machine
+from roofplan.errors import ConfigError, InputError, UnitError, UnsupportedFeature, nearest
+from roofplan.inputs import Load, ServeInputs
+from roofplan.money.machine import Terms
+from roofplan.operations import format_entry
+from roofplan.records import units
+from roofplan.records.hardware import Machine, Server
+from roofplan.records.model import Model
+from roofplan.records.workload import Constraints, Workload
+from roofplan.serving.plan import OBJECTIVES, Request
+
+
+def request_of(model: Model, asked: ServeInputs, terms: Terms | None = None) -> tuple[Request, list[tuple[str, str]]]:
+    """Return what a serving search is asked, and warnings: of software that is planned as other.
+
+    Parameters
+    ----------
+    terms : on which machines are owned.
+
+    Raises
+    ------
+    RoofplanError : inputs that make no sense, or that a model does not have.
+    """
+    if not model.generates:
+        raise UnsupportedFeature(
+            f"{model.id} ({model.family}) is an encoder without a decode phase: roofplan serve plans generation",
+            argument="MODEL",
+            value=model.id,
+        )
+    if model.active is None:
+        raise ConfigError(
+            "config.json lacks num_experts_per_tok: how much one token computes is not guessed",
+            argument="num_experts_per_tok",
+        )
+    if asked.draft is not None and not model.draft_parameters:
+        raise UnsupportedFeature(
+            f"--draft: {model.id} carries no multi-token-prediction layer, and a separate draft model is not modelled",
+            argument="--draft",
+            value=asked.draft,
+        )
+    if asked.best not in OBJECTIVES:
+        raise InputError(
+            f"--best: {asked.best!r} is not an objective; accepted: {', '.join(OBJECTIVES)}",
+            argument="--best",
+            value=asked.best,
+            nearest=nearest(asked.best, OBJECTIVES),
+        )
+    load = _workload(asked, model.max_positions, asked.draft)
+    _check_context(model, load, asked.context)
+    constraints = _constraints(asked)
+    _check_pace(constraints, load)
+    machines = tuple(m for text in asked.on for m in machine(text)) if asked.on else whole_catalogue(constraints)
+    other, engine = None, asked.engine
+    if engine is not None:
+        _refuse_out_of_scope(engine.lower(), "--engine")
+        other = catalogue.stand_in("engines", engine)
+        known = catalogue.find("engines", engine, "--engine")
+        engine = engine if other else known
+    request = Request(
+        model=model,
+        machines=machines,
+        workload=load,
+        constraints=constraints,
+        engine=engine,
+        pins=pins(asked.strategy),
+        precisions=precisions(asked.precision, "--precision"),
+        kv_precisions=precisions(asked.kv_precision, "--kv-precision"),
+        price=asked.price,
+        terms=terms,
+        utilisation=utilisation_of(asked.utilisation),
+        best=asked.best,
+    )
+    return request, [("planned_as", other.text)] if other else []
+
+
+REFUSED = {"int4": "awq, gptq, q4_k_m, nvfp4 or mxfp4", "4bit": "awq, gptq, q4_k_m, nvfp4 or mxfp4", "int8-all": "int8"}
+
+ANY = ("checkpoint", "fp8", "awq", "q4_k_m")
+"""What ``--precision any`` opens: the checkpoint's own and one of each width that most engines read."""
+
+
+def known_format(name: str, argument: str) -> str:
+    """Return a format id, or refuse it with the choices."""
+    lowered = catalogue.format_named(name)
+    if argument == "--kv-precision":
+        lowered = lowered.removesuffix("_e4m3").removesuffix("_e5m2")  # alike in size and speed
+    if lowered in REFUSED and argument == "--precision":
+        raise InputError(
+            f"{argument}: {name} is not one format; say which: {REFUSED[lowered]}",
+            code="unknown_precision",
+            argument=argument,
+            value=name,
+        )
+    try:
+        format_entry(lowered)
+    except KeyError:
+        near = nearest(lowered, catalogue.formats())
+        raise InputError(
+            f"{argument}: no format {name!r}. Accepted: any, {', '.join(catalogue.formats())} (awq-g32 and the like name a group)",
+            code="unknown_precision",
+            argument=argument,
+            value=name,
+            nearest=near,
+        ) from None
+    return lowered
+
+
+def precisions(text: str | None, argument: str) -> tuple[str, ...]:
+    """Return the formats that compete."""
+    if text is None:
+        return ("checkpoint",)
+    if text.strip().lower() == "any":
+        return ANY if argument == "--precision" else ("checkpoint", "fp8")
+    return tuple(known_format(part, argument) for part in text.split(","))
+
+
+DEGREES = ("tp", "pp", "dp", "ep", "attention_dp")
+
+
+def pins(text: str | None) -> dict[str, int]:
+    """Return pinned parallel degrees from ``tp=8,pp=2``.
+
+    >>> pins("tp=8,pp=2")
+    {'tp': 8, 'pp': 2}
+    """
+    out: dict[str, int] = {}
+    for part in (text or "").split(","):
+        if not part.strip():
+            continue
+        name, _, value = part.partition("=")
+        name = name.strip().lower().replace("-", "_")
+        _refuse_out_of_scope(name, "--strategy")
+        if name in out:
+            raise InputError(
+                f"--strategy: {name} is given twice", code="bad_strategy", argument="--strategy", value=text
+            )
+        if name not in DEGREES or not value:
+            raise InputError(
+                f"--strategy: cannot read {part!r}; accepted: {', '.join(f'{d}=N' for d in DEGREES)}",
+                code="bad_strategy",
+                argument="--strategy",
+                value=text,
+            )
+        out[name] = units.parse_count(value, f"--strategy {name}")
+    return out
+
+
+def draft(text: str | None) -> tuple[int, float]:
+    """Return drafted tokens and acceptance from ``2:0.8``."""
+    if text is None:
+        return 0, 0.0
+    count, _, share = text.partition(":")
+    if not share:
+        raise UnitError(
+            f"--draft: {text} names no acceptance; write K:ACCEPTANCE, such as 1:0.85", argument="--draft", value=text
+        )
+    accepted = units.parse_share(share, "--draft")
+    if accepted >= 1.0:
+        raise UnitError(f"--draft: an acceptance of {accepted:g} is not below 1", argument="--draft", value=text)
+    return units.parse_count(count, "--draft"), accepted
+
+
+def _workload(given: Load, positions: int | None, drafted: str | None) -> Workload:
+    context = given.context
+    asked, answered = units.parse_length(given.input, "--input"), units.parse_length(given.output, "--output")
+    if context is not None:
+        longest = units.parse_length(context, "--context")
+    else:
+        longest = 1 << (asked + answered - 1).bit_length()
+        if positions is not None and asked + answered <= positions:
+            longest = min(longest, positions)
+    if longest < asked + answered:
+        raise UnitError(
+            f"--context: {longest:,} is shorter than --input {asked:,} + --output {answered:,}",
+            argument="--context",
+            value=longest,
+        )
+    count, accepted = draft(drafted)
+    hit = units.parse_share(given.prefix_hit, "--prefix-hit")
+    if hit >= 1.0:
+        raise UnitError(
+            "--prefix-hit: at least one token of a prompt is computed, so the share must be below 1",
+            argument="--prefix-hit",
+            value=str(given.prefix_hit),
+        )
+    return Workload(input=asked, output=answered, context=longest, prefix_hit=hit, drafted=count, acceptance=accepted)
+
+
+def utilisation_of(text: str | float) -> float:
+    """Return the share of full load at which costs are counted [1]."""
+    share = units.parse_share(text, "--utilisation")
+    if share <= 0:
+        raise UnitError(
+            "--utilisation: a machine that is never busy has no cost per token",
+            argument="--utilisation",
+            value=str(text),
+        )
+    return share
+
+
+OUT_OF_SCOPE = {
+    "prefill": "disaggregated prefill",
+    "decode": "disaggregated prefill",
+    "cp": "context parallelism",
+    "dcp": "context parallelism",
+    "pcp": "context parallelism",
+    "offload": "weights or experts on the CPU",
+    "ktransformers": "experts on the CPU",
+    "dynamo": "disaggregated prefill",
+    "mooncake": "disaggregated prefill",
+}
+"""Words that name what is not modelled, and what that is."""
+
+
+def _refuse_out_of_scope(word: str, argument: str) -> None:
+    if word in OUT_OF_SCOPE:
+        raise UnsupportedFeature(
+            f"{argument}: {word}: {OUT_OF_SCOPE[word]} is not modelled yet", argument=argument, value=word
+        )
+
+
+def _check_context(model: Model, load: Workload, given: object) -> None:
+    if model.max_positions is None or load.context <= model.max_positions:
+        return
+    if given is None and load.input + load.output <= model.max_positions:
+        return
+    beyond = f"beyond the {model.max_positions:,} positions of {model.id} (max_position_embeddings)"
+    if given is not None:
+        text, value = f"--context: {load.context:,} tokens are {beyond}", load.context
+    else:
+        value = load.input + load.output
+        answer = min(load.output, max(1, model.max_positions // 4))
+        text = (
+            f"--input {load.input:,} + --output {load.output:,} = {value:,} tokens are {beyond};"
+            f" --input {model.max_positions - answer} --output {answer} fit"
+        )
+    raise UnitError(text, code="context_too_long", argument="--context", value=value)
+
+
+def _constraints(asked: ServeInputs) -> Constraints:
+    def quantity(value: Any, unit: str, flag: str) -> float | None:
+        return None if value is None else units.parse(value, unit, flag)
+
+    def count(value: Any, flag: str) -> int | None:
+        return None if value is None else units.parse_count(value, flag)
+
+    per_user, flag = asked.tokens_per_second_per_user, "--tokens-per-second-per-user"
+    if per_user is not None:
+        plain = str(per_user).replace(".", "", 1).isdigit()
+        per_user = units.parse_amount(per_user, flag) if plain else units.parse(per_user, "token/s", flag)
+    return Constraints(
+        tpot=quantity(asked.tpot, "s", "--tpot"),
+        ttft=quantity(asked.ttft, "s", "--ttft"),
+        tokens_per_second_per_user=per_user,
+        budget=quantity(asked.budget, "USD/h", "--budget"),
+        power=quantity(asked.power, "W", "--power"),
+        devices=count(asked.devices, "--devices"),
+        concurrency=count(asked.concurrency, "--concurrency"),
+        rate=quantity(asked.rate, "request/s", "--rate"),
+        datacenter=asked.datacenter,
+    )
+
+
+def _check_pace(limits: Constraints, load: Workload) -> None:
+    """Refuse limits on the time between tokens for answers of one token."""
+    for flag, value in (("--tpot", limits.tpot), ("--tokens-per-second-per-user", limits.tokens_per_second_per_user)):
+        if value is not None and load.output == 1:
+            text = f"{flag}: answers of one token (--output 1) have no time between tokens; limit --ttft instead"
+            raise InputError(text, argument=flag, value=value)
+
+
+def whole_catalogue(constraints: Constraints) -> tuple[Machine, ...]:
+    """Return every device of the catalogue that can be planned with: one to a full server, and two servers where it has a network."""
+    out: list[Machine] = []
+    for name in catalogue.ids("accelerators"):
+        found = catalogue.accelerator(name)
+        if found.bandwidth is None or not found.peak or found.memory is None:
+            continue
+        if constraints.datacenter and found.geforce_licence:
+            continue
+        out += machine(name)
+        full = catalogue.servers_of(name)
+        if full and full[-1].network and box_size(found) == full[-1].count:
+            out += machine(f"{name}:2x{full[-1].count}")
+        out += rigs(name, full)
+    return tuple(out)
+
+
+def rigs(device: str, boxes: Sequence[Server]) -> list[Machine]:
+    """Return what one can build of a device's small boxes: as many as hold what its largest does, on each network that has priced cards."""
+    networks = [
+        link.id
+        for link in map(catalogue.link, catalogue.ids("links"))
+        if link.kind == "network" and "nic_price" in link.quantities
+    ]
+    return [
+        one
+        for box in boxes
+        if box.network in networks and "price" in box.quantities and box.count < boxes[-1].count <= LARGEST_BOX
+        for network in networks
+        for one in machine(f"{device}:{boxes[-1].count // box.count}x{box.count}@{network}")
+    ]

@@ -1,0 +1,221 @@
+"""What a month's tokens cost on a plan's machines, rented and owned, and at an API."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from roofplan import catalogue
+from roofplan.errors import InputError, UnitError, nearest
+from roofplan.inputs import TokensInputs
+from roofplan.laws import cost
+from roofplan.money.listed import Route
+from roofplan.money.machine import Terms, own
+from roofplan.money.machine import hourly as hourly_cost
+from roofplan.money.tokens import Api, Demand, Supply, TokenCosts, api_of, machines_needed, supply
+from roofplan.money.uncertainty import Interval
+from roofplan.records import units
+from roofplan.records.calibration import Fit
+from roofplan.records.source import GRADES
+from roofplan.records.workload import Workload
+from roofplan.serving.plan import Plan, Result, cached_input_cost, uncached_input_cost
+from roofplan.serving.request import utilisation_of
+from roofplan.timing.figures import Metric
+
+
+def demand_of(asked: TokensInputs, load: Workload) -> Demand:
+    """Return the demand of a month, of requests as a plan's are.
+
+    Raises
+    ------
+    InputError : less than a request, or a peak that no day has.
+    """
+    volume = _monthly(asked.tokens)
+    high = units.parse_amount(asked.peak, "--peak")
+    if not 1.0 <= high <= 2.0:
+        raise InputError(
+            f"--peak: {asked.peak} must lie between 1 and 2: the peak of a day over its mean",
+            argument="--peak",
+            value=asked.peak,
+        )
+    found = Demand(
+        tokens=volume,
+        input=float(load.input),
+        output=float(load.output),
+        peak=high,
+        autoscale=asked.autoscale,
+        utilisation=utilisation_of(asked.utilisation),
+        hit=load.prefix_hit,
+    )
+    if volume < load.input + load.output:
+        raise InputError(f"--tokens: {asked.tokens} is less than one request", argument="--tokens", value=asked.tokens)
+    return found
+
+
+MONTHS = {"month": 1.0, "day": units.MONTH / units.DAY, "h": units.MONTH / units.HOUR, "year": 1.0 / 12.0}
+"""What a demand per one of these is per month [1]."""
+
+
+def _monthly(text: str) -> float:
+    """Return the tokens of a month that ``1B/month`` or ``30M/day`` mean [token]."""
+    amount, _, per = text.strip().partition("/")
+    if per.strip() not in {"", *MONTHS}:
+        raise UnitError(
+            f"--tokens: {text} is not an amount per month, day, h or year. Example: 1B/month",
+            argument="--tokens",
+            value=text,
+        )
+    return units.parse_amount(amount.strip().removesuffix("tok"), "--tokens") * MONTHS[per.strip() or "month"]
+
+
+def route_of(text: str | None) -> Route | None:
+    """Return the route that ``IN,OUT`` means, None without one [USD/Mtoken]."""
+    if text is None:
+        return None
+    into, _, out = text.partition(",")
+    if not out:
+        raise InputError(
+            f"--api-price: {text} is not IN,OUT in USD per million tokens, such as 0.15,0.60",
+            argument="--api-price",
+            value=text,
+        )
+    try:
+        one, two = (units.parse_amount(part.strip().removesuffix("USD"), "--api-price") for part in (into, out))
+    except UnitError:
+        raise InputError(
+            f"--api-price: {text} is not IN,OUT in USD per million tokens, such as 0.15,0.60",
+            argument="--api-price",
+            value=text,
+        ) from None
+    return Route(name="--api-price", input=one, output=two, date=catalogue.version(), source="--api-price")
+
+
+def training_share_of(bill: str | None, life: str | None) -> float | None:
+    """Return what a token carries of the model's training, None where nobody says [USD]."""
+    if (bill is None) != (life is None):
+        raise InputError(
+            "--training-cost and --lifetime-tokens belong together: what training cost, and the tokens that the model serves",
+            argument="--training-cost" if bill is None else "--lifetime-tokens",
+        )
+    if bill is None or life is None:
+        return None
+    return float(
+        cost.training_share(
+            units.parse(bill, "USD", "--training-cost"),
+            units.parse_amount(life.removesuffix("tok"), "--lifetime-tokens"),
+        )
+    )
+
+
+def supplies_of(
+    plan: Plan,
+    price: str,
+    demand: Demand,
+    terms: Terms,
+    absent: list[str],
+    api: Api | None,
+    training: float | None,
+    fit: Fit,
+) -> list[Supply]:
+    """Return a month of a plan's machines, rented as `price` says and owned, beside the API; what has no price is added to `absent`."""
+    m = plan.metrics["output_tokens_per_second"]
+    capacity = _interval(m)
+    owned = own(plan.machine, fit, terms)
+    asked = hourly_cost(plan.machine, "rent", fit) if price == "own" else plan.cost
+    out = []
+    for kind, hourly in (("rent", asked), ("own", owned.cost() if owned is not None and not owned.bare else None)):
+        if hourly is None:
+            bare = kind == "own" and owned is not None
+            why = (
+                f"only the cards of {plan.machine.device.id} are priced (--server)"
+                if bare
+                else f"no {price if kind == 'rent' and price != 'own' else kind} price for an instance of {plan.machine.per_host} {plan.machine.device.id}"
+            )
+            absent.append(f"{kind}: {why}")
+            continue
+        out.append(
+            supply(
+                kind if hourly.price.kind in {"rent-on-demand", "own"} else hourly.price.kind,
+                demand,
+                hourly,
+                capacity,
+                fit,
+                label=plan.label,
+                machine=plan.machine.text or plan.machine.device.id,
+                devices=plan.machine.count,
+                owned=owned if kind == "own" else None,
+                api=api,
+                training=training,
+            )
+        )
+    return out
+
+
+def _interval(m: Metric, scale: float = 1.0) -> Interval:
+    """Return a predicted figure as an input of a cost."""
+    return Interval(low=m.low * scale, central=m.value * scale, high=m.high * scale, grade=m.grade)
+
+
+def energy_of(plan: Plan, place: str) -> dict[str, Interval]:
+    """Return the kWh of a million output tokens at full load, and their carbon in a place [gCO2]; nothing where power is not known."""
+    if "energy_per_output_token" not in plan.metrics:
+        return {}
+    one, scale = plan.metrics["energy_per_output_token"], 1e6 / units.JOULE_PER_KWH
+    used = _interval(one, scale)
+    mix = catalogue.carbon(place)
+    if mix is None:
+        return {"kWh": used}
+    carbon = Interval(
+        low=used.low * mix["low"],
+        central=used.central * float(mix["value"]),
+        high=used.high * mix["high"],
+        grade=max(used.grade, "borrowed", key=GRADES.index),
+    )
+    return {"kWh": used, "gCO2": carbon}
+
+
+PAID = {"own": "owned", "given": "at the given price"} | {
+    "rent-on-demand": "rented on demand",
+    "rent-contract": "rented by contract",
+    "spot": "rented on the spot market",
+}
+"""How a machine is paid for, by the kind of its price."""
+
+
+def cheapest_for(plans: Sequence[Plan], demand: Demand) -> Plan:
+    """Return the plan whose machines serve a month's demand for least, the first where none is priced."""
+    priced = [plan for plan in plans if plan.cost is not None]
+    if not priced:
+        return plans[0]
+
+    def bill(plan: Plan) -> float:
+        capacity = plan.metrics["output_tokens_per_second"].value
+        return float((plan.cost.total if plan.cost else 0.0) * machines_needed(demand, capacity)[1])
+
+    return min(priced, key=bill)
+
+
+def priced_tokens(
+    plan: Plan, result: Result, demand: Demand, terms: Terms, route: Route | None = None, training: float | None = None
+) -> TokenCosts:
+    """Return what the tokens of a demand cost on a plan's machines, rented and owned, beside the API, or the `route` that the user gives."""
+    model = plan.model.id
+    out = TokenCosts(model=model, demand=demand, api=api_of(model, demand, route))
+    if out.api is None:
+        near = nearest(model, {str(entry["model"]) for entry in catalogue.token_prices()})
+        others = f"; listed are {', '.join(near)} and others" if near else ""
+        out.absent.append(f"API: no route to {model} is listed{others}")
+    out.supplies = supplies_of(plan, result.asked.price, demand, terms, out.absent, out.api, training, result.fit)
+    found = {
+        "input": uncached_input_cost(plan),
+        "output": plan.metrics.get("cost_per_million_output_tokens"),
+        "cached input": cached_input_cost(plan),
+    }
+    out.full = {name: _interval(one) for name, one in found.items() if one is not None}
+    if out.api is not None and demand.hit:
+        out.absent.append("API: input found in the cache is charged in full where a route lists no price of it")
+    if plan.cost is not None:
+        out.paid = PAID.get(plan.cost.price.kind, plan.cost.price.kind)
+        out.absent.append("room of cached input between requests: how long it is kept is not stated")
+    out.energy = energy_of(plan, terms.place)
+    out.warnings = list(dict.fromkeys([*result.warnings, *(found for one in out.supplies for found in one.warnings)]))
+    return out
