@@ -1,4 +1,4 @@
-"""Write the index of the catalogue, docs/laws.md, docs/catalogue.md, docs/intervals.md, docs/accuracy.md and docs/accuracy-training.md: ``make docs``."""
+"""Write the index of the catalogue, docs/laws.md, docs/catalogue.md, docs/commands.md, docs/intervals.md, docs/accuracy.md and docs/accuracy-training.md: ``make docs``."""
 
 import importlib
 import inspect
@@ -202,7 +202,33 @@ def intervals():
 EXAMPLES = (("llama-3.1-8b", "h100-sxm:1", 1), ("llama-3.1-8b", "h100-sxm:1", 32), ("nemotron-h-8b", "mi355x:1", 1))
 """A system with runs behind it, the same under load, and one of which no part has any."""
 
+COMMANDS = """# Commands
+
+Written by `make docs` from the records that flags, `--request`, Python's functions and `roofplan schema COMMAND` are made from (`src/roofplan/inputs.py`).
+Quantities are text with a unit. What stands on the command line counts before an earlier answer (`--request`), and that before defaults.
+
+"""
+"""What stands before the commands of docs/commands.md."""
+
+
+def commands():
+    """Return the page of every command's inputs."""
+    from roofplan.inputs import RECORDS
+
+    lines = []
+    for command, record in RECORDS.items():
+        lines += [f"## roofplan {command}", "", "| input | default | what |", "|---|---|---|"]
+        for name, one in record.each().items():
+            flag = name.upper() if one.metadata["positional"] else f"--{name.replace('_', '-')}"
+            default = one.default if isinstance(one.default, str) else ""
+            said = one.metadata["help"].replace("|", "\\|")
+            lines.append(f"| `{flag}` | {f'`{default}`' if default else ''} | {said} |")
+        lines.append("")
+    return COMMANDS + "\n".join(lines).rstrip()
+
+
 PAGES = {
+    "commands.md": commands,
     "laws.md": laws,
     "intervals.md": intervals,
     "catalogue.md": catalogue_page,
