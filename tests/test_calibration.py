@@ -20,7 +20,7 @@ from roofplan.catalogue.machines import machine
 from roofplan.errors import InputError
 from roofplan.evidence import origins
 from roofplan.evidence.fits import __main__ as refit
-from roofplan.evidence.fits import engines, intervals, kernels, left_out, training
+from roofplan.evidence.fits import intervals, kernels, left_out, prompts, serving, training
 from roofplan.evidence.fits.fitting import entry, merged
 from roofplan.evidence.fits.hierarchy import Block, Prior, fit
 from roofplan.evidence.fits.own import FURTHER, Refit, _further, figures_of, rescoped, stray
@@ -82,7 +82,7 @@ def test_products_on_blocks_borrow_from_16_bit_ones_where_no_run_tells_of_them()
     found = [
         entry("engine", "compute_share", scope, 0.8, "1", 0.1, 9, "runs") for scope in ("llama.cpp", "any", "training")
     ]
-    lent = engines.as_16_bit_products(found)
+    lent = prompts.as_16_bit_products(found)
     assert {(one["name"], one["scope"], one["value"], one["rows"]) for one in lent} == {
         ("block_share", "llama.cpp", 0.8, 0),
         ("block_share", "any", 0.8, 0),
@@ -92,7 +92,7 @@ def test_products_on_blocks_borrow_from_16_bit_ones_where_no_run_tells_of_them()
 def test_offline_runs_tell_how_fast_prompts_are_computed_only_where_those_are_long():
     rows = {row["id"]: row for row in catalogue.inference_rows()}
     told = {
-        name: engines.prompts_of(inference_case(rows[f"trtllm-docs-v0.17-{name}"]), FIT) for name in ("0061", "0049")
+        name: prompts.prompts_of(inference_case(rows[f"trtllm-docs-v0.17-{name}"]), FIT) for name in ("0061", "0049")
     }
     assert told["0049"] is None
     term, seconds = told["0061"]
@@ -501,7 +501,7 @@ def test_a_refit_writes_every_table_and_the_outcomes_before_the_intervals(monkey
     monkeypatch.setattr(left_out, "beside_shipped", lambda found, _: found)
     monkeypatch.setattr(intervals, "fit_intervals", lambda *_: ())
     monkeypatch.setattr(origins, "save", lambda *_: written.append("systems"))
-    monkeypatch.setattr(engines, "fit_serving", lambda _: dict.fromkeys(left_out.SERVING, ()))
+    monkeypatch.setattr(serving, "fit_serving", lambda _: dict.fromkeys(left_out.SERVING, ()))
     monkeypatch.setattr(training, "fit_families", lambda _: None)
     monkeypatch.setattr(training, "fit_training", lambda _: ())
     refit.main()

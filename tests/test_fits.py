@@ -6,11 +6,12 @@ import pytest
 from conftest import FIT
 
 from roofplan import catalogue
-from roofplan.evidence.fits.engines import fit_prefill, fit_serving
 from roofplan.evidence.fits.kernels import fit_attention, fit_matmul, fit_vector, kernel_rows
 from roofplan.evidence.fits.left_out import SERVING
 from roofplan.evidence.fits.messages import fit_messages
 from roofplan.evidence.fits.prices import fit_prices
+from roofplan.evidence.fits.prompts import fit_prefill
+from roofplan.evidence.fits.serving import fit_serving
 from roofplan.evidence.fits.training import fit_families, fit_training
 from roofplan.evidence.inference import clean_cases, known_cases, queues
 

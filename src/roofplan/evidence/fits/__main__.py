@@ -55,9 +55,9 @@ def renew_intervals(fit: Fit) -> None:
 
 def main() -> None:
     """Refit every constant and write it; each fit rests on those before it."""
-    from roofplan.evidence.fits.engines import fit_serving
     from roofplan.evidence.fits.left_out import PUBLISHERS, SERVING, beside_shipped, left_out, save
     from roofplan.evidence.fits.prices import fit_prices
+    from roofplan.evidence.fits.serving import fit_serving
     from roofplan.evidence.fits.training import fit_families, fit_training
 
     rows, fit = kernel_rows(), catalogue.shipped_fit()

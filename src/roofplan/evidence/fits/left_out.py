@@ -8,9 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from roofplan import catalogue
-from roofplan.evidence.fits.engines import constants_of, fit_serving
 from roofplan.evidence.fits.intervals import MEMBER, PUBLISHER
 from roofplan.evidence.fits.kernels import fit_attention, fit_grouped, fit_matmul, kernel_rows
+from roofplan.evidence.fits.serving import constants_of, fit_serving
 from roofplan.evidence.fits.training import FAMILIES, Steps, fit_families, fit_training, seen_by_families
 from roofplan.evidence.predictions import inference_outcomes, names_in, training_outcomes, validated
 from roofplan.evidence.rows import SHORT_OF_CACHE, STARVED, Row, flags, unstarved

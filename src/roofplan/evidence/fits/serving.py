@@ -1,0 +1,97 @@
+"""All fits of serving in turn, from the constants of the kernels alone; and power."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from roofplan import catalogue
+from roofplan.catalogue import codec
+from roofplan.evidence.fits.engines import GUESSES, NUMBERS, fit_engines, usable
+from roofplan.evidence.fits.fitting import Excluded, entry, nearest, spread
+from roofplan.evidence.fits.prompts import SHARES, fit_front, fit_prefill, fronts
+from roofplan.records.calibration import Constant, Fit
+
+
+def fit_serving(others: Iterable[Constant], excluded: Excluded = frozenset()) -> dict[str, list[dict[str, Any]]]:
+    """Return the fits ``engines``, ``prefill``, ``front`` and ``power``, from the kernels' constants alone: what a publisher left in them is not known.
+
+    A prompt's rate rests on launches and host time, decode steps with much compute on the rate of products, and the front end's time is
+    what both leave of a wait, so they take turns.
+    """
+    law = Fit(tuple(others), excluded)
+    found = {"engines": _neutral_engines(), "prefill": _neutral_shares(), "front": fronts({})}
+    for _ in range(TURNS):
+        for name, made_by in (("engines", fit_engines), ("prefill", fit_prefill), ("front", fit_front)):
+            found[name] = made_by(law.with_(constants_of(*found.values())))
+    return {**found, "power": fit_power(law.with_(constants_of(*found.values())))}
+
+
+TURNS = 2
+"""Times that launches and rates of products are fitted in turn: a third moves what a sequence costs the host by up to 5%, all else by less than 3% [1]."""
+
+
+def constants_of(*fits: Iterable[dict[str, Any]]) -> list[Constant]:
+    """Return entries of fits as constants."""
+    return list(codec.constants({"constant": [item for found in fits for item in found]}))
+
+
+def _neutral_engines() -> list[dict[str, Any]]:
+    """Return where every engine's constants start."""
+    start = "where the search starts"
+    found = [entry(one.law, one.name, "any", one.middle, one.unit, 0.4, 0, start, kind="guess") for one in NUMBERS]
+    return [*found, *(entry(*guess[:-1], 0, guess[-1], kind="guess") for guess in GUESSES)]
+
+
+def _neutral_shares() -> list[dict[str, Any]]:
+    """Return shares of one of the kernels' rate."""
+    start = "where the search starts"
+    return [
+        entry("engine", name, scope, 1.0, "1", 0.3, 0, start, kind="guess")
+        for name in SHARES
+        for scope in ("any", "training")
+    ]
+
+
+def fit_power(fit: Fit) -> list[dict[str, Any]]:
+    """Fit the floor and ceiling of device power to ML.ENERGY's watts: floor + (ceiling - floor) x busy, of the limit."""
+    rows = []
+    for case in usable(fit.excluded):
+        if case.watts is None or case.users is None:
+            continue
+        prediction = case.predict(fit)
+        limit = case.machine.device.value("power")
+        if prediction is not None and limit:
+            rows.append((float(prediction.busy), case.watts / case.machine.count / limit))
+    source = "ml-energy 2025, mean GPU power of serving runs"
+    if len(rows) < 10:
+        return [
+            entry("power", "floor", "any", 0.45, "1", 0.2, 0, "no run states power", kind="guess"),
+            entry("power", "ceiling", "any", 0.95, "1", 0.1, 0, "no run states power", kind="guess"),
+            _host_share(),
+        ]
+    x, y = np.array([a for a, _ in rows]), np.array([b for _, b in rows])
+
+    floor, ceiling = nearest(lambda p: np.log((p[0] + (p[1] - p[0]) * x) / y), [0.4, 0.9])
+    deviation = spread((floor + (ceiling - floor) * x) / y)
+    return [
+        entry("power", "floor", "any", floor, "1", deviation, len(rows), source),
+        entry("power", "ceiling", "any", ceiling, "1", deviation, len(rows), source),
+        _host_share(),
+    ]
+
+
+NODE_AT_LOAD, NODE = 8.4e3, "dgx-h100"
+"""Highest draw of an 8 x H100 node in training with its GPUs near full use [W], and the catalogue's server that it is: Latif et al.,
+IEEE Access 13, 2025, arXiv 2412.08602."""
+
+
+def _host_share() -> dict[str, Any]:
+    """Return the share of a host's rated power, what the server's maximum leaves beside its devices, that it draws at load."""
+    box = catalogue.server(NODE)
+    limit = catalogue.accelerator(box.accelerator).quantities["power"].value
+    share = (NODE_AT_LOAD - box.count * limit) / box.quantities["host_power"].value
+    source = "Latif et al., IEEE Access 13, 2025: 8.4 kW at most of 10.2 kW rated, 8 x H100 in training"
+    return entry("power", "host_share", "any", share, "1", 0.25, 1, source, "one node; the spread is a guess")
