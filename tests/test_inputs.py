@@ -96,3 +96,76 @@ def test_inputs_that_commands_share_are_declared_once():
 def test_commands_are_those_with_inputs():
     groups = {name for name in app if not name.startswith("-")} - {"cost", "schema"}
     assert groups == {name for name in RECORDS if " " not in name}
+
+
+RECORD = ServeInputs(model="llama-3.1-8b", on="h100-sxm:1")
+
+
+@pytest.mark.parametrize(
+    ("given", "named", "said"),
+    [
+        ((RECORD,), {"tpot": "1ms"}, "a record of inputs stands alone"),
+        ((RECORD, ["h200-sxm:8"]), {}, "a record of inputs stands alone"),
+        ((TrainInputs(model="llama-3.1-8b"),), {}, "takes ServeInputs, not TrainInputs"),
+        (("llama-3.1-8b", ["h100-sxm:1"], "50ms"), {}, "model and on alone stand by their place"),
+        (("llama-3.1-8b",), {"model": "llama-3.1-70b"}, "each once"),
+        ((), {}, "model is missing"),
+        (("llama-3.1-8b",), {"on": 8}, "expected a list of texts"),
+        (("llama-3.1-8b",), {"datacenter": "no"}, "expected true or false"),
+        (("llama-3.1-8b",), {"strategy": {"tp": 1}}, "expected a text"),
+        (("llama-3.1-8b",), {"draft": "1:0.5", "draft_tokens": "1:0.8"}, "draft is given twice"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:draft_tokens")
+def test_what_python_cannot_mean_is_refused(given, named, said):
+    with pytest.raises(InputError, match=said):
+        rp.plan_serving(*given, **named)
+
+
+def test_numbers_are_texts_and_none_is_not_given():
+    assert (
+        ServeInputs(model="x", input=512, utilisation=0.5, on="h100-sxm:1").as_json()
+        == ServeInputs(model="x", input="512", utilisation="0.5", on=("h100-sxm:1",), best=None, top=None).as_json()
+    )
+    assert TrainInputs(model="x", tokens=1e12).tokens == "1000000000000"
+
+
+@pytest.mark.parametrize(
+    ("inputs", "code", "said"),
+    [
+        ({"model": "llama-3.1-8b", "on": ["h100-sxm:1"], "top": 1, "best": None, "tpot": None}, 0, ""),
+        ({"model": None, "on": None}, 2, "MODEL is missing"),
+        ({"model": "llama-3.1-8b", "draft_tokens": "1:0.85"}, 2, "--draft"),
+        ({"model": "llama-3.1-8b", "on": 3}, 2, "expected a list of texts"),
+        ({"model": "llama-3.1-8b", "datacenter": "yes"}, 2, "expected true or false"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:draft_tokens")
+def test_a_request_may_hold_what_the_schema_allows(run, tmp_path, inputs, code, said):
+    file = tmp_path / "request.json"
+    file.write_text(json.dumps(inputs))
+    found, _, err = run("serve", "--request", str(file))
+    assert found == code
+    assert said in err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["serve", "llama-3.1-8b", "--csv", "--html"], "--csv: a value is missing before --html"),
+        (["serve", "llama-3.1-8b", "--on"], "--on needs a value"),
+        (["devices", "--jsn"], "unknown option --jsn. Nearest: --json."),
+        (["cost", "machine", "h100-sxm:8"], "Devices stand behind --on. Options: roofplan cost machine --help"),
+        (["serve", "llama-3.1-8b", "--request", ""], "give the file to read"),
+    ],
+)
+def test_flags_without_their_value_are_named(run, words, said):
+    code, out, err = run(*words)
+    assert (code, out) == (2, "")
+    assert said in err
+
+
+def test_a_swallowed_json_still_answers_in_json(run_json):
+    code, document = run_json("serve", "llama-3.1-8b", "--tpot", "--json")
+    assert code == 2
+    assert document["error"]["message"] == "--tpot: a value is missing before --json"

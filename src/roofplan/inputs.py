@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import Field, dataclass, field, fields
 from functools import wraps
 from typing import Any, Self, get_type_hints
@@ -19,10 +19,18 @@ Text = str | int | float
 
 
 def asked(
-    text: str, default: Any = None, *, name: str = "", positional: bool = False, required: bool = False, was: str = ""
+    text: str,
+    default: Any = None,
+    *,
+    name: str = "",
+    positional: bool = False,
+    required: bool = False,
+    was: str = "",
+    anything: bool = False,
 ) -> Any:
     """Return a field of `Inputs`: what it means, its default, its name where that is no identifier of Python, and what it was called before."""
     about = {"help": text, "name": name, "positional": positional, "required": required, "was": was}
+    about["anything"] = anything  # configs and models themselves, in Python
     return field(default=default, metadata=about)
 
 
@@ -41,9 +49,13 @@ class Inputs:
         hints = get_type_hints(cls)
         return {name: hints[one.name] for name, one in cls.each().items()}
 
+    def __post_init__(self) -> None:
+        for one in fields(self):
+            object.__setattr__(self, one.name, _kept(getattr(self, one.name), one))
+
     @classmethod
-    def of(cls, given: Mapping[str, Any], what: str = "") -> Self:
-        """Return inputs by their names, defaults where they are not given.
+    def of(cls, given: Mapping[str, Any], what: str = "inputs") -> Self:
+        """Return inputs by their names; what is not given, or None, has its default.
 
         Parameters
         ----------
@@ -51,21 +63,28 @@ class Inputs:
 
         Raises
         ------
-        InputError : a name that is none of the inputs.
+        InputError : a name that is none of the inputs, or a value of another kind.
         """
         known = cls.each()
-        renamed = {one.metadata["was"]: name for name, one in known.items() if one.metadata["was"]}
-        for name in renamed.keys() & given.keys():
-            warnings.warn(f"{name} is called {renamed[name]} now", DeprecationWarning, stacklevel=3)
-        given = {renamed.get(name, name): value for name, value in given.items()}
-        strange = next((name for name in given if name not in known), None)
-        if strange is not None:
-            near = nearest(strange, known)
-            hint = f" Nearest: {', '.join(near)}" if near else ""
-            raise InputError(
-                f"{what}: unknown input {strange!r}.{hint}", argument=what or strange, value=strange, nearest=near
-            )
-        return cls(**{known[name].name: _frozen(value, known[name].default) for name, value in given.items()})
+        return cls(**{known[name].name: value for name, value in cls._named(given, what).items() if value is not None})
+
+    @classmethod
+    def _named(cls, given: Mapping[str, Any], what: str) -> dict[str, Any]:
+        """Return what is given by today's names."""
+        known = cls.each()
+        out: dict[str, Any] = {}
+        for name, value in given.items():
+            now = next((new for new, one in known.items() if one.metadata["was"] == name), name)
+            if now != name:
+                warnings.warn(f"{name} is called {now} now", DeprecationWarning, stacklevel=4)
+            if now in out:
+                raise InputError(f"{what}: {now} is given twice", argument=now, value=str(value))
+            if now not in known:
+                near = nearest(now, known)
+                hint = f" Nearest: {', '.join(near)}" if near else ""
+                raise InputError(f"{what}: unknown input {now!r}.{hint}", argument=what, value=now, nearest=near)
+            out[now] = value
+        return out
 
     @classmethod
     def read(cls, document: Mapping[str, Any]) -> dict[str, Any]:
@@ -73,19 +92,19 @@ class Inputs:
 
         Raises
         ------
-        InputError : names that are none of the inputs, or values of another type.
+        InputError : names that are none of the inputs, or values of another kind.
         """
         found = document.get("inputs", document)
         if not isinstance(found, dict):
             raise InputError("--request: holds no inputs", argument="--request")
-        cls.of(found, "--request")
-        kinds = {name: one.default for name, one in cls.each().items()}
-        odd = next((name for name, value in found.items() if not _like(value, kinds[name])), None)
-        if odd is not None:
-            wanted = "a list of texts" if isinstance(kinds[odd], tuple) else "a text, with its unit where it has one"
-            message = f"--request: {odd} is {found[odd]!r}; expected {wanted}"
-            raise InputError(message, argument="--request", value=str(found[odd]))
-        return found
+        named = {name: value for name, value in cls._named(found, "--request").items() if value is not None}
+        for name, one in cls.each().items():
+            try:
+                if name in named:
+                    _kept(named[name], one, document=True)
+            except InputError as error:
+                raise InputError(f"--request: {error.message}", argument="--request", value=str(named[name])) from None
+        return named
 
     def as_json(self) -> dict[str, Any]:
         """Return the inputs by their names."""
@@ -93,20 +112,30 @@ class Inputs:
         return {name: list(value) if isinstance(value, tuple) else value for name, value in found.items()}
 
 
-def _frozen(value: Any, default: Any) -> Any:
-    """Return a value as records keep it: of several, one alone may stand without a list."""
-    if not isinstance(default, tuple):
-        return value
-    return (value,) if isinstance(value, str) else tuple(dict.fromkeys(value))
+def _kept(value: Any, declared: Field[Any], *, document: bool = False) -> Any:
+    """Return a value as records keep it: numbers as text, and of several one alone may stand without a list.
 
-
-def _like(value: Any, default: Any) -> bool:
-    """Return whether an input that was read has the type that a flag gives."""
-    if isinstance(default, bool):
-        return isinstance(value, bool)
+    Raises
+    ------
+    InputError : a value of another kind than the default.
+    """
+    name, default = declared.metadata["name"] or declared.name, declared.default
     if isinstance(default, tuple):
-        return isinstance(value, list) and all(isinstance(item, str) for item in value)
-    return value is None or isinstance(value, str)
+        several = (value,) if isinstance(value, str) else value
+        if isinstance(several, Sequence) and all(isinstance(item, str) for item in several):
+            return tuple(dict.fromkeys(several))
+        raise InputError(f"{name} is {value!r}; expected a list of texts", argument=name, value=str(value))
+    if isinstance(default, bool):
+        if isinstance(value, bool):
+            return value
+        raise InputError(f"{name} is {value!r}; expected true or false", argument=name, value=str(value))
+    if isinstance(value, int | float) and not isinstance(value, bool) and not declared.metadata["anything"]:
+        return str(int(value)) if float(value).is_integer() else str(value)
+    if value is None or isinstance(value, str) or (declared.metadata["anything"] and not document):
+        return default if value is None else value
+    raise InputError(
+        f"{name} is {value!r}; expected a text, with its unit where it has one", argument=name, value=str(value)
+    )
 
 
 def takes(record: type[Inputs]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -119,11 +148,27 @@ def takes(record: type[Inputs]) -> Callable[[Callable[..., Any]], Callable[..., 
         @wraps(function)
         def called(*given: Any, **named: Any) -> Any:
             others = {name: value for name, value in named.items() if name in beside}
-            if given and isinstance(given[0], record):
-                return function(given[0], **others)
-            inputs = dict(zip(POSITIONS, given, strict=False))
-            inputs |= {name: value for name, value in named.items() if name not in beside}
-            return function(record.of(inputs, function.__name__), **others)
+            inputs = {name: value for name, value in named.items() if name not in beside}
+            whole = bool(given) and isinstance(given[0], Inputs)
+            twice = [name for name in POSITIONS[: len(given)] if name in inputs]
+            if twice or len(given) > len(POSITIONS) or (whole and (inputs or len(given) > 1)):
+                said = (
+                    "a record of inputs stands alone"
+                    if whole
+                    else f"{' and '.join(POSITIONS)} alone stand by their place, each once"
+                )
+                raise InputError(f"{function.__name__}: {said}", argument=(*twice, *inputs, *POSITIONS)[0])
+            if whole and not isinstance(given[0], record):
+                kind = type(given[0]).__name__
+                raise InputError(
+                    f"{function.__name__}: takes {record.__name__}, not {kind}", argument="model", value=kind
+                )
+            asked = (
+                given[0] if whole else record.of(dict(zip(POSITIONS, given, strict=False)) | inputs, function.__name__)
+            )
+            if getattr(asked, "model", None) is None:
+                raise InputError(f"{function.__name__}: model is missing", argument="model")
+            return function(asked, **others)
 
         kinds = record.kinds()
         shown = [
@@ -157,6 +202,7 @@ class OfModel(Inputs):
         "- (stdin), a config.json or its folder, a catalogue id or Hub name, or hf:ORG/NAME",
         positional=True,
         required=True,
+        anything=True,
     )
 
 
@@ -223,12 +269,12 @@ class TrainInputs(OfModel):
         "a tapered network: pod=3072,taper=7 where seven devices share the rate of one beyond pods of 3,072"
     )
     strategy: str | None = asked(
-        "pins: tp=8,pp=2,cp=1,dp=32,ep=8,micro_batch=1,interleave=5,zero=1,recompute=full,schedule=1f1b,offload=activations"
+        "pins: tp=8,pp=2,cp=1,dp=32,ep=8,micro_batch=1,interleave=5,zero=1,recompute=full,recomputed=50%,schedule=1f1b,offload=activations,shard=8"
     )
     deadline: str | None = asked("limit: 30d from the first step to the last, failures counted")
     budget: str | None = asked("limit: 2MUSD for the run")
     devices: Text | None = asked("limit: most devices")
-    price: str = asked("rent, contract, spot, or a price per device such as 2.50USD/h", "rent")
+    price: str = asked("rent, contract, spot, own, or a price per device such as 2.50USD/h", "rent")
     failures: str | None = asked("llama3, rsc-1, consumer or article; default: by class of card")
     checkpoint: str = asked("sync, async or memory", "sync")
     policy: str = asked("on a failure: restart, or drop the failed copy until it is back", "restart")
@@ -249,7 +295,7 @@ class ModelInputs(OfModel):
 class DeviceInputs(Inputs):
     """Of ``roofplan device``."""
 
-    device: str = asked("id or alias", positional=True, required=True)
+    device: str | None = asked("id or alias", positional=True, required=True)
     what_is: str | None = asked("tell which peak a quoted rate is, such as 1979TFLOPS")
 
 
@@ -271,8 +317,8 @@ class ModelsInputs(ListInputs):
 class SchemaInputs(Inputs):
     """Of ``roofplan schema``."""
 
-    command: str = asked(
-        "serve, train, model, device, validate, calibrate, claims, or 'cost chip', 'cost machine', 'cost tokens', 'cost rent', 'cost history'",
+    command: str | None = asked(
+        "a command that answers in JSON, such as serve, train, validate or 'cost tokens'",
         positional=True,
         required=True,
     )
@@ -366,7 +412,7 @@ class TokensInputs(Owning, Load):
 class RentInputs(Inputs):
     """Of ``roofplan cost rent``."""
 
-    device: str = asked("a catalogue id", positional=True, required=True)
+    device: str | None = asked("a catalogue id", positional=True, required=True)
     provider: str = asked("only this one's quotations", "")
 
 

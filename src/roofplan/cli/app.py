@@ -16,11 +16,12 @@ from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
-from cyclopts import App, CycloptsError, Parameter
+from cyclopts import App, CycloptsError, MissingArgumentError, Parameter
+from cyclopts.exceptions import RepeatArgumentError
 
 from roofplan import __version__
 from roofplan.errors import InputError, NoPlan, RoofplanError, nearest
-from roofplan.inputs import Inputs
+from roofplan.inputs import RECORDS, Inputs
 
 app = App(
     name="roofplan",
@@ -72,8 +73,26 @@ def command(
         def run(*given: Any, **named: Any) -> int:
             explicit = dict(zip(positions(record), given, strict=False))
             explicit |= {one: named[_identifier(one)] for one in record.each() if _identifier(one) in named}
-            reply = Reply(whole, record.of(explicit), {one: named.get(one, _output(one, said)[0]) for one in outputs})
+            shown = {one: named.get(one, _output(one, said)[0]) for one in outputs}
+            flags = {f"--{one}".replace("_", "-") for one in (*record.each(), *outputs)}
+            swallowed = [(one, value) for one, value in (explicit | shown).items() if value in flags]
+            reply = Reply(
+                whole, record.of(explicit), shown | ({"json": True} if "--json" in dict(swallowed).values() else {})
+            )
             with reply.answering():
+                for one, value in swallowed:
+                    raise InputError(
+                        f"--{one}: a value is missing before {value}".replace("_", "-"), argument=f"--{one}"
+                    )
+                for value in given:
+                    if str(value).startswith("--"):
+                        near = nearest(value, flags)
+                        hint = f" Nearest: {', '.join(near)}." if near else ""
+                        raise InputError(
+                            f"unknown option {value}.{hint} Options: roofplan {whole} --help",
+                            argument=value,
+                            nearest=near,
+                        )
                 if reply.out("request") is not None:
                     explicit = {**earlier(reply.out("request"), record), **explicit}
                 asked = record.of(explicit)
@@ -149,6 +168,8 @@ def earlier(path: str, record: type[Inputs]) -> dict[str, Any]:
     """Return the inputs of an earlier answer in a file, or on standard input."""
     from roofplan.hf.find import from_stdin
 
+    if not path:
+        raise InputError("--request: give the file to read", argument="--request", value=path)
     try:
         if path in {"-", STDIN}:
             path, text = "standard input", from_stdin("--request")
@@ -400,7 +421,7 @@ def _run(words: list[str]) -> int:
         if os.environ.get("ROOFPLAN_TRACEBACK"):
             raise
         line = f"internal error: {type(error).__name__}: {error}. Please report it with the command; ROOFPLAN_TRACEBACK=1 shows where"
-        if "--json" in words:
+        if _wants_json(words):
             _refused(words).fail(RoofplanError(line, code="internal"))
         else:
             complain(line)
@@ -419,15 +440,31 @@ def _with_stdin(words: list[str]) -> list[str]:
 
 def _usage_text(words: list[str], error: CycloptsError) -> str:
     """Return what is wrong with the words, in the terms of this command line."""
-    text = " ".join(str(error).split())
+    text, whole = " ".join(str(error).split()), _refused(words).command
     unused = getattr(error, "unused_tokens", None)
+    flag = _flag_of(error)
+    if flag and isinstance(error, RepeatArgumentError):
+        return f"roofplan {whole}: {flag} is given twice"
+    if flag and isinstance(error, MissingArgumentError):
+        return f"roofplan {whole}: {flag} needs a value"
     if unused:
-        hint = " Devices stand behind --on." if words[0] == "serve" else ""
-        return f"roofplan {words[0]}: {' '.join(map(str, unused))!r} is left over.{hint} Options: roofplan {words[0]} --help"
+        hint = " Devices stand behind --on." if "--on" in _flags_of(whole) else ""
+        return f"roofplan {whole}: {' '.join(map(str, unused))!r} is left over.{hint} Options: roofplan {whole} --help"
     option, _, guess = text.partition(" Did you mean ")
     if guess and not nearest(option.split()[-1].strip(".-"), [guess.strip("?-")]):
-        return f"{option} Options: roofplan {words[0]} --help"
+        return f"{option} Options: roofplan {whole} --help"
     return text
+
+
+def _flag_of(error: CycloptsError) -> str:
+    """Return the flag that an error is of, empty where it names none."""
+    found = getattr(error, "argument", None)
+    return str(found.name) if found is not None and str(found.name).startswith("--") else ""
+
+
+def _flags_of(whole: str) -> set[str]:
+    """Return the flags of a command's inputs."""
+    return {f"--{name}".replace("_", "-") for name in RECORDS[whole].each()} if whole in RECORDS else set()
 
 
 def _usage(words: list[str], error: CycloptsError) -> int:
@@ -452,4 +489,8 @@ def _usage(words: list[str], error: CycloptsError) -> int:
 def _refused(words: list[str]) -> Reply:
     """Return how words leave that no command has answered."""
     group = [word for word in words[:2] if word in cost] if words[:1] == ["cost"] else []
-    return Reply(" ".join([*words[:1], *group]) or "roofplan", Inputs(), {"json": "--json" in words})
+    return Reply(" ".join([*words[:1], *group]) or "roofplan", Inputs(), {"json": _wants_json(words)})
+
+
+def _wants_json(words: list[str]) -> bool:
+    return any(word in {"--json", "--json=true", "--json=True"} for word in words)

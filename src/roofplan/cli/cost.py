@@ -90,7 +90,7 @@ def rent(asked: RentInputs, reply: Reply) -> None:
     from roofplan.money.request import rents_of
     from roofplan.present import costs, screens
 
-    identity, found = rents_of(asked.device, asked.provider)
+    identity, found = rents_of(asked.device or "", asked.provider)
 
     def pictures() -> list[dict[str, Any]]:
         from roofplan.present import charts

@@ -41,7 +41,7 @@ def device(asked: DeviceInputs, reply: Reply) -> int:
     from roofplan.present import answers, screens
     from roofplan.records import units
 
-    found, server = device_or_server(asked.device, "DEVICE")
+    found, server = device_or_server(asked.device or "", "DEVICE")
     quoted = asked.what_is
 
     def sheet(page: screens.Page) -> None:
@@ -235,4 +235,4 @@ def schema(asked: SchemaInputs, _: Reply) -> None:
     """JSON Schema of a command's answer."""
     from roofplan.present import answers
 
-    print(json.dumps(answers.schema(asked.command), indent=1))
+    print(json.dumps(answers.schema(asked.command or ""), indent=1))
