@@ -16,6 +16,7 @@ from roofplan import catalogue
 from roofplan.catalogue.machines import machine
 from roofplan.hf.find import read_model
 from roofplan.money import hourly
+from roofplan.present.answers.record import plain, tree
 from roofplan.records.strategy import Strategy
 from roofplan.records.workload import Workload
 from roofplan.serving import Request, predict, search
@@ -112,7 +113,7 @@ def test_one_explained_answer(benchmark):
         p = predict(
             MODEL, Strategy(tp=8), ENGINE, Workload(), rates(EIGHT, ENGINE, FIT), 64.0, kv_bytes=2.0, budget=8192.0
         )
-        return p.tpot.as_json(4)
+        return plain(tree(p.tpot, 4))
 
     benchmark.pedantic(answer, rounds=50, warmup_rounds=3)
     print(f"\none explained answer: {benchmark.stats.stats.median * 1e3:.2f} ms warm (goal 1 ms)")

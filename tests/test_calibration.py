@@ -28,7 +28,7 @@ from roofplan.evidence.fits.training import NUMBERS
 from roofplan.evidence.inference import inference_case
 from roofplan.evidence.scoring import Outcome, Validation
 from roofplan.laws import matmul
-from roofplan.present.schemas import answer_schema
+from roofplan.present.answers.schemas import answer_schema
 from roofplan.present.screens.calibration import refit_screen
 from roofplan.present.screens.page import Page
 from roofplan.records.calibration import Constant, Fit, Watched
@@ -360,7 +360,7 @@ def test_the_screen_and_the_document(own_profile, table, run, run_json):
     assert "nothing is kept (--dry-run)" in out
     assert not own_profile.exists()
     code, found = run_json("calibrate", "--with", str(table))
-    keeps_to(found, answer_schema("calibrate", found["schema_version"]))
+    keeps_to(found, answer_schema("calibrate"))
     assert code == 0
     assert found["profile"] == str(own_profile)
     assert found["helps"]
@@ -368,7 +368,7 @@ def test_the_screen_and_the_document(own_profile, table, run, run_json):
     _, _, err = run("train", "llama-3.1-8b", "--on", "h100-sxm:8", "--tokens", "1B", "--batch", "64seq")
     assert "profile: " in err
     code, listed = run_json("calibrate")
-    keeps_to(listed, answer_schema("calibrate", listed["schema_version"]))
+    keeps_to(listed, answer_schema("calibrate"))
     assert listed["profile"] == str(own_profile)
     assert str(own_profile) in run("calibrate")[1]
     assert "removed" in run("calibrate", "--forget")[1]

@@ -13,8 +13,7 @@ from conftest import FIT
 import roofplan as rp
 from roofplan import catalogue
 from roofplan.catalogue.machines import machine
-from roofplan.present import answers
-from roofplan.present.schemas import COMMANDS
+from roofplan.present.answers.schemas import COMMANDS, answer_schema
 from roofplan.records.training import Job
 from roofplan.training import search as search_layouts
 
@@ -104,7 +103,32 @@ SERVES = [
 def test_answers_follow_the_published_schema(conforms, run_json, words):
     """Checked by the schema's own keywords: required members, types, constants and enumerations."""
     _, document = run_json("serve", *words)
-    conforms(document, answers.schema("serve"))
+    conforms(document, answer_schema("serve"))
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("model", "deepseek-v3"),
+        ("model", "whisper-large-v3"),
+        ("device", "dgx-h100"),
+        ("device", "h100-sxm", "--what-is", "1979TFLOPS"),
+        ("claims",),
+        ("calibrate",),
+        ("models", "--families"),
+        ("prices", "a100"),
+        ("cost", "rent", "nothing"),
+        ("train", "llama-3.1-405b", "--on", "h100-sxm:8"),
+        ("cost", "tokens", "llama-3.1-405b", "--on", "rtx-4090:1"),
+    ],
+    ids=" ".join,
+)
+def test_every_document_keeps_to_its_schema(conforms, run_json, words):
+    """Whether there is an answer, no plan or an error: nothing is missing, of another type, or not declared."""
+    _, document = run_json(*words)
+    schema = answer_schema(document["command"])
+    conforms(document, schema)
+    assert set(document) <= set(schema["properties"])
 
 
 @pytest.mark.parametrize("command", COMMANDS)

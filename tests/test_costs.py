@@ -32,7 +32,7 @@ from roofplan.money.prices import PURCHASE, bounds, middle_of
 from roofplan.money.request import bill_of_materials
 from roofplan.money.tokens import CAPACITY, Demand, api_of, machines_needed, month_cost, month_term, supply
 from roofplan.money.uncertainty import Z90, Interval, central, draws, interval, student, tornado
-from roofplan.present import answers
+from roofplan.present.answers.schemas import answer_schema
 from roofplan.present.charts import break_even
 from roofplan.records.prices import Price
 from roofplan.records.source import Sourced
@@ -401,7 +401,7 @@ def test_answers_are_one_document_of_their_schema(run, conforms, words):
     found = json.loads(out)
     command = " ".join(words.split()[:2])
     assert (code, found["status"], found["command"]) == (0, "ok", command)
-    conforms(found, answers.schema(command))
+    conforms(found, answer_schema(command))
 
 
 MYCHIP = """

@@ -12,7 +12,7 @@ from roofplan.api import token_costs
 from roofplan.cli import app
 from roofplan.errors import InputError
 from roofplan.inputs import RECORDS, Load, ServeInputs, TokensInputs, TrainInputs
-from roofplan.present.answers import schema
+from roofplan.present.answers.schemas import answer_schema as schema
 
 
 @pytest.mark.parametrize("command", RECORDS)

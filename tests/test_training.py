@@ -22,7 +22,7 @@ from roofplan.hf.find import read_model
 from roofplan.laws import activations, collectives, pipeline, reliability
 from roofplan.operations.activations import kept
 from roofplan.operations.training import forward
-from roofplan.present import answers
+from roofplan.present.answers.schemas import answer_schema
 from roofplan.records.training import MODULES, Adapter, Job, Layout
 from roofplan.timing.network import Ranks, all_reduce, exchange, slowest_hop
 from roofplan.training import flops_per_token, search
@@ -596,7 +596,7 @@ TRAINS = [
 def test_answers_conform_to_the_schema(run_json, conforms, words):
     code, document = run_json("train", *words)
     assert code == (1 if document["status"] == "no_plan" else 0)
-    conforms(document, answers.schema("train"))
+    conforms(document, answer_schema("train"))
     assert sum(document.get(key) is not None for key in ("plans", "no_plan", "error")) == 1
     if code == 0:
         plan = document["plans"][0]

@@ -42,7 +42,7 @@ class RoofplanError(Exception):
         *,
         code: str | None = None,
         argument: str | None = None,
-        value: Any = None,
+        value: object = None,
         nearest: Iterable[str] = (),
     ) -> None:
         super().__init__(message)
@@ -52,18 +52,13 @@ class RoofplanError(Exception):
         self.value = value
         self.nearest = list(nearest)
 
-    def as_json(self) -> dict[str, Any]:
-        """Return the ``error`` member of the JSON answer."""
+    @property
+    def shown(self) -> str | int | float | bool | None:
+        """What was given, as JSON can hold it."""
         shown = self.value if isinstance(self.value, str | int | float | bool | None) else repr(self.value)
         if isinstance(shown, float) and (math.isnan(shown) or shown in {float("inf"), float("-inf")}):
-            shown = repr(shown)
-        return {
-            "code": self.code,
-            "argument": self.argument,
-            "value": shown,
-            "nearest": self.nearest,
-            "message": self.message,
-        }
+            return repr(shown)
+        return shown
 
 
 class InputError(RoofplanError):
@@ -118,7 +113,7 @@ class NoPlan(RoofplanError):
         super().__init__(message)
         self.binding = binding
         self.relax = relax or []
-        self.search: dict[str, Any] = {}
+        self.search: object = None  # configurations that were looked at, where any were
 
 
 def nearest(name: str, known: Iterable[str], count: int = 4) -> list[str]:

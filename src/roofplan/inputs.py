@@ -14,6 +14,9 @@ from typing import Any, Self, get_type_hints
 
 from roofplan.errors import InputError, nearest
 
+STDIN = "stdin:"
+"""What a lone ``-`` stands for on the way to the readers."""
+
 Text = str | int | float
 """What Python takes for an input that the command line reads as text: with its unit where it has one."""
 

@@ -14,14 +14,17 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from cyclopts import App, CycloptsError, MissingArgumentError, Parameter
 from cyclopts.exceptions import RepeatArgumentError
 
 from roofplan import __version__
 from roofplan.errors import InputError, NoPlan, RoofplanError, nearest
-from roofplan.inputs import RECORDS, Inputs
+from roofplan.inputs import RECORDS, STDIN, Inputs
+
+if TYPE_CHECKING:
+    from roofplan.present.answers.record import Answer
 
 app = App(
     name="roofplan",
@@ -31,9 +34,6 @@ app = App(
     help="A slide rule for LLM compute: does it fit, how fast, what it costs, which limit binds, and where every number came from.",
 )
 cost = App(name="cost", help_format="plaintext", help="What a chip, a machine, an hour and a token cost, and of what.")
-
-STDIN = "stdin:"
-"""What a lone ``-`` stands for on the way to the readers."""
 
 # Commands ----------------------------------------------------------------------------------------
 
@@ -96,7 +96,7 @@ def command(
                 if reply.out("request") is not None:
                     explicit = {**earlier(reply.out("request"), record), **explicit}
                 asked = record.of(explicit)
-                reply.inputs = asked.as_json()
+                reply.asked = asked
                 for one in missing(asked):
                     raise InputError(
                         f"{one.upper()} is missing. Example: roofplan {whole} {example}", argument=one.upper()
@@ -195,7 +195,7 @@ class Reply:
 
     def __init__(self, command: str, asked: Inputs, outputs: dict[str, Any]) -> None:
         self.command = command
-        self.inputs = asked.as_json()
+        self.asked = asked
         self.outputs = outputs
         self.code = 0
 
@@ -218,7 +218,7 @@ class Reply:
     def show(
         self,
         screen: Callable[[Any], None],
-        document: Callable[[], dict[str, Any]],
+        document: Callable[[], Answer],
         pictures: Draw | None = None,
         *,
         title: str = "",
@@ -230,7 +230,7 @@ class Reply:
         if self.out("html") is not None and pictures is not None:
             self._draw(self.out("html"), title or f"roofplan {self.command}", screen, pictures)
         if self.as_json:
-            self.document(document() | ({} if launch is None else {"emit": launch()}))
+            self.document(document())
         elif launch is not None:
             print(launch())
         else:
@@ -269,9 +269,11 @@ class Reply:
         except OSError as error:
             raise InputError(f"--csv: {path}: {error.strerror}", argument="--csv", value=path) from None
 
-    def document(self, content: dict[str, Any]) -> None:
+    def document(self, answer: Answer) -> None:
         """Write the one JSON document of this run."""
-        sys.stdout.write(json.dumps(content, indent=1, allow_nan=False) + "\n")
+        from roofplan.present.answers.record import plain
+
+        sys.stdout.write(json.dumps(plain(answer), indent=1, allow_nan=False) + "\n")
 
     @contextmanager
     def answering(self) -> Iterator[None]:
@@ -287,9 +289,9 @@ class Reply:
     def fail(self, error: RoofplanError) -> None:
         """Write why there is no answer."""
         if self.as_json:
-            from roofplan.present import answers
+            from roofplan.present.answers.record import failure
 
-            self.document(answers.failure(self.command, self.inputs, error))
+            self.document(failure(self.command, self.asked, error))
         elif isinstance(error, NoPlan):
             from roofplan.present import screens
 

@@ -15,7 +15,8 @@ def chip(asked: ChipInputs, reply: Reply) -> None:
     """Bill of materials of an accelerator, from wafer to board, with its range and its maker's margin."""
     from roofplan.api import fit_at_hand
     from roofplan.money.request import bill_of_materials
-    from roofplan.present import costs, screens
+    from roofplan.present import screens
+    from roofplan.present.answers import costs
 
     found = bill_of_materials(asked, fit_at_hand())
     explain, levels = reply.out("explain"), reply.levels
@@ -27,7 +28,7 @@ def chip(asked: ChipInputs, reply: Reply) -> None:
 
     reply.show(
         lambda page: screens.chip_screen(found, page, explain=explain, depth=levels),
-        lambda: costs.chip_answer(found, reply.inputs, depth=levels if explain else 1),
+        lambda: costs.chip_answer(found, asked, depth=levels if explain else 1),
         pictures,
         title=f"roofplan cost chip {found.chip.id}",
     )
@@ -38,7 +39,8 @@ def machine(asked: MachineInputs, reply: Reply) -> None:
     """What a machine of one's own costs per hour, in parts."""
     from roofplan.api import fit_at_hand
     from roofplan.money.request import owned_machines
-    from roofplan.present import costs, screens
+    from roofplan.present import screens
+    from roofplan.present.answers import costs
 
     found = owned_machines(asked, fit_at_hand())
     explain, levels = reply.out("explain"), reply.levels
@@ -50,7 +52,7 @@ def machine(asked: MachineInputs, reply: Reply) -> None:
 
     reply.show(
         lambda page: screens.machines_screen(found, page, explain=explain, depth=levels),
-        lambda: costs.machine_answer(found, reply.inputs, depth=levels if explain else 1),
+        lambda: costs.machine_answer(found, asked, depth=levels if explain else 1),
         pictures,
     )
 
@@ -65,7 +67,8 @@ def machine(asked: MachineInputs, reply: Reply) -> None:
 def tokens(asked: TokensInputs, reply: Reply) -> None:
     """What a month's tokens cost: an API, machines rented, machines of one's own, and where they break even."""
     from roofplan.api import token_costs
-    from roofplan.present import costs, screens
+    from roofplan.present import screens
+    from roofplan.present.answers import costs
 
     with progress(quiet=reply.as_json) as tick:
         found = token_costs(asked, progress=tick)
@@ -78,7 +81,7 @@ def tokens(asked: TokensInputs, reply: Reply) -> None:
 
     reply.show(
         lambda page: screens.tokens_screen(found, page, explain=explain, depth=levels),
-        lambda: costs.tokens_answer(found, reply.inputs, depth=levels if explain else 1),
+        lambda: costs.tokens_answer(found, asked, depth=levels if explain else 1),
         pictures,
         title=f"roofplan cost tokens {asked.model}",
     )
@@ -88,7 +91,8 @@ def tokens(asked: TokensInputs, reply: Reply) -> None:
 def rent(asked: RentInputs, reply: Reply) -> None:
     """The dated rents of a device, kind by kind, and how they went over the years."""
     from roofplan.money.request import rents_of
-    from roofplan.present import costs, screens
+    from roofplan.present import screens
+    from roofplan.present.answers import costs
 
     identity, found = rents_of(asked.device or "", asked.provider)
 
@@ -99,7 +103,7 @@ def rent(asked: RentInputs, reply: Reply) -> None:
 
     reply.show(
         lambda page: screens.rent_screen(found, page, identity),
-        lambda: costs.rent_answer(identity, found, reply.inputs),
+        lambda: costs.rent_answer(identity, found, asked),
         pictures,
         title=f"roofplan cost rent {identity}",
     )
@@ -110,7 +114,8 @@ def history(asked: HistoryInputs, reply: Reply) -> None:
     """The price of a FLOP and of a transistor over the years, and what makes one device faster than another."""
     from roofplan.catalogue.machines import accelerator
     from roofplan.money.history import gain, milestones
-    from roofplan.present import costs, screens
+    from roofplan.present import screens
+    from roofplan.present.answers import costs
 
     found, step = milestones(), gain(accelerator(asked.old, "--from"), accelerator(asked.new, "--to"))
 
@@ -121,6 +126,6 @@ def history(asked: HistoryInputs, reply: Reply) -> None:
 
     reply.show(
         lambda page: screens.history_screen(found, step, page),
-        lambda: costs.history_answer(found, step, reply.inputs),
+        lambda: costs.history_answer(found, step, asked),
         pictures,
     )

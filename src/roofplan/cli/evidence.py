@@ -6,9 +6,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from roofplan.cli.app import STDIN, Reply, command, complain, progress
+from roofplan.cli.app import Reply, command, complain, progress
 from roofplan.errors import InputError, nearest
-from roofplan.inputs import CalibrateInputs, ClaimsInputs, ValidateInputs
+from roofplan.inputs import STDIN, CalibrateInputs, ClaimsInputs, ValidateInputs
 
 
 @command(
@@ -20,8 +20,7 @@ from roofplan.inputs import CalibrateInputs, ClaimsInputs, ValidateInputs
 def validate(asked: ValidateInputs, reply: Reply) -> int:
     """Predicted against measured: errors by source, coverage of the intervals, what was skipped and why."""
     from roofplan import api, catalogue
-    from roofplan.evidence.document import csv_rows
-    from roofplan.present import answers
+    from roofplan.present.answers.evidence import validate_answer, validation_rows
     from roofplan.present.screens.validation import validation_screen
 
     limit, csv = _share(asked.fail_above), reply.out("csv")
@@ -31,7 +30,7 @@ def validate(asked: ValidateInputs, reply: Reply) -> int:
     rows: Any = own[asked.kind]() if asked.file == STDIN and asked.kind in own else asked.file
     with progress(quiet=reply.as_json, what="rows") as tick:
         found = api.validate(asked.kind, rows, progress=tick)
-    reply.table(lambda: csv_rows(found))
+    reply.table(lambda: validation_rows(found))
 
     def pictures() -> list[dict[str, Any]]:
         from roofplan.present import charts
@@ -40,7 +39,7 @@ def validate(asked: ValidateInputs, reply: Reply) -> int:
 
     reply.show(
         lambda page: validation_screen(found, page),
-        lambda: answers.validation_answer(found, reply.inputs),
+        lambda: validate_answer(found, asked),
         pictures,
         title=f"roofplan validate {asked.kind}",
     )
@@ -68,7 +67,7 @@ def calibrate(asked: CalibrateInputs, reply: Reply) -> None:
     """The fitted constants, and your own runs on top of them, kept in a local profile that every command then uses."""
     from roofplan import api, catalogue
     from roofplan.catalogue import profile
-    from roofplan.present import answers
+    from roofplan.present.answers.evidence import constants_answer, forgotten_answer, refit_answer
     from roofplan.present.screens.calibration import constants_screen, refit_screen
 
     if asked.forget and (asked.with_ or asked.dry_run):
@@ -78,19 +77,19 @@ def calibrate(asked: CalibrateInputs, reply: Reply) -> None:
     if asked.forget:
         gone = profile.forget()
         said = "there was no local profile" if gone is None else f"removed {gone}"
-        reply.show(lambda page: page.line(said), lambda: answers.forgotten_answer(gone, reply.inputs))
+        reply.show(lambda page: page.line(said), lambda: forgotten_answer(gone, asked))
     elif asked.with_:
         with progress(quiet=reply.as_json, what="fits") as tick:
             found, place = api.refit(*asked.with_, keep=not asked.dry_run, progress=tick)
         reply.show(
             lambda page: refit_screen(found, place, page),
-            lambda: answers.calibration_answer(found, place, reply.inputs),
+            lambda: refit_answer(found, place, asked),
         )
     else:
         kept = profile.path()
         reply.show(
             lambda page: constants_screen(catalogue.constants(), profile.constants(kept), kept, page),
-            lambda: answers.constants_answer(reply.inputs),
+            lambda: constants_answer(asked),
         )
 
 
@@ -99,7 +98,8 @@ def claims(asked: ClaimsInputs, reply: Reply) -> int:
     """The articles' figures, what our laws give with their inputs, and with corrected ones."""
     from roofplan.evidence.claims import claims as every
     from roofplan.evidence.claims import outcome
-    from roofplan.present import answers
+    from roofplan.present.answers.evidence import claim_rows, claims_answer
+    from roofplan.present.answers.record import plain
     from roofplan.present.screens.claims import claims_screen
 
     topics = sorted({one.topic for one in every()})
@@ -113,27 +113,11 @@ def claims(asked: ClaimsInputs, reply: Reply) -> int:
     words = asked.text.lower()
     of_topic = (one for one in every() if asked.topic in {None, one.topic})
     results = [outcome(one) for one in of_topic if words in one.id.lower() or words in one.says.lower()]
-    rows = [
-        {
-            "id": one.claim.id,
-            "article": one.claim.article,
-            "topic": one.claim.topic,
-            "says": one.claim.says,
-            "claimed": one.claim.claimed,
-            "unit": one.claim.unit,
-            "with_its_inputs": one.with_its_inputs,
-            "ours": one.ours,
-            "verdict": one.computed_verdict,
-            "recorded": one.claim.verdict,
-            "why": one.claim.why,
-        }
-        for one in results
-    ]
-    reply.table(lambda: rows)
+    reply.table(lambda: plain(claim_rows(results)))
     if not results:
         print(f"no claim holds {asked.text!r}", file=sys.stderr)
     reply.show(
         lambda page: claims_screen(results, page) if results else None,
-        lambda: {**answers.base("claims", "ok", reply.inputs), "claims": rows},
+        lambda: claims_answer(results, asked),
     )
     return int(not results or not all(one.follows for one in results))

@@ -16,7 +16,8 @@ from roofplan.inputs import DeviceInputs, ListInputs, ModelInputs, ModelsInputs,
 def model(asked: ModelInputs, reply: Reply) -> None:
     """What a model is: parameters, layers, FLOPs per token, cache bytes."""
     from roofplan.hf.find import read_model
-    from roofplan.present import answers, screens
+    from roofplan.present import screens
+    from roofplan.present.answers.things import model_answer
     from roofplan.records.units import parse_length
     from roofplan.serving.request import known_format
 
@@ -25,20 +26,16 @@ def model(asked: ModelInputs, reply: Reply) -> None:
     if asked.context is None and found.generates and found.max_positions is not None:
         tokens = min(tokens, found.max_positions)
     kv = known_format(asked.kv_precision, "--kv-precision")
-
-    def document() -> dict[str, Any]:
-        warnings = [{"code": "model", "text": text} for text in found.warnings]
-        facts = screens.model_facts(found, tokens, kv)
-        return {**answers.base("model", "ok", reply.inputs), **facts, "warnings": warnings}
-
-    reply.show(lambda page: screens.model_screen(found, tokens, page, kv), document)
+    answer = model_answer(found, tokens, kv, asked)
+    reply.show(lambda page: screens.model_screen(found, answer, page), lambda: answer)
 
 
 @command(DeviceInputs, "json", example="h100-sxm")
 def device(asked: DeviceInputs, reply: Reply) -> int:
     """Spec sheet of a device, with sources; or which peak a quoted number is."""
     from roofplan.catalogue.machines import device_or_server
-    from roofplan.present import answers, screens
+    from roofplan.present import screens
+    from roofplan.present.answers.things import device_answer, match_answer
     from roofplan.records import units
 
     found, server = device_or_server(asked.device or "", "DEVICE")
@@ -49,12 +46,8 @@ def device(asked: DeviceInputs, reply: Reply) -> int:
             page.line(line)
         screens.device_screen(found, page)
 
-    def document(**members: Any) -> dict[str, Any]:
-        return {**answers.base("device", "ok", reply.inputs), **members}
-
     if quoted is None:
-        box = {"server": answers.server_json(server)} if server is not None else {}
-        reply.show(sheet, lambda: document(device=answers.device_json(found), **box))
+        reply.show(sheet, lambda: device_answer(found, server, asked))
         return 0
     matches = screens.what_is(found, units.parse(quoted, "FLOP/s", "--what-is"))
 
@@ -66,7 +59,7 @@ def device(asked: DeviceInputs, reply: Reply) -> int:
                 f"{quoted} is not a dense, sparse, FP16-accumulate, vector or doubled peak of {found.id} within 3%"
             )
 
-    reply.show(said, lambda: document(what_is=[{"match": text, "difference": off} for off, text in matches]))
+    reply.show(said, lambda: match_answer(matches, asked))
     return 0 if matches else 1
 
 
@@ -79,7 +72,7 @@ def _list(name: str, record: type[ListInputs] = ListInputs) -> Callable[[Callabl
 
     def decorated(rows: Callable[[Any], Rows]) -> None:
         def listed(asked: ListInputs, reply: Reply) -> int:
-            from roofplan.present import answers
+            from roofplan.present.answers.things import list_answer
 
             every, wanted = rows(asked), asked.text.lower()
             found = [(one, words) for one, words in every if wanted in one.lower() or wanted in words.lower()]
@@ -92,8 +85,7 @@ def _list(name: str, record: type[ListInputs] = ListInputs) -> Callable[[Callabl
                     hint = f" Nearest: {', '.join(near)}" if near else ""
                     print(f"nothing holds {asked.text!r}.{hint}", file=sys.stderr)
 
-            items = [{"id": one, "text": words} for one, words in found]
-            reply.show(screen, lambda: {**answers.base(name, "ok", reply.inputs), "items": items})
+            reply.show(screen, lambda: list_answer(name, found, asked))
             return 0 if found else 1
 
         listed.__doc__ = rows.__doc__
@@ -233,6 +225,6 @@ def _also(names: Any) -> str:
 @command(SchemaInputs, example="serve")
 def schema(asked: SchemaInputs, _: Reply) -> None:
     """JSON Schema of a command's answer."""
-    from roofplan.present import answers
+    from roofplan.present.answers.schemas import answer_schema
 
-    print(json.dumps(answers.schema(asked.command or ""), indent=1))
+    print(json.dumps(answer_schema(asked.command or ""), indent=1))

@@ -21,7 +21,8 @@ def serve(asked: ServeInputs, reply: Reply) -> None:
     """Serving plans, ranked, priced and explained."""
     from roofplan.api import plan_serving
     from roofplan.exports.serving import engine_named, launch
-    from roofplan.present import answers, screens
+    from roofplan.present import screens
+    from roofplan.present.answers.serving import csv_rows, serve_answer
     from roofplan.records.units import parse_count
 
     explain, emit = reply.out("explain"), reply.out("emit")
@@ -31,10 +32,9 @@ def serve(asked: ServeInputs, reply: Reply) -> None:
         if explain and not reply.as_json:
             raise InputError("--emit prints the launch line alone; leave out --explain", argument="--emit", value=emit)
         asked = replace(asked, engine=engine_named(emit, asked.engine))
-        reply.inputs = asked.as_json()
     with progress(quiet=reply.as_json) as tick:
         result = plan_serving(asked, progress=tick)
-    reply.table(lambda: answers.csv_rows(result))
+    reply.table(lambda: csv_rows(result))
 
     def pictures() -> list[dict[str, Any]]:
         from roofplan.present import charts
@@ -43,7 +43,7 @@ def serve(asked: ServeInputs, reply: Reply) -> None:
 
     reply.show(
         lambda page: screens.serve_screen(result, page, top=top, explain=explain, depth=levels),
-        lambda: answers.serve_answer(result, reply.inputs, top=top, explain=explain, depth=max(levels, 2)),
+        lambda: serve_answer(result, asked, top=top, explain=max(levels, 2) if explain else 0, emit=emit is not None),
         pictures,
         title=f"roofplan serve {asked.model}",
         launch=None if emit is None else lambda: launch(result.plans[0]),

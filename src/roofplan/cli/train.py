@@ -21,7 +21,8 @@ def train(asked: TrainInputs, reply: Reply) -> None:
     """Training plans: memory of every stage, step time, days, dollars, failures, and which layout."""
     from roofplan.api import plan_training
     from roofplan.exports.training import launch
-    from roofplan.present import answers, screens
+    from roofplan.present import screens
+    from roofplan.present.answers.training import csv_rows, train_answer
     from roofplan.records.units import parse_count
 
     explain, emit = reply.out("explain"), reply.out("emit")
@@ -34,7 +35,7 @@ def train(asked: TrainInputs, reply: Reply) -> None:
         planned = replace(asked, framework=own.get(emit, emit))
     with progress(quiet=reply.as_json) as tick:
         result = plan_training(planned, progress=tick)
-    reply.table(lambda: answers.training_csv_rows(result))
+    reply.table(lambda: csv_rows(result))
 
     def pictures() -> list[dict[str, Any]]:
         from roofplan.present import charts
@@ -43,7 +44,7 @@ def train(asked: TrainInputs, reply: Reply) -> None:
 
     reply.show(
         lambda page: screens.train_screen(result, page, top=top, explain=explain, depth=levels),
-        lambda: answers.train_answer(result, reply.inputs, top=top, explain=explain, depth=max(levels, 2)),
+        lambda: train_answer(result, asked, top=top, explain=max(levels, 2) if explain else 0, emit=emit),
         pictures,
         title=f"roofplan train {asked.model}",
         launch=None if emit is None else lambda: launch(result.plans[0], emit),

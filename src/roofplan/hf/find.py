@@ -7,6 +7,7 @@ from pathlib import Path
 
 from roofplan import catalogue, hf
 from roofplan.errors import ConfigError, InputError, UnknownName, nearest
+from roofplan.inputs import STDIN
 from roofplan.records.model import Model
 
 HUB_TIMEOUT = 5.0
@@ -15,7 +16,7 @@ HUB_TIMEOUT = 5.0
 
 def read_model(name: str) -> Model:
     """Return the model that MODEL means, in the order: stdin, path, catalogue, Hub cache, ``hf:``."""
-    if name in {"-", "stdin:"}:
+    if name in {"-", STDIN}:
         return hf.from_text(from_stdin("MODEL"), "stdin")
     if name.startswith("hf:"):
         return hf.from_text(_from_hub(name[3:]), name[3:])

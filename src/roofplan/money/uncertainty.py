@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -153,15 +152,3 @@ def tornado(cost: Callable[[Values], Number], inputs: Mapping[str, Sourced]) -> 
         if item.low is not None and item.high is not None
     ]
     return sorted(out, key=lambda swing: -swing.width)
-
-
-def as_json(found: Interval, swings: list[Swing], unit: str) -> dict[str, Any]:
-    """Return an interval and its swings as plain values."""
-    return {
-        "value": found.central,
-        "low": found.low,
-        "high": found.high,
-        "unit": unit,
-        "grade": found.grade,
-        "tornado": [{"input": one.name, "low": one.low, "high": one.high} for one in swings],
-    }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 
 @dataclass(slots=True, kw_only=True)
@@ -21,8 +20,3 @@ class Counts:
     fits: int = 0
     predicted: int = 0
     seconds: float = 0.0
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the ``search`` member of an answer."""
-        names = ("enumerated", "legal", "fits", "predicted", "seconds")
-        return {name: getattr(self, name) for name in names}

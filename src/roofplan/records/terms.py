@@ -89,20 +89,6 @@ class Term:
         """Return the first Term of that name below this one."""
         return next((term for term in self.walk() if term.name == name), None)
 
-    def as_json(self, depth: int) -> dict[str, Any]:
-        """Return the tree as JSON, `depth` levels deep."""
-        out: dict[str, Any] = {"name": self.name, "value": float(self.value), "unit": self.unit}
-        if self.law:
-            out["law"] = self.law
-        if self.text:
-            out["formula"] = self.formula()
-        if self.sources:
-            out["sources"] = [one.citation for one in self.sources]
-        if self.parts and depth > 0:
-            out["combine"] = self.combine
-            out["parts"] = [part.as_json(depth - 1) for part in self.parts]
-        return out
-
 
 def total(
     name: str,

@@ -13,6 +13,7 @@ from roofplan.records.model import Model
 from roofplan.records.strategy import Strategy
 from roofplan.records.terms import Term
 from roofplan.records.workload import Workload
+from roofplan.timing.figures import Limit
 from roofplan.timing.kernels import ROOFLINE
 from roofplan.timing.rates import Rates
 
@@ -70,12 +71,12 @@ def floors(model: Model, strategy: Strategy, workload: Workload, r: Rates, users
     )
 
 
-def bound_of(term: Term) -> tuple[str, float]:
+def bound_of(term: Term) -> tuple[Limit, float]:
     """Return the limit that takes most of a time, and its share.
 
     Products split by which side of the roofline they lie on.
     """
-    amounts: dict[str, float] = {}
+    amounts: dict[Limit, float] = {}
     whole = float(np.max(term.value))
     for part, value in leaves(term):
         amounts[limit_of(part)] = amounts.get(limit_of(part), 0.0) + value
@@ -108,7 +109,7 @@ def _excess(more: Term, less: Term) -> list[tuple[Term, float]]:
     return found
 
 
-def limit_of(leaf: Term) -> str:
+def limit_of(leaf: Term) -> Limit:
     """Return which limit a leaf of a time belongs to."""
     if leaf.law == "roofline.overlapped_time":
         moved, memory_rate, work, rate = (leaf.numbers[name][0] for name in ROOFLINE)

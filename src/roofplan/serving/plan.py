@@ -36,6 +36,7 @@ from roofplan.timing.figures import (
     THROUGHPUT,
     TIME_PER_TOKEN,
     Doubt,
+    Limit,
     Load,
     Metric,
     Sure,
@@ -295,12 +296,12 @@ def _priced(value: float, plan: Plan, speed: Sure) -> Metric:
     return at_price(speed.of(value, "USD/Mtoken"), plan.cost)
 
 
-def bounds(plan: Plan) -> dict[str, tuple[str, float]]:
+def bounds(plan: Plan) -> dict[str, tuple[Limit, float]]:
     """Return what binds in decode and in prefill, with its share; answers of one token have no decode."""
     between, first = plan.prediction.tpot, bound_of(plan.prediction.ttft)
     return {"prefill": first} if between is None else {"decode": bound_of(between), "prefill": first}
 
 
-def first_bound(plan: Plan) -> tuple[str, float]:
+def first_bound(plan: Plan) -> tuple[Limit, float]:
     """Return what binds in decode, or in prefill where there is no decode, with its share."""
     return next(iter(bounds(plan).values()))

@@ -32,7 +32,7 @@ def search(asked: Request, fit: Fit, progress: Callable[[int, int], None] | None
     tally.seconds = time.process_time() - started
     if not plans:
         refusal = no_plan(asked, tally, fit)
-        refusal.search = tally.as_json()
+        refusal.search = tally
         raise refusal
     c = asked.constraints
     ranked = ordered(

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection
 from dataclasses import dataclass, replace
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from roofplan import catalogue
 from roofplan.records.calibration import OWN, Constant, Fit
@@ -61,6 +61,9 @@ def grade_of_constant(item: Constant, vendor: str) -> int:
         return 1 if item.kind == "definition" else 3
     return 2 if item.fitted_on in {"any", vendor, EAGER} else 1
 
+
+Limit = Literal["compute", "memory_bandwidth", "communication", "launch", "engine", "bubble", "host_link", "stragglers"]
+"""What may take most of a time."""
 
 Newness = Literal["", "system", "kind"]
 Load = Literal["", "client", "clients", "queue"]
@@ -162,11 +165,6 @@ class Metric:
     grade: str
     doubt: Doubt | None = None
     causes: tuple[tuple[str, float], ...] = ()
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the metric as JSON."""
-        out = {"value": self.value, "low": self.low, "high": self.high, "unit": self.unit, "grade": self.grade}
-        return out | ({"causes": {name: round(size, 4) for name, size in self.causes}} if self.causes else {})
 
 
 class Sure(NamedTuple):

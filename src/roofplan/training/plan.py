@@ -24,7 +24,7 @@ from roofplan.records.source import GRADES
 from roofplan.records.terms import Term
 from roofplan.records.training import Adapter, Framework, Job, Layout
 from roofplan.records.units import DAY, HOUR
-from roofplan.timing.figures import STEP, Metric, Sure, interval_factor
+from roofplan.timing.figures import STEP, Limit, Metric, Sure, interval_factor
 from roofplan.timing.power import wall_power
 from roofplan.training import run as runs
 from roofplan.training.certainty import MATTERS, memory_certainty, step_certainty
@@ -129,7 +129,7 @@ class TrainingResult:
     front: list[TrainingPlan] = field(default_factory=list)
 
 
-LIMIT_OF = {
+LIMIT_OF: dict[str, Limit] = {
     "products": "compute",
     "attention": "compute",
     "recompute": "compute",
@@ -144,9 +144,9 @@ LIMIT_OF = {
 """Limit that a part of a step runs into; all others are communication."""
 
 
-def binding(plan: TrainingPlan) -> tuple[str, float]:
+def binding(plan: TrainingPlan) -> tuple[Limit, float]:
     """Return the limit that takes most of a step, and its share."""
-    sums: dict[str, float] = {}
+    sums: dict[Limit, float] = {}
     for name, seconds in plan.step.parts.items():
         limit = LIMIT_OF.get(name, "communication")
         if name == "optimizer" and plan.layout.offload == "optimizer":
@@ -426,7 +426,7 @@ def _memory_miss(asked: TrainingRequest, machines: list[Machine], tally: Tally, 
         change = {"argument": "--method", "now": "full", "needed": "qlora"}
         relax += [change | {"plan": found}] if found else []
     refusal = NoPlan(text, binding="memory", relax=relax)
-    refusal.search = tally.as_json()
+    refusal.search = tally
     return refusal
 
 
@@ -477,7 +477,7 @@ def _within(asked: TrainingRequest, plans: list[TrainingPlan], tally: Tally, fit
                 binding="budget",
                 relax=[{"argument": "--budget", "now": f"{asked.budget:,.0f}USD", "needed": needed}],
             )
-            refusal.search = tally.as_json()
+            refusal.search = tally
             raise refusal
         kept = inside
     return kept
@@ -497,7 +497,7 @@ def _late(asked: TrainingRequest, nearest: TrainingPlan, tally: Tally, fit: Fit)
     elif not asked.pins:
         relax += _in_time(asked, nearest, fit)
     refusal = NoPlan(text, binding="deadline", relax=relax)
-    refusal.search = tally.as_json()
+    refusal.search = tally
     return refusal
 
 

@@ -6,7 +6,7 @@ from roofplan.present.screens.explain import source_text
 from roofplan.present.screens.money import chip_screen, history_screen, machines_screen, rent_screen, tokens_screen
 from roofplan.present.screens.page import Page, stdout
 from roofplan.present.screens.plans import no_plan_lines, serve_screen
-from roofplan.present.screens.things import device_screen, model_facts, model_screen, server_lines, what_is
+from roofplan.present.screens.things import device_screen, model_screen, server_lines, what_is
 from roofplan.present.screens.training import train_screen
 
 __all__ = [
@@ -15,7 +15,6 @@ __all__ = [
     "device_screen",
     "history_screen",
     "machines_screen",
-    "model_facts",
     "model_screen",
     "no_plan_lines",
     "rent_screen",

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from roofplan import catalogue
-from roofplan.operations import Step, bits, element_bytes, head_format, whole_model
+from roofplan.operations import bits, head_format
 from roofplan.present.screens.page import Page, wrapped
 from roofplan.present.screens.plans import weights_text
 from roofplan.records import units
 from roofplan.records.hardware import Accelerator, Server
-from roofplan.records.model import Attention, Dense, LatentAttention, Mixture, Model, Recurrence
-from roofplan.records.strategy import Strategy
-from roofplan.serving import footprint
+from roofplan.records.model import Dense, FeedForward, LatentAttention, Mixer, Mixture, Model, Recurrence
+from roofplan.records.prices import Price
+
+if TYPE_CHECKING:
+    from roofplan.present.answers.things import ModelAnswer
 
 
 def layer_words(model: Model) -> str:
@@ -25,7 +27,7 @@ def layer_words(model: Model) -> str:
     return f"{len(model.decoder.layers)} layers = " + " + ".join(parts)
 
 
-def _mixer_words(mixer: Any) -> str:
+def _mixer_words(mixer: Mixer) -> str:
     if isinstance(mixer, LatentAttention):
         return f"MLA {mixer.latent} + {mixer.rope_dim}" + (f" top {mixer.top:,}" if mixer.top else "")
     if isinstance(mixer, Recurrence):
@@ -35,7 +37,7 @@ def _mixer_words(mixer: Any) -> str:
     return f"{kind} {mixer.heads}/{mixer.kv_heads} x {mixer.head_dim}{seen}"
 
 
-def _feed_words(feed: Any) -> str:
+def _feed_words(feed: FeedForward) -> str:
     if isinstance(feed, Mixture):
         shared = f", shared {feed.shared[0][0].outputs:,}" if feed.shared else ""
         return f"MoE {feed.experts} x {feed.expert[0][-1].outputs:,}, {feed.chosen} a token{shared}"
@@ -44,62 +46,12 @@ def _feed_words(feed: Any) -> str:
     return ""
 
 
-def _matmul_work(model: Model) -> int:
-    """Return the work of all weights that a generated token meets, head included [FLOP]."""
-    table = whole_model(model, Step(sequences=1.0, context=1.0))
-    return round(sum(float(op.work) for op in table if op.kind in {"matmul", "experts"}))
-
-
-def model_facts(model: Model, tokens: int, kv_precision: str = "bf16") -> dict[str, Any]:
-    """Return what ``roofplan model`` answers, as JSON."""
-    kv_bytes = element_bytes(kv_precision)
-    foot = footprint(model, Strategy(), kv_bytes)
-    size = foot.request(float(tokens)) if model.generates else 0.0
-    active = model.active
-    positions = sum(
-        m.cross or 0 for layer, _ in model.decoder.kinds() for m in layer.mixers if isinstance(m, Attention)
-    )
-    out: dict[str, Any] = {
-        "id": model.id,
-        "family": model.family,
-        "parameters": {"total": model.total, "active": active, "embedding": model.embedding, "head": model.head},
-        "cache": {
-            "bytes": round(size),
-            "bytes_per_token": round(
-                foot.kv_per_token + sum(rate for rate, window, _ in foot.windowed if window >= tokens)
-            ),
-            "state_bytes": round(foot.state),
-            "tokens": tokens,
-            "precision": kv_precision,
-        },
-        "flops": {
-            "matmul_per_token": None if active is None or not model.generates else _matmul_work(model),
-            "head_per_token": 2 * model.vocabulary * model.hidden,
-        },
-        "layers": model.layer_runs(),
-        "weights": {"bytes": round(foot.weights), "format": weights_text(model)},
-        "hidden": model.hidden,
-        "vocabulary": model.vocabulary,
-        "max_positions": model.max_positions,
-        "tied": model.tied,
-        "draft": {"layers": model.draft_layers, "parameters": model.draft_parameters},
-        "sha256": model.sha256,
-        "generates": model.generates,
-    }
-    if positions:
-        out["cache"]["cross_positions"] = positions
-    return out
-
-
-def model_screen(model: Model, tokens: int, page: Page, kv_precision: str = "bf16") -> None:
-    """Print the answer to ``roofplan model``."""
-    facts = model_facts(model, tokens, kv_precision)
-    p, c = facts["parameters"], facts["cache"]
-    head = "head tied" if model.tied else f"head {p['head']:,}"
-    active = (
-        f"active {p['active']:,}" if p["active"] is not None else "active unknown: experts per token are not stated"
-    )
-    for line in wrapped(f"{p['total']:,} parameters · {active} · embedding {p['embedding']:,} · {head}", indent=2):
+def model_screen(model: Model, facts: ModelAnswer, page: Page) -> None:
+    """Print the answer of ``roofplan model``."""
+    p, c = facts.parameters, facts.cache
+    head = "head tied" if model.tied else f"head {p.head:,}"
+    active = f"active {p.active:,}" if p.active is not None else "active unknown: experts per token are not stated"
+    for line in wrapped(f"{p.total:,} parameters · {active} · embedding {p.embedding:,} · {head}", indent=2):
         page.line(line)
     for line in wrapped(layer_words(model), indent=2):
         page.line(line)
@@ -112,13 +64,13 @@ def model_screen(model: Model, tokens: int, page: Page, kv_precision: str = "bf1
             + (f" + {scale:g} per {group:,.0f}" if scale else "")
             + f"; embedding {model.dtype}, head {head_format(model)}"
         )
-    for line in wrapped(f"  weights {units.gib(facts['weights']['bytes'], 4)} GiB: {how}", indent=10):
+    for line in wrapped(f"  weights {units.gib(facts.weights.bytes, 4)} GiB: {how}", indent=10):
         page.line(line)
     if model.generates:
-        state = f", state {c['state_bytes']:,} B a sequence" if c["state_bytes"] else ""
+        state = f", state {c.state_bytes:,} B a sequence" if c.state_bytes else ""
         mla = "; whole on every tp rank, split only by dp attention" if model.latent else ""
         for line in wrapped(
-            f"  cache   {c['bytes_per_token']:,} B a token at {tokens:,}{state}, {units.significant(c['bytes'] / units.MIB, 4)} MiB at {tokens:,} ({kv_precision}){mla}",
+            f"  cache   {c.bytes_per_token:,} B a token at {c.tokens:,}{state}, {units.significant(c.bytes / units.MIB, 4)} MiB at {c.tokens:,} ({c.precision}){mla}",
             indent=10,
         ):
             page.line(line)
@@ -131,10 +83,10 @@ def model_screen(model: Model, tokens: int, page: Page, kv_precision: str = "bf1
             page.line(page.paint(line, "warning"))
 
 
-def _work_lines(model: Model, facts: dict[str, Any]) -> list[str]:
+def _work_lines(model: Model, facts: ModelAnswer) -> list[str]:
     """Return what a generated token computes, and what a checkpoint carries beside."""
     lines = []
-    work = facts["flops"]["matmul_per_token"]
+    work = facts.flops.matmul_per_token
     if work is not None:
         what = "2 x every weight that a generated token meets, head included"
         lines.append(f"  matmuls {units.show(work, 'FLOP')} a token = {what}")
@@ -221,7 +173,7 @@ def _peak_lines(device: Accelerator) -> list[str]:
     return lines
 
 
-def _quote(kind: str, quotes: Sequence[Any]) -> str:
+def _quote(kind: str, quotes: Sequence[Price]) -> str:
     from roofplan.money import STALE_DAYS, age_days
 
     newest = max((p for p in quotes if p.kind == kind), key=lambda p: p.newest_possible)

@@ -1,0 +1,559 @@
+"""The answers of ``roofplan cost``: chips, machines, tokens, rents and their history."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from roofplan.inputs import ChipInputs, HistoryInputs, MachineInputs, RentInputs, TokensInputs
+from roofplan.money.chip import Bill, gross_dies, usable
+from roofplan.money.history import CLASSES, WIDTHS, Gain, Milestone, fit_trend
+from roofplan.money.machine import Owned, against, fed, per_petaflop_hour
+from roofplan.money.prices import stale_warning
+from roofplan.money.rent import RENTS
+from roofplan.money.rent import Quote as Rent
+from roofplan.money.tokens import Supply, TokenCosts
+from roofplan.money.uncertainty import Interval, Swing, central
+from roofplan.present.answers.record import (
+    ABSENT,
+    Answer,
+    DocumentMember,
+    Grade,
+    Quote,
+    Tree,
+    answered,
+    cited,
+    members,
+    tree,
+    view,
+)
+from roofplan.records.source import document
+
+
+@members
+class Ranged:
+    """A figure and the bounds that hold nine draws of ten, or the interval of what it follows from."""
+
+    value: float
+    low: float
+    high: float
+    unit: str
+    grade: Grade
+
+
+def ranged(found: Interval, unit: str) -> Ranged:
+    """Return an interval."""
+    return view(Ranged, found, value=found.central, unit=unit)
+
+
+@members
+class SwingMember:
+    """What one input's range does to a figure, all others central."""
+
+    input: str
+    low: float
+    high: float
+
+
+@members
+class Sampled(Ranged):
+    """A figure whose bounds come from draws of its inputs, and what each of them does to it."""
+
+    tornado: list[SwingMember]
+
+
+def sampled(found: Interval, swings: Sequence[Swing], unit: str) -> Sampled:
+    """Return an interval, and what each input does to it."""
+    tornado = [view(SwingMember, one, input=one.name) for one in swings]
+    return view(Sampled, found, value=found.central, unit=unit, tornado=tornado)
+
+
+# Chips -------------------------------------------------------------------------------------------
+
+
+@members
+class ChipMember:
+    """A part: its memory, how many bytes of it [B], and what joins its dies."""
+
+    id: str
+    memory: str
+    capacity: float
+    interposer: str
+
+
+@members
+class SoldDie:
+    """A kind of die on a package [m2, 1].
+
+    Parameters
+    ----------
+    gross : whole dies of a wafer [1].
+    usable : share of them that can be sold [1].
+    """
+
+    name: str
+    node: str
+    area: float
+    count: int
+    units: int | None
+    sold: int | None
+    gross: float
+    usable: float
+
+
+@members
+class PartPrice(Quote):
+    """A price of a part, and what was sold with it."""
+
+    scope: str
+
+
+@members
+class Amount:
+    """A sum of money."""
+
+    value: float
+    unit: str
+
+
+@members
+class ChipAnswer(Answer):
+    """What a part costs to make."""
+
+    chip: ChipMember = ABSENT
+    cost: Sampled = ABSENT
+    dies: list[SoldDie] = ABSENT
+    absent: list[str] = ABSENT
+    parts: dict[str, float] = ABSENT
+    perfect_dies: dict[str, float] = ABSENT
+    price: PartPrice = ABSENT
+    gross_margin: Ranged = ABSENT
+    design: Amount = ABSENT
+    explain: Tree = ABSENT
+    sources: dict[str, DocumentMember] = ABSENT
+
+
+def chip_answer(found: Bill, asked: ChipInputs, *, depth: int) -> ChipAnswer:
+    """Return the answer of ``roofplan cost chip``, its explanation `depth` levels deep."""
+    at, p = central(found.inputs), found.price
+    return answered(
+        ChipAnswer,
+        "cost chip",
+        asked,
+        warnings=() if p is None else stale_warning(found.chip.id, p.date),
+        chip=view(ChipMember, found.chip),
+        cost=sampled(found.cost, found.swings, "USD"),
+        dies=[view(SoldDie, d, gross=gross_dies(d), usable=float(usable(d, at))) for d in found.chip.dies],
+        absent=found.absent,
+        parts={part.name: float(part.value) for part in found.term.parts},
+        perfect_dies=found.rivals,
+        price=ABSENT if p is None else view(PartPrice, p, unit="USD"),
+        gross_margin=ABSENT if found.margin is None else ranged(found.margin, "1"),
+        design=ABSENT if found.design is None else Amount(value=found.design, unit="USD"),
+        explain=tree(found.term, depth),
+        sources=cited([*found.term.bibliography(), *(item.cited for item in found.inputs.values())]),
+    )
+
+
+# Machines ----------------------------------------------------------------------------------------
+
+
+@members
+class Bought:
+    """Something that is bought, and its dated price for one [USD]."""
+
+    name: str
+    count: float
+    price: float
+    date: str | None
+    source: str
+
+
+@members
+class Purchase(Amount):
+    """What is bought."""
+
+    items: list[Bought]
+
+
+@members
+class MachineName:
+    """A machine as the command line writes it."""
+
+    text: str
+    device: str
+    count: int
+
+
+@members
+class RentOfIt:
+    """Owning beside renting the same machine.
+
+    Parameters
+    ----------
+    low, high : rents on demand of a device in the newest half year [USD/h], of so many `quotations`, the newest of `date`.
+    compared : the quotation that owning is set against, null where none holds for this size.
+    break_even_use : share of the hours from which owning is cheaper, above 1 where never [1].
+    payback : until the machine has earned its price at that rent [s].
+    """
+
+    low: float
+    high: float
+    unit: str
+    quotations: int
+    date: str
+    compared: Quote | None
+    break_even_use: float | None
+    payback: Amount | None
+
+
+@members
+class SupplyMember:
+    """What a server draws, its power supplies and its rack [W], servers of a rack, and plugs by their rating [1]."""
+
+    power: float
+    supplies: float
+    rack: float
+    servers: int
+    plugs: dict[str, int]
+
+
+@members
+class OwnedMachine:
+    """An hour of a machine of one's own."""
+
+    machine: MachineName
+    purchase: Purchase
+    cost_per_hour: Sampled
+    parts: dict[str, float]
+    per_petaflop_hour: dict[str, float]
+    rent: RentOfIt | None
+    supply: SupplyMember | None
+    absent: list[str]
+    assumed: list[str]
+    explain: Tree
+
+
+@members
+class MachineAnswer(Answer):
+    """What machines of one's own cost per hour."""
+
+    machines: list[OwnedMachine] = ABSENT
+    sources: dict[str, DocumentMember] = ABSENT
+
+
+def machine_answer(found: Sequence[Owned], asked: MachineInputs, *, depth: int) -> MachineAnswer:
+    """Return the answer of ``roofplan cost machine``, its explanations `depth` levels deep."""
+    return answered(
+        MachineAnswer,
+        "cost machine",
+        asked,
+        warnings=[warning for one in found for warning in one.warnings],
+        machines=[
+            view(
+                OwnedMachine,
+                one,
+                machine=view(MachineName, one.machine, device=one.machine.device.id),
+                purchase=Purchase(
+                    value=one.purchase,
+                    unit="USD",
+                    items=[view(Bought, item, date=item.date or None) for item in one.items],
+                ),
+                cost_per_hour=sampled(one.interval(), one.swings(), "USD/h"),
+                parts={part.name: float(part.value) for part in one.term.parts},
+                per_petaflop_hour=per_petaflop_hour(one),
+                rent=_against(one),
+                supply=_supply(one),
+                explain=tree(one.term, depth),
+            )
+            for one in found
+        ],
+        sources=cited(key for one in found for key in one.term.bibliography()),
+    )
+
+
+def _supply(owned: Owned) -> SupplyMember | None:
+    found = fed(owned)
+    return (
+        None
+        if found is None
+        else view(SupplyMember, found, plugs={f"{watts:g} W": n for watts, n in found.plugs.items()})
+    )
+
+
+def _against(owned: Owned) -> RentOfIt | None:
+    """Return owning beside renting; null without rents of the device."""
+    found = against(owned)
+    return (
+        None
+        if found is None
+        else view(
+            RentOfIt,
+            found,
+            unit="USD/h",
+            compared=None if found.rent is None else view(Quote, found.rent),
+            break_even_use=found.use,
+            payback=None if found.payback is None else Amount(value=found.payback, unit="s"),
+        )
+    )
+
+
+# Tokens ------------------------------------------------------------------------------------------
+
+
+@members
+class DemandMember:
+    """How many tokens a month, and how they come.
+
+    Parameters
+    ----------
+    output_rate : in the mean [token/s].
+    """
+
+    tokens: float
+    input_share: float
+    output_rate: float
+    peak: float
+    autoscale: bool
+    utilisation: float
+
+
+@members
+class ApiPrices:
+    """What the listed routes ask [USD/Mtoken]."""
+
+    routes: int
+    input: float
+    output: float
+    monthly: Ranged
+    cheapest: str
+    dearest: str
+    date: str
+    source: str
+
+
+@members
+class BreakEvenMember:
+    """Tokens of a month from which machines are the cheaper; null where that does not happen.
+
+    Parameters
+    ----------
+    never : share of the draws in which it does not [1].
+    """
+
+    tokens: float | None
+    low: float | None
+    high: float | None
+    never: float
+    unit: str
+    grade: Grade
+
+
+@members
+class MonthOfMachines:
+    """A month of machines that serve a demand.
+
+    Parameters
+    ----------
+    replicas, mean_replicas : machines at the peak, and over the day [1].
+    busy : mean demand over what they could give [1].
+    """
+
+    kind: str
+    machine: str
+    plan: str
+    replicas: float
+    mean_replicas: float
+    busy: float
+    capacity: Ranged
+    cost_per_hour: Quote
+    monthly: Sampled
+    break_even: BreakEvenMember | None
+    api_over_full_machine: Ranged | None
+    api_apart: Tree | None
+    explain: Tree
+    purchase: float | None
+    assumed: list[str]
+    absent: list[str]
+
+
+@members
+class TokensAnswer(Answer):
+    """What a month's tokens cost at an API, rented and owned."""
+
+    model: str = ABSENT
+    demand: DemandMember = ABSENT
+    api: ApiPrices = ABSENT
+    supplies: list[MonthOfMachines] = ABSENT
+    full_load: dict[str, Ranged] = ABSENT
+    energy_per_million_output_tokens: dict[str, Ranged] = ABSENT
+    sources: dict[str, DocumentMember] = ABSENT
+    absent: list[str] = ABSENT
+
+
+ENERGY_UNITS = {"kWh": "kWh", "gCO2": "g"}
+
+
+def tokens_answer(found: TokenCosts, asked: TokensInputs, *, depth: int = 1) -> TokensAnswer:
+    """Return the answer of ``roofplan cost tokens``, its explanations `depth` levels deep."""
+    documents = [document(found.api.source)] if found.api else []
+    return answered(
+        TokensAnswer,
+        "cost tokens",
+        asked,
+        warnings=found.warnings,
+        model=found.model,
+        demand=view(DemandMember, found.demand, input_share=found.demand.share),
+        api=ABSENT if found.api is None else view(ApiPrices, found.api, monthly=ranged(found.api.monthly, "USD")),
+        supplies=[_month(one, depth) for one in found.supplies],
+        full_load={name: ranged(value, "USD/Mtoken") for name, value in found.full.items()},
+        energy_per_million_output_tokens={name: ranged(one, ENERGY_UNITS[name]) for name, one in found.energy.items()},
+        sources=cited([*(key for one in found.supplies for key in one.term.bibliography()), *documents]),
+        absent=found.absent,
+    )
+
+
+def _month(one: Supply, depth: int) -> MonthOfMachines:
+    return view(
+        MonthOfMachines,
+        one,
+        plan=one.label,
+        mean_replicas=one.mean,
+        capacity=ranged(one.capacity, "token/s"),
+        cost_per_hour=view(Quote, one.hourly.price, value=one.hourly.total, unit="USD/h"),
+        monthly=sampled(one.monthly, one.swings, "USD"),
+        break_even=None if one.even is None else view(BreakEvenMember, one.even, unit="token/month"),
+        api_over_full_machine=None if one.over is None else ranged(one.over, "1"),
+        api_apart=None if one.apart is None else tree(one.apart, 1),
+        explain=tree(one.term, depth),
+        purchase=one.owned.purchase if one.owned else None,
+        assumed=one.owned.assumed if one.owned else [],
+        absent=one.owned.absent if one.owned else [],
+    )
+
+
+# Rents and history -------------------------------------------------------------------------------
+
+
+@members
+class Quotation(Quote):
+    """A dated rent, for how long and for how many devices at once."""
+
+    provider: str | None
+    term: str | None
+    count: int | None
+
+
+@members
+class RentAnswer(Answer):
+    """The dated rents of a device."""
+
+    device: str = ABSENT
+    quotations: list[Quotation] = ABSENT
+
+
+def rent_answer(device: str, found: Sequence[Rent], asked: RentInputs) -> RentAnswer:
+    """Return the answer of ``roofplan cost rent``."""
+    newest = {kind: max((q.price.newest_possible for q in found if q.price.kind == kind), default="") for kind in RENTS}
+    quotations = [view(Quotation, q.price, provider=q.price.provider or None, term=q.price.term or None) for q in found]
+    return answered(
+        RentAnswer,
+        "cost rent",
+        asked,
+        warnings=[
+            one for kind, date in newest.items() for one in stale_warning(f"{device} ({kind}), the newest", date)
+        ],
+        device=device,
+        quotations=quotations,
+    )
+
+
+@members
+class MilestoneMember:
+    """A device at its launch: its oldest known price over its dense rates, by bits of an operand."""
+
+    device: str
+    launched: str
+    price: Quote
+    usd_per_flops: dict[str, float]
+    usd_per_transistor: float | None
+
+
+@members
+class Years:
+    """A span of years with its bounds; null for one without an end."""
+
+    value: float | None
+    low: float | None
+    high: float | None
+    unit: str
+    grade: Grade
+
+
+@members
+class Halving:
+    """Years in which the price of a rate halves over a class of devices.
+
+    Parameters
+    ----------
+    spread : standard deviation of the logarithms of their prices about the trend [1].
+    """
+
+    device_class: str
+    operand: str
+    years: Years
+    devices: int
+    spread: float
+
+
+@members
+class GainMember:
+    """How much faster one device is than another; the factors multiply to `whole`."""
+
+    from_: str
+    to: str
+    years: float | None
+    whole: float
+    factors: dict[str, float]
+
+
+@members
+class HistoryAnswer(Answer):
+    """Prices of a rate and of a transistor over the years."""
+
+    devices: list[MilestoneMember] = ABSENT
+    halving: list[Halving] = ABSENT
+    gain: GainMember = ABSENT
+    sources: dict[str, DocumentMember] = ABSENT
+
+
+def history_answer(found: Sequence[Milestone], step: Gain, asked: HistoryInputs) -> HistoryAnswer:
+    """Return the answer of ``roofplan cost history``."""
+    trends = [(kind, bits, fit_trend(found, bits, kind)) for kind in CLASSES for bits in WIDTHS]
+    return answered(
+        HistoryAnswer,
+        "cost history",
+        asked,
+        devices=[
+            MilestoneMember(
+                device=one.device.id,
+                launched=one.device.launched,
+                price=view(Quote, one.price, unit="USD"),
+                usd_per_flops=one.per_rate,
+                usd_per_transistor=one.per_transistor,
+            )
+            for one in found
+        ],
+        halving=[
+            view(
+                Halving,
+                trend,
+                device_class=kind,
+                operand=bits,
+                years=view(Years, trend.halving, value=trend.halving.central, unit="year"),
+            )
+            for kind, bits, trend in trends
+            if trend is not None
+        ],
+        gain=view(GainMember, step, from_=step.old.id, to=step.new.id),
+        sources=cited(document(key) for key in (*(one.price.source for one in found), *step.sources)),
+    )

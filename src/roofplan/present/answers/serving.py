@@ -1,0 +1,253 @@
+"""The answer of ``roofplan serve``."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import replace
+from typing import Any
+
+from roofplan.evidence import nearest_measured
+from roofplan.exports.serving import launch
+from roofplan.inputs import ServeInputs
+from roofplan.present.answers.record import (
+    ABSENT,
+    Answer,
+    Bound,
+    DocumentMember,
+    Json,
+    MachineMember,
+    MetricMember,
+    ModelMember,
+    Tree,
+    answered,
+    machine_member,
+    members,
+    metric_columns,
+    metrics,
+    model_member,
+    searched,
+    shown_model,
+    tree,
+    view,
+)
+from roofplan.present.screens import source_text
+from roofplan.serving import Plan, Result, bounds, first_bound
+
+EXPLAIN_DEPTH = 4
+
+
+@members
+class Precision:
+    """Formats of weights and cache, and whether they are other than the checkpoint's."""
+
+    weights: str
+    kv: str
+    changes_model: bool
+
+
+@members
+class Memory:
+    """Bytes of the fullest device [B]; `longest_request` in tokens."""
+
+    capacity: float
+    weights: float
+    kv_cache: float
+    activations: float
+    runtime: float
+    free: float
+    left_alone: float
+    kv_pool: float
+    longest_request: float
+    request: float
+
+
+@members
+class DevicePrice:
+    """What a device costs per hour: a dated quotation, or what owning it comes to."""
+
+    kind: str
+    per_device: float
+    unit: str
+    provider: str
+    date: str
+    stale: bool
+    source: str
+
+
+@members
+class Point:
+    """What a plan does at fewer or more users."""
+
+    users: int
+    metrics: dict[str, MetricMember]
+    bound: Bound
+
+
+@members
+class ServePlan:
+    """One serving plan.
+
+    Parameters
+    ----------
+    concurrency : users at once [1].
+    bound : what limits each phase.
+    pareto, tied : whether no other plan is better in all that counts, and whether others are as good as it.
+    nearest_measured : published runs of the same model and device.
+    points : the ladder of users, of the first plan.
+    """
+
+    id: str
+    machine: MachineMember
+    engine: str
+    strategy: dict[str, int]
+    precision: Precision
+    concurrency: int
+    metrics: dict[str, MetricMember]
+    bound: dict[str, Bound]
+    memory: Memory
+    pareto: bool
+    tied: bool
+    price: DevicePrice | None
+    nearest_measured: list[Json]
+    launch: str
+    reproduce: str
+    source_ids: list[str]
+    points: list[Point]
+    explain: list[Tree] = ABSENT
+
+
+@members
+class ServeAnswer(Answer):
+    """Serving plans, the best first."""
+
+    model: ModelMember = ABSENT
+    plans: list[ServePlan] = ABSENT
+    sources: dict[str, DocumentMember] = ABSENT
+    emit: str = ABSENT
+
+
+def serve_answer(result: Result, asked: ServeInputs, *, top: int, explain: int = 0, emit: bool = False) -> ServeAnswer:
+    """Return the answer of ``roofplan serve``.
+
+    Parameters
+    ----------
+    top : plans to show [1].
+    explain : levels of the first plan's explanation, 0 for none [1].
+    emit : whether the launch of the first plan stands beside the plans.
+    """
+    sources: dict[str, DocumentMember] = {}
+    w = result.plans[0].workload
+    shown = [
+        _plan(plan, result if index == 0 else None, asked, sources, explain=explain if index == 0 else 0)
+        for index, plan in enumerate(result.plans[: max(top, 1)])
+    ]
+    return answered(
+        ServeAnswer,
+        "serve",
+        replace(asked, input=str(w.input), output=str(w.output), context=str(w.context)),
+        warnings=result.warnings,
+        search=searched(result.tally),
+        model=model_member(result.plans[0].model),
+        plans=shown,
+        sources=sources,
+        emit=launch(result.plans[0]) if emit else ABSENT,
+    )
+
+
+def _plan(
+    plan: Plan, first: Result | None, asked: ServeInputs, sources: dict[str, DocumentMember], *, explain: int
+) -> ServePlan:
+    """Return one plan; the first one of a result has the ladder of its users."""
+    book = plan.memory
+    behind = [one for time in plan.prediction.times for one in time.bibliography()]
+    keys = list(dict.fromkeys([*(one.citation for one in behind), "config.json", "engine", book.capacity_source]))
+    if plan.cost is not None:
+        keys.append(plan.cost.price.source)
+    for key in keys:
+        sources.setdefault(key, DocumentMember(text=source_text(key, plan)))
+    trees = [*plan.prediction.times, book.term(plan.cache_in_use), plan.power, plan.cost_term()]
+    return view(
+        ServePlan,
+        plan,
+        machine=machine_member(plan.machine),
+        engine=plan.engine.id,
+        strategy=plan.strategy.as_dict(),
+        precision=Precision(weights=_weights(plan), kv=plan.kv_precision, changes_model=plan.changes_model),
+        concurrency=plan.users,
+        metrics=metrics(plan.metrics),
+        bound={phase: Bound(limit=name, share=share) for phase, (name, share) in bounds(plan).items()},
+        memory=view(
+            Memory,
+            book,
+            kv_cache=plan.cache_in_use,
+            runtime=book.runtime + book.graphs,
+            free=max(0.0, book.pool - plan.cache_in_use),
+            kv_pool=book.pool,
+            longest_request=book.longest,
+        ),
+        price=None
+        if plan.cost is None
+        else view(DevicePrice, plan.cost.price, per_device=plan.cost.price.value, unit="USD/h", stale=plan.cost.stale),
+        nearest_measured=nearest_measured(plan),
+        launch=launch(plan),
+        reproduce=reproduce(plan, asked),
+        source_ids=keys,
+        points=[_point(step) for step in first.ladder] if first is not None else [],
+        explain=[tree(one, explain) for one in trees if one is not None] if explain else ABSENT,
+    )
+
+
+def _weights(plan: Plan) -> str:
+    return plan.model.quantization.format if plan.model.quantization else plan.model.dtype
+
+
+def _point(step: Plan) -> Point:
+    limit, share = first_bound(step)
+    return Point(users=step.users, metrics=metrics(step.metrics), bound=Bound(limit=limit, share=share))
+
+
+def reproduce(plan: Plan, asked: ServeInputs) -> str:
+    """Return the command that judges exactly this configuration."""
+    w = plan.workload
+    model = shown_model(asked.model, plan.model.id)
+    words = [f"roofplan serve {model} --on {shlex.quote(plan.machine.text)}"]
+    degrees = ",".join(f"{name}={value}" for name, value in plan.strategy.as_dict().items())
+    words.append(
+        f"--strategy {degrees} --engine {shlex.quote(plan.engine.stands_for or plan.engine.id)} --concurrency {plan.users}"
+        f" --input {w.input} --output {w.output} --context {w.context}"
+    )
+    if plan.precision != "checkpoint":
+        words.append(f"--precision {plan.precision}")
+    if asked.kv_precision is not None:
+        words.append(f"--kv-precision {plan.kv_precision}")
+    own = ("rate", "prefix_hit", "draft", "price", "utilisation")
+    given = [name for name in own if getattr(asked, name) not in {None, "0", "rent", "100%"}]
+    words.extend(f"--{name.replace('_', '-')} {getattr(asked, name)}" for name in given)
+    return " ".join(words)
+
+
+def csv_rows(result: Result) -> list[dict[str, Any]]:
+    """Return every plan as a flat row in SI units."""
+    rows = []
+    for plan in result.plans:
+        limits = bounds(plan)
+        row: dict[str, Any] = {
+            "machine": plan.machine.text or plan.machine.device.id,
+            "device": plan.machine.device.id,
+            "count": plan.machine.count,
+            "engine": plan.engine.id,
+            **plan.strategy.as_dict(),
+            "weights": _weights(plan),
+            "kv": plan.kv_precision,
+            "users": plan.users,
+            "pareto": plan.pareto,
+            "tied": plan.tied,
+            **metric_columns(plan.metrics),
+            "decode_limit": limits["decode"][0] if "decode" in limits else "",
+            "prefill_limit": limits["prefill"][0],
+            "weights_bytes": plan.memory.weights,
+            "kv_pool_bytes": plan.memory.pool,
+            "price_date": plan.cost.price.date if plan.cost else "",
+        }
+        rows.append(row)
+    return rows

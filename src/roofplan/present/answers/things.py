@@ -1,0 +1,232 @@
+"""The answers of ``roofplan model``, ``device`` and the lists."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from roofplan.inputs import DeviceInputs, ListInputs, ModelInputs
+from roofplan.operations import Step, element_bytes, whole_model
+from roofplan.present.answers.record import ABSENT, Answer, SourcedMember, answered, members, sourced, view
+from roofplan.present.screens.plans import weights_text
+from roofplan.records.hardware import Accelerator, Server
+from roofplan.records.model import Attention, Model
+from roofplan.records.strategy import Strategy
+from roofplan.serving import footprint
+
+# Models ------------------------------------------------------------------------------------------
+
+
+@members
+class ParameterCounts:
+    """Parameters of a model [1]; `active` null where experts per token are not stated."""
+
+    total: int
+    active: int | None
+    embedding: int
+    head: int
+
+
+@members
+class Cache:
+    """Cache of a context of so many `tokens` [B].
+
+    Parameters
+    ----------
+    bytes_per_token : what one more token adds there.
+    state_bytes : what a sequence holds whatever its length.
+    cross_positions : of an encoder that the decoder attends to [1].
+    """
+
+    bytes: int
+    bytes_per_token: int
+    state_bytes: int
+    tokens: int
+    precision: str
+    cross_positions: int = ABSENT
+
+
+@members
+class Flops:
+    """Work of a generated token [FLOP]."""
+
+    matmul_per_token: int | None
+    head_per_token: int
+
+
+@members
+class Weights:
+    """Bytes of the weights, and their format."""
+
+    bytes: int
+    format: str
+
+
+@members
+class Draft:
+    """Layers of a checkpoint that draft tokens, and their parameters, null where they are not known [1]."""
+
+    layers: int
+    parameters: int | None
+
+
+@members
+class ModelAnswer(Answer):
+    """What a model is.
+
+    Parameters
+    ----------
+    layers : [parameters, repeat] of each run of equal layers, by stack.
+    tied : whether the head is the embedding.
+    """
+
+    id: str = ABSENT
+    family: str = ABSENT
+    parameters: ParameterCounts = ABSENT
+    cache: Cache = ABSENT
+    flops: Flops = ABSENT
+    layers: dict[str, list[list[int]]] = ABSENT
+    weights: Weights = ABSENT
+    hidden: int = ABSENT
+    vocabulary: int = ABSENT
+    max_positions: int | None = ABSENT
+    tied: bool = ABSENT
+    draft: Draft = ABSENT
+    sha256: str | None = ABSENT
+    generates: bool = ABSENT
+
+
+def model_answer(model: Model, tokens: int, kv_precision: str, asked: ModelInputs) -> ModelAnswer:
+    """Return the answer of ``roofplan model``, the cache counted at a context of so many tokens."""
+    foot = footprint(model, Strategy(), element_bytes(kv_precision))
+    size = foot.request(float(tokens)) if model.generates else 0.0
+    counted = model.generates and model.active is not None
+    return answered(
+        ModelAnswer,
+        "model",
+        asked,
+        warnings=[("model", text) for text in model.warnings],
+        **{name: getattr(model, name) for name in SAID},
+        parameters=view(ParameterCounts, model),
+        cache=Cache(
+            bytes=round(size),
+            bytes_per_token=round(
+                foot.kv_per_token + sum(rate for rate, window, _ in foot.windowed if window >= tokens)
+            ),
+            state_bytes=round(foot.state),
+            tokens=tokens,
+            precision=kv_precision,
+            cross_positions=_cross_positions(model) or ABSENT,
+        ),
+        flops=Flops(
+            matmul_per_token=_matmul_work(model) if counted else None,
+            head_per_token=2 * model.vocabulary * model.hidden,
+        ),
+        layers=model.layer_runs(),
+        weights=Weights(bytes=round(foot.weights), format=weights_text(model)),
+        draft=Draft(layers=model.draft_layers, parameters=model.draft_parameters),
+    )
+
+
+SAID = ("id", "family", "hidden", "vocabulary", "max_positions", "tied", "sha256", "generates")
+"""What an answer says of a model as its record has it."""
+
+
+def _cross_positions(model: Model) -> int:
+    """Return the positions of an encoder that cross attention reads, over all layers [1]."""
+    mixers = (mixer for layer, _ in model.decoder.kinds() for mixer in layer.mixers)
+    return sum(mixer.cross or 0 for mixer in mixers if isinstance(mixer, Attention))
+
+
+def _matmul_work(model: Model) -> int:
+    """Return the work of all weights that a generated token meets, head included [FLOP]."""
+    table = whole_model(model, Step(sequences=1.0, context=1.0))
+    return round(sum(float(op.work) for op in table if op.kind in {"matmul", "experts"}))
+
+
+# Devices -----------------------------------------------------------------------------------------
+
+
+@members
+class DeviceMember:
+    """A device: every number with its source; peaks are dense unless they stand under ``sparse``."""
+
+    id: str
+    name: str
+    vendor: str
+    architecture: str
+    quantities: dict[str, SourcedMember]
+    peak: dict[str, SourcedMember]
+    sparse: dict[str, SourcedMember]
+    measured: dict[str, SourcedMember]
+    scale_up: str | None
+    host_link: str | None
+    peer_to_peer: str | None
+    geforce_licence: bool
+    aliases: list[str]
+    notes: list[str]
+
+
+@members
+class ServerMember:
+    """A server: its device, and every number with its source."""
+
+    id: str
+    name: str
+    accelerator: str
+    network: str | None
+    quantities: dict[str, SourcedMember]
+    aliases: list[str]
+    notes: list[str]
+
+
+@members
+class Match:
+    """A peak that a quoted rate may be, and how far that lies from it [1]."""
+
+    match: str
+    difference: float
+
+
+@members
+class DeviceAnswer(Answer):
+    """What a device is, or which of its peaks a quoted rate is."""
+
+    device: DeviceMember = ABSENT
+    server: ServerMember = ABSENT
+    what_is: list[Match] = ABSENT
+
+
+def device_answer(found: Accelerator, server: Server | None, asked: DeviceInputs) -> DeviceAnswer:
+    """Return the answer of ``roofplan device``, with the server where one was asked for."""
+    tables = {name: sourced(getattr(found, name)) for name in ("quantities", "peak", "sparse", "measured")}
+    box = ABSENT if server is None else view(ServerMember, server, quantities=sourced(server.quantities))
+    return answered(DeviceAnswer, "device", asked, device=view(DeviceMember, found, **tables), server=box)
+
+
+def match_answer(found: Sequence[tuple[float, str]], asked: DeviceInputs) -> DeviceAnswer:
+    """Return the answer of ``roofplan device --what-is``."""
+    matches = [Match(match=text, difference=off) for off, text in found]
+    return answered(DeviceAnswer, "device", asked, what_is=matches)
+
+
+# Lists -------------------------------------------------------------------------------------------
+
+
+@members
+class Item:
+    """What a list holds."""
+
+    id: str
+    text: str
+
+
+@members
+class ListAnswer(Answer):
+    """What the catalogue holds."""
+
+    items: list[Item] = ABSENT
+
+
+def list_answer(name: str, found: Sequence[tuple[str, str]], asked: ListInputs) -> ListAnswer:
+    """Return the answer of a list: ids with what is said of each."""
+    return answered(ListAnswer, name, asked, items=[Item(id=one, text=words) for one, words in found])
