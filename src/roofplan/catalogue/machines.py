@@ -9,7 +9,6 @@ from functools import lru_cache
 from pathlib import Path
 
 from roofplan import catalogue
-from roofplan.catalogue import codec
 from roofplan.errors import InputError, UnknownName, nearest
 from roofplan.records.hardware import OWN, Accelerator, Link, Machine, Server
 from roofplan.records.source import Sourced
@@ -70,7 +69,9 @@ def accelerator(name: str, argument: str) -> Accelerator:
                 nearest=[inside],
             )
         return catalogue.accelerator(catalogue.find("accelerators", name, argument))
-    own = codec.user_accelerator(Path(name))
+    from roofplan.catalogue.own_device import user_accelerator
+
+    own = user_accelerator(Path(name))
     known = {catalogue.accelerator(other).architecture for other in catalogue.ids("accelerators")}
     if own.architecture and own.architecture not in known:
         raise InputError(

@@ -72,12 +72,12 @@ def sampled(found: Interval, swings: Sequence[Swing], unit: str) -> Sampled:
 
 @members
 class ChipMember:
-    """A part: its memory, how many bytes of it [B], and what joins its dies."""
+    """A part: its memory, how many bytes of it [B], and whether dies and stacks share an interposer."""
 
     id: str
     memory: str
     capacity: float
-    interposer: str
+    interposer: bool
 
 
 @members
@@ -185,6 +185,15 @@ class MachineName:
 
 
 @members
+class Compared:
+    """A quotation that owning is set against [USD/h]."""
+
+    value: float
+    date: str
+    source: str
+
+
+@members
 class RentOfIt:
     """Owning beside renting the same machine.
 
@@ -201,7 +210,7 @@ class RentOfIt:
     unit: str
     quotations: int
     date: str
-    compared: Quote | None
+    compared: Compared | None
     break_even_use: float | None
     payback: Amount | None
 
@@ -290,7 +299,7 @@ def _against(owned: Owned) -> RentOfIt | None:
             RentOfIt,
             found,
             unit="USD/h",
-            compared=None if found.rent is None else view(Quote, found.rent),
+            compared=None if found.rent is None else view(Compared, found.rent),
             break_even_use=found.use,
             payback=None if found.payback is None else Amount(value=found.payback, unit="s"),
         )

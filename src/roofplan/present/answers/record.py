@@ -203,9 +203,14 @@ class MachineMember:
 
 
 def machine_member(found: Machine) -> MachineMember:
+    """Return a machine, what joins its hosts left out."""
+    return view(MachineMember, found, device=found.device.id, network=ABSENT, ports=ABSENT)
+
+
+def joined_machine(found: Machine) -> MachineMember:
     """Return a machine, with its network where hosts have one between them."""
     if found.network is None:
-        return view(MachineMember, found, device=found.device.id, network=ABSENT, ports=ABSENT)
+        return machine_member(found)
     spread = {name: x for name in ("pod", "taper") if (x := found.network.value(name)) is not None}
     return view(MachineMember, found, device=found.device.id, network=found.network.id, **spread)
 

@@ -16,10 +16,9 @@ from roofplan.present.answers.record import (
     MachineMember,
     MetricMember,
     ModelMember,
-    Quote,
     Tree,
     answered,
-    machine_member,
+    joined_machine,
     members,
     metric_columns,
     metrics,
@@ -128,9 +127,14 @@ class Run:
 
 
 @members
-class RentQuote(Quote):
+class DevicePrice:
     """What a device costs per hour; `stale` where the price is old."""
 
+    kind: str
+    value: float
+    unit: str
+    date: str
+    source: str
     stale: bool
 
 
@@ -149,7 +153,7 @@ class TrainPlan:
     memory: Memory
     run: Run | None
     pareto: bool
-    price: RentQuote | None
+    price: DevicePrice | None
     launch: str
     reproduce: str
     source_ids: list[str]
@@ -220,7 +224,7 @@ def _plan(plan: TrainingPlan, asked: TrainInputs, sources: dict[str, DocumentMem
     return view(
         TrainPlan,
         plan,
-        machine=machine_member(plan.machine),
+        machine=joined_machine(plan.machine),
         framework=plan.framework.id,
         strategy=plan.layout.as_dict(),
         micro_batches=float(plan.step.micro_batches),
@@ -238,7 +242,7 @@ def _plan(plan: TrainingPlan, asked: TrainInputs, sources: dict[str, DocumentMem
             ],
         ),
         run=_run(plan),
-        price=None if plan.cost is None else view(RentQuote, plan.cost.price, stale=plan.cost.stale),
+        price=None if plan.cost is None else view(DevicePrice, plan.cost.price, stale=plan.cost.stale),
         launch=launch_or_reason(plan),
         reproduce=reproduce(plan, asked),
         source_ids=keys,
