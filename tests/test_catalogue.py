@@ -9,7 +9,7 @@ from roofplan import catalogue, money
 from roofplan.api import plan_serving
 from roofplan.catalogue.machines import machine
 from roofplan.errors import InputError, UnknownName
-from roofplan.operations import element_bytes
+from roofplan.operations.table import element_bytes
 
 KINDS = {"datasheet", "measured", "derived", "estimate", "quote", "documented", "list", "street"}
 DEVICES = [catalogue.accelerator(name) for name in catalogue.ids("accelerators")]

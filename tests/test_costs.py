@@ -33,7 +33,7 @@ from roofplan.money.request import bill_of_materials
 from roofplan.money.tokens import CAPACITY, Demand, api_of, machines_needed, month_cost, month_term, supply
 from roofplan.money.uncertainty import Z90, Interval, central, draws, interval, student, tornado
 from roofplan.present.answers.schemas import answer_schema
-from roofplan.present.charts import break_even
+from roofplan.present.charts.money import break_even
 from roofplan.records.prices import Price
 from roofplan.records.source import Sourced
 from roofplan.records.units import HOUR

@@ -66,7 +66,7 @@ STEP_BY_STEP = {
         "serving.prediction.Prediction",
         "serving.queue._Request",
     ),
-    *("training.plan.TrainingResult", "training.search.Tally", "training.search.Found"),
+    *("training.ranking.TrainingResult", "training.search.Tally", "training.search.Found"),
     *("training.step.Pass", "training.step.Passes", "training.step.Step"),
     *("evidence.inference.InferenceCase", "evidence.scoring.Validation", "evidence.training.TrainingCase"),
 }

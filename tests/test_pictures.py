@@ -87,7 +87,7 @@ def test_a_page_that_cannot_be_written_is_refused(run, tmp_path):
 
 
 def test_a_waterfall_stacks_to_its_total():
-    from roofplan.present.charts import waterfall
+    from roofplan.present.charts.money import waterfall
 
     rows = waterfall("x", [("a", 1.0), ("b", 2.0)], "USD", [("sold", 9.0)])["data"]["values"]
     assert [(row["from"], row["to"]) for row in rows] == [(0.0, 1.0), (1.0, 3.0), (0.0, 3.0), (0.0, 9.0)]

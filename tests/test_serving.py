@@ -16,7 +16,8 @@ from roofplan.catalogue.machines import machine
 from roofplan.errors import InputError, NoPlan, RoofplanError
 from roofplan.hf.find import read_model
 from roofplan.laws import batching, collectives
-from roofplan.operations import Step, element_bytes, head_format
+from roofplan.operations import head_format
+from roofplan.operations.table import Step, element_bytes
 from roofplan.records.strategy import Strategy
 from roofplan.records.workload import Workload
 from roofplan.serving import (

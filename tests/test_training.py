@@ -28,7 +28,9 @@ from roofplan.timing.network import Ranks, all_reduce, exchange, slowest_hop
 from roofplan.training import flops_per_token, search
 from roofplan.training.distinct import distinct
 from roofplan.training.ledger import fullest, in_flight, ledgers, peak
-from roofplan.training.plan import TrainingRequest, least_time, plan_all, planned
+from roofplan.training.misses import least_time
+from roofplan.training.plan import TrainingRequest, planned
+from roofplan.training.ranking import plan_all
 from roofplan.training.run import run
 from roofplan.training.search import SHARES_OF_LAYERS, why_not_tensor
 from roofplan.training.stages import even, stages

@@ -16,7 +16,7 @@ from roofplan.inputs import Load, ServeInputs, TokensInputs, TrainInputs, takes
 from roofplan.money.machine import Terms
 from roofplan.money.request import terms_of
 from roofplan.money.tokens import TokenCosts
-from roofplan.operations import element_bytes
+from roofplan.operations.table import element_bytes
 from roofplan.records.calibration import Fit
 from roofplan.records.hardware import Accelerator
 from roofplan.records.model import Model

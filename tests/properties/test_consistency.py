@@ -10,7 +10,8 @@ from conftest import FIT
 from roofplan import catalogue
 from roofplan.catalogue.machines import machine
 from roofplan.hf.find import read_model
-from roofplan.operations import Split, Step, layer_operations
+from roofplan.operations import layer_operations
+from roofplan.operations.table import Split, Step
 from roofplan.operations.training import forward
 from roofplan.records.strategy import Strategy
 from roofplan.records.training import Job, Layout

@@ -22,9 +22,9 @@ def chip(asked: ChipInputs, reply: Reply) -> None:
     explain, levels = reply.out("explain"), reply.levels
 
     def pictures() -> list[dict[str, Any]]:
-        from roofplan.present import charts
+        from roofplan.present.charts import money
 
-        return charts.bills(found)
+        return money.bills(found)
 
     reply.show(
         lambda page: screens.chip_screen(found, page, explain=explain, depth=levels),
@@ -46,9 +46,9 @@ def machine(asked: MachineInputs, reply: Reply) -> None:
     explain, levels = reply.out("explain"), reply.levels
 
     def pictures() -> list[dict[str, Any]]:
-        from roofplan.present import charts
+        from roofplan.present.charts import money
 
-        return charts.machines(found)
+        return money.machines(found)
 
     reply.show(
         lambda page: screens.machines_screen(found, page, explain=explain, depth=levels),
@@ -75,9 +75,9 @@ def tokens(asked: TokensInputs, reply: Reply) -> None:
     explain, levels = reply.out("explain"), reply.levels
 
     def pictures() -> list[dict[str, Any]]:
-        from roofplan.present import charts
+        from roofplan.present.charts import money
 
-        return charts.monthly(found)
+        return money.monthly(found)
 
     reply.show(
         lambda page: screens.tokens_screen(found, page, explain=explain, depth=levels),
@@ -97,9 +97,9 @@ def rent(asked: RentInputs, reply: Reply) -> None:
     identity, found = rents_of(asked.device or "", asked.provider)
 
     def pictures() -> list[dict[str, Any]]:
-        from roofplan.present import charts
+        from roofplan.present.charts import money
 
-        return [charts.price_history(identity, found)]
+        return [money.price_history(identity, found)]
 
     reply.show(
         lambda page: screens.rent_screen(found, page, identity),
@@ -120,9 +120,9 @@ def history(asked: HistoryInputs, reply: Reply) -> None:
     found, step = milestones(), gain(accelerator(asked.old, "--from"), accelerator(asked.new, "--to"))
 
     def pictures() -> list[dict[str, Any]]:
-        from roofplan.present import charts
+        from roofplan.present.charts import money
 
-        return charts.history(found, step)
+        return money.history(found, step)
 
     reply.show(
         lambda page: screens.history_screen(found, step, page),

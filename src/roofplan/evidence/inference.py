@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Literal
-
-import numpy as np
 
 from roofplan import catalogue, hf
 from roofplan.catalogue.machines import machine
 from roofplan.errors import RoofplanError
 from roofplan.evidence.models import device_of, from_file, is_path, named
 from roofplan.evidence.rows import Assumed, Row, Skipped, against, checked, flags, number
-from roofplan.operations import Step, element_bytes
+from roofplan.evidence.statistic import Statistic, statistic
+from roofplan.operations.table import Step, element_bytes
 from roofplan.records.calibration import Fit
 from roofplan.records.engine import Engine
 from roofplan.records.hardware import Machine
@@ -48,46 +46,9 @@ Regime = Literal["static batch", "steady batch", "closed loop", "burst", "offlin
 each waiting for its answer; all sent at once; all sent at once, how many is not stated; at a rate."""
 
 
-@dataclass(frozen=True, slots=True)
-class Statistic:
-    """Which of many times a published one is.
-
-    Parameters
-    ----------
-    kind : of a time per token: ``tpot``, of each request (E2E - TTFT) / (N - 1); ``gap``, between any two tokens; ``request``, E2E / N.
-    quantile : None for the mean over requests, or over gaps [1].
-    """
-
-    kind: Literal["tpot", "gap", "request"] = "tpot"
-    quantile: float | None = None
-
-    def of(self, values: Sequence[float]) -> float:
-        """Return it of many."""
-        return float(np.mean(values) if self.quantile is None else np.quantile(values, self.quantile))
-
-
-def statistic(said: str) -> Statistic:
-    """Return what a table says of its times; what it leaves open is the mean over requests.
-
-    >>> statistic("median ITL"), statistic("p99"), statistic("mean, first token included")
-    (Statistic(kind='gap', quantile=0.5), Statistic(kind='tpot', quantile=0.99), Statistic(kind='request', quantile=None))
-    """
-    words = said.lower()
-    found = PERCENTILE.search(words)
-    quantile = float(found[1] or found[2]) / 100.0 if found else 0.5 if MEDIAN.search(words) else None
-    if re.search(r"e2e ?/ ?n|first token included|with first token|normali[sz]ed latency", words):
-        return Statistic("request", quantile)
-    return Statistic("gap" if re.search(r"\bitl\b|inter.token", words) and quantile is not None else "tpot", quantile)
-
-
 KNOWN_STATISTIC = re.compile(r"mean|average|avg|median|itl|\bp ?\d{1,2}(?:\.\d+)?\b|percentile|e2e|first token|latency")
 """Words by which a table says which of many times its own are."""
 
-PERCENTILE = re.compile(r"\bp ?(\d{1,2}(?:\.\d+)?)\b|\b(\d{1,2}(?:\.\d+)?)(?:th|st|nd|rd)? percentile\b")
-"""A percentile as tables write it."""
-
-MEDIAN = re.compile(r"(?<!or )\bmedian\b(?! of repeats)")
-"""A median over requests or gaps: one of repeated measurements is not, nor one that a table leaves open."""
 
 NEEDED = ("id", "source_key", "model_name", "accel_norm", "count", "engine_name", "weight_precision", "output_len")
 """Columns without which no row can be predicted."""

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 
 from roofplan import catalogue
 from roofplan.errors import InputError
-from roofplan.operations import ACTIVATION_BYTES
+from roofplan.operations.table import ACTIVATION_BYTES
 from roofplan.records.model import Attention, Dense, LatentAttention, Mixture, Model
 from roofplan.records.training import Framework
 from roofplan.training.plan import TrainingPlan

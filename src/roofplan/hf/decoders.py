@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from roofplan.errors import ConfigError
-from roofplan.hf.blocks import attention, latent_attention, mixture, mlp
+from roofplan.hf.blocks import attention, mlp
 from roofplan.hf.fields import Fields, shortened
-from roofplan.records.model import Attention, FeedForward, LatentAttention, Layer, Mixture, Stack
+from roofplan.records.model import Attention, LatentAttention, Layer, Mixture, Stack
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,9 +91,10 @@ def windows(f: Fields, layers: int, *, default: int | None = None) -> list[int |
     return [window] * layers
 
 
-def _assemble(
+def assemble(
     f: Fields, s: Shape, layers: list[Layer], *, tied: bool, final: int | None = None, **more: object
 ) -> Decoder:
+    """Return a decoder of layers, its names and ends as the configuration has them."""
     return Decoder(
         layers=tuple(layers),
         hidden=s.hidden,
@@ -158,7 +159,7 @@ def plain(
         )
         for i in range(s.layers)
     ]
-    return _assemble(
+    return assemble(
         f, s, layers, tied=tied, final=norm_width * s.hidden if final is None else final, head_bias=head_bias
     )
 
@@ -175,10 +176,11 @@ def mistral(f: Fields) -> Decoder:
 
 def qwen2(f: Fields) -> Decoder:
     """Qwen 2 and 2.5: biases on q, k, v; the stated window is off unless ``use_sliding_window``."""
-    return plain(f, qkv_bias=True, out_bias=False, window=_qwen_windows(f))
+    return plain(f, qkv_bias=True, out_bias=False, window=qwen_windows(f))
 
 
-def _qwen_windows(f: Fields) -> list[int | None]:
+def qwen_windows(f: Fields) -> list[int | None]:
+    """Return the window of each layer, None for those that see everything: as Qwen's configurations state them."""
     layers = f.int("num_hidden_layers")
     if not f.flag("use_sliding_window", False):
         return [None] * layers
@@ -190,7 +192,7 @@ def _qwen_windows(f: Fields) -> list[int | None]:
 
 def qwen3(f: Fields) -> Decoder:
     """Qwen 3: explicit head_dim, norms on queries and keys."""
-    return plain(f, qk_norm="head", window=_qwen_windows(f))
+    return plain(f, qk_norm="head", window=qwen_windows(f))
 
 
 def olmo(f: Fields) -> Decoder:
@@ -269,343 +271,6 @@ def smollm3(f: Fields) -> Decoder:
 
 
 # Mixtures ---------------------------------------------------------------------------------------
-
-
-def mixed(
-    f: Fields,
-    feed_forward: Callable[[int], FeedForward],
-    *,
-    tied: bool = False,
-    qkv_bias: bool | None = None,
-    out_bias: bool | None = None,
-    qk_norm: str = "",
-    window: Sequence[int | None] | None = None,
-    norms: int = 2,
-    norm_width: int = 1,
-    sinks: bool = False,
-    chunked: bool = False,
-    **more: object,
-) -> Decoder:
-    """Return a decoder whose layer `i` has ``feed_forward(i)``."""
-    s = shape(f, inner=None)
-    bias = f.flag("attention_bias", False) if qkv_bias is None else qkv_bias
-    leave_bias = bias if out_bias is None else out_bias
-    sizes = {"head": 2 * s.head_dim, "full": (s.heads + s.kv_heads) * s.head_dim, "": 0}
-    seen = window or [None] * s.layers
-    layers = [
-        Layer(
-            mixers=(
-                attention(
-                    s.hidden,
-                    s.heads,
-                    s.kv_heads,
-                    s.head_dim,
-                    bias=bias,
-                    output_bias=leave_bias,
-                    vectors=sizes[qk_norm] + s.heads * sinks,
-                    window=seen[i],
-                    chunked=chunked and seen[i] is not None,
-                ),
-            ),
-            feed_forwards=(feed_forward(i),),
-            vectors=norms * norm_width * s.hidden,
-            norms=norms,
-            layer_norm=norm_width == 2,
-        )
-        for i in range(s.layers)
-    ]
-    more.setdefault("final", norm_width * s.hidden)
-    return _assemble(f, s, layers, tied=tied, **more)  # type: ignore[arg-type]
-
-
-def mixtral(f: Fields) -> Decoder:
-    """Mixtral."""
-    moe = mixture(
-        f.int("hidden_size"), f.int("intermediate_size"), f.int("num_local_experts"), f.int("num_experts_per_tok")
-    )
-    return mixed(f, lambda _: moe, window=windows(f, f.int("num_hidden_layers")))
-
-
-def phimoe(f: Fields) -> Decoder:
-    """Phi-3.5-MoE: LayerNorm with bias, optional biases in attention and head."""
-    moe = mixture(
-        f.int("hidden_size"), f.int("intermediate_size"), f.int("num_local_experts"), f.int("num_experts_per_tok")
-    )
-    return mixed(
-        f,
-        lambda _: moe,
-        norm_width=2,
-        head_bias=f.flag("lm_head_bias", False),
-        window=windows(f, f.int("num_hidden_layers")),
-    )
-
-
-def granitemoe(f: Fields) -> Decoder:
-    """Granite 3 mixture, with the shared feed-forward of ``granitemoeshared``."""
-    moe = mixture(
-        f.int("hidden_size"),
-        f.int("intermediate_size"),
-        f.int("num_local_experts"),
-        f.int("num_experts_per_tok"),
-        shared=f.int("shared_intermediate_size", default=0, least=0),
-    )
-    return mixed(f, lambda _: moe)
-
-
-def minimax_m2(f: Fields) -> Decoder:
-    """MiniMax M2: ``intermediate_size`` is the expert width, norms over all query and key widths."""
-    moe = mixture(
-        f.int("hidden_size"), f.int("intermediate_size"), f.int("num_local_experts"), f.int("num_experts_per_tok")
-    )
-    return mixed(
-        f,
-        lambda _: moe,
-        qk_norm="full",
-        draft_layers=f.int("num_mtp_modules", default=0, least=0) if f.flag("use_mtp", False) else 0,
-    )
-
-
-def gpt_oss(f: Fields) -> Decoder:
-    """GPT-OSS: biases everywhere, one attention sink per head, alternating windows."""
-    moe = mixture(
-        f.int("hidden_size"),
-        f.int("intermediate_size"),
-        f.int("num_local_experts"),
-        f.int("num_experts_per_tok", "experts_per_token"),
-        bias=True,
-        router_bias=True,
-    )
-    layers = f.int("num_hidden_layers")
-    window = f.optional_int("sliding_window")
-    seen = windows(f, layers) if "layer_types" in f else [window if i % 2 == 0 else None for i in range(layers)]
-    return mixed(f, lambda _: moe, qkv_bias=f.flag("attention_bias", True), sinks=True, window=seen)
-
-
-def _sparse_layers(f: Fields, layers: int) -> list[bool]:
-    """Return which layers are mixtures, from whichever of the four spellings the family uses."""
-    kinds = f.list("mlp_layer_types", layers)
-    if kinds is not None:
-        return [kind not in {"dense", "mlp"} for kind in kinds]
-    dense = set(f.list("mlp_only_layers") or [])
-    step = (
-        f.int("decoder_sparse_step", "moe_layer_freq", default=1)
-        if not isinstance(f.values.get("moe_layer_freq"), list)
-        else 1
-    )
-    first = f.int("first_k_dense_replace", "first_k_dense_layers", default=0, least=0)
-    frequency = f.values.get("moe_layer_freq")
-    if isinstance(frequency, list):
-        return [bool(value) for value in frequency]
-    offset = 1 if "decoder_sparse_step" in f else 0
-    return [i >= first and i not in dense and (i + offset) % step == 0 for i in range(layers)]
-
-
-def qwen_mixture(
-    f: Fields, *, qkv_bias: bool | None = None, out_bias: bool | None = None, qk_norm: str = ""
-) -> Decoder:
-    """Qwen 2 and 3 mixtures: expert width apart from the dense width, optional gated shared expert."""
-    feed = qwen_feed_forward(f)
-    return mixed(f, feed, qkv_bias=qkv_bias, out_bias=out_bias, qk_norm=qk_norm, window=_qwen_windows(f))
-
-
-def qwen_feed_forward(f: Fields) -> Callable[[int], FeedForward]:
-    """Return the feed-forward of each layer of a Qwen model, dense or mixture."""
-    hidden = f.int("hidden_size")
-    if f.optional_int("num_experts") is None:
-        dense = mlp(hidden, f.int("intermediate_size"))
-        return lambda _: dense
-    shared = f.int("shared_expert_intermediate_size", default=0, least=0)
-    moe = mixture(
-        hidden,
-        f.int("moe_intermediate_size"),
-        f.int("num_experts"),
-        f.int("num_experts_per_tok"),
-        shared=shared,
-        shared_gate=shared > 0,
-    )
-    sparse = _sparse_layers(f, f.int("num_hidden_layers"))
-    between = mlp(hidden, f.int("intermediate_size")) if not all(sparse) else None
-    return lambda i: moe if sparse[i] or between is None else between
-
-
-def qwen2_moe(f: Fields) -> Decoder:
-    """Qwen 2 mixture."""
-    return qwen_mixture(f, qkv_bias=f.flag("qkv_bias", True), out_bias=False)
-
-
-def qwen3_moe(f: Fields) -> Decoder:
-    """Qwen 3 mixture."""
-    return qwen_mixture(f, qk_norm="head")
-
-
-def deepseek_mixture(f: Fields) -> Callable[[int], FeedForward]:
-    """Return the feed-forward of each layer from the DeepSeek and GLM field names."""
-    hidden, width = f.int("hidden_size"), f.int("moe_intermediate_size")
-    moe = mixture(
-        hidden,
-        width,
-        f.int("n_routed_experts", "num_experts"),
-        _chosen(f),
-        shared=width * f.int("n_shared_experts", "num_shared_experts", default=0, least=0),
-        groups=_groups(f),
-    )
-    sparse = _sparse_layers(f, f.int("num_hidden_layers"))
-    dense = mlp(hidden, f.int("intermediate_size")) if not all(sparse) else None
-    return lambda i: moe if sparse[i] or dense is None else dense
-
-
-def _groups(f: Fields) -> tuple[int, int]:
-    """Return the groups of experts and those that a token chooses from, 1 of 1 where the router looks at all of them."""
-    groups = f.optional_int("n_group") or 1
-    chosen = f.optional_int("topk_group") or groups
-    limited = groups > 1 and f.text("topk_method") != "greedy"
-    return (groups, min(groups, chosen)) if limited else (1, 1)
-
-
-def _chosen(f: Fields) -> int:
-    """Return the experts per token, 0 where the configuration does not say: sizes are then known, activity is not."""
-    return f.int(
-        "num_experts_per_tok", "num_experts_per_token", "moe_topk", "moe_k", "top_k_experts", default=0, least=0
-    )
-
-
-def deepseek(f: Fields, *, sparse: bool = False, shared_indexer: bool = False) -> Decoder:
-    """DeepSeek V2, V3, V3.2, Kimi K2 and the GLM models on latent attention."""
-    hidden, layers = f.int("hidden_size"), f.int("num_hidden_layers")
-    feed = deepseek_mixture(f) if "n_routed_experts" in f else None
-    dense = mlp(hidden, f.int("intermediate_size")) if feed is None else None
-    built = []
-    for i in range(layers):
-        indexer = not shared_indexer or _has_indexer(f, i)
-        mixer = latent_attention(f, hidden, sparse=sparse, indexer=indexer)
-        built.append(Layer(mixers=(mixer,), feed_forwards=(feed(i) if feed else dense,), vectors=2 * hidden))  # type: ignore[arg-type]
-    drafts = f.int("num_nextn_predict_layers", default=0, least=0)
-    return Decoder(
-        layers=tuple(built),
-        hidden=hidden,
-        vocabulary=f.int("vocab_size"),
-        tied=f.flag("tie_word_embeddings", False),
-        final=hidden,
-        max_positions=f.positions("max_position_embeddings"),
-        draft=built[-1] if drafts else None,
-        draft_layers=drafts,
-        warnings=("num_experts_per_tok is absent: the active count is unknown",) if feed and not _chosen(f) else (),
-    )
-
-
-def _has_indexer(f: Fields, layer: int) -> bool:
-    kinds = f.list("indexer_types")
-    if kinds is not None:
-        return str(kinds[layer]) == "full"
-    every, offset = f.int("index_topk_freq", default=1), f.int("index_skip_topk_offset", default=0, least=0)
-    return layer < offset or (layer - offset) % every == every - 1 or every == 1
-
-
-def deepseek_sparse(f: Fields) -> Decoder:
-    """DeepSeek V3.2: latent attention with a lightning indexer."""
-    return deepseek(f, sparse=True)
-
-
-def glm_dsa(f: Fields) -> Decoder:
-    """GLM-5: V3.2's attention; later versions share one indexer among neighbouring layers."""
-    return deepseek(f, sparse=True, shared_indexer=True)
-
-
-def glm4_moe(f: Fields) -> Decoder:
-    """GLM-4.5 to 4.7 mixtures on grouped-query attention."""
-    feed = deepseek_mixture(f)
-    drafts = f.int("num_nextn_predict_layers", default=0, least=0)
-    built = mixed(f, feed, out_bias=False, qk_norm="head" if f.flag("use_qk_norm", False) else "")
-    return _with_draft(built, drafts)
-
-
-def _with_draft(decoder: Decoder, drafts: int) -> Decoder:
-    from dataclasses import replace
-
-    return replace(decoder, draft=decoder.layers[-1] if drafts else None, draft_layers=drafts)
-
-
-def exaone_moe(f: Fields) -> Decoder:
-    """EXAONE mixture."""
-    return mixed(f, deepseek_mixture(f), qk_norm="head", window=windows(f, f.int("num_hidden_layers")))
-
-
-def dots1(f: Fields) -> Decoder:
-    """dots.llm1."""
-    return mixed(f, deepseek_mixture(f), qk_norm="head", window=windows(f, f.int("num_hidden_layers")))
-
-
-def cohere2_moe(f: Fields) -> Decoder:
-    """Command-A mixture: one norm, tied head."""
-    hidden, inner = f.int("hidden_size"), f.int("intermediate_size")
-    moe = mixture(
-        hidden,
-        inner,
-        f.int("num_experts"),
-        f.int("num_experts_per_tok"),
-        shared=inner * f.int("num_shared_experts", default=0, least=0),
-    )
-    sparse = _sparse_layers(f, f.int("num_hidden_layers"))
-    dense = None if all(sparse) else mlp(hidden, f.int("prefix_dense_intermediate_size", default=inner))
-    return mixed(
-        f,
-        lambda i: moe if sparse[i] or dense is None else dense,
-        tied=True,
-        norms=1,
-        window=windows(f, f.int("num_hidden_layers")),
-    )
-
-
-def ernie_moe(f: Fields) -> Decoder:
-    """ERNIE 4.5 mixture: the score correction is learned."""
-    hidden, width, experts = f.int("hidden_size"), f.int("moe_intermediate_size"), f.int("moe_num_experts")
-    bias = f.flag("use_bias", False)
-    moe = mixture(
-        hidden,
-        width,
-        experts,
-        f.int("moe_k"),
-        shared=width * f.int("moe_num_shared_experts", default=0, least=0),
-        vectors=experts,
-        bias=bias,
-    )
-    dense = mlp(hidden, f.int("intermediate_size"), bias=bias)
-    first, last = (
-        f.int("moe_layer_start_index", least=0),
-        f.int("moe_layer_end_index", default=f.int("num_hidden_layers") - 1, least=-1),
-    )
-    last = f.int("num_hidden_layers") - 1 if last == -1 else last
-    every = f.int("moe_layer_interval", default=1)
-    return mixed(f, lambda i: moe if first <= i <= last and (i + 1) % every == 0 else dense, tied=True, qkv_bias=bias)
-
-
-def llama4(f: Fields) -> Decoder:
-    """Llama 4: a mixture every n-th layer with one shared expert, chunked attention on three of four layers."""
-    hidden, layers = f.int("hidden_size"), f.int("num_hidden_layers")
-    width = f.int("intermediate_size")
-    moe = mixture(
-        hidden, width, f.int("num_local_experts"), f.int("num_experts_per_tok"), shared=width, prefix="feed_forward"
-    )
-    dense = mlp(hidden, f.int("intermediate_size_mlp"), prefix="feed_forward")
-    step = f.int("interleave_moe_layer_step", default=1)
-    chosen = f.list("moe_layers")
-    sparse = set(chosen) if chosen else set(range(step - 1, layers, step))
-    chunk = f.optional_int("attention_chunk_size")
-    kinds, rotary = f.list("layer_types", layers), f.list("no_rope_layers")
-    if kinds is not None:
-        seen = [chunk if kind == "chunked_attention" else None for kind in kinds]
-    elif rotary:
-        seen = [chunk if uses else None for uses in rotary]
-    else:
-        every = f.int("no_rope_layer_interval", default=4)
-        seen = [None if (i + 1) % every == 0 else chunk for i in range(layers)]
-    return mixed(f, lambda i: moe if i in sparse else dense, window=seen, chunked=True)
-
-
-def olmoe(f: Fields) -> Decoder:
-    """OLMoE: norms over all query and key widths."""
-    moe = mixture(f.int("hidden_size"), f.int("intermediate_size"), f.int("num_experts"), f.int("num_experts_per_tok"))
-    return mixed(f, lambda _: moe, qk_norm="full")
 
 
 def gemma(f: Fields) -> Decoder:

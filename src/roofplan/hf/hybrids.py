@@ -17,14 +17,16 @@ from roofplan.hf.blocks import (
     mlp,
     short_convolution,
 )
-from roofplan.hf.decoders import Decoder, deepseek_mixture, qwen_feed_forward
+from roofplan.hf.decoders import Decoder
 from roofplan.hf.fields import Fields
+from roofplan.hf.mixtures import deepseek_mixture, qwen_feed_forward
 from roofplan.records.model import Dense, FeedForward, Layer, Mixer, Recurrence
 
 
-def _decoder(
+def decoder_of(
     f: Fields, layers: list[Layer], hidden: int, *, tied: bool, final: int, name: str = "model.layers", **more: object
 ) -> Decoder:
+    """Return a decoder of layers, its vocabulary and positions as the configuration has them."""
     return Decoder(
         layers=tuple(layers),
         hidden=hidden,
@@ -76,43 +78,7 @@ def qwen_next(f: Fields) -> Decoder:
     ]
     drafts = f.int("mtp_num_hidden_layers", default=0, least=0)
     draft = Layer(mixers=(full,), feed_forwards=(feed(layers - 1),), vectors=2 * hidden) if drafts else None
-    return _decoder(f, built, hidden, tied=False, final=hidden, draft=draft, draft_layers=drafts)
-
-
-def mamba_model(f: Fields) -> Decoder:
-    """Mamba and Falcon-Mamba: one mixer a layer, no feed-forward, no cache that grows."""
-    hidden = f.int("hidden_size", "d_model")
-    inner = f.int("intermediate_size", "d_inner", default=hidden * f.int("expand"))
-    rank = f.raw("time_step_rank", "dt_rank", default="auto")
-    rank = math.ceil(hidden / 16) if rank == "auto" else int(rank)
-    mixer = mamba(
-        hidden,
-        inner,
-        f.int("state_size", "d_state"),
-        f.int("conv_kernel", "d_conv"),
-        rank,
-        conv_bias=f.flag("use_conv_bias", True),
-        bias=f.flag("use_bias", False),
-    )
-    layers = [Layer(mixers=(mixer,), vectors=hidden)] * f.int("num_hidden_layers", "n_layer")
-    return _decoder(f, layers, hidden, tied=True, final=hidden, name="backbone.layers")
-
-
-def mamba2_model(f: Fields) -> Decoder:
-    """Mamba-2."""
-    hidden = f.int("hidden_size")
-    mixer = mamba2(
-        hidden,
-        f.int("num_heads"),
-        f.int("head_dim"),
-        f.int("n_groups"),
-        f.int("state_size"),
-        f.int("conv_kernel"),
-        conv_bias=f.flag("use_conv_bias", True),
-        bias=f.flag("use_bias", False),
-    )
-    layers = [Layer(mixers=(mixer,), vectors=hidden)] * f.int("num_hidden_layers")
-    return _decoder(f, layers, hidden, tied=False, final=hidden, name="backbone.layers")
+    return decoder_of(f, built, hidden, tied=False, final=hidden, draft=draft, draft_layers=drafts)
 
 
 def jamba(f: Fields) -> Decoder:
@@ -149,7 +115,7 @@ def jamba(f: Fields) -> Decoder:
         )
         for i in range(layers)
     ]
-    return _decoder(f, built, hidden, tied=False, final=hidden)
+    return decoder_of(f, built, hidden, tied=False, final=hidden)
 
 
 def _granite_mamba(f: Fields, hidden: int, *, norm: bool = True) -> Recurrence:
@@ -188,7 +154,7 @@ def granite_hybrid(f: Fields) -> Decoder:
         Layer(mixers=(state if state and kind in _LINEAR else full,), feed_forwards=(feed,), vectors=2 * hidden)
         for kind in kinds
     ]
-    return _decoder(f, built, hidden, tied=False, final=hidden)
+    return decoder_of(f, built, hidden, tied=False, final=hidden)
 
 
 def bamba(f: Fields) -> Decoder:
@@ -201,7 +167,7 @@ def bamba(f: Fields) -> Decoder:
     built = [
         Layer(mixers=(full if i in at else state,), feed_forwards=(feed,), vectors=2 * hidden) for i in range(layers)
     ]
-    return _decoder(f, built, hidden, tied=False, final=hidden)
+    return decoder_of(f, built, hidden, tied=False, final=hidden)
 
 
 def falcon_h1(f: Fields) -> Decoder:
@@ -218,7 +184,7 @@ def falcon_h1(f: Fields) -> Decoder:
     )
     state = _granite_mamba(f, hidden, norm=f.flag("mamba_rms_norm", False))
     feed = mlp(hidden, f.int("intermediate_size"), bias=f.flag("mlp_bias", False))
-    return _decoder(
+    return decoder_of(
         f,
         [Layer(mixers=(full, state), feed_forwards=(feed,), vectors=2 * hidden)] * layers,
         hidden,
@@ -249,7 +215,7 @@ def nemotron_h(f: Fields) -> Decoder:
             value=pattern,
         )
     made = {kind: _nemotron_layer(f, hidden, kind) for kind in set(kinds)}
-    return _decoder(
+    return decoder_of(
         f,
         [made[kind] for kind in kinds],
         hidden,
@@ -317,7 +283,7 @@ def lfm2(f: Fields) -> Decoder:
     built = [
         Layer(mixers=(full if i in at else short,), feed_forwards=(feed,), vectors=2 * hidden) for i in range(layers)
     ]
-    return _decoder(f, built, hidden, tied=True, final=hidden)
+    return decoder_of(f, built, hidden, tied=True, final=hidden)
 
 
 def lfm3(f: Fields) -> Decoder:
@@ -346,7 +312,7 @@ def lfm3(f: Fields) -> Decoder:
 
     norms = 4 if f.flag("use_sandwich_norm", False) else 2
     built = [Layer(mixers=(mixer(kind),), feed_forwards=(feed,), vectors=norms * hidden) for kind in kinds]
-    return _decoder(f, built, hidden, tied=True, final=hidden)
+    return decoder_of(f, built, hidden, tied=True, final=hidden)
 
 
 def zamba(f: Fields) -> Decoder:
@@ -380,7 +346,7 @@ def zamba(f: Fields) -> Decoder:
         shared_parameters=shared_parameters,
     )
     built = [hybrid if kind == "hybrid" else plain for kind in _kinds(f, layers, ("layers_block_type", "layer_types"))]
-    return _decoder(f, built, hidden, tied=True, final=hidden)
+    return decoder_of(f, built, hidden, tied=True, final=hidden)
 
 
 def zamba2(f: Fields) -> Decoder:
@@ -437,40 +403,7 @@ def zamba2(f: Fields) -> Decoder:
             )
         )
         place += 1
-    return _decoder(f, built, hidden, tied=True, final=hidden)
-
-
-def rwkv(f: Fields) -> Decoder:
-    """RWKV 4: token mixing by decay, channel mixing; layer 0 normalises the embedding."""
-    hidden = f.int("hidden_size")
-    width, inner = f.int("attention_hidden_size", default=hidden), f.int("intermediate_size", default=4 * hidden)
-    mix = Recurrence(
-        kind="rwkv",
-        groups=(
-            (
-                linear("attention.key", hidden, width),
-                linear("attention.value", hidden, width),
-                linear("attention.receptance", hidden, width),
-            ),
-            (linear("attention.output", width, hidden),),
-        ),
-        vectors=2 * width + 3 * hidden,
-        state_elements=3 * width,
-        convolution_elements=2 * hidden,
-        update_flops=12 * width,
-    )
-    feed = Dense(
-        groups=(
-            (linear("feed_forward.key", hidden, inner), linear("feed_forward.receptance", hidden, hidden)),
-            (linear("feed_forward.value", inner, hidden),),
-        ),
-        vectors=2 * hidden,
-    )
-    layer = Layer(mixers=(mix,), feed_forwards=(feed,), vectors=4 * hidden)
-    first = replace(layer, vectors=6 * hidden)
-    built = [first, *[layer] * (f.int("num_hidden_layers") - 1)]
-    decoder = _decoder(f, built, hidden, tied=False, final=2 * hidden, name="rwkv.blocks")
-    return replace(decoder, max_positions=None)
+    return decoder_of(f, built, hidden, tied=True, final=hidden)
 
 
 def recurrent_gemma(f: Fields) -> Decoder:
@@ -517,7 +450,7 @@ def recurrent_gemma(f: Fields) -> Decoder:
         )
         for i in range(layers)
     ]
-    return replace(_decoder(f, built, hidden, tied=True, final=hidden), max_positions=None)
+    return replace(decoder_of(f, built, hidden, tied=True, final=hidden), max_positions=None)
 
 
 def minimax(f: Fields) -> Decoder:
@@ -553,7 +486,7 @@ def minimax(f: Fields) -> Decoder:
         Layer(mixers=(full if kind == "full_attention" else lightning,), feed_forwards=(moe,), vectors=2 * hidden)
         for kind in kinds
     ]
-    return _decoder(f, built, hidden, tied=False, final=hidden)
+    return decoder_of(f, built, hidden, tied=False, final=hidden)
 
 
 def kimi_linear(f: Fields) -> Decoder:
@@ -600,4 +533,4 @@ def kimi_linear(f: Fields) -> Decoder:
         Layer(mixers=(full if i in full_at else delta,), feed_forwards=(feed(i),), vectors=2 * hidden)
         for i in range(layers)
     ]
-    return _decoder(f, built, hidden, tied=False, final=hidden)
+    return decoder_of(f, built, hidden, tied=False, final=hidden)

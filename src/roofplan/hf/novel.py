@@ -12,9 +12,10 @@ from roofplan.hf.blocks import (
     mixture,
     mlp,
 )
-from roofplan.hf.decoders import Decoder, deepseek_mixture, windows
+from roofplan.hf.decoders import Decoder, windows
 from roofplan.hf.fields import Fields
-from roofplan.hf.hybrids import _decoder, _kinds
+from roofplan.hf.hybrids import _kinds, decoder_of
+from roofplan.hf.mixtures import deepseek_mixture
 from roofplan.records.model import Attention, Dense, FeedForward, Group, Layer
 
 
@@ -60,7 +61,7 @@ def gemma3n(f: Fields) -> Decoder:
         for i in range(layers)
     ]
     final = hidden + table * layers * width + hidden * layers * width + width + 2 * (inputs - 1) * hidden * hidden
-    return _decoder(
+    return decoder_of(
         f,
         built,
         hidden,
@@ -129,7 +130,7 @@ def gemma4(f: Fields) -> Decoder:
         for i in range(layers)
     ]
     final = hidden + (table * layers * per_layer + hidden * layers * per_layer + per_layer if per_layer else 0)
-    return _decoder(f, built, hidden, tied=True, final=final)
+    return decoder_of(f, built, hidden, tied=True, final=final)
 
 
 def deepseek_v4(f: Fields) -> Decoder:
@@ -215,7 +216,9 @@ def deepseek_v4(f: Fields) -> Decoder:
     drafts = f.int("num_nextn_predict_layers", default=0, least=0)
     final = hidden + streams * streams * hidden + streams + 1
     built = [made[ratio] for ratio in every]
-    return _decoder(f, built, hidden, tied=False, final=final, draft=built[-1] if drafts else None, draft_layers=drafts)
+    return decoder_of(
+        f, built, hidden, tied=False, final=final, draft=built[-1] if drafts else None, draft_layers=drafts
+    )
 
 
 def longcat(f: Fields) -> Decoder:
@@ -237,7 +240,7 @@ def longcat(f: Fields) -> Decoder:
         if idle
         else ()
     )
-    return _decoder(f, [layer] * layers, hidden, tied=False, final=hidden, notes=note)
+    return decoder_of(f, [layer] * layers, hidden, tied=False, final=hidden, notes=note)
 
 
 def mimo_v2(f: Fields) -> Decoder:
@@ -271,4 +274,4 @@ def mimo_v2(f: Fields) -> Decoder:
         Layer(mixers=(narrow if local[i] else wide,), feed_forwards=(feed(i),), vectors=2 * hidden)
         for i in range(layers)
     ]
-    return _decoder(f, built, hidden, tied=False, final=hidden)
+    return decoder_of(f, built, hidden, tied=False, final=hidden)

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
-from functools import lru_cache
 from typing import Any
 
 from roofplan import catalogue
 from roofplan.catalogue.machines import LARGEST_BOX
-from roofplan.errors import InputError, UnitError, UnknownName, nearest
+from roofplan.errors import InputError, UnitError
 from roofplan.laws import board, cost
 from roofplan.money.chip import price_of
+from roofplan.money.energy import electricity, load_power, site_overhead
 from roofplan.money.prices import (
     KINDS,
     PURCHASE,
@@ -26,7 +24,7 @@ from roofplan.money.prices import (
     quotation,
     stale_warning,
 )
-from roofplan.money.uncertainty import Z90, Interval, Swing, Values, central, interval, tornado
+from roofplan.money.uncertainty import Interval, Swing, Values, central, interval, tornado
 from roofplan.records import units
 from roofplan.records.calibration import Fit
 from roofplan.records.hardware import OWN, Machine, Server
@@ -34,16 +32,12 @@ from roofplan.records.prices import Price
 from roofplan.records.source import Kind, Source, Sourced, document
 from roofplan.records.terms import Term, total
 from roofplan.records.units import HOUR, JOULE_PER_KWH, YEAR
-from roofplan.timing.power import wall_power
 
 YEARS = 3.0
 """Years of use where nobody says, as the articles and most accounts take [1]."""
 
 LEAST_YEARS, MOST_YEARS = 0.01, 20.0
 """Years between which a machine is planned for: some days, and more than any of the trade was used [1]."""
-
-BUSY = 1.0
-"""Share of the time at load at which power is counted where nobody says: a machine that is bought is meant to work [1]."""
 
 
 SERVERS = "the servers around the cards"
@@ -432,109 +426,6 @@ def _energy(machine: Machine, terms: Terms, absent: list[str], assumed: list[str
         pue = site_overhead()
         assumed.append(f"PUE {pue.value:g} ({pue.source}, {pue.seen})")
     return {"power": power, "electricity": tariff, "PUE": pue}
-
-
-def load_power(machine: Machine, fit: Fit) -> Sourced | None:
-    """Return what a machine draws at load, within the spread of measured cards and at most its limit, None where that is not known [W]."""
-    found = wall_power(machine, BUSY, fit)
-    if found is None:
-        return None
-    watts = float(found.value)
-    fitted = fit.find("power", "ceiling", [machine.device.architecture, "any"])
-    rated = machine.box.quantities["host_power"].value / machine.box.count if machine.box is not None else 0.0
-    most = (machine.device.quantities["power"].value + rated) * machine.count
-    return Sourced(
-        value=watts,
-        low=watts * math.exp(-Z90 * fitted.spread),
-        high=max(watts, min(most, watts * math.exp(Z90 * fitted.spread))),
-        most=most,
-        unit="W",
-        text=units.show(watts, "W"),
-        source=found.parts[0].sources[0].citation,
-        seen=fitted.fitted,
-        kind="fitted",
-    )
-
-
-WORLD = "WOR"
-"""Place whose price stands for countries of which none is known in USD."""
-
-
-@lru_cache(maxsize=1024)
-def electricity(place: str) -> Sourced:
-    """Return the newest price of energy in a place, for businesses where that is known apart, in USD [USD/J].
-
-    Prices in another currency are taken at its dated rate. Bounds are those of all that is known of the place; for the
-    world, and for a place of which no price is known, of all places.
-
-    Raises
-    ------
-    UnknownName : a place that is not known, with the nearest.
-    """
-    known = [(entry, rate) for entry in catalogue.place_table("electricity") if (rate := _dollars(entry)) is not None]
-    here = [(entry, rate) for entry, rate in known if place.lower() in {entry["place"].lower(), entry["name"].lower()}]
-    elsewhere = not here and catalogue.carbon(place) is not None
-    if elsewhere:
-        here = [(entry, rate) for entry, rate in known if entry["place"] == WORLD]
-    if not here:
-        names = {str(one["name"]): f"{one['place']} ({one['name']})" for one, _ in known}
-        near = [names[name] for name in nearest(place, names)]
-        known_here = ", ".join(sorted({str(one["place"]) for one, _ in known}))
-        raise UnknownName(
-            f"--place: no price of electricity for {place!r}."
-            + (f" Nearest: {', '.join(near)}." if near else "")
-            + f" Known: {known_here}; or give --electricity 0.1USD/kWh",
-            code="unknown_place",
-            argument="--place",
-            value=place,
-            nearest=near,
-        )
-    business = [pair for pair in here if pair[0].get("sector") in {"business", "industrial", "commercial"}] or here
-    entry, rate = max(business, key=lambda pair: str(pair[0]["date"]))
-    everywhere = entry["place"] == WORLD
-    alike = [float(one["value"]) * worth / JOULE_PER_KWH for one, worth in (known if everywhere else business)]
-    words = f"{entry['value']} {entry['unit']} of {entry['place']}"
-    if rate != 1.0:
-        words += f" = {float(entry['value']) * rate:.3g} USD/kWh"
-    return Sourced(
-        value=float(entry["value"]) * rate / JOULE_PER_KWH,
-        low=min(alike) if len(alike) > 1 else None,
-        high=max(alike) if len(alike) > 1 else None,
-        unit="USD/J",
-        text=words + (f", for none is known of {place}" if elsewhere else ""),
-        source=str(entry["source"]),
-        seen=str(entry["date"]),
-        kind=entry["kind"],
-    )
-
-
-def _dollars(entry: Mapping[str, Any]) -> float | None:
-    """Return what the currency of a price of energy is worth, None where no rate is known or the entry is no price [USD]."""
-    currency, _, per = str(entry["unit"]).partition("/")
-    if per != "kWh" or entry["place"] == "assumption":
-        return None
-    known = catalogue.worth(currency)
-    return 1.0 if currency == "USD" else None if known is None else float(known["value"])
-
-
-@lru_cache(maxsize=1)
-def site_overhead() -> Sourced:
-    """Return the newest average power usage effectiveness of data centres, down to the best that operators state [1]."""
-    table = catalogue.place_table("pue")
-    entry = max((one for one in table if one["place"] == WORLD), key=lambda one: str(one["date"]))
-    value = float(entry["value"])
-    stated = [float(one["value"]) for one in table]
-    return Sourced(
-        value=value,
-        low=min(stated),
-        high=max(stated),
-        unit="1",
-        text=f"{value}",
-        source=str(entry["source"]),
-        seen=str(entry["date"]),
-        kind=entry["kind"],
-        least=1.0,
-    )
 
 
 def hourly(machine: Machine, price: str, fit: Fit, terms: Terms | None = None) -> HourlyCost | None:

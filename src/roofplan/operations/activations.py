@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from roofplan.laws import Number, activations, where
 from roofplan.laws import memory as memory_laws
-from roofplan.operations import ACTIVATION_BYTES, fraction
+from roofplan.operations.table import ACTIVATION_BYTES, fraction
 from roofplan.records.model import Attention, Dense, Group, LatentAttention, Layer, Mixture, Model, Recurrence
 from roofplan.records.training import Adapter, Framework, Job, Layout
 

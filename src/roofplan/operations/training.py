@@ -9,16 +9,10 @@ from collections.abc import Sequence
 
 from roofplan.laws import Number, attention, matmul, where
 from roofplan.laws import memory as memory_laws
-from roofplan.operations import (
-    ACTIVATION_BYTES,
-    Operation,
-    activations,
-    attended_pairs,
-    element_bytes,
-    label_of,
-    product,
-)
+from roofplan.operations import activations
 from roofplan.operations.activations import LOW_PRECISION, again, shared_part, stream_bytes, visited, width
+from roofplan.operations.attention import attended_pairs
+from roofplan.operations.table import ACTIVATION_BYTES, Operation, element_bytes, label_of, product
 from roofplan.records.model import Attention, Dense, LatentAttention, Layer, Linear, Mixture, Model, Recurrence
 from roofplan.records.training import Adapter, Framework, Job, Layout
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from roofplan.laws import batching, larger, memory
-from roofplan.operations import Operation, Split, Step, element_bytes, whole_model
+from roofplan.operations import whole_model
+from roofplan.operations.table import Operation, Split, Step, element_bytes
 from roofplan.records.engine import Engine
 from roofplan.records.model import Model
 from roofplan.records.strategy import Strategy

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from roofplan.operations import compute_format, element_bytes
+from roofplan.operations.table import compute_format, element_bytes
 from roofplan.records.calibration import Constant
 from roofplan.records.engine import Software
 from roofplan.records.hardware import Machine

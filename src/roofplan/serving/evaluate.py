@@ -12,7 +12,7 @@ import numpy as np
 
 from roofplan import money
 from roofplan.laws import smaller
-from roofplan.operations import element_bytes
+from roofplan.operations.table import element_bytes
 from roofplan.records.calibration import Fit
 from roofplan.records.engine import Engine
 from roofplan.records.hardware import Machine

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from roofplan.errors import InputError
 from roofplan.laws import memory
-from roofplan.operations import ACTIVATION_BYTES, Split, element_bytes, fraction, head_format
+from roofplan.operations import head_format
+from roofplan.operations.table import ACTIVATION_BYTES, Split, element_bytes, fraction
 from roofplan.records import units
 from roofplan.records.engine import Engine
 from roofplan.records.hardware import Machine

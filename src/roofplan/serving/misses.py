@@ -11,7 +11,7 @@ from roofplan import catalogue
 from roofplan.catalogue import machines
 from roofplan.catalogue.machines import box_size
 from roofplan.errors import NoPlan, RoofplanError, StrategyError
-from roofplan.operations import element_bytes
+from roofplan.operations.table import element_bytes
 from roofplan.records import units
 from roofplan.records.calibration import Fit
 from roofplan.records.hardware import Machine

@@ -12,7 +12,7 @@ from roofplan import money
 from roofplan.laws import cost
 from roofplan.money.machine import Terms
 from roofplan.money.prices import at_price
-from roofplan.operations import Step, element_bytes
+from roofplan.operations.table import Step, element_bytes
 from roofplan.records import units
 from roofplan.records.calibration import Fit
 from roofplan.records.engine import Engine

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from roofplan.laws import Number, batching, larger, memory, pipeline, smaller, up, where
-from roofplan.operations import ACTIVATION_BYTES, Split, Step, format_entry
+from roofplan.operations.table import ACTIVATION_BYTES, Split, Step, format_entry
 from roofplan.records.engine import Engine
 from roofplan.records.model import Dense, Layer, Model
 from roofplan.records.strategy import Strategy

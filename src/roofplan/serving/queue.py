@@ -17,7 +17,7 @@ from heapq import heappop, heappush
 import numpy as np
 
 from roofplan.laws import batching, memory
-from roofplan.operations import Step
+from roofplan.operations.table import Step
 from roofplan.records.engine import Engine
 from roofplan.records.model import Model
 from roofplan.records.strategy import Strategy

@@ -10,7 +10,7 @@ from roofplan.catalogue.machines import LARGEST_BOX, box_size, machine
 from roofplan.errors import ConfigError, InputError, UnitError, UnsupportedFeature, nearest
 from roofplan.inputs import Load, ServeInputs
 from roofplan.money.machine import Terms
-from roofplan.operations import format_entry
+from roofplan.operations.table import format_entry
 from roofplan.records import units
 from roofplan.records.hardware import Machine, Server
 from roofplan.records.model import Model

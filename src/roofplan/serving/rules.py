@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from roofplan.operations import bits, format_entry
+from roofplan.operations.table import bits, format_entry
 from roofplan.records.engine import Engine
 from roofplan.records.hardware import OWN, Machine
 from roofplan.records.model import Attention, FeedForward, Group, LatentAttention, Mixer, Mixture, Model

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 
 from roofplan import catalogue, money
-from roofplan.operations import element_bytes
+from roofplan.operations.table import element_bytes
 from roofplan.records.calibration import Fit
 from roofplan.records.hardware import Machine
 from roofplan.serving.certainty import uses

@@ -10,7 +10,7 @@ from functools import lru_cache
 from roofplan import catalogue
 from roofplan.errors import StrategyError
 from roofplan.hf.quantization import with_formats
-from roofplan.operations import format_entry
+from roofplan.operations.table import format_entry
 from roofplan.records.engine import Engine
 from roofplan.records.hardware import Machine
 from roofplan.records.model import Model, Quantization

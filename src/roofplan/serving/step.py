@@ -9,17 +9,8 @@ import numpy as np
 
 from roofplan.laws import Number
 from roofplan.laws.collectives import gather_time
-from roofplan.operations import (
-    Operation,
-    Split,
-    Step,
-    draft_operations,
-    encoder_operations,
-    format_entry,
-    head_operations,
-    layer_operations,
-    stage_contents,
-)
+from roofplan.operations import draft_operations, encoder_operations, head_operations, layer_operations, stage_contents
+from roofplan.operations.table import Operation, Split, Step, format_entry
 from roofplan.records.model import Model
 from roofplan.records.strategy import Strategy
 from roofplan.records.terms import Term, total

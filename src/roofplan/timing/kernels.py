@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from roofplan.laws import Number, larger, matmul, roofline, where
-from roofplan.operations import HANDOVER, Operation, element_bytes, format_entry
+from roofplan.operations.table import HANDOVER, Operation, element_bytes, format_entry
 from roofplan.timing.network import MESSAGES, Ranks, message_time
 from roofplan.timing.rates import QUANTISED, Rates, Vector
 

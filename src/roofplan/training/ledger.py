@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from roofplan.laws import Number, larger, pipeline, smaller, states, where
-from roofplan.operations import ACTIVATION_BYTES, element_bytes
 from roofplan.operations.activations import (
     LOW_PRECISION,
     adapted,
@@ -17,6 +16,7 @@ from roofplan.operations.activations import (
     stream_bytes,
     widest_gradient,
 )
+from roofplan.operations.table import ACTIVATION_BYTES, element_bytes
 from roofplan.records.calibration import Fit
 from roofplan.records.model import Layer, Model
 from roofplan.records.source import Source, document

@@ -11,7 +11,7 @@ from roofplan import catalogue
 from roofplan.catalogue.machines import box_size, machine, tapered
 from roofplan.errors import InputError, NoPlan, StrategyError, UnitError, UnknownName, nearest
 from roofplan.inputs import TrainInputs
-from roofplan.operations import ACTIVATION_BYTES, element_bytes, format_entry
+from roofplan.operations.table import ACTIVATION_BYTES, element_bytes, format_entry
 from roofplan.records import units
 from roofplan.records.hardware import Machine
 from roofplan.records.model import Model

@@ -9,8 +9,8 @@ from roofplan import catalogue
 from roofplan.errors import InputError
 from roofplan.laws import reliability, up
 from roofplan.money import HourlyCost
-from roofplan.operations import ACTIVATION_BYTES
 from roofplan.operations.activations import adapted
+from roofplan.operations.table import ACTIVATION_BYTES
 from roofplan.records.hardware import Machine
 from roofplan.records.model import Model
 from roofplan.records.terms import Term

@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from roofplan.laws import Number, up
-from roofplan.operations import fraction
+from roofplan.operations.table import fraction
 from roofplan.records.model import Attention, Dense, Layer, Mixture, Model
 from roofplan.records.training import Layout
 

@@ -12,8 +12,9 @@ import numpy as np
 from roofplan import catalogue
 from roofplan.errors import InputError
 from roofplan.laws import Number, collectives, larger, pipeline, reliability, smaller, where
-from roofplan.operations import ACTIVATION_BYTES, Operation, activations, element_bytes
+from roofplan.operations import activations
 from roofplan.operations.activations import LOW_PRECISION
+from roofplan.operations.table import ACTIVATION_BYTES, Operation, element_bytes
 from roofplan.operations.training import (
     backward,
     computed_again,

@@ -6,7 +6,7 @@ from typing import Any
 
 from roofplan import catalogue
 from roofplan.laws import reliability
-from roofplan.operations import Operation
+from roofplan.operations.table import Operation
 from roofplan.records.source import Source, document
 from roofplan.records.terms import Term, total
 from roofplan.records.training import Job, Layout

@@ -13,7 +13,7 @@ import numpy as np
 from roofplan import catalogue
 from roofplan.evidence.fits.fitting import LEAST_ROWS, Row, _affine_entries, _scoped, entry, merged, nearest, spread
 from roofplan.laws import attention, matmul
-from roofplan.operations import element_bytes
+from roofplan.operations.table import element_bytes
 from roofplan.records.calibration import Fit
 from roofplan.records.hardware import Accelerator
 

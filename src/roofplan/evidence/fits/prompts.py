@@ -14,7 +14,7 @@ from roofplan.evidence.fits.engines import LEAST, steady_run, usable
 from roofplan.evidence.fits.fitting import entry, merged, spread
 from roofplan.evidence.inference import LARGEST_QUEUE, InferenceCase
 from roofplan.evidence.predictions import simulated
-from roofplan.operations import format_entry
+from roofplan.operations.table import format_entry
 from roofplan.records.calibration import Constant, Fit
 from roofplan.records.engine import EAGER
 from roofplan.records.terms import Term

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from roofplan.inputs import DeviceInputs, ListInputs, ModelInputs
-from roofplan.operations import Step, element_bytes, whole_model
+from roofplan.operations import whole_model
+from roofplan.operations.table import Step, element_bytes
 from roofplan.present.answers.record import ABSENT, Answer, SourcedMember, answered, members, sourced, view
 from roofplan.present.screens.plans import weights_text
 from roofplan.records.hardware import Accelerator, Server

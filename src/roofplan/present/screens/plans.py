@@ -7,7 +7,7 @@ import math
 from roofplan.errors import NoPlan
 from roofplan.laws import board, pipeline
 from roofplan.money import HourlyCost
-from roofplan.operations import ACTIVATION_BYTES, element_bytes
+from roofplan.operations.table import ACTIVATION_BYTES, element_bytes
 from roofplan.present.screens.explain import explain_screen
 from roofplan.present.screens.page import Page, folded, interval, users_text, wrapped
 from roofplan.records import units

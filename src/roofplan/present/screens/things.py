@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from roofplan import catalogue
-from roofplan.operations import bits, head_format
+from roofplan.operations import head_format
+from roofplan.operations.table import bits
 from roofplan.present.screens.page import Page, wrapped
 from roofplan.present.screens.plans import weights_text
 from roofplan.records import units

@@ -1,0 +1,207 @@
+"""What attention asks of a rank: products, scores, and reads of the cache; of heads, and of latents."""
+
+from __future__ import annotations
+
+from roofplan.laws import Number, attention, memory, smaller, where
+from roofplan.operations.table import (
+    ACTIVATION_BYTES,
+    HANDOVER,
+    STEP_KERNELS,
+    Operation,
+    Split,
+    Step,
+    all_reduce_of,
+    label_of,
+    product,
+)
+from roofplan.records.engine import Kernels
+from roofplan.records.model import Attention, LatentAttention, Model
+
+
+def attention_operations(
+    mixer: Attention, step: Step, split: Split, model: Model, kv_bytes: float, kernels: Kernels
+) -> list[Operation]:
+    """Return attention over heads: products, and scores against the cache in decode or among the prompt in prefill."""
+    tensor = split.attention
+    table = []
+    last = len(mixer.groups) - 1
+    groups = mixer.groups
+    if mixer.cross is not None:
+        # queries come from the decoder's tokens; keys and values once per request from the encoder's positions
+        queries, kept_once = (
+            tuple(linear for linear in groups[0] if (linear.split == "heads") is own) for own in (True, False)
+        )
+        groups = (queries, *groups[1:])
+        if step.prefills:
+            positions = step.requests * mixer.cross
+            table.append(
+                product(
+                    label_of(kept_once), kept_once, positions, tensor, model, leaving=False, kv_heads=mixer.kv_heads
+                )
+            )
+    for index, group in enumerate(groups):
+        leaving = index == last
+        table.append(
+            product(label_of(group), group, step.tokens, tensor, model, leaving=leaving, kv_heads=mixer.kv_heads)
+        )
+    heads = mixer.heads / tensor
+    kept = memory.heads_per_rank(float(mixer.kv_heads), tensor) * (
+        mixer.head_dim if mixer.key_is_value else mixer.head_dim + mixer.value_dim
+    )
+    if step.decodes:
+        read = heads * (mixer.head_dim + mixer.value_dim) if kernels.reads_per_head else kept
+        table.append(_decode_attention(mixer, step, heads, read, kv_bytes))
+    if step.prefills:
+        table.append(_prefill_attention(mixer, step, heads, kept))
+        if kernels.scores:
+            table.append(_scores(step, heads, kernels.scores, mixer.cross))
+    table.append(all_reduce_of("all-reduce after attention", step.tokens, tensor, model))
+    return table
+
+
+def _decode_attention(mixer: Attention, step: Step, heads: Number, kept: Number, kv_bytes: float) -> Operation:
+    seen, indexed = _seen(mixer, step.context)
+    work = attention.work(step.sequences * step.each * seen, heads, mixer.head_dim, mixer.value_dim)
+    work = work + 2.0 * step.sequences * step.each * indexed * mixer.index_heads * mixer.index_elements
+    traffic = step.sequences * (seen * kept + indexed * mixer.index_elements) * kv_bytes
+    return Operation(
+        "decode attention",
+        "decode_attention",
+        work,
+        traffic,
+        kernels=STEP_KERNELS["attention"],
+        text="{sequences} sequences x {seen} tokens x {kept} elements x {kv_bytes} B",
+        numbers={"sequences": step.sequences, "seen": seen, "kept": kept, "kv_bytes": kv_bytes},
+    )
+
+
+def attended_pairs(mixer: Attention, each: Number, past: Number) -> Number:
+    """Return the query-key pairs of `each` new tokens of one sequence after `past` cached ones [1]."""
+    window = float("inf") if mixer.window is None else float(mixer.window)
+    if mixer.cross is not None:
+        return each * mixer.cross
+    if not mixer.causal:
+        return each * each
+    if mixer.compression > 1:
+        whole = attention.prefill_pairs(each, past) / mixer.compression
+        return whole + attention.windowed_pairs(each, past, window)
+    if mixer.window is None:
+        return attention.prefill_pairs(each, past)
+    if mixer.chunked:
+        return attention.chunked_pairs(each, past, window)
+    return attention.windowed_pairs(each, past, window)
+
+
+def _prefill_attention(mixer: Attention, step: Step, heads: Number, kept: Number) -> Operation:
+    each, past = step.new / step.requests, step.past
+    window = float("inf") if mixer.window is None else float(mixer.window)
+    pairs = step.requests * attended_pairs(mixer, each, past)
+    work = attention.work(pairs, heads, mixer.head_dim, mixer.value_dim)
+    traffic = (
+        step.requests * smaller(past + each, window) * kept + step.new * heads * (mixer.head_dim + mixer.value_dim)
+    ) * ACTIVATION_BYTES
+    return Operation(
+        "prefill attention",
+        "prefill_attention",
+        work,
+        traffic,
+        kernels=STEP_KERNELS["attention"],
+        text="2 x {pairs} pairs x {heads} heads x {widths}",
+        numbers={"pairs": pairs, "heads": heads, "widths": mixer.head_dim + mixer.value_dim},
+    )
+
+
+def _scores(step: Step, heads: Number, score: float, cross: int | None = None) -> Operation:
+    """Return the scores of prompts that go through memory, since no fused kernel keeps them.
+
+    A part of a prompt scores what went before it: the mean part half of the rest of its prompt.
+    """
+    prompt = step.new / step.requests
+    part = smaller(prompt, 1.0 * step.new)
+    seen = step.past + (prompt + part) / 2.0 if cross is None else float(cross)
+    return Operation(
+        "attention scores",
+        HANDOVER,
+        0.0,
+        attention.score_traffic(step.new, seen, heads, score),
+        kernels=0.0,
+        text="{tokens} tokens x {seen} seen x {heads} heads x {score} B",
+        numbers={"tokens": step.new, "seen": seen, "heads": heads, "score": score},
+    )
+
+
+def _seen(mixer: Attention, context: Number) -> tuple[Number, Number]:
+    """Return the cache entries that a query reads, and those that its indexer scores."""
+    if mixer.cross is not None:
+        return float(mixer.cross), 0.0
+    if mixer.compression > 1:
+        entries = context / mixer.compression
+        chosen = entries if mixer.compressed_top is None else smaller(entries, float(mixer.compressed_top))
+        return chosen + smaller(context, float(mixer.window or 0)), entries if mixer.index_elements else 0.0
+    if mixer.window is None:
+        return context, 0.0
+    # a fixed chunk fills from empty to full, so half of it is in force on average; a sliding window stays full
+    full = smaller(context, float(mixer.window))
+    if mixer.chunked:
+        return where(context > mixer.window, full / 2.0, full), 0.0
+    return full, 0.0
+
+
+def latent_operations(
+    mixer: LatentAttention, step: Step, split: Split, model: Model, kv_bytes: float, kernels: Kernels
+) -> list[Operation]:
+    """Return latent attention: absorbed against the cached latent in decode, expanded in prefill."""
+    tensor = split.attention
+    table = []
+    last = next(i for i, group in enumerate(mixer.groups) if group[0].name.endswith("o_proj"))
+    for index, group in enumerate(mixer.groups):
+        # prefill expands the latents of cached tokens as well as its own
+        expands = group[0].name.endswith("kv_b_proj")
+        tokens = step.tokens + step.requests * step.past if expands else step.tokens
+        table.append(product(label_of(group), group, tokens, tensor, model, leaving=index == last))
+    heads = mixer.heads / tensor
+    if step.decodes:
+        table.append(_latent_decode(mixer, step, heads, kv_bytes))
+    if step.prefills:
+        table.append(_latent_prefill(mixer, step, heads))
+        if kernels.scores:
+            table.append(_scores(step, heads, kernels.scores))
+    table.append(all_reduce_of("all-reduce after attention", step.tokens, tensor, model))
+    return table
+
+
+def _latent_decode(mixer: LatentAttention, step: Step, heads: Number, kv_bytes: float) -> Operation:
+    entry = mixer.latent + mixer.rope_dim
+    seen = step.context if mixer.top is None else smaller(step.context, float(mixer.top))
+    work = attention.latent_work(step.sequences * step.each * seen, heads, mixer.latent, mixer.rope_dim)
+    work = work + 2.0 * step.sequences * step.each * step.context * mixer.index_heads * mixer.index_dim
+    traffic = step.sequences * (seen * entry + step.context * mixer.index_dim) * kv_bytes
+    return Operation(
+        "decode attention",
+        "decode_attention",
+        work,
+        traffic,
+        kernels=STEP_KERNELS["latent attention"],
+        text="{sequences} sequences x {seen} tokens x {entry} latent elements x {kv_bytes} B",
+        numbers={"sequences": step.sequences, "seen": seen, "entry": entry, "kv_bytes": kv_bytes},
+    )
+
+
+def _latent_prefill(mixer: LatentAttention, step: Step, heads: Number) -> Operation:
+    each = step.new / step.requests
+    pairs = attention.prefill_pairs(each, step.past)
+    kept = pairs if mixer.top is None else attention.windowed_pairs(each, step.past, float(mixer.top))
+    width = mixer.nope_dim + mixer.rope_dim + mixer.value_dim
+    work = attention.work(step.requests * kept, heads, mixer.nope_dim + mixer.rope_dim, mixer.value_dim)
+    work = work + 2.0 * step.requests * pairs * mixer.index_heads * mixer.index_dim
+    seen = step.new + step.requests * step.past
+    traffic = (step.new + seen) * (mixer.latent + mixer.rope_dim + heads * width) * ACTIVATION_BYTES
+    return Operation(
+        "prefill attention",
+        "prefill_attention",
+        work,
+        traffic,
+        kernels=STEP_KERNELS["latent attention"],
+        text="2 x {pairs} pairs x {heads} heads x {width}",
+        numbers={"pairs": step.requests * kept, "heads": heads, "width": width},
+    )

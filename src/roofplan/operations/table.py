@@ -1,0 +1,258 @@
+"""Tables of operations: a row is one kernel or message of one rank, in one step, under one split."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from roofplan import catalogue
+from roofplan.laws import Number, larger, matmul, memory, parameters
+from roofplan.records.model import Group, Linear, Model
+from roofplan.records.strategy import Strategy
+from roofplan.records.terms import NONE
+
+ACTIVATION_BYTES = 2.0
+"""Bytes of an activation: serving computes in 16 bits between tensor products."""
+
+
+STEP_KERNELS = {"attention": 2.0, "latent attention": 3.0, "state update": 3.0, "experts": 6.0, "sampling": 6.0}
+"""Kernels that an operation starts: rotary and cache write beside attention (one more expansion for a latent cache);
+convolution, scan and gate of a recurrence; top-k, sort, two grouped products, activation and sum of a mixture; penalties,
+top-k, top-p, softmax, draw and copy of the sampler. An estimate from the structure of such layers, not from a trace; the
+fitted gap between kernels absorbs its error."""
+
+
+GATED_PASSES = 1.5
+"""Tensors of the first product's width that an activation function reads and writes: two halves in, one half out."""
+
+
+HANDOVER = "handover"
+"""Kind of an operation that passes over what the kernel before it wrote."""
+
+
+class Operation(NamedTuple):
+    """One kernel or message of one rank.
+
+    Parameters
+    ----------
+    name, kind : what it is; kinds are matmul, experts, prefill_attention, decode_attention, memory, handover (of tensors that
+        one kernel leaves in the cache for the next, where they fit), all_reduce, gather, exchange.
+    work : operations [FLOP].
+    traffic : bytes to and from memory, or the message of a collective [B].
+    compute : number format of the tensor unit; ``gguf`` for blocks that the engine multiplies in a type of its own.
+    entries : weights read by a product [1].
+    width : inner width of an expert on a rank, of grouped products alone [1].
+    rows : rows of a product, of one expert where it is grouped [1].
+    stored : format of its weights.
+    converted : elements that a product reads and writes where each of its matrices converts its own inputs [1].
+    kernels : launches [1].
+    ranks : ranks of a collective [1].
+    groups : groups that experts stand in, and those that a token's may [1].
+    inputs : elements that products read of what enters them, fused ones once [1].
+    among : of a message, whose ranks it passes between: ``tensor``, ``context`` or ``expert``.
+    beside : whether a framework may send it beside the products of the same pass.
+    text, numbers : formula and what goes into it by name, each a number or a pair (number, unit).
+    role : what it does for a product: ``cast`` of its inputs, ``unpack`` or ``norm`` of its weights, ``entering`` of a message that
+        gathers its inputs; ``attention`` of attention's own products.
+    """
+
+    name: str
+    kind: str
+    work: Number
+    traffic: Number
+    compute: str = "bf16"
+    entries: Number = 0.0
+    rows: Number = 0.0
+    stored: str = "bf16"
+    converted: Number = 0.0
+    kernels: float = 1.0
+    ranks: Number = 1.0
+    text: str = ""
+    numbers: Mapping[str, Any] = NONE
+    groups: tuple[int, int] = (1, 1)
+    inputs: Number = 0.0
+    among: str = "tensor"
+    beside: bool = False
+    role: str = ""
+    width: Number = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """The tokens of one step of one attention group; fields may be arrays.
+
+    Parameters
+    ----------
+    sequences : decoding sequences [1].
+    each : tokens that each computes, more than one when verifying drafts [1].
+    context : tokens that each has in its cache [1].
+    new : prompt tokens computed now [1].
+    past : tokens already cached before them [1].
+    requests : prompts that they belong to [1].
+    coupled : whether the other groups that share the experts have as much to do; False for one prompt alone.
+    """
+
+    sequences: Number = 0.0
+    each: Number = 1.0
+    context: Number = 0.0
+    new: Number = 0.0
+    past: Number = 0.0
+    requests: Number = 0.0
+    coupled: bool = True
+
+    @property
+    def decodes(self) -> bool:
+        """Whether sequences decode in it."""
+        return type(self.sequences) is not float or self.sequences > 0.0
+
+    @property
+    def prefills(self) -> bool:
+        """Whether prompts are computed in it."""
+        return type(self.new) is not float or self.new > 0.0
+
+    @property
+    def tokens(self) -> Number:
+        """Tokens that pass the layers [1]."""
+        return self.sequences * self.each + self.new
+
+    def together(self, groups: Number) -> Number:
+        """Return the tokens of attention groups that compute a layer together; a prompt alone has no company [1]."""
+        return self.tokens * (groups if self.coupled else 1.0)
+
+    @property
+    def sampled(self) -> Number:
+        """Positions that pass the head [1]."""
+        return self.sequences * self.each + self.requests
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Split:
+    """Parallel degrees as the operations need them; floats or arrays.
+
+    Parameters
+    ----------
+    tp : ranks that divide feed-forwards [1].
+    attention : ranks that divide attention, tp / attention_dp [1].
+    groups : attention groups that share one set of experts or feed-forwards, and wait for each other [1].
+    inner : of these, groups inside tp [1].
+    ep : ranks that divide the experts whole; where there are fewer than tp, the others divide each by its width [1].
+    """
+
+    tp: Number
+    attention: Number
+    groups: Number
+    inner: Number
+    ep: Number
+
+    @classmethod
+    def of(cls, strategy: Strategy) -> Split:
+        """Return the degrees of a strategy."""
+        tp, ep, inner = 1.0 * strategy.tp, 1.0 * strategy.ep, 1.0 * strategy.attention_dp
+        return cls(tp=tp, attention=tp / inner, groups=larger(ep / tp, 1.0) * inner, inner=inner, ep=ep)
+
+    @property
+    def expert_width(self) -> Number:
+        """Ranks that divide each expert by its width [1]."""
+        return larger(self.tp / self.ep, 1.0)
+
+
+WHOLE_COLUMN = 8192.0
+"""Entries that one scale per output channel stands for, as in the formats that have no other [1]."""
+
+
+def bits(format_id: str) -> tuple[float, float, float]:
+    """Return bits of an entry, entries per scale, and bits of a scale; ``awq-g64`` overrides the group."""
+    base, _, group = format_id.partition("-g") if "-g" in format_id else (format_id.removesuffix("-channel"), "", "")
+    entry = catalogue.formats()[base]
+    size = float(group) if group else WHOLE_COLUMN if format_id.endswith("-channel") else float(entry.get("group", 1))
+    return float(entry["bits"]), size, float(entry.get("scale_bits", 0.0))
+
+
+def format_entry(format_id: str) -> dict[str, Any]:
+    """Return the catalogue entry of a format, its group suffix aside."""
+    base = format_id.partition("-g")[0].removesuffix("-channel")
+    return catalogue.formats()[base]
+
+
+@lru_cache(maxsize=256)
+def element_bytes(format_id: str) -> float:
+    """Return the mean bytes of one stored entry, scales included [B]."""
+    return float(parameters.stored_bytes(1.0, *bits(format_id)))
+
+
+def compute_format(format_id: str, activation: str | None, base: str) -> str:
+    """Return the number format that a product of such weights runs in, before the device is asked.
+
+    fp8 checkpoints carry activations in fp8; 4-bit float formats only where the checkpoint says so; weight-only
+    formats run in the model's own type.
+    """
+    entry = format_entry(format_id)
+    if entry["kernel"] == "dequantise":
+        return base
+    if entry["kernel"] == "blocks":
+        return "gguf"
+    wanted = str(entry["compute"])
+    if wanted == "fp4":
+        return activation if activation in {"fp4", "fp8"} else base
+    return wanted
+
+
+def fraction(linear: Linear, tensor: Number, kv_heads: int | None) -> Number:
+    """Return the share of a matrix that one of `tensor` ranks holds."""
+    if linear.split == "none":
+        return 1.0
+    if linear.split == "kv_heads" and kv_heads is not None:
+        return memory.heads_per_rank(float(kv_heads), tensor) / kv_heads
+    return 1.0 / tensor
+
+
+def product(
+    name: str, group: Group, tokens: Number, tensor: Number, model: Model, *, leaving: bool, kv_heads: int | None = None
+) -> Operation:
+    """Return one fused product; in a leaving (row-parallel) product the inputs are divided, else the outputs."""
+    weights = stored = outputs = 0.0
+    for linear in group:
+        share = fraction(linear, tensor, kv_heads)
+        weights = weights + linear.weights * share
+        stored = stored + linear.weights * element_bytes(linear.format) * share
+        outputs = outputs + linear.outputs * linear.copies * (1.0 if leaving else share)
+    first = group[0]
+    inputs = first.inputs * first.copies * (fraction(first, tensor, kv_heads) if leaving else 1.0)
+    moved = stored + tokens * (inputs + outputs) * ACTIVATION_BYTES
+    compute = compute_format(first.format, model.quantization.activation if model.quantization else None, model.dtype)
+    return Operation(
+        name,
+        "matmul",
+        matmul.work(tokens, weights, 1.0),
+        moved,
+        compute,
+        weights,
+        tokens,
+        first.format,
+        tokens * (inputs * len(group) + outputs),
+        text="{tokens} tokens x {weights} weights at {entry_bytes} B",
+        numbers={"tokens": tokens, "weights": weights, "entry_bytes": element_bytes(first.format)},
+        inputs=tokens * inputs,
+    )
+
+
+def label_of(group: Group) -> str:
+    """Return the words of fused products, such as ``gate+up``."""
+    return "+".join(linear.name.rsplit(".", 1)[-1].removesuffix("_proj") for linear in group)
+
+
+def all_reduce_of(name: str, tokens: Number, ranks: Number, model: Model) -> Operation:
+    """Return the all-reduce of what so many tokens leave a layer with, over tensor ranks."""
+    message = tokens * model.hidden * ACTIVATION_BYTES
+    return Operation(
+        name,
+        "all_reduce",
+        0.0,
+        message,
+        kernels=0.0,
+        ranks=ranks,
+        text="{tokens} tokens x {hidden} x 2 B over {ranks} ranks",
+        numbers={"tokens": tokens, "hidden": model.hidden, "ranks": ranks},
+    )
