@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -101,6 +101,7 @@ def predict(
     Whenever an answer ends another prompt takes its place. It rides with the steps of the others in chunks of the engine's
     budget, or stalls them where the engine does not mix.
     """
+    served = _Served(model, strategy, engine, workload, r, kv_bytes=kv_bytes, budget=budget)
     groups = 1.0 * strategy.dp * strategy.attention_dp
     waves = 1.0 * strategy.pp if engine.pipeline_kind == "microbatch" else 1.0
     # groups that share experts or feed-forwards wait for the fullest of them at every step, and compute prompts together
@@ -113,69 +114,152 @@ def predict(
     users = sequences / groups
     # groups that have users compute their prompts together, so that as many of others cost as much as one
     others = larger(users * coupled - 1.0, 0.0) / larger(smaller(coupled, users * coupled), 1.0)
-    output, later = float(workload.output), workload.output - 1.0
-    emitted = 1.0
-    if workload.drafted:
-        emitted = float(batching.tokens_per_speculative_step(workload.drafted, workload.acceptance))
-        emitted = min(emitted, max(later, 1.0))
+    later, emitted = workload.output - 1.0, _emitted(workload)
     context = 1.0 * memory.mean_resident_tokens(workload.input, workload.output)
     step = Step(sequences=here, each=1.0 + workload.drafted, context=context)
     decode = step_term("decode step", model, strategy, step, r, kv_bytes=kv_bytes, drafted=workload.drafted)
-    stage = _with_hop(decode, _hop(model, strategy, r, here * step.each))
+    stage = _with_hop(decode, _hop(served, here * step.each))
     token = token_time(stage, engine_term(here, r), strategy, emitted)
-    per_step = here * emitted / max(later, 1.0)
-    prompts = _prompts(model, strategy, engine, workload, r, step, stage, per_step, kv_bytes=kv_bytes, budget=budget)
-    empty, alone = _first_token(model, strategy, engine, r, workload, budget, kv_bytes)
+    prompts = _prompts(served, step, stage, here * emitted / max(later, 1.0))
+    empty, alone = _first_token(served)
     # prompts of others in the own prompt's step are waited for with it, the rest between the tokens
     beside = smaller(larger(prompts.requests - 1.0, 0.0), others)
     between = others - beside
-    riding: Number = 0.0
-    most, rode = np.inf, 0.0
-    if prompts.mixed:
-        most, rode = prompts.whole / emitted, prompts.steps * smaller(others, 1.0)
-        decoding = prompts.steps * emitted * token.value
-        riding = larger(smaller(prompts.whole / prompts.requests + decoding - empty.value, decoding), 0.0)
-        riding = riding * smaller(others, 1.0)
-    stall = batching.stall_of_others(prompts.other, between, later, most) if later else 0.0
-    waiting = between * prompts.other - later * stall if prompts.mixed or not later else 0.0
-    ttft = _waited(empty, riding, beside * prompts.other, waiting, prompts)
-    tpot = None
-    cycle = total("cycle time", ttft.parts, "s", law="batching.cycle_time")
-    if later:
-        stalled = prompts.term(
-            stall,
-            law="batching.stall_of_others",
-            text="{others} others x {each} / {tokens} tokens" + (", at most {most}" if prompts.mixed else ""),
-            numbers={"others": between, "each": (prompts.other, "s"), "tokens": later, "most": (most, "s")},
-        )
-        tpot = total("TPOT", [*token.parts, stalled], "s")
-        whole = batching.cycle_time(ttft.value, tpot.value, output)
-        parts = [_share(ttft, 1.0, output), _share(tpot, later, output)]
-        cycle = Term("cycle time", whole, "s", law="batching.cycle_time", parts=parts, combine="sum")
-    turns = (later / emitted + rode) / output  # decode steps a token, those beside the own prompt among them
+    seen = _seen_by_users(prompts, empty, token, beside, between, smaller(others, 1.0), workload, emitted)
+    turns = (
+        later / emitted + seen.rode
+    ) / workload.output  # decode steps a token, those beside the own prompt among them
+    cycle = seen.cycle.value
     return Prediction(
-        tpot=tpot,
-        ttft=ttft,
-        cycle=cycle,
+        tpot=seen.tpot,
+        ttft=seen.ttft,
+        cycle=seen.cycle,
         token=token,
         carrying=(between * prompts.steps * emitted / max(later, 1.0), prompts.room),
         carried=prompts.term(prompts.other * smaller(prompts.requests, 1.0) / emitted),
         decode=decode,
         prefill=prompts.step,
         sequences=sequences,
-        input_share=1.0 - turns * emitted * token.value / cycle.value,
-        rate=batching.output_rate(sequences, cycle.value),
-        prefill_rate=prompts.fresh
-        * groups
-        / _prompt_interval(model, strategy, engine, r, workload, budget, kv_bytes, alone),
+        input_share=1.0 - turns * emitted * token.value / cycle,
+        rate=batching.output_rate(sequences, cycle),
+        prefill_rate=prompts.fresh * groups / _prompt_interval(served, alone),
         busy=_busy(
             decode,
             prompts.step,
             turns * smaller(waves, users),
-            prompts.device / prompts.requests * users / output,
-            cycle.value,
+            prompts.device / prompts.requests * users / float(workload.output),
+            cycle,
         ),
     )
+
+
+def _emitted(workload: Workload) -> float:
+    """Return the tokens that a decode step gives a request: more than one where drafts are verified [1]."""
+    if not workload.drafted:
+        return 1.0
+    emitted = float(batching.tokens_per_speculative_step(workload.drafted, workload.acceptance))
+    return min(emitted, max(workload.output - 1.0, 1.0))
+
+
+class _Seen(NamedTuple):
+    """What a user sees of a steady state, and the decode steps of others beside the own prompt, over a request [1]."""
+
+    tpot: Term | None
+    ttft: Term
+    cycle: Term
+    rode: Number
+
+
+def _seen_by_users(
+    prompts: _Prompts,
+    empty: Term,
+    token: Term,
+    beside: Number,
+    between: Number,
+    company: Number,
+    workload: Workload,
+    emitted: float,
+) -> _Seen:
+    """Return the times that a user sees: to the first token, between tokens, and of a request over its tokens.
+
+    Parameters
+    ----------
+    empty, token : first token of an empty system, and a token that no prompt joins [s].
+    beside, between : prompts of others that are waited for with the own one, and between its tokens [1].
+    company : 1 where there are other users, less where there are fewer than one [1].
+    """
+    output, later = float(workload.output), workload.output - 1.0
+    riding: Number = 0.0
+    most, rode = np.inf, 0.0
+    if prompts.mixed:
+        most, rode = prompts.whole / emitted, prompts.steps * company
+        decoding = prompts.steps * emitted * token.value
+        riding = larger(smaller(prompts.whole / prompts.requests + decoding - empty.value, decoding), 0.0)
+        riding = riding * company
+    stall = batching.stall_of_others(prompts.other, between, later, most) if later else 0.0
+    waiting = between * prompts.other - later * stall if prompts.mixed or not later else 0.0
+    ttft = _waited(empty, riding, beside * prompts.other, waiting, prompts)
+    if not later:
+        return _Seen(None, ttft, total("cycle time", ttft.parts, "s", law="batching.cycle_time"), rode)
+    stalled = prompts.term(
+        stall,
+        law="batching.stall_of_others",
+        text="{others} others x {each} / {tokens} tokens" + (", at most {most}" if prompts.mixed else ""),
+        numbers={"others": between, "each": (prompts.other, "s"), "tokens": later, "most": (most, "s")},
+    )
+    tpot = total("TPOT", [*token.parts, stalled], "s")
+    whole = batching.cycle_time(ttft.value, tpot.value, output)
+    parts = [_share(ttft, 1.0, output), _share(tpot, later, output)]
+    return _Seen(
+        tpot, ttft, Term("cycle time", whole, "s", law="batching.cycle_time", parts=parts, combine="sum"), rode
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Served:
+    """What is served, how and where: of one strategy or of arrays of them.
+
+    Parameters
+    ----------
+    kv_bytes : of a cached element [B].
+    budget : tokens of a step [token].
+    """
+
+    model: Model
+    strategy: Strategy
+    engine: Engine
+    workload: Workload
+    rates: Rates
+    kv_bytes: float = field(kw_only=True)
+    budget: Number = field(kw_only=True)
+
+    @property
+    def stages(self) -> Number:
+        """Pipeline stages [1]."""
+        return 1.0 * self.strategy.pp
+
+    @property
+    def fresh(self) -> float:
+        """Tokens of a prompt that are computed [token]."""
+        return self.workload.input * (1.0 - self.workload.prefix_hit)
+
+    @property
+    def past(self) -> float:
+        """Tokens of a prompt that are found in the cache [token]."""
+        return self.workload.input * self.workload.prefix_hit
+
+    def prompt(self, *, coupled: bool = True) -> tuple[Term, Number, Number]:
+        """Return a pass of one prompt through the slowest stage, how many such passes it takes, and the stage times of them all."""
+        step = Step(new=larger(1.0, 1.0 * self.fresh), past=1.0 * self.past, requests=1.0, coupled=coupled)
+        one, passes = prompt_pass(
+            self.model, self.strategy, self.engine, self.rates, step, self.budget, kv_bytes=self.kv_bytes
+        )
+        return one, passes, turns_of(self.model, self.engine, self.rates, self.stages, passes)
+
+    def hop(self, tokens: Number) -> Number:
+        """Return what tokens take from one stage to the next [s]."""
+        sent = tokens * self.model.hidden * ACTIVATION_BYTES
+        return mean_hop(sent, 1.0 * self.strategy.tp, self.stages, self.rates.network)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -214,34 +298,22 @@ class _Prompts:
         return Term(name, value, "s", parts=self.behind, combine=combine, **more)
 
 
-def _prompts(
-    model: Model,
-    strategy: Strategy,
-    engine: Engine,
-    workload: Workload,
-    r: Rates,
-    decoding: Step,
-    stage: Term,
-    per_step: Number,
-    *,
-    kv_bytes: float,
-    budget: Number,
-) -> _Prompts:
+def _prompts(served: _Served, decoding: Step, stage: Term, per_step: Number) -> _Prompts:
     """Return the step that computes the prompts of a batch, of which `per_step` a decode step keep it full."""
-    fresh, past = _computed(workload)
-    mixed = engine.mixes and workload.output > 1
+    fresh, past, engine, r = served.fresh, served.past, served.engine, served.rates
+    mixed = engine.mixes and served.workload.output > 1
     beside = decoding.sequences if mixed else 0.0
     # prompts get what decoding sequences leave of a step that they share; one that is not cut is computed whole
-    room = larger(engine.pass_tokens(budget) - beside * decoding.each, 1.0 if engine.chunked_prefill else fresh)
+    room = larger(engine.pass_tokens(served.budget) - beside * decoding.each, 1.0 if engine.chunked_prefill else fresh)
     chunk = smaller(larger(1.0, per_step) * fresh, room)
     requests = chunk / fresh
     step = Step(new=chunk, past=past, requests=requests)
     if mixed:
         step = replace(decoding, new=chunk, past=past, requests=requests)
-    name, drafted = ("mixed step", workload.drafted) if mixed else ("prefill step", 0)
-    prefill = step_term(name, model, strategy, step, r, kv_bytes=kv_bytes, drafted=drafted)
-    carrier = _with_hop(prefill, _hop(model, strategy, r, chunk + beside * decoding.each))
-    stages = 1.0 * strategy.pp
+    name, drafted = ("mixed step", served.workload.drafted) if mixed else ("prefill step", 0)
+    prefill = step_term(name, served.model, served.strategy, step, r, kv_bytes=served.kv_bytes, drafted=drafted)
+    carrier = _with_hop(prefill, _hop(served, chunk + beside * decoding.each))
+    stages = served.stages
     if mixed:
         device, behind = carrier.value - stage.value, [carrier, stage]
         whole, once = device * stages, device
@@ -250,9 +322,7 @@ def _prompts(
         device, behind = carrier.value, [total(name, [carrier, host], "s")]
         whole, once = device * stages + host.value, device + host.value
     # stages work on different users at once, so that another's prompt costs the time of one; layers in turn cost all of theirs
-    costs = (
-        once if engine.pipeline_kind == "microbatch" else whole * _overlap(model, strategy, engine, r, fresh, budget)
-    )
+    costs = once if engine.pipeline_kind == "microbatch" else whole * _overlap(served)
     return _Prompts(
         step=prefill,
         behind=behind,
@@ -266,25 +336,19 @@ def _prompts(
     )
 
 
-def _computed(workload: Workload) -> tuple[float, float]:
-    """Return the tokens of a prompt that are computed, and those that are found in the cache [token]."""
-    return workload.input * (1.0 - workload.prefix_hit), workload.input * workload.prefix_hit
-
-
-def _hop(model: Model, strategy: Strategy, r: Rates, tokens: Number) -> Term | None:
+def _hop(served: _Served, tokens: Number) -> Term | None:
     """Return what tokens take from one stage to the next, None where there is one stage alone [s]."""
-    if isinstance(strategy.pp, int) and strategy.pp == 1:
+    if isinstance(served.strategy.pp, int) and served.strategy.pp == 1:
         return None
-    stages = 1.0 * strategy.pp
-    hop = mean_hop(tokens * model.hidden * ACTIVATION_BYTES, 1.0 * strategy.tp, stages, r.network)
+    network = served.rates.network
     return Term(
         "pipeline hops",
-        where(stages > 1.0, hop, 0.0),
+        where(served.stages > 1.0, served.hop(tokens), 0.0),
         "s",
         law="collectives.transfer_time",
         text="{sent} tokens x {hidden} x 2 B",
-        numbers={"sent": tokens, "hidden": model.hidden},
-        sources=r.network.cites(*HOP, *r.network.between_names),
+        numbers={"sent": tokens, "hidden": served.model.hidden},
+        sources=network.cites(*HOP, *network.between_names),
     )
 
 
@@ -377,27 +441,15 @@ def token_time(stage: Term, host: Term, strategy: Strategy, emitted: float) -> T
     return total("token", [*scaled, last], "s", law="pipeline.interleaved_token_time")
 
 
-def _first_token(
-    model: Model,
-    strategy: Strategy,
-    engine: Engine,
-    r: Rates,
-    workload: Workload,
-    budget: Number,
-    kv_bytes: float,
-) -> tuple[Term, Number]:
+def _first_token(served: _Served) -> tuple[Term, Number]:
     """Return the time to the first token of an empty system, and the part that a device works."""
-    fresh, past = _computed(workload)
-    step = Step(new=larger(1.0, 1.0 * fresh), past=1.0 * past, requests=1.0, coupled=False)
-    one, passes = prompt_pass(model, strategy, engine, r, step, budget, kv_bytes=kv_bytes)
-    stages = 1.0 * strategy.pp
-    turns = turns_of(model, engine, r, stages, passes)
-    hop = mean_hop(fresh / passes * model.hidden * ACTIVATION_BYTES, 1.0 * strategy.tp, stages, r.network)
-    host = host_of_passes(passes, 1.0, r)
-    alone = isinstance(strategy.pp, int) and strategy.pp == 1
+    one, passes, turns = served.prompt(coupled=False)
+    host, network = host_of_passes(passes, 1.0, served.rates), served.rates.network
+    alone = isinstance(served.strategy.pp, int) and served.strategy.pp == 1
     parts = in_turn(one, turns) if not alone or type(turns) is not float or turns != 1.0 else list(one.parts)
     if alone:
         return total("TTFT", [*parts, host], "s"), one.value * turns
+    hop = served.hop(served.fresh / passes)
     hops = Term(
         "pipeline hops",
         (turns - passes) * hop,
@@ -405,34 +457,21 @@ def _first_token(
         law="pipeline.serial_latency",
         text="{hops} hops x {hop}",
         numbers={"hops": turns - passes, "hop": (hop, "s")},
-        sources=r.network.cites(*HOP, *r.network.between_names),
+        sources=network.cites(*HOP, *network.between_names),
     )
     return total("TTFT", [*parts, hops, host], "s"), one.value * turns
 
 
-def _prompt_interval(
-    model: Model,
-    strategy: Strategy,
-    engine: Engine,
-    r: Rates,
-    workload: Workload,
-    budget: Number,
-    kv_bytes: float,
-    alone: Number,
-) -> Number:
+def _prompt_interval(served: _Served, alone: Number) -> Number:
     """Return the time between one prompt and the next of a group that computes nothing else, which takes `alone` through an empty system [s]."""
-    stages = 1.0 * strategy.pp
-    fresh, past = _computed(workload)
-    if np.any(Split.of(strategy).groups > 1):
+    if np.any(Split.of(served.strategy).groups > 1):
         # all groups compute prompts together, and share what they compute with
-        full = Step(new=larger(1.0, 1.0 * fresh), past=1.0 * past, requests=1.0)
-        one, passes = prompt_pass(model, strategy, engine, r, full, budget, kv_bytes=kv_bytes)
-        alone = one.value * turns_of(model, engine, r, stages, passes)
-    if engine.pipeline_kind != "microbatch":
+        one, _, turns = served.prompt()
+        alone = one.value * turns
+    if served.engine.pipeline_kind != "microbatch":
         return alone
     # stages work on different prompts at once; the slower of a stage and a hop sets the pace
-    hop = mean_hop(fresh * model.hidden * ACTIVATION_BYTES, 1.0 * strategy.tp, stages, r.network)
-    return larger(alone / stages, where(stages > 1.0, hop, 0.0))
+    return larger(alone / served.stages, where(served.stages > 1.0, served.hop(served.fresh), 0.0))
 
 
 def prompt_pass(
@@ -477,13 +516,13 @@ def turns_of(model: Model, engine: Engine, r: Rates, stages: Number, passes: Num
     return pipeline.layer_split_turns(stages, 1.0 * passes, copies.value, _queued(model, engine, r) * stages)
 
 
-def _overlap(model: Model, strategy: Strategy, engine: Engine, r: Rates, fresh: float, budget: Number) -> Number:
+def _overlap(served: _Served) -> Number:
     """Return the time that a prompt takes through all stages over that of its passes one after the other [1]."""
-    if engine.pipeline_kind != "layer-split":
+    if served.engine.pipeline_kind != "layer-split":
         return 1.0
-    stages = 1.0 * strategy.pp
-    passes = batching.passes(larger(1.0, 1.0 * fresh), 1.0 * engine.pass_tokens(budget))
-    return turns_of(model, engine, r, stages, passes) / (passes * stages)
+    passes = batching.passes(larger(1.0, 1.0 * served.fresh), 1.0 * served.engine.pass_tokens(served.budget))
+    turns = turns_of(served.model, served.engine, served.rates, served.stages, passes)
+    return turns / (passes * served.stages)
 
 
 def _queued(model: Model, engine: Engine, r: Rates) -> float:
