@@ -160,7 +160,7 @@ def rates(machine: Machine, engine: Software, fit: Fit) -> Rates:
             argument="--on",
             value=device.id,
         )
-    scopes = [device.id, device.architecture, device.vendor, "any"]
+    scopes, engine_chain = [device.id, device.architecture, device.vendor, "any"], engine.scopes
 
     def fitted(law: str, name: str, chain: Sequence[str] = scopes) -> Constant:
         return fit.find(law, name, chain)
@@ -171,23 +171,16 @@ def rates(machine: Machine, engine: Software, fit: Fit) -> Rates:
     experts_bandwidth = fitted("experts", "bandwidth", engine.scopes)
     grouped = tuple(fitted("grouped", name, ["any"]) for name in ("most", "rows", "width"))
     passes = fitted("memory", "bandwidth")
-    engine_chain = engine.scopes
     own_experts = _expert_bandwidths(tuple(engine_chain), fit)
     gap = fitted("kernel", "gap", [COMPILED] if device.vendor in engine.kernels.compiled else engine_chain)
     base, each = fitted("engine_step", "base", engine_chain), fitted("engine_step", "per_sequence", engine_chain)
     front = fitted("front_end", "request", engine_chain)
     wire = device.bandwidth
     sheet = device.quantities["memory_bandwidth"].cited
-    where_from["bandwidth"] = (sheet, memory_share)
-    where_from["attention"] = (sheet, decode_share)
-    where_from["prefill_attention"] = (attention_share,)
-    where_from["memory"] = (sheet, passes)
-    where_from["grouped"] = grouped
-    where_from["experts"] = (sheet, experts_bandwidth)
-    where_from.update({name: (sheet, item) for name, item in own_experts.items()})
-    where_from["gap"] = (gap,)
-    where_from["engine"] = (base, each)
-    where_from["front"] = (front,)
+    shares = {"bandwidth": memory_share, "attention": decode_share, "memory": passes, "experts": experts_bandwidth}
+    where_from |= {name: (sheet, item) for name, item in (shares | own_experts).items()}
+    where_from |= {"prefill_attention": (attention_share,), "grouped": grouped, "gap": (gap,)}
+    where_from |= {"engine": (base, each), "front": (front,)}
     casts = {
         name: fitted("conversion", f"traffic.{'fp8' if name == 'int8' else name}") for name in compute if _cast_to(name)
     }

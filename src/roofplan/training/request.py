@@ -141,29 +141,37 @@ def framework_of(name: str | None, method: str, on: Any = ()) -> Framework:
     return replace(found, stands_for=other.name) if other and not other.own else found
 
 
-def job_of(
-    model: Model,
-    framework: Framework,
-    *,
-    sequence: str | None,
-    batch: str | None,
-    tokens: str | None,
-    compute: str | None,
-    precision: str | None,
-    optimizer: str,
-    method: str,
-    rank: str | None,
-    base: str | None,
-    imbalance: str | None,
-    capacity: str | None,
-    assumed: list[str],
-) -> Job:
-    """Return the job that the flags describe; what a default filled is added to `assumed`."""
-    length = (
-        units.parse_length(sequence, "--sequence")
-        if sequence
-        else min(DEFAULT_SEQUENCE, model.max_positions or DEFAULT_SEQUENCE)
+def job_of(model: Model, framework: Framework, asked: TrainInputs, assumed: list[str]) -> Job:
+    """Return the job that inputs describe; what a default filled is added to `assumed`."""
+    sequence = _sequence(model, asked.sequence, assumed)
+    batch = _batch(asked, sequence, assumed)
+    precision = choice(asked.precision or "bf16", PRECISIONS, "--precision")
+    states = catalogue.optimizers()
+    optimizer = states[choice(asked.optimizer, states, "--optimizer")]
+    adapter = adapter_of(choice(asked.method, METHODS, "--method"), asked.rank, asked.base)
+    tokens = _tokens(model, asked, sequence, batch, adapter, assumed)
+    imbalance = imbalance_of(asked.imbalance, model, assumed)
+    return Job(
+        sequence=sequence,
+        batch=batch,
+        optimizer=optimizer,
+        tokens=tokens,
+        precision=PRECISIONS[precision],
+        recipe=precision if precision == "mxfp8" else "",
+        gradient=2.0 if framework.gradient in {"bf16", "fp16"} else 4.0,
+        adapter=adapter,
+        imbalance=imbalance,
+        capacity=capacity_of(asked.capacity, model, imbalance, assumed),
     )
+
+
+def _sequence(model: Model, text: str | None, assumed: list[str]) -> int:
+    """Return the tokens of a sequence [token]."""
+    if text is None:
+        length = min(DEFAULT_SEQUENCE, model.max_positions or DEFAULT_SEQUENCE)
+        assumed.append(f"--sequence {length}")
+        return length
+    length = units.parse_length(text, "--sequence")
     if model.max_positions and length > model.max_positions:
         raise UnitError(
             f"--sequence: {length:,} tokens are beyond the {model.max_positions:,} positions of {model.id};"
@@ -172,58 +180,49 @@ def job_of(
             argument="--sequence",
             value=length,
         )
-    if sequence is None:
-        assumed.append(f"--sequence {length}")
-    if batch is None:
-        count = max(1, DEFAULT_BATCH["full" if method == "full" else "other"] // length)
+    return length
+
+
+def _batch(asked: TrainInputs, sequence: int, assumed: list[str]) -> int:
+    """Return the sequences of a step [1]."""
+    text = asked.batch
+    if text is None:
+        count = max(1, DEFAULT_BATCH["full" if asked.method.lower() == "full" else "other"] // sequence)
         assumed.append(f"--batch {count}seq")
-    else:
-        count = batch_of(batch, length)
-        if not batch.strip().lower().endswith(("seq", "sequences")):
-            assumed.append(f"--batch {batch} is {count:,} sequences")
-    found = choice(precision or "bf16", PRECISIONS, "--precision")
-    states = catalogue.optimizers()
-    name = choice(optimizer, states, "--optimizer")
-    amount = None
+        return count
+    count = batch_of(text, sequence)
+    if not text.strip().lower().endswith(("seq", "sequences")):
+        assumed.append(f"--batch {text} is {count:,} sequences")
+    return count
+
+
+def _tokens(
+    model: Model, asked: TrainInputs, sequence: int, batch: int, adapter: Adapter | None, assumed: list[str]
+) -> float | None:
+    """Return the tokens of the run, one step's at least, None where nobody says [token]."""
+    tokens, compute = asked.tokens, asked.compute
     if tokens is not None and compute is not None:
         raise InputError(
             "--tokens and --compute both say how long to train; give one", argument="--compute", value=compute
         )
     if tokens is not None:
-        amount = (
-            CHINCHILLA * model.total
-            if tokens.strip().lower() == "chinchilla"
-            else units.parse_amount(tokens, "--tokens")
-        )
+        chinchilla = tokens.strip().lower() == "chinchilla"
+        amount = CHINCHILLA * model.total if chinchilla else units.parse_amount(tokens, "--tokens")
     elif compute is not None:
-        work = (
-            units.parse(compute, "FLOP", "--compute")
-            if not _plain(compute)
-            else units.parse_amount(compute, "--compute")
-        )
-        amount = work / sum(flops_per_token(model, length, adapter_of(method, rank, base)))
+        plain = _plain(compute)
+        work = units.parse_amount(compute, "--compute") if plain else units.parse(compute, "FLOP", "--compute")
+        amount = work / sum(flops_per_token(model, sequence, adapter))
         assumed.append(f"--compute {compute} is {amount:,.0f} tokens")
-    if amount is not None and amount < count * length:
+    else:
+        return None
+    if amount < batch * sequence:
         flag = "--tokens" if tokens is not None else "--compute"
         raise UnitError(
-            f"{flag}: {amount:,.0f} tokens are less than one step of {count:,} sequences of {length:,}",
+            f"{flag}: {amount:,.0f} tokens are less than one step of {batch:,} sequences of {sequence:,}",
             argument=flag,
             value=tokens or compute,
         )
-    uneven = imbalance_of(imbalance, model, assumed)
-    gradient = 2.0 if framework.gradient in {"bf16", "fp16"} else 4.0
-    return Job(
-        sequence=length,
-        batch=count,
-        optimizer=states[name],
-        tokens=amount,
-        precision=PRECISIONS[found],
-        recipe=found if found == "mxfp8" else "",
-        gradient=gradient,
-        adapter=adapter_of(method, rank, base),
-        imbalance=uneven,
-        capacity=capacity_of(capacity, model, uneven, assumed),
-    )
+    return amount
 
 
 def capacity_of(text: str | None, model: Model, imbalance: float, assumed: list[str]) -> float | None:
@@ -403,43 +402,10 @@ def request_of(model: Model, asked: TrainInputs) -> TrainingRequest:
     ------
     InputError : with the flag at fault.
     """
-    if model.active is None or not model.generates:
-        raise InputError(
-            f"{model.id} is not a decoder: roofplan train plans decoders", argument="MODEL", value=model.id
-        )
-    if len(model.stacks) > 1:
-        raise InputError(
-            f"{model.id} has {', '.join(s.role for s in model.stacks)}: roofplan train plans decoders alone",
-            code="unsupported",
-            argument="MODEL",
-            value=model.id,
-        )
+    _check_model(model)
     assumed: list[str] = []
-    method = choice(asked.method, METHODS, "--method")
-    framework = framework_of(asked.framework, method, asked.on)
-    other = catalogue.stand_in("frameworks", asked.framework or "")
-    assumed += [f"--framework {other.text}"] if other else []
-    if method not in framework.methods:
-        known = ", ".join(name for name in catalogue.ids("frameworks") if method in catalogue.framework(name).methods)
-        raise InputError(
-            f"--method: {framework.id} has no {method}; these have: {known}", argument="--method", value=method
-        )
-    job = job_of(
-        model,
-        framework,
-        sequence=asked.sequence,
-        batch=asked.batch,
-        tokens=asked.tokens,
-        compute=asked.compute,
-        precision=asked.precision,
-        optimizer=asked.optimizer,
-        method=method,
-        rank=asked.rank,
-        base=asked.base,
-        imbalance=asked.imbalance,
-        capacity=asked.capacity,
-        assumed=assumed,
-    )
+    framework = _framework(asked, assumed)
+    job = job_of(model, framework, asked, assumed)
     deadline = None if asked.deadline is None else units.parse(asked.deadline, "s", "--deadline")
     budget = None if asked.budget is None else units.parse(asked.budget, "USD", "--budget")
     if job.tokens is None and (deadline is not None or budget is not None):
@@ -457,12 +423,7 @@ def request_of(model: Model, asked: TrainInputs) -> TrainingRequest:
             argument="--place",
             value=asked.place,
         )
-    machines = machines_of(asked.on, job, model, framework, deadline, devices)
-    fabric = fabric_of(asked.fabric)
-    if fabric is not None:
-        if all(found.network is None for found in machines):
-            raise InputError("--fabric: one host has no network", argument="--fabric", value=asked.fabric)
-        machines = tuple(tapered(found, *fabric) for found in machines)
+    machines = _joined(machines_of(asked.on, job, model, framework, deadline, devices), asked.fabric)
     if asked.precision is None and all("bf16" not in found.device.peak for found in machines):
         job = replace(job, precision="fp16")
         assumed.append("--precision fp16, for these devices have no bf16")
@@ -487,6 +448,45 @@ def request_of(model: Model, asked: TrainInputs) -> TrainingRequest:
         assumed=tuple(assumed),
         unstated=unstated,
     )
+
+
+def _check_model(model: Model) -> None:
+    """Refuse what is not one decoder."""
+    if model.active is None or not model.generates:
+        raise InputError(
+            f"{model.id} is not a decoder: roofplan train plans decoders", argument="MODEL", value=model.id
+        )
+    if len(model.stacks) > 1:
+        raise InputError(
+            f"{model.id} has {', '.join(s.role for s in model.stacks)}: roofplan train plans decoders alone",
+            code="unsupported",
+            argument="MODEL",
+            value=model.id,
+        )
+
+
+def _framework(asked: TrainInputs, assumed: list[str]) -> Framework:
+    """Return the framework that trains by the method that was asked for; one that stands in for another is added to `assumed`."""
+    method = choice(asked.method, METHODS, "--method")
+    framework = framework_of(asked.framework, method, asked.on)
+    other = catalogue.stand_in("frameworks", asked.framework or "")
+    assumed += [f"--framework {other.text}"] if other else []
+    if method not in framework.methods:
+        known = ", ".join(name for name in catalogue.ids("frameworks") if method in catalogue.framework(name).methods)
+        raise InputError(
+            f"--method: {framework.id} has no {method}; these have: {known}", argument="--method", value=method
+        )
+    return framework
+
+
+def _joined(machines: tuple[Machine, ...], text: str | None) -> tuple[Machine, ...]:
+    """Return machines on the network that was asked for."""
+    fabric = fabric_of(text)
+    if fabric is None:
+        return machines
+    if all(found.network is None for found in machines):
+        raise InputError("--fabric: one host has no network", argument="--fabric", value=text)
+    return tuple(tapered(found, *fabric) for found in machines)
 
 
 def _unstated(asked: TrainInputs, model: Model, machines: Iterable[Machine], assumed: list[str]) -> tuple[str, ...]:
