@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Literal
@@ -588,10 +589,8 @@ def known_cases() -> tuple[InferenceCase, ...]:
     """Return every clean published row that the catalogue can predict."""
     found = []
     for row in catalogue.inference_rows():
-        try:
+        with suppress(Skipped):
             found.append(inference_case(row))
-        except Skipped:
-            continue
     return tuple(found)
 
 

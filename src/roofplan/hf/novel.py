@@ -133,16 +133,66 @@ def gemma4(f: Fields) -> Decoder:
     return decoder_of(f, built, hidden, tied=True, final=final)
 
 
+RATIOS = {"heavily_compressed_attention": 128, "compressed_sparse_attention": 4, "sliding_attention": 0}
+"""Tokens that become one entry of the cache, by kind of layer; 0 where nothing is compressed."""
+
+
+def _compressed(f: Fields, ratio: int) -> Attention:
+    """Return attention over a cache of which so many tokens become one entry; 0 for a window alone."""
+    hidden, heads, width = f.int("hidden_size"), f.int("num_attention_heads"), f.int("head_dim")
+    query, groups, rank = f.int("q_lora_rank"), f.int("o_groups"), f.int("o_lora_rank")
+    parts: tuple[Group, ...] = (
+        (
+            linear("self_attn.q_a_proj", hidden, query, split="none"),
+            linear("self_attn.kv_proj", hidden, width, split="none"),
+        ),
+        (linear("self_attn.q_b_proj", query, heads * width, split="heads"),),
+        (linear("self_attn.o_a_proj", heads * width // groups, rank, split="heads", copies=groups),),
+        (linear("self_attn.o_b_proj", groups * rank, hidden, split="heads"),),
+    )
+    vectors, indexed = heads + query + width, 0
+    if ratio:
+        overlap = 2 if ratio == RATIOS["compressed_sparse_attention"] else 1
+        parts = (
+            *parts,
+            (
+                linear("self_attn.compressor.kv_proj", hidden, overlap * width, split="none"),
+                linear("self_attn.compressor.gate_proj", hidden, overlap * width, split="none"),
+            ),
+        )
+        vectors += ratio * overlap * width + width
+        if overlap == 2:
+            index, index_heads = f.int("index_head_dim"), f.int("index_n_heads")
+            indexed = index
+            parts = (
+                *parts,
+                (
+                    linear("self_attn.indexer.kv_proj", hidden, 2 * index, split="none"),
+                    linear("self_attn.indexer.gate_proj", hidden, 2 * index, split="none"),
+                    linear("self_attn.indexer.weights_proj", hidden, index_heads, split="none"),
+                ),
+                (linear("self_attn.indexer.q_b_proj", query, index_heads * index, split="none"),),
+            )
+            vectors += ratio * 2 * index + index
+    return Attention(
+        heads=heads,
+        kv_heads=1,
+        head_dim=width,
+        value_dim=width,
+        groups=parts,
+        vectors=vectors,
+        window=f.int("sliding_window"),
+        key_is_value=True,
+        compression=ratio or 1,
+        compressed_top=f.int("index_topk") if indexed else None,
+        index_elements=indexed,
+        index_heads=f.int("index_n_heads") if indexed else 0,
+    )
+
+
 def deepseek_v4(f: Fields) -> Decoder:
     """DeepSeek V4: one shared key-value head, compressed caches of two kinds, hyper-connections, grouped output projection."""
-    hidden, layers, heads, width = (
-        f.int("hidden_size"),
-        f.int("num_hidden_layers"),
-        f.int("num_attention_heads"),
-        f.int("head_dim"),
-    )
-    query, groups, rank = f.int("q_lora_rank"), f.int("o_groups"), f.int("o_lora_rank")
-    streams = f.int("hc_mult")
+    hidden, layers, streams = f.int("hidden_size"), f.int("num_hidden_layers"), f.int("hc_mult")
     ratios = f.list("compress_ratios")
     kinds = f.list("layer_types")
     if kinds is None and ratios is None:
@@ -150,8 +200,7 @@ def deepseek_v4(f: Fields) -> Decoder:
             "config.json lacks compress_ratios or layer_types: the compression of each layer is not guessed",
             argument="compress_ratios",
         )
-    rate = {"heavily_compressed_attention": 128, "compressed_sparse_attention": 4, "sliding_attention": 0}
-    every = [int(r) for r in ratios[:layers]] if ratios is not None else [rate[str(kind)] for kind in kinds[:layers]]
+    every = [int(r) for r in ratios[:layers]] if ratios is not None else [RATIOS[str(kind)] for kind in kinds[:layers]]
     moe = mixture(
         hidden,
         f.int("moe_intermediate_size"),
@@ -161,57 +210,9 @@ def deepseek_v4(f: Fields) -> Decoder:
     )
     mixing = 2 * ((2 + streams) * streams * streams * hidden + (2 + streams) * streams + 3)
 
-    def mixer(ratio: int) -> Attention:
-        parts: tuple[Group, ...] = (
-            (
-                linear("self_attn.q_a_proj", hidden, query, split="none"),
-                linear("self_attn.kv_proj", hidden, width, split="none"),
-            ),
-            (linear("self_attn.q_b_proj", query, heads * width, split="heads"),),
-            (linear("self_attn.o_a_proj", heads * width // groups, rank, split="heads", copies=groups),),
-            (linear("self_attn.o_b_proj", groups * rank, hidden, split="heads"),),
-        )
-        vectors, indexed = heads + query + width, 0
-        if ratio:
-            overlap = 2 if ratio == rate["compressed_sparse_attention"] else 1
-            parts = (
-                *parts,
-                (
-                    linear("self_attn.compressor.kv_proj", hidden, overlap * width, split="none"),
-                    linear("self_attn.compressor.gate_proj", hidden, overlap * width, split="none"),
-                ),
-            )
-            vectors += ratio * overlap * width + width
-            if overlap == 2:
-                index, index_heads = f.int("index_head_dim"), f.int("index_n_heads")
-                indexed = index
-                parts = (
-                    *parts,
-                    (
-                        linear("self_attn.indexer.kv_proj", hidden, 2 * index, split="none"),
-                        linear("self_attn.indexer.gate_proj", hidden, 2 * index, split="none"),
-                        linear("self_attn.indexer.weights_proj", hidden, index_heads, split="none"),
-                    ),
-                    (linear("self_attn.indexer.q_b_proj", query, index_heads * index, split="none"),),
-                )
-                vectors += ratio * 2 * index + index
-        return Attention(
-            heads=heads,
-            kv_heads=1,
-            head_dim=width,
-            value_dim=width,
-            groups=parts,
-            vectors=vectors,
-            window=f.int("sliding_window"),
-            key_is_value=True,
-            compression=ratio or 1,
-            compressed_top=f.int("index_topk") if indexed else None,
-            index_elements=indexed,
-            index_heads=f.int("index_n_heads") if indexed else 0,
-        )
-
     made = {
-        ratio: Layer(mixers=(mixer(ratio),), feed_forwards=(moe,), vectors=2 * hidden + mixing) for ratio in set(every)
+        ratio: Layer(mixers=(_compressed(f, ratio),), feed_forwards=(moe,), vectors=2 * hidden + mixing)
+        for ratio in set(every)
     }
     drafts = f.int("num_nextn_predict_layers", default=0, least=0)
     final = hidden + streams * streams * hidden + streams + 1
