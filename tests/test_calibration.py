@@ -83,7 +83,7 @@ def test_products_on_blocks_borrow_from_16_bit_ones_where_no_run_tells_of_them()
         entry("engine", "compute_share", scope, 0.8, "1", 0.1, 9, "runs") for scope in ("llama.cpp", "any", "training")
     ]
     lent = prompts.as_16_bit_products(found)
-    assert {(one["name"], one["scope"], one["value"], one["rows"]) for one in lent} == {
+    assert {(one.name, one.scope, one.value, one.rows) for one in lent} == {
         ("block_share", "llama.cpp", 0.8, 0),
         ("block_share", "any", 0.8, 0),
     }
@@ -200,8 +200,8 @@ def test_constants_stand_for_those_that_ask_for_the_same_number():
         return entry("matmul", "bandwidth", scope, value, "1", spread, rows, source)
 
     wide, narrow, other = one("Ada", 0.8, rows=20), one("Hopper", 0.81), one("Ampere", 0.9)
-    found = {item["scope"]: item.get("also") for item in merged([one("any", 0.8), other, narrow, wide])}
-    assert found == {"any": None, "Ada": ["Hopper"], "Ampere": None}
+    found = {item.scope: item.also for item in merged([one("any", 0.8), other, narrow, wide])}
+    assert found == {"any": (), "Ada": ("Hopper",), "Ampere": ()}
     elsewhere = one("Hopper", 0.8, source="published tables: here, there")
     assert len(merged([wide, elsewhere])) == 2  # its rows are of publishers that the other knows nothing of
     assert len(merged([one("Ada", 0.8, spread=0.4, rows=20), narrow])) == 2  # nor is it surer of it
@@ -457,10 +457,10 @@ def test_a_family_of_one_publisher_is_gone_without_it(monkeypatch):
     found = training.fit_families(FIT.without(["nemo-2407"]))
     assert [family.framework for family in found.families] == ["torchtitan-0.1"]
     entries = training.step_entries(found)
-    assert not any("nemo" in item["source"] or item["scope"].startswith("megatron-core-0.8") for item in entries)
-    lent = next(x for x in entries if x["scope"] == "any" and x["name"] == "compute")
-    assert lent["rows"] == len(found.runs[0])
-    assert [x["kind"] for x in entries if x["name"] == "sigma"] == ["guess"]
+    assert not any("nemo" in item.source or item.scope.startswith("megatron-core-0.8") for item in entries)
+    lent = next(x for x in entries if x.scope == "any" and x.name == "compute")
+    assert lent.rows == len(found.runs[0])
+    assert [x.kind for x in entries if x.name == "sigma"] == ["guess"]
 
 
 def test_numbers_are_surer_where_more_of_their_scopes_have_runs():
@@ -518,15 +518,15 @@ def test_a_job_is_worse_only_beyond_a_tenth():
 def test_grouped_products_lose_what_kernel_tables_say_they_do():
     """What rows and width take is found again in mixtures that were made by the law."""
     table = [row for row in kernels.kernel_rows() if row["kernel"] == "moe"]
-    found = {item["name"]: item for item in kernels.fit_grouped(table, FIT)}
-    assert found["rows"]["rows"] == len(table) > 400
-    assert 1.0 < found["most"]["value"] < 1.5
-    wide = matmul.grouped_share(4096.0, 16384.0, *(found[name]["value"] for name in ("most", "rows", "width")))
-    short = matmul.grouped_share(128.0, 512.0, *(found[name]["value"] for name in ("most", "rows", "width")))
+    found = {item.name: item for item in kernels.fit_grouped(table, FIT)}
+    assert found["rows"].rows == len(table) > 400
+    assert 1.0 < found["most"].value < 1.5
+    wide = matmul.grouped_share(4096.0, 16384.0, *(found[name].value for name in ("most", "rows", "width")))
+    short = matmul.grouped_share(128.0, 512.0, *(found[name].value for name in ("most", "rows", "width")))
     assert wide > 0.95
     assert short < 0.7
     slower = [{**row, "latency_us": str(2.0 * float(row["latency_us"]))} for row in table]
-    assert kernels.fit_grouped(slower, FIT)[0]["value"] < found["most"]["value"]
+    assert kernels.fit_grouped(slower, FIT)[0].value < found["most"].value
 
 
 def test_a_profile_that_is_named_but_not_there_is_told_from_one_that_nobody_named(monkeypatch, tmp_path):

@@ -168,11 +168,10 @@ def test_a_profile_stands_over_the_shipped_constants(tmp_path):
     assert profile.over(FIT, place) is FIT
     assert profile.over(FIT, None) is FIT
     gap = FIT.find("kernel", "gap", ["any"])
-    from dataclasses import asdict
 
     from roofplan.catalogue import codec
 
-    text = codec.constants_text([asdict(replace(gap, value=2.0 * gap.value))])
+    text = codec.constants_text([replace(gap, value=2.0 * gap.value)])
     place.write_text(f'fit = "{FIT.digest()}"\n{text}')
     assert profile.over(FIT, place).find("kernel", "gap", ["any"]).value == pytest.approx(2.0 * gap.value, rel=1e-3)
 

@@ -18,18 +18,18 @@ from roofplan.evidence.inference import clean_cases, known_cases, queues
 EXACT, ITERATED, FLAT = 1e-6, 1e-3, 0.05
 """Relative differences of constants that are counted, that are searched for, and that many runs hardly tell apart [1]."""
 
-TOLD = {"unit": "", "rows": 0, "source": "", "kind": "fit", "note": "", "basis": ""}
-"""What is said of each constant, and what stands where nothing is."""
+TOLD = ("unit", "rows", "source", "kind", "note", "basis")
+"""What is said of each constant."""
 
 
 def same(name, made, tolerance):
     shipped = {(item.law, item.name, item.scope): item for item in catalogue.fit(name)}
-    assert shipped.keys() == {(item["law"], item["name"], item["scope"]) for item in made}
+    assert shipped.keys() == {(item.law, item.name, item.scope) for item in made}
     for item in made:
-        kept = shipped[item["law"], item["name"], item["scope"]]
-        assert item["value"] == pytest.approx(kept.value, rel=tolerance), kept
-        assert item["spread"] == pytest.approx(kept.spread, rel=tolerance, abs=tolerance), kept
-        assert {one: item.get(one, usual) for one, usual in TOLD.items()} == {one: getattr(kept, one) for one in TOLD}
+        kept = shipped[item.law, item.name, item.scope]
+        assert item.value == pytest.approx(kept.value, rel=tolerance), kept
+        assert item.spread == pytest.approx(kept.spread, rel=tolerance, abs=tolerance), kept
+        assert [getattr(item, one) for one in TOLD] == [getattr(kept, one) for one in TOLD]
 
 
 @pytest.mark.parametrize(
@@ -53,10 +53,10 @@ def test_constants_of_training():
 
 def test_engines_without_prompts_are_taken_to_reach_the_kernels_rate():
     nobody = replace(FIT, excluded=frozenset(row["source_key"] for row in catalogue.inference_rows()))
-    found = {(item["name"], item["scope"]): item for item in fit_prefill(nobody)}
-    assert found["compute_share", "any"]["value"] == 1.0
-    assert found["compute_share", "any"]["kind"] == "guess"
-    assert found["block_share", "any"]["value"] == 1.0
+    found = {(item.name, item.scope): item for item in fit_prefill(nobody)}
+    assert found["compute_share", "any"].value == 1.0
+    assert found["compute_share", "any"].kind == "guess"
+    assert found["block_share", "any"].value == 1.0
     assert {scope for _, scope in found} == {"any", "training"}
 
 

@@ -177,15 +177,15 @@ def test_few_publishers_ask_for_students_t():
     few = drawn(300, publishers=4)
     assert width_of(few).factor >= student(3.0)
     assert width_of(drawn(30, publishers=1)).factor >= student(1.0)
-    notes = {item["name"]: item["note"] for item in fit_intervals(few, [], FIT)}
+    notes = {item.name: item.note for item in fit_intervals(few, [], FIT)}
     assert f"fewer than {LEAST_SOURCES}" in notes[TIME_PER_TOKEN]
-    many = {item["name"]: item["note"] for item in fit_intervals(drawn(300), [], FIT)}
+    many = {item.name: item.note for item in fit_intervals(drawn(300), [], FIT)}
     assert "no coverage" not in many[TIME_PER_TOKEN]
 
 
 @pytest.mark.parametrize(("publishers", "known"), [(LEAST_SOURCES - 1, False), (LEAST_SOURCES, True)])
 def test_the_least_number_of_publishers_is_enough(publishers, known):
-    (note,) = [i["note"] for i in fit_intervals(drawn(300, publishers), [], FIT) if i["name"] == TIME_PER_TOKEN]
+    (note,) = [i.note for i in fit_intervals(drawn(300, publishers), [], FIT) if i.name == TIME_PER_TOKEN]
     assert ("no coverage" not in note) is known
 
 
@@ -208,9 +208,7 @@ def test_what_is_left_out_is_judged_by_the_others():
 @pytest.mark.slow
 def test_shipped_intervals_are_those_of_the_kept_outcomes():
     for item in fit_intervals(kept(FIT), kept_groups(FIT), FIT):
-        assert FIT.find(item["law"], item["name"], ["any"]).value == pytest.approx(item["value"], rel=0.02), item[
-            "name"
-        ]
+        assert FIT.find(item.law, item.name, ["any"]).value == pytest.approx(item.value, rel=0.02), item.name
 
 
 # One bracket a question --------------------------------------------------------------------------

@@ -783,11 +783,11 @@ def test_a_machine_that_megatron_does_not_know_is_planned_with_one_that_does(run
 
 def test_published_rates_of_compiled_steps_are_met_within_their_spread():
     """A dense 32B on 64 v5p reached 328 TFLOPS a chip of 459, and smaller shares on larger slices."""
-    found = next(item for item in fits.fit_published_rates(FIT) if item["name"] == "compute")
-    assert found["rows"] >= 40
-    assert found["spread"] < 0.15
+    found = next(item for item in fits.fit_published_rates(FIT) if item.name == "compute")
+    assert found.rows >= 40
+    assert found.spread < 0.15
     stored = FIT.find("training", "compute", ["maxtext-0.1/TPU"])
-    assert stored.value == pytest.approx(found["value"])
+    assert stored.value == pytest.approx(found.value)
 
 
 def test_uneven_experts_cost_the_busiest_rank_time_and_memory_only_where_they_are_divided():

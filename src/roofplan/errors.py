@@ -20,6 +20,9 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
+Remedy = dict[str, Any]
+"""What would satisfy a constraint: the argument, what it is now, what is needed, and what that reaches."""
+
 
 class RoofplanError(Exception):
     """A refusal that names the field, the value and the remedy.
@@ -109,7 +112,7 @@ class NoPlan(RoofplanError):
     code = "no_plan"
     exit_code = 1
 
-    def __init__(self, message: str, *, binding: str, relax: list[dict[str, Any]] | None = None) -> None:
+    def __init__(self, message: str, *, binding: str, relax: list[Remedy] | None = None) -> None:
         super().__init__(message)
         self.binding = binding
         self.relax = relax or []

@@ -10,12 +10,13 @@ import json
 import os
 import re
 import tomllib
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 from roofplan.catalogue import codec
+from roofplan.catalogue.codec import Table
 from roofplan.errors import UnknownName, nearest
 from roofplan.records.calibration import Constant, Fit
 from roofplan.records.engine import Engine
@@ -29,7 +30,7 @@ from roofplan.records.training import FailurePreset, Framework, Optimizer, Recov
 ROOT = Path(__file__).parent
 
 
-def _read(path: Path) -> dict[str, Any]:
+def _read(path: Path) -> Table:
     with path.open("rb") as file:
         return tomllib.load(file)
 
@@ -41,7 +42,7 @@ def ids(kind: str) -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=1024)
-def _table(kind: str, identity: str) -> dict[str, Any]:
+def _table(kind: str, identity: str) -> Table:
     return _read(ROOT / kind / f"{identity}.toml")
 
 
@@ -52,16 +53,16 @@ def aliases(kind: str) -> dict[str, str]:
 
 
 @lru_cache(maxsize=1)
-def index() -> dict[str, Any]:
+def index() -> Table:
     """Return what one asks of many files at once, written by `indexed`.
 
     Aliases, the servers of each device, and fitted constants.
     """
-    found: dict[str, Any] = json.loads((ROOT / "index.json").read_text())
+    found: Table = json.loads((ROOT / "index.json").read_text())
     return found
 
 
-def indexed() -> dict[str, Any]:
+def indexed() -> Table:
     """Return the index as the files give it."""
     names: dict[str, dict[str, str]] = {}
     for kind in _WORDS:
@@ -181,7 +182,7 @@ def _of_month(profiles: list[dict[str, str]], when: int | None) -> dict[str, str
 
 
 @lru_cache(maxsize=1)
-def _stand_ins() -> list[dict[str, Any]]:
+def _stand_ins() -> list[Table]:
     return list(_read(ROOT / "software.toml")["stand_in"])
 
 
@@ -246,7 +247,7 @@ def training_rows() -> tuple[dict[str, str], ...]:
 
 
 @lru_cache(maxsize=1024)
-def carbon(place: str) -> dict[str, Any] | None:
+def carbon(place: str) -> Table | None:
     """Return the newest carbon intensity of a place, by its ISO code of three letters, with the ``low`` and ``high`` of all data sets, or None."""
     found = [entry for entry in place_table("carbon") if entry["place"] == place.upper()]
     if not found:
@@ -255,20 +256,20 @@ def carbon(place: str) -> dict[str, Any] | None:
     return {**max(found, key=lambda entry: str(entry["date"])), "low": min(values), "high": max(values)}
 
 
-def worth(currency: str) -> dict[str, Any] | None:
+def worth(currency: str) -> Table | None:
     """Return what a unit of a currency is worth in USD at the newest rate that the catalogue holds, or None."""
     found = [entry for entry in place_table("currencies") if entry["place"] == currency.upper()]
     return max(found, key=lambda entry: str(entry["date"])) if found else None
 
 
 @lru_cache(maxsize=1024)
-def place_table(name: str) -> tuple[dict[str, Any], ...]:
+def place_table(name: str) -> tuple[Table, ...]:
     """Return the dated entries of ``electricity``, ``pue``, ``carbon``, ``power`` or ``currencies``."""
     return tuple(_read(ROOT / "places" / f"{name}.toml")["entry"])
 
 
 @lru_cache(maxsize=1)
-def token_prices() -> tuple[dict[str, Any], ...]:
+def token_prices() -> tuple[Table, ...]:
     """Return the listed prices of hosted models by route [USD/Mtoken]."""
     return tuple(_read(ROOT / "prices" / "tokens.toml")["price"])
 
@@ -279,7 +280,7 @@ def optimizers() -> dict[str, Optimizer]:
     return codec.optimizers(_read(ROOT / "optimizers.toml"))
 
 
-def model_table(identity: str) -> dict[str, Any]:
+def model_table(identity: str) -> Table:
     """Return a catalogue model: its names, its source and its configuration text."""
     return _table("models", identity)
 
@@ -358,7 +359,7 @@ def fit(name: str) -> tuple[Constant, ...]:
 
 
 @lru_cache(maxsize=1)
-def formats() -> dict[str, dict[str, Any]]:
+def formats() -> Mapping[str, Table]:
     """Return the weight and cache formats by id."""
     return _read(ROOT / "formats.toml")
 

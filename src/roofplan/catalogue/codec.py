@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import asdict, fields
 from functools import lru_cache
 from typing import Any, TypeVar
 
@@ -300,18 +300,16 @@ def constants(table: Table) -> tuple[Constant, ...]:
     return tuple(_record(Constant, entry) for entry in table["constant"])
 
 
-def constants_text(entries: Iterable[Table]) -> str:
+def constants_text(found: Iterable[Constant]) -> str:
     """Return fitted constants as the text of a file."""
     lines = []
-    for entry in entries:
+    for one in found:
         lines.append("[[constant]]")
-        if not math.isfinite(entry["value"]):
-            raise InputError(
-                f"constant {entry['law']}.{entry['name']}: {entry['value']} is not a number that can be kept"
-            )
+        if not math.isfinite(one.value):
+            raise InputError(f"constant {one.law}.{one.name}: {one.value} is not a number that can be kept")
         lines += [
             f"{key} = {json.dumps(value, ensure_ascii=False)}"
-            for key, value in entry.items()
+            for key, value in asdict(one).items()
             if (value or key not in {"note", "basis", "also"}) and (key, value) != ("kind", "fit")
         ]
         lines.append("")

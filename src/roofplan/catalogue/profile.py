@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterable
-from dataclasses import asdict
 from pathlib import Path
 from typing import NamedTuple
 
@@ -163,7 +162,7 @@ def save(items: Iterable[Constant], fit: Fit) -> Path:
         place.parent.mkdir(parents=True, exist_ok=True)
         # written beside it and then put in place, so that an interruption leaves the old one whole
         beside = place.with_suffix(".new")
-        text = codec.constants_text(asdict(item) for item in items)
+        text = codec.constants_text(items)
         beside.write_text(f'fit = "{fit.digest()}"\n\n{text}', encoding="utf-8")
         beside.replace(place)
     except OSError as error:

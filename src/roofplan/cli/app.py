@@ -25,6 +25,7 @@ from roofplan.inputs import RECORDS, STDIN, Inputs
 
 if TYPE_CHECKING:
     from roofplan.present.answers.record import Answer
+    from roofplan.present.screens import Page
 
 app = App(
     name="roofplan",
@@ -186,7 +187,10 @@ def earlier(path: str, record: type[Inputs]) -> dict[str, Any]:
 
 # Answers -----------------------------------------------------------------------------------------
 
-Draw = Callable[[], list[dict[str, Any]]]
+Row = dict[str, Any]
+"""An object of JSON: a row of a table, or the specification of a picture."""
+
+Draw = Callable[[], list[Row]]
 """Makes the pictures of an answer."""
 
 
@@ -217,7 +221,7 @@ class Reply:
 
     def show(
         self,
-        screen: Callable[[Any], None],
+        screen: Callable[[Page], None],
         document: Callable[[], Answer],
         pictures: Draw | None = None,
         *,
@@ -236,7 +240,7 @@ class Reply:
         else:
             screen(screens.stdout())
 
-    def _draw(self, file: str, title: str, screen: Callable[[Any], None], pictures: Draw) -> None:
+    def _draw(self, file: str, title: str, screen: Callable[[Page], None], pictures: Draw) -> None:
         from io import StringIO
 
         from roofplan.present.charts.page import write
@@ -253,7 +257,7 @@ class Reply:
         if self.out("csv") == "":
             raise InputError("--csv: give the file to write", argument="--csv", value="")
 
-    def table(self, rows: Callable[[], list[dict[str, Any]]]) -> None:
+    def table(self, rows: Callable[[], list[Row]]) -> None:
         """Write rows as CSV where that is asked for."""
         path = self.out("csv")
         if path is None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from roofplan.cli.app import Reply, app, command, cost, progress
+from roofplan.cli.app import Reply, Row, app, command, cost, progress
 from roofplan.inputs import ChipInputs, HistoryInputs, MachineInputs, RentInputs, TokensInputs
 
 app.command(cost)
@@ -21,7 +19,7 @@ def chip(asked: ChipInputs, reply: Reply) -> None:
     found = bill_of_materials(asked, fit_at_hand())
     explain, levels = reply.out("explain"), reply.levels
 
-    def pictures() -> list[dict[str, Any]]:
+    def pictures() -> list[Row]:
         from roofplan.present.charts import money
 
         return money.bills(found)
@@ -45,7 +43,7 @@ def machine(asked: MachineInputs, reply: Reply) -> None:
     found = owned_machines(asked, fit_at_hand())
     explain, levels = reply.out("explain"), reply.levels
 
-    def pictures() -> list[dict[str, Any]]:
+    def pictures() -> list[Row]:
         from roofplan.present.charts import money
 
         return money.machines(found)
@@ -74,7 +72,7 @@ def tokens(asked: TokensInputs, reply: Reply) -> None:
         found = token_costs(asked, progress=tick)
     explain, levels = reply.out("explain"), reply.levels
 
-    def pictures() -> list[dict[str, Any]]:
+    def pictures() -> list[Row]:
         from roofplan.present.charts import money
 
         return money.monthly(found)
@@ -96,7 +94,7 @@ def rent(asked: RentInputs, reply: Reply) -> None:
 
     identity, found = rents_of(asked.device or "", asked.provider)
 
-    def pictures() -> list[dict[str, Any]]:
+    def pictures() -> list[Row]:
         from roofplan.present.charts import money
 
         return [money.price_history(identity, found)]
@@ -119,7 +117,7 @@ def history(asked: HistoryInputs, reply: Reply) -> None:
 
     found, step = milestones(), gain(accelerator(asked.old, "--from"), accelerator(asked.new, "--to"))
 
-    def pictures() -> list[dict[str, Any]]:
+    def pictures() -> list[Row]:
         from roofplan.present.charts import money
 
         return money.history(found, step)

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from roofplan.cli.app import Reply, command, complain, progress
+from roofplan.cli.app import Reply, Row, command, complain, progress
 from roofplan.errors import InputError, nearest
 from roofplan.inputs import STDIN, CalibrateInputs, ClaimsInputs, ValidateInputs
 
@@ -32,7 +32,7 @@ def validate(asked: ValidateInputs, reply: Reply) -> int:
         found = api.validate(asked.kind, rows, progress=tick)
     reply.table(lambda: validation_rows(found))
 
-    def pictures() -> list[dict[str, Any]]:
+    def pictures() -> list[Row]:
         from roofplan.present import charts
 
         return charts.accuracy(found)

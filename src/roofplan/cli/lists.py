@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
 
 from roofplan.cli.app import Reply, command
 from roofplan.errors import nearest
 from roofplan.inputs import DeviceInputs, ListInputs, ModelInputs, ModelsInputs, SchemaInputs
+
+if TYPE_CHECKING:
+    from roofplan.present.screens import Page
+    from roofplan.records.hardware import Link
+    from roofplan.records.silicon import Node
 
 
 @command(ModelInputs, "json", example="llama-3.1-70b")
@@ -77,7 +82,7 @@ def _list(name: str, record: type[ListInputs] = ListInputs) -> Callable[[Callabl
             every, wanted = rows(asked), asked.text.lower()
             found = [(one, words) for one, words in every if wanted in one.lower() or wanted in words.lower()]
 
-            def screen(page: Any) -> None:
+            def screen(page: Page) -> None:
                 for one, words in found:
                     page.line(f"{one:<26} {words}")
                 if not found:
@@ -204,7 +209,7 @@ def _prices(_: ListInputs) -> Rows:
     return out
 
 
-def _each(node: Any) -> str:
+def _each(node: Node) -> str:
     """Return what a billion transistors of a node cost before yield, where its density is known."""
     from roofplan.money.chip import transistor_cost
     from roofplan.records.units import significant
@@ -213,12 +218,12 @@ def _each(node: Any) -> str:
     return "" if value is None else f", {significant(value * 1e9)} USD a billion transistors at its peak density"
 
 
-def _tapered(link: Any) -> str:
+def _tapered(link: Link) -> str:
     pod, taper = link.value("pod"), link.value("taper")
     return f", tapered {taper:g}:1 beyond pods of {pod:,.0f}" if pod and taper else ""
 
 
-def _also(names: Any) -> str:
+def _also(names: Iterable[str]) -> str:
     return f" · also {', '.join(list(names)[:3])}" if names else ""
 
 

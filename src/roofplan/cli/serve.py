@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
-from roofplan.cli.app import Reply, command, progress
+from roofplan.cli.app import Reply, Row, command, progress
 from roofplan.errors import InputError
 from roofplan.inputs import ServeInputs
 
@@ -36,7 +35,7 @@ def serve(asked: ServeInputs, reply: Reply) -> None:
         result = plan_serving(asked, progress=tick)
     reply.table(lambda: csv_rows(result))
 
-    def pictures() -> list[dict[str, Any]]:
+    def pictures() -> list[Row]:
         from roofplan.present import charts
 
         return charts.serving(result)

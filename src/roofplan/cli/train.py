@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
-from roofplan.cli.app import Reply, command, progress
+from roofplan.cli.app import Reply, Row, command, progress
 from roofplan.errors import InputError, nearest
 from roofplan.inputs import TrainInputs
 
@@ -37,7 +36,7 @@ def train(asked: TrainInputs, reply: Reply) -> None:
         result = plan_training(planned, progress=tick)
     reply.table(lambda: csv_rows(result))
 
-    def pictures() -> list[dict[str, Any]]:
+    def pictures() -> list[Row]:
         from roofplan.present import charts
 
         return charts.training(result)

@@ -11,8 +11,11 @@ from roofplan.evidence.inference import model_id
 from roofplan.evidence.rows import Row, Skipped, against, number
 from roofplan.serving import Plan
 
+Published = dict[str, Any]
+"""A published row as answers show it."""
 
-def nearest_measured(plan: Plan, count: int = 3) -> list[dict[str, Any]]:
+
+def nearest_measured(plan: Plan, count: int = 3) -> list[Published]:
     """Return the published rows nearest to a plan: same model and device first, then users, engine and count.
 
     Rows of other models or devices are never shown as near.
@@ -84,7 +87,7 @@ FIGURES = {
 """Columns of a published row that hold words and numbers -> what they are called in an answer."""
 
 
-def _parsed(row: Row) -> dict[str, Any]:
+def _parsed(row: Row) -> Published:
     words = {name: row[column] for column, name in WORDS.items() if row.get(column)}
     counts = {name: value for column, name in FIGURES.items() if (value := number(row, column)) is not None}
     times = {name: value * 1e-3 for name in ("tpot", "ttft") if (value := number(row, f"{name}_ms")) is not None}

@@ -17,6 +17,9 @@ from roofplan.timing.figures import flat
 
 # Names -------------------------------------------------------------------------------------------
 
+Config = dict[str, Any]
+"""What a config.json holds."""
+
 TUNED = frozenset({"hf", "base", "it", "chat", "instruct", "pt", "lora", "sft"})
 """Words of a name that change no dimension: what a checkpoint was tuned for, and how it is packed."""
 
@@ -313,16 +316,16 @@ def _mixtures(identity: str) -> list[Mixture]:
     return [feed for feed in feeds if isinstance(feed, Mixture)]
 
 
-def _value(config: Mapping[str, Any], column: str) -> Any:
+def _value(config: Config, column: str) -> Any:
     return next((config[key] for key in KEYS[column] if config.get(key) is not None), None)
 
 
 @lru_cache(maxsize=1024)
-def _whole(identity: str) -> dict[str, Any]:
+def _whole(identity: str) -> Config:
     return dict(json.loads(catalogue.model_table(identity)["config"]))
 
 
-def _config(identity: str) -> dict[str, Any]:
+def _config(identity: str) -> Config:
     """Return the decoder's part of a catalogue model's configuration."""
     whole = _whole(identity)
     return dict(whole.get("text_config", whole))
@@ -362,7 +365,7 @@ CUT = {"layers", "dense_layers"}
 """Columns in which a run that was cut to some layers differs from its model."""
 
 
-def _listed(config: Mapping[str, Any]) -> bool:
+def _listed(config: Config) -> bool:
     """Return whether a configuration lists what each of its layers is, so that their number alone says too little."""
     count = _value(config, "layers")
     return "hybrid_override_pattern" in config or any(
@@ -404,7 +407,7 @@ def _built(
     }
     if experts is not None:
         routed, chosen, shared = experts
-        config: dict[str, Any] = plain | {
+        config: Config = plain | {
             "model_type": "glm4_moe",
             "num_key_value_heads": known.get("kv_heads") or heads,
             "head_dim": hidden // heads,

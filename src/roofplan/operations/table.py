@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from roofplan import catalogue
+from roofplan.catalogue.codec import Table
 from roofplan.laws import Number, larger, matmul, memory, parameters
 from roofplan.records.model import Group, Linear, Model
 from roofplan.records.strategy import Strategy
-from roofplan.records.terms import NONE
+from roofplan.records.terms import NONE, Numbers
 
 ACTIVATION_BYTES = 2.0
 """Bytes of an activation: serving computes in 16 bits between tensor products."""
@@ -70,7 +70,7 @@ class Operation(NamedTuple):
     kernels: float = 1.0
     ranks: Number = 1.0
     text: str = ""
-    numbers: Mapping[str, Any] = NONE
+    numbers: Numbers = NONE
     groups: tuple[int, int] = (1, 1)
     inputs: Number = 0.0
     among: str = "tensor"
@@ -170,7 +170,7 @@ def bits(format_id: str) -> tuple[float, float, float]:
     return float(entry["bits"]), size, float(entry.get("scale_bits", 0.0))
 
 
-def format_entry(format_id: str) -> dict[str, Any]:
+def format_entry(format_id: str) -> Table:
     """Return the catalogue entry of a format, its group suffix aside."""
     base = format_id.partition("-g")[0].removesuffix("-channel")
     return catalogue.formats()[base]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+
+from roofplan.laws import Number
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,11 +20,11 @@ class Strategy:
     attention_dp : attention copies inside the tensor group (SGLang) [1].
     """
 
-    tp: Any = 1
-    pp: Any = 1
-    dp: Any = 1
-    ep: Any = 1
-    attention_dp: Any = 1
+    tp: Number = 1
+    pp: Number = 1
+    dp: Number = 1
+    ep: Number = 1
+    attention_dp: Number = 1
 
     def label(self) -> str:
         """Return such as ``tp8`` or ``tp4 pp2 dp2``."""

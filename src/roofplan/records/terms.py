@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from roofplan.laws import Number
 from roofplan.records import units
 from roofplan.records.calibration import Constant
 from roofplan.records.source import Source
@@ -21,10 +22,10 @@ Cited = Constant | Source
 """What a number rests on: a fitted constant, or a document."""
 
 Combine = Literal["sum", "max", "product", "difference", "leaf"]
-Number = Any
+Numbers = Mapping[str, Any]
+"""What goes into a formula by name: each a number, a pair (number, unit) or a word."""
 
-
-NONE: Mapping[str, Any] = MappingProxyType({})
+NONE: Numbers = MappingProxyType({})
 """Numbers of a formula that has none."""
 
 
@@ -52,7 +53,7 @@ class Term:
     parts: Sequence[Term] = field(default=(), kw_only=True)
     combine: Combine = field(default="leaf", kw_only=True)
     text: str = field(default="", kw_only=True)
-    numbers: Mapping[str, Any] = field(default_factory=lambda: NONE, kw_only=True)
+    numbers: Numbers = field(default_factory=lambda: NONE, kw_only=True)
     sources: Sequence[Cited] = field(default=(), kw_only=True)
 
     def __repr__(self) -> str:
@@ -97,7 +98,7 @@ def total(
     *,
     law: str = "",
     text: str = "",
-    numbers: Mapping[str, Any] | None = None,
+    numbers: Numbers | None = None,
 ) -> Term:
     """Return the sum of `parts`; arrays of few axes are added before those of many."""
     values = [part.value for part in parts]

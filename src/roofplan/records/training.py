@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from roofplan.laws import Number
 from roofplan.records.engine import Kernels
 from roofplan.records.source import Sourced
 
@@ -269,17 +270,17 @@ class Layout:
     imbalance, capacity : the job's [1].
     """
 
-    tp: Any = 1
+    tp: Number = 1
     pp: int = 1
-    cp: Any = 1
-    dp: Any = 1
-    ep: Any = 1
-    micro_batch: Any = 1
+    cp: Number = 1
+    dp: Number = 1
+    ep: Number = 1
+    micro_batch: Number = 1
     interleave: int = 1
     zero: int = 0
-    shard: Any = 0.0
+    shard: Number = 0.0
     recompute: str = "none"
-    recomputed: Any = 1.0
+    recomputed: Number = 1.0
     sequence_parallel: bool = True
     schedule: str = "1f1b"
     offload: str = "none"

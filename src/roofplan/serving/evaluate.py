@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from roofplan import money
-from roofplan.laws import smaller
+from roofplan.laws import Number, smaller
 from roofplan.operations.table import element_bytes
 from roofplan.records.calibration import Fit
 from roofplan.records.engine import Engine
@@ -37,7 +37,7 @@ from roofplan.timing.power import wall_power
 from roofplan.timing.rates import Rates, rates
 
 
-def user_ladder(limit: int, demanded: int | None = None) -> np.ndarray[Any, Any]:
+def user_ladder(limit: int, demanded: int | None = None) -> np.ndarray:
     """Return the concurrencies that are tried: powers of two and the points between, the demanded one, up to what fits."""
     points = {1, limit} | ({demanded} if demanded else set())
     size = 1
@@ -138,7 +138,7 @@ def _predicted(
     }
     many, budget = Strategy(**degrees), kept[0][1].budget_tokens
 
-    def columns(ladders: list[np.ndarray[Any, Any]]) -> tuple[list[int | None], list[int | None]]:
+    def columns(ladders: list[np.ndarray]) -> tuple[list[int | None], list[int | None]]:
         """Return which point of each strategy's ladder is best under the constraints, and near which to look more closely."""
         width = max(len(u) for u in ladders)
         grid = np.stack([np.pad(u, (0, width - len(u)), mode="edge") for u in ladders])
@@ -235,7 +235,7 @@ FINER = 14
 """Points that a neighbourhood is divided into [1]."""
 
 
-def _between(ladder: np.ndarray[Any, Any], column: int) -> np.ndarray[Any, Any]:
+def _between(ladder: np.ndarray, column: int) -> np.ndarray:
     """Return whole numbers of users around a point of a ladder, the first of the ladder among them."""
     low, high = ladder[max(0, column - 1)], ladder[min(len(ladder) - 1, column + 1)]
     points = np.unique(np.round(np.concatenate(([ladder[0], ladder[column]], np.linspace(low, high, FINER)))))
@@ -246,13 +246,15 @@ NEARBY = 96
 """Users either side of the best among which every count is looked at [1]."""
 
 
-def _around(ladder: np.ndarray[Any, Any], column: int, most: float) -> np.ndarray[Any, Any]:
+def _around(ladder: np.ndarray, column: int, most: float) -> np.ndarray:
     """Return every whole number of users near a point of a ladder, up to the most that fit, and the ladder's own points."""
     best = ladder[column]
     return np.unique(np.concatenate((ladder, np.arange(max(1.0, best - NEARBY), min(most, best + NEARBY) + 1.0))))
 
 
-def _allowed(c: Constraints, tpot: Any, ttft: Any, rate: Any, watts: Any, users: Any, asked: Request) -> Any:
+def _allowed(
+    c: Constraints, tpot: Number, ttft: Number, rate: Number, watts: Number, users: Number, asked: Request
+) -> Number:
     ok = np.ones(np.shape(tpot), dtype=bool)
     if c.tpot is not None:
         ok &= tpot <= c.tpot
@@ -269,7 +271,9 @@ def _allowed(c: Constraints, tpot: Any, ttft: Any, rate: Any, watts: Any, users:
     return ok
 
 
-def _score(best: str, machine: Machine, tpot: Any, rate: Any, watts: Any, cost: money.HourlyCost | None) -> Any:
+def _score(
+    best: str, machine: Machine, tpot: Number, rate: Number, watts: Number, cost: money.HourlyCost | None
+) -> Number:
     """Return what is to be made small."""
     if best == "latency":
         return tpot
@@ -282,7 +286,7 @@ def _score(best: str, machine: Machine, tpot: Any, rate: Any, watts: Any, cost: 
     return (1e9 - rate / machine.count) + 0.0 * tpot if cost is None else cost.total / rate
 
 
-def _choose(asked: Request, users: Any, tpot: Any, ok: Any, score: Any, *, quick: bool) -> int | None:
+def _choose(asked: Request, users: Number, tpot: Number, ok: Number, score: Number, *, quick: bool) -> int | None:
     """Return which concurrency of a strategy is shown.
 
     With a demand for concurrency or rate it is the least that reaches it; with a limit on time the best within it; with
@@ -304,7 +308,7 @@ def _choose(asked: Request, users: Any, tpot: Any, ok: Any, score: Any, *, quick
     return int(allowed[np.argmin(score[allowed])])
 
 
-def load_of(asked: Request, rate: Any) -> Any:
+def load_of(asked: Request, rate: Number) -> Number:
     """Return the share of a plan's rate that is paid to good use: what is asked, and no more than is demanded."""
     demanded = asked.constraints.rate
     if demanded is None:

@@ -10,7 +10,7 @@ from typing import Any
 from roofplan import catalogue
 from roofplan.catalogue import machines
 from roofplan.catalogue.machines import box_size
-from roofplan.errors import NoPlan, RoofplanError, StrategyError
+from roofplan.errors import NoPlan, Remedy, RoofplanError, StrategyError
 from roofplan.operations.table import element_bytes
 from roofplan.records import units
 from roofplan.records.calibration import Fit
@@ -51,9 +51,9 @@ def no_plan(asked: Request, tally: Tally, fit: Fit) -> NoPlan:
     return _limit_miss(asked, fit)
 
 
-def _other_readers(asked: Request, fit: Fit) -> list[dict[str, Any]]:
+def _other_readers(asked: Request, fit: Fit) -> list[Remedy]:
     """Return other engines, and other formats, with which there is a plan."""
-    out: list[dict[str, Any]] = []
+    out: list[Remedy] = []
     for name in ("vllm", "sglang", "tensorrt-llm", "llama.cpp"):
         engine = catalogue.find("engines", name, "--engine")
         change = {"argument": "--engine", "now": asked.engine or "the default", "needed": name}
@@ -130,7 +130,7 @@ def _excluded(asked: Request, tally: Tally, why: str, fit: Fit) -> NoPlan:
     return NoPlan(f"no plan: {binding}. {why}", binding=binding, relax=[_nearest_excluded(name, c, plans, asked)])
 
 
-def _nearest_excluded(name: str, c: Constraints, plans: list[Plan], asked: Request) -> dict[str, Any]:
+def _nearest_excluded(name: str, c: Constraints, plans: list[Plan], asked: Request) -> Remedy:
     """Return the smallest move of a limit that lets one of the plans in that stand beyond it."""
     if name == "--budget":
         total, plan = min(
@@ -172,9 +172,9 @@ def _memory_miss(asked: Request, tally: Tally, fit: Fit) -> NoPlan:
     return NoPlan(text, binding="memory", relax=relaxations(asked, machine, fit))
 
 
-def relaxations(asked: Request, machine: Machine, fit: Fit) -> list[dict[str, Any]]:
+def relaxations(asked: Request, machine: Machine, fit: Fit) -> list[Remedy]:
     """Return changes that would give a plan, smallest first: another precision, more devices, a shorter context."""
-    out: list[dict[str, Any]] = []
+    out: list[Remedy] = []
     now = asked.model.quantization.format if asked.model.quantization else asked.model.dtype
     held = element_bytes(now)
     for precision in ("fp8", "awq", "q4_k_m"):
@@ -218,7 +218,7 @@ def _larger(machine: Machine) -> list[Machine]:
     return found
 
 
-def _try(asked: Request, change: dict[str, Any], out: list[dict[str, Any]], fit: Fit) -> bool:
+def _try(asked: Request, change: dict[str, Any], out: list[Remedy], fit: Fit) -> bool:
     plans = evaluate(asked, Tally(), fit)
     if not plans:
         return False
@@ -332,7 +332,7 @@ RELAXABLE = (
 """What can be let go once a plan fits; budget, count and licence are asked before."""
 
 
-def _relaxed(asked: Request, relaxable: Relaxable, fit: Fit) -> dict[str, Any] | None:
+def _relaxed(asked: Request, relaxable: Relaxable, fit: Fit) -> Remedy | None:
     """Return how far one limit must be moved while all others stay, or None where that alone gives no plan."""
     plan = _nearest(asked, relaxable, (relaxable,), fit)
     return None if plan is None else _way_out(asked, relaxable, plan)
@@ -354,7 +354,7 @@ def _nearest(asked: Request, relaxable: Relaxable, freed: Sequence[Relaxable], f
     return pick(plans, key=relaxable.reached) if plans else None
 
 
-def _way_out(asked: Request, relaxable: Relaxable, plan: Plan) -> dict[str, Any]:
+def _way_out(asked: Request, relaxable: Relaxable, plan: Plan) -> Remedy:
     return {
         "argument": f"--{relaxable.field.replace('_', '-')}",
         "now": relaxable.write(float(getattr(asked.constraints, relaxable.field))),
@@ -368,7 +368,7 @@ def _between(plan: Plan) -> dict[str, float]:
     return {"tpot": plan.metrics["tpot"].value} if "tpot" in plan.metrics else {}
 
 
-def _brief(plan: Plan) -> dict[str, Any]:
+def _brief(plan: Plan) -> Remedy:
     return {
         "machine": plan.machine.text or plan.machine.device.id,
         "strategy": plan.strategy.as_dict(),

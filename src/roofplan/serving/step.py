@@ -13,7 +13,7 @@ from roofplan.operations import draft_operations, encoder_operations, head_opera
 from roofplan.operations.table import Operation, Split, Step, format_entry
 from roofplan.records.model import Model
 from roofplan.records.strategy import Strategy
-from roofplan.records.terms import Term, total
+from roofplan.records.terms import Numbers, Term, total
 from roofplan.timing.kernels import PRODUCTS, kernels_of, on_device, operation_time, roofline_numbers
 from roofplan.timing.network import MESSAGES, Line, Ranks, between_hosts, lines, reduce_ways
 from roofplan.timing.rates import Rates, Vector
@@ -64,7 +64,7 @@ def step_term(
     launches = [kernels.launches * sum(kernels_of(op, r) for op in table) * r.gap for table in tables]
     sums = []
     for rows, launch in zip(timed, launches, strict=True):
-        amount: Any = launch
+        amount: Number = launch
         for _, seconds in rows:
             amount = amount + seconds
         sums.append(amount)
@@ -180,7 +180,7 @@ LAWS = {"bulk ring": "ring"}
 """Laws of ways that are called otherwise."""
 
 
-def _line_numbers(line: Line, ranks: float, message: float) -> dict[str, Any]:
+def _line_numbers(line: Line, ranks: float, message: float) -> Numbers:
     """Return a protocol's numbers as those of a formula."""
     wire = {"group": ranks, "size": (message, "B"), "rate": (float(line.rate), "B/s")}
     return {"start": (float(line.start), "s"), "step": (float(line.step), "s"), **wire}

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import numpy as np
 
 from roofplan.laws import Number, larger, matmul, roofline, where
 from roofplan.operations.table import HANDOVER, Operation, element_bytes, format_entry
+from roofplan.records.terms import Numbers
 from roofplan.timing.network import MESSAGES, Ranks, message_time
 from roofplan.timing.rates import QUANTISED, Rates, Vector
 
@@ -156,7 +154,7 @@ SCALE_BLOCK, SCALE_OPERATIONS = 32.0, 6.0
 multiplied by both scales and added, three instructions that could each be two operations (llama.cpp source, ggml-cuda/mmq.cuh) [1], [FLOP]."""
 
 
-def _pass(name: str, kind: str, moved: Number, text: str, numbers: Mapping[str, Any]) -> Operation:
+def _pass(name: str, kind: str, moved: Number, text: str, numbers: Numbers) -> Operation:
     """Return a pass over memory that belongs to a product, whose launches count it already."""
     return Operation(name, kind, 0.0, moved, kernels=0.0, text=text, numbers=numbers)
 
@@ -206,7 +204,7 @@ ROOFLINE = ("moved", "memory_rate", "work", "compute_rate")
 """Names of the numbers that place a kernel under its roofline, each with its unit."""
 
 
-def roofline_numbers(op: Operation, r: Rates) -> dict[str, Any]:
+def roofline_numbers(op: Operation, r: Rates) -> Numbers:
     """Return what an operation moves and computes, and at which rates, as the numbers of its formula; `ROOFLINE` names them."""
     return {
         "moved": (op.traffic, "B"),

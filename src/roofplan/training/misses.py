@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Any
 
 from roofplan import catalogue
 from roofplan.catalogue.machines import machine as machine_of
-from roofplan.errors import InputError, NoPlan, RoofplanError
+from roofplan.errors import InputError, NoPlan, Remedy, RoofplanError
 from roofplan.records.calibration import Fit
 from roofplan.records.hardware import Machine
 from roofplan.records.training import Adapter
@@ -39,7 +38,7 @@ def memory_miss(asked: TrainingRequest, machines: list[Machine], tally: Tally, f
             f"no plan: host memory. what leaves the devices needs {tally.least_host / 2**30:,.0f} GiB in each host;"
             f" {machine.text or machine.device.id} has {has / 2**30:,.0f}"
         )
-    relax: list[dict[str, Any]] = []
+    relax: list[Remedy] = []
     if "offload" not in asked.pins and asked.job.adapter is None:
         found = _trial(replace(asked, pins={**asked.pins, "offload": "optimizer"}), machine, fit)
         change = {"argument": "--strategy", "now": "none", "needed": "offload=optimizer"}
@@ -75,7 +74,7 @@ def _larger(machine: Machine, count: int) -> Machine | None:
         return None
 
 
-def _trial(asked: TrainingRequest, machine: Machine | None, fit: Fit) -> dict[str, Any] | None:
+def _trial(asked: TrainingRequest, machine: Machine | None, fit: Fit) -> Remedy | None:
     """Return the best layout of a changed request, None where there is none."""
     if machine is None:
         return None
@@ -129,7 +128,7 @@ def _late(asked: TrainingRequest, nearest: TrainingPlan, tally: Tally, fit: Fit)
     return refusal
 
 
-def _in_time(asked: TrainingRequest, nearest: TrainingPlan, fit: Fit) -> list[dict[str, Any]]:
+def _in_time(asked: TrainingRequest, nearest: TrainingPlan, fit: Fit) -> list[Remedy]:
     """Return the least doubling of a plan's devices whose best layout meets deadline and budget, tried."""
     for factor in (2, 4, 8, 16, 32):
         machine = _larger(nearest.machine, nearest.machine.count * factor)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from roofplan import catalogue, money
 from roofplan.laws import flops, roofline
@@ -24,6 +23,7 @@ from roofplan.timing.power import wall_power
 from roofplan.training import run as runs
 from roofplan.training.certainty import memory_certainty, step_certainty
 from roofplan.training.ledger import Ledger, fullest, host_peak, ledgers
+from roofplan.training.search import Pins
 from roofplan.training.step import Ability, Step, ability, step
 from roofplan.training.terms import step_term
 
@@ -53,7 +53,7 @@ class TrainingRequest:
     machines: tuple[Machine, ...]
     job: Job
     framework: Framework
-    pins: dict[str, Any] = field(default_factory=dict)
+    pins: Pins = field(default_factory=dict)
     deadline: float | None = None
     budget: float | None = None
     devices: int | None = None

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
-from typing import Any
 
 from roofplan import catalogue
 from roofplan.catalogue.machines import box_size, machine, tapered
@@ -18,7 +17,7 @@ from roofplan.records.model import Model
 from roofplan.records.training import DEGREES, MODULES, OFFLOADS, RECOMPUTES, SCHEDULES, Adapter, Framework, Job
 from roofplan.training.plan import ADAPTER_BYTES, ALL_PRODUCTS, OBJECTIVES, TrainingRequest, flops_per_token
 from roofplan.training.run import CHECKPOINTS, POLICIES
-from roofplan.training.search import mixtures
+from roofplan.training.search import Pins, mixtures
 
 METHODS = ("full", "lora", "qlora", "dora")
 PRECISIONS = {"bf16": "bf16", "fp16": "fp16", "fp8": "fp8", "mxfp8": "fp8", "nvfp4": "fp4"}
@@ -31,7 +30,7 @@ DEFAULT_BATCH = {"full": 2**22, "other": 2**16}
 """Tokens of a step where nobody says: 4 Mi in pretraining, 64 Ki in fine-tuning [token]."""
 
 
-def choice(value: str, accepted: Any, argument: str) -> str:
+def choice(value: str, accepted: Collection[str], argument: str) -> str:
     """Return a word in lower case, or refuse it with the choices."""
     lowered = value.strip().lower()
     if lowered not in accepted:
@@ -82,13 +81,13 @@ ROUNDED = 0.05
 """Most that a batch in tokens is changed to divide well: a million written for 2^20 is 5% less [1]."""
 
 
-def pins_of(text: str | None) -> dict[str, Any]:
+def pins_of(text: str | None) -> Pins:
     """Return what a strategy fixes, from ``tp=8,pp=2,recompute=full``.
 
     >>> pins_of("tp=8,recompute=full")
     {'tp': 8, 'recompute': 'full'}
     """
-    out: dict[str, Any] = {}
+    out: Pins = {}
     words = {"recompute": RECOMPUTES, "schedule": SCHEDULES, "offload": OFFLOADS}
     for part in (text or "").split(","):
         if not part.strip():
@@ -125,7 +124,7 @@ def pins_of(text: str | None) -> dict[str, Any]:
     return out
 
 
-def framework_of(name: str | None, method: str, on: Any = ()) -> Framework:
+def framework_of(name: str | None, method: str, on: Sequence[str] = ()) -> Framework:
     """Return the framework that was asked for, else the newest Megatron, MaxText where Megatron is not known, or fsdp-qlora for adapters."""
     wanted = name or ("megatron" if method == "full" else "fsdp-qlora")
     if name is None and method == "full" and on:
@@ -323,7 +322,7 @@ def adapter_of(method: str, rank: str | None, base: str | None) -> Adapter | Non
 
 
 def machines_of(
-    on: Any, job: Job, model: Model, framework: Framework, deadline: float | None, devices: int | None
+    on: Sequence[str], job: Job, model: Model, framework: Framework, deadline: float | None, devices: int | None
 ) -> tuple[Machine, ...]:
     """Return the machines that compete: those named, else data-centre servers of the framework's vendors.
 

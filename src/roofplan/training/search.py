@@ -22,7 +22,9 @@ from roofplan.training.ledger import host_peak, ledgers, peak
 from roofplan.training.stages import chunk_sizes, even
 from roofplan.training.step import Ability, ability, step
 
-Array = np.ndarray[Any, Any]
+Array = np.ndarray
+Pins = dict[str, Any]
+"""What a strategy fixes, by the names of `Layout`."""
 
 KEPT = 64
 """Layouts of each slice of the search that are kept for the ranking; the best of all are among the best of their slice [1]."""
@@ -91,7 +93,7 @@ def mixtures(model: Model) -> list[Mixture]:
 
 
 def slices(
-    model: Model, job: Job, machine: Machine, framework: Framework, pins: dict[str, Any]
+    model: Model, job: Job, machine: Machine, framework: Framework, pins: Pins
 ) -> Iterator[tuple[Layout, dict[str, Array]]]:
     """Yield the layouts of each depth, chunk count, ZeRO stage, recomputation, schedule, offload and shard, as arrays of the other degrees."""
     devices, layers = machine.count, len(model.decoder.layers)
@@ -132,14 +134,14 @@ ALL_SHARDED = 3
 """ZeRO stage that divides weights too."""
 
 
-def _shards(machine: Machine, zero: int, pins: dict[str, Any]) -> list[float]:
+def _shards(machine: Machine, zero: int, pins: Pins) -> list[float]:
     """Return over how many ranks states are divided: all, or those of a host where weights are too."""
     if "shard" in pins:
         return [float(pins["shard"])]
     return [0.0, HOST] if zero == ALL_SHARDED and machine.hosts > 1 else [0.0]
 
 
-def _recomputations(framework: Framework, pins: dict[str, Any]) -> list[tuple[str, float]]:
+def _recomputations(framework: Framework, pins: Pins) -> list[tuple[str, float]]:
     """Return the recomputations that are tried, each with the shares of a stage's layers that it takes."""
     names = [pins["recompute"]] if "recompute" in pins else RECOMPUTES
     out = []
@@ -156,7 +158,7 @@ SHARES_OF_LAYERS = (0.25, 0.5, 0.75, 1.0)
 
 
 def _offloads(
-    job: Job, machine: Machine, framework: Framework, zero: int, how: str, share: float, pp: int, pins: dict[str, Any]
+    job: Job, machine: Machine, framework: Framework, zero: int, how: str, share: float, pp: int, pins: Pins
 ) -> list[str]:
     """Return what may lie in host memory.
 
@@ -201,7 +203,7 @@ def _dealt(framework: Framework, layers: int, pieces: int) -> bool:
     return not framework.even_layers or even(layers, pieces, ends=framework.counts_ends)
 
 
-def _schedules(framework: Framework, layers: int, pp: int, pins: dict[str, Any]) -> list[tuple[str, int]]:
+def _schedules(framework: Framework, layers: int, pp: int, pins: Pins) -> list[tuple[str, int]]:
     """Return the schedules and chunk counts that a framework runs on a pipeline."""
     if pp == 1:
         return [("1f1b", 1)] if pins.get("interleave", 1) == 1 else []
@@ -220,7 +222,7 @@ def _schedules(framework: Framework, layers: int, pp: int, pins: dict[str, Any])
     return [(name, chunks) for name, chunks in out if pins.get("interleave", chunks) == chunks]
 
 
-def _grid(model: Model, job: Job, ranks: int, framework: Framework, pins: dict[str, Any]) -> dict[str, Array]:
+def _grid(model: Model, job: Job, ranks: int, framework: Framework, pins: Pins) -> dict[str, Array]:
     """Return tensor, context, data and expert degrees and micro-batches of `ranks` devices of a stage, as flat arrays."""
     tensors = tensor_degrees(model, ranks)
     if "tp" not in framework.divides:
@@ -262,7 +264,7 @@ def search(
     machine: Machine,
     framework: Framework,
     fit: Fit,
-    pins: dict[str, Any] | None = None,
+    pins: Pins | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Found:
     """Return the layouts of a job that fit, best first.
@@ -366,7 +368,7 @@ def _front(layouts: list[tuple[float, float, Layout]]) -> list[tuple[float, floa
     return out
 
 
-def _text(pins: dict[str, Any]) -> str:
+def _text(pins: Pins) -> str:
     return ",".join(f"{name}={value}" for name, value in pins.items())
 
 
@@ -378,7 +380,7 @@ WORDS_OF = {
 }
 
 
-def _why_nothing(model: Model, job: Job, machine: Machine, framework: Framework, pins: dict[str, Any]) -> str:
+def _why_nothing(model: Model, job: Job, machine: Machine, framework: Framework, pins: Pins) -> str:
     """Return why no layout has the pinned degrees, or divides the batch."""
     devices, layers = machine.count, len(model.decoder.layers)
     whole = math.prod(int(pins.get(name, 1)) for name in ("tp", "pp", "cp", "dp"))
@@ -454,7 +456,7 @@ def _why_nothing(model: Model, job: Job, machine: Machine, framework: Framework,
     return (f"--strategy {_text(pins)}: " if pins else "") + str(why)
 
 
-def _swaps_somehow(framework: Framework, pins: dict[str, Any]) -> bool:
+def _swaps_somehow(framework: Framework, pins: Pins) -> bool:
     """Return whether any recomputation that the pins allow goes with activations in host memory."""
     shares = _recomputations(framework, pins)
     return any(swaps(framework, how, share, int(pins.get("pp", 1))) for how, share in shares)

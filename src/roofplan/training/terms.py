@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from roofplan import catalogue
 from roofplan.laws import reliability
 from roofplan.operations.table import Operation
 from roofplan.records.source import Source, document
-from roofplan.records.terms import Term, total
+from roofplan.records.terms import Numbers, Term, total
 from roofplan.records.training import Job, Layout
 from roofplan.timing.kernels import roofline_numbers
 from roofplan.timing.network import MESSAGES
@@ -127,7 +125,7 @@ def _other(name: str, value: float, found: Step, job: Job, layout: Layout, a: Ab
             layout.schedule, "pipeline.flushed_time"
         )
         text = "other stages' {others} a micro-batch / {chunks} chunks"
-        numbers: dict[str, Any] = {"others": (value * layout.interleave, "s"), "chunks": layout.interleave}
+        numbers: Numbers = {"others": (value * layout.interleave, "s"), "chunks": layout.interleave}
         return Term(name, value, "s", law=law, text=text, numbers=numbers)
     if name == "pipeline hops":
         text = "2 x ({micro_batches} micro-batches x {chunks} chunks + {stages} stages - 1) hops"

@@ -10,14 +10,13 @@ from __future__ import annotations
 import csv
 import sys
 from collections.abc import Sequence
-from typing import Any
 
 from roofplan import catalogue
 from roofplan.evidence import origins
 from roofplan.evidence.fits.fitting import write
 from roofplan.evidence.fits.kernels import fit_attention, fit_grouped, fit_matmul, fit_vector, kernel_rows
 from roofplan.evidence.fits.messages import fit_messages
-from roofplan.records.calibration import Fit
+from roofplan.records.calibration import Constant, Fit
 
 
 def leave_groups_out(kinds: Sequence[str]) -> None:
@@ -86,7 +85,7 @@ TABLES = {"training": catalogue.training_rows(), "inference": catalogue.inferenc
 """Published runs by kind."""
 
 
-def renewed(name: str, constants: list[dict[str, Any]]) -> Fit:
+def renewed(name: str, constants: list[Constant]) -> Fit:
     """Write the constants of a fit, and return all constants with them: what follows rests on those."""
     write(name, constants)
     catalogue.fit.cache_clear()

@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -19,14 +19,12 @@ from roofplan.evidence.fits import hierarchy
 from roofplan.evidence.fits.fitting import NOT_FOR_FITTING, Excluded, entry, merged, spread
 from roofplan.evidence.fits.hierarchy import Block, Prior
 from roofplan.evidence.inference import LARGEST_QUEUE, InferenceCase, clean_cases
-from roofplan.records.calibration import Fit
+from roofplan.records.calibration import Constant, Fit
 from roofplan.records.engine import COMPILED
 from roofplan.records.model import Mixture
 from roofplan.records.terms import Term
 from roofplan.serving import leaves, limit_of
 from roofplan.timing.kernels import ROOFLINE
-
-Rows = Sequence[Any]
 
 
 @dataclass(slots=True)
@@ -112,7 +110,7 @@ def _decode(case: InferenceCase, fit: Fit) -> Decode | None:
     )
 
 
-def _named(term: Any) -> dict[str, float]:
+def _named(term: Term) -> dict[str, float]:
     """Return seconds by name, products resolved; experts whose compute binds stand apart, since no bandwidth moves them."""
     out: dict[str, float] = defaultdict(float)
     for leaf, value in leaves(term):
@@ -137,7 +135,7 @@ VECTOR_LAW = "roofline.serial_time"
 """Law of the leaves that are matrix-vector kernels."""
 
 
-def _vector_parts(term: Any) -> dict[str, float]:
+def _vector_parts(term: Term) -> dict[str, float]:
     """Return, over the matrix-vector kernels of a step, the bytes read, the entries over the vector rate, and the time that hangs on them."""
     out: dict[str, float] = defaultdict(float)
     for leaf, value in leaves(term):
@@ -327,7 +325,7 @@ GUESSES = (
 """Constants that no row determines: law, name, scope, value, unit, spread and why."""
 
 
-def fit_engines(fit: Fit) -> list[dict[str, Any]]:
+def fit_engines(fit: Fit) -> list[Constant]:
     """Fit, per engine version and engine, the gap between kernels, the host's a + b x sequences, and the experts' share of bandwidth."""
     scopes = _scopes(fit)
     engines = {row.engine for rows in scopes.values() for row in rows}
@@ -353,7 +351,7 @@ def _scopes(fit: Fit) -> dict[str, list[Decode]]:
     return {scope: found for scope, found in scopes.items() if len(found) >= LEAST}
 
 
-def _scope_entries(scope: str, found: list[Decode]) -> list[dict[str, Any]]:
+def _scope_entries(scope: str, found: list[Decode]) -> list[Constant]:
     """Return the constants that the rows of one scope tell, experts first."""
     host, own = _fit(found), own_formats(found)
     out = []
@@ -371,19 +369,15 @@ def _scope_entries(scope: str, found: list[Decode]) -> list[dict[str, Any]]:
     return out
 
 
-def _over_engines(out: list[dict[str, Any]], engines: set[str], runs: str) -> list[dict[str, Any]]:
+def _over_engines(out: list[Constant], engines: set[str], runs: str) -> list[Constant]:
     """Return, for engines without rows, the median over those that have some, which `runs` names."""
     every = []
-    own = sorted({(item["law"], item["name"], item["unit"]) for item in out if item["name"].startswith("bandwidth.")})
+    own = sorted({(item.law, item.name, item.unit) for item in out if item.name.startswith("bandwidth.")})
     middles = {(one.law, one.name): one.middle for one in NUMBERS}
     for law, name, unit in (*((one.law, one.name, one.unit) for one in NUMBERS), *own):
-        values = [item for item in out if item["law"] == law and item["name"] == name and item["scope"] in engines]
+        values = [item for item in out if item.law == law and item.name == name and item.scope in engines]
         if not values:  # the formats with a share of their own stand for those without
-            values = [
-                item
-                for item in out
-                if item["law"] == law and item["name"].startswith(name) and item["scope"] in engines
-            ]
+            values = [item for item in out if item.law == law and item.name.startswith(name) and item.scope in engines]
         if not values:
             guess = middles.get((law, name))
             if guess is not None:
@@ -391,10 +385,10 @@ def _over_engines(out: list[dict[str, Any]], engines: set[str], runs: str) -> li
                     entry(law, name, "any", guess, unit, 0.4, 0, "no engine has rows that depend on it", kind="guess")
                 )
             continue
-        middle = float(np.median([v["value"] for v in values]))
-        sure = sum(v["rows"] > 0 for v in values) * 2 > len(values)
-        rows = sum(v["rows"] for v in values) if sure else 0
+        middle = float(np.median([v.value for v in values]))
+        sure = sum(v.rows > 0 for v in values) * 2 > len(values)
+        rows = sum(v.rows for v in values) if sure else 0
         source = runs if sure else "the rows of most engines hardly depend on it"
-        kind, note = ("fit" if sure else "guess"), "median of the engines"
-        every.append(entry(law, name, "any", middle, unit, 0.4, rows, source, note, kind))
+        note = "median of the engines"
+        every.append(entry(law, name, "any", middle, unit, 0.4, rows, source, note, "fit" if sure else "guess"))
     return every

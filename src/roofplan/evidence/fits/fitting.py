@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from datetime import date
-from typing import Any
+from typing import Literal
 
 import numpy as np
 
@@ -15,6 +16,7 @@ from roofplan.catalogue import codec
 from roofplan.evidence.fits import hierarchy
 from roofplan.evidence.fits.hierarchy import Block, Prior
 from roofplan.evidence.predictions import names_in
+from roofplan.records.calibration import Constant
 
 Row = dict[str, str]
 
@@ -46,25 +48,25 @@ def entry(
     rows: int,
     source: str,
     note: str = "",
-    kind: str = "fit",
-) -> dict[str, Any]:
-    """Return one constant as it is written to the catalogue."""
-    return {
-        "law": law,
-        "name": name,
-        "scope": scope,
-        "value": float(f"{value:.4g}"),
-        "unit": unit,
-        "spread": round(deviation, 4),
-        "rows": rows,
-        "fitted": date.today().isoformat(),
-        "source": source,
-        "note": note,
-        "kind": kind,
-    }
+    kind: Literal["fit", "guess", "definition"] = "fit",
+) -> Constant:
+    """Return one constant as it is written to the catalogue: to four digits, with the day."""
+    return Constant(
+        law=law,
+        name=name,
+        scope=scope,
+        value=float(f"{value:.4g}"),
+        unit=unit,
+        spread=round(deviation, 4),
+        rows=rows,
+        fitted=date.today().isoformat(),
+        source=source,
+        note=note,
+        kind=kind,
+    )
 
 
-def _scoped(values: dict[str, list[float]], law: str, name: str, source: str) -> list[dict[str, Any]]:
+def _scoped(values: dict[str, list[float]], law: str, name: str, source: str) -> list[Constant]:
     """Return a constant per architecture and one over all, each the median of its rows."""
     out = [
         entry(law, name, scope, float(np.median(found)), "1", spread(found), len(found), source)
@@ -118,7 +120,7 @@ def affine(rows: list[tuple[str, float, float]], start: float) -> tuple[float, d
 
 def _affine_entries(
     rows: list[tuple[str, float, float]], start: float, law: str, name: str, source: str
-) -> list[dict[str, Any]]:
+) -> list[Constant]:
     gap, found = affine(rows, start)
     note = f"fitted with a start-up of {gap * 1e6:.1f} us common to all rows"
     out = [
@@ -160,39 +162,36 @@ ALIKE = 0.2
 """Distance of two numbers, over their spread, within which one stands for both: it raises the mean error of the rows of the other by 2% of itself [1]."""
 
 
-def merged(found: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+def merged(found: Iterable[Constant]) -> list[Constant]:
     """Return constants, each standing for those of other scopes whose rows, all of publishers of its own, ask for the same number.
 
     >>> here, there = (entry("matmul", "highest", scope, 0.5, "1", 0.1, 9, "tables") for scope in ("Ada", "Hopper"))
-    >>> [(one["scope"], one["also"]) for one in merged([here, there])]
-    [('Ada', ['Hopper'])]
+    >>> [(one.scope, one.also) for one in merged([here, there])]
+    [('Ada', ('Hopper',))]
     """
-    out: list[dict[str, Any]] = []
-    for one in sorted(found, key=lambda one: -one["rows"]):
-        mine = one["scope"] != ANY and next(
-            (other for other in out if other["scope"] != ANY and _stands_for(other, one)), None
-        )
-        if mine:
-            mine["also"] = sorted([*mine.get("also", ()), one["scope"]])
+    out: list[Constant] = []
+    for one in sorted(found, key=lambda one: -one.rows):
+        near = (place for place, other in enumerate(out) if other.scope != ANY and _stands_for(other, one))
+        place = None if one.scope == ANY else next(near, None)
+        if place is None:
+            out.append(one)
         else:
-            out.append(dict(one))
-    return sorted(out, key=lambda one: (one["law"], one["name"], one["scope"] == ANY, one["scope"]))
+            out[place] = replace(out[place], also=tuple(sorted([*out[place].also, one.scope])))
+    return sorted(out, key=lambda one: (one.law, one.name, one.scope == ANY, one.scope))
 
 
 ANY = "any"
 """Scope of what holds where nothing nearer does: it stands for no other, so that what is borrowed is told from what was measured."""
 
 
-def _stands_for(other: dict[str, Any], one: dict[str, Any]) -> bool:
+def _stands_for(other: Constant, one: Constant) -> bool:
     """Return whether a constant may stand for one of another scope."""
-    same = all(other.get(key, "") == one.get(key, "") for key in ("law", "name", "unit", "kind", "basis"))
-    apart = abs(math.log(other["value"] / one["value"])) if same else math.inf
-    near = apart <= ALIKE * min(other["spread"], one["spread"])
-    return (
-        near and other["spread"] <= 2.0 * one["spread"] + 1e-9 and names_in(one["source"]) <= names_in(other["source"])
-    )
+    same = all(getattr(other, part) == getattr(one, part) for part in ("law", "name", "unit", "kind", "basis"))
+    apart = abs(math.log(other.value / one.value)) if same else math.inf
+    near = apart <= ALIKE * min(other.spread, one.spread)
+    return near and other.spread <= 2.0 * one.spread + 1e-9 and names_in(one.source) <= names_in(other.source)
 
 
-def write(name: str, constants: list[dict[str, Any]]) -> None:
+def write(name: str, constants: list[Constant]) -> None:
     """Write constants as a catalogue file."""
     (catalogue.ROOT / "measured" / f"fit-{name}.toml").write_text(codec.constants_text(constants))

@@ -21,7 +21,6 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -29,7 +28,7 @@ from roofplan.evidence.fits.fitting import entry
 from roofplan.evidence.rows import SHORT_OF_CACHE
 from roofplan.evidence.scoring import LEAST_OF_A_SOURCE, Outcome, pooled, weighted_quantile
 from roofplan.money.uncertainty import student
-from roofplan.records.calibration import Fit
+from roofplan.records.calibration import Constant, Fit
 from roofplan.timing.figures import BASE, CONSTANTS, LOADS, NEW, NEW_KIND, POWER, PUBLISHERS, Doubt
 
 COVERED = 0.9
@@ -279,7 +278,7 @@ def guaranteed(rows: Sequence[Outcome], width: Width) -> float:
     return weighted_quantile(distances, weights, share) if share <= 1.0 else math.inf
 
 
-def fit_intervals(outcomes: Sequence[Outcome], groups: Sequence[Outcome], fit: Fit) -> list[dict[str, Any]]:
+def fit_intervals(outcomes: Sequence[Outcome], groups: Sequence[Outcome], fit: Fit) -> list[Constant]:
     """Fit, per figure, the sizes of the causes of error and the factor of a 90% interval: normalised conformal [1]_.
 
     Parameters

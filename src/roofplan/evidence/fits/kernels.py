@@ -6,7 +6,6 @@ import csv
 import math
 from collections import defaultdict
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -14,7 +13,7 @@ from roofplan import catalogue
 from roofplan.evidence.fits.fitting import LEAST_ROWS, Row, _affine_entries, _scoped, entry, merged, nearest, spread
 from roofplan.laws import attention, matmul
 from roofplan.operations.table import element_bytes
-from roofplan.records.calibration import Fit
+from roofplan.records.calibration import Constant, Fit
 from roofplan.records.hardware import Accelerator
 
 COMPUTE_BOUND = 512
@@ -53,7 +52,7 @@ def architecture(device: str) -> str:
     return catalogue.accelerator(device).architecture
 
 
-def fit_matmul(rows: list[Row], fit: Fit) -> list[dict[str, Any]]:
+def fit_matmul(rows: list[Row], fit: Fit) -> list[Constant]:
     """Fit the achieved shares of peak and of bandwidth of a dense product, per architecture.
 
     Compute share: median of work / (time x peak) from 512 rows on, at the median power limit over peak of an architecture's devices;
@@ -125,7 +124,7 @@ def pass_rate(device: Accelerator, fit: Fit) -> float:
     return (device.bandwidth or math.inf) * fit.find("memory", "bandwidth", ["any"]).value
 
 
-def _conversion_entries(rows: Sequence[Row], taken: Converting) -> list[dict[str, Any]]:
+def _conversion_entries(rows: Sequence[Row], taken: Converting) -> list[Constant]:
     """Return the bytes that converting an input entry moves, per format and architecture the median of its devices."""
     out = []
     for name in sorted(CONVERTED):
@@ -181,7 +180,7 @@ def _taken_off(table: Sequence[tuple[float, float, float]]) -> tuple[float, floa
     return start, each
 
 
-def _reference(scope: str, name: str, devices: Sequence[str]) -> dict[str, Any] | None:
+def _reference(scope: str, name: str, devices: Sequence[str]) -> Constant | None:
     """Return the median power limit over peak of the devices whose products were measured, under their architecture and node."""
     found = {device: energy for device in devices if (energy := energy_of(device, name)) is not None}
     nodes = {catalogue.node_of(catalogue.accelerator(device).process) for device in found}
@@ -200,17 +199,17 @@ def energy_of(device: str, name: str) -> float | None:
     return power / found.peak[name].value if power is not None and name in found.peak else None
 
 
-def _at_reference(name: str, rows: Sequence[tuple[str, float]], reference: dict[str, Any] | None) -> list[float]:
+def _at_reference(name: str, rows: Sequence[tuple[str, float]], reference: Constant | None) -> list[float]:
     """Return measured shares as they were at the reference power limit over peak."""
     if reference is None:
         return [share for _, share in rows]
     return [
-        float(matmul.power_limited_share(share, reference["value"], energy_of(device, name) or reference["value"], 1.0))
+        float(matmul.power_limited_share(share, reference.value, energy_of(device, name) or reference.value, 1.0))
         for device, share in rows
     ]
 
 
-def _highest() -> list[dict[str, Any]]:
+def _highest() -> list[Constant]:
     """Return the largest share of a peak that any measured product reaches, per vendor, and the median of the vendors."""
     best: dict[str, list[float]] = defaultdict(list)
     for device in map(catalogue.accelerator, catalogue.ids("accelerators")):
@@ -225,7 +224,7 @@ def _highest() -> list[dict[str, Any]]:
     return [*out, entry("matmul", "highest", "any", middle, "1", 0.1, count, source, "median of the vendors")]
 
 
-def _over_best(found: dict[str, list[float]]) -> list[dict[str, Any]]:
+def _over_best(found: dict[str, list[float]]) -> list[Constant]:
     """Return how far serving shapes stay under the best measured product of the same architecture."""
     ratios = []
     for scope, values in found.items():
@@ -250,7 +249,7 @@ def _over_best(found: dict[str, list[float]]) -> list[dict[str, Any]]:
     ]
 
 
-def fit_grouped(rows: list[Row], fit: Fit) -> list[dict[str, Any]]:
+def fit_grouped(rows: list[Row], fit: Fit) -> list[Constant]:
     """Fit what grouped products reach of a dense product's rate: at most, and the rows and the width at which half of it is lost.
 
     A published mixture takes max(weights and activations at the rate of reads, products at the grouped rate), passes that sort and sum its
@@ -291,7 +290,7 @@ BYTES, GROUPED_TILES, GROUPED_LAUNCHES = 2.0, (16.0, 128.0), 2e-5
 their work, that of the smallest rows [s]."""
 
 
-def fit_vector() -> list[dict[str, Any]]:
+def fit_vector() -> list[Constant]:
     """Fit the fp32 rate of the vector units over the 16-bit matrix rate, per vendor, over the data sheets that state both."""
     shares: dict[str, list[float]] = defaultdict(list)
     for device in map(catalogue.accelerator, catalogue.ids("accelerators")):
@@ -303,7 +302,7 @@ def fit_vector() -> list[dict[str, Any]]:
     return _scoped(enough, "vector", "fp32_over_16bit", source)
 
 
-def fit_attention(rows: list[Row]) -> list[dict[str, Any]]:
+def fit_attention(rows: list[Row]) -> list[Constant]:
     """Fit the share of the bf16 peak in causal prefill attention, and of bandwidth in decode attention.
 
     Decode rows whose cache would fit twice in the last-level cache are left out: they exceed memory bandwidth.

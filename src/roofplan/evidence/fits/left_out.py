@@ -10,7 +10,7 @@ from pathlib import Path
 from roofplan import catalogue
 from roofplan.evidence.fits.intervals import MEMBER, PUBLISHER
 from roofplan.evidence.fits.kernels import fit_attention, fit_grouped, fit_matmul, kernel_rows
-from roofplan.evidence.fits.serving import constants_of, fit_serving
+from roofplan.evidence.fits.serving import fit_serving
 from roofplan.evidence.fits.training import FAMILIES, Steps, fit_families, fit_training, seen_by_families
 from roofplan.evidence.predictions import inference_outcomes, names_in, training_outcomes, validated
 from roofplan.evidence.rows import SHORT_OF_CACHE, STARVED, Row, flags, unstarved
@@ -55,12 +55,11 @@ def fit_without(source: str, whole: Steps | None = None) -> Fit:
     shipped = {name: list(catalogue.fit(name)) for name in catalogue.fits()}
     gone = frozenset({source})
     if any(source in family.sources for family in FAMILIES):
-        shipped["training"] = constants_of(
-            fit_training(fit_families(_all(shipped).without(gone), None if whole is None else whole.fitted))
-        )
+        start = None if whole is None else whole.fitted
+        shipped["training"] = fit_training(fit_families(_all(shipped).without(gone), start))
     if any(source in names_in(item.source) for name in SERVING for item in shipped[name]):
         others = [item for name, found in shipped.items() if name not in SERVING for item in found]
-        shipped |= {name: constants_of(found) for name, found in fit_serving(others, gone).items()}
+        shipped |= fit_serving(others, gone)
     return _all(shipped).without(gone)
 
 
@@ -104,15 +103,15 @@ def _fit_leaving(gone: frozenset[str], whole: Steps, kind: str) -> Fit:
     measured = len(rows) < len(every)
     if measured:
         for name, made_by in (("matmul", fit_matmul), ("grouped", fit_grouped)):
-            shipped[name] = constants_of(made_by(rows, _all(shipped)))
-        shipped["attention"] = constants_of(fit_attention(rows))
+            shipped[name] = made_by(rows, _all(shipped))
+        shipped["attention"] = fit_attention(rows)
     if kind == "training" and not measured and not seen_by_families(gone):
         return whole.constants.without(gone)
     if kind == "training":
-        shipped["training"] = constants_of(fit_training(fit_families(_all(shipped).without(gone), whole.fitted)))
+        shipped["training"] = fit_training(fit_families(_all(shipped).without(gone), whole.fitted))
     else:
         others = [item for name, found in shipped.items() if name not in SERVING for item in found]
-        shipped |= {name: constants_of(found) for name, found in fit_serving(others, gone).items()}
+        shipped |= fit_serving(others, gone)
     return _all(shipped).without(gone)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ import numpy as np
 from roofplan import catalogue
 from roofplan.evidence.fits.fitting import Row, entry, merged, nearest, spread
 from roofplan.laws import collectives
+from roofplan.records.calibration import Constant
 from roofplan.records.hardware import Accelerator
 
 ADDED, BY_PEERS, MOVED = "all_reduce", "custom_all_reduce", ("all_gather", "reduce_scatter", "alltoall")
@@ -133,7 +134,7 @@ def _searched(law: Law, names: Sequence[tuple[str, str, float]], rows: Sequence[
     return found, spread(law(found, one) / one.seconds for one in rows)
 
 
-def _switched(rows: Sequence[Timed]) -> list[dict[str, Any]]:
+def _switched(rows: Sequence[Timed]) -> list[Constant]:
     """Return the constants of switched NVLink: per architecture, and the median of those for others.
 
     Few sizes of the tables tell the start-up of bulk messages from their share of the wire: all architectures have the median.
@@ -175,7 +176,7 @@ COLLAPSED = 0.3
 """Share of the rate of two cards below which more of them do not reach each other as peers [1]."""
 
 
-def _buses(rows: Sequence[Timed]) -> list[dict[str, Any]]:
+def _buses(rows: Sequence[Timed]) -> list[Constant]:
     """Return ring start-up and step on PCIe over all cards, and the share of its link that a card gets by ranks."""
     here = [one for one in rows if one.device.scale_up is None and one.op in {ADDED, BY_PEERS}]
     best: dict[tuple[str, int, float], Timed] = {}
@@ -226,11 +227,11 @@ BETTER_HOSTS = 4.0
 """Rate of a path through host memory over that of eight L40S across two processors, the slowest measured [1]."""
 
 
-def _lent(law: str, name: str, measured: Sequence[str], lent: Sequence[str], *numbers: Any) -> list[dict[str, Any]]:
+def _lent(law: str, name: str, measured: Sequence[str], lent: Sequence[str], *numbers: Any) -> list[Constant]:
     """Return a constant under the scopes that it was measured in, and under those that borrow it."""
     return [
         *(entry(law, name, scope, *numbers) for scope in measured),
-        *({**entry(law, name, scope, *numbers), "basis": "any"} for scope in lent),
+        *(replace(entry(law, name, scope, *numbers), basis="any") for scope in lent),
     ]
 
 
@@ -238,7 +239,7 @@ LARGE_ON_A_BUS = 2**25
 """Bytes from which a message on a bus is at its full rate [B]."""
 
 
-def _mesh() -> list[dict[str, Any]]:
+def _mesh() -> list[Constant]:
     """Return the wire shares that AMD's mesh reaches: 312.9 of 448 GB/s on eight, 47.7 of 64 on two; start-ups are borrowed."""
     ratios = [312.912 / 448.0, 47.671 / 64.0]
     source = "RCCL all_reduce_bench, 4 GiB, ml-engineering 2026-08-22"
@@ -268,7 +269,7 @@ LARGEST = 2**28
 """Bytes from which a collective over hosts is at its full rate [B]."""
 
 
-def _networks(rows: Sequence[Row]) -> list[dict[str, Any]]:
+def _networks(rows: Sequence[Row]) -> list[Constant]:
     """Return the share of their networks' rate that rings over several hosts attain, and what a message waits."""
     shares = [
         float(collectives.ring_volume_factor(int(row["count"])))
@@ -302,7 +303,7 @@ HOPS = (
 """What a message waits beside its link's latency: transport, time, unit, spread, rows and why."""
 
 
-def fit_messages(rows: Sequence[Row]) -> list[dict[str, Any]]:
+def fit_messages(rows: Sequence[Row]) -> list[Constant]:
     """Fit the constants of messages: inside hosts on switches, buses and meshes, and between hosts."""
     known = timed(rows)
     return merged([*_switched(known), *_buses(known), *_mesh(), *_networks(rows)])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import Any
 
 import numpy as np
 
@@ -11,6 +10,7 @@ from roofplan import catalogue
 from roofplan.evidence.fits.fitting import entry, spread
 from roofplan.money.prices import RECENT_DAYS
 from roofplan.money.uncertainty import student
+from roofplan.records.calibration import Constant
 from roofplan.records.prices import Price
 
 POOLS = {
@@ -54,7 +54,7 @@ LEAST_ROWS, LEAST_DEVICES = 20, 3
 """Quotations and devices of a kind from which its range is that of its rows; below, a t distribution widens it [1]."""
 
 
-def fit_prices() -> list[dict[str, Any]]:
+def fit_prices() -> list[Constant]:
     """Return, by kind of price, between which multiples of one quotation nine of ten medians of the other quotations of its pool lie."""
     out = []
     for name, kinds in POOLS.items():

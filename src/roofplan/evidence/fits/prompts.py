@@ -6,7 +6,6 @@ import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from statistics import median
-from typing import Any
 
 import numpy as np
 
@@ -21,7 +20,7 @@ from roofplan.records.terms import Term
 from roofplan.serving import leaves, limit_of
 
 
-def fit_prefill(fit: Fit) -> list[dict[str, Any]]:
+def fit_prefill(fit: Fit) -> list[Constant]:
     """Fit, per engine, the share of the published kernels' compute rate that its prefill reaches, and their median for all others.
 
     From prompts timed alone, and from offline runs whose prompts are longer than their answers. What a measured time leaves
@@ -70,13 +69,13 @@ def fit_prefill(fit: Fit) -> list[dict[str, Any]]:
     return merged(out)
 
 
-def as_16_bit_products(found: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+def as_16_bit_products(found: Sequence[Constant]) -> list[Constant]:
     """Return shares of products on blocks where no engine has rows of them: those of its products in 16 bits."""
     note = "no engine has rows: taken to lose what its products in 16 bits do"
     return [
-        entry("engine", "block_share", one["scope"], one["value"], "1", 0.3, 0, note, kind="guess")
+        entry("engine", "block_share", one.scope, one.value, "1", 0.3, 0, note, kind="guess")
         for one in found
-        if one["name"] == "compute_share" and one["scope"] != "training"
+        if one.name == "compute_share" and one.scope != "training"
     ]
 
 
@@ -97,7 +96,7 @@ LONG_PROMPTS = 2.0
 """Prompts over answers from which an offline run tells how fast prompts are computed [1]."""
 
 
-def fit_front(fit: Fit) -> list[dict[str, Any]]:
+def fit_front(fit: Fit) -> list[Constant]:
     """Fit, per engine version and engine, what the server's front end takes for a request: what first tokens of a burst came later, over its requests.
 
     Only bursts whose answers are longer than a few tokens and whose prompts are short, so that it is little that prompts and answers take.
@@ -128,7 +127,7 @@ LEAST_BURST = 200.0
 """Requests from which a burst tells it [1]."""
 
 
-def fronts(found: Mapping[str, list[float]], source: str = "") -> list[dict[str, Any]]:
+def fronts(found: Mapping[str, list[float]], source: str = "") -> list[Constant]:
     """Return what front ends take for a request, of engines with rows enough; of others the geometric mean of theirs, or a guess [s]."""
     known = {
         scope: max(median(late), LEAST_FRONT)

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from itertools import chain
 
 import numpy as np
 
 from roofplan import catalogue
-from roofplan.catalogue import codec
 from roofplan.evidence.fits.engines import GUESSES, NUMBERS, fit_engines, usable
 from roofplan.evidence.fits.fitting import Excluded, entry, nearest, spread
 from roofplan.evidence.fits.prompts import SHARES, fit_front, fit_prefill, fronts
 from roofplan.records.calibration import Constant, Fit
 
 
-def fit_serving(others: Iterable[Constant], excluded: Excluded = frozenset()) -> dict[str, list[dict[str, Any]]]:
+def fit_serving(others: Iterable[Constant], excluded: Excluded = frozenset()) -> dict[str, list[Constant]]:
     """Return the fits ``engines``, ``prefill``, ``front`` and ``power``, from the kernels' constants alone: what a publisher left in them is not known.
 
     A prompt's rate rests on launches and host time, decode steps with much compute on the rate of products, and the front end's time is
@@ -25,27 +24,22 @@ def fit_serving(others: Iterable[Constant], excluded: Excluded = frozenset()) ->
     found = {"engines": _neutral_engines(), "prefill": _neutral_shares(), "front": fronts({})}
     for _ in range(TURNS):
         for name, made_by in (("engines", fit_engines), ("prefill", fit_prefill), ("front", fit_front)):
-            found[name] = made_by(law.with_(constants_of(*found.values())))
-    return {**found, "power": fit_power(law.with_(constants_of(*found.values())))}
+            found[name] = made_by(law.with_(chain.from_iterable(found.values())))
+    return {**found, "power": fit_power(law.with_(chain.from_iterable(found.values())))}
 
 
 TURNS = 2
 """Times that launches and rates of products are fitted in turn: a third moves what a sequence costs the host by up to 5%, all else by less than 3% [1]."""
 
 
-def constants_of(*fits: Iterable[dict[str, Any]]) -> list[Constant]:
-    """Return entries of fits as constants."""
-    return list(codec.constants({"constant": [item for found in fits for item in found]}))
-
-
-def _neutral_engines() -> list[dict[str, Any]]:
+def _neutral_engines() -> list[Constant]:
     """Return where every engine's constants start."""
     start = "where the search starts"
     found = [entry(one.law, one.name, "any", one.middle, one.unit, 0.4, 0, start, kind="guess") for one in NUMBERS]
     return [*found, *(entry(*guess[:-1], 0, guess[-1], kind="guess") for guess in GUESSES)]
 
 
-def _neutral_shares() -> list[dict[str, Any]]:
+def _neutral_shares() -> list[Constant]:
     """Return shares of one of the kernels' rate."""
     start = "where the search starts"
     return [
@@ -55,7 +49,7 @@ def _neutral_shares() -> list[dict[str, Any]]:
     ]
 
 
-def fit_power(fit: Fit) -> list[dict[str, Any]]:
+def fit_power(fit: Fit) -> list[Constant]:
     """Fit the floor and ceiling of device power to ML.ENERGY's watts: floor + (ceiling - floor) x busy, of the limit."""
     rows = []
     for case in usable(fit.excluded):
@@ -88,7 +82,7 @@ NODE_AT_LOAD, NODE = 8.4e3, "dgx-h100"
 IEEE Access 13, 2025, arXiv 2412.08602."""
 
 
-def _host_share() -> dict[str, Any]:
+def _host_share() -> Constant:
     """Return the share of a host's rated power, what the server's maximum leaves beside its devices, that it draws at load."""
     box = catalogue.server(NODE)
     limit = catalogue.accelerator(box.accelerator).quantities["power"].value

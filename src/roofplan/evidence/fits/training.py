@@ -21,7 +21,7 @@ from roofplan.evidence.fits.fitting import Excluded, entry, spread
 from roofplan.evidence.fits.hierarchy import Block, Effect, Fitted, Numbers, Prior, fit
 from roofplan.evidence.rows import Skipped
 from roofplan.evidence.training import TrainingCase, room_of, training_case
-from roofplan.records.calibration import RELATIVE, Fit
+from roofplan.records.calibration import RELATIVE, Constant, Fit
 from roofplan.records.engine import EAGER as FROM_PYTHON
 from roofplan.records.hardware import Machine
 from roofplan.records.training import Framework
@@ -269,11 +269,11 @@ def worth(whole: Steps, tick: Callable[[str], object] = str) -> Iterator[tuple[s
     for name in ("", *NUMBERS):
         tick(name or "all numbers")
         held = fit_families(whole.constants, whole.fitted, [name]) if name else whole
-        count = sum(item["kind"] == "fit" and name in {"", item["name"]} for item in entries)
+        count = sum(item.kind == "fit" and name in {"", item.name} for item in entries)
         yield name, count, *publishers_errors(held)
 
 
-def step_entries(found: Steps) -> list[dict[str, Any]]:
+def step_entries(found: Steps) -> list[Constant]:
     """Return the constants of step times: what all families have in common, and the factors that scopes add of which runs tell."""
     out = [_common(found, name) for name in NUMBERS]
     for name, p in NUMBERS.items():
@@ -286,9 +286,9 @@ def step_entries(found: Steps) -> list[dict[str, Any]]:
         if family.network:
             out += [_network(found, family, name) for name in NETWORK]
     for name, (law, its_name) in EAGER_ENGINE.items():
-        item = next(item for item in out if item["scope"] == "any" and item["name"] == name)
+        item = next(item for item in out if item.scope == "any" and item.name == name)
         note = "eager PyTorch, as training runs it"
-        out.append({**item, "law": law, "name": its_name, "scope": FROM_PYTHON, "note": note})
+        out.append(replace(item, law=law, name=its_name, scope=FROM_PYTHON, note=note))
     return out
 
 
@@ -322,7 +322,7 @@ def _runs(found: Steps, scope: str = "any") -> tuple[int, str]:
     return len(mine), f"step times of {', '.join(sources)}, fitted with all families at once"
 
 
-def _common(found: Steps, name: str) -> dict[str, Any]:
+def _common(found: Steps, name: str) -> Constant:
     """Return what all families have in common of a number; a guess where no run tells it."""
     p, unit = NUMBERS[name], UNIT_OF.get(name, "1")
     if not found.fitted.told(("any", name), Prior(0.0, p.common)):
@@ -340,7 +340,7 @@ UNTOLD = 0.3
 """How far a number strays of which nothing is known, one standard deviation of its logarithm: a guess [1]."""
 
 
-def _factor(found: Steps, name: str, scope: str) -> dict[str, Any]:
+def _factor(found: Steps, name: str, scope: str) -> Constant:
     """Return what a scope adds to a number; its spread is that of the number there."""
     family = next((one for one in found.families if one.scope == scope), None)
     if family is not None:
@@ -353,7 +353,7 @@ def _factor(found: Steps, name: str, scope: str) -> dict[str, Any]:
     return entry("training", name, scope, found.fitted.number([(scope, name)]), RELATIVE, strays, rows, source)
 
 
-def _network(found: Steps, family: Family, name: str) -> dict[str, Any]:
+def _network(found: Steps, family: Family, name: str) -> Constant:
     """Return what a family's cluster attains of its network."""
     rows, source = _runs(found, family.scope)
     effects = effects_of(name, own=family.scope)
@@ -381,7 +381,7 @@ FULL = 0.97
 """Share of the memory from which a run's allocator holds what there is, not what it would [1]."""
 
 
-def fit_reserved(constants: Fit) -> list[dict[str, Any]]:
+def fit_reserved(constants: Fit) -> list[Constant]:
     """Fit what PyTorch's allocator reserves over what tensors take, per framework whose publishers state reserved memory.
 
     What late frees add, which the catalogue states, is taken off.
@@ -425,7 +425,7 @@ WHOLE = 4.0 / 3.0
 """Work of a step over its model FLOPs where every layer is computed again: forward, forward, and twice as much backward [1]."""
 
 
-def fit_published_rates(constants: Fit) -> list[dict[str, Any]]:
+def fit_published_rates(constants: Fit) -> list[Constant]:
     """Fit the products' share of compiled steps on TPUs from published FLOP/s, whose models are not described well enough to plan.
 
     What else a step holds is inside the published rate, so the share is a lower bound and no launches are added to it.
@@ -465,6 +465,6 @@ def fit_published_rates(constants: Fit) -> list[dict[str, Any]]:
     return out
 
 
-def fit_training(found: Steps) -> list[dict[str, Any]]:
+def fit_training(found: Steps) -> list[Constant]:
     """Return all constants of training, those of step times as they were fitted."""
     return [*step_entries(found), *fit_published_rates(found.constants), *fit_reserved(found.constants)]

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from roofplan import catalogue
 from roofplan.catalogue import profile
 from roofplan.evidence.claims import Outcome as Judged
 from roofplan.evidence.scoring import Outcome, Score, Validation
 from roofplan.inputs import CalibrateInputs, ClaimsInputs, ValidateInputs
-from roofplan.present.answers.record import ABSENT, Answer, answered, members, plain, view
+from roofplan.present.answers.record import ABSENT, Answer, Json, answered, members, plain, view
 from roofplan.records.calibration import OWN, Constant
 
 if TYPE_CHECKING:
@@ -156,7 +156,7 @@ def validate_answer(found: Validation, asked: ValidateInputs) -> ValidateAnswer:
     )
 
 
-def validation_rows(found: Validation) -> list[dict[str, Any]]:
+def validation_rows(found: Validation) -> list[Json]:
     """Return every figure as a flat row in SI units."""
     return [{**plain(_prediction(one)), "assumed": "; ".join(one.assumed)} for one in found.outcomes]
 

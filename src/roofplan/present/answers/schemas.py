@@ -10,7 +10,7 @@ from pydantic.json_schema import GenerateJsonSchema
 from roofplan.errors import InputError
 from roofplan.inputs import LISTS, RECORDS
 from roofplan.present.answers import costs, evidence, serving, things, training
-from roofplan.present.answers.record import Answer
+from roofplan.present.answers.record import Answer, Json
 
 ANSWERS: dict[str, type[Answer]] = {
     "serve": serving.ServeAnswer,
@@ -49,7 +49,7 @@ class _Writer(GenerateJsonSchema):
     ignored_warning_kinds = frozenset({"non-serializable-default"})  # type: ignore[assignment]
 
 
-def answer_schema(command: str) -> dict[str, Any]:
+def answer_schema(command: str) -> Json:
     """Return the JSON Schema of a command's answer.
 
     Raises
@@ -66,7 +66,7 @@ def answer_schema(command: str) -> dict[str, Any]:
     schema["$defs"] |= inputs.pop("$defs", {}) | {inputs["title"]: inputs}
     schema["properties"]["inputs"] = {"$ref": f"#/$defs/{inputs['title']}"}
     schema["properties"]["command"] |= {"const": command}
-    named: dict[str, Any] = _named(schema)
+    named: Json = _named(schema)
     return named
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 from dataclasses import replace
-from typing import Any
 
 from roofplan.evidence import nearest_measured
 from roofplan.exports.serving import launch
@@ -226,12 +225,12 @@ def reproduce(plan: Plan, asked: ServeInputs) -> str:
     return " ".join(words)
 
 
-def csv_rows(result: Result) -> list[dict[str, Any]]:
+def csv_rows(result: Result) -> list[Json]:
     """Return every plan as a flat row in SI units."""
     rows = []
     for plan in result.plans:
         limits = bounds(plan)
-        row: dict[str, Any] = {
+        row: Json = {
             "machine": plan.machine.text or plan.machine.device.id,
             "device": plan.machine.device.id,
             "count": plan.machine.count,

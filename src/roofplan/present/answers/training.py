@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 from dataclasses import fields, replace
-from typing import Any
 
 from roofplan.exports.training import launch, launch_or_reason
 from roofplan.inputs import TrainInputs
@@ -13,6 +12,7 @@ from roofplan.present.answers.record import (
     Answer,
     Bound,
     DocumentMember,
+    Json,
     MachineMember,
     MetricMember,
     ModelMember,
@@ -289,7 +289,7 @@ KEPT = (
 """Inputs that say more than a layout and a batch do."""
 
 
-def csv_rows(result: TrainingResult) -> list[dict[str, Any]]:
+def csv_rows(result: TrainingResult) -> list[Json]:
     """Return every training plan as a flat row in SI units."""
     return [
         {

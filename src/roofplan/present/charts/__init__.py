@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from roofplan.present.charts.money import waterfall
-from roofplan.present.charts.spec import INK, WEAK, Spec, spec
+from roofplan.present.charts.spec import INK, WEAK, Data, Spec, spec
 from roofplan.records.hardware import Accelerator
 from roofplan.records.terms import Term
 from roofplan.records.units import GIB
@@ -107,7 +107,7 @@ def accuracy(found: Validation) -> list[Spec]:
     return out
 
 
-def spread_of_ratios(title: str, rows: Sequence[dict[str, Any]], by: str) -> Spec:
+def spread_of_ratios(title: str, rows: Data, by: str) -> Spec:
     """Return predicted over measured in groups, as boxes."""
     return spec(
         title,
@@ -164,7 +164,7 @@ def leaves(tree: Term) -> Iterator[Term]:
         yield from leaves(part)
 
 
-def kernels(tree: Term, phase: str) -> list[dict[str, Any]]:
+def kernels(tree: Term, phase: str) -> list[Spec]:
     """Return the kernels of a tree that move and compute, as points under a roofline."""
     rows = []
     for leaf in leaves(tree):
@@ -186,7 +186,7 @@ def kernels(tree: Term, phase: str) -> list[dict[str, Any]]:
     return rows
 
 
-def roofline(title: str, rows: Sequence[dict[str, Any]], device: Accelerator, number_format: str) -> Spec:
+def roofline(title: str, rows: Data, device: Accelerator, number_format: str) -> Spec:
     """Return kernels under the roofline of a device, as large as the time that they take."""
     peak = device.peak.get(number_format) or device.peak.get("bf16") or next(iter(device.peak.values()))
     width = float(device.bandwidth or 1.0)
@@ -220,7 +220,7 @@ def roofline(title: str, rows: Sequence[dict[str, Any]], device: Accelerator, nu
     )
 
 
-def front(title: str, rows: Sequence[dict[str, Any]], x: str, y: str, scale: str = "linear") -> Spec:
+def front(title: str, rows: Data, x: str, y: str, scale: str = "linear") -> Spec:
     """Return plans by two measures of which less is better, those that no other beats in both marked."""
     best, marked = math.inf, []
     for row in sorted(rows, key=lambda row: (row[x], row[y])):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -80,7 +79,7 @@ def wafer_to_token(bill: Bill, owned: Owned, tokens: TokenCosts) -> Spec:
     each = supply.hourly.total / HOUR / supply.capacity.central * 1e6
     per_device = owned.purchase / owned.machine.count
     logic = sum(float(part.value) for part in bill.term.parts if part.name.startswith("logic"))
-    rows: list[dict[str, Any]] = [
+    rows: list[Spec] = [
         {"link": "logic dies", "value": logic, "unit": "USD"},
         {"link": "card, parts", "value": bill.cost.central, "unit": "USD"},
         {"link": "card in its server, bought", "value": per_device, "unit": "USD"},

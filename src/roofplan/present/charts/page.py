@@ -7,9 +7,9 @@ import json
 from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
 
 from roofplan.errors import InputError
+from roofplan.present.charts.spec import Spec
 
 SCRIPTS = ("vega.min.js", "vega-lite.min.js", "vega-embed.min.js")
 
@@ -27,7 +27,7 @@ Promise.all(specs.map((spec, index) => vegaEmbed("#chart" + index, spec, { actio
 """
 
 
-def page(title: str, text: str, specs: Sequence[dict[str, Any]]) -> str:
+def page(title: str, text: str, specs: Sequence[Spec]) -> str:
     """Return an HTML document with the text of an answer and its pictures, scripts and all."""
     vendor = files("roofplan.present.charts") / "vendor"
     scripts = "\n".join(f"<script>{_inline((vendor / name).read_text())}</script>" for name in SCRIPTS)
@@ -54,7 +54,7 @@ def _inline(script: str) -> str:
     return script.replace("</script", "<\\/script")
 
 
-def write(path: str, title: str, text: str, specs: Sequence[dict[str, Any]]) -> None:
+def write(path: str, title: str, text: str, specs: Sequence[Spec]) -> None:
     """Write the page to a file.
 
     Raises

@@ -6,6 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 Spec = dict[str, Any]
+"""A specification of Vega-Lite."""
+
+Data = Sequence[dict[str, Any]]
+"""Rows that a picture draws."""
 
 
 SCHEMA = "https://vega.github.io/schema/vega-lite/v5.json"
@@ -30,9 +34,7 @@ def spec(title: str, **more: Any) -> Spec:
     return {"$schema": SCHEMA, "title": title, "width": WIDTH, "height": HEIGHT, **more}
 
 
-def labelled(
-    title: str, rows: Sequence[dict[str, Any]], name: str, order: Sequence[str], unit: str, base: float | None = None
-) -> Spec:
+def labelled(title: str, rows: Data, name: str, order: Sequence[str], unit: str, base: float | None = None) -> Spec:
     """Return one bar a row on a logarithmic scale, its value written beside it.
 
     Parameters
