@@ -444,12 +444,17 @@ def _month(one: Supply, depth: int) -> MonthOfMachines:
 
 
 @members
-class Quotation(Quote):
+class Quotation:
     """A dated rent, for how long and for how many devices at once."""
 
+    kind: str
+    value: float
+    unit: str
+    date: str
     provider: str | None
     term: str | None
     count: int | None
+    source: str
 
 
 @members

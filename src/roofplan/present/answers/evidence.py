@@ -158,7 +158,12 @@ def validate_answer(found: Validation, asked: ValidateInputs) -> ValidateAnswer:
 
 def validation_rows(found: Validation) -> list[Json]:
     """Return every figure as a flat row in SI units."""
-    return [{**plain(_prediction(one)), "assumed": "; ".join(one.assumed)} for one in found.outcomes]
+    blank = dict.fromkeys(COLUMNS, "")
+    return [{**blank, **plain(_prediction(one)), "assumed": "; ".join(one.assumed)} for one in found.outcomes]
+
+
+COLUMNS = ("measured", "predicted", "low", "high", "unit", "ape", "grade", "assumed", "skipped", "limit", "regime")
+"""Columns that a row has whether or not its figure is scored."""
 
 
 # Constants ---------------------------------------------------------------------------------------
