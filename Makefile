@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test slow browser lint types layers wheel mutants bench docs examples fit clean
+.PHONY: demo test slow browser lint types layers wheel mutants bench docs site examples fit clean
 
 $(VENV)/.installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -50,6 +50,11 @@ bench: $(VENV)/.developing
 docs: $(VENV)/.developing
 	$(BIN)/python docs/generate.py
 
+# The pages as a site, in site/: links between pages are checked
+site: $(VENV)/.developing
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[docs]"
+	$(BIN)/sphinx-build -q -W --keep-going -b html docs site
+
 examples: $(VENV)/.developing
 	$(BIN)/python docs/examples.py
 
@@ -57,4 +62,4 @@ fit: $(VENV)/.developing
 	$(BIN)/python -m roofplan.evidence.fits
 
 clean:
-	rm -rf $(VENV) dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) dist build site .pytest_cache .mypy_cache .ruff_cache .hypothesis

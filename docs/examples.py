@@ -117,8 +117,11 @@ DRAWN = {
 }
 """Examples whose pictures stand below them: the file's name, and the height of what is drawn [pixel]."""
 
-FIRST = "serve llama-3.1-70b --on h100-sxm:8 --tpot 50ms"
-"""The command on the README's first screen."""
+SCREENS = (HERE.parent / "README.md", HERE / "tutorial.md")
+"""Pages on which each block that begins with a command shows what it prints, up to ``| head -N`` lines."""
+
+SCREEN = re.compile(r"```\n\$ roofplan ([^\n|]*?)(?: \| head -(\d+))?\n(.*?)```", re.DOTALL)
+"""Such a block: the command, the number of lines, and what stands there."""
 
 
 def printed(words):
@@ -127,6 +130,14 @@ def printed(words):
         [sys.executable, "-m", "roofplan", *words.split()], capture_output=True, text=True, check=False
     )
     return out.stdout.rstrip() + ("\n" + out.stderr.rstrip() if out.stderr else ""), out.returncode
+
+
+def screen(found):
+    """Return a block of a page with what its command prints today."""
+    words, most, _ = found.groups()
+    shown = printed(words)[0].splitlines()[: int(most) if most else None]
+    head = f" | head -{most}" if most else ""
+    return "\n".join(["```", f"$ roofplan {words}{head}", *shown, "```"])
 
 
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser")
@@ -226,10 +237,9 @@ def own_runs():
 
 
 def main():
-    """Write the page and the README's first screen."""
-    readme = HERE.parent / "README.md"
-    before, _, rest = readme.read_text().partition(f"$ roofplan {FIRST}\n")
-    readme.write_text(f"{before}$ roofplan {FIRST}\n{printed(FIRST)[0]}\n```{rest.partition('```')[2]}")
+    """Write the page of examples, and the screens of the README and of the tutorial."""
+    for page in SCREENS:
+        page.write_text(SCREEN.sub(screen, page.read_text()))
     lines = [
         "# Examples",
         "",

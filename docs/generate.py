@@ -26,8 +26,9 @@ def laws():
     ]
     for info in sorted(pkgutil.iter_modules(roofplan.laws.__path__), key=lambda i: i.name):
         module = importlib.import_module(f"roofplan.laws.{info.name}")
-        text = inspect.getdoc(module).split("\n\nReferences")[0].split("\n.. [")[0]
-        lines += [f"## {info.name}", "", re.sub(r"References\n-+", "", text).strip(), ""]
+        text, _, cited = inspect.getdoc(module).partition("\n\nReferences")
+        lines += [f"## {info.name}", "", text.strip(), ""]
+        first = len(lines)
         every = inspect.getmembers(module, inspect.isfunction)
         members = [f for name, f in every if f.__module__ == module.__name__ and not name.startswith("_")]
         for function in sorted(members, key=lambda f: f.__code__.co_firstlineno):
@@ -47,6 +48,12 @@ def laws():
                 notes,
                 "",
             ]
+        lines[first:] = [re.sub(r"\[(\d+)\]_", rf"[^{info.name}-\1]", line) for line in lines[first:]]
+        found = re.findall(r"^\.\. \[(\d+)\] (.*?)(?=^\.\. \[|\Z)", cited, re.MULTILINE | re.DOTALL)
+        used = "\n".join(lines[first:])
+        for number, source in found:
+            if f"[^{info.name}-{number}]" in used:
+                lines += [f"[^{info.name}-{number}]: {' '.join(source.split())}", ""]
     return "\n".join(lines)
 
 

@@ -1,5 +1,7 @@
 """The project as an object: names it exports, words it must not say, docstrings, the way of the data."""
 
+import ast
+import importlib.util
 import re
 import subprocess
 import sys
@@ -72,23 +74,50 @@ def test_python_interface():
 
 @pytest.mark.slow
 def test_generated_pages_are_those_of_today_s_code():
-    import importlib.util
-
-    spec = importlib.util.spec_from_file_location("generate", ROOT / "docs" / "generate.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    module = module_of(ROOT / "docs" / "generate.py")
     assert module.INDEX.read_text() == module.index(), "run make docs (index.json)"
     for name, make in module.PAGES.items():
         assert (ROOT / "docs" / name).read_text() == make() + "\n", f"run make docs ({name})"
 
 
-def test_the_first_screen_of_the_readme_is_today_s(run):
-    text = (ROOT / "README.md").read_text()
-    words = "serve llama-3.1-70b --on h100-sxm:8 --tpot 50ms"
-    shown = text.partition(f"$ roofplan {words}\n")[2].partition("\n```")[0].splitlines()
-    _, out, _ = run(*words.split())
-
+def test_screens_of_the_readme_and_the_tutorial_are_today_s(run):
     def steady(lines):  # neither how long the search took nor how old a price has become
         return [line.replace(" !", "") for line in lines if not line.startswith("searched")]
 
-    assert steady(shown) == steady(out.splitlines()), "run make examples"
+    pages = module_of(ROOT / "docs" / "examples.py")
+    for page in pages.SCREENS:
+        for words, most, shown in pages.SCREEN.findall(page.read_text()):
+            _, out, err = run(*words.split())
+            today = f"{out.rstrip()}\n{err}".splitlines()[: int(most) if most else None]
+            assert steady(shown.splitlines()) == steady(today), f"run make examples: {page.name}, {words}"
+
+
+def module_of(file):
+    """Return a script as a module."""
+    spec = importlib.util.spec_from_file_location(file.stem, file)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_way_from_question_to_answer_names_what_exists():
+    """Each `file.py:name` of the page is a function, class, method or constant of that file."""
+    text = (ROOT / "docs" / "from-question-to-answer.md").read_text()
+    named = re.findall(r"`([\w/]+\.py):([\w.]+)`", text)
+    assert len(named) > 40
+    for file, name in named:
+        body = ast.parse((ROOT / "src" / "roofplan" / file).read_text()).body
+        for part in name.split("."):
+            found = [one for one in body if part in names_of(one)]
+            assert found, f"{file}:{name}"
+            body = getattr(found[0], "body", [])
+    for folder in re.findall(r"`(src/roofplan/[\w/.]+)`", text):
+        assert (ROOT / folder).exists(), folder
+
+
+def names_of(node):
+    """Return what a statement defines."""
+    if isinstance(node, ast.FunctionDef | ast.ClassDef):
+        return {node.name}
+    targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
+    return {one.id for one in targets if isinstance(one, ast.Name)}
