@@ -49,7 +49,7 @@ COMPARISONS = {
 }
 SWAPPED = {"min": "max", "max": "min", "larger": "smaller", "smaller": "larger", "any": "all", "all": "any"}
 NEAR = {
-    "hf": ("model serving", "test_configs.py", "test_models_truth.py"),
+    "hf": ("model serving", "test_config_replay.py", "test_configs.py", "test_models_truth.py"),
     "laws": ("serving training money", "test_laws.py", "test_units.py", "test_claims.py"),
     "money": ("money", "test_costs.py", "test_money.py"),
     "serving": ("serving tables", "test_serving.py", "test_ledger_logs.py", "test_requests.py"),
@@ -58,6 +58,7 @@ NEAR = {
     "training": ("training", "test_training.py", "test_intervals.py"),
     "evidence": (
         "tables",
+        "test_project.py",
         "test_validation.py",
         "test_fits.py",
         "test_calibration.py",
@@ -70,7 +71,7 @@ NEAR = {
     "cli": ("screens", "test_cli.py", "test_inputs.py", "test_requests.py"),
     "inputs": ("screens", "test_inputs.py", "test_requests.py"),
     "api": ("screens money", "test_cli.py", "test_requests.py"),
-    "exports": ("screens", "test_emit.py"),
+    "exports": ("screens", "test_emit.py", "test_training.py"),
 }
 """Kinds of replays, and tests, near a room of the code."""
 

@@ -404,6 +404,36 @@ SCREENS = tuple(
             for target in ("megatron", "torchtitan", "deepspeed", "nosuch")
         ),
         *(
+            f"serve {model} --on {on} --engine {engine} --emit {target} {more}"
+            for engine, target in (
+                ("vllm", "vllm"),
+                ("sglang", "sglang"),
+                ("tensorrt-llm", "trtllm"),
+                ("llama.cpp", "llamacpp"),
+            )
+            for model, on, more in (
+                ("llama-3.1-70b", "h100-sxm:8", "--precision fp8 --kv-precision fp8"),
+                ("deepseek-v3", "h200-sxm:16@ib-ndr", "--context 32k"),
+                ("gpt-oss-120b", "mi300x:4", "--strategy tp=4"),
+                ("qwen3-30b-a3b", "h100-sxm:4", "--strategy tp=2,dp=2"),
+                ("llama-3.1-8b", "rtx-4090:2", "--precision q4_k_m"),
+                ("llama-3.1-8b", "rtx-4090:2", "--prefix-hit 50%"),
+            )
+        ),
+        *(
+            f"train {model} --on {on} --framework {framework} --strategy {pins} {more} --emit {target}"
+            for framework, target in (
+                *(("megatron", "megatron"), ("megatron-bridge", "megatron"), ("torchtitan", "torchtitan")),
+                *(("deepspeed", "deepspeed"), ("transformers", "fsdp"), ("llm-foundry", "fsdp"), ("litgpt", "fsdp")),
+            )
+            for model, on, pins, more in (
+                ("llama-3.1-8b", "h100-sxm:16@ib-ndr", "recompute=full", ""),
+                ("llama-3.1-70b", "h100-sxm:64", "tp=8,pp=2,interleave=2", "--precision fp8"),
+                ("mixtral-8x7b", "h100-sxm:64", "ep=8,recompute=none", "--capacity 1.25"),
+                ("llama-2-7b", "rtx-4090:8", "zero=3,offload=optimizer", "--batch 64seq"),
+            )
+        ),
+        *(
             "train mixtral-8x7b --on h100-sxm:64 --emit megatron --strategy ep=8",
             "train llama-2-7b --on rtx-4090:2 --method qlora --emit fsdp",
         ),

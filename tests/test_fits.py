@@ -6,7 +6,7 @@ import pytest
 from conftest import FIT
 
 from roofplan import catalogue
-from roofplan.evidence.fits.kernels import fit_attention, fit_matmul, fit_vector, kernel_rows
+from roofplan.evidence.fits.kernels import fit_attention, fit_grouped, fit_matmul, fit_vector, kernel_rows
 from roofplan.evidence.fits.left_out import SERVING
 from roofplan.evidence.fits.messages import fit_messages
 from roofplan.evidence.fits.prices import fit_prices
@@ -39,6 +39,7 @@ def same(name, made, tolerance):
         ("vector", fit_vector),
         ("attention", lambda: fit_attention(kernel_rows())),
         ("messages", lambda: fit_messages(kernel_rows())),
+        ("grouped", lambda: fit_grouped(kernel_rows(), FIT)),
         ("prices", fit_prices),
     ],
 )

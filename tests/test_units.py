@@ -66,3 +66,19 @@ def test_three_digits_stay_within_half_a_percent(value):
 @given(st.floats(min_value=1e-9, max_value=1e17), st.sampled_from(["B", "B/s", "FLOP/s", "W", "J"]))
 def test_what_is_shown_can_be_read_back(value, unit):
     assert units.parse(units.show(value, unit, 12), unit) == pytest.approx(value, rel=1e-6) if value >= 1 else True
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (1.0, "1.00"),
+        (10.0, "10.0"),
+        (100.0, "100"),
+        (1000.0, "1,000"),
+        (0.1, "0.100"),
+        (0.001, "0.00100"),
+        (9.996, "10.0"),
+    ],
+)
+def test_powers_of_ten_have_as_many_digits_as_others(value, shown):
+    assert units.significant(value) == shown
