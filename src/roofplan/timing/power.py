@@ -63,3 +63,23 @@ def wall_power(machine: Machine, busy: Number, fit: Fit) -> Term | None:
             )
         )
     return total("power", parts, "W")
+
+
+HOUSEHOLD_CIRCUIT = 0.8 * 15.0 * 120.0
+"""Power that a North American household circuit carries without end: 80% of 15 A at 120 V, NFPA 70 (National Electrical Code) article 210.20 [W]."""
+
+
+def over_household_circuit(machine: Machine, watts: float) -> float | None:
+    """Return what each host of consumer cards draws, where that is more than a household circuit carries.
+
+    Parameters
+    ----------
+    machine : hosts and their devices.
+    watts : drawn by the whole machine at the wall [W].
+
+    Returns
+    -------
+    Power of one host [W], None where a circuit carries it or the devices are made for data centres.
+    """
+    each = watts / machine.hosts
+    return each if machine.device.device_class == "consumer" and each > HOUSEHOLD_CIRCUIT else None

@@ -24,6 +24,7 @@ from roofplan.serving import (
     floors,
     objective,
 )
+from roofplan.timing.power import HOUSEHOLD_CIRCUIT, over_household_circuit
 
 WIDE_ADAPTER = 25e9
 """Rate one way from which a network adapter takes sixteen lanes of PCIe 4.0 instead of eight [B/s]."""
@@ -195,9 +196,10 @@ def plan_lines(result: Result, plan: Plan, page: Page) -> list[str]:
         lines.append(
             f"  power         {interval(watts, scale, unit)} at the wall · {units.significant(joule.value)} J/token{hosts}"
         )
-        if plan.machine.device.device_class == "consumer" and watts.value / plan.machine.hosts > 1440:
+        beyond = over_household_circuit(plan.machine, watts.value)
+        if beyond is not None:
             lines.append(
-                f"                {units.significant(watts.value / plan.machine.hosts / 1e3)} kW a host is over a 15 A, 120 V circuit (1.44 kW continuous)"
+                f"                {units.significant(beyond / 1e3)} kW a host is over a 15 A, 120 V circuit ({HOUSEHOLD_CIRCUIT / 1e3:.3g} kW continuous)"
             )
     lines.append(
         f"  memory        weights {units.gib(m.weights)} + KV {units.gib(plan.cache_in_use)} + activations {units.gib(m.activations)} + runtime {units.gib(m.runtime + m.graphs)}"
@@ -372,7 +374,16 @@ def improvement_lines(plan: Plan) -> list[str]:
 
 
 def serve_screen(result: Result, page: Page, *, top: int = 2, explain: bool = False, depth: int = 2) -> None:
-    """Print the answer to ``roofplan serve``."""
+    """Print the answer to ``roofplan serve``.
+
+    Parameters
+    ----------
+    result : the plans found, the best first.
+    page : where to print.
+    top : plans to show [1].
+    explain : whether to print the explanation.
+    depth : levels of the explanation [1].
+    """
     plan = result.plans[0]
     for line in head_lines(plan):
         page.line(line)
@@ -462,7 +473,16 @@ def launch_line(plan: Plan) -> str:
 
 
 def no_plan_lines(refusal: NoPlan) -> list[str]:
-    """Return the refusal with its ways out."""
+    """Return why there is no plan, and the smallest changes that would allow one.
+
+    Parameters
+    ----------
+    refusal : why there is no plan.
+
+    Returns
+    -------
+    Lines with the reason, then one line per change that would allow a plan.
+    """
     lines = wrapped(refusal.message, indent=2)
     if refusal.relax:
         lines.append("ways out, smallest change first")
