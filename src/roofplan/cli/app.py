@@ -372,6 +372,10 @@ def main(tokens: list[str] | None = None) -> None:
     """Run the command line and leave with its exit code.
 
     0 a plan was found; 1 none satisfies the constraints; 2 bad input; 3 a fault of ours; 130 interrupted.
+
+    Parameters
+    ----------
+    tokens : the words behind the command's name, by default those of the process.
     """
     words = sys.argv[1:] if tokens is None else tokens
     if sys.stdout is None:
