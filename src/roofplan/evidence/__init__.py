@@ -16,9 +16,18 @@ Published = dict[str, Any]
 
 
 def nearest_measured(plan: Plan, count: int = 3) -> list[Published]:
-    """Return the published rows nearest to a plan: same model and device first, then users, engine and count.
+    """Return the published rows nearest to a plan.
 
-    Rows of other models or devices are never shown as near.
+    Rows of other models or devices are never returned.
+
+    Parameters
+    ----------
+    plan : the plan.
+    count : rows to return at most [1].
+
+    Returns
+    -------
+    Rows of the plan's model and device that have a time per token, the nearest in users, device count, engine and weight format first.
     """
     near = _near(plan.model.id, plan.machine.device.id)
     ranked = sorted(near, key=lambda row: _distance(row, plan))[:count]
@@ -27,7 +36,7 @@ def nearest_measured(plan: Plan, count: int = 3) -> list[Published]:
 
 @lru_cache(maxsize=1024)
 def _near(model: str, device: str) -> tuple[Row, ...]:
-    """Return the clean rows of a model and a device that have a time per token."""
+    """Return the unflagged rows of a model and a device that have a time per token."""
     here = [row for row in catalogue.inference_rows() if row["accel_norm"] == device and row["tpot_ms"]]
     return tuple(row for row in here if not against(row) and _model(row) == model)
 
@@ -40,7 +49,7 @@ def _model(row: Row) -> str:
 
 
 def users_of(row: Row) -> float | None:
-    """Return the running sequences of a row, or those that were in flight or queued, None where nothing is stated."""
+    """Return the running sequences of a row, else its requests in flight or queued, None where none is stated."""
     names = ("running_batch", "client_concurrency", "queued_requests")
     return next((value for name in names if (value := number(row, name)) is not None), None)
 
@@ -84,7 +93,7 @@ FIGURES = {
     "output_tokens_per_s": "output_tokens_per_second",
     "prefill_tokens_per_s": "prefill_tokens_per_second",
 }
-"""Columns of a published row that hold words and numbers -> what they are called in an answer."""
+"""Columns of a published row that hold text and numbers -> their names in an answer."""
 
 
 def _parsed(row: Row) -> Published:

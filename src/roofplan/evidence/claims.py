@@ -1,7 +1,7 @@
-"""The five articles' figures, what our laws give with their inputs, and with corrected ones.
+"""The figures of five articles, and what our laws give with the articles' inputs and with corrected inputs.
 
-Each claim is data: its inputs, an expression over our laws and catalogue, an overlay of corrections, and the verdict
-that was recorded. The command recomputes all of it; a verdict that no longer follows is an error.
+A claim is data: its inputs, an expression over our laws and catalogue, corrections, and the recorded verdict. The
+command recomputes all of them; a verdict that no longer follows is an error.
 """
 
 from __future__ import annotations
@@ -80,16 +80,16 @@ class Claim:
 
     Parameters
     ----------
-    id, article, topic : what it is and where it stands.
-    says : the claim in a sentence of ours.
+    id, article, topic : identifier, article and subject.
+    says : the claim in our words.
     claimed : the article's figure, None for rules without one.
     sense : ``at most`` or ``at least`` where the figure is a bound, empty where it is the figure itself.
     unit : unit of all three figures.
-    inputs : the article's inputs in SI.
-    law : expression over inputs, laws and catalogue; empty where not yet covered or where nothing can be computed.
-    scale : what one `unit` is worth in SI.
+    inputs : the article's inputs, in SI.
+    law : expression over inputs, laws and catalogue; empty where nothing is or can be computed.
+    scale : one `unit` in SI.
     corrected : inputs that replace the article's.
-    corrected_law : expression that replaces `law` where the law itself was wrong.
+    corrected_law : expression that replaces `law` where the article's law is wrong.
     verdict : recorded verdict.
     why : why the article errs, or why the corrected figure differs.
     """
@@ -112,7 +112,7 @@ class Claim:
 
     @property
     def covered(self) -> bool:
-        """Whether our laws compute it."""
+        """Whether our laws cover the claim."""
         return self.verdict != "not yet"
 
 
@@ -133,7 +133,12 @@ class Outcome:
 
 @lru_cache(maxsize=1)
 def claims() -> tuple[Claim, ...]:
-    """Return all claims in the order of the articles."""
+    """Return all claims in the order of the articles.
+
+    Returns
+    -------
+    The claims.
+    """
     found: list[Claim] = []
     for path in sorted((catalogue.ROOT / "claims").glob("*.toml")):
         found.extend(
@@ -160,7 +165,20 @@ def claims() -> tuple[Claim, ...]:
 
 
 def outcome(claim: Claim) -> Outcome:
-    """Return what our laws give for a claim, and the verdict that follows."""
+    """Return what our laws give for a claim, and the verdict that follows.
+
+    Parameters
+    ----------
+    claim : the claim.
+
+    Returns
+    -------
+    The claim's figure by our laws, with the article's inputs and with the corrected ones, and the verdict.
+
+    Raises
+    ------
+    InputError : an expression of the claim contains something that is not allowed.
+    """
     own = evaluate(claim.law, claim.inputs) / claim.scale if claim.law else None
     better = None
     if claim.corrected or claim.corrected_law:
@@ -169,7 +187,7 @@ def outcome(claim: Claim) -> Outcome:
 
 
 def _corrections(claim: Claim) -> dict[str, float]:
-    """Return the overlay; a text value is an expression over the catalogue."""
+    """Return the corrected inputs; a text value is evaluated as an expression."""
     return {
         name: evaluate(value, claim.inputs) if isinstance(value, str) else float(value)
         for name, value in claim.corrected.items()
@@ -245,7 +263,7 @@ def _price(device: str, kind: str) -> float:
 
 
 def _flag(device: str, name: str) -> float:
-    """Return 1 where a device's record says so: ``geforce_licence``, or ``no_peer_to_peer``."""
+    """Return 1 if a device has a flag, ``geforce_licence`` or ``no_peer_to_peer``, else 0."""
     found = catalogue.accelerator(device)
     return float(found.peer_to_peer == "none" if name == "no_peer_to_peer" else bool(getattr(found, name)))
 
@@ -263,7 +281,7 @@ def _optimizer(identity: str, name: str) -> float:
 
 
 def _published(model: str, name: str) -> float:
-    """Return a figure that a model's makers publish, in SI."""
+    """Return a figure published by a model's makers, in SI."""
     return float(catalogue.model_table(model)["published"][name]["value"])
 
 
@@ -272,7 +290,7 @@ def _wafer(identity: str) -> float:
 
 
 def _first_wafer(identity: str) -> float:
-    """Return the systematic series' price of a wafer, of 2020 [USD]."""
+    """Return the wafer price of the CSET series of 2020 [USD]."""
     return next(quote.value for quote in catalogue.node(identity).wafers if quote.source.startswith("CSET"))
 
 
@@ -290,7 +308,7 @@ def _usable_dies(device: str) -> float:
 
 
 def _bill(device: str, part: str = "") -> float:
-    """Return what a device costs to make, or one of the bill's parts [USD]."""
+    """Return the manufacturing cost of a device, or of the parts whose name begins with `part` [USD]."""
     made = chip_of(catalogue.accelerator(device))
     whole = bill_term(made, central(inputs_of(made)))
     return float(whole.value) if not part else sum(float(x.value) for x in whole.parts if x.name.startswith(part))
@@ -310,7 +328,7 @@ def _most_rent(device: str, kind: str) -> float:
 
 
 def _training_peak(identity: str, tensor: float, stages: float, copies: float) -> float:
-    """Return the memory of the fullest stage of a layout with every layer recomputed, one sequence of 4,096 a micro-batch [B]."""
+    """Return the peak memory of the fullest stage under full recomputation, with one sequence of 4,096 tokens per micro-batch [B]."""
     from roofplan.records.training import Job, Layout
     from roofplan.training.ledger import ledgers, peak
 
@@ -387,7 +405,12 @@ _ALLOWED = (
 
 
 def evaluate(expression: str, inputs: Mapping[str, float]) -> float:
-    """Return the value of an expression over inputs, laws and catalogue look-ups; nothing else can be called."""
+    """Return the value of an expression over inputs, laws and catalogue look-ups.
+
+    Raises
+    ------
+    InputError : the expression contains anything else.
+    """
     tree = ast.parse(expression, mode="eval")
     for node in ast.walk(tree):
         if not isinstance(node, _ALLOWED):

@@ -1,4 +1,4 @@
-"""Published serving runs as cases that can be predicted; the columns are those of ``measured/inference.csv``."""
+"""Published serving runs as cases to predict; the columns are those of ``measured/inference.csv``."""
 
 from __future__ import annotations
 
@@ -43,19 +43,19 @@ from roofplan.serving.prediction import host_of_passes, in_turn, prompt_pass, tu
 from roofplan.timing.rates import Rates, rates
 
 Regime = Literal["static batch", "steady batch", "closed loop", "burst", "offline", "open loop"]
-"""How requests met the engine: one batch that starts and ends together; a known mean of running sequences; so many clients,
-each waiting for its answer; all sent at once; all sent at once, how many is not stated; at a rate."""
+"""How requests arrive: one batch that starts and ends together; a known mean batch size; a number of clients, each waiting for
+its answer; a stated number of requests at once; an unstated number at once; at a rate."""
 
 
 KNOWN_STATISTIC = re.compile(r"mean|average|avg|median|itl|\bp ?\d{1,2}(?:\.\d+)?\b|percentile|e2e|first token|latency")
-"""Words by which a table says which of many times its own are."""
+"""Words by which a table names the statistic of its times."""
 
 
 NEEDED = ("id", "source_key", "model_name", "accel_norm", "count", "engine_name", "weight_precision", "output_len")
 """Columns without which no row can be predicted."""
 
 WEIGHTS = {"bf16": "checkpoint", "int4": "gptq", "int4-g32": "int4-weight-g32", "fp4": "nvfp4"}
-"""What tables call weights beside the formats' own names; 16 bits are the model's own type."""
+"""Further names of weight formats in tables; 16 bits means the model's own type."""
 
 KV_FORMATS = {
     "fp8": "fp8",
@@ -65,20 +65,20 @@ KV_FORMATS = {
     "bf16": "bf16",
     "nvfp4": "nvfp4",
 }
-"""Published precision of the cache -> format, by how it begins."""
+"""Prefix of the published cache precision -> format."""
 
 ASSUMED_PROMPT = {"ml-energy": 256.0}
-"""Prompt length where a source publishes only its data set: LMArena chats and GPQA questions are a few hundred tokens [token]."""
+"""Prompt length where a source names only its data set: LMArena chats and GPQA questions are a few hundred tokens [token]."""
 
 ROUNDS = 5.0
-"""Requests of a client of a closed loop where their number is not stated; the first round is the ramp [1]."""
+"""Requests per client of a closed loop where their number is not stated; the first round is the ramp-up [1]."""
 
 LARGEST_QUEUE = 12.0
-"""Requests over seats from which a queue sees the steady state alone, and its ramp and tail are left out [1]."""
+"""Requests over batch slots above which ramp-up and tail of a queue are neglected and it is in steady state [1]."""
 
 
 VERSION, PROMPT, CACHE = "engine version", "prompt", "cache"
-"""Inputs that rows leave out and that have other plausible values."""
+"""Inputs that rows may omit and that have other plausible values."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -87,15 +87,15 @@ class InferenceCase:
 
     Parameters
     ----------
-    engine : with the settings that the run states in place of its defaults.
-    workload : its prompt is what the decoding sequences hold before their own tokens.
-    prompt : tokens of a prompt whose computing was timed [token].
+    engine : engine, with the settings that the run states in place of its defaults.
+    workload : lengths; its input is the context of the decoding sequences before their own tokens.
+    prompt : length of the prompts whose prefill was timed [token].
     users : running sequences of the whole system, None where not stated [1].
-    clients, requests : requests in flight, and sent in all, None where not stated [1].
-    arrivals : requests a second, None where they do not come at a rate [1/s].
-    measured : published figures by metric, SI.
-    statistic : which of a run's times its time per token and to the first token are.
-    assumed : what the row leaves out and a rule filled.
+    clients, requests : requests in flight, and requests sent in total, None where not stated [1].
+    arrivals : request rate, None where requests do not arrive at a rate [1/s].
+    measured : published figures by metric, in SI.
+    statistic : statistic of its published time per token and time to the first token.
+    assumed : what the row omits and a rule filled in.
     unstated : inputs among them whose other plausible values widen intervals.
     """
 
@@ -119,35 +119,35 @@ class InferenceCase:
 
     @property
     def origin(self) -> Origin:
-        """Where it was measured."""
+        """Publisher, chip and system of the run."""
         system = system_of(self.model, self.machine, self.engine)
         return Origin(source=self.row["source_key"], chip=self.machine.device.id, system=system)
 
     @property
     def varied(self) -> bool:
-        """Whether the lengths of its requests are spread about their means."""
+        """Whether the lengths of its requests vary."""
         return "len_distribution" in flags(self.row)
 
     @property
     def in_flight(self) -> bool:
-        """Whether new prompts join a running batch, as engines do unless a row says that it was switched off."""
+        """Whether new prompts join a running batch; true unless the row says that this was switched off."""
         return "in-flight batching OFF" not in self.row.get("notes", "")
 
     @property
     def groups(self) -> int:
-        """Attention groups that run side by side [1]."""
+        """Attention groups that run in parallel [1]."""
         return int(self.strategy.dp) * int(self.strategy.attention_dp)
 
     @property
     def running(self) -> float | None:
-        """Running sequences: as stated, or the clients of a closed loop where memory admits them all, None where neither is known [1]."""
+        """Running sequences: as stated, or the clients of a closed loop if memory admits them all; None where neither is known [1]."""
         if self.users is not None or self.clients is None or self.regime != "closed loop":
             return self.users
         return float(self.clients) if self.clients <= self.book().max_concurrency else None
 
     @property
     def busy_groups(self) -> int:
-        """Groups that have requests: no more than there are clients [1]."""
+        """Groups that have requests, at most one per client [1]."""
         return self.groups if self.clients is None else max(1, min(self.groups, self.clients))
 
     @property
@@ -162,16 +162,16 @@ class InferenceCase:
         return float(found[1]) if found else None
 
     def rates(self, fit: Fit) -> Rates:
-        """Return what the machine attains."""
+        """Return the rates that the machine attains."""
         return rates(self.machine, self.engine, fit)
 
     def book(self) -> Ledger:
-        """Return the memory of the fullest rank."""
+        """Return the memory ledger of the fullest rank."""
         feet = footprints(self.model, self.strategy, self.kv_bytes)
         return ledger(self.model, self.strategy, self.machine, self.engine, self.workload, feet)
 
     def budget(self) -> float:
-        """Return the tokens that one step may compute [token]."""
+        """Return the token budget of a step [token]."""
         return batched_tokens(self.engine, self.machine, self.workload)
 
     def predict(self, fit: Fit) -> Prediction | None:
@@ -193,10 +193,10 @@ class InferenceCase:
         )
 
     def measured_term(self, prediction: Prediction) -> Term:
-        """Return the Term that the published time per token measures: the mean stalled by prompts, a step, or a whole request over its tokens.
+        """Return the Term that the published time per token measures: mean with prompt stalls, a gap, or request time per token.
 
-        A static batch decodes with no prompt beside it. Of all gaps between tokens those are longest whose steps carry prompts of
-        others: the median is a step without while they are fewer than half.
+        A static batch decodes without prompts in its steps. The longest gaps between tokens are steps that also carry prompts of
+        other requests. While these are fewer than half, the median gap is a step without prompts.
         """
         if self.regime == "static batch":
             return prediction.token
@@ -205,7 +205,7 @@ class InferenceCase:
         return prediction.cycle if self.statistic.kind == "request" else prediction.pace
 
     def prompts_term(self, fit: Fit) -> Term:
-        """Return the time of the prompts of a static batch, computed together."""
+        """Return the time to compute the prompts of a static batch together."""
         sequences = max(1.0, (self.users or 1.0) / self.groups)
         prompt = Step(new=sequences * self.prompt, requests=sequences)
         engine, r = self.engine, self.rates(fit)
@@ -216,9 +216,9 @@ class InferenceCase:
 
 
 def alternatives(case: InferenceCase, unstated: str) -> list[InferenceCase]:
-    """Return a case with the other plausible values of an input that its row leaves out.
+    """Return a case with each other plausible value of an input that its row omits.
 
-    They are the releases just before and after, half and twice a prompt, and the other width of a cache.
+    These are the engine releases just before and after, half and twice the prompt length, and the other cache width.
     """
     plain = replace(case, unstated=())
     if unstated == VERSION:
@@ -230,7 +230,7 @@ def alternatives(case: InferenceCase, unstated: str) -> list[InferenceCase]:
 
 
 def _releases_beside(engine: Engine) -> list[Engine]:
-    """Return the described releases just before and just after that of an engine."""
+    """Return the catalogue's releases of an engine just before and just after a given one."""
     every = [catalogue.engine(name) for name in catalogue.ids("engines")]
     ranked = sorted((one for one in every if one.name == engine.name), key=lambda one: one.released)
     place = [one.id for one in ranked].index(engine.id)
@@ -238,7 +238,7 @@ def _releases_beside(engine: Engine) -> list[Engine]:
 
 
 def _with_prompt(case: InferenceCase, factor: float) -> InferenceCase:
-    """Return a case with so many times the prompt."""
+    """Return a case with its prompt length scaled by a factor."""
     load = case.workload
     prompt = max(1, round(load.input * factor))
     longer = replace(load, input=prompt, context=prompt + load.output)
@@ -250,7 +250,7 @@ def inference_case(row: Row) -> InferenceCase:
 
     Raises
     ------
-    Skipped : with the reason.
+    Skipped : the row is flagged or cannot be predicted.
     """
     if reasons := against(row):
         raise Skipped(reasons)
@@ -258,11 +258,11 @@ def inference_case(row: Row) -> InferenceCase:
 
 
 def case_of(row: Row) -> InferenceCase:
-    """Return a row as a case, whatever its quality flags say.
+    """Return a row as a case, ignoring its quality flags.
 
     Raises
     ------
-    Skipped : with the reason.
+    Skipped : the row cannot be predicted.
     """
     checked(row)
     assumed = Assumed()
@@ -307,10 +307,10 @@ def case_of(row: Row) -> InferenceCase:
 
 
 def _benched(case: InferenceCase) -> InferenceCase:
-    """Return an offline run with what its engine's own benchmark tool sets where the row states nothing.
+    """Return an offline run with the settings of its engine's own benchmark tool where the row states none.
 
-    trtllm-bench compiles for as many tokens a step as the requests in the cache bring, B (1 + input / output), and gives the cache a
-    larger share than the engine would.
+    trtllm-bench compiles for the tokens per step that the requests in the cache produce, B (1 + input / output), and gives the cache
+    a larger share of memory than the engine does.
     """
     rule = case.engine.bench
     if not rule or any(case.row.get(column) for column in ("memory_fraction", "max_num_batched_tokens")):
@@ -337,7 +337,7 @@ def _benched(case: InferenceCase) -> InferenceCase:
 
 @lru_cache(maxsize=1024)
 def unwindowed(model: Model) -> Model:
-    """Return a model whose every attention sees all tokens, as an engine runs it that is asked for no window."""
+    """Return a model whose attention layers all see every token, as an engine runs it without a window."""
     stacks = tuple(replace(stack, layers=tuple(map(_seeing_all, stack.layers))) for stack in model.stacks)
     return replace(model, stacks=stacks)
 
@@ -355,7 +355,7 @@ def _whole(value: float | None) -> int | None:
 
 
 def measured_of(row: Row) -> dict[str, float]:
-    """Return the published figures of a row by metric, SI; what follows from another of them is left out."""
+    """Return the published figures of a row by metric, in SI, without those derived from other figures."""
     out = {}
     for metric, column, scale in (("tpot", "tpot_ms", 1e-3), ("ttft", "ttft_ms", 1e-3)):
         value = number(row, column)
@@ -397,7 +397,7 @@ SETTINGS = {
     "max_num_batched_tokens": ("max_num_batched_tokens", "token"),
     "memory_fraction": ("memory_share", "fraction"),
 }
-"""Columns of settings -> the engine's default that they replace, and its unit."""
+"""Columns of settings -> the engine default that they replace, and its unit."""
 
 
 def _launched(row: Row, engine: Engine) -> Engine:
@@ -415,8 +415,8 @@ def _launched(row: Row, engine: Engine) -> Engine:
 def engine_version(name: str, version: str, when: str = "") -> str | None:
     """Return the catalogue's version of an engine for a published run, None where the engine is not described.
 
-    Of a stated version it is the nearest below. Without one it is the one released nearest to the run's month, before or after; of a
-    year the newest, or the oldest known where all are younger.
+    For a stated version this is the nearest at or below it. Without one it is the release nearest to the run's month, before or after.
+    Where only a year is known it is the newest release up to that year, or the oldest known release.
     """
     same = [catalogue.engine(e) for e in catalogue.ids("engines") if catalogue.engine(e).name == name]
     if not same:
@@ -440,15 +440,15 @@ def _number(version: str) -> tuple[int, ...]:
 
 
 MONTH = re.compile(r"\d{4}-\d{2}")
-"""How a month begins."""
+"""Prefix of a date that gives a month."""
 
 
 def model_id(row: Row) -> str:
-    """Return the catalogue's model of a row, by its name on the Hub, its configuration or its own name, however they are written.
+    """Return the id of a row's model, by its name on the Hub, its configuration or its model name, in any spelling.
 
     Raises
     ------
-    Skipped : the catalogue has none of them.
+    Skipped : the catalogue has no such model.
     """
     for column in ("hf_model_id", "model_config", "model_name"):
         found = named(row.get(column, ""))
@@ -458,7 +458,7 @@ def model_id(row: Row) -> str:
 
 
 def _model(row: Row, engine: Engine) -> Model:
-    """Return the model in the weights that a row states, by the engine's own name of them where it has one."""
+    """Return the model in the weight format that a row states, by the engine's own name for it where it has one."""
     stated = re.split(r"[\s(]", row["weight_precision"].lower())[0]
     names = {**WEIGHTS, **engine.raw.get("weights_named", {})}
     precision = names.get(stated) or catalogue.format_named(stated)
@@ -471,7 +471,7 @@ def _model(row: Row, engine: Engine) -> Model:
 
 
 def _known(precision: str) -> bool:
-    """Return whether a weight format is one of the catalogue's, or one of its grouped ones with another group."""
+    """Return whether the catalogue has a weight format, possibly with another group size."""
     base, _, group = precision.partition("-g")
     entry = catalogue.formats().get(base)
     return (
@@ -500,7 +500,7 @@ def _machine(row: Row, engine: Engine) -> tuple[Machine, Strategy]:
         degrees |= {
             "tp": 1,
             "pp": degrees["tp"] * degrees["pp"],
-        }  # its devices hold layers, whatever a table calls them
+        }  # its devices split layers, whatever a table calls it
     if degrees["tp"] * degrees["pp"] * degrees["dp"] != count:
         raise Skipped("degrees do not multiply to the devices")
     try:
@@ -526,7 +526,7 @@ def _cache(row: Row, model: Model, engine: Engine, assumed: Assumed) -> str:
 
 
 def _workload(row: Row, engine: Engine, assumed: Assumed) -> tuple[Workload, float]:
-    """Return the lengths of a row; llama-bench decodes from an empty context, whatever prompt it timed before."""
+    """Return the workload and prompt length of a row; llama-bench decodes from an empty context, whatever prompt it timed."""
     prompt, output = number(row, "input_len"), number(row, "output_len")
     if prompt is None:
         prompt = ASSUMED_PROMPT.get(row["source_key"])
@@ -549,13 +549,13 @@ def _arrivals(row: Row) -> float | None:
 
 
 def _stated_requests(row: Row) -> float | None:
-    """Return how many requests a benchmark sent, by its own description."""
+    """Return the number of requests that a benchmark sent, by its description."""
     found = re.search(r"([\d,]+) requests at", row.get("notes", ""))
     return float(found[1].replace(",", "")) if found else None
 
 
 def _regime(row: Row) -> tuple[Regime, float | None]:
-    """Return how requests met the engine, and the running sequences where they are known."""
+    """Return how requests arrive, and the running sequences where they are known."""
     running = number(row, "running_batch")
     if running is not None:
         static = row.get("metric_kind") != "serving"
@@ -572,11 +572,11 @@ def _regime(row: Row) -> tuple[Regime, float | None]:
 
 
 QUEUEING = 1.15
-"""Published users over those that memory admits above which some of them must have waited [1]."""
+"""Published users over those that memory admits above which some must have queued [1]."""
 
 
 def queues(case: InferenceCase) -> bool:
-    """Return whether more users are stated than memory can hold at once: they queued, and the batch that ran is not known."""
+    """Return whether more users are stated than memory holds at once, so that some queued and the batch size is not known."""
     if case.users is None:
         return False
     feet = footprints(case.model, case.strategy, case.kv_bytes)
@@ -586,7 +586,7 @@ def queues(case: InferenceCase) -> bool:
 
 @lru_cache(maxsize=1)
 def known_cases() -> tuple[InferenceCase, ...]:
-    """Return every clean published row that the catalogue can predict."""
+    """Return the unflagged published rows that can be predicted."""
     found = []
     for row in catalogue.inference_rows():
         with suppress(Skipped):
@@ -596,5 +596,5 @@ def known_cases() -> tuple[InferenceCase, ...]:
 
 @lru_cache(maxsize=1)
 def clean_cases() -> tuple[InferenceCase, ...]:
-    """Return the rows of `known_cases` whose users can all have been running."""
+    """Return the cases of `known_cases` whose users can all have been running."""
     return tuple(case for case in known_cases() if not queues(case))

@@ -1,4 +1,4 @@
-"""The model of a measured run: a catalogue entry by one of the ways in which people write its name, a file, or the row's own dimensions."""
+"""The model of a measured run: a catalogue entry by any spelling of its name, a file, or the row's own dimensions."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ Config = dict[str, Any]
 """What a config.json holds."""
 
 TUNED = frozenset({"hf", "base", "it", "chat", "instruct", "pt", "lora", "sft"})
-"""Words of a name that change no dimension: what a checkpoint was tuned for, and how it is packed."""
+"""Words of a name that do not change dimensions: tuning and packaging of a checkpoint."""
 
 ASIDE = TUNED | {"tokendrop", "dropless", "w", "o", "with", "without", "mtp", "megatron", "layer", "layers", "cut"}
-"""Words in brackets that say how a run differs, and not which model it is of."""
+"""Words in brackets that describe the run, not the model."""
 
 FORMAT = re.compile(r"^(bf16|fp16|fp8|fp4|nvfp4|mxfp4|awq|gptq|gguf|int4|int8|w4a16|w8a8)$")
 DATE = re.compile(r"^(\d{4}|\d{6}|\d{8})$")
 
 
 def plain(name: str) -> str:
-    """Return a name without its maker's folder, and without what stands in brackets where that says nothing of the model.
+    """Return a name without its organisation prefix, and without words in brackets that do not describe the model.
 
     >>> plain("DeepSeekV3 (w/o MTP)"), plain("Llama 3 (70B)"), plain("meta-llama/Llama-3.1-8B")
     ('DeepSeekV3', 'Llama 3 70B', 'Llama-3.1-8B')
@@ -45,7 +45,7 @@ def plain(name: str) -> str:
 
 
 def spelling(name: str) -> str:
-    """Return a name without what people write in different ways: case, spaces, hyphens, underscores. Digits that were apart stay apart.
+    """Return a name without case, spaces, hyphens and underscores; digits that these separate stay separate.
 
     >>> spelling("Llama-3.1_405B"), spelling("LLAMA3.1_405B"), spelling("gemma-2-2b")
     ('llama3.1|405b', 'llama3.1|405b', 'gemma2|2b')
@@ -55,7 +55,7 @@ def spelling(name: str) -> str:
 
 
 def bare(name: str) -> tuple[str, frozenset[str]]:
-    """Return a name without what changes no dimension at its end, tuning, date and format, and the dates among that; sizes and other models' names stay.
+    """Return a name without trailing words for tuning, date and format, and the dates among them; all other words stay.
 
     >>> bare("Qwen3-235B-A22B-Instruct-2507-FP8")
     ('Qwen3-235B-A22B', frozenset({'2507'}))
@@ -75,7 +75,7 @@ def bare(name: str) -> tuple[str, frozenset[str]]:
 
 @lru_cache(maxsize=1)
 def _spellings() -> tuple[Mapping[str, str], Mapping[str, frozenset[str]]]:
-    """Return the catalogue's models by the spellings of their names, whole ones before those without an ending; and the dates of each model's names."""
+    """Return model ids by the spelling of their names, full names taking precedence over shortened ones, and dates by id."""
     known = catalogue.aliases("models")
     found: dict[str, str] = {}
     dates: dict[str, frozenset[str]] = {}
@@ -90,7 +90,7 @@ def _spellings() -> tuple[Mapping[str, str], Mapping[str, frozenset[str]]]:
 
 
 def named(name: str) -> str | None:
-    """Return the catalogue's model that a name means, None where it has none: one of another date than its names have is another model.
+    """Return the id of the model that a name means, None where there is none; a name with another date is another model.
 
     >>> named("Llama 2 7 B"), named("Qwen3_30B_a3B (tokendrop)"), named("Llama 2 7B mini")
     ('llama-2-7b', 'qwen3-30b-a3b', None)
@@ -105,7 +105,7 @@ def named(name: str) -> str | None:
 
 
 def device_of(row: Row) -> str:
-    """Return the device of a row, however it is written, or the path of its file.
+    """Return the id of a row's device, in any spelling, or the path of its file.
 
     Raises
     ------
@@ -123,7 +123,7 @@ def device_of(row: Row) -> str:
 
 
 def is_path(name: str) -> bool:
-    """Return whether a name is that of a file or a folder."""
+    """Return whether a name is the path of a file or folder."""
     return name.endswith(".json") or name.startswith(("./", "../", "/", "~"))
 
 
@@ -132,11 +132,11 @@ def from_file(name: str) -> Model:
 
     Raises
     ------
-    Skipped : it cannot be read.
+    Skipped : the file cannot be read.
     """
     try:
         return hf.from_path(Path(name).expanduser())
-    except (RoofplanError, RuntimeError, ValueError) as error:  # no such home, or a name that no file system takes
+    except (RoofplanError, RuntimeError, ValueError) as error:  # no such home folder, or an invalid file name
         raise Skipped(str(error)) from None
 
 
@@ -145,14 +145,14 @@ def from_file(name: str) -> Model:
 SIZE = re.compile(r"(?<![\d.x])(?<![^a-z]a)(\d+(?:\.\d+)?)\s?([mbt])(\d?)(?![a-z\d])")
 SCALE = {"m": 1e6, "b": 1e9, "t": 1e12}
 NEAR = 0.10
-"""Relative distance between the parameters that dimensions make and those that a name states, beyond which one of both is wrong [1]."""
+"""Relative difference between parameter counts from dimensions and from the name above which one of them is wrong [1]."""
 
 MIXED = re.compile(r"\d+x\d+(\.\d+)?b|(?<![a-z])a\d+(\.\d+)?b|\db\s?a\d|moe|mixtral", re.IGNORECASE)
 HYBRID = re.compile(r"mamba|jamba|zamba|hybrid|nemotron[ _-]?h\b|rwkv|hyena|recurrent", re.IGNORECASE)
 
 
 def stated_size(name: str) -> tuple[float, float] | None:
-    """Return the parameters that a name states, and half of its last digit; None where it states none. Of several the largest, for others are of a part.
+    """Return the parameters that a name states and half a unit of the last digit, or None; of several sizes, the largest.
 
     >>> stated_size("Llama 3.1 70B"), stated_size("BLOOM-1b7"), stated_size("Mixtral 8x7B")
     ((70000000000.0, 500000000.0), (1700000000.0, 50000000.0), None)
@@ -168,7 +168,7 @@ def stated_size(name: str) -> tuple[float, float] | None:
 
 
 def off_size(name: str, total: float) -> float:
-    """Return by how much of the stated size a total lies outside of it, rounding aside, with its sign; 0 where no size is stated [1]."""
+    """Return the signed relative difference of a total from the stated size, beyond rounding; 0 where no size is stated [1]."""
     stated = stated_size(name)
     if stated is None:
         return 0.0
@@ -187,28 +187,28 @@ KEYS = {
     "vocab": ("vocab_size",),
     "dense_layers": ("first_k_dense_replace",),
 }
-"""Columns of dimensions -> the names that configurations give them."""
+"""Columns of dimensions -> their keys in configurations."""
 
 EXPERTS = ("num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts")
-"""Names of the number of experts, whose presence makes a mixture."""
+"""Keys of the number of experts; a configuration with one of them is a mixture of experts."""
 
 GPT = re.compile(r"^(gpt|opt|megatron)", re.IGNORECASE)
 GPT_VOCABULARY = 51200
 """Vocabulary of Megatron's GPT models, 50,257 padded, where a source gives none [1]."""
 
 FAMILIES = (("mpt", "mpt"), ("phi", "phi"), ("stablelm alpha", "gpt_neox"), ("nemotron", "nemotron"))
-"""How names of dense models begin -> the kind of their configuration; others are GPTs by `GPT`, or like Llama."""
+"""Prefixes of dense models' names and their ``model_type``; other names are GPT if they match `GPT`, else like Llama."""
 
 
 def model_of(row: Row, assumed: Assumed) -> Model:
     """Return the model of a training row.
 
-    A name that the catalogue knows fills what the row leaves blank; dimensions that differ from it win, and are named in `assumed`,
-    as is a size that they do not make.
+    Where the catalogue knows the name, it fills in what the row leaves blank. Dimensions of the row take precedence; those that
+    differ are noted in `assumed`, as is a size in the name that they do not match.
 
     Raises
     ------
-    Skipped : the row has too few dimensions, or those of a model that is not known to be dense.
+    Skipped : the row has too few dimensions, or the model may not be dense.
     """
     name = row["model_name"]
     if is_path(name):
@@ -229,7 +229,7 @@ def model_of(row: Row, assumed: Assumed) -> Model:
 
 
 def _of_dimensions(row: Row, assumed: Assumed) -> Model:
-    """Return a model of dimensions alone, with as many feed-forward matrices as come nearest to the size in its name."""
+    """Return a model from dimensions alone, with two or three feed-forward matrices, whichever is nearer to the size in its name."""
     name = row["model_name"]
     if any(number(row, key) is None for key in ("layers", "hidden", "heads")):
         raise Skipped("dims-missing: the model is not known, and layers, hidden or heads are blank")
@@ -249,17 +249,17 @@ def _of_dimensions(row: Row, assumed: Assumed) -> Model:
 
 
 UNKNOWN = 0.4
-"""Share of the stated size that dimensions lack from which a dense model of them is another model [1]."""
+"""Share of the stated size that may be missing before a dense model of these dimensions is taken for another model [1]."""
 
 
 def experts_of(row: Row) -> tuple[int, int, int] | None:
-    """Return the experts of a layer, those of a token and those that all tokens share, None of a dense model.
+    """Return routed experts per layer, experts per token and shared experts, None for a dense model.
 
-    From columns of their own, or from one such as ``128/8/0``.
+    They are read from separate columns, or from one such as ``128/8/0``.
 
     Raises
     ------
-    Skipped : not as many of them as a token goes to, or the columns contradict each other.
+    Skipped : the experts per token are not between 1 and the routed experts, or the columns contradict each other.
     """
     routed, chosen, shared = (
         int(number(row, name) or 0) for name in ("experts", "experts_per_token", "shared_experts")
@@ -278,22 +278,22 @@ def experts_of(row: Row) -> tuple[int, int, int] | None:
 
 
 def _uncut(name: str, row: Row) -> str:
-    """Return a name without an ending that repeats the row's layers, as ``_l4`` of a model cut to four."""
+    """Return a name without a suffix that repeats the row's layer count, such as ``_l4`` for a model cut to four layers."""
     return re.sub(rf"[\s_-]l{row.get('layers', '') or 0}\b", "", plain(name).lower()).strip()
 
 
 def _is_cut(name: str, row: Row) -> bool:
-    """Return whether a run was cut to some layers of its model, by its name."""
+    """Return whether, by its name, a run uses only some layers of its model."""
     return "layer" in name.lower() or _uncut(name, row) != plain(name).lower()
 
 
 def _dimensions(row: Row) -> tuple[tuple[str, int], ...]:
-    """Return the dimensions that a row states."""
+    """Return the dimensions stated by a row."""
     return tuple((key, int(value)) for key in KEYS if (value := number(row, key)) is not None)
 
 
 def _alike(row: Row) -> str | None:
-    """Return the mixture of the catalogue that has all of a row's dimensions and experts, whatever it is called there."""
+    """Return the id of a mixture-of-experts model with all of a row's dimensions and experts, whatever its name."""
     experts, stated = experts_of(row), dict(_dimensions(row))
     if experts is None or not {"layers", "hidden", "heads", "vocab"} <= set(stated):
         return None
@@ -311,7 +311,7 @@ def _alike(row: Row) -> str | None:
 
 
 def _mixtures(identity: str) -> list[Mixture]:
-    """Return the mixtures of a catalogue model, one of each kind of its layers."""
+    """Return the mixture-of-experts blocks of a catalogue model, one per kind of layer."""
     feeds = (feed for layer, _ in hf.of_catalogue(identity).decoder.kinds() for feed in layer.feed_forwards)
     return [feed for feed in feeds if isinstance(feed, Mixture)]
 
@@ -332,11 +332,11 @@ def _config(identity: str) -> Config:
 
 
 def _changed(identity: str, row: Row, assumed: Assumed) -> Model:
-    """Return a catalogue model with the dimensions that a row states; those that differ are noted.
+    """Return a catalogue model with the dimensions that a row states; those that differ are noted in `assumed`.
 
     Raises
     ------
-    Skipped : its layers differ among themselves and the row has another number of them, or it has other experts.
+    Skipped : the model lists unlike layers and the row has another number of them, or its experts differ.
     """
     config, experts = _config(identity), experts_of(row)
     routed = next((config[key] for key in EXPERTS if key in config), None)
@@ -350,7 +350,7 @@ def _changed(identity: str, row: Row, assumed: Assumed) -> Model:
     for key, value in _dimensions(row):
         known = _value(config, key)
         usual = {"kv_heads": _value(config, "heads"), "ffn_hidden": 4 * (_value(config, "hidden") or 0)}
-        # a mixture's inner width is an expert's or a dense layer's: tables mean either
+        # the inner width of a mixture may be that of an expert or of a dense layer
         if value == (usual.get(key, value) if known is None else known) or (key == "ffn_hidden" and routed is not None):
             continue
         if key == "layers" and _listed(config):
@@ -362,11 +362,11 @@ def _changed(identity: str, row: Row, assumed: Assumed) -> Model:
 
 
 CUT = {"layers", "dense_layers"}
-"""Columns in which a run that was cut to some layers differs from its model."""
+"""Columns in which a run with only some layers differs from its model."""
 
 
 def _listed(config: Config) -> bool:
-    """Return whether a configuration lists what each of its layers is, so that their number alone says too little."""
+    """Return whether a configuration lists its layers one by one, so that their number alone does not describe them."""
     count = _value(config, "layers")
     return "hybrid_override_pattern" in config or any(
         isinstance(each, list) and len(each) == count for each in config.values()
@@ -375,7 +375,7 @@ def _listed(config: Config) -> bool:
 
 @lru_cache(maxsize=1024)
 def _cut(identity: str, differ: tuple[tuple[str, int], ...]) -> Model:
-    """Return a catalogue model of other dimensions, in its own number format and without prediction layers."""
+    """Return a catalogue model with other dimensions, unquantised and without multi-token prediction layers."""
     whole, config = _whole(identity), _config(identity)
     for column, value in differ:
         own = next((key for key in KEYS[column] if config.get(key) is not None), None)
@@ -391,7 +391,7 @@ def _cut(identity: str, differ: tuple[tuple[str, int], ...]) -> Model:
 def _built(
     name: str, stated: tuple[tuple[str, int], ...], experts: tuple[int, int, int] | None, sequence: int, *, gated: bool
 ) -> Model:
-    """Return a model of dimensions alone, by the family that its name belongs to; where no name tells, with a gate or without one."""
+    """Return a model from dimensions alone, of the family of its name; for other names, with or without a gate."""
     known = dict(stated)
     layers, hidden, heads = (known[key] for key in ("layers", "hidden", "heads"))
     inner, vocabulary = known.get("ffn_hidden") or 4 * hidden, known.get("vocab") or GPT_VOCABULARY

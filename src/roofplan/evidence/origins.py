@@ -1,4 +1,4 @@
-"""Where the measured figures behind the constants are from."""
+"""Origins of the measurements that the constants were fitted on."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from roofplan.timing.figures import FIGURE_OF, MEMORY, STEP
 
 
 def origins(fit: Fit) -> list[tuple[str, Origin]]:
-    """Return, by figure, where the measurements are from that tell it, of publishers on whose rows the constants of `fit` rest, each once."""
+    """Return pairs of figure and origin, each once, for all publishers on whose rows the constants of `fit` rest."""
     publishers = {row["source_key"] for row in (*catalogue.inference_rows(), *catalogue.training_rows())}
     behind = {name for name in publishers if fitted_on(name, fit)}
     found = dict.fromkeys(one for one in _all() if one[1].source in behind)
@@ -41,7 +41,7 @@ def _all() -> Iterator[tuple[str, Origin]]:
 
 
 def save(fit: Fit, place: Path) -> None:
-    """Write them as the catalogue keeps them."""
+    """Write the origins in the format of the catalogue."""
     with place.open("w", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerows((figure, one.source, one.chip, *one.system) for figure, one in origins(fit))

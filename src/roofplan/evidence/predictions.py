@@ -1,4 +1,4 @@
-"""Measured runs beside predictions, row by row."""
+"""Predictions for measured runs, row by row."""
 
 from __future__ import annotations
 
@@ -29,11 +29,23 @@ from roofplan.training.step import step
 Tick = Callable[[int, int], None]
 
 NEEDED = {"inference": SERVING_COLUMNS, "training": TRAINING_COLUMNS}
-"""Columns without which a table of a kind cannot be read."""
+"""Columns that a table of each kind must have."""
 
 
 def validated(kind: str, rows: Sequence[Row], fit: Fit, tick: Tick | None = None) -> Validation:
-    """Return measured runs of a kind, ``training`` or ``inference``, beside predictions."""
+    """Return predictions for measured runs of one kind.
+
+    Parameters
+    ----------
+    kind : ``training`` or ``inference``.
+    rows : the measured runs.
+    fit : the constants of the predictions.
+    tick : called with the place of a row and the number of rows, None for no progress.
+
+    Returns
+    -------
+    Outcomes by figure, with the sources whose runs the constants were fitted on.
+    """
     apart = told_apart(rows)
     found = validate_training(apart, fit, tick) if kind == "training" else validate_inference(apart, fit, tick)
     found.in_sample = frozenset(source for source in found.by_source() if fitted_on(source, fit))
@@ -41,12 +53,12 @@ def validated(kind: str, rows: Sequence[Row], fit: Fit, tick: Tick | None = None
 
 
 def fitted_on(source: str, fit: Fit) -> bool:
-    """Return whether constants rest on a publisher's rows, or on the user's own of that name, so that its errors are in sample."""
+    """Return whether constants were fitted on rows of a publisher, or of a user's own source of that name."""
     return bool(source) and any(source in names_in(item.source) for item in fit.constants if item.rows)
 
 
 def names_in(source: str) -> frozenset[str]:
-    """Return the publishers that the source of a constant may name.
+    """Return the words in the source of a constant that may name publishers.
 
     >>> "vllm-docs" in names_in("published runs: vllm-docs, ml-energy")
     True
@@ -55,7 +67,7 @@ def names_in(source: str) -> frozenset[str]:
 
 
 def validate_inference(rows: Sequence[Row], fit: Fit, tick: Tick | None = None) -> Validation:
-    """Return published serving runs beside predictions."""
+    """Return predictions for published serving runs."""
     out = Validation(kind="inference", rows=len(rows))
     for place, row in enumerate(rows):
         if tick is not None:
@@ -65,7 +77,7 @@ def validate_inference(rows: Sequence[Row], fit: Fit, tick: Tick | None = None) 
 
 
 def validate_training(rows: Sequence[Row], fit: Fit, tick: Tick | None = None) -> Validation:
-    """Return published training runs beside predictions; rows published as out of memory are judged, not scored."""
+    """Return predictions for published training runs; out-of-memory runs are only judged to fit or not."""
     out = Validation(kind="training", rows=len(rows))
     for place, row in enumerate(rows):
         if tick is not None:
@@ -77,7 +89,7 @@ def validate_training(rows: Sequence[Row], fit: Fit, tick: Tick | None = None) -
 
 
 def inference_outcomes(row: Row, fit: Fit) -> list[Outcome]:
-    """Return the figures of one serving run beside their predictions."""
+    """Return the outcomes of one serving run: its figures and their predictions."""
     base = Outcome(id=row["id"], source=row["source_key"], year=row.get("month", "")[:4] or row.get("year", ""))
     try:
         case = inference_case(row)
@@ -104,7 +116,7 @@ def inference_outcomes(row: Row, fit: Fit) -> list[Outcome]:
 
 
 def predicted_figures(case: InferenceCase, fit: Fit) -> dict[str, Metric | str]:
-    """Return the predicted figures of a case by metric, wider by what its row leaves out, or why one cannot be predicted."""
+    """Return the predicted figures of a case by metric, or why one cannot be predicted; omitted inputs widen intervals."""
     found = _as_stated(case, fit)
     if not case.unstated:
         return found
@@ -114,7 +126,7 @@ def predicted_figures(case: InferenceCase, fit: Fit) -> dict[str, Metric | str]:
 
 
 def _steadily(case: InferenceCase, fit: Fit) -> dict[str, float]:
-    """Return the figures of a case in the steady state of all that run side by side, which tell how far another input would move them."""
+    """Return the figures of a case in its steady state, used to see how far another input would move them."""
     out: dict[str, float] = {}
     try:
         if case.measured.keys() & {"ttft", "prefill_tokens_per_second"}:
@@ -132,7 +144,7 @@ def _steadily(case: InferenceCase, fit: Fit) -> dict[str, float]:
 def _widened(
     name: str, figure: Metric | str, here: dict[str, float], others: dict[str, list[dict[str, float]]], fit: Fit
 ) -> Metric | str:
-    """Return a figure with an interval that is wider by what it is under other plausible inputs."""
+    """Return a figure with its interval widened to its values under other plausible inputs."""
     if isinstance(figure, str) or figure.doubt is None or name not in here:
         return figure
     spans = []
@@ -144,7 +156,7 @@ def _widened(
 
 
 def _as_stated(case: InferenceCase, fit: Fit) -> dict[str, Metric | str]:
-    """Return the predicted figures of a case by what its row states and what rules filled."""
+    """Return the predicted figures of a case by its stated inputs and those filled in by rules."""
     if case.regime == "static batch":
         return _static(case, fit)
     if case.regime == "steady batch":
@@ -153,7 +165,7 @@ def _as_stated(case: InferenceCase, fit: Fit) -> dict[str, Metric | str]:
 
 
 def _metric(case: InferenceCase, name: str, value: float, behind: Term, fit: Fit, load: Load = "") -> Metric:
-    """Return a figure of a case that a time tells."""
+    """Return a figure of a case that follows from a time."""
     return certainty(FIGURE_OF[name], behind, case.model, case.rates(fit), load=load).of(value, UNITS[name])
 
 
@@ -185,7 +197,7 @@ def _steady(case: InferenceCase, fit: Fit) -> dict[str, Metric | str]:
 
 
 def _queued(case: InferenceCase, fit: Fit) -> dict[str, Metric | str]:
-    """Return what requests see that wait for a seat: by the steady state where the queue is long, else step by step."""
+    """Return the figures of requests that queue: by the steady state for long queues, else by simulating each step."""
     book = case.book()
     seats = book.max_concurrency // case.groups
     if seats < 1 or not book.fits:
@@ -200,9 +212,9 @@ def _queued(case: InferenceCase, fit: Fit) -> dict[str, Metric | str]:
     seen, steady = simulated(case, seats, book.budget_tokens, fit)
     waits = case.regime in UNEVEN_LOADS or clients > running
     load: Load = "queue" if waits else "" if math.isinf(clients) else "clients" if clients > 1 else "client"
-    full = steady if waits or math.isinf(clients) else case.steady(clients, fit)  # all of whom run at once
+    full = steady if waits or math.isinf(clients) else case.steady(clients, fit)  # all clients run at once
     rate = seen.rate * case.busy_groups
-    if case.clients is not None:  # groups of which some have a client more than others
+    if case.clients is not None:  # some groups have one client more than others
         rate *= case.clients / (clients_of(case) * case.busy_groups)
     out: dict[str, Metric | str] = {
         "ttft": _metric(case, "ttft", case.statistic.of(seen.first), full.ttft, fit, load),
@@ -217,18 +229,18 @@ def _queued(case: InferenceCase, fit: Fit) -> dict[str, Metric | str]:
 
 
 UNEVEN_LOADS = frozenset({"open loop", "burst"})
-"""Regimes in which how many sequences run changes all the time."""
+"""Regimes in which the batch size varies over time."""
 
 
 def _time_per_token(case: InferenceCase, seen: Served, step: Term) -> float:
-    """Return the time per token of a simulated run that a row publishes; gaps are those of the steady state."""
+    """Return the time per token of a simulated run, in the row's statistic; quantiles of gaps come from the steady state."""
     if case.statistic.kind == "gap" and case.statistic.quantile is not None:
         return float(step.value)
     return case.statistic.of(seen.cycles if case.statistic.kind == "request" else seen.between)
 
 
 def _endless(case: InferenceCase, running: float, fit: Fit) -> dict[str, Metric | str]:
-    """Return the steady state of a queue so long that its ramp and tail do not show; clients beyond those running wait for a seat."""
+    """Return the steady state of a queue so long that ramp-up and tail do not matter; excess clients wait for a batch slot."""
     full = case.steady(running, fit)
     term = case.measured_term(full)
     out: dict[str, Metric | str] = {
@@ -245,7 +257,7 @@ def _endless(case: InferenceCase, running: float, fit: Fit) -> dict[str, Metric 
 
 
 def _without_tails(case: InferenceCase, out: dict[str, Metric | str]) -> dict[str, Metric | str]:
-    """Return figures of a steady state, in which all requests are alike, without those that a row publishes as a percentile beyond the middle."""
+    """Return steady-state figures without those published as a percentile of requests other than the median."""
     quantile = case.statistic.quantile
     if quantile is None or quantile == MIDDLE:
         return out
@@ -255,18 +267,18 @@ def _without_tails(case: InferenceCase, out: dict[str, Metric | str]) -> dict[st
 
 
 MIDDLE = 0.5
-"""The median, which a steady state stands for [1]."""
+"""Median, the only quantile that a steady state represents [1]."""
 
 
 def clients_of(case: InferenceCase) -> int:
-    """Return the clients of a group, the nearest whole number to their mean [1]."""
+    """Return the mean clients per group, rounded to a whole number [1]."""
     return max(1, round((case.clients or 1) / case.busy_groups))
 
 
 def simulated(case: InferenceCase, seats: int, budget: float, fit: Fit) -> tuple[Served, Prediction]:
-    """Return what requests see of one group, and the steady state of as many running sequences.
+    """Return a simulated run of one group, and the steady state at its mean batch size.
 
-    All groups share one front end, where there is a server.
+    Where there is a server, all groups share its front end.
     """
     groups = case.busy_groups
     clients = None if case.clients is None else clients_of(case)
@@ -283,13 +295,13 @@ def simulated(case: InferenceCase, seats: int, budget: float, fit: Fit) -> tuple
     )
     front = (
         0.0 if case.regime == "offline" else float(case.rates(fit).front) * groups
-    )  # such runs call the engine itself
+    )  # such runs call the engine directly
     seen = served(arrivals, case.workload, case.engine, time_of, seats=most, budget=budget, front=front)
     return seen, case.steady(max(1.0, seen.running) * groups, fit)
 
 
 def ideal_serving(case: InferenceCase, fit: Fit) -> dict[str, float]:
-    """Return what the data sheet alone gives: a token for reading the weights once, prompts at the dense peak of all devices."""
+    """Return the data sheet's limits: one read of the weights per token, and prompts at the dense peak of all devices."""
     one, rate = _floors(case, fit)
     if case.users is None:
         return {"prefill_tokens_per_second": rate}
@@ -298,14 +310,14 @@ def ideal_serving(case: InferenceCase, fit: Fit) -> dict[str, float]:
 
 
 def _floors(case: InferenceCase, fit: Fit) -> tuple[float, float]:
-    """Return the least time of a token, reading what one sequence or all running ones need, and the most prompt tokens a second."""
+    """Return the least time per token, from the bytes that the running sequences read, and the highest prompt rate [s, token/s]."""
     prompt = replace(case.workload, input=max(1, round(case.prompt)))
     one = floors(case.model, case.strategy, prompt, case.rates(fit), max(1, round(case.users or 1)))
     return float(one.token), float(prompt.input * case.machine.count / (one.first * max(one.ranks)))
 
 
 def implausible_serving(case: InferenceCase, fit: Fit) -> dict[str, str]:
-    """Return the figures of a case that no machine of its data sheet reaches, and the limit that each exceeds."""
+    """Return the figures of a case that exceed its data sheet, each with the limit that it exceeds."""
     out = {}
     token, most = _floors(case, fit)
     least, rates = case.measured.get("tpot"), ("prefill_tokens_per_second", "output_tokens_per_second")
@@ -325,7 +337,7 @@ def implausible_serving(case: InferenceCase, fit: Fit) -> dict[str, str]:
 
 
 def _answered(case: InferenceCase) -> float | None:
-    """Return the requests that a run's own figures say were answered each second: by its rate, or by its clients and their times."""
+    """Return the requests answered per second by a run's own figures: its token rate, or its clients and their latency."""
     answer = float(case.workload.output)
     if "output_tokens_per_second" in case.measured:
         return case.measured["output_tokens_per_second"] / answer
@@ -335,7 +347,7 @@ def _answered(case: InferenceCase) -> float | None:
 
 
 def training_outcomes(row: Row, fit: Fit) -> tuple[list[Outcome], Memory | None]:
-    """Return the figures of one training run beside their predictions, and whether it was judged to fit."""
+    """Return the outcomes of one training run, and whether it was judged to fit."""
     out_of_memory = "oom-row" in flags(row)
     base = Outcome(id=row["id"], source=row["source_key"], year=row.get("month", "")[:4] or row.get("year", ""))
     try:
@@ -346,7 +358,7 @@ def training_outcomes(row: Row, fit: Fit) -> tuple[list[Outcome], Memory | None]
         return [replace(base, skipped=str(reason))], None
     except ArithmeticError as error:
         return [replace(base, skipped=f"its numbers make no run: {error}")], None
-    # what is recomputed decides the memory: where it is not stated, nothing is judged
+    # recomputation decides the memory, so a run that does not state it is not judged
     known = RECOMPUTE not in case.unstated
     ran = Memory(id=row["id"], ran=not out_of_memory, fits=judged) if known or out_of_memory else None
     if out_of_memory:
@@ -388,23 +400,23 @@ def training_figures(case: TrainingCase, fit: Fit) -> tuple[dict[str, Metric], b
 
 
 def at_most(figure: Metric, room: float) -> Metric:
-    """Return the memory that the allocator of a run that ran can have held: it gives free blocks back before it asks for more than there is.
+    """Return the reserved memory of a run that fitted, cut to the device: allocators free cached blocks before running out.
 
-    The lower end keeps its distance: a figure that is cut is no surer.
+    The lower bound keeps its ratio to the value, since a cut figure is no more certain.
     """
     value = min(figure.value, room)
     return replace(figure, value=value, low=figure.low * value / figure.value, high=min(figure.high, room))
 
 
 def ideal_rate(case: TrainingCase, fit: Fit) -> float:
-    """Return the tokens a second of a device at its dense peak [token/s]."""
+    """Return the token rate of a device at its dense peak [token/s]."""
     products, mixing = flops_per_token(case.model, case.job.sequence, case.job.adapter)
     peak = case.ability(fit).rates.peak
     return float(peak[case.job.precision] if case.job.precision in peak else peak["bf16"]) / (products + mixing)
 
 
 def implausible_training(case: TrainingCase, name: str, most: float) -> str:
-    """Return the limit that a published training figure exceeds, empty where it exceeds none."""
+    """Return the physical limit that a published training figure exceeds, empty where it exceeds none."""
     if name == "memory" and case.memory is not None:
         room = float(case.machine.device.memory or math.inf)
         return f"memory of a device: {room / 2**30:.1f} GiB" if case.memory > room else ""
@@ -412,7 +424,7 @@ def implausible_training(case: TrainingCase, name: str, most: float) -> str:
 
 
 def sweep_of(case: TrainingCase) -> str:
-    """Return the sweep that a run belongs to: one publisher's runs of one model, devices and sequence."""
+    """Return the sweep of a run: one publisher's runs of one model, device, device count and sequence length."""
     row = case.row
     return " ".join(
         (row["source_key"], row["model_name"], row["accelerators_total"], row["accel_norm"], row["seq_len"])

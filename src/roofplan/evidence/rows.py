@@ -1,4 +1,4 @@
-"""Tables of measured runs: their columns, the flags that take a row out of the score, and why a row is not scored."""
+"""Tables of measured runs: columns, quality flags, and reasons why a row is not scored."""
 
 from __future__ import annotations
 
@@ -15,29 +15,29 @@ from roofplan.errors import InputError
 Row = Mapping[str, str]
 
 HARMLESS = frozenset({"len_distribution", "input_len_distribution", "throughput_derived", "best_of_n", "median_of_n"})
-"""Quality flags of rows that are scored all the same: lengths are means, or a figure is one of several repeats."""
+"""Quality flags of rows that are still scored: lengths are means, or a figure is one of several repeats."""
 
 STARVED = "kv_starved"
-"""Flag of rows whose throughput the room for the cache decides: not scored with the others, but a test of what is left for it."""
+"""Flag of rows whose throughput is limited by KV cache capacity: scored separately, as a test of the predicted capacity."""
 
 SHORT_OF_CACHE = "short of cache"
-"""Regime that such rows are shown under."""
+"""Regime under which such rows are shown."""
 
 
 def unstarved(row: Row) -> Row:
-    """Return a row without that flag."""
+    """Return a row without the flag `STARVED`."""
     return {**row, "quality_flags": row.get("quality_flags", "").replace(STARVED, "")}
 
 
 @dataclass(frozen=True, slots=True)
 class Assumed:
-    """What a row leaves out and a rule filled.
+    """What a row omits and a rule filled in.
 
     Parameters
     ----------
-    texts : each in words.
+    texts : descriptions of what was filled in.
     unstated : inputs among them whose other plausible values widen the interval.
-    doubts : what was read in a way that may be wrong, each with the relative error that it may bring [1].
+    doubts : readings of the row that may be wrong, each with the relative error that it may cause [1].
     """
 
     texts: list[str] = field(default_factory=list)
@@ -45,28 +45,28 @@ class Assumed:
     doubts: list[tuple[str, float]] = field(default_factory=list)
 
     def add(self, text: str, unstated: str = "") -> None:
-        """Note what was filled, and which input it is where its other plausible values are known."""
+        """Add a description, and the name of the input where its other plausible values are known."""
         self.texts.append(text)
         if unstated:
             self.unstated.append(unstated)
 
 
 class Skipped(Exception):
-    """A row that cannot be predicted, with the reason."""
+    """A row cannot be predicted; the message gives the reason."""
 
 
 def flags(row: Row) -> frozenset[str]:
-    """Return what the table says against a row."""
+    """Return the quality flags of a row."""
     return frozenset(filter(None, re.split(r"[;,\s]+", row.get("quality_flags", "") or row.get("quality", ""))))
 
 
 def against(row: Row) -> str:
-    """Return the flags for which a row is not scored, empty for a clean one."""
+    """Return the flags that exclude a row from the score, empty where there are none."""
     return " ".join(sorted(flags(row) - HARMLESS))
 
 
 def number(row: Row, name: str) -> float | None:
-    """Return a column as a number, None where it is blank or says something else."""
+    """Return a column as a number, None where it is blank or not a number."""
     try:
         return float(row.get(name) or "")
     except ValueError:
@@ -89,7 +89,7 @@ RANGES: dict[str, tuple[float, float]] = {
     "measured_memory_gb_per_gpu": (1e-3, 1e6),
     **dict.fromkeys(("norm_tokens_per_s_per_gpu", "output_tokens_per_s", "prefill_tokens_per_s"), (1e-9, 1e12)),
 }
-"""Columns of numbers, and between what each must lie: beyond, a cell is a slip and not a run. Blank is not stated."""
+"""Columns of numbers and their valid ranges. A value outside is an error; a blank cell means not stated."""
 
 WHOLE = frozenset(
     {
@@ -118,10 +118,10 @@ WHOLE = frozenset(
         ),
     }
 )
-"""Columns that count what has no halves."""
+"""Columns that must hold whole numbers."""
 
 WORDS = {"seq_len": re.compile(r"max \d+-\d+ tokens"), "interleave": re.compile(r"^>1")}
-"""What columns of numbers may say in words."""
+"""Text that columns of numbers may hold instead."""
 
 
 KNOWN_WORDS = {
@@ -136,7 +136,7 @@ KNOWN_WORDS = {
     "moe": re.compile(r"^\d+/\d+(/\d+)?$"),
     "task": re.compile(r"^(pretrain|full-ft|memory|q?lora|adapter)", re.IGNORECASE),
 }
-"""Columns of words, and what each must have in it where it is not blank: anything else would be another run than the one predicted."""
+"""Columns of text and the pattern that a cell must match unless it is blank; any other text would describe an unknown kind of run."""
 
 EXAMPLES = {
     "month": "; write 2026-11",
@@ -146,18 +146,18 @@ EXAMPLES = {
     "task": "; accepted: pretrain, full-ft, lora, qlora, adapter, adapter_v2",
     "sequence_parallel": "; accepted: True, False",
 }
-"""What to write instead, by column."""
+"""Hints on what to write instead, by column."""
 
 BEYOND = "cells beyond the columns"
-"""Where cells are kept for which a file names no column."""
+"""Key of cells beyond the last named column."""
 
 
 def checked(row: Row) -> None:
-    """Refuse a row with a cell that is no number where one belongs, or one that no run can have.
+    """Check that every cell of a row is valid.
 
     Raises
     ------
-    Skipped : naming column and value.
+    Skipped : a cell is not a number where one is needed, or has an impossible value; the message names both column and value.
     """
     if row.get(BEYOND):
         raise Skipped("more cells than columns: a comma in a cell without quotation marks moves all that follow")
@@ -179,7 +179,7 @@ def checked(row: Row) -> None:
 
 
 def told_apart(rows: Sequence[Row]) -> list[Row]:
-    """Return rows whose ids tell them apart, a blank or repeated one by its place; and flag those whose figures stand for two devices."""
+    """Return rows with unique ids, made from the row number where blank or repeated, and with duplicated figures flagged."""
     seen: set[str] = set()
     out: list[Row] = []
     for place, row in enumerate(flagged(rows), start=1):
@@ -192,7 +192,7 @@ def told_apart(rows: Sequence[Row]) -> list[Row]:
 
 
 def flagged(rows: Sequence[Row]) -> list[Row]:
-    """Return rows, those whose figures stand for another device too with a flag that says so."""
+    """Return rows, with the flag `TWICE` on those whose figures also appear for another device."""
     doubtful = twice(rows)
     return [
         {**row, "quality_flags": f"{row.get('quality_flags', '')};{TWICE}".strip(";")} if place in doubtful else row
@@ -201,14 +201,14 @@ def flagged(rows: Sequence[Row]) -> list[Row]:
 
 
 TWICE = "same_figures"
-"""Flag of rows whose figures a publisher states for another device too: one of the two was never run so."""
+"""Flag of rows whose figures a publisher also states for another device, so that one of the two must be wrong."""
 
 FIGURES = ("output_tokens_per_s", "ttft_ms", "tpot_ms", "prefill_tokens_per_s")
-"""Columns that two runs do not share by chance."""
+"""Columns in which two runs do not agree by chance."""
 
 
 def twice(rows: Sequence[Row]) -> frozenset[int]:
-    """Return the places of rows that share three figures and more with one of another device of the same publisher."""
+    """Return the places of rows that have at least three figures, all equal to those of another device of the same publisher."""
     found: dict[tuple[str, ...], list[int]] = {}
     for place, row in enumerate(rows):
         figures = tuple(row.get(name, "") for name in FIGURES)
@@ -219,26 +219,35 @@ def twice(rows: Sequence[Row]) -> frozenset[int]:
 
 
 def _text(cell: str | list[str] | None) -> str:
-    """Return a cell, or those beyond the last column, as text."""
+    """Return a cell, or the list of cells beyond the last column, as text."""
     return ",".join(filter(None, cell)) if isinstance(cell, list) else cell or ""
 
 
 FILES = ("model_name", "model_config", "hf_model_id", "accel_norm")
-"""Columns that may name a file: a configuration of one's own, or a device."""
+"""Columns that may name a file: a model configuration or a device."""
 
 
 def _beside(row: dict[str, str], folder: Path) -> dict[str, str]:
-    """Return a row whose files are looked for beside its table, where they stand there."""
+    """Return a row with absolute paths for the files that exist beside its table."""
     found = {name: folder / row[name] for name in FILES if row.get(name, "").endswith((".json", ".toml", "/"))}
     return row | {name: str(file.resolve()) for name, file in found.items() if hf.exists(file)}
 
 
 def read(path: str | Path, needed: Sequence[str]) -> tuple[dict[str, str], ...]:
-    """Return the rows of a CSV file; files that its cells name may stand beside it.
+    """Return the rows of a CSV file; files that its cells name may lie beside it.
+
+    Parameters
+    ----------
+    path : the CSV file.
+    needed : columns that it must have.
+
+    Returns
+    -------
+    The rows; missing cells are empty, and files found beside the table have absolute paths.
 
     Raises
     ------
-    InputError : the file cannot be read, or lacks one of the `needed` columns.
+    InputError : the file cannot be read, lacks a needed column or holds no rows.
     """
     try:
         with Path(path).open(newline="", encoding="utf-8-sig") as file:

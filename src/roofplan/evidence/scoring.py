@@ -1,4 +1,4 @@
-"""What predictions beside measured runs come to: an outcome for each figure of each row, and its errors by source."""
+"""Scores of predictions: an outcome for each figure of each row, and errors by source."""
 
 from __future__ import annotations
 
@@ -19,36 +19,36 @@ UNITS = {
     "tokens_per_second_per_device": "token/s",
     "memory": "B",
 }
-"""What is scored, and its unit."""
+"""Scored metrics and their units."""
 
 ALONE = ("static batch", "steady batch")
-"""Regimes in which the running sequences are known."""
+"""Regimes in which the batch size is known."""
 
 
 LEAST_OF_A_SOURCE = 5
-"""Scored rows below which a source is pooled with the other small ones [1]."""
+"""Scored rows below which a source is pooled with other small sources [1]."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """One published figure beside its prediction, or the reason why there is none.
+    """One published figure with its prediction, or the reason why it has none.
 
     Parameters
     ----------
     id, source : the row, and its publisher's data set.
     metric : what was measured.
-    regime : how requests met the engine; empty for training.
-    measured, predicted : SI; the prediction with its interval and grade.
-    assumed : what the row leaves out and a rule filled.
+    regime : how requests arrive; empty for training.
+    measured, predicted : in SI; the prediction has an interval and a grade.
+    assumed : what the row omits and a rule filled in.
     skipped : why it is not scored, empty where it is.
-    sweep : the runs among which its order counts, empty where it has none.
+    sweep : sweep of runs within which the order is scored, empty where there is none.
     chip : the device.
     software, year : engine or framework, and the year of the run.
-    ideal : what its data sheet alone gives, None where that says nothing of the figure.
+    ideal : figure at the limits of the data sheet, None where it gives none.
     implausible : the physical limit that the measured figure exceeds, empty where it exceeds none.
     system : what it ran on.
-    left_out : what of it no constant saw where it is left out of the fits, else empty.
-    shipped : what constants predict that saw the row too, None where that was not asked.
+    left_out : what was left out of the fits for this prediction, such as its publisher; empty where nothing was.
+    shipped : prediction with the shipped constants, whose fits included the row; None where not computed.
     """
 
     id: str
@@ -71,7 +71,7 @@ class Outcome:
 
     @property
     def figure(self) -> str:
-        """What was predicted, by figures whose errors are learned apart."""
+        """Figure under which the errors of the metric are learned."""
         return FIGURE_OF[self.metric]
 
     @property
@@ -92,7 +92,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
-    """Whether a run ran, and whether it was judged to fit its devices."""
+    """Whether a run fitted into memory, and whether it was predicted to fit."""
 
     id: str
     ran: bool
@@ -106,9 +106,9 @@ class Score:
     Parameters
     ----------
     rows : scored figures.
-    median, p90 : of the absolute relative error, over rows; the 90th percentile weighs sources equally.
-    macro : mean over sources of their medians; sources with few rows are pooled.
-    middle : median over sources of their medians.
+    median, p90 : of the absolute relative error over rows; for the 90th percentile sources are weighted equally.
+    macro : mean of the sources' medians; sources with few rows are pooled.
+    middle : median of the sources' medians.
     coverage : share of measured figures inside their interval, sources weighted equally.
     width : median of high over low.
     """
@@ -124,7 +124,7 @@ class Score:
 
 
 def pooled(outcomes: Iterable[Outcome]) -> dict[str, list[Outcome]]:
-    """Return outcomes by source, the small sources together."""
+    """Return outcomes by source, with small sources pooled."""
     by: dict[str, list[Outcome]] = defaultdict(list)
     for one in outcomes:
         by[one.source].append(one)
@@ -157,11 +157,11 @@ def score(outcomes: Sequence[Outcome]) -> Score | None:
 
 
 LEAST_SWEEP = 15
-"""Runs of one sweep from which their order is scored [1]."""
+"""Least number of runs in a sweep for its order to be scored [1]."""
 
 
 def rank_correlation(a: Sequence[float], b: Sequence[float]) -> float:
-    """Return Spearman's correlation of two sequences, ties given their mean rank [1].
+    """Return Spearman's rank correlation of two sequences; ties get their mean rank [1].
 
     >>> round(rank_correlation([1.0, 2.0, 3.0], [10.0, 30.0, 20.0]), 2)
     0.5
@@ -175,7 +175,7 @@ def _ranks(values: Sequence[float]) -> list[float]:
 
 
 def weighted_quantile(values: np.ndarray, weights: np.ndarray, share: float) -> float:
-    """Return the least value below which at least a share of the weight lies.
+    """Return the least value at or below which at least a share of the weight lies.
 
     >>> weighted_quantile(np.array([1.0, 2.0, 10.0]), np.array([1.0, 1.0, 2.0]), 0.5)
     2.0
@@ -187,13 +187,13 @@ def weighted_quantile(values: np.ndarray, weights: np.ndarray, share: float) -> 
 
 @dataclass(slots=True, kw_only=True)
 class Validation:
-    """What a table of measured runs comes to.
+    """Predictions and measurements of a table of runs.
 
     Parameters
     ----------
     rows : rows of the table [1].
-    outcomes : a figure each, in the order of the table.
-    in_sample : publishers on whose rows constants were fitted.
+    outcomes : one per figure, in the order of the table.
+    in_sample : sources on whose rows constants were fitted.
     """
 
     kind: str
@@ -204,12 +204,12 @@ class Validation:
 
     @property
     def scored(self) -> int:
-        """Rows of which at least one figure is scored [1]."""
+        """Rows with at least one scored figure [1]."""
         return len({one.id for one in self.outcomes if one.predicted is not None})
 
     @property
     def skipped(self) -> Counter[str]:
-        """Why rows are not scored, and how many."""
+        """Reasons why rows are not scored, and the number of rows for each."""
         done = {one.id for one in self.outcomes if one.predicted is not None}
         reasons = {one.id: one.skipped for one in self.outcomes if one.skipped and one.id not in done}
         return Counter(reasons.values())
@@ -224,12 +224,12 @@ class Validation:
         return {name: value for name, value in found.items() if value is not None}
 
     def without_assumed(self) -> dict[str, Score]:
-        """Return the errors by metric over rows of which nothing was assumed."""
+        """Return the errors by metric over figures for which nothing was assumed."""
         found = {name: score(self.of(name, lambda one: not one.assumed)) for name in UNITS}
         return {name: value for name, value in found.items() if value is not None}
 
     def by_regime(self) -> dict[str, dict[str, Score]]:
-        """Return the errors by metric and by how requests met the engine."""
+        """Return the errors by metric and regime."""
         out: dict[str, dict[str, Score]] = {}
         for name in UNITS:
             for regime in dict.fromkeys(one.regime for one in self.of(name) if one.regime):
@@ -239,9 +239,9 @@ class Validation:
         return out
 
     def floor(self, name: str) -> dict[str, float]:
-        """Return, by source, the median error of the crudest law: one share of the data sheet for each chip, learned from the other sources.
+        """Return by source the median error of a baseline: one share of the data sheet per chip, learned from the other sources.
 
-        A chip that no other source has takes the share of all their chips.
+        A chip that no other source has takes the median share of all their chips.
         """
         found = [one for one in self.of(name) if one.ideal]
         shares: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
@@ -262,7 +262,7 @@ class Validation:
         return out
 
     def sweeps(self) -> dict[str, tuple[int, float]]:
-        """Return how many runs each sweep has, and the rank correlation of its rates, predicted with measured."""
+        """Return the number of runs of each sweep, and the rank correlation of predicted and measured rates."""
         groups: dict[str, list[Outcome]] = defaultdict(list)
         for one in self.of("tokens_per_second_per_device", lambda one: bool(one.sweep)):
             groups[one.sweep].append(one)
@@ -278,7 +278,7 @@ class Validation:
         }
 
     def confusion(self) -> dict[str, dict[str, int]]:
-        """Return how many runs that ran, and that ran out of memory, were judged to fit and not."""
+        """Return the confusion matrix of memory: runs that fitted or ran out of memory, by whether they were predicted to fit."""
         return {
             name: {
                 word: sum(one.ran is ran and one.fits is fits for one in self.memory)

@@ -1,4 +1,4 @@
-"""What a published figure is of its runs: a mean, a median, a percentile."""
+"""Which statistic of its runs a published figure is: a mean, a median or a percentile."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ import numpy as np
 
 @dataclass(frozen=True, slots=True)
 class Statistic:
-    """Which of many times a published one is.
+    """Statistic that a published time is.
 
     Parameters
     ----------
-    kind : of a time per token: ``tpot``, of each request (E2E - TTFT) / (N - 1); ``gap``, between any two tokens; ``request``, E2E / N.
-    quantile : None for the mean over requests, or over gaps [1].
+    kind : of a time per token: ``tpot``, (E2E - TTFT) / (N - 1) of each request; ``gap``, between any two tokens; ``request``, E2E / N.
+    quantile : quantile over requests or gaps, None for the mean [1].
     """
 
     kind: Literal["tpot", "gap", "request"] = "tpot"
     quantile: float | None = None
 
     def of(self, values: Sequence[float]) -> float:
-        """Return it of many."""
+        """Return the statistic of a sample."""
         return float(np.mean(values) if self.quantile is None else np.quantile(values, self.quantile))
 
 
 def statistic(said: str) -> Statistic:
-    """Return what a table says of its times; what it leaves open is the mean over requests.
+    """Return the statistic that a table names; where it names none, the mean over requests.
 
     >>> statistic("median ITL"), statistic("p99"), statistic("mean, first token included")
     (Statistic(kind='gap', quantile=0.5), Statistic(kind='tpot', quantile=0.99), Statistic(kind='request', quantile=None))
@@ -43,8 +43,8 @@ def statistic(said: str) -> Statistic:
 
 
 PERCENTILE = re.compile(r"\bp ?(\d{1,2}(?:\.\d+)?)\b|\b(\d{1,2}(?:\.\d+)?)(?:th|st|nd|rd)? percentile\b")
-"""A percentile as tables write it."""
+"""A percentile, as tables write it."""
 
 
 MEDIAN = re.compile(r"(?<!or )\bmedian\b(?! of repeats)")
-"""A median over requests or gaps: one of repeated measurements is not, nor one that a table leaves open."""
+"""A median over requests or gaps, neither a median of repeats nor an ambiguous ``mean or median``."""

@@ -1,4 +1,4 @@
-"""Published training runs as cases that can be predicted; the columns are those of ``measured/training.csv``."""
+"""Published training runs as cases to predict; the columns are those of ``measured/training.csv``."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ NEEDED = (
 
 @dataclass(slots=True, kw_only=True)
 class TrainingCase:
-    """A published run.
+    """A published training run.
 
     Parameters
     ----------
-    rate : measured tokens per second of a device, None without one [token/s].
-    memory : measured peak of the fullest device, None without one [B].
-    assumed : what the row leaves out and a rule filled.
+    rate : measured tokens per second per device, None where not published [token/s].
+    memory : measured peak memory of the fullest device, None where not published [B].
+    assumed : what the row omits and a rule filled in.
     unstated : inputs among them whose other plausible values widen the interval.
-    doubts : what was read in a way that may be wrong, each with the relative error that it may bring [1].
+    doubts : readings of the row that may be wrong, each with the relative error that it may cause [1].
     """
 
     row: Row
@@ -59,24 +59,24 @@ class TrainingCase:
 
     @property
     def origin(self) -> Origin:
-        """Where it was measured."""
+        """Publisher, chip and system of the run."""
         system = system_of(self.model, self.machine, self.framework, self.job)
         return Origin(source=self.row["source_key"], chip=self.machine.device.id, system=system)
 
     @property
     def step_time(self) -> float | None:
-        """Measured seconds of a step [s]."""
+        """Measured step time [s]."""
         if self.rate is None:
             return None
         return self.job.batch * self.job.sequence / (self.rate * self.machine.count)
 
     def ability(self, fit: Fit) -> Ability:
-        """Return what the machine attains."""
+        """Return the rates that the machine attains."""
         return ability(self.machine, self.framework, fit)
 
 
 def room_of(case: TrainingCase) -> float:
-    """Return the memory that a device leaves the allocator of a run [B]."""
+    """Return the device memory available to the allocator of a run [B]."""
     return float(case.machine.device.memory or math.inf) - case.framework.keeps("outside")
 
 
@@ -85,7 +85,7 @@ def training_case(row: Row) -> TrainingCase:
 
     Raises
     ------
-    Skipped : with the reason.
+    Skipped : the row is flagged or cannot be predicted.
     """
     if reasons := flags(row) - {"dims-missing"}:
         raise Skipped(" ".join(sorted(reasons)))
@@ -131,11 +131,11 @@ def training_case(row: Row) -> TrainingCase:
 
 
 def _layout(row: Row, model: Model, count: int, framework: Framework, assumed: Assumed) -> tuple[Layout, float]:
-    """Return the layout of a row on `count` devices, nothing computed again, and its batch [sequence]; what is blank by rule.
+    """Return the layout of a row on `count` devices, without recomputation, and its batch [sequence]; rules fill in blanks.
 
     Raises
     ------
-    Skipped : it is no layout of the model on so many devices.
+    Skipped : the layout is not possible for the model and the device count.
     """
     batch, micro = number(row, "global_batch_sequences"), number(row, "micro_batch")
     tp, pp, cp, ep = (int(number(row, name) or 1) for name in ("tp", "pp", "cp", "ep"))
@@ -176,7 +176,7 @@ def _layout(row: Row, model: Model, count: int, framework: Framework, assumed: A
 
 
 def _sequence(row: Row, assumed: Assumed) -> float | None:
-    """Return the tokens of a sequence; of a range of longest ones over tokenizers, the longest for the smallest vocabulary."""
+    """Return the sequence length; a range over tokenizers gives its upper end for small vocabularies, else its lower end."""
     span = re.search(r"max (\d+)-(\d+) tokens", row["seq_len"])
     if span is None:
         return number(row, "seq_len")
@@ -186,11 +186,11 @@ def _sequence(row: Row, assumed: Assumed) -> float | None:
 
 
 SMALL_VOCABULARY = 32000
-"""Vocabulary whose tokenizer cuts a text into most tokens [1]."""
+"""Vocabulary size up to which a tokenizer counts as one that produces the most tokens [1]."""
 
 
 def adapter_of(row: Row, framework: Framework) -> Adapter | None:
-    """Return what a fine-tuning row trains: of the rank and beside the matrices that it states, else by the defaults of its framework."""
+    """Return the adapter of a fine-tuning row, by its stated rank and target matrices, else by its framework's defaults."""
     task = row.get("task", "").lower()
     if task not in {"lora", "qlora", "adapter", "adapter_v2"}:
         return None
@@ -231,22 +231,22 @@ ADAPTERS: dict[str, dict[str, Any]] = {
         "bytes": 12.0,
     },
 }
-"""Defaults of what is trained. PEFT's LoraConfig: rank 8 beside queries and values of most models, in fp32 with fp32 moments. LitGPT: 16-bit
+"""Default adapters. PEFT's LoraConfig: rank 8 on queries and values of most models, in fp32 with fp32 moments. LitGPT: 16-bit
 parameters, gradients and moments. fsdp_qlora: 16-bit parameters and gradients, fp32 moments. NeMo's examples of 2024 (lora_tuning of
-megatron_gpt_finetuning_config.yaml): the fused products before attention; Megatron Bridge: all products; both with Megatron's fp32 gradient,
+megatron_gpt_finetuning_config.yaml): the fused QKV product; Megatron Bridge: all products; both with Megatron's fp32 gradient,
 copy and moments."""
 
 
 PROMPTED_FROM = 2
-"""First layer with prompts of LLaMA-Adapter (arXiv 2303.16199) in LitGPT, adapter.py: adapter_start_layer; its published counts agree [1]."""
+"""First layer with adapter prompts of LLaMA-Adapter (arXiv 2303.16199) in LitGPT, adapter.py: adapter_start_layer; published counts agree [1]."""
 
 
 def _micro_batch(row: Row, batch: float | None, ranks: int, framework: Framework, assumed: Assumed) -> float:
-    """Return the sequences of a micro-batch that a row leaves out: by its batch, ranks and accumulation, else the framework's default.
+    """Return the micro-batch size that a row omits: from its batch, ranks and accumulation, else the framework's default.
 
     Raises
     ------
-    Skipped : nothing tells them.
+    Skipped : it does not follow from anything stated, or is below one sequence.
     """
     accumulated, own = number(row, "grad_accum"), framework.unstated.micro_batch
     if batch is not None and accumulated:
@@ -266,11 +266,11 @@ def _micro_batch(row: Row, batch: float | None, ranks: int, framework: Framework
 
 
 MICRO_BATCH, RECOMPUTE = "micro-batch", "recompute"
-"""Inputs that rows leave out and that have other plausible values."""
+"""Inputs that rows may omit and that have other plausible values."""
 
 
 def _shard(row: Row, ranks: int) -> float:
-    """Return the data ranks that divide states between them where a row says that they are fewer than all, else 0 [1]."""
+    """Return the data ranks that share sharded states where a row states fewer than all, else 0 [1]."""
     stated = re.search(r"\bshard\s+(\d+)\b|\bfsdp2?\s+(\d+)\b", row.get("zero_stage_fsdp", ""), re.IGNORECASE)
     size = int(stated[1] or stated[2]) if stated else 0
     if stated and stated[2] and size < LEAST_GROUP:
@@ -279,14 +279,14 @@ def _shard(row: Row, ranks: int) -> float:
 
 
 LEAST_GROUP = 4
-"""Ranks below which a number behind the name of FSDP is its version, not a group [1]."""
+"""Number after FSDP below which it means a version, not a group of ranks [1]."""
 
 TWICE_THE_MEMORY = 2.0
-"""Memory that a run would need, over that of its device, from which it must have computed more again than its framework does unasked [1]."""
+"""Needed memory over device memory above which a run must have recomputed more than its framework does by default [1]."""
 
 
 def _stated_recompute(row: Row, framework: Framework) -> str:
-    """Return what a row says is computed again, empty where it says nothing that the framework is known to do."""
+    """Return the recomputation that a row states, empty where it states none that is known."""
     said = row.get("recompute", "").lower()
     stated = "" if "not stated" in said else re.split(r"[\s,;]", said)[0]
     stated = framework.raw.get("recompute_names", {}).get(stated, stated)
@@ -296,7 +296,7 @@ def _stated_recompute(row: Row, framework: Framework) -> str:
 def _recomputing(
     model: Model, job: Job, layout: Layout, framework: Framework, found: Machine, assumed: Assumed
 ) -> Layout:
-    """Return a layout with what is computed again unasked: by the framework's default where that fits by any means, else whole layers."""
+    """Return a layout with the framework's default recomputation, or full recomputation where that would need far too much memory."""
     rule = framework.unstated
     unasked = replace(layout, recompute=rule.recompute_sharded if layout.zero >= ZERO_OF_WEIGHTS else rule.recompute)
     if needed(model, job, unasked, framework) <= TWICE_THE_MEMORY * float(found.device.memory or math.inf):
@@ -309,7 +309,7 @@ def _recomputing(
 
 
 ZERO_OF_WEIGHTS = 3
-"""ZeRO stage from which weights are divided."""
+"""ZeRO stage from which weights are sharded."""
 
 
 def _zero(row: Row, framework: Framework) -> int:
@@ -324,7 +324,7 @@ def _zero(row: Row, framework: Framework) -> int:
 
 
 def precision_of(text: str) -> str:
-    """Return the number format that a published precision computes products in."""
+    """Return the number format of matrix products for a published precision."""
     lowered = text.lower()
     if "nvfp4" in lowered:
         return "fp4"
@@ -336,7 +336,7 @@ def precision_of(text: str) -> str:
 
 
 def framework_of(row: Row, assumed: Assumed) -> Framework:
-    """Return the framework profile of a row's name and month, or the one that it is planned as."""
+    """Return the framework profile for a row's name and month, or the profile that stands in for it."""
     name, month = row["framework"].removeprefix("other:"), row.get("month", "")
     other = catalogue.stand_in("frameworks", name, month or row.get("year", ""))
     identity = other.id if other else catalogue.aliases("frameworks").get(catalogue.hyphened(name))
@@ -355,11 +355,11 @@ def framework_of(row: Row, assumed: Assumed) -> Framework:
 NETWORK = re.compile(
     r"(?:([1-9]\d*)\s*x\s*)?(\d+(?:\.\d+)?)\s*([GT])(b|B)(?:it)?(?:/s|ps)?\b(?:\s*per\s*(node|host|GPU|gpu|device|chip))?"
 )
-"""A rate of a network: ports, rate of each, and of what."""
+"""A network rate: ports, rate per port, and what it is per."""
 
 
 def machine_of(row: Row, assumed: Assumed) -> Machine:
-    """Return the machine of a row: its devices, so many to a node, and the network that the row states, else the one that they are sold with."""
+    """Return the machine of a row: devices, devices per node, and the stated network, else the one it is sold with."""
     device, whole = device_of(row), number(row, "accelerators_total")
     if whole is None:
         raise Skipped("number of devices not stated")
@@ -387,11 +387,11 @@ def machine_of(row: Row, assumed: Assumed) -> Machine:
 
 
 def _sold(device: str, count: int, most: int | None) -> Machine:
-    """Return so many devices in hosts of at most `most`, or as they are sold, over their own network.
+    """Return a machine of `count` devices in hosts of at most `most`, or as sold, with its default network.
 
     Raises
     ------
-    Skipped : with the reason.
+    Skipped : no such machine can be built.
     """
     hosts = 0 if most is None else next(n for n in range(-(-count // most), count + 1) if count % n == 0)
     if most is not None and hosts > 1 and 2 * (count // hosts) < most:
@@ -411,15 +411,15 @@ def _sold(device: str, count: int, most: int | None) -> Machine:
 
 
 UNSOLD = "ib-hdr"
-"""Network of hosts of which the catalogue has none: a port of 200 Gb/s for each device."""
+"""Network of hosts that the catalogue has no network for: a port of 200 Gb/s per device."""
 
 
 OLD_BOARD = "pcie3-x16"
-"""Link of cards that stand on a board older than they are: a generation below that of the cards since 2020."""
+"""Link of cards on an older board: one PCIe generation below that of cards since 2020."""
 
 
 def _on_bus(base: Machine, text: str) -> Machine:
-    """Return a machine whose cards are on the bus that a row states, where it states one."""
+    """Return a machine with the PCIe bus that a row states, where it states one."""
     stated = re.match(r"pcie(\d) x(\d+)", text)
     name = f"pcie{stated[1]}-x{stated[2]}" if stated else OLD_BOARD if text.startswith("pcie (old board") else None
     if name is None or name not in catalogue.ids("links"):

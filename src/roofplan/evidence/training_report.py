@@ -1,4 +1,4 @@
-"""How far predicted steps and memory stand from published training runs, source by source."""
+"""Errors of predicted step time and memory on published training runs, by source."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from roofplan.training.ledger import fullest, ledgers
 from roofplan.training.step import Step, step
 
 LEAST_SWEEP = 15
-"""Runs of one model, device count and sequence from which their order is scored [1]."""
+"""Least number of runs in a sweep for its order to be scored [1]."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scored:
-    """A run beside its prediction.
+    """A run with its prediction.
 
     Parameters
     ----------
-    time : predicted over measured step time, None without a measured one [1].
-    memory : predicted over measured peak, None without one [1].
-    factor : by which the interval of its step time spans either way [1].
+    time : predicted over measured step time, None where not measured [1].
+    memory : predicted over measured peak memory, None where not measured [1].
+    factor : ratio of the interval's upper end to the predicted step time [1].
     """
 
     case: TrainingCase
@@ -52,7 +52,7 @@ class Scored:
 
 
 def scored_runs(fit: Fit) -> tuple[list[Scored], Counter[tuple[str, str]]]:
-    """Return every published run that can be predicted, and why the others cannot, by source and reason."""
+    """Return the published runs that can be predicted, and the number of others by source and reason."""
     out, skipped = [], Counter[tuple[str, str]]()
     for row in catalogue.training_rows():
         try:
@@ -75,7 +75,7 @@ def score(case: TrainingCase, fit: Fit) -> Scored:
 
 
 def predicted_memory(case: TrainingCase, fit: Fit) -> float:
-    """Return the peak of the fullest stage as the publisher counts it, allocated or reserved [B]."""
+    """Return the peak memory of the fullest stage, allocated or reserved as the publisher counts it [B]."""
     held = fullest(ledgers(case.model, case.job, case.layout, case.framework, fit))
     return float(held.reserved if case.memory_kind == "reserved" else held.allocated.value)
 
@@ -92,7 +92,7 @@ class Errors:
 
     @classmethod
     def of(cls, ratios: Sequence[float]) -> Errors:
-        """Return the errors of predicted over measured ratios."""
+        """Return the errors for ratios of predicted over measured."""
         off = np.abs(np.asarray(ratios) - 1.0)
         return cls(
             len(off),
@@ -104,7 +104,7 @@ class Errors:
 
 
 def sweeps(runs: Sequence[Scored]) -> dict[tuple[str, str, str], tuple[int, float]]:
-    """Return how many runs each sweep over layouts has, and the rank correlation of its rates."""
+    """Return the number of runs of each sweep over layouts, and the rank correlation of predicted and measured rates."""
     groups: dict[tuple[str, str, str], list[Scored]] = defaultdict(list)
     for one in runs:
         if one.time is not None and one.source == "vtrain" and not one.single:
@@ -120,7 +120,7 @@ def sweeps(runs: Sequence[Scored]) -> dict[tuple[str, str, str], tuple[int, floa
 
 
 def out_of_memory(fit: Fit) -> tuple[int, int]:
-    """Return how many published out-of-memory runs there are, and how many of them are judged so."""
+    """Return the number of published out-of-memory runs, and how many of them are predicted to run out of memory."""
     rows = [row for row in catalogue.training_rows() if row["quality"] == "oom-row"]
     judged = validate_training(rows, fit).confusion()["out_of_memory"]
     return sum(judged.values()), judged["does_not_fit"]
@@ -139,7 +139,7 @@ WHY = {
     "seqsel-2022": "within the noise of a measurement",
     "litgpt-a100": "longest sequence of the data set by tokenizer is not stated",
 }
-"""What is known to stand behind the largest errors of each source."""
+"""Known causes of the largest errors, by source."""
 
 
 def _row(name: str, e: Errors) -> str:
@@ -219,7 +219,7 @@ def page(fit: Fit) -> str:
 def _targets(
     runs: Sequence[Scored], by: dict[str, list[Scored]], pooled: Sequence[float], judged: tuple[int, int]
 ) -> list[str]:
-    """Return what was aimed at beside what was reached."""
+    """Return the tables of targets and results, and of coverage by source."""
 
     def times(source: str, single: bool | None = None) -> Errors:
         return Errors.of([one.time for one in by[source] if one.time and (single is None or one.single is single)])
@@ -280,7 +280,7 @@ def _targets(
 
 
 def _covered(one: Scored) -> bool:
-    """Return whether a measured step time lies inside the interval that a plan of the run prints."""
+    """Return whether a measured step time lies inside its predicted interval."""
     return 1.0 / one.factor <= (one.time or 1.0) <= one.factor
 
 
@@ -297,7 +297,7 @@ def _worst(one: Scored) -> str:
 
 
 def bubble_alone(runs: Sequence[Scored], model: str, devices: str, sequence: str) -> float:
-    """Return the rank correlation of a law that knows nothing but the bubble [1]."""
+    """Return the rank correlation of measured rates with the pipeline bubble alone [1]."""
     chosen = [
         one
         for one in runs

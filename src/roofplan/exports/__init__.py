@@ -1,1 +1,1 @@
-"""What starts a plan, in the vocabulary of the software that runs it."""
+"""Launch commands and configuration files of plans, in the options of the software that runs them."""

@@ -1,4 +1,4 @@
-"""The launch line of a plan, in the vocabulary of its engine version."""
+"""The launch command of a serving plan, in the options of its engine version."""
 
 from __future__ import annotations
 
@@ -14,18 +14,33 @@ SHORT = {"vllm": "vllm", "sglang": "sglang", "trtllm": "tensorrt-llm", "llamacpp
 """Names that ``--emit`` takes."""
 
 OPTIONS = "options: "
-"""What a flag starts with that an engine reads from its file of options instead of the command line."""
+"""Prefix of a flag that the engine reads from its options file instead of the command line."""
 
 ONLINE = {"fp8": "fp8", "bnb-nf4": "bitsandbytes", "bnb-int8": "bitsandbytes"}
-"""Formats that an engine makes of 16-bit weights while it loads them."""
+"""Formats to which an engine converts 16-bit weights while loading them."""
 
 DTYPES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
 """Spelling of unquantised weights."""
 
 
 def engine_named(name: str, given: str | None) -> str:
-    """Return the engine that ``--emit`` asks the plan for: the one given where they agree, else that engine's newest.
+    """Return the engine to plan with under ``--emit``: `given` where both name the same engine, else the newest version of `name`.
 
+    Parameters
+    ----------
+    name : engine as ``--emit`` takes it.
+    given : engine of the request, None where none is named.
+
+    Returns
+    -------
+    Id or name of the engine to plan with.
+
+    Raises
+    ------
+    InputError : the engine cannot be emitted, or `given` is another engine or unknown.
+
+    Examples
+    --------
     >>> engine_named("trtllm", None)
     'tensorrt-llm'
     """
@@ -49,7 +64,16 @@ def engine_named(name: str, given: str | None) -> str:
 
 
 def launch(plan: Plan) -> str:
-    """Return the command that starts `plan`; what it cannot say stands behind ``#``."""
+    """Return the command that starts a plan.
+
+    Parameters
+    ----------
+    plan : the plan.
+
+    Returns
+    -------
+    One line of shell; what the command cannot express follows ``#``.
+    """
     line = _Line(plan)
     if plan.engine.name == "llama.cpp":
         _llama_cpp(line)
@@ -69,7 +93,7 @@ class _Line:
         self.remarks: list[str] = []
 
     def add(self, flag: str, wanted: object = True, **values: object) -> None:
-        """Add a flag of this engine version where it is wanted, or say that it has none."""
+        """Add a flag where it is wanted, or a remark that this engine version has none."""
         if not wanted:
             return
         found = self.flags.get(flag)
@@ -98,7 +122,7 @@ def plain(flag: str) -> str:
 
 
 def model_path(plan: Plan, line: _Line) -> str:
-    """Return what the engine is told to load: the Hub name, or the folder of a local config."""
+    """Return the model argument of the engine: the Hub name, or the folder of a local config."""
     name = plan.model.id
     if name in catalogue.ids("models"):
         return str(catalogue.model_table(name).get("hub", name))
@@ -118,7 +142,7 @@ def _server(line: _Line) -> None:
     line.add("command", model=shlex.quote(model_path(plan, line)))
     line.add("tensor", tp > 1, tp=tp)
     line.add("pipeline", pp > 1, pp=pp)
-    # where attention ranks take the flag of replicas, replicas are servers of their own
+    # where attention data parallelism uses the flag of replicas, replicas are separate servers
     shared_flag = inner > 1 and "--dp-size" in line.flags.get("attention_dp", "")
     if dp > 1 and (not plan.engine.data or shared_flag):
         line.remarks.append(f"{dp} such servers behind a balancer")
@@ -140,7 +164,7 @@ def _server(line: _Line) -> None:
 
 
 def _precision(line: _Line) -> None:
-    """Add what the weights need: a spelling of their own, a conversion while loading, or a converted checkpoint."""
+    """Add what the weight format needs: a dtype flag, a conversion while loading, or a remark on a converted checkpoint."""
     plan = line.plan
     quantised = plan.model.quantization is not None
     changed = plan.precision if plan.precision != "checkpoint" else None
@@ -162,7 +186,7 @@ def _llama_cpp(line: _Line) -> None:
     line.words.append("llama-server -m model.gguf -ngl 999")
     stages, servers = int(plan.strategy.pp), int(plan.strategy.dp)
     slots = max(1, math.ceil(plan.users / servers))
-    # a cache that slots share has room for the longest request, and for what they hold on average
+    # the cache shared by all slots must hold the longest request, and the mean length in every slot
     context = max(plan.workload.context, math.ceil(plan.memory.charged_tokens) * slots)
     line.add("context", total_context=context)
     line.add("sequences", sequences=slots)

@@ -1,4 +1,4 @@
-"""The launch of a training plan in the vocabulary of a framework: flags, or a configuration file."""
+"""The launch of a training plan under a framework: command-line flags, or a configuration file."""
 
 from __future__ import annotations
 
@@ -18,7 +18,16 @@ TARGETS = ("megatron", "torchtitan", "deepspeed", "fsdp")
 
 
 def launch_or_reason(plan: TrainingPlan) -> str:
-    """Return how a plan is started under its own framework, or why it has no launch there."""
+    """Return how a plan is started under its own framework, or why no launch is known.
+
+    Parameters
+    ----------
+    plan : the plan.
+
+    Returns
+    -------
+    The launch, or a comment that gives the reason.
+    """
     try:
         return launch(plan)
     except InputError as refusal:
@@ -26,7 +35,16 @@ def launch_or_reason(plan: TrainingPlan) -> str:
 
 
 def target_of(plan: TrainingPlan) -> str:
-    """Return the target whose launch starts a plan's own framework, the framework's name where there is none."""
+    """Return the launch target of a plan's framework.
+
+    Parameters
+    ----------
+    plan : the plan.
+
+    Returns
+    -------
+    One of `TARGETS`, or the name of the framework where none of them starts it.
+    """
     return OF_FRAMEWORK.get(plan.framework.name, plan.framework.name)
 
 
@@ -37,15 +55,24 @@ OF_FRAMEWORK = {
     "llm-foundry": "fsdp",
     "transformers": "fsdp",
 }
-"""Targets of frameworks that go by another name."""
+"""Launch targets of frameworks with another name."""
 
 
 def launch(plan: TrainingPlan, target: str | None = None) -> str:
-    """Return how a plan is started under a framework, the plan's own where none is named; what it cannot say stands behind ``#``.
+    """Return how a plan is started under a framework.
+
+    Parameters
+    ----------
+    plan : the plan.
+    target : one of `TARGETS`, None for that of the plan's own framework.
+
+    Returns
+    -------
+    A command line, or a configuration file in JSON for DeepSpeed; what a command cannot express follows ``#``.
 
     Raises
     ------
-    InputError : a framework that cannot run such a layout.
+    InputError : the target is unknown, or cannot run the plan's layout, number format, optimizer or device.
     """
     name = target or target_of(plan)
     if target is None and name not in TARGETS:
@@ -74,7 +101,7 @@ def launch(plan: TrainingPlan, target: str | None = None) -> str:
 
 
 def _flags(plan: TrainingPlan, name: str) -> Framework:
-    """Return the profile whose flags are written: the plan's own version, else the newest of the name."""
+    """Return the framework profile whose flags are used: the plan's own version, else the newest of that name."""
     if plan.framework.flags and plan.framework.name == name:
         return plan.framework
     return catalogue.framework(catalogue.find("frameworks", name, "--emit"))
@@ -87,7 +114,7 @@ def _torchrun(plan: TrainingPlan) -> list[str]:
 
 
 def _refuse(plan: TrainingPlan, name: str, **wanted: bool) -> None:
-    """Refuse a layout that a framework has no way to run."""
+    """Refuse a layout that a framework cannot run."""
     advice = (
         ""
         if plan.framework.name == name or plan.job.adapter is not None
@@ -179,7 +206,7 @@ def _megatron(plan: TrainingPlan) -> str:
 
 
 def _unknown(plan: TrainingPlan, flags: Mapping[str, str], formats: set[str]) -> dict[str, bool]:
-    """Return what of optimizer and number format a vocabulary has no words for."""
+    """Return whether the optimizer and the number format cannot be expressed by a framework's flags."""
     job = plan.job
     own = job.optimizer.id if job.adapter is None else "adam"
     return {
@@ -199,13 +226,13 @@ def _gated(model: Model) -> bool:
 
 
 def _scaling(model: Model) -> str:
-    """Return how rotary positions are stretched, such as ``llama3`` or ``yarn``, nothing where they are not."""
+    """Return the type of rotary position scaling, such as ``llama3`` or ``yarn``, empty where there is none."""
     scaled = model.config.get("rope_scaling")
     return str(scaled.get("rope_type", scaled.get("type")) or "") if isinstance(scaled, dict) else ""
 
 
 def _left_out(model: Model) -> list[str]:
-    """Return what a configuration has and Megatron's flags above do not say, so that a run of them is of its sizes only."""
+    """Return a remark on features of a configuration that the Megatron flags above leave out."""
     config = model.config
     table = {
         "sliding window": config.get("sliding_window") and config.get("use_sliding_window", True),
@@ -233,7 +260,7 @@ MEGATRON_MODULES = ("core_attn", "moe_act", "layernorm", "mla_up_proj", "moe", "
 
 
 def _exchanges(plan: TrainingPlan) -> bool:
-    """Return whether context ranks exchange heads for sequence, as in every layer that has KV heads enough."""
+    """Return whether context ranks use all-to-all over heads, which needs enough KV heads in every layer."""
     mixers = [mixer for layer, _ in plan.model.decoder.kinds() for mixer in layer.mixers]
     heads = [mixer.kv_heads for mixer in mixers if isinstance(mixer, Attention)]
     heads += [mixer.heads for mixer in mixers if isinstance(mixer, LatentAttention)]
@@ -294,7 +321,7 @@ def _dimensions(plan: TrainingPlan) -> list[str]:
 
 
 QK_NORMS = {"qwen3", "qwen3_moe", "olmo2", "olmo3"}
-"""Families that normalise queries and keys."""
+"""Model families with query-key normalisation."""
 
 
 def _beside_products(model: Model, *, gated: bool, biased: list[str]) -> list[str]:
@@ -333,7 +360,7 @@ def _beside_products(model: Model, *, gated: bool, biased: list[str]) -> list[st
 
 
 def _torchtitan(plan: TrainingPlan) -> str:
-    """Torchtitan's training flags; the model is a flavour of its own registry."""
+    """Return torchtitan's training flags; the model is a flavour in its registry."""
     x, job = plan.layout, plan.job
     f = _flags(plan, "torchtitan").flags
     _refuse(
@@ -407,7 +434,7 @@ def _deepspeed(plan: TrainingPlan) -> str:
         zero["offload_optimizer"] = {"device": "cpu", "pin_memory": True}
     if x.offload == "weights":
         zero["offload_param"] = {"device": "cpu", "pin_memory": True}
-    # read by models that call deepspeed.checkpointing, as Transformers' own checkpointing does not
+    # read only by models that call deepspeed.checkpointing, which Transformers' checkpointing does not
     swapped = {"activation_checkpointing": {"cpu_checkpointing": True}} if x.offload == "activations" else {}
     document = {
         "train_batch_size": job.batch,
@@ -465,7 +492,7 @@ def _fsdp(plan: TrainingPlan) -> str:
 
 
 def _partly(plan: TrainingPlan) -> list[str]:
-    """Return what a launch cannot say of recomputation and number format."""
+    """Return remarks on recomputation and number formats that a launch cannot express."""
     x, job = plan.layout, plan.job
     out = []
     if x.recompute == "full" and float(x.recomputed) < 1.0:

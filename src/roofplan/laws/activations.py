@@ -1,4 +1,4 @@
-"""What training keeps between the forward and the backward pass.
+"""Activations that training keeps between the forward and the backward pass.
 
 References
 ----------
@@ -13,7 +13,7 @@ from __future__ import annotations
 from roofplan.laws import Number, up
 
 WHOLE, SPLIT = 10.0, 24.0
-"""Bytes per token and unit of width of a transformer layer that tensor parallelism leaves whole (inputs of attention and
+"""Bytes per token and unit of width of a transformer layer that tensor parallelism does not divide (inputs of attention and
 feed-forward 4, dropout masks 2, layer norms 4), and those that it divides (attention 8, feed-forward 16) [1]_ table 2 [B]."""
 
 
@@ -32,8 +32,8 @@ def score_bytes(heads: Number, sequence: Number, hidden: Number) -> Number:
 
     Notes
     -----
-    Domain: scores, softmax and its dropout mask kept in 16 bits; nothing with flash attention or selective recomputation,
-    which is then 0. Source: [1]_ equation 1.
+    Domain: scores, softmax and its dropout mask kept in 16 bits. With flash attention or selective recomputation nothing
+    is kept, so pass 0. Source: [1]_ equation 1.
 
     Examples
     --------
@@ -44,9 +44,9 @@ def score_bytes(heads: Number, sequence: Number, hidden: Number) -> Number:
 
 
 def layer_bytes(tokens: Number, hidden: Number, tensor: Number, score: Number) -> Number:
-    """Return what a layer keeps on each tensor-parallel rank: s b h (10 + 24 / t + score / t) [1]_.
+    """Return the activations of a layer on each tensor-parallel rank: s b h (10 + 24 / t + score / t) [1]_.
 
-    The rival of `sequence_parallel_bytes`, which divides the rest too.
+    The alternative, `sequence_parallel_bytes`, divides the 10 as well.
 
     Parameters
     ----------
@@ -61,8 +61,8 @@ def layer_bytes(tokens: Number, hidden: Number, tensor: Number, score: Number) -
 
     Notes
     -----
-    Domain: GELU feed-forward of 4 h, multi-head attention, dropout, 16-bit activations; gated feed-forwards and grouped
-    queries change the 24. Source: [1]_ equation 2.
+    Domain: GELU feed-forward of 4 h, multi-head attention, dropout, 16-bit activations; gated feed-forwards and
+    grouped-query attention change the 24. Source: [1]_ equation 2.
 
     Examples
     --------
@@ -73,7 +73,7 @@ def layer_bytes(tokens: Number, hidden: Number, tensor: Number, score: Number) -
 
 
 def sequence_parallel_bytes(tokens: Number, hidden: Number, tensor: Number, score: Number) -> Number:
-    """Return what a layer keeps where norms and dropouts are divided along the sequence: s b h (34 + score) / t [1]_.
+    """Return the activations of a layer per rank under sequence parallelism: s b h (34 + score) / t [1]_.
 
     Parameters
     ----------
@@ -99,7 +99,7 @@ def sequence_parallel_bytes(tokens: Number, hidden: Number, tensor: Number, scor
 
 
 def input_bytes(tokens: Number, hidden: Number, element: Number) -> Number:
-    """Return what a layer keeps under full recomputation: its input, s b h e [1]_.
+    """Return the activations of a layer under full recomputation, its input: s b h e [1]_.
 
     Parameters
     ----------
@@ -113,7 +113,7 @@ def input_bytes(tokens: Number, hidden: Number, element: Number) -> Number:
 
     Notes
     -----
-    Domain: the layer being recomputed keeps the rest for a moment. Source: [1]_ section 5.
+    Domain: the rest is kept temporarily, for the layer being recomputed. Source: [1]_ section 5.
 
     Examples
     --------
@@ -124,16 +124,16 @@ def input_bytes(tokens: Number, hidden: Number, element: Number) -> Number:
 
 
 def swap_width(kept: Number, weights: Number, rate: Number, link: Number, passes: Number) -> Number:
-    """Return the width of a layer from which its activations reach host memory within so many of its forward passes: k R / (2 w B n) [3]_.
+    """Return the least layer width at which activations reach host memory within n forward passes: k R / (2 w B n) [3]_.
 
-    With one pass swapping costs nothing; up to two it costs less than full recomputation, whose price is one forward pass,
-    for the way back then has the two of the backward pass.
+    With n = 1 swapping costs nothing. Up to n = 2 it costs less than full recomputation, which costs one forward pass:
+    the transfer back then has the time of the backward pass, two forward passes.
 
     Parameters
     ----------
     kept : bytes kept per token and unit of width k [B].
     weights : weights of a layer over the square of its width w, 12 for a plain transformer layer [1].
-    rate : achieved rate of its products R [FLOP/s].
+    rate : achieved rate of its matrix products R [FLOP/s].
     link : achieved rate one way to host memory B [B/s].
     passes : forward passes n [1].
 
@@ -143,9 +143,9 @@ def swap_width(kept: Number, weights: Number, rate: Number, link: Number, passes
 
     Notes
     -----
-    Domain: products alone, so that long sequences, whose attention adds work and keeps nothing, need less. A layer keeps k h
-    and computes 2 w h^2 a token: wide layers compute longer for each byte. Source: [3]_ weighs the two tensor by tensor;
-    here in closed form.
+    Domain: matrix products only. Long sequences need less width, since attention adds work but no kept bytes. A layer keeps
+    k h and computes 2 w h^2 per token, so wide layers compute longer for each byte. Source: [3]_ compares the two tensor
+    by tensor; this is a closed form.
 
     Examples
     --------
@@ -156,12 +156,12 @@ def swap_width(kept: Number, weights: Number, rate: Number, link: Number, passes
 
 
 def grouped_bytes(layers: Number, group: Number, entrance: Number, inside: Number) -> Number:
-    """Return the peak where every k-th layer's input is kept and one group of k layers is recomputed at a time: L/k i + k a [2]_.
+    """Return the peak activations where groups of k layers are recomputed one at a time: L/k i + k a [2]_.
 
     Parameters
     ----------
     layers : layers L [1].
-    group : layers of a group k [1].
+    group : layers per group k [1].
     entrance : kept at the entrance of a group i [B].
     inside : kept by a layer while its group is recomputed a [B].
 
@@ -171,7 +171,7 @@ def grouped_bytes(layers: Number, group: Number, entrance: Number, inside: Numbe
 
     Notes
     -----
-    Domain: equal layers. Least at k = sqrt(L i / a). Source: [2]_ section 4.
+    Domain: equal layers. The minimum is at k = sqrt(L i / a). Source: [2]_ section 4.
 
     Examples
     --------
@@ -182,7 +182,7 @@ def grouped_bytes(layers: Number, group: Number, entrance: Number, inside: Numbe
 
 
 def best_group(layers: Number, entrance: Number, inside: Number) -> Number:
-    """Return the group of layers that keeps least: sqrt(L i / a) [2]_.
+    """Return the number of layers per group that minimises peak activations: sqrt(L i / a) [2]_.
 
     Parameters
     ----------
@@ -192,7 +192,7 @@ def best_group(layers: Number, entrance: Number, inside: Number) -> Number:
 
     Returns
     -------
-    Layers of a group [1].
+    Layers per group [1].
 
     Notes
     -----

@@ -1,4 +1,4 @@
-"""Attention: operations and bytes, prefill and decode.
+"""Attention: query-key pairs, operations and traffic, in prefill and decode.
 
 References
 ----------
@@ -64,7 +64,7 @@ def windowed_pairs(new: Number, past: Number, window: Number) -> Number:
 
 
 def chunked_pairs(new: Number, past: Number, chunk: Number) -> Number:
-    """Return the query-key pairs where a query sees only the tokens of its own chunk of `chunk`.
+    """Return the query-key pairs where a query sees only the tokens of its own chunk.
 
     With F(m) = floor(m / c) c (c + 1) / 2 + r (r + 1) / 2, r = m mod c: pairs = F(p + n) - F(p).
 
@@ -72,7 +72,7 @@ def chunked_pairs(new: Number, past: Number, chunk: Number) -> Number:
     ----------
     new : tokens n computed now [1].
     past : tokens p already cached [1].
-    chunk : tokens c of a chunk [1].
+    chunk : tokens per chunk c [1].
 
     Returns
     -------
@@ -96,14 +96,14 @@ def chunked_pairs(new: Number, past: Number, chunk: Number) -> Number:
 
 
 def score_traffic(new: Number, seen: Number, heads: Number, score: Number) -> Number:
-    """Return the bytes that attention moves where scores are written to memory: n s h b, the masked half included.
+    """Return the traffic of attention scores where they are written to memory: n s h b, including the masked half.
 
     Parameters
     ----------
     new : tokens n computed now [1].
-    seen : keys s that the kernels score for each, their own tokens among them [1].
+    seen : keys s scored for each new token, itself included [1].
     heads : query heads h [1].
-    score : bytes that the kernels between them read and write for each score b [B].
+    score : bytes read and written per score b, over all kernels [B].
 
     Returns
     -------
@@ -111,7 +111,7 @@ def score_traffic(new: Number, seen: Number, heads: Number, score: Number) -> Nu
 
     Notes
     -----
-    Domain: products, softmax and conversions in kernels of their own. Source: count, as [1]_ section 2 makes it.
+    Domain: matrix products, softmax and conversions in separate kernels. Source: count, as in [1]_ section 2.
 
     Examples
     --------
@@ -137,7 +137,7 @@ def work(pairs: Number, heads: Number, key: Number, value: Number) -> Number:
 
     Notes
     -----
-    Domain: scores and weighted sum; softmax is left to memory time. Source: [1]_ section 2.
+    Domain: scores and weighted sum; the time of softmax is counted as memory traffic. Source: [1]_ section 2.
 
     Examples
     --------
@@ -150,7 +150,7 @@ def work(pairs: Number, heads: Number, key: Number, value: Number) -> Number:
 def latent_work(pairs: Number, heads: Number, latent: Number, rope: Number) -> Number:
     """Return the operations of absorbed latent attention: 2 pairs heads (2 c + r).
 
-    The up-projection of keys is folded into the query and that of values into the output, so scores are taken
+    The up-projection of keys is absorbed into the query and that of values into the output, so queries are scored
     against the cached latent itself [2]_.
 
     Parameters

@@ -1,4 +1,4 @@
-"""Serving many requests: continuous and static batches, little's law, speculative steps.
+"""Serving many requests: continuous and static batching, Little's law, speculative decoding.
 
 References
 ----------
@@ -16,25 +16,25 @@ from roofplan.laws import Number, larger, smaller, up, where
 
 
 def stall_of_others(other: Number, others: Number, tokens: Number, most: Number = np.inf) -> Number:
-    """Return what prompts of others add to each token of a request after its first: c' P / n, at most m - d.
+    """Return the delay per token, after the first, from the prompts of other requests: c' P / n, at most m - d.
 
-    In continuous batching each of the others is replaced once while a request is served. The time between its tokens, what clients
-    report as (E2E - TTFT) / (N - 1), is d, the decode step, and this stall; its own prompt is not in it.
+    In continuous batching, each other sequence is replaced once while a request is served. The time between its tokens, which
+    clients report as (E2E - TTFT) / (N - 1), is the decode step d plus this stall. It does not include the request's own prompt.
 
     Parameters
     ----------
-    other : what the prompt of another costs a request, P [s].
+    other : time that another request's prompt costs this one, P [s].
     others : other running sequences c' [1].
-    tokens : its tokens after the first, n = N - 1 [1].
-    most : what a step with prompts takes more than one without, m - d, which no token waits longer where prompts ride with tokens [s].
+    tokens : tokens of the request after the first, n = N - 1 [1].
+    most : extra time of a step with prompts over one without, m - d; the upper limit where prompts and tokens share steps [s].
 
     Returns
     -------
-    Time per token [s]. What would exceed `most` is waited for before the first token.
+    Time per token [s]. Any excess over `most` delays the first token instead.
 
     Notes
     -----
-    Domain: closed loop, requests of one length. Where a prompt rides with the tokens of others in k mixed steps, P = k (m - d).
+    Domain: closed loop, requests of equal length. Where a prompt shares k mixed steps with the tokens of others, P = k (m - d).
     Source: conservation of requests in [1]_.
 
     Examples
@@ -46,7 +46,7 @@ def stall_of_others(other: Number, others: Number, tokens: Number, most: Number 
 
 
 def cycle_time(first: Number, between: Number, output: Number) -> Number:
-    """Return the time of a request over its tokens: (TTFT + (N - 1) TPOT) / N, on which throughput rests.
+    """Return the time of a request per output token, which sets the throughput: (TTFT + (N - 1) TPOT) / N.
 
     Parameters
     ----------
@@ -60,8 +60,8 @@ def cycle_time(first: Number, between: Number, output: Number) -> Number:
 
     Notes
     -----
-    Domain: N >= 1. With the stall of c - 1 others it is (c P + (N - 1) d) / N where prompts run alone, and (c P + (N - 1 + k) d) / N
-    where a prompt rides with k decode steps. Source: definition.
+    Domain: N >= 1. With the stall of c - 1 other sequences it is (c P + (N - 1) d) / N where prompts run alone, and
+    (c P + (N - 1 + k) d) / N where a prompt shares k decode steps. Source: definition.
 
     Examples
     --------
@@ -72,12 +72,12 @@ def cycle_time(first: Number, between: Number, output: Number) -> Number:
 
 
 def random_count(quantile: Number, mean: Number) -> Number:
-    """Return a quantile of how many of many independent arrivals fall into one step: of a Poisson distribution.
+    """Return a quantile of the number of independent arrivals in one step: that of a Poisson distribution.
 
     Parameters
     ----------
-    quantile : from 0 to below 1 [1].
-    mean : arrivals in a step [1].
+    quantile : 0 <= quantile < 1 [1].
+    mean : mean arrivals in a step [1].
 
     Returns
     -------
@@ -85,7 +85,7 @@ def random_count(quantile: Number, mean: Number) -> Number:
 
     Notes
     -----
-    Domain: answers that end independently of each other; of means above 500 the mean. Source: limit of many rare events.
+    Domain: answers that end independently of each other; returns the mean itself where it exceeds 500. Source: limit of many rare events.
 
     Examples
     --------
@@ -103,16 +103,16 @@ def random_count(quantile: Number, mean: Number) -> Number:
 
 
 MANY, MANY_ARRIVALS = 20.0, 500.0
-"""Roots of the mean beyond it in which no further arrival is looked for, and the mean above which its own spread is neglected [1]."""
+"""Where the search for arrivals ends, in square roots of the mean above it, and the mean above which the spread is neglected [1]."""
 
 
 def output_rate(sequences: Number, cycle: Number) -> Number:
-    """Return the tokens produced per second: B over the cycle time.
+    """Return the output tokens per second: B / cycle time.
 
     Parameters
     ----------
     sequences : running sequences B [1].
-    cycle : time of a request over its output tokens [s].
+    cycle : time of a request per output token [s].
 
     Returns
     -------
@@ -133,7 +133,7 @@ def output_rate(sequences: Number, cycle: Number) -> Number:
 def static_batch_time(prefill: Number, decode: Number, longest: Number) -> Number:
     """Return the time of a static batch: t_prefill(B) + O_max t_decode(B).
 
-    The rival of continuous batching: all wait for the longest answer and pay its padding.
+    The alternative to continuous batching: all requests wait for the longest answer, which the others are padded to.
 
     Parameters
     ----------
@@ -147,7 +147,7 @@ def static_batch_time(prefill: Number, decode: Number, longest: Number) -> Numbe
 
     Notes
     -----
-    Domain: no request leaves early. Source: [1]_ section 2.
+    Domain: no request leaves the batch early. Source: [1]_ section 2.
 
     Examples
     --------
@@ -158,7 +158,7 @@ def static_batch_time(prefill: Number, decode: Number, longest: Number) -> Numbe
 
 
 def alternating_batches_rate(sequences: Number, compute: Number, transfer: Number) -> Number:
-    """Return the rate of two half-systems of batches that hide transfers under compute: B / max(t_compute, t_transfer).
+    """Return the token rate of two alternating batches that overlap transfers with compute: B / max(t_compute, t_transfer).
 
     Parameters
     ----------
@@ -172,8 +172,8 @@ def alternating_batches_rate(sequences: Number, compute: Number, transfer: Numbe
 
     Notes
     -----
-    Domain: two batches take turns on the device, perfect overlap. Source: the article "4090 against H100" (2023) rests its
-    12.2K and 56K tokens/s on it; DeepSeek-V3 (arXiv 2412.19437) section 3.4 does the same with two micro-batches.
+    Domain: two batches alternate on the device, perfect overlap. Source: the article "4090 against H100" (2023), for its
+    12.2K and 56K tokens/s; DeepSeek-V3 (arXiv 2412.19437) section 3.4 does the same with two micro-batches.
 
     Examples
     --------
@@ -184,7 +184,7 @@ def alternating_batches_rate(sequences: Number, compute: Number, transfer: Numbe
 
 
 def chunks(tokens: Number, budget: Number) -> Number:
-    """Return the steps that a prefill takes under a token budget: ceil(n / budget).
+    """Return the number of steps of a chunked prefill: ceil(n / budget).
 
     Parameters
     ----------
@@ -208,7 +208,7 @@ def chunks(tokens: Number, budget: Number) -> Number:
 
 
 def passes(tokens: Number, size: Number) -> Number:
-    """Return how many full passes a prompt is worth: n / s, one at least.
+    """Return the number of full passes that a prompt costs: max(n / s, 1).
 
     Parameters
     ----------
@@ -221,7 +221,7 @@ def passes(tokens: Number, size: Number) -> Number:
 
     Notes
     -----
-    Domain: compute-bound passes, whose last takes its share of a full one; `chunks` counts the steps themselves. Source: count.
+    Domain: compute-bound passes, the last of which takes its share of a full one; `chunks` counts the steps. Source: count.
 
     Examples
     --------
@@ -232,7 +232,7 @@ def passes(tokens: Number, size: Number) -> Number:
 
 
 def tokens_per_speculative_step(drafted: Number, acceptance: Number) -> Number:
-    """Return the expected tokens of a verified step: (1 - a^(k + 1)) / (1 - a) [4]_.
+    """Return the expected tokens per verification step: (1 - a^(k + 1)) / (1 - a) [4]_.
 
     Parameters
     ----------
@@ -256,12 +256,12 @@ def tokens_per_speculative_step(drafted: Number, acceptance: Number) -> Number:
 
 
 def busiest_group(sequences: Number, groups: Number) -> Number:
-    """Return the sequences of the fullest of equal groups: ceil(B / G).
+    """Return the sequences of the fullest group: ceil(B / G).
 
     Parameters
     ----------
     sequences : running sequences B [1].
-    groups : groups that wait for each other at every step G [1].
+    groups : groups that synchronise at every step G [1].
 
     Returns
     -------
@@ -269,7 +269,7 @@ def busiest_group(sequences: Number, groups: Number) -> Number:
 
     Notes
     -----
-    Domain: requests dealt in turn; groups that share experts finish a step together, so the fullest decides.
+    Domain: requests assigned round-robin. Groups that share experts finish a step together, so the fullest decides.
     Source: pigeonhole bound.
 
     Examples
@@ -281,12 +281,12 @@ def busiest_group(sequences: Number, groups: Number) -> Number:
 
 
 def in_system(rate: Number, time: Number) -> Number:
-    """Return the requests in a system: L = lambda W [3]_.
+    """Return the mean number of requests in a system: L = lambda W [3]_.
 
     Parameters
     ----------
     rate : arrivals per second [1/s].
-    time : time that each spends [s].
+    time : time that each request spends in the system [s].
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""Boards and switches: lanes, ports, and what each added device still gains.
+"""Boards, switches and power supplies: lanes, ports, ratings, and the gain per added device.
 
 References
 ----------
@@ -13,7 +13,7 @@ from roofplan.laws import Number, larger, up
 
 
 def lanes_needed(cards: Number, lanes_per_card: Number, adapters: Number, lanes_per_adapter: Number) -> Number:
-    """Return the lanes that a board must offer: cards x lanes + adapters x lanes [1]_.
+    """Return the PCIe lanes that a board needs: cards x lanes + adapters x lanes [1]_.
 
     Parameters
     ----------
@@ -28,8 +28,8 @@ def lanes_needed(cards: Number, lanes_per_card: Number, adapters: Number, lanes_
 
     Notes
     -----
-    Domain: no switch between processor and slots. Source: [1]_; a desktop processor has 16 to 24 lanes, so an x16
-    card beside an x16 200 Gbit/s adapter needs a workstation or runs both at x8.
+    Domain: no switch between processor and slots. Source: [1]_. A desktop processor has 16 to 24 lanes, so an x16
+    card and an x16 200 Gbit/s adapter need a workstation, or both run at x8.
 
     Examples
     --------
@@ -40,7 +40,7 @@ def lanes_needed(cards: Number, lanes_per_card: Number, adapters: Number, lanes_
 
 
 def switch_ports(hosts: Number, ports: Number) -> Number:
-    """Return the ports that one non-blocking switch must have: hosts x ports.
+    """Return the ports that a single non-blocking switch needs: hosts x ports.
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ def switch_ports(hosts: Number, ports: Number) -> Number:
 
 
 def adapters_share(adapters: Number, adapter: Number, cards: Number, card: Number) -> Number:
-    """Return the share of the cards' links that the adapters carry: adapters x rate / (cards x rate).
+    """Return the adapters' total rate over that of the cards' links: adapters x rate / (cards x rate).
 
     Parameters
     ----------
@@ -79,7 +79,7 @@ def adapters_share(adapters: Number, adapter: Number, cards: Number, card: Numbe
 
     Notes
     -----
-    Domain: all cards send out of the host at once. Source: definition; eight 200 Gbit/s adapters carry 78% of eight PCIe 4.0 x16 links.
+    Domain: all cards send out of the host at once. Source: definition. Eight 200 Gbit/s adapters match 78% of eight PCIe 4.0 x16 links.
 
     Examples
     --------
@@ -90,7 +90,7 @@ def adapters_share(adapters: Number, adapter: Number, cards: Number, card: Numbe
 
 
 def marginal_gain(rate: Number, previous: Number, added: Number) -> Number:
-    """Return what each added device gains: (rate - previous) / added.
+    """Return the rate gained per added device: (rate - previous) / added.
 
     Parameters
     ----------
@@ -115,12 +115,12 @@ def marginal_gain(rate: Number, previous: Number, added: Number) -> Number:
 
 
 def supply_rating(power: Number, headroom: Number) -> Number:
-    """Return the rating that a power supply must have: P (1 + h).
+    """Return the rating that a power supply needs: P (1 + h).
 
     Parameters
     ----------
-    power : drawn at load P [W].
-    headroom : share kept in reserve for peaks of milliseconds h [1].
+    power : power drawn under load P [W].
+    headroom : share kept in reserve for millisecond peaks h [1].
 
     Returns
     -------
@@ -139,13 +139,13 @@ def supply_rating(power: Number, headroom: Number) -> Number:
 
 
 def plugs_needed(power: Number, slot: Number, plug: Number) -> Number:
-    """Return the power plugs of a card: what the slot does not give over what a plug carries, in whole plugs.
+    """Return the power plugs that a card needs: ceil((power - slot) / plug).
 
     Parameters
     ----------
     power : limit of the card [W].
-    slot : what the slot gives, 75 for x16 [W].
-    plug : what a plug carries: 75 with 6 pins, 150 with 8, 600 with 12 and four sense wires [W].
+    slot : power from the slot, 75 for x16 [W].
+    plug : rating of a plug: 75 with 6 pins, 150 with 8, 600 with 12 and four sense wires [W].
 
     Returns
     -------
@@ -153,7 +153,7 @@ def plugs_needed(power: Number, slot: Number, plug: Number) -> Number:
 
     Notes
     -----
-    Domain: plugs of one kind. Source: PCI-SIG card electromechanical specification, as the data sheets of cards quote it.
+    Domain: plugs of one kind. Source: PCI-SIG card electromechanical specification, as quoted by card data sheets.
 
     Examples
     --------
@@ -164,12 +164,12 @@ def plugs_needed(power: Number, slot: Number, plug: Number) -> Number:
 
 
 def servers_of_rack(limit: Number, power: Number) -> Number:
-    """Return the servers that a rack's power and cooling allow, in whole ones: limit / power, rounded down.
+    """Return the servers that a rack can power and cool: floor(limit / power).
 
     Parameters
     ----------
-    limit : power that the rack is fed and cooled for [W].
-    power : of a server at load [W].
+    limit : power that the rack can supply and cool [W].
+    power : power of a server under load [W].
 
     Returns
     -------
@@ -177,7 +177,7 @@ def servers_of_rack(limit: Number, power: Number) -> Number:
 
     Notes
     -----
-    Domain: height is not the limit. Source: definition.
+    Domain: rack height is not the limit. Source: definition.
 
     Examples
     --------
@@ -188,4 +188,4 @@ def servers_of_rack(limit: Number, power: Number) -> Number:
 
 
 ROUNDING = 1e-9
-"""Share of a server by which a rack's limit may miss a whole number of them [1]."""
+"""Tolerance for rounding errors in the number of servers of a rack [1]."""

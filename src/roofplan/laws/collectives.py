@@ -1,7 +1,7 @@
 """Collective communication: latency and bandwidth of each algorithm.
 
-Every law is alpha + beta n: a cost per message step and a cost per byte. The planner takes the fastest that the
-topology allows.
+Every law has the form alpha + beta n: a cost per message step and a cost per byte. The planner takes the fastest
+algorithm that the topology allows.
 
 References
 ----------
@@ -44,7 +44,7 @@ def transfer_time(message: Number, latency: Number, bandwidth: Number) -> Number
 
 
 def ring_volume_factor(ranks: Number) -> Number:
-    """Return the bytes each rank sends in a ring all-reduce over the message size: 2 (n - 1) / n [2]_.
+    """Return the bytes that each rank sends in a ring all-reduce, relative to the message size: 2 (n - 1) / n [2]_.
 
     Parameters
     ----------
@@ -83,7 +83,7 @@ def ring_all_reduce(message: Number, ranks: Number, base: Number, step: Number, 
 
     Notes
     -----
-    Domain: every rank sends to its neighbour at `bandwidth` at once. Sources: [2]_, latencies [3]_.
+    Domain: all ranks send to their neighbours at `bandwidth` at the same time. Sources: [2]_, latencies [3]_.
 
     Examples
     --------
@@ -94,7 +94,7 @@ def ring_all_reduce(message: Number, ranks: Number, base: Number, step: Number, 
 
 
 def one_shot_all_reduce(message: Number, ranks: Number, base: Number, bandwidth: Number) -> Number:
-    """Return the time of a one-shot all-reduce: base + (n - 1) size / bandwidth; each rank reads all others' data.
+    """Return the time of a one-shot all-reduce: base + (n - 1) size / bandwidth. Each rank reads the data of all others.
 
     Parameters
     ----------
@@ -120,13 +120,13 @@ def one_shot_all_reduce(message: Number, ranks: Number, base: Number, bandwidth:
 
 
 def two_shot_all_reduce(message: Number, ranks: Number, base: Number, bandwidth: Number) -> Number:
-    """Return the time of a two-shot all-reduce: 2 base + 2 (n - 1) / n * size / bandwidth; reduce-scatter, then gather.
+    """Return the time of a two-shot all-reduce: 2 base + 2 (n - 1) / n * size / bandwidth. A reduce-scatter, then an all-gather.
 
     Parameters
     ----------
     message : size of the reduced tensor on one rank [B].
     ranks : ranks n [1].
-    base : start-up and one synchronisation of each half [s].
+    base : start-up and one synchronisation of each phase [s].
     bandwidth : rate one way of a rank [B/s].
 
     Returns
@@ -135,7 +135,7 @@ def two_shot_all_reduce(message: Number, ranks: Number, base: Number, bandwidth:
 
     Notes
     -----
-    Domain: peers can read each other's memory. Source: as `one_shot_all_reduce`; Rabenseifner's halves [1]_.
+    Domain: peers can read each other's memory. Source: as `one_shot_all_reduce`; Rabenseifner's algorithm [1]_.
 
     Examples
     --------
@@ -173,9 +173,9 @@ def tree_all_reduce(message: Number, ranks: Number, base: Number, step: Number, 
 
 
 def in_network_all_reduce(message: Number, ranks: Number, base: Number, bandwidth: Number) -> Number:
-    """Return the time of an all-reduce that the switch computes: base + (n + 1) / n * size / bandwidth.
+    """Return the time of an all-reduce computed by the switch: base + (n + 1) / n * size / bandwidth.
 
-    Each rank sends its tensor up once and receives 1/n-th shares of the result, so a link carries about half of a ring's volume [4]_.
+    Each rank sends its tensor once and receives 1/n-th shares of the result, so a link carries about half the volume of a ring [4]_.
 
     Parameters
     ----------
@@ -190,7 +190,7 @@ def in_network_all_reduce(message: Number, ranks: Number, base: Number, bandwidt
 
     Notes
     -----
-    Domain: NVLink SHARP and similar. Bus bandwidth then exceeds the wire: 482 of 450 GB/s measured on 8 H200. Source: [4]_ section 3.
+    Domain: NVLink SHARP and similar. The bus bandwidth exceeds the link rate: 482 of 450 GB/s measured on 8 H200. Source: [4]_ section 3.
 
     Examples
     --------
@@ -205,7 +205,7 @@ def gather_time(message: Number, ranks: Number, base: Number, step: Number, band
 
     Parameters
     ----------
-    message : size of the gathered tensor, or of what a rank sends in all, its own share included [B].
+    message : size of the gathered tensor, or of all that a rank sends in an all-to-all, including its own share [B].
     ranks : ranks n [1].
     base : start-up of the kernel [s].
     step : cost of each of the n - 1 rounds [s].
@@ -217,7 +217,7 @@ def gather_time(message: Number, ranks: Number, base: Number, step: Number, band
 
     Notes
     -----
-    Domain: any ring or mesh that keeps all links busy, even traffic. Sources: [2]_ section 3; all-to-all [1]_ section 5.
+    Domain: a ring or mesh that keeps all links busy; uniform traffic. Sources: [2]_ section 3; all-to-all [1]_ section 5.
 
     Examples
     --------
@@ -228,9 +228,9 @@ def gather_time(message: Number, ranks: Number, base: Number, step: Number, band
 
 
 def shared_ring_rate(inside: Number, outside: Number, local: Number, ranks: Number) -> Number:
-    """Return the rate of each rank of a ring over several hosts: min(inside, outside x local) where the ring leaves its host.
+    """Return the rate per rank of a ring that spans hosts: min(inside, outside x local) where the ring leaves its host.
 
-    Of the ranks of a host each brings its share of the host's ports, and a ring crosses once in and once out.
+    Each rank of a host contributes its share of the host's ports. A ring enters and leaves each host once.
 
     Parameters
     ----------
@@ -245,7 +245,7 @@ def shared_ring_rate(inside: Number, outside: Number, local: Number, ranks: Numb
 
     Notes
     -----
-    Domain: as many rings as there are groups in a host, all at once. Source: [2]_ with the narrowest link deciding.
+    Domain: all groups of a host run their rings at the same time. Source: [2]_; the slowest link decides.
 
     Examples
     --------
@@ -256,17 +256,17 @@ def shared_ring_rate(inside: Number, outside: Number, local: Number, ranks: Numb
 
 
 def hosts_visited(hosts: Number, chosen: Number, groups: Number = 1.0, taken: Number = 1.0) -> Number:
-    """Return the hosts that a token's experts stand on, on average: H (1 - (1 - 1 / H)^k) where any may be chosen.
+    """Return the expected number of hosts that hold a token's experts: H (1 - (1 - 1 / H)^k) where any expert may be chosen.
 
-    Where a token chooses c of G groups first, a host that holds j of them is missed with (1 - j / c)^k, and j is
-    hypergeometric; with a group or less on each host, c H / G of the hosts are within reach.
+    Where a token first chooses c of G groups, a host that holds j of them is missed with probability (1 - j / c)^k, and
+    j is hypergeometric. With at most one group per host, c H / G of the hosts are reachable.
 
     Parameters
     ----------
     hosts : hosts that share the experts H [1].
     chosen : experts of a token k [1].
-    groups : groups of neighbouring experts G, one without limit [1].
-    taken : groups that a token's experts may stand in c [1].
+    groups : groups of neighbouring experts G, 1 where the choice is not limited [1].
+    taken : groups from which a token may choose its experts c [1].
 
     Returns
     -------
@@ -274,8 +274,8 @@ def hosts_visited(hosts: Number, chosen: Number, groups: Number = 1.0, taken: Nu
 
     Notes
     -----
-    Domain: experts and groups chosen evenly, groups divided evenly over hosts. A kernel that sends a token once to each host
-    and spreads it there moves this instead of k copies. Source: expectation; DeepEP, and node-limited routing of DeepSeek-V3,
+    Domain: experts and groups chosen uniformly, groups divided evenly over hosts. A kernel that sends a token once to each
+    host and distributes it there sends this many copies instead of k. Source: expectation; DeepEP, and node-limited routing of DeepSeek-V3,
     arXiv 2412.19437, sections 2.1.2 and 3.2.2.
 
     Examples
@@ -299,7 +299,7 @@ def hosts_visited(hosts: Number, chosen: Number, groups: Number = 1.0, taken: Nu
 
 
 def _choose(of: Number, some: Number) -> Number:
-    """Return the ways to choose `some` of a whole number of things, nothing of fewer than that."""
+    """Return the number of ways to choose `some` of `of` items, 0 where there are fewer."""
     ways: Number = 1.0
     for before in range(max(int(np.ceil(np.max(some))), 0)):
         ways = ways * np.where(before < some, np.maximum(of - before, 0.0) / (before + 1), 1.0)
@@ -307,13 +307,13 @@ def _choose(of: Number, some: Number) -> Number:
 
 
 def exposed_time(message: Number, window: Number, slowdown: Number) -> Number:
-    """Return what a message beside compute adds: max(m - (1 - s) w, s m), which is max(0, m - w) + s min(m, w).
+    """Return the time that a message overlapped with compute adds: max(m - (1 - s) w, s m) = max(0, m - w) + s min(m, w).
 
     Parameters
     ----------
-    message : time of the message alone m [s].
-    window : time of the compute that it may hide behind w [s].
-    slowdown : share by which the message slows that compute s [1].
+    message : time of the message by itself m [s].
+    window : time of the compute that it overlaps with w [s].
+    slowdown : share by which the message slows that compute down s [1].
 
     Returns
     -------
@@ -321,7 +321,7 @@ def exposed_time(message: Number, window: Number, slowdown: Number) -> Number:
 
     Notes
     -----
-    Domain: 0 <= s <= 1, one message at a time. Source: overlap as calculon counts it (Isaev et al., SC 2023).
+    Domain: 0 <= s <= 1, one message at a time. Source: overlap as in calculon (Isaev et al., SC 2023).
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Money per hour and per token."""
+"""Costs per hour and per token."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ def straight_line(price: Number, life: Number) -> Number:
 
     Parameters
     ----------
-    price : purchase [USD].
-    life : years of use [s].
+    price : purchase price [USD].
+    life : period of use [s].
 
     Returns
     -------
@@ -21,7 +21,7 @@ def straight_line(price: Number, life: Number) -> Number:
 
     Notes
     -----
-    Domain: positive life. Source: definition; 40,000 USD over three years are 1.52 USD/h.
+    Domain: positive life. Source: definition; 40,000 USD over three years is 1.52 USD/h.
 
     Examples
     --------
@@ -36,7 +36,7 @@ def energy_rate(power: Number, tariff: Number, overhead: Number) -> Number:
 
     Parameters
     ----------
-    power : drawn by the machine [W].
+    power : power drawn by the machine [W].
     tariff : price of energy [USD/J].
     overhead : power usage effectiveness, the site's power over the machine's [1].
 
@@ -57,7 +57,7 @@ def energy_rate(power: Number, tariff: Number, overhead: Number) -> Number:
 
 
 def per_token(rate: Number, tokens: Number) -> Number:
-    """Return the cost of a token: USD per second over tokens per second.
+    """Return the cost per token: cost rate / token rate.
 
     Parameters
     ----------
@@ -70,7 +70,7 @@ def per_token(rate: Number, tokens: Number) -> Number:
 
     Notes
     -----
-    Domain: the stated load; at full load unless a utilisation divides `tokens`. Source: definition.
+    Domain: the stated load; full load unless `tokens` is scaled by a utilisation. Source: definition.
 
     Examples
     --------
@@ -81,14 +81,14 @@ def per_token(rate: Number, tokens: Number) -> Number:
 
 
 def per_input_token(rate: Number, prefill: Number) -> Number:
-    """Return the cost of an input token: machine rate times the prefill seconds that it occupies.
+    """Return the cost of an input token: cost rate x prefill time.
 
-    With the rest on output tokens it splits a request by device time: I c_in + O c_out is the request's cost.
+    With the rest charged to output tokens this splits a request by device time: I c_in + O c_out is its cost.
 
     Parameters
     ----------
     rate : cost of the machine [USD/s].
-    prefill : machine seconds that one input token takes [s].
+    prefill : machine time of one input token [s].
 
     Returns
     -------
@@ -107,14 +107,14 @@ def per_input_token(rate: Number, prefill: Number) -> Number:
 
 
 def annuity(price: Number, residual: Number, interest: Number, years: Number) -> Number:
-    """Return the yearly payment that buys a machine: (P - R / q^n) i / (1 - q^-n), q = 1 + i.
+    """Return the yearly payment that pays for a machine: (P - R / q^n) i / (1 - q^-n), q = 1 + i.
 
     Parameters
     ----------
-    price : purchase P [USD].
-    residual : what it sells for at the end R [USD].
-    interest : per year i, above zero [1].
-    years : of use n [1].
+    price : purchase price P [USD].
+    residual : resale price at the end R [USD].
+    interest : interest rate per year i, above zero [1].
+    years : years of use n [1].
 
     Returns
     -------
@@ -122,7 +122,7 @@ def annuity(price: Number, residual: Number, interest: Number, years: Number) ->
 
     Notes
     -----
-    Domain: i > 0; without interest it is `straight_line` of what is not sold again. Source: the annuity of finance, as PMT in spreadsheets.
+    Domain: i > 0; without interest it is `straight_line` of price minus residual. Source: the annuity formula of finance, PMT in spreadsheets.
 
     Examples
     --------
@@ -138,9 +138,9 @@ def payback_time(price: Number, income: Number, running: Number) -> Number:
 
     Parameters
     ----------
-    price : purchase P [USD].
-    income : of renting it out, idle hours counted [USD/s].
-    running : electricity, hosting and staff [USD/s].
+    price : purchase price P [USD].
+    income : income from renting it out, averaged over idle hours too [USD/s].
+    running : cost of electricity, hosting and staff [USD/s].
 
     Returns
     -------
@@ -159,12 +159,12 @@ def payback_time(price: Number, income: Number, running: Number) -> Number:
 
 
 def break_even_rate(owning: Number, tariff: Number) -> Number:
-    """Return the tokens per second from which a machine of one's own costs less than an API: USD per second over USD per token.
+    """Return the token rate above which an owned machine costs less than an API: cost rate / price per token.
 
     Parameters
     ----------
     owning : cost of the machine, busy or idle [USD/s].
-    tariff : what the API asks for the same mix of tokens [USD].
+    tariff : price of the API per token, for the same mix of tokens [USD].
 
     Returns
     -------
@@ -172,7 +172,7 @@ def break_even_rate(owning: Number, tariff: Number) -> Number:
 
     Notes
     -----
-    Domain: up to what the machine gives; above it a second one starts. Source: definition.
+    Domain: up to the capacity of the machine; beyond it a second machine is needed. Source: definition.
 
     Examples
     --------
@@ -187,9 +187,9 @@ def daily_rate(mean: Number, peak: Number, hour: Number) -> Number:
 
     Parameters
     ----------
-    mean : demand over the day r [1/s].
+    mean : mean demand over the day r [1/s].
     peak : highest demand over the mean p, at most 2 [1].
-    hour : of the day t, in hours after the mean is passed upwards [1].
+    hour : time t, in hours after demand rises through its mean [1].
 
     Returns
     -------
@@ -197,7 +197,7 @@ def daily_rate(mean: Number, peak: Number, hour: Number) -> Number:
 
     Notes
     -----
-    Domain: one wave a day, 1 <= p <= 2 so that nothing is below zero. Source: definition; traces of chat services have peaks of 1.3 to 2.
+    Domain: one sine wave a day; 1 <= p <= 2, so that demand is never negative. Source: definition; traces of chat services have peaks of 1.3 to 2.
 
     Examples
     --------
@@ -208,13 +208,13 @@ def daily_rate(mean: Number, peak: Number, hour: Number) -> Number:
 
 
 def blended_price(inputs: Number, outputs: Number, share: Number) -> Number:
-    """Return what a token costs on average where input and output are priced apart: s p_in + (1 - s) p_out.
+    """Return the mean cost of a token where input and output have separate prices: s p_in + (1 - s) p_out.
 
     Parameters
     ----------
     inputs : price of an input token [USD].
     outputs : price of an output token [USD].
-    share : of the tokens that are input s [1].
+    share : share of input tokens s [1].
 
     Returns
     -------
@@ -233,11 +233,11 @@ def blended_price(inputs: Number, outputs: Number, share: Number) -> Number:
 
 
 def break_even_use(owning: Number, renting: Number) -> Number:
-    """Return the share of the hours from which owning costs less than renting for the hours that are used: own / rent.
+    """Return the share of hours in use above which owning costs less than renting: own / rent.
 
     Parameters
     ----------
-    owning : cost of one's own machine, busy or idle [USD/s].
+    owning : cost of the owned machine, busy or idle [USD/s].
     renting : rent of the same machine [USD/s].
 
     Returns
@@ -246,7 +246,7 @@ def break_even_use(owning: Number, renting: Number) -> Number:
 
     Notes
     -----
-    Domain: rent by the hour, nothing to pay when it is let go. Source: definition.
+    Domain: rent by the hour, with no cost while nothing is rented. Source: definition.
 
     Examples
     --------
@@ -257,12 +257,12 @@ def break_even_use(owning: Number, renting: Number) -> Number:
 
 
 def idle_cost(full: Number, use: Number) -> Number:
-    """Return what the idle hours add to a token: c (1 / u - 1).
+    """Return the cost that idle hours add per token: c (1 / u - 1).
 
     Parameters
     ----------
-    full : cost of a token on a machine that is always full c [USD].
-    use : share of full load that it carries on average u [1].
+    full : cost of a token at full load c [USD].
+    use : mean load over full load u [1].
 
     Returns
     -------
@@ -270,7 +270,7 @@ def idle_cost(full: Number, use: Number) -> Number:
 
     Notes
     -----
-    Domain: 0 < u <= 1, a machine that is paid for whether it works or not. Source: definition.
+    Domain: 0 < u <= 1; the machine costs the same, busy or idle. Source: definition.
 
     Examples
     --------
@@ -281,12 +281,12 @@ def idle_cost(full: Number, use: Number) -> Number:
 
 
 def training_share(bill: Number, tokens: Number) -> Number:
-    """Return what each token carries of the model's training: C / T.
+    """Return the training cost per token served: C / T.
 
     Parameters
     ----------
-    bill : cost of the training, failed runs and research included or not, as stated C [USD].
-    tokens : that the model serves in its life T [token].
+    bill : cost of training C, with or without failed runs and research, as stated [USD].
+    tokens : tokens that the model serves over its life T [token].
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""Power and energy of a machine at work."""
+"""Power and energy of a machine under load."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ def device_power(limit: Number, floor: Number, ceiling: Number, busy: Number) ->
     Parameters
     ----------
     limit : power limit [W].
-    floor : share of the limit drawn while waiting between kernels [1].
+    floor : share of the limit drawn while idle between kernels [1].
     ceiling : share of the limit drawn at full memory or compute load [1].
-    busy : share of the time that memory or compute is at its achieved rate [1].
+    busy : share of the time in which memory or compute runs at its achieved rate [1].
 
     Returns
     -------
@@ -21,7 +21,7 @@ def device_power(limit: Number, floor: Number, ceiling: Number, busy: Number) ->
 
     Notes
     -----
-    Domain: a loaded model, 0 <= busy <= 1. Source: fitted to the watts of ML.ENERGY; GPUs in decode do not draw their limit:
+    Domain: a loaded model, 0 <= busy <= 1. Source: fitted to power measurements of ML.ENERGY. GPUs draw less than their limit in decode:
     Llama-3.1-70B on 4 H100 draws 441 W at batch 8 and 640 W at saturation, of 700.
 
     Examples
@@ -33,11 +33,11 @@ def device_power(limit: Number, floor: Number, ceiling: Number, busy: Number) ->
 
 
 def energy_per_token(power: Number, rate: Number) -> Number:
-    """Return the energy of a token: power over tokens per second.
+    """Return the energy per token: power / token rate.
 
     Parameters
     ----------
-    power : drawn [W].
+    power : power drawn [W].
     rate : tokens per second [1/s].
 
     Returns

@@ -1,4 +1,4 @@
-"""How much computing a model asks for.
+"""Compute that models need.
 
 References
 ----------
@@ -24,7 +24,7 @@ def forward_per_token(parameters: Number) -> Number:
 
     Notes
     -----
-    Domain: attention over the context left out. Source: [1]_ equation 2.2.
+    Domain: attention over the context is left out. Source: [1]_ equation 2.2.
 
     Examples
     --------
@@ -35,7 +35,7 @@ def forward_per_token(parameters: Number) -> Number:
 
 
 def training(parameters: Number, tokens: Number) -> Number:
-    """Return the work of a training run: 6 N D, of which 2 are forward and 4 backward [1]_.
+    """Return the work of a training run: 6 N D, 2 N D forward and 4 N D backward [1]_.
 
     Parameters
     ----------
@@ -48,7 +48,7 @@ def training(parameters: Number, tokens: Number) -> Number:
 
     Notes
     -----
-    Domain: no recomputation, context short against 6 h. Source: [1]_ section 2.1.
+    Domain: no recomputation, context much shorter than 6 h. Source: [1]_ section 2.1.
 
     Examples
     --------
@@ -61,7 +61,7 @@ def training(parameters: Number, tokens: Number) -> Number:
 def generation(parameters: Number, prompt: Number, output: Number, cached: bool = True) -> Number:
     """Return the matmul work of one answer: 2 N (I + O) with a KV cache.
 
-    Without a cache every output token recomputes all before it: 2 N (I O + O (O + 1) / 2).
+    Without a cache every output token recomputes all earlier tokens: 2 N (I O + O (O + 1) / 2).
 
     Parameters
     ----------
@@ -76,7 +76,7 @@ def generation(parameters: Number, prompt: Number, output: Number, cached: bool 
 
     Notes
     -----
-    Domain: attention over the context left out. Source: [1]_ per token, summed.
+    Domain: attention over the context is left out. Source: [1]_ per token, summed.
 
     Examples
     --------
@@ -112,12 +112,12 @@ def projection(hidden: Number, tokens: Number) -> Number:
 
 
 def recomputed_share(layers: Number, recomputed: Number) -> Number:
-    """Return the work of a training step with recomputed layers over that without: 1 + r / (3 L).
+    """Return the work of a training step with recomputation over that without: 1 + r / (3 L).
 
     Parameters
     ----------
     layers : layers L [1].
-    recomputed : layers whose forward pass is run again r, L for full recomputation [1].
+    recomputed : layers whose forward pass is repeated r, L for full recomputation [1].
 
     Returns
     -------
@@ -125,7 +125,7 @@ def recomputed_share(layers: Number, recomputed: Number) -> Number:
 
     Notes
     -----
-    Domain: layer inputs kept, so each is recomputed at most once; a third of a step is forward. Source: [2]_ section 5.1.
+    Domain: layer inputs are kept, so each layer is recomputed at most once; a third of a step is forward. Source: [2]_ section 5.1.
 
     Examples
     --------
@@ -136,7 +136,7 @@ def recomputed_share(layers: Number, recomputed: Number) -> Number:
 
 
 def training_time(work: Number, devices: Number, peak: Number, utilisation: Number) -> Number:
-    """Return the time of a run: C / (N F u).
+    """Return the time of a training run: C / (N F u).
 
     Parameters
     ----------
@@ -152,7 +152,7 @@ def training_time(work: Number, devices: Number, peak: Number, utilisation: Numb
     Notes
     -----
     Domain: utilisation counted by the same convention as the work; no failures. Source: [2]_ equation 4, with its constants
-    gathered in u.
+    included in u.
 
     Examples
     --------

@@ -6,7 +6,7 @@ from roofplan.laws import Number, larger, smaller, up
 
 
 def work(rows: Number, inner: Number, columns: Number) -> Number:
-    """Return the operations of a product: 2 m k n, a multiplication and an addition each.
+    """Return the operations of a matrix product: 2 m k n, a multiplication and an addition each.
 
     Parameters
     ----------
@@ -31,7 +31,7 @@ def work(rows: Number, inner: Number, columns: Number) -> Number:
 
 
 def traffic(rows: Number, inner: Number, columns: Number, weight: Number, activation: Number) -> Number:
-    """Return the bytes of a product read and written once: weights k n w, inputs m k a, outputs m n a.
+    """Return the traffic of a matrix product: weights k n w, inputs m k a, outputs m n a.
 
     Parameters
     ----------
@@ -47,7 +47,7 @@ def traffic(rows: Number, inner: Number, columns: Number, weight: Number, activa
 
     Notes
     -----
-    Domain: each operand crosses memory once, so a lower bound. Source: [roofline] count.
+    Domain: each operand is read or written once, so a lower bound. Source: [roofline] count.
 
     Examples
     --------
@@ -58,12 +58,12 @@ def traffic(rows: Number, inner: Number, columns: Number, weight: Number, activa
 
 
 def padded(rows: Number, tile: Number) -> Number:
-    """Return rows rounded up to the tile of the kernel: ceil(m / tile) tile.
+    """Return the rows rounded up to the kernel's tile: ceil(m / tile) tile.
 
     Parameters
     ----------
     rows : tokens m [1].
-    tile : rows that one tile computes [1].
+    tile : rows per tile [1].
 
     Returns
     -------
@@ -82,13 +82,13 @@ def padded(rows: Number, tile: Number) -> Number:
 
 
 def dequantisation_work(weights: Number, rows: Number, tile: Number, operations: Number) -> Number:
-    """Return the vector work of unpacking weights once per tile of rows beyond the first: w o (ceil(m / tile) - 1).
+    """Return the vector work of unpacking weights once per row tile after the first: w o (ceil(m / tile) - 1).
 
     Parameters
     ----------
     weights : entries w of the matrix [1].
     rows : tokens m [1].
-    tile : rows that one unpacking serves [1].
+    tile : rows served by one unpacking [1].
     operations : operations o per entry [FLOP].
 
     Returns
@@ -97,7 +97,7 @@ def dequantisation_work(weights: Number, rows: Number, tile: Number, operations:
 
     Notes
     -----
-    Domain: weight-only formats; the first unpacking hides under the read of the weights. Source: tile quantization
+    Domain: weight-only formats; the first unpacking overlaps with reading the weights. Source: tile quantization
     (see `padded`); AWQ and Marlin kernels unpack in registers once per output tile (Frantar et al. 2024, arXiv 2408.11743).
 
     Examples
@@ -109,7 +109,7 @@ def dequantisation_work(weights: Number, rows: Number, tile: Number, operations:
 
 
 def unpacking_traffic(weights: Number, stored: Number, unpacked: Number) -> Number:
-    """Return the bytes of unpacking weights to memory before a product reads them there: w (s + u).
+    """Return the traffic of unpacking weights to memory before a matrix product: w (s + u).
 
     Parameters
     ----------
@@ -123,8 +123,8 @@ def unpacking_traffic(weights: Number, stored: Number, unpacked: Number) -> Numb
 
     Notes
     -----
-    Domain: once for each product, however many rows it has. Source: count. llama.cpp's pull request 7860 shows it: on an RTX 4090
-    512 tokens of an 8B model in q4_0 take 68.9 ms, 1,024 take 118.3 ms, so 19.5 ms do not depend on the tokens.
+    Domain: once per product, whatever the number of rows. Source: count. llama.cpp's pull request 7860 shows it: on an RTX 4090
+    512 tokens of an 8B model in q4_0 take 68.9 ms and 1,024 take 118.3 ms, so 19.5 ms do not depend on the number of tokens.
 
     Examples
     --------
@@ -135,14 +135,14 @@ def unpacking_traffic(weights: Number, stored: Number, unpacked: Number) -> Numb
 
 
 def rescaling_work(rows: Number, weights: Number, block: Number, operations: Number) -> Number:
-    """Return the vector work of bringing sums over blocks to one scale: m w / b sums, o operations each.
+    """Return the vector work of rescaling the partial sums of blocks: m w / b sums, o operations each.
 
     Parameters
     ----------
     rows : tokens m [1].
     weights : entries w of the matrix [1].
     block : entries along the summed dimension that share a scale b [1].
-    operations : operations o for each partial sum [FLOP].
+    operations : operations o per partial sum [FLOP].
 
     Returns
     -------
@@ -150,8 +150,8 @@ def rescaling_work(rows: Number, weights: Number, block: Number, operations: Num
 
     Notes
     -----
-    Domain: integer products whose accumulators are converted and scaled block by block on the vector units. Source: count. On an
-    RTX 4090, 660 TOPS in int8 and 82.6 TFLOPS in fp32, it takes three quarters of the products' own time at the peak.
+    Domain: integer products whose accumulators are converted and scaled per block on the vector units. Source: count. On an
+    RTX 4090, with 660 TOPS in int8 and 82.6 TFLOPS in fp32, it takes three quarters of the products' own time at the peak.
 
     Examples
     --------
@@ -163,12 +163,12 @@ def rescaling_work(rows: Number, weights: Number, block: Number, operations: Num
 
 
 def conversion_traffic(elements: Number, each: Number) -> Number:
-    """Return the bytes of bringing inputs into a product's number format and its outputs back: e c.
+    """Return the traffic of converting a product's inputs and outputs between number formats: e c.
 
     Parameters
     ----------
     elements : inputs and outputs e of a product [1].
-    each : bytes read and written for one of them c [B].
+    each : bytes read and written per element c [B].
 
     Returns
     -------
@@ -176,7 +176,7 @@ def conversion_traffic(elements: Number, each: Number) -> Number:
 
     Notes
     -----
-    Domain: activations in another format than products take, converted by kernels of their own. Source: count.
+    Domain: activations in another format than the product takes, converted by separate kernels. Source: count.
 
     Examples
     --------
@@ -187,13 +187,13 @@ def conversion_traffic(elements: Number, each: Number) -> Number:
 
 
 def power_limited_share(share: Number, energy: Number, reference: Number, most: Number) -> Number:
-    """Return the share of the peak that products sustain at another power limit: share (e / e_0)^(1/3), at most `most`.
+    """Return the share of peak that matrix products sustain at another power limit: share (e / e_0)^(1/3), at most `most`.
 
     Parameters
     ----------
     share : share of the peak sustained at the reference limit [1].
     energy : power limit over peak e [J/FLOP].
-    reference : the same of the devices that the share was measured on e_0 [J/FLOP].
+    reference : power limit over peak of the devices on which the share was measured e_0 [J/FLOP].
     most : largest share of a peak that any product reaches [1].
 
     Returns
@@ -202,9 +202,9 @@ def power_limited_share(share: Number, energy: Number, reference: Number, most: 
 
     Notes
     -----
-    Domain: devices of one architecture on one process, whose clocks fall until the power limit holds. Source: P = C V^2 f of CMOS
-    (Chandrakasan, Sheng, Brodersen 1992, doi 10.1109/4.126534) with V in proportion to f, so that f goes with the cube root of P.
-    The best products that ml-engineering measured agree: A100 at 400 and 300 W, 271 and 253 TFLOPS, 1.07 for 1.10; MI325X over
+    Domain: devices of one architecture and process, whose clocks drop until the power limit is met. Source: P = C V^2 f of CMOS
+    (Chandrakasan, Sheng, Brodersen 1992, doi 10.1109/4.126534) with V proportional to f, so f grows with the cube root of P.
+    The best products measured by ml-engineering agree: A100 at 400 and 300 W, 271 and 253 TFLOPS, 1.07 for 1.10; MI325X over
     MI300X, 1000 and 750 W, 1.17 for 1.10; GB200 over B200, 1200 and 1000 W, 1.04 for 1.06.
 
     Examples
@@ -230,7 +230,7 @@ def experts_read(experts: Number, chosen: Number, tokens: Number) -> Number:
 
     Notes
     -----
-    Domain: tokens choose independently and evenly; skewed routing reads fewer. Source: expected occupancy of a
+    Domain: tokens choose independently and uniformly; skewed routing reads fewer. Source: expected occupancy of a
     random allocation; for 256 experts, top 8, the shares are 3, 22, 64 and 98% at 1, 8, 32 and 128 tokens.
 
     Examples
@@ -242,11 +242,11 @@ def experts_read(experts: Number, chosen: Number, tokens: Number) -> Number:
 
 
 def grouped_tile(rows: Number, smallest: Number, largest: Number) -> Number:
-    """Return the row tile of a grouped product: as large as the rows of an expert, within what the kernels offer.
+    """Return the row tile of a grouped product: the rows per expert, clipped to the tiles that kernels offer.
 
     Parameters
     ----------
-    rows : mean rows of an expert that has any [1].
+    rows : mean rows per expert that has any [1].
     smallest : rows of the smallest tile [1].
     largest : rows of the largest tile [1].
 
@@ -256,8 +256,8 @@ def grouped_tile(rows: Number, smallest: Number, largest: Number) -> Number:
 
     Notes
     -----
-    Domain: kernels tuned by size. Source: vLLM's and SGLang's fused mixture kernels choose 16 rows for few tokens and up to
-    128 for many; a smooth rule between them.
+    Domain: kernels tuned by size. Source: vLLM's and SGLang's fused MoE kernels choose 16 rows for few tokens and up to
+    128 for many; this is a smooth rule between them.
 
     Examples
     --------
@@ -268,15 +268,15 @@ def grouped_tile(rows: Number, smallest: Number, largest: Number) -> Number:
 
 
 def grouped_share(rows: Number, width: Number, most: Number, half_rows: Number, half_width: Number) -> Number:
-    """Return what a grouped product reaches of a dense product's rate: s / ((1 + r / R) (1 + w / W)), at most one.
+    """Return the rate of a grouped product over that of a dense product: s / ((1 + r / R) (1 + w / W)), at most one.
 
     Parameters
     ----------
     rows : rows of an expert R, padded to the tile [1].
     width : inner width of an expert W on one rank [1].
-    most : what it reaches in the limit of many rows and great width s [1].
-    half_rows : rows at which half of it is lost r [1].
-    half_width : width at which half of it is lost w [1].
+    most : limit for many rows and large width s [1].
+    half_rows : rows at which half of the limit is lost r [1].
+    half_width : width at which half of the limit is lost w [1].
 
     Returns
     -------
@@ -284,9 +284,9 @@ def grouped_share(rows: Number, width: Number, most: Number, half_rows: Number, 
 
     Notes
     -----
-    Domain: gated experts in one grouped kernel, even rows, 64 at least: what has fewer is bound by its reads and takes the share of 64.
-    A short product neither fills the last wave of tiles nor hides its start
-    and end; a narrow one has little to sum over in its second half. Source: form fitted to published kernel tables (`evidence.fits.kernels`).
+    Domain: gated experts in one grouped kernel, equal rows per expert. Below 64 rows a product is memory-bound and takes the share of 64.
+    With few rows a product neither fills its last wave of tiles nor hides its start
+    and end; a narrow one has a short inner dimension in its second half. Source: form fitted to published kernel tables (`evidence.fits.kernels`).
 
     Examples
     --------
@@ -297,7 +297,7 @@ def grouped_share(rows: Number, width: Number, most: Number, half_rows: Number, 
 
 
 LEAST_GROUPED_ROWS = 64.0
-"""Rows of an expert from which published grouped products tell their rate [1]."""
+"""Least rows per expert at which published grouped products are compute-bound, so that they show their rate [1]."""
 
 
 def padded_expert_rows(visits: Number, read: Number, tile: Number) -> Number:
@@ -305,9 +305,9 @@ def padded_expert_rows(visits: Number, read: Number, tile: Number) -> Number:
 
     Parameters
     ----------
-    visits : token visits that fall on this rank [1].
-    read : experts that they fall on [1].
-    tile : rows of one tile [1].
+    visits : token visits routed to this rank [1].
+    read : experts that receive them [1].
+    tile : rows per tile [1].
 
     Returns
     -------
@@ -315,8 +315,8 @@ def padded_expert_rows(visits: Number, read: Number, tile: Number) -> Number:
 
     Notes
     -----
-    Domain: each expert read holds visits / read rows on average, padded by (tile - 1) / 2 in expectation and never
-    below one tile; a tile of one row pads nothing. Source: tile quantization (see `padded`) applied to grouped products.
+    Domain: each expert has visits / read rows on average, padded by (tile - 1) / 2 in expectation and to at least
+    one tile; a tile of one row needs no padding. Source: tile quantization (see `padded`) applied to grouped products.
 
     Examples
     --------
@@ -329,13 +329,13 @@ def padded_expert_rows(visits: Number, read: Number, tile: Number) -> Number:
 
 
 def vector_work(work: Number, entries: Number, unpacking: Number) -> Number:
-    """Return the operations of a matrix-vector kernel: the product's own and the unpacking of each entry read.
+    """Return the operations of a matrix-vector kernel: those of the product plus the unpacking of each weight.
 
     Parameters
     ----------
     work : operations of the product [FLOP].
     entries : weights read [1].
-    unpacking : vector operations that turn a stored entry into a factor [FLOP].
+    unpacking : vector operations to unpack one stored weight [FLOP].
 
     Returns
     -------
@@ -343,7 +343,7 @@ def vector_work(work: Number, entries: Number, unpacking: Number) -> Number:
 
     Notes
     -----
-    Domain: few rows, weights used once. Source: count over the kernel (llama.cpp's mul_mat_vec).
+    Domain: few rows; weights are used once. Source: count over the kernel (llama.cpp's mul_mat_vec).
 
     Examples
     --------
@@ -354,9 +354,9 @@ def vector_work(work: Number, entries: Number, unpacking: Number) -> Number:
 
 
 def most_loaded_rank(experts: Number, ranks: Number, chosen: Number, tokens: Number) -> Number:
-    """Return the load of the busiest rank over the mean, for even random routing.
+    """Return the load of the busiest rank over the mean, for uniform random routing.
 
-    max/mean = 1 + sqrt(2 ln(R) (1 - k_r / R) / visits per rank), the Gaussian maximum of R equal loads.
+    max/mean = 1 + sqrt(2 ln(R) (1 - k_r / R) / visits per rank), the expected maximum of R equal Gaussian loads.
 
     Parameters
     ----------
@@ -371,8 +371,8 @@ def most_loaded_rank(experts: Number, ranks: Number, chosen: Number, tokens: Num
 
     Notes
     -----
-    Domain: even routing, R >= 1; a trained router without balancing is worse. Bounded by one rank taking all
-    it can hold. Source: extreme value of R normals, sqrt(2 ln R) (Cramer 1946), variance of a multinomial.
+    Domain: uniform routing, R >= 1; a trained router without balancing is worse. Capped at one rank taking all
+    that it can. Source: extreme value of R normals, sqrt(2 ln R) (Cramer 1946), variance of a multinomial.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""What must stay in memory: weights, cache, and how many sequences fit.
+"""Memory of inference: KV cache, windows, paging and activations.
 
 References
 ----------
@@ -11,7 +11,7 @@ from roofplan.laws import Number, larger, smaller, up
 
 
 def kv_cache_bytes(layers: Number, kv_heads: Number, head_dim: Number, tokens: Number, element: Number) -> Number:
-    """Return the cache of keys and values: 2 L h_kv d T b.
+    """Return the size of the KV cache: 2 L h_kv d T b.
 
     Parameters
     ----------
@@ -38,7 +38,7 @@ def kv_cache_bytes(layers: Number, kv_heads: Number, head_dim: Number, tokens: N
 
 
 def heads_per_rank(heads: Number, ranks: Number) -> Number:
-    """Return the key-value heads that one tensor-parallel rank keeps: max(1, ceil(h / t)), replicated where ranks outnumber heads.
+    """Return the key-value heads per tensor-parallel rank: max(1, ceil(h / t)); heads are replicated where ranks outnumber them.
 
     Parameters
     ----------
@@ -51,7 +51,7 @@ def heads_per_rank(heads: Number, ranks: Number) -> Number:
 
     Notes
     -----
-    Domain: engines that replicate. Source: vLLM, ``ModelConfig.get_num_kv_heads``.
+    Domain: engines that replicate heads. Source: vLLM, ``ModelConfig.get_num_kv_heads``.
 
     Examples
     --------
@@ -62,7 +62,7 @@ def heads_per_rank(heads: Number, ranks: Number) -> Number:
 
 
 def resident_tokens(tokens: Number, window: Number) -> Number:
-    """Return the tokens that a layer keeps: min(T, w).
+    """Return the tokens whose keys and values a layer keeps: min(T, w).
 
     Parameters
     ----------
@@ -75,7 +75,7 @@ def resident_tokens(tokens: Number, window: Number) -> Number:
 
     Notes
     -----
-    Domain: an engine that frees what slid out. Source: Beltagy et al. 2020, arXiv 2004.05150.
+    Domain: engines that free tokens outside the window. Source: Beltagy et al. 2020, arXiv 2004.05150.
 
     Examples
     --------
@@ -86,9 +86,9 @@ def resident_tokens(tokens: Number, window: Number) -> Number:
 
 
 def admitted_window_tokens(context: Number, window: Number, budget: Number) -> Number:
-    """Return the tokens of a windowed layer that admission must be able to hold: min(w - 1 + budget, T).
+    """Return the tokens of a windowed layer that admission reserves room for: min(w - 1 + budget, T).
 
-    While a chunk of prefill is in flight the layer keeps its window and the whole chunk.
+    While a prefill chunk is in flight, the layer keeps its window and the whole chunk.
 
     Parameters
     ----------
@@ -151,7 +151,7 @@ def mean_resident_tokens(prompt: Number, output: Number) -> Number:
 
     Notes
     -----
-    Domain: steady state, requests at all ages alike, cache allocated as it grows [1]_. Source: mean of a linear growth.
+    Domain: steady state, uniform distribution of ages, cache allocated as it grows [1]_. Source: mean of linear growth.
 
     Examples
     --------
@@ -162,9 +162,9 @@ def mean_resident_tokens(prompt: Number, output: Number) -> Number:
 
 
 def reserved_tokens(prompt: Number, output: Number) -> Number:
-    """Return what an engine that reserves to the end charges a request: I + O.
+    """Return the tokens charged to a request by an engine that reserves its final length: I + O.
 
-    The rival of `mean_resident_tokens`.
+    The alternative to `mean_resident_tokens`.
 
     Parameters
     ----------
@@ -177,7 +177,7 @@ def reserved_tokens(prompt: Number, output: Number) -> Number:
 
     Notes
     -----
-    Domain: TensorRT-LLM's GUARANTEED_NO_EVICT policy. Source: its documentation of the scheduler.
+    Domain: TensorRT-LLM's GUARANTEED_NO_EVICT policy. Source: its scheduler documentation.
 
     Examples
     --------
@@ -188,15 +188,15 @@ def reserved_tokens(prompt: Number, output: Number) -> Number:
 
 
 LOGIT_COPY = 4.0
-"""Bytes of the fp32 copy of a logit that a sampler takes [B]."""
+"""Size of a logit in the sampler's fp32 copy [B]."""
 
 
 def activation_peak_bytes(
     tokens: Number, hidden: Number, widest: Number, element: Number, sampled: Number, vocabulary: Number
 ) -> Number:
-    """Return the peak of an inference step: T (2 h + widest) b + sampled V (b + 4).
+    """Return the peak activation memory of an inference step: T (2 h + widest) b + sampled V (b + 4).
 
-    Two residual streams and the widest intermediate of one layer live together; logits are kept in the activation
+    Two residual streams and the widest intermediate of one layer are live at once. Logits are kept in the activation
     type and copied to fp32 for sampling.
 
     Parameters

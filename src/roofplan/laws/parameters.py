@@ -1,4 +1,4 @@
-"""What weights weigh."""
+"""Counts and stored sizes of weights."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def stored_bytes(entries: Number, bits: Number, group: Number, scale_bits: Numbe
 
     Notes
     -----
-    Domain: group at least 1; padding of ragged groups left out. Sources: MXFP4 is 4 + 8/32 bits (OCP Microscaling
+    Domain: group at least 1; padding of incomplete groups is left out. Sources: MXFP4 is 4 + 8/32 bits (OCP Microscaling
     v1.0), NVFP4 4 + 8/16, AWQ 4 + 20/128, DeepSeek's fp8 8 + 32/16384.
 
     Examples
@@ -33,7 +33,7 @@ def stored_bytes(entries: Number, bits: Number, group: Number, scale_bits: Numbe
 
 
 def dense_layer(hidden: Number, inner: Number, query: Number, keys: Number, matrices: Number) -> Number:
-    """Return the weights of a transformer layer without biases and norms: h (2 q + 2 k) + m h f.
+    """Return the number of weights of a transformer layer, without biases and norms: h (2 q + 2 k) + m h f.
 
     Parameters
     ----------
@@ -49,7 +49,7 @@ def dense_layer(hidden: Number, inner: Number, query: Number, keys: Number, matr
 
     Notes
     -----
-    Domain: a quick law for hand arithmetic; exact counts come from the layer records. Source: Vaswani et al. 2017.
+    Domain: an estimate by hand; exact counts come from the layer records. Source: Vaswani et al. 2017.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Layers spread over stages.
+"""Pipeline parallelism: latency, bubbles and micro-batches in flight.
 
 References
 ----------
@@ -12,13 +12,13 @@ from roofplan.laws import Number, larger, where
 
 
 def serial_latency(stages: Number, stage: Number, hop: Number) -> Number:
-    """Return the time of one token through all stages: P (t_stage + t_hop).
+    """Return the time of a token through all stages: P (t_stage + t_hop).
 
     Parameters
     ----------
     stages : pipeline stages P [1].
     stage : time of one stage [s].
-    hop : time of one transfer, the last back to the first included [s].
+    hop : time of one transfer, including that from the last stage back to the first [s].
 
     Returns
     -------
@@ -37,13 +37,13 @@ def serial_latency(stages: Number, stage: Number, hop: Number) -> Number:
 
 
 def interleaved_token_time(stages: Number, stage: Number, hop: Number) -> Number:
-    """Return the time per token of each user where P groups of users fill P stages: P (t_stage(B / P) + t_hop).
+    """Return the time per token of a user where P groups of users fill P stages: P (t_stage(B / P) + t_hop).
 
-    The same law as `serial_latency` with the stage time of one group; rate grows P-fold, latency does not fall.
+    The same law as `serial_latency`, with the stage time of one group. Throughput grows P-fold; latency does not fall.
 
     Parameters
     ----------
-    stages : pipeline stages P, and groups of users [1].
+    stages : pipeline stages P, which is also the number of groups [1].
     stage : time of one stage for one group [s].
     hop : time of one transfer [s].
 
@@ -53,7 +53,7 @@ def interleaved_token_time(stages: Number, stage: Number, hop: Number) -> Number
 
     Notes
     -----
-    Domain: as many groups as stages. Source: [1]_ with the loop of decoding closed.
+    Domain: as many groups as stages. Source: [1]_, applied to the decoding loop.
 
     Examples
     --------
@@ -64,18 +64,18 @@ def interleaved_token_time(stages: Number, stage: Number, hop: Number) -> Number
 
 
 def layer_split_turns(stages: Number, passes: Number, copies: Number, queued: Number) -> Number:
-    """Return how many stage times n passes take that follow each other through P stages, c of them or what a host has launched under way.
+    """Return the time of n consecutive passes through P stages, in stage times, with a limited number of passes in flight.
 
-    g passes start one stage time apart, and the next g when there is room: floor((n - 1) / g) max(g, w) + (n - 1) mod g + P.
-    Copies of the inputs allow g = c, after w = P. A host that launches all kernels of a pass before those of the next, into queues
-    that hold q passes of a stage, allows g = floor(q) + 1, after w = P + floor(q) - q.
+    g passes start one stage time apart, the next g when there is room: floor((n - 1) / g) max(g, w) + (n - 1) mod g + P.
+    c copies of the inputs allow g = c, with w = P. A host that launches all kernels of a pass before those of the next, into queues
+    that hold q passes of a stage, allows g = floor(q) + 1, with w = P + floor(q) - q.
 
     Parameters
     ----------
-    stages : devices P that hold layers in turn [1].
+    stages : devices that the layers are split over P [1].
     passes : micro-batches of a prompt n [1].
     copies : micro-batches whose inputs a device holds c [1].
-    queued : passes of a stage that a device's launch queue holds q [1].
+    queued : passes of a stage that fit into a device's launch queue q [1].
 
     Returns
     -------
@@ -83,9 +83,9 @@ def layer_split_turns(stages: Number, passes: Number, copies: Number, queued: Nu
 
     Notes
     -----
-    Domain: equal stages and passes, launches much shorter than kernels. For n <= g it is n + P - 1 of [1]_. Source: [1]_ with copies and
-    launches bounded (llama.cpp, pull request 6017, keeps four copies). Two cards that hold 40 layers each of some 50 kernels, in queues of
-    1,024, take 1.75 stage times for two passes by it, 1.73 measured; without the queue's limit it would be 1.5.
+    Domain: equal stages and passes, launches much shorter than kernels. For n <= g it is n + P - 1 of [1]_. Source: [1]_ with limited
+    copies and launches (llama.cpp, pull request 6017, keeps four copies). Two cards with 40 layers each of about 50 kernels and queues of
+    1,024 launches take 1.75 times as long for two passes as for one, 1.73 measured; without the limit of the queue it would be 1.5.
 
     Examples
     --------
@@ -127,11 +127,11 @@ def bubble_share(stages: Number, micro_batches: Number) -> Number:
 
 
 def duty_cycle(transfer: Number, period: Number) -> Number:
-    """Return the share of time that a link is busy: t_transfer / t_period.
+    """Return the share of time in which a link is busy: t_transfer / t_period.
 
     Parameters
     ----------
-    transfer : time that the link works [s].
+    transfer : time of a transfer [s].
     period : time between two such transfers [s].
 
     Returns
@@ -140,7 +140,7 @@ def duty_cycle(transfer: Number, period: Number) -> Number:
 
     Notes
     -----
-    Domain: transfer within the period. Source: definition.
+    Domain: the transfer is no longer than the period. Source: definition.
 
     Examples
     --------
@@ -151,12 +151,12 @@ def duty_cycle(transfer: Number, period: Number) -> Number:
 
 
 def warmup_micro_batches(stages: Number, stage: Number) -> Number:
-    """Return the micro-batches whose activations a stage holds at most under one-forward-one-backward: P - i [2]_.
+    """Return the most micro-batches whose activations a stage holds under 1F1B: P - i [2]_.
 
     Parameters
     ----------
     stages : pipeline stages P [1].
-    stage : place of the stage i, the first being 0 [1].
+    stage : index of the stage i, from 0 [1].
 
     Returns
     -------
@@ -164,7 +164,7 @@ def warmup_micro_batches(stages: Number, stage: Number) -> Number:
 
     Notes
     -----
-    Domain: at least P micro-batches; GPipe holds all of them instead. Source: [2]_ section 2.2.
+    Domain: at least P micro-batches; GPipe holds all of them. Source: [2]_ section 2.2.
 
     Examples
     --------
@@ -175,7 +175,7 @@ def warmup_micro_batches(stages: Number, stage: Number) -> Number:
 
 
 def interleaved_bubble_share(stages: Number, micro_batches: Number, chunks: Number) -> Number:
-    """Return the idle share where each rank holds v chunks of layers in turn: (P - 1) / (v M + P - 1) [2]_.
+    """Return the idle share of an interleaved pipeline with v chunks of layers per rank: (P - 1) / (v M + P - 1) [2]_.
 
     Parameters
     ----------
@@ -189,7 +189,7 @@ def interleaved_bubble_share(stages: Number, micro_batches: Number, chunks: Numb
 
     Notes
     -----
-    Domain: M a multiple of P; v times the messages. With v = 1 it is `bubble_share`. Source: [2]_ section 2.2.
+    Domain: M is a multiple of P; v times the messages. With v = 1 it is `bubble_share`. Source: [2]_ section 2.2.
 
     Examples
     --------
@@ -200,12 +200,12 @@ def interleaved_bubble_share(stages: Number, micro_batches: Number, chunks: Numb
 
 
 def chunks_in_flight(stages: Number, stage: Number, chunks: Number) -> Number:
-    """Return the micro-batches of one chunk of layers that a rank of an interleaved pipeline holds: 2 (P - 1 - i) + (v - 1) P + 1.
+    """Return the chunk micro-batches in flight on a rank of an interleaved pipeline: 2 (P - 1 - i) + (v - 1) P + 1.
 
     Parameters
     ----------
     stages : pipeline stages P [1].
-    stage : place of the stage i, the first being 0 [1].
+    stage : index of the stage i, from 0 [1].
     chunks : chunks of layers on each rank v, more than one [1].
 
     Returns
@@ -214,7 +214,7 @@ def chunks_in_flight(stages: Number, stage: Number, chunks: Number) -> Number:
 
     Notes
     -----
-    Domain: M a multiple of P. For the first stage it is L (1 + (P - 1) / (P v)) layers' worth, as in Korthikanti et al. 2022
+    Domain: M is a multiple of P. On the first stage this amounts to L (1 + (P - 1) / (P v)) layers, as in Korthikanti et al. 2022
     (arXiv 2205.05198) section 4.2.3. Source: the warm-up of [2]_ section 2.2.
 
     Examples
@@ -233,7 +233,7 @@ def flushed_time(micro_batches: Number, chunks: Number, slowest: Number, others:
     micro_batches : micro-batches M [1].
     chunks : chunks of layers on each rank v [1].
     slowest : forward and backward time of one micro-batch on the slowest stage t [s].
-    others : the same on all other stages together, (P - 1) t where they are equal [s].
+    others : the same time summed over all other stages, (P - 1) t where stages are equal [s].
 
     Returns
     -------
@@ -241,8 +241,8 @@ def flushed_time(micro_batches: Number, chunks: Number, slowest: Number, others:
 
     Notes
     -----
-    Domain: GPipe, 1F1B (v = 1) and interleaved 1F1B. With equal stages its idle share is `interleaved_bubble_share`; with
-    unequal ones the first and the last micro-batch pass every stage at that stage's own pace. Source: [2]_ section 2.2.
+    Domain: GPipe, 1F1B (v = 1) and interleaved 1F1B. With equal stages the idle share is `interleaved_bubble_share`. With
+    unequal stages the first and the last micro-batch pass each stage at its own speed. Source: [2]_ section 2.2.
 
     Examples
     --------
@@ -269,7 +269,7 @@ def zero_bubble_time(stages: Number, micro_batches: Number, forward: Number, inp
 
     Notes
     -----
-    Domain: the memory of 1F1B; with F = B = W a third of its bubble. Source: Qi et al. 2023, arXiv 2401.10241, table 2.
+    Domain: as much memory as 1F1B; with F = B = W a third of its bubble. Source: Qi et al. 2023, arXiv 2401.10241, table 2.
 
     Examples
     --------
@@ -280,7 +280,7 @@ def zero_bubble_time(stages: Number, micro_batches: Number, forward: Number, inp
 
 
 def dual_pipe_time(stages: Number, micro_batches: Number, forward: Number, inputs: Number, weights: Number) -> Number:
-    """Return the time under DualPipe: M (F + B + W) + (P / 2 - 1) (F + 2 B - W), for a pair of overlapped passes without gain.
+    """Return the time under DualPipe, with no gain from overlapped passes: M (F + B + W) + (P / 2 - 1) (F + 2 B - W).
 
     Parameters
     ----------
@@ -308,7 +308,7 @@ def dual_pipe_time(stages: Number, micro_batches: Number, forward: Number, input
 
 
 def dual_in_flight(stages: Number) -> Number:
-    """Return the micro-batches of both its stages that a rank of DualPipe holds at most: (P + 1) / 2.
+    """Return the most micro-batches that a rank of DualPipe holds, over both its stages: (P + 1) / 2.
 
     Parameters
     ----------

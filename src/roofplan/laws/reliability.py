@@ -1,4 +1,4 @@
-"""Failures of long runs: how often, how much is lost, and how often to save.
+"""Failures of long runs: how often they occur, what they cost, and how often to write checkpoints.
 
 References
 ----------
@@ -27,7 +27,7 @@ def mean_time_to_interruption(devices: Number, rate: Number) -> Number:
 
     Notes
     -----
-    Domain: independent failures at a constant rate, any of which stops the job. Source: superposition of Poisson processes.
+    Domain: independent failures at a constant rate, each of which stops the job. Source: superposition of Poisson processes.
 
     Examples
     --------
@@ -38,9 +38,9 @@ def mean_time_to_interruption(devices: Number, rate: Number) -> Number:
 
 
 def young_interval(write: Number, interruption: Number) -> Number:
-    """Return the best time between checkpoints to first order: sqrt(2 delta M) [1]_.
+    """Return the optimal time between checkpoints, to first order: sqrt(2 delta M) [1]_.
 
-    The rival of `daly_interval`.
+    The alternative to `daly_interval`.
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ def young_interval(write: Number, interruption: Number) -> Number:
 
 
 def daly_interval(write: Number, interruption: Number) -> Number:
-    """Return the best time between checkpoints to higher order [2]_.
+    """Return the optimal time between checkpoints, to higher order [2]_.
 
     sqrt(2 delta M) (1 + sqrt(delta / 2 M) / 3 + delta / 18 M) - delta where delta < 2 M, else M.
 
@@ -92,12 +92,12 @@ def daly_interval(write: Number, interruption: Number) -> Number:
 
 
 def goodput(interval: Number, write: Number, restart: Number, interruption: Number) -> Number:
-    """Return the share of time that advances the run: tau / (M e^(R/M) (e^((tau + delta)/M) - 1)) [2]_.
+    """Return the share of time in which the run makes progress: tau / (M e^(R/M) (e^((tau + delta)/M) - 1)) [2]_.
 
     Parameters
     ----------
     interval : work between two checkpoints tau [s].
-    write : time that writing one stops the run delta [s].
+    write : time that writing a checkpoint stops the run delta [s].
     restart : detection, restart and reload after an interruption R [s].
     interruption : mean time to interruption M [s].
 
@@ -107,7 +107,7 @@ def goodput(interval: Number, write: Number, restart: Number, interruption: Numb
 
     Notes
     -----
-    Domain: exponential interruptions, which may strike during writes and restarts too. Source: [2]_ equation 20.
+    Domain: exponential interruptions, which may also occur during writes and restarts. Source: [2]_ equation 20.
 
     Examples
     --------
@@ -118,7 +118,7 @@ def goodput(interval: Number, write: Number, restart: Number, interruption: Numb
 
 
 def slowest_of(sigma: Number, ranks: Number) -> Number:
-    """Return by which share the slowest of equal hosts exceeds their mean: sigma sqrt(2 ln N).
+    """Return the relative excess of the slowest of N equal hosts over their mean: sigma sqrt(2 ln N).
 
     Parameters
     ----------
@@ -131,7 +131,7 @@ def slowest_of(sigma: Number, ranks: Number) -> Number:
 
     Notes
     -----
-    Domain: many independent hosts with normal times. Source: leading term of the expected maximum of N normal variables
+    Domain: many independent hosts with normally distributed times. Source: leading term of the expected maximum of N normal variables
     (H. Cramer, Mathematical Methods of Statistics, 1946, section 28.6).
 
     Examples
@@ -143,14 +143,14 @@ def slowest_of(sigma: Number, ranks: Number) -> Number:
 
 
 def degraded_goodput(repair: Number, regroup: Number, interruption: Number, copies: Number) -> Number:
-    """Return the share of time that advances a run which leaves a failed copy out until it is repaired: (1 - T / (M d)) / (1 + g / M).
+    """Return the goodput of a run that continues without a failed copy until it is repaired: (1 - T / (M d)) / (1 + g / M).
 
-    The rival of `goodput`, which stops all until the failed part is back.
+    The alternative to `goodput`, where the whole run stops until the failed part is back.
 
     Parameters
     ----------
-    repair : time that a failed copy is out T [s].
-    regroup : time that the others need to go on without it g [s].
+    repair : time until a failed copy is back T [s].
+    regroup : time that the other copies need to continue without it g [s].
     interruption : mean time to interruption M [s].
     copies : data-parallel copies d [1].
 
@@ -160,7 +160,7 @@ def degraded_goodput(repair: Number, regroup: Number, interruption: Number, copi
 
     Notes
     -----
-    Domain: failures rare enough that copies are seldom out together, no lost step. Source: balance of time; measured with
+    Domain: failures so rare that two copies are seldom out at once; no step is lost. Source: time balance; measured with
     fault-tolerant sharded data parallelism at 100,000 devices (Meta, FT-HSDP).
 
     Examples
@@ -172,15 +172,15 @@ def degraded_goodput(repair: Number, regroup: Number, interruption: Number, copi
 
 
 def spread_of_finish(work: Number, share: Number, interruption: Number, restart: Number, lost: Number) -> Number:
-    """Return the standard deviation of the elapsed time: sqrt(T / M) times the root mean square of what an interruption costs.
+    """Return the standard deviation of the elapsed time: sqrt(T / M) times the root mean square cost of an interruption.
 
     Parameters
     ----------
-    work : time of the steps alone [s].
+    work : time of the training steps [s].
     share : goodput [1].
     interruption : mean time to interruption M [s].
     restart : detection, restart and reload R [s].
-    lost : mean work lost, half an interval [s].
+    lost : mean work lost per interruption, half an interval [s].
 
     Returns
     -------
@@ -188,7 +188,7 @@ def spread_of_finish(work: Number, share: Number, interruption: Number, restart:
 
     Notes
     -----
-    Domain: many interruptions, each costing R and a loss spread evenly between 0 and twice its mean. Source: variance of a
+    Domain: many interruptions, each costing R and a loss uniform between 0 and twice its mean. Source: variance of a
     compound Poisson process.
 
     Examples

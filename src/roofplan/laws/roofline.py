@@ -1,4 +1,4 @@
-"""Roofline: what a machine can attain, and which of its limits binds.
+"""Roofline: attainable rates, and which limit binds.
 
 References
 ----------
@@ -35,7 +35,7 @@ def ridge_point(peak: Number, bandwidth: Number) -> Number:
 
 
 def attainable_rate(intensity: Number, peak: Number, bandwidth: Number) -> Number:
-    """Return the rate at an arithmetic intensity: min(peak, intensity * bandwidth) [1]_.
+    """Return the attainable rate at an arithmetic intensity: min(peak, intensity * bandwidth) [1]_.
 
     Parameters
     ----------
@@ -86,7 +86,7 @@ def overlapped_time(work: Number, traffic: Number, rate: Number, bandwidth: Numb
 
 
 def beyond_cache(traffic: Number, cache: Number) -> Number:
-    """Return the bytes of tensors handed from one kernel to the next that the last-level cache does not hold: max(Q - C, 0).
+    """Return the traffic between consecutive kernels that the last-level cache does not absorb: max(Q - C, 0).
 
     Parameters
     ----------
@@ -99,8 +99,8 @@ def beyond_cache(traffic: Number, cache: Number) -> Number:
 
     Notes
     -----
-    Domain: a rule of thumb between no help and that of tensors which all fit: of all that an operation's passes hand on, one cache full
-    is served, and costs no time. Source: count, an estimate that no published kernel was held against.
+    Domain: a rule of thumb. The cache serves one cache size of the tensors that an operation's passes hand over, at no cost in time.
+    Source: count; an estimate that has not been compared with published kernels.
 
     Examples
     --------
@@ -111,9 +111,9 @@ def beyond_cache(traffic: Number, cache: Number) -> Number:
 
 
 def serial_time(work: Number, traffic: Number, rate: Number, bandwidth: Number) -> Number:
-    """Return the time of a kernel that does not overlap: W / rate + Q / bandwidth.
+    """Return the time of a kernel without overlap: W / rate + Q / bandwidth.
 
-    The rival of `overlapped_time`, an upper bound within a factor of two of it.
+    The alternative to `overlapped_time`: an upper bound, at most twice as long.
 
     Parameters
     ----------
@@ -141,7 +141,7 @@ def serial_time(work: Number, traffic: Number, rate: Number, bandwidth: Number) 
 def kernel_time(
     work: Number, traffic: Number, rate: Number, bandwidth: Number, kernels: Number, launch: Number
 ) -> Number:
-    """Return the time of an operation with its launches: max(W / rate, Q / bandwidth) + kernels * launch.
+    """Return the time of an operation including its kernel launches: max(W / rate, Q / bandwidth) + kernels * launch.
 
     Parameters
     ----------
@@ -149,7 +149,7 @@ def kernel_time(
     traffic : bytes moved to and from memory [B].
     rate : achieved compute rate [FLOP/s].
     bandwidth : achieved memory rate [B/s].
-    kernels : kernels started [1].
+    kernels : kernels launched [1].
     launch : time between one kernel and the next [s].
 
     Returns
@@ -158,7 +158,7 @@ def kernel_time(
 
     Notes
     -----
-    Domain: launches on the critical path; inside a captured graph `launch` is the gap between kernels,
+    Domain: launches on the critical path. Inside a captured graph `launch` is the gap between kernels,
     outside it the host's cost per launch. Source: roofline [1]_ plus an affine start-up term.
 
     Examples
@@ -170,12 +170,12 @@ def kernel_time(
 
 
 def share_of_peak(work: Number, time: Number, peak: Number) -> Number:
-    """Return the utilisation of a peak: W / (t * peak).
+    """Return the achieved share of the peak rate: W / (t * peak).
 
     Parameters
     ----------
     work : floating-point operations [FLOP].
-    time : elapsed [s].
+    time : elapsed time [s].
     peak : compute rate [FLOP/s].
 
     Returns
@@ -184,7 +184,7 @@ def share_of_peak(work: Number, time: Number, peak: Number) -> Number:
 
     Notes
     -----
-    Domain: work counted by one stated convention. With model FLOPs this is MFU. Source: (Chowdhery et al. 2022, arXiv 2204.02311, appendix B).
+    Domain: work counted by one stated convention; with model FLOPs this is MFU. Source: (Chowdhery et al. 2022, arXiv 2204.02311, appendix B).
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""How the loss falls with parameters and tokens.
+"""Scaling law of the loss with parameters and tokens.
 
 References
 ----------
@@ -10,10 +10,10 @@ from __future__ import annotations
 from roofplan.laws import Number
 
 IRREDUCIBLE, OF_SIZE, OF_DATA = 1.69, 406.4, 410.7
-"""Loss of perfect prediction, and what finite parameters and tokens add, in nats a token, [1]_ equation 10 [1]."""
+"""Irreducible loss E, and coefficients A of parameters and B of tokens, in nats per token, [1]_ equation 10 [1]."""
 
 SIZE_EXPONENT, DATA_EXPONENT = 0.34, 0.28
-"""Exponents of both, [1]_ equation 10 [1]."""
+"""Exponents of parameters and of tokens, [1]_ equation 10 [1]."""
 
 
 def loss(parameters: Number, tokens: Number) -> Number:
@@ -21,16 +21,16 @@ def loss(parameters: Number, tokens: Number) -> Number:
 
     Parameters
     ----------
-    parameters : N [1].
-    tokens : D [1].
+    parameters : parameters N [1].
+    tokens : training tokens D [1].
 
     Returns
     -------
-    Loss in nats a token [1].
+    Loss in nats per token [1].
 
     Notes
     -----
-    Domain: dense decoders of 0.07 to 16 G parameters on MassiveText, one pass. Source: [1]_ approach 3.
+    Domain: dense decoders of 0.07 to 16 G parameters on MassiveText, one epoch. Source: [1]_ approach 3.
 
     Examples
     --------

@@ -1,6 +1,6 @@
-"""From a wafer to a tested package: how many dies it gives, how many of them work, and what one costs.
+"""From a wafer to a tested package: dies per wafer, yield and cost.
 
-The yields are rivals under their own names: at 800 mm2 they differ by a third, so an answer says which one it used.
+The yield laws are alternatives. At 800 mm2 they differ by a third, so an answer states which one it used.
 
 References
 ----------
@@ -18,11 +18,11 @@ import numpy as np
 from roofplan.laws import Number
 
 RETICLE = 858e-6
-"""Largest field that a scanner exposes at once, 26 mm x 33 mm: no single die is larger [m2]."""
+"""Largest field that a scanner exposes at once, 26 mm x 33 mm; no die is larger [m2]."""
 
 
 def scribed_area(area: Number, scribe: Number) -> Number:
-    """Return what a square die takes on the wafer with its share of the scribe lines: (sqrt(A) + s)^2.
+    """Return the wafer area of a square die with its share of the scribe lines: (sqrt(A) + s)^2.
 
     Parameters
     ----------
@@ -35,7 +35,7 @@ def scribed_area(area: Number, scribe: Number) -> Number:
 
     Notes
     -----
-    Domain: square dies; one of 26 mm x 33 mm takes 0.01% more. Source: [4]_ section 3.
+    Domain: square dies; a die of 26 mm x 33 mm takes 0.01% more. Source: [4]_ section 3.
 
     Examples
     --------
@@ -51,8 +51,8 @@ def dies_per_wafer(diameter: Number, edge: Number, area: Number) -> Number:
     Parameters
     ----------
     diameter : of the wafer d [m].
-    edge : ring that carries no dies e [m].
-    area : a die's with its scribe lines A [m2].
+    edge : width of the outer ring without dies e [m].
+    area : of a die with its scribe lines A [m2].
 
     Returns
     -------
@@ -60,8 +60,8 @@ def dies_per_wafer(diameter: Number, edge: Number, area: Number) -> Number:
 
     Notes
     -----
-    Domain: dies much smaller than the wafer; the second term is what the rim cuts off, and the result an expectation over
-    placements, not a whole number. Source: [5]_, as in [4]_.
+    Domain: dies much smaller than the wafer. The second term counts dies cut by the edge. The result is an expectation
+    over placements, not a whole number. Source: [5]_, as in [4]_.
 
     Examples
     --------
@@ -72,12 +72,12 @@ def dies_per_wafer(diameter: Number, edge: Number, area: Number) -> Number:
 
 
 def poisson_yield(area: Number, density: Number) -> Number:
-    """Return the share of dies without a defect where defects fall independently: e^(-A D).
+    """Return the yield with independent defects: e^(-A D).
 
     Parameters
     ----------
     area : of the die A [m2].
-    density : defects that kill D [1/m2].
+    density : density of killer defects D [1/m2].
 
     Returns
     -------
@@ -85,7 +85,7 @@ def poisson_yield(area: Number, density: Number) -> Number:
 
     Notes
     -----
-    Domain: no clustering, so it is the lowest of those that spread a density. Source: definition; [1]_ compares it.
+    Domain: no clustering, so the lowest yield among the laws with a distributed density. Source: definition; compared in [1]_.
 
     Examples
     --------
@@ -96,7 +96,7 @@ def poisson_yield(area: Number, density: Number) -> Number:
 
 
 def murphy_yield(area: Number, density: Number) -> Number:
-    """Return the yield where densities spread over wafers as a triangle: ((1 - e^(-A D)) / (A D))^2 [1]_.
+    """Return the yield with a triangular distribution of defect density: ((1 - e^(-A D)) / (A D))^2 [1]_.
 
     Parameters
     ----------
@@ -121,7 +121,7 @@ def murphy_yield(area: Number, density: Number) -> Number:
 
 
 def seeds_yield(area: Number, density: Number) -> Number:
-    """Return the yield where densities spread exponentially: 1 / (1 + A D) [2]_.
+    """Return the yield with an exponential distribution of defect density: 1 / (1 + A D) [2]_.
 
     Parameters
     ----------
@@ -134,7 +134,7 @@ def seeds_yield(area: Number, density: Number) -> Number:
 
     Notes
     -----
-    Domain: heavy clustering, so it is the highest of the family. Another formula goes by the same name, `seeds_root_yield`.
+    Domain: heavy clustering, so the highest yield of the family. `seeds_root_yield` goes by the same name.
     Source: [2]_.
 
     Examples
@@ -146,7 +146,7 @@ def seeds_yield(area: Number, density: Number) -> Number:
 
 
 def seeds_root_yield(area: Number, density: Number) -> Number:
-    """Return the yield of the other formula of that name: e^(-sqrt(A D)).
+    """Return the yield by the other formula named after Seeds: e^(-sqrt(A D)).
 
     Parameters
     ----------
@@ -159,7 +159,7 @@ def seeds_root_yield(area: Number, density: Number) -> Number:
 
     Notes
     -----
-    Domain: named Seeds in textbooks and calculators beside 1 / (1 + A D). Source: those; kept so that a figure can be traced.
+    Domain: textbooks and calculators also call 1 / (1 + A D) Seeds. Source: textbooks and calculators; kept to trace published figures.
 
     Examples
     --------
@@ -170,13 +170,13 @@ def seeds_root_yield(area: Number, density: Number) -> Number:
 
 
 def negative_binomial_yield(area: Number, density: Number, clustering: Number) -> Number:
-    """Return the yield where densities spread as a gamma distribution: (1 + A D / a)^(-a) [3]_.
+    """Return the yield with a gamma distribution of defect density: (1 + A D / a)^(-a) [3]_.
 
     Parameters
     ----------
     area : of the die A [m2].
     density : mean density of defects D [1/m2].
-    clustering : parameter a; 1 is Seeds, infinite is Poisson; 3 and 10 are in use [1].
+    clustering : parameter a; 1 gives Seeds, infinity gives Poisson; 3 and 10 are common [1].
 
     Returns
     -------
@@ -195,12 +195,12 @@ def negative_binomial_yield(area: Number, density: Number, clustering: Number) -
 
 
 def bose_einstein_yield(area: Number, density: Number, layers: Number) -> Number:
-    """Return the yield of critical layers in a row, each with its own defects: (1 + A D)^(-n).
+    """Return the yield of n critical layers with independent defects: (1 + A D)^(-n).
 
     Parameters
     ----------
     area : of the die A [m2].
-    density : mean density of defects of one layer D [1/m2].
+    density : mean density of defects per layer D [1/m2].
     layers : critical mask layers n [1].
 
     Returns
@@ -209,7 +209,7 @@ def bose_einstein_yield(area: Number, density: Number, layers: Number) -> Number
 
     Notes
     -----
-    Domain: densities of one layer, a tenth or so of those of a whole process. Source: J. E. Price, Proc. IEEE 58, 1970.
+    Domain: densities per layer, about a tenth of those of a whole process. Source: J. E. Price, Proc. IEEE 58, 1970.
 
     Examples
     --------
@@ -220,14 +220,14 @@ def bose_einstein_yield(area: Number, density: Number, layers: Number) -> Number
 
 
 def salvaged_yield(area: Number, density: Number, critical: Number, spare: Number, clustering: Number) -> Number:
-    """Return the share of dies that can be sold with units off: sum over j <= k of C(a+j-1, j) (l/(a+AD))^j (1 + AD/a)^-a.
+    """Return the share of dies that can be sold with some units disabled: sum over j <= k of C(a+j-1, j) (l/(a+AD))^j (1 + AD/a)^-a.
 
     Parameters
     ----------
     area : of the die A [m2].
     density : mean density of defects D [1/m2].
-    critical : share u of the area without which nothing works: an assumption, no maker publishes it [1].
-    spare : units that a sold part may lack k, a whole number [1].
+    critical : share u of the area that must be free of defects; an assumption, since no maker publishes it [1].
+    spare : units that may be disabled in a sold part k, a whole number [1].
     clustering : of the defects a, as in `negative_binomial_yield` [1].
 
     Returns
@@ -236,11 +236,11 @@ def salvaged_yield(area: Number, density: Number, critical: Number, spare: Numbe
 
     Notes
     -----
-    Domain: defects per die are Poisson with a mean that a gamma spreads over wafers, a = clustering. A part sells if no
-    defect hits the critical share and at most k hit the rest, l = (1 - u) A D on average, each of which costs one unit: two
-    in the same unit count as two, so the share errs low (by less than 1e-5 for the 80 to 144 units of today's dies, 0.01 for
+    Domain: defects per die are Poisson with a gamma-distributed mean, a = clustering. A part can be sold if no defect hits
+    the critical share and at most k hit the rest, l = (1 - u) A D on average. Each of these disables one unit. Two defects in
+    one unit count as two, so the share is slightly low (by less than 1e-5 for the 80 to 144 units of today's dies, 0.01 for
     one spare of eight). Without spare units, or where all is critical, it is `negative_binomial_yield`. GH100 has 144
-    multiprocessors and is sold with 132: nearly every die passes that, and u decides. Source: [3]_ for the clustering.
+    multiprocessors and is sold with 132: nearly every die meets that, so u decides. Source: [3]_ for the clustering.
 
     Examples
     --------
@@ -259,13 +259,13 @@ def salvaged_yield(area: Number, density: Number, critical: Number, spare: Numbe
 
 
 def die_cost(wafer: Number, dies: Number, share: Number) -> Number:
-    """Return the cost of a die that can be sold: wafer / (dies x share) [4]_.
+    """Return the cost of a sellable die: wafer / (dies x share) [4]_.
 
     Parameters
     ----------
     wafer : price of a processed wafer [USD].
     dies : whole dies on it [1].
-    share : of them that can be sold [1].
+    share : share of them that can be sold [1].
 
     Returns
     -------
@@ -284,13 +284,13 @@ def die_cost(wafer: Number, dies: Number, share: Number) -> Number:
 
 
 def assembled_cost(parts: Number, process: Number, joint: Number, joints: Number) -> Number:
-    """Return the cost of a package that works: (parts + process) / y^n; a failed joint loses all that is on it [4]_.
+    """Return the cost of a working package: (parts + process) / y^n. A failed joint loses the whole package [4]_.
 
     Parameters
     ----------
     parts : known good dies and memory stacks on it [USD].
     process : interposer, substrate and assembly [USD].
-    joint : share of chips that are joined without fault y [1].
+    joint : yield of joining one chip y [1].
     joints : chips on the package n [1].
 
     Returns
@@ -299,7 +299,7 @@ def assembled_cost(parts: Number, process: Number, joint: Number, joints: Number
 
     Notes
     -----
-    Domain: chips first tested, no rework. Source: [4]_ equations 5 to 8, one level.
+    Domain: chips are tested before assembly, no rework. Source: [4]_ equations 5 to 8, one level.
 
     Examples
     --------
@@ -310,11 +310,11 @@ def assembled_cost(parts: Number, process: Number, joint: Number, joints: Number
 
 
 def design_share(design: Number, volume: Number) -> Number:
-    """Return what a part carries of its design, masks and software: NRE / volume.
+    """Return the share of design, masks and software per part: NRE / volume.
 
     Parameters
     ----------
-    design : cost of the design, once [USD].
+    design : one-time cost of the design [USD].
     volume : parts sold [1].
 
     Returns
@@ -323,7 +323,7 @@ def design_share(design: Number, volume: Number) -> Number:
 
     Notes
     -----
-    Domain: the same design for all of them. Source: definition.
+    Domain: one design for all parts. Source: definition.
 
     Examples
     --------
@@ -338,8 +338,8 @@ def gross_margin(price: Number, cost: Number) -> Number:
 
     Parameters
     ----------
-    price : of sale [USD].
-    cost : of what is sold [USD].
+    price : selling price [USD].
+    cost : cost of the part sold [USD].
 
     Returns
     -------
@@ -347,7 +347,7 @@ def gross_margin(price: Number, cost: Number) -> Number:
 
     Notes
     -----
-    Domain: one part, development and distribution aside. Source: definition.
+    Domain: one part, without development and distribution. Source: definition.
 
     Examples
     --------
@@ -358,13 +358,13 @@ def gross_margin(price: Number, cost: Number) -> Number:
 
 
 def chip_rate(area: Number, density: Number, each: Number) -> Number:
-    """Return what a chip computes: its area times the transistors of an area times the rate of a transistor, A d r.
+    """Return the compute rate of a chip: area x transistor density x rate per transistor, A d r.
 
     Parameters
     ----------
     area : of the die A [m2].
     density : transistors per area d [1/m2].
-    each : operations that a transistor does r [1/s].
+    each : rate of operations per transistor r [1/s].
 
     Returns
     -------
@@ -372,7 +372,7 @@ def chip_rate(area: Number, density: Number, each: Number) -> Number:
 
     Notes
     -----
-    Domain: an identity, which parts progress into reticle, process, and architecture with precision. Source: definition.
+    Domain: an identity that splits progress into reticle, process, and architecture with precision. Source: definition.
 
     Examples
     --------
@@ -383,12 +383,12 @@ def chip_rate(area: Number, density: Number, each: Number) -> Number:
 
 
 def transistor_price(wafer: Number, area: Number, density: Number) -> Number:
-    """Return what a transistor costs before yield: W / (A d).
+    """Return the cost of a transistor before yield: W / (A d).
 
     Parameters
     ----------
     wafer : price of a wafer W [USD].
-    area : of the wafer that carries dies A [m2].
+    area : wafer area that carries dies A [m2].
     density : transistors per area d [1/m2].
 
     Returns
@@ -397,7 +397,7 @@ def transistor_price(wafer: Number, area: Number, density: Number) -> Number:
 
     Notes
     -----
-    Domain: peak densities, so a bound. Source: definition.
+    Domain: peak densities, so a lower bound. Source: definition.
 
     Examples
     --------
@@ -408,7 +408,7 @@ def transistor_price(wafer: Number, area: Number, density: Number) -> Number:
 
 
 def rate_of_a_transistor(rate: Number, transistors: Number) -> Number:
-    """Return what each transistor computes: P / N.
+    """Return the rate per transistor: P / N.
 
     Parameters
     ----------
@@ -417,11 +417,11 @@ def rate_of_a_transistor(rate: Number, transistors: Number) -> Number:
 
     Returns
     -------
-    Rate of one [FLOP/s].
+    Rate of one transistor [FLOP/s].
 
     Notes
     -----
-    Domain: all transistors counted, memory and links among them. Source: definition; `chip_rate` turned round.
+    Domain: all transistors count, including those of memory and links. Source: definition; the inverse of `chip_rate`.
 
     Examples
     --------

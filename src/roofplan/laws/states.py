@@ -1,4 +1,4 @@
-"""What training keeps of each parameter: weight, gradient, and the optimizer's state.
+"""Memory per parameter in training: weight, gradient and optimizer state.
 
 References
 ----------
@@ -12,7 +12,7 @@ from roofplan.laws import Number, up, where
 
 
 def state_bytes(parameters: Number, weight: Number, gradient: Number, optimizer: Number) -> Number:
-    """Return the bytes of all parameters with their gradients and optimizer state: P (w + g + o).
+    """Return the memory of weights, gradients and optimizer state: P (w + g + o).
 
     Parameters
     ----------
@@ -27,7 +27,7 @@ def state_bytes(parameters: Number, weight: Number, gradient: Number, optimizer:
 
     Notes
     -----
-    Domain: nothing divided; buffers and fragmentation come on top. Source: [1]_; counts as in [2]_ section 3.1.
+    Domain: nothing is sharded; buffers and fragmentation are extra. Source: [1]_; counts as in [2]_ section 3.1.
 
     Examples
     --------
@@ -40,7 +40,7 @@ def state_bytes(parameters: Number, weight: Number, gradient: Number, optimizer:
 def zero_bytes(
     parameters: Number, weight: Number, gradient: Number, optimizer: Number, ranks: Number, stage: Number
 ) -> Number:
-    """Return the state on each rank under ZeRO: stage 1 divides the optimizer's, 2 the gradients too, 3 the weights too [2]_.
+    """Return the state per rank under ZeRO: stage 1 shards optimizer state, stage 2 also gradients, stage 3 also weights [2]_.
 
     Parameters
     ----------
@@ -57,7 +57,7 @@ def zero_bytes(
 
     Notes
     -----
-    Domain: even shards; what is gathered for a moment comes on top. Source: [2]_ figure 1.
+    Domain: even shards; weights gathered temporarily are extra. Source: [2]_ figure 1.
 
     Examples
     --------
@@ -70,11 +70,11 @@ def zero_bytes(
 
 
 def devices_for(state: Number, capacity: Number) -> Number:
-    """Return the devices that hold a state between them: ceil(S / M).
+    """Return the number of devices needed to hold a state: ceil(S / M).
 
     Parameters
     ----------
-    state : bytes to be held S [B].
+    state : memory to hold S [B].
     capacity : memory of a device M [B].
 
     Returns
@@ -83,7 +83,7 @@ def devices_for(state: Number, capacity: Number) -> Number:
 
     Notes
     -----
-    Domain: perfect division, nothing reserved, so a lower bound. Source: definition.
+    Domain: perfect sharding, no reserved memory; a lower bound. Source: definition.
 
     Examples
     --------

@@ -1,6 +1,6 @@
-"""Fit the constants that laws need beside data sheets; each says on what it was fitted.
+"""Fit the constants that laws need beyond data sheets; each records what it was fitted on.
 
-``python -m roofplan.evidence.fits`` rewrites ``catalogue/measured/fit-*.toml``. Kernel rows anchor the achievable rates;
-end-to-end rows anchor launches and the host's time per step. Few parameters with a physical meaning, medians instead
-of means, no table of shapes.
+``python -m roofplan.evidence.fits`` rewrites ``catalogue/measured/fit-*.toml``. Kernel rows determine the achievable rates;
+end-to-end rows determine launches and the host's time per step. The fits use few parameters with a physical meaning,
+medians instead of means, and no tables of shapes.
 """

@@ -1,8 +1,8 @@
 """Refit every constant: ``python -m roofplan.evidence.fits``, then ``make docs``, which writes the index that they are read from.
 
-``python -m roofplan.evidence.fits worth`` tells what each number of training is worth, and ``python -m roofplan.evidence.fits groups`` leaves out each
-chip, architecture, software and system in turn, of both kinds of runs or of those that it names, half an hour each; ``python -m
-roofplan.evidence.fits intervals`` fits the intervals alone to what was left out before.
+``python -m roofplan.evidence.fits worth`` measures what each number of training contributes. ``python -m roofplan.evidence.fits groups``
+leaves out each chip, architecture, software and system in turn, for both kinds of runs or for those named, half an hour each. ``python -m
+roofplan.evidence.fits intervals`` refits only the intervals, to the stored left-out runs.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from roofplan.records.calibration import Constant, Fit
 
 
 def leave_groups_out(kinds: Sequence[str]) -> None:
-    """Write the errors of runs whose chip, architecture, software or system no constant saw, half an hour of fits a kind; and renew intervals."""
+    """Write the errors of runs with their chip, architecture, software or system left out, and refit the intervals."""
     from roofplan.evidence.fits.left_out import grouped, groups_file, save
     from roofplan.evidence.fits.training import fit_families
 
@@ -31,7 +31,7 @@ def leave_groups_out(kinds: Sequence[str]) -> None:
 
 
 def tell_worth() -> None:
-    """Write what each number of training is worth: the errors of step times without it."""
+    """Write the errors of step times with each number of training held at its prior."""
     from roofplan.evidence.fits.left_out import WORTH
     from roofplan.evidence.fits.training import fit_families, worth
 
@@ -42,7 +42,7 @@ def tell_worth() -> None:
 
 
 def renew_intervals(fit: Fit) -> None:
-    """Fit the intervals to the errors of left-out runs as they were written."""
+    """Refit the intervals to the stored errors of left-out runs."""
     from roofplan.evidence.fits.intervals import fit_intervals
     from roofplan.evidence.fits.left_out import kept, kept_groups
 
@@ -53,7 +53,7 @@ def renew_intervals(fit: Fit) -> None:
 
 
 def main() -> None:
-    """Refit every constant and write it; each fit rests on those before it."""
+    """Refit and write all constants; each fit builds on those before it."""
     from roofplan.evidence.fits.left_out import PUBLISHERS, SERVING, beside_shipped, left_out, save
     from roofplan.evidence.fits.prices import fit_prices
     from roofplan.evidence.fits.serving import fit_serving
@@ -69,13 +69,13 @@ def main() -> None:
     others = [item for name in catalogue.fits() if name not in SERVING for item in catalogue.fit(name)]
     for name, found in fit_serving(others).items():
         fit = renewed(name, found)
-    # eager engines borrow launches from training, and training its experts' bandwidth from serving
+    # eager engines take launch times from training, and training takes the bandwidth of experts from serving
     whole = fit_families(fit)
     renewed("training", fit_training(whole))
     fit = renewed("prices", fit_prices())
     origins.save(fit, catalogue.SYSTEMS)
     catalogue.forget_systems()
-    # the errors of publishers left out, of which the intervals are learned
+    # the intervals are learned from errors with publishers left out
     held_out = [one for kind, table in TABLES.items() for one in left_out(kind, table, whole).outcomes]
     save(beside_shipped(held_out, fit), PUBLISHERS)
     renew_intervals(fit)
@@ -86,7 +86,7 @@ TABLES = {"training": catalogue.training_rows(), "inference": catalogue.inferenc
 
 
 def renewed(name: str, constants: list[Constant]) -> Fit:
-    """Write the constants of a fit, and return all constants with them: what follows rests on those."""
+    """Write the constants of a fit, and return all constants including them."""
     write(name, constants)
     catalogue.fit.cache_clear()
     return Fit(tuple(item for each in catalogue.fits() for item in catalogue.fit(each)))

@@ -1,7 +1,7 @@
-"""Fit what an engine adds to the kernels: gaps between them, the host's time per step, the share of experts' bandwidth, and power.
+"""Fit what an engine adds to kernels: gaps between them, host time per step, and achieved bandwidth of experts and GEMV.
 
-Anchored on end-to-end rows with a known running batch, over all models and devices at once; kernels keep the constants
-that their own tables gave.
+The fits use end-to-end rows with a known batch size, over all models and devices at once. Kernels keep the constants
+fitted to their own tables.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ class Decode:
     Parameters
     ----------
     fixed : predicted time without launches, experts and host [s].
-    reads : reads of matrix-vector kernels at the wire rate [s].
-    native, blocks : their entries over the rate of the vector units, by how the weights are stored [s].
-    kernels : launches in it [1].
-    experts : time of the experts at the wire rate [s].
-    stored : format of their weights.
-    sequences : sequences of a group [1].
+    reads : reads of matrix-vector kernels at full memory bandwidth [s].
+    native, blocks : their entries over the rate of the vector units, by storage of the weights [s].
+    kernels : kernel launches in the step [1].
+    experts : time of the experts at full memory bandwidth [s].
+    stored : weight format of the experts.
+    sequences : sequences per group [1].
     measured : published time [s].
     """
 
@@ -58,18 +58,18 @@ class Decode:
 
 
 def usable(excluded: Excluded) -> list[InferenceCase]:
-    """Return the published runs that may be fitted on: of engines themselves, not of software that is planned as one of them."""
+    """Return the published runs that may be fitted on: those of described engines, without software that another stands in for."""
     gone = NOT_FOR_FITTING | excluded
     return [one for one in clean_cases() if gone.isdisjoint(one.origin.names) and not one.engine.stands_for]
 
 
 def decodes(fit: Fit) -> list[Decode]:
-    """Return the measured decode steps with a known batch, of publishers that a fit does not exclude."""
+    """Return the measured decode steps with a known batch size that a fit does not exclude."""
     return [found for case in usable(fit.excluded) if (found := _decode(case, fit)) is not None]
 
 
 def steady_run(case: InferenceCase, fit: Fit) -> tuple[float, float, Term] | None:
-    """Return the running sequences of a case, its time per token and the Term that it measures: of a known batch, or offline of as many as memory admits."""
+    """Return batch size, time per token [s] and the Term that it measures; offline runs have as many sequences as memory admits."""
     if case.running is not None and case.tpot is not None:
         return case.running, case.tpot, case.measured_term(case.steady(case.running, fit))
     rate = case.measured.get("output_tokens_per_second")
@@ -111,7 +111,7 @@ def _decode(case: InferenceCase, fit: Fit) -> Decode | None:
 
 
 def _named(term: Term) -> dict[str, float]:
-    """Return seconds by name, products resolved; experts whose compute binds stand apart, since no bandwidth moves them."""
+    """Return seconds by leaf name; compute-bound experts are separate, since bandwidth does not affect them."""
     out: dict[str, float] = defaultdict(float)
     for leaf, value in leaves(term):
         if leaf.law == VECTOR_LAW:
@@ -132,11 +132,11 @@ def expert_format(case: InferenceCase) -> str:
 
 
 VECTOR_LAW = "roofline.serial_time"
-"""Law of the leaves that are matrix-vector kernels."""
+"""Law of leaves that are matrix-vector kernels."""
 
 
 def _vector_parts(term: Term) -> dict[str, float]:
-    """Return, over the matrix-vector kernels of a step, the bytes read, the entries over the vector rate, and the time that hangs on them."""
+    """Return the sums over a step's matrix-vector kernels: bytes read, entries over the vector rate, and time."""
     out: dict[str, float] = defaultdict(float)
     for leaf, value in leaves(term):
         if leaf.law != VECTOR_LAW:
@@ -154,18 +154,18 @@ def _group(case: InferenceCase, users: float) -> float:
 
 
 LEAST = 12
-"""Rows from which an engine version gets constants of its own."""
+"""Least number of rows for an engine version to get constants of its own."""
 
 RECENT = "2025"
-"""Year from which versions stand for an engine's present in its own scope."""
+"""Year from which versions count as recent in the scope of an engine."""
 
 
 class Number(NamedTuple):
-    """What is known of a constant before any run.
+    """Prior of a constant.
 
     Parameters
     ----------
-    middle, spread : a plausible value, and one standard deviation of its logarithm.
+    middle, spread : median, and one standard deviation of the logarithm.
     least, most : physical bounds.
     """
 
@@ -188,30 +188,30 @@ NUMBERS = (
     Number("vector", "unpacking.native", "FLOP", 2.0, 1.5, 0.1, 60.0),
     Number("vector", "unpacking.blocks", "FLOP", 4.0, 1.5, 0.1, 60.0),
 )
-"""The constants that are fitted together: a gap is shorter than an eager launch, a step's host time than 30 ms, a share at most one, a weight unpacked in at
-most 60 operations."""
+"""Constants that are fitted together. Bounds: a gap is shorter than an eager launch, host time per step is at most 30 ms, a share is at
+most one, and unpacking a weight takes at most 60 operations."""
 
 GAP, BASE, PER_SEQUENCE = 0, 1, 2
-"""Where the gap between kernels, a step's host time and that of a sequence stand among them."""
+"""Index in `NUMBERS` of the gap between kernels, the host time per step and the host time per sequence."""
 
 EAGER_GAP, EAGER_BASE = 1.5e-5, 3e-3
-"""What engines plausibly need that launch every kernel from Python: 10 to 20 us a kernel, as eager PyTorch does, and some milliseconds a step [s]."""
+"""Priors for engines that launch every kernel from Python: 10 to 20 us a kernel, as in eager PyTorch, and a few milliseconds a step [s]."""
 
 ERR_TOGETHER = -0.5
-"""Power of their number by which rows count: those of one publisher err together, and all of them say as much as the root of so many would alone [1]."""
+"""Exponent of the number of rows that gives their weight: errors of a publisher are correlated, so n rows count as sqrt(n) independent ones [1]."""
 
 MOST_CAPTURED = 3.4e-6
-"""Longest gap between kernels of a captured graph, and of those that a host issues from C++: one launch takes 1.3 us on an H100
-(hazyresearch.stanford.edu/blog/2025-05-27-no-bubbles), and engines that run one sequence from a graph, with no scheduler beside them, need 2.9
-(gpt-fast) to 3.4 (llama.cpp) with what a kernel takes to fill and drain [s]."""
+"""Upper bound of the gap between kernels of a captured graph, or launched from C++: one launch takes 1.3 us on an H100
+(hazyresearch.stanford.edu/blog/2025-05-27-no-bubbles), and engines that run one sequence from a graph without a scheduler need 2.9
+(gpt-fast) to 3.4 (llama.cpp), including the fill and drain of a kernel [s]."""
 
 PYTHON_SEQUENCE = 2.8e-5
-"""What a sequence costs a scheduler in Python where no row says: 4 to 13 ms a step at the 256 sequences that vLLM takes, the geometric
+"""Prior of the scheduling time per sequence in Python: 4 to 13 ms per step at vLLM's 256 sequences, the geometric
 mean over them (github.com/vllm-project/vllm/issues/6854, 2024-07) [s]."""
 
 
 def _bears(row: Decode, law: str, name: str, own: Sequence[str]) -> bool:
-    """Return whether a row has to do with a constant; experts of formats with a share of their own do not with the common one."""
+    """Return whether a row depends on a constant; experts of formats with their own share do not depend on the common one."""
     if law == "experts":
         stored = name.partition(".")[2]
         return row.experts > 0 and (row.stored == stored if stored else row.stored not in own)
@@ -230,13 +230,13 @@ def _time(p: Sequence[float], row: Decode, own: Sequence[str] = ()) -> float:
 
 
 def own_formats(found: Sequence[Decode]) -> list[str]:
-    """Return the expert formats with rows enough for a share of bandwidth of their own."""
+    """Return the expert formats with enough rows for a bandwidth share of their own."""
     stored = [row.stored for row in found if row.experts > 0]
     return sorted(name for name in set(stored) if stored.count(name) >= LEAST)
 
 
 def _numbers(found: Sequence[Decode]) -> list[Number]:
-    """Return the constants that rows are explained by: those of `NUMBERS`, then a share for each expert format with rows enough."""
+    """Return the constants to fit: those of `NUMBERS`, then a bandwidth share for each expert format with enough rows."""
     out = list(NUMBERS)
     if _captured(found) or found[0].case.engine.runtime == "c++":
         out[GAP] = out[GAP]._replace(most=MOST_CAPTURED)
@@ -250,12 +250,12 @@ def _numbers(found: Sequence[Decode]) -> list[Number]:
 
 
 def _captured(found: Iterable[Decode]) -> bool:
-    """Return whether all rows are of engines that run captured graphs."""
+    """Return whether all rows come from engines that run captured graphs."""
     return all(row.case.engine.raw.get("cuda_graphs") for row in found)
 
 
 class Host(NamedTuple):
-    """The constants that explain some rows, in the order of `numbers`; which of them the rows tell, and which end at a bound."""
+    """Fitted constants in the order of `numbers`; which of them the rows determine, and which lie at a bound."""
 
     numbers: list[Number]
     values: list[float]
@@ -269,7 +269,7 @@ class Host(NamedTuple):
 
 
 def _fit(found: Sequence[Decode], held: Mapping[int, float] = MappingProxyType({})) -> Host:
-    """Return the constants that bring predicted over measured nearest to one; what would leave its bounds is held there, and the others once more fitted."""
+    """Return the best-fitting constants; those beyond a bound are fixed at it and the others fitted again."""
     numbers, own = _numbers(found), own_formats(found)
     free = [place for place in range(len(numbers)) if place not in held]
     priors = {place: Prior(math.log(numbers[place].middle), numbers[place].spread) for place in free}
@@ -295,17 +295,17 @@ def _fit(found: Sequence[Decode], held: Mapping[int, float] = MappingProxyType({
 
 
 CONTRADICTORY = 0.32
-"""Spread of a version's residuals above which its rows contradict each other and give no constants: that of a borrowed figure [1]."""
+"""Spread of residuals above which the rows of a version contradict each other and give no constants: that of a borrowed figure [1]."""
 
 
 def contradictory(found: Sequence[Decode]) -> bool:
-    """Return whether no constants bring the rows of a version near each other: other settings than those published made them."""
+    """Return whether no constants explain the rows of a version together, as when unpublished settings differ."""
     host = _fit(found)
     return spread(host.time(row) / row.measured for row in found) > CONTRADICTORY
 
 
 def runs_of(rows: Iterable[Decode]) -> str:
-    """Return what constants were fitted on, by publisher."""
+    """Return the source text of constants: the publishers of the rows."""
     publishers = sorted({row.case.row["source_key"] for row in rows})
     return f"published serving runs with a known running batch, or kept full: {', '.join(publishers)}"
 
@@ -322,11 +322,11 @@ GUESSES = (
     ),
     ("memory", "bandwidth", "any", 0.75, "1", 0.15, "elementwise passes stream at three quarters of the wire rate"),
 )
-"""Constants that no row determines: law, name, scope, value, unit, spread and why."""
+"""Constants that no row determines: law, name, scope, value, unit, spread and reason."""
 
 
 def fit_engines(fit: Fit) -> list[Constant]:
-    """Fit, per engine version and engine, the gap between kernels, the host's a + b x sequences, and the experts' share of bandwidth."""
+    """Fit, per engine version and engine, the gap between kernels, host time a + b x sequences, and shares of bandwidth."""
     scopes = _scopes(fit)
     engines = {row.engine for rows in scopes.values() for row in rows}
     out = [item for scope, found in sorted(scopes.items()) for item in _scope_entries(scope, found)]
@@ -335,9 +335,9 @@ def fit_engines(fit: Fit) -> list[Constant]:
 
 
 def _scopes(fit: Fit) -> dict[str, list[Decode]]:
-    """Return the decode steps of each version, and of each engine's recent ones, and of all recent engines in one language.
+    """Return the decode steps by engine version, by engine over recent versions, and by runtime over recent engines.
 
-    Versions that contradict themselves are left out.
+    Versions with contradictory rows are left out.
     """
     versions: dict[str, list[Decode]] = defaultdict(list)
     for row in decodes(fit):
@@ -352,7 +352,7 @@ def _scopes(fit: Fit) -> dict[str, list[Decode]]:
 
 
 def _scope_entries(scope: str, found: list[Decode]) -> list[Constant]:
-    """Return the constants that the rows of one scope tell, experts first."""
+    """Return the constants of one scope; those that its rows do not determine are guesses."""
     host, own = _fit(found), own_formats(found)
     out = []
     for place, (one, value) in enumerate(zip(host.numbers, host.values, strict=True)):
@@ -370,13 +370,13 @@ def _scope_entries(scope: str, found: list[Decode]) -> list[Constant]:
 
 
 def _over_engines(out: list[Constant], engines: set[str], runs: str) -> list[Constant]:
-    """Return, for engines without rows, the median over those that have some, which `runs` names."""
+    """Return constants for engines without rows: medians over engines with rows, whose source is `runs`."""
     every = []
     own = sorted({(item.law, item.name, item.unit) for item in out if item.name.startswith("bandwidth.")})
     middles = {(one.law, one.name): one.middle for one in NUMBERS}
     for law, name, unit in (*((one.law, one.name, one.unit) for one in NUMBERS), *own):
         values = [item for item in out if item.law == law and item.name == name and item.scope in engines]
-        if not values:  # the formats with a share of their own stand for those without
+        if not values:  # fall back on the formats with a share of their own
             values = [item for item in out if item.law == law and item.name.startswith(name) and item.scope in engines]
         if not values:
             guess = middles.get((law, name))

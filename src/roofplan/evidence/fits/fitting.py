@@ -1,4 +1,4 @@
-"""What all fits share: robust spread, the nearest numbers, and how constants are written."""
+"""Common parts of all fits: robust spread, least-distance fits, and writing of constants."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ Row = dict[str, str]
 
 
 NOT_FOR_FITTING = frozenset({"nvidia-gap-runs"})
-"""Publishers whose rows no constant is fitted to: an end-to-end sample that predictors are compared on. Their errors tell how wide intervals are."""
+"""Publishers whose rows are never fitted: an end-to-end sample for comparing predictors. Their errors still set interval widths."""
 
 Excluded = frozenset[str]
-"""Names of an `Origin` whose rows a fit leaves out, beside those above."""
+"""Names of an `Origin` whose rows a fit leaves out, besides those in `NOT_FOR_FITTING`."""
 
 
 LEAST_ROWS = 3
-"""Rows below which a scope gets no constant of its own."""
+"""Least number of rows for a scope to get a constant of its own."""
 
 
 def spread(ratios: Iterable[float]) -> float:
@@ -50,7 +50,7 @@ def entry(
     note: str = "",
     kind: Literal["fit", "guess", "definition"] = "fit",
 ) -> Constant:
-    """Return one constant as it is written to the catalogue: to four digits, with the day."""
+    """Return a constant as written to the catalogue: to four digits, with today's date."""
     return Constant(
         law=law,
         name=name,
@@ -67,7 +67,7 @@ def entry(
 
 
 def _scoped(values: dict[str, list[float]], law: str, name: str, source: str) -> list[Constant]:
-    """Return a constant per architecture and one over all, each the median of its rows."""
+    """Return a constant per architecture, the median of its rows, and one for any other, the median of those."""
     out = [
         entry(law, name, scope, float(np.median(found)), "1", spread(found), len(found), source)
         for scope, found in sorted(values.items())
@@ -91,10 +91,10 @@ def _scoped(values: dict[str, list[float]], law: str, name: str, source: str) ->
 
 
 def affine(rows: list[tuple[str, float, float]], start: float) -> tuple[float, dict[str, tuple[float, float, int]]]:
-    """Return a start-up time common to all, and per scope the share of the ideal rate, its spread and rows: t = g + ideal / share.
+    """Return a common start-up time, and per scope the share of the ideal rate, its spread and rows: t = g + ideal / share.
 
     Rows are (scope, ideal seconds at the full rate, measured seconds). Given g, each scope's share is a median; g is
-    searched so that the logarithms of predicted over measured are nearest to zero.
+    chosen so that the logarithms of predicted over measured are nearest to zero.
     """
     scopes: dict[str, list[tuple[float, float]]] = defaultdict(list)
     for scope, ideal, time in rows:
@@ -146,11 +146,11 @@ def _affine_entries(
 
 
 WIDE = 1.0
-"""How far a number may lie from where the search for it starts, one standard deviation of its logarithm, where nothing else is known [1]."""
+"""Prior spread of a number about the start of its search, one standard deviation of its logarithm, where nothing else is known [1]."""
 
 
 def nearest(errors: Callable[[Sequence[float]], np.ndarray], start: Sequence[float]) -> list[float]:
-    """Return the numbers that bring errors, logarithms of predicted over measured, nearest to zero; each plausibly near where it starts [1]."""
+    """Return the numbers that minimise errors, logarithms of predicted over measured, with a wide prior about the start [1]."""
     block = Block(
         numbers={str(place): (place,) for place in range(len(start))}, errors=lambda p: errors(list(p.values()))
     )
@@ -159,11 +159,11 @@ def nearest(errors: Callable[[Sequence[float]], np.ndarray], start: Sequence[flo
 
 
 ALIKE = 0.2
-"""Distance of two numbers, over their spread, within which one stands for both: it raises the mean error of the rows of the other by 2% of itself [1]."""
+"""Distance of two numbers over their spread within which one replaces both; this raises the mean error of the other's rows by 2% of itself [1]."""
 
 
 def merged(found: Iterable[Constant]) -> list[Constant]:
-    """Return constants, each standing for those of other scopes whose rows, all of publishers of its own, ask for the same number.
+    """Return constants, merging those of other scopes with nearly the same value and no publishers of their own.
 
     >>> here, there = (entry("matmul", "highest", scope, 0.5, "1", 0.1, 9, "tables") for scope in ("Ada", "Hopper"))
     >>> [(one.scope, one.also) for one in merged([here, there])]
@@ -181,11 +181,11 @@ def merged(found: Iterable[Constant]) -> list[Constant]:
 
 
 ANY = "any"
-"""Scope of what holds where nothing nearer does: it stands for no other, so that what is borrowed is told from what was measured."""
+"""Scope of the fallback constant; it never replaces another, so that borrowed and measured values stay distinct."""
 
 
 def _stands_for(other: Constant, one: Constant) -> bool:
-    """Return whether a constant may stand for one of another scope."""
+    """Return whether a constant may replace one of another scope."""
     same = all(getattr(other, part) == getattr(one, part) for part in ("law", "name", "unit", "kind", "basis"))
     apart = abs(math.log(other.value / one.value)) if same else math.inf
     near = apart <= ALIKE * min(other.spread, one.spread)

@@ -1,7 +1,7 @@
-"""Numbers that lend to each other: sums of effects in logarithms, each effect normal around a prior, fitted to all measurements at once.
+"""Hierarchical fits with partial pooling: log-scale sums of effects with normal priors, fitted to all measurements at once.
 
-A number of a family is the sum of what all have in common, what its architecture adds, what its software adds and what is its own.
-A family without runs has the first three. A user's own runs move shipped constants by the same descent.
+The logarithm of a family's number is the sum of a common effect, one of its architecture, one of its software and one of its own.
+A family without runs has the first three. A user's own runs move shipped constants by the same method.
 
 References
 ----------
@@ -24,34 +24,34 @@ Numbers = dict[str, float]
 Effect = Hashable
 
 LEAST_NOISE = 0.02
-"""Relative error of a measurement that nothing is believed below: repeated runs differ by as much [1]."""
+"""Least relative noise assumed of a measurement: repeated runs differ by as much [1]."""
 
 TUNING = 2.385
-"""Standard deviations at which a Cauchy weight is a half: 95% efficient where errors are normal [2]."""
+"""Standard deviations at which a Cauchy weight is one half: 95% efficient for normal errors [2]."""
 
 NUDGE = 0.05
-"""Step in logarithms by which slopes are taken: wide enough that the larger of two limits is felt nearby [1]."""
+"""Step of finite differences, in logarithms: wide enough to notice a nearby switch between two limits [1]."""
 
 LONGEST, SMALLEST = 0.7, 1e-12
-"""Largest change of an effect in one step of the descent, and what is no change at all [1]."""
+"""Largest change of an effect in one step, and the change that counts as none [1]."""
 
 STILL = 3e-3
-"""Change of all effects below which the descent stands still [1]."""
+"""Largest change of any effect below which the descent has converged [1]."""
 
 
 TOLD = 0.9
-"""Share of its prior spread above which an effect's posterior spread says that no measurement tells it [1]."""
+"""Posterior over prior spread above which measurements do not determine an effect [1]."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Block:
-    """Measurements that the same numbers explain.
+    """Measurements explained by the same numbers.
 
     Parameters
     ----------
     numbers : by name, the effects whose sum is the number's logarithm.
-    errors : logarithms of predicted over measured under numbers [1].
-    weight : measurements that each counts for: less than one where they err together [1].
+    errors : logarithms of predicted over measured, given the numbers [1].
+    weight : weight of each measurement, below one where their errors are correlated [1].
     """
 
     numbers: Mapping[str, tuple[Effect, ...]]
@@ -59,21 +59,21 @@ class Block:
     weight: float = 1.0
 
     def at(self, logs: np.ndarray) -> Numbers:
-        """Return the numbers of logarithms in their order."""
+        """Return the numbers by name, from their logarithms in the same order."""
         return dict(zip(self.numbers, np.exp(logs).tolist(), strict=True))
 
 
 @dataclass(slots=True, kw_only=True)
 class Fitted:
-    """Effects and how sure they are.
+    """Fitted effects and their covariance.
 
     Parameters
     ----------
-    places : of the effects in what follows.
-    values : of the effects, in logarithms [1].
-    covariance : theirs, by the slopes and weights of the last step [1].
+    places : index of each effect in the arrays below.
+    values : effects, in logarithms [1].
+    covariance : covariance of the effects, from the slopes and weights of the last step [1].
     noise : robust relative error of each block [1].
-    slopes : of each block's errors by the logarithm of each of its numbers, one row a measurement [1].
+    slopes : derivatives of each block's errors by the logarithms of its numbers, one row per measurement [1].
     """
 
     places: dict[Effect, int]
@@ -83,23 +83,23 @@ class Fitted:
     slopes: list[np.ndarray]
 
     def number(self, effects: Sequence[Effect]) -> float:
-        """Return the number of a sum of effects; one that no measurement knows adds nothing."""
+        """Return the number for a sum of effects; effects without measurements count as zero."""
         return math.exp(sum(self.values[self.places[one]] for one in effects if one in self.places))
 
     def told(self, effect: Effect, prior: Prior) -> bool:
-        """Return whether measurements tell an effect: whether they leave clearly less of its prior's spread."""
+        """Return whether measurements determine an effect: whether its posterior spread is clearly below its prior spread."""
         place = self.places.get(effect)
         return place is not None and math.sqrt(self.covariance[place, place]) < TOLD * prior.spread
 
     def variance(self, effects: Sequence[Effect]) -> float:
-        """Return the variance of a sum of effects that measurements know [1]."""
+        """Return the variance of a sum of effects; effects without measurements are left out [1]."""
         takes = _takes([effects], self.places)[0]
         return float(takes @ self.covariance @ takes)
 
 
 @dataclass(frozen=True, slots=True)
 class Prior:
-    """Where an effect lies before any measurement, how far it may stray, and where the search starts; in logarithms [1]."""
+    """Normal prior of an effect, in logarithms: mean, standard deviation, and where the search starts [1]."""
 
     centre: float
     spread: float
@@ -107,11 +107,11 @@ class Prior:
 
 
 def fit(blocks: Sequence[Block], priors: Mapping[Any, Prior], rounds: int = 30, start: Fitted | None = None) -> Fitted:
-    """Return the most plausible effects: damped steps of least squares with Cauchy weights [2]_ around the priors [1]_.
+    """Return the most plausible effects, by damped least squares with Cauchy weights [2]_ and priors [1]_.
 
-    Each step lowers the penalty, or is taken again with more damping [3]_. The noise of each block is estimated anew in the first
-    `SETTLING` steps and then kept, so that all later ones go down the same slope. The descent ends after a step that lowers the penalty by
-    less than `EVEN` or moves no effect by `STILL`, where no damped step lowers it, or after `rounds` steps.
+    A step that does not lower the penalty is repeated with more damping [3]_. The noise of each block is estimated again in each of the
+    first `SETTLING` steps and then kept, so that all later steps minimise the same penalty. The descent ends after a step that lowers the
+    penalty by less than `EVEN` or moves no effect by `STILL`, where no damped step lowers it, or after `rounds` steps.
     """
     used = list(dict.fromkeys(one for block in blocks for effects in block.numbers.values() for one in effects))
     places = {one: place for place, one in enumerate(used)}
@@ -156,13 +156,13 @@ def fit(blocks: Sequence[Block], priors: Mapping[Any, Prior], rounds: int = 30, 
 
 
 LEAST_DAMPING, MOST_DAMPING, DAMPED = 1e-3, 1e3, 5.0
-"""Where the damping of a step starts and gives up, in shares of the curvature, and by how much it grows where the step leads up [3]_."""
+"""Least and largest damping, in shares of the curvature, and the factor by which it grows after a step that raises the penalty [3]_."""
 
 EVEN = 0.1
-"""Difference of penalties, which are negative logarithms of likelihoods, that says nothing for either side [1]."""
+"""Difference of penalties, which are negative log-likelihoods, below which two are equal [1]."""
 
 SETTLING = 6
-"""Steps in which the noise of the blocks is told anew [1]."""
+"""Steps in which the noise of the blocks is estimated again [1]."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,7 +173,7 @@ class _Priors:
     precision: np.ndarray
 
     def normal(self, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the curvature of their penalty, and its downward slope."""
+        """Return the curvature and the negative gradient of the priors' penalty."""
         return np.diag(self.precision), self.precision * (self.centre - values)
 
     def penalty(self, values: np.ndarray) -> float:
@@ -181,7 +181,7 @@ class _Priors:
 
 
 def _penalty(blocks: Sequence[Block], errors: Sequence[np.ndarray], noise: Sequence[float]) -> float:
-    """Return the penalty of blocks' errors whose weights are Cauchy's [2]_."""
+    """Return the Cauchy penalty of the blocks' errors [2]_."""
     far = (
         block.weight * np.sum(np.log1p((each / (TUNING * spread)) ** 2))
         for block, each, spread in zip(blocks, errors, noise, strict=True)
@@ -190,7 +190,7 @@ def _penalty(blocks: Sequence[Block], errors: Sequence[np.ndarray], noise: Seque
 
 
 def _takes(numbers: Iterable[Sequence[Effect]], places: Mapping[Effect, int]) -> np.ndarray:
-    """Return which effects each number is the sum of: a row a number, a column an effect, one or zero [1]."""
+    """Return the design matrix of numbers (rows) by effects (columns), with entries one or zero [1]."""
     sums = [tuple(effects) for effects in numbers]
     out = np.zeros((len(sums), len(places)))
     for row, effects in enumerate(sums):
@@ -208,7 +208,7 @@ def _first(one: Effect, prior: Prior, start: Fitted | None) -> float:
 
 
 def linearised(block: Block, logs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return a block's errors at the logarithms of its numbers, and their slopes by each, one row a measurement [1]."""
+    """Return a block's errors and their derivatives by the logarithm of each number, one row per measurement [1]."""
     numbers = block.at(logs)
     here = block.errors(numbers)
     moved = [block.errors({**numbers, name: value * math.exp(NUDGE)}) - here for name, value in numbers.items()]

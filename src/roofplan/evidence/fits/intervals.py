@@ -1,7 +1,7 @@
-"""Intervals that were checked: what makes predictions err, and how far they lie from runs that no constant saw.
+"""Calibrated prediction intervals: causes of error, their sizes, and coverage on runs left out of the fits.
 
-A prediction's spread is the root sum of squares of its causes of error (`timing.figures.causes`). Their sizes are those under which
-left-out errors are most plausible, and the factor is the number of spreads within which nine of ten errors of a new publisher lie.
+The spread of a prediction is the root sum of squares of its causes of error (`timing.figures.causes`). Their sizes maximise the
+likelihood of left-out errors. The factor is the number of spreads that contains 90% of the errors of a new publisher.
 
 References
 ----------
@@ -32,10 +32,10 @@ from roofplan.records.calibration import Constant, Fit
 from roofplan.timing.figures import BASE, CONSTANTS, LOADS, NEW, NEW_KIND, POWER, PUBLISHERS, Doubt
 
 COVERED = 0.9
-"""Share of measurements that an interval is to hold [1]."""
+"""Nominal coverage of an interval [1]."""
 
 LEAST_SOURCES = 10
-"""Publishers of a figure below which no coverage is claimed, and Student's t says how wide an interval is [1]."""
+"""Publishers of a figure below which no coverage is claimed and Student's t sets the least width [1]."""
 
 PUBLISHER = "publisher"
 MEMBER: dict[str, Callable[[Outcome], str]] = {
@@ -45,17 +45,17 @@ MEMBER: dict[str, Callable[[Outcome], str]] = {
     "architecture": lambda one: one.system.architecture if one.system else "",
     "software": lambda one: one.system.software if one.system else "",
 }
-"""What is left out of every fit in turn, and which of them an outcome is of."""
+"""What is left out of every fit in turn, and the member of each that an outcome belongs to."""
 
 AXES = (PUBLISHER, "system", "architecture", "software")
-"""Those that intervals are judged by."""
+"""Axes by which intervals are judged."""
 
 Sizes = Mapping[str, float]
 """Causes of error by name, each with its size [1]."""
 
 
 def by_figure(outcomes: Sequence[Outcome]) -> dict[str, list[Outcome]]:
-    """Return scored outcomes by figure; runs short of cache are a test of the room for it, not of a throughput."""
+    """Return scored outcomes by figure, without runs limited by KV cache capacity, which test that capacity."""
     found: dict[str, list[Outcome]] = defaultdict(list)
     for one in outcomes:
         if one.predicted is not None and one.regime != SHORT_OF_CACHE:
@@ -64,14 +64,14 @@ def by_figure(outcomes: Sequence[Outcome]) -> dict[str, list[Outcome]]:
 
 
 def publishers(rows: Sequence[Outcome]) -> dict[str, list[Outcome]]:
-    """Return outcomes by publisher, those with few runs together; a pool that is itself too small to be one is left out."""
+    """Return outcomes by publisher, with small publishers pooled; a pool that is still too small is left out if others remain."""
     return {name: mine for name, mine in pooled(rows).items() if len(mine) >= LEAST_OF_A_SOURCE} or pooled(rows)
 
 
 def weights_of(rows: Sequence[Outcome]) -> np.ndarray:
-    """Return the weight of each outcome: publishers weigh equally, each shared among its systems, and a system among its runs [2]_.
+    """Return the weight of each outcome: equal per publisher, then per system of a publisher, then per run of a system [2]_.
 
-    A pool of fewer runs than a publisher's weighs as much less.
+    A pool with fewer runs than the least for a publisher has a proportionally lower weight.
     """
     out, places = np.zeros(len(rows)), {id(one): place for place, one in enumerate(rows)}
     by = pooled(rows)
@@ -91,12 +91,12 @@ def _doubt(one: Outcome) -> Doubt:
 
 
 def _errors(rows: Sequence[Outcome]) -> np.ndarray:
-    """Return the distances of the logarithms of predicted and measured [1]."""
+    """Return the absolute logarithms of predicted over measured [1]."""
     return np.abs([math.log(one.ratio) for one in rows])
 
 
 def _causes(rows: Sequence[Outcome]) -> dict[str, np.ndarray]:
-    """Return the squares that the size of each cause is multiplied with where a user asks, who is never one of the publishers."""
+    """Return the squared multiple of each cause's size, for a user, who is never one of the publishers."""
     doubts = [_doubt(one) for one in rows]
     return {
         BASE: np.ones(len(rows)),
@@ -109,29 +109,29 @@ def _causes(rows: Sequence[Outcome]) -> dict[str, np.ndarray]:
 
 
 def _assumed(rows: Sequence[Outcome]) -> np.ndarray:
-    """Return the squares of what assumed inputs may bring."""
+    """Return the variances from assumed inputs."""
     return np.array([sum(size**2 for _, size in _doubt(one).assumed) for one in rows])
 
 
 EXPECTED = {BASE: 0.5, PUBLISHERS: 0.5, NEW: 0.7, NEW_KIND: 0.7, "clients": 0.7, "queue": 1.0}
-"""Sizes of causes before any error is told apart, over that of all errors together: a guess. Constants are expected to leave what they say [1]."""
+"""Prior sizes of causes, over the mean size of all errors; a guess. The prior multiple of the constants' own spread is one [1]."""
 
 TRUST = 0.25
-"""What such a guess counts for, in publishers [1]."""
+"""Weight of that prior, in publishers [1]."""
 
 TYPICAL = 0.1
-"""What constants leave of the run that stands for their expected multiple [1]."""
+"""Spread from constants of the pseudo-run that represents the prior of their multiple [1]."""
 
 ROUNDS, STILL = 1000, 1e-4
-"""Most steps of the search for the sizes of causes, and the relative change of all of them below which it ends [1]."""
+"""Limit on steps of the search for the sizes of causes, and the relative change of all sizes below which it ends [1]."""
 
 
 def sizes_of(rows: Sequence[Outcome], start: Sizes | None = None) -> Sizes:
-    """Return the sizes of causes under which left-out errors are most plausible, of causes that some outcome has.
+    """Return the most likely sizes of the causes of left-out errors, for causes that occur in some outcome.
 
-    Errors in units of their spread follow a double exponential, so that far ones count less than under a normal; each step
-    multiplies a variance by the root of what the errors say of it over what is expected [3]_. What publishers differ by is told from
-    the rest by runs that were left out otherwise, whose publishers' other runs stayed in the fits.
+    Errors in units of their spread follow a Laplace distribution, so that outliers count less than under a normal one. Each step
+    multiplies a variance by the root of observed over expected [3]_. The difference between publishers is identified by runs that
+    were left out for other reasons, while other runs of their publishers stayed in the fits.
     """
     own = np.array([float(one.left_out == PUBLISHER) for one in rows])
     causes = {name: each * (own if name == PUBLISHERS else 1.0) for name, each in _causes(rows).items()}
@@ -156,7 +156,7 @@ def sizes_of(rows: Sequence[Outcome], start: Sizes | None = None) -> Sizes:
 
 
 def spreads(rows: Sequence[Outcome], sizes: Sizes) -> np.ndarray:
-    """Return the spreads of predictions, as a user sees them, by the sizes of their causes [1]."""
+    """Return the spreads of predictions, as for a user, from the sizes of their causes [1]."""
     known = sum(sizes.get(name, 0.0) ** 2 * each for name, each in _causes(rows).items())
     out: np.ndarray = np.sqrt(_assumed(rows) + known)
     return out
@@ -164,19 +164,19 @@ def spreads(rows: Sequence[Outcome], sizes: Sizes) -> np.ndarray:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Width:
-    """How wide intervals of a figure are.
+    """Width of the intervals of a figure.
 
     Parameters
     ----------
-    sizes : of the causes of error [1].
-    factor : spreads within which nine of ten errors lie, publishers weighing equally [1].
+    sizes : sizes of the causes of error [1].
+    factor : number of spreads that contains 90% of errors, publishers weighted equally [1].
     """
 
     sizes: Sizes
     factor: float
 
     def halves(self, rows: Sequence[Outcome]) -> np.ndarray:
-        """Return half of each interval, a logarithm [1]."""
+        """Return the half-width of each interval, in logarithms [1]."""
         out: np.ndarray = self.factor * spreads(rows, self.sizes)
         return out
 
@@ -184,16 +184,17 @@ class Width:
 def width_of(
     rows: Sequence[Outcome], groups: Sequence[Outcome] = (), start: Sizes | None = None, least: float | None = None
 ) -> Width:
-    """Return how wide intervals are: so that nine of ten errors of each publisher lie within the factor of the others; few ask for Student's t.
+    """Return the width of intervals that cover 90% of left-out errors; few publishers require at least Student's t.
 
-    The factor also holds nearly as many errors of systems, architectures and software that no constant saw.
+    The factor is increased until it also covers publishers from the factor that the others give, and nearly as many errors of
+    systems, architectures and software left out of the fits.
 
     Parameters
     ----------
-    rows : outcomes whose publishers were left out of the fits.
-    groups : outcomes that were left out otherwise, which tell the causes apart.
+    rows : outcomes with their publisher left out of the fits.
+    groups : outcomes with something else left out, which separate the causes.
     start : where the search for sizes starts.
-    least : the least factor, by default that of so many publishers [1].
+    least : the least factor, by default that for the number of publishers [1].
     """
     sizes = sizes_of([*rows, *groups], start)
     distances, weights = _errors(rows) / spreads(rows, sizes), weights_of(rows)
@@ -212,14 +213,14 @@ def width_of(
 
 
 ELSEWHERE = 0.87
-"""Share of measurements that an interval holds at least of each way in which a question may be new beside its publisher [1]."""
+"""Least coverage for each way in which a question may be new besides its publisher [1]."""
 
 LEAST_MEMBERS = 5
-"""Systems, architectures or pieces of software from which they say how wide intervals are [1]."""
+"""Least number of systems, architectures or software for them to affect the width [1]."""
 
 
 def _elsewhere(groups: Sequence[Outcome], axis: str, sizes: Sizes) -> float:
-    """Return how many spreads hold so many of the errors of an axis's members, which weigh equally; zero where they are few."""
+    """Return the number of spreads that covers the share `ELSEWHERE` of an axis, members weighted equally; zero for few members."""
     members = _members([one for one in groups if one.left_out == axis], MEMBER[axis])
     if len(members) < LEAST_MEMBERS:
         return 0.0
@@ -229,22 +230,22 @@ def _elsewhere(groups: Sequence[Outcome], axis: str, sizes: Sizes) -> float:
 
 
 def _least(rows: Sequence[Outcome]) -> float:
-    """Return the least factor that so many publishers allow: Student's t of few, nothing of many [1]."""
+    """Return the least factor for the number of publishers: Student's t for few, zero for many [1]."""
     count = len(publishers(rows))
     return student(max(1.0, count - 1.0)) if count < LEAST_SOURCES else 0.0
 
 
 def held(rows: Sequence[Outcome], width: Width) -> float:
-    """Return the share of measurements that lie inside intervals [1]."""
+    """Return the weighted share of measurements inside their intervals [1]."""
     return float(np.average(_errors(rows) <= width.halves(rows), weights=weights_of(rows)))
 
 
 def judged(
     rows: Sequence[Outcome], groups: Sequence[Outcome], axis: str = PUBLISHER
 ) -> list[tuple[list[Outcome], Width]]:
-    """Return the outcomes of each member of an axis with the width that all the others give.
+    """Return the outcomes of each member of an axis, with the width learned from all other members.
 
-    `rows` were predicted with their publisher left out, `groups` with their chip, system, architecture or software.
+    `rows` are predicted with their publisher left out, `groups` with their chip, system, architecture or software left out.
     """
     of, start = MEMBER[axis], sizes_of([*rows, *groups])
     mine = list(rows) if axis == PUBLISHER else [one for one in groups if one.left_out == axis]
@@ -267,9 +268,9 @@ def _members(rows: Sequence[Outcome], of: Callable[[Outcome], str]) -> dict[str,
 
 
 def guaranteed(rows: Sequence[Outcome], width: Width) -> float:
-    """Return the factor that would hold nine of ten measurements of a new publisher by ranks alone, infinite with fewer than nine [4]_.
+    """Return the factor that covers 90% of measurements of a new publisher by ranks alone, infinite for fewer than nine [4]_.
 
-    It is of the form of the theorem, which asks for spreads that nobody learned from the same runs.
+    It has the form of the theorem, which requires that spreads were not learned from the same runs.
     """
     by = publishers(rows)
     distances = np.concatenate([_errors(mine) / spreads(mine, width.sizes) for mine in by.values()])
@@ -284,7 +285,7 @@ def fit_intervals(outcomes: Sequence[Outcome], groups: Sequence[Outcome], fit: F
     Parameters
     ----------
     outcomes : predictions of each publisher's runs by constants fitted without them.
-    groups : those of each chip's, system's, architecture's and software's.
+    groups : the same with each chip, system, architecture and software left out.
     """
     out = []
     source = "runs of publishers, chips, systems, architectures and software left out of every fit"
@@ -315,13 +316,13 @@ def fit_intervals(outcomes: Sequence[Outcome], groups: Sequence[Outcome], fit: F
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Coverage:
-    """Share of measurements inside intervals that the others gave, and its bounds over members drawn again; width and score [1].
+    """Coverage of intervals learned from other members, with its bootstrap bounds, width and score [1].
 
     Parameters
     ----------
-    members : what was left out in turn.
+    members : number of members left out in turn.
     width : median of high over low.
-    score : logarithmic interval score, the less the better [5]_.
+    score : logarithmic interval score, lower is better [5]_.
     """
 
     share: float
@@ -334,13 +335,13 @@ class Coverage:
 
 
 REDRAWN = 2000
-"""Times that members are drawn again for the bounds of a coverage [1]."""
+"""Bootstrap samples of members for the bounds of a coverage [1]."""
 
 
 def coverage(
     judged: Sequence[tuple[list[Outcome], Width]], keep: Callable[[Outcome], bool] = lambda _: True
 ) -> Coverage | None:
-    """Return what intervals hold of outcomes whose widths the others gave, of those that are kept; None without any."""
+    """Return the coverage of outcomes with widths learned from other members, None where no outcome is kept."""
     found = [([one for one in rows if keep(one)], width) for rows, width in judged]
     found = [(rows, width) for rows, width in found if rows]
     if not found:

@@ -1,4 +1,4 @@
-"""Achieved rates of products, attention and collectives, from published kernel tables."""
+"""Achieved rates of matrix products, grouped products and attention, from published kernel tables."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ COMPUTE_BOUND = 512
 
 
 MEMORY_BOUND = 64
-"""Tokens from which a published product is compute-bound, and up to which it is memory-bound."""
+"""Tokens from which a published matrix product is compute-bound, and up to which it is memory-bound."""
 
 
 LEAST_TIME = 1e-5
-"""Least time at the peak of a product that tells a share of it: a shorter one tells what starting a kernel takes [s]."""
+"""Least ideal time of a product used to fit shares of peak; shorter products are dominated by kernel start-up [s]."""
 
 
 FORMATS = {
@@ -34,11 +34,11 @@ FORMATS = {
     "nvfp4": ("fp4", "nvfp4"),
     "int4_wo": ("bf16", "awq"),
 }
-"""Published name of a product -> number format it computes in, format its weights are stored in."""
+"""Published name of a product -> its compute format and its weight format."""
 
 
 CONVERTED = {"fp8", "fp8_block", "nvfp4"}
-"""Published products whose time has the conversion of their 16-bit inputs in it."""
+"""Published products whose time includes the conversion of their 16-bit inputs."""
 
 
 def kernel_rows() -> list[Row]:
@@ -48,15 +48,15 @@ def kernel_rows() -> list[Row]:
 
 
 def architecture(device: str) -> str:
-    """Return the architecture of a device, which is the scope of a kernel constant."""
+    """Return the architecture of a device, which is the scope of its kernel constants."""
     return catalogue.accelerator(device).architecture
 
 
 def fit_matmul(rows: list[Row], fit: Fit) -> list[Constant]:
-    """Fit the achieved shares of peak and of bandwidth of a dense product, per architecture.
+    """Fit the achieved shares of peak and of bandwidth of dense products, per architecture.
 
-    Compute share: median of work / (time x peak) from 512 rows on, at the median power limit over peak of an architecture's devices;
-    what converting its inputs takes is taken off the time of a product in 8 or 4 bits (`converting`).
+    Compute share: median of work / (time x peak) from 512 rows up, at the median power limit over peak of an architecture's devices.
+    The time of converting inputs is subtracted from products in 8 or 4 bits (`converting`).
     Bandwidth share: time = start-up + traffic / (share x bandwidth) up to 64 rows, for matrices too large for the cache.
     """
     taken = converting(rows, fit)
@@ -86,10 +86,10 @@ def fit_matmul(rows: list[Row], fit: Fit) -> list[Constant]:
 
 
 GEMM_TABLES = "published GEMM tables: aiconfigurator-core 0.12.0 (PyPI), JAX microbenchmarks"
-"""What shares of products are fitted on."""
+"""Source of the shares of dense products."""
 
 Converting = dict[tuple[str, str], tuple[float, float]]
-"""By device and published format: what launching the conversion of a product's inputs takes [s], and bytes of an entry [B]."""
+"""By device and published format: launch time of the input conversion [s], and bytes moved per entry [B]."""
 
 
 def _sizes(row: Row) -> tuple[float, float, float, float]:
@@ -98,7 +98,7 @@ def _sizes(row: Row) -> tuple[float, float, float, float]:
 
 
 def reached(rows: Sequence[Row], taken: Converting, fit: Fit) -> dict[str, dict[str, list[tuple[str, float]]]]:
-    """Return the shares of the peak that large products reach, with their devices, by format and architecture."""
+    """Return the shares of peak of large products, with their devices, by format and architecture."""
     products: dict[str, dict[str, list[tuple[str, float]]]] = defaultdict(lambda: defaultdict(list))
     for row in rows:
         if row["kernel"] != "gemm" or row["dtype"] not in FORMATS or float(row["m"]) < COMPUTE_BOUND:
@@ -108,24 +108,24 @@ def reached(rows: Sequence[Row], taken: Converting, fit: Fit) -> dict[str, dict[
         if peak is None:
             continue
         m, n, k, time = _sizes(row)
-        sheet = peak.value * float(row.get("count") or 1.0)  # of half a chip where that is what software calls a device
+        sheet = peak.value * float(row.get("count") or 1.0)  # half a chip where software calls that a device
         if float(matmul.work(m, k, n)) / sheet < LEAST_TIME:
             continue
         start, each = taken.get((device.id, row["dtype"]), (0.0, 0.0))
         left = time - start - matmul.conversion_traffic(m * k, each) / pass_rate(device, fit)
         share = float(matmul.work(m, k, n)) / left / sheet if left > 0.0 else 1.0
-        # the smallest hardly take longer than a conversion: they stand at the peak, so that the median is of all
+        # the smallest take little longer than the conversion: they count as at the peak, so that the median covers all rows
         products[kind][device.architecture].append((device.id, min(1.0, share)))
     return products
 
 
 def pass_rate(device: Accelerator, fit: Fit) -> float:
-    """Return the rate at which passes over memory run, infinite where the device's bandwidth is not known [B/s]."""
+    """Return the rate of elementwise passes over memory, infinite where the device's bandwidth is not known [B/s]."""
     return (device.bandwidth or math.inf) * fit.find("memory", "bandwidth", ["any"]).value
 
 
 def _conversion_entries(rows: Sequence[Row], taken: Converting) -> list[Constant]:
-    """Return the bytes that converting an input entry moves, per format and architecture the median of its devices."""
+    """Return the bytes moved per converted input entry: the median over devices, per format and architecture."""
     out = []
     for name in sorted(CONVERTED):
         found: dict[str, list[float]] = defaultdict(list)
@@ -142,20 +142,20 @@ def _conversion_entries(rows: Sequence[Row], taken: Converting) -> list[Constant
 
 
 CAST_SPREAD = 0.5
-"""Spread of the bytes that a cast moves: devices of one architecture lie as far apart [1]."""
+"""Spread of the bytes moved by a conversion, as seen between devices of one architecture [1]."""
 
 
 def _converts(row: Row, scope: str, name: str) -> bool:
-    """Return whether a row is of a large product of a format on an architecture."""
+    """Return whether a row is a large product of a format on an architecture."""
     large = row["kernel"] == "gemm" and row["dtype"] == name and float(row["m"]) >= COMPUTE_BOUND
     return large and architecture(row["device"]) == scope
 
 
 def converting(rows: Sequence[Row], fit: Fit) -> Converting:
-    """Return what the conversion of a product's inputs takes, per device and format: its launches [s], and bytes of an input entry [B].
+    """Return the cost of converting a product's inputs, per device and format: launch time [s] and bytes per input entry [B].
 
-    Published products of 8 and 4 bits take 16-bit inputs: time = start + bytes x entries / rate of passes + work / (share x peak).
-    The three are told apart by the products' sizes.
+    Published products in 8 and 4 bits take 16-bit inputs: time = start + bytes x entries / rate of passes + work / (share x peak).
+    Products of different sizes separate the three terms.
     """
     found: dict[tuple[str, str], list[tuple[float, float, float]]] = defaultdict(list)
     for row in rows:
@@ -173,7 +173,7 @@ def converting(rows: Sequence[Row], fit: Fit) -> Converting:
 
 
 def _taken_off(table: Sequence[tuple[float, float, float]]) -> tuple[float, float]:
-    """Return start-up and bytes of an entry that bring products of (work at the peak, entries over the rate, time) nearest."""
+    """Return the start-up and bytes per entry that best fit rows of (time at the peak, entries over the rate, measured time)."""
     work, entries, times = (np.asarray(column) for column in zip(*table, strict=True))
 
     start, each, _ = nearest(lambda p: np.log((p[0] + p[1] * entries + work / p[2]) / times), [1e-5, 3.0, 0.6])
@@ -181,7 +181,7 @@ def _taken_off(table: Sequence[tuple[float, float, float]]) -> tuple[float, floa
 
 
 def _reference(scope: str, name: str, devices: Sequence[str]) -> Constant | None:
-    """Return the median power limit over peak of the devices whose products were measured, under their architecture and node."""
+    """Return the median power limit over peak of the measured devices, scoped by architecture and process node."""
     found = {device: energy for device in devices if (energy := energy_of(device, name)) is not None}
     nodes = {catalogue.node_of(catalogue.accelerator(device).process) for device in found}
     if len(nodes) != 1 or None in nodes:
@@ -200,7 +200,7 @@ def energy_of(device: str, name: str) -> float | None:
 
 
 def _at_reference(name: str, rows: Sequence[tuple[str, float]], reference: Constant | None) -> list[float]:
-    """Return measured shares as they were at the reference power limit over peak."""
+    """Return measured shares scaled to the reference power limit over peak."""
     if reference is None:
         return [share for _, share in rows]
     return [
@@ -210,7 +210,7 @@ def _at_reference(name: str, rows: Sequence[tuple[str, float]], reference: Const
 
 
 def _highest() -> list[Constant]:
-    """Return the largest share of a peak that any measured product reaches, per vendor, and the median of the vendors."""
+    """Return the largest measured share of peak of any product, per vendor, and the median over vendors."""
     best: dict[str, list[float]] = defaultdict(list)
     for device in map(catalogue.accelerator, catalogue.ids("accelerators")):
         if "bf16" in device.measured and "bf16" in device.peak:
@@ -225,7 +225,7 @@ def _highest() -> list[Constant]:
 
 
 def _over_best(found: dict[str, list[float]]) -> list[Constant]:
-    """Return how far serving shapes stay under the best measured product of the same architecture."""
+    """Return the share that products of serving shapes reach of the best measured product of their architecture."""
     ratios = []
     for scope, values in found.items():
         best = [
@@ -250,10 +250,10 @@ def _over_best(found: dict[str, list[float]]) -> list[Constant]:
 
 
 def fit_grouped(rows: list[Row], fit: Fit) -> list[Constant]:
-    """Fit what grouped products reach of a dense product's rate: at most, and the rows and the width at which half of it is lost.
+    """Fit the rate of grouped products over dense ones: its limit, and the rows and width at which half of it is lost.
 
-    A published mixture takes max(weights and activations at the rate of reads, products at the grouped rate), passes that sort and sum its
-    visits, and its launches; what a pass takes is fitted with them and not kept, for the laws have passes of their own.
+    The time of a published mixture of experts is max(traffic of weights and activations, products at the grouped rate), plus passes that
+    sort and sum its token visits, plus launches. The cost of a pass is fitted too but not kept, since the laws model passes themselves.
     """
     table = [row for row in rows if row["kernel"] == "moe"]
     devices = [catalogue.accelerator(row["device"]) for row in table]
@@ -286,12 +286,12 @@ def fit_grouped(rows: list[Row], fit: Fit) -> list[Constant]:
 
 
 BYTES, GROUPED_TILES, GROUPED_LAUNCHES = 2.0, (16.0, 128.0), 2e-5
-"""Bytes of an entry in 16 bits, row tiles of TensorRT-LLM's grouped kernels (cutlass_extensions/gemm_configs.h) [1], and what the kernels of a mixture take beside
-their work, that of the smallest rows [s]."""
+"""Bytes of an entry in 16 bits, row tiles of TensorRT-LLM's grouped kernels (cutlass_extensions/gemm_configs.h) [1], and the fixed
+time of the kernels of a mixture of experts, as seen in the smallest rows [s]."""
 
 
 def fit_vector() -> list[Constant]:
-    """Fit the fp32 rate of the vector units over the 16-bit matrix rate, per vendor, over the data sheets that state both."""
+    """Fit the fp32 vector rate over the 16-bit matrix rate, per vendor, from data sheets that state both."""
     shares: dict[str, list[float]] = defaultdict(list)
     for device in map(catalogue.accelerator, catalogue.ids("accelerators")):
         base = device.peak.get("bf16") or device.peak.get("fp16")
@@ -303,9 +303,9 @@ def fit_vector() -> list[Constant]:
 
 
 def fit_attention(rows: list[Row]) -> list[Constant]:
-    """Fit the share of the bf16 peak in causal prefill attention, and of bandwidth in decode attention.
+    """Fit the share of bf16 peak of causal prefill attention, and the share of bandwidth of decode attention.
 
-    Decode rows whose cache would fit twice in the last-level cache are left out: they exceed memory bandwidth.
+    Decode rows whose KV cache is at most twice the last-level cache are left out, since they may exceed memory bandwidth.
     """
     prefill: list[tuple[str, float, float]] = []
     decode: list[tuple[str, float, float]] = []

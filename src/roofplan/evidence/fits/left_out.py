@@ -1,4 +1,4 @@
-"""Predictions of runs by constants that were fitted without their publisher, or without their chip, architecture, software or system."""
+"""Predictions of runs with their publisher, chip, architecture, software or system left out of the fits."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Tick = Callable[[str], object]
 
 
 def left_out(kind: str, rows: Sequence[Row], whole: Steps, tick: Tick | None = None) -> Validation:
-    """Return runs of a kind beside predictions, each publisher's by constants that were fitted without its rows.
+    """Return predictions for runs of a kind, each with its publisher left out of the fits.
 
     `whole` is the fit of step times with all publishers.
     """
@@ -45,13 +45,13 @@ def left_out(kind: str, rows: Sequence[Row], whole: Steps, tick: Tick | None = N
 
 
 def short_of_cache(row: Row, fit: Fit) -> list[Outcome]:
-    """Return the throughput of a run that the room for its cache decides, in a regime of its own."""
+    """Return the throughput outcomes of a run limited by KV cache capacity, in a regime of their own."""
     found = inference_outcomes(unstarved(row), fit)
     return [replace(one, regime=SHORT_OF_CACHE) for one in found if one.metric == "output_tokens_per_second"]
 
 
 def fit_without(source: str, whole: Steps | None = None) -> Fit:
-    """Return the fit of all other publishers: constants that rest on a publisher's rows are fitted anew without them; `whole` is where step times' fits start."""
+    """Return the constants with a publisher left out; those that rest on its rows are refitted, step times starting from `whole`."""
     shipped = {name: list(catalogue.fit(name)) for name in catalogue.fits()}
     gone = frozenset({source})
     if any(source in family.sources for family in FAMILIES):
@@ -67,11 +67,11 @@ GROUPED = {
     "training": {"chip": STEP, "architecture": STEP, "software": STEP, "system": STEP},
     "inference": {"chip": PROMPTS, "architecture": "", "software": "", "system": ""},
 }
-"""By kind of run, what is left out in turn beside publishers, and of which figure alone, empty for all."""
+"""By kind of run: what is left out in turn besides publishers, and the only figure that is scored, empty for all."""
 
 
 def grouped(kind: str, whole: Steps, tick: Tick | None = None) -> list[Outcome]:
-    """Return runs of a kind beside predictions, each chip, architecture, software and system left out of every fit in turn.
+    """Return predictions for runs of a kind, with each chip, architecture, software and system left out of every fit in turn.
 
     `whole` is the fit of step times with all runs.
     """
@@ -96,7 +96,7 @@ def _outcomes(kind: str, row: Row, fit: Fit) -> list[Outcome]:
 
 
 def _fit_leaving(gone: frozenset[str], whole: Steps, kind: str) -> Fit:
-    """Return all constants fitted anew without some runs: those of kernels too where a device is left out, and of training or of serving."""
+    """Return the constants refitted without some runs: those of training or serving, and of kernels where a device is left out."""
     shipped = {name: list(catalogue.fit(name)) for name in catalogue.fits()}
     every = kernel_rows()
     rows = [row for row in every if gone.isdisjoint(_device_names(row["device"]))]
@@ -116,7 +116,7 @@ def _fit_leaving(gone: frozenset[str], whole: Steps, kind: str) -> Fit:
 
 
 def _device_names(device: str) -> set[str]:
-    """Return what leaves a device's kernel tables out."""
+    """Return the names whose exclusion leaves out a device's kernel tables."""
     return {f"chip:{device}", f"architecture:{catalogue.accelerator(device).architecture}"}
 
 
@@ -145,22 +145,22 @@ FIELDS = (
         "shipped",
     ),
 )
-"""Columns of the kept outcomes: what was left out, the run, its system, figures in SI, the causes of error, and what the shipped constants
-predict, which saw the row."""
+"""Columns of the stored outcomes: what was left out, the run, its system, figures in SI, the causes of error, and the prediction of the
+shipped constants, whose fits included the row."""
 
 PUBLISHERS = catalogue.ROOT / "measured" / "left-out.csv"
 
 WORTH = catalogue.ROOT / "measured" / "worth.csv"
-"""Errors of step times where a number of training stays at its middle: name, constants, seen and left out."""
+"""Errors of step times with one training number held at its prior: name, constants, error in sample and with publishers left out."""
 
 
 def groups_file(kind: str) -> Path:
-    """Return where runs of a kind are kept that were left out by other things than their publisher."""
+    """Return the file of runs that were left out by something other than their publisher."""
     return catalogue.ROOT / "measured" / f"left-out-{kind}.csv"
 
 
 def beside_shipped(found: Iterable[Outcome], fit: Fit) -> list[Outcome]:
-    """Return outcomes with what a fit predicts that saw the same rows."""
+    """Return outcomes with the predictions of a fit that included the same rows."""
     tables = {"training": catalogue.training_rows(), "inference": catalogue.inference_rows()}
     seen = [one for kind, rows in tables.items() for one in validated(kind, rows, fit).outcomes]
     seen += [one for row in tables["inference"] if STARVED in flags(row) for one in short_of_cache(row, fit)]
@@ -169,7 +169,7 @@ def beside_shipped(found: Iterable[Outcome], fit: Fit) -> list[Outcome]:
 
 
 def save(found: Iterable[Outcome], place: Path) -> None:
-    """Write the scored outcomes, so that pages and intervals need no fits."""
+    """Write the scored outcomes, so that reports and intervals need no refits."""
     with place.open("w", newline="") as file:
         writer = csv.DictWriter(file, FIELDS, lineterminator="\n")
         writer.writeheader()
@@ -196,7 +196,7 @@ def _row(one: Outcome) -> dict[str, object]:
 
 
 def kept(fit: Fit, place: Path = PUBLISHERS) -> list[Outcome]:
-    """Return the outcomes as they were written, with the intervals of a fit; none where nobody has left anything out."""
+    """Return the stored outcomes, with intervals by the given fit; empty where the file does not exist."""
     if not place.exists():
         return []
     with place.open(newline="") as file:
@@ -204,7 +204,7 @@ def kept(fit: Fit, place: Path = PUBLISHERS) -> list[Outcome]:
 
 
 def kept_groups(fit: Fit) -> list[Outcome]:
-    """Return the runs that were left out by other things than their publisher, as they were written."""
+    """Return the stored outcomes of runs left out by something other than their publisher."""
     return [one for kind in GROUPED for one in kept(fit, groups_file(kind))]
 
 

@@ -1,7 +1,7 @@
-"""Fit what messages between devices take, from published tables of collectives: start-ups, rounds, and shares of the wire.
+"""Fit communication constants to published tables of collectives: start-up times, step times and shares of the link rate.
 
-On switched NVLink small and bulk messages, gathers and reductions, and the kernels that read peers' memory are told apart, per
-architecture. On PCIe and on AMD's mesh too few rows are published: one line holds for all sizes.
+On switched NVLink the fits distinguish small and bulk messages, gathers and reductions, and kernels that read peers' memory, per
+architecture. For PCIe and AMD's mesh too few rows are published, so one line holds for all sizes.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from roofplan.records.calibration import Constant
 from roofplan.records.hardware import Accelerator
 
 ADDED, BY_PEERS, MOVED = "all_reduce", "custom_all_reduce", ("all_gather", "reduce_scatter", "alltoall")
-"""Operations of the tables: reductions by a library, by kernels that read peers' memory, and all others."""
+"""Operations of the tables: reductions by a library, reductions by kernels that read peers' memory, and all others."""
 
 SOURCE = "NCCL and custom all-reduce tables: aiconfigurator-core 0.12.0 (PyPI), ml-engineering"
 
 UNTIMED = 2**26
-"""Bytes from which a message takes so long that it does not matter whether its launch was timed with it [B]."""
+"""Message size above which launch time is negligible, so that it does not matter whether it was timed [B]."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,17 +41,17 @@ class Timed:
 
     @property
     def rate(self) -> float:
-        """Rate one way of a device by its data sheet [B/s]."""
+        """One-way link rate of a device by its data sheet [B/s]."""
         return self.device.value("link_bandwidth") or 1.0
 
     @property
     def adds(self) -> bool:
-        """Whether its switch can add."""
+        """Whether the switch supports in-network reduction."""
         return catalogue.link(self.device.scale_up or "").in_network_reduction
 
 
 def timed(rows: Sequence[Row]) -> list[Timed]:
-    """Return the published collectives inside a host; of repeated ones the quickest, as a library chooses."""
+    """Return the published collectives within a host; of repeated rows the fastest, as a library would choose."""
     best: dict[tuple[str, str, int, float], float] = {}
     for row in rows:
         known = row["kernel"] == "collective" and row["op"] in {ADDED, BY_PEERS, *MOVED}
@@ -66,11 +66,11 @@ def timed(rows: Sequence[Row]) -> list[Timed]:
 
 
 HOST = 8
-"""Devices of a host in the tables [1]."""
+"""Devices per host in the tables [1]."""
 
 
 def _like_a_graph(row: Row) -> bool:
-    """Return whether a row was timed back to back, as in a captured graph; nccl-tests at small sizes times its launches."""
+    """Return whether a row was timed back to back, as in a captured graph; nccl-tests includes launches at small sizes."""
     framework = row["framework"]
     graphs = framework.startswith(("SGLang", "NCCL 2.2")) and "all_red" not in framework
     return graphs or float(row["message_bytes"]) >= UNTIMED
@@ -85,11 +85,11 @@ LIBRARY = (
     ("bulk", "s", 3e-5),
 )
 READ = (("shot", "s", 5e-6), ("direct", "1", 0.6))
-"""What is fitted of a library's messages and of kernels that read peers' memory: name, unit, where the search starts."""
+"""Fitted constants of library collectives and of kernels that read peers' memory: name, unit, start of the search."""
 
 
 def library_time(p: Sequence[float], one: Timed) -> float:
-    """Return the time of a library's message inside a host: the quicker protocol, and for reductions the switch where it adds [s]."""
+    """Return the time of a library collective within a host: the fastest protocol, or in-network reduction where available [s]."""
     start, step, quick, reduce, gather, bulk = p
     rate, n = one.rate, one.ranks
     if one.op != ADDED:
@@ -109,18 +109,18 @@ def library_time(p: Sequence[float], one: Timed) -> float:
 
 
 def peer_time(p: Sequence[float], one: Timed) -> float:
-    """Return the time of an all-reduce that reads peers' memory, in one shot or two [s]."""
+    """Return the time of an all-reduce that reads peers' memory, the faster of one-shot and two-shot [s]."""
     shot, direct = p
     ways = (collectives.one_shot_all_reduce, collectives.two_shot_all_reduce)
     return float(min(way(one.size, one.ranks, shot, one.rate * direct) for way in ways))
 
 
 Law = Callable[[Sequence[float], Timed], float]
-"""Time of a message by its numbers [s]."""
+"""Time of a collective given its constants [s]."""
 
 
 def _searched(law: Law, names: Sequence[tuple[str, str, float]], rows: Sequence[Timed]) -> tuple[list[float], float]:
-    """Return the numbers that bring predicted over measured nearest to one, shares at most one, and how far rows stay off."""
+    """Return the constants that fit the rows best, shares capped at one, and the spread of the residuals."""
     units = [unit for _, unit, _ in names]
 
     def held(p: Sequence[float]) -> list[float]:
@@ -135,9 +135,9 @@ def _searched(law: Law, names: Sequence[tuple[str, str, float]], rows: Sequence[
 
 
 def _switched(rows: Sequence[Timed]) -> list[Constant]:
-    """Return the constants of switched NVLink: per architecture, and the median of those for others.
+    """Return the constants of switched NVLink: per architecture, and their median for other architectures.
 
-    Few sizes of the tables tell the start-up of bulk messages from their share of the wire: all architectures have the median.
+    Few sizes separate the start-up of bulk messages from their share of the link rate, so all architectures get the median start-up.
     """
     here = [one for one in rows if (link := one.device.scale_up or "").startswith("nvlink") and "bridge" not in link]
     library, peers = ([one for one in here if (one.op == BY_PEERS) is peer] for peer in (False, True))
@@ -167,17 +167,17 @@ def _switched(rows: Sequence[Timed]) -> list[Constant]:
 def _by_architecture(
     law: Law, names: Sequence[tuple[str, str, float]], rows: Sequence[Timed]
 ) -> dict[str, tuple[list[float], float]]:
-    """Return the numbers of each architecture, and how far its rows stay off."""
+    """Return the constants of each architecture, and the spread of its residuals."""
     known = sorted({one.device.architecture for one in rows})
     return {name: _searched(law, names, [one for one in rows if one.device.architecture == name]) for name in known}
 
 
 COLLAPSED = 0.3
-"""Share of the rate of two cards below which more of them do not reach each other as peers [1]."""
+"""Share of the rate of two cards below which a larger group is taken to lack peer-to-peer access [1]."""
 
 
 def _buses(rows: Sequence[Timed]) -> list[Constant]:
-    """Return ring start-up and step on PCIe over all cards, and the share of its link that a card gets by ranks."""
+    """Return start-up and step time of rings on PCIe over all cards, and the share of its link rate that a card gets, by ranks."""
     here = [one for one in rows if one.device.scale_up is None and one.op in {ADDED, BY_PEERS}]
     best: dict[tuple[str, int, float], Timed] = {}
     for one in here:
@@ -224,11 +224,11 @@ def _buses(rows: Sequence[Timed]) -> list[Constant]:
 
 
 BETTER_HOSTS = 4.0
-"""Rate of a path through host memory over that of eight L40S across two processors, the slowest measured [1]."""
+"""Rate of a path through host memory over that of eight L40S on two processors, the slowest measured [1]."""
 
 
 def _lent(law: str, name: str, measured: Sequence[str], lent: Sequence[str], *numbers: Any) -> list[Constant]:
-    """Return a constant under the scopes that it was measured in, and under those that borrow it."""
+    """Return a constant for the scopes in which it was measured, and for those that borrow it."""
     return [
         *(entry(law, name, scope, *numbers) for scope in measured),
         *(replace(entry(law, name, scope, *numbers), basis="any") for scope in lent),
@@ -236,11 +236,11 @@ def _lent(law: str, name: str, measured: Sequence[str], lent: Sequence[str], *nu
 
 
 LARGE_ON_A_BUS = 2**25
-"""Bytes from which a message on a bus is at its full rate [B]."""
+"""Message size above which a bus reaches its full rate [B]."""
 
 
 def _mesh() -> list[Constant]:
-    """Return the wire shares that AMD's mesh reaches: 312.9 of 448 GB/s on eight, 47.7 of 64 on two; start-ups are borrowed."""
+    """Return the link shares that AMD's mesh reaches, 312.9 of 448 GB/s on eight and 47.7 of 64 on two, and borrowed start-ups."""
     ratios = [312.912 / 448.0, 47.671 / 64.0]
     source = "RCCL all_reduce_bench, 4 GiB, ml-engineering 2026-08-22"
     share, off = float(np.mean(ratios)), spread(ratios)
@@ -260,17 +260,17 @@ BORROWED = (
     ("start", "full-mesh", 1.2e-5, "s", 0.3, 0, "about that of NCCL's ring on a switch"),
     ("shot", "full-mesh", 8e-6, "s", 0.3, 0, "about that of kernels on a switch, once more for two links in turn"),
 )
-"""Start-ups on AMD's mesh, of which none is published: name, scope, time, unit, spread, rows and why."""
+"""Start-up times on AMD's mesh, for which none is published: name, scope, time, unit, spread, rows and reason."""
 
 BENCHMARKED = 50e9
-"""Network rate one way of each device in the published all-reduce over several hosts, 400 Gb/s [B/s]."""
+"""One-way network rate per device in the published all-reduce over several hosts, 400 Gb/s [B/s]."""
 
 LARGEST = 2**28
-"""Bytes from which a collective over hosts is at its full rate [B]."""
+"""Message size above which a collective over hosts reaches its full rate [B]."""
 
 
 def _networks(rows: Sequence[Row]) -> list[Constant]:
-    """Return the share of their networks' rate that rings over several hosts attain, and what a message waits."""
+    """Return the share of the network rate that rings over several hosts attain, and the latencies of messages."""
     shares = [
         float(collectives.ring_volume_factor(int(row["count"])))
         * float(row["message_bytes"])
@@ -300,10 +300,10 @@ HOPS = (
     ("tcp", 3e-5, "s", 0.5, 0, "kernel network stack and NCCL socket proxy, per message"),
     ("rdma", 5e-6, "s", 0.4, 0, "NCCL tuning constants for LL over a network, 2.7 to 5 us"),
 )
-"""What a message waits beside its link's latency: transport, time, unit, spread, rows and why."""
+"""Latency of a message beyond that of its link: transport, time, unit, spread, rows and reason."""
 
 
 def fit_messages(rows: Sequence[Row]) -> list[Constant]:
-    """Fit the constants of messages: inside hosts on switches, buses and meshes, and between hosts."""
+    """Fit the constants of messages: within hosts on switches, buses and meshes, and between hosts."""
     known = timed(rows)
     return merged([*_switched(known), *_buses(known), *_mesh(), *_networks(rows)])

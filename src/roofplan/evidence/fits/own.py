@@ -1,7 +1,7 @@
-"""A user's own runs on top of the shipped constants.
+"""Refit of the shipped constants to a user's own runs.
 
-The constants that predictions of the runs rest on are moved as far as the runs demand and their own spread allows, and kept in a
-local profile under the scope where their law looks first. How far held-out runs then lie from predictions is kept too.
+The constants behind predictions of the runs are moved as far as the runs and the constants' own spread suggest. They are kept in a
+local profile under the scope that their law looks up first, together with the errors of held-out runs.
 """
 
 from __future__ import annotations
@@ -29,32 +29,32 @@ from roofplan.timing.figures import FIGURE_OF, Metric, own_place
 Tick = Callable[[int, int], None]
 
 NEVER_MOVED = frozenset({"interval", "power", "price", OWN})
-"""Laws whose constants no run of one's own speaks of."""
+"""Laws whose constants a user's runs never move."""
 
 LEAST_STRAY, LARGEST_STRAY, UNFITTED_STRAY = 0.1, 0.5, 0.5
-"""How far a constant may stray on one's own machine, one standard deviation of its logarithm: as far as its rows spread, within the first
-two, and the last where no row determined it [1]."""
+"""Prior spread of a constant on the user's machine, one standard deviation of its logarithm: the spread of its rows, clipped to the first
+two, or the last where no row determined it [1]."""
 
 FELT = 0.02
-"""Largest slope of a figure by a constant below which one's own runs leave it alone [1]."""
+"""Sensitivity of figures to a constant below which the runs do not move it [1]."""
 
 FOLDS = 5
-"""Parts that runs are cut into, each predicted by constants that the others moved; fewer runs are cut into single ones [1]."""
+"""Folds of cross-validation; with fewer runs, one per run [1]."""
 
 LEAST_OWN = 5
-"""Figures of a job below which no interval is learned from them [1]."""
+"""Least number of figures of a job for an interval to be learned from them [1]."""
 
 SETTLED = 0.9
-"""Share of a constant's doubt above which one's own runs said too little of it to keep what they moved [1]."""
+"""Posterior over prior spread above which the runs say too little about a constant to move it [1]."""
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One measured figure that is predicted, and how: `predicted` takes the constants that it is to rest on.
+    """One measured figure and its prediction as a function of the constants.
 
     Parameters
     ----------
-    place : software, devices and model, of which alone an interval of one's own speaks.
+    place : software, devices and model to which an interval learned from the runs is limited.
     """
 
     id: str
@@ -68,7 +68,7 @@ class Figure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moved:
-    """A constant before and after, on how many figures it bears, and what share of its doubt is left [1]."""
+    """A constant before and after the refit, and its posterior over prior spread [1]."""
 
     before: Constant
     after: Constant
@@ -77,14 +77,14 @@ class Moved:
 
 @dataclass(slots=True, kw_only=True)
 class Refit:
-    """What tables of one's own runs do to the constants.
+    """Result of a refit to a user's own runs.
 
     Parameters
     ----------
     figures : measured figures that were used.
-    skipped : why rows were not.
-    before, after, held_out : relative errors of the figures by shipped constants, by those moved, and by those that other runs moved [1].
-    constants : what the profile keeps.
+    skipped : reasons why rows were skipped, with their number.
+    before, after, held_out : relative errors of the figures by shipped constants, by refitted ones, and by those refitted to other runs [1].
+    constants : constants to keep in the profile.
     """
 
     rows: int
@@ -98,7 +98,7 @@ class Refit:
 
     @property
     def helps(self) -> bool:
-        """Whether held-out runs come clearly nearer to predictions, and of no job much further; never without runs to hold out."""
+        """Whether held-out errors clearly improve and get much worse for no job; false without held-out runs."""
         jobs = [one.job for one in self.figures]
         known = np.isfinite(self.held_out)
         if not known.all():
@@ -110,17 +110,28 @@ class Refit:
 
 
 NEARER, FURTHER = 0.9, 1.1
-"""Share of the median error that held-out runs may have for constants to be kept, and what no single job may exceed [1]."""
+"""Largest ratio of held-out to shipped median error for constants to be kept: over all figures, and for a single job [1]."""
 
 
 def _further(before: np.ndarray, held: np.ndarray, mine: Sequence[bool]) -> bool:
-    """Return whether the held-out figures of a job are further off than before, and by more than repeated runs differ."""
+    """Return whether the held-out error of a job is worse than before by more than repeated runs differ."""
     was, now = (float(np.median(errors[np.asarray(mine)])) for errors in (before, held))
     return now > FURTHER * was and now > was + LEAST_NOISE
 
 
 def refit(tables: Sequence[tuple[str, Sequence[Row]]], name: str, fit: Fit, tick: Tick | None = None) -> Refit:
-    """Return what tables of one's own runs, each ``training`` or ``inference``, do to the constants; `name` is what they are called.
+    """Return what a user's own runs change in the constants.
+
+    Parameters
+    ----------
+    tables : pairs of kind, ``training`` or ``inference``, and rows.
+    name : how sources and messages call the tables.
+    fit : the constants to start from.
+    tick : called with the fits done and their total, None for no progress.
+
+    Returns
+    -------
+    Errors before, after and held out, the constants that moved, and those to keep.
 
     Raises
     ------
@@ -164,12 +175,12 @@ def refit(tables: Sequence[tuple[str, Sequence[Row]]], name: str, fit: Fit, tick
 
 
 def _moves(key: Key, item: Constant) -> bool:
-    """Return whether runs of one's own may move a constant: it is none of the field's at large, and no definition."""
+    """Return whether a user's runs may move a constant: not a fallback for any scope, and not a definition."""
     return key[0] not in NEVER_MOVED and key[2] != "any" and item.kind != "definition"
 
 
 def figures_of(tables: Sequence[tuple[str, Sequence[Row]]], fit: Fit) -> tuple[list[Figure], Counter[str]]:
-    """Return the measured figures of rows that can be predicted, each row once, and why the others cannot."""
+    """Return the measured figures of rows that can be predicted, without copies, and the reasons why others cannot."""
     out: list[Figure] = []
     skipped: Counter[str] = Counter()
     seen: set[tuple[tuple[str, str], ...]] = set()
@@ -184,7 +195,7 @@ def figures_of(tables: Sequence[tuple[str, Sequence[Row]]], fit: Fit) -> tuple[l
             found = _training_figures(row, fit) if kind == "training" else _serving_figures(row, fit)
             if not found:
                 skipped["no figure that is predicted"] += 1
-            # an id that two rows share would put one of them among the runs that predict the other
+            # rows with the same id would otherwise be held out together
             out += [replace(one, id=f"{len(seen)} {one.id}") for one in found]
         except (Skipped, RoofplanError) as reason:
             skipped[str(reason)] += 1
@@ -206,7 +217,7 @@ def _serving_figures(row: Row, fit: Fit) -> list[Figure]:
 
 
 def _served(case: InferenceCase, name: str, fit: Fit) -> float:
-    """Return a predicted figure; one that constants leave without a prediction says nothing of them."""
+    """Return a predicted figure; where it cannot be predicted, the measured one, which then has no influence."""
     found = predictions.predicted_figures(case, fit)[name]
     return found.value if isinstance(found, Metric) else case.measured[name]
 
@@ -233,17 +244,17 @@ def _errors(figures: Sequence[Figure], fit: Fit) -> np.ndarray:
 
 
 def _at(fit: Fit, numbers: dict[Key, Constant], values: Numbers) -> Fit:
-    """Return a fit with constants at other values."""
+    """Return a fit with constants at the given values."""
     return fit.with_(rescoped(key, item, values[_called(key)]) for key, item in numbers.items())
 
 
 def _errors_at(figures: Sequence[Figure], fit: Fit, numbers: dict[Key, Constant], values: Numbers) -> np.ndarray:
-    """Return logarithms of predicted over measured with constants at other values [1]."""
+    """Return logarithms of predicted over measured with constants at the given values [1]."""
     return _errors(figures, _at(fit, numbers, values))
 
 
 def rescoped(key: Key, item: Constant, value: float) -> Constant:
-    """Return a constant at another value under the nearest scope; what it was fitted on stays what it was, and no data sheet's rate is exceeded."""
+    """Return a constant at another value under the nearest scope; its basis is kept, and shares of rates are capped at one."""
     shares = item.law == "message" or item.reads
     most = 1.0 if shares and item.unit == "1" else math.inf
     basis = item.fitted_on if item.fitted_on != key[2] else ""
@@ -255,7 +266,7 @@ def _called(key: Key) -> str:
 
 
 def _felt(figures: Sequence[Figure], fit: Fit, numbers: dict[Key, Constant]) -> dict[Key, Constant]:
-    """Return the constants whose change moves a figure."""
+    """Return the constants to which some figure is sensitive."""
     block = Block(numbers={_called(key): (key,) for key in numbers}, errors=partial(_errors_at, figures, fit, numbers))
     _, slopes = linearised(block, np.log([item.value for item in numbers.values()]))
     largest = np.max(np.abs(slopes), axis=0)
@@ -263,17 +274,17 @@ def _felt(figures: Sequence[Figure], fit: Fit, numbers: dict[Key, Constant]) -> 
 
 
 def stray(item: Constant) -> float:
-    """Return how far a constant may lie from its value on one's own machine, one standard deviation of its logarithm [1]."""
+    """Return the prior spread of a constant on the user's machine, one standard deviation of its logarithm [1]."""
     known = item.rows and item.law not in OF_THE_HOST
     return min(max(item.spread, LEAST_STRAY), LARGEST_STRAY) if known else UNFITTED_STRAY
 
 
 OF_THE_HOST = frozenset({"engine_step", "front_end"})
-"""Laws of times that a host takes: its processor is another than those of the runs that told them."""
+"""Laws of host times, which depend on the processor of the user's host."""
 
 
 def _settled(figures: Sequence[Figure], fit: Fit, felt: dict[Key, Constant]) -> dict[Key, Constant]:
-    """Return the constants of whose doubt the runs leave little enough: these alone are moved, held out against and kept."""
+    """Return the constants that the runs determine well enough; only these are moved, cross-validated and kept."""
     if not felt:
         return {}
     found = _fitted(figures, fit, felt)
@@ -281,7 +292,7 @@ def _settled(figures: Sequence[Figure], fit: Fit, felt: dict[Key, Constant]) -> 
 
 
 def _doubt(found: Fitted, key: Key, item: Constant) -> float:
-    """Return the share of a constant's doubt that the runs leave [1]."""
+    """Return the posterior over prior spread of a constant [1]."""
     place = found.places[key]
     return min(1.0, math.sqrt(found.covariance[place, place]) / stray(item))
 
@@ -297,7 +308,7 @@ def _fitted(figures: Sequence[Figure], fit: Fit, felt: dict[Key, Constant]) -> F
 
 
 ROUNDS = 20
-"""Most steps of the descent; it starts at shipped constants, near where it ends [1]."""
+"""Limit on steps of the descent, which starts at the shipped constants, near the solution [1]."""
 
 
 def _values(found: Fitted, felt: dict[Key, Constant]) -> Numbers:
@@ -311,7 +322,7 @@ def _held_out(
     moved_by: Callable[[Sequence[Figure]], Fitted | None],
     folds: int,
 ) -> np.ndarray:
-    """Return logarithms of predicted over measured, each figure by constants that runs of other parts moved [1]."""
+    """Return logarithms of predicted over measured, each figure by constants refitted to the runs of other folds [1]."""
     rows = list(dict.fromkeys(one.id for one in figures))
     out = np.full(len(figures), math.nan)
     for part in range(folds):
@@ -327,7 +338,7 @@ def _held_out(
 
 
 def _moved(felt: dict[Key, Constant], found: Fitted, said: str) -> list[Moved]:
-    """Return the constants that the runs told of, under the nearest scope, those that moved most first; the others stay as shipped."""
+    """Return the refitted constants under their nearest scope, the largest change first."""
     slopes = np.abs(np.concatenate(found.slopes))
     out = []
     for column, (key, item) in enumerate(felt.items()):
@@ -347,7 +358,7 @@ def _moved(felt: dict[Key, Constant], found: Fitted, said: str) -> list[Moved]:
 
 
 def _own(figures: Sequence[Figure], held: np.ndarray, said: str) -> list[Constant]:
-    """Return, by job, software, devices and model, half the 90% interval that held-out runs ask for, by Student's t."""
+    """Return the half-width of a 90% interval from held-out errors, by job and place, by Student's t."""
     found: dict[tuple[str, str], list[float]] = {}
     for one, error in zip(figures, held, strict=True):
         if math.isfinite(error):

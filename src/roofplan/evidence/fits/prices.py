@@ -1,4 +1,4 @@
-"""How far apart quotations of the same thing within half a year are: what stands behind the range of a single one."""
+"""Fit the spread of prices: how far quotations of the same item within half a year differ."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ POOLS = {
     "rent-contract": ("rent-contract",),
     "spot": ("spot",),
 }
-"""Kinds of prices that are compared with each other."""
+"""Kinds of prices that are compared within a pool."""
 
 LEAST = 3
-"""Quotations of a pool below which its median says nothing of the others [1]."""
+"""Least number of quotations in a pool [1]."""
 
 
 def pools(kinds: tuple[str, ...]) -> list[list[Price]]:
-    """Return quotations of one device, kind, instance size and term, each pool within half a year from its first; a provider's equal prices count once."""
+    """Return pools of quotations of one device, instance size and term within half a year; repeated prices of a provider count once."""
     books: dict[tuple[str, int | None, str], dict[tuple[str, float], Price]] = defaultdict(dict)
     for device in catalogue.ids("accelerators"):
         for price in catalogue.prices(device):
@@ -45,17 +45,17 @@ def pools(kinds: tuple[str, ...]) -> list[list[Price]]:
 
 
 def others_over(pool: list[Price]) -> list[float]:
-    """Return, for each quotation of a pool, the median of the others over it: where the market stood that it alone was to tell of [1]."""
+    """Return, for each quotation of a pool, the median of the others over it [1]."""
     values = [price.value for price in pool]
     return [float(np.median(values[:i] + values[i + 1 :])) / value for i, value in enumerate(values)]
 
 
 LEAST_ROWS, LEAST_DEVICES = 20, 3
-"""Quotations and devices of a kind from which its range is that of its rows; below, a t distribution widens it [1]."""
+"""Quotations and devices from which a range uses percentiles; below, it uses a t distribution [1]."""
 
 
 def fit_prices() -> list[Constant]:
-    """Return, by kind of price, between which multiples of one quotation nine of ten medians of the other quotations of its pool lie."""
+    """Return, by kind of price, the multiples of a quotation between which 90% of the medians of the pool's others lie."""
     out = []
     for name, kinds in POOLS.items():
         known = pools(kinds)
@@ -75,7 +75,7 @@ def fit_prices() -> list[Constant]:
 
 
 def _widened(ratios: list[float]) -> list[float]:
-    """Return between what nine of ten further ratios lie by a t distribution about one [1]."""
+    """Return the bounds of 90% of further ratios, by a t distribution about one [1]."""
     logs = np.log(ratios)
     count = len(logs)
     width = float(student(count - 1) * np.sqrt(np.mean(logs**2) * count / (count - 1) * (1.0 + 1.0 / count)))

@@ -1,4 +1,4 @@
-"""Fit how fast an engine computes prompts, and what its front end takes for a request."""
+"""Fit the prefill rate of an engine, and the time of its front end per request."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from roofplan.serving import leaves, limit_of
 
 
 def fit_prefill(fit: Fit) -> list[Constant]:
-    """Fit, per engine, the share of the published kernels' compute rate that its prefill reaches, and their median for all others.
+    """Fit, per engine, the share of the published kernels' compute rate that its prefill reaches, and their median for others.
 
-    From prompts timed alone, and from offline runs whose prompts are longer than their answers. What a measured time leaves
-    for computing, its passes over memory and its launches taken off, gives the share; an engine's is the median. Few rows are
-    drawn towards the median of the engines, as if that were `PRIOR_ROWS` rows more. Products on blocks without rows lose what those
-    in 16 bits do.
+    The rows are prompts timed alone, and offline runs whose prompts are much longer than their answers. Subtracting memory passes and
+    launches from a measured time leaves the compute time, which gives the share; the median of rows counts. Where rows are few, the
+    share is shrunk towards the median over engines, which counts as `PRIOR_ROWS` rows. Block products without rows take the
+    share of 16-bit products.
     """
     ratios: dict[str, dict[str, list[float]]] = {name: defaultdict(list) for name in SHARES}
     versions_seen, publishers = set(), set()
@@ -70,7 +70,7 @@ def fit_prefill(fit: Fit) -> list[Constant]:
 
 
 def as_16_bit_products(found: Sequence[Constant]) -> list[Constant]:
-    """Return shares of products on blocks where no engine has rows of them: those of its products in 16 bits."""
+    """Return the shares of block products where no engine has rows: those of 16-bit products."""
     note = "no engine has rows: taken to lose what its products in 16 bits do"
     return [
         entry("engine", "block_share", one.scope, one.value, "1", 0.3, 0, note, kind="guess")
@@ -80,7 +80,7 @@ def as_16_bit_products(found: Sequence[Constant]) -> list[Constant]:
 
 
 def prompts_of(case: InferenceCase, fit: Fit) -> tuple[Term, float] | None:
-    """Return the predicted time of a run that tells how fast prompts are computed, and the measured one [s]; None of others."""
+    """Return predicted and measured time of a run dominated by prompts [s], None for other runs."""
     if case.regime == "static batch" and case.users is not None:
         seconds, rate = case.measured.get("ttft"), case.measured.get("prefill_tokens_per_second")
         if rate is not None:
@@ -93,13 +93,13 @@ def prompts_of(case: InferenceCase, fit: Fit) -> tuple[Term, float] | None:
 
 
 LONG_PROMPTS = 2.0
-"""Prompts over answers from which an offline run tells how fast prompts are computed [1]."""
+"""Prompt over answer length above which an offline run is used for the prefill rate [1]."""
 
 
 def fit_front(fit: Fit) -> list[Constant]:
-    """Fit, per engine version and engine, what the server's front end takes for a request: what first tokens of a burst came later, over its requests.
+    """Fit, per engine version and engine, the front end's time per request: the extra TTFT of a burst over its requests.
 
-    Only bursts whose answers are longer than a few tokens and whose prompts are short, so that it is little that prompts and answers take.
+    Only bursts with short prompts and enough requests are used, so that the computation takes little of that time.
     """
     found: dict[str, list[float]] = defaultdict(list)
     publishers = set()
@@ -120,15 +120,15 @@ def fit_front(fit: Fit) -> list[Constant]:
 
 
 SHORT_PROMPT = 512.0
-"""Longest prompts of a burst that tells the front end's time: of longer ones their computation decides [token]."""
+"""Longest prompt of a burst used for the front end's time: for longer ones the computation dominates [token]."""
 
 
 LEAST_BURST = 200.0
-"""Requests from which a burst tells it [1]."""
+"""Least number of requests in such a burst [1]."""
 
 
 def fronts(found: Mapping[str, list[float]], source: str = "") -> list[Constant]:
-    """Return what front ends take for a request, of engines with rows enough; of others the geometric mean of theirs, or a guess [s]."""
+    """Return the front end's time per request for engines with enough rows, and their geometric mean, or a guess, for others [s]."""
     known = {
         scope: max(median(late), LEAST_FRONT)
         for scope, late in sorted(found.items())
@@ -148,29 +148,29 @@ def fronts(found: Mapping[str, list[float]], source: str = "") -> list[Constant]
 
 
 def _agree(late: Sequence[float]) -> bool:
-    """Return whether the middle half of an engine's bursts tells one time of its front end: else something else made first tokens late."""
+    """Return whether an engine's bursts agree on its front end's time; otherwise first tokens were late for another reason."""
     low, high = np.quantile(np.maximum(late, LEAST_FRONT), (0.25, 0.75))
     return bool(high <= AGREEING * low)
 
 
 AGREEING = 6.0
-"""Factor within which the quartiles of an engine's bursts must lie [1]."""
+"""Largest ratio between the quartiles of an engine's bursts [1]."""
 
 
 LEAST_FRONT = 5e-4
-"""Least time of a front end, whatever the rows say [s]."""
+"""Lower bound of a front end's time per request [s]."""
 
 
 FRONT_SPREAD = 0.5
-"""Spread of a front end's time: bursts of one engine lie between a third and three times it, as their models and hosts differ [1]."""
+"""Spread of a front end's time: bursts of one engine lie between a third and three times the value, since models and hosts differ [1]."""
 
 
 COMPUTING = 0.4
-"""Share of a prompt's time that products and attention must take, so that its rate tells how fast they are [1]."""
+"""Least share of a prompt's time spent in products and attention for it to determine their rate [1]."""
 
 
 def _computing(term: Term) -> float:
-    """Return the part of a time in which a device computes at a rate that rests on one of `SHARES` [s]."""
+    """Return the compute-bound part of a time whose rate depends on one of `SHARES` [s]."""
 
     def shared(leaf: Term) -> bool:
         return any(isinstance(one, Constant) and one.name in SHARES for one in leaf.sources)
@@ -179,15 +179,15 @@ def _computing(term: Term) -> float:
 
 
 SHARES = ("compute_share", "block_share")
-"""Shares of the kernels' rate that prefill reaches, in 16 and 8 bits and on blocks of GGUF."""
+"""Shares of the kernels' rate that prefill reaches: for 16 and 8 bits, and for GGUF blocks."""
 
 
 PRIOR_ROWS = 6.0
-"""Rows that the median of all engines counts for beside an engine's own [1]."""
+"""Rows that the median over engines counts for, besides an engine's own [1]."""
 
 
 def in_blocks(case: InferenceCase, fit: Fit) -> bool:
-    """Return whether a case's products run on GGUF blocks in a type of their own."""
+    """Return whether a case's products run on GGUF blocks at a rate of their own."""
     plan = case.model.quantization
     blocks = plan is not None and format_entry(plan.format)["kernel"] == "blocks"
     return blocks and case.rates(fit).peak["gguf"] != case.rates(fit).peak["fp16"]

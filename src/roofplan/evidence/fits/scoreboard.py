@@ -1,4 +1,4 @@
-"""The page of errors on publishers that no constant saw: `docs/accuracy.md`."""
+"""The page of errors with publishers left out of the fits: `docs/accuracy.md`."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ from roofplan.timing.figures import BASE, CONSTANTS, LOADS, NEW, NEW_KIND, PROMP
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One kind of prediction, its rows, and what is aimed at.
+    """One kind of prediction, its rows and its targets.
 
     Parameters
     ----------
-    keep : which outcomes are its rows.
-    median, ninetieth : aims for the mean of the publishers' medians, and for the 90th percentile, None without one [1].
-    others : what published predictors reach.
-    picture : its picture, empty where it has none of its own.
+    keep : selects its outcomes.
+    median, ninetieth : targets for the mean of publishers' medians and for the 90th percentile, None without one [1].
+    others : errors of published predictors.
+    picture : name of its picture, empty where it has none.
     """
 
     name: str
@@ -58,7 +58,7 @@ def _metric(name: str, *regimes: str) -> Callable[[Outcome], bool]:
 
 
 def has_kin(one: Outcome) -> bool:
-    """Return whether another publisher ran the same code as a training run on the same architecture."""
+    """Return whether another publisher has runs of the same framework lineage and architecture as a training run."""
     lineage = catalogue.framework(one.software).lineage
     architecture = catalogue.accelerator(one.chip).architecture
     return any(
@@ -68,7 +68,7 @@ def has_kin(one: Outcome) -> bool:
 
 
 STEPS = _metric("tokens_per_second_per_device")
-"""Which outcomes are step times."""
+"""Selects outcomes of step times."""
 
 JOBS = (
     Job(
@@ -146,7 +146,7 @@ JOBS = (
         "on the same: BLIS 12%, vidur 14%, LLMServingSim 73%, llm-optimizer 619%, aiconfigurator 653%, plain roofline 279%",
     ),
 )
-"""What is predicted, with the aims; what others reach is of `Published measurements` as their authors or comparisons print it."""
+"""Kinds of predictions, with targets; errors of other predictors are quoted from their authors or from comparisons."""
 
 
 def page(outcomes: Sequence[Outcome], fit: Fit) -> str:
@@ -201,7 +201,7 @@ def page(outcomes: Sequence[Outcome], fit: Fit) -> str:
 
 
 def _left_groups(found: Sequence[Outcome]) -> Iterator[str]:
-    """Yield the errors of runs whose chip or software was left out of every fit."""
+    """Yield the errors of runs with their chip or software left out of every fit."""
     yield "Each chip, or each software in all its versions, left out of every fit in turn, a chip's kernel tables too (`python -m roofplan.evidence.fits groups`)."
     yield ""
     yield "| figure | left out | groups | mean of medians | aim | p90 | aim |"
@@ -229,11 +229,11 @@ def _left_groups(found: Sequence[Outcome]) -> Iterator[str]:
 
 
 LEFT = ((STEP, "software", ("12%", "35%")), (STEP, "chip", ("12%", "35%")), (PROMPTS, "chip", ("25%", "")))
-"""Of which figure what is left out, and the aims."""
+"""Figure, what is left out, and the targets for median and 90th percentile."""
 
 
 def _worth() -> Iterator[str]:
-    """Yield the errors of step times where a number of training stays where kernel tables put it."""
+    """Yield the errors of step times with a number of training held at its prior."""
     yield "Mean over publishers of the mean error of their step times, by the fit that saw them and by fits without them, where a number stays where kernel tables put it"
     yield "and all others are fitted anew (`python -m roofplan.evidence.fits worth`); constants are its common value and the factors that architectures, frameworks' code and"
     yield "families add of which runs tell."
@@ -246,7 +246,7 @@ def _worth() -> Iterator[str]:
 
 
 def _mixtures(outcomes: Sequence[Outcome]) -> Iterator[str]:
-    """Yield the signed errors of mixtures and of dense models in training, publishers left out."""
+    """Yield the median ratios of predicted over measured for mixtures and dense models in training, publishers left out."""
     mixed = {row["id"] for row in catalogue.training_rows() if _is_mixture(row)}
     rows = [one for one in outcomes if STEPS(one) and one.predicted is not None]
     yield "| training step, publisher left out | rows | predicted / measured, median |"
@@ -287,7 +287,7 @@ def _in_sample(rows: Sequence[Outcome]) -> float:
 
 
 def _intervals(outcomes: Sequence[Outcome], left: Sequence[Outcome], fit: Fit) -> Iterator[str]:
-    """Yield what makes figures err, how wide that makes intervals, and what these hold of runs whose widths the others gave."""
+    """Yield the sizes of the causes of error, the widths of intervals, and their coverage of members left out."""
     figures, groups = by_figure(outcomes), by_figure(left)
     yield "How an interval is made is told in [intervals.md](intervals.md). Causes of error, one standard deviation each; *constants* is a multiple of what the constants"
     yield "of an answer leave. *Factor* is how many spreads a 90% interval spans either way; by *ranks* alone a new publisher would get the factor beside it (Dunn, Wasserman"
@@ -331,7 +331,7 @@ def _intervals(outcomes: Sequence[Outcome], left: Sequence[Outcome], fit: Fit) -
 
 
 CAUSES = (BASE, PUBLISHERS, CONSTANTS, NEW, NEW_KIND, *LOADS)
-"""Causes of error whose sizes are learned."""
+"""Causes of error with learned sizes."""
 
 INPUTS: tuple[tuple[str, Callable[[Outcome], bool]], ...] = (
     ("all", lambda _: True),
@@ -343,7 +343,7 @@ INPUTS: tuple[tuple[str, Callable[[Outcome], bool]], ...] = (
     ("batch measured, or one client", lambda one: _load(one) not in LOADS),
     *((load, lambda one, load=load: _load(one) == load) for load in LOADS),
 )
-"""Which runs: those of which everything that widens an interval is stated, those of which some was assumed, and by how many run at once."""
+"""Groups of runs by whether inputs were assumed, by how new the system is, and by load."""
 
 
 def _newness(one: Outcome) -> str:
@@ -366,7 +366,7 @@ def _sources(rows: Sequence[Outcome]) -> Iterator[str]:
 
 
 def _pairs(rows: Sequence[Outcome]) -> Iterator[str]:
-    """Yield, of runs alike but for the device's memory, how much faster the larger is, measured and predicted."""
+    """Yield measured and predicted speed-ups between runs that differ only in their device's memory."""
     table = {row["id"]: row for row in catalogue.inference_rows()}
     groups: dict[tuple[str, ...], list[Outcome]] = defaultdict(list)
     for one in rows:
@@ -385,7 +385,7 @@ def _pairs(rows: Sequence[Outcome]) -> Iterator[str]:
 
 
 ALIKE = ("source_key", "model_name", "count", "tp", "pp", "weight_precision", "kv_precision", "input_len", "output_len")
-"""Columns that runs share which differ in their device alone."""
+"""Columns in which runs agree that differ only in their device."""
 
 
 def _errors(rows: Sequence[Outcome]) -> str:
@@ -405,7 +405,7 @@ def _groups(title: str, rows: Sequence[Outcome], of: Callable[[Outcome], str]) -
 
 
 WORST = 5
-"""Rows of a job that are named [1]."""
+"""Worst rows of a job that are listed [1]."""
 
 REASONS = {
     "xiongjiedai-llamacpp": "A100 and H100 reach less of their rate at 512 rows than other cards; some hosts of four cards are slower than their card alone",
@@ -420,13 +420,13 @@ REASONS = {
     "torchtitan": "eager or compiled, and the kind of fp8, are not part of a layout",
     "splitwise-sim": "more than 2,048 prompt tokens on 4 and 8 devices of an engine of 2023, where its rate halves",
 }
-"""What is known to stand behind a publisher's largest errors."""
+"""Known causes of a publisher's largest errors."""
 
 BUS = "cards on a bus, whose peers reach each other at a rate of the server, not of the card"
 
 
 def _reason(one: Outcome) -> str:
-    """Return what is known to stand behind a large error."""
+    """Return the known cause of a large error."""
     alone = catalogue.accelerator(one.chip).scale_up is None
     return REASONS.get(one.source, BUS if alone else "not known")
 

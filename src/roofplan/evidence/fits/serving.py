@@ -1,4 +1,4 @@
-"""All fits of serving in turn, from the constants of the kernels alone; and power."""
+"""All fits of serving, from the constants of kernels; and the fit of power."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from roofplan.records.calibration import Constant, Fit
 
 
 def fit_serving(others: Iterable[Constant], excluded: Excluded = frozenset()) -> dict[str, list[Constant]]:
-    """Return the fits ``engines``, ``prefill``, ``front`` and ``power``, from the kernels' constants alone: what a publisher left in them is not known.
+    """Return the fits ``engines``, ``prefill``, ``front`` and ``power``, without starting from earlier serving fits.
 
-    A prompt's rate rests on launches and host time, decode steps with much compute on the rate of products, and the front end's time is
-    what both leave of a wait, so they take turns.
+    The prefill rate depends on launches and host time, compute-heavy decode steps depend on the rate of products, and the front end's time
+    is the remainder of a wait, so the fits alternate. Starting afresh ensures that no excluded publisher influences them.
     """
     law = Fit(tuple(others), excluded)
     found = {"engines": _neutral_engines(), "prefill": _neutral_shares(), "front": fronts({})}
@@ -29,18 +29,18 @@ def fit_serving(others: Iterable[Constant], excluded: Excluded = frozenset()) ->
 
 
 TURNS = 2
-"""Times that launches and rates of products are fitted in turn: a third moves what a sequence costs the host by up to 5%, all else by less than 3% [1]."""
+"""Rounds of alternating fits: a third changes the host time per sequence by up to 5% and everything else by less than 3% [1]."""
 
 
 def _neutral_engines() -> list[Constant]:
-    """Return where every engine's constants start."""
+    """Return the starting values of the engines' constants."""
     start = "where the search starts"
     found = [entry(one.law, one.name, "any", one.middle, one.unit, 0.4, 0, start, kind="guess") for one in NUMBERS]
     return [*found, *(entry(*guess[:-1], 0, guess[-1], kind="guess") for guess in GUESSES)]
 
 
 def _neutral_shares() -> list[Constant]:
-    """Return shares of one of the kernels' rate."""
+    """Return starting values of the prefill shares: one."""
     start = "where the search starts"
     return [
         entry("engine", name, scope, 1.0, "1", 0.3, 0, start, kind="guess")
@@ -50,7 +50,7 @@ def _neutral_shares() -> list[Constant]:
 
 
 def fit_power(fit: Fit) -> list[Constant]:
-    """Fit the floor and ceiling of device power to ML.ENERGY's watts: floor + (ceiling - floor) x busy, of the limit."""
+    """Fit floor and ceiling of device power to ML.ENERGY's measurements: (floor + (ceiling - floor) x busy) x limit."""
     rows = []
     for case in usable(fit.excluded):
         if case.watts is None or case.users is None:
@@ -78,12 +78,12 @@ def fit_power(fit: Fit) -> list[Constant]:
 
 
 NODE_AT_LOAD, NODE = 8.4e3, "dgx-h100"
-"""Highest draw of an 8 x H100 node in training with its GPUs near full use [W], and the catalogue's server that it is: Latif et al.,
+"""Highest draw of an 8 x H100 node in training with its GPUs near full use [W], and the corresponding server of the catalogue: Latif et al.,
 IEEE Access 13, 2025, arXiv 2412.08602."""
 
 
 def _host_share() -> Constant:
-    """Return the share of a host's rated power, what the server's maximum leaves beside its devices, that it draws at load."""
+    """Return the share of a host's rated power, without its devices, that it draws under load."""
     box = catalogue.server(NODE)
     limit = catalogue.accelerator(box.accelerator).quantities["power"].value
     share = (NODE_AT_LOAD - box.count * limit) / box.quantities["host_power"].value

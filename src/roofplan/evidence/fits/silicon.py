@@ -1,4 +1,4 @@
-"""The price of an interposer per area of silicon on it, fitted to what analysts print of three packages."""
+"""The price of an interposer per area of silicon on it, fitted to analysts' figures for three packages."""
 
 from __future__ import annotations
 
@@ -13,6 +13,6 @@ PACKAGES = (
 
 
 def fit_interposer() -> tuple[float, list[tuple[str, float]]]:
-    """Return the median price of an interposer per area of silicon on it [USD/mm2], and each package's relative residual."""
+    """Return the median interposer price per area of silicon [USD/mm2], and the relative residual of each package."""
     value = statistics.median(price / area for _, price, area, _ in PACKAGES)
     return value, [(name, value * area / price - 1.0) for name, price, area, _ in PACKAGES]

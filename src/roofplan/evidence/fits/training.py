@@ -1,7 +1,7 @@
-"""What training software adds to the kernels' rates: collectives of NCCL, launches, host time, spread; and what its allocator reserves.
+"""Fit what training software adds to kernels: shares of their rates, launches, host time and reserved memory.
 
-Kernel tables anchor products, attention and collectives; published runs fit the few numbers that are left. A family is one framework
-era on one architecture; families lend to each other, so all are fitted at once.
+Kernel tables determine products, attention and collectives; published runs determine the few remaining numbers. A family is one
+framework version on one architecture. Families are partially pooled, so all are fitted at once.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from roofplan.training.step import TIMES, Ability, applied, step
 
 
 def cases(*sources: str) -> list[TrainingCase]:
-    """Return the runs of publishers that can be predicted."""
+    """Return the runs of the given publishers that can be predicted."""
     found = []
     for row in catalogue.training_rows():
         if row["source_key"] in sources:
@@ -49,7 +49,7 @@ def kept(found: Sequence[TrainingCase], constants: Fit) -> list[TrainingCase]:
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """One framework era on one architecture, the publishers whose runs fit it, and whether its cluster's network is fitted too."""
+    """One framework version on one architecture, the publishers of its runs, and whether its network is fitted too."""
 
     framework: str
     architecture: str
@@ -63,7 +63,7 @@ class Family:
 
     @property
     def lineage(self) -> str:
-        """Whose code it runs."""
+        """Lineage of its framework's code."""
         return catalogue.framework(self.framework).lineage
 
 
@@ -82,18 +82,18 @@ FAMILIES = (
     Family("fsdp-qlora-1.0", "Ampere", ("fsdp-qlora",)),
     Family("fsdp-qlora-1.0", "Ada", ("fsdp-qlora",)),
 )
-"""Runs that share their numbers; few of them, each with a physical meaning, fitted over all families at once."""
+"""Families of runs that share numbers; all families are fitted at once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plausible:
-    """What is known of a number before any run: its middle, and how far it strays, in logarithms; zero where nothing is fitted.
+    """Prior of a number: its median, and standard deviations of its effects in logarithms; zero where an effect is not fitted.
 
     Parameters
     ----------
-    middle : where kernel tables put it: a share of one, or the order of a launch.
-    common : spread of the middle itself [1].
-    architecture, lineage, own : what an architecture, a framework's code and one family add, one standard deviation [1].
+    middle : prior median, from kernel tables or the usual time of a launch.
+    common : spread of the effect common to all families [1].
+    architecture, lineage, own : spread of the effects of an architecture, of a framework's code and of one family [1].
     """
 
     middle: float
@@ -115,20 +115,20 @@ NUMBERS = {
     "update": Plausible(middle=0.9, common=0.4, architecture=0.2, lineage=0.2),
     "sigma": Plausible(middle=3.3e-3),
 }
-"""The numbers of a framework's code on an architecture. Shares of kernels follow both; launches and host time are the code's: eager PyTorch
-takes 10 to 20 us a kernel. Products in 8 and 4 bits lose what those in 16 do, and a little of their own. What grouped
-products lose beside dense ones may be several times what the tables' one kernel for all experts does, since frameworks start a product for
-each. Of the last no run tells."""
+"""Priors of a framework's numbers on an architecture. Shares of kernel rates depend on both; launches and host time depend on the code:
+eager PyTorch takes 10 to 20 us a kernel. Products in 8 and 4 bits lose what 16-bit products do, and a little more. Grouped products may
+lose several times as much as in the tables, which use one kernel for all experts, since frameworks launch a product for each. No run
+determines the last number."""
 
 NETWORK = {"network": Plausible(middle=0.9, own=0.3), "shared": Plausible(middle=0.3, own=0.7)}
-"""A cluster's own: the share of its network that rings attain, and what of that where several ranks of a ring share a host."""
+"""Priors of a cluster's numbers: the share of its network rate that rings attain, and the share of that where a ring has several ranks per host."""
 
 HOST_BOUND = math.log(3.0)
-"""Where the search for what a framework's code adds to a launch starts: where the host binds, since elsewhere a launch has no slope [1]."""
+"""Start of the search for a lineage's effect on launch time: in the host-bound regime, since the slope is zero elsewhere [1]."""
 
 
 def effects_of(name: str, lineage: str = "", architecture: str = "", own: str = "") -> tuple[Effect, ...]:
-    """Return the effects whose sum is the logarithm of a number over its middle, of the scopes that are given and add to it."""
+    """Return the effects whose sum is the logarithm of a number over its prior median, for the given scopes."""
     p = PLAUSIBLE[name]
     levels = (("any", p.common), (architecture, p.architecture), (lineage, p.lineage), (own, p.own))
     return tuple((scope, name) for scope, spread in levels if scope and spread)
@@ -138,7 +138,7 @@ PLAUSIBLE = NUMBERS | NETWORK
 
 
 def seen_by_families(gone: Excluded) -> bool:
-    """Return whether a family has runs that an exclusion leaves out."""
+    """Return whether an exclusion leaves out runs of any family."""
     runs = [case for family in FAMILIES for case in cases(*family.sources) if belongs(case, family)]
     return any(not gone.isdisjoint(case.origin.names) for case in runs)
 
@@ -156,7 +156,7 @@ def priors() -> dict[Effect, Prior]:
 
 
 def with_values(case: TrainingCase, p: Numbers, constants: Fit) -> Ability:
-    """Return what a case's machine attains by the kernel tables alone, with fitted numbers put in."""
+    """Return the rates of a case's machine by the kernel tables, with fitted numbers applied."""
     a = bare(case.machine, case.framework, constants)
     w = a.network
     if a.machine.network is not None and "network" in p:
@@ -168,7 +168,7 @@ def with_values(case: TrainingCase, p: Numbers, constants: Fit) -> Ability:
 
 @lru_cache(maxsize=128)
 def bare(machine: Machine, framework: Framework, constants: Fit) -> Ability:
-    """Return what a machine attains with no share of its framework's."""
+    """Return the rates of a machine by the kernel tables, without the numbers of a framework."""
     r = rates(machine, framework, constants)
     return Ability(
         rates=r,
@@ -181,20 +181,20 @@ def bare(machine: Machine, framework: Framework, constants: Fit) -> Ability:
 
 
 def predicted(case: TrainingCase, p: Numbers, constants: Fit) -> float:
-    """Return the seconds of a step of a case with fitted numbers put in."""
+    """Return the step time of a case with fitted numbers applied [s]."""
     return float(step(case.model, case.job, case.layout, with_values(case, p, constants)).time)
 
 
 @dataclass(slots=True, kw_only=True)
 class Steps:
-    """All families' numbers, fitted at once.
+    """Joint fit of all families' numbers to step times.
 
     Parameters
     ----------
-    families : those with runs, in the order of `fitted.noise` and `fitted.slopes`.
-    runs : theirs.
-    constants : the kernels' constants that they stand on.
-    held : numbers that stay at their middles.
+    families : families with runs, in the order of `fitted.noise` and `fitted.slopes`.
+    runs : runs of each family.
+    constants : constants that the fit starts from, such as those of kernels.
+    held : numbers held at their prior median.
     """
 
     families: list[Family]
@@ -214,14 +214,14 @@ class Steps:
 
 
 def _numbers(family: Family, held: Collection[str] = ()) -> dict[str, tuple[Effect, ...]]:
-    """Return the fitted numbers of a family by the effects that they are the sum of."""
+    """Return the effects of each fitted number of a family."""
     names = [name for name in (PLAUSIBLE if family.network else NUMBERS) if name not in held]
     found = {name: effects_of(name, family.lineage, family.architecture, family.scope) for name in names}
     return {name: effects for name, effects in found.items() if effects}
 
 
 def _whole(factors: Numbers) -> Numbers:
-    """Return all numbers of a family by the factors on the middles of those that are fitted."""
+    """Return all numbers of a family, from factors on the prior medians."""
     middles = {name: p.middle for name, p in PLAUSIBLE.items() if name in NUMBERS or name in factors}
     return {name: middle * factors.get(name, 1.0) for name, middle in middles.items()}
 
@@ -232,7 +232,7 @@ def _errors(runs: Sequence[TrainingCase], constants: Fit, factors: Numbers) -> n
 
 
 def fit_families(constants: Fit, start: Fitted | None = None, held: Collection[str] = ()) -> Steps:
-    """Fit the numbers of all families but those `held` to the step times of their runs, each architecture and framework lending to its kin."""
+    """Fit the numbers of all families, except those `held`, to the step times of their runs, with partial pooling."""
     families, runs = [], []
     for family in FAMILIES:
         mine = [case for case in kept(cases(*family.sources), constants) if belongs(case, family)]
@@ -248,7 +248,7 @@ def fit_families(constants: Fit, start: Fitted | None = None, held: Collection[s
 
 
 def publishers_errors(whole: Steps) -> tuple[float, float]:
-    """Return the mean over publishers of the mean error of their step times: of the fit that saw them, and of fits without them [1]."""
+    """Return the mean over publishers of their mean step-time error, in sample and with the publisher left out [1]."""
     seen: list[float] = []
     unseen: list[float] = []
     for source in dict.fromkeys(source for family in FAMILIES for source in family.sources):
@@ -264,7 +264,7 @@ def publishers_errors(whole: Steps) -> tuple[float, float]:
 
 
 def worth(whole: Steps, tick: Callable[[str], object] = str) -> Iterator[tuple[str, int, float, float]]:
-    """Yield, for no number and then for each, how many constants it is, and `publishers_errors` where it stays at its middle."""
+    """Yield name, count of constants and `publishers_errors` with each number held at its prior median, first with none held."""
     entries = step_entries(whole)
     for name in ("", *NUMBERS):
         tick(name or "all numbers")
@@ -274,7 +274,7 @@ def worth(whole: Steps, tick: Callable[[str], object] = str) -> Iterator[tuple[s
 
 
 def step_entries(found: Steps) -> list[Constant]:
-    """Return the constants of step times: what all families have in common, and the factors that scopes add of which runs tell."""
+    """Return the constants of step times: common values, and factors of scopes that runs determine."""
     out = [_common(found, name) for name in NUMBERS]
     for name, p in NUMBERS.items():
         levels = [(one.architecture, p.architecture) for one in found.families]
@@ -293,17 +293,17 @@ def step_entries(found: Steps) -> list[Constant]:
 
 
 ADDS = 0.2
-"""Part of its prior spread that an effect must differ from nothing by, so that it is kept [1]."""
+"""Least size of an effect, over its prior spread, for it to be kept [1]."""
 
 
 def _adds(found: Steps, name: str, scope: str, prior: float) -> bool:
-    """Return whether runs want a scope to add something to a number."""
+    """Return whether the effect of a scope on a number is large enough to keep."""
     place = found.fitted.places.get((scope, name))
     return place is not None and abs(found.fitted.values[place]) >= ADDS * prior
 
 
 def _strays(found: Steps, name: str, architecture: str = "", lineage: str = "", own: str = "") -> float:
-    """Return how far a number strays where only some scopes are known, one standard deviation of its logarithm [1]."""
+    """Return the standard deviation of a number's logarithm where only the given scopes are known [1]."""
     p = PLAUSIBLE[name]
     levels = ((architecture, p.architecture), (lineage, p.lineage), (own, p.own))
     unknown = sum(spread**2 for level, spread in levels if (level, name) not in found.fitted.places)
@@ -311,7 +311,7 @@ def _strays(found: Steps, name: str, architecture: str = "", lineage: str = "", 
 
 
 def _runs(found: Steps, scope: str = "any") -> tuple[int, str]:
-    """Return how many runs a scope has, and their publishers."""
+    """Return the number of runs of a scope, and a source text with their publishers."""
     mine = [
         case
         for family, runs in zip(found.families, found.runs, strict=True)
@@ -323,7 +323,7 @@ def _runs(found: Steps, scope: str = "any") -> tuple[int, str]:
 
 
 def _common(found: Steps, name: str) -> Constant:
-    """Return what all families have in common of a number; a guess where no run tells it."""
+    """Return the common value of a number, a guess where no run determines it."""
     p, unit = NUMBERS[name], UNIT_OF.get(name, "1")
     if not found.fitted.told(("any", name), Prior(0.0, p.common)):
         why, strays = (
@@ -337,11 +337,11 @@ def _common(found: Steps, name: str) -> Constant:
 
 
 UNTOLD = 0.3
-"""How far a number strays of which nothing is known, one standard deviation of its logarithm: a guess [1]."""
+"""Standard deviation of the logarithm of a number of which nothing is known; a guess [1]."""
 
 
 def _factor(found: Steps, name: str, scope: str) -> Constant:
-    """Return what a scope adds to a number; its spread is that of the number there."""
+    """Return the factor of a scope on a number; its spread is that of the number in that scope."""
     family = next((one for one in found.families if one.scope == scope), None)
     if family is not None:
         strays = _strays(found, name, family.architecture, family.lineage, scope)
@@ -354,7 +354,7 @@ def _factor(found: Steps, name: str, scope: str) -> Constant:
 
 
 def _network(found: Steps, family: Family, name: str) -> Constant:
-    """Return what a family's cluster attains of its network."""
+    """Return the share of its network that a family's cluster attains."""
     rows, source = _runs(found, family.scope)
     effects = effects_of(name, own=family.scope)
     value, strays = PLAUSIBLE[name].middle * found.fitted.number(effects), _strays(found, name, own=family.scope)
@@ -362,13 +362,13 @@ def _network(found: Steps, family: Family, name: str) -> Constant:
 
 
 EAGER_ENGINE = {"launch": ("kernel", "gap"), "host": ("engine_step", "base")}
-"""What an engine that launches every kernel from Python takes over from training: seconds between kernels, and of the host per step."""
+"""Numbers of training that serving engines with launches from Python reuse: time between kernels, and host time per step."""
 
 UNIT_OF = {"launch": "s", "ramp": "s", "host": "s"}
 
 
 def belongs(case: TrainingCase, family: Family) -> bool:
-    """Return whether a run has a rate and is of the family."""
+    """Return whether a run has a measured rate and belongs to the family."""
     return (
         case.rate is not None
         and case.framework.id == family.framework
@@ -378,13 +378,13 @@ def belongs(case: TrainingCase, family: Family) -> bool:
 
 
 FULL = 0.97
-"""Share of the memory from which a run's allocator holds what there is, not what it would [1]."""
+"""Share of memory above which reserved memory is limited by the device and not used in the fit [1]."""
 
 
 def fit_reserved(constants: Fit) -> list[Constant]:
-    """Fit what PyTorch's allocator reserves over what tensors take, per framework whose publishers state reserved memory.
+    """Fit reserved over allocated memory of PyTorch's allocator, per framework whose publishers state reserved memory.
 
-    What late frees add, which the catalogue states, is taken off.
+    The factor for late frees, which the catalogue states, is divided out.
     """
     ratios: dict[str, list[float]] = defaultdict(list)
     for case in kept(cases("torchtitan", "fsdp-qlora"), constants):
@@ -422,13 +422,13 @@ def fit_reserved(constants: Fit) -> list[Constant]:
 
 
 WHOLE = 4.0 / 3.0
-"""Work of a step over its model FLOPs where every layer is computed again: forward, forward, and twice as much backward [1]."""
+"""Work of a step over its model FLOPs under full recomputation: two forward passes, and a backward pass of twice the work [1]."""
 
 
 def fit_published_rates(constants: Fit) -> list[Constant]:
-    """Fit the products' share of compiled steps on TPUs from published FLOP/s, whose models are not described well enough to plan.
+    """Fit the share of product rates in compiled steps on TPUs from published FLOP/s, without a plan of the models.
 
-    What else a step holds is inside the published rate, so the share is a lower bound and no launches are added to it.
+    The published rate includes all other parts of a step, so the share is a lower bound and no launches are added.
     """
     framework = catalogue.framework("maxtext-0.1")
     shares = []
@@ -466,5 +466,5 @@ def fit_published_rates(constants: Fit) -> list[Constant]:
 
 
 def fit_training(found: Steps) -> list[Constant]:
-    """Return all constants of training, those of step times as they were fitted."""
+    """Return all constants of training, with those of step times from a given fit."""
     return [*step_entries(found), *fit_published_rates(found.constants), *fit_reserved(found.constants)]

@@ -133,7 +133,18 @@ class ChipAnswer(Answer):
 
 
 def chip_answer(found: Bill, asked: ChipInputs, *, depth: int) -> ChipAnswer:
-    """Return the answer of ``roofplan cost chip``, its explanation `depth` levels deep."""
+    """Return the answer of ``roofplan cost chip``.
+
+    Parameters
+    ----------
+    found : the part's bill of materials, with its price and margin.
+    asked : inputs of the command.
+    depth : levels of the explanation [1].
+
+    Returns
+    -------
+    The answer, money in USD.
+    """
     at, p = central(found.inputs), found.price
     return answered(
         ChipAnswer,
@@ -251,7 +262,18 @@ class MachineAnswer(Answer):
 
 
 def machine_answer(found: Sequence[Owned], asked: MachineInputs, *, depth: int) -> MachineAnswer:
-    """Return the answer of ``roofplan cost machine``, its explanations `depth` levels deep."""
+    """Return the answer of ``roofplan cost machine``.
+
+    Parameters
+    ----------
+    found : owned machines, in the order shown.
+    asked : inputs of the command.
+    depth : levels of each machine's explanation [1].
+
+    Returns
+    -------
+    The answer, costs in USD/h.
+    """
     return answered(
         MachineAnswer,
         "cost machine",
@@ -403,7 +425,18 @@ ENERGY_UNITS = {"kWh": "kWh", "gCO2": "g"}
 
 
 def tokens_answer(found: TokenCosts, asked: TokensInputs, *, depth: int = 1) -> TokensAnswer:
-    """Return the answer of ``roofplan cost tokens``, its explanations `depth` levels deep."""
+    """Return the answer of ``roofplan cost tokens``.
+
+    Parameters
+    ----------
+    found : a month's tokens at an API and on rented and owned machines.
+    asked : inputs of the command.
+    depth : levels of each supply's explanation [1].
+
+    Returns
+    -------
+    The answer, monthly costs in USD.
+    """
     documents = [document(found.api.source)] if found.api else []
     return answered(
         TokensAnswer,
@@ -466,7 +499,18 @@ class RentAnswer(Answer):
 
 
 def rent_answer(device: str, found: Sequence[Rent], asked: RentInputs) -> RentAnswer:
-    """Return the answer of ``roofplan cost rent``."""
+    """Return the answer of ``roofplan cost rent``.
+
+    Parameters
+    ----------
+    device : id of the device.
+    found : its dated rents [USD/h].
+    asked : inputs of the command.
+
+    Returns
+    -------
+    The answer, with a warning for each kind of rent whose newest quotation is stale.
+    """
     newest = {kind: max((q.price.newest_possible for q in found if q.price.kind == kind), default="") for kind in RENTS}
     quotations = [view(Quotation, q.price, provider=q.price.provider or None, term=q.price.term or None) for q in found]
     return answered(
@@ -541,7 +585,18 @@ class HistoryAnswer(Answer):
 
 
 def history_answer(found: Sequence[Milestone], step: Gain, asked: HistoryInputs) -> HistoryAnswer:
-    """Return the answer of ``roofplan cost history``."""
+    """Return the answer of ``roofplan cost history``.
+
+    Parameters
+    ----------
+    found : devices at their launch.
+    step : one device compared with an older one.
+    asked : inputs of the command.
+
+    Returns
+    -------
+    The answer: prices by device, the halving time of each class and operand width that has a trend, and the gain.
+    """
     trends = [(kind, bits, fit_trend(found, bits, kind)) for kind in CLASSES for bits in WIDTHS]
     return answered(
         HistoryAnswer,

@@ -130,7 +130,17 @@ class ValidateAnswer(Answer):
 
 
 def validate_answer(found: Validation, asked: ValidateInputs) -> ValidateAnswer:
-    """Return the answer of ``roofplan validate``: errors as fractions, figures in SI."""
+    """Return the answer of ``roofplan validate``: errors as fractions, figures in SI.
+
+    Parameters
+    ----------
+    found : predictions and measurements.
+    asked : inputs of the command.
+
+    Returns
+    -------
+    The answer.
+    """
     summary = found.summary()
     floors = {name: found.floor(name) for name in summary}
     return answered(
@@ -157,7 +167,16 @@ def validate_answer(found: Validation, asked: ValidateInputs) -> ValidateAnswer:
 
 
 def validation_rows(found: Validation) -> list[Json]:
-    """Return every figure as a flat row in SI units."""
+    """Return every figure as a flat row in SI units.
+
+    Parameters
+    ----------
+    found : predictions and measurements.
+
+    Returns
+    -------
+    One row per figure, scored or skipped; every row has the columns in `COLUMNS`.
+    """
     blank = dict.fromkeys(COLUMNS, "")
     return [{**blank, **plain(_prediction(one)), "assumed": "; ".join(one.assumed)} for one in found.outcomes]
 
@@ -213,7 +232,18 @@ class CalibrateAnswer(Answer):
 
 
 def refit_answer(found: Refit, place: Path | None, asked: CalibrateInputs) -> CalibrateAnswer:
-    """Return the answer of ``roofplan calibrate --with``."""
+    """Return the answer of ``roofplan calibrate --with``.
+
+    Parameters
+    ----------
+    found : the refit and its errors.
+    place : file of the profile, None where nothing was kept.
+    asked : inputs of the command.
+
+    Returns
+    -------
+    The answer: errors of every figure, the constants that moved, and the intervals learned from the user's runs.
+    """
     errors = zip(found.before, found.after, found.held_out, strict=True)
     return answered(
         CalibrateAnswer,
@@ -242,12 +272,35 @@ def refit_answer(found: Refit, place: Path | None, asked: CalibrateInputs) -> Ca
 
 
 def forgotten_answer(gone: Path | None, asked: CalibrateInputs) -> CalibrateAnswer:
-    """Return the answer of ``roofplan calibrate --forget``."""
+    """Return the answer of ``roofplan calibrate --forget``.
+
+    Parameters
+    ----------
+    gone : the profile that was removed, None where there was none.
+    asked : inputs of the command.
+
+    Returns
+    -------
+    The answer.
+    """
     return answered(CalibrateAnswer, "calibrate", asked, removed=None if gone is None else str(gone))
 
 
 def constants_answer(asked: CalibrateInputs) -> CalibrateAnswer:
-    """Return the answer of ``roofplan calibrate``: the constants that are shipped, and those of the local profile."""
+    """Return the answer of ``roofplan calibrate``: the shipped constants and those of the local profile.
+
+    Parameters
+    ----------
+    asked : inputs of the command.
+
+    Returns
+    -------
+    The answer.
+
+    Raises
+    ------
+    InputError : the local profile cannot be read.
+    """
     place = profile.path()
     own = profile.constants(place)
     return answered(
@@ -286,7 +339,16 @@ class ClaimRow:
 
 
 def claim_rows(found: Sequence[Judged]) -> list[ClaimRow]:
-    """Return the figures of the articles."""
+    """Return the articles' figures as rows.
+
+    Parameters
+    ----------
+    found : claims with their computed verdicts.
+
+    Returns
+    -------
+    One row per claim, in the same order.
+    """
     return [
         view(
             ClaimRow,
@@ -308,5 +370,15 @@ class ClaimsAnswer(Answer):
 
 
 def claims_answer(found: Sequence[Judged], asked: ClaimsInputs) -> ClaimsAnswer:
-    """Return the answer of ``roofplan claims``."""
+    """Return the answer of ``roofplan claims``.
+
+    Parameters
+    ----------
+    found : claims with their computed verdicts.
+    asked : inputs of the command.
+
+    Returns
+    -------
+    The answer.
+    """
     return answered(ClaimsAnswer, "claims", asked, claims=claim_rows(found))

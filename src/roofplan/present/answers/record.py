@@ -1,4 +1,4 @@
-"""What answers are made of: records whose fields are the members of a JSON document, so that a document and its schema are declared once."""
+"""Records whose fields are the members of JSON answers, so that documents and their schemas are declared once."""
 
 from __future__ import annotations
 
@@ -40,7 +40,16 @@ def members(cls: type[T]) -> type[T]:
 
 
 def plain(value: object) -> Any:
-    """Return records, mappings and sequences as JSON: absent members left out, null for what is not a finite number."""
+    """Return records, mappings and sequences as JSON.
+
+    Parameters
+    ----------
+    value : a record, mapping, sequence or plain value.
+
+    Returns
+    -------
+    The value as JSON; members that equal `ABSENT` are left out, and numbers that are not finite become null.
+    """
     if isinstance(value, Inputs):
         return value.as_json()
     if is_dataclass(value):
@@ -341,7 +350,18 @@ def answered(
 
 
 def failure(command: str, asked: Inputs, error: RoofplanError) -> Answer:
-    """Return the answer where there is no plan, or where the input is at fault."""
+    """Return the answer of a command that found no plan or was given bad input.
+
+    Parameters
+    ----------
+    command : name of the command.
+    asked : inputs of the command.
+    error : why there is no plan, or what is wrong with the input.
+
+    Returns
+    -------
+    The answer, with status ``no_plan`` or ``error``.
+    """
     if isinstance(error, NoPlan):
         why = view(NoPlanMember, error)
         return answered(

@@ -52,9 +52,17 @@ class _Writer(GenerateJsonSchema):
 def answer_schema(command: str) -> Json:
     """Return the JSON Schema of a command's answer.
 
+    Parameters
+    ----------
+    command : name of the command.
+
+    Returns
+    -------
+    The schema.
+
     Raises
     ------
-    InputError : a command without one.
+    InputError : the command has no schema.
     """
     if command not in ANSWERS:
         raise InputError(

@@ -130,9 +130,15 @@ def serve_answer(result: Result, asked: ServeInputs, *, top: int, explain: int =
 
     Parameters
     ----------
-    top : plans to show [1].
+    result : the plans found, the best first.
+    asked : inputs of the command.
+    top : plans to show, at least one [1].
     explain : levels of the first plan's explanation, 0 for none [1].
-    emit : whether the launch of the first plan stands beside the plans.
+    emit : whether to add the launch command of the first plan.
+
+    Returns
+    -------
+    The answer.
     """
     sources: dict[str, DocumentMember] = {}
     w = result.plans[0].workload
@@ -226,7 +232,16 @@ def reproduce(plan: Plan, asked: ServeInputs) -> str:
 
 
 def csv_rows(result: Result) -> list[Json]:
-    """Return every plan as a flat row in SI units."""
+    """Return every plan as a flat row in SI units.
+
+    Parameters
+    ----------
+    result : the plans found.
+
+    Returns
+    -------
+    One row per plan, in the order of the plans.
+    """
     rows = []
     for plan in result.plans:
         limits = bounds(plan)

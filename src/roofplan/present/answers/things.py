@@ -97,7 +97,23 @@ class ModelAnswer(Answer):
 
 
 def model_answer(model: Model, tokens: int, kv_precision: str, asked: ModelInputs) -> ModelAnswer:
-    """Return the answer of ``roofplan model``, the cache counted at a context of so many tokens."""
+    """Return the answer of ``roofplan model``.
+
+    Parameters
+    ----------
+    model : the model.
+    tokens : context length at which the cache is counted [token].
+    kv_precision : number format of the cache.
+    asked : inputs of the command.
+
+    Returns
+    -------
+    The answer.
+
+    Raises
+    ------
+    KeyError : the catalogue does not describe `kv_precision`.
+    """
     foot = footprint(model, Strategy(), element_bytes(kv_precision))
     size = foot.request(float(tokens)) if model.generates else 0.0
     counted = model.generates and model.active is not None
@@ -198,14 +214,35 @@ class DeviceAnswer(Answer):
 
 
 def device_answer(found: Accelerator, server: Server | None, asked: DeviceInputs) -> DeviceAnswer:
-    """Return the answer of ``roofplan device``, with the server where one was asked for."""
+    """Return the answer of ``roofplan device``.
+
+    Parameters
+    ----------
+    found : the device.
+    server : the server that was asked for, None where it was the device itself.
+    asked : inputs of the command.
+
+    Returns
+    -------
+    The answer.
+    """
     tables = {name: sourced(getattr(found, name)) for name in ("quantities", "peak", "sparse", "measured")}
     box = ABSENT if server is None else view(ServerMember, server, quantities=sourced(server.quantities))
     return answered(DeviceAnswer, "device", asked, device=view(DeviceMember, found, **tables), server=box)
 
 
 def match_answer(found: Sequence[tuple[float, str]], asked: DeviceInputs) -> DeviceAnswer:
-    """Return the answer of ``roofplan device --what-is``."""
+    """Return the answer of ``roofplan device --what-is``.
+
+    Parameters
+    ----------
+    found : peaks that the quoted rate may be: relative difference [1] and text.
+    asked : inputs of the command.
+
+    Returns
+    -------
+    The answer.
+    """
     matches = [Match(match=text, difference=off) for off, text in found]
     return answered(DeviceAnswer, "device", asked, what_is=matches)
 
@@ -229,5 +266,16 @@ class ListAnswer(Answer):
 
 
 def list_answer(name: str, found: Sequence[tuple[str, str]], asked: ListInputs) -> ListAnswer:
-    """Return the answer of a list: ids with what is said of each."""
+    """Return the answer of a list command.
+
+    Parameters
+    ----------
+    name : name of the list, which is the command.
+    found : pairs of id and text.
+    asked : inputs of the command.
+
+    Returns
+    -------
+    The answer.
+    """
     return answered(ListAnswer, name, asked, items=[Item(id=one, text=words) for one, words in found])

@@ -179,9 +179,19 @@ def train_answer(
 
     Parameters
     ----------
-    top : plans to show [1].
+    result : the plans found, the best first.
+    asked : inputs of the command.
+    top : plans to show, at least one [1].
     explain : levels of the first plan's explanation, 0 for none [1].
-    emit : the vocabulary of a launch that stands beside the plans.
+    emit : framework whose launch of the first plan is added, None for none.
+
+    Returns
+    -------
+    The answer.
+
+    Raises
+    ------
+    InputError : the framework in `emit` cannot run the first plan.
     """
     first = result.plans[0]
     job, sources = first.job, dict[str, DocumentMember]()
@@ -290,7 +300,16 @@ KEPT = (
 
 
 def csv_rows(result: TrainingResult) -> list[Json]:
-    """Return every training plan as a flat row in SI units."""
+    """Return every training plan as a flat row in SI units.
+
+    Parameters
+    ----------
+    result : the plans found.
+
+    Returns
+    -------
+    One row per plan, in the order of the plans.
+    """
     return [
         {
             "machine": plan.machine.text or plan.machine.device.id,

@@ -1,4 +1,4 @@
-"""Pictures of answers as Vega-Lite specifications; nothing is computed here, numbers come from plans, bills and Terms."""
+"""Charts of answers as Vega-Lite specifications. Nothing is computed here: numbers come from plans, bills and Terms."""
 
 from __future__ import annotations
 
@@ -46,7 +46,16 @@ def memory_stack(title: str, parts: Sequence[tuple[str, float]], capacity: float
 
 
 def accuracy(found: Validation) -> list[Spec]:
-    """Return, for each metric, what was predicted beside what was measured, and how far apart they are by source."""
+    """Return charts of each metric: predicted against measured, their ratio by group, and the coverage of the intervals.
+
+    Parameters
+    ----------
+    found : predictions and measurements.
+
+    Returns
+    -------
+    Specifications of the charts.
+    """
     out = []
     for name in found.summary():
         pairs = [(one, one.predicted.value) for one in found.of(name) if one.predicted is not None]
@@ -245,7 +254,16 @@ def front(title: str, rows: Data, x: str, y: str, scale: str = "linear") -> Spec
 
 
 def serving(result: Result) -> list[Spec]:
-    """Return the pictures of a serving search: its best plan's roofline and memory, and all plans by latency and cost."""
+    """Return the charts of a serving search: the best plan's roofline and memory, and all plans by latency and cost.
+
+    Parameters
+    ----------
+    result : the plans found, the best first.
+
+    Returns
+    -------
+    Specifications of the charts; the last is left out where fewer than two plans have a cost.
+    """
     plan: Plan = result.plans[0]
     rows = [*kernels(plan.prediction.decode, "decode"), *kernels(plan.prediction.prefill, "prefill")]
     held = [(part.name, float(part.value)) for part in plan.memory.term(plan.cache_in_use).parts]
@@ -271,7 +289,16 @@ def serving(result: Result) -> list[Spec]:
 
 
 def training(result: TrainingResult) -> list[Spec]:
-    """Return the pictures of a training search: the best plan's step, its kernels, its memory, and all plans by time and memory."""
+    """Return the charts of a training search: the best plan's step, roofline and memory, and all plans by time and memory.
+
+    Parameters
+    ----------
+    result : the plans found, the best first.
+
+    Returns
+    -------
+    Specifications of the charts; the last is left out where there is only one plan.
+    """
     plan: TrainingPlan = result.plans[0]
     parts = [(name, float(seconds)) for name, seconds in plan.step.parts.items() if float(seconds) > 0.0]
     held = [(part.name, float(part.value)) for part in plan.ledger.allocated.parts]

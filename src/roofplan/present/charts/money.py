@@ -1,4 +1,4 @@
-"""Pictures of money: bills of materials, hours, prices over the years, and where machines and APIs break even."""
+"""Charts of costs: bills of materials, hourly costs, prices over the years, and break-even with APIs."""
 
 from __future__ import annotations
 
@@ -157,7 +157,17 @@ def break_even(found: TokenCosts) -> Spec:
 
 
 def price_history(device: str, quotes: Sequence[Quote]) -> Spec:
-    """Return the dated rents of a device, kind by kind."""
+    """Return a chart of a device's dated rents, by kind.
+
+    Parameters
+    ----------
+    device : id of the device.
+    quotes : its dated rents [USD/h].
+
+    Returns
+    -------
+    Specification of the chart.
+    """
     rows = [
         {
             "date": q.price.middle.isoformat(),
@@ -182,7 +192,17 @@ def price_history(device: str, quotes: Sequence[Quote]) -> Spec:
 
 
 def history(found: Sequence[Milestone], step: Gain) -> list[Spec]:
-    """Return the price of a dense rate by launch, and what makes one device faster than another."""
+    """Return charts of the price of a dense rate by launch date, and of the factors between two devices.
+
+    Parameters
+    ----------
+    found : devices at their launch.
+    step : one device compared with an older one.
+
+    Returns
+    -------
+    Specifications of both charts.
+    """
     rows = [
         {"launch": one.launched, "USD a TFLOP/s": value * 1e12, "operand": bits, "device": one.device.id}
         for one in found
@@ -212,7 +232,7 @@ def history(found: Sequence[Milestone], step: Gain) -> list[Spec]:
 
 
 def called(owned: Owned) -> str:
-    """Return what a machine is called on pictures."""
+    """Return the name of a machine in charts."""
     return owned.machine.text or owned.machine.device.id
 
 
@@ -249,18 +269,45 @@ def hours(found: Sequence[Owned]) -> Spec:
 
 
 def machines(found: Sequence[Owned]) -> list[Spec]:
-    """Return the pictures of machines of one's own: an hour of each on one scale, and what matters in it."""
+    """Return the charts of owned machines: hourly costs on one scale, and what each cost is sensitive to.
+
+    Parameters
+    ----------
+    found : owned machines.
+
+    Returns
+    -------
+    Specifications of the charts: one of all hourly costs, then one tornado chart per machine.
+    """
     winds = [tornado(f"{called(one)}: what matters in an hour", one.swings(), one.hourly, "USD/h") for one in found]
     return [hours(found), *winds]
 
 
 def bills(bill: Bill) -> list[Spec]:
-    """Return the pictures of a bill of materials."""
+    """Return the charts of a bill of materials.
+
+    Parameters
+    ----------
+    bill : the bill of materials.
+
+    Returns
+    -------
+    Specifications of a waterfall and a tornado chart.
+    """
     return [bill_waterfall(bill), tornado("what matters", bill.swings, bill.cost.central, "USD")]
 
 
 def monthly(found: TokenCosts) -> list[Spec]:
-    """Return the pictures of a month's tokens: where they break even, and from wafer to token where the machine is owned and its chip is known."""
+    """Return the charts of a month's tokens: break-even, sensitivity of each supply, and the chain from wafer to token.
+
+    Parameters
+    ----------
+    found : a month's tokens at an API and on rented and owned machines.
+
+    Returns
+    -------
+    Specifications of the charts; the chain from wafer to token is drawn only for an owned machine whose chip is described.
+    """
     out = [break_even(found)]
     out += [
         tornado(f"what matters in a month, {one.kind}", one.swings, one.monthly.central, "USD a month")

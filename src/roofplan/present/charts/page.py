@@ -1,4 +1,4 @@
-"""Pictures and the text beside them as one HTML file that needs no network."""
+"""Charts and text as one HTML file that needs no network."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Promise.all(specs.map((spec, index) => vegaEmbed("#chart" + index, spec, { actio
 
 
 def page(title: str, text: str, specs: Sequence[Spec]) -> str:
-    """Return an HTML document with the text of an answer and its pictures, scripts and all."""
+    """Return an HTML document with the text of an answer, its charts and their scripts."""
     vendor = files("roofplan.present.charts") / "vendor"
     scripts = "\n".join(f"<script>{_inline((vendor / name).read_text())}</script>" for name in SCRIPTS)
     places = "\n".join(f'<div class="chart" id="chart{index}"></div>' for index in range(len(specs)))
@@ -55,11 +55,18 @@ def _inline(script: str) -> str:
 
 
 def write(path: str, title: str, text: str, specs: Sequence[Spec]) -> None:
-    """Write the page to a file.
+    """Write text and charts to a file as one HTML page.
+
+    Parameters
+    ----------
+    path : file to write.
+    title : title of the page.
+    text : the answer as text.
+    specs : specifications of the charts, in order.
 
     Raises
     ------
-    InputError : a file that cannot be written.
+    InputError : no path is given, or the file cannot be written.
     """
     if not path:
         raise InputError("--html: give the file to write", argument="--html", value=path)

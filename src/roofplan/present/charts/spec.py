@@ -1,4 +1,4 @@
-"""What all pictures share: the specification of Vega-Lite, its colours, and labelled marks."""
+"""Common parts of all charts: Vega-Lite specification, colours, and labelled bars."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 Spec = dict[str, Any]
-"""A specification of Vega-Lite."""
+"""A Vega-Lite specification."""
 
 Data = Sequence[dict[str, Any]]
-"""Rows that a picture draws."""
+"""Rows of a chart."""
 
 
 SCHEMA = "https://vega.github.io/schema/vega-lite/v5.json"
@@ -22,15 +22,15 @@ INK, WEAK = "#1f5a7a", "#c9d6de"
 
 
 LABELS = 130
-"""What names and units of long bars take beside them [pixel]."""
+"""Width of labels beside long bars [pixel]."""
 
 
 SLACK = 3.0
-"""What a logarithmic scale of bars leaves free at either end [factor]."""
+"""Margin at either end of a logarithmic scale of bars [factor]."""
 
 
 def spec(title: str, **more: Any) -> Spec:
-    """Return a specification with what all pictures share."""
+    """Return a specification with the members common to all charts."""
     return {"$schema": SCHEMA, "title": title, "width": WIDTH, "height": HEIGHT, **more}
 
 

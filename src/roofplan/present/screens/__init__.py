@@ -1,4 +1,4 @@
-"""Answers as text; nothing is computed here, numbers come from plans and Terms."""
+"""Answers as text. Nothing is computed here: numbers come from plans and Terms."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The screens of ``roofplan calibrate``: what a user's own runs did to the constants, and which constants there are."""
+"""The screens of ``roofplan calibrate``: a refit to the user's own runs, and the list of constants."""
 
 from __future__ import annotations
 
@@ -13,11 +13,18 @@ from roofplan.records import units
 from roofplan.records.calibration import OWN, Constant
 
 SHOWN = 12
-"""Constants that are listed, those that moved most first; all stand in --json [1]."""
+"""Constants that are listed, the largest change first; --json has all [1]."""
 
 
 def refit_screen(found: Refit, place: Path | None, page: Page) -> None:
-    """Print errors before and after, the constants that moved, and where they are kept."""
+    """Print errors before and after a refit, the constants that moved, and where they are kept.
+
+    Parameters
+    ----------
+    found : the refit and its errors.
+    place : file of the profile, None where nothing was kept.
+    page : where to print.
+    """
     reasons = ", ".join(f"{reason} {count}" for reason, count in found.skipped.most_common())
     skipped = f", {sum(found.skipped.values())} rows skipped ({reasons})" if reasons else ""
     for line in wrapped(f"{found.rows:,} rows: {len(found.figures):,} figures used{skipped}", indent=2):
@@ -66,7 +73,15 @@ def _median(errors: np.ndarray) -> str:
 
 
 def constants_screen(shipped: tuple[Constant, ...], own: tuple[Constant, ...], place: Path | None, page: Page) -> None:
-    """Print how many constants each law has, on what they rest, and what the local profile holds."""
+    """Print the number of constants of each law and what they were fitted on, and the constants of the local profile.
+
+    Parameters
+    ----------
+    shipped : the shipped constants.
+    own : those of the local profile.
+    place : file of the profile, None where profiles are left out.
+    page : where to print.
+    """
     page.line(
         f"{'law':<16}{'constants':>10}{'fitted':>10}{'guessed':>10}   fitted on, residuals of one standard deviation"
     )

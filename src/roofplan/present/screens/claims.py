@@ -13,7 +13,13 @@ _COLUMNS = (44, 11, 12, 19, 12)
 
 
 def claims_screen(results: Sequence[Outcome], page: Page) -> None:
-    """Print one row per claim, and the count of each verdict."""
+    """Print one row per claim, and the count of each verdict.
+
+    Parameters
+    ----------
+    results : claims with their computed verdicts.
+    page : where to print.
+    """
     page.line(
         f"  {'claim':<{_COLUMNS[0]}}{'article':>{_COLUMNS[1]}}{'its inputs':>{_COLUMNS[2]}}  {'verdict':<{_COLUMNS[3]}}{'corrected':>{_COLUMNS[4]}}"
     )

@@ -1,4 +1,4 @@
-"""The screens of ``roofplan cost``: what a chip, a machine, an hour and a token cost, and of what."""
+"""The screens of ``roofplan cost``: costs of chips, machines, hours and tokens, with their parts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from roofplan.records.units import MONTH
 
 
 def usd(value: float, digits: int = 3) -> str:
-    """Return money as it is read: ``1.52``, ``352``, ``3,296``, ``40,000``."""
+    """Return an amount of money as text: ``1.52``, ``352``, ``3,296``, ``40,000``."""
     return f"{value:,.0f}" if abs(value) >= 1000 else units.significant(value, digits)
 
 
@@ -54,7 +54,15 @@ def _line(part: Term, whole: float, unit: str = "") -> list[str]:
 
 
 def chip_screen(bill: Bill, page: Page, *, explain: bool, depth: int) -> None:
-    """Print a bill of materials, its range, what matters in it, the margin, and the rival yields."""
+    """Print a bill of materials: parts, interval, margin, sensitivities, and the yield by each yield law.
+
+    Parameters
+    ----------
+    bill : the bill of materials.
+    page : where to print.
+    explain : whether to print the explanation.
+    depth : levels of the explanation [1].
+    """
     chip, at = bill.chip, central(bill.inputs)
     dies = " + ".join(f"{die.count} x {die.name} {die.area * 1e6:,.0f} mm2 on {die.node}" for die in chip.dies)
     memory = f" · {units.gib(chip.capacity)} GiB {chip.memory}" if chip.memory else ""
@@ -98,7 +106,7 @@ SCOPES = {
     "machine": "the machine around it",
     "other card": "another card",
 }
-"""What prices that are not of the part alone are of."""
+"""What a price covers where it is not that of the part alone."""
 
 
 def _sale(bill: Bill) -> list[str]:
@@ -130,7 +138,15 @@ def named(name: str) -> str:
 
 
 def machines_screen(found: list[Owned], page: Page, *, explain: bool, depth: int) -> None:
-    """Print machines of one's own, one below the other."""
+    """Print owned machines one below the other.
+
+    Parameters
+    ----------
+    found : owned machines.
+    page : where to print.
+    explain : whether to print the explanation.
+    depth : levels of the explanation [1].
+    """
     for index, one in enumerate(found):
         if index:
             page.line("")
@@ -246,7 +262,14 @@ SHOWN = 12
 
 
 def rent_screen(quotes: list[Quote], page: Page, device: str) -> None:
-    """Print the rents of a device kind by kind, newest first, and how they went."""
+    """Print the rents of a device by kind, newest first, and their range in each year.
+
+    Parameters
+    ----------
+    quotes : dated rents of the device [USD/h].
+    page : where to print.
+    device : id of the device.
+    """
     kinds = list(dict.fromkeys(q.price.kind for q in quotes))
     for kind in kinds:
         mine = [q for q in quotes if q.price.kind == kind]
@@ -270,7 +293,14 @@ def rent_screen(quotes: list[Quote], page: Page, device: str) -> None:
 
 
 def history_screen(found: list[Milestone], step: Gain, page: Page) -> None:
-    """Print the price of a FLOP/s and of a transistor by launch, their trends, and one device against another."""
+    """Print prices per FLOP/s and per transistor by launch date, their trends, and the comparison of two devices.
+
+    Parameters
+    ----------
+    found : devices at their launch.
+    step : one device compared with an older one.
+    page : where to print.
+    """
     page.line(f"oldest known price over dense rate, USD a TFLOP/s{'by launch':>37}")
     page.line(
         f"  {'device':<14}{'launch':<9}{'price':>9}{'32 bits':>9}{'16 bits':>9}{'8 bits':>8}{'4 bits':>8}   USD/B transistors"
@@ -315,7 +345,15 @@ TERA = 1e12
 
 
 def tokens_screen(found: TokenCosts, page: Page, *, explain: bool = False, depth: int = 2) -> None:
-    """Print what a month's tokens cost at an API, rented and owned, and where that breaks even."""
+    """Print what a month's tokens cost at an API and on rented and owned machines, and the break-even volumes.
+
+    Parameters
+    ----------
+    found : a month's tokens at an API and on rented and owned machines.
+    page : where to print.
+    explain : whether to print the explanation.
+    depth : levels of the explanation [1].
+    """
     d = found.demand
     total, into = units.compact(d.tokens), units.compact(d.tokens * d.share)
     curve = "around the clock" if d.peak == 1.0 else f"on average, {d.peak:g} x that at the day's peak"

@@ -1,4 +1,4 @@
-"""Lines on their way to a stream, and how numbers look on them."""
+"""Text output to a stream, and the format of numbers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LETTER = {"measured": "m", "calibrated": "c", "borrowed": "b", "guessed": "g"}
 
 
 class Page:
-    """Lines on their way to a stream: colour only where the stream takes it, plain glyphs where it must."""
+    """Text output to a stream, with colour and Unicode only where the stream supports them."""
 
     def __init__(self, stream: TextIO) -> None:
         self.stream = stream
@@ -45,7 +45,18 @@ class Page:
 
 
 def wrapped(text: str, indent: int = 0, first: int = 0) -> list[str]:
-    """Return text in lines of at most `WIDTH`, broken at spaces."""
+    """Return text as lines of at most `WIDTH` characters, broken at spaces; a longer word keeps a line of its own.
+
+    Parameters
+    ----------
+    text : the text.
+    indent : spaces before every line but the first [1].
+    first : spaces before the first line [1].
+
+    Returns
+    -------
+    The lines.
+    """
     lines, current = [], " " * first
     for word in text.split(" "):
         if len(current) + len(word) + 1 > WIDTH and current.strip():
@@ -56,7 +67,7 @@ def wrapped(text: str, indent: int = 0, first: int = 0) -> list[str]:
 
 
 def folded(text: str, indent: int = 16) -> list[str]:
-    """Return a line in pieces of at most `WIDTH`, cut at spaces, its columns left as they are."""
+    """Return a line in pieces of at most `WIDTH`, cut at spaces, with the spacing of columns unchanged."""
     pieces = []
     while len(text) > WIDTH:
         cut = text.rfind(" ", indent + 1, WIDTH + 1)
@@ -78,5 +89,10 @@ def users_text(count: int) -> str:
 
 
 def stdout() -> Page:
-    """Return the page of standard output."""
+    """Return the page of standard output.
+
+    Returns
+    -------
+    The page.
+    """
     return Page(sys.stdout)

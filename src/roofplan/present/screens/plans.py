@@ -1,4 +1,4 @@
-"""The screen of ``roofplan serve``: the best plan first, visible arithmetic, a reason for every loser."""
+"""The screen of ``roofplan serve``: the best plan with its arithmetic, and why other plans are behind."""
 
 from __future__ import annotations
 
@@ -356,7 +356,7 @@ def _objective_text(plan: Plan, best: str) -> str:
 
 
 def improvement_lines(plan: Plan) -> list[str]:
-    """Return what would have to change to do better, read off the binding limit."""
+    """Return what would have to change for a better result, given the binding limit."""
     name, _ = first_bound(plan)
     read = element_bytes(plan.model.quantization.format if plan.model.quantization else plan.model.dtype)
     hints = {

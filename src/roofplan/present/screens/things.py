@@ -1,4 +1,4 @@
-"""What a model and a device are: ``roofplan model`` and ``roofplan device``."""
+"""The screens of ``roofplan model`` and ``roofplan device``."""
 
 from __future__ import annotations
 
@@ -48,7 +48,14 @@ def _feed_words(feed: FeedForward) -> str:
 
 
 def model_screen(model: Model, facts: ModelAnswer, page: Page) -> None:
-    """Print the answer of ``roofplan model``."""
+    """Print the answer of ``roofplan model``.
+
+    Parameters
+    ----------
+    model : the model.
+    facts : its answer, which holds the counts.
+    page : where to print.
+    """
     p, c = facts.parameters, facts.cache
     head = "head tied" if model.tied else f"head {p.head:,}"
     active = f"active {p.active:,}" if p.active is not None else "active unknown: experts per token are not stated"
@@ -85,7 +92,7 @@ def model_screen(model: Model, facts: ModelAnswer, page: Page) -> None:
 
 
 def _work_lines(model: Model, facts: ModelAnswer) -> list[str]:
-    """Return what a generated token computes, and what a checkpoint carries beside."""
+    """Return the work per generated token, and the parameters of a checkpoint that are not counted."""
     lines = []
     work = facts.flops.matmul_per_token
     if work is not None:
@@ -99,7 +106,16 @@ def _work_lines(model: Model, facts: ModelAnswer) -> list[str]:
 
 
 def server_lines(server: Server) -> list[str]:
-    """Return what a server is, each number with its source, before its device is shown."""
+    """Return a server's description, each number with its source.
+
+    Parameters
+    ----------
+    server : the server.
+
+    Returns
+    -------
+    Lines with name, quantities, sources and notes, then an empty line.
+    """
     q = server.quantities
     lines = [
         f"{server.name} · {server.count} x {server.accelerator}" + (f", {server.network}" if server.network else "")
@@ -114,7 +130,13 @@ def server_lines(server: Server) -> list[str]:
 
 
 def device_screen(device: Accelerator, page: Page) -> None:
-    """Print the answer to ``roofplan device``."""
+    """Print the answer to ``roofplan device``.
+
+    Parameters
+    ----------
+    device : the device.
+    page : where to print.
+    """
     for line in [*_made_lines(device), *_link_lines(device), *_peak_lines(device)]:
         page.line(line)
     check, quotes = peak_check(device), catalogue.prices(device.id)
@@ -194,7 +216,17 @@ def peak_check(device: Accelerator) -> str:
 
 
 def what_is(device: Accelerator, rate: float) -> list[tuple[float, str]]:
-    """Return which peaks of a device a quoted rate may be, nearest first: dense, sparse, FP16-accumulate, vector, per superchip."""
+    """Return which peaks of a device a quoted rate may be: dense, sparse, FP16-accumulate, vector, best measured, or twice dense.
+
+    Parameters
+    ----------
+    device : the device.
+    rate : the quoted rate [FLOP/s].
+
+    Returns
+    -------
+    Pairs of relative difference [1] and text, for peaks within 3% of the rate, the nearest first.
+    """
     found = []
     for table, word in (
         (device.peak, "dense"),

@@ -1,4 +1,4 @@
-"""The screen of ``roofplan train``: the job, the best layout with its arithmetic, the run, a reason for every loser."""
+"""The screen of ``roofplan train``: the job, the best layout with its arithmetic, the run, and why other layouts are slower."""
 
 from __future__ import annotations
 
@@ -33,11 +33,20 @@ GROUPS = {
     "launches": ("launches", "host"),
     "stragglers": ("stragglers",),
 }
-"""What the parts of a step are called on one line."""
+"""Short names of the parts of a step."""
 
 
 def train_screen(result: TrainingResult, page: Page, *, top: int, explain: bool, depth: int) -> None:
-    """Print the plans of a training search."""
+    """Print the plans of a training search.
+
+    Parameters
+    ----------
+    result : the plans found, the best first.
+    page : where to print.
+    top : plans to show [1].
+    explain : whether to print the explanation.
+    depth : levels of the explanation [1].
+    """
     plan = result.plans[0]
     rivals = list(dict.fromkeys(p.machine.text or p.machine.device.id for p in result.plans))
     for line in _head(result, plan):
@@ -149,7 +158,7 @@ def _plan(result: TrainingResult, plan: TrainingPlan) -> list[str]:
 
 
 def _published(plan: TrainingPlan) -> list[str]:
-    """Return what the model's makers say that its training took, brought to as many tokens, beside ours."""
+    """Return the device-hours that the model's makers publish, scaled to the same number of tokens, beside the prediction."""
     if plan.run is None or plan.job.adapter is not None or plan.model.id not in catalogue.ids("models"):
         return []
     table = catalogue.model_table(plan.model.id).get("published", {})
@@ -207,7 +216,7 @@ def _date(today: date, seconds: float) -> str:
 
 
 NEVER = 3e9
-"""Time from which a run has no end worth a date, a century [s]."""
+"""Time from which no end date is printed, about a century [s]."""
 
 
 def _money(plan: TrainingPlan) -> list[str]:

@@ -15,10 +15,10 @@ TITLES = {
     "output_tokens_per_second": "output tokens/s",
     "prefill_tokens_per_second": "prompt tokens/s",
 }
-"""What a metric is called."""
+"""Names of metrics in the table."""
 
 SHOWN = 6
-"""Reasons of skipped rows that are printed; all stand in --csv and --json [1]."""
+"""Reasons for skipped rows that are printed; --csv and --json have all [1]."""
 
 
 def percent(share: float, digits: int = 0) -> str:
@@ -27,7 +27,13 @@ def percent(share: float, digits: int = 0) -> str:
 
 
 def validation_screen(found: Validation, page: Page) -> None:
-    """Print what was scored and skipped, and errors by metric and source."""
+    """Print what was scored and skipped, and the errors by metric and source.
+
+    Parameters
+    ----------
+    found : predictions and measurements.
+    page : where to print.
+    """
     reasons = found.skipped.most_common()
     more = ", ..." if len(reasons) > SHOWN else ""
     why = ", ".join(f"{reason} {count}" for reason, count in reasons[:SHOWN]) + more
@@ -72,7 +78,7 @@ def _metric(found: Validation, name: str, whole: Score, bare: Score | None) -> I
 
 
 def _rest(found: Validation) -> Iterator[str]:
-    """Yield the order inside sweeps, and how runs were judged to fit."""
+    """Yield the rank correlation within sweeps, and the predictions of whether runs fit."""
     sweeps = found.sweeps()
     if sweeps:
         yield ""
