@@ -66,7 +66,7 @@ def tokens(asked: TokensInputs, reply: Reply) -> None:
     """What a month's tokens cost: an API, machines rented, machines of one's own, and where they break even."""
     from roofplan.api import token_costs
     from roofplan.present import screens
-    from roofplan.present.answers import costs
+    from roofplan.present.answers.tokens import tokens_answer
 
     with progress(quiet=reply.as_json) as tick:
         found = token_costs(asked, progress=tick)
@@ -79,7 +79,7 @@ def tokens(asked: TokensInputs, reply: Reply) -> None:
 
     reply.show(
         lambda page: screens.tokens_screen(found, page, explain=explain, depth=levels),
-        lambda: costs.tokens_answer(found, asked, depth=levels if explain else 1),
+        lambda: tokens_answer(found, asked, depth=levels if explain else 1),
         pictures,
         title=f"roofplan cost tokens {asked.model}",
     )

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from roofplan.inputs import ChipInputs, HistoryInputs, MachineInputs, RentInputs, TokensInputs
+from roofplan.inputs import ChipInputs, HistoryInputs, MachineInputs, RentInputs
 from roofplan.money.chip import Bill, gross_dies, usable
 from roofplan.money.history import CLASSES, WIDTHS, Gain, Milestone, fit_trend
 from roofplan.money.machine import Owned, against, fed, per_petaflop_hour
 from roofplan.money.prices import stale_warning
 from roofplan.money.rent import RENTS
 from roofplan.money.rent import Quote as Rent
-from roofplan.money.tokens import Supply, TokenCosts
 from roofplan.money.uncertainty import Interval, Swing, central
 from roofplan.present.answers.record import (
     ABSENT,
@@ -325,151 +324,6 @@ def _against(owned: Owned) -> RentOfIt | None:
             break_even_use=found.use,
             payback=None if found.payback is None else Amount(value=found.payback, unit="s"),
         )
-    )
-
-
-# Tokens ------------------------------------------------------------------------------------------
-
-
-@members
-class DemandMember:
-    """How many tokens a month, and how they come.
-
-    Parameters
-    ----------
-    output_rate : in the mean [token/s].
-    """
-
-    tokens: float
-    input_share: float
-    output_rate: float
-    peak: float
-    autoscale: bool
-    utilisation: float
-
-
-@members
-class ApiPrices:
-    """What the listed routes ask [USD/Mtoken]."""
-
-    routes: int
-    input: float
-    output: float
-    monthly: Ranged
-    cheapest: str
-    dearest: str
-    date: str
-    source: str
-
-
-@members
-class BreakEvenMember:
-    """Tokens of a month from which machines are the cheaper; null where that does not happen.
-
-    Parameters
-    ----------
-    never : share of the draws in which it does not [1].
-    """
-
-    tokens: float | None
-    low: float | None
-    high: float | None
-    never: float
-    unit: str
-    grade: Grade
-
-
-@members
-class MonthOfMachines:
-    """A month of machines that serve a demand.
-
-    Parameters
-    ----------
-    replicas, mean_replicas : machines at the peak, and over the day [1].
-    busy : mean demand over what they could give [1].
-    """
-
-    kind: str
-    machine: str
-    plan: str
-    replicas: float
-    mean_replicas: float
-    busy: float
-    capacity: Ranged
-    cost_per_hour: Quote
-    monthly: Sampled
-    break_even: BreakEvenMember | None
-    api_over_full_machine: Ranged | None
-    api_apart: Tree | None
-    explain: Tree
-    purchase: float | None
-    assumed: list[str]
-    absent: list[str]
-
-
-@members
-class TokensAnswer(Answer):
-    """What a month's tokens cost at an API, rented and owned."""
-
-    model: str = ABSENT
-    demand: DemandMember = ABSENT
-    api: ApiPrices = ABSENT
-    supplies: list[MonthOfMachines] = ABSENT
-    full_load: dict[str, Ranged] = ABSENT
-    energy_per_million_output_tokens: dict[str, Ranged] = ABSENT
-    sources: dict[str, DocumentMember] = ABSENT
-    absent: list[str] = ABSENT
-
-
-ENERGY_UNITS = {"kWh": "kWh", "gCO2": "g"}
-
-
-def tokens_answer(found: TokenCosts, asked: TokensInputs, *, depth: int = 1) -> TokensAnswer:
-    """Return the answer of ``roofplan cost tokens``.
-
-    Parameters
-    ----------
-    found : a month's tokens at an API and on rented and owned machines.
-    asked : inputs of the command.
-    depth : levels of each supply's explanation [1].
-
-    Returns
-    -------
-    The answer, monthly costs in USD.
-    """
-    documents = [document(found.api.source)] if found.api else []
-    return answered(
-        TokensAnswer,
-        "cost tokens",
-        asked,
-        warnings=found.warnings,
-        model=found.model,
-        demand=view(DemandMember, found.demand, input_share=found.demand.share),
-        api=ABSENT if found.api is None else view(ApiPrices, found.api, monthly=ranged(found.api.monthly, "USD")),
-        supplies=[_month(one, depth) for one in found.supplies],
-        full_load={name: ranged(value, "USD/Mtoken") for name, value in found.full.items()},
-        energy_per_million_output_tokens={name: ranged(one, ENERGY_UNITS[name]) for name, one in found.energy.items()},
-        sources=cited([*(key for one in found.supplies for key in one.term.bibliography()), *documents]),
-        absent=found.absent,
-    )
-
-
-def _month(one: Supply, depth: int) -> MonthOfMachines:
-    return view(
-        MonthOfMachines,
-        one,
-        plan=one.label,
-        mean_replicas=one.mean,
-        capacity=ranged(one.capacity, "token/s"),
-        cost_per_hour=view(Quote, one.hourly.price, value=one.hourly.total, unit="USD/h"),
-        monthly=sampled(one.monthly, one.swings, "USD"),
-        break_even=None if one.even is None else view(BreakEvenMember, one.even, unit="token/month"),
-        api_over_full_machine=None if one.over is None else ranged(one.over, "1"),
-        api_apart=None if one.apart is None else tree(one.apart, 1),
-        explain=tree(one.term, depth),
-        purchase=one.owned.purchase if one.owned else None,
-        assumed=one.owned.assumed if one.owned else [],
-        absent=one.owned.absent if one.owned else [],
     )
 
 

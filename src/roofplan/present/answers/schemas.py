@@ -9,7 +9,7 @@ from pydantic.json_schema import GenerateJsonSchema
 
 from roofplan.errors import InputError
 from roofplan.inputs import LISTS, RECORDS
-from roofplan.present.answers import costs, evidence, serving, things, training
+from roofplan.present.answers import costs, evidence, serving, things, tokens, training
 from roofplan.present.answers.record import Answer, Json
 
 ANSWERS: dict[str, type[Answer]] = {
@@ -23,7 +23,7 @@ ANSWERS: dict[str, type[Answer]] = {
     **dict.fromkeys(LISTS, things.ListAnswer),
     "cost chip": costs.ChipAnswer,
     "cost machine": costs.MachineAnswer,
-    "cost tokens": costs.TokensAnswer,
+    "cost tokens": tokens.TokensAnswer,
     "cost rent": costs.RentAnswer,
     "cost history": costs.HistoryAnswer,
 }
