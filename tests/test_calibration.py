@@ -23,7 +23,7 @@ from roofplan.evidence.fits import __main__ as refit
 from roofplan.evidence.fits import intervals, kernels, left_out, prompts, serving, training
 from roofplan.evidence.fits.fitting import entry, merged
 from roofplan.evidence.fits.hierarchy import Block, Prior, fit
-from roofplan.evidence.fits.own import FURTHER, Refit, _further, figures_of, rescoped, stray
+from roofplan.evidence.fits.own import FURTHER, Refit, _worsens, figures_of, prior_spread, rescoped
 from roofplan.evidence.fits.training import NUMBERS
 from roofplan.evidence.inference import inference_case
 from roofplan.evidence.scoring import Outcome, Validation
@@ -343,7 +343,7 @@ def test_constants_that_predictions_ask_for_are_seen():
     assert ("kernel", "gap", "vllm-0.11") in found
     assert ("matmul", "share.bf16", "h100-sxm") in found
     assert found["matmul", "share.bf16", "h100-sxm"].scope == "Hopper"
-    assert all(0.1 <= stray(item) <= 0.5 for item in found.values())
+    assert all(0.1 <= prior_spread(item) <= 0.5 for item in found.values())
 
 
 def test_rows_that_cannot_be_predicted_are_counted():
@@ -515,7 +515,7 @@ def test_a_refit_writes_every_table_and_the_outcomes_before_the_intervals(monkey
 def test_a_job_is_worse_only_beyond_a_tenth():
     before = np.array([1.0, 1.0, 5.0])
     for now, worse in ((FURTHER, False), (1.001 * FURTHER, True), (0.5, False)):
-        assert _further(before, np.array([now, now, 0.0]), [True, True, False]) is worse
+        assert _worsens(before, np.array([now, now, 0.0]), [True, True, False]) is worse
 
 
 def test_grouped_products_lose_what_kernel_tables_say_they_do():

@@ -687,7 +687,7 @@ def test_a_users_row_that_says_little_is_skipped_not_refused(run_json, tmp_path)
 
 @pytest.mark.parametrize(("time", "inside"), [(0.4, False), (0.6, True), (1.9, True), (2.1, False)])
 def test_a_measured_step_lies_inside_its_interval_either_way(time, inside):
-    assert training_report._covered(SimpleNamespace(time=time, factor=2.0)) is inside
+    assert training_report._inside_interval(SimpleNamespace(time=time, factor=2.0)) is inside
 
 
 def test_pairs_stand_from_the_smaller_memory_to_the_larger():

@@ -112,7 +112,7 @@ def _devices(_: ListInputs) -> Rows:
         peak = f"{significant(base.value / 1e12, 4)} TFLOPS 16-bit" if base else "peak unknown"
         memory = f"{gib(d.memory)} GiB" if d.memory else "memory unknown"
         rate = f"{significant(d.bandwidth / 1e12)} TB/s" if d.bandwidth else "bandwidth unknown"
-        out.append((name, f"{d.name}, {memory}, {rate}, {peak}" + _also(d.aliases)))
+        out.append((name, f"{d.name}, {memory}, {rate}, {peak}" + _aliases(d.aliases)))
     return out + [
         (
             name,
@@ -133,7 +133,7 @@ def _models(asked: ModelsInputs) -> Rows:
             for name in hf.FAMILIES
         ]
     return [
-        (name, catalogue.model_table(name).get("hub", "") + _also(catalogue.model_table(name).get("aliases", ())))
+        (name, catalogue.model_table(name).get("hub", "") + _aliases(catalogue.model_table(name).get("aliases", ())))
         for name in catalogue.ids("models")
     ]
 
@@ -144,7 +144,7 @@ def _frameworks(_: ListInputs) -> Rows:
     from roofplan import catalogue
 
     return [
-        (name, f"{f.sharding}, {f.attention} attention, released {f.released}" + _also(f.aliases))
+        (name, f"{f.sharding}, {f.attention} attention, released {f.released}" + _aliases(f.aliases))
         for name in catalogue.ids("frameworks")
         for f in [catalogue.framework(name)]
     ]
@@ -174,7 +174,7 @@ def _networks(_: ListInputs) -> Rows:
 
     found = [catalogue.link(name) for name in catalogue.ids("links")]
     return [
-        (x.id, f"{x.kind}, {x.topology}, {x.quantities['bandwidth'].text} one way{_tapered(x)}" + _also(x.aliases))
+        (x.id, f"{x.kind}, {x.topology}, {x.quantities['bandwidth'].text} one way{_tapered(x)}" + _aliases(x.aliases))
         for x in found
         if "bandwidth" in x.quantities
     ]
@@ -189,8 +189,8 @@ def _nodes(_: ListInputs) -> Rows:
     return [
         (
             n.id,
-            f"{n.name}, {n.year}; wafer {n.wafer.text}, {n.quantities['defect_density'].text}{_each(n)}"
-            + _also(n.aliases),
+            f"{n.name}, {n.year}; wafer {n.wafer.text}, {n.quantities['defect_density'].text}{_transistor_cost(n)}"
+            + _aliases(n.aliases),
         )
         for n in sorted(found, key=lambda node: node.year)
     ]
@@ -209,7 +209,7 @@ def _prices(_: ListInputs) -> Rows:
     return out
 
 
-def _each(node: Node) -> str:
+def _transistor_cost(node: Node) -> str:
     """Return what a billion transistors of a node cost before yield, where its density is known."""
     from roofplan.money.chip import transistor_cost
     from roofplan.records.units import significant
@@ -223,7 +223,7 @@ def _tapered(link: Link) -> str:
     return f", tapered {taper:g}:1 beyond pods of {pod:,.0f}" if pod and taper else ""
 
 
-def _also(names: Iterable[str]) -> str:
+def _aliases(names: Iterable[str]) -> str:
     return f" · also {', '.join(list(names)[:3])}" if names else ""
 
 

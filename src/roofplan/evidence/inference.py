@@ -294,8 +294,8 @@ def case_of(row: Row) -> InferenceCase:
         prompt=prompt,
         regime=regime,
         users=users,
-        clients=_whole(number(row, "client_concurrency")),
-        requests=_whole(requests),
+        clients=_integer(number(row, "client_concurrency")),
+        requests=_integer(requests),
         arrivals=_arrivals(row),
         kv_bytes=element_bytes(_cache(row, model, engine, assumed)),
         measured=measured,
@@ -350,7 +350,7 @@ def _seeing_all(layer: Layer) -> Layer:
     return replace(layer, mixers=tuple(mixers))
 
 
-def _whole(value: float | None) -> int | None:
+def _integer(value: float | None) -> int | None:
     return None if value is None else max(1, round(value))
 
 
@@ -462,15 +462,17 @@ def _model(row: Row, engine: Engine) -> Model:
     stated = re.split(r"[\s(]", row["weight_precision"].lower())[0]
     names = {**WEIGHTS, **engine.raw.get("weights_named", {})}
     precision = names.get(stated) or catalogue.format_named(stated)
-    if precision != "checkpoint" and not _known(precision):
+    if precision != "checkpoint" and not _known_format(precision):
         raise Skipped(f"weights in {row['weight_precision'] or 'an unstated format'}")
     own = next(
         (row[name] for name in ("hf_model_id", "model_config", "model_name") if is_path(row.get(name, ""))), None
     )
-    return in_files_of(_at(from_file(own), precision) if own else _of_catalogue(model_id(row), precision), engine)
+    return in_files_of(
+        _at_precision(from_file(own), precision) if own else _of_catalogue(model_id(row), precision), engine
+    )
 
 
-def _known(precision: str) -> bool:
+def _known_format(precision: str) -> bool:
     """Return whether the catalogue has a weight format, possibly with another group size."""
     base, _, group = precision.partition("-g")
     entry = catalogue.formats().get(base)
@@ -483,10 +485,10 @@ def _known(precision: str) -> bool:
 
 @lru_cache(maxsize=1024)
 def _of_catalogue(identity: str, precision: str) -> Model:
-    return _at(hf.of_catalogue(identity), precision)
+    return _at_precision(hf.of_catalogue(identity), precision)
 
 
-def _at(model: Model, precision: str) -> Model:
+def _at_precision(model: Model, precision: str) -> Model:
     if precision != "checkpoint" and model.quantization is not None and model.quantization.format.startswith(precision):
         return model
     return at_precision(model, precision)

@@ -215,8 +215,8 @@ def model_of(row: Row, assumed: Assumed) -> Model:
         if _dimensions(row) or experts_of(row):
             assumed.add(f"dimensions: those of {Path(name).name}, not the row's")
         return from_file(name)
-    known = named(_uncut(name, row))
-    if known is None and (known := _alike(row)) is not None:
+    known = named(_without_layer_suffix(name, row))
+    if known is None and (known := _mixture_by_dimensions(row)) is not None:
         assumed.add(f"model: {known}, whose dimensions and experts {name} has")
     model = _of_dimensions(row, assumed) if known is None else _changed(known, row, assumed)
     off = 0.0 if _is_cut(name, row) else off_size(name, float(model.total))
@@ -277,14 +277,14 @@ def experts_of(row: Row) -> tuple[int, int, int] | None:
     return routed, chosen, shared
 
 
-def _uncut(name: str, row: Row) -> str:
+def _without_layer_suffix(name: str, row: Row) -> str:
     """Return a name without a suffix that repeats the row's layer count, such as ``_l4`` for a model cut to four layers."""
     return re.sub(rf"[\s_-]l{row.get('layers', '') or 0}\b", "", plain(name).lower()).strip()
 
 
 def _is_cut(name: str, row: Row) -> bool:
     """Return whether, by its name, a run uses only some layers of its model."""
-    return "layer" in name.lower() or _uncut(name, row) != plain(name).lower()
+    return "layer" in name.lower() or _without_layer_suffix(name, row) != plain(name).lower()
 
 
 def _dimensions(row: Row) -> tuple[tuple[str, int], ...]:
@@ -292,7 +292,7 @@ def _dimensions(row: Row) -> tuple[tuple[str, int], ...]:
     return tuple((key, int(value)) for key in KEYS if (value := number(row, key)) is not None)
 
 
-def _alike(row: Row) -> str | None:
+def _mixture_by_dimensions(row: Row) -> str | None:
     """Return the id of a mixture-of-experts model with all of a row's dimensions and experts, whatever its name."""
     experts, stated = experts_of(row), dict(_dimensions(row))
     if experts is None or not {"layers", "hidden", "heads", "vocab"} <= set(stated):
@@ -321,13 +321,13 @@ def _value(config: Config, column: str) -> Any:
 
 
 @lru_cache(maxsize=1024)
-def _whole(identity: str) -> Config:
+def _full_config(identity: str) -> Config:
     return dict(json.loads(catalogue.model_table(identity)["config"]))
 
 
 def _config(identity: str) -> Config:
     """Return the decoder's part of a catalogue model's configuration."""
-    whole = _whole(identity)
+    whole = _full_config(identity)
     return dict(whole.get("text_config", whole))
 
 
@@ -358,7 +358,7 @@ def _changed(identity: str, row: Row, assumed: Assumed) -> Model:
         differ.append((key, value))
         if key not in CUT or not _is_cut(row["model_name"], row):
             assumed.add(f"{key}: {value}, where {identity} has {usual[key] if known is None else known}")
-    return _cut(identity, tuple(differ))
+    return _with_dimensions(identity, tuple(differ))
 
 
 CUT = {"layers", "dense_layers"}
@@ -374,9 +374,9 @@ def _listed(config: Config) -> bool:
 
 
 @lru_cache(maxsize=1024)
-def _cut(identity: str, differ: tuple[tuple[str, int], ...]) -> Model:
+def _with_dimensions(identity: str, differ: tuple[tuple[str, int], ...]) -> Model:
     """Return a catalogue model with other dimensions, unquantised and without multi-token prediction layers."""
-    whole, config = _whole(identity), _config(identity)
+    whole, config = _full_config(identity), _config(identity)
     for column, value in differ:
         own = next((key for key in KEYS[column] if config.get(key) is not None), None)
         config[own or (KEYS[column][1] if "n_embd" in config else KEYS[column][0])] = value

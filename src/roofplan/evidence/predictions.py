@@ -120,12 +120,12 @@ def predicted_figures(case: InferenceCase, fit: Fit) -> dict[str, Metric | str]:
     found = _as_stated(case, fit)
     if not case.unstated:
         return found
-    here = _steadily(case, fit)
-    others = {name: [_steadily(other, fit) for other in alternatives(case, name)] for name in case.unstated}
+    here = _steady_values(case, fit)
+    others = {name: [_steady_values(other, fit) for other in alternatives(case, name)] for name in case.unstated}
     return {name: _widened(name, figure, here, others, fit) for name, figure in found.items()}
 
 
-def _steadily(case: InferenceCase, fit: Fit) -> dict[str, float]:
+def _steady_values(case: InferenceCase, fit: Fit) -> dict[str, float]:
     """Return the figures of a case in its steady state, used to see how far another input would move them."""
     out: dict[str, float] = {}
     try:
@@ -160,7 +160,7 @@ def _as_stated(case: InferenceCase, fit: Fit) -> dict[str, Metric | str]:
     if case.regime == "static batch":
         return _static(case, fit)
     if case.regime == "steady batch":
-        return _steady(case, fit)
+        return _predicted_steady(case, fit)
     return _queued(case, fit)
 
 
@@ -186,7 +186,7 @@ def _static(case: InferenceCase, fit: Fit) -> dict[str, Metric | str]:
     return {name: _metric(case, name, value, behind, fit) for name, (value, behind) in figures.items()}
 
 
-def _steady(case: InferenceCase, fit: Fit) -> dict[str, Metric | str]:
+def _predicted_steady(case: InferenceCase, fit: Fit) -> dict[str, Metric | str]:
     found = case.steady(case.users or 1.0, fit)
     term = case.measured_term(found)
     out: dict[str, Metric | str] = {
@@ -208,7 +208,7 @@ def _queued(case: InferenceCase, fit: Fit) -> dict[str, Metric | str]:
     running = min(float(book.max_concurrency), clients)
     long = case.requests is not None and case.requests > LARGEST_QUEUE * running
     if long or (case.regime == "offline" and case.requests is None):
-        return _endless(case, running, fit)
+        return _full_queue(case, running, fit)
     seen, steady = simulated(case, seats, book.budget_tokens, fit)
     waits = case.regime in UNEVEN_LOADS or clients > running
     load: Load = "queue" if waits else "" if math.isinf(clients) else "clients" if clients > 1 else "client"
@@ -239,7 +239,7 @@ def _time_per_token(case: InferenceCase, seen: Served, step: Term) -> float:
     return case.statistic.of(seen.cycles if case.statistic.kind == "request" else seen.between)
 
 
-def _endless(case: InferenceCase, running: float, fit: Fit) -> dict[str, Metric | str]:
+def _full_queue(case: InferenceCase, running: float, fit: Fit) -> dict[str, Metric | str]:
     """Return the steady state of a queue so long that ramp-up and tail do not matter; excess clients wait for a batch slot."""
     full = case.steady(running, fit)
     term = case.measured_term(full)

@@ -227,7 +227,7 @@ FILES = ("model_name", "model_config", "hf_model_id", "accel_norm")
 """Columns that may name a file: a model configuration or a device."""
 
 
-def _beside(row: dict[str, str], folder: Path) -> dict[str, str]:
+def _with_absolute_paths(row: dict[str, str], folder: Path) -> dict[str, str]:
     """Return a row with absolute paths for the files that exist beside its table."""
     found = {name: folder / row[name] for name in FILES if row.get(name, "").endswith((".json", ".toml", "/"))}
     return row | {name: str(file.resolve()) for name, file in found.items() if hf.exists(file)}
@@ -253,7 +253,7 @@ def read(path: str | Path, needed: Sequence[str]) -> tuple[dict[str, str], ...]:
         with Path(path).open(newline="", encoding="utf-8-sig") as file:
             reader = csv.DictReader(file, restkey=BEYOND)
             cells = ({key: _text(value) for key, value in row.items()} for row in reader)
-            found = tuple(_beside(row, Path(path).parent) for row in cells)
+            found = tuple(_with_absolute_paths(row, Path(path).parent) for row in cells)
             columns = reader.fieldnames or ()
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         why = getattr(error, "strerror", None) or "it is not a table of text"

@@ -366,7 +366,7 @@ def machine_of(row: Row, assumed: Assumed) -> Machine:
     text, per_node = row.get("interconnect", ""), number(row, "devices_per_node")
     joined = re.search(r"NVL(\d+)", text)
     most = int(joined[1]) if joined else None if "ICI" in text or per_node is None else int(per_node)
-    base = _on_bus(_sold(device, int(whole), most), text)
+    base = _on_bus(_machine_of_count(device, int(whole), most), text)
     if base.network is None:
         return base
     said = text.partition(";")[2].strip()
@@ -386,7 +386,7 @@ def machine_of(row: Row, assumed: Assumed) -> Machine:
     return replace(base, network=network, ports=ports)
 
 
-def _sold(device: str, count: int, most: int | None) -> Machine:
+def _machine_of_count(device: str, count: int, most: int | None) -> Machine:
     """Return a machine of `count` devices in hosts of at most `most`, or as sold, with its default network.
 
     Raises

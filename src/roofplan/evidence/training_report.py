@@ -210,7 +210,7 @@ def page(fit: Fit) -> str:
         "| run | layout | measured | predicted | largest parts | why |",
         "|---|---|---:|---:|---|---|",
     ]
-    lines += [_worst(one) for one in worst]
+    lines += [_worst_row(one) for one in worst]
     lines += ["", "## What is not scored", "", "| source | reason | runs |", "|---|---|---:|"]
     lines += [f"| {source} | {reason} | {count} |" for (source, reason), count in sorted(skipped.items())]
     return "\n".join(lines)
@@ -273,18 +273,18 @@ def _targets(
         "|---|---:|",
     ]
     for source, members in sorted(by.items()):
-        inside = [_covered(one) for one in members if one.time is not None]
+        inside = [_inside_interval(one) for one in members if one.time is not None]
         if inside:
             lines.append(f"| {source} | {sum(inside) / len(inside):.0%} |")
     return lines
 
 
-def _covered(one: Scored) -> bool:
+def _inside_interval(one: Scored) -> bool:
     """Return whether a measured step time lies inside its predicted interval."""
     return 1.0 / one.factor <= (one.time or 1.0) <= one.factor
 
 
-def _worst(one: Scored) -> str:
+def _worst_row(one: Scored) -> str:
     row, measured = one.case.row, one.case.step_time or 1.0
     whole = float(one.step.time)
     parts = sorted(one.step.parts.items(), key=lambda item: -float(item[1]))[:2]

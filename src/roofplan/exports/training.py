@@ -402,7 +402,7 @@ def _torchtitan(plan: TrainingPlan) -> str:
         words.append("--model.converters float8")
     if job.tokens:
         words.append(f"--training.steps {int(-(-job.tokens // (job.batch * job.sequence)))}")
-    remarks = ["--model.name and --model.flavor name the model in torchtitan's registry", *_partly(plan)]
+    remarks = ["--model.name and --model.flavor name the model in torchtitan's registry", *_not_expressed(plan)]
     if x.offload != "none":
         words.append("--training.enable_cpu_offload")
         remarks.append("offloads weights and gradients too")
@@ -487,11 +487,11 @@ def _fsdp(plan: TrainingPlan) -> str:
     if x.offload == "activations":
         words.append("--activation_offloading true")
         remarks.append("--activation_offloading is that of TRL's trainers")
-    remarks += _partly(plan)
+    remarks += _not_expressed(plan)
     return _joined(words, remarks)
 
 
-def _partly(plan: TrainingPlan) -> list[str]:
+def _not_expressed(plan: TrainingPlan) -> list[str]:
     """Return remarks on recomputation and number formats that a launch cannot express."""
     x, job = plan.layout, plan.job
     out = []

@@ -210,7 +210,7 @@ PYTHON_SEQUENCE = 2.8e-5
 mean over them (github.com/vllm-project/vllm/issues/6854, 2024-07) [s]."""
 
 
-def _bears(row: Decode, law: str, name: str, own: Sequence[str]) -> bool:
+def _depends_on(row: Decode, law: str, name: str, own: Sequence[str]) -> bool:
     """Return whether a row depends on a constant; experts of formats with their own share do not depend on the common one."""
     if law == "experts":
         stored = name.partition(".")[2]
@@ -238,7 +238,7 @@ def own_formats(found: Sequence[Decode]) -> list[str]:
 def _numbers(found: Sequence[Decode]) -> list[Number]:
     """Return the constants to fit: those of `NUMBERS`, then a bandwidth share for each expert format with enough rows."""
     out = list(NUMBERS)
-    if _captured(found) or found[0].case.engine.runtime == "c++":
+    if _all_captured(found) or found[0].case.engine.runtime == "c++":
         out[GAP] = out[GAP]._replace(most=MOST_CAPTURED)
     if found[0].case.engine.eager:
         out[GAP], out[BASE] = (
@@ -249,7 +249,7 @@ def _numbers(found: Sequence[Decode]) -> list[Number]:
     return out + [EXPERTS._replace(name=f"bandwidth.{stored}") for stored in own_formats(found)]
 
 
-def _captured(found: Iterable[Decode]) -> bool:
+def _all_captured(found: Iterable[Decode]) -> bool:
     """Return whether all rows come from engines that run captured graphs."""
     return all(row.case.engine.raw.get("cuda_graphs") for row in found)
 
@@ -356,7 +356,7 @@ def _scope_entries(scope: str, found: list[Decode]) -> list[Constant]:
     host, own = _fit(found), own_formats(found)
     out = []
     for place, (one, value) in enumerate(zip(host.numbers, host.values, strict=True)):
-        rows = [row for row in found if _bears(row, one.law, one.name, own)]
+        rows = [row for row in found if _depends_on(row, one.law, one.name, own)]
         if len(rows) < LEAST:
             continue
         off = spread(host.time(row) / row.measured for row in rows)

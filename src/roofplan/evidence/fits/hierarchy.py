@@ -93,7 +93,7 @@ class Fitted:
 
     def variance(self, effects: Sequence[Effect]) -> float:
         """Return the variance of a sum of effects; effects without measurements are left out [1]."""
-        takes = _takes([effects], self.places)[0]
+        takes = _design_matrix([effects], self.places)[0]
         return float(takes @ self.covariance @ takes)
 
 
@@ -120,7 +120,7 @@ def fit(blocks: Sequence[Block], priors: Mapping[Any, Prior], rounds: int = 30, 
         precision=np.array([priors[one].spread for one in used]) ** -2.0,
     )
     values = np.array([_first(one, priors[one], start) for one in used])
-    takes = [_takes(block.numbers.values(), places) for block in blocks]
+    takes = [_design_matrix(block.numbers.values(), places) for block in blocks]
     noise: list[float] = []
     damping, still = LEAST_DAMPING, False
     for step in range(rounds + 1):
@@ -189,7 +189,7 @@ def _penalty(blocks: Sequence[Block], errors: Sequence[np.ndarray], noise: Seque
     return 0.5 * TUNING**2 * float(sum(far))
 
 
-def _takes(numbers: Iterable[Sequence[Effect]], places: Mapping[Effect, int]) -> np.ndarray:
+def _design_matrix(numbers: Iterable[Sequence[Effect]], places: Mapping[Effect, int]) -> np.ndarray:
     """Return the design matrix of numbers (rows) by effects (columns), with entries one or zero [1]."""
     sums = [tuple(effects) for effects in numbers]
     out = np.zeros((len(sums), len(places)))

@@ -95,7 +95,7 @@ def _errors(rows: Sequence[Outcome]) -> np.ndarray:
     return np.abs([math.log(one.ratio) for one in rows])
 
 
-def _causes(rows: Sequence[Outcome]) -> dict[str, np.ndarray]:
+def _cause_matrix(rows: Sequence[Outcome]) -> dict[str, np.ndarray]:
     """Return the squared multiple of each cause's size, for a user, who is never one of the publishers."""
     doubts = [_doubt(one) for one in rows]
     return {
@@ -134,7 +134,7 @@ def sizes_of(rows: Sequence[Outcome], start: Sizes | None = None) -> Sizes:
     were left out for other reasons, while other runs of their publishers stayed in the fits.
     """
     own = np.array([float(one.left_out == PUBLISHER) for one in rows])
-    causes = {name: each * (own if name == PUBLISHERS else 1.0) for name, each in _causes(rows).items()}
+    causes = {name: each * (own if name == PUBLISHERS else 1.0) for name, each in _cause_matrix(rows).items()}
     causes = {name: each for name, each in causes.items() if each.any()}
     errors, weights, fixed = math.sqrt(2.0) * _errors(rows), weights_of(rows), _assumed(rows)
     level, trust = float(np.average(errors, weights=weights)), TRUST / len(publishers(rows))
@@ -157,7 +157,7 @@ def sizes_of(rows: Sequence[Outcome], start: Sizes | None = None) -> Sizes:
 
 def spreads(rows: Sequence[Outcome], sizes: Sizes) -> np.ndarray:
     """Return the spreads of predictions, as for a user, from the sizes of their causes [1]."""
-    known = sum(sizes.get(name, 0.0) ** 2 * each for name, each in _causes(rows).items())
+    known = sum(sizes.get(name, 0.0) ** 2 * each for name, each in _cause_matrix(rows).items())
     out: np.ndarray = np.sqrt(_assumed(rows) + known)
     return out
 
@@ -209,7 +209,9 @@ def width_of(
     factor = weighted_quantile(distances, weights, COVERED)
     more = max(1.0, weighted_quantile(beyond, weights, COVERED))
     least = _least(rows) if least is None else least
-    return Width(sizes=sizes, factor=max(factor * more, least, *(_elsewhere(groups, axis, sizes) for axis in AXES)))
+    return Width(
+        sizes=sizes, factor=max(factor * more, least, *(_factor_of_groups(groups, axis, sizes) for axis in AXES))
+    )
 
 
 ELSEWHERE = 0.87
@@ -219,7 +221,7 @@ LEAST_MEMBERS = 5
 """Least number of systems, architectures or software for them to affect the width [1]."""
 
 
-def _elsewhere(groups: Sequence[Outcome], axis: str, sizes: Sizes) -> float:
+def _factor_of_groups(groups: Sequence[Outcome], axis: str, sizes: Sizes) -> float:
     """Return the number of spreads that covers the share `ELSEWHERE` of an axis, members weighted equally; zero for few members."""
     members = _members([one for one in groups if one.left_out == axis], MEMBER[axis])
     if len(members) < LEAST_MEMBERS:

@@ -198,7 +198,7 @@ def _buses(rows: Sequence[Timed]) -> list[Constant]:
     measured = sorted({f"bus/{one.device.architecture}" for one in best.values()})
     out = []
     for name, value in (("start", start), ("step", step)):
-        out += _lent("message", name, measured, ("bus", "staged"), value, "s", off, count, source)
+        out += _measured_and_borrowed("message", name, measured, ("bus", "staged"), value, "s", off, count, source)
     shares: dict[int, list[float]] = defaultdict(list)
     for device, by_ranks in rates.items():
         wire = catalogue.link(catalogue.accelerator(device).host_link or "").bandwidth
@@ -211,9 +211,11 @@ def _buses(rows: Sequence[Timed]) -> list[Constant]:
     for ranks, found in sorted(shares.items()):
         wide, middle = max(spread(found), 0.2), float(np.median(found))
         name = f"bus_share.{ranks}"
-        out += _lent("message", name, measured, ("bus",), middle, "1", wide, len(found), source, note)
+        out += _measured_and_borrowed("message", name, measured, ("bus",), middle, "1", wide, len(found), source, note)
     pair, two = shares[2], float(np.mean(shares[2]))
-    out += _lent("message", "quick", measured, ("bus",), two, "1", spread(pair), len(pair), source, "two cards")
+    out += _measured_and_borrowed(
+        "message", "quick", measured, ("bus",), two, "1", spread(pair), len(pair), source, "two cards"
+    )
     borrowed = "borrowed from cards with peer-to-peer"
     out.append(entry("message", "quick", "staged", two, "1", 0.3, 0, borrowed, kind="guess"))
     # 8 ranks of a ring move 2 n bytes over the host path per byte of bus bandwidth
@@ -227,7 +229,9 @@ BETTER_HOSTS = 4.0
 """Rate of a path through host memory over that of eight L40S on two processors, the slowest measured [1]."""
 
 
-def _lent(law: str, name: str, measured: Sequence[str], lent: Sequence[str], *numbers: Any) -> list[Constant]:
+def _measured_and_borrowed(
+    law: str, name: str, measured: Sequence[str], lent: Sequence[str], *numbers: Any
+) -> list[Constant]:
     """Return a constant for the scopes in which it was measured, and for those that borrow it."""
     return [
         *(entry(law, name, scope, *numbers) for scope in measured),
@@ -248,7 +252,7 @@ def _mesh() -> list[Constant]:
     shares = [
         one
         for name in ("quick", "direct")
-        for one in _lent("message", name, measured, ("full-mesh",), share, "1", off, 2, source)
+        for one in _measured_and_borrowed("message", name, measured, ("full-mesh",), share, "1", off, 2, source)
     ]
     return [*shares, *(entry("message", *words, kind="guess") for words in BORROWED)]
 

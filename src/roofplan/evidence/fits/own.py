@@ -105,7 +105,7 @@ class Refit:
             return False
         before, held = np.abs(self.before), np.abs(self.held_out)
         better = float(np.median(held)) < NEARER * float(np.median(before))
-        worse = [job for job in dict.fromkeys(jobs) if _further(before, held, [one == job for one in jobs])]
+        worse = [job for job in dict.fromkeys(jobs) if _worsens(before, held, [one == job for one in jobs])]
         return better and not worse
 
 
@@ -113,7 +113,7 @@ NEARER, FURTHER = 0.9, 1.1
 """Largest ratio of held-out to shipped median error for constants to be kept: over all figures, and for a single job [1]."""
 
 
-def _further(before: np.ndarray, held: np.ndarray, mine: Sequence[bool]) -> bool:
+def _worsens(before: np.ndarray, held: np.ndarray, mine: Sequence[bool]) -> bool:
     """Return whether the held-out error of a job is worse than before by more than repeated runs differ."""
     was, now = (float(np.median(errors[np.asarray(mine)])) for errors in (before, held))
     return now > FURTHER * was and now > was + LEAST_NOISE
@@ -143,25 +143,25 @@ def refit(tables: Sequence[tuple[str, Sequence[Row]]], name: str, fit: Fit, tick
         raise InputError(f"FILE: no row can be predicted: {why}", argument="--with", value=name)
     watched = Watched(fit.constants, fit.excluded)
     errors = _errors(figures, watched)
-    numbers = {key: item for key, item in watched.consulted.items() if _moves(key, item)}
-    felt = _settled(figures, fit, _felt(figures, fit, numbers))
+    numbers = {key: item for key, item in watched.consulted.items() if _movable(key, item)}
+    movable = _determined(figures, fit, _sensitive(figures, fit, numbers))
     folds = min(FOLDS, len({one.id for one in figures}))
     done, whole = 0, (folds + 1 if folds > 1 else 1)
 
     def moved_by(kept: Sequence[Figure]) -> Fitted | None:
         nonlocal done
-        found = _fitted(kept, fit, felt) if felt else None
+        found = _fitted(kept, fit, movable) if movable else None
         done += 1
         if tick is not None:
             tick(done, whole)
         return found
 
     found = moved_by(figures)
-    after = errors if found is None else _errors(figures, _at(fit, felt, _values(found, felt)))
-    held = _held_out(figures, fit, felt, moved_by, folds) if folds > 1 else np.full(len(figures), math.nan)
+    after = errors if found is None else _errors(figures, _with_values(fit, movable, _values(found, movable)))
+    held = _held_out(figures, fit, movable, moved_by, folds) if folds > 1 else np.full(len(figures), math.nan)
     said = f"{name} ({', '.join(dict.fromkeys(one.source for one in figures))})"
-    moved = [] if found is None else _moved(felt, found, said)
-    constants = [one.after for one in moved] + _own(figures, held, said)
+    moved = [] if found is None else _moved(movable, found, said)
+    constants = [one.after for one in moved] + _own_intervals(figures, held, said)
     return Refit(
         rows=sum(len(rows) for _, rows in tables),
         figures=figures,
@@ -174,7 +174,7 @@ def refit(tables: Sequence[tuple[str, Sequence[Row]]], name: str, fit: Fit, tick
     )
 
 
-def _moves(key: Key, item: Constant) -> bool:
+def _movable(key: Key, item: Constant) -> bool:
     """Return whether a user's runs may move a constant: not a fallback for any scope, and not a definition."""
     return key[0] not in NEVER_MOVED and key[2] != "any" and item.kind != "definition"
 
@@ -243,14 +243,14 @@ def _errors(figures: Sequence[Figure], fit: Fit) -> np.ndarray:
     return np.array([math.log(one.predicted(fit) / one.measured) for one in figures])
 
 
-def _at(fit: Fit, numbers: dict[Key, Constant], values: Numbers) -> Fit:
+def _with_values(fit: Fit, numbers: dict[Key, Constant], values: Numbers) -> Fit:
     """Return a fit with constants at the given values."""
-    return fit.with_(rescoped(key, item, values[_called(key)]) for key, item in numbers.items())
+    return fit.with_(rescoped(key, item, values[_label(key)]) for key, item in numbers.items())
 
 
 def _errors_at(figures: Sequence[Figure], fit: Fit, numbers: dict[Key, Constant], values: Numbers) -> np.ndarray:
     """Return logarithms of predicted over measured with constants at the given values [1]."""
-    return _errors(figures, _at(fit, numbers, values))
+    return _errors(figures, _with_values(fit, numbers, values))
 
 
 def rescoped(key: Key, item: Constant, value: float) -> Constant:
@@ -261,19 +261,19 @@ def rescoped(key: Key, item: Constant, value: float) -> Constant:
     return replace(item, scope=key[2], basis=basis, value=min(value, most))
 
 
-def _called(key: Key) -> str:
+def _label(key: Key) -> str:
     return "|".join(key)
 
 
-def _felt(figures: Sequence[Figure], fit: Fit, numbers: dict[Key, Constant]) -> dict[Key, Constant]:
+def _sensitive(figures: Sequence[Figure], fit: Fit, numbers: dict[Key, Constant]) -> dict[Key, Constant]:
     """Return the constants to which some figure is sensitive."""
-    block = Block(numbers={_called(key): (key,) for key in numbers}, errors=partial(_errors_at, figures, fit, numbers))
+    block = Block(numbers={_label(key): (key,) for key in numbers}, errors=partial(_errors_at, figures, fit, numbers))
     _, slopes = linearised(block, np.log([item.value for item in numbers.values()]))
     largest = np.max(np.abs(slopes), axis=0)
     return {key: item for (key, item), slope in zip(numbers.items(), largest, strict=True) if slope > FELT}
 
 
-def stray(item: Constant) -> float:
+def prior_spread(item: Constant) -> float:
     """Return the prior spread of a constant on the user's machine, one standard deviation of its logarithm [1]."""
     known = item.rows and item.law not in OF_THE_HOST
     return min(max(item.spread, LEAST_STRAY), LARGEST_STRAY) if known else UNFITTED_STRAY
@@ -283,27 +283,29 @@ OF_THE_HOST = frozenset({"engine_step", "front_end"})
 """Laws of host times, which depend on the processor of the user's host."""
 
 
-def _settled(figures: Sequence[Figure], fit: Fit, felt: dict[Key, Constant]) -> dict[Key, Constant]:
+def _determined(figures: Sequence[Figure], fit: Fit, movable: dict[Key, Constant]) -> dict[Key, Constant]:
     """Return the constants that the runs determine well enough; only these are moved, cross-validated and kept."""
-    if not felt:
+    if not movable:
         return {}
-    found = _fitted(figures, fit, felt)
-    return {key: item for key, item in felt.items() if _doubt(found, key, item) <= SETTLED}
+    found = _fitted(figures, fit, movable)
+    return {key: item for key, item in movable.items() if _doubt(found, key, item) <= SETTLED}
 
 
 def _doubt(found: Fitted, key: Key, item: Constant) -> float:
     """Return the posterior over prior spread of a constant [1]."""
     place = found.places[key]
-    return min(1.0, math.sqrt(found.covariance[place, place]) / stray(item))
+    return min(1.0, math.sqrt(found.covariance[place, place]) / prior_spread(item))
 
 
-def _fitted(figures: Sequence[Figure], fit: Fit, felt: dict[Key, Constant]) -> Fitted:
-    numbers = {_called(key): (key,) for key in felt}
+def _fitted(figures: Sequence[Figure], fit: Fit, movable: dict[Key, Constant]) -> Fitted:
+    numbers = {_label(key): (key,) for key in movable}
     blocks = [
-        Block(numbers=numbers, errors=partial(_errors_at, [one for one in figures if one.job == job], fit, felt))
+        Block(numbers=numbers, errors=partial(_errors_at, [one for one in figures if one.job == job], fit, movable))
         for job in dict.fromkeys(one.job for one in figures)
     ]
-    priors: dict[Effect, Prior] = {key: Prior(math.log(item.value), stray(item)) for key, item in felt.items()}
+    priors: dict[Effect, Prior] = {
+        key: Prior(math.log(item.value), prior_spread(item)) for key, item in movable.items()
+    }
     return hierarchy.fit(blocks, priors, rounds=ROUNDS)
 
 
@@ -311,14 +313,14 @@ ROUNDS = 20
 """Limit on steps of the descent, which starts at the shipped constants, near the solution [1]."""
 
 
-def _values(found: Fitted, felt: dict[Key, Constant]) -> Numbers:
-    return {_called(key): found.number([key]) for key in felt}
+def _values(found: Fitted, movable: dict[Key, Constant]) -> Numbers:
+    return {_label(key): found.number([key]) for key in movable}
 
 
 def _held_out(
     figures: Sequence[Figure],
     fit: Fit,
-    felt: dict[Key, Constant],
+    movable: dict[Key, Constant],
     moved_by: Callable[[Sequence[Figure]], Fitted | None],
     folds: int,
 ) -> np.ndarray:
@@ -332,18 +334,18 @@ def _held_out(
         if not left:
             continue
         found = moved_by(others) if others else None
-        moved = fit if found is None else _at(fit, felt, _values(found, felt))
+        moved = fit if found is None else _with_values(fit, movable, _values(found, movable))
         out[left] = _errors([figures[place] for place in left], moved)
     return out
 
 
-def _moved(felt: dict[Key, Constant], found: Fitted, said: str) -> list[Moved]:
+def _moved(movable: dict[Key, Constant], found: Fitted, said: str) -> list[Moved]:
     """Return the refitted constants under their nearest scope, the largest change first."""
     slopes = np.abs(np.concatenate(found.slopes))
     out = []
-    for column, (key, item) in enumerate(felt.items()):
+    for column, (key, item) in enumerate(movable.items()):
         doubt = _doubt(found, key, item)
-        left = doubt * stray(item)
+        left = doubt * prior_spread(item)
         after = replace(
             rescoped(key, item, float(f"{found.number([key]):.4g}")),
             spread=round(min(item.spread, left) if item.rows else left, 4),
@@ -357,7 +359,7 @@ def _moved(felt: dict[Key, Constant], found: Fitted, said: str) -> list[Moved]:
     return sorted(out, key=lambda one: -abs(math.log(one.after.value / one.before.value)))
 
 
-def _own(figures: Sequence[Figure], held: np.ndarray, said: str) -> list[Constant]:
+def _own_intervals(figures: Sequence[Figure], held: np.ndarray, said: str) -> list[Constant]:
     """Return the half-width of a 90% interval from held-out errors, by job and place, by Student's t."""
     found: dict[tuple[str, str], list[float]] = {}
     for one, error in zip(figures, held, strict=True):

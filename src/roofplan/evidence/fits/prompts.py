@@ -132,7 +132,7 @@ def fronts(found: Mapping[str, list[float]], source: str = "") -> list[Constant]
     known = {
         scope: max(median(late), LEAST_FRONT)
         for scope, late in sorted(found.items())
-        if len(late) >= LEAST and _agree(late)
+        if len(late) >= LEAST and _bursts_agree(late)
     }
     out = [
         entry("front_end", "request", scope, value, "s", FRONT_SPREAD, len(found[scope]), source)
@@ -147,7 +147,7 @@ def fronts(found: Mapping[str, list[float]], source: str = "") -> list[Constant]
     return merged([*out, every])
 
 
-def _agree(late: Sequence[float]) -> bool:
+def _bursts_agree(late: Sequence[float]) -> bool:
     """Return whether an engine's bursts agree on its front end's time; otherwise first tokens were late for another reason."""
     low, high = np.quantile(np.maximum(late, LEAST_FRONT), (0.25, 0.75))
     return bool(high <= AGREEING * low)

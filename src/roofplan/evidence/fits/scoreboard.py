@@ -180,7 +180,7 @@ def page(outcomes: Sequence[Outcome], fit: Fit) -> str:
     left = kept_groups(fit)
     lines += ["", "## Chips and software that no constant saw", "", *_left_groups(left)] if left else []
     lines += ["", "## Mixtures and dense models", "", *_mixtures(outcomes)]
-    lines += ["", "## What each number of training is worth", "", *_worth()] if WORTH.exists() else []
+    lines += ["", "## What each number of training is worth", "", *_worth_of_numbers()] if WORTH.exists() else []
     lines += ["", "## Intervals", "", *_intervals(outcomes, left, fit)]
     for job in JOBS:
         rows = [one for one in outcomes if job.keep(one)]
@@ -196,7 +196,7 @@ def page(outcomes: Sequence[Outcome], fit: Fit) -> str:
             ("year", lambda one: one.year),
         ):
             lines += ["", *_groups(title, rows, of)]
-        lines += ["", *_worst(rows)]
+        lines += ["", *_worst_rows(rows)]
     return "\n".join(lines)
 
 
@@ -232,7 +232,7 @@ LEFT = ((STEP, "software", ("12%", "35%")), (STEP, "chip", ("12%", "35%")), (PRO
 """Figure, what is left out, and the targets for median and 90th percentile."""
 
 
-def _worth() -> Iterator[str]:
+def _worth_of_numbers() -> Iterator[str]:
     """Yield the errors of step times with a number of training held at its prior."""
     yield "Mean over publishers of the mean error of their step times, by the fit that saw them and by fits without them, where a number stays where kernel tables put it"
     yield "and all others are fitted anew (`python -m roofplan.evidence.fits worth`); constants are its common value and the factors that architectures, frameworks' code and"
@@ -431,7 +431,7 @@ def _reason(one: Outcome) -> str:
     return REASONS.get(one.source, BUS if alone else "not known")
 
 
-def _worst(rows: Sequence[Outcome]) -> Iterator[str]:
+def _worst_rows(rows: Sequence[Outcome]) -> Iterator[str]:
     yield "| the worst | measured | predicted | ratio | why |"
     yield "|---|---:|---:|---:|---|"
     for one in sorted(rows, key=lambda one: -abs(np.log(one.ratio)))[:WORST]:

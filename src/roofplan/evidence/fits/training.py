@@ -220,14 +220,14 @@ def _numbers(family: Family, held: Collection[str] = ()) -> dict[str, tuple[Effe
     return {name: effects for name, effects in found.items() if effects}
 
 
-def _whole(factors: Numbers) -> Numbers:
+def _numbers_of(factors: Numbers) -> Numbers:
     """Return all numbers of a family, from factors on the prior medians."""
     middles = {name: p.middle for name, p in PLAUSIBLE.items() if name in NUMBERS or name in factors}
     return {name: middle * factors.get(name, 1.0) for name, middle in middles.items()}
 
 
 def _errors(runs: Sequence[TrainingCase], constants: Fit, factors: Numbers) -> np.ndarray:
-    p = _whole(factors)
+    p = _numbers_of(factors)
     return np.array([math.log(predicted(case, p, constants) / (case.step_time or 1.0)) for case in runs])
 
 
@@ -280,7 +280,7 @@ def step_entries(found: Steps) -> list[Constant]:
         levels = [(one.architecture, p.architecture) for one in found.families]
         levels += [(one.lineage, p.lineage) for one in found.families]
         levels += [(one.scope, p.own) for one in found.families]
-        told = (scope for scope, prior in dict.fromkeys(levels) if prior and _adds(found, name, scope, prior))
+        told = (scope for scope, prior in dict.fromkeys(levels) if prior and _large_enough(found, name, scope, prior))
         out += [_factor(found, name, scope) for scope in told]
     for family in found.families:
         if family.network:
@@ -296,13 +296,13 @@ ADDS = 0.2
 """Least size of an effect, over its prior spread, for it to be kept [1]."""
 
 
-def _adds(found: Steps, name: str, scope: str, prior: float) -> bool:
+def _large_enough(found: Steps, name: str, scope: str, prior: float) -> bool:
     """Return whether the effect of a scope on a number is large enough to keep."""
     place = found.fitted.places.get((scope, name))
     return place is not None and abs(found.fitted.values[place]) >= ADDS * prior
 
 
-def _strays(found: Steps, name: str, architecture: str = "", lineage: str = "", own: str = "") -> float:
+def _spread_of_number(found: Steps, name: str, architecture: str = "", lineage: str = "", own: str = "") -> float:
     """Return the standard deviation of a number's logarithm where only the given scopes are known [1]."""
     p = PLAUSIBLE[name]
     levels = ((architecture, p.architecture), (lineage, p.lineage), (own, p.own))
@@ -333,7 +333,7 @@ def _common(found: Steps, name: str) -> Constant:
         return entry("training", name, "any", p.middle, unit, strays or UNTOLD, 0, why, kind="guess")
     rows, source = _runs(found)
     value = p.middle * found.fitted.number(effects_of(name))
-    return entry("training", name, "any", value, unit, _strays(found, name), rows, source)
+    return entry("training", name, "any", value, unit, _spread_of_number(found, name), rows, source)
 
 
 UNTOLD = 0.3
@@ -344,11 +344,11 @@ def _factor(found: Steps, name: str, scope: str) -> Constant:
     """Return the factor of a scope on a number; its spread is that of the number in that scope."""
     family = next((one for one in found.families if one.scope == scope), None)
     if family is not None:
-        strays = _strays(found, name, family.architecture, family.lineage, scope)
+        strays = _spread_of_number(found, name, family.architecture, family.lineage, scope)
     elif scope in {one.architecture for one in found.families}:
-        strays = _strays(found, name, architecture=scope)
+        strays = _spread_of_number(found, name, architecture=scope)
     else:
-        strays = _strays(found, name, lineage=scope)
+        strays = _spread_of_number(found, name, lineage=scope)
     rows, source = _runs(found, scope)
     return entry("training", name, scope, found.fitted.number([(scope, name)]), RELATIVE, strays, rows, source)
 
@@ -357,7 +357,10 @@ def _network(found: Steps, family: Family, name: str) -> Constant:
     """Return the share of its network that a family's cluster attains."""
     rows, source = _runs(found, family.scope)
     effects = effects_of(name, own=family.scope)
-    value, strays = PLAUSIBLE[name].middle * found.fitted.number(effects), _strays(found, name, own=family.scope)
+    value, strays = (
+        PLAUSIBLE[name].middle * found.fitted.number(effects),
+        _spread_of_number(found, name, own=family.scope),
+    )
     return entry("message", name, family.scope, value, "1", strays, rows, source)
 
 

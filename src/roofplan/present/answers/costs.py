@@ -291,7 +291,7 @@ def machine_answer(found: Sequence[Owned], asked: MachineInputs, *, depth: int) 
                 cost_per_hour=sampled(one.interval(), one.swings(), "USD/h"),
                 parts={part.name: float(part.value) for part in one.term.parts},
                 per_petaflop_hour=per_petaflop_hour(one),
-                rent=_against(one),
+                rent=_beside_renting(one),
                 supply=_supply(one),
                 explain=tree(one.term, depth),
             )
@@ -310,7 +310,7 @@ def _supply(owned: Owned) -> SupplyMember | None:
     )
 
 
-def _against(owned: Owned) -> RentOfIt | None:
+def _beside_renting(owned: Owned) -> RentOfIt | None:
     """Return owning beside renting; null without rents of the device."""
     found = against(owned)
     return (

@@ -44,11 +44,11 @@ def refit_screen(found: Refit, place: Path | None, page: Page) -> None:
     if len(found.moved) > SHOWN:
         page.line(f"  and {len(found.moved) - SHOWN} that moved less (--json)")
     page.line("")
-    for line in wrapped(_kept(found, place), indent=2):
+    for line in wrapped(_where_kept(found, place), indent=2):
         page.line(line)
 
 
-def _kept(found: Refit, place: Path | None) -> str:
+def _where_kept(found: Refit, place: Path | None) -> str:
     """Return whether and where the constants are kept."""
     if place is not None:
         sure = sum(item.law == OWN for item in found.constants)

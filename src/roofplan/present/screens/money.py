@@ -36,7 +36,7 @@ def within(found: Interval) -> str:
     return "" if found.low == found.high else f"[{usd(found.low, 2)}, {usd(found.high, 2)}] {LETTER[found.grade]} "
 
 
-def _swings(swings: list[Swing], unit: str) -> list[str]:
+def _swing_lines(swings: list[Swing], unit: str) -> list[str]:
     """Return the inputs whose ranges move a result most."""
     moving = [s for s in swings if s.width > 0.0][:6]
     if not moving:
@@ -79,7 +79,7 @@ def chip_screen(bill: Bill, page: Page, *, explain: bool, depth: int) -> None:
         page.line(
             f"  {die.name}: {gross_dies(die):.1f} dies a wafer, {gross_dies(die) * share:.1f} usable ({share:.0%})"
         )
-    for line in [*_sale(bill), *_notes(bill), "", *_swings(bill.swings, "USD")]:
+    for line in [*_margin_lines(bill), *_notes(bill), "", *_swing_lines(bill.swings, "USD")]:
         page.line(line)
     largest = max(bill.chip.dies, key=lambda die: die.area)
     yields = " · ".join(f"{name} {value:.3f}" for name, value in bill.rivals.items())
@@ -109,7 +109,7 @@ SCOPES = {
 """What a price covers where it is not that of the part alone."""
 
 
-def _sale(bill: Bill) -> list[str]:
+def _margin_lines(bill: Bill) -> list[str]:
     """Return the maker's margin at the newest price, and what each part carries of its design."""
     lines = []
     if bill.margin is None and bill.price is not None:
@@ -155,20 +155,20 @@ def machines_screen(found: list[Owned], page: Page, *, explain: bool, depth: int
 
 def machine_screen(found: Owned, page: Page, *, explain: bool, depth: int) -> None:
     """Print what owning a machine costs per hour, in parts, with what is absent, and rents for comparison."""
-    for line in _bought(found):
+    for line in _purchase_lines(found):
         page.line(line)
     page.line("")
     whole = found.hourly
     for part in found.term.parts:
         for line in _line(part, whole, " USD/h"):
             page.line(line)
-    for line in [*_hour(found), *_rented(found), *_fed(found), *_swings(found.swings(), "USD/h")]:
+    for line in [*_hour(found), *_rent_lines(found), *_supply_lines(found), *_swing_lines(found.swings(), "USD/h")]:
         page.line(line)
     if explain:
         trees_screen([(f"own {usd(whole)} USD/h", found.term)], page, depth)
 
 
-def _bought(found: Owned) -> list[str]:
+def _purchase_lines(found: Owned) -> list[str]:
     """Return what is bought, and what is assumed."""
     bought = " + ".join(
         f"{item.count:,.10g} x {usd(item.price)}" if item.count != 1 else usd(item.price) for item in found.items
@@ -197,7 +197,7 @@ def _hour(found: Owned) -> list[str]:
     return lines + wrapped(f"absent, not 0: {', '.join(found.absent)}", indent=2)
 
 
-def _rented(found: Owned) -> list[str]:
+def _rent_lines(found: Owned) -> list[str]:
     """Return rents of the same machine, the use from which owning is cheaper, and the time until it has paid for itself."""
     n, beside = found.machine.count, against(found)
     if beside is None:
@@ -228,7 +228,7 @@ def _rented(found: Owned) -> list[str]:
     return [*lines, *wrapped(text, indent=2)]
 
 
-def _fed(found: Owned) -> list[str]:
+def _supply_lines(found: Owned) -> list[str]:
     """Return what a server draws against its supply and its rack, and the plugs of its cards."""
     f = fed(found)
     if f is None:
@@ -371,11 +371,11 @@ def tokens_screen(found: TokenCosts, page: Page, *, explain: bool = False, depth
         ):
             page.line(line)
     for one in found.supplies:
-        for line in _supply(one):
+        for line in _month_lines(one):
             page.line(line)
     for line in wrapped(f"  absent, not 0: {' · '.join(found.absent)}", indent=2) if found.absent else []:
         page.line(line)
-    for line in [*_at_full_load(found), *_verdicts(found)]:
+    for line in [*_at_full_load(found), *_verdict_lines(found)]:
         page.line(line)
     if explain:
         trees = [(f"{one.kind} {usd(float(one.term.value))} USD/month", one.term) for one in found.supplies]
@@ -413,7 +413,7 @@ def _at_full_load(found: TokenCosts) -> list[str]:
     return lines
 
 
-def _supply(one: Supply) -> list[str]:
+def _month_lines(one: Supply) -> list[str]:
     """Return a month of machines."""
     p = one.hourly.price
     old = " !" if age_days(p.date) > STALE_DAYS else ""
@@ -433,15 +433,15 @@ def _supply(one: Supply) -> list[str]:
     )
 
 
-def _verdicts(found: TokenCosts) -> list[str]:
+def _verdict_lines(found: TokenCosts) -> list[str]:
     """Return where machines break even with the API, and what its price is made of beside theirs."""
     lines: list[str] = []
     if found.api is None:
         return lines
     for one in found.supplies:
-        lines += _evens(one, found)
-        lines += _apart(one)
-        lines += _swings(one.swings, f"USD/month, {one.kind}")
+        lines += _break_even_lines(one, found)
+        lines += _api_price_lines(one)
+        lines += _swing_lines(one.swings, f"USD/month, {one.kind}")
     return lines
 
 
@@ -449,7 +449,7 @@ LEAST_SHARE = 0.005
 """Share of draws below which none is said [1]."""
 
 
-def _evens(one: Supply, found: TokenCosts) -> list[str]:
+def _break_even_lines(one: Supply, found: TokenCosts) -> list[str]:
     """Return from which volume machines are cheaper than the API, and how sure that is."""
     if one.even is None or one.over is None:
         return []
@@ -457,22 +457,22 @@ def _evens(one: Supply, found: TokenCosts) -> list[str]:
     never = f", never in {even.never:.0%} of the draws" if even.never >= LEAST_SHARE else ""
     if even.tokens is None:
         often = f"; in {1.0 - even.never:.0%} of the draws it does" if even.never <= 1.0 - LEAST_SHARE else ""
-        text = f"{one.kind} does not break even with {_asked(found)}: a machine gives {usd(gives)} tok/s, too few at its price{often}"
+        text = f"{one.kind} does not break even with {_api_name(found)}: a machine gives {usd(gives)} tok/s, too few at its price{often}"
     else:
         share = even.tokens / MONTH / gives
         text = (
-            f"break even, {one.kind} against {_asked(found)}: {units.compact(even.tokens)} tokens a month"
+            f"break even, {one.kind} against {_api_name(found)}: {units.compact(even.tokens)} tokens a month"
             f" [{units.compact(even.low)}, {units.compact(even.high)}] {LETTER[even.grade]}{never} = {usd(even.tokens / MONTH)} tok/s, {share:.0%} of what a machine gives"
         )
     return wrapped(text, indent=2)
 
 
-def _asked(found: TokenCosts) -> str:
+def _api_name(found: TokenCosts) -> str:
     """Return what the API's price is called."""
     return "the median API" if found.api is not None and found.api.routes > 1 else "that API"
 
 
-def _apart(one: Supply) -> list[str]:
+def _api_price_lines(one: Supply) -> list[str]:
     """Return what the API's price is made of, beside the cost of a full machine."""
     if one.apart is None or one.over is None:
         return []

@@ -52,10 +52,10 @@ def train_screen(result: TrainingResult, page: Page, *, top: int, explain: bool,
     for line in _head(result, plan):
         page.line(line)
     if len(rivals) > 1:
-        _rivals(result, page, top)
+        _machine_lines(result, page, top)
     for line in _plan(result, plan):
         page.line(line)
-    for line in _others(result, plan, top):
+    for line in _runner_up_lines(result, plan, top):
         page.line(line)
     for code, text in result.warnings:
         for line in wrapped(f"! {text}" if code != "model" else f"! model: {text}", indent=2):
@@ -82,11 +82,11 @@ def job_text(plan: TrainingPlan) -> str:
     """Return number format, optimizer and what is trained."""
     job = plan.job
     if job.adapter is not None:
-        return f"{job.adapter.method} rank {job.adapter.rank} beside frozen {_stored(job.adapter)} weights"
+        return f"{job.adapter.method} rank {job.adapter.rank} beside frozen {_base_format(job.adapter)} weights"
     return f"{job.precision}, {job.optimizer.name}"
 
 
-def _stored(adapter: Adapter) -> str:
+def _base_format(adapter: Adapter) -> str:
     return adapter.stored
 
 
@@ -289,7 +289,7 @@ def reason_behind(plan: TrainingPlan, first: TrainingPlan) -> str:
     return words
 
 
-def _others(result: TrainingResult, plan: TrainingPlan, top: int) -> list[str]:
+def _runner_up_lines(result: TrainingResult, plan: TrainingPlan, top: int) -> list[str]:
     """Return the runners-up, each with the reason why it is behind."""
     lines = []
     for index, other in enumerate(result.plans[1 : max(top, 2)], start=2):
@@ -305,7 +305,7 @@ def _others(result: TrainingResult, plan: TrainingPlan, top: int) -> list[str]:
     return lines
 
 
-def _rivals(result: TrainingResult, page: Page, top: int) -> None:
+def _machine_lines(result: TrainingResult, page: Page, top: int) -> None:
     """Print the best plan of each machine."""
     best: dict[str, TrainingPlan] = {}
     for plan in result.plans:

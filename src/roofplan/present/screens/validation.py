@@ -50,7 +50,7 @@ def validation_screen(found: Validation, page: Page) -> None:
         page.line()
         for line in _metric(found, name, one, bare.get(name)):
             page.line(line)
-    for line in _rest(found):
+    for line in _order_and_memory_lines(found):
         page.line(line)
     if found.in_sample:
         page.line("* constants were fitted on rows of this source: its errors are in sample")
@@ -77,7 +77,7 @@ def _metric(found: Validation, name: str, whole: Score, bare: Score | None) -> I
         yield f"    {regime:<40}{one.rows:>6}{percent(one.macro, 1):>9}{percent(one.p90):>8}{one.coverage:>13.0%}"
 
 
-def _rest(found: Validation) -> Iterator[str]:
+def _order_and_memory_lines(found: Validation) -> Iterator[str]:
     """Yield the rank correlation within sweeps, and the predictions of whether runs fit."""
     sweeps = found.sweeps()
     if sweeps:
