@@ -1,12 +1,31 @@
 """What a configuration may get wrong, and what is said of it."""
 
 import json
+from dataclasses import replace
 
 import pytest
+from conftest import golden_rows
 
 from roofplan import api, hf
 from roofplan.errors import ConfigError, UnknownFamily, UnknownName
 from roofplan.hf.find import read_model
+from roofplan.operations import UNPADDED, layer_operations
+from roofplan.operations.table import Split, Step
+from roofplan.records.model import Attention, Layer
+from roofplan.records.strategy import Strategy
+
+V4 = {
+    "model_type": "deepseek_v4",
+    "hidden_size": 1024, "num_hidden_layers": 2, "num_attention_heads": 8, "head_dim": 64, "vocab_size": 1000,
+    "q_lora_rank": 256, "o_groups": 2, "o_lora_rank": 128, "hc_mult": 4, "sliding_window": 128, "index_topk": 512,
+    "moe_intermediate_size": 256, "n_routed_experts": 8, "num_experts_per_tok": 2, "n_shared_experts": 1,
+    "index_head_dim": 64, "index_n_heads": 4, "compress_ratios": [4, 128], "max_position_embeddings": 131072,
+}
+INDEXED = [
+    V4,
+    next(json.loads(row["config"]) for row in golden_rows("model_configs.csv") if row["model_type"] == "deepseek_v32"),
+]
+"""Models whose decode attention picks the entries of the cache that it reads."""
 
 
 def test_missing_field_is_named(llama):
@@ -159,3 +178,27 @@ def test_every_second_layer_is_counted_from_one_by_qwen_and_from_zero_by_others(
 
     assert _sparse_layers(Fields({"decoder_sparse_step": 2}), 4) == [False, True, False, True]
     assert _sparse_layers(Fields({"moe_layer_freq": 2}), 4) == [True, False, True, False]
+
+
+@pytest.mark.parametrize("config", INDEXED, ids=[config["model_type"] for config in INDEXED])
+def test_an_indexer_adds_work_and_traffic_that_grow_with_the_context(config):
+    model = hf.from_dict(config)
+    mixer = next(
+        mixer
+        for layer in model.decoder.layers
+        for mixer in layer.mixers
+        if getattr(mixer, "index_elements", 0) or getattr(mixer, "index_heads", 0)
+    )
+    blind = replace(
+        mixer, index_heads=0, **({"index_elements": 0} if isinstance(mixer, Attention) else {"index_dim": 0})
+    )
+
+    def attention(kind, context):
+        step = Step(sequences=4.0, context=context)
+        layer = Layer(mixers=(kind,), feed_forwards=(), vectors=0)
+        table = layer_operations(layer, step, Split.of(Strategy()), model, 1.0, UNPADDED)
+        return next(one for one in table if one.kind == "decode_attention")
+
+    near, far = (attention(mixer, context) for context in (20_000.0, 100_000.0))
+    assert far.traffic > near.traffic > attention(blind, 20_000.0).traffic
+    assert far.work > near.work > attention(blind, 20_000.0).work
