@@ -1,4 +1,4 @@
-"""The Python interface; the command line is a thin layer over it."""
+"""The Python interface, on which the command line is a thin layer."""
 
 from __future__ import annotations
 
@@ -37,11 +37,19 @@ if TYPE_CHECKING:
 
 
 def fit_at_hand(given: Fit | None = None) -> Fit:
-    """Return the fit that is given; without one, the shipped constants with those of the local profile over them.
+    """Return the given fit; without one, the shipped constants overridden by those of the local profile.
+
+    Parameters
+    ----------
+    given : a fit, None for the default.
+
+    Returns
+    -------
+    The fit that predictions rest on.
 
     Raises
     ------
-    InputError : a profile that cannot be read, or what is given is no fit.
+    InputError : a profile that cannot be read or was made on other constants, or a value that is not a fit.
     """
     if given is None:
         return profile.over(catalogue.shipped_fit(), profile.path())
@@ -55,7 +63,7 @@ def fit_at_hand(given: Fit | None = None) -> Fit:
 
 @dataclass(frozen=True, slots=True)
 class Parameters:
-    """Counts of learned numbers [parameters]."""
+    """Parameter counts of a model [parameters]."""
 
     total: int
     active: int | None
@@ -65,7 +73,7 @@ class Parameters:
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A model with what people ask of it."""
+    """A model with its most common figures."""
 
     model: Model
 
@@ -76,7 +84,7 @@ class Loaded:
         return Parameters(m.total, m.active, m.embedding, m.head)
 
     def cache_bytes(self, tokens: int, precision: str = "bf16") -> int:
-        """Return the cache of one sequence of `tokens`, constant state included [B]."""
+        """Return the cache size of one sequence of `tokens`, including state of constant size [B]."""
         if tokens <= 0:
             raise UnitError(f"tokens: {tokens} must be greater than zero", argument="tokens", value=tokens)
         return round(
@@ -87,14 +95,40 @@ class Loaded:
 
 
 def load_model(source: str | Path | Mapping[str, Any]) -> Loaded:
-    """Return a model from a dict, a path to a config.json or its folder, a catalogue id or alias, the Hub cache, or ``hf:ORG/NAME``."""
+    """Return a model from a configuration, a file, the catalogue or the Hub.
+
+    Parameters
+    ----------
+    source : a dict, a path to a config.json or its folder, a catalogue id or alias, a name in the Hub cache, or ``hf:ORG/NAME``.
+
+    Returns
+    -------
+    The model with its most common figures.
+
+    Raises
+    ------
+    RoofplanError : no such model, or a configuration that is invalid or of an unknown family.
+    """
     if isinstance(source, Mapping):
         return Loaded(hf.from_dict(source))
     return Loaded(read_model(str(source)))
 
 
 def device(name: str) -> Accelerator:
-    """Return an accelerator by id or alias, or of a TOML file of one's own."""
+    """Return an accelerator.
+
+    Parameters
+    ----------
+    name : id or alias, or path of a user's TOML file.
+
+    Returns
+    -------
+    The accelerator.
+
+    Raises
+    ------
+    InputError : an unknown name, the name of a server, or an invalid file.
+    """
     return accelerator(name, "device")
 
 
@@ -108,8 +142,16 @@ def plan_serving(
 ) -> Result:
     """Return serving plans, best first.
 
-    Parameters are the flags of ``roofplan serve``, as text with units, or a `ServeInputs` of them; `terms` are those on which machines are
-    owned, `fit` the constants that predictions rest on, by default those of `fit_at_hand`.
+    Parameters
+    ----------
+    asked : the flags of ``roofplan serve``, each as a keyword, as text with units; or one `ServeInputs` with them.
+    terms : terms on which machines are owned, None for the defaults.
+    fit : constants that predictions rest on, by default those of `fit_at_hand`.
+    progress : function called with the work done and the work in all [1].
+
+    Returns
+    -------
+    The plans, with warnings and counts of the search.
 
     Raises
     ------
@@ -123,7 +165,7 @@ def plan_serving(
 
 
 def model_of(source: str | Path | Mapping[str, Any] | Model) -> Model:
-    """Return the model that a name, a path, a config or a model itself means."""
+    """Return the model that a name, a path or a configuration means; a model is returned as it is."""
     if isinstance(source, Model):
         return source
     return load_model(source).model if isinstance(source, Mapping) else read_model(str(source))
@@ -135,8 +177,15 @@ def plan_training(
 ) -> TrainingResult:
     """Return training plans, best first.
 
-    Parameters are the flags of ``roofplan train``, as text with units, or a `TrainInputs` of them. Predictions rest on `fit`, by
-    default on that of `fit_at_hand`.
+    Parameters
+    ----------
+    asked : the flags of ``roofplan train``, each as a keyword, as text with units; or one `TrainInputs` with them.
+    fit : constants that predictions rest on, by default those of `fit_at_hand`.
+    progress : function called with the work done and the work in all [1].
+
+    Returns
+    -------
+    The plans, with warnings and counts of the search.
 
     Raises
     ------
@@ -152,17 +201,22 @@ def validate(
     fit: Fit | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Validation:
-    """Return measured runs beside predictions.
+    """Return measured runs compared with predictions.
 
     Parameters
     ----------
     kind : ``training`` or ``inference``.
     source : a CSV file with the columns of the catalogue's `measured` tables, or its rows.
-    fit : the constants that predictions rest on, by default those of `fit_at_hand`.
+    fit : constants that predictions rest on, by default those of `fit_at_hand`.
+    progress : function called with the rows done and the rows in all [1].
+
+    Returns
+    -------
+    The outcome of each run, by figure.
 
     Raises
     ------
-    InputError : a kind or a table that cannot be read.
+    InputError : an unknown kind, or a table that cannot be read.
     """
     from roofplan.evidence.predictions import NEEDED, validated
     from roofplan.evidence.rows import read
@@ -175,7 +229,7 @@ def validate(
 
 
 def _rows(rows: Sequence[Mapping[str, str]] | None, needed: Sequence[str]) -> Sequence[Mapping[str, str]]:
-    """Return rows that have the columns of a table of runs."""
+    """Return rows after checking that they have the columns of a table of runs."""
     if not rows:
         raise InputError("FILE: no rows", argument="FILE")
     missing = [name for name in needed if any(name not in row for row in rows)]
@@ -190,17 +244,22 @@ def refit(
     fit: Fit | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> tuple[Refit, Path | None]:
-    """Return what all runs of one's own do to the shipped constants, and where the local profile keeps that, in place of an earlier one.
+    """Return the shipped constants as moved by all of a user's own runs, and the path of the local profile that keeps them.
 
     Parameters
     ----------
-    sources : CSV files as `validate` reads, of training and of inference, or their rows.
-    keep : whether to write the profile, which is done only where held-out runs come nearer.
-    fit : the constants that are moved, by default the shipped ones.
+    sources : CSV files as `validate` reads them, of training and of inference, or their rows.
+    keep : whether to write the profile, in place of an earlier one; it is written only where predictions of held-out runs improve.
+    fit : constants that are moved, by default the shipped ones.
+    progress : function called with the work done and the work in all [1].
+
+    Returns
+    -------
+    The moved constants with their effect, and the path of the profile or None where it was not written.
 
     Raises
     ------
-    InputError : a table that cannot be read, or tables of which no row can be predicted.
+    InputError : a table that cannot be read, tables without a row that can be predicted, or a profile that cannot be written.
     """
     from roofplan.evidence.fits.own import refit as refit_on
 
@@ -216,7 +275,7 @@ def refit(
 
 
 def _own_table(source: str | Path | Sequence[Mapping[str, str]]) -> tuple[str, Sequence[Mapping[str, str]]]:
-    """Return the kind and the rows of a table of runs: the kind whose columns it lacks the smallest share of."""
+    """Return the kind and the rows of a table of runs; its kind is the one with the smallest share of missing columns."""
     from roofplan.evidence.predictions import NEEDED
     from roofplan.evidence.rows import read
 
@@ -235,9 +294,17 @@ def _own_table(source: str | Path | Sequence[Mapping[str, str]]) -> tuple[str, S
 def token_costs(
     asked: TokensInputs, *, fit: Fit | None = None, progress: Callable[[int, int], None] | None = None
 ) -> TokenCosts:
-    """Return what a month's tokens cost at an API, rented and owned; parameters are the flags of ``roofplan cost tokens``.
+    """Return the cost of a month's tokens at an API, on rented machines and on owned machines.
 
-    `fit` is that of `plan_serving`.
+    Parameters
+    ----------
+    asked : the flags of ``roofplan cost tokens``, each as a keyword, as text with units; or one `TokensInputs` with them.
+    fit : constants that predictions rest on, by default those of `fit_at_hand`.
+    progress : function called with the work done and the work in all [1].
+
+    Returns
+    -------
+    The costs [USD], and where machines and API break even.
 
     Raises
     ------

@@ -3,7 +3,7 @@
 ::
 
     RoofplanError                bad input or no answer; carries code, argument, value, nearest, remedy
-    ├── InputError               exit 2: what was given cannot be read
+    ├── InputError               exit 2: the input cannot be read
     │   ├── UnitError            a quantity does not parse or is out of range
     │   ├── ConfigError          a config.json lacks a field or contradicts itself
     │   ├── UnknownFamily        a model_type that no family function describes
@@ -21,7 +21,7 @@ from collections.abc import Iterable
 from typing import Any
 
 Remedy = dict[str, Any]
-"""What would satisfy a constraint: the argument, what it is now, what is needed, and what that reaches."""
+"""What would satisfy a constraint: the argument, its present value, the value needed, and the result with it."""
 
 
 class RoofplanError(Exception):
@@ -29,11 +29,11 @@ class RoofplanError(Exception):
 
     Parameters
     ----------
-    message : one line for a person.
+    message : one line for a reader.
     code : stable identifier for programs, such as ``unknown_device``.
-    argument : the flag or field that is at fault.
-    value : what was given.
-    nearest : accepted values that look like it.
+    argument : flag or field at fault.
+    value : value that was given.
+    nearest : accepted values that resemble it.
     """
 
     code = "error"
@@ -57,7 +57,7 @@ class RoofplanError(Exception):
 
     @property
     def shown(self) -> str | int | float | bool | None:
-        """What was given, as JSON can hold it."""
+        """The given value in a form that JSON can hold."""
         shown = self.value if isinstance(self.value, str | int | float | bool | None) else repr(self.value)
         if isinstance(shown, float) and (math.isnan(shown) or shown in {float("inf"), float("-inf")}):
             return repr(shown)
@@ -65,7 +65,7 @@ class RoofplanError(Exception):
 
 
 class InputError(RoofplanError):
-    """What was given cannot be read."""
+    """The input cannot be read."""
 
     code = "bad_input"
 
@@ -101,13 +101,13 @@ class StrategyError(InputError):
 
 
 class UnsupportedFeature(InputError):
-    """Something that roofplan names and declines to compute."""
+    """A feature that roofplan knows by name and does not model."""
 
     code = "unsupported"
 
 
 class NoPlan(RoofplanError):
-    """Nothing satisfies the constraints; says which one binds and what would relax it."""
+    """Nothing satisfies the constraints; carries the binding constraint and what would relax it."""
 
     code = "no_plan"
     exit_code = 1
@@ -116,12 +116,24 @@ class NoPlan(RoofplanError):
         super().__init__(message)
         self.binding = binding
         self.relax = relax or []
-        self.search: object = None  # configurations that were looked at, where any were
+        self.search: object = None  # configurations of the search, if there were any
 
 
 def nearest(name: str, known: Iterable[str], count: int = 4) -> list[str]:
-    """Return up to `count` known names that look like `name`, punctuation aside.
+    """Return known names that resemble a name, ignoring case and punctuation.
 
+    Parameters
+    ----------
+    name : the name.
+    known : the known names.
+    count : most names to return [1].
+
+    Returns
+    -------
+    The names, the most similar first, then those that contain `name`.
+
+    Examples
+    --------
     >>> nearest("rtx4090", ["rtx-4090", "h100-sxm", "rtx-4090d"])
     ['rtx-4090', 'rtx-4090d']
     """

@@ -1,6 +1,6 @@
-"""What can be asked: every input of every command, declared once.
+"""Inputs of every command, each declared once.
 
-The command line, ``--request``, the signatures of Python's functions and the JSON Schema of an answer's inputs are made from these records.
+The command line, ``--request``, the signatures of the Python functions and the JSON Schema of an answer's inputs are derived from these records.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from typing import Any, Self, get_type_hints
 from roofplan.errors import InputError, nearest
 
 STDIN = "stdin:"
-"""What a lone ``-`` stands for on the way to the readers."""
+"""Text that replaces a lone ``-`` on its way to the readers."""
 
 Text = str | int | float
-"""What Python takes for an input that the command line reads as text: with its unit where it has one."""
+"""Types that Python accepts for an input that the command line reads as text, with its unit where it has one."""
 
 
 def asked(
@@ -31,9 +31,9 @@ def asked(
     was: str = "",
     anything: bool = False,
 ) -> Any:
-    """Return a field of `Inputs`: what it means, its default, its name where that is no identifier of Python, and what it was called before."""
+    """Return a field of `Inputs`: its help text, its default, its name where that is not a Python identifier, and its former name."""
     about = {"help": text, "name": name, "positional": positional, "required": required, "was": was}
-    about["anything"] = anything  # configs and models themselves, in Python
+    about["anything"] = anything  # from Python, also configurations and models themselves
     return field(default=default, metadata=about)
 
 
@@ -43,7 +43,7 @@ class Inputs:
 
     @classmethod
     def each(cls) -> dict[str, Field[Any]]:
-        """Return the declarations by the names that flags and JSON have."""
+        """Return the fields by the names of their flags and JSON keys."""
         return {one.metadata["name"] or one.name: one for one in fields(cls)}
 
     @classmethod
@@ -58,22 +58,22 @@ class Inputs:
 
     @classmethod
     def of(cls, given: Mapping[str, Any], what: str = "inputs") -> Self:
-        """Return inputs by their names; what is not given, or None, has its default.
+        """Return inputs by their names; an input that is missing or None gets its default.
 
         Parameters
         ----------
-        what : what asks, as a refusal names it.
+        what : name of the caller, for a refusal.
 
         Raises
         ------
-        InputError : a name that is none of the inputs, or a value of another kind.
+        InputError : an unknown name, a name given twice, or a value of the wrong type.
         """
         known = cls.each()
         return cls(**{known[name].name: value for name, value in cls._named(given, what).items() if value is not None})
 
     @classmethod
     def _named(cls, given: Mapping[str, Any], what: str) -> dict[str, Any]:
-        """Return what is given by today's names."""
+        """Return the given values by current names."""
         known = cls.each()
         out: dict[str, Any] = {}
         for name, value in given.items():
@@ -91,11 +91,11 @@ class Inputs:
 
     @classmethod
     def read(cls, document: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the inputs of an earlier answer, or of a document that holds nothing else, by their names.
+        """Return the inputs of an earlier answer, or of a document with inputs alone, by their names.
 
         Raises
         ------
-        InputError : names that are none of the inputs, or values of another kind.
+        InputError : unknown names, or values of the wrong type.
         """
         found = document.get("inputs", document)
         if not isinstance(found, dict):
@@ -116,11 +116,11 @@ class Inputs:
 
 
 def _kept(value: Any, declared: Field[Any], *, document: bool = False) -> Any:
-    """Return a value as records keep it: numbers as text, and of several one alone may stand without a list.
+    """Return a value as records keep it: numbers become text, and a single text may stand for a list of one.
 
     Raises
     ------
-    InputError : a value of another kind than the default.
+    InputError : a value of another type than the default.
     """
     name, default = declared.metadata["name"] or declared.name, declared.default
     if isinstance(default, tuple):
@@ -142,7 +142,22 @@ def _kept(value: Any, declared: Field[Any], *, document: bool = False) -> Any:
 
 
 def takes(record: type[Inputs]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Return a decorator of a function whose keywords are inputs: it is called with the record of them, and its signature shows them."""
+    """Return a decorator for functions whose keywords are inputs.
+
+    The decorated function takes the inputs as keywords or as one record. It is called with the record, and its signature shows the inputs.
+
+    Parameters
+    ----------
+    record : the record of the inputs.
+
+    Returns
+    -------
+    The decorator.
+
+    Raises
+    ------
+    InputError : from the decorated function, for inputs that are unknown, doubled or misplaced, or without a model.
+    """
 
     def decorated(function: Callable[..., Any]) -> Callable[..., Any]:
         own = list(inspect.signature(function).parameters.values())[1:]
@@ -190,7 +205,7 @@ def takes(record: type[Inputs]) -> Callable[[Callable[..., Any]], Callable[..., 
 
 
 POSITIONS = ("model", "on")
-"""Inputs that Python's functions take by their place."""
+"""Inputs that the Python functions accept by position."""
 
 MACHINES = "ID[:COUNT|:HOSTSxPER][@NETWORK[xPORTS]]; repeat to compete; absent: "
 PLACE = "whose electricity, an ISO code of three letters, or WOR"

@@ -1,6 +1,6 @@
-"""What exists: accelerators, links, servers, models, engines, prices, formats, fitted constants, sources.
+"""The catalogue: accelerators, links, servers, models, engines, prices, formats, fitted constants and sources.
 
-Data are TOML, one file per thing; nothing is read before it is asked for.
+The data are TOML files, one per thing. A file is read when it is first asked for.
 """
 
 from __future__ import annotations
@@ -37,7 +37,16 @@ def _read(path: Path) -> Table:
 
 @lru_cache(maxsize=1024)
 def ids(kind: str) -> tuple[str, ...]:
-    """Return the ids of a kind, which are its file names: ``accelerators``, ``links``, ``servers``, ``models``, ``engines``."""
+    """Return the ids of a kind, which are its file names.
+
+    Parameters
+    ----------
+    kind : folder of the catalogue, such as ``accelerators``, ``links``, ``servers``, ``models`` or ``engines``.
+
+    Returns
+    -------
+    The ids in alphabetical order, none for an unknown kind.
+    """
     return tuple(sorted(path.stem for path in (ROOT / kind).glob("*.toml")))
 
 
@@ -48,22 +57,35 @@ def _table(kind: str, identity: str) -> Table:
 
 @lru_cache(maxsize=1024)
 def aliases(kind: str) -> dict[str, str]:
-    """Return alias -> id of a kind, ids included."""
+    """Return the mapping from alias to id of a kind; each id maps to itself.
+
+    Parameters
+    ----------
+    kind : ``accelerators``, ``links``, ``servers``, ``models``, ``engines``, ``frameworks`` or ``nodes``.
+
+    Returns
+    -------
+    Alias in lower case -> id.
+
+    Raises
+    ------
+    KeyError : any other kind.
+    """
     return dict(index()["aliases"][kind])
 
 
 @lru_cache(maxsize=1)
 def index() -> Table:
-    """Return what one asks of many files at once, written by `indexed`.
+    """Return the index file, which `indexed` computes.
 
-    Aliases, the servers of each device, and fitted constants.
+    It holds what would otherwise need many files: aliases, the servers of each device, and fitted constants.
     """
     found: Table = json.loads((ROOT / "index.json").read_text())
     return found
 
 
 def indexed() -> Table:
-    """Return the index as the files give it."""
+    """Return the index computed from the files."""
     names: dict[str, dict[str, str]] = {}
     for kind in _WORDS:
         names[kind] = {identity: identity for identity in ids(kind)}
@@ -77,11 +99,26 @@ def indexed() -> Table:
 
 
 LONGEST_NAME = 100
-"""Letters of a name that is looked up and repeated in a message [1]."""
+"""Characters of a name that are looked up and repeated in a message [1]."""
 
 
 def find(kind: str, name: str, argument: str) -> str:
-    """Return the id that `name` means, or refuse it with the nearest ones."""
+    """Return the id that a name means.
+
+    Parameters
+    ----------
+    kind : as of `aliases`.
+    name : id or alias, or software that another profile stands in for.
+    argument : flag or field that the name was given for, as a refusal names it.
+
+    Returns
+    -------
+    The id.
+
+    Raises
+    ------
+    UnknownName : the catalogue has no such name; carries the nearest ones.
+    """
     wanted = hyphened(name) if kind in {"engines", "frameworks"} else name.lower()
     if "/" not in wanted and len(wanted) <= LONGEST_NAME and (ROOT / kind / f"{wanted}.toml").is_file():
         return wanted
@@ -105,14 +142,14 @@ def find(kind: str, name: str, argument: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class StandIn:
-    """The profile that software without one of its own is planned as.
+    """The profile that software without a profile of its own is planned as.
 
     Parameters
     ----------
-    name : as people call it.
-    id : of the profile.
-    why : what both have in common.
-    own : whether the profile is the software's own, of another release.
+    name : name of the software.
+    id : id of the profile.
+    why : reason for the choice.
+    own : whether the profile is another release of the same software.
     """
 
     name: str
@@ -122,15 +159,25 @@ class StandIn:
 
     @property
     def text(self) -> str:
-        """In one line."""
+        """The substitution in one line."""
         return f"{self.name}: planned as {self.id}; {self.why}"
 
 
 def stand_in(kind: str, name: str, month: str = "") -> StandIn | None:
-    """Return the profile that stands for software in a month, the newest where none is given, None where none stands for it.
+    """Return the profile that stands in for software, None where none does.
 
-    Without a month, names that are a profile's own need nobody to stand for them.
+    Parameters
+    ----------
+    kind : ``engines`` or ``frameworks``.
+    name : name of the software, in any spelling that `hyphened` accepts.
+    month : date of the run, as `months` reads it; empty for the newest profile.
 
+    Returns
+    -------
+    The stand-in, None where the catalogue lists none. Without a month, also None for an id or alias of a profile.
+
+    Examples
+    --------
     >>> stand_in("frameworks", "NeMo", "2024-07").id, stand_in("engines", "TGI").id
     ('megatron-core-0.8', 'vllm-0.33')
     """
@@ -146,13 +193,32 @@ def stand_in(kind: str, name: str, month: str = "") -> StandIn | None:
 
 
 def hyphened(name: str) -> str:
-    """Return a name of software as ids are written: small letters, hyphens for spaces and underscores."""
+    """Return a software name in the spelling of ids: lower case, with hyphens for spaces and underscores.
+
+    Parameters
+    ----------
+    name : name of the software.
+
+    Returns
+    -------
+    The name as ids are written.
+    """
     return re.sub(r"[\s_]+", "-", name.strip().lower())
 
 
 def bare(name: str) -> str:
-    """Return a name of software in a table without what stands in brackets, its version aside.
+    """Return a software name from a table without remarks in brackets; a version in brackets stays.
 
+    Parameters
+    ----------
+    name : name as the table has it.
+
+    Returns
+    -------
+    The name without brackets that hold no digit.
+
+    Examples
+    --------
     >>> bare("HF Transformers (eager)"), bare("vLLM (0.6.3)")
     ('HF Transformers', 'vLLM (0.6.3)')
     """
@@ -160,8 +226,18 @@ def bare(name: str) -> str:
 
 
 def months(when: str) -> int | None:
-    """Return the last month of a date as months since year 0, None where it is none.
+    """Return the last month that a date can mean, None where the text is no date.
 
+    Parameters
+    ----------
+    when : year, quarter, month or day, such as ``2024``, ``2024-Q1`` or ``2024-07``.
+
+    Returns
+    -------
+    Months since year 0 [1], None where the text does not begin with a year.
+
+    Examples
+    --------
     >>> months("2024-07"), months("2024-Q1"), months("2024"), months("lately")
     (24295, 24291, 24300, None)
     """
@@ -173,7 +249,7 @@ def months(when: str) -> int | None:
 
 
 def _of_month(profiles: list[dict[str, str]], when: int | None) -> dict[str, str]:
-    """Return the first profile whose end lies after a month, the last where none does or no month is given."""
+    """Return the first profile that ends after a month, the last one where none does or no month is given."""
     for one in profiles[:-1]:
         end = months(one["until"])
         if when is not None and end is not None and when < end:
@@ -199,56 +275,145 @@ _WORDS = {
 
 @lru_cache(maxsize=1024)
 def accelerator(identity: str) -> Accelerator:
-    """Return an accelerator by id."""
+    """Return an accelerator by id.
+
+    Parameters
+    ----------
+    identity : id of the accelerator.
+
+    Returns
+    -------
+    The accelerator.
+
+    Raises
+    ------
+    FileNotFoundError : the catalogue has no such id.
+    """
     return codec.accelerator(_table("accelerators", identity))
 
 
 @lru_cache(maxsize=1024)
 def link(identity: str) -> Link:
-    """Return a link by id."""
+    """Return a link by id.
+
+    Parameters
+    ----------
+    identity : id of the link.
+
+    Returns
+    -------
+    The link.
+
+    Raises
+    ------
+    FileNotFoundError : the catalogue has no such id.
+    """
     return codec.link(_table("links", identity))
 
 
 @lru_cache(maxsize=1024)
 def server(identity: str) -> Server:
-    """Return a server by id."""
+    """Return a server by id.
+
+    Parameters
+    ----------
+    identity : id of the server.
+
+    Returns
+    -------
+    The server.
+
+    Raises
+    ------
+    FileNotFoundError : the catalogue has no such id.
+    """
     return codec.server(_table("servers", identity))
 
 
 @lru_cache(maxsize=1024)
 def engine(identity: str) -> Engine:
-    """Return an engine version by id."""
+    """Return an engine version by id.
+
+    Parameters
+    ----------
+    identity : id of the engine version.
+
+    Returns
+    -------
+    The engine version.
+
+    Raises
+    ------
+    FileNotFoundError : the catalogue has no such id.
+    """
     return codec.engine(_table("engines", identity))
 
 
 @lru_cache(maxsize=1024)
 def framework(identity: str) -> Framework:
-    """Return a training framework's version by id."""
+    """Return a version of a training framework by id.
+
+    Parameters
+    ----------
+    identity : id of the framework version.
+
+    Returns
+    -------
+    The framework version.
+
+    Raises
+    ------
+    FileNotFoundError : the catalogue has no such id.
+    """
     return codec.framework(_table("frameworks", identity))
 
 
 @lru_cache(maxsize=1)
 def failures() -> tuple[dict[str, FailurePreset], Recovery]:
-    """Return the presets of failure rates by id, and what an interruption costs."""
+    """Return the presets of failure rates by id, and the costs of an interruption.
+
+    Returns
+    -------
+    The presets by id, and the costs of an interruption.
+    """
     return codec.failures(_read(ROOT / "failures.toml"))
 
 
 @lru_cache(maxsize=1)
 def host_update() -> Sourced:
-    """Return the rate at which a host's processors update states in its memory, shared by its devices [B/s]."""
+    """Return the rate at which the processors of a host update optimizer states in host memory.
+
+    Returns
+    -------
+    The rate, shared by the devices of the host [B/s].
+    """
     return codec.host(_read(ROOT / "hosts.toml"))["update"]
 
 
 @lru_cache(maxsize=1)
 def training_rows() -> tuple[dict[str, str], ...]:
-    """Return the published training runs that the catalogue carries."""
+    """Return the published training runs of the catalogue.
+
+    Returns
+    -------
+    The rows of the table, each as column -> text.
+    """
     with (ROOT / "measured" / "training.csv").open(newline="") as file:
         return tuple(csv.DictReader(file))
 
 
 @lru_cache(maxsize=1024)
 def carbon(place: str) -> Table | None:
-    """Return the newest carbon intensity of a place, by its ISO code of three letters, with the ``low`` and ``high`` of all data sets, or None."""
+    """Return the newest carbon intensity of a place, with bounds over all data sets.
+
+    Parameters
+    ----------
+    place : ISO 3166 code of three letters.
+
+    Returns
+    -------
+    The newest entry with the lowest and highest of all values as ``low`` and ``high`` [gCO2/kWh], None for an unknown place.
+    """
     found = [entry for entry in place_table("carbon") if entry["place"] == place.upper()]
     if not found:
         return None
@@ -257,116 +422,271 @@ def carbon(place: str) -> Table | None:
 
 
 def worth(currency: str) -> Table | None:
-    """Return what a unit of a currency is worth in USD at the newest rate that the catalogue holds, or None."""
+    """Return the newest exchange rate of a currency, None where the catalogue has none.
+
+    Parameters
+    ----------
+    currency : ISO 4217 code.
+
+    Returns
+    -------
+    The newest entry, its ``value`` being one unit of the currency [USD]; None where there is none.
+    """
     found = [entry for entry in place_table("currencies") if entry["place"] == currency.upper()]
     return max(found, key=lambda entry: str(entry["date"])) if found else None
 
 
 @lru_cache(maxsize=1024)
 def place_table(name: str) -> tuple[Table, ...]:
-    """Return the dated entries of ``electricity``, ``pue``, ``carbon``, ``power`` or ``currencies``."""
+    """Return the dated entries of a table of places.
+
+    Parameters
+    ----------
+    name : ``electricity``, ``pue``, ``carbon``, ``power`` or ``currencies``.
+
+    Returns
+    -------
+    The entries in the order of the file.
+
+    Raises
+    ------
+    FileNotFoundError : any other name.
+    """
     return tuple(_read(ROOT / "places" / f"{name}.toml")["entry"])
 
 
 @lru_cache(maxsize=1)
 def token_prices() -> tuple[Table, ...]:
-    """Return the listed prices of hosted models by route [USD/Mtoken]."""
+    """Return the list prices of hosted models, one entry per route.
+
+    Returns
+    -------
+    The entries, with ``input`` and ``output`` prices [USD/Mtoken].
+    """
     return tuple(_read(ROOT / "prices" / "tokens.toml")["price"])
 
 
 @lru_cache(maxsize=1)
 def optimizers() -> dict[str, Optimizer]:
-    """Return the optimizers by id."""
+    """Return the optimizers by id.
+
+    Returns
+    -------
+    Id -> optimizer.
+    """
     return codec.optimizers(_read(ROOT / "optimizers.toml"))
 
 
 def model_table(identity: str) -> Table:
-    """Return a catalogue model: its names, its source and its configuration text."""
+    """Return the entry of a catalogue model: names, source and configuration text.
+
+    Parameters
+    ----------
+    identity : id of the model.
+
+    Returns
+    -------
+    The entry, its configuration text under ``config``.
+
+    Raises
+    ------
+    FileNotFoundError : the catalogue has no such id.
+    """
     return _table("models", identity)
 
 
 @lru_cache(maxsize=1024)
 def servers_of(device: str) -> tuple[Server, ...]:
-    """Return the servers that hold a device, smallest first."""
+    """Return the servers that hold a device, smallest first.
+
+    Parameters
+    ----------
+    device : id of the accelerator.
+
+    Returns
+    -------
+    The servers by device count, none where no server holds the device.
+    """
     return tuple(server(name) for name in index()["servers"].get(device, ()))
 
 
 @lru_cache(maxsize=1024)
 def node(identity: str) -> Node:
-    """Return a process by id."""
+    """Return a process node by id.
+
+    Parameters
+    ----------
+    identity : id of the node.
+
+    Returns
+    -------
+    The node.
+
+    Raises
+    ------
+    FileNotFoundError : the catalogue has no such id.
+    """
     return codec.node(_table("nodes", identity))
 
 
 @lru_cache(maxsize=1024)
 def node_of(process: str) -> str | None:
-    """Return the id of the node that a data sheet's process, or a name of a node, means, None where it is not known."""
+    """Return the id of the process node that a name means, None where it is unknown.
+
+    Parameters
+    ----------
+    process : process as a data sheet names it, or an id or alias of a node.
+
+    Returns
+    -------
+    The id of the node, None where no node has that name.
+    """
     named = aliases("nodes").get(process.lower())
     return named or next((name for name in ids("nodes") if process in node(name).processes), None)
 
 
 @lru_cache(maxsize=1024)
 def dies(device: str) -> tuple[Die, ...]:
-    """Return the dies of a device that its entry lists, none where it lists none."""
+    """Return the dies that the entry of a device lists.
+
+    Parameters
+    ----------
+    device : id of the accelerator.
+
+    Returns
+    -------
+    The dies, none where the entry lists none.
+
+    Raises
+    ------
+    FileNotFoundError : the catalogue has no such id.
+    """
     return codec.dies(_table("accelerators", device))
 
 
 @lru_cache(maxsize=1)
 def packaging() -> dict[str, dict[str, Sourced]]:
-    """Return what packages, memory, test and boards cost, by section."""
+    """Return the costs of packages, memory, test and boards.
+
+    Returns
+    -------
+    Section -> name -> number; a memory generation has its own section, such as ``memory.HBM3``.
+    """
     return codec.packaging(_read(ROOT / "packaging.toml"))
 
 
 @lru_cache(maxsize=1024)
 def prices(device: str) -> tuple[Price, ...]:
-    """Return the dated prices of a device, oldest first."""
+    """Return the dated price quotes of a device, oldest first.
+
+    Parameters
+    ----------
+    device : id of the accelerator.
+
+    Returns
+    -------
+    The quotes, none where the catalogue has none.
+    """
     path = ROOT / "prices" / f"{device}.toml"
     return codec.prices(_read(path)) if path.is_file() else ()
 
 
 @lru_cache(maxsize=1)
 def sources() -> dict[str, Source]:
-    """Return the register of documents."""
+    """Return the register of documents by key."""
     return codec.sources(_read(ROOT / "sources" / "sources.toml"))
 
 
 def source(key: str) -> Source:
-    """Return a document by key; a key outside the register is itself the title."""
+    """Return a document by key.
+
+    Parameters
+    ----------
+    key : key in the register, or a title.
+
+    Returns
+    -------
+    The document; for a key outside the register, one with the key as its title.
+    """
     return sources().get(key) or Source(key=key, title=key)
 
 
 @lru_cache(maxsize=1)
 def constants() -> tuple[Constant, ...]:
-    """Return all fitted constants."""
+    """Return all shipped fitted constants.
+
+    Returns
+    -------
+    The constants of all fits.
+    """
     return codec.constants({"constant": index()["constants"]})
 
 
 @lru_cache(maxsize=1)
 def shipped_fit() -> Fit:
-    """Return all fitted constants as they ship."""
+    """Return the fit of all shipped constants.
+
+    Returns
+    -------
+    The fit.
+    """
     return Fit(constants())
 
 
 @lru_cache(maxsize=1)
 def fits() -> tuple[str, ...]:
-    """Return the names of the fits."""
+    """Return the names of the shipped fits.
+
+    Returns
+    -------
+    The names in alphabetical order.
+    """
     return tuple(sorted(path.stem.removeprefix("fit-") for path in (ROOT / "measured").glob("fit-*.toml")))
 
 
 @lru_cache(maxsize=1024)
 def fit(name: str) -> tuple[Constant, ...]:
-    """Return the constants of one fit."""
+    """Return the constants of one shipped fit.
+
+    Parameters
+    ----------
+    name : name of the fit, one of `fits`.
+
+    Returns
+    -------
+    The constants.
+
+    Raises
+    ------
+    FileNotFoundError : there is no such fit.
+    """
     return codec.constants(_read(ROOT / "measured" / f"fit-{name}.toml"))
 
 
 @lru_cache(maxsize=1)
 def formats() -> Mapping[str, Table]:
-    """Return the weight and cache formats by id."""
+    """Return the weight and cache formats by id.
+
+    Returns
+    -------
+    Id -> entry.
+    """
     return _read(ROOT / "formats.toml")
 
 
 def format_named(name: str) -> str:
-    """Return the id of a format by one of its names, the name itself where none is its own.
+    """Return the id of the format that a name means.
 
+    Parameters
+    ----------
+    name : id or alias of a format, in any case.
+
+    Returns
+    -------
+    The id; the name in lower case where it is no alias.
+
+    Examples
+    --------
     >>> format_named("int4-awq"), format_named("W4A16"), format_named("q4_k_m")
     ('awq', 'gptq', 'q4_k_m')
     """
@@ -376,30 +696,45 @@ def format_named(name: str) -> str:
 
 @lru_cache(maxsize=1)
 def inference_rows() -> tuple[dict[str, str], ...]:
-    """Return the published serving runs that the catalogue carries, flagged ones too."""
+    """Return the published serving runs of the catalogue, flagged ones included.
+
+    Returns
+    -------
+    The rows of the table, each as column -> text.
+    """
     with (ROOT / "measured" / "inference.csv").open(newline="") as file:
         return tuple(csv.DictReader(file))
 
 
 @lru_cache(maxsize=256)
 def measured_systems(figure: str, without: frozenset[str] = frozenset()) -> frozenset[System]:
-    """Return the systems of the runs behind the constants that tell a figure, some of them left out by a name of their `Origin`."""
+    """Return the systems with measured runs behind the constants of a figure.
+
+    Parameters
+    ----------
+    figure : figure that is predicted, such as ``time per token``.
+    without : names of an `Origin` whose runs do not count.
+
+    Returns
+    -------
+    The systems, none for an unknown figure.
+    """
     return frozenset(origin.system for origin in _origins().get(figure, ()) if without.isdisjoint(origin.names))
 
 
 SYSTEMS = ROOT / "measured" / "systems.csv"
-"""Figures that the runs behind the constants measured, by publisher, device and system; written with the fits."""
+"""Measured figures behind the constants, by publisher, device and system; written together with the fits."""
 
 
 def forget_systems() -> None:
-    """Read them anew: they were written again."""
+    """Drop the cached table of measured systems after its file was rewritten."""
     _origins.cache_clear()
     measured_systems.cache_clear()
 
 
 @lru_cache(maxsize=1)
 def _origins() -> dict[str, list[Origin]]:
-    """Return where the measured figures are from, by figure."""
+    """Return the origins of the measurements, by figure."""
     found: dict[str, list[Origin]] = {}
     with SYSTEMS.open(newline="") as file:
         for figure, source, chip, *system in csv.reader(file):
@@ -408,7 +743,12 @@ def _origins() -> dict[str, list[Origin]]:
 
 
 def hub_cache() -> Path:
-    """Return the folder where Hub clients keep downloads."""
+    """Return the folder in which Hub clients keep downloads.
+
+    Returns
+    -------
+    The path by ``HF_HUB_CACHE`` or ``HF_HOME``, else the clients' default; it need not exist.
+    """
     for variable, tail in (("HF_HUB_CACHE", ""), ("HF_HOME", "hub")):
         if os.environ.get(variable):
             return Path(os.environ[variable]) / tail
@@ -416,18 +756,28 @@ def hub_cache() -> Path:
 
 
 def version() -> str:
-    """Return the newest date any catalogue file was seen, which names this edition."""
+    """Return the edition of the catalogue, the newest date on which any of its files was seen.
+
+    Returns
+    -------
+    ISO date of the edition.
+    """
     table = json.loads((ROOT / "edition.json").read_text())
     return str(table["edition"])
 
 
 @lru_cache(maxsize=1024)
 def machine_parts(device: str) -> tuple[Link | None, Link | None]:
-    """Return the scale-up link and the host link of a device."""
+    """Return the scale-up link and the host link of a device, None for each that it lacks."""
     found = accelerator(device)
     return (link(found.scale_up) if found.scale_up else None, link(found.host_link) if found.host_link else None)
 
 
 def prices_to() -> str:
-    """Return the month of the newest price in the book."""
+    """Return the month of the newest price quote of the catalogue.
+
+    Returns
+    -------
+    The month, such as ``2026-11``.
+    """
     return max(p.date for name in ids("accelerators") for p in prices(name) if len(p.date) >= 7)[:7]

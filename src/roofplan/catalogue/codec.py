@@ -1,4 +1,7 @@
-"""TOML to records and back: a field is read from the key of its name, as its type says; what is called otherwise, or counted in another unit, is said here."""
+"""Conversion from TOML tables to records and back.
+
+A field is read from the key of its own name, as its type says. Keys with other names and values in other units are listed here.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ from roofplan.records.source import Source, Sourced
 from roofplan.records.training import RECOMPUTES, FailurePreset, Framework, Optimizer, Recovery, Unstated
 
 Table = Mapping[str, Any]
-"""What a TOML file holds."""
+"""Content of a TOML file."""
 
 T = TypeVar("T")
 
@@ -46,15 +49,15 @@ _COUNTED = frozenset(
         "block",
     ],
 )
-"""Units of what is counted."""
+"""Units of counted things."""
 
 
 def scale(unit: str) -> tuple[float, str]:
-    """Return what one of `unit` is worth in SI, and the SI unit.
+    """Return one `unit` in SI, and the SI unit.
 
     Raises
     ------
-    UnitError : a unit that is not known.
+    UnitError : an unknown unit.
     """
     if unit in _COUNTED:
         return 1.0, "1"
@@ -98,14 +101,14 @@ def _numbers(table: Table, _: str = "") -> dict[str, Sourced]:
 
 
 def _flag(value: object, name: str) -> bool:
-    """Return a flag, which says true or false and nothing else."""
+    """Return a flag, or refuse anything but true and false."""
     if not isinstance(value, bool):
         raise InputError(f"{name} = {value!r}: true or false", argument=name, value=str(value))
     return value
 
 
 def _one_of(table: Table, key: str, known: Sequence[str]) -> str:
-    """Return a word of a table, one of those known."""
+    """Return a word of a table, or refuse one that is not known."""
     value = str(table[key])
     if value not in known:
         raise InputError(f"{key} = {value!r}: one of {', '.join(known)}", argument=key, value=value)
@@ -122,12 +125,12 @@ _READERS: dict[str, Callable[[Any, str], Any]] = {
     "Mapping[str, Sourced]": _numbers,
     "Mapping[str, str]": lambda value, _: {name: text for name, text in value.items() if isinstance(text, str)},
 }
-"""How a field of each type is read; a word of a closed set is taken as it stands."""
+"""Readers of fields by type; a value of any other type is taken as it is."""
 
 
 @lru_cache(maxsize=32)
 def _fields(kind: Callable[..., object]) -> dict[str, Callable[[Any, str], Any]]:
-    """Return how each field of a record is read."""
+    """Return the reader of each field of a record."""
     return {
         one.name: _READERS.get(str(one.type).removesuffix(" | None"), lambda value, _: value)
         for one in fields(kind)  # type: ignore[arg-type]
@@ -135,7 +138,7 @@ def _fields(kind: Callable[..., object]) -> dict[str, Callable[[Any, str], Any]]
 
 
 def _record(kind: Callable[..., T], table: Table, **own: object) -> T:
-    """Return a record: `own` members, beside them whatever stands in the table under a field's name."""
+    """Return a record of the members `own` and of what the table holds under the names of other fields."""
     for name, read in _fields(kind).items():
         if name in table and name not in own:
             own[name] = read(table[name], name)
@@ -157,7 +160,7 @@ def dies(table: Table) -> tuple[Die, ...]:
 
 
 def packaging(table: Table) -> dict[str, dict[str, Sourced]]:
-    """Return what packages, memory, test and boards cost, by section."""
+    """Return the costs of packages, memory, test and boards, by section."""
     sections = {name: _numbers(entries) for name, entries in table.items() if name != "memory"}
     return sections | {f"memory.{name}": _numbers(entries) for name, entries in table["memory"].items()}
 
@@ -179,7 +182,7 @@ def server(table: Table) -> Server:
 
 
 def prices(table: Table) -> tuple[Price, ...]:
-    """Return the quotations of one device."""
+    """Return the price quotes of one device."""
     return tuple(_record(Price, entry, device=table["device"]) for entry in table["price"])
 
 
@@ -229,7 +232,7 @@ KERNEL_KEYS = {
     "quantised": "quantisation_traffic",
     "elementwise": "elementwise_traffic",
 }
-"""Fields of `Kernels` that files call otherwise."""
+"""Fields of `Kernels` that have another key in the files."""
 
 
 def _kernels(table: Table) -> Kernels:
@@ -266,7 +269,7 @@ def optimizers(table: Table) -> dict[str, Optimizer]:
 
 
 def failures(table: Table) -> tuple[dict[str, FailurePreset], Recovery]:
-    """Return the presets of failure rates by id, and what an interruption costs."""
+    """Return the presets of failure rates by id, and the costs of an interruption."""
     presets = {
         identity: FailurePreset(
             id=identity,
@@ -283,7 +286,7 @@ def failures(table: Table) -> tuple[dict[str, FailurePreset], Recovery]:
 
 
 def host(table: Table) -> dict[str, Sourced]:
-    """Return what the processors of a host do for its devices."""
+    """Return the rates at which the processors of a host work for its devices."""
     return _numbers(table["host"])
 
 
@@ -301,7 +304,20 @@ def constants(table: Table) -> tuple[Constant, ...]:
 
 
 def constants_text(found: Iterable[Constant]) -> str:
-    """Return fitted constants as the text of a file."""
+    """Return fitted constants as the text of a TOML file.
+
+    Parameters
+    ----------
+    found : the constants.
+
+    Returns
+    -------
+    The text, which `constants` reads back once parsed.
+
+    Raises
+    ------
+    InputError : a value is not finite.
+    """
     lines = []
     for one in found:
         lines.append("[[constant]]")

@@ -1,4 +1,4 @@
-"""``ID[:COUNT | :HOSTSxPER][@NETWORK[xN]]`` becomes a machine."""
+"""Machines from texts of the form ``ID[:COUNT | :HOSTSxPER][@NETWORK[xN]]``."""
 
 from __future__ import annotations
 
@@ -14,21 +14,30 @@ from roofplan.records.hardware import OWN, Accelerator, Link, Machine, Server
 from roofplan.records.source import Sourced
 
 LARGEST_BOX = 16
-"""Devices beyond which a server is a rack or a pod, not the box that a count without hosts means [1]."""
+"""Most devices of an ordinary server; larger ones are racks or pods, which a count without hosts does not mean [1]."""
 
 MOST_DEVICES = 16_384
-"""Largest machine that is planned [1]."""
+"""Most devices of a machine that is planned [1]."""
 
 _SPEC = re.compile(r"^(?P<id>.+?\.toml|[^:@]+?)(?::(?P<count>[^@]*))?(?:@(?P<network>.+))?$")
 
 
 def machine(text: str, argument: str = "--on") -> list[Machine]:
-    """Return the machines that a DEVICE text means: one, or without a count all sizes from one device to a full server.
+    """Return the machines that a DEVICE text means.
+
+    Parameters
+    ----------
+    text : ``ID[:COUNT|:HOSTSxPER][@NETWORK[xPORTS]]``.
+    argument : flag that the text was given for, as a refusal names it.
+
+    Returns
+    -------
+    One machine; for a device without a count, one per size from one device to a full server.
 
     Raises
     ------
     UnknownName : the device or network is not in the catalogue.
-    InputError : counts that do not parse, are zero, or do not fill whole hosts.
+    InputError : counts that cannot be read, are zero, too large or do not fill whole hosts; no link or network that joins the devices.
     """
     if "+" in text:
         raise InputError(
@@ -57,7 +66,22 @@ def machine(text: str, argument: str = "--on") -> list[Machine]:
 
 
 def accelerator(name: str, argument: str) -> Accelerator:
-    """Return the accelerator of a catalogue id or alias, or of a TOML file of the user's own."""
+    """Return the accelerator that a name or a user's TOML file means.
+
+    Parameters
+    ----------
+    name : catalogue id or alias, or path of a file that ends in ``.toml``.
+    argument : flag that the name was given for, as a refusal names it.
+
+    Returns
+    -------
+    The accelerator.
+
+    Raises
+    ------
+    UnknownName : the accelerator is not in the catalogue.
+    InputError : a server's name, an invalid file, or a file with an unknown architecture or an id of the catalogue.
+    """
     if not name.endswith(".toml"):
         boxes = catalogue.aliases("servers")
         if name.lower() in boxes and name.lower() not in catalogue.aliases("accelerators"):
@@ -88,7 +112,22 @@ def accelerator(name: str, argument: str) -> Accelerator:
 
 
 def device_or_server(name: str, argument: str) -> tuple[Accelerator, Server | None]:
-    """Return the accelerator that a name means, and the server where it names one."""
+    """Return the accelerator that a name means, and the server where the name is a server's.
+
+    Parameters
+    ----------
+    name : id or alias of an accelerator or a server, or path of a user's TOML file.
+    argument : flag that the name was given for, as a refusal names it.
+
+    Returns
+    -------
+    The accelerator, and the server or None.
+
+    Raises
+    ------
+    UnknownName : neither is in the catalogue; carries the nearest names.
+    InputError : an invalid file.
+    """
     if name.endswith(".toml"):
         return accelerator(name, argument), None
     lowered = name.lower()
@@ -134,7 +173,22 @@ def _network(text: str | None, argument: str) -> tuple[Link | None, int | None]:
 
 
 def tapered(found: Machine, pod: float, taper: float) -> Machine:
-    """Return a machine whose network joins pods of so many devices at full rate, `taper` of whom share the rate of one beyond."""
+    """Return a machine with a tapered network: full rate inside pods, a shared rate between them.
+
+    Parameters
+    ----------
+    found : the machine.
+    pod : devices of a pod [1].
+    taper : devices that share the rate of one beyond their pod [1].
+
+    Returns
+    -------
+    The machine with the tapered network; a machine without a network is returned as it is.
+
+    Raises
+    ------
+    InputError : a pod that is not a multiple of the devices per host.
+    """
     if found.network is None:
         return found
     if pod % found.per_host:
@@ -152,7 +206,16 @@ def tapered(found: Machine, pod: float, taper: float) -> Machine:
 
 
 def box_size(device: Accelerator) -> int:
-    """Return the devices of the largest ordinary server of a device, 8 where the catalogue has none."""
+    """Return the device count of the largest ordinary server of a device.
+
+    Parameters
+    ----------
+    device : the accelerator.
+
+    Returns
+    -------
+    Devices per server, 8 where the catalogue has no server and 1 for Apple devices [1].
+    """
     sizes_known = [s.count for s in catalogue.servers_of(device.id) if s.count <= LARGEST_BOX]
     if device.device_class == "apple":
         return 1
@@ -160,7 +223,7 @@ def box_size(device: Accelerator) -> int:
 
 
 def sizes(device: Accelerator) -> list[int]:
-    """Return 1, 2, 4, ... up to one full server."""
+    """Return the powers of two from one device to a full server [1]."""
     full = box_size(device) if device.scale_up or device.host_link else 1
     return [size for size in (1, 2, 4, 8, 16) if size <= full]
 
@@ -182,7 +245,7 @@ def _counts(text: str, device: Accelerator, server: Server | None, whole: str, a
         return first, server.count
     box, full = box_size(device), _together(device)
     if first > MOST_DEVICES:
-        return first, 1  # which is refused where machines are built
+        return first, 1  # refused in `_built`
     racks = device.domain > LARGEST_BOX
     parts = ((n, first // n) for n in range(-(-first // full), first + 1) if first % n == 0)
     hosts = next((n for n, each in parts if (2 * each >= full if racks else each % box == 0)), 0)
@@ -197,11 +260,11 @@ def _counts(text: str, device: Accelerator, server: Server | None, whole: str, a
 
 
 LARGEST_RACK = 72
-"""Devices that one switch of links joins at most, unless they form a torus [1]."""
+"""Most devices that a switched scale-up fabric joins; a torus may join more [1]."""
 
 
 def _together(device: Accelerator) -> int:
-    """Return the devices that their links join as one host: of a server, a rack, or a slice of a torus [1]."""
+    """Return the devices that scale-up links join as one host: a server, a rack, or a slice of a torus [1]."""
     torus = device.scale_up in catalogue.ids("links") and catalogue.link(device.scale_up).topology == "torus"
     joined = device.domain if torus else min(device.domain, LARGEST_RACK)
     return max(box_size(device), joined if device.domain > LARGEST_BOX else 0)
@@ -236,7 +299,7 @@ def _built(
     if up is not None and per_host > (
         _reach(up) if known else device.domain if "scale_up_domain" in device.quantities else per_host
     ):
-        up = None  # devices beyond its reach meet over the host
+        up = None  # too many devices for the link: they communicate through the host
     provider = server.provider if server else ""
     if server is None and known:
         same = [s for s in catalogue.servers_of(device.id) if s.count == per_host and s.count <= LARGEST_BOX]
@@ -287,25 +350,25 @@ def _built(
 
 
 def _ports(network: Link, device: Accelerator, server: Server | None, per_host: int) -> int:
-    """Return the ports of a host where no network is named: its share of those that the box has [1]."""
+    """Return the network ports of a host where none are stated: its share of those of a known server [1]."""
     boxes = [*([server] if server else []), *catalogue.servers_of(device.id)]
     box = next((s for s in boxes if s.network == network.id and "network_ports" in s.quantities), None)
     return 1 if box is None else max(1, int((box.value("network_ports") or 1.0) * per_host / box.count))
 
 
 def _uplink(server: Server | None, device: Accelerator) -> float | None:
-    """Return the devices that share a link to the processor, by the server or else any of the device's, None where none says [1]."""
+    """Return the devices that share a link to the processor, by the server or any other of the device, None where not known [1]."""
     boxes = [*([server] if server else []), *catalogue.servers_of(device.id)]
     return next((s.value("devices_per_uplink") for s in boxes if "devices_per_uplink" in s.quantities), None)
 
 
 def _reach(link: Link) -> float:
-    """Return how many devices a link joins: two where it is a bridge, any number over a switch [1]."""
+    """Return the devices that a link can join: two for a bridge, any number over a switch [1]."""
     return float(link.value("reach") or math.inf)
 
 
 def _box(server: Server | None, device: Accelerator, per_host: int) -> Server | None:
-    """Return the smallest box with a known host power that holds as many devices; fewer devices take a share of it."""
+    """Return the smallest server with a known host power that holds as many devices; fewer devices take a share of it."""
     same = [server] if server else []
     boxes = [*same, *(s for s in catalogue.servers_of(device.id) if per_host <= s.count <= LARGEST_BOX)]
     return next((s for s in boxes if "host_power" in s.quantities), None)

@@ -1,4 +1,7 @@
-"""A device of the user's own, in a TOML file: checked key by key, each number a text with its unit whose source is the file."""
+"""Devices that users describe in TOML files.
+
+Each key is checked. Each number is a text with its unit, and the file is its source.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ from roofplan.records.hardware import OWN, Accelerator
 from roofplan.records.source import Sourced
 
 NUMBER_FORMATS = ("bf16", "fp16", "fp32", "tf32", "fp8", "int8", "fp4", "fp16_accumulate_fp16")
-"""Rates that ``[peak]`` may name."""
+"""Number formats that ``[peak]`` accepts."""
 
 UNITS_OF = {
     "memory_capacity": "B",
@@ -26,7 +29,7 @@ UNITS_OF = {
     "sold_at": "USD",
     "die_area": "m2",
 }
-"""Keys that hold a quantity, and its unit in SI."""
+"""Keys that hold a quantity -> its SI unit."""
 
 COUNTS = {
     "scale_up_domain": "scale_up_domain",
@@ -35,7 +38,7 @@ COUNTS = {
     "units": "units_sold",
     "memory_stacks": "memory_stacks",
 }
-"""Quantities that are counted, and the keys that hold them."""
+"""Quantities that are counts -> the keys that hold them."""
 
 Count = Annotated[int, Field(ge=1, strict=True)]
 
@@ -71,11 +74,13 @@ class Given(BaseModel):
 
 
 def user_accelerator(path: Path) -> Accelerator:
-    """Return the accelerator of a user's TOML file, such as one with ``memory_capacity = "80 GiB"``.
+    """Return the accelerator that a user's TOML file describes.
+
+    Each quantity is a text such as ``memory_capacity = "80 GiB"``.
 
     Raises
     ------
-    InputError : a file that cannot be read, or a key that is unknown, missing or not what it should be.
+    InputError : a file that cannot be read, or a key that is unknown, missing or invalid.
     """
     given = _read(path)
     _check(given, path)
@@ -101,7 +106,7 @@ def user_accelerator(path: Path) -> Accelerator:
 
 
 def _read(path: Path) -> Given:
-    """Return what the file says."""
+    """Return the keys of the file, or refuse an invalid one."""
     try:
         return Given.model_validate(tomllib.loads(path.read_text()))
     except OSError as error:
@@ -120,7 +125,7 @@ def _read(path: Path) -> Given:
 
 
 def _check(given: Given, path: Path) -> None:
-    """Refuse rates of unknown formats, a device without one that is planned with, and half of a pair."""
+    """Refuse rates of unknown formats, a device without a bf16, fp16 or fp32 rate, and one of ``units`` and ``units_sold`` alone."""
     strange = [name for name in given.peak if name not in NUMBER_FORMATS]
     if strange:
         raise InputError(
@@ -145,5 +150,5 @@ def _quantity(text: str, unit: str, name: str, path: Path) -> Sourced:
 
 
 def _given(value: float, unit: str, text: str, path: Path) -> Sourced:
-    """Return a number of the file."""
+    """Return a number with the file as its source."""
     return Sourced(value=value, unit=unit, text=text, source=str(path), seen="", kind="given")

@@ -1,4 +1,4 @@
-"""Constants that a user's own runs moved, kept beside the catalogue and never in it."""
+"""Constants that a user's own runs have moved, kept in a local profile beside the catalogue."""
 
 from __future__ import annotations
 
@@ -13,31 +13,45 @@ from roofplan.errors import InputError
 from roofplan.records.calibration import Constant, Fit
 
 VARIABLE, NONE = "ROOFPLAN_PROFILE", "none"
-"""Environment variable that names another file, and its value that leaves every profile out."""
+"""Environment variable that names another profile, and its value for no profile."""
 
 
 USED_BY = frozenset({"serve", "train", "validate", "calibrate", "cost tokens"})
-"""Commands whose answers rest on it, where there is one."""
+"""Commands whose answers depend on the profile, where there is one."""
 
 
 def path() -> Path | None:
-    """Return where the profile is, or would be; None where it is left out."""
+    """Return the path of the profile, None where profiles are disabled.
+
+    Returns
+    -------
+    The path, whether or not the file exists; None where the environment variable disables profiles or the user has no home folder.
+    """
     named = os.environ.get(VARIABLE)
     if named is not None:
         return None if named in {"", NONE} else Path(named)
     home = os.environ.get("XDG_CONFIG_HOME")
     try:
         return (Path(home) if home else Path.home() / ".config") / "roofplan" / "profile.toml"
-    except RuntimeError:  # a user without a home
+    except RuntimeError:  # the user has no home folder
         return None
 
 
 def over(fit: Fit, place: Path | None) -> Fit:
-    """Return a fit with the constants of the profile at a path over its own; as it is where there is none, or one that was made on another fit.
+    """Return a fit with the constants of a profile in place of its own.
+
+    Parameters
+    ----------
+    fit : the fit.
+    place : path of the profile, None for no profile.
+
+    Returns
+    -------
+    The fit with the profile's constants; unchanged without a profile, or with one that was made on another fit.
 
     Raises
     ------
-    InputError : there is one that cannot be read, or the user names one that was made on another fit.
+    InputError : the profile cannot be read, or the environment variable names one that was made on another fit.
     """
     kept = read(place)
     if not kept.constants:
@@ -55,35 +69,43 @@ STALE = "was made on other constants than those shipped now: renew it by roofpla
 
 
 class Kept(NamedTuple):
-    """What a profile holds: the digest of the fit that it was made on, and constants."""
+    """Content of a profile: the digest of the fit that it was made on, and its constants."""
 
     fit: str
     constants: tuple[Constant, ...]
 
 
 def constants(place: Path | None) -> tuple[Constant, ...]:
-    """Return the constants of the profile at a path, none where there is no profile.
+    """Return the constants of a profile.
+
+    Parameters
+    ----------
+    place : path of the profile, None for no profile.
+
+    Returns
+    -------
+    The constants, none where there is no profile.
 
     Raises
     ------
-    InputError : there is one that cannot be read.
+    InputError : the profile cannot be read.
     """
     return read(place).constants
 
 
 def read(place: Path | None) -> Kept:
-    """Return what the profile at a path holds, nothing where there is none.
+    """Return the content of the profile at a path, empty where there is none.
 
     Raises
     ------
-    InputError : there is one that cannot be read.
+    InputError : the profile cannot be read.
     """
     import tomllib
 
     try:
         if place is None or not place.is_file():
             return Kept("", ())
-    except OSError:  # a home that may not be looked into
+    except OSError:  # the home folder cannot be accessed
         return Kept("", ())
     try:
         with place.open("rb") as file:
@@ -95,7 +117,7 @@ def read(place: Path | None) -> Kept:
 
 
 def _positive(found: tuple[Constant, ...]) -> tuple[Constant, ...]:
-    """Return constants, all of them positive numbers.
+    """Return constants after checking that all are positive and finite.
 
     Raises
     ------
@@ -108,7 +130,16 @@ def _positive(found: tuple[Constant, ...]) -> tuple[Constant, ...]:
 
 
 def said(fit: Fit) -> str:
-    """Return which profile predictions on a fit rest on, empty where there is none or it cannot be read, which the predictions themselves refuse."""
+    """Return a line that names the profile in use.
+
+    Parameters
+    ----------
+    fit : the shipped fit.
+
+    Returns
+    -------
+    The line; empty where there is no profile, it was made on another fit, or it cannot be read, which predictions refuse themselves.
+    """
     kept = _readable()
     if not kept.constants or kept.fit != fit.digest():
         return ""
@@ -117,7 +148,16 @@ def said(fit: Fit) -> str:
 
 
 def stale(fit: Fit) -> str:
-    """Return that the profile was left out because it was made on another fit, empty where it was not, or is refused since the user names it."""
+    """Return a line that says the profile is left out, since it was made on another fit.
+
+    Parameters
+    ----------
+    fit : the shipped fit.
+
+    Returns
+    -------
+    The line; empty where no profile is left out, or the environment variable names it, so that predictions refuse it.
+    """
     if os.environ.get(VARIABLE) is not None:
         return ""
     kept = _readable()
@@ -132,17 +172,26 @@ def _readable() -> Kept:
 
 
 def named_and_absent() -> bool:
-    """Return whether the user names a profile that is not there."""
+    """Return whether the environment variable names a profile that does not exist.
+
+    Returns
+    -------
+    Whether it does.
+    """
     place = path()
     return os.environ.get(VARIABLE) is not None and place is not None and not place.exists()
 
 
 def writable() -> Path:
-    """Return where the profile is to be kept.
+    """Return the path at which the profile is to be kept.
+
+    Returns
+    -------
+    The path, whether or not the file exists.
 
     Raises
     ------
-    InputError : profiles are left out.
+    InputError : profiles are disabled.
     """
     place = path()
     if place is None:
@@ -151,16 +200,25 @@ def writable() -> Path:
 
 
 def save(items: Iterable[Constant], fit: Fit) -> Path:
-    """Write constants that were moved on a fit as the profile, in place of an earlier one, and return where.
+    """Write constants that were moved on a fit as the profile, in place of an earlier one.
+
+    Parameters
+    ----------
+    items : the moved constants.
+    fit : the fit that they were moved on.
+
+    Returns
+    -------
+    The path of the profile.
 
     Raises
     ------
-    InputError : profiles are left out, or the file cannot be written.
+    InputError : profiles are disabled, or the file cannot be written.
     """
     place = writable()
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
-        # written beside it and then put in place, so that an interruption leaves the old one whole
+        # written to a second file that then replaces it, so that an interruption leaves the old profile intact
         beside = place.with_suffix(".new")
         text = codec.constants_text(items)
         beside.write_text(f'fit = "{fit.digest()}"\n\n{text}', encoding="utf-8")
@@ -172,21 +230,25 @@ def save(items: Iterable[Constant], fit: Fit) -> Path:
 
 
 BEGINNINGS = (b"fit = ", b"[[constant]]")
-"""How a profile that is not empty begins, whatever follows; older ones do not name their fit."""
+"""First bytes of a profile that is not empty; older profiles do not name their fit."""
 
 
 def forget() -> Path | None:
-    """Remove the profile and return where it was, None where there was none.
+    """Remove the profile.
+
+    Returns
+    -------
+    The path where it was, None where there was none.
 
     Raises
     ------
-    InputError : the file does not begin as a profile, so that it may be somebody's, or cannot be removed.
+    InputError : the file does not begin as a profile, so that it may be something else, or cannot be removed.
     """
     place = path()
     try:
         if place is None or not place.is_file():
             return None
-        # a profile that has become unreadable is removed too: that is what one wants then
+        # an unreadable profile is removed too: removal is the remedy then
         text = place.read_bytes().strip()
         if text and not text.startswith(BEGINNINGS):
             raise InputError(f"profile: {place} is not a profile", argument=VARIABLE, value=str(place))

@@ -1,6 +1,6 @@
-"""A Hugging Face ``config.json`` becomes a `Model`, one small function per family.
+"""Models from Hugging Face ``config.json`` files, one small function per family.
 
-`FAMILIES` is the whole list of what is understood; a ``model_type`` outside it is refused by name.
+`FAMILIES` lists every supported ``model_type``; any other is refused by name.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from roofplan.hf.towers import Encoder
 from roofplan.records.model import Model, Stack
 
 LARGEST_CONFIG = 16 * 2**20
-"""Bytes beyond which a file is not a configuration."""
+"""Largest file that is read as a configuration [B]."""
 
 DECODERS: dict[str, Callable[[Fields], Decoder]] = {
     "apertus": lambda f: decoders.plain(f, gated=False, qk_norm="head", scalars=2),
@@ -167,7 +167,7 @@ WRAPPERS: dict[str, tuple[str, Callable[[Fields, int], tuple[Stack, ...]] | None
     "qwen3_vl": ("qwen3_vl_text", _vision(towers.qwen_vision)),
     "qwen3_vl_moe": ("qwen3_vl_moe_text", _vision(towers.qwen_vision)),
 }
-"""Multimodal wrappers: the family of the text model, and the tower in front of it (None where it is not described)."""
+"""Multimodal wrappers: the family of the text model, and the tower in front of it (None where the tower is not described)."""
 
 FAMILIES: tuple[str, ...] = tuple(sorted({*DECODERS, *ENCODERS, *WRAPPERS}))
 
@@ -176,12 +176,31 @@ _DIFFUSION = {"unet", "dit", "flux", "sd3", "stable-diffusion", "pixart"}
 
 @lru_cache(maxsize=256)
 def of_catalogue(identity: str) -> Model:
-    """Return a model of the catalogue by its id."""
+    """Return a catalogue model by id.
+
+    Parameters
+    ----------
+    identity : id of the model.
+
+    Returns
+    -------
+    The model.
+
+    Raises
+    ------
+    FileNotFoundError : the catalogue has no such id.
+    """
     return from_text(catalogue.model_table(identity)["config"], identity)
 
 
 def from_text(text: str | bytes, identity: str = "config.json") -> Model:
-    """Return the model that a configuration text describes."""
+    """Return the model that a configuration text describes.
+
+    Raises
+    ------
+    ConfigError : the text is too long or no JSON object, or the configuration is incomplete or inconsistent.
+    UnknownFamily : no family function describes its ``model_type``.
+    """
     raw = text.encode() if isinstance(text, str) else text
     if len(raw) > LARGEST_CONFIG:
         raise ConfigError(
@@ -199,7 +218,16 @@ def from_text(text: str | bytes, identity: str = "config.json") -> Model:
 
 
 def exists(path: Path) -> bool:
-    """Return whether a path names something; a name that no file system takes does not."""
+    """Return whether a path exists; a name that the file system does not accept does not.
+
+    Parameters
+    ----------
+    path : the path.
+
+    Returns
+    -------
+    Whether it exists and can be accessed.
+    """
     try:
         return path.exists()
     except (OSError, ValueError):
@@ -207,7 +235,21 @@ def exists(path: Path) -> bool:
 
 
 def from_path(path: Path) -> Model:
-    """Return the model of a configuration file, or of a folder that holds one."""
+    """Return the model of a configuration file, or of a folder with a ``config.json``.
+
+    Parameters
+    ----------
+    path : the file or folder.
+
+    Returns
+    -------
+    The model, with the path as its id.
+
+    Raises
+    ------
+    ConfigError : no such file, one that cannot be read, or an invalid configuration.
+    UnknownFamily : no family function describes its ``model_type``.
+    """
     try:
         file = path / "config.json" if path.is_dir() else path
         if not file.is_file():
@@ -227,6 +269,23 @@ def from_path(path: Path) -> Model:
 def from_dict(values: Mapping[str, Any], identity: str = "config", *, digest: str | None = None) -> Model:
     """Return the model that a configuration describes.
 
+    Parameters
+    ----------
+    values : the configuration.
+    identity : id of the model.
+    digest : SHA-256 of the configuration text, None to compute it from the values.
+
+    Returns
+    -------
+    The model.
+
+    Raises
+    ------
+    ConfigError : the configuration lacks a field or contradicts itself.
+    UnknownFamily : no family function describes its ``model_type``.
+
+    Examples
+    --------
     >>> config = {"model_type": "llama", "hidden_size": 4096, "intermediate_size": 11008, "num_hidden_layers": 32,
     ...           "num_attention_heads": 32, "vocab_size": 32000}
     >>> from_dict(config).total  # LLaMA 7B
@@ -297,7 +356,7 @@ def _text_family(family: str, text: Fields) -> str:
 
 
 def _towers(f: Fields, family: str, hidden: int) -> tuple[tuple[Stack, ...], tuple[str, ...]]:
-    """Return the towers in front of a language model, and what must be said of them."""
+    """Return the towers in front of a language model, and warnings about them."""
     if not isinstance(f.values.get("vision_config"), Mapping) or _architecture(f).endswith("ForCausalLM"):
         return (), ()
     tower = WRAPPERS[family][1]
@@ -305,7 +364,7 @@ def _towers(f: Fields, family: str, hidden: int) -> tuple[tuple[Stack, ...], tup
         return (), (f"the vision and audio towers of {family} are not described: only the language model is counted",)
     out = f.sub("vision_config").optional_int("out_hidden_size")
     if out is not None and out != hidden:
-        stated = bool(_architecture(f))  # else the language model alone may be meant
+        stated = bool(_architecture(f))  # otherwise only the language model may be meant
         said = f"vision_config.out_hidden_size {out} does not fit hidden_size {hidden}: the tower cannot feed this model and is {'' if stated else 'not '}counted"
         return (tower(f, out) if stated else ()), (said,)
     return tower(f, hidden), ()

@@ -1,4 +1,4 @@
-"""The parts that families share: attention, feed-forward, mixture, latent attention, state space."""
+"""Building blocks shared by families: attention, feed-forward, mixture of experts, latent attention and state space."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def attention(
     cross: int | None = None,
     prefix: str = "self_attn",
 ) -> Attention:
-    """Return grouped-query attention; `gate` widens the query projection by that many extra copies."""
+    """Return grouped-query attention; `gate` widens the query projection by that many copies."""
     if heads % kv_heads:
         raise ConfigError(
             f"config.json: num_attention_heads {heads} is not a multiple of num_key_value_heads {kv_heads}",
@@ -85,7 +85,7 @@ def mlp(
     output: int | None = None,
     vectors: int = 0,
 ) -> Dense:
-    """Return a two- or three-matrix feed-forward."""
+    """Return a feed-forward of two matrices, or three where gated."""
     up = linear(f"{prefix}.up_proj", hidden, inner, bias=bias)
     entrance: Group = (linear(f"{prefix}.gate_proj", hidden, inner, bias=bias), up) if gated else (up,)
     return Dense(
@@ -110,7 +110,10 @@ def mixture(
     groups: tuple[int, int] = (1, 1),
     prefix: str = "mlp",
 ) -> Mixture:
-    """Return routed experts of width `inner`, with shared experts of total width `shared`, chosen from some of their `groups`."""
+    """Return routed experts of width `inner` with shared experts of total width `shared`.
+
+    `groups` holds the groups of experts, and how many of them a token's experts may come from.
+    """
     if chosen > experts:
         raise ConfigError(
             f"config.json: {chosen} experts per token of {experts} routed experts",

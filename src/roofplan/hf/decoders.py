@@ -1,4 +1,4 @@
-"""Decoder-only transformers of the Llama shape, dense and mixture, and what varies among them."""
+"""Decoder-only transformers of the Llama shape and their variants, and parts that other decoders share."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from roofplan.records.model import Attention, LatentAttention, Layer, Mixture, S
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decoder:
-    """What a family function returns: a stack and what surrounds it.
+    """Result of a decoder family function: the layers and what surrounds them.
 
     Parameters
     ----------
-    layers : the decoder's layers.
+    layers : layers of the decoder.
     hidden, vocabulary : shape of the embedding.
-    tied : whether the head reads the embedding.
+    tied : whether the head reads the embedding matrix.
     final : parameters of the final norm and of anything else outside layers, embedding and head.
     head_bias : whether the head has a bias.
-    embedding_width : width of the embedding where it is not `hidden`.
+    embedding_width : width of the embedding where it differs from `hidden`.
     """
 
     layers: tuple[Layer, ...]
@@ -43,7 +43,7 @@ class Decoder:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """The dimensions that nearly every decoder states."""
+    """Dimensions that nearly every decoder states."""
 
     hidden: int
     layers: int
@@ -69,11 +69,11 @@ def shape(f: Fields, *, inner: str | None = "intermediate_size") -> Shape:
 
 
 SEEN = ("full_attention", "sliding_attention")
-"""What a layer of a decoder with windows may see."""
+"""Kinds of layers in a decoder with windows."""
 
 
 def windows(f: Fields, layers: int, *, default: int | None = None) -> list[int | None]:
-    """Return the window of each layer from ``layer_types`` or ``sliding_window_pattern``; None sees all."""
+    """Return the window of each layer from ``layer_types`` or ``sliding_window_pattern``; None attends to all tokens."""
     window = f.optional_int("sliding_window") or default
     kinds = f.list("layer_types", layers)
     if kinds is not None:
@@ -94,7 +94,7 @@ def windows(f: Fields, layers: int, *, default: int | None = None) -> list[int |
 def assemble(
     f: Fields, s: Shape, layers: list[Layer], *, tied: bool, final: int | None = None, **more: object
 ) -> Decoder:
-    """Return a decoder of layers, its names and ends as the configuration has them."""
+    """Return a decoder with the given layers, and with vocabulary and positions from the configuration."""
     return Decoder(
         layers=tuple(layers),
         hidden=s.hidden,
@@ -122,9 +122,9 @@ def plain(
     final: int | None = None,
     scalars: int = 0,
 ) -> Decoder:
-    """Return a dense decoder of the Llama kind.
+    """Return a dense decoder of the Llama shape.
 
-    ``qk_norm``: ``head`` one norm per head width, ``full`` over all heads, ``heads`` one weight per head and width.
+    ``qk_norm``: ``head`` for one norm per head width, ``full`` over all heads, ``heads`` for one weight per head and width.
     ``norm_width``: 1 for RMSNorm, 2 for LayerNorm with bias, 0 for norms without weights. ``scalars``: learned numbers of an activation.
     """
     s = shape(f)
@@ -180,7 +180,7 @@ def qwen2(f: Fields) -> Decoder:
 
 
 def qwen_windows(f: Fields) -> list[int | None]:
-    """Return the window of each layer, None for those that see everything: as Qwen's configurations state them."""
+    """Return the window of each layer as Qwen's configurations state it; None attends to all tokens."""
     layers = f.int("num_hidden_layers")
     if not f.flag("use_sliding_window", False):
         return [None] * layers
@@ -268,9 +268,6 @@ def granite(f: Fields) -> Decoder:
 def smollm3(f: Fields) -> Decoder:
     """SmolLM 3: rotary positions left out of some layers."""
     return plain(f, tied=True)
-
-
-# Mixtures ---------------------------------------------------------------------------------------
 
 
 def gemma(f: Fields) -> Decoder:

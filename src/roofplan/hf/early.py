@@ -1,4 +1,4 @@
-"""Decoders before Llama: learned positions, biases, LayerNorm, parallel blocks."""
+"""Decoders from before Llama: learned positions, biases, LayerNorm, parallel blocks."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _uniform(
     embedding_width: int | None = None,
     warnings: tuple[str, ...] = (),
 ) -> Decoder:
-    """Return `layers` equal layers of ungated feed-forward; `around` counts what stands outside them."""
+    """Return `layers` equal layers with ungated feed-forwards; `around` counts the parameters outside them."""
     windows_seen = seen or [None] * layers
     built = [
         Layer(

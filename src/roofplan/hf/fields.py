@@ -1,4 +1,4 @@
-"""Reading a configuration without ever inventing a dimension."""
+"""Fields of a configuration, read without inventing a dimension."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from roofplan.errors import ConfigError
 
 _REQUIRED: Any = object()
 MOST = 10**9
-"""Largest dimension that is read; beyond it a number is a mistake [1]."""
+"""Largest dimension that is accepted; anything larger is a mistake [1]."""
 
 MOST_LAYERS = 10_000
-"""Most layers that are read [1]."""
+"""Largest number of layers that is accepted [1]."""
 
 Whole = int
-"""The type; inside `Fields`, ``int`` is a method."""
+"""The type ``int``, which inside `Fields` is a method."""
 
 
 def shortened(value: Any) -> str:
-    """Return a value as one would print it in a line.
+    """Return a value as text short enough for a message.
 
     >>> shortened(10**40)
     '1000000000000000000... (41 digits)'
@@ -33,14 +33,14 @@ def shortened(value: Any) -> str:
 
 
 SPELT = {"num_experts": ("num_local_experts",), "num_local_experts": ("num_experts",)}
-"""Names that a later release of transformers writes for a field of the same meaning (5.23 writes one for all mixtures)."""
+"""Other names of a field in later releases of transformers (5.23 writes one name for all mixtures)."""
 
 
 class Fields:
-    """One JSON object of a configuration, read by name with clear refusals.
+    """One JSON object of a configuration, whose fields are read by name and refused with clear messages.
 
-    A shape is required unless the family function passes a `default`, which it does only where the
-    family's own definition derives it (such as ``head_dim = hidden_size / num_attention_heads``).
+    A dimension is required unless the family function passes a `default`, which it does only where the family's own definition
+    derives it (such as ``head_dim = hidden_size / num_attention_heads``).
     """
 
     def __init__(self, values: Mapping[str, Any], path: str = "") -> None:
@@ -51,7 +51,7 @@ class Fields:
         return self.values.get(name) is not None
 
     def raw(self, *names: str, default: Any = _REQUIRED) -> Any:
-        """Return the first present, non-null value among `names`, however the library that wrote the file spells them."""
+        """Return the first present, non-null value among `names` and their other spellings."""
         for spelt in (one for name in names for one in (name, *SPELT.get(name, ()))):
             if self.values.get(spelt) is not None:
                 return self.values[spelt]
@@ -78,7 +78,7 @@ class Fields:
         return int(value)
 
     def optional_int(self, *names: str, off: tuple[Whole, ...] = (0, -1)) -> Whole | None:
-        """Return a positive whole number, or None where absent, null or one of `off`, with which families switch a feature off."""
+        """Return a positive whole number, None where absent, null or one of `off`, the values by which families switch a feature off."""
         value = self.raw(*names, default=None)
         if value is None or (value in off and not isinstance(value, bool)):
             return None
@@ -89,7 +89,7 @@ class Fields:
         return self.optional_int(*names, off=())
 
     def flag(self, name: str, default: bool) -> bool:
-        """Return a boolean; `default` is the family's own."""
+        """Return a boolean; `default` is the family's default."""
         value = self.values.get(name)
         if value is None:
             return default
@@ -105,7 +105,7 @@ class Fields:
         return default if value is None else str(value)
 
     def list(self, name: str, length: Whole | None = None) -> Any:
-        """Return a list, or None where absent; `length` checks it."""
+        """Return a list, None where absent; `length` is checked where given."""
         value = self.values.get(name)
         if value is None:
             return None

@@ -1,4 +1,4 @@
-"""Where a model is found: standard input, a file, the catalogue, the cache of the Hub, or the Hub itself."""
+"""Sources of models: standard input, a file, the catalogue, the Hub cache, or the Hub."""
 
 from __future__ import annotations
 
@@ -11,11 +11,27 @@ from roofplan.inputs import STDIN
 from roofplan.records.model import Model
 
 HUB_TIMEOUT = 5.0
-"""Seconds that ``hf:`` waits for the network, without retries [s]."""
+"""Time that ``hf:`` waits for the network, without retries [s]."""
 
 
 def read_model(name: str) -> Model:
-    """Return the model that MODEL means, in the order: stdin, path, catalogue, Hub cache, ``hf:``."""
+    """Return the model that MODEL means, looked up in the order: stdin, ``hf:``, path, catalogue, Hub cache.
+
+    Parameters
+    ----------
+    name : ``-``, ``hf:ORG/NAME``, a path, a catalogue id or alias, or a Hub name.
+
+    Returns
+    -------
+    The model.
+
+    Raises
+    ------
+    ConfigError : no such file, or an invalid configuration.
+    UnknownFamily : no family function describes the model.
+    UnknownName : the model is neither on disk nor in the catalogue; carries the nearest names.
+    InputError : standard input or the Hub cannot be read.
+    """
     if name in {"-", STDIN}:
         return hf.from_text(from_stdin("MODEL"), "stdin")
     if name.startswith("hf:"):
@@ -48,7 +64,20 @@ def read_model(name: str) -> Model:
 
 
 def from_stdin(argument: str) -> str:
-    """Return what standard input holds, or refuse it for the flag that asked."""
+    """Return the content of standard input.
+
+    Parameters
+    ----------
+    argument : flag that asked for it, as a refusal names it.
+
+    Returns
+    -------
+    The text.
+
+    Raises
+    ------
+    InputError : standard input is closed or cannot be read.
+    """
     if sys.stdin is None:
         raise InputError(f"{argument}: standard input is closed", argument=argument, value="-")
     try:
@@ -75,6 +104,6 @@ def _from_hub(name: str) -> bytes:
         ) from None
     try:
         return Path(hf_hub_download(name, "config.json", etag_timeout=HUB_TIMEOUT)).read_bytes()
-    except Exception as error:  # noqa: BLE001 - whatever the client raises becomes one line
+    except Exception as error:  # noqa: BLE001 - any error of the client becomes one line
         first = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise InputError(f"hf:{name}: {first}", code="hub_unreachable", argument="MODEL", value=f"hf:{name}") from None

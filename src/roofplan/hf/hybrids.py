@@ -1,4 +1,4 @@
-"""Decoders with memory that does not grow: state space, linear attention, recurrences, and their mixes with attention."""
+"""Decoders with states of constant size: state space, linear attention and recurrences, and their hybrids with attention."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from roofplan.records.model import Dense, FeedForward, Layer, Mixer, Recurrence
 def decoder_of(
     f: Fields, layers: list[Layer], hidden: int, *, tied: bool, final: int, name: str = "model.layers", **more: object
 ) -> Decoder:
-    """Return a decoder of layers, its vocabulary and positions as the configuration has them."""
+    """Return a decoder with the given layers, and with vocabulary and positions from the configuration."""
     return Decoder(
         layers=tuple(layers),
         hidden=hidden,

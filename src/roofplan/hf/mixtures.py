@@ -1,4 +1,4 @@
-"""Decoders whose feed-forwards are mixtures of experts."""
+"""Decoders with mixtures of experts."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def mixed(
     chunked: bool = False,
     **more: object,
 ) -> Decoder:
-    """Return a decoder whose layer `i` has ``feed_forward(i)``."""
+    """Return a decoder in which layer `i` has the feed-forward ``feed_forward(i)``."""
     s = shape(f, inner=None)
     bias = f.flag("attention_bias", False) if qkv_bias is None else qkv_bias
     leave_bias = bias if out_bias is None else out_bias
@@ -121,7 +121,7 @@ def gpt_oss(f: Fields) -> Decoder:
 
 
 def _sparse_layers(f: Fields, layers: int) -> list[bool]:
-    """Return which layers are mixtures, from whichever of the four spellings the family uses."""
+    """Return which layers are mixtures, from whichever of the four spellings a family uses."""
     kinds = f.list("mlp_layer_types", layers)
     if kinds is not None:
         return [kind not in {"dense", "mlp"} for kind in kinds]
@@ -178,7 +178,7 @@ def qwen3_moe(f: Fields) -> Decoder:
 
 
 def deepseek_mixture(f: Fields) -> Callable[[int], FeedForward]:
-    """Return the feed-forward of each layer from the DeepSeek and GLM field names."""
+    """Return the feed-forward of each layer, from the DeepSeek and GLM field names."""
     hidden, width = f.int("hidden_size"), f.int("moe_intermediate_size")
     moe = mixture(
         hidden,
@@ -194,7 +194,7 @@ def deepseek_mixture(f: Fields) -> Callable[[int], FeedForward]:
 
 
 def _groups(f: Fields) -> tuple[int, int]:
-    """Return the groups of experts and those that a token chooses from, 1 of 1 where the router looks at all of them."""
+    """Return the groups of experts and those that a token chooses from, 1 of 1 where the router considers all experts."""
     groups = f.optional_int("n_group") or 1
     chosen = f.optional_int("topk_group") or groups
     limited = groups > 1 and f.text("topk_method") != "greedy"
@@ -202,7 +202,7 @@ def _groups(f: Fields) -> tuple[int, int]:
 
 
 def _chosen(f: Fields) -> int:
-    """Return the experts per token, 0 where the configuration does not say: sizes are then known, activity is not."""
+    """Return the experts per token, 0 where the configuration does not state them, so that the active count is unknown."""
     return f.int(
         "num_experts_per_tok", "num_experts_per_token", "moe_topk", "moe_k", "top_k_experts", default=0, least=0
     )

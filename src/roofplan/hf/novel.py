@@ -1,4 +1,4 @@
-"""Decoders whose attention or embedding has a shape of its own: Gemma 3n and 4, DeepSeek V4, LongCat, MiMo."""
+"""Decoders with a special attention or embedding: Gemma 3n and 4, DeepSeek V4, LongCat and MiMo."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def gemma4(f: Fields) -> Decoder:
     wide_kv = f.int("num_global_key_value_heads", default=kv_heads)
     stated = f.sub("per_layer_config") if "per_layer_config" in f else None
     wide = f.int("global_head_dim", default=head_dim)
-    if stated is not None:  # as transformers 5.23 writes what is particular to a layer
+    if stated is not None:  # as transformers 5.23 writes fields of single layers
         first = next((f"{i:02}" for i, kind in enumerate(kinds) if kind != "sliding_attention"), "")
         wide = stated.sub(first).int("head_dim", default=wide) if first in stated else wide
     same = f.flag("attention_k_eq_v", False)
@@ -134,11 +134,11 @@ def gemma4(f: Fields) -> Decoder:
 
 
 RATIOS = {"heavily_compressed_attention": 128, "compressed_sparse_attention": 4, "sliding_attention": 0}
-"""Tokens that become one entry of the cache, by kind of layer; 0 where nothing is compressed."""
+"""Tokens per cache entry, by kind of layer; 0 for no compression."""
 
 
 def _compressed(f: Fields, ratio: int) -> Attention:
-    """Return attention over a cache of which so many tokens become one entry; 0 for a window alone."""
+    """Return attention over a cache with `ratio` tokens per entry; 0 for a window alone."""
     hidden, heads, width = f.int("hidden_size"), f.int("num_attention_heads"), f.int("head_dim")
     query, groups, rank = f.int("q_lora_rank"), f.int("o_groups"), f.int("o_lora_rank")
     parts: tuple[Group, ...] = (

@@ -1,4 +1,4 @@
-"""``quantization_config``: which weights a checkpoint stores in which format."""
+"""Weight formats of a checkpoint, from its ``quantization_config``."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _DTYPES = {
 
 
 def read_dtype(f: Fields, text: Fields) -> tuple[str, bool]:
-    """Return the type of unquantised weights and whether the configuration states it."""
+    """Return the type of unquantised weights, and whether the configuration states it."""
     for fields in (f, text):
         for name in ("quantization_config", "compression_config"):
             if name in fields and not isinstance(fields.values[name], dict):
@@ -44,7 +44,7 @@ def read_dtype(f: Fields, text: Fields) -> tuple[str, bool]:
 
 
 def read_quantization(f: Fields, text: Fields) -> Quantization | None:
-    """Return how weights are stored, or None; an unknown method is refused by name."""
+    """Return how the weights are stored, None where unquantised; an unknown method is refused by name."""
     for fields in (f, text):
         for name in ("quantization_config", "compression_config"):
             if name in fields and not isinstance(fields.values[name], dict):
@@ -59,7 +59,7 @@ def read_quantization(f: Fields, text: Fields) -> Quantization | None:
 
 
 def _group_size(q: Fields, default: int) -> int:
-    """Return weights per scale, -1 for one scale per channel."""
+    """Return the weights per scale, -1 for one scale per channel."""
     size = q.int("group_size", default=default, least=-1)
     if size == 0:
         raise ConfigError("config.json: group_size is 0; -1 means per channel", argument="group_size", value=0)
@@ -215,7 +215,18 @@ def _pattern(name: str) -> re.Pattern[str]:
 
 
 def with_formats(model: Model, plan: Quantization | None, base: str) -> Model:
-    """Return `model` with every matrix in the format that `plan` gives it; the rest in `base`."""
+    """Return a model with every matrix in its storage format.
+
+    Parameters
+    ----------
+    model : the model.
+    plan : how the checkpoint stores its weights, None where unquantised.
+    base : format of the unquantised matrices.
+
+    Returns
+    -------
+    The model with a format for each matrix.
+    """
     patterns = [_pattern(name) for name in plan.skipped] if plan else []
     numbered = (
         any(re.search(r"\.\d+(\.|$)", name) or name.startswith("re:") for name in plan.skipped) if plan else False

@@ -1,4 +1,4 @@
-"""Decoders whose every mixer is a recurrence."""
+"""Decoders whose mixers are all recurrences."""
 
 from __future__ import annotations
 

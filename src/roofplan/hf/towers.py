@@ -12,13 +12,12 @@ from roofplan.records.model import Attention, Dense, Group, Layer, Stack
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Encoder:
-    """What an encoder family returns.
+    """Result of an encoder family function.
 
     Parameters
     ----------
     stacks : layer lists with what surrounds each.
     embedding : parameters of the token or patch embedding.
-    head : parameters of an untied output head.
     """
 
     stacks: tuple[Stack, ...]
@@ -304,7 +303,7 @@ def qwen_vision(vision: Fields, hidden: int) -> tuple[Stack, ...]:
 
 
 def glm_vision(vision: Fields, hidden: int) -> tuple[Stack, ...]:
-    """Return the GLM-4.5V tower with its downsampling and merger; blocks are as wide inside as the language model."""
+    """Return the GLM-4.5V tower with its downsampling and merger; its blocks have the inner width of the language model."""
     del hidden
     width, patch, out = vision.int("hidden_size"), vision.int("patch_size"), vision.int("out_hidden_size")
     inner, merge = vision.int("intermediate_size"), vision.int("spatial_merge_size")

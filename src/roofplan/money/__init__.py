@@ -1,4 +1,4 @@
-"""Money: from a wafer to a card, from a machine to an hour, from an hour to a token."""
+"""Costs: of chips from wafer to card, of machines per hour, and of tokens."""
 
 from __future__ import annotations
 

@@ -22,18 +22,18 @@ from roofplan.records.terms import Term, total
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bill:
-    """What a part costs to make.
+    """What a chip costs to make.
 
     Parameters
     ----------
-    term : the parts, with the numbers put in [USD].
-    cost : its interval [USD].
-    swings : what each input's range does to it.
-    rivals : yield of the largest die by law, none salvaged [1].
-    inputs : what it was computed from.
-    design : what each part carries of its design and masks, None without a volume or where they are not known [USD].
-    absent : what is not counted, for nothing is known of it.
-    price, margin : the newest price of the part, and its maker's gross margin at it; None where no price is known, or only one of more than the part.
+    term : cost in parts, with the numbers put in [USD].
+    cost : cost with its interval [USD].
+    swings : effect of each input's range on the cost.
+    rivals : yield of the largest die by each yield law, without salvage [1].
+    inputs : inputs of the cost by name.
+    design : share of design and mask costs in each part, None without a volume or where they are not known [USD].
+    absent : what is not counted, because nothing is known of it.
+    price, margin : newest price of the part, and its maker's gross margin at that price; None where no price of the card alone is known.
     """
 
     chip: Chip
@@ -49,7 +49,15 @@ class Bill:
 
 
 def chip_of(device: Accelerator) -> Chip:
-    """Return a catalogue or user's device as its bill of materials sees it.
+    """Return the chip of a device, as its bill of materials needs it.
+
+    Parameters
+    ----------
+    device : a device of the catalogue or of the user.
+
+    Returns
+    -------
+    The chip: dies, memory and package.
 
     Raises
     ------
@@ -110,11 +118,11 @@ def chip_of(device: Accelerator) -> Chip:
 
 
 def checked(chip: Chip) -> Chip:
-    """Return a chip, or refuse a die that no scanner exposes, an unknown node or memory.
+    """Return a chip, or refuse one that cannot be made or priced.
 
     Raises
     ------
-    InputError : with the nearest names.
+    InputError : a die beyond the reticle, too many dies or units, too much silicon for an interposer, or an unknown memory.
     """
     for die in chip.dies:
         if die.area > silicon.RETICLE:
@@ -158,28 +166,37 @@ def checked(chip: Chip) -> Chip:
 
 
 LARGEST_INTERPOSER = 9.5 * silicon.RETICLE
-"""Silicon on the largest interposer that a foundry has announced, nine and a half fields of a scanner [m2]."""
+"""Silicon on the largest interposer that a foundry has announced, nine and a half reticle fields [m2]."""
 
 MOST_UNITS = 1024
-"""Equal units of a die beyond which none is told apart by salvage: the largest has 192 [1]."""
+"""Most equal units of a die that salvage is computed for; the largest known die has 192 [1]."""
 
 MOST_DIES = 64
-"""Dies of a package beyond which no product is known [1]."""
+"""Most dies of a package; no known product has more [1]."""
 
 
 def _area(chip: Chip) -> float:
-    """Return the silicon that stands on a package's interposer [m2]."""
+    """Return the silicon area on the interposer of a package [m2]."""
     own = sum(die.area * die.count for die in chip.dies if not die.stacked)
     each = catalogue.packaging()[f"memory.{chip.memory}"].get("stack_area") if chip.memory else None
     return own + (stacks(chip) * each.value if each is not None else 0.0)
 
 
 INPUT_NAMES = {"area_price": "price of the interposer", "joint": "yield of a joint", "test": "test and assembly"}
-"""What inputs are called where their own name says too little."""
+"""Names shown for inputs whose own name says too little."""
 
 
 def inputs_of(chip: Chip) -> dict[str, Sourced]:
-    """Return everything that a chip's cost is computed from, by name."""
+    """Return the inputs of a chip's cost by name.
+
+    Parameters
+    ----------
+    chip : the chip.
+
+    Returns
+    -------
+    Name -> number with its source and range.
+    """
     table = catalogue.packaging()
     out: dict[str, Sourced] = {}
     for die in chip.dies:
@@ -199,7 +216,7 @@ def inputs_of(chip: Chip) -> dict[str, Sourced]:
 
 
 def stacks(chip: Chip) -> float:
-    """Return the memory stacks of a package [1]."""
+    """Return the number of memory stacks on a package [1]."""
     if not chip.interposer or not chip.memory:
         return 0.0
     if chip.stacks:
@@ -208,7 +225,17 @@ def stacks(chip: Chip) -> float:
 
 
 def usable(die: Die, values: Values) -> Any:
-    """Return the share of a kind of die that can be sold, by its spare units where it has any [1]."""
+    """Return the share of the dies of a kind that can be sold, with salvage where the die has spare units.
+
+    Parameters
+    ----------
+    die : the kind of die.
+    values : values of the inputs by name; each may be an array of draws.
+
+    Returns
+    -------
+    The yield, of the shape of the values [1].
+    """
     density = values[f"defects of {die.node}"]
     if die.units is not None:
         spare = float(die.spare)
@@ -217,14 +244,33 @@ def usable(die: Die, values: Values) -> Any:
 
 
 def gross_dies(die: Die) -> float:
-    """Return the whole dies of a wafer [1]."""
+    """Return the number of whole dies on a wafer.
+
+    Parameters
+    ----------
+    die : the kind of die.
+
+    Returns
+    -------
+    Whole dies per wafer, good or bad [1].
+    """
     wafer = catalogue.packaging()["wafer"]
     area = silicon.scribed_area(die.area, wafer["scribe"].value)
     return float(silicon.dies_per_wafer(wafer["diameter"].value, wafer["edge"].value, area))
 
 
 def bill_term(chip: Chip, values: Values) -> Term:
-    """Return a chip's cost in parts; values may be arrays of draws."""
+    """Return the cost of a chip in parts.
+
+    Parameters
+    ----------
+    chip : the chip.
+    values : values of `inputs_of` by name; each may be an array of draws.
+
+    Returns
+    -------
+    The cost as a Term, of the shape of the values [USD].
+    """
     made = inputs_of(chip)
     parts = [_logic(die, values, made) for die in chip.dies]
     if chip.memory:
@@ -240,7 +286,7 @@ def bill_term(chip: Chip, values: Values) -> Term:
                 sources=(made[f"price of {chip.memory}"].cited,),
             )
         )
-    # dies stacked on others are joined before, by a bond whose yield nobody publishes: taken as whole
+    # stacked dies are bonded before assembly; no yield of that bond is published, so it is taken as one
     count, joined = stacks(chip), sum(die.count for die in chip.dies if not die.stacked)
     if chip.interposer:
         area = _area(chip)
@@ -287,7 +333,7 @@ def bill_term(chip: Chip, values: Values) -> Term:
 
 
 def _logic(die: Die, values: Values, made: dict[str, Sourced]) -> Term:
-    """Return what the dies of a kind cost."""
+    """Return the cost of all dies of a kind."""
     gross, share = gross_dies(die), usable(die, values)
     wafer = values[f"wafer of {die.node}"]
     one = silicon.die_cost(wafer, gross, share)
@@ -308,7 +354,7 @@ def _logic(die: Die, values: Values, made: dict[str, Sourced]) -> Term:
 
 
 def rivals(die: Die) -> dict[str, float]:
-    """Return the share of perfect dies by each yield law, at the node's central density [1]."""
+    """Return the share of perfect dies by each yield law, at the node's central defect density [1]."""
     node = catalogue.node(die.node)
     density = node.quantities["defect_density"].value
     clustering = catalogue.packaging()["wafer"]["clustering"].value
@@ -322,7 +368,23 @@ def rivals(die: Die) -> dict[str, float]:
 
 
 def bill(chip: Chip, fit: Fit, price: Price | None = None, volume: float | None = None) -> Bill:
-    """Return the bill of materials of a chip with its interval, and the margin at a price."""
+    """Return the bill of materials of a chip, with its interval and the gross margin at a price.
+
+    Parameters
+    ----------
+    chip : the chip.
+    fit : fitted constants, for the range of the price.
+    price : price of the part, None for no margin.
+    volume : parts that share the design and masks, None to leave these out [1].
+
+    Returns
+    -------
+    The bill.
+
+    Raises
+    ------
+    InputError : the chip cannot be made or priced.
+    """
     chip = checked(chip)
     inputs = inputs_of(chip)
 
@@ -350,7 +412,7 @@ def bill(chip: Chip, fit: Fit, price: Price | None = None, volume: float | None 
 
 
 def _absent(chip: Chip, volume: float | None) -> Iterator[str]:
-    """Yield what a bill does not count, for nothing is known of it."""
+    """Yield what a bill does not count, because nothing is known of it."""
     if volume is not None and design_of(chip, volume) is None:
         yield "design and masks: not known of these nodes"
     if not chip.memory:
@@ -363,14 +425,14 @@ def _absent(chip: Chip, volume: float | None) -> Iterator[str]:
 
 
 SOLD_AT = "price of the part"
-"""What the price of a part is called among the inputs of its margin."""
+"""Name of the part's price among the inputs of its margin."""
 
 CARD = "card"
-"""What a price must have been of, so that a bill of materials can be set beside it."""
+"""Scope of a price that can be compared with a bill of materials."""
 
 
 def design_of(chip: Chip, volume: float | None) -> float | None:
-    """Return what each part carries of its designs and mask sets, None without a volume or where a node's are not known [USD]."""
+    """Return the share of designs and mask sets in each part, None without a volume or where a node's costs are not known [USD]."""
     if volume is None:
         return None
     once = 0.0
@@ -383,11 +445,16 @@ def design_of(chip: Chip, volume: float | None) -> float | None:
 
 
 def price_of(device: Accelerator, what: str = "sold_at") -> Price | None:
-    """Return the price at which a device was last sold, of the part alone where one is known; None where none is.
+    """Return the newest price of a device, of the card alone where such a price is known.
 
     Parameters
     ----------
-    what : of a user's own device, ``sold_at`` alone, or ``bought`` with its share of a server.
+    device : the device.
+    what : price of a user's device: ``sold_at`` for the device alone, or ``bought`` with its share of a server.
+
+    Returns
+    -------
+    The price [USD], None where none is known.
     """
     own = device.quantities.get(what)
     if own is not None:
@@ -400,7 +467,16 @@ def price_of(device: Accelerator, what: str = "sold_at") -> Price | None:
 
 
 def transistor_cost(node: Node) -> float | None:
-    """Return what a transistor of a node costs before yield, at its peak density, None where that is not known [USD]."""
+    """Return the cost of a transistor of a node before yield, at the node's peak density.
+
+    Parameters
+    ----------
+    node : the process node.
+
+    Returns
+    -------
+    The cost, None where the density is not known [USD].
+    """
     if "density" not in node.quantities:
         return None
     wafer = catalogue.packaging()["wafer"]

@@ -1,4 +1,4 @@
-"""What energy costs: a machine's power at load, a place's electricity, and what its site draws beside."""
+"""Cost of energy: a machine's power at load, the price of electricity, and the overhead of the site."""
 
 from __future__ import annotations
 
@@ -18,11 +18,14 @@ from roofplan.records.units import JOULE_PER_KWH
 from roofplan.timing.power import wall_power
 
 BUSY = 1.0
-"""Share of the time at load at which power is counted where nobody says: a machine that is bought is meant to work [1]."""
+"""Default share of the time at load for which power is counted: machines are bought to be used [1]."""
 
 
 def load_power(machine: Machine, fit: Fit) -> Sourced | None:
-    """Return what a machine draws at load, within the spread of measured cards and at most its limit, None where that is not known [W]."""
+    """Return the power of a machine at load, None where it is not known [W].
+
+    Its range is the spread of measured cards, bounded by the machine's power limit.
+    """
     found = wall_power(machine, BUSY, fit)
     if found is None:
         return None
@@ -44,19 +47,19 @@ def load_power(machine: Machine, fit: Fit) -> Sourced | None:
 
 
 WORLD = "WOR"
-"""Place whose price stands for countries of which none is known in USD."""
+"""Place whose price stands for countries without a known price in USD."""
 
 
 @lru_cache(maxsize=1024)
 def electricity(place: str) -> Sourced:
-    """Return the newest price of energy in a place, for businesses where that is known apart, in USD [USD/J].
+    """Return the newest price of electricity in a place, for businesses where such a price is known [USD/J].
 
-    Prices in another currency are taken at its dated rate. Bounds are those of all that is known of the place; for the
-    world, and for a place of which no price is known, of all places.
+    Prices in other currencies are converted at their dated rate. Bounds are those of all known prices of the place, or
+    of all places for the world and for places without a known price.
 
     Raises
     ------
-    UnknownName : a place that is not known, with the nearest.
+    UnknownName : an unknown place; carries the nearest ones.
     """
     known = [(entry, rate) for entry in catalogue.place_table("electricity") if (rate := _dollars(entry)) is not None]
     here = [(entry, rate) for entry, rate in known if place.lower() in {entry["place"].lower(), entry["name"].lower()}]
@@ -96,7 +99,7 @@ def electricity(place: str) -> Sourced:
 
 
 def _dollars(entry: Mapping[str, Any]) -> float | None:
-    """Return what the currency of a price of energy is worth, None where no rate is known or the entry is no price [USD]."""
+    """Return one unit of the currency of an energy price, None where no rate is known or the entry is no such price [USD]."""
     currency, _, per = str(entry["unit"]).partition("/")
     if per != "kWh" or entry["place"] == "assumption":
         return None
@@ -106,7 +109,7 @@ def _dollars(entry: Mapping[str, Any]) -> float | None:
 
 @lru_cache(maxsize=1)
 def site_overhead() -> Sourced:
-    """Return the newest average power usage effectiveness of data centres, down to the best that operators state [1]."""
+    """Return the newest mean power usage effectiveness of data centres, bounded by the values that the catalogue holds [1]."""
     table = catalogue.place_table("pue")
     entry = max((one for one in table if one["place"] == WORLD), key=lambda one: str(one["date"]))
     value = float(entry["value"])

@@ -1,4 +1,4 @@
-"""How the price of a FLOP and of a transistor went over the years, and what makes one device faster than another."""
+"""Prices of a FLOP and of a transistor over the years, and the sources of one device's gain over another."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from roofplan.records.prices import Price
 from roofplan.records.source import Sourced
 
 SOLD = ("list", "street", "estimate")
-"""Kinds of prices of a device alone, or of its share of a server."""
+"""Kinds of purchase prices: of a device alone, or of its share of a server."""
 
 NEAR_LAUNCH = 1.5
-"""Years from its launch within which a price counts as that of a device's launch [1]."""
+"""Years from the launch within which a price counts as the launch price [1]."""
 
 WIDTHS = {"32 bits": ("fp32",), "16 bits": ("bf16", "fp16"), "8 bits": ("fp8", "int8"), "4 bits": ("fp4",)}
-"""Dense rates that are compared, by the bits of an operand."""
+"""Dense rates that are compared, by bits of an operand."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,11 +33,11 @@ class Milestone:
 
     Parameters
     ----------
-    launched : year with its fraction [1].
-    price : the oldest known near its launch, of the card alone where one is; else the oldest of all.
-    late : whether no price near its launch is known, so that it stands in no trend.
-    per_rate : price over dense rate, by bits of an operand [USD/(FLOP/s)].
-    per_transistor : price over transistors, None where they are not known [USD].
+    launched : launch year with its fraction [1].
+    price : oldest price near the launch, of the card alone where one is known; else the oldest of all.
+    late : whether no price near the launch is known, which excludes the device from trends.
+    per_rate : price per dense rate, by bits of an operand [USD/(FLOP/s)].
+    per_transistor : price per transistor, None where the count is not known [USD].
     """
 
     device: Accelerator
@@ -50,13 +50,13 @@ class Milestone:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trend:
-    """An exponential through milestones.
+    """An exponential trend of the price of a rate.
 
     Parameters
     ----------
-    halving : years in which the price of a rate halves, with the bounds of nine of ten [1].
-    devices : milestones that it runs through [1].
-    spread : standard deviation of their logarithms about it [1].
+    halving : years in which the price of a rate halves, with its 90% interval [1].
+    devices : milestones that the trend is fitted to [1].
+    spread : standard deviation of their logarithms about the trend [1].
     """
 
     halving: Interval
@@ -78,18 +78,23 @@ def year_of(text: str) -> float | None:
 
 
 def rate_of(device: Accelerator, bits: str) -> Sourced | None:
-    """Return the best dense rate of a width, None where the device has no unit for it [FLOP/s]."""
+    """Return the highest dense rate of a width, None where the device has none [FLOP/s]."""
     known = [device.peak[name] for name in WIDTHS[bits] if name in device.peak]
     return max(known, key=lambda one: one.value, default=None)
 
 
 def years_between(launched: float, price: Price) -> float:
-    """Return the years from a launch to the middle of a price's date [1]."""
+    """Return the years from a launch to the middle of the period that a price's date means [1]."""
     return price.middle.year + (price.middle.timetuple().tm_yday - 1) / 365.0 - launched
 
 
 def milestones() -> list[Milestone]:
-    """Return the devices whose launch and price are known, the oldest first."""
+    """Return the catalogue's devices whose launch and price are known.
+
+    Returns
+    -------
+    The devices at their launch, the oldest first.
+    """
     found = []
     for name in catalogue.ids("accelerators"):
         device = catalogue.accelerator(name)
@@ -116,16 +121,26 @@ def milestones() -> list[Milestone]:
 
 
 CLASSES = ("datacenter", "workstation", "consumer")
-"""Classes of devices, whose prices are made for different buyers."""
+"""Device classes, whose prices are set for different buyers."""
 
 LEAST = 5
-"""Milestones below which no trend is drawn [1]."""
+"""Fewest milestones that a trend is fitted to [1]."""
 
 
 def fit_trend(found: Sequence[Milestone], bits: str, kind: str) -> Trend | None:
-    """Fit an exponential to the price of a rate by launch over a class of devices; None with too few of them.
+    """Fit an exponential to the price of a rate by launch date, over the devices of a class.
 
-    Where the price does not surely fall, the slowest halving is infinite. Prices long after a launch do not count.
+    Prices long after a launch do not count. Where the interval of the slope includes rising prices, its slowest halving is infinite.
+
+    Parameters
+    ----------
+    found : milestones of all classes.
+    bits : width of the rate, a key of `WIDTHS`.
+    kind : device class, one of `CLASSES`.
+
+    Returns
+    -------
+    The trend, None with fewer than `LEAST` milestones.
     """
     points = [
         (one.launched, math.log2(one.per_rate[bits]))
@@ -149,14 +164,14 @@ def fit_trend(found: Sequence[Milestone], bits: str, kind: str) -> Trend | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gain:
-    """How much faster one device is than another, and through what.
+    """Speed of one device relative to another, in factors.
 
     Parameters
     ----------
-    years : between their launches, None where one is not known [1].
-    factors : by name; their product is `whole` [1].
-    whole : the best rate of the one, sparse where it has such, over that of the other [1].
-    sources : of the numbers.
+    years : years between their launches, None where one is not known [1].
+    factors : factor by cause; their product is `whole` [1].
+    whole : best rate of the new device, sparse where it has one, over that of the old [1].
+    sources : sources of the numbers.
     """
 
     old: Accelerator
@@ -168,7 +183,16 @@ class Gain:
 
 
 def gain(old: Accelerator, new: Accelerator) -> Gain:
-    """Take the ratio of two devices' best rates apart into transistors, vector rate of each, matrix units, precision and sparsity.
+    """Return the ratio of two devices' best rates as factors: transistors, clock and design, matrix units, precision and sparsity.
+
+    Parameters
+    ----------
+    old : the device in the denominator.
+    new : the device in the numerator.
+
+    Returns
+    -------
+    The factors and their product [1].
 
     Raises
     ------
@@ -193,7 +217,7 @@ def gain(old: Accelerator, new: Accelerator) -> Gain:
 
 
 def _ladder(device: Accelerator) -> tuple[float, float, float, float, float]:
-    """Return transistors, vector rate of each, and the steps from there to the device's best rate."""
+    """Return the transistors, the vector rate per transistor, and the factors from the vector rate to the device's best rate."""
     transistors, vector = device.quantities.get("transistors"), device.peak.get("fp32")
     matrix = rate_of(device, "16 bits")
     known = {"transistors": transistors, "fp32 rate": vector, "16-bit rate": matrix}

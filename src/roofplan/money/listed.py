@@ -1,4 +1,4 @@
-"""What hosted routes to a model ask per token: the catalogue's list, and that of genai-prices where it is installed."""
+"""List prices of hosted models: those of the catalogue, and those of genai-prices where it is installed."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from roofplan import catalogue
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
-    """One listed price of a hosted model.
+    """List price of one route to a hosted model.
 
     Parameters
     ----------
     input, output : prices [USD/Mtoken].
-    cached : of input that the route finds in its cache, None where it lists none and charges it in full [USD/Mtoken].
-    date : as exact as the list.
+    cached : price of input found in the route's cache, None where the route lists none and charges the full price [USD/Mtoken].
+    date : ISO date, as exact as the list.
     """
 
     name: str
@@ -28,12 +28,12 @@ class Route:
     cached: float | None = None
 
     def charged(self, hit: float) -> float:
-        """Return what input costs of which a share is found in the cache [USD/Mtoken]."""
+        """Return the price of input of which a share `hit` is found in the cache [USD/Mtoken]."""
         return (1.0 - hit) * self.input + hit * (self.input if self.cached is None else self.cached)
 
 
 def routes(model: str) -> list[Route]:
-    """Return the priced routes to a model; of genai-prices those of providers that the catalogue does not list."""
+    """Return the priced routes to a model; genai-prices adds providers that the catalogue does not list."""
     known = [
         Route(
             name=str(entry["route"]),
@@ -50,7 +50,7 @@ def routes(model: str) -> list[Route]:
 
 
 def _genai(model: str) -> list[Route]:
-    """Return what genai-prices lists for a model today, nothing where it is not installed; prices that depend on the length of a request are left out."""
+    """Return the routes that genai-prices lists for a model today, none where it is not installed; prices tiered by request length are left out."""
     try:
         from genai_prices import data  # type: ignore[import-not-found, unused-ignore]
     except ImportError:
@@ -80,7 +80,7 @@ def _genai(model: str) -> list[Route]:
 
 
 def _today(prices: Any) -> Any:
-    """Return the prices that hold today: the newest whose start has come."""
+    """Return the prices that hold today: the newest whose start date has passed."""
     if not isinstance(prices, list):
         return prices
     valid = [
@@ -92,5 +92,5 @@ def _today(prices: Any) -> Any:
 
 
 def _plain(name: str) -> str:
-    """Return a name without the punctuation that lists differ in."""
+    """Return a name without the punctuation and suffixes in which lists differ."""
     return "".join(letter for letter in name.lower().removesuffix("_ai").removesuffix("-ai") if letter.isalnum())

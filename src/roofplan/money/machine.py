@@ -1,4 +1,4 @@
-"""What a machine of one's own costs per hour: purchase, interest, electricity, hosting, and what is absent."""
+"""Hourly cost of an owned machine: purchase, interest, electricity and hosting, and what is not counted."""
 
 from __future__ import annotations
 
@@ -34,32 +34,32 @@ from roofplan.records.terms import Term, total
 from roofplan.records.units import HOUR, JOULE_PER_KWH, YEAR
 
 YEARS = 3.0
-"""Years of use where nobody says, as the articles and most accounts take [1]."""
+"""Default years of use, as in the articles and most published accounts [1]."""
 
 LEAST_YEARS, MOST_YEARS = 0.01, 20.0
-"""Years between which a machine is planned for: some days, and more than any of the trade was used [1]."""
+"""Shortest and longest use that is planned: some days, and longer than machines are used in practice [1]."""
 
 
 SERVERS = "the servers around the cards"
-"""What is absent where only the cards' price is known."""
+"""Name of what is not counted where only the price of the cards is known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
-    """On which terms a machine is owned; None where a default of the catalogue holds, or where nothing is known.
+    """Terms of owning a machine; None means the catalogue's default, or not counted where there is none.
 
     Parameters
     ----------
-    card, server, networking : prices of one device, of a host without devices, and of network cards and switches in all [USD].
-    years : of use [1].
-    interest : per year [1].
-    residual : share of the purchase that a sale at the end brings back [1].
-    power : at the wall [W].
+    card, server, networking : prices of one device, of a host without devices, and of all network cards and switches [USD].
+    years : years of use [1].
+    interest : interest rate per year [1].
+    residual : resale value as a share of the purchase [1].
+    power : power at the wall [W].
     electricity : price of energy [USD/J].
     pue : the site's power over the machine's [1].
-    hosting, staff : in all [USD/h].
-    rack : power that a rack gives and cools [W].
-    place : whose electricity, an ISO code.
+    hosting, staff : hourly costs of the whole machine [USD/h].
+    rack : power that a rack supplies and cools [W].
+    place : place whose electricity price holds, an ISO code.
     """
 
     card: float | None = None
@@ -83,9 +83,9 @@ class Item:
 
     Parameters
     ----------
-    price : of one [USD].
-    date : of the price.
-    kind : ``quote`` of the price book, or ``given`` by the user.
+    price : price of one [USD].
+    date : date of the price.
+    kind : ``quote`` for a price of the catalogue, ``given`` for one of the user.
     """
 
     name: str
@@ -96,7 +96,7 @@ class Item:
     kind: Kind = "quote"
 
     def ranged(self, fit: Fit) -> Sourced:
-        """Return the price of one with the bounds of quotations of such things, none where the user gave it [USD]."""
+        """Return the unit price with the range of comparable quotes, without a range where the user gave it [USD]."""
         low, high = bounds(self.price, PURCHASE, fit) if self.kind == "quote" else (None, None)
         return Sourced(
             value=self.price,
@@ -112,7 +112,7 @@ class Item:
 
     @property
     def value(self) -> float:
-        """Price of all [USD]."""
+        """Price of all items [USD]."""
         return self.count * self.price
 
     @property
@@ -123,15 +123,15 @@ class Item:
 
 @dataclass(slots=True, kw_only=True)
 class Owned:
-    """A machine of one's own.
+    """An owned machine and its cost.
 
     Parameters
     ----------
-    inputs : what the cost follows from, by name, each with its range.
-    term : USD per hour in parts, at the inputs' central values.
-    absent : what is not counted, for nothing is known of it.
-    unpriced : whether something that must be bought is among that.
-    fit : the constants behind its power and the ranges of its prices.
+    inputs : inputs of the cost by name, each with its range.
+    term : hourly cost in parts, at the central values of the inputs [USD/h].
+    absent : what is not counted, because nothing is known of it.
+    unpriced : whether that includes something that must be bought.
+    fit : fitted constants behind its power and the ranges of its prices.
     """
 
     machine: Machine
@@ -145,39 +145,39 @@ class Owned:
     assumed: list[str] = field(default_factory=list)
 
     def at(self, values: Values) -> Term:
-        """Return the cost per hour in parts at values of its inputs, which may be arrays of draws [USD/h]."""
+        """Return the hourly cost in parts at values of its inputs, which may be arrays of draws [USD/h]."""
         return hourly_term(self.items, self.terms, self.inputs, values)
 
     def interval(self) -> Interval:
-        """Return the cost per hour with the bounds that hold nine of ten draws [USD/h]."""
+        """Return the hourly cost with the bounds that hold nine of ten draws [USD/h]."""
         return interval(lambda values: self.at(values).value, self.inputs)
 
     def swings(self) -> list[Swing]:
-        """Return what each input's range does to the cost per hour, the widest first [USD/h]."""
+        """Return the effect of each input's range on the hourly cost, the widest first [USD/h]."""
         return tornado(lambda values: self.at(values).value, self.inputs)
 
     @property
     def purchase(self) -> float:
-        """What is bought [USD]."""
+        """Price of everything that is bought [USD]."""
         return sum(item.value for item in self.items)
 
     @property
     def hourly(self) -> float:
-        """Cost per hour, busy or idle [USD/h]."""
+        """Hourly cost, busy or idle [USD/h]."""
         return float(self.term.value)
 
     @property
     def oldest(self) -> str:
-        """Date of the oldest price in it, empty where the user gave them all."""
+        """Date of the oldest quoted price, empty where the user gave all prices."""
         return min((item.date for item in self.items if item.kind == "quote"), default="")
 
     @property
     def warnings(self) -> list[tuple[str, str]]:
-        """What a reader must know of its prices, each with a code."""
+        """Warnings about old prices, each with a code."""
         return [found for item in self.items if item.kind == "quote" for found in stale_warning(item.name, item.date)]
 
     def cost(self) -> HourlyCost:
-        """Return it as an hourly price of each device."""
+        """Return the hourly cost in the form of a price per device."""
         edge, count = self.interval(), self.machine.count
         each = self.hourly / count
         quote = Price(
@@ -195,24 +195,39 @@ class Owned:
 
     @property
     def bare(self) -> bool:
-        """Whether the servers around the cards, or the network between them, have no price: it looks cheaper than it is."""
+        """Whether the servers around the cards, or the network between them, have no price, so that the machine looks too cheap."""
         return self.unpriced and self.machine.device.status != OWN
 
     @property
     def said(self) -> str:
-        """Return on which terms it is owned, and what is not counted."""
+        """Return the terms of owning and what is not counted, as text."""
         t = self.terms
         rate = f"{t.interest:.0%} interest" if t.interest else "no interest"
         return f"{t.years:g} years, {rate}; {', '.join(self.assumed)}; not counted: {', '.join(self.absent)}"
 
     @property
     def assumed_date(self) -> str:
-        """Date of the catalogue, for prices that the user gave."""
+        """Date of the catalogue, used where the user gave all prices."""
         return catalogue.version()
 
 
 def own(machine: Machine, fit: Fit, terms: Terms | None = None) -> Owned | None:
-    """Return what owning a machine costs, None where no price of its devices is known."""
+    """Return what owning a machine costs, None where no price of its devices is known.
+
+    Parameters
+    ----------
+    machine : the machine.
+    fit : fitted constants, for power and the ranges of prices.
+    terms : terms of owning, None for the defaults.
+
+    Returns
+    -------
+    The owned machine with its hourly cost.
+
+    Raises
+    ------
+    UnknownName : a place without a known price of electricity.
+    """
     terms = terms or Terms()
     items, absent = _items(machine, terms)
     if not items:
@@ -240,12 +255,12 @@ def own(machine: Machine, fit: Fit, terms: Terms | None = None) -> Owned | None:
 
 
 def price_name(item: Item) -> str:
-    """Return what the price of an item is called among the inputs."""
+    """Return the name of an item's price among the inputs."""
     return f"price of {item.name}"
 
 
 def hourly_term(items: list[Item], terms: Terms, inputs: dict[str, Sourced], values: Values) -> Term:
-    """Return what owning costs per hour, in parts; values may be arrays of draws [USD/h]."""
+    """Return the hourly cost of owning in parts; values may be arrays of draws [USD/h]."""
     bought: Any = sum(item.count * values[price_name(item)] for item in items)
     parts = [_depreciation(bought, terms, tuple(document(key) for key in dict.fromkeys(item.source for item in items)))]
     if "power" in values:
@@ -279,12 +294,12 @@ def hourly_term(items: list[Item], terms: Terms, inputs: dict[str, Sourced], val
 
 
 def _given(value: float, unit: str) -> Sourced:
-    """Return what the user states, without a range."""
+    """Return a number that the user states, without a range."""
     return Sourced(value=value, unit=unit, text=f"{value:g} {unit}", source="given", seen="", kind="given")
 
 
 def _items(machine: Machine, terms: Terms) -> tuple[list[Item], list[str]]:
-    """Return what is bought, and what is not known of it: complete servers where one is priced, else devices and hosts."""
+    """Return what is bought and what has no price: complete servers where one is priced, else devices and hosts."""
     absent: list[str] = []
     box = _priced(machine, WHOLE) if terms.card is None and terms.server is None else None
     items = [_share(machine, box, WHOLE)] if box is not None else []
@@ -293,7 +308,7 @@ def _items(machine: Machine, terms: Terms) -> tuple[list[Item], list[str]]:
         if not items:
             return [], []
         if machine.device.quantities.get("bought") is not None and terms.card is None and terms.server is None:
-            return items, []  # what its owner pays for it holds its share of a server
+            return items, []  # the purchase price of a user's device includes its share of a server
         if terms.server is not None:
             items.append(_given_item("servers", machine.hosts, terms.server))
         else:
@@ -308,22 +323,22 @@ def _items(machine: Machine, terms: Terms) -> tuple[list[Item], list[str]]:
 
 
 WHOLE, BOARD = "price", "board_price"
-"""Quantities of a server: what it costs with all that it needs, and what its devices cost on their board alone [USD]."""
+"""Prices of a server: of the complete server, and of the board with its devices alone [USD]."""
 
 
 def _given_item(name: str, count: float, price: float) -> Item:
-    """Return what is bought at the user's price."""
+    """Return an item at the user's price."""
     return Item(name=name, count=count, price=price, source="given", kind="given")
 
 
 def _priced(machine: Machine, which: str) -> Server | None:
-    """Return the server of a machine's hosts of which a price is known: the named one, else the cheapest of the newest half year."""
+    """Return a server with a known price for a machine's hosts: the named one, else the cheapest of the newest half year."""
     boxes = [
         s
         for s in catalogue.servers_of(machine.device.id)
         if which in s.quantities and not s.provider and s.count >= machine.per_host
     ]
-    # a rack is not sold by the device
+    # racks are not sold in parts
     boxes = [s for s in boxes if s.count <= LARGEST_BOX or s.count == machine.per_host]
     if not boxes:
         return None
@@ -338,7 +353,7 @@ def _priced(machine: Machine, which: str) -> Server | None:
 
 
 def _share(machine: Machine, box: Server, which: str) -> Item:
-    """Return the share of servers, or of their boards, that a machine's hosts are."""
+    """Return the share of complete servers, or of their boards, that the hosts of a machine make up."""
     price, share = box.quantities[which], machine.per_host / box.count
     words = box.id if which == WHOLE else f"board of {box.id}"
     words = words if share == 1.0 else f"{machine.per_host}/{box.count} of {words}"
@@ -346,7 +361,7 @@ def _share(machine: Machine, box: Server, which: str) -> Item:
 
 
 def _cards(machine: Machine, terms: Terms) -> list[Item]:
-    """Return the devices alone: at the user's price, on a priced board, or one by one; nothing where no price is known."""
+    """Return the devices alone, at the user's price, on a priced board or one by one; nothing where no price is known."""
     if terms.card is not None:
         return [_given_item(machine.device.id, machine.count, terms.card)]
     quote = price_of(machine.device, "bought")
@@ -368,11 +383,11 @@ def _cards(machine: Machine, terms: Terms) -> list[Item]:
 
 
 NETWORK = (("nic_price", "network card"), ("switch_port_price", "switch port"))
-"""What a port of a host needs: quantities of its link, and what they are called."""
+"""What each port of a host needs: the quantity of the link that holds its price, and its name."""
 
 
 def _network(machine: Machine, *, cards: bool) -> tuple[list[Item], list[str]]:
-    """Return the network cards, where they are to be bought apart, and switch ports of the hosts, and what of them has no price."""
+    """Return the switch ports of the hosts, and the network cards where servers lack them; and what of these has no price."""
     needed = NETWORK if cards else NETWORK[1:]
     link, ports = machine.network, machine.hosts * machine.ports
     known = [(name, link.quantities[key]) for key, name in needed if link is not None and key in link.quantities]
@@ -387,7 +402,7 @@ def _network(machine: Machine, *, cards: bool) -> tuple[list[Item], list[str]]:
 
 
 def _depreciation(bought: Any, terms: Terms, sources: tuple[Source, ...]) -> Term:
-    """Return what the purchase costs per hour."""
+    """Return the purchase as an hourly cost."""
     sold = bought * terms.residual
     if terms.interest > 0.0:
         value = cost.annuity(bought, sold, terms.interest, terms.years) / (YEAR / HOUR)
@@ -403,7 +418,7 @@ def _depreciation(bought: Any, terms: Terms, sources: tuple[Source, ...]) -> Ter
 
 
 def _energy(machine: Machine, terms: Terms, absent: list[str], assumed: list[str], fit: Fit) -> dict[str, Sourced]:
-    """Return power, tariff and site overhead with their ranges, nothing where the machine's power is not known."""
+    """Return power, electricity price and PUE with their ranges, nothing where the machine's power is not known."""
     if terms.power is not None:
         power = _given(terms.power, "W")
     else:
@@ -429,10 +444,27 @@ def _energy(machine: Machine, terms: Terms, absent: list[str], assumed: list[str
 
 
 def hourly(machine: Machine, price: str, fit: Fit, terms: Terms | None = None) -> HourlyCost | None:
-    """Return the cost of a machine under ``rent``, ``contract``, ``spot``, ``own`` on terms, or a given ``2.50USD/h`` per device."""
+    """Return the hourly cost of a machine under a way of paying, None where no price is known for it.
+
+    Parameters
+    ----------
+    machine : the machine.
+    price : ``rent``, ``contract``, ``spot``, ``own``, or a price per device such as ``2.50USD/h``.
+    fit : fitted constants, for the power and price ranges of an owned machine.
+    terms : terms of owning, None for the defaults.
+
+    Returns
+    -------
+    The price per device-hour and in all [USD/h]; None also for owned cards whose servers or network have no price.
+
+    Raises
+    ------
+    UnitError : the price is none of these.
+    UnknownName : a place of the terms without a known price of electricity.
+    """
     if price == "own":
         owned = own(machine, fit, terms)
-        # cards without the servers around them would look cheaper than they are; a device of the user's own is priced as he says
+        # cards without their servers would look too cheap; a user's own device counts at the price that the user states
         return None if owned is None or owned.bare else owned.cost()
 
     if price in KINDS:
@@ -450,7 +482,7 @@ def hourly(machine: Machine, price: str, fit: Fit, terms: Terms | None = None) -
 
 
 def rents(machine: Machine) -> tuple[float, float, str, int] | None:
-    """Return least and most rent on demand of a device in the newest half year, its newest date and the quotations' number, None without any [USD/h]."""
+    """Return the lowest and highest on-demand rent of the newest half year, the newest date and the number of quotes, None without any [USD/h]."""
     given = machine.device.quantities.get("price")
     if given is not None:
         return given.value, given.value, catalogue.version(), 1
@@ -464,11 +496,20 @@ def rents(machine: Machine) -> tuple[float, float, str, int] | None:
 
 
 MATRIX_FORMATS = ("tf32", "fp16", "bf16", "fp8", "int8", "fp4")
-"""Number formats of matrix units, whose rates are bought."""
+"""Number formats of matrix units, whose rates are priced."""
 
 
 def per_petaflop_hour(owned: Owned) -> dict[str, float]:
-    """Return the cost of a PFLOP/s for an hour at the dense peak, by number format [USD/h]."""
+    """Return the cost of a PFLOP/s for an hour at the dense peak, by number format.
+
+    Parameters
+    ----------
+    owned : the owned machine.
+
+    Returns
+    -------
+    Number format -> cost [USD/h].
+    """
     device = owned.machine.device
     return {
         name: owned.hourly / (rate.value * owned.machine.count / 1e15)
@@ -478,11 +519,11 @@ def per_petaflop_hour(owned: Owned) -> dict[str, float]:
 
 
 def checked(terms: Terms) -> Terms:
-    """Return the terms, or refuse those that make no sense.
+    """Return the terms, or refuse invalid ones.
 
     Raises
     ------
-    InputError : with the flag at fault.
+    InputError : a value out of range; names the flag.
     """
     for name, value in (("--residual", terms.residual), ("--interest", terms.interest)):
         if not 0.0 <= value < 1.0:
@@ -499,22 +540,22 @@ def checked(terms: Terms) -> Terms:
 
 
 HEADROOM = 0.25
-"""Reserve of a power supply over the load, usual practice [1]."""
+"""Reserve of a power supply above the load, by common practice [1]."""
 
 RACK = 20e3
-"""Power of a rack that colocation sells without a word, beside which a server's is set [W]."""
+"""Default power of a colocation rack, for comparison with a server's [W]."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fed:
-    """What feeds a server.
+    """Power supply of a server.
 
     Parameters
     ----------
-    power : of a server at load [W].
-    supplies : rating of its power supplies, a reserve in it [W].
-    rack : power of a rack [W], and `servers` of it [1].
-    plugs : of each kind that a card needs beside its slot, by the plug's rating; empty where cards take no plugs [1].
+    power : power of a server at load [W].
+    supplies : rating of its power supplies, with a reserve [W].
+    rack : power of a rack [W], which feeds `servers` of them [1].
+    plugs : plugs that a card needs beside its slot, by rating of the plug; empty where cards take no plugs [1].
     """
 
     power: float
@@ -525,7 +566,16 @@ class Fed:
 
 
 def fed(owned: Owned) -> Fed | None:
-    """Return what feeds each server of a machine, None where its power or its box is not known."""
+    """Return the power supply of each server of a machine.
+
+    Parameters
+    ----------
+    owned : the owned machine.
+
+    Returns
+    -------
+    Supplies, racks and plugs; None where the machine's power or server is not known.
+    """
     if "power" not in owned.inputs or owned.machine.server is None:
         return None
     each = owned.inputs["power"].value / owned.machine.hosts
@@ -546,19 +596,19 @@ SLOT, PLUGS = 75.0, (150.0, 600.0)
 """Power of an x16 slot, of an 8-pin plug and of a 12V-2x6: PCI-SIG, Card Electromechanical Specification 5.1 [W]."""
 
 CARD = "PCIe"
-"""Form of a device that a slot and plugs feed."""
+"""Form of a device that is fed through a slot and plugs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Against:
-    """Owning beside renting the same machine.
+    """Owning compared with renting the same machine.
 
     Parameters
     ----------
-    low, high : least and most rent on demand of a device in the newest half year [USD/h], of `quotations`, the newest of `date`.
-    rent : of a device, the quotation that is compared with [USD/h], None where none holds for this size.
-    use : share of the hours from which owning is cheaper, above 1 where never [1].
-    payback : time until the machine has earned its price at that rent, used around the clock, None where owning is dearer or half priced [s].
+    low, high : lowest and highest on-demand rent of a device in the newest half year [USD/h], of `quotations` quotes, the newest of `date`.
+    rent : rent of a device that owning is compared with [USD/h], None where no quote holds for this size.
+    use : share of the hours above which owning is cheaper, above 1 where it never is [1].
+    payback : time for the machine to earn its price at that rent in continuous use, None where owning is dearer or not fully priced [s].
     """
 
     low: float
@@ -571,7 +621,16 @@ class Against:
 
 
 def against(owned: Owned) -> Against | None:
-    """Return owning beside renting, None without rents of the device."""
+    """Return owning compared with renting.
+
+    Parameters
+    ----------
+    owned : the owned machine.
+
+    Returns
+    -------
+    The comparison, None where no on-demand rent of the device is known.
+    """
     known = rents(owned.machine)
     if known is None:
         return None

@@ -1,4 +1,4 @@
-"""What a machine costs per hour, from the dated price book."""
+"""Hourly prices of machines, from dated quotes."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from roofplan.records.source import GRADES, Sourced
 from roofplan.timing.figures import Metric
 
 PURCHASE = "purchase"
-"""What the fit of quotations calls what is bought, by list or on the street."""
+"""Kind under which the fit of quotes holds purchase prices, list and street."""
 
 STALE_DAYS = 365
-"""Age beyond which a price is marked."""
+"""Age of a price beyond which it is marked, in days."""
 
 KINDS = {"rent": "rent-on-demand", "contract": "rent-contract", "spot": "spot"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HourlyCost:
-    """USD per hour of a machine and the quotation behind it.
+    """Hourly cost of a machine and the quote behind it.
 
     Parameters
     ----------
     per_device : price of a device-hour [USD/h].
     count : devices [1].
-    price : the quotation.
-    sure : its grade where it follows from more than one quotation, as that of a machine of one's own.
+    price : the quote.
+    sure : grade where the cost follows from more than one quote, as for an owned machine.
     """
 
     per_device: float
@@ -44,7 +44,7 @@ class HourlyCost:
 
     @property
     def grade(self) -> str:
-        """How sure the price is: as good as measured where the user gave it, calibrated where it was quoted within a year."""
+        """Grade of the price: measured where the user gave it, calibrated where quoted within a year, else borrowed."""
         return self.sure or ("measured" if self.price.kind == "given" else "borrowed" if self.stale else "calibrated")
 
     @property
@@ -54,7 +54,7 @@ class HourlyCost:
 
     @property
     def range(self) -> tuple[float, float]:
-        """Bounds of the price over the price itself, 1 and 1 where it is quoted as one number [1]."""
+        """Bounds of the price over the price itself, 1 and 1 where it is a single number [1]."""
         value = self.price.value
         low = value if self.price.low is None else self.price.low
         high = value if self.price.high is None else self.price.high
@@ -62,17 +62,36 @@ class HourlyCost:
 
     @property
     def stale(self) -> bool:
-        """Whether the quotation is older than a year."""
+        """Whether the quote is older than a year."""
         return age_days(self.price.date) > STALE_DAYS
 
 
 def stale_warning(what: str, dated: str) -> list[tuple[str, str]]:
-    """Return the warning of a price older than a year, nothing of a younger one or of one without a date."""
+    """Return the warning of a price older than a year.
+
+    Parameters
+    ----------
+    what : thing that is priced, as the warning names it.
+    dated : ISO date of the price, of year, month or day; empty for none.
+
+    Returns
+    -------
+    The warning with its code, nothing for a younger price or one without a date.
+    """
     return [("price_stale", f"the price of {what} is of {dated}")] if dated and age_days(dated) > STALE_DAYS else []
 
 
 def warnings_of(cost: HourlyCost) -> list[tuple[str, str]]:
-    """Return what a reader must know of a price, each with a code: its age, and on which terms a machine is owned."""
+    """Return the warnings about an hourly cost: the age of its price, and the terms of owning.
+
+    Parameters
+    ----------
+    cost : the hourly cost.
+
+    Returns
+    -------
+    Pairs of code and warning.
+    """
     out = []
     if cost.price.kind != "own" or cost.price.date != catalogue.version():
         out += stale_warning(f"{cost.price.device} ({cost.price.kind})", cost.price.date)
@@ -84,6 +103,17 @@ def warnings_of(cost: HourlyCost) -> list[tuple[str, str]]:
 def age_days(text: str, today: date | None = None) -> int:
     """Return the least age that a date of year, month or day can mean.
 
+    Parameters
+    ----------
+    text : ISO date of year, month or day.
+    today : day that the age is counted to, None for the current day.
+
+    Returns
+    -------
+    The age in days [1].
+
+    Examples
+    --------
     >>> age_days("2025", date(2026, 11, 21)), age_days("2025-10", date(2026, 10, 30))
     (325, 364)
     """
@@ -94,15 +124,25 @@ def age_days(text: str, today: date | None = None) -> int:
 
 
 RECENT_DAYS = 180
-"""Quotations this much older than the newest of a pool still count as of its day."""
+"""Days before the newest quote of a pool within which others count as recent."""
 
 
 def quotation(machine: Machine, kind: str) -> Price | None:
-    """Return the price of a kind that holds for this instance size, or None: never a price of another kind.
+    """Return the rent of a kind that holds for the machine's instance size, None where there is none.
 
-    A rent holds for the instance size that it was quoted for: quotations for as many devices as a host come first, unless
-    all are older than a year and one that names no size is newer. For a named cloud instance only its provider's count. Of
-    those of the newest half year the median is taken; contracts of one length alone, that of the newest.
+    A rent holds for the instance size that it was quoted for. Quotes for as many devices as a host has come first, unless all of
+    them are older than a year and a newer quote names no size. For a named cloud instance only its provider's quotes count.
+    Only quotes with the contract term of the newest are used. The result is their median over the newest half year. Quotes
+    of another kind are never used.
+
+    Parameters
+    ----------
+    machine : the machine.
+    kind : ``rent``, ``contract`` or ``spot``.
+
+    Returns
+    -------
+    The quote [USD/h], or None.
     """
     own = machine.device.quantities.get("price")
     if own is not None and kind == "rent":
@@ -127,13 +167,13 @@ def quotation(machine: Machine, kind: str) -> Price | None:
 
 
 def newest(pool: Sequence[Price]) -> Price:
-    """Return the median of the quotations of the newest half year."""
+    """Return the median quote of the newest half year."""
     first = max(p.middle for p in pool) - timedelta(days=RECENT_DAYS)
     return middle_of([p for p in pool if p.middle >= first])
 
 
 def middle_of(pool: Sequence[Price]) -> Price:
-    """Return the median quotation; of the two in the middle of an even number the newer, or their mean where both are as new."""
+    """Return the median quote; of an even number, the newer of the middle two, or their mean where both are of the same date."""
     ranked = sorted(pool, key=lambda p: p.value)
     low, high = ranked[(len(ranked) - 1) // 2], ranked[len(ranked) // 2]
     if low.middle != high.middle:
@@ -148,13 +188,13 @@ def middle_of(pool: Sequence[Price]) -> Price:
 
 
 def bounds(value: float, kind: str, fit: Fit) -> tuple[float | None, float | None]:
-    """Return between what nine of ten quotations of the same thing within half a year lie, none where the price book has too few of a kind [the price's unit]."""
+    """Return the bounds of nine in ten quotes of the same thing within half a year, none where a kind has too few quotes [the price's unit]."""
     low, high = (fit.get("price", edge, kind) for edge in ("low", "high"))
     return (None, None) if low is None or high is None else (low.value * value, high.value * value)
 
 
 def ranged(price: Price, fit: Fit) -> Sourced:
-    """Return a quotation with its bounds: its own where it states some, none where the user gave it, else those of its kind."""
+    """Return a quote with its bounds: its own where it states them, none where the user gave it, else those of its kind."""
     low, high = price.low, price.high
     if low is None and high is None and price.kind != "given":
         low, high = bounds(price.value, PURCHASE if price.kind in {"list", "street"} else price.kind, fit)
@@ -178,7 +218,17 @@ def given_price(machine: Machine, value: float, source: str) -> Price:
 
 
 def at_price(speed: Metric, price: HourlyCost | None) -> Metric:
-    """Return what time costs: as sure as the less sure of the time and the price of an hour, and as wide as both together."""
+    """Return a cost whose grade and interval include those of the hourly price.
+
+    Parameters
+    ----------
+    speed : the cost, with the grade and interval of the time alone.
+    price : hourly price in that cost, None to leave the cost as it is.
+
+    Returns
+    -------
+    The same value in the same unit, with the lower of both grades and the combined interval.
+    """
     if price is None or not speed.value:
         return speed
     low, high = price.range

@@ -1,4 +1,4 @@
-"""The dated rents of a device, never one kind beside another."""
+"""Dated rents of a device, kept apart by kind."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ RENTS = ("rent-on-demand", "rent-contract", "spot")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quote:
-    """One quotation of a rent.
+    """A quote of a rent.
 
     Parameters
     ----------
-    price : of a device [USD/h].
+    price : the rent of a device [USD/h].
     """
 
     price: Price

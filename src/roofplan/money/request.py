@@ -1,4 +1,4 @@
-"""What the flags of ``roofplan cost`` mean: text with units becomes a chip, a machine on terms, rents."""
+"""Flags of ``roofplan cost``, as text with units, to chips, owned machines and rents."""
 
 from __future__ import annotations
 
@@ -21,11 +21,20 @@ from roofplan.records.silicon import Chip, Die
 
 
 def bill_of_materials(asked: ChipInputs, fit: Fit) -> Bill:
-    """Return what a catalogue device, or a chip that its node, area and memory describe, costs to make.
+    """Return the bill of materials of a catalogue device, or of a chip described by node, area and memory.
+
+    Parameters
+    ----------
+    asked : inputs of the command.
+    fit : fitted constants, for the range of a price.
+
+    Returns
+    -------
+    The bill.
 
     Raises
     ------
-    InputError : a description that is incomplete, or that no process makes.
+    InputError : a description that is incomplete or contradictory, or a chip that cannot be made or priced.
     """
     device, dies, price, volume = asked.device, str(asked.dies), asked.price, asked.volume
     own = {f"--{name}": getattr(asked, name) for name in ("node", "area", "hbm", "gddr", "memory", "units", "sold")}
@@ -100,16 +109,16 @@ def _described(own: dict[str, str | None], dies: str) -> Chip:
 
 
 def _memory(text: str, flag: str) -> float:
-    """Return the capacity of memory chips as their trade counts it, a GB being 2^30 B [B]."""
+    """Return a memory capacity; as usual for memory chips, GB means 2^30 B [B]."""
     return unit_of.parse(re.sub(r"(?i)(?<![a-z])([mgt])b$", r"\1iB", text.strip()), "B", flag)
 
 
 CURRENCY = re.compile(r"(?<![A-Za-z])(?!USD)([A-Z]{3})(?![A-Za-z])")
-"""A currency other than the dollar, by its ISO 4217 code, in a price."""
+"""A currency code of ISO 4217 in a price, other than USD."""
 
 
 def _rates(text: str | None) -> dict[str, float]:
-    """Return what ``EUR=1.04,GBP=1.25`` means: currencies and what one of each is worth [USD]."""
+    """Return the exchange rates of a text such as ``EUR=1.04,GBP=1.25``: currency -> one unit of it [USD]."""
     out = {}
     for piece in (text or "").split(",") if text else ():
         name, _, value = piece.strip().partition("=")
@@ -120,11 +129,11 @@ def _rates(text: str | None) -> dict[str, float]:
 
 
 def _in_dollars(text: str, rates: dict[str, float], flag: str) -> tuple[str, float]:
-    """Return a price with its currency written as USD, and what one of that currency is worth [USD].
+    """Return a price with its currency written as USD, and one unit of that currency [USD].
 
     Raises
     ------
-    InputError : a currency whose rate nobody stated.
+    InputError : a currency without a stated rate.
     """
     found = CURRENCY.search(text)
     if found is None:
@@ -138,7 +147,7 @@ def _in_dollars(text: str, rates: dict[str, float], flag: str) -> tuple[str, flo
 
 
 def _years(text: str) -> float:
-    """Return a span of years or months, years where it says neither [1]."""
+    """Return a span in years, given in years or months; a bare number is years [1]."""
     found = re.fullmatch(r"\s*([\d.]+(?:e[-+]?\d+)?)\s*(y|yr|years?|months?)?\s*", text)
     if found is None:
         raise UnitError(
@@ -149,11 +158,19 @@ def _years(text: str) -> float:
 
 
 def terms_of(asked: Owning) -> owning.Terms:
-    """Return the terms that the flags of owning mean.
+    """Return the terms of owning that the flags state.
+
+    Parameters
+    ----------
+    asked : inputs of the command.
+
+    Returns
+    -------
+    The terms, in SI.
 
     Raises
     ------
-    InputError : terms that make no sense.
+    InputError : a flag that cannot be read, is out of range, or is in a currency without a stated rate.
     """
     said = asked.as_json()
     rates = _rates(said["exchange"])
@@ -186,11 +203,20 @@ def terms_of(asked: Owning) -> owning.Terms:
 
 
 def owned_machines(asked: MachineInputs, fit: Fit) -> list[Owned]:
-    """Return what machines of one's own cost per hour.
+    """Return the hourly costs of owned machines.
+
+    Parameters
+    ----------
+    asked : inputs of the command.
+    fit : fitted constants, for power and the ranges of prices.
+
+    Returns
+    -------
+    The owned machines, in the order of the flags.
 
     Raises
     ------
-    InputError : terms that make no sense, a place or a price that is not known.
+    InputError : no machine, terms that cannot be read, or a machine, place or price that is not known.
     """
     if not asked.on:
         raise InputError("--on is missing. Example: roofplan cost machine --on rtx-4090:8 --years 3", argument="--on")
@@ -213,17 +239,26 @@ def owned_machines(asked: MachineInputs, fit: Fit) -> list[Owned]:
 
 
 def _estimated(device: str) -> bool:
-    """Return whether a purchase price of a device stands in the book as an estimate alone."""
+    """Return whether analysts' estimates of a device's purchase price are known."""
     known = catalogue.prices(device) if device in catalogue.ids("accelerators") else ()
     return any(price.kind == "estimate" and price.unit == "USD" for price in known)
 
 
 def rents_of(device: str, provider: str = "") -> tuple[str, list[Quote]]:
-    """Return a device's id and its dated rents, kind by kind.
+    """Return the id of a device and its dated rents, kind by kind.
+
+    Parameters
+    ----------
+    device : id or alias of a device, or path of a user's TOML file.
+    provider : part of a provider's name, empty for all providers.
+
+    Returns
+    -------
+    The id, and the quotes of each kind, newest first [USD/h].
 
     Raises
     ------
-    InputError : a device without any, or a provider that rents none.
+    InputError : an unknown device, one without rents, or a provider that rents none.
     """
     identity = accelerator(device, "DEVICE").id
     found = renting.quotes(identity, provider)

@@ -1,4 +1,4 @@
-"""What a month's tokens cost: at an API, on rented machines, on machines of one's own, and where they break even."""
+"""Cost of a month's tokens at an API, on rented machines and on owned machines, and where they break even."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ HOURS_OF_DAY = 24
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Demand:
-    """How many tokens a month, and how they come.
+    """Token demand of a month and its daily variation.
 
     Parameters
     ----------
-    tokens : of a month, input and output [token].
-    input, output : of a request [token].
+    tokens : input and output tokens of a month [token].
+    input, output : tokens of a request [token].
     peak : highest demand of a day over its mean [1].
-    autoscale : whether machines are let go in the quiet hours.
-    utilisation : share of what a machine can give that is planned with, at the peak [1].
+    autoscale : whether machines are released in quiet hours.
+    utilisation : share of a machine's capacity that is planned with, at the peak [1].
     hit : share of the input that is found in a cache [1].
     """
 
@@ -50,25 +50,25 @@ class Demand:
 
     @property
     def use(self) -> float:
-        """Share of its full load that a machine gives on average over the day [1]."""
+        """Mean share of its full load at which a machine runs over the day [1]."""
         return self.utilisation if self.autoscale else self.utilisation / self.peak
 
     @property
     def output_rate(self) -> float:
-        """Output tokens per second around the clock [1/s]."""
+        """Mean output tokens per second [1/s]."""
         return self.tokens * (1.0 - self.share) / MONTH
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Api:
-    """What the routes to a hosted model ask for a month's tokens.
+    """Price of a month's tokens over the API routes to a hosted model.
 
     Parameters
     ----------
-    routes : priced ones [1].
-    input, output : medians [USD/Mtoken].
-    monthly : of the cheapest route, of the medians, of the dearest [USD].
-    date : newest of the list.
+    routes : number of priced routes [1].
+    input, output : median prices [USD/Mtoken].
+    monthly : cost at the cheapest route, at the median prices, and at the dearest route [USD].
+    date : newest date of the prices.
     """
 
     routes: int
@@ -82,20 +82,20 @@ class Api:
 
     @property
     def blended(self) -> float:
-        """Cost of the month at the medians [USD]."""
+        """Monthly cost at the median prices [USD]."""
         return self.monthly.central
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BreakEven:
-    """Least tokens of a month from which machines cost no more than the API's median.
+    """Least monthly tokens from which machines cost no more than the API's median price.
 
     Parameters
     ----------
-    tokens : at the inputs' central values, None where that never happens [token].
-    low, high : bounds that hold nine of ten draws in which it happens [token].
-    never : share of the draws in which it does not [1].
-    grade : of the least sure input that matters.
+    tokens : break-even at the central values of the inputs, None where there is none [token].
+    low, high : bounds of nine in ten of those draws that break even [token].
+    never : share of the draws that never break even [1].
+    grade : grade of the least certain input that matters.
     """
 
     tokens: float | None
@@ -107,19 +107,19 @@ class BreakEven:
 
 @dataclass(slots=True, kw_only=True)
 class Supply:
-    """A month of machines that serve the demand.
+    """Machines that serve the demand for a month.
 
     Parameters
     ----------
     kind : ``rent``, ``own``, or the kind of the rent.
-    label : the plan on each of them.
-    replicas : machines at the peak, and `mean`, over the day [1].
-    capacity : output tokens per second of one, with its interval [1/s].
-    busy : mean demand over what the machines of the day could give [1].
-    inputs : what the cost follows from, by name, each with its range.
-    term : cost of the month in parts, at the inputs' central values [USD].
-    monthly : the same with its interval [USD], and `swings`, what each input does to it.
-    even : where it breaks even with the API, None without an API.
+    label : the plan on each machine.
+    replicas : machines at the peak; `mean`, their mean over the day [1].
+    capacity : output tokens per second of one machine, with its interval [1/s].
+    busy : mean demand over the mean capacity of the machines [1].
+    inputs : inputs of the cost by name, each with its range.
+    term : monthly cost in parts, at the central values of the inputs [USD].
+    monthly : monthly cost with its interval [USD]; `swings`, the effect of each input's range on it.
+    even : break-even with the API, None without an API.
     over : the API's median price over the cost of a token on a full machine, None without an API [1].
     """
 
@@ -143,24 +143,24 @@ class Supply:
 
     @property
     def warnings(self) -> list[tuple[str, str]]:
-        """What a reader must know of its prices, each with a code."""
+        """Warnings about the prices, each with a code."""
         return self.owned.warnings if self.owned is not None else warnings_of(self.hourly)
 
     def month(self, demand: Demand) -> float:
-        """Return what the machines for another demand cost in a month [USD]."""
+        """Return the monthly cost of the machines for another demand [USD]."""
         return float(month_term(self.hourly, self.owned, _served(self.hourly, demand), central(self.inputs)).value)
 
 
 @dataclass(slots=True, kw_only=True)
 class TokenCosts:
-    """What a month's tokens cost, and where it breaks even.
+    """Cost of a month's tokens, and where it breaks even.
 
     Parameters
     ----------
-    paid : how the machine of `full` is paid for.
-    full : cost at the stated share of full load of one machine, per million tokens, input, output and cached input [USD/Mtoken].
-    energy : of a million output tokens at full load: ``kWh``, and ``gCO2`` where the place's mix is known, each with its bounds.
-    warnings : what a reader must know, each with a code.
+    paid : way of paying for the machine of `full`.
+    full : cost on one machine at the stated share of full load, of input, output and cached input [USD/Mtoken].
+    energy : energy of a million output tokens at full load: ``kWh``, and ``gCO2`` where the carbon intensity is known, each with bounds.
+    warnings : warnings for the reader, each with a code.
     """
 
     model: str
@@ -175,7 +175,18 @@ class TokenCosts:
 
 
 def api_of(model: str, demand: Demand, given: Route | None = None) -> Api | None:
-    """Return what the listed routes to a model, or the one that the user gives, ask for a month's tokens; None where none is listed."""
+    """Return the price of a month's tokens over the routes to a model.
+
+    Parameters
+    ----------
+    model : id of the model.
+    demand : the token demand.
+    given : route of the user's, which replaces the listed ones.
+
+    Returns
+    -------
+    Median prices and monthly costs [USD], None where no route is listed.
+    """
     known = [given] if given is not None else routes(model)
     if not known:
         return None
@@ -202,9 +213,16 @@ def api_of(model: str, demand: Demand, given: Route | None = None) -> Api | None
 
 
 def machines_needed(demand: Demand, capacity: Number) -> tuple[Number, Number]:
-    """Return the machines at the peak of a day, and on average over it: the same unless they are let go in the quiet hours [1].
+    """Return the machines at the peak of a day, and their mean over the day.
 
-    `capacity` may be an array of draws: output tokens per second of one machine [1/s].
+    Parameters
+    ----------
+    demand : the token demand.
+    capacity : output tokens per second of one machine; may be an array of draws [1/s].
+
+    Returns
+    -------
+    Both counts, of the shape of `capacity`; equal unless machines are released in quiet hours [1].
     """
     most = _whole(demand.output_rate * demand.peak / (capacity * demand.utilisation))
     if not demand.autoscale:
@@ -215,18 +233,18 @@ def machines_needed(demand: Demand, capacity: Number) -> tuple[Number, Number]:
 
 
 def _whole(machines: Number) -> Number:
-    """Return whole machines, at least one [1]."""
+    """Return the machines rounded up, at least one [1]."""
     return np.maximum(up(machines - NEARLY), 1.0)
 
 
 NEARLY = 1e-9
-"""Share of a machine by which a demand may exceed whole ones through rounding [1]."""
+"""Share of a machine by which a demand may exceed a whole number of machines, for rounding errors [1]."""
 
 RELEASED = ("rent-on-demand", "spot")
-"""Kinds of rent that end with the hour; contracts and machines of one's own are paid for whether they work or not."""
+"""Kinds of rent that are paid by the hour of use; contracts and owned machines are paid for busy or idle."""
 
 RENT, CAPACITY = "rent of a device", "output of a machine"
-"""What the price of a rent, and the tokens per second, are called among the inputs."""
+"""Names of the rent and of the tokens per second among the inputs."""
 
 
 def supply(
@@ -243,9 +261,27 @@ def supply(
     api: Api | None = None,
     training: float | None = None,
 ) -> Supply:
-    """Return a month of machines of one kind that serve a demand, beside the API; what is bought is never let go.
+    """Return the machines of one kind that serve a demand for a month, compared with the API.
 
-    `training` is what each token carries of the model's training, None where that is not known [USD].
+    Only machines rented by the hour are released in quiet hours.
+
+    Parameters
+    ----------
+    kind : ``rent``, ``own``, or the kind of the rent.
+    demand : the token demand.
+    hourly : hourly cost of a machine.
+    capacity : output tokens per second of a machine, with its interval [1/s].
+    fit : fitted constants, for the range of a rent.
+    label : the plan on each machine.
+    machine : name of the machine.
+    devices : devices of a machine [1].
+    owned : the owned machine, None where it is rented.
+    api : price at the API, None for no comparison.
+    training : training cost per token served, None where it is not known [USD].
+
+    Returns
+    -------
+    The machines, their monthly cost with its interval [USD], and the break-even with the API.
     """
     served = _served(hourly, demand)
     prices = owned.inputs if owned is not None else {RENT: ranged(hourly.price, fit)}
@@ -285,12 +321,12 @@ def supply(
 
 
 def _served(hourly: HourlyCost, demand: Demand) -> Demand:
-    """Return a demand as machines at a price serve it: what is not rented by the hour is never let go."""
+    """Return a demand as machines at a price serve it: only those rented by the hour are released."""
     return demand if hourly.price.kind in RELEASED else replace(demand, autoscale=False)
 
 
 def _measure(capacity: Interval) -> Sourced:
-    """Return the output of a machine as an input of its cost [1/s]."""
+    """Return the output rate of a machine as an input of its cost [1/s]."""
     return Sourced(
         value=capacity.central,
         low=capacity.low,
@@ -305,7 +341,7 @@ def _measure(capacity: Interval) -> Sourced:
 
 
 def hourly_of(hourly: HourlyCost, owned: Owned | None, values: Values) -> Term:
-    """Return the cost of a machine per hour, in parts where it is owned [USD/h]."""
+    """Return the hourly cost of a machine, in parts where it is owned [USD/h]."""
     if owned is not None:
         return owned.at(values)
     each = values[RENT]
@@ -321,12 +357,12 @@ def hourly_of(hourly: HourlyCost, owned: Owned | None, values: Values) -> Term:
 
 
 def month_cost(rate: Number, machines: Number) -> Number:
-    """Return a month of machines at a rate by the hour [USD]."""
+    """Return the monthly cost of machines at an hourly cost [USD]."""
     return rate * machines * MONTH / HOUR
 
 
 def month_term(hourly: HourlyCost, owned: Owned | None, demand: Demand, values: Values) -> Term:
-    """Return a month of the machines that a demand needs; values may be arrays of draws [USD]."""
+    """Return the monthly cost of the machines that a demand needs; values may be arrays of draws [USD]."""
     machine = hourly_of(hourly, owned, values)
     count = machines_needed(demand, values[CAPACITY])[1]
     return Term(
@@ -346,7 +382,7 @@ def month_term(hourly: HourlyCost, owned: Owned | None, demand: Demand, values: 
 
 
 def full_cost(hourly: HourlyCost, owned: Owned | None, demand: Demand, values: Values) -> Term:
-    """Return what a token, input or output alike, costs on a machine that is always full [USD]."""
+    """Return the cost of a token, input or output alike, on a machine that is always full [USD]."""
     machine = hourly_of(hourly, owned, values)
     rate = values[CAPACITY] / (1.0 - demand.share)
     return Term(
@@ -362,16 +398,16 @@ def full_cost(hourly: HourlyCost, owned: Owned | None, demand: Demand, values: V
 
 
 STEPS = 4000
-"""Loads among which the break-even is looked for, from a thousandth of a machine to a thousand [1]."""
+"""Loads over which the break-even is searched, from a thousandth of a machine to a thousand machines [1]."""
 
 
 def break_even(
     over: Callable[[Values], Number], demand: Demand, inputs: Mapping[str, Sourced], grade: str
 ) -> BreakEven:
-    """Return where machines cost no more than the API's median, with its range.
+    """Return where machines cost no more than the API's median price, with its range.
 
-    `over`, of that `grade`, is the API's price over the cost of a token on a full machine. Of a load of u machines, n(u) of them are paid for, so
-    they break even from the least u at which u x `over` >= n(u).
+    `over`, of that `grade`, is the API's price over the cost of a token on a full machine. At a load of u machines, n(u) machines are
+    paid for, so the break-even is the least u at which u x `over` >= n(u).
     """
 
     def tokens(values: Values) -> Number:
@@ -392,7 +428,10 @@ def break_even(
 
 
 def break_even_load(demand: Demand, over: Number) -> Number:
-    """Return the least load, in machines, from which machines that cost 1/`over` of the API's price when full are the cheaper; infinite where none is."""
+    """Return the least load, in machines, from which machines are cheaper than the API; infinite where there is none [1].
+
+    `over` is the API's price over the cost of a token on a full machine [1].
+    """
     loads = np.geomspace(1e-3, 1e3, STEPS)
     unit = Demand(
         tokens=MONTH,
@@ -402,17 +441,17 @@ def break_even_load(demand: Demand, over: Number) -> Number:
         autoscale=demand.autoscale,
         utilisation=demand.utilisation,
     )
-    paid = machines_needed(unit, 1.0 / loads)[1]  # one token per second on machines of 1/u: a load of u
+    paid = machines_needed(unit, 1.0 / loads)[1]  # one token per second on machines of 1/u is a load of u
     reached = np.maximum.accumulate(loads / paid)
     place = np.searchsorted(reached, 1.0 / np.asarray(over))
     inside = np.minimum(place, STEPS - 1)
-    # between two loads the same machines are paid for: the exact place is where their cost is the API's
+    # the paid machines are constant between two loads: the exact load is where their cost equals the API's
     exact = np.maximum(paid[inside] / over, loads[inside] * (loads[0] / loads[1]))
     return np.where(place < STEPS, exact, np.inf)
 
 
 def apart(tariff: float, full: Term, utilisation: float, training: float | None, source: str) -> Term:
-    """Return the API's price of a token in what a full machine costs, what idles at a utilisation, training, and the rest [USD/Mtoken]."""
+    """Return the API's price of a token as the cost on a full machine, idle time, training, and the rest [USD/Mtoken]."""
     whole = float(full.value) * 1e6
     hourly = sum(float(part.value) for part in full.parts)
     parts = [

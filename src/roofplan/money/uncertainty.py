@@ -1,4 +1,4 @@
-"""What follows from inputs that have ranges: intervals by sampling, and which input matters most."""
+"""Uncertainty of costs: intervals by sampling inputs over their ranges, and the effect of each input."""
 
 from __future__ import annotations
 
@@ -11,14 +11,26 @@ from roofplan.laws import Number
 from roofplan.records.source import GRADES, Sourced
 
 Z90 = 1.6449
-"""Standard deviations above the median that nineteen of twenty stay below."""
+"""95th percentile of the standard normal distribution, in standard deviations."""
 
 
 def student(freedom: float) -> float:
-    """Return what nineteen of twenty draws of Student's t stay below, by Cornish and Fisher's series: to 1% from three degrees of freedom.
+    """Return the 95th percentile of Student's t distribution by the Cornish-Fisher series: to 1% from three degrees of freedom.
 
+    Parameters
+    ----------
+    freedom : degrees of freedom [1].
+
+    Returns
+    -------
+    The percentile [1].
+
+    Notes
+    -----
     Source: Abramowitz and Stegun, Handbook of Mathematical Functions, 26.7.5.
 
+    Examples
+    --------
     >>> round(student(3), 2), round(student(10), 3)  # tables: 2.35, 1.812
     (2.35, 1.812)
     """
@@ -29,12 +41,12 @@ def student(freedom: float) -> float:
 
 
 SAMPLES = 100_000
-"""Draws of an interval: its ends are then known to about a hundredth of its width [1]."""
+"""Draws of an interval: enough to know its ends to about a hundredth of its width [1]."""
 
 SEED = 20261121
 
 Values = Mapping[str, Number]
-"""Inputs of a cost by name: floats, or arrays of draws of equal length."""
+"""Values of a cost's inputs by name: floats, or arrays of draws of equal length."""
 
 
 GRADE_OF_KIND = {
@@ -43,16 +55,17 @@ GRADE_OF_KIND = {
     **dict.fromkeys(("derived", "estimate"), "borrowed"),
     "guess": "guessed",
 }
-"""How sure an input of a cost is by how its figure was obtained: what the user states is as good as measured, a fresh quotation of the very
-thing is calibrated, an analyst's estimate is borrowed."""
+"""Grade of an input by how its figure was obtained: a value that the user states counts as measured, a fresh quote of the very thing
+as calibrated, an analyst's estimate as borrowed.
+"""
 
 MATTERS = 0.25
-"""Share of the widest swing from which an input's grade counts for the result [1]."""
+"""Share of the widest swing from which the grade of an input counts for the result [1]."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interval:
-    """Nine of ten draws lie between `low` and `high`; `grade` is that of the least sure input that matters."""
+    """A central value, the bounds `low` and `high` of nine in ten draws, and the `grade` of the least certain input that matters."""
 
     low: float
     central: float
@@ -62,7 +75,7 @@ class Interval:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Swing:
-    """What one input's range does to a result, all others central.
+    """Effect of one input's range on a result, with all other inputs central.
 
     Parameters
     ----------
@@ -75,21 +88,21 @@ class Swing:
 
     @property
     def width(self) -> float:
-        """Distance between the two."""
+        """Distance between the two results."""
         return abs(self.high - self.low)
 
 
 def grade_of_input(item: Sourced) -> str:
-    """Return how sure an input is: as it says itself, else by how its figure was obtained."""
+    """Return the grade of an input: its own where stated, else that of its kind."""
     if item.grade:
         return item.grade
     return GRADE_OF_KIND[item.kind]
 
 
 def grade_of_cost(cost: Callable[[Values], Number], inputs: Mapping[str, Sourced]) -> str:
-    """Return the grade of what follows from inputs: of the least sure that moves it as much as `MATTERS`; of all where none moves it.
+    """Return the grade of a cost: that of the least certain input whose swing is at least `MATTERS` of the widest, of all inputs where none has one.
 
-    An input without a range that is not exact is moved by `PROBED` either way.
+    An uncertain input without a range is varied by a factor of `PROBED` either way.
     """
     probed = {
         name: replace(item, low=item.value / PROBED, high=item.value * PROBED)
@@ -104,19 +117,28 @@ def grade_of_cost(cost: Callable[[Values], Number], inputs: Mapping[str, Sourced
 
 
 PROBED = 1.25
-"""Factor by which an estimate or a guess that states no range is moved to see whether it matters [1]."""
+"""Factor by which an estimate or a guess without a range is varied to see whether it matters [1]."""
 
 
 def central(inputs: Mapping[str, Sourced]) -> dict[str, float]:
-    """Return the inputs' central values."""
+    """Return the central values of inputs.
+
+    Parameters
+    ----------
+    inputs : inputs by name.
+
+    Returns
+    -------
+    Name -> central value, in the unit of the input.
+    """
     return {name: item.value for name, item in inputs.items()}
 
 
 def draws(inputs: Mapping[str, Sourced], count: int = SAMPLES, seed: int = SEED) -> dict[str, Number]:
-    """Return draws of each input that has a range, and the value of each that has none.
+    """Return draws of each input that has a range, and the value of each other input.
 
-    The median is the central value; a half of a log-normal on each side puts one draw of twenty beyond each bound. What would
-    leave the physical domain of an input stands at its end.
+    The median of the draws is the central value. Each side is half of a log-normal distribution, with one draw in twenty beyond
+    each bound. Draws beyond an input's physical limits are clipped to them.
     """
     rng = np.random.default_rng(seed)
     out: dict[str, Number] = {}
@@ -144,7 +166,7 @@ def interval(cost: Callable[[Values], Number], inputs: Mapping[str, Sourced], co
 
 
 def tornado(cost: Callable[[Values], Number], inputs: Mapping[str, Sourced]) -> list[Swing]:
-    """Return what each input's range does to a cost, the widest first."""
+    """Return the effect of each input's range on a cost, the widest first."""
     at = central(inputs)
     out = [
         Swing(name=name, low=float(cost({**at, name: item.low})), high=float(cost({**at, name: item.high})))

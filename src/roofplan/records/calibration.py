@@ -1,4 +1,4 @@
-"""Fitted constants: what a law needs beside data sheets, with the rows it was fitted on."""
+"""Fitted constants: what laws need beyond data sheets, with the measurements behind them."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ class Constant:
 
     Parameters
     ----------
-    law : name of the law that uses it.
-    name : its symbol there.
-    scope : what it is looked up under: an architecture, a device, an engine version, or ``any``.
-    basis : what it was fitted on where that is another scope, as of one that a user's runs moved.
-    value : in the law's unit.
+    law : law that uses it.
+    name : its name in that law.
+    scope : scope that it is looked up under: an architecture, a device, an engine version, or ``any``.
+    basis : scope that it was fitted on where it differs, as for a constant that a user's runs moved.
+    value : value, in `unit`.
     spread : robust relative spread of the residuals, one standard deviation [1].
     rows : measurements used [1].
     fitted : ISO date of the fit.
-    source : where the rows are from, or why it is guessed.
-    kind : whether rows gave it, nobody knows it and it is guessed, or it is so by definition.
-    also : other scopes that it holds for, whose rows ask for the same number.
+    source : source of the rows, or the reason for the guess.
+    kind : whether it is fitted to rows, guessed, or true by definition.
+    also : other scopes that it holds for, whose rows give nearly the same number.
     """
 
     law: str
@@ -50,48 +50,48 @@ class Constant:
 
     @property
     def fitted_on(self) -> str:
-        """The scope that it was fitted on."""
+        """Scope that it was fitted on."""
         return self.basis or self.scope
 
     @property
     def relative(self) -> bool:
-        """Whether it is a factor on what wider scopes have, such as what one framework's code adds to a number of all frameworks."""
+        """Whether it is a factor on the constant of a wider scope, such as one framework's factor on a constant of all frameworks."""
         return self.unit == RELATIVE
 
     @property
     def reads(self) -> bool:
-        """Whether it is a share of what memory delivers, so that it bears on what is read and not on what is computed."""
+        """Whether it is a share of memory bandwidth, so that it affects memory traffic and not compute."""
         return self.name.partition(".")[0] in {"bandwidth", "decode_bandwidth"}
 
     @property
     def citation(self) -> str:
-        """What answers cite it by: on what it was fitted, or that it is a guess."""
+        """Text that answers cite it by: the rows that it was fitted to, or that it is a guess or a definition."""
         rows = f"{self.fitted}, {self.rows} rows, spread {self.spread:.0%}, " if self.kind == "fit" else ""
         note = f"; {self.note}" if self.note and self.note != self.source else ""
         return f"{self.kind}: {self.law}.{self.name} for {self.scope}, {rows}{self.source}{note}"
 
 
 RELATIVE = "x"
-"""Unit of a constant that is a factor on what wider scopes have."""
+"""Unit of a constant that is a factor on the constant of a wider scope."""
 
 Key = tuple[str, str, str]
 """Law, name and scope of a constant."""
 
 OWN = "own"
-"""Law of what a user's own runs say of a job: how far predictions for a device under a piece of software lay from them."""
+"""Law of the intervals from a user's own runs: how far predictions of a job on a device and software lay from its measurements."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Fit:
     """The fitted constants that predictions rest on, looked up by law, name and scope.
 
-    Of two constants under one key the later holds, so that a user's own stand over the shipped ones. Fits are values: they compare
-    and hash by their content, and one that differs is made by `with_` or `without`.
+    Of two constants under one key the later one holds, so that a user's own override the shipped ones. Fits are values: they
+    compare and hash by content, and `with_` and `without` return changed copies.
 
     Parameters
     ----------
-    constants : in the order of their files.
-    excluded : publishers whose measurements count as never made.
+    constants : constants in the order of their files.
+    excluded : publishers whose measurements do not count.
     """
 
     constants: tuple[Constant, ...]
@@ -123,23 +123,23 @@ class Fit:
         return self._hash
 
     def __reduce__(self) -> tuple[type[Fit], tuple[tuple[Constant, ...], frozenset[str]]]:
-        """Return how it is made anew in another process, whose hashes of texts are others."""
+        """Return the fit's constructor call, since hashes of texts differ in another process."""
         return Fit, (self.constants, self.excluded)
 
     def get(self, law: str, name: str, scope: str) -> Constant | None:
-        """Return the constant of one scope alone, None where it has none."""
+        """Return the constant of one scope, None where it has none."""
         return self._index.get((law, name, scope))
 
     def speaks_of(self, law: str, name: str) -> bool:
-        """Return whether any scope has a constant of a law and a name."""
+        """Return whether any scope has a constant of this law and name."""
         return (law, name) in self._names
 
     def find(self, law: str, name: str, scopes: Sequence[str]) -> Constant:
-        """Return the constant of the nearest scope that has one, times the factors of nearer ones.
+        """Return the constant of the nearest scope that has an absolute one, times the factors of nearer scopes.
 
         Parameters
         ----------
-        scopes : where to look, nearest first.
+        scopes : scopes to look under, nearest first.
 
         Raises
         ------
@@ -156,7 +156,7 @@ class Fit:
         raise InputError(f"no fitted constant {law}.{name} for any of {', '.join(scopes)}")
 
     def variants(self, law: str, name: str, scopes: Sequence[str]) -> dict[str, Constant]:
-        """Return the constants that are called `name` and a variant, ``bandwidth.fp8`` say, by the variant, each of its nearest scope."""
+        """Return the constants named `name` and a variant, such as ``bandwidth.fp8``, by variant, each of its nearest scope."""
         found: dict[str, Constant] = {}
         names = sorted(
             its_name for its_law, its_name in self._names if its_law == law and its_name.startswith(f"{name}.")
@@ -168,15 +168,15 @@ class Fit:
         return found
 
     def with_(self, items: Iterable[Constant]) -> Fit:
-        """Return the fit with other constants in place of those under the same keys, or beside them."""
+        """Return the fit with more constants; each replaces one under the same key."""
         return Fit((*self.constants, *items), self.excluded)
 
     def without(self, publishers: Iterable[str]) -> Fit:
-        """Return the fit as if some publishers had measured nothing; constants that rest on their rows stay.
+        """Return the fit as if some publishers had measured nothing; constants fitted to their rows stay.
 
         Raises
         ------
-        InputError : one name alone, which would be read letter by letter.
+        InputError : a single text instead of a list, which would be read letter by letter.
         """
         if isinstance(publishers, str):
             raise InputError(
@@ -185,7 +185,7 @@ class Fit:
         return Fit(self.constants, self.excluded | frozenset(publishers))
 
     def digest(self) -> str:
-        """Return twelve hexadecimal digits that tell fits apart, by what predictions rest on: keys, values and spreads."""
+        """Return twelve hexadecimal digits that identify the fit by what predictions rest on, such as keys, values and spreads."""
         lines = sorted(
             f"{i.law} {i.name} {i.scope} {i.value!r} {i.spread!r} {i.rows} {i.kind} {i.basis} {' '.join(i.also)}"
             for i in self.constants
@@ -194,7 +194,7 @@ class Fit:
 
 
 def _product(whole: Constant, factors: Sequence[Constant]) -> Constant:
-    """Return a constant times factors, nearest first, under the scope of the nearest; the spread of a factor is that of the number where it holds."""
+    """Return a constant times factors, nearest first, under the scope of the nearest; its spread is the smallest of all."""
     nearest = factors[0]
     product = " x ".join(f"{item.value:g} for {item.scope}" for item in (whole, *reversed(factors)))
     return replace(
@@ -212,9 +212,9 @@ def _product(whole: Constant, factors: Sequence[Constant]) -> Constant:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Watched(Fit):
-    """A fit that notes which constants were looked up over scopes, each under the nearest of them; it equals itself alone.
+    """A fit that records the constants looked up by `find` and `variants`, each under the nearest scope; it equals only itself.
 
-    Look-ups of one scope by `get` are not noted, and `with_` gives a plain fit.
+    Look-ups by `get` are not recorded, and `with_` returns a plain fit.
     """
 
     consulted: dict[Key, Constant] = field(default_factory=dict)
@@ -226,13 +226,13 @@ class Watched(Fit):
         return id(self)
 
     def find(self, law: str, name: str, scopes: Sequence[str]) -> Constant:
-        """Return what `Fit.find` does, and note it."""
+        """Return the result of `Fit.find`, and record it."""
         found = Fit.find(self, law, name, scopes)
         self.consulted[law, name, scopes[0]] = found
         return found
 
     def variants(self, law: str, name: str, scopes: Sequence[str]) -> dict[str, Constant]:
-        """Return what `Fit.variants` does, and note it."""
+        """Return the result of `Fit.variants`, and record it."""
         found = Fit.variants(self, law, name, scopes)
         self.consulted.update({(law, item.name, scopes[0]): item for item in found.values()})
         return found

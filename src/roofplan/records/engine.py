@@ -1,4 +1,4 @@
-"""Serving engines as data: memory semantics, scheduling defaults, legal splits, launch flags, by version."""
+"""Serving engines as data, by version: memory semantics, scheduling defaults, valid parallel degrees and launch flags."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from roofplan.records.source import Sourced
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DefaultRule:
-    """Scheduling defaults that hold for some devices; the first rule that matches is used.
+    """Scheduling defaults for some devices; the first rule that matches is used.
 
     Parameters
     ----------
     minimum_memory, below_memory : bounds on the device's memory [B].
-    below_tensor, minimum_tensor : tensor-parallel degrees for which it holds [1].
-    excluded : device families that the rule passes over.
+    below_tensor, minimum_tensor : bounds on the tensor-parallel degree [1].
+    excluded : device families that the rule does not apply to.
     values : ``max_num_batched_tokens``, ``max_num_seqs`` and others.
     """
 
@@ -30,7 +30,7 @@ class DefaultRule:
     excluded: tuple[str, ...] = ()
 
     def holds(self, device: str, memory: float, tensor: int) -> bool:
-        """Return whether the rule speaks of this device."""
+        """Return whether the rule applies to a device at a tensor-parallel degree."""
         if any(device.startswith(name) for name in self.excluded):
             return False
         return self.minimum_memory <= memory < self.below_memory and self.minimum_tensor <= tensor < self.below_tensor
@@ -38,27 +38,27 @@ class DefaultRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kernels:
-    """Which kernels an engine multiplies with.
+    """Matrix-product and other kernels of an engine or framework.
 
     Parameters
     ----------
-    smallest_tile, largest_tile : bounds of the row tile of a grouped product; it follows the rows of an expert [1].
-    vector_rows : rows up to which a product runs as matrix-vector on the vector units, 0 for never [1].
-    accumulator : accumulator of fp16 products where the device offers a faster one than fp32.
+    smallest_tile, largest_tile : bounds of the row tile of a grouped product, which adapts to the rows per expert [1].
+    vector_rows : rows up to which a product runs as matrix-vector products on the vector units, 0 for never [1].
+    accumulator : accumulator of fp16 products where the device has a faster one than fp32.
     gguf : number format that GGUF blocks are multiplied in; None for the model's own 16 bits.
-    unpacked : vendors on whose devices products of more than `unpack_rows` rows first unpack their blocks to memory, in 16 bits.
-    counted : vendors for whose kernels conversions and rescaling were counted.
-    scores : traffic of an attention score where scores are written to memory, 0 for fused kernels [B].
-    converted, quantised : traffic of bringing an input or output element of a product into 16 bits and back, or into the
+    unpacked : vendors on whose devices products of more than `unpack_rows` rows first dequantise their blocks to memory, in 16 bits.
+    counted : vendors for which conversion and rescaling work of the kernels was counted.
+    scores : memory traffic per attention score where scores are written to memory, 0 for fused kernels [B].
+    converted, quantised : memory traffic of converting an input or output element of a product to 16 bits and back, or to the
         format that GGUF blocks are multiplied in [B].
-    casts_fused : whether norms and activation functions write what products in 8 or 4 bits read; else a kernel of its own does.
-    reads_per_head : whether decode attention reads the cache once for each query head, not once for all that share its keys.
-    elementwise : traffic between products over that of fused 16-bit kernels [1].
-    layer_launches : kernels that a pass of prompts launches for a layer, unpacking aside, where it uses no captured graph [1].
-    launches : kernels that it starts for each one of an engine whose kernels are fused [1].
-    compiled : vendors for whose devices a step is one compiled program, whose kernels no host starts.
-    peer_all_reduce : vendors for whose devices it has all-reduce kernels that read the memory of peers at once.
-    launch_queue : launches that the queue of a device of the vendors `queued` holds before the host must wait, 0 where not known [1].
+    casts_fused : whether norms and activation functions write the inputs of 8- or 4-bit products directly; else a separate kernel casts.
+    reads_per_head : whether decode attention reads the KV cache once per query head instead of once per KV head.
+    elementwise : memory traffic between products over that of fused 16-bit kernels [1].
+    layer_launches : kernels launched per layer in a prefill pass without a captured graph, dequantisation excluded [1].
+    launches : kernels launched per kernel of an engine with fused kernels [1].
+    compiled : vendors for whose devices a step is one compiled program, without kernel launches from the host.
+    peer_all_reduce : vendors for whose devices it has all-reduce kernels that read peer memory directly.
+    launch_queue : launches that the device queue of the vendors `queued` holds before the host must wait, 0 where not known [1].
     """
 
     smallest_tile: float
@@ -84,30 +84,30 @@ class Kernels:
 
 
 class Software(Protocol):
-    """What the laws of time ask of an engine or a training framework."""
+    """Interface of engines and training frameworks to the timing laws."""
 
     @property
     def id(self) -> str:
-        """Name with its version."""
+        """Name with version."""
 
     @property
     def name(self) -> str:
-        """Name alone."""
+        """Name without version."""
 
     @property
     def kernels(self) -> Kernels:
-        """Kernels that it multiplies with."""
+        """Kernels that it uses."""
 
     @property
     def scopes(self) -> tuple[str, ...]:
-        """What its constants are looked up under, the nearest first."""
+        """Scopes that its constants are looked up under, nearest first."""
 
     def scopes_on(self, architecture: str) -> tuple[str, ...]:
-        """Return what its constants on an architecture are looked up under, the nearest first."""
+        """Return the scopes of its constants on an architecture, nearest first."""
 
     @property
     def stands_for(self) -> str:
-        """Software without a profile of its own that is planned as this one, empty for itself."""
+        """Software without a profile of its own that this one stands in for, empty for itself."""
 
     @property
     def once_per_host(self) -> bool:
@@ -115,7 +115,7 @@ class Software(Protocol):
 
 
 EAGER = "eager"
-"""Scope of constants of whatever launches kernels from Python one by one, be it an engine or a training framework."""
+"""Scope of constants of software that launches kernels one by one from Python, engine or training framework."""
 
 COMPILED = "compiled"
 """Scope of constants of devices on which a step is one compiled program."""
@@ -129,28 +129,28 @@ class Engine:
     ----------
     id : such as ``vllm-0.11``.
     name, version, released : the engine, its version, its month.
-    memory_model : ``share-of-total`` takes its share of the card first; ``reserve`` leaves a static
-        reserve for all but weights and cache; ``share-of-free`` takes a share of what is
-        left after weights; ``as-allocated`` allocates as it goes.
-    admission : ``as-it-goes`` charges what a request holds, ``reserve`` what it may come to hold.
+    memory_model : ``share-of-total`` takes a share of the card's memory first; ``reserve`` leaves a static
+        reserve for everything but weights and cache; ``share-of-free`` takes a share of the memory
+        left after weights; ``as-allocated`` allocates on demand.
+    admission : ``as-it-goes`` counts the cache that a request holds, ``reserve`` the most that it may come to hold.
     block : tokens of a cache block [token].
     defaults : numbers by name.
-    bench : what its own benchmark tool sets where nothing is stated, empty where it has none.
-    bench_requests : by input and output length, such as ``128/2048``, the requests that its makers send with that tool [1].
+    bench : defaults of its own benchmark tool, empty where it has none.
+    bench_requests : requests that its makers send with that tool, by input and output length such as ``128/2048`` [1].
     rules : device-dependent numbers, first match wins.
-    kernels : which kernels it multiplies with.
-    sequence_limit : whether its limit of running sequences holds for each attention ``rank`` or for the whole ``server``.
-    latent_attention : whether it runs multi-head latent attention.
-    beside_experts : format in which its files hold the matrices that a checkpoint of converted experts leaves alone, empty for as they are.
-    expert_groups : to how few entries it halves the groups of experts' weights so that they divide a rank's width, None where it does not.
-    experts_even : whether expert ranks must hold equal numbers of experts.
-    slots_divide_context : whether each slot may use only its share of the context, so that it must be asked for as often.
-    stands_for : software without a profile of its own that is planned as this one, empty for the engine itself.
-    eager : whether Python launches every kernel as it comes to it, without captured graphs.
-    chunked_prefill : whether prompts are cut to what is left of a step's budget.
-    mixed_steps : whether prompts and decoding sequences share a step; None where it goes with chunks, as in vLLM.
-    runtime : language of what schedules its steps, ``python`` or ``c++``, which decides what a sequence costs the host.
-    pipeline_kind : ``microbatch`` keeps all stages busy, ``layer-split`` is one group that uses one device at a time.
+    kernels : kernels that it uses.
+    sequence_limit : whether its limit on running sequences is per attention ``rank`` or per ``server``.
+    latent_attention : whether it supports multi-head latent attention.
+    beside_experts : format of the other matrices in its files where a checkpoint quantises only experts, empty for unchanged.
+    expert_groups : smallest size to which it halves quantisation groups of expert weights so that they divide a rank's width, None for never.
+    experts_even : whether all expert ranks must hold equally many experts.
+    slots_divide_context : whether slots divide the configured context among them, so that it must be a multiple of a request's.
+    stands_for : software without a profile of its own that this one stands in for, empty for the engine itself.
+    eager : whether Python launches every kernel one by one, without captured graphs.
+    chunked_prefill : whether prompts are split to fit a step's token budget.
+    mixed_steps : whether prompts and decoding sequences share a step; None where this follows `chunked_prefill`, as in vLLM.
+    runtime : language of its scheduler, ``python`` or ``c++``, which determines the host time per sequence.
+    pipeline_kind : ``microbatch`` keeps all stages busy, ``layer-split`` uses one device at a time.
     """
 
     id: str
@@ -199,7 +199,7 @@ class Engine:
     raw: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     def default(self, name: str, device: str, memory: float, tensor: int = 1) -> Sourced | None:
-        """Return the default `name` on a device of `memory` bytes, or None where the engine sets none."""
+        """Return the default `name` on a device of `memory` bytes, None where the engine sets none."""
         for rule in self.rules:
             if rule.holds(device, memory, tensor):
                 for key in (name, f"{name}_server"):
@@ -208,12 +208,12 @@ class Engine:
         return self.defaults.get(name, self.defaults.get(f"{name}_server"))
 
     def pass_tokens(self, budget: Number) -> Number:
-        """Return the prompt tokens that pass the layers together, of a step's `budget`: its micro-batch where it has one [token]."""
+        """Return the prompt tokens that pass the layers together, given a step's `budget`: the micro-batch where the engine has one [token]."""
         smallest = self.defaults.get("micro_batch")
         return budget if smallest is None else smaller(budget, smallest.value)
 
     def __hash__(self) -> int:
-        """Return the hash of its id; those that differ under one id compare unlike."""
+        """Return the hash of the id; engines that differ under one id compare unequal."""
         return hash(self.id)
 
     @property
@@ -223,14 +223,14 @@ class Engine:
 
     @property
     def scopes(self) -> tuple[str, ...]:
-        """Scopes of constants: this version, the engine's present, engines whose host code is in the same language, then any.
+        """Scopes of constants, nearest first: this version, the engine, engines with the same scheduler language, any.
 
-        Without captured graphs it is no kin of the engine's present, but of whatever launches from Python.
+        An engine without captured graphs shares no constants with the engine itself, but with software that launches eagerly from Python.
         """
         return (self.id, EAGER, "any") if self.eager else (self.id, self.name, self.runtime, "any")
 
     def scopes_on(self, architecture: str) -> tuple[str, ...]:
-        """Return what its constants on an architecture are looked up under, the nearest first."""
+        """Return the scopes of its constants on an architecture, nearest first."""
         return (f"{self.id}/{architecture}", *self.scopes)
 
     @property
@@ -239,7 +239,7 @@ class Engine:
         return False
 
     def launched(self, settings: Mapping[str, Sourced]) -> Engine:
-        """Return the engine with settings of its command line in place of its defaults."""
+        """Return the engine with command-line settings in place of its defaults."""
         if not settings:
             return self
         stated = DefaultRule(values=settings)

@@ -1,4 +1,4 @@
-"""Accelerators, links, servers, and the machines built of them."""
+"""Accelerators, links, servers, and machines built of them."""
 
 from __future__ import annotations
 
@@ -9,26 +9,27 @@ from typing import Literal
 from roofplan.records.source import Sourced
 
 DRIVER_KEEPS = 0.43 * 2**30
-"""What a driver reports as total and does not hand out: start-up logs of vLLM show 79.22 of 79.65 GiB on 80 GB cards,
-23.55 of 23.99 on an RTX 4090 and 23.58 of 24.00 on an RTX 3090 (vLLM issues 10517, 13061; pull request 10511) [B]."""
+"""Memory that a driver reports in its total and does not hand out: start-up logs of vLLM show 79.22 of 79.65 GiB on 80 GB cards,
+23.55 of 23.99 on an RTX 4090 and 23.58 of 24.00 on an RTX 3090 (vLLM issues 10517, 13061; pull request 10511) [B].
+"""
 
 OWN = "own"
-"""Status of a device that a user describes."""
+"""Status of a device described by a user."""
 
 Topology = Literal["switch", "full-mesh", "cube-mesh", "torus", "bus", "point-to-point"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Link:
-    """A way between devices or hosts; every rate is one way and per device or port.
+    """A link between devices or hosts; every rate is one-way and per device or port.
 
     Parameters
     ----------
-    topology : who can talk to whom at once.
+    topology : topology of the fabric.
     kind : ``scale-up`` inside a server, ``host`` to the processor, ``network`` between servers.
-    in_network_reduction : whether the switch can add.
-    transport : whether messages pass the kernel's network stack or go straight to memory.
-    shared_by : what shares it, in words.
+    in_network_reduction : whether the switch can reduce data.
+    transport : ``tcp`` through the kernel's network stack, or ``rdma`` straight to memory.
+    shared_by : what shares the link, in words.
     quantities : named numbers with their sources, such as ``bandwidth`` [B/s], ``latency`` [s].
     """
 
@@ -44,7 +45,7 @@ class Link:
     notes: tuple[str, ...] = ()
 
     def __hash__(self) -> int:
-        """Return the hash of its id; those that differ under one id compare unlike."""
+        """Return the hash of the id; links that differ under one id compare unequal."""
         return hash(self.id)
 
     def value(self, name: str) -> float | None:
@@ -54,7 +55,7 @@ class Link:
 
     @property
     def bandwidth(self) -> float:
-        """Rate one way [B/s]."""
+        """One-way rate [B/s]."""
         return self.quantities["bandwidth"].value
 
 
@@ -64,9 +65,9 @@ class Accelerator:
 
     Parameters
     ----------
-    peak : dense rates with FP32 accumulation by number format, unless the key says otherwise [FLOP/s].
-    sparse : 2:4 rates, shown and never planned with [FLOP/s].
-    measured : best measured matrix rates [FLOP/s].
+    peak : dense rates by number format, with FP32 accumulation unless the key says otherwise [FLOP/s].
+    sparse : rates with 2:4 sparsity, shown but never used in plans [FLOP/s].
+    measured : highest measured matrix rates [FLOP/s].
     quantities : all other numbers, such as ``memory_capacity`` [B], ``power`` [W].
     scale_up, host_link : ids of links.
     peer_to_peer : how devices reach each other; ``none`` means through host memory.
@@ -96,7 +97,7 @@ class Accelerator:
     notes: tuple[str, ...] = ()
 
     def __hash__(self) -> int:
-        """Return the hash of its id; those that differ under one id compare unlike."""
+        """Return the hash of the id; accelerators that differ under one id compare unequal."""
         return hash(self.id)
 
     def value(self, name: str) -> float | None:
@@ -106,36 +107,36 @@ class Accelerator:
 
     @property
     def memory(self) -> float | None:
-        """Bytes that a program can have: what the driver reports less what it keeps, else the capacity [B]."""
+        """Memory available to a program: what the driver reports minus what it keeps, else the capacity [B]."""
         usable = self.value("memory_usable")
         kept = DRIVER_KEEPS if self.vendor == "NVIDIA" else 0.0
         return usable - kept if usable is not None else self.value("memory_capacity")
 
     @property
     def memory_key(self) -> str:
-        """Name of the quantity that `memory` reads."""
+        """Name of the quantity behind `memory`."""
         return "memory_usable" if "memory_usable" in self.quantities else "memory_capacity"
 
     @property
     def bandwidth(self) -> float | None:
-        """Memory rate [B/s]."""
+        """Memory bandwidth [B/s]."""
         return self.value("memory_bandwidth")
 
     @property
     def domain(self) -> int:
-        """Devices that one scale-up fabric joins [1]."""
+        """Devices joined by one scale-up fabric [1]."""
         return int(self.value("scale_up_domain") or 1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Server:
-    """A box that holds devices of one kind.
+    """A server with devices of one kind.
 
     Parameters
     ----------
     accelerator : id of the device.
     network : id of its network link, None where it has none.
-    provider : who alone rents it out, empty for boxes that anybody may own.
+    provider : the only provider that rents it out, empty for servers that anyone can buy.
     quantities : ``count``, ``power_max`` [W], ``network_ports``, ``price`` [USD] and others.
     network_cards : whether it is sold with its network cards.
     """
@@ -151,7 +152,7 @@ class Server:
     network_cards: bool = False
 
     def __hash__(self) -> int:
-        """Return the hash of its id; those that differ under one id compare unlike."""
+        """Return the hash of the id; servers that differ under one id compare unequal."""
         return hash(self.id)
 
     def value(self, name: str) -> float | None:
@@ -161,27 +162,27 @@ class Server:
 
     @property
     def count(self) -> int:
-        """Devices in the box [1]."""
+        """Devices of the server [1]."""
         return int(self.quantities["count"].value)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
-    """Devices of one kind in hosts, and how they are joined.
+    """Devices of one kind in hosts, and the links between them.
 
     Parameters
     ----------
     device : the accelerator.
-    hosts, per_host : how many hosts, and devices in each [1].
-    scale_up : fabric inside a host (or rack-wide domain), None where devices meet only over the host.
+    hosts, per_host : number of hosts, and of devices in each [1].
+    scale_up : fabric inside a host (or rack-wide domain), None where devices communicate only through the host.
     host_link : link of each device to its processor.
     network : link between hosts, None for one host.
     ports : network ports of one host, shared by its devices [1].
-    server : the box it is built of, where the catalogue has one.
-    box : the box whose host power it takes a share of, None where none is known.
-    provider : who rents it out, where the user named a cloud's instance.
-    uplink : devices that share a link to the processor, None where it is not known and each is taken to have its own [1].
-    text : how the user would write it.
+    server : server that it is built of, where the catalogue has one.
+    box : server whose host power it takes a share of, None where none is known.
+    provider : provider, where the user named a cloud instance.
+    uplink : devices that share a link to the processor; None where not known, so that each is taken to have its own [1].
+    text : the machine as a user writes it.
     """
 
     device: Accelerator
@@ -204,14 +205,14 @@ class Machine:
 
     @property
     def network_per_device(self) -> float | None:
-        """Network rate one way that each device of a host has when all send [B/s]."""
+        """One-way network rate per device when all devices of a host send [B/s]."""
         if self.network is None:
             return None
         return self.network.bandwidth * self.ports / self.per_host
 
     @property
     def copy_rate(self) -> float | None:
-        """Rate one way at which each device copies to and from its host's memory when all do [B/s]."""
+        """One-way rate of copies between a device and host memory when all devices copy [B/s]."""
         share = None if self.host_link is None else self.host_link.value("copy_efficiency")
         if self.host_link is None or share is None:
             return None
@@ -219,5 +220,5 @@ class Machine:
 
     @property
     def host_memory(self) -> float | None:
-        """Memory of a host's processors, None where it is not known [B]."""
+        """Memory of a host's processors, None where not known [B]."""
         return None if self.server is None else self.server.value("host_memory")

@@ -1,7 +1,7 @@
 """A model as a list of layers, each with its own mixers and feed-forwards.
 
-Counting needs no formula per family: every weight matrix is a `Linear`, every other learned number is
-counted in ``vectors`` (norms, sinks, decay rates), and totals are sums over what is there.
+Parameter counts need no formula per family: every weight matrix is a `Linear`, all other learned numbers (norms, sinks,
+decay rates) are counted in ``vectors``, and totals are sums over these.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from itertools import groupby
 from typing import Literal
 
 Split = Literal["width", "heads", "kv_heads", "none"]
-"""How tensor parallelism divides a matrix: by feed-forward or state width, by query heads, by KV heads, or not at all."""
+"""How tensor parallelism splits a matrix: by feed-forward or state width, by query heads, by KV heads, or not at all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,9 +25,9 @@ class Linear:
     inputs : columns [1].
     outputs : rows [1].
     bias : whether a bias of `outputs` numbers is added.
-    split : how tensor parallelism divides it.
-    format : id of the weight format the matrix is stored in.
-    copies : identical-shape matrices in a block-diagonal or per-head bundle.
+    split : how tensor parallelism splits it.
+    format : id of the weight format of the matrix.
+    copies : matrices of this shape in a block-diagonal or per-head bundle.
     """
 
     name: str
@@ -65,18 +65,18 @@ class Attention:
     ----------
     heads, kv_heads : query heads and key-value heads [1].
     head_dim, value_dim : width of a key and of a value [1].
-    window : tokens that a query sees, itself included; None sees all.
-    chunked : the window is a fixed chunk instead of sliding.
+    window : tokens that a query attends to, itself included; None for all.
+    chunked : whether the window is a fixed chunk instead of sliding.
     groups : fused weight matrices.
     vectors : other learned numbers (query and key norms, sinks) [parameters].
-    stores_cache : False where the layer reads the cache of an earlier one.
-    key_is_value : one tensor serves as key and value.
-    cross : keys and values come from an encoder of this many positions, constant in decode.
+    stores_cache : False where the layer reads the KV cache of an earlier layer.
+    key_is_value : whether one tensor serves as key and value.
+    cross : positions of the encoder that keys and values come from, constant in decode; None for self-attention.
     causal : False in encoders.
-    compression : each cache entry stands for this many tokens.
-    compressed_top : at most this many compressed entries are attended.
+    compression : tokens per cache entry [1].
+    compressed_top : most compressed entries that are attended to, None for all [1].
     index_elements : cache elements of a sparse-attention indexer per (compressed) token [1].
-    index_heads : heads of the indexer, each scoring every cached token [1].
+    index_heads : heads of the indexer, each of which scores every cached token [1].
     """
 
     heads: int
@@ -103,7 +103,7 @@ class Attention:
 
     @property
     def cache_elements(self) -> int:
-        """Elements kept per token (per `compression` tokens) [1]."""
+        """Cached elements per token (per `compression` tokens) [1]."""
         width = self.head_dim if self.key_is_value else self.head_dim + self.value_dim
         return self.kv_heads * width * self.stores_cache
 
@@ -117,8 +117,8 @@ class LatentAttention:
     heads : query heads [1].
     latent : width of the compressed key-value vector, ``kv_lora_rank`` [1].
     rope_dim, nope_dim, value_dim : widths per head [1].
-    top : tokens kept by a sparse indexer, None where attention is dense.
-    index_heads, index_dim : shape of that indexer.
+    top : tokens selected by a sparse indexer, None where attention is dense.
+    index_heads, index_dim : heads of that indexer and their width [1].
     stores_index : False where the layer reuses an earlier layer's selection.
     """
 
@@ -141,19 +141,19 @@ class LatentAttention:
 
     @property
     def cache_elements(self) -> int:
-        """Elements kept per token [1]."""
+        """Cached elements per token [1]."""
         return self.latent + self.rope_dim + self.index_dim * self.stores_index
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recurrence:
-    """A mixer whose memory does not grow: state space, linear attention, gated recurrence, short convolution.
+    """A mixer with a state of constant size: state space, linear attention, gated recurrence or short convolution.
 
     Parameters
     ----------
     kind : ``mamba``, ``mamba2``, ``gated-delta``, ``lightning``, ``rwkv``, ``rg-lru``, ``kda`` or ``convolution``.
-    state_elements : recurrent state per sequence, kept in `state_bytes` each [1].
-    convolution_elements : convolution window per sequence, kept in the activation type [1].
+    state_elements : elements of the recurrent state per sequence, of `state_bytes` each [1].
+    convolution_elements : elements of the convolution window per sequence, in the activation type [1].
     update_flops : state update and readout per token [FLOP].
     """
 
@@ -176,7 +176,7 @@ Mixer = Attention | LatentAttention | Recurrence
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dense:
-    """A feed-forward that every token passes."""
+    """A feed-forward that processes every token."""
 
     groups: tuple[Group, ...]
     vectors: int = 0
@@ -188,7 +188,7 @@ class Dense:
 
     @property
     def active(self) -> int:
-        """Learned numbers that one token touches [parameters]."""
+        """Learned numbers used per token [parameters]."""
         return self.parameters
 
 
@@ -201,11 +201,11 @@ class Mixture:
     experts : routed experts [1].
     chosen : routed experts per token [1].
     expert : fused weight matrices of one expert.
-    router : scores the experts.
-    shared : matrices that every token passes (shared experts and their gates).
+    router : matrix that scores the experts.
+    shared : matrices applied to every token (shared experts and their gates).
     vectors : other learned numbers outside the experts [parameters].
     expert_vectors : other learned numbers per expert [parameters].
-    groups, chosen_groups : groups of neighbouring experts, and those that a token's experts may stand in; 1 of 1 without limit [1].
+    groups, chosen_groups : groups of neighbouring experts, and those that a token's experts may come from; 1 of 1 without limit [1].
     """
 
     experts: int
@@ -230,7 +230,7 @@ class Mixture:
 
     @property
     def fixed(self) -> int:
-        """Learned numbers that every token touches: router, shared experts, vectors [parameters]."""
+        """Learned numbers used by every token: router, shared experts, vectors [parameters]."""
         return _count(self.shared) + (self.router.parameters if self.router else 0) + self.vectors
 
     @property
@@ -240,7 +240,7 @@ class Mixture:
 
     @property
     def active(self) -> int:
-        """Learned numbers that one token touches [parameters]."""
+        """Learned numbers used per token [parameters]."""
         return self.chosen * self.per_expert + self.fixed
 
 
@@ -253,12 +253,12 @@ class Layer:
 
     Parameters
     ----------
-    mixers, feed_forwards : what it computes, in order; either may be empty.
+    mixers, feed_forwards : parts of the layer, in order; either may be empty.
     vectors : norms and scales of the layer itself [parameters].
-    norms : its own norms over the stream, one where both halves of a parallel layer read the same [1].
-    layer_norm : whether they are LayerNorms; RMSNorms otherwise.
-    shared : key of weights that several layers use; they are stored once.
-    shared_parameters : how many of the layer's parameters that key covers [parameters].
+    norms : norms over the residual stream, 1 where both halves of a parallel layer share one [1].
+    layer_norm : whether they are LayerNorms; else RMSNorms.
+    shared : key of weights that several layers share, which are stored once.
+    shared_parameters : parameters of the layer under that key [parameters].
     """
 
     mixers: tuple[Mixer, ...] = ()
@@ -271,25 +271,25 @@ class Layer:
 
     @property
     def parameters(self) -> int:
-        """Learned numbers as the layer sees them, shared ones included [parameters]."""
+        """Learned numbers of the layer, shared ones included [parameters]."""
         return self.vectors + sum(part.parameters for part in (*self.mixers, *self.feed_forwards))
 
     @property
     def active(self) -> int:
-        """Learned numbers that one token touches [parameters]."""
+        """Learned numbers used per token [parameters]."""
         return self.vectors + sum(m.parameters for m in self.mixers) + sum(f.active for f in self.feed_forwards)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stack:
-    """A list of layers: the decoder, an encoder, a vision tower.
+    """A list of layers: the decoder, an encoder or a vision tower.
 
     Parameters
     ----------
-    name : what it is.
+    name : module path of the layers.
     role : ``decoder`` runs per generated token, the others once per request.
     extra : parameters outside the layers (embeddings of patches or positions, final norm, projector).
-    tokens : positions that pass it per request where the config fixes them (patches, audio frames).
+    tokens : positions per request where the config fixes them (patches, audio frames).
     """
 
     name: str
@@ -300,7 +300,7 @@ class Stack:
     _kinds: tuple[tuple[Layer, tuple[int, ...]], ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Group equal layers once: every step of every plan asks for them."""
+        """Group equal layers once, since every step of every plan needs them."""
         places: dict[Layer, list[int]] = {}
         for index, layer in enumerate(self.layers):
             places.setdefault(layer, []).append(index)
@@ -321,7 +321,7 @@ class Stack:
         return total
 
     def kinds(self) -> tuple[tuple[Layer, tuple[int, ...]], ...]:
-        """Return each distinct layer with the positions at which it stands."""
+        """Return each distinct layer with its positions."""
         return self._kinds
 
 
@@ -332,11 +332,11 @@ class Quantization:
     Parameters
     ----------
     format : id of a weight format in the catalogue.
-    skipped : patterns of module names that stay in the model's own type.
-    only_experts : True where only expert matrices are converted.
-    beside : id of the format of the matrices that stay, None for the model's own type.
-    activation : id of the activation type that the checkpoint asks for, None where weights only.
-    kv : id of the cache type that the checkpoint asks for, None where it asks for none.
+    skipped : patterns of module names that keep the model's own type.
+    only_experts : whether only expert matrices are converted.
+    beside : id of the format of the other matrices, None for the model's own type.
+    activation : id of the activation type that the checkpoint requires, None where only weights are quantised.
+    kv : id of the KV cache type that the checkpoint requires, None where it requires none.
     """
 
     format: str
@@ -353,25 +353,25 @@ class Model:
 
     Parameters
     ----------
-    id : catalogue id, path or hub name it was loaded by.
+    id : catalogue id, path or Hub name that it was loaded by.
     family : the configuration's ``model_type``.
-    stacks : layer lists, the decoder among them.
+    stacks : layer lists, including the decoder.
     hidden : width of the residual stream of the decoder (or the only stack) [1].
     vocabulary : rows of the embedding [1].
     embedding : parameters of the token (or patch) embedding [parameters].
     head : parameters of the output head, 0 where it is tied to the embedding [parameters].
     tied : whether the head reads the embedding matrix.
     other : parameters outside stacks, embedding and head [parameters].
-    max_positions : longest context the model states, None where it states none.
+    max_positions : longest context that the model states, None where it states none.
     dtype : type of unquantised weights and activations.
     stated_dtype : whether the configuration names that type.
     quantization : how weights are stored, None where unquantised.
-    draft_layers : multi-token-prediction layers that the checkpoint carries beside the model.
-    draft_parameters : their size [parameters]; None where they are not described.
+    draft_layers : multi-token prediction layers of the checkpoint.
+    draft_parameters : parameters of these layers, None where they are not described [parameters].
     architecture : class name that the configuration gives.
     sha256 : digest of the configuration text.
-    notes : what a reader must know about the count.
-    decoder_only_text : True for text generators; False for pure encoders, which have no decode phase.
+    notes : remarks on the parameter count.
+    generates : whether it generates tokens; False for pure encoders, which have no decode phase.
     """
 
     id: str
@@ -397,7 +397,7 @@ class Model:
     config: dict[str, object] = field(default_factory=dict, compare=False, hash=False, repr=False)
 
     def __hash__(self) -> int:
-        """Return the hash of its configuration; models that differ under one, by their weights' format say, compare unlike."""
+        """Return the hash of the configuration; models that differ otherwise, as in weight format, compare unequal."""
         return hash((self.id, self.sha256))
 
     @property
@@ -412,7 +412,7 @@ class Model:
 
     @property
     def active(self) -> int | None:
-        """Learned numbers that one token touches, embedding included; None where experts per token are not stated [parameters]."""
+        """Learned numbers used per token, embedding included; None where experts per token are not stated [parameters]."""
         if any(m.chosen == 0 for m in self._mixtures()):
             return None
         return self.total - sum(m.routed - m.chosen * m.per_expert for m in self._mixtures())
@@ -426,7 +426,7 @@ class Model:
 
     @property
     def decoder(self) -> Stack:
-        """The stack that generates, or the only one of an encoder."""
+        """The stack that generates, or the first one of an encoder."""
         for stack in self.stacks:
             if stack.role == "decoder":
                 return stack
@@ -439,7 +439,7 @@ class Model:
 
     @property
     def kind(self) -> str:
-        """``hybrid`` with layers that keep a state instead of a cache, ``mixture`` with routed experts alone, else ``dense``."""
+        """``hybrid`` with layers that keep a state instead of a KV cache, ``mixture`` with routed experts alone, else ``dense``."""
         mixers = (mixer for layer in self.decoder.layers for mixer in layer.mixers)
         if any(not isinstance(mixer, Attention | LatentAttention) for mixer in mixers):
             return "hybrid"
@@ -457,7 +457,7 @@ class Model:
 
     @property
     def latent(self) -> bool:
-        """Whether any layer keeps a latent cache that tensor parallelism cannot divide."""
+        """Whether any layer keeps a latent cache, which tensor parallelism cannot split."""
         return any(isinstance(m, LatentAttention) for m in self._attentions())
 
     def _attentions(self) -> Iterator[Attention | LatentAttention]:
@@ -467,7 +467,7 @@ class Model:
                     yield mixer
 
     def layer_runs(self) -> dict[str, list[list[int]]]:
-        """Return [[parameters, repeat], ...] of each stack with layers."""
+        """Return [[parameters, repeat], ...] for each stack with layers."""
         return {
             stack.name: [[size, len(list(run))] for size, run in groupby(layer.parameters for layer in stack.layers)]
             for stack in self.stacks

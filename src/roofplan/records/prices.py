@@ -1,4 +1,4 @@
-"""Dated prices; append-only, never mixed across kinds."""
+"""Dated price quotes; append-only, never mixed across kinds."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ PriceKind = Literal["list", "street", "rent-on-demand", "rent-contract", "spot",
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Price:
-    """One quotation.
+    """One price quote.
 
     Parameters
     ----------
     device : id of the accelerator.
-    value : USD per device, or USD per device-hour for rents.
+    value : price per device [USD], or per device-hour for rents [USD/h].
     unit : ``USD`` or ``USD/h``.
-    count : devices of the instance that it was quoted for, None where not known [1].
+    count : devices of the quoted instance, None where not known [1].
     date : ISO date, as exact as the source.
     low, high : bounds where a range was quoted.
     scope : what was sold: the ``card`` alone, its ``share`` of a board or server, the ``superchip`` around it, a whole ``machine``, or an ``other card``.
@@ -40,7 +40,7 @@ class Price:
 
     @property
     def middle(self) -> dt.date:
-        """Middle of what the date can mean: a day, the middle of a month, the middle of a year."""
+        """Middle of the period that the date means: the day itself, or the middle of the month or year."""
         return dt.date.fromisoformat(self.date + {4: "-07-01", 7: "-15", 10: ""}[len(self.date)])
 
     @property

@@ -1,4 +1,4 @@
-"""Process nodes, dies, and what joins them into a part."""
+"""Process nodes, dies and chips."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from roofplan.records.source import Sourced
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaferPrice:
-    """One quotation of a processed wafer.
+    """One price quote of a processed wafer.
 
     Parameters
     ----------
-    value : of a wafer of 300 mm [USD].
+    value : price of a 300 mm wafer [USD].
     date : ISO date, as exact as the source.
     """
 
@@ -27,18 +27,18 @@ class WaferPrice:
 
 
 LEAST_RANGE = 1.15
-"""Factor either way within which a wafer's price is never taken to be known better: series of several customers differ by as much [1]."""
+"""Least uncertainty of a wafer price, as a factor either way: price series of several customers differ by as much [1]."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """A process and its relatives.
+    """A process node and its variants.
 
     Parameters
     ----------
-    year : of its first products.
-    processes : what data sheets call them.
-    wafers : dated quotations, oldest first.
+    year : year of its first products.
+    processes : names of its variants on data sheets.
+    wafers : dated quotes, oldest first.
     quantities : ``defect_density`` [1/m2], ``density`` of transistors [1/m2], ``mask_set`` and ``design`` [USD].
     """
 
@@ -53,7 +53,7 @@ class Node:
 
     @property
     def wafer(self) -> Sourced:
-        """Median of the quotations, and their bounds; claims that are to be checked do not count [USD]."""
+        """Median and bounds of the quoted wafer prices, without claims under review [USD]."""
         counted = [quote for quote in self.wafers if quote.kind != "claim"]
         values = [quote.value for quote in counted]
         middle = statistics.median(values)
@@ -77,10 +77,10 @@ class Die:
     Parameters
     ----------
     node : id of its process.
-    area : of one [m2].
-    count : of them on a package [1].
-    units : equal units on one, and `sold`, those that the part works with; None where not known, so that only perfect dies count [1].
-    stacked : whether it stands on another die and takes no room of its own on the package.
+    area : area of one die [m2].
+    count : dies of this kind on a package [1].
+    units : equal units on a die; `sold`, those enabled on the sold part; None where not known, so that only perfect dies count [1].
+    stacked : whether it lies on another die and takes no area of the package.
     """
 
     name: str
@@ -94,20 +94,20 @@ class Die:
 
     @property
     def spare(self) -> int:
-        """Units that a sold part may lack [1]."""
+        """Units that may be defective on a sold part [1]."""
         return (self.units or 0) - (self.sold or 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chip:
-    """A part as its bill of materials sees it.
+    """A packaged part, as its bill of materials needs it.
 
     Parameters
     ----------
     memory : generation, such as ``HBM3``.
-    capacity : of the memory that is soldered or stacked, which may be more than is sold [B].
-    stacks : of memory on the package [1].
-    interposer : whether dies and stacks share one; else a card with memory around it.
+    capacity : capacity of the memory on the part, which may exceed what is sold [B].
+    stacks : memory stacks on the package [1].
+    interposer : whether dies and memory stacks share an interposer; else memory lies around the package.
     """
 
     id: str

@@ -1,4 +1,4 @@
-"""Where a number comes from."""
+"""Sources of numbers."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ from dataclasses import dataclass
 from typing import Literal
 
 GRADES = ("measured", "calibrated", "borrowed", "guessed")
-"""How sure a figure is: measured on this machine; calibrated on this chip and software; borrowed from a near relative; guessed."""
+"""Grades of certainty: measured on this machine; calibrated for this chip and software; borrowed from a near relative; guessed."""
 
 Kind = Literal["datasheet", "measured", "derived", "estimate", "guess", "quote", "documented", "fitted", "given"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """One published document, table, file or fit.
+    """A published document, table, file or fit.
 
     Parameters
     ----------
     key : short name that catalogue entries cite.
-    title : what a reader would search for.
-    url : where it was read, if it has an address.
+    title : title to search for.
+    url : address where it was read, if it has one.
     date : ISO date of the document or of the reading.
-    guess : whether it is no document, but somebody's guess.
+    guess : whether it is a guess instead of a document.
     """
 
     key: str
@@ -32,29 +32,38 @@ class Source:
 
     @property
     def citation(self) -> str:
-        """What answers cite it by."""
+        """Text that answers cite it by."""
         return self.key
 
 
 def document(key: str) -> Source:
-    """Return a document by what cites it: its key in the register, where its title and address stand, or the title itself."""
+    """Return a document by the text that cites it.
+
+    Parameters
+    ----------
+    key : key in the register, which holds its title and address, or the title itself.
+
+    Returns
+    -------
+    The document, with the key as its title.
+    """
     return Source(key=key, title=key)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sourced:
-    """A number with its origin.
+    """A number with its source.
 
     Parameters
     ----------
-    value : in the SI unit `unit`.
+    value : the number, in the SI unit `unit`.
     text : the number and unit as the source prints them.
     source : key of a `Source`.
-    seen : ISO date.
-    kind : how it was obtained.
-    low, high : bounds that hold nine values of ten, where they are stated; in the unit of `value`.
-    least, most : what it can physically not go below or above, such as 1 for a yield; no draw leaves them.
-    grade : how sure it is where its kind does not say, such as that of a prediction or of an old quotation.
+    seen : ISO date on which the source was read.
+    kind : how the number was obtained.
+    low, high : bounds of nine in ten values, where they are stated, in the unit of `value`.
+    least, most : physical limits, such as 1 for a yield, to which draws are clipped.
+    grade : grade where `kind` does not imply it, as for a prediction or an old quote.
     """
 
     value: float
@@ -71,5 +80,5 @@ class Sourced:
 
     @property
     def cited(self) -> Source:
-        """What answers cite it by."""
+        """The source as answers cite it."""
         return Source(key=self.source, title=self.source, guess=self.kind == "guess")

@@ -1,4 +1,4 @@
-"""How a model is divided over devices."""
+"""Division of a model over devices."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from roofplan.laws import Number
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Strategy:
-    """Parallel degrees with the engine's own meaning; each may be an array of equal shape.
+    """Parallel degrees as the engine defines them; each may be an array, all of equal shape.
 
     Parameters
     ----------
-    tp : ranks that divide every matrix [1].
-    pp : ranks that divide the layers [1].
-    dp : copies of the attention part (and of all, without experts) [1].
-    ep : ranks that divide the experts, 1 where experts are divided by width [1].
-    attention_dp : attention copies inside the tensor group (SGLang) [1].
+    tp : ranks that split every matrix [1].
+    pp : ranks that split the layers [1].
+    dp : replicas of the attention part, or of the whole model without experts [1].
+    ep : ranks that split the experts, 1 where experts are split by width [1].
+    attention_dp : attention replicas inside the tensor-parallel group (SGLang) [1].
     """
 
     tp: Number = 1
@@ -27,7 +27,7 @@ class Strategy:
     attention_dp: Number = 1
 
     def label(self) -> str:
-        """Return such as ``tp8`` or ``tp4 pp2 dp2``."""
+        """Return a label such as ``tp8`` or ``tp4 pp2 dp2``."""
         parts = [
             f"{name}{int(getattr(self, name))}" for name in ("tp", "pp", "dp", "ep") if int(getattr(self, name)) > 1
         ]

@@ -1,4 +1,4 @@
-"""What runs are alike by: the systems whose measured runs stand behind constants."""
+"""Systems that measured runs have in common: those with runs behind the fitted constants."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import NamedTuple
 
 
 class System(NamedTuple):
-    """What a constant is taken to hold for.
+    """Scope within which a constant is taken to hold.
 
     Parameters
     ----------
-    architecture : of the device.
-    precision : number format of the products, or that weights are kept in.
+    architecture : architecture of the device.
+    precision : number format of the matrix products, or of the stored weights.
     kind : ``dense``, ``mixture`` or ``hybrid``.
-    software : engine or framework, whatever its version.
+    software : engine or framework, of any version.
     """
 
     architecture: str
@@ -28,7 +28,7 @@ class System(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
-    """Where a measurement is from: its publisher, device and system."""
+    """Origin of a measurement: its publisher, device and system."""
 
     source: str
     chip: str
@@ -36,7 +36,7 @@ class Origin:
 
     @property
     def names(self) -> frozenset[str]:
-        """Return what leaves it out of a fit: ``vllm-docs``, ``chip:b200``, ``architecture:Hopper``, ``software:vllm``, ``system:...``."""
+        """Return the names that exclude it from a fit: ``vllm-docs``, ``chip:b200``, ``architecture:Hopper``, ``software:vllm``, ``system:...``."""
         own = self.system
         return frozenset(
             {

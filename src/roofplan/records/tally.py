@@ -1,4 +1,4 @@
-"""How many configurations a search went through."""
+"""Counts of the configurations in a search."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 @dataclass(slots=True, kw_only=True)
 class Counts:
-    """Configurations of a search.
+    """Counts of the configurations in a search.
 
     Parameters
     ----------
-    enumerated, legal, fits, predicted : how many there were, obey the rules, fit the memory, and were timed [1].
-    seconds : CPU time from the first to the last [s].
+    enumerated, legal, fits, predicted : configurations in all, those within the rules, those that fit in memory, and those timed [1].
+    seconds : CPU time of the search [s].
     """
 
     enumerated: int = 0

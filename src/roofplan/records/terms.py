@@ -1,7 +1,7 @@
-"""Every answer is a graph of Terms: name, value, unit, law, parts, how they combine, sources.
+"""Every answer is a graph of Terms: name, value, unit, law, parts, how they combine, and sources.
 
-From this one structure come the explanation, the bibliography and the breakdowns. A Term's value may be an array;
-texts are made only when someone reads them.
+Explanations, bibliographies and breakdowns are all derived from this graph. A Term's value may be an array; texts are
+formatted only when they are read.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from roofplan.records.calibration import Constant
 from roofplan.records.source import Source
 
 Cited = Constant | Source
-"""What a number rests on: a fitted constant, or a document."""
+"""Support of a number: a fitted constant or a document."""
 
 Combine = Literal["sum", "max", "product", "difference", "leaf"]
 Numbers = Mapping[str, Any]
-"""What goes into a formula by name: each a number, a pair (number, unit) or a word."""
+"""Numbers of a formula by name: each a number, a pair (number, unit) or a word."""
 
 NONE: Numbers = MappingProxyType({})
-"""Numbers of a formula that has none."""
+"""Numbers of a formula without any."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -35,15 +35,15 @@ class Term:
 
     Parameters
     ----------
-    name : what it is.
+    name : name of the quantity.
     value : number or array, in `unit`.
     unit : SI unit.
     law : function of `roofplan.laws` that computed it, or how it was obtained.
-    parts : Terms that it is made of.
-    combine : how the parts make the value: their sum, the largest, a multiple of their sum, or a multiple of the first less the rest.
+    parts : Terms that it is computed from.
+    combine : how the parts give the value: their sum, their maximum, a multiple of their sum, or a multiple of the first minus the rest.
     text : formula with the names of its numbers in braces.
-    numbers : what goes there, by name, each a number, a pair (number, unit) or a word.
-    sources : what it rests on beside its parts.
+    numbers : numbers of the formula by name, each a number, a pair (number, unit) or a word.
+    sources : sources beyond those of its parts.
     """
 
     name: str
@@ -82,7 +82,7 @@ class Term:
         return list(dict.fromkeys(one for term in self.walk() for one in term.sources))
 
     def shares(self) -> dict[str, float]:
-        """Return each part's share of a sum; a scalar Term only."""
+        """Return the share of each part in a sum, for scalar Terms only [1]."""
         whole = float(self.value)
         return {part.name: float(part.value) / whole if whole else 0.0 for part in self.parts}
 
@@ -100,7 +100,21 @@ def total(
     text: str = "",
     numbers: Numbers | None = None,
 ) -> Term:
-    """Return the sum of `parts`; arrays of few axes are added before those of many."""
+    """Return a Term that is the sum of others.
+
+    Parameters
+    ----------
+    name : name of the sum.
+    parts : Terms to add, numbers or arrays that broadcast; arrays of few elements are added first.
+    unit : unit of the parts and the sum.
+    law : function of `roofplan.laws` that computed it, or how it was obtained.
+    text : formula with the names of its numbers in braces.
+    numbers : numbers of the formula by name.
+
+    Returns
+    -------
+    The sum, 0 without parts [`unit`].
+    """
     values = [part.value for part in parts]
     if any(type(value) is not float for value in values):
         values.sort(key=np.size)

@@ -1,7 +1,7 @@
-"""Quantities as people write them, to and from SI.
+"""Conversion of quantities between text with units and SI.
 
-Inside roofplan everything is a plain number in B, s, FLOP, FLOP/s, B/s, W, J, USD or token; text with
-units exists only at the edges. GB (10^9) is never GiB (2^30).
+Inside roofplan every quantity is a plain number in B, s, FLOP, FLOP/s, B/s, W, J, USD or token. Text with units exists only
+at the edges. GB (10^9 B) is never GiB (2^30 B).
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ UNITS: dict[str, dict[str, float]] = {
     "USD/m2": {"USD/mm2": 1e6, "USD/m2": 1.0},
     "1": {"": 1.0, "%": 0.01, "x": 1.0, "SM": 1.0, "CU": 1.0, "core": 1.0, "cores": 1.0, "device": 1.0, "devices": 1.0},
 }
-"""Accepted spellings by SI unit, and what one of each is worth."""
+"""Accepted spellings by SI unit, each with its value in that unit."""
 
 _NUMBER = re.compile(r"^\s*([+-]?(?:\d[\d_,]*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|nan|NaN|inf|-inf)\s*(.*?)\s*$")
 _LENGTH = {"": 1, "k": 1024, "K": 1024, "ki": 1024, "Ki": 1024, "M": 1024**2, "m": 1024**2}
@@ -92,8 +92,25 @@ def _checked(value: float, text: str, argument: str, *, positive: bool) -> float
 
 
 def parse(text: str | float, unit: str, argument: str = "quantity", *, positive: bool = True) -> float:
-    """Return `text` in the SI unit `unit`; a bare number is refused unless the unit is ``1``.
+    """Return a quantity in the SI unit `unit`; a bare number is refused unless the unit is ``1``.
 
+    Parameters
+    ----------
+    text : the quantity, such as ``80 GiB``.
+    unit : SI unit, a key of `UNITS`.
+    argument : flag or field that the text was given for, as a refusal names it.
+    positive : whether zero and negative quantities are refused.
+
+    Returns
+    -------
+    The quantity [`unit`].
+
+    Raises
+    ------
+    UnitError : no such quantity, not finite, or not positive where it must be.
+
+    Examples
+    --------
     >>> parse("3.35 TB/s", "B/s")
     3350000000000.0
     >>> parse("80 GiB", "B") == 80 * 2**30
@@ -135,8 +152,23 @@ def _example(unit: str) -> str:
 
 
 def parse_length(text: str | float, argument: str = "length") -> int:
-    """Return a length in tokens; here k is 1,024.
+    """Return a length in tokens, in which k means 1,024.
 
+    Parameters
+    ----------
+    text : the length, such as ``8192`` or ``8k``.
+    argument : flag or field that the text was given for, as a refusal names it.
+
+    Returns
+    -------
+    The length, whole and positive [token].
+
+    Raises
+    ------
+    UnitError : no such length.
+
+    Examples
+    --------
     >>> parse_length("128k")
     131072
     """
@@ -149,8 +181,23 @@ def parse_length(text: str | float, argument: str = "length") -> int:
 
 
 def parse_amount(text: str | float, argument: str = "amount") -> float:
-    """Return an amount; here k, M, B and T are decimal.
+    """Return an amount, in which k, M, B and T are decimal.
 
+    Parameters
+    ----------
+    text : the amount, such as ``300B``.
+    argument : flag or field that the text was given for, as a refusal names it.
+
+    Returns
+    -------
+    The amount, positive [1].
+
+    Raises
+    ------
+    UnitError : no such amount.
+
+    Examples
+    --------
     >>> parse_amount("2T")
     2000000000000.0
     """
@@ -163,6 +210,21 @@ def parse_amount(text: str | float, argument: str = "amount") -> float:
 def parse_count(text: str | float, argument: str = "count") -> int:
     """Return a whole number of at least one.
 
+    Parameters
+    ----------
+    text : the number.
+    argument : flag or field that the text was given for, as a refusal names it.
+
+    Returns
+    -------
+    The number [1].
+
+    Raises
+    ------
+    UnitError : no such number.
+
+    Examples
+    --------
     >>> parse_count("8")
     8
     """
@@ -182,6 +244,21 @@ def _whole(number: float, text: str, argument: str) -> int:
 def parse_share(text: str | float, argument: str = "share") -> float:
     """Return a share between 0 and 1, written ``0.3`` or ``30%``.
 
+    Parameters
+    ----------
+    text : the share.
+    argument : flag or field that the text was given for, as a refusal names it.
+
+    Returns
+    -------
+    The share [1].
+
+    Raises
+    ------
+    UnitError : no such share, or one outside 0 to 1.
+
+    Examples
+    --------
     >>> parse_share("30%")
     0.3
     """
@@ -194,8 +271,19 @@ def parse_share(text: str | float, argument: str = "share") -> float:
 
 
 def significant(value: float, digits: int = 3) -> str:
-    """Return `value` with `digits` significant digits, thousands separated, no exponent.
+    """Return a number with significant digits and thousands separators, without an exponent.
 
+    Parameters
+    ----------
+    value : the number.
+    digits : significant digits of the fraction; whole digits are never cut [1].
+
+    Returns
+    -------
+    The number as text.
+
+    Examples
+    --------
     >>> significant(4837.2), significant(0.0123456), significant(131072, 2), significant(49.6)
     ('4,837', '0.0123', '131,072', '49.6')
     """
@@ -209,8 +297,18 @@ def significant(value: float, digits: int = 3) -> str:
 
 
 def compact(value: float) -> str:
-    """Return a count as people say it.
+    """Return a count in short form, with k, M, B or T.
 
+    Parameters
+    ----------
+    value : the count [1].
+
+    Returns
+    -------
+    The count as text, to three digits.
+
+    Examples
+    --------
     >>> compact(1e9), compact(8e8), compact(12345.0)
     ('1B', '800M', '12.3k')
     """
@@ -221,8 +319,19 @@ def compact(value: float) -> str:
 
 
 def at_least(value: float, digits: int = 3) -> float:
-    """Return the next number above with so many significant digits, so that what is printed still suffices.
+    """Return a number rounded up to significant digits, so that the printed number still suffices.
 
+    Parameters
+    ----------
+    value : the number, other than zero.
+    digits : significant digits [1].
+
+    Returns
+    -------
+    The next number that is no smaller, in the unit of `value`.
+
+    Examples
+    --------
     >>> at_least(0.0031201), at_least(0.00312)
     (0.00313, 0.00312)
     """
@@ -230,8 +339,19 @@ def at_least(value: float, digits: int = 3) -> float:
 
 
 def at_most(value: float, digits: int = 3) -> float:
-    """Return the next number below with so many significant digits.
+    """Return a number rounded down to significant digits.
 
+    Parameters
+    ----------
+    value : the number, other than zero.
+    digits : significant digits [1].
+
+    Returns
+    -------
+    The next number that is no larger, in the unit of `value`.
+
+    Examples
+    --------
     >>> at_most(320.99)
     320.0
     """
@@ -257,8 +377,20 @@ _SI_STEPS = ((1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3
 
 
 def show(value: float, unit: str, digits: int = 3) -> str:
-    """Return `value` in its SI unit as a person reads it.
+    """Return a quantity as text for a reader, with a prefix of its unit.
 
+    Parameters
+    ----------
+    value : the quantity [`unit`].
+    unit : SI unit.
+    digits : significant digits [1].
+
+    Returns
+    -------
+    The quantity with its unit; FLOP/s are shown as FLOPS, long times in h and days.
+
+    Examples
+    --------
     >>> show(3.35e12, "B/s"), show(0.0496, "s"), show(141e12, "FLOP"), show(700, "W")
     ('3.35 TB/s', '49.6 ms', '141 TFLOP', '700 W')
     """
@@ -282,8 +414,19 @@ def _seconds(value: float, digits: int) -> str:
 
 
 def gib(value: float, digits: int = 3) -> str:
-    """Return bytes as GiB without the unit, the way memory is shown.
+    """Return a memory size in GiB as text, without the unit.
 
+    Parameters
+    ----------
+    value : the size [B].
+    digits : significant digits [1].
+
+    Returns
+    -------
+    The number of GiB as text.
+
+    Examples
+    --------
     >>> gib(16.4 * 2**30)
     '16.4'
     """

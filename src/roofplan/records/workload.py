@@ -1,4 +1,4 @@
-"""What is asked of a model."""
+"""The load on a model, and the constraints on its plans."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ class Workload:
 
     Parameters
     ----------
-    input, output : mean prompt and answer [token].
+    input, output : mean prompt and output lengths [token].
     context : longest request that the engine must admit [token].
-    prefix_hit : share of the prompt already cached [1].
-    drafted, acceptance : tokens proposed per step by multi-token prediction, and the share kept; 0 without it.
+    prefix_hit : share of the prompt that is already cached [1].
+    drafted, acceptance : tokens drafted per step by multi-token prediction, and the share accepted; 0 without it.
     """
 
     input: int = 1024
@@ -27,16 +27,16 @@ class Workload:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Constraints:
-    """Limits that may not be exceeded and demands that must be reached; None asks nothing.
+    """Limits and demands on a plan; None sets none.
 
     Parameters
     ----------
     ttft, tpot : longest times [s].
     tokens_per_second_per_user : least rate [token/s].
-    budget : most money [USD/h].
-    power : most power at the wall [W].
+    budget : highest cost [USD/h].
+    power : highest power at the wall [W].
     devices : most devices [1].
-    concurrency : users that must run at once [1].
+    concurrency : users that must be served at once [1].
     rate : requests that must be served [request/s].
     datacenter : leave out cards whose licence forbids data centres.
     """
