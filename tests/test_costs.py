@@ -27,7 +27,7 @@ from roofplan.money import hourly, quotation
 from roofplan.money.chip import bill, chip_of, price_of
 from roofplan.money.history import fit_trend, milestones
 from roofplan.money.listed import routes
-from roofplan.money.machine import Terms, against, own
+from roofplan.money.machine import OwnershipTerms, against, own
 from roofplan.money.prices import PURCHASE, bounds, middle_of
 from roofplan.money.request import bill_of_materials
 from roofplan.money.tokens import CAPACITY, Demand, api_of, machines_needed, month_cost, month_term, supply
@@ -217,7 +217,9 @@ def test_an_annuity_without_interest_is_straight_line():
 
 
 def test_the_articles_machine_of_eight_4090():
-    terms = Terms(card=1600.0, server=20000.0, networking=7200.0, power=5000.0, electricity=0.1 / 3.6e6, pue=1.0)
+    terms = OwnershipTerms(
+        card=1600.0, server=20000.0, networking=7200.0, power=5000.0, electricity=0.1 / 3.6e6, pue=1.0
+    )
     found = own(machine("rtx-4090:8")[0], FIT, replace(terms, hosting=375 / 730))
     parts = {part.name: float(part.value) for part in found.term.parts}
     assert found.purchase == 40000
@@ -463,7 +465,7 @@ def test_what_is_half_priced_is_not_set_beside_a_rent():
     whole = own(machine("dgx-h100:8")[0], FIT)
     assert not whole.bare
     assert whole.purchase == pytest.approx(8 * 375000 + 64 * 562.5)
-    stated = own(machine("gaudi3:8")[0], FIT, Terms(server=20000.0))
+    stated = own(machine("gaudi3:8")[0], FIT, OwnershipTerms(server=20000.0))
     assert stated.purchase == pytest.approx(125000 + 20000)
     assert not stated.bare
 

@@ -13,7 +13,7 @@ from roofplan.catalogue.machines import accelerator
 from roofplan.errors import InputError, UnitError, nearest
 from roofplan.hf.find import read_model
 from roofplan.inputs import Load, ServeInputs, TokensInputs, TrainInputs, takes
-from roofplan.money.machine import Terms
+from roofplan.money.machine import OwnershipTerms
 from roofplan.money.request import terms_of
 from roofplan.money.tokens import TokenCosts
 from roofplan.operations.table import element_bytes
@@ -136,7 +136,7 @@ def device(name: str) -> Accelerator:
 def plan_serving(
     asked: ServeInputs,
     *,
-    terms: Terms | None = None,
+    terms: OwnershipTerms | None = None,
     fit: Fit | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Result:

@@ -45,7 +45,7 @@ SERVERS = "the servers around the cards"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Terms:
+class OwnershipTerms:
     """Terms of owning a machine; None means the catalogue's default, or not counted where there is none.
 
     Parameters
@@ -135,7 +135,7 @@ class Owned:
     """
 
     machine: Machine
-    terms: Terms
+    terms: OwnershipTerms
     fit: Fit
     items: list[Item]
     inputs: dict[str, Sourced]
@@ -211,7 +211,7 @@ class Owned:
         return catalogue.version()
 
 
-def own(machine: Machine, fit: Fit, terms: Terms | None = None) -> Owned | None:
+def own(machine: Machine, fit: Fit, terms: OwnershipTerms | None = None) -> Owned | None:
     """Return what owning a machine costs, None where no price of its devices is known.
 
     Parameters
@@ -228,7 +228,7 @@ def own(machine: Machine, fit: Fit, terms: Terms | None = None) -> Owned | None:
     ------
     UnknownName : a place without a known price of electricity.
     """
-    terms = terms or Terms()
+    terms = terms or OwnershipTerms()
     items, absent = _items(machine, terms)
     if not items:
         return None
@@ -259,7 +259,7 @@ def price_name(item: Item) -> str:
     return f"price of {item.name}"
 
 
-def hourly_term(items: list[Item], terms: Terms, inputs: dict[str, Sourced], values: Values) -> Term:
+def hourly_term(items: list[Item], terms: OwnershipTerms, inputs: dict[str, Sourced], values: Values) -> Term:
     """Return the hourly cost of owning in parts; values may be arrays of draws [USD/h]."""
     bought: Any = sum(item.count * values[price_name(item)] for item in items)
     parts = [_depreciation(bought, terms, tuple(document(key) for key in dict.fromkeys(item.source for item in items)))]
@@ -298,7 +298,7 @@ def _given(value: float, unit: str) -> Sourced:
     return Sourced(value=value, unit=unit, text=f"{value:g} {unit}", source="given", seen="", kind="given")
 
 
-def _items(machine: Machine, terms: Terms) -> tuple[list[Item], list[str]]:
+def _items(machine: Machine, terms: OwnershipTerms) -> tuple[list[Item], list[str]]:
     """Return what is bought and what has no price: complete servers where one is priced, else devices and hosts."""
     absent: list[str] = []
     box = _priced(machine, WHOLE) if terms.card is None and terms.server is None else None
@@ -360,7 +360,7 @@ def _share(machine: Machine, box: Server, which: str) -> Item:
     return Item(name=words, count=machine.hosts * share, price=price.value, source=price.source, date=price.seen)
 
 
-def _cards(machine: Machine, terms: Terms) -> list[Item]:
+def _cards(machine: Machine, terms: OwnershipTerms) -> list[Item]:
     """Return the devices alone, at the user's price, on a priced board or one by one; nothing where no price is known."""
     if terms.card is not None:
         return [_given_item(machine.device.id, machine.count, terms.card)]
@@ -401,7 +401,7 @@ def _network(machine: Machine, *, cards: bool) -> tuple[list[Item], list[str]]:
     return items, missing
 
 
-def _depreciation(bought: Any, terms: Terms, sources: tuple[Source, ...]) -> Term:
+def _depreciation(bought: Any, terms: OwnershipTerms, sources: tuple[Source, ...]) -> Term:
     """Return the purchase as an hourly cost."""
     sold = bought * terms.residual
     if terms.interest > 0.0:
@@ -417,7 +417,9 @@ def _depreciation(bought: Any, terms: Terms, sources: tuple[Source, ...]) -> Ter
     return Term("depreciation", value, "USD/h", law=law, text=text, numbers=numbers, sources=sources)
 
 
-def _energy(machine: Machine, terms: Terms, absent: list[str], assumed: list[str], fit: Fit) -> dict[str, Sourced]:
+def _energy(
+    machine: Machine, terms: OwnershipTerms, absent: list[str], assumed: list[str], fit: Fit
+) -> dict[str, Sourced]:
     """Return power, electricity price and PUE with their ranges, nothing where the machine's power is not known."""
     if terms.power is not None:
         power = _given(terms.power, "W")
@@ -443,7 +445,7 @@ def _energy(machine: Machine, terms: Terms, absent: list[str], assumed: list[str
     return {"power": power, "electricity": tariff, "PUE": pue}
 
 
-def hourly(machine: Machine, price: str, fit: Fit, terms: Terms | None = None) -> HourlyCost | None:
+def hourly(machine: Machine, price: str, fit: Fit, terms: OwnershipTerms | None = None) -> HourlyCost | None:
     """Return the hourly cost of a machine under a way of paying, None where no price is known for it.
 
     Parameters
@@ -518,7 +520,7 @@ def per_petaflop_hour(owned: Owned) -> dict[str, float]:
     }
 
 
-def checked(terms: Terms) -> Terms:
+def checked(terms: OwnershipTerms) -> OwnershipTerms:
     """Return the terms, or refuse invalid ones.
 
     Raises

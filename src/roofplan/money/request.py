@@ -157,7 +157,7 @@ def _years(text: str) -> float:
     return value / 12.0 if (found[2] or "").startswith("month") else value
 
 
-def terms_of(asked: Owning) -> owning.Terms:
+def terms_of(asked: Owning) -> owning.OwnershipTerms:
     """Return the terms of owning that the flags state.
 
     Parameters
@@ -184,7 +184,7 @@ def terms_of(asked: Owning) -> owning.Terms:
 
     tariff, years = money("electricity", "USD/kWh"), str(said["years"])
     return owning.checked(
-        owning.Terms(
+        owning.OwnershipTerms(
             card=money("card", "USD"),
             server=money("server", "USD"),
             networking=money("networking", "USD"),

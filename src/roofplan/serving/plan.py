@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from roofplan import money
 from roofplan.laws import cost
-from roofplan.money.machine import Terms
+from roofplan.money.machine import OwnershipTerms
 from roofplan.money.prices import at_price
 from roofplan.operations.table import Step, element_bytes
 from roofplan.records import units
@@ -173,7 +173,7 @@ class Request:
     precisions: tuple[str, ...] = ("checkpoint",)
     kv_precisions: tuple[str, ...] = ("checkpoint",)
     price: str = "rent"
-    terms: Terms | None = None
+    terms: OwnershipTerms | None = None
     utilisation: float = 1.0
     best: str = "cost"
     seats: int = 0

@@ -9,7 +9,7 @@ from roofplan import catalogue
 from roofplan.catalogue.machines import LARGEST_BOX, box_size, machine
 from roofplan.errors import ConfigError, InputError, UnitError, UnsupportedFeature, nearest
 from roofplan.inputs import Load, ServeInputs
-from roofplan.money.machine import Terms
+from roofplan.money.machine import OwnershipTerms
 from roofplan.operations.table import format_entry
 from roofplan.records import units
 from roofplan.records.hardware import Machine, Server
@@ -18,7 +18,7 @@ from roofplan.records.workload import Constraints, Workload
 from roofplan.serving.plan import OBJECTIVES, Request
 
 
-def request_of(model: Model, asked: ServeInputs, terms: Terms | None = None) -> tuple[Request, list[tuple[str, str]]]:
+def request_of(model: Model, asked: ServeInputs, terms: OwnershipTerms | None = None) -> tuple[Request, list[tuple[str, str]]]:
     """Return what a serving search is asked, and warnings: of software that is planned as other.
 
     Parameters

@@ -9,7 +9,7 @@ from roofplan.errors import InputError, UnitError, nearest
 from roofplan.inputs import TokensInputs
 from roofplan.laws import cost
 from roofplan.money.listed import Route
-from roofplan.money.machine import Terms, own
+from roofplan.money.machine import OwnershipTerms, own
 from roofplan.money.machine import hourly as hourly_cost
 from roofplan.money.tokens import Api, Demand, Supply, TokenCosts, api_of, machines_needed, supply
 from roofplan.money.uncertainty import Interval
@@ -110,7 +110,7 @@ def supplies_of(
     plan: Plan,
     price: str,
     demand: Demand,
-    terms: Terms,
+    terms: OwnershipTerms,
     absent: list[str],
     api: Api | None,
     training: float | None,
@@ -195,7 +195,7 @@ def cheapest_for(plans: Sequence[Plan], demand: Demand) -> Plan:
 
 
 def priced_tokens(
-    plan: Plan, result: Result, demand: Demand, terms: Terms, route: Route | None = None, training: float | None = None
+    plan: Plan, result: Result, demand: Demand, terms: OwnershipTerms, route: Route | None = None, training: float | None = None
 ) -> TokenCosts:
     """Return what the tokens of a demand cost on a plan's machines, rented and owned, beside the API, or the `route` that the user gives."""
     model = plan.model.id
