@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -384,3 +385,34 @@ def test_no_line_speaks_of_zero_more_devices(run):
         "serve", "llama-3.1-8b", "--on", "h100-sxm:1", "--on", "h200-sxm:1", "--on", "a100-sxm-80:1", "--top", "3"
     )
     assert "more devices that fit" not in out
+
+
+@pytest.mark.parametrize(
+    ("flag", "impossible", "harder"),
+    [
+        ("--rate", "900req/s", 1.1),
+        ("--power", "100W", 0.9),
+        ("--concurrency", "100000", 1.1),
+        ("--ttft", "1ms", 0.9),
+        ("--tokens-per-second-per-user", "5000", 1.1),
+        ("--tpot", "1ms", 0.9),
+        ("--budget", "0.1USD/h", 0.9),
+    ],
+)
+def test_a_way_out_is_taken_when_pasted_and_a_tenth_less_is_not(run_json, flag, impossible, harder):
+    words = ("serve", "llama-3.1-8b", "--on", "h100-sxm:1")
+    code, document = run_json(*words, flag, impossible)
+    assert code == 1
+    (way,) = document["no_plan"]["relax"]
+    assert way["argument"] == flag
+    code, document = run_json(*words, flag, way["needed"])
+    assert (code, document["plans"][0]["machine"]["text"]) == (0, way["plan"]["machine"])
+    number, unit = re.fullmatch(r"([\d.]+)(.*)", way["needed"]).groups()
+    less = float(number) * harder
+    code, _ = run_json(*words, flag, f"{round(less) if flag == '--concurrency' else less}{unit}")
+    assert code == 1
+
+
+def test_twenty_tokens_a_parameter_are_what_chinchilla_means():
+    plan = rp.plan_training("llama-3.2-1b", ["h100-sxm:8"], tokens="chinchilla").plans[0]
+    assert plan.job.tokens == 20 * plan.model.total
