@@ -40,7 +40,21 @@ LOGIT_PASSES = 3.0
 def layer_operations(
     layer: Layer, step: Step, split: Split, model: Model, kv_bytes: float, kernels: Kernels
 ) -> list[Operation]:
-    """Return what one layer asks of one rank in one step."""
+    """Return what one layer asks of one rank in one step.
+
+    Parameters
+    ----------
+    layer : the layer.
+    step : tokens of the step; its fields may be arrays.
+    split : parallel degrees, floats or arrays.
+    model : the model.
+    kv_bytes : bytes of a cached element [B].
+    kernels : kernels of the engine or framework.
+
+    Returns
+    -------
+    Kernels and messages of one rank, in order.
+    """
     table: list[Operation] = []
     for mixer in layer.mixers:
         if isinstance(mixer, Attention):
@@ -189,7 +203,18 @@ def _mixture(moe: Mixture, step: Step, split: Split, model: Model, kernels: Kern
 
 
 def head_operations(step: Step, split: Split, model: Model) -> list[Operation]:
-    """Return the output head on the sampled positions, and the sampling of its logits."""
+    """Return the output head on the sampled positions, and the sampling of its logits.
+
+    Parameters
+    ----------
+    step : tokens of the step; its fields may be arrays.
+    split : parallel degrees, floats or arrays.
+    model : the model.
+
+    Returns
+    -------
+    The product, the sampling kernels and the gather of the logits.
+    """
     rows, columns = step.sampled, model.vocabulary / split.attention
     stored = model.hidden * columns * element_bytes(head_format(model))
     return [
@@ -228,7 +253,19 @@ def head_operations(step: Step, split: Split, model: Model) -> list[Operation]:
 
 
 def encoder_operations(step: Step, split: Split, model: Model, kernels: Kernels) -> list[Operation]:
-    """Return the passes of a fixed-length encoder over what each new request brings; nothing where requests bring tokens alone."""
+    """Return the passes of fixed-length encoders over the inputs of new requests.
+
+    Parameters
+    ----------
+    step : tokens of the step; its fields may be arrays.
+    split : parallel degrees, floats or arrays.
+    model : the model.
+    kernels : kernels of the engine or framework.
+
+    Returns
+    -------
+    Kernels and messages of one rank; empty where requests bring tokens alone.
+    """
     if not step.prefills:
         return []
     table = []
@@ -242,7 +279,16 @@ def encoder_operations(step: Step, split: Split, model: Model, kernels: Kernels)
 
 
 def head_format(model: Model) -> str:
-    """Return the format of the output head: GGUF files quantise it, other formats leave it alone."""
+    """Return the format of the output head: GGUF files quantise it, other formats leave it alone.
+
+    Parameters
+    ----------
+    model : the model.
+
+    Returns
+    -------
+    Number format of the output head.
+    """
     plan = model.quantization
     if plan is not None and plan.beside is not None:
         return plan.beside
@@ -254,9 +300,22 @@ def head_format(model: Model) -> str:
 def draft_operations(
     step: Step, split: Split, model: Model, drafted: int, kv_bytes: float, kernels: Kernels
 ) -> list[Operation]:
-    """Return the multi-token-prediction layers that propose `drafted` tokens before a step: each one a layer and a head pass.
+    """Return the multi-token-prediction layers that draft tokens before a step: a layer and a head pass for each token.
 
     The proposing layer has the shape of the decoder's last, as in every checkpoint that carries one.
+
+    Parameters
+    ----------
+    step : tokens of the step; its fields may be arrays.
+    split : parallel degrees, floats or arrays.
+    model : the model.
+    drafted : tokens that are proposed before each step [1].
+    kv_bytes : bytes of a cached element [B].
+    kernels : kernels of the engine or framework.
+
+    Returns
+    -------
+    Kernels and messages of one rank; empty where nothing is drafted.
     """
     if not drafted:
         return []
@@ -273,7 +332,17 @@ UNPADDED = Kernels(smallest_tile=1.0, largest_tile=1.0)
 
 
 def whole_model(model: Model, step: Step) -> list[Operation]:
-    """Return all operations of one step on one device that would hold the whole model, nothing padded or replicated."""
+    """Return all operations of one step on a single device that would hold the whole model.
+
+    Parameters
+    ----------
+    model : the model.
+    step : tokens of the step; its fields may be arrays.
+
+    Returns
+    -------
+    Kernels of one device, without padding or replication.
+    """
     split = Split.of(Strategy())
     layers = [
         op._replace(**{name: getattr(op, name) * len(places) for name in ("work", "traffic", "entries", "kernels")})
@@ -286,9 +355,19 @@ def whole_model(model: Model, step: Step) -> list[Operation]:
 def stage_contents(
     counts: Sequence[tuple[Layer, tuple[int, ...]]], layers: int, stages: int
 ) -> list[tuple[float, ...]]:
-    """Return, for each pipeline stage that may be slowest, how many layers of each kind it holds and whether the head.
+    """Return the layers of each kind on every pipeline stage that may be the slowest.
 
     Layers are dealt evenly in order, the first stages taking one more where they do not divide.
+
+    Parameters
+    ----------
+    counts : kinds of layers, each with the places where they stand.
+    layers : layers of the model [1].
+    stages : pipeline stages [1].
+
+    Returns
+    -------
+    For each stage that may be the slowest: layers of each kind, and 1 for the stage with the head, else 0 [1].
     """
     return _stage_rows(tuple(places for _, places in counts), layers, stages)
 

@@ -163,7 +163,16 @@ WHOLE_COLUMN = 8192.0
 
 
 def bits(format_id: str) -> tuple[float, float, float]:
-    """Return bits of an entry, entries per scale, and bits of a scale; ``awq-g64`` overrides the group."""
+    """Return the bits of an entry, the entries per scale and the bits of a scale; a suffix such as ``-g64`` overrides the group.
+
+    Parameters
+    ----------
+    format_id : number format of weights or cache, such as ``fp8`` or ``awq-g64``.
+
+    Returns
+    -------
+    Bits of an entry, entries that share a scale, and bits of a scale [1].
+    """
     base, _, group = format_id.partition("-g") if "-g" in format_id else (format_id.removesuffix("-channel"), "", "")
     entry = catalogue.formats()[base]
     size = float(group) if group else WHOLE_COLUMN if format_id.endswith("-channel") else float(entry.get("group", 1))
@@ -171,22 +180,50 @@ def bits(format_id: str) -> tuple[float, float, float]:
 
 
 def format_entry(format_id: str) -> Table:
-    """Return the catalogue entry of a format, its group suffix aside."""
+    """Return the catalogue entry of a format, without its group suffix.
+
+    Parameters
+    ----------
+    format_id : number format of weights or cache, such as ``fp8`` or ``awq-g64``.
+
+    Returns
+    -------
+    Entry of the catalogue.
+    """
     base = format_id.partition("-g")[0].removesuffix("-channel")
     return catalogue.formats()[base]
 
 
 @lru_cache(maxsize=256)
 def element_bytes(format_id: str) -> float:
-    """Return the mean bytes of one stored entry, scales included [B]."""
+    """Return the mean bytes of one stored entry, scales included [B].
+
+    Parameters
+    ----------
+    format_id : number format of weights or cache, such as ``fp8`` or ``awq-g64``.
+
+    Returns
+    -------
+    Mean bytes of an entry, with its share of the scales [B].
+    """
     return float(parameters.stored_bytes(1.0, *bits(format_id)))
 
 
 def compute_format(format_id: str, activation: str | None, base: str) -> str:
-    """Return the number format that a product of such weights runs in, before the device is asked.
+    """Return the number format that a product of such weights runs in, whatever the device offers.
 
     fp8 checkpoints carry activations in fp8; 4-bit float formats only where the checkpoint says so; weight-only
     formats run in the model's own type.
+
+    Parameters
+    ----------
+    format_id : number format of weights or cache, such as ``fp8`` or ``awq-g64``.
+    activation : number format of the activations that the checkpoint asks for, None where it says nothing.
+    base : the model's own number format.
+
+    Returns
+    -------
+    Number format of the product.
     """
     entry = format_entry(format_id)
     if entry["kernel"] == "dequantise":
@@ -200,7 +237,18 @@ def compute_format(format_id: str, activation: str | None, base: str) -> str:
 
 
 def fraction(linear: Linear, tensor: Number, kv_heads: int | None) -> Number:
-    """Return the share of a matrix that one of `tensor` ranks holds."""
+    """Return the share of a matrix that one of `tensor` ranks holds.
+
+    Parameters
+    ----------
+    linear : the matrix.
+    tensor : tensor-parallel ranks, float or array [1].
+    kv_heads : KV heads of the model, None for a matrix that is not divided by them [1].
+
+    Returns
+    -------
+    Share of the matrix on one rank, float or array [1]; above 1 / `tensor` where KV heads are replicated.
+    """
     if linear.split == "none":
         return 1.0
     if linear.split == "kv_heads" and kv_heads is not None:

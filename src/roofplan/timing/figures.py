@@ -40,22 +40,55 @@ STAND_IN = 0.2
 
 
 def own_place(software: str, machine: Machine, model: Model) -> str:
-    """Return what a user's own runs speak of: a model, known by its parameters and their format, on as many devices under a piece of software."""
+    """Return the scope of a user's own runs: software, number and kind of devices, and the model by its parameters and their format.
+
+    Parameters
+    ----------
+    software : id of the engine or framework.
+    machine : devices and how they are joined.
+    model : the model.
+
+    Returns
+    -------
+    Key of the constants of own runs.
+    """
     stored = model.quantization.format if model.quantization else model.dtype
     return f"{software}/{machine.count}x{machine.device.id}/{model.total} parameters in {stored}"
 
 
 def own_runs(figure: str, software: str, machine: Machine, model: Model, fit: Fit) -> Constant | None:
-    """Return how far predictions of a figure lie from a user's own runs, None where there are none: half its 90% interval, a logarithm [1]."""
+    """Return how far a user's own runs lie from their predictions.
+
+    Parameters
+    ----------
+    figure : what is predicted, such as ``time per token``.
+    software : id of the engine or framework.
+    machine : devices and how they are joined.
+    model : the model.
+    fit : the fitted constants.
+
+    Returns
+    -------
+    Constant whose value is half a 90% interval, a logarithm [1]; None without own runs.
+    """
     if not fit.speaks_of(OWN, figure):  # counting a model's parameters takes time, and few have measured
         return None
     return fit.get(OWN, figure, own_place(software, machine, model))
 
 
 def grade_of_constant(item: Constant, vendor: str) -> int:
-    """Return the grade of a constant: fitted on this architecture, engine or fabric; on others; or a guess.
+    """Return the grade of a constant: fitted on this architecture, engine or fabric, fitted on others, or guessed.
 
     A definition claims nothing: an engine whose share of the kernels' rate is one by definition has the kernels' grade.
+
+    Parameters
+    ----------
+    item : the constant.
+    vendor : the device's vendor, whose median of architectures counts as fitted on others.
+
+    Returns
+    -------
+    Place in `GRADES`: 1 calibrated, 2 borrowed, 3 guessed.
     """
     if item.kind != "fit":
         return 1 if item.kind == "definition" else 3
@@ -82,7 +115,19 @@ ALIKE = ("architecture", "precision", "kind")
 
 
 def how_new(figure: str, system: System, machine: Machine, fit: Fit) -> Newness:
-    """Return how new a system is to the runs that tell a figure; a device of the user's own is always of a new kind."""
+    """Return how new a system is to the runs behind a figure; a user's own device is always of a new kind.
+
+    Parameters
+    ----------
+    figure : what is predicted, such as ``time per token``.
+    system : architecture, precision, kind of model and software family.
+    machine : devices and how they are joined.
+    fit : the fitted constants.
+
+    Returns
+    -------
+    ``""`` where runs of the system were fitted, ``system`` or ``kind`` where it is new.
+    """
     if machine.device.status == DESCRIBED:
         return "kind"
     return newness(system, catalogue.measured_systems(figure, fit.excluded))
@@ -116,8 +161,18 @@ CLIENTS = frozenset({"client", "clients"})
 
 
 def flat(least: float, most: float) -> float:
-    """Return the relative error of what lies anywhere between two values: the deviation of a logarithm that is spread evenly [1].
+    """Return the relative error of a value that may lie anywhere between two ends with equal chance (in its logarithm).
 
+    Parameters
+    ----------
+    least, most : ends of the range, in the same unit.
+
+    Returns
+    -------
+    Standard deviation of the logarithm [1].
+
+    Examples
+    --------
     >>> round(flat(1.0, 2.0), 3)
     0.2
     """
@@ -144,7 +199,17 @@ def spread_of(figure: str, doubt: Doubt, fit: Fit) -> float:
 
 
 def interval_factor(figure: str, fit: Fit) -> float:
-    """Return how many of a figure's spreads its 90% interval spans either way, learned from publishers whose runs no constant saw [1]."""
+    """Return the multiple of a figure's spread that its 90% interval spans either way, learned from publishers left out of the fit.
+
+    Parameters
+    ----------
+    figure : what is predicted, such as ``time per token``.
+    fit : the fitted constants.
+
+    Returns
+    -------
+    Multiple of the spread [1].
+    """
     return fit.find("interval", figure, ["any"]).value
 
 
@@ -189,9 +254,21 @@ class Sure(NamedTuple):
 
 
 def sure(figure: str, grade: str, doubt: Doubt, fit: Fit, own: Constant | None = None) -> Sure:
-    """Return how sure a figure is, by its causes of error or by a user's own runs.
+    """Return how sure a figure is, from its causes of error or from a user's own runs.
 
     What clients of a closed loop are sent a second is their number over the time of their tokens, and no surer than that.
+
+    Parameters
+    ----------
+    figure : what is predicted, such as ``time per token``.
+    grade : grade of the figure, one of `GRADES`.
+    doubt : causes of error.
+    fit : the fitted constants.
+    own : error of the user's own runs, None where there are none.
+
+    Returns
+    -------
+    Grade, half-width of the 90% interval and causes.
     """
     if own is not None:
         return Sure("measured", own.value)
@@ -202,6 +279,16 @@ def sure(figure: str, grade: str, doubt: Doubt, fit: Fit, own: Constant | None =
 
 
 def within(found: Metric, least: float, most: float) -> Metric:
-    """Return a metric whose interval ends at physical limits; its value lies inside in any case."""
+    """Return a metric whose interval ends at physical limits; the value itself stays inside.
+
+    Parameters
+    ----------
+    found : the metric.
+    least, most : physical limits, in its unit.
+
+    Returns
+    -------
+    The metric, its interval cut at the limits.
+    """
     low, high = max(found.low, min(least, found.value)), min(found.high, max(most, found.value))
     return replace(found, low=low, high=high)

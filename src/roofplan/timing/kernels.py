@@ -15,7 +15,17 @@ PRODUCTS = {"matmul", "experts"}
 
 
 def operation_time(op: Operation, r: Rates) -> Number:
-    """Return the seconds of one operation of one rank."""
+    """Return the time of one operation of one rank.
+
+    Parameters
+    ----------
+    op : kernel or message of one rank.
+    r : what the machine attains under the software.
+
+    Returns
+    -------
+    Time, float or array [s].
+    """
     if op.kind in MESSAGES:
         if type(op.ranks) is float and op.ranks <= 1.0:
             return 0.0
@@ -57,7 +67,17 @@ UNPACK_OPERATIONS = 2.0
 
 
 def on_device(table: list[Operation], r: Rates) -> list[Operation]:
-    """Return operations as a device runs them: with what products need besides, and without the passes that its cache serves."""
+    """Return operations as a device runs them: with casts and unpacking added, and without traffic that its cache serves.
+
+    Parameters
+    ----------
+    table : operations of a layer or a step.
+    r : what the machine attains under the software.
+
+    Returns
+    -------
+    Operations as the device runs them.
+    """
     return [_uncached(op, r) if op.kind == HANDOVER else op for op in with_unpacking(table, r)]
 
 
@@ -185,9 +205,18 @@ def unpacking(op: Operation) -> Operation:
 
 
 def kernels_of(op: Operation, r: Rates) -> float:
-    """Return the kernels that an operation starts: its own, and those that quantise its activations for the unit that multiplies.
+    """Return the kernels that an operation launches: its own, and those that quantise its inputs.
 
     A dense product quantises its inputs once, a mixture the inputs of both of its grouped products.
+
+    Parameters
+    ----------
+    op : kernel or message of one rank.
+    r : what the machine attains under the software.
+
+    Returns
+    -------
+    Kernel launches [1].
     """
     if not _quantises(op, r) or r.engine.kernels.casts_fused:
         return op.kernels
@@ -205,7 +234,17 @@ ROOFLINE = ("moved", "memory_rate", "work", "compute_rate")
 
 
 def roofline_numbers(op: Operation, r: Rates) -> Numbers:
-    """Return what an operation moves and computes, and at which rates, as the numbers of its formula; `ROOFLINE` names them."""
+    """Return the numbers of the roofline formula of an operation.
+
+    Parameters
+    ----------
+    op : kernel or message of one rank.
+    r : what the machine attains under the software.
+
+    Returns
+    -------
+    Bytes moved, memory rate, work and compute rate by the names of `ROOFLINE`, each with its unit.
+    """
     return {
         "moved": (op.traffic, "B"),
         "memory_rate": (memory_rate(op, r), "B/s"),

@@ -150,7 +150,18 @@ class Line(NamedTuple):
 
 
 def network(machine: Machine, software: Software, fit: Fit) -> Network:
-    """Return what messages between a machine's devices attain, from data sheets and fitted constants."""
+    """Return what messages between a machine's devices attain, from data sheets and fitted constants.
+
+    Parameters
+    ----------
+    machine : devices and how they are joined.
+    software : engine or framework.
+    fit : the fitted constants.
+
+    Returns
+    -------
+    Rates and latencies, with the sources that they rest on.
+    """
     device, inside = machine.device, machine.scale_up
     topology, rate, pair, rests_on = "none", UNUSED, UNUSED, dict[str, Cited]()
     if inside is not None:
@@ -219,13 +230,35 @@ def network(machine: Machine, software: Software, fit: Fit) -> Network:
 
 
 def lines(ranks: Number, net: Network, share: float) -> tuple[Line, ...]:
-    """Return the protocols that a library's kernels choose between inside a host; bulk messages attain `share` of the rate."""
+    """Return the protocols of a communication library inside a host.
+
+    Parameters
+    ----------
+    ranks : ranks inside a host, float or array [1].
+    net : link rates and latencies of the machine.
+    share : share of the link rate that bulk messages attain [1].
+
+    Returns
+    -------
+    Start-up [s], time per round [s] and rate [B/s] of each protocol, small messages first.
+    """
     quick = Line(net.start, net.step, net.link(ranks, net.quick))
     return (quick, Line(net.bulk, 0.0, net.link(ranks, share))) if net.bulk < math.inf else (quick,)
 
 
 def reduce_ways(message: Number, ranks: Number, net: Network) -> dict[str, tuple[Number, Line]]:
-    """Return the time of each all-reduce that a host's links allow and the software has, by name, with its protocol."""
+    """Return the time of each all-reduce that a host's links and software offer, by name.
+
+    Parameters
+    ----------
+    message : bytes of the tensor on one rank, float or array [B].
+    ranks : ranks inside a host, float or array [1].
+    net : link rates and latencies of the machine.
+
+    Returns
+    -------
+    Time [s] and protocol of each algorithm, by name.
+    """
     ways: dict[str, tuple[Number, Line]] = {}
     for name, line in zip(("ring", "bulk ring"), lines(ranks, net, net.reduce), strict=False):
         ways[name] = collectives.ring_all_reduce(message, ranks, *line), line
@@ -286,7 +319,17 @@ class Ranks:
 
 
 def all_reduce(message: Number, group: Ranks) -> Number:
-    """Return the time of the quickest all-reduce of a tensor of `message` bytes on one rank: inside hosts and then between them, or one ring over all [s]."""
+    """Return the time of an all-reduce: inside hosts and then between them, or one ring over all ranks.
+
+    Parameters
+    ----------
+    message : bytes of the tensor on one rank, float or array [B].
+    group : the ranks and where they stand.
+
+    Returns
+    -------
+    Time of the fastest algorithm, float or array [s].
+    """
     net, ranks = group.net, group.ranks
     inner = larger(group.local, 1.0)
     inside = where(
@@ -303,7 +346,20 @@ def all_reduce(message: Number, group: Ranks) -> Number:
 def between_hosts(
     message: Number, inner: Number, outer: Number, stride: Number, net: Network
 ) -> dict[str, tuple[Number, Line]]:
-    """Return the time of each all-reduce between hosts, every rank of a host with its share of the tensor, by name."""
+    """Return the time of each all-reduce between hosts, by name.
+
+    Parameters
+    ----------
+    message : bytes of the tensor on one rank, float or array [B].
+    inner : ranks of a host, which each send their share [1].
+    outer : hosts [1].
+    stride : devices from one rank to the next [1].
+    net : link rates and latencies of the machine.
+
+    Returns
+    -------
+    Time [s] and protocol of each algorithm, by name.
+    """
     share = message / inner
     line = Line(0.0, net.hop, _beyond_pods(net.outside, outer, inner, stride, net))
     return {
@@ -320,7 +376,17 @@ def _beyond_pods(rate: Number, outer: Number, inner: Number, stride: Number, net
 
 
 def gather(message: Number, group: Ranks) -> Number:
-    """Return the time of an all-gather or reduce-scatter of a tensor of `message` bytes [s]."""
+    """Return the time of an all-gather or reduce-scatter.
+
+    Parameters
+    ----------
+    message : bytes of the tensor on one rank, float or array [B].
+    group : the ranks and where they stand.
+
+    Returns
+    -------
+    Time of the faster protocol, float or array [s].
+    """
     net, ranks = group.net, group.ranks
     inner = larger(group.local, 2.0)
     times = [collectives.gather_time(message, inner, *line) for line in lines(inner, net, net.gather)]
@@ -413,7 +479,19 @@ def hop_times(message: Number, stride: Number, net: Network) -> tuple[Number, Nu
 
 
 def mean_hop(message: Number, tensor: Number, stages: Number, net: Network) -> Number:
-    """Return the mean time of one of a pipeline's hops, each tensor rank sending its share of `message` bytes [s]."""
+    """Return the mean time of a hop between pipeline stages.
+
+    Parameters
+    ----------
+    message : bytes of the tensor on one rank, float or array [B].
+    tensor : tensor-parallel ranks, each of which sends its share [1].
+    stages : pipeline stages [1].
+    net : link rates and latencies of the machine.
+
+    Returns
+    -------
+    Time, float or array [s].
+    """
     inside, outside = hop_times(message / tensor, tensor, net)
     if net.machine.hosts == 1:
         return inside
@@ -423,7 +501,18 @@ def mean_hop(message: Number, tensor: Number, stages: Number, net: Network) -> N
 
 
 def slowest_hop(message: Number, stride: Number, net: Network) -> Number:
-    """Return the time of the slowest of a pipeline's hops, whose pace all stages keep: over several hosts, one leaves a host somewhere [s]."""
+    """Return the time of the slowest hop between pipeline stages; with several hosts that hop leaves a host.
+
+    Parameters
+    ----------
+    message : bytes of the tensor on one rank, float or array [B].
+    stride : devices from one stage to the next [1].
+    net : link rates and latencies of the machine.
+
+    Returns
+    -------
+    Time, float or array [s].
+    """
     return larger(*hop_times(message, stride, net))
 
 
@@ -437,7 +526,16 @@ def passed_on(message: Number, group: Ranks) -> Number:
 
 
 def message_start(group: Ranks) -> Number:
-    """Return the start-up of one large message and its passage once around a ring, by NCCL's latencies for large messages where they are known [s]."""
+    """Return the start-up of one large message and its way once around a ring.
+
+    Parameters
+    ----------
+    group : the ranks and where they stand.
+
+    Returns
+    -------
+    Time, float or array [s].
+    """
     net, ranks, local = group.net, group.ranks, group.local
     inside, between = net.machine.scale_up or net.machine.host_link, net.machine.network
     near = (inside.value("latency_simple") if inside else None) or 0.0
@@ -455,7 +553,19 @@ MESSAGES = frozenset({"all_reduce", "gather", "exchange", "ring"})
 
 
 def message_time(kind: str, message: Number, group: Ranks, **spread: Any) -> Number:
-    """Return the time of a message of a kind; `spread` says of an exchange how its copies lie."""
+    """Return the time of a message of a given kind.
+
+    Parameters
+    ----------
+    kind : ``all_reduce``, ``gather``, ``ring`` or ``exchange``.
+    message : bytes of the tensor on one rank, float or array [B].
+    group : the ranks and where they stand.
+    spread : for an exchange, `copies` of a token and `groups` of experts, as `exchange` takes them.
+
+    Returns
+    -------
+    Time, float or array [s].
+    """
     if kind == "all_reduce":
         return all_reduce(message, group)
     if kind == "gather":

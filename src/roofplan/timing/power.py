@@ -9,7 +9,17 @@ from roofplan.records.terms import Term, total
 
 
 def power_limits(machine: Machine, fit: Fit) -> tuple[float, float]:
-    """Return the least and the most that a machine at work can draw at the wall: its cards as they idle, and cards and hosts at their ratings [W]."""
+    """Return the least and the most that a working machine draws: idle devices, and devices and hosts at their ratings.
+
+    Parameters
+    ----------
+    machine : devices and how they are joined.
+    fit : the fitted constants.
+
+    Returns
+    -------
+    Least and most power at the wall [W].
+    """
     limit = machine.device.value("power") or 0.0
     floor = fit.find("power", "floor", [machine.device.architecture, "any"])
     box = machine.box
@@ -18,7 +28,18 @@ def power_limits(machine: Machine, fit: Fit) -> tuple[float, float]:
 
 
 def wall_power(machine: Machine, busy: Number, fit: Fit) -> Term | None:
-    """Return the power of a machine at the wall, or None where the device's limit is not known."""
+    """Return the power of a machine at the wall.
+
+    Parameters
+    ----------
+    machine : devices and how they are joined.
+    busy : share of the time in which devices compute or read, float or array [1].
+    fit : the fitted constants.
+
+    Returns
+    -------
+    Power in parts [W], None where the device's limit is not known.
+    """
     limit = machine.device.value("power")
     if limit is None:
         return None

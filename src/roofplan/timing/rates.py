@@ -149,6 +149,16 @@ class Rates:
 def rates(machine: Machine, engine: Software, fit: Fit) -> Rates:
     """Return what `machine` attains under `engine`, from data sheets and fitted constants.
 
+    Parameters
+    ----------
+    machine : devices and how they are joined.
+    engine : engine or training framework.
+    fit : the fitted constants.
+
+    Returns
+    -------
+    Rates of products, attention, memory and messages, with their sources.
+
     Raises
     ------
     InputError : the data sheet states no memory bandwidth or no peak.
