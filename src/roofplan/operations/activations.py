@@ -106,7 +106,21 @@ def _needed(item: Kept, adapter: Adapter, quantised: float) -> Kept:
 def held(
     layer: Layer, tokens: Number, job: Job, layout: Layout, model: Model, framework: Framework
 ) -> tuple[Number, Number]:
-    """Return what a layer keeps of a micro-batch until its backward pass, and the whole that it holds while it is computed again [B]."""
+    """Return the activations that a layer keeps of one micro-batch.
+
+    Parameters
+    ----------
+    layer : one decoder layer.
+    tokens : tokens of a micro-batch on one rank [token].
+    job : sequence length, precision and adapter.
+    layout : degrees of parallelism, and what is recomputed.
+    model : the whole model, for its widths.
+    framework : which tensors the framework saves.
+
+    Returns
+    -------
+    Bytes kept until the layer's backward pass, and bytes held while that pass recomputes the layer [B].
+    """
     table = kept(
         layer, tokens, float(job.sequence), layout, model, framework, job.adapter, low=job.precision in LOW_PRECISION
     )
@@ -118,7 +132,18 @@ LOW_PRECISION = {"fp8", "fp4"}
 
 
 def stream_bytes(tokens: Number, layout: Layout, model: Model) -> Number:
-    """Return the residual stream of a micro-batch as a rank keeps it, divided along the sequence where norms are [B]."""
+    """Return the residual stream of one micro-batch on one rank, divided by tp under sequence parallelism.
+
+    Parameters
+    ----------
+    tokens : tokens of a micro-batch on one rank [token].
+    layout : degrees of parallelism.
+    model : the whole model, for its hidden size.
+
+    Returns
+    -------
+    Bytes in 16 bits [B].
+    """
     return activations.input_bytes(tokens, float(model.hidden), ACTIVATION_BYTES) / (
         layout.tp if layout.sequence_parallel else 1.0
     )
@@ -160,7 +185,17 @@ def groups_of(layer: Layer, layout: Layout) -> list[tuple[Group, Number]]:
 
 
 def adapted(layer: Layer, adapter: Adapter) -> float:
-    """Return the trained parameters of the low-rank updates of a layer: rank x (inputs + outputs) of each target [parameters]."""
+    """Return the trained parameters of the low-rank updates of a layer: rank x (inputs + outputs) of each target.
+
+    Parameters
+    ----------
+    layer : one decoder layer.
+    adapter : rank, and the linear layers that are updated.
+
+    Returns
+    -------
+    Parameters [1].
+    """
     found = 0.0
     for mixer in layer.mixers:
         found += sum(update_entries(group, adapter) for group in mixer.groups)
@@ -334,7 +369,19 @@ def again(layout: Layout, framework: Framework) -> tuple[str, ...]:
 
 
 def widest_gradient(layer: Layer, tokens: Number, layout: Layout, model: Model) -> Number:
-    """Return the gradients that a layer's backward pass holds at once: of its widest product's outputs, and of the stream [B]."""
+    """Return the gradients that a layer's backward pass holds at once: of its widest product, and of the stream.
+
+    Parameters
+    ----------
+    layer : one decoder layer.
+    tokens : tokens of a micro-batch on one rank [token].
+    layout : degrees of parallelism.
+    model : the whole model, for its hidden size.
+
+    Returns
+    -------
+    Bytes in 16 bits [B].
+    """
     wide: Number = 0.0
     for feed in layer.feed_forwards:
         if isinstance(feed, Mixture):
@@ -347,7 +394,17 @@ def widest_gradient(layer: Layer, tokens: Number, layout: Layout, model: Model) 
 
 
 def distinct_weights(layers: Sequence[Layer], layout: Layout) -> Number:
-    """Return the entries of one weight of every distinct shape of `layers` on a rank [1]."""
+    """Return the size of one weight of every distinct shape among layers, as one rank holds it.
+
+    Parameters
+    ----------
+    layers : decoder layers, in any order.
+    layout : degrees of parallelism.
+
+    Returns
+    -------
+    Entries, summed over the shapes [1].
+    """
     shapes: dict[tuple[float, ...], Number] = {}
     for layer in layers:
         for mixer in layer.mixers:

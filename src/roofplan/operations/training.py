@@ -32,7 +32,21 @@ FLASH_BACKWARD = 2.5
 def forward(
     layer: Layer, tokens: Number, job: Job, layout: Layout, model: Model, framework: Framework
 ) -> list[Operation]:
-    """Return the forward pass of a layer over a micro-batch of `tokens` on a rank, context parallelism taken off."""
+    """Return the forward pass of one layer over one micro-batch, before ring attention's messages are added.
+
+    Parameters
+    ----------
+    layer : one decoder layer.
+    tokens : tokens of a micro-batch on one rank [token].
+    job : sequence length, precision and adapter.
+    layout : degrees of parallelism.
+    model : the whole model, for its dimensions.
+    framework : which kernels are fused.
+
+    Returns
+    -------
+    Operations of one rank, in order.
+    """
     table: list[Operation] = []
     for mixer in layer.mixers:
         table += _collective(tokens, layout, model, "before attention", forward=True, entering=True)
@@ -359,10 +373,19 @@ MORE_BACKWARD = {
 
 
 def backward(table: Sequence[Operation], job: Job) -> tuple[list[Operation], list[Operation]]:
-    """Return the backward pass of a forward one, gradients of inputs and then of weights.
+    """Return the backward pass of a forward one, gradients of inputs and of weights apart.
 
-    A product has one of each; attention's two products have five; messages are sent again, and what was gathered for a
+    A product has one of each; attention's two products have five. Messages are sent again, and what was gathered for a
     product is gathered once more for the gradient of its weights.
+
+    Parameters
+    ----------
+    table : operations of the forward pass.
+    job : the adapter, which leaves frozen weights without a gradient, and the format of gradients.
+
+    Returns
+    -------
+    Operations for gradients of inputs, and operations for gradients of weights.
     """
     inputs: list[Operation] = []
     weights: list[Operation] = []
@@ -436,7 +459,18 @@ def _share_again(op: Operation, modules: tuple[str, ...]) -> float:
 
 
 def computed_again(table: Sequence[Operation], layout: Layout, framework: Framework) -> list[Operation]:
-    """Return what recomputation does again before a layer's backward pass: all of its forward pass, or what made the modules let go."""
+    """Return what a layer recomputes before its backward pass: all of it, or what some modules let go.
+
+    Parameters
+    ----------
+    table : operations of the forward pass.
+    layout : what is recomputed.
+    framework : the modules that selective recomputation covers.
+
+    Returns
+    -------
+    Operations, with the share of each that is repeated.
+    """
     if layout.recompute == "full":
         return [op._replace(name=f"{op.name}, again") for op in table]
     if layout.recompute == "none":
@@ -457,7 +491,19 @@ def computed_again(table: Sequence[Operation], layout: Layout, framework: Framew
 
 
 def head_pass(tokens: Number, layout: Layout, model: Model, framework: Framework) -> list[Operation]:
-    """Return the output head and the loss of a micro-batch."""
+    """Return the output head and the loss of one micro-batch.
+
+    Parameters
+    ----------
+    tokens : tokens of a micro-batch on one rank [token].
+    layout : degrees of parallelism.
+    model : the whole model, for its hidden size and vocabulary.
+    framework : how often the loss passes over the logits.
+
+    Returns
+    -------
+    Operations of one rank, messages included.
+    """
     columns = model.vocabulary / layout.tp
     logits = tokens * columns
     entries = model.hidden * columns
@@ -485,7 +531,18 @@ def head_pass(tokens: Number, layout: Layout, model: Model, framework: Framework
 
 
 def embedding_pass(tokens: Number, layout: Layout, model: Model) -> list[Operation]:
-    """Return the look-up of a micro-batch's tokens."""
+    """Return the embedding look-up of one micro-batch.
+
+    Parameters
+    ----------
+    tokens : tokens of a micro-batch on one rank [token].
+    layout : degrees of parallelism.
+    model : the whole model, for its hidden size.
+
+    Returns
+    -------
+    Operations of one rank, messages included.
+    """
     moved = 2.0 * tokens * model.hidden * ACTIVATION_BYTES
     return [
         Operation("embedding", "memory", 0.0, moved, kernels=3.0),

@@ -38,10 +38,22 @@ class Floors:
 
 
 def floors(model: Model, strategy: Strategy, workload: Workload, r: Rates, users: int) -> Floors:
-    """Return the floors of a strategy at a number of users.
+    """Return lower bounds of the times of a strategy, from data sheets alone.
 
-    Dense parts are divided by tp, routed experts by the larger of tp and ep; stages of a pipeline follow one another, except where an
-    engine's stages work on parts of one prompt side by side.
+    Dense parts are divided by tp, routed experts by the larger of tp and ep. Stages of a pipeline follow one another,
+    unless the engine's stages work on parts of one prompt side by side.
+
+    Parameters
+    ----------
+    model : its layers and dimensions.
+    strategy : degrees of parallelism.
+    workload : lengths, prefix hit rate and drafted tokens.
+    r : peaks of the machine, and its engine.
+    users : users at once on the whole machine [1].
+
+    Returns
+    -------
+    Floors of the time per token and of the first token [s], and the work of one prompt [FLOP].
     """
     s = strategy
     tensor, spread = float(s.tp), float(larger(1.0 * s.tp, 1.0 * s.ep))
@@ -86,7 +98,19 @@ def bound_of(term: Term) -> tuple[Limit, float]:
 
 
 def leaves(term: Term, scale: float = 1.0) -> list[tuple[Term, float]]:
-    """Return the leaves of a time with what each contributes; products pass their factor down, differences what exceeds."""
+    """Return the leaves of a time, each with what it contributes.
+
+    Products pass their factor down; of a difference only what exceeds counts.
+
+    Parameters
+    ----------
+    term : a time with its parts.
+    scale : factor on every contribution [1].
+
+    Returns
+    -------
+    Leaves and their contributions, which add up to the scaled time [s].
+    """
     if not term.parts:
         return [(term, float(term.value) * scale)]
     inside = _excess(*term.parts) if term.combine == "difference" else [x for part in term.parts for x in leaves(part)]
@@ -111,7 +135,16 @@ def _excess(more: Term, less: Term) -> list[tuple[Term, float]]:
 
 
 def limit_of(leaf: Term) -> Limit:
-    """Return which limit a leaf of a time belongs to."""
+    """Return the limit that a leaf of a time belongs to.
+
+    Parameters
+    ----------
+    leaf : a time without parts.
+
+    Returns
+    -------
+    compute, memory_bandwidth, communication, launch or engine.
+    """
     if leaf.law == "roofline.overlapped_time":
         moved, memory_rate, work, rate = (leaf.numbers[name][0] for name in ROOFLINE)
         return "compute" if work / rate > moved / memory_rate else "memory_bandwidth"

@@ -24,7 +24,20 @@ SIXTEEN_BITS = frozenset({"bf16", "fp16"})
 
 
 def system_of(model: Model, machine: Machine, engine: Software) -> System:
-    """Return the system that a served model runs on: software goes by the name that was asked for, also where another profile stands in."""
+    """Return the system of a served model, by which published runs are grouped.
+
+    Software goes by the name that was asked for, even where the profile of another engine stands in.
+
+    Parameters
+    ----------
+    model : model that is served.
+    machine : devices that it runs on.
+    engine : engine with version.
+
+    Returns
+    -------
+    Architecture, precision, kind of model and software.
+    """
     name = engine.stands_for or engine.name
     return System(machine.device.architecture, precision_of(model), model.kind, name)
 
@@ -49,13 +62,20 @@ def certainty(
     load: Load = "",
     guessed: bool = False,
 ) -> Sure:
-    """Return how sure a figure is that a time tells.
+    """Return how sure a figure is that rests on a time.
 
     Parameters
     ----------
-    behind : the time that the figure is, or that it is made of.
-    load : as of a `Doubt`.
-    guessed : whether something unmeasured decides beside the constants, such as how many drafted tokens are accepted.
+    figure : name of the figure, which has its own residuals.
+    behind : the time that the figure is, or is made of.
+    model : model that is served.
+    r : rates of the machine under its engine, with their constants.
+    load : regime of the load, as in a `Doubt`.
+    guessed : whether something unmeasured decides too, such as how many drafted tokens are accepted.
+
+    Returns
+    -------
+    Grade, spread and what was assumed.
     """
     engine = r.engine
     own = own_runs(figure, engine.id, r.machine, model, r.fit)

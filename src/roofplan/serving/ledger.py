@@ -112,12 +112,36 @@ def cache_of(layer: Layer, split: Split, kv_bytes: float) -> tuple[float, list[t
 
 
 def footprint(model: Model, strategy: Strategy, kv_bytes: float, *, draft: bool = False) -> Footprint:
-    """Return what the pipeline stage with the most weights keeps."""
+    """Return what the pipeline stage with the most weights keeps on one rank.
+
+    Parameters
+    ----------
+    model : its layers and dimensions.
+    strategy : degrees of parallelism.
+    kv_bytes : bytes of one cached number [B].
+    draft : whether the layers that draft tokens are loaded.
+
+    Returns
+    -------
+    Weights, cache and state of one rank [B].
+    """
     return max(footprints(model, strategy, kv_bytes, draft=draft), key=lambda foot: foot.weights)
 
 
 def footprints(model: Model, strategy: Strategy, kv_bytes: float, *, draft: bool = False) -> tuple[Footprint, ...]:
-    """Return what each pipeline stage keeps on one rank; stages that keep the same stand once."""
+    """Return what each distinct pipeline stage keeps on one rank.
+
+    Parameters
+    ----------
+    model : its layers and dimensions.
+    strategy : degrees of parallelism.
+    kv_bytes : bytes of one cached number [B].
+    draft : whether the layers that draft tokens are loaded.
+
+    Returns
+    -------
+    Weights, cache and state of one rank of each stage; stages that keep the same stand once [B].
+    """
     split = Split.of(strategy)
     kinds = model.decoder.kinds()
     layers, stages = len(model.decoder.layers), int(strategy.pp)
@@ -257,7 +281,18 @@ def needed(engine: Engine, name: str, machine: Machine, tensor: int = 1) -> floa
 
 
 def batched_tokens(engine: Engine, machine: Machine, workload: Workload) -> float:
-    """Return the tokens that one step may compute; engines without chunked prefill take a whole prompt."""
+    """Return the tokens that one engine step may compute; an engine without chunked prefill takes a whole prompt.
+
+    Parameters
+    ----------
+    engine : engine with its defaults.
+    machine : devices, on which some defaults depend.
+    workload : lengths of prompts and answers.
+
+    Returns
+    -------
+    Tokens a step [token].
+    """
     limit = needed(engine, "max_num_batched_tokens", machine)
     return limit if engine.chunked_prefill else max(limit, float(workload.context))
 

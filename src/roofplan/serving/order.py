@@ -11,7 +11,17 @@ from roofplan.serving.plan import DEFAULT_TPOT, Plan, all_in_cost
 
 
 def objective(plan: Plan, best: str) -> float:
-    """Return what is to be made small; infinite where it is not known."""
+    """Return what ``--best`` makes small.
+
+    Parameters
+    ----------
+    plan : a plan with its metrics.
+    best : latency, throughput, devices, energy or cost.
+
+    Returns
+    -------
+    The figure in the unit of its metric, negative for throughput, infinite where it is unknown.
+    """
     m = plan.metrics
     if best == "latency":
         return plan.pace.value

@@ -248,7 +248,16 @@ ALL_IN = "cost_per_million_output_tokens_all_in"
 
 
 def all_in_cost(plan: Plan) -> Metric | None:
-    """Return the whole cost per million output tokens, prompts included, at the stated load [USD/Mtoken]."""
+    """Return the whole cost per million output tokens, prompts included, at the stated load.
+
+    Parameters
+    ----------
+    plan : a plan with its metrics.
+
+    Returns
+    -------
+    The metric [USD/Mtoken], None without a price.
+    """
     return plan.metrics.get(ALL_IN)
 
 
@@ -303,5 +312,14 @@ def bounds(plan: Plan) -> dict[str, tuple[Limit, float]]:
 
 
 def first_bound(plan: Plan) -> tuple[Limit, float]:
-    """Return what binds in decode, or in prefill where there is no decode, with its share."""
+    """Return what binds in decode, or in prefill where nothing is decoded.
+
+    Parameters
+    ----------
+    plan : a plan with its times.
+
+    Returns
+    -------
+    The limit, and its share of the time [1].
+    """
     return next(iter(bounds(plan).values()))

@@ -93,13 +93,26 @@ def predict(
     budget: Number,
     per_group: Number | None = None,
 ) -> Prediction:
-    """Return the steady state of `sequences` users on one machine.
+    """Return the steady state of users on one machine.
 
-    With `per_group` users are counted per group of one stage instead, and `sequences` is ignored: a grid over it keeps
-    decode steps free of the axes of dp and pp.
+    Whenever an answer ends another prompt takes its place. It rides with the steps of the others in chunks of the
+    engine's budget, or stalls them where the engine does not mix.
 
-    Whenever an answer ends another prompt takes its place. It rides with the steps of the others in chunks of the engine's
-    budget, or stalls them where the engine does not mix.
+    Parameters
+    ----------
+    model : its layers and dimensions.
+    strategy : degrees of parallelism, as floats or arrays.
+    engine : engine with version.
+    workload : lengths, prefix hit rate and drafted tokens.
+    r : what the machine attains under the engine.
+    sequences : users at once on the whole machine; ignored where `per_group` is given [1].
+    kv_bytes : bytes of one cached number [B].
+    budget : tokens that one engine step may compute [token].
+    per_group : users of one group of one stage: a grid over them keeps decode steps free of the axes of dp and pp [1].
+
+    Returns
+    -------
+    Times of a token, of a first token and of a cycle, floats or arrays [s].
     """
     served = _Served(model, strategy, engine, workload, r, kv_bytes=kv_bytes, budget=budget)
     groups = 1.0 * strategy.dp * strategy.attention_dp
@@ -477,10 +490,24 @@ def _prompt_interval(served: _Served, alone: Number) -> Number:
 def prompt_pass(
     model: Model, strategy: Strategy, engine: Engine, r: Rates, step: Step, budget: Number, *, kv_bytes: float
 ) -> tuple[Term, Number]:
-    """Return one full pass of prompts through the slowest stage, and how many such passes they are worth.
+    """Return one full pass of prompts through the slowest stage.
 
-    Passes hold as many tokens as an engine computes together. Where they hold whole prompts each starts anew; where a prompt takes
-    several, each is the mean one, which sees half of the rest before it.
+    A pass holds as many tokens as the engine computes together. Where it holds whole prompts, each starts anew; where a
+    prompt takes several passes, the pass is the mean one, which sees half of the rest before it.
+
+    Parameters
+    ----------
+    model : its layers and dimensions.
+    strategy : degrees of parallelism.
+    engine : engine with version.
+    r : what the machine attains under the engine.
+    step : the prompts: their new tokens, tokens in the cache and number.
+    budget : tokens that one engine step may compute [token].
+    kv_bytes : bytes of one cached number [B].
+
+    Returns
+    -------
+    Time of a pass [s], and the passes that the prompts are worth [1].
     """
     passes = batching.passes(step.new, 1.0 * engine.pass_tokens(budget)) if engine.chunked_prefill else 1.0
     if type(passes) is float and passes == 1.0:
@@ -494,7 +521,18 @@ def prompt_pass(
 
 
 def host_of_passes(passes: Number, sequences: Number, r: Rates) -> Term:
-    """Return the host's time for the passes of prompts: a for each, and b for each sequence in it, of which there is one at least."""
+    """Return the host's time for passes over prompts: a for each pass, and b for each sequence in it, at least one.
+
+    Parameters
+    ----------
+    passes : passes, rounded up [1].
+    sequences : prompts in all passes together [1].
+    r : rates with the engine's a and b.
+
+    Returns
+    -------
+    Time on the host [s].
+    """
     passes = up(1.0 * passes)
     each = larger(1.0, 1.0 * sequences / passes)
     return Term(
@@ -509,7 +547,22 @@ def host_of_passes(passes: Number, sequences: Number, r: Rates) -> Term:
 
 
 def turns_of(model: Model, engine: Engine, r: Rates, stages: Number, passes: Number) -> Number:
-    """Return the stage times that passes of prompts take: one after the other, or side by side where an engine keeps copies of its inputs."""
+    """Return the stage times that passes over prompts take.
+
+    Stages follow one another, or work side by side where an engine keeps several copies of its inputs.
+
+    Parameters
+    ----------
+    model : its layers and dimensions.
+    engine : engine with version.
+    r : what the machine attains under the engine.
+    stages : pipeline stages [1].
+    passes : passes over prompts [1].
+
+    Returns
+    -------
+    Stage times one after the other [1].
+    """
     copies = engine.memory.get("pipeline_copies")
     if engine.pipeline_kind != "layer-split" or copies is None:
         return passes * stages
@@ -551,7 +604,17 @@ UNBOUNDED = 1e6
 
 
 def in_turn(one: Term, turns: Number) -> list[Term]:
-    """Return the parts of a pass through a stage as often as it is made."""
+    """Return the parts of a pass through one stage, as often as it is made.
+
+    Parameters
+    ----------
+    one : time of one pass through a stage, with its parts.
+    turns : passes one after the other [1].
+
+    Returns
+    -------
+    The parts, each multiplied by the passes [s].
+    """
     return [
         Term(
             part.name,

@@ -103,9 +103,23 @@ def surface(
     seats: int,
     budget: float,
 ) -> StepTime:
-    """Return the time of a step of one group over its prompt tokens and decoding sequences, by interpolation in a grid.
+    """Return the time of a step of one group, interpolated in a grid of its prompt tokens and decoding sequences.
 
     With pipeline stages a step is one round of all stages, each working on its own part of the sequences.
+
+    Parameters
+    ----------
+    model : its layers and dimensions.
+    strategy : degrees of parallelism of one layout.
+    workload : mean lengths and prefix hit rate.
+    r : what the machine attains under the engine.
+    kv_bytes : bytes of one cached number [B].
+    seats : requests that the group admits at once [1].
+    budget : tokens that one step may compute [token].
+
+    Returns
+    -------
+    Function of prompt tokens and decoding sequences that returns a time [s].
     """
     stages = float(strategy.pp)
     running = np.unique(np.round(np.geomspace(1.0, max(2.0, float(seats)), RUNNING_POINTS)))
@@ -185,9 +199,21 @@ def served(
     budget: float,
     front: float = 0.0,
 ) -> Served:
-    """Return what requests see of one group of a server that admits `seats` of them at once and computes `budget` tokens a step.
+    """Return what requests see of one group of a server, step by step.
 
-    Its front end takes `front` seconds to take in a request.
+    Parameters
+    ----------
+    arrivals : when requests come, how many, and the spread of their lengths.
+    workload : mean lengths and prefix hit rate.
+    engine : engine with its way of mixing prompts and decodes.
+    time_of : time of a step over its prompt tokens and decoding sequences [s].
+    seats : requests that the group admits at once [1].
+    budget : tokens that one step may compute [token].
+    front : time in which the front end takes in a request [s].
+
+    Returns
+    -------
+    Times to the first token, between tokens and of cycles [s].
     """
     prompts = arrivals.lengths(workload.input * (1.0 - workload.prefix_hit))
     answers = arrivals.lengths(float(workload.output))

@@ -18,16 +18,24 @@ from roofplan.records.workload import Constraints, Workload
 from roofplan.serving.plan import OBJECTIVES, Request
 
 
-def request_of(model: Model, asked: ServeInputs, terms: OwnershipTerms | None = None) -> tuple[Request, list[tuple[str, str]]]:
-    """Return what a serving search is asked, and warnings: of software that is planned as other.
+def request_of(
+    model: Model, asked: ServeInputs, terms: OwnershipTerms | None = None
+) -> tuple[Request, list[tuple[str, str]]]:
+    """Return the serving request that inputs mean.
 
     Parameters
     ----------
-    terms : on which machines are owned.
+    model : model that is served.
+    asked : inputs of ``roofplan serve``, as the user gave them.
+    terms : on which machines are owned, None for the defaults.
+
+    Returns
+    -------
+    Request, and warnings by code: of software that is planned as other software.
 
     Raises
     ------
-    RoofplanError : inputs that make no sense, or that a model does not have.
+    RoofplanError : inputs that contradict one another, or that the model or the catalogue lacks.
     """
     if not model.generates:
         raise UnsupportedFeature(
@@ -88,7 +96,21 @@ ANY = ("checkpoint", "fp8", "awq", "q4_k_m")
 
 
 def known_format(name: str, argument: str) -> str:
-    """Return a format id, or refuse it with the choices."""
+    """Return the id of a number format.
+
+    Parameters
+    ----------
+    name : format as the user spelt it.
+    argument : flag that it came from, for the message.
+
+    Returns
+    -------
+    Id in the catalogue.
+
+    Raises
+    ------
+    InputError : no such format, or a name of several; lists the choices.
+    """
     lowered = catalogue.format_named(name)
     if argument == "--kv-precision":
         lowered = lowered.removesuffix("_e4m3").removesuffix("_e5m2")  # alike in size and speed

@@ -12,7 +12,18 @@ from roofplan.records.strategy import Strategy
 
 
 def legal(model: Model, strategy: Strategy, engine: Engine) -> str | None:
-    """Return why an engine refuses a strategy, in its own terms, or None."""
+    """Return why an engine refuses a strategy, in its own terms.
+
+    Parameters
+    ----------
+    model : its layers, heads and experts.
+    strategy : degrees of parallelism.
+    engine : engine with its rules.
+
+    Returns
+    -------
+    The reason, None where the strategy is legal.
+    """
     tp, pp, dp, ep, inner = strategy.as_dict().values()
     rules = (
         (tp % inner, f"{engine.id}: tp ({tp}) must be divisible by attention dp ({inner})"),
@@ -124,7 +135,17 @@ def cut_block(format_id: str, *, leaves: bool) -> int:
 
 
 def supported(engine: Engine, machine: Machine) -> str | None:
-    """Return why an engine does not run on a device, or None."""
+    """Return why an engine does not run on a device.
+
+    Parameters
+    ----------
+    engine : engine with the vendors and architectures that it runs on.
+    machine : devices.
+
+    Returns
+    -------
+    The reason, None where it runs; a user's own device is taken at its word.
+    """
     device = machine.device
     if device.status == OWN:
         return None

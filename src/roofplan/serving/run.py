@@ -20,9 +20,19 @@ from roofplan.serving.space import check_pins
 def search(asked: Request, fit: Fit, progress: Callable[[int, int], None] | None = None) -> Result:
     """Return the plans of a request, best first.
 
+    Parameters
+    ----------
+    asked : model, workload, machines, engines, limits and objective.
+    fit : fitted constants.
+    progress : called with the parts of the search done so far and their number.
+
+    Returns
+    -------
+    Ranked plans, the ladder of the first one, warnings and what the search counted.
+
     Raises
     ------
-    NoPlan : nothing satisfies the constraints; carries the nearest miss and what would relax it.
+    NoPlan : nothing satisfies the limits; carries the nearest miss and what would relax it.
     StrategyError : pinned degrees that no machine can hold.
     """
     started = time.process_time()

@@ -47,7 +47,17 @@ def refused_device(name: str | None, machine: Machine, precision: str) -> str:
 
 
 def at_precision(model: Model, precision: str) -> Model:
-    """Return the model with its weights in another format; ``checkpoint`` leaves it."""
+    """Return the model with its weights in another format.
+
+    Parameters
+    ----------
+    model : model as its checkpoint stores it.
+    precision : id of a format; ``checkpoint`` changes nothing.
+
+    Returns
+    -------
+    The model with the formats of its layers.
+    """
     if precision == "checkpoint":
         return model
     entry = format_entry(precision)
@@ -59,7 +69,19 @@ def at_precision(model: Model, precision: str) -> Model:
 
 @lru_cache(maxsize=256)
 def in_files_of(model: Model, engine: Engine) -> Model:
-    """Return a model as the files of an engine hold it: where a checkpoint converts its experts alone, they may convert the rest too."""
+    """Return a model as the files of an engine hold it.
+
+    Where a checkpoint converts its experts alone, some engines' files convert the other weights too.
+
+    Parameters
+    ----------
+    model : model as its checkpoint stores it.
+    engine : engine with the format of weights beside experts.
+
+    Returns
+    -------
+    The model with the formats of its layers.
+    """
     plan = model.quantization
     if plan is None or not plan.only_experts or not engine.beside_experts:
         return model
@@ -67,7 +89,17 @@ def in_files_of(model: Model, engine: Engine) -> Model:
 
 
 def cache_format(model: Model, asked: str) -> str:
-    """Return the format of the cache: what was asked, what the checkpoint states, else the model's 16-bit type."""
+    """Return the format of the KV cache.
+
+    Parameters
+    ----------
+    model : model, whose checkpoint may state one.
+    asked : id of a format, or ``checkpoint``.
+
+    Returns
+    -------
+    What was asked for, what the checkpoint states, else the model's 16-bit type.
+    """
     if asked != "checkpoint":
         return asked
     plan = model.quantization

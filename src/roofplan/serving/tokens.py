@@ -23,11 +23,20 @@ from roofplan.timing.figures import Metric
 
 
 def demand_of(asked: TokensInputs, load: Workload) -> Demand:
-    """Return the demand of a month, of requests as a plan's are.
+    """Return the demand of a month.
+
+    Parameters
+    ----------
+    asked : inputs of ``roofplan cost tokens``, as the user gave them.
+    load : lengths and prefix hit rate of the plan's requests.
+
+    Returns
+    -------
+    Tokens a month, their lengths, the peak and the utilisation.
 
     Raises
     ------
-    InputError : less than a request, or a peak that no day has.
+    InputError : less than one request, or a peak outside 1 to 2.
     """
     volume = _monthly(asked.tokens)
     high = units.parse_amount(asked.peak, "--peak")
@@ -68,7 +77,20 @@ def _monthly(text: str) -> float:
 
 
 def route_of(text: str | None) -> Route | None:
-    """Return the route that ``IN,OUT`` means, None without one [USD/Mtoken]."""
+    """Return the API prices that ``IN,OUT`` means.
+
+    Parameters
+    ----------
+    text : two amounts, None without [USD/Mtoken].
+
+    Returns
+    -------
+    A route under the flag's name, None without a text.
+
+    Raises
+    ------
+    InputError : a text that is not two amounts.
+    """
     if text is None:
         return None
     into, _, out = text.partition(",")
@@ -90,7 +112,21 @@ def route_of(text: str | None) -> Route | None:
 
 
 def training_share_of(bill: str | None, life: str | None) -> float | None:
-    """Return what a token carries of the model's training, None where nobody says [USD]."""
+    """Return what a token carries of the model's training.
+
+    Parameters
+    ----------
+    bill : what training cost, with its unit [USD].
+    life : tokens that the model serves in its life [token].
+
+    Returns
+    -------
+    Cost a token, None where neither is given [USD].
+
+    Raises
+    ------
+    InputError : one without the other.
+    """
     if (bill is None) != (life is None):
         raise InputError(
             "--training-cost and --lifetime-tokens belong together: what training cost, and the tokens that the model serves",
@@ -182,7 +218,17 @@ PAID = {"own": "owned", "given": "at the given price"} | {
 
 
 def cheapest_for(plans: Sequence[Plan], demand: Demand) -> Plan:
-    """Return the plan whose machines serve a month's demand for least, the first where none is priced."""
+    """Return the plan whose machines serve a month's demand for least.
+
+    Parameters
+    ----------
+    plans : ranked plans.
+    demand : tokens a month.
+
+    Returns
+    -------
+    The cheapest plan, the first one where none is priced.
+    """
     priced = [plan for plan in plans if plan.cost is not None]
     if not priced:
         return plans[0]
@@ -195,9 +241,28 @@ def cheapest_for(plans: Sequence[Plan], demand: Demand) -> Plan:
 
 
 def priced_tokens(
-    plan: Plan, result: Result, demand: Demand, terms: OwnershipTerms, route: Route | None = None, training: float | None = None
+    plan: Plan,
+    result: Result,
+    demand: Demand,
+    terms: OwnershipTerms,
+    route: Route | None = None,
+    training: float | None = None,
 ) -> TokenCosts:
-    """Return what the tokens of a demand cost on a plan's machines, rented and owned, beside the API, or the `route` that the user gives."""
+    """Return what the tokens of a demand cost: on a plan's machines, rented and owned, and through an API.
+
+    Parameters
+    ----------
+    plan : plan that serves the demand.
+    result : the search that the plan came from.
+    demand : tokens a month.
+    terms : on which machines are owned.
+    route : API prices that the user gives, None for the listed ones [USD/Mtoken].
+    training : what a token carries of the model's training, None without [USD].
+
+    Returns
+    -------
+    Costs of each supply, and what is absent with the reason.
+    """
     model = plan.model.id
     out = TokenCosts(model=model, demand=demand, api=api_of(model, demand, route))
     if out.api is None:

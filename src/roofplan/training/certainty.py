@@ -73,7 +73,21 @@ class Known:
 
 
 def system_of(model: Model, machine: Machine, framework: Framework, job: Job) -> System:
-    """Return the system that a model is trained on: software goes by the name that was asked for, also where another profile stands in."""
+    """Return the system of a training run, by which published runs are grouped.
+
+    Software goes by the name that was asked for, even where the profile of another framework stands in.
+
+    Parameters
+    ----------
+    model : model that is trained.
+    machine : devices that the job runs on.
+    framework : framework with version.
+    job : precision.
+
+    Returns
+    -------
+    Architecture, precision, kind of model and software.
+    """
     precision = "16-bit" if job.precision in {"bf16", "fp16"} else job.precision
     name = framework.stands_for or framework.name
     return System(machine.device.architecture, precision, model.kind, name)
@@ -92,8 +106,17 @@ def step_certainty(
 
     Parameters
     ----------
-    unstated : inputs that nobody stated, of those of `ALTERNATIVES`.
+    model : model that is trained.
+    job : batch, sequence, precision and method.
+    layout : degrees of parallelism, recomputation and offload.
+    a : what the machine attains under the framework.
+    found : the step whose time it is.
+    unstated : inputs that nobody stated, among those of `ALTERNATIVES`.
     doubts : what else may be wrong, each with the relative error that it may bring [1].
+
+    Returns
+    -------
+    Certainty, and factors on the step time that its interval has to hold.
     """
     fit = a.rates.fit
     machine, framework = a.machine, a.framework
@@ -214,7 +237,20 @@ def _span(name: str, asked: Asked, a: Ability, time: float) -> tuple[float, floa
 
 
 def memory_certainty(framework: Framework, machine: Machine, model: Model, job: Job, fit: Fit) -> tuple[Sure, Sure]:
-    """Return how sure the memory is that a stage reserves, and that its tensors take."""
+    """Return how sure the memory of a stage is.
+
+    Parameters
+    ----------
+    framework : framework with version, whose allocator is fitted.
+    machine : devices that the job runs on.
+    model : model that is trained.
+    job : precision and method.
+    fit : fitted constants, and residuals of left-out publishers.
+
+    Returns
+    -------
+    Certainty of what the allocator reserves, and of what tensors take.
+    """
     slack = fit.find("allocator", "reserved_over_allocated", [framework.name, "any"])
     own = own_runs(MEMORY, framework.id, machine, model, fit)
     new = how_new(MEMORY, system_of(model, machine, framework, job), machine, fit)

@@ -69,7 +69,20 @@ class _Case:
 
 
 def ledgers(model: Model, job: Job, layout: Layout, framework: Framework, fit: Fit) -> list[Ledger]:
-    """Return the peak of every distinct stage."""
+    """Return the peak memory of every distinct pipeline stage.
+
+    Parameters
+    ----------
+    model : model that is trained.
+    job : batch, sequence, precision and method.
+    layout : degrees of parallelism, as floats or arrays.
+    framework : what is kept, and how states are sharded.
+    fit : fitted constants, for what the allocator reserves beyond its tensors.
+
+    Returns
+    -------
+    One ledger for each distinct stage [B].
+    """
     slack = fit.find("allocator", "reserved_over_allocated", [framework.name, "any"]).value
     return _ledgers(model, job, layout, framework, slack)
 
@@ -103,17 +116,47 @@ def _ledgers(model: Model, job: Job, layout: Layout, framework: Framework, slack
 
 
 def needed(model: Model, job: Job, layout: Layout, framework: Framework) -> float:
-    """Return what tensors of the fullest stage take at their peak, whatever an allocator keeps besides [B]."""
+    """Return what tensors of the fullest stage take at their peak, without the allocator's slack.
+
+    Parameters
+    ----------
+    model : model that is trained.
+    job : batch, sequence, precision and method.
+    layout : degrees of parallelism of one layout.
+    framework : what is kept, and how states are sharded.
+
+    Returns
+    -------
+    Allocated bytes [B].
+    """
     return float(fullest(_ledgers(model, job, layout, framework, 1.0)).allocated.value)
 
 
 def fullest(found: Sequence[Ledger]) -> Ledger:
-    """Return the fullest stage; of one layout only."""
+    """Return the stage that reserves most memory.
+
+    Parameters
+    ----------
+    found : ledgers of the stages of one layout, not of an array of them.
+
+    Returns
+    -------
+    Its ledger.
+    """
     return max(found, key=lambda one: float(one.reserved))
 
 
 def peak(found: Sequence[Ledger]) -> Number:
-    """Return the reserved bytes of the fullest stage, element by element [B]."""
+    """Return the memory that the fullest stage reserves, element by element.
+
+    Parameters
+    ----------
+    found : ledgers of the stages, their values floats or arrays.
+
+    Returns
+    -------
+    Reserved bytes, float or array [B].
+    """
     most = found[0].allocated.value
     for one in found[1:]:
         most = larger(most, one.allocated.value)

@@ -127,7 +127,16 @@ LIMIT_OF: dict[str, Limit] = {
 
 
 def binding(plan: TrainingPlan) -> tuple[Limit, float]:
-    """Return the limit that takes most of a step, and its share."""
+    """Return the limit that takes most of a training step.
+
+    Parameters
+    ----------
+    plan : a plan with its step.
+
+    Returns
+    -------
+    The limit, and its share of the step [1].
+    """
     sums: dict[Limit, float] = {}
     for name, seconds in plan.step.parts.items():
         limit = LIMIT_OF.get(name, "communication")
@@ -139,10 +148,21 @@ def binding(plan: TrainingPlan) -> tuple[Limit, float]:
 
 
 def flops_per_token(model: Model, sequence: int, adapter: Adapter | None = None) -> tuple[float, float]:
-    """Return the model FLOPs that training on one token takes, forward and backward: of products, and of attention [FLOP].
+    """Return the model FLOPs of training on one token, forward and backward.
 
-    Three times the forward pass: two for each weight that the token meets, the embedding's look-up aside, and attention over
-    the tokens before it; twice for frozen products. Recomputation, padding and the optimizer are not model FLOPs.
+    Three times the forward pass: two for each weight that the token meets, without the embedding's look-up,
+    and attention over the tokens before it; twice for frozen products. Recomputation, padding and the optimizer are not
+    model FLOPs.
+
+    Parameters
+    ----------
+    model : model that is trained.
+    sequence : tokens of a sequence [token].
+    adapter : low-rank update, None where all weights are trained.
+
+    Returns
+    -------
+    FLOPs of products, and FLOPs of attention [FLOP].
     """
     touched = float((model.active or model.total) - (0 if model.tied else model.embedding))
     table = whole_model(model, Pass(new=float(sequence), requests=1.0, coupled=False))

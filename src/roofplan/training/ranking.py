@@ -32,9 +32,19 @@ class TrainingResult:
 def plan_all(asked: TrainingRequest, fit: Fit, progress: Callable[[int, int], None] | None = None) -> TrainingResult:
     """Return the plans of a request, best first.
 
+    Parameters
+    ----------
+    asked : model, job, machines, framework and limits.
+    fit : fitted constants.
+    progress : called with the layouts tried so far and their number.
+
+    Returns
+    -------
+    Ranked plans, the Pareto front and what the search counted.
+
     Raises
     ------
-    NoPlan : nothing fits, or none within the limits; carries what would.
+    NoPlan : nothing fits, or nothing within the limits; carries what would.
     """
     started = time.process_time()
     tally, plans, fronts = Tally(), [], []

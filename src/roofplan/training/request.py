@@ -395,7 +395,16 @@ def _check_precision(found: Machine, job: Job) -> None:
 
 
 def request_of(model: Model, asked: TrainInputs) -> TrainingRequest:
-    """Return the request that the flags of ``roofplan train`` mean.
+    """Return the training request that inputs mean, with every default filled in and listed.
+
+    Parameters
+    ----------
+    model : model that is trained.
+    asked : inputs of ``roofplan train``, as the user gave them.
+
+    Returns
+    -------
+    Request with parsed quantities, machines and what was assumed.
 
     Raises
     ------
@@ -500,7 +509,18 @@ def _unstated(asked: TrainInputs, model: Model, machines: Iterable[Machine], ass
 
 
 def floor_days(request: TrainingRequest, machine: Machine, precision: str) -> float | None:
-    """Return the days that the run's model FLOPs take at the dense peak, None without a run."""
+    """Return the days that a run takes at the dense peak of its machine: no plan is faster.
+
+    Parameters
+    ----------
+    request : model and job, with the tokens to train on.
+    machine : devices with their peaks.
+    precision : format of the products.
+
+    Returns
+    -------
+    Days, None where the job states no tokens [d].
+    """
     if request.job.tokens is None:
         return None
     peak = machine.device.peak.get(precision) or machine.device.peak.get("fp16") or machine.device.peak["bf16"]

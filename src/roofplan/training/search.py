@@ -88,7 +88,16 @@ def why_not_tensor(model: Model, tp: int) -> str | None:
 
 
 def mixtures(model: Model) -> list[Mixture]:
-    """Return the mixtures of a model, one of each kind."""
+    """Return the mixtures of experts of a model, one for each kind of layer.
+
+    Parameters
+    ----------
+    model : its layers and dimensions.
+
+    Returns
+    -------
+    Mixtures, none for a dense model.
+    """
     return [feed for layer, _ in model.decoder.kinds() for feed in layer.feed_forwards if isinstance(feed, Mixture)]
 
 

@@ -93,6 +93,18 @@ def _stages(kinds: tuple[tuple[int, ...], ...], sizes: tuple[int, ...], count: i
 def chunk_sizes(layers: int, pieces: int, *, ends: bool = True) -> list[int]:
     """Return the layers of each chunk of a pipeline, in order.
 
+    Parameters
+    ----------
+    layers : layers of the model.
+    pieces : chunks: stages x chunks of a stage.
+    ends : whether the framework counts the embedding and the head as a layer each, where that divides evenly.
+
+    Returns
+    -------
+    Layers of each chunk.
+
+    Examples
+    --------
     >>> chunk_sizes(8, 4), chunk_sizes(126, 4), chunk_sizes(8, 3)
     ([2, 2, 2, 2], [31, 32, 32, 31], [3, 3, 2])
     """

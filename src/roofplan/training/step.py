@@ -107,7 +107,18 @@ have what of it they keep. Of grouped products it is what they lose, over what g
 
 @lru_cache(maxsize=128)
 def ability(machine: Machine, framework: Framework, fit: Fit) -> Ability:
-    """Return what a machine attains under a framework."""
+    """Return what a machine attains under a framework.
+
+    Parameters
+    ----------
+    machine : devices and links.
+    framework : framework with version.
+    fit : fitted constants.
+
+    Returns
+    -------
+    Rates, shares of them in training, and fixed times of a step.
+    """
     chain = framework.scopes_on(machine.device.architecture)
     found = {name: fit.find("training", name, chain) for name in (*TIMES, *SHARES)}
     r = rates(machine, framework, fit)
@@ -135,7 +146,17 @@ library lie between 0.54 and 1.08 of it by architecture (`matmul.share` of the k
 
 
 def applied(a: Ability, shares: dict[str, float]) -> Ability:
-    """Return an ability whose rates are multiplied by shares of products, memory passes, attention and optimizer passes."""
+    """Return an ability with its rates multiplied by shares.
+
+    Parameters
+    ----------
+    a : what the machine attains under the framework.
+    shares : factors on the rates of products, memory passes, attention and optimizer passes, by name [1].
+
+    Returns
+    -------
+    The changed ability; no rate exceeds its peak.
+    """
     r = a.rates
     whole = {
         name: smaller(rate * math.prod(shares.get(share, 1.0) for share in shares_of(name)), r.peak[name])
@@ -354,7 +375,19 @@ class Step:
 
 
 def step(model: Model, job: Job, layout: Layout, a: Ability) -> Step:
-    """Return the time of one step of a layout whose micro-batches divide the batch."""
+    """Return the time of one training step.
+
+    Parameters
+    ----------
+    model : model that is trained.
+    job : batch, sequence, precision and method.
+    layout : degrees of parallelism, as floats or arrays; micro-batches must divide the batch.
+    a : what the machine attains under the framework.
+
+    Returns
+    -------
+    Time with its parts, floats or arrays [s].
+    """
     small, back = distinct(layout)
     found = passes(model, job, small, a)
     micro = micro_batches(job, layout)
