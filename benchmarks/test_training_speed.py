@@ -14,8 +14,9 @@ from roofplan.catalogue.machines import machine
 from roofplan.hf.find import read_model
 from roofplan.records.training import RECOMPUTES, Job, Layout
 from roofplan.training import search
+from roofplan.training.ability import ability
 from roofplan.training.ledger import ledgers, peak
-from roofplan.training.step import ability, step
+from roofplan.training.step import step
 
 FIT = catalogue.shipped_fit()
 MODEL = read_model("llama-3.1-405b")

@@ -73,7 +73,7 @@ def test_sparse_is_never_below_dense():
 def test_names_are_unique(kind):
     seen = {}
     for identity in catalogue.ids(kind):
-        table = catalogue._table(kind, identity)
+        table = catalogue.files.table(kind, identity)
         assert table["id"] == identity
         for name in [identity, *table.get("aliases", [])]:
             assert seen.setdefault(name.lower(), identity) == identity, name

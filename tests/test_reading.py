@@ -358,7 +358,7 @@ def test_software_maps_to_a_profile_and_says_so(name, month, profile, said):
 def test_every_stand_in_is_a_profile_and_none_hides_one():
     for kind in ("frameworks", "engines"):
         own = set(catalogue.aliases(kind).values())
-        for entry in catalogue._stand_ins():
+        for entry in catalogue.names.stand_ins():
             if entry["kind"] == kind:
                 assert {one["id"] for one in entry["profiles"]} <= own
                 ends = [catalogue.months(one["until"]) for one in entry["profiles"][:-1]]

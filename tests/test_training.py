@@ -26,6 +26,7 @@ from roofplan.present.answers.schemas import answer_schema
 from roofplan.records.training import MODULES, Adapter, Job, Layout
 from roofplan.timing.network import Ranks, all_reduce, exchange, slowest_hop
 from roofplan.training import flops_per_token, search
+from roofplan.training.ability import ability
 from roofplan.training.distinct import distinct
 from roofplan.training.ledger import fullest, in_flight, ledgers, peak
 from roofplan.training.misses import least_time
@@ -35,7 +36,7 @@ from roofplan.training.run import run
 from roofplan.training.search import SHARES_OF_LAYERS, why_not_tensor
 from roofplan.training.stages import even, stages
 from roofplan.training.step import _slowest as slowest_stage
-from roofplan.training.step import ability, step
+from roofplan.training.step import step
 from roofplan.training.terms import step_term
 
 ADAM = catalogue.optimizers()["adam"]

@@ -15,11 +15,12 @@ from roofplan import catalogue
 from roofplan.catalogue.machines import machine
 from roofplan.errors import InputError
 from roofplan.evidence import training_report
+from roofplan.evidence.engines import engine_version
 from roofplan.evidence.fits import left_out, scoreboard
 from roofplan.evidence.fits.engines import usable
 from roofplan.evidence.fits.fitting import NOT_FOR_FITTING
 from roofplan.evidence.fits.left_out import fit_without, kept, short_of_cache
-from roofplan.evidence.inference import case_of, engine_version, inference_case
+from roofplan.evidence.inference import case_of, inference_case
 from roofplan.evidence.predictions import at_most, inference_outcomes, predicted_figures, training_outcomes
 from roofplan.evidence.rows import TWICE, Skipped, told_apart
 from roofplan.evidence.rows import read as read_rows
@@ -30,7 +31,7 @@ from roofplan.hf.find import read_model
 from roofplan.records.strategy import Strategy
 from roofplan.records.workload import Workload
 from roofplan.serving import at_precision, floors, leaves, predict
-from roofplan.serving.prediction import turns_of
+from roofplan.serving.prompts import turns_of
 from roofplan.serving.queue import Arrivals, served, surface
 from roofplan.timing.figures import Metric
 from roofplan.timing.rates import rates

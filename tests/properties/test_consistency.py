@@ -19,8 +19,9 @@ from roofplan.records.workload import Workload
 from roofplan.serving import predict
 from roofplan.timing.kernels import operation_time
 from roofplan.timing.rates import rates
+from roofplan.training.ability import ability
 from roofplan.training.ledger import ledgers, peak
-from roofplan.training.step import PLAIN, ability, step
+from roofplan.training.step import PLAIN, step
 
 MEGATRON, VLLM = catalogue.framework("megatron-core-0.16"), catalogue.engine("vllm-0.33")
 COMPUTED = {"matmul", "experts", "prefill_attention"}

@@ -8,16 +8,28 @@ from __future__ import annotations
 import csv
 import json
 import os
-import re
-import tomllib
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import lru_cache
 from pathlib import Path
 
 from roofplan.catalogue import codec
 from roofplan.catalogue.codec import Table
-from roofplan.errors import UnknownName, nearest
+from roofplan.catalogue.files import ROOT as ROOT
+from roofplan.catalogue.files import ids as ids
+from roofplan.catalogue.files import read, table
+from roofplan.catalogue.names import LONGEST_NAME as LONGEST_NAME
+from roofplan.catalogue.names import WORDS
+from roofplan.catalogue.names import StandIn as StandIn
+from roofplan.catalogue.names import aliases as aliases
+from roofplan.catalogue.names import bare as bare
+from roofplan.catalogue.names import find as find
+from roofplan.catalogue.names import hyphened as hyphened
+from roofplan.catalogue.names import index as index
+from roofplan.catalogue.names import months as months
+from roofplan.catalogue.names import stand_in as stand_in
+from roofplan.errors import UnknownName as UnknownName
+from roofplan.errors import nearest as nearest
 from roofplan.records.calibration import Constant, Fit
 from roofplan.records.engine import Engine
 from roofplan.records.hardware import Accelerator, Link, Server
@@ -27,250 +39,19 @@ from roofplan.records.source import Source, Sourced
 from roofplan.records.system import Origin, System
 from roofplan.records.training import FailurePreset, Framework, Optimizer, Recovery
 
-ROOT = Path(__file__).parent
-
-
-def _read(path: Path) -> Table:
-    with path.open("rb") as file:
-        return tomllib.load(file)
-
-
-@lru_cache(maxsize=1024)
-def ids(kind: str) -> tuple[str, ...]:
-    """Return the ids of a kind, which are its file names.
-
-    Parameters
-    ----------
-    kind : folder of the catalogue, such as ``accelerators``, ``links``, ``servers``, ``models`` or ``engines``.
-
-    Returns
-    -------
-    The ids in alphabetical order, none for an unknown kind.
-    """
-    return tuple(sorted(path.stem for path in (ROOT / kind).glob("*.toml")))
-
-
-@lru_cache(maxsize=1024)
-def _table(kind: str, identity: str) -> Table:
-    return _read(ROOT / kind / f"{identity}.toml")
-
-
-@lru_cache(maxsize=1024)
-def aliases(kind: str) -> dict[str, str]:
-    """Return the mapping from alias to id of a kind; each id maps to itself.
-
-    Parameters
-    ----------
-    kind : ``accelerators``, ``links``, ``servers``, ``models``, ``engines``, ``frameworks`` or ``nodes``.
-
-    Returns
-    -------
-    Alias in lower case -> id.
-
-    Raises
-    ------
-    KeyError : any other kind.
-    """
-    return dict(index()["aliases"][kind])
-
-
-@lru_cache(maxsize=1)
-def index() -> Table:
-    """Return the index file, which `indexed` computes.
-
-    It holds what would otherwise need many files: aliases, the servers of each device, and fitted constants.
-    """
-    found: Table = json.loads((ROOT / "index.json").read_text())
-    return found
-
 
 def indexed() -> Table:
     """Return the index computed from the files."""
     names: dict[str, dict[str, str]] = {}
-    for kind in _WORDS:
+    for kind in WORDS:
         names[kind] = {identity: identity for identity in ids(kind)}
         for identity in ids(kind):
-            names[kind] |= {str(alias).lower(): identity for alias in _table(kind, identity).get("aliases", ())}
+            names[kind] |= {str(alias).lower(): identity for alias in table(kind, identity).get("aliases", ())}
     boxes: dict[str, list[str]] = {}
     for found in sorted((server(name) for name in ids("servers")), key=lambda s: (s.count, s.id)):
         boxes.setdefault(found.accelerator, []).append(found.id)
     constants = [asdict(item) for name in fits() for item in fit(name)]
     return {"aliases": names, "servers": boxes, "constants": constants}
-
-
-LONGEST_NAME = 100
-"""Characters of a name that are looked up and repeated in a message [1]."""
-
-
-def find(kind: str, name: str, argument: str) -> str:
-    """Return the id that a name means.
-
-    Parameters
-    ----------
-    kind : as of `aliases`.
-    name : id or alias, or software that another profile stands in for.
-    argument : flag or field that the name was given for, as a refusal names it.
-
-    Returns
-    -------
-    The id.
-
-    Raises
-    ------
-    UnknownName : the catalogue has no such name; carries the nearest ones.
-    """
-    wanted = hyphened(name) if kind in {"engines", "frameworks"} else name.lower()
-    if "/" not in wanted and len(wanted) <= LONGEST_NAME and (ROOT / kind / f"{wanted}.toml").is_file():
-        return wanted
-    known = aliases(kind)
-    if wanted in known:
-        return known[wanted]
-    other = stand_in(kind, wanted)
-    if other is not None:
-        return other.id
-    what, listing = _WORDS[kind]
-    near = nearest(wanted[:LONGEST_NAME], ids(kind)) or nearest(wanted[:LONGEST_NAME], known)
-    hint = f" Nearest: {', '.join(near)}." if near else ""
-    raise UnknownName(
-        f"{argument}: no {what} {name[:LONGEST_NAME]!r}.{hint} List: roofplan {listing}",
-        code=f"unknown_{what}",
-        argument=argument,
-        value=name,
-        nearest=near,
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class StandIn:
-    """The profile that software without a profile of its own is planned as.
-
-    Parameters
-    ----------
-    name : name of the software.
-    id : id of the profile.
-    why : reason for the choice.
-    own : whether the profile is another release of the same software.
-    """
-
-    name: str
-    id: str
-    why: str
-    own: bool = False
-
-    @property
-    def text(self) -> str:
-        """The substitution in one line."""
-        return f"{self.name}: planned as {self.id}; {self.why}"
-
-
-def stand_in(kind: str, name: str, month: str = "") -> StandIn | None:
-    """Return the profile that stands in for software, None where none does.
-
-    Parameters
-    ----------
-    kind : ``engines`` or ``frameworks``.
-    name : name of the software, in any spelling that `hyphened` accepts.
-    month : date of the run, as `months` reads it; empty for the newest profile.
-
-    Returns
-    -------
-    The stand-in, None where the catalogue lists none. Without a month, also None for an id or alias of a profile.
-
-    Examples
-    --------
-    >>> stand_in("frameworks", "NeMo", "2024-07").id, stand_in("engines", "TGI").id
-    ('megatron-core-0.8', 'vllm-0.33')
-    """
-    wanted, when = hyphened(name), months(month)
-    if not month and wanted in aliases(kind):
-        return None
-    for entry in _stand_ins():
-        if entry["kind"] == kind and wanted in entry["names"]:
-            profiles = entry["profiles"]
-            found = _of_month(profiles, when)
-            return StandIn(name, found["id"], entry["why"], entry.get("own", False))
-    return None
-
-
-def hyphened(name: str) -> str:
-    """Return a software name in the spelling of ids: lower case, with hyphens for spaces and underscores.
-
-    Parameters
-    ----------
-    name : name of the software.
-
-    Returns
-    -------
-    The name as ids are written.
-    """
-    return re.sub(r"[\s_]+", "-", name.strip().lower())
-
-
-def bare(name: str) -> str:
-    """Return a software name from a table without remarks in brackets; a version in brackets stays.
-
-    Parameters
-    ----------
-    name : name as the table has it.
-
-    Returns
-    -------
-    The name without brackets that hold no digit.
-
-    Examples
-    --------
-    >>> bare("HF Transformers (eager)"), bare("vLLM (0.6.3)")
-    ('HF Transformers', 'vLLM (0.6.3)')
-    """
-    return re.sub(r"\s*\([^)\d]*\)", "", name).strip()
-
-
-def months(when: str) -> int | None:
-    """Return the last month that a date can mean, None where the text is no date.
-
-    Parameters
-    ----------
-    when : year, quarter, month or day, such as ``2024``, ``2024-Q1`` or ``2024-07``.
-
-    Returns
-    -------
-    Months since year 0 [1], None where the text does not begin with a year.
-
-    Examples
-    --------
-    >>> months("2024-07"), months("2024-Q1"), months("2024"), months("lately")
-    (24295, 24291, 24300, None)
-    """
-    found = re.match(r"^(\d{4})(?:-(?:Q([1-4])|(\d{2})))?", when)
-    if found is None:
-        return None
-    month = 3 * int(found[2]) if found[2] else int(found[3]) if found[3] else 12
-    return 12 * int(found[1]) + month
-
-
-def _of_month(profiles: list[dict[str, str]], when: int | None) -> dict[str, str]:
-    """Return the first profile that ends after a month, the last one where none does or no month is given."""
-    for one in profiles[:-1]:
-        end = months(one["until"])
-        if when is not None and end is not None and when < end:
-            return one
-    return profiles[-1]
-
-
-@lru_cache(maxsize=1)
-def _stand_ins() -> list[Table]:
-    return list(_read(ROOT / "software.toml")["stand_in"])
-
-
-_WORDS = {
-    "accelerators": ("device", "devices"),
-    "links": ("network", "networks"),
-    "servers": ("server", "devices"),
-    "models": ("model", "models"),
-    "engines": ("engine", "engines"),
-    "frameworks": ("framework", "frameworks"),
-    "nodes": ("node", "nodes"),
-}
 
 
 @lru_cache(maxsize=1024)
@@ -289,7 +70,7 @@ def accelerator(identity: str) -> Accelerator:
     ------
     FileNotFoundError : the catalogue has no such id.
     """
-    return codec.accelerator(_table("accelerators", identity))
+    return codec.accelerator(table("accelerators", identity))
 
 
 @lru_cache(maxsize=1024)
@@ -308,7 +89,7 @@ def link(identity: str) -> Link:
     ------
     FileNotFoundError : the catalogue has no such id.
     """
-    return codec.link(_table("links", identity))
+    return codec.link(table("links", identity))
 
 
 @lru_cache(maxsize=1024)
@@ -327,7 +108,7 @@ def server(identity: str) -> Server:
     ------
     FileNotFoundError : the catalogue has no such id.
     """
-    return codec.server(_table("servers", identity))
+    return codec.server(table("servers", identity))
 
 
 @lru_cache(maxsize=1024)
@@ -346,7 +127,7 @@ def engine(identity: str) -> Engine:
     ------
     FileNotFoundError : the catalogue has no such id.
     """
-    return codec.engine(_table("engines", identity))
+    return codec.engine(table("engines", identity))
 
 
 @lru_cache(maxsize=1024)
@@ -365,7 +146,7 @@ def framework(identity: str) -> Framework:
     ------
     FileNotFoundError : the catalogue has no such id.
     """
-    return codec.framework(_table("frameworks", identity))
+    return codec.framework(table("frameworks", identity))
 
 
 @lru_cache(maxsize=1)
@@ -376,7 +157,7 @@ def failures() -> tuple[dict[str, FailurePreset], Recovery]:
     -------
     The presets by id, and the costs of an interruption.
     """
-    return codec.failures(_read(ROOT / "failures.toml"))
+    return codec.failures(read(ROOT / "failures.toml"))
 
 
 @lru_cache(maxsize=1)
@@ -387,7 +168,7 @@ def host_update() -> Sourced:
     -------
     The rate, shared by the devices of the host [B/s].
     """
-    return codec.host(_read(ROOT / "hosts.toml"))["update"]
+    return codec.host(read(ROOT / "hosts.toml"))["update"]
 
 
 @lru_cache(maxsize=1)
@@ -452,7 +233,7 @@ def place_table(name: str) -> tuple[Table, ...]:
     ------
     FileNotFoundError : any other name.
     """
-    return tuple(_read(ROOT / "places" / f"{name}.toml")["entry"])
+    return tuple(read(ROOT / "places" / f"{name}.toml")["entry"])
 
 
 @lru_cache(maxsize=1)
@@ -463,7 +244,7 @@ def token_prices() -> tuple[Table, ...]:
     -------
     The entries, with ``input`` and ``output`` prices [USD/Mtoken].
     """
-    return tuple(_read(ROOT / "prices" / "tokens.toml")["price"])
+    return tuple(read(ROOT / "prices" / "tokens.toml")["price"])
 
 
 @lru_cache(maxsize=1)
@@ -474,7 +255,7 @@ def optimizers() -> dict[str, Optimizer]:
     -------
     Id -> optimizer.
     """
-    return codec.optimizers(_read(ROOT / "optimizers.toml"))
+    return codec.optimizers(read(ROOT / "optimizers.toml"))
 
 
 def model_table(identity: str) -> Table:
@@ -492,7 +273,7 @@ def model_table(identity: str) -> Table:
     ------
     FileNotFoundError : the catalogue has no such id.
     """
-    return _table("models", identity)
+    return table("models", identity)
 
 
 @lru_cache(maxsize=1024)
@@ -526,7 +307,7 @@ def node(identity: str) -> Node:
     ------
     FileNotFoundError : the catalogue has no such id.
     """
-    return codec.node(_table("nodes", identity))
+    return codec.node(table("nodes", identity))
 
 
 @lru_cache(maxsize=1024)
@@ -561,7 +342,7 @@ def dies(device: str) -> tuple[Die, ...]:
     ------
     FileNotFoundError : the catalogue has no such id.
     """
-    return codec.dies(_table("accelerators", device))
+    return codec.dies(table("accelerators", device))
 
 
 @lru_cache(maxsize=1)
@@ -572,7 +353,7 @@ def packaging() -> dict[str, dict[str, Sourced]]:
     -------
     Section -> name -> number; a memory generation has its own section, such as ``memory.HBM3``.
     """
-    return codec.packaging(_read(ROOT / "packaging.toml"))
+    return codec.packaging(read(ROOT / "packaging.toml"))
 
 
 @lru_cache(maxsize=1024)
@@ -588,13 +369,13 @@ def prices(device: str) -> tuple[Price, ...]:
     The quotes, none where the catalogue has none.
     """
     path = ROOT / "prices" / f"{device}.toml"
-    return codec.prices(_read(path)) if path.is_file() else ()
+    return codec.prices(read(path)) if path.is_file() else ()
 
 
 @lru_cache(maxsize=1)
 def sources() -> dict[str, Source]:
     """Return the register of documents by key."""
-    return codec.sources(_read(ROOT / "sources" / "sources.toml"))
+    return codec.sources(read(ROOT / "sources" / "sources.toml"))
 
 
 def source(key: str) -> Source:
@@ -660,7 +441,7 @@ def fit(name: str) -> tuple[Constant, ...]:
     ------
     FileNotFoundError : there is no such fit.
     """
-    return codec.constants(_read(ROOT / "measured" / f"fit-{name}.toml"))
+    return codec.constants(read(ROOT / "measured" / f"fit-{name}.toml"))
 
 
 @lru_cache(maxsize=1)
@@ -671,7 +452,7 @@ def formats() -> Mapping[str, Table]:
     -------
     Id -> entry.
     """
-    return _read(ROOT / "formats.toml")
+    return read(ROOT / "formats.toml")
 
 
 def format_named(name: str) -> str:
@@ -762,8 +543,8 @@ def version() -> str:
     -------
     ISO date of the edition.
     """
-    table = json.loads((ROOT / "edition.json").read_text())
-    return str(table["edition"])
+    found = json.loads((ROOT / "edition.json").read_text())
+    return str(found["edition"])
 
 
 @lru_cache(maxsize=1024)

@@ -12,6 +12,7 @@ from typing import Literal
 from roofplan import catalogue, hf
 from roofplan.catalogue.machines import machine
 from roofplan.errors import RoofplanError
+from roofplan.evidence.engines import VERSION, engine_of, launched
 from roofplan.evidence.models import device_of, from_file, is_path, named
 from roofplan.evidence.rows import Assumed, Row, Skipped, against, checked, flags, number
 from roofplan.evidence.statistic import Statistic, statistic
@@ -20,7 +21,6 @@ from roofplan.records.calibration import Fit
 from roofplan.records.engine import Engine
 from roofplan.records.hardware import Machine
 from roofplan.records.model import Attention, Layer, Model
-from roofplan.records.source import Sourced
 from roofplan.records.strategy import Strategy
 from roofplan.records.system import Origin
 from roofplan.records.terms import Term, total
@@ -39,7 +39,7 @@ from roofplan.serving import (
 )
 from roofplan.serving.certainty import system_of
 from roofplan.serving.ledger import Ledger
-from roofplan.serving.prediction import host_of_passes, in_turn, prompt_pass, turns_of
+from roofplan.serving.prompts import host_of_passes, in_turn, prompt_pass, turns_of
 from roofplan.timing.rates import Rates, rates
 
 Regime = Literal["static batch", "steady batch", "closed loop", "burst", "offline", "open loop"]
@@ -77,7 +77,7 @@ LARGEST_QUEUE = 12.0
 """Requests over batch slots above which ramp-up and tail of a queue are neglected and it is in steady state [1]."""
 
 
-VERSION, PROMPT, CACHE = "engine version", "prompt", "cache"
+PROMPT, CACHE = "prompt", "cache"
 """Inputs that rows may omit and that have other plausible values."""
 
 
@@ -222,7 +222,7 @@ def alternatives(case: InferenceCase, unstated: str) -> list[InferenceCase]:
     """
     plain = replace(case, unstated=())
     if unstated == VERSION:
-        return [replace(plain, engine=_launched(case.row, one)) for one in _releases_beside(case.engine)]
+        return [replace(plain, engine=launched(case.row, one)) for one in _releases_beside(case.engine)]
     if unstated == PROMPT:
         return [_with_prompt(plain, factor) for factor in (0.5, 2.0)]
     bytes_of = {element_bytes(name) for name in ("bf16", "fp8")}
@@ -269,7 +269,7 @@ def case_of(row: Row) -> InferenceCase:
     measured = measured_of(row)
     if not measured:
         raise Skipped("no figure that is predicted")
-    engine = _launched(row, _engine(row, assumed))
+    engine = launched(row, engine_of(row, assumed))
     model = _model(row, engine)
     found, strategy = _machine(row, engine)
     if engine.stands_for and (why := supported(engine, found)):
@@ -369,78 +369,6 @@ def measured_of(row: Row) -> dict[str, float]:
     if output and not follows and "throughput_derived" not in row.get("quality_flags", ""):
         out["output_tokens_per_second"] = output
     return out
-
-
-def _engine(row: Row, assumed: Assumed) -> Engine:
-    name, stated = catalogue.hyphened(catalogue.bare(row["engine_name"])), row.get("engine_version", "")
-    same = catalogue.aliases("engines").get(name)
-    own = catalogue.engine(same).name if same else name
-    if same and not stated and name.startswith(f"{own}-"):
-        return catalogue.engine(same)
-    name = own
-    when = row.get("month", "") or row.get("year", "")
-    identity = engine_version(name, stated, when)
-    if identity is None:
-        other = catalogue.stand_in("engines", name, when)
-        if other is None:
-            raise Skipped(f"engine {name or 'not stated'} is not described")
-        identity = engine_version(catalogue.engine(other.id).name, "", when) or other.id
-        assumed.add(f"engine {replace(other, id=identity).text}")
-        return replace(catalogue.engine(identity), stands_for=other.name)
-    if not stated:
-        assumed.add(f"engine version: {identity}, by the date of the run", VERSION)
-    return catalogue.engine(identity)
-
-
-SETTINGS = {
-    "max_num_seqs": ("max_num_seqs", "sequence"),
-    "max_num_batched_tokens": ("max_num_batched_tokens", "token"),
-    "memory_fraction": ("memory_share", "fraction"),
-}
-"""Columns of settings -> the engine default that they replace, and its unit."""
-
-
-def _launched(row: Row, engine: Engine) -> Engine:
-    """Return the engine with the settings that a row states."""
-    settings = {}
-    for column, (name, unit) in SETTINGS.items():
-        value = number(row, column)
-        if value is not None:
-            settings[name] = Sourced(value=value, unit=unit, text=f"{value:g}", source=row["id"], seen="", kind="given")
-    engine = engine.launched(settings)
-    stated = row.get("prefill_chunking", "")
-    return replace(engine, chunked_prefill=stated == "yes") if stated in {"yes", "no"} else engine
-
-
-def engine_version(name: str, version: str, when: str = "") -> str | None:
-    """Return the catalogue's version of an engine for a published run, None where the engine is not described.
-
-    For a stated version this is the nearest at or below it. Without one it is the release nearest to the run's month, before or after.
-    Where only a year is known it is the newest release up to that year, or the oldest known release.
-    """
-    same = [catalogue.engine(e) for e in catalogue.ids("engines") if catalogue.engine(e).name == name]
-    if not same:
-        return None
-    ranked = sorted(same, key=lambda e: e.released)
-    wanted = version.lstrip("v")
-    below = (
-        [e for e in ranked if _number(e.version) <= _number(wanted)]
-        if wanted[:1].isdigit()
-        else [e for e in ranked if e.released[:4] <= when[:4]]
-    )
-    if not wanted and MONTH.match(when):
-        return min(ranked, key=lambda e: abs((catalogue.months(e.released) or 0) - (catalogue.months(when) or 0))).id
-    if not below and not wanted and when:
-        return ranked[0].id
-    return (below[-1] if below else ranked[0 if wanted else -1]).id
-
-
-def _number(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in version.replace("b", "").split(".")[:2] if part.isdigit()) or (0,)
-
-
-MONTH = re.compile(r"\d{4}-\d{2}")
-"""Prefix of a date that gives a month."""
 
 
 def model_id(row: Row) -> str:

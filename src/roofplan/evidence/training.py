@@ -18,11 +18,11 @@ from roofplan.records.model import Model
 from roofplan.records.source import Sourced
 from roofplan.records.system import Origin
 from roofplan.records.training import RECOMPUTES, Adapter, Framework, Job, Layout
+from roofplan.training.ability import Ability, ability
 from roofplan.training.certainty import system_of
 from roofplan.training.ledger import needed
 from roofplan.training.plan import ALL_PRODUCTS
 from roofplan.training.search import mixtures
-from roofplan.training.step import Ability, ability
 
 NEEDED = (
     *("id", "source_key", "model_name", "accel_norm", "accelerators_total", "framework", "month", "precision"),

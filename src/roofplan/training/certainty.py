@@ -25,7 +25,8 @@ from roofplan.timing.figures import (
     own_runs,
     sure,
 )
-from roofplan.training.step import Ability, Step, ability, step
+from roofplan.training.ability import Ability, ability
+from roofplan.training.step import Step, step
 
 OFFLOADED = {"optimizer": ("optimizer", 3, 0.4), "activations": ("swap", 2, 0.1)}
 """Part of a step that an offload shows under, its grade and the relative error of its time: a guess of host memory, and laws that no

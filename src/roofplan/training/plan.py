@@ -21,10 +21,11 @@ from roofplan.records.units import DAY, HOUR
 from roofplan.timing.figures import STEP, Limit, Metric, Sure, interval_factor
 from roofplan.timing.power import wall_power
 from roofplan.training import run as runs
+from roofplan.training.ability import Ability, ability
 from roofplan.training.certainty import memory_certainty, step_certainty
 from roofplan.training.ledger import Ledger, fullest, host_peak, ledgers
 from roofplan.training.search import Pins
-from roofplan.training.step import Ability, Step, ability, step
+from roofplan.training.step import Step, step
 from roofplan.training.terms import step_term
 
 OBJECTIVES = ("time", "cost", "devices", "memory")

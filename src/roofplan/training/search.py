@@ -18,9 +18,10 @@ from roofplan.records.hardware import Machine
 from roofplan.records.model import Attention, Dense, LatentAttention, Mixture, Model
 from roofplan.records.tally import Counts
 from roofplan.records.training import OFFLOADS, RECOMPUTES, Framework, Job, Layout
+from roofplan.training.ability import Ability, ability
 from roofplan.training.ledger import host_peak, ledgers, peak
 from roofplan.training.stages import chunk_sizes, even
-from roofplan.training.step import Ability, ability, step
+from roofplan.training.step import step
 
 Array = np.ndarray
 Pins = dict[str, Any]

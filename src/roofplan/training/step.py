@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from functools import lru_cache
+from dataclasses import dataclass
 
 import numpy as np
 
 from roofplan import catalogue
 from roofplan.errors import InputError
-from roofplan.laws import Number, collectives, larger, pipeline, reliability, smaller, where
+from roofplan.laws import Number, collectives, larger, pipeline, reliability, where
 from roofplan.operations import activations
-from roofplan.operations.activations import LOW_PRECISION
 from roofplan.operations.table import ACTIVATION_BYTES, Operation, element_bytes
 from roofplan.operations.training import (
     backward,
@@ -22,15 +19,11 @@ from roofplan.operations.training import (
     forward,
     head_pass,
 )
-from roofplan.records.calibration import Fit
-from roofplan.records.hardware import Machine
 from roofplan.records.model import Model
-from roofplan.records.terms import Cited
-from roofplan.records.training import Framework, Job, Layout
+from roofplan.records.training import Job, Layout
 from roofplan.timing.kernels import operation_time
 from roofplan.timing.network import (
     MESSAGES,
-    Network,
     Ranks,
     all_reduce,
     gather,
@@ -38,7 +31,7 @@ from roofplan.timing.network import (
     message_time,
     slowest_hop,
 )
-from roofplan.timing.rates import Rates, rates
+from roofplan.training.ability import Ability
 from roofplan.training.distinct import distinct
 from roofplan.training.ledger import alike, micro_batches
 from roofplan.training.stages import Share, Stage, rank_parameters, stages
@@ -68,117 +61,6 @@ PLAIN = {"scores": "memory", "low_rank": "matmul"}
 OVERLAP_SLOWDOWN = {"inside": 0.15, "outside": 0.02}
 """Share by which communication slows the compute beside it, over NVLink, whose kernels take processors, and over network
 cards (what calculon assumes of an A100 cluster, processor_usage in its systems/a100_80g.json, Apache-2.0) [1]."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ability:
-    """What a machine attains in training under a framework.
-
-    Parameters
-    ----------
-    launch : host time to issue a kernel; the device waits where it is the longer [s].
-    ramp : start and drain of a kernel on the device [s].
-    host : host time of a step beside its kernels [s].
-    sigma : relative spread of the time that one host needs for a step [1].
-    update : achieved memory rate of the optimizer's passes [B/s].
-    """
-
-    rates: Rates
-    network: Network
-    framework: Framework
-    launch: float
-    ramp: float
-    host: float
-    sigma: float
-    update: float
-    sources: dict[str, tuple[Cited, ...]]
-
-    @property
-    def machine(self) -> Machine:
-        """The machine."""
-        return self.rates.machine
-
-
-TIMES = ("launch", "ramp", "host", "sigma")
-SHARES = ("compute", "low_over_16_bits", "experts", "memory", "attention", "update")
-"""Fitted numbers of a framework on an architecture: times, and shares of what the kernel tables attain; products of 8 and 4 bits
-have what of it they keep. Of grouped products it is what they lose, over what grouped kernels of the tables lose beside dense ones."""
-
-
-@lru_cache(maxsize=128)
-def ability(machine: Machine, framework: Framework, fit: Fit) -> Ability:
-    """Return what a machine attains under a framework.
-
-    Parameters
-    ----------
-    machine : devices and links.
-    framework : framework with version.
-    fit : fitted constants.
-
-    Returns
-    -------
-    Rates, shares of them in training, and fixed times of a step.
-    """
-    chain = framework.scopes_on(machine.device.architecture)
-    found = {name: fit.find("training", name, chain) for name in (*TIMES, *SHARES)}
-    r = rates(machine, framework, fit)
-    return applied(
-        Ability(
-            rates=r,
-            network=r.network,
-            framework=framework,
-            update=r.bandwidth["memory"],
-            sources={name: (item,) for name, item in found.items()},
-            **{name: found[name].value for name in TIMES},
-        ),
-        {name: found[name].value for name in SHARES},
-    )
-
-
-def shares_of(precision: str) -> tuple[str, ...]:
-    """Return which fitted shares hold for products of a number format."""
-    return ("compute", "low_over_16_bits") if precision.partition(".")[0] in LOW_PRECISION else ("compute",)
-
-
-MOST_OVER_16_BITS = 1.05
-"""Largest share of their peak that products of 8 and 4 bits reach, over that of products of 16 bits on the same machine: published kernels of one
-library lie between 0.54 and 1.08 of it by architecture (`matmul.share` of the kernel tables), in the middle below one [1]."""
-
-
-def applied(a: Ability, shares: dict[str, float]) -> Ability:
-    """Return an ability with its rates multiplied by shares.
-
-    Parameters
-    ----------
-    a : what the machine attains under the framework.
-    shares : factors on the rates of products, memory passes, attention and optimizer passes, by name [1].
-
-    Returns
-    -------
-    The changed ability; no rate exceeds its peak.
-    """
-    r = a.rates
-    whole = {
-        name: smaller(rate * math.prod(shares.get(share, 1.0) for share in shares_of(name)), r.peak[name])
-        for name, rate in r.compute.items()
-    }
-    most = MOST_OVER_16_BITS * whole["bf16"] / r.peak["bf16"] if "bf16" in whole else 1.0
-    compute = {
-        name: smaller(rate, most * r.peak[name]) if len(shares_of(name)) > 1 else rate for name, rate in whole.items()
-    }
-    bandwidth = {**r.bandwidth, "memory": smaller(r.bandwidth["memory"] * shares.get("memory", 1.0), r.wire)}
-    written = a.framework.attention_on(r.machine.device.architecture)
-    attention = r.attention_share * shares.get("attention", 1.0) * written
-    update = smaller(a.update * shares.get("memory", 1.0) * shares.get("update", 1.0), r.wire)
-    lost = shares.get("experts", 1.0)
-    changed = replace(
-        r,
-        compute=compute,
-        bandwidth=bandwidth,
-        attention_share=attention,
-        grouped=r.grouped._replace(rows=r.grouped.rows * lost, width=r.grouped.width * lost),
-    )
-    return replace(a, rates=changed, update=update)
 
 
 @dataclass(slots=True, kw_only=True)

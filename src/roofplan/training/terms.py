@@ -10,18 +10,8 @@ from roofplan.records.terms import Numbers, Term, total
 from roofplan.records.training import Job, Layout
 from roofplan.timing.kernels import roofline_numbers
 from roofplan.timing.network import MESSAGES
-from roofplan.training.step import (
-    OVERLAP_SLOWDOWN,
-    PART_OF,
-    PLAIN,
-    RANKS,
-    Ability,
-    Step,
-    copy_rate,
-    hidden_hops,
-    part_of,
-    shares_of,
-)
+from roofplan.training.ability import Ability, shares_of
+from roofplan.training.step import OVERLAP_SLOWDOWN, PART_OF, PLAIN, RANKS, Step, copy_rate, hidden_hops, part_of
 
 
 def step_term(found: Step, job: Job, layout: Layout, a: Ability) -> Term:

@@ -7,10 +7,11 @@ from roofplan.records import units
 from roofplan.records.calibration import Fit
 from roofplan.records.training import Framework
 from roofplan.timing.figures import STEP
+from roofplan.training.ability import ability
 from roofplan.training.certainty import MATTERS
 from roofplan.training.ledger import fullest, ledgers
 from roofplan.training.plan import TrainingPlan
-from roofplan.training.step import ability, step
+from roofplan.training.step import step
 
 
 def warnings_of(plan: TrainingPlan, policy: str) -> list[tuple[str, str]]:

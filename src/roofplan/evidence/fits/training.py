@@ -26,8 +26,9 @@ from roofplan.records.engine import EAGER as FROM_PYTHON
 from roofplan.records.hardware import Machine
 from roofplan.records.training import Framework
 from roofplan.timing.rates import rates
+from roofplan.training.ability import TIMES, Ability, applied
 from roofplan.training.ledger import fullest, ledgers
-from roofplan.training.step import TIMES, Ability, applied, step
+from roofplan.training.step import step
 
 
 def cases(*sources: str) -> list[TrainingCase]:

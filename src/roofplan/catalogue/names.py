@@ -1,0 +1,217 @@
+"""Names of the catalogue: ids, aliases, and software that is planned as other software."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+
+from roofplan.catalogue.codec import Table
+from roofplan.catalogue.files import ROOT, ids, read
+from roofplan.errors import UnknownName, nearest
+
+
+@lru_cache(maxsize=1024)
+def aliases(kind: str) -> dict[str, str]:
+    """Return the mapping from alias to id of a kind; each id maps to itself.
+
+    Parameters
+    ----------
+    kind : ``accelerators``, ``links``, ``servers``, ``models``, ``engines``, ``frameworks`` or ``nodes``.
+
+    Returns
+    -------
+    Alias in lower case -> id.
+
+    Raises
+    ------
+    KeyError : any other kind.
+    """
+    return dict(index()["aliases"][kind])
+
+
+@lru_cache(maxsize=1)
+def index() -> Table:
+    """Return the index file, which `indexed` computes.
+
+    It holds what would otherwise need many files: aliases, the servers of each device, and fitted constants.
+    """
+    found: Table = json.loads((ROOT / "index.json").read_text())
+    return found
+
+
+LONGEST_NAME = 100
+"""Characters of a name that are looked up and repeated in a message [1]."""
+
+
+def find(kind: str, name: str, argument: str) -> str:
+    """Return the id that a name means.
+
+    Parameters
+    ----------
+    kind : as of `aliases`.
+    name : id or alias, or software that another profile stands in for.
+    argument : flag or field that the name was given for, as a refusal names it.
+
+    Returns
+    -------
+    The id.
+
+    Raises
+    ------
+    UnknownName : the catalogue has no such name; carries the nearest ones.
+    """
+    wanted = hyphened(name) if kind in {"engines", "frameworks"} else name.lower()
+    if "/" not in wanted and len(wanted) <= LONGEST_NAME and (ROOT / kind / f"{wanted}.toml").is_file():
+        return wanted
+    known = aliases(kind)
+    if wanted in known:
+        return known[wanted]
+    other = stand_in(kind, wanted)
+    if other is not None:
+        return other.id
+    what, listing = WORDS[kind]
+    near = nearest(wanted[:LONGEST_NAME], ids(kind)) or nearest(wanted[:LONGEST_NAME], known)
+    hint = f" Nearest: {', '.join(near)}." if near else ""
+    raise UnknownName(
+        f"{argument}: no {what} {name[:LONGEST_NAME]!r}.{hint} List: roofplan {listing}",
+        code=f"unknown_{what}",
+        argument=argument,
+        value=name,
+        nearest=near,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class StandIn:
+    """The profile that software without a profile of its own is planned as.
+
+    Parameters
+    ----------
+    name : name of the software.
+    id : id of the profile.
+    why : reason for the choice.
+    own : whether the profile is another release of the same software.
+    """
+
+    name: str
+    id: str
+    why: str
+    own: bool = False
+
+    @property
+    def text(self) -> str:
+        """The substitution in one line."""
+        return f"{self.name}: planned as {self.id}; {self.why}"
+
+
+def stand_in(kind: str, name: str, month: str = "") -> StandIn | None:
+    """Return the profile that stands in for software, None where none does.
+
+    Parameters
+    ----------
+    kind : ``engines`` or ``frameworks``.
+    name : name of the software, in any spelling that `hyphened` accepts.
+    month : date of the run, as `months` reads it; empty for the newest profile.
+
+    Returns
+    -------
+    The stand-in, None where the catalogue lists none. Without a month, also None for an id or alias of a profile.
+
+    Examples
+    --------
+    >>> stand_in("frameworks", "NeMo", "2024-07").id, stand_in("engines", "TGI").id
+    ('megatron-core-0.8', 'vllm-0.33')
+    """
+    wanted, when = hyphened(name), months(month)
+    if not month and wanted in aliases(kind):
+        return None
+    for entry in stand_ins():
+        if entry["kind"] == kind and wanted in entry["names"]:
+            profiles = entry["profiles"]
+            found = _of_month(profiles, when)
+            return StandIn(name, found["id"], entry["why"], entry.get("own", False))
+    return None
+
+
+def hyphened(name: str) -> str:
+    """Return a software name in the spelling of ids: lower case, with hyphens for spaces and underscores.
+
+    Parameters
+    ----------
+    name : name of the software.
+
+    Returns
+    -------
+    The name as ids are written.
+    """
+    return re.sub(r"[\s_]+", "-", name.strip().lower())
+
+
+def bare(name: str) -> str:
+    """Return a software name from a table without remarks in brackets; a version in brackets stays.
+
+    Parameters
+    ----------
+    name : name as the table has it.
+
+    Returns
+    -------
+    The name without brackets that hold no digit.
+
+    Examples
+    --------
+    >>> bare("HF Transformers (eager)"), bare("vLLM (0.6.3)")
+    ('HF Transformers', 'vLLM (0.6.3)')
+    """
+    return re.sub(r"\s*\([^)\d]*\)", "", name).strip()
+
+
+def months(when: str) -> int | None:
+    """Return the last month that a date can mean, None where the text is no date.
+
+    Parameters
+    ----------
+    when : year, quarter, month or day, such as ``2024``, ``2024-Q1`` or ``2024-07``.
+
+    Returns
+    -------
+    Months since year 0 [1], None where the text does not begin with a year.
+
+    Examples
+    --------
+    >>> months("2024-07"), months("2024-Q1"), months("2024"), months("lately")
+    (24295, 24291, 24300, None)
+    """
+    found = re.match(r"^(\d{4})(?:-(?:Q([1-4])|(\d{2})))?", when)
+    if found is None:
+        return None
+    month = 3 * int(found[2]) if found[2] else int(found[3]) if found[3] else 12
+    return 12 * int(found[1]) + month
+
+
+def _of_month(profiles: list[dict[str, str]], when: int | None) -> dict[str, str]:
+    """Return the first profile that ends after a month, the last one where none does or no month is given."""
+    for one in profiles[:-1]:
+        end = months(one["until"])
+        if when is not None and end is not None and when < end:
+            return one
+    return profiles[-1]
+
+
+@lru_cache(maxsize=1)
+def stand_ins() -> list[Table]:
+    """Return the software without a profile of its own, and what it is planned as."""
+    return list(read(ROOT / "software.toml")["stand_in"])
+
+
+WORDS = {
+    "accelerators": ("device", "devices"),
+    "links": ("network", "networks"),
+    "servers": ("server", "devices"),
+    "models": ("model", "models"),
+    "engines": ("engine", "engines"),
+    "frameworks": ("framework", "frameworks"),
+    "nodes": ("node", "nodes"),
+}

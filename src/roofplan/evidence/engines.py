@@ -1,0 +1,87 @@
+"""Engines of published runs: profile, version and the settings that a row states."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from roofplan import catalogue
+from roofplan.evidence.rows import Assumed, Row, Skipped, number
+from roofplan.records.engine import Engine
+from roofplan.records.source import Sourced
+
+VERSION = "engine version"
+"""Input that a row may leave open, as it is counted."""
+
+
+def engine_of(row: Row, assumed: Assumed) -> Engine:
+    """Return the engine that a row names, or refuse the row where it is not described; notes what it assumes."""
+    name, stated = catalogue.hyphened(catalogue.bare(row["engine_name"])), row.get("engine_version", "")
+    same = catalogue.aliases("engines").get(name)
+    own = catalogue.engine(same).name if same else name
+    if same and not stated and name.startswith(f"{own}-"):
+        return catalogue.engine(same)
+    name = own
+    when = row.get("month", "") or row.get("year", "")
+    identity = engine_version(name, stated, when)
+    if identity is None:
+        other = catalogue.stand_in("engines", name, when)
+        if other is None:
+            raise Skipped(f"engine {name or 'not stated'} is not described")
+        identity = engine_version(catalogue.engine(other.id).name, "", when) or other.id
+        assumed.add(f"engine {replace(other, id=identity).text}")
+        return replace(catalogue.engine(identity), stands_for=other.name)
+    if not stated:
+        assumed.add(f"engine version: {identity}, by the date of the run", VERSION)
+    return catalogue.engine(identity)
+
+
+SETTINGS = {
+    "max_num_seqs": ("max_num_seqs", "sequence"),
+    "max_num_batched_tokens": ("max_num_batched_tokens", "token"),
+    "memory_fraction": ("memory_share", "fraction"),
+}
+"""Columns of settings -> the engine default that they replace, and its unit."""
+
+
+def launched(row: Row, engine: Engine) -> Engine:
+    """Return the engine with the settings that a row states."""
+    settings = {}
+    for column, (name, unit) in SETTINGS.items():
+        value = number(row, column)
+        if value is not None:
+            settings[name] = Sourced(value=value, unit=unit, text=f"{value:g}", source=row["id"], seen="", kind="given")
+    engine = engine.launched(settings)
+    stated = row.get("prefill_chunking", "")
+    return replace(engine, chunked_prefill=stated == "yes") if stated in {"yes", "no"} else engine
+
+
+def engine_version(name: str, version: str, when: str = "") -> str | None:
+    """Return the catalogue's version of an engine for a published run, None where the engine is not described.
+
+    For a stated version this is the nearest at or below it. Without one it is the release nearest to the run's month, before or after.
+    Where only a year is known it is the newest release up to that year, or the oldest known release.
+    """
+    same = [catalogue.engine(e) for e in catalogue.ids("engines") if catalogue.engine(e).name == name]
+    if not same:
+        return None
+    ranked = sorted(same, key=lambda e: e.released)
+    wanted = version.lstrip("v")
+    below = (
+        [e for e in ranked if _number(e.version) <= _number(wanted)]
+        if wanted[:1].isdigit()
+        else [e for e in ranked if e.released[:4] <= when[:4]]
+    )
+    if not wanted and MONTH.match(when):
+        return min(ranked, key=lambda e: abs((catalogue.months(e.released) or 0) - (catalogue.months(when) or 0))).id
+    if not below and not wanted and when:
+        return ranked[0].id
+    return (below[-1] if below else ranked[0 if wanted else -1]).id
+
+
+def _number(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.replace("b", "").split(".")[:2] if part.isdigit()) or (0,)
+
+
+MONTH = re.compile(r"\d{4}-\d{2}")
+"""Prefix of a date that gives a month."""

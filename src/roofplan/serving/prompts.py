@@ -1,0 +1,149 @@
+"""Passes over prompts: how many there are, what one takes, and how they follow one another through stages."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from roofplan.laws import Number, batching, larger, pipeline, smaller, up
+from roofplan.operations.table import Step, format_entry
+from roofplan.records.engine import Engine
+from roofplan.records.model import Dense, Layer, Model
+from roofplan.records.strategy import Strategy
+from roofplan.records.terms import Term
+from roofplan.serving.step import step_term
+from roofplan.timing.rates import Rates
+
+
+def prompt_pass(
+    model: Model, strategy: Strategy, engine: Engine, r: Rates, step: Step, budget: Number, *, kv_bytes: float
+) -> tuple[Term, Number]:
+    """Return one full pass of prompts through the slowest stage.
+
+    A pass holds as many tokens as the engine computes together. Where it holds whole prompts, each starts anew; where a
+    prompt takes several passes, the pass is the mean one, which sees half of the rest before it.
+
+    Parameters
+    ----------
+    model : its layers and dimensions.
+    strategy : degrees of parallelism.
+    engine : engine with version.
+    r : what the machine attains under the engine.
+    step : the prompts: their new tokens, tokens in the cache and number.
+    budget : tokens that one engine step may compute [token].
+    kv_bytes : bytes of one cached number [B].
+
+    Returns
+    -------
+    Time of a pass [s], and the passes that the prompts are worth [1].
+    """
+    passes = batching.passes(step.new, 1.0 * engine.pass_tokens(budget)) if engine.chunked_prefill else 1.0
+    if type(passes) is float and passes == 1.0:
+        return step_term("prefill", model, strategy, step, r, kv_bytes=kv_bytes), 1.0
+    prompt = step.new / step.requests
+    each = smaller(prompt, step.new / passes)
+    mean = replace(
+        step, new=step.new / passes, past=step.past + (prompt - each) / 2.0, requests=step.new / passes / each
+    )
+    return step_term("prefill", model, strategy, mean, r, kv_bytes=kv_bytes), passes
+
+
+def host_of_passes(passes: Number, sequences: Number, r: Rates) -> Term:
+    """Return the host's time for passes over prompts: a for each pass, and b for each sequence in it, at least one.
+
+    Parameters
+    ----------
+    passes : passes, rounded up [1].
+    sequences : prompts in all passes together [1].
+    r : rates with the engine's a and b.
+
+    Returns
+    -------
+    Time on the host [s].
+    """
+    passes = up(1.0 * passes)
+    each = larger(1.0, 1.0 * sequences / passes)
+    return Term(
+        "engine step",
+        (r.step_base + r.step_each * each) * passes,
+        "s",
+        law="a + b x sequences",
+        text="{passes} passes x ({base} + {per_sequence} x {sequences} sequences), " + r.engine.id,
+        numbers={"passes": passes, "base": (r.step_base, "s"), "per_sequence": (r.step_each, "s"), "sequences": each},
+        sources=r.sources["engine"],
+    )
+
+
+def turns_of(model: Model, engine: Engine, r: Rates, stages: Number, passes: Number) -> Number:
+    """Return the stage times that passes over prompts take.
+
+    Stages follow one another, or work side by side where an engine keeps several copies of its inputs.
+
+    Parameters
+    ----------
+    model : its layers and dimensions.
+    engine : engine with version.
+    r : what the machine attains under the engine.
+    stages : pipeline stages [1].
+    passes : passes over prompts [1].
+
+    Returns
+    -------
+    Stage times one after the other [1].
+    """
+    copies = engine.memory.get("pipeline_copies")
+    if engine.pipeline_kind != "layer-split" or copies is None:
+        return passes * stages
+    return pipeline.layer_split_turns(stages, 1.0 * passes, copies.value, _queued(model, engine, r) * stages)
+
+
+def _queued(model: Model, engine: Engine, r: Rates) -> float:
+    """Return the passes through the whole model that a launch queue holds, many where launches are not known to be bounded [1]."""
+    kernels, vendor = engine.kernels, r.machine.device.vendor
+    if not kernels.launch_queue or vendor not in kernels.queued:
+        return UNBOUNDED
+    launches = kernels.layer_launches * len(model.decoder.layers)
+    plan = model.quantization
+    if vendor in kernels.unpacked and plan is not None and format_entry(plan.format).get("gguf"):
+        launches += sum(_matrices(layer) * len(places) for layer, places in model.decoder.kinds())
+    return kernels.launch_queue / launches
+
+
+def _matrices(layer: Layer) -> int:
+    """Return the matrices that a token passes in a layer, each unpacked by a kernel of its own."""
+    count = sum(len(group) for mixer in layer.mixers for group in mixer.groups)
+    for feed in layer.feed_forwards:
+        groups = feed.groups if isinstance(feed, Dense) else (*feed.expert, *feed.shared)
+        count += sum(len(group) for group in groups)
+    return count
+
+
+UNBOUNDED = 1e6
+"""Passes that a queue without a known end holds [1]."""
+
+
+def in_turn(one: Term, turns: Number) -> list[Term]:
+    """Return the parts of a pass through one stage, as often as it is made.
+
+    Parameters
+    ----------
+    one : time of one pass through a stage, with its parts.
+    turns : passes one after the other [1].
+
+    Returns
+    -------
+    The parts, each multiplied by the passes [s].
+    """
+    return [
+        Term(
+            part.name,
+            part.value * turns,
+            "s",
+            law=part.law,
+            parts=[part],
+            combine="product",
+            text="{turns} passes of a stage x {once}",
+            numbers={"turns": turns, "once": (part.value, "s")},
+            sources=part.sources,
+        )
+        for part in one.parts
+    ]

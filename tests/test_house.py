@@ -1,0 +1,74 @@
+"""How large the house is: code lines, `Any`, the longest file and the longest function. ``python tests/test_house.py`` prints it."""
+
+import ast
+import io
+import tokenize
+from pathlib import Path
+
+SOURCE = Path(__file__).parent.parent / "src" / "roofplan"
+BLANK = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
+
+
+def texts():
+    """Return the text of every module by its path below the source."""
+    return {str(path.relative_to(SOURCE)): path.read_text(encoding="utf-8") for path in sorted(SOURCE.rglob("*.py"))}
+
+
+def code_lines(text):
+    """Return the lines of a module that are neither blank, comment nor documentation."""
+    held = set()
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type not in BLANK:
+            held.update(range(token.start[0], token.end[0] + 1))
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            held -= set(range(node.lineno, node.end_lineno + 1))
+    return len(held)
+
+
+def functions(text):
+    """Return the length of every function of a module without its docstring, by name."""
+    found = {}
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.FunctionDef):
+            first = node.body[0]
+            said = first if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) else None
+            found[node.name] = node.end_lineno - node.lineno + 1 - (said.end_lineno - said.lineno + 1 if said else 0)
+    return found
+
+
+def any_of(text):
+    """Return how often a module says `Any`, its import aside."""
+    return sum(isinstance(node, ast.Name) and node.id == "Any" for node in ast.walk(ast.parse(text)))
+
+
+def house():
+    """Return the measures of the source."""
+    held = texts()
+    lengths = {(name, f): lines for name, text in held.items() for f, lines in functions(text).items()}
+    longest = max(held, key=lambda name: held[name].count("\n"))
+    function = max(lengths, key=lengths.get)
+    return {
+        "code lines": sum(code_lines(text) for text in held.values()),
+        "Any in annotations": sum(any_of(text) for text in held.values()),
+        "longest file": (held[longest].count("\n"), longest),
+        "longest function": (lengths[function], ":".join(function)),
+    }
+
+
+def test_files_and_functions_fit_a_head():
+    found = house()
+    assert found["longest file"][0] <= 600
+    assert found["longest function"][0] <= 80
+    assert found["Any in annotations"] <= 120
+
+
+def test_only_what_is_code_is_counted():
+    text = '"""Module."""\n\n# remark\nX = 1\n"""Of it."""\n\n\ndef f():\n    """Return.\n\n    More.\n    """\n    return [\n        X\n    ]\n'
+    assert code_lines(text) == 1 + 1 + 3
+    assert functions(text) == {"f": 4}
+
+
+if __name__ == "__main__":
+    for name, value in house().items():
+        print(f"{name}: {value}")
