@@ -377,7 +377,7 @@ def test_the_limit_that_a_plan_comes_nearest_to_is_named(run):
     _, out, _ = run("serve", "llama-3.1-8b", "--on", "h100-sxm:1", "--tpot", "50ms", "--ttft", "40ms")
     (row,) = [line for line in out.splitlines() if line.startswith(" >")]
     assert row.endswith("limit --ttft")
-    assert "limit 40.0 ms" in next(line for line in out.splitlines() if line.startswith("  TTFT"))
+    assert "limit 40.0 ms" in next(line for line in out.splitlines() if line.startswith("  first token"))
 
 
 def test_no_line_speaks_of_zero_more_devices(run):

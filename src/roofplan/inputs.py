@@ -232,7 +232,9 @@ class Load(OfModel):
     input: Text = asked("mean prompt, tokens", "1024")
     output: Text = asked("mean answer, tokens", "256")
     context: Text | None = asked("longest request to admit; default: next power of two above input + output")
-    engine: str | None = asked("vllm, sglang, tensorrt-llm, llama.cpp, or a version such as vllm-0.11")
+    engine: str | None = asked(
+        "vllm, sglang, tensorrt-llm, llama.cpp, a version such as vllm-0.11, or any to let them compete"
+    )
     precision: str | None = asked("weight formats that compete: fp8, awq, q4_k_m, any; default: the checkpoint's own")
     tpot: str | None = asked("limit: time per output token, 50ms")
     prefix_hit: Text = asked("share of each prompt found in the prefix cache, 30%", "0")

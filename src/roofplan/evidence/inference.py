@@ -136,7 +136,7 @@ class InferenceCase:
     @property
     def groups(self) -> int:
         """Attention groups that run in parallel [1]."""
-        return int(self.strategy.dp) * int(self.strategy.attention_dp)
+        return self.strategy.groups
 
     @property
     def running(self) -> float | None:

@@ -26,6 +26,16 @@ class Strategy:
     ep: Number = 1
     attention_dp: Number = 1
 
+    @property
+    def groups(self) -> int:
+        """Return the replicas of the attention part, each with users of its own [1]."""
+        return int(self.dp) * int(self.attention_dp)
+
+    @property
+    def replicas(self) -> int:
+        """Return the copies of the whole model, none of which needs another [1]."""
+        return int(self.dp) if int(self.ep) <= int(self.tp) else 1
+
     def label(self) -> str:
         """Return a label such as ``tp8`` or ``tp4 pp2 dp2``."""
         parts = [

@@ -50,3 +50,8 @@ class Constraints:
     concurrency: int | None = None
     rate: float | None = None
     datacenter: bool = False
+
+    @property
+    def timed(self) -> bool:
+        """Whether how fast a user is served is settled: by a limit on the time per token or a number of users."""
+        return any(x is not None for x in (self.tpot, self.tokens_per_second_per_user, self.concurrency))

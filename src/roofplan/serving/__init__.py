@@ -6,7 +6,8 @@ constraints and orders by an objective.
 
 from __future__ import annotations
 
-from roofplan.serving.bounds import LIMIT_NAMES, Floors, bound_of, floors, leaves, limit_of
+from roofplan.serving.advice import Improvement, improvements, smaller, standing
+from roofplan.serving.bounds import LIMIT_NAMES, Floors, bound_of, causes_of, floors, leaves, limit_of
 from roofplan.serving.evaluate import evaluate, user_ladder
 from roofplan.serving.ledger import (
     Footprint,
@@ -27,6 +28,7 @@ from roofplan.serving.plan import (
     Plan,
     Request,
     Result,
+    Standing,
     Tally,
     all_in_cost,
     bounds,
@@ -55,11 +57,13 @@ __all__ = [
     "OBJECTIVES",
     "Floors",
     "Footprint",
+    "Improvement",
     "Ledger",
     "Plan",
     "Prediction",
     "Request",
     "Result",
+    "Standing",
     "Tally",
     "all_in_cost",
     "at_precision",
@@ -69,6 +73,7 @@ __all__ = [
     "cache_format",
     "cache_of",
     "cached_input_cost",
+    "causes_of",
     "check_pins",
     "choose_engine",
     "default",
@@ -78,6 +83,7 @@ __all__ = [
     "floors",
     "footprint",
     "footprints",
+    "improvements",
     "in_files_of",
     "ladder",
     "layer_bytes",
@@ -95,6 +101,8 @@ __all__ = [
     "relaxations",
     "search",
     "simplicity",
+    "smaller",
+    "standing",
     "strategies",
     "supported",
     "token_time",

@@ -84,17 +84,56 @@ def floors(model: Model, strategy: Strategy, workload: Workload, r: Rates, users
     )
 
 
+OTHER_PROMPTS = {"prompts of others", "prompts beside it", "prompts before it"}
+"""Parts of a time that other users' prompts take."""
+
+
 def bound_of(term: Term) -> tuple[Limit, float]:
     """Return the limit that takes most of a time, and its share.
 
-    Products split by which side of the roofline they lie on.
+    Prompts of other users are a limit of their own, whatever they wait for. Products split by which side of the roofline
+    they lie on.
     """
     amounts: dict[Limit, float] = {}
     whole = float(np.max(term.value))
-    for part, value in leaves(term):
-        amounts[limit_of(part)] = amounts.get(limit_of(part), 0.0) + value
-    name = max(amounts, key=lambda key: amounts[key])
-    return name, amounts[name] / whole if whole else 0.0
+    for part in term.parts:
+        for leaf, value in [(part, float(part.value))] if part.name in OTHER_PROMPTS else leaves(part):
+            name: Limit = "prompts" if leaf.name in OTHER_PROMPTS else limit_of(leaf)
+            amounts[name] = amounts.get(name, 0.0) + value
+    most = max(amounts, key=lambda key: amounts[key])
+    return most, amounts[most] / whole if whole else 0.0
+
+
+CAUSES = {
+    "weight matmuls": "weights",
+    "routed experts": "weights",
+    "attention": "KV cache",
+    "memory passes": "other passes",
+    "engine step": "engine",
+} | dict.fromkeys(OTHER_PROMPTS, "other users' prompts")
+"""Part of a time between tokens -> what takes it, where it waits for memory; other parts go by their own names."""
+
+
+def causes_of(term: Term) -> dict[str, float]:
+    """Return what a time is made of.
+
+    Parameters
+    ----------
+    term : a time between tokens, or to the first.
+
+    Returns
+    -------
+    Cause -> share of the whole, the largest first [1]. Products and attention that wait for arithmetic are ``compute``.
+    """
+    whole = float(np.max(term.value))
+    found: dict[str, float] = {}
+    for part in term.parts:
+        cause = CAUSES.get(part.name, part.name)
+        pieces = leaves(part) if cause in {"weights", "KV cache"} else [(part, float(part.value))]
+        for leaf, value in pieces:
+            name = "compute" if leaf is not part and limit_of(leaf) == "compute" else cause
+            found[name] = found.get(name, 0.0) + value / whole
+    return dict(sorted(found.items(), key=lambda item: -item[1]))
 
 
 def leaves(term: Term, scale: float = 1.0) -> list[tuple[Term, float]]:
@@ -163,6 +202,7 @@ LIMIT_NAMES = {
     "communication": "communication",
     "launch": "kernel launches",
     "engine": "engine overhead",
+    "prompts": "other users' prompts",
     "host_link": "host memory and its link",
     "stragglers": "slow hosts",
 }

@@ -24,6 +24,7 @@ from roofplan.serving.plan import DEFAULT_TPOT, Plan, Refusal, Request, Tally, m
 from roofplan.serving.prediction import predict
 from roofplan.serving.rules import legal
 from roofplan.serving.space import (
+    COMPETING,
     at_precision,
     cache_format,
     choose_engine,
@@ -55,7 +56,9 @@ def evaluate(asked: Request, tally: Tally, fit: Fit, progress: Callable[[int, in
     for index, machine in enumerate(asked.machines):
         for precision in asked.precisions:
             for kv in asked.kv_precisions:
-                plans += _machine_plans(asked, machine, models[precision], precision, kv, feet, tally, fit)
+                for engine in COMPETING if asked.engine == "any" else (asked.engine,):
+                    one = replace(asked, engine=engine)
+                    plans += _machine_plans(one, machine, models[precision], precision, kv, feet, tally, fit)
         if progress is not None:
             progress(index + 1, len(asked.machines))
     return plans
@@ -181,6 +184,12 @@ def _predicted(
         if column is not None and (strategy not in best or asked.constraints.rate is None):
             best[strategy] = index
     chosen = [column if best.get(kept[i][0]) == i else None for i, column in enumerate(chosen)]
+    # a replica without a user is left out where another strategy has none
+    idle = [
+        column is not None and u[column] < s.replicas for (s, _), u, column in zip(kept, users, chosen, strict=True)
+    ]
+    if "dp" not in asked.pins and any(not no and c is not None for no, c in zip(idle, chosen, strict=True)):
+        chosen = [None if no else column for no, column in zip(idle, chosen, strict=True)]
     finished = partial(_finished, asked, machine, model, engine, cost, precision, kv_format, kv_bytes, r)
     return [
         finished(strategy, book, int(ladder[column]))

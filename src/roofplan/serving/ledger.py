@@ -361,7 +361,7 @@ def _stage_ledger(
     in_blocks = float(memory.blocks(charged, engine.block)) * engine.block if engine.block > 1 else charged
     each = foot.request(in_blocks)
     longest_request = foot.request(float(workload.context), admitted=True, budget=tokens)
-    groups = int(strategy.dp) * int(strategy.attention_dp)
+    groups = strategy.groups
     by_memory = pool / each if each > 0 else math.inf
     slots = sequences / (int(strategy.attention_dp) if engine.sequence_limit == "server" else 1)
     possible = math.floor(min(by_memory, slots)) * groups if pool > 0 else 0

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any
 
 from roofplan.serving.plan import DEFAULT_TPOT, Plan, all_in_cost
+
+TIE = 0.01
+"""Relative difference of an objective below which plans tie [1]."""
 
 
 def objective(plan: Plan, best: str) -> float:
@@ -41,40 +43,76 @@ def simplicity(plan: Plan) -> tuple[float, ...]:
     return (plan.machine.count, int(s.tp), int(s.pp), int(s.ep), int(s.dp), int(s.attention_dp))
 
 
-def ordered(plans: list[Plan], best: str, *, limited: bool = False) -> list[Plan]:
-    """Return plans by objective; those without it below the others; equal within 1e-9 by simplicity.
+def ordered(plans: Sequence[Plan], best: str, *, limited: bool = False) -> list[Plan]:
+    """Return plans by objective, ties by what an expert would pick.
 
-    Where the user set no limit on time, plans quicker than 50 ms a token stand above slower ones.
+    Plans tie where their objectives lie within 1% of the best that remains. Among them stand first those that leave the
+    model as it is, then the Pareto front, then the lower time per token, fewer devices, and the smallest degrees.
 
-    Plans whose interval of the objective overlaps the best one's are marked as tied with it.
+    Plans whose objective is unknown stand below the others. Where the user set no limit on time, plans quicker than 50 ms
+    a token stand above slower ones. A plan is marked as tied where it ties with the first, and as within its interval
+    where the two objectives' 90% intervals overlap.
     """
 
-    def key(plan: Plan) -> tuple[Any, ...]:
-        value = objective(plan, best)
-        known = math.isfinite(value)
-        rounded = float(f"{value:.9e}") if known else -plan.metrics["output_tokens_per_second_per_device"].value
-        bare = (
-            best == "energy" and plan.power is not None and len(plan.power.parts) < 2
-        )  # hosts left out: not comparable
-        cost = all_in_cost(plan) if best == "devices" else None
-        second = cost.value if cost is not None else math.inf
+    def rank(plan: Plan) -> tuple[bool, bool, bool]:
         between = plan.metrics.get("tpot")
         slow = best != "latency" and not limited and between is not None and between.value > DEFAULT_TPOT * (1 + 1e-9)
-        return (not known, slow, bare, rounded, second, plan.changes_model, *simplicity(plan))
+        # energy without that of the hosts does not compare
+        bare = best == "energy" and plan.power is not None and len(plan.power.parts) < 2
+        return (not math.isfinite(objective(plan, best)), slow, bare)
 
-    ranked = sorted(plans, key=key)
+    listed = list(plans)
+    front = pareto_front(listed)
+    marked = [replace(plan, pareto=place in front) for place, plan in enumerate(listed)]
+    groups: list[list[Plan]] = []
+    for level in sorted({rank(plan) for plan in marked}):
+        same = [plan for plan in marked if rank(plan) == level]
+        # what has no price goes by what each device gives; of equal counts the cheapest stands first
+        figure = "throughput" if level[0] else best
+        for group in _ties(same, figure):
+            groups += _ties(group, "cost") if best == "devices" else [group]
+    ranked = [plan for group in groups for plan in sorted(group, key=_preference)]
     edge = _bounds(ranked[0], best) if ranked else None
+    lowest = min((objective(plan, best) for plan in groups[0]), default=math.inf) if groups else math.inf
 
-    def tied(place: int, plan: Plan) -> bool:
+    def inside(plan: Plan) -> bool:
         here = _bounds(plan, best)
-        return place > 0 and edge is not None and here is not None and here[0] <= edge[1]
+        return edge is not None and here is not None and here[0] <= edge[1]
 
-    front = pareto_front(ranked)
-    return [replace(plan, tied=tied(place, plan), pareto=place in front) for place, plan in enumerate(ranked)]
+    def tied(plan: Plan) -> bool:
+        return math.isfinite(lowest) and abs(objective(plan, best) - lowest) <= _width(lowest, best)
+
+    return [
+        replace(plan, tied=index > 0 and tied(plan), within_interval=index > 0 and inside(plan))
+        for index, plan in enumerate(ranked)
+    ]
+
+
+def _width(value: float, best: str) -> float:
+    """Return the difference from an objective below which others tie with it; counts of devices tie where they are equal."""
+    return 0.0 if best == "devices" or math.isinf(value) else TIE * abs(value)
+
+
+def _ties(plans: Sequence[Plan], best: str) -> Iterator[list[Plan]]:
+    """Yield plans in groups that tie, the best group first."""
+    left = sorted(plans, key=lambda plan: objective(plan, best))
+    while left:
+        first = objective(left[0], best)
+        group = [plan for plan in left if objective(plan, best) <= first + _width(first, best)]
+        yield group
+        left = left[len(group) :]
+
+
+def _preference(plan: Plan) -> tuple[float, ...]:
+    """Return the order among plans that tie; times are compared to nine digits."""
+    return (plan.changes_model, not plan.pareto, float(f"{plan.pace.value:.9e}"), *simplicity(plan))
 
 
 def pareto_front(plans: Sequence[Plan]) -> set[int]:
-    """Return the places of plans that no other beats in both time per token and cost; of those without a price, in time and rate per device."""
+    """Return the places of plans that no other beats in both time per token and cost.
+
+    Plans without a price compare in time and rate per device. Costs that agree to nine digits are the same.
+    """
     priced = [
         (plan.pace.value, whole.value, place)
         for place, plan in enumerate(plans)
@@ -89,7 +127,7 @@ def pareto_front(plans: Sequence[Plan]) -> set[int]:
     for points in (priced, others):
         best = math.inf
         for _, second, place in sorted(points):
-            if second < best:
+            if best == math.inf or second < best - 1e-9 * abs(best):
                 found.add(place)
             best = min(best, second)
     return found

@@ -23,7 +23,7 @@ from roofplan.records.strategy import Strategy
 from roofplan.records.tally import Counts
 from roofplan.records.terms import Term
 from roofplan.records.workload import Constraints, Workload
-from roofplan.serving.bounds import bound_of, floors
+from roofplan.serving.bounds import bound_of, causes_of, floors
 from roofplan.serving.certainty import certainty
 from roofplan.serving.ledger import Ledger
 from roofplan.serving.prediction import Prediction
@@ -55,7 +55,15 @@ OBJECTIVES = ("cost", "throughput", "latency", "devices", "energy")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """One configuration with everything that is known of it."""
+    """One configuration with everything that is known of it.
+
+    Parameters
+    ----------
+    pareto : whether no other plan is both quicker and cheaper.
+    tied : whether its objective lies within 1% of the first plan's.
+    within_interval : whether its objective differs from the first plan's by less than the two 90% intervals.
+    utilisation : share of the rate that is paid to good use [1].
+    """
 
     model: Model
     machine: Machine
@@ -73,6 +81,7 @@ class Plan:
     metrics: Mapping[str, Metric] = field(default_factory=dict)
     pareto: bool = False
     tied: bool = False
+    within_interval: bool = False
     utilisation: float = 1.0
 
     @property
@@ -98,10 +107,20 @@ class Plan:
         return self.metrics.get("tpot") or self.metrics["cycle_time"]
 
     @property
+    def causes(self) -> dict[str, float]:
+        """Return what the time between tokens is made of, or that of a first token where no other follows: cause -> share [1]."""
+        return causes_of(self.prediction.tpot or self.prediction.ttft)
+
+    @property
     def cache_in_use(self) -> float:
         """Return the cache that the plan's users hold on the fullest rank [B]."""
-        groups = int(self.strategy.dp) * int(self.strategy.attention_dp)
-        return min(self.memory.pool, self.memory.request * math.ceil(self.users / groups))
+        return min(self.memory.pool, self.memory.request * math.ceil(self.users / self.strategy.groups))
+
+    @property
+    def idle_devices(self) -> int:
+        """Return the devices of replicas that have no user [1]."""
+        replicas = self.strategy.replicas
+        return self.machine.count // replicas * max(0, replicas - self.users)
 
     def cost_term(self) -> Term | None:
         """Return the all-in cost of a million output tokens as a Term, or None without a price."""
@@ -179,9 +198,34 @@ class Request:
     seats: int = 0
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """How a plan with pinned degrees ranks among all plans of its machine.
+
+    Parameters
+    ----------
+    place, of : its place by the objective, and the number of plans [1].
+    best : the first plan without pins.
+    ratio : objective of the pinned plan over that of the first, above 1 where the first is better [1].
+    within_interval : whether the difference is smaller than the two 90% intervals.
+    """
+
+    place: int
+    of: int
+    best: Plan
+    ratio: float
+    within_interval: bool
+
+
 @dataclass(slots=True, kw_only=True)
 class Result:
-    """Plans in order, the best first; ladder and tally beside them, and the constants that they rest on."""
+    """Plans in order, the best first; ladder and tally beside them, and the constants that they rest on.
+
+    Parameters
+    ----------
+    standing : how the first plan ranks among all of its machine, where degrees were pinned.
+    smaller : plan of the smallest machine of the same kind that serves the demand, where the first plan's is larger.
+    """
 
     plans: list[Plan]
     ladder: list[Plan]
@@ -189,6 +233,8 @@ class Result:
     asked: Request
     fit: Fit
     warnings: list[tuple[str, str]] = field(default_factory=list)
+    standing: Standing | None = None
+    smaller: Plan | None = None
 
 
 def sure_of(plan: Plan, figure: str, behind: Term) -> Sure:

@@ -67,7 +67,9 @@ def request_of(
     _check_pace(constraints, load)
     machines = tuple(m for text in asked.on for m in machine(text)) if asked.on else whole_catalogue(constraints)
     other, engine = None, asked.engine
-    if engine is not None:
+    if engine is not None and engine.lower() == "any":
+        engine = "any"
+    elif engine is not None:
         _refuse_out_of_scope(engine.lower(), "--engine")
         other = catalogue.stand_in("engines", engine)
         known = catalogue.find("engines", engine, "--engine")

@@ -9,6 +9,7 @@ from roofplan import catalogue, money
 from roofplan.operations.table import element_bytes
 from roofplan.records.calibration import Fit
 from roofplan.records.hardware import Machine
+from roofplan.serving.advice import smaller, standing
 from roofplan.serving.certainty import uses
 from roofplan.serving.evaluate import _plan, evaluate
 from roofplan.serving.misses import no_plan
@@ -44,15 +45,19 @@ def search(asked: Request, fit: Fit, progress: Callable[[int, int], None] | None
         refusal = no_plan(asked, tally, fit)
         refusal.search = tally
         raise refusal
-    c = asked.constraints
-    ranked = ordered(
-        plans,
-        asked.best,
-        limited=c.tpot is not None or c.tokens_per_second_per_user is not None or c.concurrency is not None,
-    )
+    ranked = ordered(plans, asked.best, limited=asked.constraints.timed)
     steps = ladder(ranked[0], asked)
     tally.seconds = time.process_time() - started
-    return Result(plans=ranked, ladder=steps, tally=tally, asked=asked, fit=fit, warnings=warnings_of(ranked[0]))
+    return Result(
+        plans=ranked,
+        ladder=steps,
+        tally=tally,
+        asked=asked,
+        fit=fit,
+        warnings=warnings_of(ranked[0]),
+        standing=standing(ranked[0], asked, fit),
+        smaller=smaller(ranked[0], asked, fit),
+    )
 
 
 def ladder(plan: Plan, asked: Request) -> list[Plan]:

@@ -17,20 +17,19 @@ from roofplan.records.model import Model, Quantization
 from roofplan.records.strategy import Strategy
 from roofplan.serving.rules import supported
 
+COMPETING = ("vllm", "sglang", "tensorrt-llm", "llama.cpp")
+"""Engines among which ``--engine any`` chooses, each in its newest version."""
+
 
 def choose_engine(name: str | None, machine: Machine, precision: str) -> Engine | None:
     """Return the engine: what was asked, else llama.cpp for its formats and for Apple, else vLLM, else the first that runs."""
-    if name is not None:
+    if name is not None and name != "any":
         found = catalogue.engine(catalogue.find("engines", name, "--engine"))
         other = catalogue.stand_in("engines", name)
         found = replace(found, stands_for=other.name) if other else found
         return found if supported(found, machine) is None else None
     gguf = precision != "checkpoint" and format_entry(precision).get("gguf")
-    order = (
-        ["llama.cpp"]
-        if gguf or machine.device.device_class == "apple"
-        else ["vllm", "sglang", "tensorrt-llm", "llama.cpp"]
-    )
+    order = ("llama.cpp",) if gguf or machine.device.device_class == "apple" else COMPETING
     for candidate in order:
         found = catalogue.engine(catalogue.find("engines", candidate, "--engine"))
         if supported(found, machine) is None:
@@ -40,7 +39,7 @@ def choose_engine(name: str | None, machine: Machine, precision: str) -> Engine 
 
 def refused_device(name: str | None, machine: Machine, precision: str) -> str:
     """Return why the engine that was asked for does not run on a machine, or that none that reads the weights does."""
-    if name is None:
+    if name is None or name == "any":
         reads = "" if precision == "checkpoint" else f" that reads {precision}"
         return f"no engine of the catalogue{reads} runs on {machine.device.id}"
     return supported(catalogue.engine(catalogue.find("engines", name, "--engine")), machine) or ""

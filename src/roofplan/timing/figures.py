@@ -95,7 +95,17 @@ def grade_of_constant(item: Constant, vendor: str) -> int:
     return 2 if item.fitted_on in {"any", vendor, EAGER} else 1
 
 
-Limit = Literal["compute", "memory_bandwidth", "communication", "launch", "engine", "bubble", "host_link", "stragglers"]
+Limit = Literal[
+    "compute",
+    "memory_bandwidth",
+    "communication",
+    "launch",
+    "engine",
+    "prompts",
+    "bubble",
+    "host_link",
+    "stragglers",
+]
 """What may take most of a time."""
 
 Newness = Literal["", "system", "kind"]

@@ -20,7 +20,7 @@ from roofplan.records.source import Sourced
 from roofplan.records.terms import Cited, Term
 from roofplan.timing.figures import Limit, Metric
 
-SCHEMA_VERSION = "3"
+SCHEMA_VERSION = "4"
 
 T = TypeVar("T")
 
@@ -302,7 +302,7 @@ class ErrorMember:
 class Answer:
     """What every document holds; at most one of the command's own members, ``no_plan`` and ``error``."""
 
-    schema_version: Literal["3"]
+    schema_version: Literal["4"]
     command: str
     status: Literal["ok", "no_plan", "error"]
     versions: Versions

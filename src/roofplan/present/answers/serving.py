@@ -30,7 +30,7 @@ from roofplan.present.answers.record import (
     view,
 )
 from roofplan.present.screens import source_text
-from roofplan.serving import Plan, Result, bounds, first_bound
+from roofplan.serving import Plan, Result, bounds, first_bound, improvements
 
 EXPLAIN_DEPTH = 4
 
@@ -90,7 +90,11 @@ class ServePlan:
     ----------
     concurrency : users at once [1].
     bound : what limits each phase.
-    pareto, tied : whether no other plan is better in all that counts, and whether others are as good as it.
+    causes : what takes the time between tokens, or to the first where no other follows: share of the whole, the largest first [1].
+    pareto : whether no other plan is both quicker and cheaper.
+    tied : whether its objective lies within 1% of the first plan's.
+    within_interval : whether its objective differs from the first plan's by less than the two 90% intervals.
+    idle_devices : devices of replicas without a user [1].
     nearest_measured : published runs of the same model and device.
     points : the ladder of users, of the first plan.
     """
@@ -103,9 +107,12 @@ class ServePlan:
     concurrency: int
     metrics: dict[str, MetricMember]
     bound: dict[str, Bound]
+    causes: dict[str, float]
     memory: Memory
     pareto: bool
     tied: bool
+    within_interval: bool
+    idle_devices: int
     price: DevicePrice | None
     nearest_measured: list[Json]
     launch: str
@@ -116,11 +123,68 @@ class ServePlan:
 
 
 @members
+class BesidePlan:
+    """A plan that stands beside the first one."""
+
+    machine: MachineMember
+    engine: str
+    strategy: dict[str, int]
+    precision: Precision
+    concurrency: int
+    metrics: dict[str, MetricMember]
+
+
+@members
+class StandingMember:
+    """How a plan with pinned degrees ranks among all plans of its machine.
+
+    Parameters
+    ----------
+    place, of : its place by the objective, and the number of plans [1].
+    ratio : its objective over that of the best, above 1 where the best is better [1].
+    within_interval : whether the difference is smaller than the two 90% intervals.
+    best : the first plan without pins.
+    """
+
+    place: int
+    of: int
+    ratio: float
+    within_interval: bool
+    best: BesidePlan
+
+
+@members
+class ImprovementMember:
+    """A change of the question that was tried with the first plan's degrees.
+
+    Parameters
+    ----------
+    argument, needed : flag and value that make the change.
+    ratio : objective with the change over that without, below 1 where it is better [1].
+    """
+
+    argument: str
+    needed: str
+    ratio: float
+    plan: BesidePlan
+
+
+@members
 class ServeAnswer(Answer):
-    """Serving plans, the best first."""
+    """Serving plans, the best first.
+
+    Parameters
+    ----------
+    standing : how pinned degrees rank.
+    smaller : plan of the smallest machine of the same kind that serves the demand.
+    better : changes that improve the first plan.
+    """
 
     model: ModelMember = ABSENT
     plans: list[ServePlan] = ABSENT
+    standing: StandingMember = ABSENT
+    smaller: BesidePlan = ABSENT
+    better: list[ImprovementMember] = ABSENT
     sources: dict[str, DocumentMember] = ABSENT
     emit: str = ABSENT
 
@@ -154,6 +218,12 @@ def serve_answer(result: Result, asked: ServeInputs, *, top: int, explain: int =
         search=searched(result.tally),
         model=model_member(result.plans[0].model),
         plans=shown,
+        standing=ABSENT if (own := result.standing) is None else view(StandingMember, own, best=_beside(own.best)),
+        smaller=ABSENT if result.smaller is None else _beside(result.smaller),
+        better=[
+            view(ImprovementMember, one, plan=_beside(one.plan))
+            for one in improvements(result.plans[0], result.asked, result.fit)
+        ],
         sources=sources,
         emit=launch(result.plans[0]) if emit else ABSENT,
     )
@@ -199,6 +269,19 @@ def _plan(
         source_ids=keys,
         points=[_point(step) for step in first.ladder] if first is not None else [],
         explain=[tree(one, explain) for one in trees if one is not None] if explain else ABSENT,
+    )
+
+
+def _beside(plan: Plan) -> BesidePlan:
+    return view(
+        BesidePlan,
+        plan,
+        machine=machine_member(plan.machine),
+        engine=plan.engine.id,
+        strategy=plan.strategy.as_dict(),
+        precision=Precision(weights=_weights(plan), kv=plan.kv_precision, changes_model=plan.changes_model),
+        concurrency=plan.users,
+        metrics=metrics(plan.metrics),
     )
 
 
@@ -256,6 +339,8 @@ def csv_rows(result: Result) -> list[Json]:
             "users": plan.users,
             "pareto": plan.pareto,
             "tied": plan.tied,
+            "within_interval": plan.within_interval,
+            "idle_devices": plan.idle_devices,
             **metric_columns(plan.metrics),
             "decode_limit": limits["decode"][0] if "decode" in limits else "",
             "prefill_limit": limits["prefill"][0],

@@ -7,7 +7,7 @@ import math
 from roofplan.errors import NoPlan
 from roofplan.laws import board, pipeline
 from roofplan.money import HourlyCost
-from roofplan.operations.table import ACTIVATION_BYTES, element_bytes
+from roofplan.operations.table import ACTIVATION_BYTES
 from roofplan.present.screens.explain import explain_screen
 from roofplan.present.screens.page import Page, folded, interval, users_text, wrapped
 from roofplan.records import units
@@ -19,9 +19,9 @@ from roofplan.serving import (
     Plan,
     Result,
     all_in_cost,
-    bounds,
     first_bound,
     floors,
+    improvements,
     objective,
 )
 from roofplan.timing.power import HOUSEHOLD_CIRCUIT, over_household_circuit
@@ -121,7 +121,7 @@ def load_text(plan: Plan) -> str:
 def bar(plan: Plan, width: int = 40) -> str:
     """Return memory as a bar: weights solid, cache in use hatched, the rest of the engine solid, free dotted."""
     book = plan.memory
-    used = min(book.pool, book.request * plan.users / max(1, int(plan.strategy.dp) * int(plan.strategy.attention_dp)))
+    used = min(book.pool, book.request * plan.users / plan.strategy.groups)
     segments = [(book.weights, "█"), (used, "▒"), (book.activations + book.runtime + book.graphs, "█")]
     drawn = ""
     position = 0.0
@@ -132,63 +132,97 @@ def bar(plan: Plan, width: int = 40) -> str:
 
 
 def plan_lines(result: Result, plan: Plan, page: Page) -> list[str]:
-    """Return the best plan with its arithmetic."""
-    n, s, m = plan.machine.count, plan.metrics, plan.memory
-    limits = bounds(plan)
-    said = ", ".join(f"{what} {LIMIT_NAMES[name]} {share:.0%}" for what, (name, share) in limits.items())
-    lines = [
-        "",
-        f"PLAN 1 of {len(result.plans)}   {plan.label}, {users_text(plan.users)} at once"
-        + ("   changes the model: " + plan.changes if plan.changes_model else "")
-        + "      binds: "
-        + page.paint(said, "limit"),
-    ]
-    least = floors(plan.model, plan.strategy, plan.workload, plan.rates, plan.users)
-    dense, experts = least.ranks
-    shared = f"{dense}" if dense == experts else f"{dense}, experts of {experts}"
-    c = result.asked.constraints
-    asked = (
-        f"limit {units.show(c.tpot, 's')} · "
-        if c.tpot is not None
-        else (
-            ""
-            if c.concurrency or c.rate or c.ttft or c.tokens_per_second_per_user or result.asked.best == "latency"
-            else "50 ms chose the row · "
-            if plan.pace.value <= DEFAULT_TPOT
-            else ""
-        )
+    """Return the five lines that answer: users, total, cost, why not more, first token."""
+    s, n = plan.metrics, plan.machine.count
+    star = "*" if plan.pareto else ""
+    changed = f"   changes the model: {plan.changes}" if plan.changes_model else ""
+    lines = ["", f"PLAN 1 of {len(result.plans)}{star}   {plan.label}{changed}"]
+    each = (
+        f": TPOT {interval(s['tpot'], 1e3, 'ms')}, {_shown(plan, 'tokens_per_second_per_user')} tok/s each"
+        if "tpot" in s
+        else ""
     )
-    first = f"limit {units.show(c.ttft, 's')} · " if c.ttft is not None else ""
-    if "tpot" in s:
-        lines.append(
-            f"  TPOT          {interval(s['tpot'], 1e3, 'ms'):<27} {asked}floor of reading weights {units.show(least.token, 's')}"
-        )
-    lines.append(
-        f"  TTFT          {interval(s['ttft'], 1e3, 'ms'):<27} {first}floor {units.show(least.first, 's')}: {units.show(least.work, 'FLOP')} at the dense peak of {shared}"
-    )
-    lines.append(
-        f"  cycle time    {interval(s['cycle_time'], 1e3, 'ms'):<27} a request over its tokens, its prompt included"
-    )
+    lines.append(f"  users         {plan.users:,} at once{each}{_chosen_by(result, plan)}")
     per = s["output_tokens_per_second_per_device"]
     lines.append(
-        f"  output        {interval(s['output_tokens_per_second'], 1, 'tok/s')} = {units.significant(per.value)} x {n} devices"
-        + (f" · {each} tok/s a user" if (each := _shown(plan, "tokens_per_second_per_user")) != "-" else "")
+        f"  in all        {interval(s['output_tokens_per_second'], 1, 'tok/s')} = {units.significant(per.value)} x {n} devices"
     )
     whole = all_in_cost(plan)
     if whole is not None and plan.cost is not None:
-        into, out = s["cost_per_million_input_tokens"].value, s.get("cost_per_million_output_tokens")
         lines.append(
-            f"  cost          {units.significant(plan.cost.total, 4)} USD/h = {n} x {units.significant(plan.cost.per_device)}"
-            f" · {interval(whole, 1, 'USD/Mtok out')}"
-            f" all in, {load_text(plan)}"
-        )
-        lines.append(
-            f"                split by what each adds to the steps: {units.significant(into)} USD/Mtok in{f', {units.significant(out.value)} out' if out else ''}"
+            f"  cost          {interval(whole, 1, 'USD/Mtok')} out, all in · {units.significant(plan.cost.total, 4)} USD/h"
+            f" = {n} x {units.significant(plan.cost.per_device)}, {load_text(plan)}"
         )
     else:
         lines.append(
             f"  cost          absent: no {result.asked.price} price for an instance of {plan.machine.per_host} {plan.machine.device.id}; give --price 2.50USD/h"
         )
+    most, *others = [f"{share:.0%} {cause}" for cause, share in plan.causes.items() if share >= SMALLEST_CAUSE]
+    lines.append(f"  why not more  {' · '.join((page.paint(most, 'limit'), *others))}")
+    first = f"     limit {units.show(result.asked.constraints.ttft, 's')}" if result.asked.constraints.ttft else ""
+    lines.append(f"  first token   {interval(s['ttft'], 1e3, 'ms')} with {users_text(plan.users)}, no queue{first}")
+    if plan.idle_devices:
+        lines.append(f"  idle          {plan.idle_devices} of {n} devices: replicas without a user{_idle_cost(plan)}")
+    return lines
+
+
+SMALLEST_CAUSE = 0.01
+"""Share of the time between tokens from which a cause is named [1]."""
+
+
+def _chosen_by(result: Result, plan: Plan) -> str:
+    """Return what chose the number of users: the limit on time, or 50 ms where nothing else does."""
+    c = result.asked.constraints
+    if c.tpot is not None:
+        return f"     limit {units.show(c.tpot, 's')}"
+    asked = c.concurrency or c.rate or c.ttft or c.tokens_per_second_per_user or result.asked.best == "latency"
+    return "" if asked or plan.pace.value > DEFAULT_TPOT else "     50 ms chose the row"
+
+
+def _idle_cost(plan: Plan) -> str:
+    """Return what idle devices cost."""
+    if plan.cost is None:
+        return ""
+    return (
+        f", {units.significant(plan.idle_devices * plan.cost.per_device)} of {units.significant(plan.cost.total)} USD/h"
+    )
+
+
+def detail_lines(plan: Plan) -> list[str]:
+    """Return what stands behind the five lines: the time of a request over its tokens, floors, and what input and output cost."""
+    s, least = plan.metrics, floors(plan.model, plan.strategy, plan.workload, plan.rates, plan.users)
+    dense, experts = least.ranks
+    shared = f"{dense}" if dense == experts else f"{dense}, experts of {experts}"
+    prompt = f"{units.show(least.first, 's')}: {units.show(least.work, 'FLOP')} at the dense peak of {shared}"
+    lines = [
+        f"  cycle time    {interval(s['cycle_time'], 1e3, 'ms'):<27} a request over its tokens, its prompt included",
+        f"  floors        {units.show(least.token, 's')} a token to read the weights · first token {prompt}",
+    ]
+    if plan.cost is not None:
+        into, out = s["cost_per_million_input_tokens"].value, s.get("cost_per_million_output_tokens")
+        lines.append(
+            f"  split         by what each adds to the steps: {units.significant(into)} USD/Mtok in{f', {units.significant(out.value)} out' if out else ''}"
+        )
+    return lines
+
+
+def resource_lines(plan: Plan, page: Page) -> list[str]:
+    """Return memory, power and links."""
+    s, m = plan.metrics, plan.memory
+    end = " (the model's end)" if plan.model.max_positions and m.longest >= plan.model.max_positions else ""
+    kept = {
+        "weights": m.weights,
+        "KV": plan.cache_in_use,
+        "activations": m.activations,
+        "runtime": m.runtime + m.graphs,
+        "free": max(0.0, m.pool - plan.cache_in_use),
+        "left alone": m.left_alone,
+    }
+    parts = " + ".join(f"{name} {units.gib(size)}" for name, size in kept.items())
+    lines = [
+        f"  memory        {parts} = {units.gib(m.capacity)} GiB",
+        f"                {bar(plan)} longest request {int(m.longest):,}{end}",
+    ]
     if plan.power is not None:
         watts, joule = s["power"], s["energy_per_output_token"]
         hosts = ", hosts included" if len(plan.power.parts) > 1 else ", hosts not known and left out"
@@ -201,14 +235,8 @@ def plan_lines(result: Result, plan: Plan, page: Page) -> list[str]:
             lines.append(
                 f"                {units.significant(beyond / 1e3)} kW a host is over a 15 A, 120 V circuit ({HOUSEHOLD_CIRCUIT / 1e3:.3g} kW continuous)"
             )
-    lines.append(
-        f"  memory        weights {units.gib(m.weights)} + KV {units.gib(plan.cache_in_use)} + activations {units.gib(m.activations)} + runtime {units.gib(m.runtime + m.graphs)}"
-        f" + free {units.gib(max(0.0, m.pool - plan.cache_in_use))} + left alone {units.gib(m.left_alone)} = {units.gib(m.capacity)} GiB"
-    )
-    end = " (model's end)" if plan.model.max_positions and m.longest >= plan.model.max_positions else ""
-    lines.append(f"                {bar(plan)} longest request: {int(m.longest):,}{end}")
     lines += link_lines(plan)
-    if limits and plan.machine.device.geforce_licence:
+    if plan.machine.device.geforce_licence:
         lines.append(page.paint("                GeForce licence: no data centres", "warning"))
     return lines
 
@@ -231,25 +259,22 @@ def reached(result: Result, plan: Plan) -> list[str]:
 
 def ladder_lines(result: Result, plan: Plan) -> list[str]:
     """Return the ladder over users."""
-    lines = ["", "     users   TPOT ms  tok/s a user     tok/s  USD/Mtok out  binds or ends"]
+    lines = ["", "     users   TPOT ms  tok/s a user     tok/s  USD/Mtok out  most of a step"]
     for step in result.ladder:
         whole = all_in_cost(step)
-        name, share = first_bound(step)
+        cause, share = next(iter(step.causes.items()))
+        cause = cause.removeprefix("other users' ")
         mark = ">" if step.users == plan.users else " "
         ends = ""
         if step.users == step.memory.max_concurrency:
-            by = "memory" if step.memory.by_memory <= step.memory.by_setting else "max_num_seqs"
-            ends = f" · ends: {by}"
-            if by == "memory":
-                ends += (
-                    f", {int(step.memory.pool / step.memory.request):,} x {int(step.memory.charged_tokens):,} tokens"
-                )
+            full = step.memory.by_memory <= step.memory.by_setting
+            ends = f" · end: {'KV cache full' if full else 'max_num_seqs'}"
         if step.users == plan.users and step.users != step.memory.max_concurrency:
             ends += "".join(f" · limit --{name}" for name in reached(result, step))
         lines.append(
             f" {mark} {step.users:>7,} {_shown(step, 'tpot', 1e3):>9} {_shown(step, 'tokens_per_second_per_user'):>13}"
             f" {units.significant(step.metrics['output_tokens_per_second'].value):>9}"
-            f" {units.significant(whole.value) if whole else '-':>13}  {LIMIT_NAMES[name]} {share:.0%}{ends}"
+            f" {units.significant(whole.value) if whole else '-':>13}  {cause} {share:.0%}{ends}"
         )
     return lines
 
@@ -301,8 +326,7 @@ def link_lines(plan: Plan) -> list[str]:
 def reason_behind(plan: Plan, first: Plan) -> str:
     """Return why a plan is behind the first."""
     a, b = plan, first
-    prefix = "tied; " if plan.tied else ""
-    words = []
+    words = ["tied" if plan.pareto else "tied, off the front"] if plan.tied else []
     weight = a.memory.weights / b.memory.weights
     if weight > 1.2 and a.machine.device.id == b.machine.device.id:
         words.append(f"weights {units.significant(weight, 2)}x a device")
@@ -311,7 +335,7 @@ def reason_behind(plan: Plan, first: Plan) -> str:
         words.append(f"room for {1 - kv:.0%} fewer users")
     mine, theirs = first_bound(a), first_bound(b)
     if mine[0] == "communication" or mine[0] != theirs[0]:
-        words.append(f"{LIMIT_NAMES[mine[0]]} {mine[1]:.0%}")
+        words.append(f"{mine[1]:.0%} {LIMIT_NAMES[mine[0]]}")
     ratio = a.pace.value / b.pace.value
     if a.users == b.users and ratio > 1.02:
         words.append(f"{'TPOT' if 'tpot' in a.metrics else 'a request'} +{ratio - 1:.0%}")
@@ -319,12 +343,12 @@ def reason_behind(plan: Plan, first: Plan) -> str:
         words.append(f"{users_text(a.users)} at {units.significant(a.pace.value * 1e3)} ms")
     if int(a.strategy.pp) > 1 and int(b.strategy.pp) == 1:
         words.append("stages in turn")
-    return prefix + (", ".join(words[:3]) or "a little slower")
+    return ", ".join(words[:4]) or "a little slower"
 
 
 def runner_lines(result: Result, plan: Plan, top: int) -> list[str]:
     """Return the runners-up, each with the reason why it is behind."""
-    others = result.plans[1 : max(top, 2)]
+    others = result.plans[1 : max(top, 3)]
     lines = []
     for index, other in enumerate(others, start=2):
         value = objective(other, result.asked.best)
@@ -335,10 +359,11 @@ def runner_lines(result: Result, plan: Plan, top: int) -> list[str]:
             if len({p.machine.text for p in result.plans}) > 1
             else ""
         )
-        head = "next best" if index == 2 else " " * 9
+        head = "next" if index == 2 else " " * 4
         changed = f" {other.changes}" if other.changes_model else ""
-        text = f"  {head}   {index}{star} {where}{other.label}{changed}   {shown}   {reason_behind(other, plan)}"
-        lines += wrapped(text.strip(), indent=14, first=2)
+        near = " ≈" if other.within_interval else ""
+        text = f"{head}          {index}{star} {where}{other.label}{changed}   {shown}{near}   {reason_behind(other, plan)}"
+        lines += wrapped(text, indent=18, first=2)
     return lines
 
 
@@ -355,22 +380,43 @@ def _objective_text(plan: Plan, best: str) -> str:
     return f"{units.significant(whole.value)} USD/Mtok out" if whole else "no price"
 
 
-def improvement_lines(plan: Plan) -> list[str]:
-    """Return what would have to change for a better result, given the binding limit."""
-    name, _ = first_bound(plan)
-    read = element_bytes(plan.model.quantization.format if plan.model.quantization else plan.model.dtype)
-    hints = {
-        "memory_bandwidth": "--precision fp8 or awq reads fewer bytes a token"
-        if read > 1.5
-        else "more bandwidth per device, or more users to share each read of the weights",
-        "compute": "a device with a higher dense peak, or --precision fp8 where it has fp8 units"
-        if read > 1.5
-        else "a device with a higher dense peak; batching no longer helps",
-        "communication": "fewer tensor-parallel ranks, a faster link, or pipeline stages across hosts",
-        "launch": "more users: kernels are started faster than they are filled",
-        "engine": "more users a step, or an engine with less host time per step",
-    }
-    return wrapped(f"better: {hints[name]} · not modelled: queueing, prompts of unlike length, images", indent=8)
+def beside_lines(result: Result, plan: Plan) -> list[str]:
+    """Return how pinned degrees rank, and a smaller machine that serves the demand."""
+    lines, own, less = [], result.standing, result.smaller
+    best = result.asked.best
+    if own is not None:
+        gap = "the same figure" if own.ratio < 1 + 1e-9 else f"{own.ratio - 1:.1%} behind"
+        inside = ", inside the interval" if own.within_interval else ""
+        first = f" {own.best.label}: {_objective_text(own.best, best)}{inside}" if own.place > 1 else ""
+        rank = f"the best of {own.of}" if own.place == 1 else f"{own.place} of {own.of}, {gap}"
+        lines.append(f"rank          {rank}{first}")
+    if less is not None:
+        idle = plan.machine.count - less.machine.count
+        spared = (
+            f": {units.significant(plan.cost.total - less.cost.total)} USD/h less"
+            if plan.cost is not None and less.cost is not None
+            else ""
+        )
+        pace = f" at {units.significant(less.pace.value * 1e3)} ms"
+        lines.append(
+            f"smaller       {less.machine.text} {less.label} serves {users_text(less.users)}{pace} and leaves {idle} devices free{spared}"
+        )
+    return [piece for line in lines for piece in wrapped(line, indent=16, first=2)]
+
+
+def improvement_lines(result: Result, plan: Plan) -> list[str]:
+    """Return what would do better, each change tried and with its gain."""
+    words = []
+    for one in improvements(plan, result.asked, result.fit)[:MOST_IMPROVEMENTS]:
+        gain = f"+{1 / one.ratio - 1:.0%}" if result.asked.best == "throughput" else f"-{1 - one.ratio:.0%}"
+        words.append(f"{one.argument} {one.needed} {gain}" + (", changes the model" if one.plan.changes_model else ""))
+    tried = " · ".join(words) or "prefix hits, 8 bits and other engines were tried: none gains over 1%"
+    missing = wrapped("not modelled: queueing, prompts of unlike length, images", indent=16, first=2)
+    return [*wrapped(f"better        {tried}", indent=16, first=2), *missing]
+
+
+MOST_IMPROVEMENTS = 3
+"""Improvements that the screen names [1]."""
 
 
 def serve_screen(result: Result, page: Page, *, top: int = 2, explain: bool = False, depth: int = 2) -> None:
@@ -392,28 +438,39 @@ def serve_screen(result: Result, page: Page, *, top: int = 2, explain: bool = Fa
         page.line(page.paint(line, "warning"))
     if len({p.machine.text for p in result.plans}) > 1 and len(result.asked.machines) > 8:
         device_table(result, page, top)
-    for line in plan_lines(result, plan, page):
+    lines = plan_lines(result, plan, page)
+    if explain:
+        lines += [*detail_lines(plan), *resource_lines(plan, page)]
+    for line in lines:
         for piece in folded(line) if not page.colour else [line]:
             page.line(piece)
     if explain:
         explain_screen(plan, page, depth)
         return
+    ladder = [piece for row in ladder_lines(result, plan) for piece in folded(row, indent=54)]
+    resources = [
+        piece for line in resource_lines(plan, page) for piece in (folded(line) if not page.colour else [line])
+    ]
     beside = [
         piece for line in (nearest_line(plan), launch_line(plan)) if line for piece in wrapped(line, indent=16, first=2)
     ]
-    ladder = [piece for row in ladder_lines(result, plan) for piece in folded(row, indent=54)]
-    below = [*gain_lines(result), *runner_lines(result, plan, top), *improvement_lines(plan)]
-    for line in [*beside, *ladder, *below]:
+    below = [
+        *gain_lines(result),
+        *beside_lines(result, plan),
+        *runner_lines(result, plan, top),
+        *improvement_lines(result, plan),
+    ]
+    for line in [*ladder, "", *resources, *beside, *below]:
         page.line(line)
-    for line in closing_lines(result, page, top):
+    for line in closing_lines(result, page):
         page.line(line)
 
 
-def closing_lines(result: Result, page: Page, top: int) -> list[str]:
+def closing_lines(result: Result, page: Page) -> list[str]:
     """Return what was searched, and what to type next."""
     t = result.tally
     counted = f"searched {t.enumerated:,} configurations: {t.legal:,} legal, {t.fits:,} fit"
-    star = " " * 8 + "* on the Pareto front" if any(p.pareto for p in result.plans[1:top]) else ""
+    star = " " * 8 + "* Pareto front  ≈ inside the interval"
     from roofplan.exports.serving import SHORT
 
     short = next((name for name, engine in SHORT.items() if engine == result.plans[0].engine.name), "vllm")
@@ -439,8 +496,8 @@ def device_table(result: Result, page: Page, top: int) -> None:
         notes = []
         if plan.machine.device.geforce_licence:
             notes.append("GeForce licence: no data centres")
-        if plan.tied:
-            notes.append("tied")
+        if plan.tied or plan.within_interval:
+            notes.append("tied" if plan.tied else "≈")
         seen_on = f"{plan.cost.price.date}{' !' if plan.cost.stale else ''}" if plan.cost else "-"
         page.line(
             f"  {plan.machine.text or machine_text(plan.machine):<22}{plan.label:<20}{plan.users:>6,}{_shown(plan, 'tpot', 1e3):>9}"

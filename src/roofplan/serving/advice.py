@@ -1,0 +1,134 @@
+"""What stands beside a plan: how one's own strategy ranks, a smaller machine that serves the demand, and what would do better."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from roofplan.catalogue import machines
+from roofplan.errors import RoofplanError
+from roofplan.operations.table import element_bytes
+from roofplan.records.calibration import Fit
+from roofplan.records.hardware import Machine
+from roofplan.serving.evaluate import evaluate
+from roofplan.serving.order import TIE, objective, ordered
+from roofplan.serving.plan import Plan, Request, Standing, Tally
+
+
+def standing(plan: Plan, asked: Request, fit: Fit) -> Standing | None:
+    """Return how a pinned plan ranks among all plans of its machine, None without pins."""
+    if not asked.pins:
+        return None
+    free = evaluate(replace(asked, machines=(plan.machine,), pins={}), Tally(), fit)
+    ranked = ordered([*(one for one in free if one.id != plan.id), plan], asked.best, limited=asked.constraints.timed)
+    place, mine = next((i, one) for i, one in enumerate(ranked, start=1) if one.id == plan.id)
+    best, here = objective(ranked[0], asked.best), objective(mine, asked.best)
+    ratio = here / best if best > 0 else best / here
+    return Standing(place=place, of=len(ranked), best=ranked[0], ratio=ratio, within_interval=mine.within_interval)
+
+
+def smaller(plan: Plan, asked: Request, fit: Fit) -> Plan | None:
+    """Return the plan of the smallest machine of the same kind that serves a demand, None where the plan's own is it."""
+    if asked.constraints.concurrency is None and asked.constraints.rate is None:
+        return None
+    for machine in _smaller_machines(plan.machine):
+        found = evaluate(replace(asked, machines=(machine,), pins={}), Tally(), fit)
+        if found:
+            return ordered(found, asked.best, limited=asked.constraints.timed)[0]
+    return None
+
+
+def _smaller_machines(machine: Machine) -> Iterator[Machine]:
+    """Yield machines with fewer devices of the same kind, the smallest first: parts of a host, then fewer hosts."""
+    name = re.split(r"[:@]", machine.text)[0] if not machine.text.endswith(".toml") else machine.text
+    sold = machine.provider or (name != machine.device.id and not name.endswith(".toml"))
+    network = f"@{machine.text.partition('@')[2]}" if "@" in machine.text else ""
+    parts = (
+        [] if sold or machine.per_host == 1 else [f"{name}:{1 << n}" for n in range(10) if 1 << n < machine.per_host]
+    )
+    fewer = [1 << n for n in range(20) if 1 << n < machine.hosts]
+    each = {
+        n: f"{name}:{n}" + (network if n > 1 else "") if sold else f"{name}:{n}x{machine.per_host}{network}"
+        for n in fewer
+    }
+    if fewer and not sold:
+        each[1] = f"{name}:{machine.per_host}"
+    for text in [*parts, *each.values()]:
+        try:
+            yield from machines.machine(text)
+        except RoofplanError:
+            continue
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Improvement:
+    """A change of the question that was tried with the plan's strategy, and what it gives.
+
+    Parameters
+    ----------
+    argument, needed : flag and value that make the change.
+    plan : the plan with the change.
+    ratio : its objective over that of the plan without it, below 1 where it is better [1].
+    """
+
+    argument: str
+    needed: str
+    plan: Plan
+    ratio: float
+
+
+PREFIX_HIT = 0.5
+"""Share of prompts in the cache that is tried where none is stated [1]."""
+
+
+def improvements(plan: Plan, asked: Request, fit: Fit) -> list[Improvement]:
+    """Return changes of a question that improve a plan by more than a tie, the best first.
+
+    Each is tried with the plan's own machine and degrees: half of the prompts in the prefix cache, weights and cache in
+    8 bits or 4, and other engines.
+
+    Parameters
+    ----------
+    plan : the plan to improve.
+    asked : the request that it answers.
+    fit : fitted constants.
+
+    Returns
+    -------
+    Changes that help, by what they gain.
+    """
+    degrees = plan.strategy.as_dict()
+    here = replace(asked, machines=(plan.machine,), pins=degrees)
+    now = objective(plan, asked.best)
+    found = []
+    for argument, needed, changed in _changes(plan, here):
+        plans = evaluate(changed, Tally(), fit)
+        if not plans:
+            continue
+        best = ordered(plans, asked.best, limited=asked.constraints.timed)[0]
+        there = objective(best, asked.best)
+        ratio = there / now if now > 0 else now / there
+        if ratio < 1.0 - TIE:
+            found.append(Improvement(argument=argument, needed=needed, plan=best, ratio=ratio))
+    return sorted(found, key=lambda one: one.ratio)
+
+
+def _changes(plan: Plan, asked: Request) -> Iterator[tuple[str, str, Request]]:
+    """Yield changes worth trying, each with its flag and value."""
+    if not asked.workload.prefix_hit and asked.workload.output > 1:
+        yield (
+            "--prefix-hit",
+            f"{PREFIX_HIT:.0%}",
+            replace(asked, workload=replace(asked.workload, prefix_hit=PREFIX_HIT)),
+        )
+    stored = plan.model.quantization.format if plan.model.quantization else plan.model.dtype
+    native = "fp8" in plan.machine.device.peak
+    for precision in ("fp8", "awq") if native else ("awq",):
+        if element_bytes(precision) < 0.9 * element_bytes(stored):
+            yield "--precision", precision, replace(asked, precisions=(precision,))
+    if element_bytes(plan.kv_precision) > 1.5 and native:
+        yield "--kv-precision", "fp8", replace(asked, kv_precisions=("fp8",))
+    for engine in ("vllm", "sglang", "tensorrt-llm"):
+        if engine != plan.engine.name and not asked.engine:
+            yield "--engine", engine, replace(asked, engine=engine)

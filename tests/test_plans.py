@@ -1,0 +1,136 @@
+"""Which plan stands first, what binds it, and what stands beside it."""
+
+import pytest
+
+from roofplan.api import plan_serving
+from roofplan.serving import improvements, objective
+from roofplan.serving.order import TIE
+
+
+def first(*args, **asked):
+    return plan_serving(*args, **asked).plans[0]
+
+
+def test_among_plans_that_cost_the_same_the_quickest_stands_first():
+    result = plan_serving("llama-3.1-70b", ["h100-sxm:8"], rate="4req/s")
+    costs = [objective(plan, "cost") for plan in result.plans]
+    assert max(costs) == pytest.approx(min(costs), rel=1e-6)
+    assert result.plans[0].label == "tp8"
+    assert [plan.pareto for plan in result.plans] == [True, *[False] * (len(costs) - 1)]
+    assert all(plan.tied and plan.within_interval for plan in result.plans[1:])
+    paces = [plan.pace.value for plan in result.plans]
+    assert paces == sorted(paces)
+
+
+@pytest.mark.parametrize("best", ["cost", "throughput", "latency", "energy"])
+def test_no_plan_stands_above_one_that_is_better_by_more_than_a_tie(best):
+    plans = plan_serving("qwen3-30b-a3b", ["h100-sxm:8"], tpot="50ms", best=best, engine="any").plans
+    values = [objective(plan, best) for plan in plans]
+    for place, value in enumerate(values):
+        left = min(values[place:])
+        assert value <= left + TIE * abs(left)
+    lowest = min(values)
+    assert [plan.tied for plan in plans[1:]] == [value <= lowest + TIE * abs(lowest) for value in values[1:]]
+    assert plans[0].metrics["tpot"].value <= 0.05 * (1 + 1e-9)
+    assert not plans[0].tied
+    assert not plans[0].within_interval
+
+
+def test_fewest_devices_then_the_cheapest():
+    plans = plan_serving("llama-3.1-8b", ["h100-sxm", "l40s"], best="devices", tpot="50ms").plans
+    counts = [plan.machine.count for plan in plans]
+    assert counts == sorted(counts)
+    ones = [objective(plan, "cost") for plan in plans if plan.machine.count == 1]
+    assert ones[0] <= min(ones) * (1 + TIE)
+
+
+def test_no_replica_stands_without_a_user_and_a_smaller_machine_is_named():
+    result = plan_serving("llama-3.1-8b", ["rtx-4090:8x1@10gbe"], concurrency=1)
+    assert {int(plan.strategy.dp) for plan in result.plans} == {1}
+    assert {plan.idle_devices for plan in result.plans} == {0}
+    assert (result.smaller.machine.text, result.smaller.machine.count) == ("rtx-4090:1", 1)
+    assert result.smaller.users == 1
+
+
+def test_pinned_replicas_without_users_are_counted():
+    plan = first("llama-3.1-8b", ["rtx-4090:8x1@10gbe"], concurrency=1, strategy="tp=2,dp=4")
+    assert plan.idle_devices == 6
+
+
+def test_idle_devices_are_named_and_priced(run):
+    words = "serve llama-3.1-8b --on rtx-4090:8x1@10gbe --concurrency 1 --strategy tp=2,dp=4"
+    _, out, _ = run(*words.split())
+    (line,) = [line for line in out.splitlines() if line.startswith("  idle")]
+    assert line.split(maxsplit=1)[1] == "6 of 8 devices: replicas without a user, 2.97 of 3.96 USD/h"
+
+
+def test_the_smaller_machine_is_a_part_of_a_host_or_fewer_hosts_and_meets_the_limits():
+    result = plan_serving("llama-3.1-70b", ["h100-sxm:2x8"], concurrency=10, tpot="20ms")
+    assert result.smaller.machine.text == "h100-sxm:8"
+    assert result.smaller.pace.value <= 0.02
+    assert plan_serving("llama-3.1-70b", ["h100-sxm:8"], tpot="50ms").smaller is None
+
+
+def test_a_strategy_of_ones_own_is_told_how_it_ranks():
+    asked = {"concurrency": 10}
+    free = plan_serving("llama-3.1-70b", ["h100-sxm:8"], **asked)
+    assert free.standing is None
+    best = free.plans[0]
+    own = plan_serving("llama-3.1-70b", ["h100-sxm:8"], strategy="tp=4,pp=2", **asked)
+    found = own.standing
+    labels = [plan.label for plan in free.plans]
+    assert (found.best.label, found.place, found.of) == (best.label, labels.index("tp4 pp2") + 1, len(labels))
+    assert found.ratio == pytest.approx(objective(own.plans[0], "cost") / objective(best, "cost"))
+    same = plan_serving("llama-3.1-70b", ["h100-sxm:8"], strategy="tp=8", **asked).standing
+    assert (same.place, same.ratio, same.within_interval) == (1, 1.0, False)
+
+
+@pytest.mark.parametrize("best", ["throughput", "latency"])
+def test_a_pinned_plan_that_is_worse_has_a_ratio_above_one(best):
+    own = plan_serving("llama-3.1-70b", ["h100-sxm:8"], strategy="pp=8", concurrency=10, best=best).standing
+    assert own.place > 1
+    assert own.ratio > 1.0
+
+
+def test_what_a_step_is_made_of_adds_up_and_counts_other_users_prompts():
+    plan = first("llama-3.1-70b", ["h100-sxm:8"], tpot="50ms")
+    shares = plan.causes
+    assert sum(shares.values()) == pytest.approx(1.0)
+    assert list(shares.values()) == sorted(shares.values(), reverse=True)
+    parts = {part.name: part.value / plan.prediction.tpot.value for part in plan.prediction.tpot.parts}
+    assert shares["other users' prompts"] == pytest.approx(parts["prompts of others"])
+    assert shares["weights"] == pytest.approx(parts["weight matmuls"])
+    assert shares["KV cache"] == pytest.approx(parts["attention"])
+    alone = first("llama-3.1-70b", ["h100-sxm:8"], concurrency=1)
+    assert "other users' prompts" not in {name for name, share in alone.causes.items() if share > 0}
+
+
+def test_products_of_a_full_batch_wait_for_arithmetic():
+    plan = first("llama-3.1-8b", ["h100-sxm:1"], concurrency=500, input=16)
+    assert plan.causes["compute"] > 0.1
+
+
+@pytest.mark.parametrize("best", ["cost", "throughput", "latency"])
+def test_improvements_are_tried_and_gain_more_than_a_tie(best):
+    result = plan_serving("llama-3.1-70b", ["h100-sxm:8"], tpot="50ms", best=best)
+    plan = result.plans[0]
+    found = improvements(plan, result.asked, result.fit)
+    assert {one.argument for one in found} & {"--precision", "--prefix-hit"}
+    ratios = [one.ratio for one in found]
+    assert ratios == sorted(ratios)
+    assert ratios[-1] < 1 - TIE
+    for one in found:
+        assert one.plan.strategy == plan.strategy
+        asked = {
+            "tpot": "50ms",
+            "best": best,
+            "strategy": ",".join(f"{name}={degree}" for name, degree in plan.strategy.as_dict().items()),
+        }
+        asked[one.argument[2:].replace("-", "_")] = one.needed
+        again = first("llama-3.1-70b", ["h100-sxm:8"], **asked)
+        assert objective(again, best) == pytest.approx(objective(one.plan, best))
+
+
+def test_all_engines_compete_when_asked():
+    plans = plan_serving("llama-3.1-8b", ["h100-sxm:1"], tpot="50ms", engine="any").plans
+    assert {plan.engine.name for plan in plans} >= {"vllm", "sglang", "tensorrt-llm"}
