@@ -14,6 +14,7 @@ from conftest import FIT
 import roofplan as rp
 from roofplan import catalogue
 from roofplan.catalogue.machines import machine
+from roofplan.cli.words import spelled
 from roofplan.present.answers.schemas import COMMANDS, answer_schema
 from roofplan.records.training import Job
 from roofplan.training import search as search_layouts
@@ -30,10 +31,10 @@ BAD = [
     (["serve", "llama-3.1-70b", "--on", "h100-sxm:8", "--context", "1m"], "131,072 positions"),
     (["serve", "llama-3.1-70b", "--on", "h100-sxm:8", "--context", "512"], "shorter than"),
     (["serve", "llama-3.1-70b", "--on", "h100-sxm:8", "--strategy", "tp=3"], "does not divide"),
-    (["serve", "llama-3.1-70b", "--on", "h100-sxm:8", "--strategy", "xp=3"], "accepted: tp=N"),
+    (["serve", "llama-3.1-70b", "--on", "h100-sxm:8", "--strategy", "xp=3"], "Accepted: tp, pp"),
     (["serve", "llama-3.1-70b", "--on", "h100-sxm:8", "--precision", "int4"], "awq, gptq"),
     (["serve", "llama-3.1-70b", "--on", "h100-sxm:8", "--precision", "fp9"], "no format"),
-    (["serve", "llama-3.1-70b", "--on", "h100-sxm:8", "--best", "beauty"], "not an objective"),
+    (["serve", "llama-3.1-70b", "--on", "h100-sxm:8", "--best", "beauty"], "is not known. Accepted: cost"),
     (["serve", "llama-3.1-70b", "--on", "h100-sxm:8", "--engine", "vlm"], "no engine"),
     (["serve", "llama-3.1-70b", "--on", "h100-sxm:8", "--price", "cheap"], "neither rent"),
     (["serve", "llama-3.1-70b", "--on", "h100-sxm:8", "--prefix-hit", "1.5"], "between 0 and 1"),
@@ -354,9 +355,49 @@ def test_no_command_is_a_call_for_help(run):
     ],
 )
 def test_a_lone_dash_is_standard_input_where_a_model_or_a_table_stands(words, read):
-    from roofplan.cli.app import _with_stdin
+    assert spelled(words, words[0]) == read
 
-    assert _with_stdin(words) == read
+
+@pytest.mark.parametrize(
+    ("words", "read"),
+    [
+        ("serve x --isl 1k --osl=100", "serve x --input 1k --output 100"),
+        ("serve x --tp 8 --pp=2 --strategy dp=1", "serve x --strategy tp=8,pp=2,dp=1"),
+        ("serve x --precision fp8 --json --precision awq --json", "serve x --precision fp8,awq --json"),
+        ("serve x --users 5", "serve x --concurrency 5"),
+        ("serve x --on h100-sxm --gpus 4", "serve x --on h100-sxm:4"),
+        ("serve x --on a@ib --on b:8 --gpus 16", "serve x --on a:16@ib --on b:8"),
+        ("serve x --gpus 2", "serve x --devices 2"),
+        ("serve x --on h100-sxm:8 --gpus 2", "serve x --on h100-sxm:8 --devices 2"),
+        ("train x --tp 8 --cp 2", "train x --strategy tp=8,cp=2"),
+        ("serve x --tp", "serve x --strategy"),
+        ("serve x --tpot", "serve x --tpot"),
+        ("models --json --json", "models --json"),
+        ("schema serve", "schema serve"),
+    ],
+)
+def test_other_names_of_flags_and_flags_given_twice(words, read):
+    words = words.split()
+    assert spelled(words, words[0]) == read.split()
+
+
+def test_a_flag_with_one_value_is_refused_twice(run):
+    code, _, said = run("serve", "llama-3.1-8b", "--tpot", "5ms", "--tpot=6ms")
+    assert (code, said) == (2, "error: --tpot is given twice\n")
+
+
+def test_a_request_may_hold_its_limits_and_workload_apart(run_json, tmp_path):
+    file = tmp_path / "request.json"
+    nested = {"model": "llama-3.1-8b", "on": ["h100-sxm:1"], "limits": {"tpot": "20ms"}, "workload": {"isl": "2k"}}
+    file.write_text(json.dumps(nested))
+    code, document = run_json("serve", "--request", str(file))
+    assert code == 0
+    assert (document["inputs"]["tpot"], document["inputs"]["input"]) == ("20ms", "2048")
+
+
+def test_an_unknown_hub_name_is_told_how_to_be_read(run):
+    _, _, said = run("serve", "Qwen/Qwen9-900B")
+    assert "hf:Qwen/Qwen9-900B, or the path of its config.json" in said
 
 
 def test_a_rate_with_two_points_has_no_unit(run):

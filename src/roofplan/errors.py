@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
 
 Remedy = dict[str, Any]
@@ -148,3 +148,40 @@ def nearest(name: str, known: Iterable[str], count: int = 4) -> list[str]:
 
 def _plain(name: str) -> str:
     return "".join(c for c in name.lower() if c.isalnum())
+
+
+def choice(value: str, accepted: Collection[str], argument: str, *, code: str | None = None) -> str:
+    """Return one of several words in lower case.
+
+    Parameters
+    ----------
+    value : word as the user wrote it.
+    accepted : the words.
+    argument : flag that it was given for.
+    code : code of a refusal, that of `InputError` where none is given.
+
+    Returns
+    -------
+    The word.
+
+    Raises
+    ------
+    InputError : another word; names the nearest and all that are accepted.
+
+    Examples
+    --------
+    >>> choice("Cost", ("cost", "latency"), "--best")
+    'cost'
+    """
+    lowered = value.strip().lower()
+    if lowered in accepted:
+        return lowered
+    near = nearest(lowered, accepted)
+    hint = f" Did you mean {near[0]}?" if near else ""
+    raise InputError(
+        f"{argument}: {value!r} is not known.{hint} Accepted: {', '.join(accepted)}",
+        code=code,
+        argument=argument,
+        value=value,
+        nearest=near,
+    )

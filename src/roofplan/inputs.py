@@ -17,6 +17,9 @@ from roofplan.errors import InputError, nearest
 STDIN = "stdin:"
 """Text that replaces a lone ``-`` on its way to the readers."""
 
+NESTED = ("limits", "demands", "workload")
+"""Objects of a request whose members are inputs."""
+
 Text = str | int | float
 """Types that Python accepts for an input that the command line reads as text, with its unit where it has one."""
 
@@ -29,11 +32,25 @@ def asked(
     positional: bool = False,
     required: bool = False,
     was: str = "",
+    also: str = "",
     anything: bool = False,
+    several: bool = False,
+    parts: Sequence[str] = (),
 ) -> Any:
-    """Return a field of `Inputs`: its help text, its default, its name where that is not a Python identifier, and its former name."""
-    about = {"help": text, "name": name, "positional": positional, "required": required, "was": was}
-    about["anything"] = anything  # from Python, also configurations and models themselves
+    """Return a field of `Inputs`.
+
+    Parameters
+    ----------
+    text : help text.
+    name : its name where that is not a Python identifier.
+    positional, required : whether it stands by its place, and must be given.
+    was, also : its former name, and another that the field uses.
+    anything : whether Python may also give configurations and models themselves.
+    several : whether values are joined by commas where it is given more than once.
+    parts : names that stand for ``NAME=VALUE`` in it, such as tp for a pin of the strategy.
+    """
+    about = {"help": text, "name": name, "positional": positional, "required": required, "was": was, "also": also}
+    about |= {"anything": anything, "several": several, "parts": tuple(parts)}
     return field(default=default, metadata=about)
 
 
@@ -76,10 +93,13 @@ class Inputs:
         """Return the given values by current names."""
         known = cls.each()
         out: dict[str, Any] = {}
-        for name, value in given.items():
-            now = next((new for new, one in known.items() if one.metadata["was"] == name), name)
-            if now != name:
+        for name, as_given in given.items():
+            now, value = cls.spelt(name, as_given)
+            if now in known and known[now].metadata["was"] == name:
                 warnings.warn(f"{name} is called {now} now", DeprecationWarning, stacklevel=4)
+            if now in out and known[now].metadata["several"]:
+                out[now] = f"{out[now]},{value}"
+                continue
             if now in out:
                 raise InputError(f"{what}: {now} is given twice", argument=now, value=str(value))
             if now not in known:
@@ -88,6 +108,17 @@ class Inputs:
                 raise InputError(f"{what}: unknown input {now!r}.{hint}", argument=what, value=now, nearest=near)
             out[now] = value
         return out
+
+    @classmethod
+    def spelt(cls, name: str, value: Any) -> tuple[str, Any]:
+        """Return an input by its current name: of a former name, of another name, or of a part of it such as tp."""
+        for new, one in cls.each().items():
+            about = one.metadata
+            if name in about["parts"]:
+                return new, f"{name}={value}"
+            if name and name in {about["was"], about["also"]}:
+                return new, value
+        return name, value
 
     @classmethod
     def read(cls, document: Mapping[str, Any]) -> dict[str, Any]:
@@ -100,7 +131,10 @@ class Inputs:
         found = document.get("inputs", document)
         if not isinstance(found, dict):
             raise InputError("--request: holds no inputs", argument="--request")
-        named = {name: value for name, value in cls._named(found, "--request").items() if value is not None}
+        flat = {name: value for name, value in found.items() if name not in NESTED or not isinstance(value, dict)}
+        for name in NESTED:
+            flat |= found[name] if isinstance(found.get(name), dict) else {}
+        named = {name: value for name, value in cls._named(flat, "--request").items() if value is not None}
         for name, one in cls.each().items():
             try:
                 if name in named:
@@ -229,13 +263,15 @@ class Load(OfModel):
     """A question of a model that is served."""
 
     on: tuple[str, ...] = asked(MACHINES + "the whole catalogue", ())
-    input: Text = asked("mean prompt, tokens", "1024")
-    output: Text = asked("mean answer, tokens", "256")
+    input: Text = asked("mean prompt, tokens", "1024", also="isl")
+    output: Text = asked("mean answer, tokens", "256", also="osl")
     context: Text | None = asked("longest request to admit; default: next power of two above input + output")
     engine: str | None = asked(
         "vllm, sglang, tensorrt-llm, llama.cpp, a version such as vllm-0.11, or any to let them compete"
     )
-    precision: str | None = asked("weight formats that compete: fp8, awq, q4_k_m, any; default: the checkpoint's own")
+    precision: str | None = asked(
+        "weight formats that compete: fp8, awq, q4_k_m, any; default: the checkpoint's own", several=True
+    )
     tpot: str | None = asked("limit: time per output token, 50ms")
     prefix_hit: Text = asked("share of each prompt found in the prefix cache, 30%", "0")
     utilisation: Text = asked("share of full load at which a token's cost is counted", "100%")
@@ -246,16 +282,20 @@ class Load(OfModel):
 class ServeInputs(Load):
     """Of ``roofplan serve``."""
 
-    kv_precision: str | None = asked("cache formats that compete; default: the checkpoint's own")
+    kv_precision: str | None = asked("cache formats that compete; default: the checkpoint's own", several=True)
     ttft: str | None = asked("limit: time to the first token, without waiting for a seat, 500ms")
     tokens_per_second_per_user: Text | None = asked("limit: least rate of one user, 20")
     budget: str | None = asked("limit: 20USD/h")
     power: str | None = asked("limit: at the wall, 10kW")
     devices: Text | None = asked("limit: most devices")
-    concurrency: Text | None = asked("demand: users at once")
+    concurrency: Text | None = asked("demand: users at once", also="users")
     rate: str | None = asked("demand: 4req/s")
     datacenter: bool = asked("leave out cards whose licence forbids data centres", False)
-    strategy: str | None = asked("pins: tp=8,pp=2,dp=1,ep=8,attention_dp=4; the rest is searched")
+    strategy: str | None = asked(
+        "pins: tp=8,pp=2,dp=1,ep=8,attention_dp=4; the rest is searched",
+        several=True,
+        parts=("tp", "pp", "dp", "ep", "attention_dp"),
+    )
     best: str = asked(
         "cost, throughput, latency, devices or energy; without a limit on time, of what takes up to 50 ms a token",
         "cost",
@@ -289,7 +329,9 @@ class TrainInputs(OfModel):
         "a tapered network: pod=3072,taper=7 where seven devices share the rate of one beyond pods of 3,072"
     )
     strategy: str | None = asked(
-        "pins: tp=8,pp=2,cp=1,dp=32,ep=8,micro_batch=1,interleave=5,zero=1,recompute=full,recomputed=50%,schedule=1f1b,offload=activations,shard=8"
+        "pins: tp=8,pp=2,cp=1,dp=32,ep=8,micro_batch=1,interleave=5,zero=1,recompute=full,recomputed=50%,schedule=1f1b,offload=activations,shard=8",
+        several=True,
+        parts=("tp", "pp", "cp", "dp", "ep", "micro_batch"),
     )
     deadline: str | None = asked("limit: 30d from the first step to the last, failures counted")
     budget: str | None = asked("limit: 2MUSD for the run")

@@ -20,6 +20,7 @@ from cyclopts import App, CycloptsError, MissingArgumentError, Parameter
 from cyclopts.exceptions import RepeatArgumentError
 
 from roofplan import __version__
+from roofplan.cli.words import spelled
 from roofplan.errors import InputError, NoPlan, RoofplanError, nearest
 from roofplan.inputs import RECORDS, STDIN, Inputs
 
@@ -420,9 +421,12 @@ def _run(words: list[str]) -> int:
         if not words:
             app.help_print()
             return 0
-        result = app(_with_stdin(words), exit_on_error=False, print_error=False)
+        result = app(spelled(words, _refused(words).command), exit_on_error=False, print_error=False)
     except CycloptsError as error:
         return _usage(words, error)
+    except InputError as error:
+        _refused(words).fail(error)
+        return error.exit_code
     except (BrokenPipeError, KeyboardInterrupt, SystemExit):
         raise
     except Exception as error:
@@ -437,15 +441,6 @@ def _run(words: list[str]) -> int:
             complain(line)
         return 3
     return int(result) if isinstance(result, int) else 0
-
-
-def _with_stdin(words: list[str]) -> list[str]:
-    """Return the words with a lone ``-`` spelled out where it means standard input: MODEL, or the value of --request."""
-    out = list(words)
-    for i, word in enumerate(words):
-        if word == "-" and (i == 1 or words[i - 1] == "--request" or (words[0] == "validate" and i == 2)):
-            out[i] = STDIN
-    return out
 
 
 def _usage_text(words: list[str], error: CycloptsError) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from roofplan.cli.app import Reply, Row, command, complain, progress
-from roofplan.errors import InputError, nearest
+from roofplan.errors import InputError, choice
 from roofplan.inputs import STDIN, CalibrateInputs, ClaimsInputs, ValidateInputs
 
 
@@ -103,15 +103,9 @@ def claims(asked: ClaimsInputs, reply: Reply) -> int:
     from roofplan.present.screens.claims import claims_screen
 
     topics = sorted({one.topic for one in every()})
-    if asked.topic is not None and asked.topic not in topics:
-        raise InputError(
-            f"--topic: no topic {asked.topic!r}; accepted: {', '.join(topics)}",
-            argument="--topic",
-            value=asked.topic,
-            nearest=nearest(asked.topic, topics),
-        )
+    topic = None if asked.topic is None else choice(asked.topic, topics, "--topic")
     words = asked.text.lower()
-    of_topic = (one for one in every() if asked.topic in {None, one.topic})
+    of_topic = (one for one in every() if topic in {None, one.topic})
     results = [outcome(one) for one in of_topic if words in one.id.lower() or words in one.says.lower()]
     reply.table(lambda: plain(claim_rows(results)))
     if not results:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from roofplan.cli.app import Reply, Row, command, progress
-from roofplan.errors import InputError, nearest
+from roofplan.errors import InputError, choice
 from roofplan.inputs import TrainInputs
 
 
@@ -56,12 +56,6 @@ def _check_emit(emit: str | None, *, alone: bool) -> None:
         return
     from roofplan.exports.training import TARGETS
 
-    if emit not in TARGETS:
-        raise InputError(
-            f"--emit: {emit!r} is not known; accepted: {', '.join(TARGETS)}",
-            argument="--emit",
-            value=emit,
-            nearest=nearest(emit, TARGETS),
-        )
+    choice(emit, TARGETS, "--emit")
     if alone:
         raise InputError("--emit prints the launch alone; leave out --explain", argument="--emit", value=emit)

@@ -7,7 +7,7 @@ import shlex
 from pathlib import Path
 
 from roofplan import catalogue
-from roofplan.errors import InputError
+from roofplan.errors import InputError, choice
 from roofplan.serving import Plan
 
 SHORT = {"vllm": "vllm", "sglang": "sglang", "trtllm": "tensorrt-llm", "llamacpp": "llama.cpp"}
@@ -45,12 +45,7 @@ def engine_named(name: str, given: str | None) -> str:
     'tensorrt-llm'
     """
     wanted = SHORT.get(name.lower(), name.lower())
-    if wanted not in SHORT.values():
-        raise InputError(
-            f"--emit: {name!r} is not an engine that can be emitted; accepted: {', '.join(SHORT)}",
-            argument="--emit",
-            value=name,
-        )
+    wanted = wanted if wanted in SHORT.values() else SHORT[choice(name, SHORT, "--emit")]
     if given is None:
         return wanted
     found = catalogue.engine(catalogue.find("engines", given, "--engine"))

@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Mapping
 
 from roofplan import catalogue
-from roofplan.errors import InputError
+from roofplan.errors import InputError, choice
 from roofplan.operations.table import ACTIVATION_BYTES
 from roofplan.records.model import Attention, Dense, LatentAttention, Mixture, Model
 from roofplan.records.training import Framework
@@ -79,12 +79,7 @@ def launch(plan: TrainingPlan, target: str | None = None) -> str:
         raise InputError(
             f"--emit: no launch of {name} is known; known: {', '.join(TARGETS)}", argument="--emit", value=name
         )
-    if name not in TARGETS:
-        raise InputError(
-            f"--emit: {name!r} is not a framework that can be emitted; accepted: {', '.join(TARGETS)}",
-            argument="--emit",
-            value=name,
-        )
+    choice(name, TARGETS, "--emit")
     writers: dict[str, Callable[[TrainingPlan], str]] = {
         "megatron": _megatron,
         "torchtitan": _torchtitan,

@@ -7,7 +7,7 @@ from typing import Any
 
 from roofplan import catalogue
 from roofplan.catalogue.machines import LARGEST_BOX, box_size, machine
-from roofplan.errors import ConfigError, InputError, UnitError, UnsupportedFeature, nearest
+from roofplan.errors import ConfigError, InputError, UnitError, UnsupportedFeature, choice, nearest
 from roofplan.inputs import Load, ServeInputs
 from roofplan.money.machine import OwnershipTerms
 from roofplan.operations.table import format_entry
@@ -54,13 +54,7 @@ def request_of(
             argument="--draft",
             value=asked.draft,
         )
-    if asked.best not in OBJECTIVES:
-        raise InputError(
-            f"--best: {asked.best!r} is not an objective; accepted: {', '.join(OBJECTIVES)}",
-            argument="--best",
-            value=asked.best,
-            nearest=nearest(asked.best, OBJECTIVES),
-        )
+    best = choice(asked.best, OBJECTIVES, "--best")
     load = _workload(asked, model.max_positions, asked.draft)
     _check_context(model, load, asked.context)
     constraints = _constraints(asked)
@@ -86,7 +80,7 @@ def request_of(
         price=asked.price,
         terms=terms,
         utilisation=utilisation_of(asked.utilisation),
-        best=asked.best,
+        best=best,
     )
     return request, [("planned_as", other.text)] if other else []
 
@@ -166,12 +160,10 @@ def pins(text: str | None) -> dict[str, int]:
             raise InputError(
                 f"--strategy: {name} is given twice", code="bad_strategy", argument="--strategy", value=text
             )
-        if name not in DEGREES or not value:
+        choice(name, DEGREES, "--strategy", code="bad_strategy")
+        if not value:
             raise InputError(
-                f"--strategy: cannot read {part!r}; accepted: {', '.join(f'{d}=N' for d in DEGREES)}",
-                code="bad_strategy",
-                argument="--strategy",
-                value=text,
+                f"--strategy: {name} needs a degree: {name}=8", code="bad_strategy", argument="--strategy", value=text
             )
         out[name] = units.parse_count(value, f"--strategy {name}")
     return out

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from roofplan import catalogue
 from roofplan.catalogue.machines import box_size, machine, tapered
-from roofplan.errors import InputError, NoPlan, StrategyError, UnitError, UnknownName, nearest
+from roofplan.errors import InputError, NoPlan, StrategyError, UnitError, UnknownName, choice, nearest
 from roofplan.inputs import TrainInputs
 from roofplan.operations.table import ACTIVATION_BYTES, element_bytes, format_entry
 from roofplan.records import units
@@ -28,19 +28,6 @@ DEFAULT_SEQUENCE = 4096
 
 DEFAULT_BATCH = {"full": 2**22, "other": 2**16}
 """Tokens of a step where nobody says: 4 Mi in pretraining, 64 Ki in fine-tuning [token]."""
-
-
-def choice(value: str, accepted: Collection[str], argument: str) -> str:
-    """Return a word in lower case, or refuse it with the choices."""
-    lowered = value.strip().lower()
-    if lowered not in accepted:
-        raise InputError(
-            f"{argument}: {value!r} is not known; accepted: {', '.join(accepted)}",
-            argument=argument,
-            value=value,
-            nearest=nearest(lowered, accepted),
-        )
-    return lowered
 
 
 def batch_of(text: str, sequence: int) -> int:
