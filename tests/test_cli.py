@@ -444,8 +444,7 @@ def test_a_way_out_is_taken_when_pasted_and_a_tenth_less_is_not(run_json, flag, 
     words = ("serve", "llama-3.1-8b", "--on", "h100-sxm:1")
     code, document = run_json(*words, flag, impossible)
     assert code == 1
-    (way,) = document["no_plan"]["relax"]
-    assert way["argument"] == flag
+    way = next(way for way in document["no_plan"]["relax"] if way["argument"] == flag)
     code, document = run_json(*words, flag, way["needed"])
     assert (code, document["plans"][0]["machine"]["text"]) == (0, way["plan"]["machine"])
     number, unit = re.fullmatch(r"([\d.]+)(.*)", way["needed"]).groups()

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import shlex
 from dataclasses import replace
 
 import numpy as np
@@ -744,17 +745,80 @@ MISSED = [
 ]
 
 
+def pasted(asked, way):
+    """Return what is asked with the flags of a way out typed over it."""
+    typed = {way["argument"]: way["needed"], **way["also"]}
+    return asked | {flag.removeprefix("--").replace("-", "_"): value for flag, value in typed.items()}
+
+
 @pytest.mark.parametrize("limits", MISSED, ids=str)
 def test_advice_that_is_followed_gives_the_plan_that_it_promised(limits):
+    asked = {"model": "llama-3.1-8b", "on": ["h100-sxm:8"], **limits}
     with pytest.raises(NoPlan) as refused:
-        plan_serving("llama-3.1-8b", ["h100-sxm:8"], **limits)
+        plan_serving(**asked)
     assert refused.value.relax
-    for item in refused.value.relax:
-        name = item["argument"].removeprefix("--").replace("-", "_")
-        found = plan_serving("llama-3.1-8b", ["h100-sxm:8"], **{**limits, name: str(item["needed"])})
-        assert found.plans
-        if "plan" in item and name != "rate":
-            assert item["plan"]["users"] <= max(p.users for p in found.plans)
+    for way in refused.value.relax:
+        first = plan_serving(**pasted(asked, way)).plans[0]
+        promised = way["plan"]
+        assert (first.label, first.users, first.engine.id) == (promised["label"], promised["users"], promised["engine"])
+        assert first.metrics["tpot"].value == pytest.approx(promised["tpot"], rel=1e-3)
+
+
+TIGHT = [
+    {"model": "llama-3.1-70b", "on": ["rtx-4090:4"]},
+    {
+        "model": "llama-3.1-70b",
+        "on": ["h100-sxm:4"],
+        "concurrency": "100",
+        "tpot": "50ms",
+        "ttft": "200ms",
+        "input": "4000",
+    },
+    {"model": "llama-3.1-70b", "on": ["rtx-4090:2"], "precision": "awq", "context": "100k"},
+    {"model": "llama-3.1-70b", "on": ["h100-sxm:2"], "budget": "1USD/h", "tpot": "9ms", "concurrency": "300"},
+    {"model": "llama-3.1-405b", "on": ["tpu-v5e:8"]},
+    {"model": "llama-3.1-8b", "on": ["rtx-4090:1"], "context": "100000"},
+    {"model": "llama-3.1-70b", "on": ["l40s:8"], "strategy": "dp=8", "concurrency": "4"},
+    {"model": "deepseek-v3", "on": ["h100-sxm:8"]},
+    {"model": "llama-3.1-8b", "on": ["h100-sxm:8", "h200-sxm:8"], "tpot": "1ms"},
+    {"model": "llama-3.1-70b", "on": ["mi300x:1"], "engine": "tensorrt-llm"},
+    {"model": "llama-3.1-405b", "on": ["dgx-h100:1"]},
+]
+
+
+@pytest.mark.parametrize("asked", TIGHT, ids=str)
+def test_every_way_out_parses_when_pasted_and_reaches_what_it_says(asked):
+    with pytest.raises(NoPlan) as refused:
+        plan_serving(**asked)
+    assert refused.value.relax
+    for way in refused.value.relax:
+        first = plan_serving(**pasted(asked, way)).plans[0]
+        assert (first.label, first.users) == (way["plan"]["label"], way["plan"]["users"])
+        assert shlex.split(way["text"]) == [
+            one for pair in [(way["argument"], way["needed"]), *way["also"].items()] for one in pair
+        ]
+
+
+def test_no_way_out_names_a_format_that_the_device_lacks():
+    with pytest.raises(NoPlan) as refused:
+        plan_serving("llama-3.1-405b", ["tpu-v5e:8"])
+    assert not [way for way in refused.value.relax if "fp8" in way["text"]]
+
+
+def test_the_nearest_context_is_the_longest_that_fits():
+    with pytest.raises(NoPlan) as refused:
+        plan_serving("llama-3.1-8b", ["rtx-4090:1"], context="100000")
+    (context,) = [int(way["needed"]) for way in refused.value.relax if way["argument"] == "--context"]
+    assert plan_serving("llama-3.1-8b", ["rtx-4090:1"], context=str(context)).plans
+    with pytest.raises(NoPlan):
+        plan_serving("llama-3.1-8b", ["rtx-4090:1"], context=str(int(context * 1.03)))
+
+
+def test_limits_that_hold_stay_where_they_are():
+    asked = {"concurrency": "100", "tpot": "50ms", "ttft": "200ms", "input": "4000", "output": "500"}
+    with pytest.raises(NoPlan) as refused:
+        plan_serving("llama-3.1-70b", ["h100-sxm:4"], **asked)
+    assert not [way for way in refused.value.relax if "--tpot" in way["text"] and float(way["plan"]["tpot"]) <= 0.05]
 
 
 @pytest.mark.parametrize(
@@ -773,14 +837,16 @@ def test_several_machines_refused_for_several_reasons_end_in_one_answer(on, limi
 def test_the_nearest_count_is_that_of_a_plan():
     with pytest.raises(NoPlan) as refused:
         plan_serving("llama-3.1-405b", ["h100-sxm:8", "h100-sxm:16@ib-ndr"], devices=4)
-    assert refused.value.relax[0]["needed"] == 16
+    assert next(way["needed"] for way in refused.value.relax if way["argument"] == "--devices") == "16"
 
 
 def test_limits_that_only_together_are_too_much_are_all_named():
-    with pytest.raises(NoPlan, match="all must move") as refused:
-        plan_serving("llama-3.1-8b", ["h100-sxm:8"], tpot="1ms", ttft="1ms")
-    moved = {item["argument"].removeprefix("--"): item["needed"] for item in refused.value.relax}
-    assert plan_serving("llama-3.1-8b", ["h100-sxm:8"], **moved).plans
+    asked = {"model": "llama-3.1-8b", "on": ["h100-sxm:8"], "tpot": "1ms", "ttft": "1ms"}
+    with pytest.raises(NoPlan, match="cannot be met together") as refused:
+        plan_serving(**asked)
+    way = refused.value.relax[0]
+    assert {way["argument"], *way["also"]} == {"--tpot", "--ttft"}
+    assert plan_serving(**pasted(asked, way)).plans
 
 
 @pytest.mark.parametrize(

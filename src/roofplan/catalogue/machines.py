@@ -205,6 +205,41 @@ def tapered(found: Machine, pod: float, taper: float) -> Machine:
     return replace(found, network=network)
 
 
+def resized(found: Machine, count: int) -> Machine | None:
+    """Return a machine with another number of devices of the same kind and the same network.
+
+    Up to a host's devices it is one host; beyond, hosts as full as the machine's where it has several, else as the catalogue
+    fills them.
+
+    Parameters
+    ----------
+    found : the machine.
+    count : devices [1].
+
+    Returns
+    -------
+    The machine, None where that many do not fill whole hosts, are not sold so, or have no network.
+    """
+    match = _SPEC.match(found.text)
+    name = match["id"] if match else found.device.id
+    sold = found.server if found.provider or name.lower() in catalogue.aliases("servers") else None
+    several = found.hosts > 1 or sold is not None
+    if count > found.per_host and several and count % found.per_host:
+        return None
+    if sold is not None:
+        each = f"{count // found.per_host}" if count >= found.per_host else ""
+    elif count <= found.per_host or not several:
+        each = str(count)
+    else:
+        each = f"{count // found.per_host}x{found.per_host}"
+    network = match["network"] if match else None
+    joined = network is not None and count > found.per_host
+    try:
+        return machine(f"{name}:{each}" + (f"@{network}" if joined else ""))[0] if each else None
+    except InputError:
+        return None
+
+
 def box_size(device: Accelerator) -> int:
     """Return the device count of the largest ordinary server of a device.
 

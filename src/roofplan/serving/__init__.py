@@ -20,7 +20,7 @@ from roofplan.serving.ledger import (
     layer_bytes,
     ledger,
 )
-from roofplan.serving.misses import no_plan, relaxations
+from roofplan.serving.misses import no_plan
 from roofplan.serving.order import objective, ordered, pareto_front, simplicity
 from roofplan.serving.plan import (
     DEFAULT_TPOT,
@@ -98,7 +98,6 @@ __all__ = [
     "pareto_front",
     "predict",
     "refuses_format",
-    "relaxations",
     "search",
     "simplicity",
     "smaller",

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from roofplan.catalogue import machines
-from roofplan.errors import RoofplanError
+from roofplan.catalogue.machines import resized
 from roofplan.operations.table import element_bytes
 from roofplan.records.calibration import Fit
-from roofplan.records.hardware import Machine
 from roofplan.serving.evaluate import evaluate
 from roofplan.serving.order import TIE, objective, ordered
 from roofplan.serving.plan import Plan, Request, Standing, Tally
@@ -32,33 +29,14 @@ def smaller(plan: Plan, asked: Request, fit: Fit) -> Plan | None:
     """Return the plan of the smallest machine of the same kind that serves a demand, None where the plan's own is it."""
     if asked.constraints.concurrency is None and asked.constraints.rate is None:
         return None
-    for machine in _smaller_machines(plan.machine):
+    sizes = (
+        resized(plan.machine, 1 << n) for n in range(plan.machine.count.bit_length()) if 1 << n < plan.machine.count
+    )
+    for machine in filter(None, sizes):
         found = evaluate(replace(asked, machines=(machine,), pins={}), Tally(), fit)
         if found:
             return ordered(found, asked.best, limited=asked.constraints.timed)[0]
     return None
-
-
-def _smaller_machines(machine: Machine) -> Iterator[Machine]:
-    """Yield machines with fewer devices of the same kind, the smallest first: parts of a host, then fewer hosts."""
-    name = re.split(r"[:@]", machine.text)[0] if not machine.text.endswith(".toml") else machine.text
-    sold = machine.provider or (name != machine.device.id and not name.endswith(".toml"))
-    network = f"@{machine.text.partition('@')[2]}" if "@" in machine.text else ""
-    parts = (
-        [] if sold or machine.per_host == 1 else [f"{name}:{1 << n}" for n in range(10) if 1 << n < machine.per_host]
-    )
-    fewer = [1 << n for n in range(20) if 1 << n < machine.hosts]
-    each = {
-        n: f"{name}:{n}" + (network if n > 1 else "") if sold else f"{name}:{n}x{machine.per_host}{network}"
-        for n in fewer
-    }
-    if fewer and not sold:
-        each[1] = f"{name}:{machine.per_host}"
-    for text in [*parts, *each.values()]:
-        try:
-            yield from machines.machine(text)
-        except RoofplanError:
-            continue
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -90,7 +90,11 @@ def _machine_plans(
     cost = money.hourly(machine, asked.price, fit, asked.terms)
     if limits.budget is not None and (cost is None or cost.total > limits.budget):
         none = cost is None
-        tally.refusals[Refusal("price", "no price of this kind") if none else Refusal("budget", "over the budget")] += 1
+        tally.refusals[
+            Refusal("price", "no price of this kind")
+            if none
+            else Refusal("budget", f"over the budget of {limits.budget:g} USD/h")
+        ] += 1
         return []
     kv_format = cache_format(model, kv)
     kv_bytes = element_bytes(kv_format)

@@ -555,5 +555,6 @@ def no_plan_lines(refusal: NoPlan) -> list[str]:
                 + (f", context {int(plan['context']):,}" if "context" in plan else "")
                 + f", {plan.get('engine', '')}"
             )
-        lines.append(f"  {item['argument']} {item['needed']}  ".ljust(34) + tail)
+        text = item.get("text") or f"{item['argument']} {item['needed']}"
+        lines.append(f"  {text}  ".ljust(34) + tail)
     return lines

@@ -1,0 +1,396 @@
+"""Ways out of a refusal: changes of a request that give a plan, each tried, the smallest first."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from roofplan.catalogue.machines import resized
+from roofplan.errors import Remedy
+from roofplan.operations.table import element_bytes
+from roofplan.records import units
+from roofplan.records.calibration import Fit
+from roofplan.records.hardware import Machine
+from roofplan.serving.evaluate import MOST_SEATS, evaluate
+from roofplan.serving.order import ordered
+from roofplan.serving.plan import Plan, Request, Tally
+from roofplan.serving.space import COMPETING, choose_engine
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limit:
+    """A limit or demand, and how the value that would let a plan in is found, written and read.
+
+    Parameters
+    ----------
+    field : its name in `Constraints`.
+    best : objective whose plans come nearest to it.
+    reached : what a plan reaches.
+    write : how the value is typed, no less than what is reached, or no more where `most`.
+    read : the value that the typed text means.
+    most : whether the largest reached is nearest, as for demands.
+    """
+
+    field: str
+    best: str
+    reached: Callable[[Plan], float]
+    write: Callable[[float], str]
+    read: Callable[[str], float]
+    most: bool = False
+
+    @property
+    def flag(self) -> str:
+        """The flag of the command line."""
+        return f"--{self.field.replace('_', '-')}"
+
+    def missed(self, plan: Plan, asked: Request) -> float:
+        """Return how far a plan is from the limit: ln of what it reaches over it, 0 where it holds or none is set [1]."""
+        wanted = getattr(asked.constraints, self.field)
+        reached = self.reached(plan)
+        if wanted is None:
+            return 0.0
+        if not math.isfinite(reached) or reached <= 0.0:
+            return math.inf
+        return max(0.0, math.log(wanted / reached if self.most else reached / wanted))
+
+
+def _typed(least: float, unit: str) -> str:
+    """Return an amount that is no less, as a shell takes it for one word."""
+    return units.show(units.at_least(least), unit).replace(" ", "")
+
+
+def _rate(plan: Plan) -> float:
+    return plan.metrics["output_tokens_per_second"].value * plan.utilisation / plan.workload.output
+
+
+LIMITS = (
+    Limit(
+        field="tpot",
+        best="latency",
+        reached=lambda plan: plan.pace.value,
+        write=lambda x: _typed(x, "s"),
+        read=lambda text: units.parse(text, "s"),
+    ),
+    Limit(
+        field="tokens_per_second_per_user",
+        best="latency",
+        reached=lambda plan: 1.0 / plan.pace.value,
+        write=lambda x: f"{units.at_most(x):g}",
+        read=float,
+        most=True,
+    ),
+    Limit(
+        field="ttft",
+        best="latency",
+        reached=lambda plan: plan.metrics["ttft"].value,
+        write=lambda x: _typed(x, "s"),
+        read=lambda text: units.parse(text, "s"),
+    ),
+    Limit(
+        field="concurrency",
+        best="devices",
+        reached=lambda plan: float(plan.users),
+        write=lambda x: f"{x:.0f}",
+        read=float,
+        most=True,
+    ),
+    Limit(
+        field="rate",
+        best="throughput",
+        reached=_rate,
+        write=lambda x: f"{units.at_most(x):g}req/s",
+        read=lambda text: float(text.removesuffix("req/s")),
+        most=True,
+    ),
+    Limit(
+        field="power",
+        best="latency",
+        reached=lambda plan: plan.metrics["power"].value if "power" in plan.metrics else math.inf,
+        write=lambda x: _typed(x, "W"),
+        read=lambda text: units.parse(text, "W"),
+    ),
+    Limit(
+        field="budget",
+        best="cost",
+        reached=lambda plan: plan.cost.total if plan.cost is not None else math.inf,
+        write=lambda x: f"{math.ceil(x * 100 - 1e-9) / 100:.2f}USD/h",
+        read=lambda text: float(text.removesuffix("USD/h")),
+    ),
+    Limit(
+        field="devices",
+        best="devices",
+        reached=lambda plan: float(plan.machine.count),
+        write=lambda x: f"{x:.0f}",
+        read=float,
+    ),
+)
+"""What can be let go."""
+
+CHANGES_STRATEGY, CHANGES_ENGINE, CHANGES_CACHE = 0.2, 0.3, 0.35
+"""How much other degrees, another engine and another format of the cache change, beside ln of the ratio for what has one [1]."""
+
+MOST_WAYS = 5
+"""Ways out that are named [1]."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """A request with something changed.
+
+    Parameters
+    ----------
+    flags : flag -> value to type.
+    asked : the request with the change.
+    size : how much it changes: ln of the ratio of the new to the old value, where there is one [1].
+    """
+
+    flags: dict[str, str] = field(default_factory=dict)
+    asked: Request
+    size: float
+
+
+def ways_out(asked: Request, machine: Machine | None, fit: Fit) -> list[Remedy]:
+    """Return changes of a request that give a plan, the smallest first.
+
+    Limits are moved one at a time, to the value that lets the nearest plan in, then together. Other changes are made on one
+    machine under all limits: degrees, engine, formats of cache and weights, a shorter context, more devices of the kind.
+
+    Parameters
+    ----------
+    asked : the request without a plan.
+    machine : the machine that comes nearest, None where none does.
+    fit : fitted constants.
+
+    Returns
+    -------
+    Remedies: flag, present value, value needed, what must be typed besides, and the plan that it gives.
+    """
+    found = [(one.size, remedy) for one in _single(asked, machine, fit) if (remedy := _tried(one, asked, fit))]
+    for more in (_together(asked, fit), _with_limits(asked, machine, fit)):
+        found = found or [(one.size, remedy) for one in more if (remedy := _tried(one, asked, fit))]
+    return _distinct([remedy for _, remedy in sorted(found, key=lambda item: item[0])])[:MOST_WAYS]
+
+
+def _distinct(ways: Sequence[Remedy]) -> list[Remedy]:
+    """Return the first way of each set of flags, without those that change more than another that is enough."""
+    typed = [{way["argument"]: way["needed"], **way["also"]} for way in ways]
+    kept: dict[frozenset[str], Remedy] = {}
+    for way, flags in zip(ways, typed, strict=True):
+        if not any(less.items() < flags.items() for less in typed):
+            kept.setdefault(frozenset(flags), way)
+    return list(kept.values())
+
+
+def _single(asked: Request, machine: Machine | None, fit: Fit) -> Iterator[Change]:
+    for limit in LIMITS:
+        if getattr(asked.constraints, limit.field) is not None:
+            yield from _moved(asked, (limit,), fit)
+    if machine is not None:
+        yield from _changed(asked, machine, fit)
+
+
+def _freed(asked: Request, limits: Sequence[Limit]) -> Request:
+    """Return a request without some limits; no pace is preferred where all that counts is how far one can get."""
+    gone: dict[str, Any] = {one.field: None for one in limits}
+    free = replace(asked.constraints, **gone)
+    return replace(asked, constraints=replace(free, tpot=math.inf) if free.tpot is None else free)
+
+
+def nearest(asked: Request, limits: Sequence[Limit], fit: Fit) -> Plan | None:
+    """Return the plan that comes nearest to some limits while all others hold, None where there is none."""
+    free = _freed(asked, limits)
+    demands = {one.field for one in limits}
+    seats = MOST_SEATS if "rate" in demands else min(asked.constraints.concurrency or 0, MOST_SEATS)
+    plans = [
+        plan
+        for best in dict.fromkeys(one.best for one in limits)
+        for plan in evaluate(replace(free, best=best, seats=seats), Tally(), fit)
+    ]
+    known = [(sum(one.missed(plan, asked) for one in limits), place) for place, plan in enumerate(plans)]
+    known = [one for one in known if math.isfinite(one[0])]
+    return plans[min(known)[1]] if known else None
+
+
+def _moved(asked: Request, limits: Sequence[Limit], fit: Fit) -> Iterator[Change]:
+    """Yield the request with limits at what the nearest plan reaches; those that it keeps stay."""
+    plan = nearest(asked, limits, fit)
+    if plan is None:
+        return
+    missed = [one for one in limits if one.missed(plan, asked) > 0.0]
+    flags = {one.flag: one.write(one.reached(plan)) for one in missed}
+    values: dict[str, Any] = {one.field: one.read(flags[one.flag]) for one in missed}
+    if "concurrency" in values:
+        values["concurrency"] = _most_users(asked, values, fit)
+        flags["--concurrency"] = str(values["concurrency"])
+    size = sum(one.missed(plan, asked) for one in missed)
+    yield Change(flags=flags, asked=_at(asked, values), size=size)
+
+
+def _at(asked: Request, values: dict[str, Any]) -> Request:
+    return replace(asked, constraints=replace(asked.constraints, **values))
+
+
+def _most_users(asked: Request, values: dict[str, Any], fit: Fit) -> int:
+    """Return the most users at once that have a plan, from a number that has one."""
+    low, step = int(values["concurrency"]), 1
+    high = int(asked.constraints.concurrency or low)
+    while low < high:
+        tried = min(low + step, high)
+        if evaluate(_at(asked, {**values, "concurrency": tried}), Tally(), fit):
+            low, step = tried, 2 * step
+        elif step == 1:
+            break
+        else:
+            high, step = tried - 1, 1
+    return low
+
+
+def _together(asked: Request, fit: Fit) -> Iterator[Change]:
+    """Yield the request with all of its limits at what the plan nearest to them together reaches."""
+    given = [one for one in LIMITS if getattr(asked.constraints, one.field) is not None]
+    if len(given) > 1:
+        yield from _moved(asked, given, fit)
+
+
+def _with_limits(asked: Request, machine: Machine | None, fit: Fit) -> Iterator[Change]:
+    """Yield changes of a machine that give a plan only with limits moved besides."""
+    given = [one for one in LIMITS if getattr(asked.constraints, one.field) is not None]
+    if machine is None or not given:
+        return
+    for change in _changed(asked, machine, fit):
+        for moved in _moved(change.asked, given, fit):
+            yield Change(flags=change.flags | moved.flags, asked=moved.asked, size=change.size + moved.size)
+
+
+def _changed(asked: Request, machine: Machine, fit: Fit) -> Iterator[Change]:
+    """Yield changes of what is served and on what, on one machine."""
+    here = replace(asked, machines=(machine,))
+    shown = {} if len(asked.machines) == 1 else {"--on": machine.text or machine.device.id}
+    formats = tuple(_other_formats(here, machine))
+    both = (
+        replace(more, flags=change.flags | more.flags, size=change.size + more.size)
+        for change in formats
+        for more in _other_sizes(change.asked, machine, FEW_TIMES)
+    )
+    for change in (*_other_engines(here, machine), *formats, *_other_sizes(here, machine, LARGER), *both):
+        yield replace(change, flags=shown | change.flags)
+        if asked.pins:
+            yield replace(
+                change,
+                flags=shown | change.flags | {"--strategy": ""},
+                asked=replace(change.asked, pins={}),
+                size=change.size + CHANGES_STRATEGY,
+            )
+    if asked.pins:
+        yield Change(flags=shown | {"--strategy": ""}, asked=replace(here, pins={}), size=CHANGES_STRATEGY)
+    yield from _shorter(here, shown, fit)
+
+
+def _other_engines(asked: Request, machine: Machine) -> Iterator[Change]:
+    """Yield the other engines, first the one that is taken where nobody asks for another."""
+    usual = choose_engine(None, machine, asked.precisions[0])
+    names = dict.fromkeys((*((usual.name,) if usual else ()), *COMPETING))
+    for place, name in enumerate(names):
+        if asked.engine != "any" and not (asked.engine or next(iter(names))).startswith(name):
+            size = CHANGES_ENGINE * (1.0 + 0.01 * place)
+            yield Change(flags={"--engine": name}, asked=replace(asked, engine=name), size=size)
+
+
+def _other_formats(asked: Request, machine: Machine) -> Iterator[Change]:
+    """Yield narrower formats that the device multiplies in, or that are unpacked to 16 bits."""
+    now = asked.model.quantization.format if asked.model.quantization else asked.model.dtype
+    held = element_bytes(now) if asked.precisions == ("checkpoint",) else min(map(element_bytes, asked.precisions))
+    native = "fp8" in machine.device.peak
+    if asked.kv_precisions == ("checkpoint",) and native:
+        yield Change(flags={"--kv-precision": "fp8"}, asked=replace(asked, kv_precisions=("fp8",)), size=CHANGES_CACHE)
+    for precision in (*(("fp8",) if native else ()), "awq", "q4_k_m"):
+        there = element_bytes(precision)
+        if there < 0.9 * held:
+            yield Change(
+                flags={"--precision": precision},
+                asked=replace(asked, precisions=(precision,)),
+                size=math.log(held / there),
+            )
+
+
+LARGER, FEW_TIMES = (2, 4, 8, 16, 32, 64), (2, 4)
+"""Multiples of a machine that are tried, alone and beside another format [1]."""
+
+
+def _other_sizes(asked: Request, machine: Machine, factors: Sequence[int]) -> Iterator[Change]:
+    for factor in factors:
+        larger = resized(machine, machine.count * factor)
+        if larger is not None:
+            yield Change(flags={"--on": larger.text}, asked=replace(asked, machines=(larger,)), size=math.log(factor))
+
+
+def _shorter(asked: Request, shown: dict[str, str], fit: Fit) -> Iterator[Change]:
+    """Yield the longest context that the best plan with the shortest one admits."""
+    w = asked.workload
+    least = w.input + w.output
+    if w.context <= least:
+        return
+    plans = evaluate(replace(asked, workload=replace(w, context=least)), Tally(), fit)
+    longest = max((min(int(plan.memory.longest), w.context - 1) for plan in plans), default=least)
+    for context in dict.fromkeys((longest, int(0.98 * longest), least)):
+        tried = replace(asked, workload=replace(w, context=context))
+        if context >= least and evaluate(tried, Tally(), fit):
+            yield Change(flags=shown | {"--context": str(context)}, asked=tried, size=math.log(w.context / context))
+            return
+
+
+def _tried(change: Change, asked: Request, fit: Fit) -> Remedy | None:
+    """Return a change as a remedy with the plan that it gives, None where it gives none."""
+    plans = evaluate(change.asked, Tally(), fit)
+    if not plans:
+        return None
+    best = ordered(plans, asked.best, limited=change.asked.constraints.timed)[0]
+    flags = dict(change.flags)
+    if flags.get("--strategy") == "":
+        degrees = best.strategy.as_dict()
+        flags["--strategy"] = ",".join(f"{name}={degrees[name]}" for name in asked.pins)
+    (argument, needed), *others = [
+        *((k, v) for k, v in flags.items() if k != "--on"),
+        *((k, v) for k, v in flags.items() if k == "--on"),
+    ]
+    return {
+        "argument": argument,
+        "now": _now(argument, asked),
+        "needed": needed,
+        "also": dict(others),
+        "text": " ".join(f"{flag} {value}" for flag, value in ((argument, needed), *others)),
+        "plan": brief(best),
+    }
+
+
+def _now(flag: str, asked: Request) -> str:
+    """Return what a flag says at present."""
+    limit = next((one for one in LIMITS if one.flag == flag), None)
+    if limit is not None:
+        return limit.write(float(getattr(asked.constraints, limit.field)))
+    said: dict[str, str] = {
+        "--on": ",".join(m.text or m.device.id for m in asked.machines[:MOST_WAYS]),
+        "--context": str(asked.workload.context),
+        "--engine": asked.engine or "the default",
+        "--precision": ",".join(asked.precisions),
+        "--kv-precision": ",".join(asked.kv_precisions),
+        "--strategy": ",".join(f"{name}={value}" for name, value in asked.pins.items()),
+    }
+    return said[flag]
+
+
+def brief(plan: Plan) -> Remedy:
+    """Return what a plan is and does, in short."""
+    between = {"tpot": plan.metrics["tpot"].value} if "tpot" in plan.metrics else {}
+    return {
+        "machine": plan.machine.text or plan.machine.device.id,
+        "strategy": plan.strategy.as_dict(),
+        "label": plan.label,
+        "users": plan.users,
+        **between,
+        "context": plan.memory.longest,
+        "weights": plan.memory.weights,
+        "engine": plan.engine.id,
+    }
