@@ -7,7 +7,7 @@ import pytest
 
 from roofplan import catalogue, money
 from roofplan.api import plan_serving
-from roofplan.catalogue.machines import machine
+from roofplan.catalogue.machines import machine, resized, with_all_ports
 from roofplan.errors import InputError, UnknownName
 from roofplan.operations.table import element_bytes
 
@@ -233,3 +233,45 @@ def test_two_hosts_have_one_network_whatever_their_size():
 def test_machines_have_a_largest_size():
     with pytest.raises(InputError, match="at most 16,384"):
         machine("h100-sxm:20000x8")
+
+
+@pytest.mark.parametrize(
+    ("text", "ports"),
+    [
+        ("h100-sxm:16", 8),
+        ("h100-sxm:512@ib-ndr", 8),
+        ("h100-sxm:16@ib-ndrx2", 2),
+        ("h100-sxm:2x4@ib-ndr", 4),
+        ("h100-sxm:16@roce-meta-24k", 8),
+        ("h100-sxm:16@10gbe", 1),
+        ("rtx-4090:8x1@10gbe", 1),
+        ("dgx-h100:2", 8),
+    ],
+)
+def test_a_host_has_the_ports_that_it_is_sold_with(text, ports):
+    assert machine(text)[0].ports == ports
+
+
+def test_fewer_ports_than_sold_are_known():
+    assert with_all_ports(machine("h100-sxm:16@ib-ndrx2")[0]).ports == 8
+    assert with_all_ports(machine("h100-sxm:16")[0]) is None
+    assert with_all_ports(machine("h100-sxm:8")[0]) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "count", "becomes"),
+    [
+        ("h100-sxm:8", 16, "h100-sxm:16"),
+        ("h100-sxm:2x8@ib-ndr", 32, "h100-sxm:4x8@ib-ndr"),
+        ("h100-sxm:2x8@ib-ndr", 8, "h100-sxm:8"),
+        ("rtx-4090:8x1@10gbe", 2, "rtx-4090:2x1@10gbe"),
+        ("rtx-4090:8x1@10gbe", 1, "rtx-4090:1"),
+        ("dgx-h100:2", 8, "dgx-h100:1"),
+        ("dgx-h100:2", 4, None),
+        ("h100-sxm:2x8@ib-ndr", 12, None),
+    ],
+)
+def test_machines_of_other_sizes(text, count, becomes):
+    found = resized(machine(text)[0], count)
+    assert (found and found.text) == becomes
+    assert found is None or found.count == count

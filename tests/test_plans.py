@@ -1,5 +1,7 @@
 """Which plan stands first, what binds it, and what stands beside it."""
 
+import re
+
 import pytest
 
 from roofplan.api import plan_serving
@@ -134,3 +136,15 @@ def test_improvements_are_tried_and_gain_more_than_a_tie(best):
 def test_all_engines_compete_when_asked():
     plans = plan_serving("llama-3.1-8b", ["h100-sxm:1"], tpot="50ms", engine="any").plans
     assert {plan.engine.name for plan in plans} >= {"vllm", "sglang", "tensorrt-llm"}
+
+
+@pytest.mark.parametrize("words", ["serve llama-3.1-405b --strategy tp=16 --on", "train llama-3.1-405b --on"])
+def test_fewer_ports_are_flagged_with_what_they_cost(words, run_json):
+    def warned(network):
+        _, document = run_json(*words.split(), f"h100-sxm:{'16' if 'serve' in words else '512'}{network}")
+        return [one["text"] for one in document["warnings"] if one["code"] == "network_ports"]
+
+    (said,) = warned("@ib-ndrx1")
+    assert not warned("@ib-ndr")
+    assert 0 < int(re.search(r"takes (\d+)% less", said)[1]) < 100
+    assert "write @ib-ndrx8" in said

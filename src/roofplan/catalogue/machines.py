@@ -367,7 +367,8 @@ def _built(
                 value=text,
             )
         network = catalogue.link(source.network)
-        ports = _ports(network, device, server, per_host)
+    if hosts > 1 and network is not None and ports is None:
+        ports = ports_as_sold(network, device, server, per_host)
     return Machine(
         device=device,
         hosts=hosts,
@@ -384,11 +385,74 @@ def _built(
     )
 
 
-def _ports(network: Link, device: Accelerator, server: Server | None, per_host: int) -> int:
-    """Return the network ports of a host where none are stated: its share of those of a known server [1]."""
+FABRIC = 0.25
+"""Rate of a port over that of a server's own network from which a network is taken to join devices, not hosts [1]."""
+
+
+def ports_as_sold(network: Link, device: Accelerator, server: Server | None, per_host: int) -> int:
+    """Return the ports that a host has on a network: those of a server of the device, in proportion to its devices.
+
+    A network that is much slower than the one that the server is sold with is a plain adapter: one port a host.
+
+    Parameters
+    ----------
+    network : link between hosts.
+    device : the accelerator.
+    server : server that the host is, None where it is not known.
+    per_host : devices of a host [1].
+
+    Returns
+    -------
+    Ports [1].
+    """
     boxes = [*([server] if server else []), *catalogue.servers_of(device.id)]
-    box = next((s for s in boxes if s.network == network.id and "network_ports" in s.quantities), None)
+    fitted = [s for s in boxes if s.network is not None and "network_ports" in s.quantities]
+    same = [s for s in fitted if s.network == network.id]
+    alike = [s for s in fitted if network.bandwidth >= FABRIC * catalogue.link(s.network or "").bandwidth]
+    box = next(iter((*same, *alike)), None)
     return 1 if box is None else max(1, int((box.value("network_ports") or 1.0) * per_host / box.count))
+
+
+def with_all_ports(found: Machine) -> Machine | None:
+    """Return a machine with the network ports that its hosts are sold with.
+
+    Parameters
+    ----------
+    found : the machine.
+
+    Returns
+    -------
+    The machine, None where it has no fewer.
+    """
+    if found.network is None:
+        return None
+    ports = ports_as_sold(found.network, found.device, found.server, found.per_host)
+    return replace(found, ports=ports) if ports > found.ports else None
+
+
+def fewer_ports(found: Machine, sold: Machine, what: str, less: float) -> list[tuple[str, str]]:
+    """Return the warning of a machine with fewer ports than its hosts are sold with.
+
+    Parameters
+    ----------
+    found : the machine.
+    sold : the machine with all of its ports.
+    what : what takes less time with them.
+    less : share of the time that they save [1].
+
+    Returns
+    -------
+    Code and text, nothing where they save less than 1%.
+    """
+    if found.network is None or less < SMALLEST_SAVING:
+        return []
+    name = found.network.id
+    saving = f"with which {what} takes {less:.0%} less: write @{name}x{sold.ports}"
+    return [("network_ports", f"{found.ports} x {name} a host; sold with {sold.ports}, {saving}")]
+
+
+SMALLEST_SAVING = 0.01
+"""Share of a time that more ports must save to be named [1]."""
 
 
 def _uplink(server: Server | None, device: Accelerator) -> float | None:

@@ -5,17 +5,19 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from roofplan import catalogue, money
+from roofplan import money
+from roofplan.catalogue.machines import fewer_ports, with_all_ports
 from roofplan.operations.table import element_bytes
 from roofplan.records.calibration import Fit
-from roofplan.records.hardware import Machine
 from roofplan.serving.advice import smaller, standing
 from roofplan.serving.certainty import uses
 from roofplan.serving.evaluate import _plan, evaluate
 from roofplan.serving.misses import no_plan
 from roofplan.serving.order import ordered
 from roofplan.serving.plan import Plan, Request, Result, Tally
+from roofplan.serving.prediction import predict
 from roofplan.serving.space import check_pins
+from roofplan.timing.rates import rates
 
 
 def search(asked: Request, fit: Fit, progress: Callable[[int, int], None] | None = None) -> Result:
@@ -84,13 +86,18 @@ def ladder(plan: Plan, asked: Request) -> list[Plan]:
     ]
 
 
-def idle_ports(machine: Machine) -> int:
-    """Return the ports that a host's box has, where a named network uses but one of them; else 0."""
-    box = next((s for s in catalogue.servers_of(machine.device.id) if s.count == machine.per_host), None)
-    if machine.network is None or machine.ports > 1 or box is None or box.network != machine.network.id:
-        return 0
-    ports = int(box.value("network_ports") or 1)
-    return ports if ports > 1 else 0
+def _fewer_ports(plan: Plan) -> list[tuple[str, str]]:
+    """Return what ports cost that a machine is sold with and does not have."""
+    sold = with_all_ports(plan.machine)
+    if sold is None:
+        return []
+    r, budget = rates(sold, plan.engine, plan.rates.fit), plan.memory.budget_tokens
+    kv_bytes = element_bytes(plan.kv_precision)
+    wider = predict(
+        plan.model, plan.strategy, plan.engine, plan.workload, r, float(plan.users), kv_bytes=kv_bytes, budget=budget
+    )
+    less = 1.0 - float(wider.pace.value) / plan.pace.value
+    return fewer_ports(plan.machine, sold, "a token", less)
 
 
 def warnings_of(plan: Plan) -> list[tuple[str, str]]:
@@ -108,10 +115,7 @@ def warnings_of(plan: Plan) -> list[tuple[str, str]]:
     name = plan.model.architecture
     if listed and name.endswith(("ForCausalLM", "LMHeadModel")) and name not in listed:
         out.append(("unlisted", f"{plan.engine.id}'s list of models does not name {name}: it may not load"))
-    more = idle_ports(plan.machine)
-    if more:
-        net = plan.machine.network.id if plan.machine.network else ""
-        out.append(("network_ports", f"one {net} port a host, as written; the box has {more}: write @{net}x{more}"))
+    out += _fewer_ports(plan)
     if plan.machine.device.geforce_licence:
         out.append(("geforce_licence", "the GeForce driver licence forbids data centres (blockchain aside)"))
     if plan.model.max_positions and plan.workload.context > plan.model.max_positions:

@@ -174,12 +174,13 @@ def ways_out(asked: Request, machine: Machine | None, fit: Fit) -> list[Remedy]:
 
 
 def _distinct(ways: Sequence[Remedy]) -> list[Remedy]:
-    """Return the first way of each set of flags, without those that change more than another that is enough."""
+    """Return the first way of each set of flags and width of weights, without those that change more than another that is enough."""
     typed = [{way["argument"]: way["needed"], **way["also"]} for way in ways]
     kept: dict[frozenset[str], Remedy] = {}
     for way, flags in zip(ways, typed, strict=True):
         if not any(less.items() < flags.items() for less in typed):
-            kept.setdefault(frozenset(flags), way)
+            width = math.floor(8.0 * element_bytes(flags["--precision"])) if "--precision" in flags else 0
+            kept.setdefault(frozenset((*flags, f"{width} bits")), way)
     return list(kept.values())
 
 
@@ -306,7 +307,9 @@ def _other_formats(asked: Request, machine: Machine) -> Iterator[Change]:
     if asked.kv_precisions == ("checkpoint",) and native:
         yield Change(flags={"--kv-precision": "fp8"}, asked=replace(asked, kv_precisions=("fp8",)), size=CHANGES_CACHE)
     for precision in (*(("fp8",) if native else ()), "awq", "q4_k_m"):
-        there = element_bytes(precision)
+        there = (
+            math.floor(8.0 * element_bytes(precision)) / 8.0
+        )  # scales aside: formats of equal width are equal changes
         if there < 0.9 * held:
             yield Change(
                 flags={"--precision": precision},

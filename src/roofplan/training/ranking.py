@@ -14,7 +14,7 @@ from roofplan.records.training import Layout
 from roofplan.training.misses import memory_miss, within_limits
 from roofplan.training.plan import TrainingPlan, TrainingRequest, planned
 from roofplan.training.search import AXES, Found, Tally, search
-from roofplan.training.warnings import quicker_elsewhere, warnings_of
+from roofplan.training.warnings import quicker_elsewhere, slower_network, warnings_of
 
 
 @dataclass(slots=True, kw_only=True)
@@ -93,7 +93,7 @@ def plan_all(asked: TrainingRequest, fit: Fit, progress: Callable[[int, int], No
         tally=tally,
         asked=asked,
         fit=fit,
-        warnings=[*warnings_of(kept[0], asked.policy), *quicker_elsewhere(kept[0], fit)],
+        warnings=[*warnings_of(kept[0], asked.policy), *slower_network(kept[0], fit), *quicker_elsewhere(kept[0], fit)],
     )
 
 

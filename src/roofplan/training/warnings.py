@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from roofplan import catalogue, money
+from roofplan.catalogue.machines import fewer_ports, with_all_ports
 from roofplan.records import units
 from roofplan.records.calibration import Fit
 from roofplan.records.training import Framework
@@ -52,6 +53,16 @@ def warnings_of(plan: TrainingPlan, policy: str) -> list[tuple[str, str]]:
     if plan.run is not None and plan.run.preset.kind != "derived":
         out.append(("failures_guessed", f"failure rate: {plan.run.preset.source}"))
     return out
+
+
+def slower_network(plan: TrainingPlan, fit: Fit) -> list[tuple[str, str]]:
+    """Return what ports cost that a machine is sold with and does not have."""
+    sold = with_all_ports(plan.machine)
+    if sold is None:
+        return []
+    wider = step(plan.model, plan.job, plan.layout, ability(sold, plan.framework, fit))
+    less = 1.0 - float(wider.time) / float(plan.step.time)
+    return fewer_ports(plan.machine, sold, "a step", less)
 
 
 MUCH = 0.8
