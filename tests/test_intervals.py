@@ -22,9 +22,10 @@ from roofplan.evidence.fits.intervals import (
 )
 from roofplan.evidence.fits.left_out import kept, kept_groups
 from roofplan.evidence.inference import VERSION, alternatives, inference_case
-from roofplan.evidence.predictions import predicted_figures, training_figures
+from roofplan.evidence.predictions import training_figures
 from roofplan.evidence.rows import Skipped
 from roofplan.evidence.scoring import Outcome
+from roofplan.evidence.serving_figures import predicted_figures
 from roofplan.evidence.training import training_case
 from roofplan.money.uncertainty import student
 from roofplan.records.calibration import Constant

@@ -3,8 +3,12 @@
 import re
 
 import pytest
+from conftest import FIT
 
+from roofplan import catalogue
 from roofplan.api import plan_serving
+from roofplan.evidence.nearest import nearest_measured
+from roofplan.evidence.predictions import validated
 from roofplan.serving import improvements, objective
 from roofplan.serving.order import TIE
 
@@ -148,3 +152,27 @@ def test_fewer_ports_are_flagged_with_what_they_cost(words, run_json):
     assert not warned("@ib-ndr")
     assert 0 < int(re.search(r"takes (\d+)% less", said)[1]) < 100
     assert "write @ib-ndrx8" in said
+
+
+def test_the_nearest_measured_run_is_of_the_same_configuration_whatever_it_is_called(tmp_path):
+    own = tmp_path / "config.json"
+    own.write_text(catalogue.model_table("llama-3.1-70b")["config"])
+    asked = {"concurrency": 96, "input": 250, "output": 357}
+    mine, known = (nearest_measured(first(name, ["h100-sxm:4"], **asked)) for name in (own, "llama-3.3-70b"))
+    assert mine == known
+    assert {row["device"] for row in mine} == {"h100-sxm"}
+    assert not nearest_measured(first("llama-3.2-1b", ["h100-sxm:1"])) or "70b" not in mine[0]["text"]
+
+
+def test_what_is_predicted_for_a_measured_run_is_what_validate_scores():
+    (row, *_) = nearest_measured(first("llama-3.1-70b", ["h100-sxm:4"], concurrency=96))
+    table = [one for one in catalogue.inference_rows() if one["id"] == row["id"]]
+    (scored,) = [one for one in validated("inference", table, FIT).outcomes if one.metric == "tpot"]
+    found = row["predicted"]
+    assert (found["value"], found["low"], found["high"]) == (
+        scored.predicted.value,
+        scored.predicted.low,
+        scored.predicted.high,
+    )
+    assert f"median ITL {row['tpot'] * 1e3:.1f} ms" in row["text"]
+    assert f"for that run we say {found['value'] * 1e3:.1f} [" in row["text"]

@@ -21,10 +21,11 @@ from roofplan.evidence.fits.engines import usable
 from roofplan.evidence.fits.fitting import NOT_FOR_FITTING
 from roofplan.evidence.fits.left_out import fit_without, kept, short_of_cache
 from roofplan.evidence.inference import case_of, inference_case
-from roofplan.evidence.predictions import at_most, inference_outcomes, predicted_figures, training_outcomes
+from roofplan.evidence.predictions import at_most, inference_outcomes, training_outcomes
 from roofplan.evidence.rows import TWICE, Skipped, told_apart
 from roofplan.evidence.rows import read as read_rows
 from roofplan.evidence.scoring import Outcome, Validation, pooled, rank_correlation, score, weighted_quantile
+from roofplan.evidence.serving_figures import predicted_figures
 from roofplan.evidence.statistic import statistic
 from roofplan.evidence.training import training_case
 from roofplan.hf.find import read_model

@@ -28,12 +28,11 @@ from roofplan.serving import (
 )
 from roofplan.serving.request import known_format, request_of
 from roofplan.serving.tokens import cheapest_for, demand_of, priced_tokens, route_of, training_share_of
-from roofplan.training import TrainingResult, plan_all
-from roofplan.training.request import request_of as training_request
 
 if TYPE_CHECKING:
     from roofplan.evidence.fits.own import Refit
     from roofplan.evidence.scoring import Validation
+    from roofplan.training import TrainingResult
 
 
 def fit_at_hand(given: Fit | None = None) -> Fit:
@@ -191,6 +190,9 @@ def plan_training(
     ------
     RoofplanError : bad input, or `NoPlan` where nothing satisfies the constraints.
     """
+    from roofplan.training import plan_all
+    from roofplan.training.request import request_of as training_request
+
     return plan_all(training_request(model_of(asked.model), asked), fit_at_hand(fit), progress)
 
 

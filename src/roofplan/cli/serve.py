@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import ModuleType
 
 from roofplan.cli.app import Reply, Row, command, progress
 from roofplan.errors import InputError
@@ -21,7 +22,6 @@ def serve(asked: ServeInputs, reply: Reply) -> None:
     from roofplan.api import plan_serving
     from roofplan.exports.serving import engine_named, launch
     from roofplan.present import screens
-    from roofplan.present.answers.serving import csv_rows, serve_answer
     from roofplan.records.units import parse_count
 
     explain, emit = reply.out("explain"), reply.out("emit")
@@ -33,7 +33,12 @@ def serve(asked: ServeInputs, reply: Reply) -> None:
         asked = replace(asked, engine=engine_named(emit, asked.engine))
     with progress(quiet=reply.as_json) as tick:
         result = plan_serving(asked, progress=tick)
-    reply.table(lambda: csv_rows(result))
+    reply.table(lambda: answers().csv_rows(result))
+
+    def answers() -> ModuleType:
+        from roofplan.present.answers import serving
+
+        return serving
 
     def pictures() -> list[Row]:
         from roofplan.present import charts
@@ -42,7 +47,9 @@ def serve(asked: ServeInputs, reply: Reply) -> None:
 
     reply.show(
         lambda page: screens.serve_screen(result, page, top=top, explain=explain, depth=levels),
-        lambda: serve_answer(result, asked, top=top, explain=max(levels, 2) if explain else 0, emit=emit is not None),
+        lambda: answers().serve_answer(
+            result, asked, top=top, explain=max(levels, 2) if explain else 0, emit=emit is not None
+        ),
         pictures,
         title=f"roofplan serve {asked.model}",
         launch=None if emit is None else lambda: launch(result.plans[0]),

@@ -62,7 +62,8 @@ def engine_version(name: str, version: str, when: str = "") -> str | None:
     For a stated version this is the nearest at or below it. Without one it is the release nearest to the run's month, before or after.
     Where only a year is known it is the newest release up to that year, or the oldest known release.
     """
-    same = [catalogue.engine(e) for e in catalogue.ids("engines") if catalogue.engine(e).name == name]
+    known = [catalogue.engine(one) for one in catalogue.ids("engines") if one.startswith(name)]
+    same = [one for one in known if one.name == name]
     if not same:
         return None
     ranked = sorted(same, key=lambda e: e.released)

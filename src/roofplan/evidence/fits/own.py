@@ -16,7 +16,7 @@ from functools import partial
 import numpy as np
 
 from roofplan.errors import InputError, RoofplanError
-from roofplan.evidence import predictions
+from roofplan.evidence import predictions, serving_figures
 from roofplan.evidence.fits import hierarchy
 from roofplan.evidence.fits.hierarchy import LEAST_NOISE, Block, Effect, Fitted, Numbers, Prior, linearised
 from roofplan.evidence.inference import InferenceCase, inference_case
@@ -207,8 +207,8 @@ def figures_of(tables: Sequence[tuple[str, Sequence[Row]]], fit: Fit) -> tuple[l
 def _serving_figures(row: Row, fit: Fit) -> list[Figure]:
     case = inference_case(row)
     place = own_place(case.engine.id, case.machine, case.model)
-    known = predictions.predicted_figures(case, fit)
-    beyond = predictions.implausible_serving(case, fit)
+    known = serving_figures.predicted_figures(case, fit)
+    beyond = serving_figures.implausible_serving(case, fit)
     return [
         Figure(row["id"], row["source_key"], FIGURE_OF[name], name, place, value, partial(_served, case, name))
         for name, value in case.measured.items()
@@ -218,7 +218,7 @@ def _serving_figures(row: Row, fit: Fit) -> list[Figure]:
 
 def _served(case: InferenceCase, name: str, fit: Fit) -> float:
     """Return a predicted figure; where it cannot be predicted, the measured one, which then has no influence."""
-    found = predictions.predicted_figures(case, fit)[name]
+    found = serving_figures.predicted_figures(case, fit)[name]
     return found.value if isinstance(found, Metric) else case.measured[name]
 
 

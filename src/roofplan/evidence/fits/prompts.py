@@ -12,7 +12,7 @@ import numpy as np
 from roofplan.evidence.fits.engines import LEAST, steady_run, usable
 from roofplan.evidence.fits.fitting import entry, merged, spread
 from roofplan.evidence.inference import LARGEST_QUEUE, InferenceCase
-from roofplan.evidence.predictions import simulated
+from roofplan.evidence.serving_figures import simulated
 from roofplan.operations.table import format_entry
 from roofplan.records.calibration import Constant, Fit
 from roofplan.records.engine import EAGER

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from dataclasses import replace
 
-from roofplan.evidence import nearest_measured
+from roofplan.evidence.nearest import nearest_measured
 from roofplan.exports.serving import launch
 from roofplan.inputs import ServeInputs
 from roofplan.present.answers.record import (

@@ -513,13 +513,13 @@ def device_table(result: Result, page: Page, top: int) -> None:
 
 def nearest_line(plan: Plan) -> str:
     """Return the published measurement that is nearest to a plan, if one is near."""
-    from roofplan.evidence import nearest_measured
+    from roofplan.evidence.nearest import nearest_measured
 
     rows = nearest_measured(plan, 1)
     if not rows:
         return ""
     row = rows[0]
-    return f"measured      nearest: {row['text']}"
+    return f"measured      {row['text']}"
 
 
 def launch_line(plan: Plan) -> str:

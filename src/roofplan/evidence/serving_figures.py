@@ -1,0 +1,249 @@
+"""Figures of published serving runs, as predicted and as data sheets bound them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from roofplan.errors import RoofplanError
+from roofplan.evidence.inference import LARGEST_QUEUE, ROUNDS, InferenceCase, alternatives
+from roofplan.evidence.rows import Skipped
+from roofplan.evidence.scoring import UNITS
+from roofplan.laws import batching
+from roofplan.records.calibration import Fit
+from roofplan.records.terms import Term
+from roofplan.serving import Prediction, floors
+from roofplan.serving.certainty import certainty
+from roofplan.serving.queue import Arrivals, Served, served, surface
+from roofplan.timing.figures import FIGURE_OF, Load, Metric, flat, sure
+
+
+def predicted_figures(case: InferenceCase, fit: Fit) -> dict[str, Metric | str]:
+    """Return the predicted figures of a case by metric, or why one cannot be predicted; omitted inputs widen intervals."""
+    found = _as_stated(case, fit)
+    if not case.unstated:
+        return found
+    here = _steady_values(case, fit)
+    others = {name: [_steady_values(other, fit) for other in alternatives(case, name)] for name in case.unstated}
+    return {name: _widened(name, figure, here, others, fit) for name, figure in found.items()}
+
+
+def _steady_values(case: InferenceCase, fit: Fit) -> dict[str, float]:
+    """Return the figures of a case in its steady state, used to see how far another input would move them."""
+    out: dict[str, float] = {}
+    try:
+        if case.measured.keys() & {"ttft", "prefill_tokens_per_second"}:
+            prompts = float(case.prompts_term(fit).value)
+            out |= {"ttft": prompts, "prefill_tokens_per_second": 1.0 / prompts}
+        if case.measured.keys() & {"tpot", "output_tokens_per_second"}:
+            users = case.users or min(float(case.book().max_concurrency), float(case.clients or math.inf))
+            state = case.steady(max(1.0, users), fit)
+            out |= {"tpot": float(state.pace.value), "output_tokens_per_second": float(state.rate)}
+    except (Skipped, RoofplanError):
+        return {}
+    return out
+
+
+def _widened(
+    name: str, figure: Metric | str, here: dict[str, float], others: dict[str, list[dict[str, float]]], fit: Fit
+) -> Metric | str:
+    """Return a figure with its interval widened to its values under other plausible inputs."""
+    if isinstance(figure, str) or figure.doubt is None or name not in here:
+        return figure
+    spans = []
+    for unstated, found in others.items():
+        values = [here[name], *(each[name] for each in found if name in each)]
+        spans.append((unstated, flat(min(values), max(values))))
+    doubt = figure.doubt._replace(assumed=(*figure.doubt.assumed, *spans))
+    return sure(FIGURE_OF[name], figure.grade, doubt, fit).of(figure.value, figure.unit)
+
+
+def _as_stated(case: InferenceCase, fit: Fit) -> dict[str, Metric | str]:
+    """Return the predicted figures of a case by its stated inputs and those filled in by rules."""
+    if case.regime == "static batch":
+        return _static(case, fit)
+    if case.regime == "steady batch":
+        return _predicted_steady(case, fit)
+    return _queued(case, fit)
+
+
+def _metric(case: InferenceCase, name: str, value: float, behind: Term, fit: Fit, load: Load = "") -> Metric:
+    """Return a figure of a case that follows from a time."""
+    return certainty(FIGURE_OF[name], behind, case.model, case.rates(fit), load=load).of(value, UNITS[name])
+
+
+def _static(case: InferenceCase, fit: Fit) -> dict[str, Metric | str]:
+    users = case.users or 1.0
+    found = case.steady(users, fit)
+    decode, prompts = case.measured_term(found), case.prompts_term(fit)
+    figures: dict[str, tuple[float, Term]] = {
+        "tpot": (float(decode.value), decode),
+        "ttft": (float(prompts.value), prompts),
+        "prefill_tokens_per_second": (users * case.prompt / float(prompts.value), prompts),
+    }
+    answer = float(case.workload.output)
+    whole = float(batching.static_batch_time(prompts.value, decode.value, answer - 1.0))
+    figures["output_tokens_per_second"] = (users * answer / whole, decode)
+    if case.statistic.kind == "request":
+        figures["tpot"] = (whole / answer, decode)
+    return {name: _metric(case, name, value, behind, fit) for name, (value, behind) in figures.items()}
+
+
+def _predicted_steady(case: InferenceCase, fit: Fit) -> dict[str, Metric | str]:
+    found = case.steady(case.users or 1.0, fit)
+    term = case.measured_term(found)
+    out: dict[str, Metric | str] = {
+        "tpot": _metric(case, "tpot", float(term.value), term, fit),
+        "output_tokens_per_second": _metric(case, "output_tokens_per_second", float(found.rate), found.cycle, fit),
+    }
+    return _without_tails(case, out)
+
+
+def _queued(case: InferenceCase, fit: Fit) -> dict[str, Metric | str]:
+    """Return the figures of requests that queue: by the steady state for long queues, else by simulating each step."""
+    book = case.book()
+    seats = book.max_concurrency // case.groups
+    if seats < 1 or not book.fits:
+        raise Skipped("memory: by our ledger it does not fit")
+    if case.regime == "offline" and not case.in_flight:
+        return _static(replace(case, users=float(book.max_concurrency)), fit)
+    clients = float(case.clients or math.inf)
+    running = min(float(book.max_concurrency), clients)
+    long = case.requests is not None and case.requests > LARGEST_QUEUE * running
+    if long or (case.regime == "offline" and case.requests is None):
+        return _full_queue(case, running, fit)
+    seen, steady = simulated(case, seats, book.budget_tokens, fit)
+    waits = case.regime in UNEVEN_LOADS or clients > running
+    load: Load = "queue" if waits else "" if math.isinf(clients) else "clients" if clients > 1 else "client"
+    full = steady if waits or math.isinf(clients) else case.steady(clients, fit)  # all clients run at once
+    rate = seen.rate * case.busy_groups
+    if case.clients is not None:  # some groups have one client more than others
+        rate *= case.clients / (clients_of(case) * case.busy_groups)
+    out: dict[str, Metric | str] = {
+        "ttft": _metric(case, "ttft", case.statistic.of(seen.first), full.ttft, fit, load),
+        "output_tokens_per_second": _metric(case, "output_tokens_per_second", rate, full.cycle, fit, load),
+    }
+    if seen.between:
+        seconds = _time_per_token(case, seen, case.measured_term(steady))
+        out["tpot"] = _metric(case, "tpot", seconds, case.measured_term(full), fit, load)
+    if case.regime == "open loop" and case.requests is None:
+        out["ttft"] = "number of requests not stated: how long the queue grew is not known"
+    return out
+
+
+UNEVEN_LOADS = frozenset({"open loop", "burst"})
+"""Regimes in which the batch size varies over time."""
+
+
+def _time_per_token(case: InferenceCase, seen: Served, step: Term) -> float:
+    """Return the time per token of a simulated run, in the row's statistic; quantiles of gaps come from the steady state."""
+    if case.statistic.kind == "gap" and case.statistic.quantile is not None:
+        return float(step.value)
+    return case.statistic.of(seen.cycles if case.statistic.kind == "request" else seen.between)
+
+
+def _full_queue(case: InferenceCase, running: float, fit: Fit) -> dict[str, Metric | str]:
+    """Return the steady state of a queue so long that ramp-up and tail do not matter; excess clients wait for a batch slot."""
+    full = case.steady(running, fit)
+    term = case.measured_term(full)
+    out: dict[str, Metric | str] = {
+        "tpot": _metric(case, "tpot", float(term.value), term, fit),
+        "output_tokens_per_second": _metric(case, "output_tokens_per_second", float(full.rate), full.cycle, fit),
+    }
+    if case.clients is not None:
+        between = 0.0 if full.tpot is None else float(full.tpot.value)
+        stays = case.clients * case.workload.output / float(full.rate)
+        front = float(case.rates(fit).front)
+        first = stays - (case.workload.output - 1.0) * between + front
+        out["ttft"] = _metric(case, "ttft", first, full.ttft, fit, "queue")
+    return _without_tails(case, out)
+
+
+def _without_tails(case: InferenceCase, out: dict[str, Metric | str]) -> dict[str, Metric | str]:
+    """Return steady-state figures without those published as a percentile of requests other than the median."""
+    quantile = case.statistic.quantile
+    if quantile is None or quantile == MIDDLE:
+        return out
+    gaps = case.statistic.kind == "gap"
+    said = "percentiles of requests are not predicted where all of them are alike"
+    return out | {name: said for name in ("tpot", "ttft") if name in out and not (gaps and name == "tpot")}
+
+
+MIDDLE = 0.5
+"""Median, the only quantile that a steady state represents [1]."""
+
+
+def clients_of(case: InferenceCase) -> int:
+    """Return the mean clients per group, rounded to a whole number [1]."""
+    return max(1, round((case.clients or 1) / case.busy_groups))
+
+
+def simulated(case: InferenceCase, seats: int, budget: float, fit: Fit) -> tuple[Served, Prediction]:
+    """Return a simulated run of one group, and the steady state at its mean batch size.
+
+    Where there is a server, all groups share its front end.
+    """
+    groups = case.busy_groups
+    clients = None if case.clients is None else clients_of(case)
+    requests = case.requests / groups if case.requests is not None else ROUNDS * (clients or seats)
+    arrivals = Arrivals(
+        requests=max(1, round(requests)),
+        varied=case.varied,
+        clients=clients,
+        rate=None if case.arrivals is None else case.arrivals / groups,
+    )
+    most = min(seats, clients or arrivals.requests, arrivals.requests)
+    time_of = surface(
+        case.model, case.strategy, case.workload, case.rates(fit), kv_bytes=case.kv_bytes, seats=most, budget=budget
+    )
+    front = (
+        0.0 if case.regime == "offline" else float(case.rates(fit).front) * groups
+    )  # such runs call the engine directly
+    seen = served(arrivals, case.workload, case.engine, time_of, seats=most, budget=budget, front=front)
+    return seen, case.steady(max(1.0, seen.running) * groups, fit)
+
+
+def ideal_serving(case: InferenceCase, fit: Fit) -> dict[str, float]:
+    """Return the data sheet's limits: one read of the weights per token, and prompts at the dense peak of all devices."""
+    one, rate = _floors(case, fit)
+    if case.users is None:
+        return {"prefill_tokens_per_second": rate}
+    out = {"tpot": one, "prefill_tokens_per_second": rate, "output_tokens_per_second": case.users / one}
+    return out | ({"ttft": case.users * case.prompt / rate} if case.regime == "static batch" else {})
+
+
+def _floors(case: InferenceCase, fit: Fit) -> tuple[float, float]:
+    """Return the least time per token, from the bytes that the running sequences read, and the highest prompt rate [s, token/s]."""
+    prompt = replace(case.workload, input=max(1, round(case.prompt)))
+    one = floors(case.model, case.strategy, prompt, case.rates(fit), max(1, round(case.users or 1)))
+    return float(one.token), float(prompt.input * case.machine.count / (one.first * max(one.ranks)))
+
+
+def implausible_serving(case: InferenceCase, fit: Fit) -> dict[str, str]:
+    """Return the figures of a case that exceed its data sheet, each with the limit that it exceeds."""
+    out = {}
+    token, most = _floors(case, fit)
+    least, rates = case.measured.get("tpot"), ("prefill_tokens_per_second", "output_tokens_per_second")
+    if least is not None and least < token and not case.workload.drafted:
+        out["tpot"] = f"memory bandwidth: a token takes at least {token * 1e3:.3g} ms"
+    for name in rates:
+        if case.measured.get(name, 0.0) > most:
+            out[name] = f"dense peak: at most {most:,.0f} tok/s"
+    answered = _answered(case)
+    if answered is not None and answered * case.workload.input > most:
+        said = f"dense peak: {answered:.3g} requests a second bring {answered * case.workload.input:,.0f} prompt tokens, at most {most:,.0f} are computed"
+        out |= dict.fromkeys(case.measured.keys() - out.keys(), said)
+    first, waited = ideal_serving(case, fit).get("ttft"), case.measured.get("ttft")
+    if first is not None and waited is not None and waited < first:
+        out["ttft"] = f"dense peak: the prompts take at least {first:.3g} s"
+    return out
+
+
+def _answered(case: InferenceCase) -> float | None:
+    """Return the requests answered per second by a run's own figures: its token rate, or its clients and their latency."""
+    answer = float(case.workload.output)
+    if "output_tokens_per_second" in case.measured:
+        return case.measured["output_tokens_per_second"] / answer
+    if case.clients is None or not case.measured.keys() >= {"ttft", "tpot"} or case.statistic.kind == "request":
+        return None
+    return case.clients / (case.measured["ttft"] + (answer - 1.0) * case.measured["tpot"])
