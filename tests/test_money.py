@@ -10,10 +10,24 @@ from roofplan.serving import all_in_cost
 from roofplan.timing.power import wall_power
 
 
-def test_a_rent_holds_for_the_size_that_it_was_quoted_for():
-    eight, four = (money.quotation(machine(f"h100-sxm:{n}")[0], "rent") for n in (8, 4))
-    assert (eight.value, eight.provider, eight.count) == (3.99, "Lambda", 8)
-    assert four.count is None
+def test_all_sizes_of_a_device_have_one_rent():
+    eight, four, one = (money.quotation(machine(f"h100-sxm:{n}")[0], "rent") for n in (8, 4, 1))
+    assert eight == four == one
+    assert (eight.value, eight.provider) == (3.99, "Lambda")
+
+
+def test_the_bounds_of_a_rent_are_those_of_the_newest_half_years_quotes():
+    found = money.quotation(machine("rtx-4090:8")[0], "rent")
+    assert (found.low, found.high) == (0.2, 0.69)
+    plan = plan_serving("llama-3.1-8b", ["rtx-4090:8"]).plans[0]
+    hourly = plan.metrics["cost_per_hour"]
+    assert (hourly.low, hourly.high) == pytest.approx((8 * 0.2, 8 * 0.69))
+
+
+def test_a_single_quote_has_the_bounds_of_its_kind():
+    alone = money.hourly(machine("p5-48xlarge:1")[0], "rent", FIT)
+    assert alone.price.provider == "AWS"
+    assert alone.price.low < alone.price.value < alone.price.high
 
 
 def test_a_bare_year_means_its_middle():

@@ -33,12 +33,13 @@ def serve(asked: ServeInputs, reply: Reply) -> None:
         asked = replace(asked, engine=engine_named(emit, asked.engine))
     with progress(quiet=reply.as_json) as tick:
         result = plan_serving(asked, progress=tick)
-    reply.table(lambda: answers().csv_rows(result))
 
     def answers() -> ModuleType:
         from roofplan.present.answers import serving
 
         return serving
+
+    reply.table(lambda: answers().csv_rows(result))
 
     def pictures() -> list[Row]:
         from roofplan.present import charts

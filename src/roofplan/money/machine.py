@@ -19,6 +19,7 @@ from roofplan.money.prices import (
     STALE_DAYS,
     HourlyCost,
     age_days,
+    bounded,
     bounds,
     given_price,
     quotation,
@@ -471,7 +472,11 @@ def hourly(machine: Machine, price: str, fit: Fit, terms: OwnershipTerms | None 
 
     if price in KINDS:
         found = quotation(machine, price)
-        return None if found is None else HourlyCost(per_device=found.value, count=machine.count, price=found)
+        return (
+            None
+            if found is None
+            else HourlyCost(per_device=found.value, count=machine.count, price=bounded(found, fit))
+        )
     try:
         value = units.parse(price, "USD/h", "--price")
     except UnitError as error:

@@ -128,12 +128,12 @@ RECENT_DAYS = 180
 
 
 def quotation(machine: Machine, kind: str) -> Price | None:
-    """Return the rent of a kind that holds for the machine's instance size, None where there is none.
+    """Return the rent of a kind for each device of a machine, None where there is none.
 
-    A rent holds for the instance size that it was quoted for. Quotes for as many devices as a host has come first, unless all of
-    them are older than a year and a newer quote names no size. For a named cloud instance only its provider's quotes count.
-    Only quotes with the contract term of the newest are used. The result is their median over the newest half year. Quotes
-    of another kind are never used.
+    All sizes of a device have one rent, so that a ranking compares machines and not quotes: the median of all quotes of the
+    newest half year, whatever instance they are of, with the lowest and the highest as its bounds. For a named cloud instance
+    only its provider's quotes count. Only quotes with the contract term of the newest are used, and never those of another
+    kind.
 
     Parameters
     ----------
@@ -147,29 +147,26 @@ def quotation(machine: Machine, kind: str) -> Price | None:
     own = machine.device.quantities.get("price")
     if own is not None and kind == "rent":
         return given_price(machine, own.value, own.source)
-    known = [
+    pool = [
         p
         for p in catalogue.prices(machine.device.id)
         if p.kind == KINDS[kind] and p.unit == "USD/h" and machine.provider in {"", p.provider}
     ]
-    exact = [p for p in known if p.count == machine.per_host]
-    loose = [p for p in known if p.count is None]
-    if exact and loose:
-        latest = max(exact, key=lambda p: p.middle)
-        old = age_days(latest.date) > STALE_DAYS and latest.middle < max(p.middle for p in loose)
-        exact = [] if old else exact
-    pool = exact or loose
     if not pool:
         return None
     term = max(pool, key=lambda p: p.middle).term
-    pool = [p for p in pool if p.term == term]
-    return newest(pool)
+    return newest([p for p in pool if p.term == term])
 
 
 def newest(pool: Sequence[Price]) -> Price:
-    """Return the median quote of the newest half year."""
+    """Return the median quote of the newest half year, with the lowest and highest of them as its bounds."""
     first = max(p.middle for p in pool) - timedelta(days=RECENT_DAYS)
-    return middle_of([p for p in pool if p.middle >= first])
+    near = [p for p in pool if p.middle >= first]
+    found = middle_of(near)
+    if len(near) == 1:
+        return found
+    low, high = min(p.low or p.value for p in near), max(p.high or p.value for p in near)
+    return replace(found, low=min(low, found.value), high=max(high, found.value))
 
 
 def middle_of(pool: Sequence[Price]) -> Price:
@@ -193,15 +190,21 @@ def bounds(value: float, kind: str, fit: Fit) -> tuple[float | None, float | Non
     return (None, None) if low is None or high is None else (low.value * value, high.value * value)
 
 
+def bounded(price: Price, fit: Fit) -> Price:
+    """Return a quote with bounds: its own where it has them, none where the user gave it, else those of its kind."""
+    if price.low is not None or price.high is not None or price.kind == "given":
+        return price
+    low, high = bounds(price.value, PURCHASE if price.kind in {"list", "street"} else price.kind, fit)
+    return replace(price, low=low, high=high)
+
+
 def ranged(price: Price, fit: Fit) -> Sourced:
-    """Return a quote with its bounds: its own where it states them, none where the user gave it, else those of its kind."""
-    low, high = price.low, price.high
-    if low is None and high is None and price.kind != "given":
-        low, high = bounds(price.value, PURCHASE if price.kind in {"list", "street"} else price.kind, fit)
+    """Return a quote with its bounds as an input of a cost."""
+    price = bounded(price, fit)
     return Sourced(
         value=price.value,
-        low=low,
-        high=high,
+        low=price.low,
+        high=price.high,
         unit=price.unit,
         text=f"{price.value:g} {price.unit}",
         source=price.source,

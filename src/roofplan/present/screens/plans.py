@@ -13,6 +13,7 @@ from roofplan.present.screens.page import Page, folded, interval, users_text, wr
 from roofplan.records import units
 from roofplan.records.hardware import Machine
 from roofplan.records.model import Model
+from roofplan.records.prices import Price
 from roofplan.serving import (
     DEFAULT_TPOT,
     LIMIT_NAMES,
@@ -73,10 +74,18 @@ def quoted(cost: HourlyCost | None) -> str:
     p = cost.price
     words = [
         p.kind.replace("rent-on-demand", "rent on demand").replace("rent-contract", "contract"),
-        f"{units.significant(p.value)} USD/h",
+        f"{units.significant(p.value)} USD/h{_between(p)}",
     ]
-    words += [x for x in (p.provider, p.term, p.date + (" !" if cost.stale else "")) if x]
+    size = f"by {p.count}" if p.count else ""
+    words += [x for x in (f"{p.provider} {size}".strip(), p.term, p.date + (" !" if cost.stale else "")) if x]
     return ", ".join(words)
+
+
+def _between(price: Price) -> str:
+    """Return the bounds of a price, empty where it is a single number."""
+    if price.low is None or price.high is None or price.low == price.high:
+        return ""
+    return f" [{units.significant(price.low)}, {units.significant(price.high)}]"
 
 
 def weights_text(model: Model) -> str:
