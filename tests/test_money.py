@@ -1,11 +1,15 @@
 """Prices, demands and energy: what a token costs, and on which load."""
 
+import csv
+import itertools
+
 import pytest
 from conftest import FIT
 
 from roofplan import catalogue, money
-from roofplan.api import plan_serving
+from roofplan.api import plan_serving, token_costs
 from roofplan.catalogue.machines import machine
+from roofplan.money.machine import own
 from roofplan.serving import all_in_cost
 from roofplan.timing.power import wall_power
 
@@ -104,3 +108,48 @@ def test_the_all_in_cost_is_in_the_answer(run_json):
     metrics = answer["plans"][0]["metrics"]
     into, out = (metrics[f"cost_per_million_{x}_tokens"]["value"] for x in ("input", "output"))
     assert metrics["cost_per_million_output_tokens_all_in"]["value"] == pytest.approx(out + 4 * into, rel=1e-9)
+
+
+def test_a_card_at_home_pays_no_data_centres_overhead():
+    home, hall = (own(machine(name)[0], FIT) for name in ("rtx-4090:2", "h100-sxm:8"))
+    assert home.inputs["PUE"].value == 1.0
+    assert hall.inputs["PUE"].value > 1.2
+    assert any("PUE 1" in one for one in home.assumed)
+
+
+def test_several_volumes_and_ways_of_paying_stand_side_by_side(run_json, tmp_path):
+    file = tmp_path / "volumes.csv"
+    words = "cost tokens gpt-oss-120b --on h100-sxm:1 --tokens 10M,1B,10B/month --price rent,own --csv"
+    code, document = run_json(*words.split(), str(file))
+    assert code == 0
+    bills = {(one["tokens"], one["paid"]): one["monthly"]["value"] for one in document["volumes"]}
+    assert set(bills) == set(itertools.product((1e7, 1e9, 1e10), ("API", "rent", "own")))
+    assert bills[1e9, "API"] == pytest.approx(100 * bills[1e7, "API"])
+    for tokens in (1e7, 1e10):
+        alone = token_costs("gpt-oss-120b", ["h100-sxm:1"], tokens=f"{tokens:.0f}/month", price="rent")
+        assert {one.kind: one.monthly.central for one in alone.supplies} == pytest.approx(
+            {kind: bills[tokens, kind] for kind in ("rent", "own")}
+        )
+    with file.open(newline="") as table:
+        rows = list(csv.DictReader(table))
+    assert len(rows) == len(bills)
+    assert float(rows[0]["monthly_value"]) == bills[1e7, "API"]
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["chip h100-sxm", "machine --on rtx-4090:8", "tokens gpt-oss-120b --on h100-sxm:1", "rent h100-sxm", "history"],
+)
+def test_every_cost_writes_a_table(run, tmp_path, words):
+    file = tmp_path / "rows.csv"
+    code, _, _ = run("cost", *words.split(), "--csv", str(file))
+    assert code == 0
+    with file.open(newline="") as table:
+        rows = list(csv.DictReader(table))
+    assert rows
+    assert all(len(row) >= 3 for row in rows)
+
+
+def test_tokens_on_a_changed_model_say_so(run):
+    _, out, _ = run(*["cost", "tokens", "llama-3.3-70b", "--on", "rtx-4090:2", "--precision", "any"])
+    assert out.startswith("changes the model: awq\n")

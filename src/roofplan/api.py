@@ -27,7 +27,7 @@ from roofplan.serving import (
     search,
 )
 from roofplan.serving.request import known_format, request_of
-from roofplan.serving.tokens import cheapest_for, demand_of, priced_tokens, route_of, training_share_of
+from roofplan.serving.tokens import cheapest_for, demands_of, paid_as, priced_tokens, route_of, training_share_of
 
 if TYPE_CHECKING:
     from roofplan.evidence.fits.own import Refit
@@ -314,7 +314,14 @@ def token_costs(
     """
     terms, training = terms_of(asked), training_share_of(asked.training_cost, asked.lifetime_tokens)
     route = route_of(asked.api_price)
-    served = ServeInputs(**{one.name: getattr(asked, one.name) for one in fields(Load)})
+    prices = paid_as(asked.price)
+    served = ServeInputs(
+        **{one.name: getattr(asked, one.name) for one in fields(Load)} | {"price": asked.price.split(",")[0]}
+    )
     result = plan_serving(served, terms=terms, fit=fit, progress=progress)
-    demand = demand_of(asked, result.plans[0].workload)
-    return priced_tokens(cheapest_for(result.plans, demand), result, demand, terms, route, training)
+    first, *others = [
+        priced_tokens(cheapest_for(result.plans, demand), result, demand, terms, prices, route, training)
+        for demand in demands_of(asked, result.plans[0].workload)
+    ]
+    first.others = others
+    return first

@@ -462,7 +462,12 @@ class MachineInputs(Owning):
 class TokensInputs(Owning, Load):
     """Of ``roofplan cost tokens``."""
 
-    tokens: str = asked("of a month, in and out, 1B/month", "1B/month")
+    tokens: str = asked("of a month, in and out, 1B/month; several: 10M,1B,10B/month", "1B/month", several=True)
+    price: str = asked(
+        "rent, contract, spot, own, or a price per device such as 2.50USD/h; several: rent,contract,own",
+        "rent",
+        several=True,
+    )
     peak: Text = asked("highest demand of a day over its mean, 1 to 2", "1")
     autoscale: bool = asked("let rented machines go in the quiet hours", False)
     api_price: str | None = asked("IN,OUT in USD per million tokens instead of the listed, 0.15,0.60")

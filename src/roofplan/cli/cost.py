@@ -8,7 +8,7 @@ from roofplan.inputs import ChipInputs, HistoryInputs, MachineInputs, RentInputs
 app.command(cost)
 
 
-@command(ChipInputs, *("html", "explain", "depth", "json"), to=cost)
+@command(ChipInputs, *("html", "csv", "explain", "depth", "json"), to=cost)
 def chip(asked: ChipInputs, reply: Reply) -> None:
     """Bill of materials of an accelerator, from wafer to board, with its range and its maker's margin."""
     from roofplan.api import fit_at_hand
@@ -17,6 +17,7 @@ def chip(asked: ChipInputs, reply: Reply) -> None:
     from roofplan.present.answers import costs
 
     found = bill_of_materials(asked, fit_at_hand())
+    reply.table(lambda: [{"part": one.name, "cost": float(one.value), "unit": one.unit} for one in found.term.parts])
     explain, levels = reply.out("explain"), reply.levels
 
     def pictures() -> list[Row]:
@@ -32,15 +33,17 @@ def chip(asked: ChipInputs, reply: Reply) -> None:
     )
 
 
-@command(MachineInputs, *("html", "explain", "depth", "json"), to=cost)
+@command(MachineInputs, *("html", "csv", "explain", "depth", "json"), to=cost)
 def machine(asked: MachineInputs, reply: Reply) -> None:
     """What a machine of one's own costs per hour, in parts."""
     from roofplan.api import fit_at_hand
     from roofplan.money.request import owned_machines
     from roofplan.present import screens
     from roofplan.present.answers import costs
+    from roofplan.present.answers.record import rows_of
 
     found = owned_machines(asked, fit_at_hand())
+    reply.table(lambda: rows_of(costs.machine_answer(found, asked, depth=1).machines))
     explain, levels = reply.out("explain"), reply.levels
 
     def pictures() -> list[Row]:
@@ -57,7 +60,7 @@ def machine(asked: MachineInputs, reply: Reply) -> None:
 
 @command(
     TokensInputs,
-    *("html", "explain", "depth", "json"),
+    *("html", "csv", "explain", "depth", "json"),
     example="gpt-oss-120b --on h100-sxm:1 --tokens 1B/month",
     to=cost,
     depth=("3", "levels of --explain"),
@@ -66,10 +69,12 @@ def tokens(asked: TokensInputs, reply: Reply) -> None:
     """What a month's tokens cost: an API, machines rented, machines of one's own, and where they break even."""
     from roofplan.api import token_costs
     from roofplan.present import screens
-    from roofplan.present.answers.tokens import tokens_answer
+    from roofplan.present.answers.record import rows_of
+    from roofplan.present.answers.tokens import tokens_answer, volume_rows
 
     with progress(quiet=reply.as_json) as tick:
         found = token_costs(asked, progress=tick)
+    reply.table(lambda: rows_of(volume_rows(found)))
     explain, levels = reply.out("explain"), reply.levels
 
     def pictures() -> list[Row]:
@@ -85,14 +90,16 @@ def tokens(asked: TokensInputs, reply: Reply) -> None:
     )
 
 
-@command(RentInputs, *("html", "json"), example="h100-sxm", to=cost)
+@command(RentInputs, *("html", "csv", "json"), example="h100-sxm", to=cost)
 def rent(asked: RentInputs, reply: Reply) -> None:
     """The dated rents of a device, kind by kind, and how they went over the years."""
     from roofplan.money.request import rents_of
     from roofplan.present import screens
     from roofplan.present.answers import costs
+    from roofplan.present.answers.record import rows_of
 
     identity, found = rents_of(asked.device or "", asked.provider)
+    reply.table(lambda: rows_of(costs.rent_answer(identity, found, asked).quotations))
 
     def pictures() -> list[Row]:
         from roofplan.present.charts import money
@@ -107,15 +114,17 @@ def rent(asked: RentInputs, reply: Reply) -> None:
     )
 
 
-@command(HistoryInputs, *("html", "json"), to=cost)
+@command(HistoryInputs, *("html", "csv", "json"), to=cost)
 def history(asked: HistoryInputs, reply: Reply) -> None:
     """The price of a FLOP and of a transistor over the years, and what makes one device faster than another."""
     from roofplan.catalogue.machines import accelerator
     from roofplan.money.history import gain, milestones
     from roofplan.present import screens
     from roofplan.present.answers import costs
+    from roofplan.present.answers.record import rows_of
 
     found, step = milestones(), gain(accelerator(asked.old, "--from"), accelerator(asked.new, "--to"))
+    reply.table(lambda: rows_of(costs.history_answer(found, step, asked).devices))
 
     def pictures() -> list[Row]:
         from roofplan.present.charts import money

@@ -418,6 +418,10 @@ def _depreciation(bought: Any, terms: OwnershipTerms, sources: tuple[Source, ...
     return Term("depreciation", value, "USD/h", law=law, text=text, numbers=numbers, sources=sources)
 
 
+AT_HOME = ("consumer", "apple")
+"""Classes of devices that are not taken to stand in a data centre."""
+
+
 def _energy(
     machine: Machine, terms: OwnershipTerms, absent: list[str], assumed: list[str], fit: Fit
 ) -> dict[str, Sourced]:
@@ -440,6 +444,9 @@ def _energy(
         assumed.append(f"electricity {tariff.text} ({tariff.seen})")
     if terms.pue is not None:
         pue = _given(terms.pue, "1")
+    elif machine.device.device_class in AT_HOME:
+        pue = _given(1.0, "1")
+        assumed.append(f"PUE 1: a {machine.device.device_class} device stands in a room, not in a data centre")
     else:
         pue = site_overhead()
         assumed.append(f"PUE {pue.value:g} ({pue.source}, {pue.seen})")

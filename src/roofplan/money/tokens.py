@@ -161,6 +161,8 @@ class TokenCosts:
     full : cost on one machine at the stated share of full load, of input, output and cached input [USD/Mtoken].
     energy : energy of a million output tokens at full load: ``kWh``, and ``gCO2`` where the carbon intensity is known, each with bounds.
     warnings : warnings for the reader, each with a code.
+    changes : what the plan changes of the model, such as its weight format.
+    others : the same for other volumes, where several were asked for.
     """
 
     model: str
@@ -172,6 +174,8 @@ class TokenCosts:
     energy: dict[str, Interval] = field(default_factory=dict)
     absent: list[str] = field(default_factory=list)
     warnings: list[tuple[str, str]] = field(default_factory=list)
+    changes: str = ""
+    others: list[TokenCosts] = field(default_factory=list)
 
 
 def api_of(model: str, demand: Demand, given: Route | None = None) -> Api | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from roofplan import catalogue
 from roofplan.errors import InputError, UnitError, nearest
@@ -22,8 +23,8 @@ from roofplan.serving.request import utilisation_of
 from roofplan.timing.figures import Metric
 
 
-def demand_of(asked: TokensInputs, load: Workload) -> Demand:
-    """Return the demand of a month.
+def demands_of(asked: TokensInputs, load: Workload) -> list[Demand]:
+    """Return the demand of a month, one for each volume that is asked for.
 
     Parameters
     ----------
@@ -32,13 +33,17 @@ def demand_of(asked: TokensInputs, load: Workload) -> Demand:
 
     Returns
     -------
-    Tokens a month, their lengths, the peak and the utilisation.
+    Tokens a month, their lengths, the peak and the utilisation, of each volume.
 
     Raises
     ------
     InputError : less than one request, or a peak outside 1 to 2.
     """
-    volume = _monthly(asked.tokens)
+    each = [text for text in asked.tokens.split(",") if text.strip()]
+    per = each[-1].partition("/")[1:] if each else ("", "")
+    volumes = [_monthly(text if "/" in text else "".join((text, *per))) for text in each]
+    if not volumes:
+        raise InputError("--tokens: give an amount. Example: 1B/month", argument="--tokens", value=asked.tokens)
     high = units.parse_amount(asked.peak, "--peak")
     if not 1.0 <= high <= 2.0:
         raise InputError(
@@ -47,7 +52,7 @@ def demand_of(asked: TokensInputs, load: Workload) -> Demand:
             value=asked.peak,
         )
     found = Demand(
-        tokens=volume,
+        tokens=volumes[0],
         input=float(load.input),
         output=float(load.output),
         peak=high,
@@ -55,9 +60,9 @@ def demand_of(asked: TokensInputs, load: Workload) -> Demand:
         utilisation=utilisation_of(asked.utilisation),
         hit=load.prefix_hit,
     )
-    if volume < load.input + load.output:
+    if min(volumes) < load.input + load.output:
         raise InputError(f"--tokens: {asked.tokens} is less than one request", argument="--tokens", value=asked.tokens)
-    return found
+    return [replace(found, tokens=volume) for volume in volumes]
 
 
 MONTHS = {"month": 1.0, "day": units.MONTH / units.DAY, "h": units.MONTH / units.HOUR, "year": 1.0 / 12.0}
@@ -74,6 +79,28 @@ def _monthly(text: str) -> float:
             value=text,
         )
     return units.parse_amount(amount.strip().removesuffix("tok"), "--tokens") * MONTHS[per.strip() or "month"]
+
+
+def paid_as(price: str) -> list[str]:
+    """Return the ways of paying that ``--price`` means: several as they stand, one beside owning.
+
+    Parameters
+    ----------
+    price : ways of paying, by commas.
+
+    Returns
+    -------
+    The ways, each once.
+
+    Examples
+    --------
+    >>> paid_as("contract"), paid_as("own"), paid_as("rent,spot")
+    (['contract', 'own'], ['rent', 'own'], ['rent', 'spot'])
+    """
+    each = [one.strip() for one in price.split(",") if one.strip()]
+    if len(each) < 2:
+        each = ["rent" if each == ["own"] else price, "own"]
+    return list(dict.fromkeys(each))
 
 
 def route_of(text: str | None) -> Route | None:
@@ -144,7 +171,7 @@ def training_share_of(bill: str | None, life: str | None) -> float | None:
 
 def supplies_of(
     plan: Plan,
-    price: str,
+    prices: Sequence[str],
     demand: Demand,
     terms: OwnershipTerms,
     absent: list[str],
@@ -152,19 +179,22 @@ def supplies_of(
     training: float | None,
     fit: Fit,
 ) -> list[Supply]:
-    """Return a month of a plan's machines, rented as `price` says and owned, beside the API; what has no price is added to `absent`."""
+    """Return a month of a plan's machines under each way of paying, beside the API; what has no price is added to `absent`."""
     m = plan.metrics["output_tokens_per_second"]
     capacity = _interval(m)
     owned = own(plan.machine, fit, terms)
-    asked = hourly_cost(plan.machine, "rent", fit) if price == "own" else plan.cost
     out = []
-    for kind, hourly in (("rent", asked), ("own", owned.cost() if owned is not None and not owned.bare else None)):
+    for kind in prices:
+        if kind == "own":
+            hourly = owned.cost() if owned is not None and not owned.bare else None
+        else:
+            hourly = hourly_cost(plan.machine, kind, fit)
         if hourly is None:
             bare = kind == "own" and owned is not None
             why = (
                 f"only the cards of {plan.machine.device.id} are priced (--server)"
                 if bare
-                else f"no {price if kind == 'rent' and price != 'own' else kind} price for an instance of {plan.machine.per_host} {plan.machine.device.id}"
+                else f"no {kind} price of {plan.machine.device.id}"
             )
             absent.append(f"{kind}: {why}")
             continue
@@ -245,6 +275,7 @@ def priced_tokens(
     result: Result,
     demand: Demand,
     terms: OwnershipTerms,
+    prices: Sequence[str],
     route: Route | None = None,
     training: float | None = None,
 ) -> TokenCosts:
@@ -256,6 +287,7 @@ def priced_tokens(
     result : the search that the plan came from.
     demand : tokens a month.
     terms : on which machines are owned.
+    prices : ways of paying for machines: rent, contract, spot, own, or a price per device.
     route : API prices that the user gives, None for the listed ones [USD/Mtoken].
     training : what a token carries of the model's training, None without [USD].
 
@@ -269,7 +301,8 @@ def priced_tokens(
         near = nearest(model, {str(entry["model"]) for entry in catalogue.token_prices()})
         others = f"; listed are {', '.join(near)} and others" if near else ""
         out.absent.append(f"API: no route to {model} is listed{others}")
-    out.supplies = supplies_of(plan, result.asked.price, demand, terms, out.absent, out.api, training, result.fit)
+    out.changes = plan.changes
+    out.supplies = supplies_of(plan, prices, demand, terms, out.absent, out.api, training, result.fit)
     found = {
         "input": uncached_input_cost(plan),
         "output": plan.metrics.get("cost_per_million_output_tokens"),

@@ -235,6 +235,34 @@ class Quote:
     source: str
 
 
+LONG = {"explain", "api_apart", "tornado"}
+"""Members that a table leaves out."""
+
+
+def rows_of(found: Iterable[object]) -> list[Json]:
+    """Return members as rows of a table, lists and explanations left out.
+
+    Parameters
+    ----------
+    found : members of an answer.
+
+    Returns
+    -------
+    One row for each; what stands inside another member is named after both.
+    """
+
+    def flat(document: Json, before: str = "") -> Json:
+        row: Json = {}
+        for name, value in document.items():
+            if isinstance(value, dict) and name not in LONG:
+                row |= flat(value, f"{before}{name}_")
+            elif not isinstance(value, dict | list):
+                row[before + name] = value
+        return row
+
+    return [flat(plain(one)) for one in found]
+
+
 # Answers -----------------------------------------------------------------------------------------
 
 

@@ -98,13 +98,66 @@ class MonthOfMachines:
 
 
 @members
+class VolumeMember:
+    """What a volume costs in one way of paying.
+
+    Parameters
+    ----------
+    tokens : of a month [token].
+    paid : ``API``, or how machines are paid for.
+    replicas : machines at the peak, null at an API [1].
+    """
+
+    tokens: float
+    paid: str
+    machine: str | None
+    plan: str | None
+    replicas: float | None
+    monthly: Ranged
+
+
+def volume_rows(found: TokenCosts) -> list[VolumeMember]:
+    """Return what each volume costs in each way of paying.
+
+    Parameters
+    ----------
+    found : a month's tokens, with those of other volumes.
+
+    Returns
+    -------
+    One member for each volume and way of paying.
+    """
+    out = []
+    for one in (found, *found.others):
+        tokens = one.demand.tokens
+        if one.api is not None:
+            monthly = ranged(one.api.monthly, "USD")
+            out.append(VolumeMember(tokens=tokens, paid="API", machine=None, plan=None, replicas=None, monthly=monthly))
+        out += [
+            view(
+                VolumeMember, each, tokens=tokens, paid=each.kind, plan=each.label, monthly=ranged(each.monthly, "USD")
+            )
+            for each in one.supplies
+        ]
+    return out
+
+
+@members
 class TokensAnswer(Answer):
-    """What a month's tokens cost at an API, rented and owned."""
+    """What a month's tokens cost at an API, rented and owned.
+
+    Parameters
+    ----------
+    changes : what the plan changes of the model, such as its weight format; absent where it changes nothing.
+    volumes : monthly costs of every volume, where several were asked for.
+    """
 
     model: str = ABSENT
     demand: DemandMember = ABSENT
     api: ApiPrices = ABSENT
     supplies: list[MonthOfMachines] = ABSENT
+    changes: str = ABSENT
+    volumes: list[VolumeMember] = ABSENT
     full_load: dict[str, Ranged] = ABSENT
     energy_per_million_output_tokens: dict[str, Ranged] = ABSENT
     sources: dict[str, DocumentMember] = ABSENT
@@ -137,6 +190,8 @@ def tokens_answer(found: TokenCosts, asked: TokensInputs, *, depth: int = 1) -> 
         demand=view(DemandMember, found.demand, input_share=found.demand.share),
         api=ABSENT if found.api is None else view(ApiPrices, found.api, monthly=ranged(found.api.monthly, "USD")),
         supplies=[_month(one, depth) for one in found.supplies],
+        changes=found.changes or ABSENT,
+        volumes=volume_rows(found) if found.others else ABSENT,
         full_load={name: ranged(value, "USD/Mtoken") for name, value in found.full.items()},
         energy_per_million_output_tokens={name: ranged(one, ENERGY_UNITS[name]) for name, one in found.energy.items()},
         sources=cited([*(key for one in found.supplies for key in one.term.bibliography()), *documents]),

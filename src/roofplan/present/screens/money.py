@@ -355,28 +355,7 @@ def tokens_screen(found: TokenCosts, page: Page, *, explain: bool = False, depth
     explain : whether to print the explanation.
     depth : levels of the explanation [1].
     """
-    d = found.demand
-    total, into = units.compact(d.tokens), units.compact(d.tokens * d.share)
-    curve = "around the clock" if d.peak == 1.0 else f"on average, {d.peak:g} x that at the day's peak"
-    for line in wrapped(
-        f"{total} tokens a month at {d.input:,.0f} in : {d.output:,.0f} out = {into} in +"
-        f" {units.compact(d.tokens * (1.0 - d.share))} out, {usd(d.tokens / MONTH)} tok/s {curve}",
-        indent=2,
-    ):
-        page.line(line)
-    if found.api is not None:
-        a = found.api
-        for line in wrapped(
-            f"  API  {spread(a.monthly, 'USD/month')}   " + _listed(a),
-            indent=7,
-        ):
-            page.line(line)
-    for one in found.supplies:
-        for line in _month_lines(one):
-            page.line(line)
-    for line in wrapped(f"  absent, not 0: {' · '.join(found.absent)}", indent=2) if found.absent else []:
-        page.line(line)
-    for line in [*_at_full_load(found), *_verdict_lines(found)]:
+    for line in [*_demand_lines(found), *_at_full_load(found), *_verdict_lines(found)]:
         page.line(line)
     if explain:
         trees = [(f"{one.kind} {usd(float(one.term.value))} USD/month", one.term) for one in found.supplies]
@@ -388,6 +367,37 @@ def tokens_screen(found: TokenCosts, page: Page, *, explain: bool = False, depth
         trees_screen(trees, page, depth)
         return
     page.line("more: --explain --utilisation 40% --peak 1.5 --api-price 0.15,0.60 --json --html FILE")
+
+
+def _demand_lines(found: TokenCosts) -> list[str]:
+    """Return the demand of a month, and what it costs in each way of paying."""
+    d = found.demand
+    total, into = units.compact(d.tokens), units.compact(d.tokens * d.share)
+    curve = "around the clock" if d.peak == 1.0 else f"on average, {d.peak:g} x that at the day's peak"
+    lines = [f"changes the model: {found.changes}"] if found.changes else []
+    lines += wrapped(
+        f"{total} tokens a month at {d.input:,.0f} in : {d.output:,.0f} out = {into} in +"
+        f" {units.compact(d.tokens * (1.0 - d.share))} out, {usd(d.tokens / MONTH)} tok/s {curve}",
+        indent=2,
+    )
+    if found.api is not None:
+        lines += wrapped(f"  API  {spread(found.api.monthly, 'USD/month')}   " + _listed(found.api), indent=7)
+    lines += [line for one in found.supplies for line in _month_lines(one)]
+    lines += wrapped(f"  absent, not 0: {' · '.join(found.absent)}", indent=2) if found.absent else []
+    return [*lines, *(_volume_lines(found) if found.others else [])]
+
+
+def _volume_lines(found: TokenCosts) -> list[str]:
+    """Return the monthly cost of every volume in every way of paying, the cheapest named."""
+    ways = [*(["API"] if found.api else []), *dict.fromkeys(one.kind for one in found.supplies)]
+    lines = [f"  {'tokens a month':<16}" + "".join(f"{way:>16}" for way in ways) + "   cheapest   USD a month"]
+    for one in (found, *found.others):
+        bills = {each.kind: each.monthly.central for each in one.supplies}
+        bills |= {"API": one.api.monthly.central} if one.api else {}
+        cells = "".join(f"{usd(bills[way]) if way in bills else '-':>16}" for way in ways)
+        least = min(bills, key=lambda way: bills[way]) if bills else "-"
+        lines.append(f"  {units.compact(one.demand.tokens):<16}{cells}   {least}")
+    return lines
 
 
 def _listed(a: Api) -> str:
