@@ -9,8 +9,8 @@ from roofplan import catalogue
 from roofplan.api import plan_serving
 from roofplan.evidence.nearest import nearest_measured
 from roofplan.evidence.predictions import validated
+from roofplan.records.ties import TIE
 from roofplan.serving import improvements, objective
-from roofplan.serving.order import TIE
 
 
 def first(*args, **asked):

@@ -16,7 +16,7 @@ from roofplan.records.source import Sourced
 LARGEST_BOX = 16
 """Most devices of an ordinary server; larger ones are racks or pods, which a count without hosts does not mean [1]."""
 
-MOST_DEVICES = 16_384
+MOST_DEVICES = 1_048_576
 """Most devices of a machine that is planned [1]."""
 
 _SPEC = re.compile(r"^(?P<id>.+?\.toml|[^:@]+?)(?::(?P<count>[^@]*))?(?:@(?P<network>.+))?$")

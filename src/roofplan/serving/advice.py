@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 from roofplan.catalogue.machines import resized
 from roofplan.operations.table import element_bytes
 from roofplan.records.calibration import Fit
+from roofplan.records.ties import TIE
 from roofplan.serving.evaluate import evaluate
-from roofplan.serving.order import TIE, objective, ordered
+from roofplan.serving.order import objective, ordered
 from roofplan.serving.plan import Plan, Request, Standing, Tally
 
 

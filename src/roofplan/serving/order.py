@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
+from roofplan.records.ties import TIE, tied, ties
 from roofplan.serving.plan import DEFAULT_TPOT, Plan, all_in_cost
-
-TIE = 0.01
-"""Relative difference of an objective below which plans tie [1]."""
 
 
 def objective(plan: Plan, best: str) -> float:
@@ -69,8 +68,9 @@ def ordered(plans: Sequence[Plan], best: str, *, limited: bool = False) -> list[
         same = [plan for plan in marked if rank(plan) == level]
         # what has no price goes by what each device gives; of equal counts the cheapest stands first
         figure = "throughput" if level[0] else best
-        for group in _ties(same, figure):
-            groups += _ties(group, "cost") if best == "devices" else [group]
+        counted = figure == "devices"
+        for group in ties(same, partial(objective, best=figure), 0.0 if counted else TIE):
+            groups += ties(group, partial(objective, best="cost")) if counted else [group]
     ranked = [plan for group in groups for plan in sorted(group, key=_preference)]
     edge = _bounds(ranked[0], best) if ranked else None
     lowest = min((objective(plan, best) for plan in groups[0]), default=math.inf) if groups else math.inf
@@ -79,28 +79,15 @@ def ordered(plans: Sequence[Plan], best: str, *, limited: bool = False) -> list[
         here = _bounds(plan, best)
         return edge is not None and here is not None and here[0] <= edge[1]
 
-    def tied(plan: Plan) -> bool:
-        return math.isfinite(lowest) and abs(objective(plan, best) - lowest) <= _width(lowest, best)
-
+    tie = 0.0 if best == "devices" else TIE
     return [
-        replace(plan, tied=index > 0 and tied(plan), within_interval=index > 0 and inside(plan))
+        replace(
+            plan,
+            tied=index > 0 and tied(objective(plan, best), lowest, tie),
+            within_interval=index > 0 and inside(plan),
+        )
         for index, plan in enumerate(ranked)
     ]
-
-
-def _width(value: float, best: str) -> float:
-    """Return the difference from an objective below which others tie with it; counts of devices tie where they are equal."""
-    return 0.0 if best == "devices" or math.isinf(value) else TIE * abs(value)
-
-
-def _ties(plans: Sequence[Plan], best: str) -> Iterator[list[Plan]]:
-    """Yield plans in groups that tie, the best group first."""
-    left = sorted(plans, key=lambda plan: objective(plan, best))
-    while left:
-        first = objective(left[0], best)
-        group = [plan for plan in left if objective(plan, best) <= first + _width(first, best)]
-        yield group
-        left = left[len(group) :]
 
 
 def _preference(plan: Plan) -> tuple[float, ...]:

@@ -46,6 +46,7 @@ class TrainingRequest:
     deadline : most elapsed time [s].
     budget : most money for the run [USD].
     devices : most devices [1].
+    any_size : whether machines of one device are sizes of a cluster, of which the smallest within the deadline counts.
     assumed : what was assumed, in words.
     unstated : inputs among them whose other plausible values widen intervals, of those that `certainty.ALTERNATIVES` knows.
     """
@@ -58,6 +59,7 @@ class TrainingRequest:
     deadline: float | None = None
     budget: float | None = None
     devices: int | None = None
+    any_size: bool = False
     price: str = "rent"
     failures: str | None = None
     checkpoint: str = "sync"
@@ -70,7 +72,14 @@ class TrainingRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingPlan:
-    """One layout with everything that is known of it."""
+    """One layout with everything that is known of it.
+
+    Parameters
+    ----------
+    pareto : whether no layout on its machine is both faster and leaner.
+    tied : whether its objective lies within 1% of the first plan's.
+    within_interval : whether its objective differs from the first plan's by less than the two 90% intervals.
+    """
 
     model: Model
     machine: Machine
@@ -86,6 +95,8 @@ class TrainingPlan:
     power: Term | None
     metrics: Mapping[str, Metric] = field(default_factory=dict)
     pareto: bool = False
+    tied: bool = False
+    within_interval: bool = False
 
     @property
     def ledger(self) -> Ledger:

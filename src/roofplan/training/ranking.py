@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from roofplan.errors import InputError, NoPlan, RoofplanError
 from roofplan.records.calibration import Fit
+from roofplan.records.hardware import Machine
+from roofplan.records.ties import tied, ties
 from roofplan.records.training import Layout
+from roofplan.records.units import DAY
 from roofplan.training.misses import memory_miss, within_limits
 from roofplan.training.plan import TrainingPlan, TrainingRequest, planned
 from roofplan.training.search import AXES, Found, Tally, search
@@ -26,7 +30,7 @@ class TrainingResult:
     asked: TrainingRequest
     fit: Fit
     warnings: list[tuple[str, str]] = field(default_factory=list)
-    front: list[TrainingPlan] = field(default_factory=list)
+    standing: Standing | None = None
 
 
 def plan_all(asked: TrainingRequest, fit: Fit, progress: Callable[[int, int], None] | None = None) -> TrainingResult:
@@ -47,7 +51,9 @@ def plan_all(asked: TrainingRequest, fit: Fit, progress: Callable[[int, int], No
     NoPlan : nothing fits, or nothing within the limits; carries what would.
     """
     started = time.process_time()
-    tally, plans, fronts = Tally(), [], []
+    tally = Tally()
+    plans: list[TrainingPlan] = []
+    fronts: list[tuple[Machine, Found]] = []
     first: RoofplanError | None = None
     limit = asked.devices
     once = {m.text or m.device.id: m for m in asked.machines}
@@ -59,42 +65,95 @@ def plan_all(asked: TrainingRequest, fit: Fit, progress: Callable[[int, int], No
             binding="devices",
             relax=[{"argument": "--devices", "now": limit, "needed": least}],
         )
-    for index, machine in enumerate(machines):
+    groups = _alternatives(asked, machines)
+    few = SHORTLIST if len(groups) <= FEW else 1
+    for index, group in enumerate(groups):
         try:
-            found = search(
-                asked.model,
-                asked.job,
-                machine,
-                asked.framework,
-                fit,
-                asked.pins,
-                progress if len(machines) == 1 else None,
-            )
+            tried = _tried(asked, group, fit, progress if len(groups) == 1 else None)
         except InputError as error:
             first = first or error
             continue
-        _merge(tally, found.tally)
-        plans += [(machine, item) for item in _shortlist(found)]
-        fronts.append((machine, found.front))
-        if progress is not None and len(machines) > 1:
-            progress(index + 1, len(machines))
+        for machine, found in tried:
+            _merge(tally, found.tally)
+            plans += [planned(asked, machine, layout, fit) for _, _, layout in _shortlist(found, few)]
+            fronts.append((machine, found))
+        if progress is not None and len(groups) > 1:
+            progress(index + 1, len(groups))
     if tally.legal == 0 and first is not None:
         raise first
     tally.seconds = time.process_time() - started
     if not plans:
         raise memory_miss(asked, machines, tally, fit)
-    made = [planned(asked, machine, layout, fit) for machine, (_, _, layout) in plans]
-    kept = within_limits(asked, made, tally, fit)
-    kept.sort(key=lambda plan: (_objective(plan, asked.best), plan.metrics["step_time"].value))
-    beaten = {id(layout) for _, front in fronts for _, _, layout in front}
-    kept = [replace(plan, pareto=id(plan.layout) in beaten) for plan in kept]
+    front = {(machine.text, layout) for machine, found in fronts for _, _, layout in found.front}
+    kept = ordered(within_limits(asked, plans, tally, fit), asked.best, front)
+    if few < SHORTLIST:
+        # the first machine's other layouts are planned too, once it is known to be the first
+        best = kept[0].machine
+        found = next(found for machine, found in fronts if machine is best)
+        more = [planned(asked, best, layout, fit) for _, _, layout in _shortlist(found, SHORTLIST)[few:]]
+        kept = ordered(within_limits(asked, [*kept, *more], tally, fit), asked.best, front)
     return TrainingResult(
         plans=kept,
         tally=tally,
         asked=asked,
         fit=fit,
         warnings=[*warnings_of(kept[0], asked.policy), *slower_network(kept[0], fit), *quicker_elsewhere(kept[0], fit)],
+        standing=standing(kept[0], asked, fit),
     )
+
+
+FEW = 4
+"""Machines up to which a whole shortlist of each is planned [1]."""
+
+
+def _alternatives(asked: TrainingRequest, machines: list[Machine]) -> list[list[Machine]]:
+    """Return machines in groups, of each of which the smallest within the deadline counts; without a deadline each alone."""
+    if not asked.any_size or asked.deadline is None:
+        return [[machine] for machine in machines]
+    sizes: dict[str, list[Machine]] = {}
+    for machine in machines:
+        sizes.setdefault(machine.device.id, []).append(machine)
+    return [sorted(group, key=lambda machine: machine.count) for group in sizes.values()]
+
+
+def _tried(
+    asked: TrainingRequest, group: list[Machine], fit: Fit, progress: Callable[[int, int], None] | None
+) -> list[tuple[Machine, Found]]:
+    """Return the layouts of machines of one device, of sizes near the smallest that meets the deadline.
+
+    A run takes about as many device-hours on any size, so that each look tells which size to look at next.
+
+    Raises
+    ------
+    InputError : no size has a layout; the reason of the last.
+    """
+    tried: dict[int, tuple[Machine, Found]] = {}
+    place, late, in_time, reason = min(1, len(group) - 1), -1, len(group), None
+    while late + 1 < in_time and place not in tried:
+        machine = group[place]
+        try:
+            found = search(asked.model, asked.job, machine, asked.framework, fit, asked.pins, progress)
+        except InputError as error:
+            reason, found = error, Found()
+        tried[place] = (machine, found)
+        if not found.layouts:
+            late = max(late, place) if not found.tally.legal or in_time == len(group) else late
+            place = min((n for n in range(late + 1, in_time) if n not in tried), default=place)
+            continue
+        days = _time_of(asked, machine, found, fit)
+        met = asked.deadline is None or days <= asked.deadline
+        in_time, late = (place, late) if met else (in_time, place)
+        wanted = machine.count * (days / asked.deadline if asked.deadline else 1.0)
+        near = [n for n in range(late + 1, in_time) if group[n].count >= wanted and n not in tried]
+        place = min(near, default=max((n for n in range(late + 1, in_time) if n not in tried), default=place))
+    if all(not found.tally.legal for _, found in tried.values()) and reason is not None:
+        raise reason
+    return list(tried.values())
+
+
+def _time_of(asked: TrainingRequest, machine: Machine, found: Found, fit: Fit) -> float:
+    """Return the time that a run takes on the fastest layout, failures included [s]."""
+    return planned(asked, machine, found.layouts[0][2], fit).metrics["days"].value * DAY
 
 
 def _merge(tally: Tally, more: Tally) -> None:
@@ -106,18 +165,83 @@ def _merge(tally: Tally, more: Tally) -> None:
     tally.least_host = min(tally.least_host, more.least_host)
 
 
-def _shortlist(found: Found) -> list[tuple[float, float, Layout]]:
+def _shortlist(found: Found, most: int) -> list[tuple[float, float, Layout]]:
     """Return the fastest layouts, one for each set of degrees, then the front of time against memory."""
     out: dict[tuple[Any, ...], tuple[float, float, Layout]] = {}
     for item in found.layouts:
         degrees = (*(getattr(item[2], name) for name in AXES[:4]), item[2].pp)
         out.setdefault(degrees, item)
-        if len(out) >= SHORTLIST:
+        if len(out) >= most:
             break
-    return list({id(item[2]): item for item in [*out.values(), *found.front]}.values())
+    front = found.front if most > 1 else found.front[-1:]
+    return list({id(item[2]): item for item in [*out.values(), *front]}.values())
 
 
-def _objective(plan: TrainingPlan, best: str) -> float:
+def ordered(plans: list[TrainingPlan], best: str, front: Collection[tuple[str, Layout]]) -> list[TrainingPlan]:
+    """Return plans by objective, ties by what an expert would pick.
+
+    Plans tie where their objectives lie within 1% of the best that remains. Among them stand first those of the front of time
+    against memory, then those with more free memory, fewer devices, and the smallest degrees.
+    """
+    marked = [replace(plan, pareto=(plan.machine.text, plan.layout) in front) for plan in plans]
+
+    def preference(plan: TrainingPlan) -> tuple[float, ...]:
+        free = float(plan.machine.device.memory or 0.0) - float(plan.ledger.reserved)
+        return (not plan.pareto, -free, plan.machine.count, float(plan.layout.tp), float(plan.layout.pp))
+
+    groups = list(ties(marked, partial(objective, best=best)))
+    ranked = [plan for group in groups for plan in sorted(group, key=preference)]
+    lowest = objective(groups[0][0], best) if groups else math.inf
+    edge = _bounds(ranked[0], best) if ranked else None
+
+    def inside(plan: TrainingPlan) -> bool:
+        here = _bounds(plan, best)
+        return edge is not None and here is not None and here[0] <= edge[1]
+
+    return [
+        replace(plan, tied=n > 0 and tied(objective(plan, best), lowest), within_interval=n > 0 and inside(plan))
+        for n, plan in enumerate(ranked)
+    ]
+
+
+def _bounds(plan: TrainingPlan, best: str) -> tuple[float, float] | None:
+    """Return the 90% interval of the objective, None where it is a count or not known."""
+    name = {"cost": "cost" if "cost" in plan.metrics else "cost_per_million_tokens", "memory": "memory_reserved"}.get(
+        best, "days" if "days" in plan.metrics else "step_time"
+    )
+    found = None if best == "devices" else plan.metrics.get(name)
+    return None if found is None else (found.low, found.high)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """How a plan with pinned degrees compares with the best layout of its machine.
+
+    Parameters
+    ----------
+    best : the best plan without pins.
+    ratio : objective of the pinned plan over that of the best, above 1 where the best is better [1].
+    within_interval : whether the difference is smaller than the two 90% intervals.
+    """
+
+    best: TrainingPlan
+    ratio: float
+    within_interval: bool
+
+
+def standing(plan: TrainingPlan, asked: TrainingRequest, fit: Fit) -> Standing | None:
+    """Return how a pinned plan compares with the best of its machine, None without pins."""
+    if not asked.pins:
+        return None
+    found = search(asked.model, asked.job, plan.machine, asked.framework, fit, {})
+    free = [planned(replace(asked, pins={}), plan.machine, one[2], fit) for one in _shortlist(found, 1)]
+    best, *_ = others = ordered([*free, plan], asked.best, ())
+    own = next(one for one in others if one.layout == plan.layout)
+    ratio = objective(own, asked.best) / objective(best, asked.best)
+    return Standing(best=best, ratio=ratio, within_interval=own.within_interval)
+
+
+def objective(plan: TrainingPlan, best: str) -> float:
     """Return what is to be made small; infinite where it is not known."""
     m = plan.metrics
     if best == "cost":

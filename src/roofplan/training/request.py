@@ -313,7 +313,7 @@ def machines_of(
 ) -> tuple[Machine, ...]:
     """Return the machines that compete: those named, else data-centre servers of the framework's vendors.
 
-    Of those as many as states and deadline need at least, and up to sixteen times that; never more than `devices`.
+    Of those as many hosts as states and deadline need at least, and round numbers of them above; never more than `devices`.
     """
     if on:
         return tuple(m for text in on for m in machine(text))
@@ -328,8 +328,7 @@ def machines_of(
             continue
         each = boxes[-1].count
         least = _least_devices(job, model, peak.value, found.memory, deadline)
-        hosts = 1 << max(0, math.ceil(math.log2(least / each)))
-        sizes = [hosts * 4**step for step in range(SIZES)]
+        sizes = round_counts(math.ceil(least / each - NEARLY), SLOWEST if deadline is not None else LARGEST)
         out += [machine(f"{name}:{n}x{each}")[0] for n in sizes if n * each <= (devices or MOST_DEVICES)]
     if not out and deadline is not None:
         raise NoPlan(
@@ -354,11 +353,24 @@ def _least_devices(job: Job, model: Model, peak: float, memory: float, deadline:
     return max(least, 1.0)
 
 
-SIZES = 3
-"""Sizes of each server that compete where nobody names a machine, each four times the one before [1]."""
+LARGEST, SLOWEST = 4, 16
+"""Largest count of hosts that competes where nobody names a machine, over the least: without and with a deadline [1]."""
 
-MOST_DEVICES = 16384
+NEARLY = 1e-9
+"""Share of a host that rounding explains [1]."""
+
+MOST_DEVICES = 131_072
 """Devices up to which they compete [1]."""
+
+
+def round_counts(least: int, factor: int) -> list[int]:
+    """Return round numbers from a count to a multiple of it: 4, 5 and 6 times powers of two.
+
+    >>> round_counts(3, 4), round_counts(33, 2)
+    ([3, 4, 5, 6, 8, 10, 12], [40, 48, 64])
+    """
+    steps = {n << shift for n in (4, 5, 6) for shift in range(40)} | {1, 2, 3}
+    return sorted(n for n in steps if max(least, 1) <= n <= factor * max(least, 1))
 
 
 def _check_precision(found: Machine, job: Job) -> None:
@@ -434,6 +446,7 @@ def request_of(model: Model, asked: TrainInputs) -> TrainingRequest:
         deadline=deadline,
         budget=budget,
         devices=devices,
+        any_size=not asked.on,
         price=asked.price,
         failures=failures,
         checkpoint=choice(asked.checkpoint, CHECKPOINTS, "--checkpoint"),
