@@ -1,16 +1,19 @@
 """Which plan stands first, what binds it, and what stands beside it."""
 
+import itertools
 import re
 
 import pytest
 from conftest import FIT
 
 from roofplan import catalogue
-from roofplan.api import plan_serving
+from roofplan.api import plan_serving, plan_training
+from roofplan.errors import NoPlan, RoofplanError
 from roofplan.evidence.nearest import nearest_measured
 from roofplan.evidence.predictions import validated
 from roofplan.records.ties import TIE
 from roofplan.serving import improvements, objective
+from roofplan.training.request import round_counts
 
 
 def first(*args, **asked):
@@ -176,3 +179,82 @@ def test_what_is_predicted_for_a_measured_run_is_what_validate_scores():
     )
     assert f"median ITL {row['tpot'] * 1e3:.1f} ms" in row["text"]
     assert f"for that run we say {found['value'] * 1e3:.1f} [" in row["text"]
+
+
+# Training ------------------------------------------------------------------------------------------
+
+
+def typed(asked, way):
+    """Return what is asked with the flags of a way out typed over it."""
+    flags = {way["argument"]: way["needed"], **way["also"]}
+    return asked | {flag.removeprefix("--").replace("-", "_"): value for flag, value in flags.items()}
+
+
+LATE = [
+    {"on": ["h100-sxm:512"], "tokens": "1T", "deadline": "30d", "budget": "0.1MUSD"},
+    {"on": ["h100-sxm:512"], "tokens": "1T", "deadline": "20d", "budget": "1MUSD"},
+    {"on": ["h100-sxm:512"], "tokens": "1T", "deadline": "20d"},
+    {"on": ["h100-sxm:8"], "tokens": "1T"},
+    {"on": ["rtx-4090:2"]},
+    {"on": ["h100-sxm:512"], "devices": "64"},
+    {"on": ["a100-sxm-40:16"], "framework": "torchtitan", "tokens": "1T"},
+]
+
+
+@pytest.mark.parametrize("asked", LATE, ids=str)
+def test_ways_out_of_training_are_taken_when_typed_and_give_what_they_say(asked):
+    asked = {"model": "llama-3.1-70b", **asked}
+    with pytest.raises(NoPlan) as refused:
+        plan_training(**asked)
+    assert refused.value.relax
+    for way in refused.value.relax:
+        plan = plan_training(**typed(asked, way)).plans[0]
+        if "plan" in way:
+            assert plan.metrics["step_time"].value == pytest.approx(way["plan"]["step_time"], rel=0.01)
+        assert "1T" not in str(asked) or way["needed"] != "qlora"
+
+
+def test_a_deadline_finds_the_cheapest_and_the_smallest_cluster_that_meet_it():
+    result = plan_training("llama-3.1-70b", tokens="1T", deadline="20d")
+    first, least = result.plans[0], result.smallest
+    assert first.metrics["days"].value <= 20
+    assert least.metrics["days"].value <= 20
+    assert first.metrics["cost"].value == min(p.metrics["cost"].value for p in result.plans if "cost" in p.metrics)
+    assert least.machine.count == min(p.machine.count for p in result.plans) < first.machine.count
+    same = [p for p in result.plans if p.machine.device.id == first.machine.device.id]
+    smaller = plan_training("llama-3.1-70b", [f"{first.machine.device.id}:{first.machine.count // 2}"], tokens="1T")
+    assert smaller.plans[0].metrics["days"].value > 20
+    assert min(p.machine.count for p in same) == first.machine.count
+
+
+def test_round_counts_of_hosts():
+    counts = round_counts(40, 16)
+    assert counts[0] == 40
+    assert counts[-1] == 640
+    assert all(later <= 1.34 * count for count, later in itertools.pairwise(counts))
+
+
+def test_training_plans_that_tie_stand_by_the_front_and_by_free_memory():
+    plans = plan_training("llama-3.1-70b", ["h100-sxm:512"]).plans
+    times = [plan.metrics["step_time"].value / plan.job.batch for plan in plans]
+    near = [plan for plan, time in zip(plans, times, strict=True) if time <= min(times) * (1 + TIE)]
+    assert plans[: len(near)] == near
+    assert [plan.tied for plan in plans[1 : len(near)]] == [True] * (len(near) - 1)
+    ranks = [(not plan.pareto, float(plan.ledger.reserved)) for plan in near]
+    assert ranks == sorted(ranks)
+
+
+def test_a_pinned_layout_is_told_how_far_it_is_behind():
+    free = plan_training("llama-3.1-70b", ["h100-sxm:512"]).plans[0]
+    own = plan_training("llama-3.1-70b", ["h100-sxm:512"], strategy="tp=8,pp=8")
+    mine = own.plans[0].metrics["step_time"].value
+    assert own.standing.ratio == pytest.approx(mine / own.standing.best.metrics["step_time"].value)
+    assert own.standing.ratio >= 1.0
+    assert own.standing.best.metrics["step_time"].value <= free.metrics["step_time"].value * (1 + TIE)
+
+
+def test_a_frontier_run_is_one_machine():
+    plan = plan_training("llama-3.1-405b", ["h100-sxm:131072"], tokens="15T", batch="16384seq", sequence="8k").plans[0]
+    assert plan.machine.count == 131072
+    with pytest.raises(RoofplanError, match="at most 1,048,576"):
+        plan_training("llama-3.1-405b", ["h100-sxm:2097152"])

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 
 from roofplan import catalogue
-from roofplan.catalogue.machines import machine as machine_of
-from roofplan.errors import InputError, NoPlan, Remedy, RoofplanError
+from roofplan.catalogue.machines import resized
+from roofplan.errors import InputError, NoPlan, Remedy
 from roofplan.records.calibration import Fit
 from roofplan.records.hardware import Machine
 from roofplan.records.training import Adapter
@@ -22,6 +23,12 @@ from roofplan.training.plan import (
     planned,
 )
 from roofplan.training.search import LEAST_SEQUENCE, Tally, search, tensor_degrees
+
+MORE = (2, 4, 8, 16, 32, 64)
+"""Multiples of a machine that are tried as ways out [1]."""
+
+MOST_FINE_TUNED = 10e9
+"""Tokens of a run up to which low-rank updates are a way out: beyond, it is no fine-tuning [token]."""
 
 
 def memory_miss(asked: TrainingRequest, machines: list[Machine], tally: Tally, fit: Fit) -> NoPlan:
@@ -38,101 +45,174 @@ def memory_miss(asked: TrainingRequest, machines: list[Machine], tally: Tally, f
             f"no plan: host memory. what leaves the devices needs {tally.least_host / 2**30:,.0f} GiB in each host;"
             f" {machine.text or machine.device.id} has {has / 2**30:,.0f}"
         )
-    relax: list[Remedy] = []
-    if "offload" not in asked.pins and asked.job.adapter is None:
-        found = _trial(replace(asked, pins={**asked.pins, "offload": "optimizer"}), machine, fit)
-        change = {"argument": "--strategy", "now": "none", "needed": "offload=optimizer"}
-        relax += [change | {"plan": found}] if found else []
-    for factor in (2, 4, 8, 16, 32, 64):
-        more = machine.count * factor
-        found = _trial(asked, _larger(machine, more), fit) if not asked.pins else None
-        if found:
-            relax.append(
-                {"argument": "--on", "now": machine.count, "needed": f"{machine.device.id}:{more}", "plan": found}
-            )
-            break
-    if asked.job.adapter is None:
-        small = Adapter(method="qlora", rank=16, targets=ALL_PRODUCTS, stored="bnb-nf4", bytes=ADAPTER_BYTES)
-        other = replace(
-            asked, job=replace(asked.job, adapter=small), framework=catalogue.framework("fsdp-qlora-1.0"), pins={}
-        )
-        found = _trial(other, machine, fit)
-        change = {"argument": "--method", "now": "full", "needed": "qlora"}
-        relax += [change | {"plan": found}] if found else []
-    refusal = NoPlan(text, binding="memory", relax=relax)
+    tried = (*_offloaded(asked, machine, fit), *_elsewhere(asked, machine, fit), *_fine_tuned(asked, machine, fit))
+    larger = (_way({"--on": m.text}, "--on", machine.text, asked, m, fit) for m in _larger(machine) if not asked.pins)
+    first = next((way for way in larger if way), None)
+    refusal = NoPlan(text, binding="memory", relax=[*tried, *([first] if first else [])])
     refusal.search = tally
     return refusal
 
 
-def _larger(machine: Machine, count: int) -> Machine | None:
-    """Return more devices of a kind as the catalogue joins them, None where it cannot."""
-    try:
-        found = machine_of(f"{machine.device.id}:{count}")[0]
-        alike = machine.network is not None and found.per_host == machine.per_host
-        return replace(found, network=machine.network, ports=machine.ports) if alike else found
-    except RoofplanError:
-        return None
-
-
-def _trial(asked: TrainingRequest, machine: Machine | None, fit: Fit) -> Remedy | None:
-    """Return the best layout of a changed request, None where there is none."""
-    if machine is None:
-        return None
+def _way(
+    flags: dict[str, str], argument: str, now: object, asked: TrainingRequest, machine: Machine, fit: Fit
+) -> Remedy | None:
+    """Return a changed request as a way out with the layout that it gives, None where it gives none."""
     try:
         found = search(asked.model, asked.job, machine, asked.framework, fit, asked.pins)
     except InputError:
         return None
-    return {"layout": found.layouts[0][2].label(), "step_time": found.layouts[0][0]} if found.layouts else None
+    if not found.layouts:
+        return None
+    plan = {"layout": found.layouts[0][2].label(), "step_time": found.layouts[0][0]}
+    return _remedy(flags, argument, now) | {"plan": plan}
+
+
+def _remedy(flags: dict[str, str], argument: str, now: object) -> Remedy:
+    """Return flags to type, the one that matters first."""
+    others = {flag: value for flag, value in flags.items() if flag != argument}
+    text = " ".join(f"{flag} {value}" for flag, value in ({argument: flags[argument]} | others).items())
+    return {"argument": argument, "now": now, "needed": flags[argument], "also": others, "text": text}
+
+
+def _typed(pins: dict[str, object]) -> str:
+    return ",".join(f"{name}={value}" for name, value in pins.items())
+
+
+def _offloaded(asked: TrainingRequest, machine: Machine, fit: Fit) -> list[Remedy]:
+    """Return the way out of an optimizer in host memory."""
+    if "offload" in asked.pins or asked.job.adapter is not None:
+        return []
+    pins = {**asked.pins, "offload": "optimizer"}
+    found = _way({"--strategy": _typed(pins)}, "--strategy", "none", replace(asked, pins=pins), machine, fit)
+    return [found] if found else []
+
+
+def _elsewhere(asked: TrainingRequest, machine: Machine, fit: Fit) -> list[Remedy]:
+    """Return another framework in which the job fits, the one with the quickest step."""
+    method = asked.job.adapter.method if asked.job.adapter is not None else "full"
+    out = []
+    for other in map(catalogue.framework, catalogue.ids("frameworks")):
+        could = other.newest and method in other.methods and machine.device.vendor in other.vendors
+        if could and other.name != asked.framework.name:
+            found = _way(
+                {"--framework": other.name},
+                "--framework",
+                asked.framework.id,
+                replace(asked, framework=other),
+                machine,
+                fit,
+            )
+            out += [found] if found else []
+    return sorted(out, key=lambda way: way["plan"]["step_time"])[:1]
+
+
+def _fine_tuned(asked: TrainingRequest, machine: Machine, fit: Fit) -> list[Remedy]:
+    """Return the way out of QLoRA where the run may be a fine-tuning, at the same batch and sequence."""
+    job = asked.job
+    if job.adapter is not None or asked.pins or (job.tokens or 0.0) > MOST_FINE_TUNED:
+        return []
+    small = Adapter(method="qlora", rank=16, targets=ALL_PRODUCTS, stored="bnb-nf4", bytes=ADAPTER_BYTES)
+    other = replace(asked, job=replace(job, adapter=small), framework=catalogue.framework("fsdp-qlora-1.0"))
+    flags = {"--method": "qlora", "--batch": f"{job.batch}seq", "--sequence": str(job.sequence)}
+    found = _way(flags, "--method", "full", other, machine, fit)
+    return [found] if found else []
+
+
+def _larger(machine: Machine) -> list[Machine]:
+    """Return more devices of a kind, as the catalogue joins them."""
+    return [found for factor in MORE if (found := resized(machine, machine.count * factor)) is not None]
 
 
 def within_limits(asked: TrainingRequest, plans: list[TrainingPlan], tally: Tally, fit: Fit) -> list[TrainingPlan]:
-    """Return the plans within deadline and budget, or say what the nearest one takes."""
-    kept = plans
-    if asked.deadline is not None:
-        inside = [p for p in kept if p.metrics["days"].value * DAY <= asked.deadline]
-        if not inside:
-            raise _late(asked, min(kept, key=lambda p: p.metrics["days"].value), tally, fit)
-        kept = inside
-    if asked.budget is not None:
-        priced = [p for p in kept if "cost" in p.metrics]
-        inside = [p for p in priced if p.metrics["cost"].value <= asked.budget]
-        if not inside:
-            least = min(priced, key=lambda p: p.metrics["cost"].value, default=None)
-            needed = f"{least.metrics['cost'].value:,.0f}USD" if least else "a --price: none is known"
-            refusal = NoPlan(
-                f"no plan: budget. the cheapest plan takes {needed}",
-                binding="budget",
-                relax=[{"argument": "--budget", "now": f"{asked.budget:,.0f}USD", "needed": needed}],
-            )
-            refusal.search = tally
-            raise refusal
-        kept = inside
-    return kept
+    """Return the plans within deadline and budget, or say what the nearest one takes.
+
+    Raises
+    ------
+    NoPlan : none is within both; each limit that would do alone, or else both, with what is needed.
+    """
+    kept = [plan for plan in plans if not _over(plan, asked)]
+    if kept:
+        return kept
+    in_time = [plan for plan in plans if "deadline" not in _over(plan, asked)]
+    paid = [plan for plan in plans if "budget" not in _over(plan, asked)]
+    ways = [_moved(min(in_time, key=_bill), ("budget",), asked)] if any(map(_priced, in_time)) else []
+    ways += [_moved(min(paid, key=_days), ("deadline",), asked)] if paid else []
+    if not ways:
+        nearest = min(
+            plans, key=lambda plan: _days(plan) / (asked.deadline or 1.0) + _bill(plan) / (asked.budget or 1.0)
+        )
+        ways = (
+            [_moved(nearest, tuple(_over(nearest, asked)), asked)] if _priced(nearest) or asked.budget is None else []
+        )
+    late = asked.deadline is not None and not in_time
+    refusal = _late(asked, min(plans, key=_days), ways, fit) if late else _dear(asked, in_time, ways)
+    refusal.search = tally
+    raise refusal
 
 
-def _late(asked: TrainingRequest, nearest: TrainingPlan, tally: Tally, fit: Fit) -> NoPlan:
+def _days(plan: TrainingPlan) -> float:
+    """Return the time of a run [s]."""
+    return plan.metrics["days"].value * DAY
+
+
+def _priced(plan: TrainingPlan) -> bool:
+    return "cost" in plan.metrics
+
+
+def _bill(plan: TrainingPlan) -> float:
+    """Return the cost of a run, infinite without a price [USD]."""
+    return plan.metrics["cost"].value if _priced(plan) else math.inf
+
+
+def _over(plan: TrainingPlan, asked: TrainingRequest) -> list[str]:
+    """Return the limits that a plan misses."""
+    late = asked.deadline is not None and _days(plan) > asked.deadline
+    dear = asked.budget is not None and _bill(plan) > asked.budget
+    return [*(["deadline"] if late else []), *(["budget"] if dear else [])]
+
+
+def _moved(plan: TrainingPlan, limits: Sequence[str], asked: TrainingRequest) -> Remedy:
+    """Return limits at what a plan takes, with the plan."""
+    needed = {
+        "deadline": f"{math.ceil(_days(plan) / DAY * 10) / 10:.1f}d",
+        "budget": f"{math.ceil(min(_bill(plan), 1e15))}USD",
+    }
+    now = {"deadline": f"{(asked.deadline or 0.0) / DAY:.1f}d", "budget": f"{asked.budget or 0.0:.0f}USD"}
+    flags = {f"--{name}": needed[name] for name in limits}
+    shown = {"layout": plan.layout.label(), "step_time": float(plan.step.time), "machine": plan.machine.text}
+    return _remedy(flags, f"--{limits[0]}", now[limits[0]]) | {"plan": shown}
+
+
+def _dear(asked: TrainingRequest, plans: Sequence[TrainingPlan], ways: list[Remedy]) -> NoPlan:
+    """Return the refusal where every plan in time costs more than the budget."""
+    least = min(plans, key=_bill)
+    if not _priced(least):
+        given = _remedy({"--price": "2.50USD/h"}, "--price", asked.price)
+        return NoPlan("no plan: budget. no price is known", binding="budget", relax=[given])
+    in_time = " that meets the deadline" if asked.deadline is not None else ""
+    cost = math.ceil(_bill(least))
+    return NoPlan(f"no plan: budget. the cheapest plan{in_time} takes {cost:,} USD", binding="budget", relax=ways)
+
+
+def _late(asked: TrainingRequest, nearest: TrainingPlan, ways: list[Remedy], fit: Fit) -> NoPlan:
     """Return the refusal where every plan is late: the nearest one, and the time that no number of devices goes below."""
-    days, limit = nearest.metrics["days"].value, (asked.deadline or 0.0) / DAY
+    days, limit = _days(nearest) / DAY, (asked.deadline or 0.0) / DAY
     least = least_time(asked, nearest) / DAY
     text = f"no plan: deadline. the fastest, {nearest.label} on {nearest.machine.text or nearest.machine.device.id}, takes {days:.1f} days"
-    relax = [{"argument": "--deadline", "now": f"{limit:.1f}d", "needed": f"{math.ceil(days * 10) / 10:.1f}d"}]
     if least > limit and nearest.run is not None:
         text += (
             f"; more devices cannot bring it below {least:.2g} days: {nearest.run.steps:,.0f} times a sequence of"
             f" {asked.job.sequence:,} at the dense peak of every rank that can share it"
         )
     elif not asked.pins:
-        relax += _in_time(asked, nearest, fit)
-    refusal = NoPlan(text, binding="deadline", relax=relax)
-    refusal.search = tally
-    return refusal
+        ways = [*ways, *_in_time(asked, nearest, fit)]
+    return NoPlan(text, binding="deadline", relax=ways)
 
 
 def _in_time(asked: TrainingRequest, nearest: TrainingPlan, fit: Fit) -> list[Remedy]:
     """Return the least doubling of a plan's devices whose best layout meets deadline and budget, tried."""
-    for factor in (2, 4, 8, 16, 32):
-        machine = _larger(nearest.machine, nearest.machine.count * factor)
-        if machine is None:
+    for machine in _larger(nearest.machine):
+        if asked.devices is not None and machine.count > asked.devices:
             continue
         try:
             found = search(asked.model, asked.job, machine, asked.framework, fit, asked.pins)
@@ -141,11 +221,9 @@ def _in_time(asked: TrainingRequest, nearest: TrainingPlan, fit: Fit) -> list[Re
         if not found.layouts:
             continue
         plan = planned(asked, machine, found.layouts[0][2], fit)
-        late = plan.metrics["days"].value * DAY > (asked.deadline or math.inf)
-        dear = asked.budget is not None and ("cost" not in plan.metrics or plan.metrics["cost"].value > asked.budget)
-        if not late and not dear:
-            out = {"argument": "--on", "now": nearest.machine.count, "needed": f"{machine.device.id}:{machine.count}"}
-            return [out | {"plan": {"layout": plan.label, "step_time": float(plan.step.time)}}]
+        if not _over(plan, asked):
+            shown = {"layout": plan.layout.label(), "step_time": float(plan.step.time)}
+            return [_remedy({"--on": machine.text}, "--on", nearest.machine.text) | {"plan": shown}]
     return []
 
 

@@ -32,6 +32,12 @@ class TrainingResult:
     warnings: list[tuple[str, str]] = field(default_factory=list)
     standing: Standing | None = None
 
+    @property
+    def smallest(self) -> TrainingPlan | None:
+        """The plan with the fewest devices that meets a deadline, where the first has more."""
+        least = min(self.plans, key=lambda plan: plan.machine.count)
+        return least if self.asked.deadline is not None and least.machine.count < self.plans[0].machine.count else None
+
 
 def plan_all(asked: TrainingRequest, fit: Fit, progress: Callable[[int, int], None] | None = None) -> TrainingResult:
     """Return the plans of a request, best first.
@@ -63,7 +69,9 @@ def plan_all(asked: TrainingRequest, fit: Fit, progress: Callable[[int, int], No
         raise NoPlan(
             f"no plan: devices. the smallest machine asked for has {least:,} devices, more than --devices {limit}",
             binding="devices",
-            relax=[{"argument": "--devices", "now": limit, "needed": least}],
+            relax=[
+                {"argument": "--devices", "now": limit, "needed": str(least), "also": {}, "text": f"--devices {least}"}
+            ],
         )
     groups = _alternatives(asked, machines)
     few = SHORTLIST if len(groups) <= FEW else 1
@@ -140,10 +148,11 @@ def _tried(
             late = max(late, place) if not found.tally.legal or in_time == len(group) else late
             place = min((n for n in range(late + 1, in_time) if n not in tried), default=place)
             continue
-        days = _time_of(asked, machine, found, fit)
-        met = asked.deadline is None or days <= asked.deadline
-        in_time, late = (place, late) if met else (in_time, place)
-        wanted = machine.count * (days / asked.deadline if asked.deadline else 1.0)
+        if asked.deadline is None:
+            break
+        over = _time_of(asked, machine, found, fit) / asked.deadline
+        in_time, late = (place, late) if over <= 1.0 else (in_time, place)
+        wanted = machine.count * over
         near = [n for n in range(late + 1, in_time) if group[n].count >= wanted and n not in tried]
         place = min(near, default=max((n for n in range(late + 1, in_time) if n not in tried), default=place))
     if all(not found.tally.legal for _, found in tried.values()) and reason is not None:

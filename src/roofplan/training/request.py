@@ -133,7 +133,7 @@ def job_of(model: Model, framework: Framework, asked: TrainInputs, assumed: list
     batch = _batch(asked, sequence, assumed)
     precision = choice(asked.precision or "bf16", PRECISIONS, "--precision")
     states = catalogue.optimizers()
-    optimizer = states[choice(asked.optimizer, states, "--optimizer")]
+    optimizer = states[choice(asked.optimizer.lower().replace("adamw", "adam"), states, "--optimizer")]
     adapter = adapter_of(choice(asked.method, METHODS, "--method"), asked.rank, asked.base)
     tokens = _tokens(model, asked, sequence, batch, adapter, assumed)
     imbalance = imbalance_of(asked.imbalance, model, assumed)
@@ -334,7 +334,6 @@ def machines_of(
         raise NoPlan(
             f"no plan: deadline. at the dense peak no server of the catalogue meets it within {devices or MOST_DEVICES:,} devices",
             binding="deadline",
-            relax=[{"argument": "--deadline", "now": f"{deadline / units.DAY:.3g}d", "needed": "a longer one"}],
         )
     if not out:
         raise InputError(

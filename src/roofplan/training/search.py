@@ -456,14 +456,26 @@ def _why_nothing(model: Model, job: Job, machine: Machine, framework: Framework,
             f"a batch of {job.batch:,} sequences is not a multiple of dp {dp} x micro-batch {micro}",
         ),
     ]
+    nothing = _why_no_split(model, job, machine, framework, pins)
+    why = next((text for holds, text in reasons if holds), nothing)
+    return (f"--strategy {_text(pins)}: " if pins else "") + str(why)
+
+
+def _why_no_split(model: Model, job: Job, machine: Machine, framework: Framework, pins: Pins) -> str:
+    """Return what keeps a batch from being divided: replicas and micro-batches, or the rounds of a pipeline."""
+    devices = machine.count
+    split = [grid for fixed, grid in slices(model, job, machine, framework, pins) if grid["tp"].size]
+    if split:
+        return (
+            f"a batch of {job.batch:,} sequences gives no pipeline of {framework.id} whole rounds of micro-batches:"
+            f" micro-batches of a replica must be a multiple of its stages; a batch of {devices:,}seq is"
+        )
     near = _nearest_batch(job.batch, devices)
-    nothing = (
+    return (
         f"no split of {devices:,} devices into tp x pp x cp x dp uses them all and divides a batch of"
         f" {job.batch:,} sequences"
         + (f"; a batch of {near:,}seq can be divided" if near != job.batch else " and as many heads and layers")
     )
-    why = next((text for holds, text in reasons if holds), nothing)
-    return (f"--strategy {_text(pins)}: " if pins else "") + str(why)
 
 
 def _swaps_somehow(framework: Framework, pins: Pins) -> bool:

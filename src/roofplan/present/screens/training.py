@@ -55,7 +55,7 @@ def train_screen(result: TrainingResult, page: Page, *, top: int, explain: bool,
         _machine_lines(result, page, top)
     for line in _plan(result, plan):
         page.line(line)
-    for line in _runner_up_lines(result, plan, top):
+    for line in [*_beside(result, plan), *_runner_up_lines(result, plan, top)]:
         page.line(line)
     for code, text in result.warnings:
         for line in wrapped(f"! {text}" if code != "model" else f"! model: {text}", indent=2):
@@ -149,7 +149,7 @@ def _plan(result: TrainingResult, plan: TrainingPlan) -> list[str]:
         indent=16,
     )
     if plan.run is not None:
-        lines += _run(plan)
+        lines += _run(result, plan)
     lines += _money(plan)
     lines += _memory(plan)
     lines += _published(plan)
@@ -185,18 +185,24 @@ def _percent(m: Metric) -> str:
     return f"{100 * m.value:.1f}% [{100 * m.low:.0f}, {100 * m.high:.0f}] {LETTER[m.grade]}"
 
 
-def _run(plan: TrainingPlan) -> list[str]:
+def _run(result: TrainingResult, plan: TrainingPlan) -> list[str]:
     """Return how long the run takes, with its failures and checkpoints."""
     r = plan.run
     if r is None:
         return []
     today = date.today()
-    ends = [_date(today, seconds) for seconds in (r.elapsed, r.p90)]
+    ends = [_date(today, r.elapsed)]
     m = plan.metrics["days"]
+    late = result.asked.deadline is not None and m.high * DAY > result.asked.deadline
+    passes = (
+        f" · the interval passes the deadline of {units.significant((result.asked.deadline or 0.0) / DAY)} days"
+        if late
+        else ""
+    )
     lines = wrapped(
         f"  finish        {units.significant(r.elapsed / DAY)} days [{units.significant(m.low, 2)},"
-        f" {units.significant(m.high, 2)}] {LETTER[m.grade]} expected, {units.significant(r.p90 / DAY)} p90 ="
-        f" {units.significant(r.work / DAY)} days of steps / goodput {r.goodput:.3f} · started today: {ends[0]}, p90 {ends[1]}",
+        f" {units.significant(m.high, 2)}] {LETTER[m.grade]} expected, {units.significant(r.p90 / DAY)} at the p90 of failures ="
+        f" {units.significant(r.work / DAY)} days of steps / goodput {r.goodput:.3f} · started today: {ends[0]}{passes}",
         indent=16,
     )
     c = r.checkpoint
@@ -289,19 +295,42 @@ def reason_behind(plan: TrainingPlan, first: TrainingPlan) -> str:
     return words
 
 
+def _beside(result: TrainingResult, plan: TrainingPlan) -> list[str]:
+    """Return how pinned degrees compare with the best, and the smallest cluster that meets the deadline."""
+    lines, own, least = [], result.standing, result.smallest
+    if own is not None and own.best.layout != plan.layout:
+        inside = ", inside the interval" if own.within_interval else ""
+        lines.append(f"  rank          {own.ratio - 1:.1%} behind {own.best.label}{inside}")
+    elif own is not None:
+        lines.append("  rank          the best layout of this machine")
+    if least is not None:
+        days = f"{units.significant(least.metrics['days'].value)} days"
+        cost = f", {_thousands(least.metrics['cost'].value)} USD" if "cost" in least.metrics else ""
+        lines.append(
+            f"  smallest      {least.machine.count:,} devices, {least.machine.text} {least.layout.label()}: {days}{cost}"
+        )
+    return [piece for line in lines for piece in wrapped(line, indent=16)]
+
+
+def _thousands(value: float) -> str:
+    return f"{value / 1e6:.3g}M" if value >= 1e6 else f"{value:,.0f}"
+
+
 def _runner_up_lines(result: TrainingResult, plan: TrainingPlan, top: int) -> list[str]:
     """Return the runners-up, each with the reason why it is behind."""
     lines = []
-    for index, other in enumerate(result.plans[1 : max(top, 2)], start=2):
+    for index, other in enumerate(result.plans[1 : max(top, 3)], start=2):
         ratio = other.metrics["step_time"].value / plan.metrics["step_time"].value
         star = "*" if other.pareto else " "
-        where = f"{other.machine.text} " if other.machine is not plan.machine else ""
-        head = "next best" if index == 2 else " " * 9
+        where = f"{other.machine.text} " if other.machine.text != plan.machine.text else ""
+        head = "next" if index == 2 else " " * 4
         room = units.gib(float(other.ledger.reserved))
-        text = f"  {head}   {index}{star} {where}{other.label}   {100 * (ratio - 1):+.1f}%, {room} GiB   {reason_behind(other, plan)}"
-        lines += wrapped(text.strip(), indent=14, first=2)
-    if any(other.pareto for other in result.plans[1 : max(top, 2)]):
-        lines.append(" " * 14 + "* no plan on that machine is both faster and leaner")
+        near = " ≈" if other.within_interval else ""
+        why = ("tied, " if other.tied else "") + reason_behind(other, plan)
+        text = f"  {head}          {index}{star} {where}{other.label}   {100 * (ratio - 1):+.1f}%{near}, {room} GiB   {why}"
+        lines += wrapped(text, indent=18)
+    if lines:
+        lines.append(" " * 16 + "* front of time against memory on its machine  ≈ inside the interval")
     return lines
 
 
