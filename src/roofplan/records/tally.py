@@ -20,3 +20,10 @@ class Counts:
     fits: int = 0
     predicted: int = 0
     seconds: float = 0.0
+
+    def add(self, more: Counts) -> None:
+        """Count the configurations of another search too; its seconds are part of the whole's."""
+        self.enumerated += more.enumerated
+        self.legal += more.legal
+        self.fits += more.fits
+        self.predicted += more.predicted

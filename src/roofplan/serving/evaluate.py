@@ -107,7 +107,7 @@ def _machine_plans(
             tally.refusals[Refusal("precision" if unread else "strategy", why)] += 1
             continue
         tally.legal += 1
-        key = (model.quantization, kv_bytes, *strategy.as_dict().values())
+        key = (model.dtype, model.quantization, kv_bytes, *strategy.as_dict().values())
         if key not in feet:
             feet[key] = footprints(model, strategy, kv_bytes, draft=asked.workload.drafted > 0)
         books = _books(asked, partial(ledger, model, strategy, machine, engine, asked.workload, feet[key]))

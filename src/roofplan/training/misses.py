@@ -31,9 +31,9 @@ MOST_FINE_TUNED = 10e9
 """Tokens of a run up to which low-rank updates are a way out: beyond, it is no fine-tuning [token]."""
 
 
-def memory_miss(asked: TrainingRequest, machines: list[Machine], tally: Tally, fit: Fit) -> NoPlan:
-    """Return the refusal where nothing fits: what the leanest layout needs, and ways out that were tried."""
-    machine, need = machines[-1], tally.least_memory
+def memory_miss(asked: TrainingRequest, machine: Machine, tally: Tally, fit: Fit) -> NoPlan:
+    """Return the refusal where nothing fits: what the leanest layout of the nearest machine needs, and ways out that were tried."""
+    need = tally.least_memory
     room = float(machine.device.memory or 0.0)
     text = (
         f"no plan: memory. the leanest layout, {tally.leanest.label() if tally.leanest else ''}, needs"

@@ -73,7 +73,7 @@ def plan_all(asked: TrainingRequest, fit: Fit, progress: Callable[[int, int], No
                 {"argument": "--devices", "now": limit, "needed": str(least), "also": {}, "text": f"--devices {least}"}
             ],
         )
-    groups = _alternatives(asked, machines)
+    groups, nearest = _alternatives(asked, machines), machines[-1]
     few = SHORTLIST if len(groups) <= FEW else 1
     for index, group in enumerate(groups):
         try:
@@ -82,7 +82,11 @@ def plan_all(asked: TrainingRequest, fit: Fit, progress: Callable[[int, int], No
             first = first or error
             continue
         for machine, found in tried:
-            _merge(tally, found.tally)
+            tally.add(found.tally)
+            if found.tally.shortage(machine) < tally.shortage(nearest):
+                nearest = machine
+                tally.least_memory, tally.leanest = found.tally.least_memory, found.tally.leanest
+                tally.least_host = found.tally.least_host
             plans += [planned(asked, machine, layout, fit) for _, _, layout in _shortlist(found, few)]
             fronts.append((machine, found))
         if progress is not None and len(groups) > 1:
@@ -91,7 +95,7 @@ def plan_all(asked: TrainingRequest, fit: Fit, progress: Callable[[int, int], No
         raise first
     tally.seconds = time.process_time() - started
     if not plans:
-        raise memory_miss(asked, machines, tally, fit)
+        raise memory_miss(asked, nearest, tally, fit)
     front = {(machine.text, layout) for machine, found in fronts for _, _, layout in found.front}
     kept = ordered(within_limits(asked, plans, tally, fit), asked.best, front)
     if few < SHORTLIST:
@@ -163,15 +167,6 @@ def _tried(
 def _time_of(asked: TrainingRequest, machine: Machine, found: Found, fit: Fit) -> float:
     """Return the time that a run takes on the fastest layout, failures included [s]."""
     return planned(asked, machine, found.layouts[0][2], fit).metrics["days"].value * DAY
-
-
-def _merge(tally: Tally, more: Tally) -> None:
-    tally.enumerated += more.enumerated
-    tally.legal += more.legal
-    tally.fits += more.fits
-    if more.least_memory < tally.least_memory:
-        tally.least_memory, tally.leanest = more.least_memory, more.leanest
-    tally.least_host = min(tally.least_host, more.least_host)
 
 
 def _shortlist(found: Found, most: int) -> list[tuple[float, float, Layout]]:

@@ -50,6 +50,10 @@ class Tally(Counts):
     leanest: Layout | None = None
     least_host: float = math.inf
 
+    def shortage(self, machine: Machine) -> float:
+        """Return the least memory of a device that was seen over what a machine's has [1]."""
+        return self.least_memory / float(machine.device.memory or math.inf)
+
 
 @dataclass(slots=True)
 class Found:
