@@ -247,3 +247,9 @@ def test_chunks_shrink_the_bubble(stages, micro_batches, chunks):
 def test_full_recomputation_costs_one_forward_pass():
     forward, step = flops.forward_per_token(70e9), flops.training(70e9, 1)
     assert flops.recomputed_share(80, 80) == pytest.approx((step + forward) / step)
+
+
+@pytest.mark.parametrize("mean", [1.0, 2.5, 9.0, 40.0, 200.0, 480.0])
+def test_seats_of_arrivals_are_the_quantile_of_their_number(mean):
+    exact = float(batching.random_count(0.999, mean))
+    assert exact <= batching.seats_of_arrivals(mean) <= exact + 2

@@ -2,6 +2,7 @@
 
 import itertools
 import re
+import shlex
 
 import pytest
 from conftest import FIT
@@ -11,6 +12,7 @@ from roofplan.api import plan_serving, plan_training
 from roofplan.errors import NoPlan, RoofplanError
 from roofplan.evidence.nearest import nearest_measured
 from roofplan.evidence.predictions import validated
+from roofplan.exports.serving import launch
 from roofplan.records.ties import TIE
 from roofplan.serving import improvements, objective
 from roofplan.training.request import round_counts
@@ -258,3 +260,74 @@ def test_a_frontier_run_is_one_machine():
     assert plan.machine.count == 131072
     with pytest.raises(RoofplanError, match="at most 1,048,576"):
         plan_training("llama-3.1-405b", ["h100-sxm:2097152"])
+
+
+# Launch lines and settings ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "model"),
+    [
+        ("meta-llama/Llama-3.1-70B-Instruct --on h100-sxm:8", "meta-llama/Llama-3.1-70B-Instruct"),
+        ("Llama-3.1-70B-Instruct --on h100-sxm:8", "meta-llama/Llama-3.1-70B-Instruct"),
+        ("llama-3.1-70b --on h100-sxm:8", "meta-llama/Llama-3.1-70B"),
+        ("llama-3.1-70b --on h100-sxm:8 --precision fp8", "meta-llama/Llama-3.1-70B"),
+        ("llama-3.1-70b --on rtx-4090:2 --precision awq", "hugging-quants/Meta-Llama-3.1-70B-Instruct-AWQ-INT4"),
+        ("qwen3-8b --on h100-sxm:1 --precision gptq", "<Qwen/Qwen3-8B in gptq>"),
+    ],
+)
+def test_the_model_served_is_the_one_asked_for_in_its_format(run, words, model):
+    _, line, _ = run("serve", *words.split(), "--emit", "vllm")
+    found = shlex.split(line, comments=True)
+    assert found[:3] == ["vllm", "serve", model]
+    assert ("--quantization" in found) == ("fp8" in words)
+
+
+def test_a_demanded_rate_leaves_room_for_arrivals_that_vary():
+    plan = first("llama-3.1-70b", ["h100-sxm:8"], rate="4req/s")
+    each = plan.users / plan.strategy.groups
+    assert plan.seats >= each + 3 * each**0.5
+    assert f"--max-num-seqs {plan.seats}" in launch(plan)
+    assert plan.memory.max_concurrency >= plan.users
+    still = first("llama-3.1-70b", ["h100-sxm:8"], concurrency=plan.users)
+    assert f"--max-num-seqs {plan.users}" in launch(still)
+
+
+def test_settings_hold_in_memory_speed_and_the_launch_line():
+    plain = first("llama-3.1-8b", ["h100-sxm:1"], strategy="tp=1")
+    words = "max_num_seqs=64,max_num_batched_tokens=2048,gpu_memory_utilization=0.8,block_size=32"
+    told = plan_serving("llama-3.1-8b", ["h100-sxm:1"], set=words).plans[0]
+    assert told.memory.max_concurrency == 64 < plain.memory.max_concurrency
+    assert told.memory.left_alone == pytest.approx(0.2 * told.memory.capacity)
+    assert told.memory.budget_tokens == 2048
+    assert told.memory.charged_tokens % 32 == 0
+    line = launch(told)
+    for word in (
+        "--max-num-seqs 64",
+        "--max-num-batched-tokens 2048",
+        "--gpu-memory-utilization 0.8",
+        "--block-size 32",
+    ):
+        assert word in line
+
+
+@pytest.mark.parametrize(
+    ("engine", "text", "said"),
+    [
+        (None, "max_num_seq=64", "Did you mean max_num_seqs"),
+        (None, "max_num_seqs=64,max_num_seqs=8", "given twice"),
+        (None, "gpu_memory_utilization=1.5", "a share up to 1"),
+        (None, "max_num_seqs=2.5", "a whole number"),
+        ("sglang", "max_num_seqs=64", "Known: max_running_requests, chunked_prefill_size"),
+        ("any", "max_num_seqs=64", "of one engine"),
+    ],
+)
+def test_settings_that_an_engine_does_not_have_are_refused(engine, text, said):
+    with pytest.raises(RoofplanError, match=said):
+        plan_serving("llama-3.1-8b", ["h100-sxm:1"], engine=engine, set=text)
+
+
+def test_a_stated_limit_of_sequences_is_not_raised_for_a_demand():
+    with pytest.raises(NoPlan) as refused:
+        plan_serving("llama-3.1-8b", ["h100-sxm:1"], set="max_num_seqs=8", concurrency=20)
+    assert "8" in [way["needed"] for way in refused.value.relax if way["argument"] == "--concurrency"]

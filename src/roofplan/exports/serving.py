@@ -117,17 +117,34 @@ def plain(flag: str) -> str:
 
 
 def model_path(plan: Plan, line: _Line) -> str:
-    """Return the model argument of the engine: the Hub name, or the folder of a local config."""
+    """Return the model argument of the engine: the Hub name as it was asked for, or the folder of a local config.
+
+    In another format than its own it is a public checkpoint of that format where the catalogue knows one, else a blank to fill.
+    """
     name = plan.model.id
     if name in catalogue.ids("models"):
-        return str(catalogue.model_table(name).get("hub", name))
+        hub = plan.named or str(catalogue.model_table(name).get("hub", name))
+        return _converted(plan, hub, line)
     path = Path(name)
     if path.is_file():
         return str(path.parent)
     if name in {"stdin", "config"}:
         line.remarks.append("MODEL: the folder of the checkpoint whose config was read")
         return "MODEL"
-    return name
+    return plan.named or name
+
+
+def _converted(plan: Plan, hub: str, line: _Line) -> str:
+    """Return a checkpoint in the format of a plan, or a blank that no engine takes for a name."""
+    changed = plan.precision
+    loads = changed in ONLINE and "quantization" in line.flags
+    if changed == "checkpoint" or loads or plan.model.quantization is None or plan.engine.name == "llama.cpp":
+        return hub
+    public = f"{plan.model.id}-{changed}"
+    if public in catalogue.ids("models"):
+        return str(catalogue.model_table(public).get("hub", public))
+    line.remarks.append(f"<...>: a checkpoint of {hub} in {changed}; the catalogue knows none")
+    return f"<{hub} in {changed}>"
 
 
 def _server(line: _Line) -> None:
@@ -147,7 +164,8 @@ def _server(line: _Line) -> None:
     line.add("attention_dp", inner > 1, dp=inner)
     line.add("context", context=w.context)
     each = math.ceil(plan.users / (dp * inner))
-    line.add("sequences", sequences=max(1, each * (inner if plan.engine.sequence_limit == "server" else 1)))
+    line.add("sequences", sequences=_sequences(plan, each * (inner if plan.engine.sequence_limit == "server" else 1)))
+    _stated(line)
     other = plan.kv_precision not in {plan.model.dtype, "bf16", "fp16"}
     line.add("kv_precision", other, kv=plan.engine.kv_names.get(plan.kv_precision, plan.kv_precision))
     line.add("draft", w.drafted, k=w.drafted, k1=w.drafted + 1)
@@ -156,6 +174,21 @@ def _server(line: _Line) -> None:
     if plan.machine.hosts > 1:
         how = line.flags.get("multi_host", "one process per host").replace("{hosts}", str(plan.machine.hosts))
         line.remarks.append(f"{plan.machine.hosts} hosts: {how.replace('{', '<').replace('}', '>')}")
+
+
+def _sequences(plan: Plan, needed: int) -> int:
+    """Return the sequences that the engine admits: as stated, with room for arrivals that vary, or what the users need."""
+    stated = plan.engine.stated.get("sequences")
+    return max(1, int(stated) if stated else max(needed, plan.seats))
+
+
+def _stated(line: _Line) -> None:
+    """Add the settings that the user states, those of sequences aside."""
+    stated = line.plan.engine.stated
+    line.add("batched_tokens", "batched_tokens" in stated, tokens=int(stated.get("batched_tokens", 0)))
+    line.add("memory_share", "memory_share" in stated, share=f"{stated.get('memory_share', 0):g}")
+    for name in ("block", "page"):
+        line.add(name, name in stated, **{name: int(stated.get(name, 0))})
 
 
 def _precision(line: _Line) -> None:
@@ -167,8 +200,6 @@ def _precision(line: _Line) -> None:
         line.add("quantization", q=ONLINE[changed])
     elif not quantised and (changed is not None or plan.model.dtype == "fp32"):
         line.add("dtype", dtype=DTYPES[plan.model.dtype])
-    elif changed is not None:
-        line.remarks.append(f"a checkpoint converted to {changed} in its place")
 
 
 def _llama_cpp(line: _Line) -> None:
@@ -180,7 +211,7 @@ def _llama_cpp(line: _Line) -> None:
     )
     line.words.append("llama-server -m model.gguf -ngl 999")
     stages, servers = int(plan.strategy.pp), int(plan.strategy.dp)
-    slots = max(1, math.ceil(plan.users / servers))
+    slots = _sequences(plan, math.ceil(plan.users / servers))
     # the cache shared by all slots must hold the longest request, and the mean length in every slot
     context = max(plan.workload.context, math.ceil(plan.memory.charged_tokens) * slots)
     line.add("context", total_context=context)

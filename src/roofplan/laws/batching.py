@@ -302,3 +302,32 @@ def in_system(rate: Number, time: Number) -> Number:
     50.0
     """
     return rate * time
+
+
+def seats_of_arrivals(mean: Number) -> Number:
+    """Return the requests that a server must admit at once so that all but one in a thousand arrivals find a seat: m + z sqrt(m) + (z^2 - 1) / 6.
+
+    Parameters
+    ----------
+    mean : requests in the system in the mean [1].
+
+    Returns
+    -------
+    Seats, rounded up [1].
+
+    Notes
+    -----
+    Domain: independent arrivals, so that the number in a system without a queue is Poisson; at least one in the mean, where it is
+    at most two too many. Source: Cornish and Fisher 1938, Moments and cumulants in the specification of distributions, Revue de
+    l'Institut International de Statistique 5, equation for the quantile of a skewed distribution.
+
+    Examples
+    --------
+    >>> seats_of_arrivals(9.0), seats_of_arrivals(100.0)
+    (20.0, 133.0)
+    """
+    return up(mean + FULL * mean**0.5 + (FULL * FULL - 1.0) / 6.0)
+
+
+FULL = 3.0902
+"""Standard normal quantile of 99.9% [1]."""

@@ -146,6 +146,7 @@ class Engine:
     experts_even : whether all expert ranks must hold equally many experts.
     slots_divide_context : whether slots divide the configured context among them, so that it must be a multiple of a request's.
     stands_for : software without a profile of its own that this one stands in for, empty for the engine itself.
+    stated : settings that the user states, by the flag of the launch.
     eager : whether Python launches every kernel one by one, without captured graphs.
     chunked_prefill : whether prompts are split to fit a step's token budget.
     mixed_steps : whether prompts and decoding sequences share a step; None where this follows `chunked_prefill`, as in vLLM.
@@ -193,6 +194,7 @@ class Engine:
     weights: tuple[str, ...] = ()
     kv: tuple[str, ...] = ()
     flags: Mapping[str, str] = field(default_factory=dict)
+    stated: Mapping[str, float] = field(default_factory=dict)
     kv_names: Mapping[str, str] = field(default_factory=dict)
     aliases: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()

@@ -110,4 +110,4 @@ def _changes(plan: Plan, asked: Request) -> Iterator[tuple[str, str, Request]]:
         yield "--kv-precision", "fp8", replace(asked, kv_precisions=("fp8",))
     for engine in ("vllm", "sglang", "tensorrt-llm"):
         if engine != plan.engine.name and not asked.engine:
-            yield "--engine", engine, replace(asked, engine=engine)
+            yield "--engine", engine, replace(asked, engine=engine, settings={})

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from roofplan import money
-from roofplan.laws import Number, smaller
+from roofplan.laws import Number, batching, smaller
 from roofplan.operations.table import element_bytes
 from roofplan.records.calibration import Fit
 from roofplan.records.engine import Engine
@@ -23,6 +23,7 @@ from roofplan.serving.ledger import Ledger, footprints, ledger
 from roofplan.serving.plan import DEFAULT_TPOT, Plan, Refusal, Request, Tally, metrics_of
 from roofplan.serving.prediction import predict
 from roofplan.serving.rules import legal
+from roofplan.serving.settings import with_settings
 from roofplan.serving.space import (
     COMPETING,
     at_precision,
@@ -85,6 +86,7 @@ def _machine_plans(
     if engine is None:
         tally.refusals[Refusal("engine", refused_device(asked.engine, machine, precision))] += 1
         return []
+    engine = with_settings(engine, asked.settings)
     unread = refuses_format(model, engine)
     model = in_files_of(model, engine)
     cost = money.hourly(machine, asked.price, fit, asked.terms)
@@ -216,9 +218,14 @@ def _finished(
     book: Ledger,
     users: int,
 ) -> Plan:
-    """Return a plan; where a rate is demanded the engine is told to admit the users that it needs, no more."""
+    """Return a plan; where a rate is demanded the engine is told to admit the users that it needs, and room for arrivals that vary."""
     if asked.constraints.rate is not None:
         feet = footprints(model, strategy, kv_bytes, draft=asked.workload.drafted > 0)
+        each = int(batching.seats_of_arrivals(users / strategy.groups))
+        roomy = ledger(model, strategy, machine, engine, asked.workload, feet, seats=each * strategy.groups)
+        if roomy.fits and roomy.max_concurrency >= users:
+            plan = _plan(asked, machine, model, engine, strategy, roomy, cost, precision, kv_format, kv_bytes, r, users)
+            return replace(plan, seats=min(each, roomy.max_concurrency // strategy.groups))
         book = ledger(model, strategy, machine, engine, asked.workload, feet, seats=users)
     return _plan(asked, machine, model, engine, strategy, book, cost, precision, kv_format, kv_bytes, r, users)
 
@@ -359,5 +366,6 @@ def _plan(
         cost=cost,
         power=wall_power(machine, float(p.busy) * load_of(asked, float(p.rate)), r.fit),
         utilisation=float(load_of(asked, float(p.rate))),
+        named=asked.named,
     )
     return replace(plan, metrics=metrics_of(plan))

@@ -328,7 +328,8 @@ def _stage_ledger(
     tensor = int(strategy.tp)
     tokens = batched_tokens(engine, machine, workload)
     limits = int(strategy.dp) * (1 if engine.sequence_limit == "server" else int(strategy.attention_dp))
-    sequences = max(needed(engine, "max_num_seqs", machine, tensor), math.ceil(seats / limits))
+    own = needed(engine, "max_num_seqs", machine, tensor)
+    sequences = own if "sequences" in engine.stated else max(own, math.ceil(seats / limits))
     split = Split.of(strategy)
     step_tokens = min(tokens, default(engine, "micro_batch", machine, tensor) or tokens)
     activations = float(

@@ -63,6 +63,8 @@ class Plan:
     tied : whether its objective lies within 1% of the first plan's.
     within_interval : whether its objective differs from the first plan's by less than the two 90% intervals.
     utilisation : share of the rate that is paid to good use [1].
+    named : Hub name of the model as it was asked for.
+    seats : sequences that each group is told to admit, 0 where its users are all that there are [1].
     """
 
     model: Model
@@ -83,6 +85,8 @@ class Plan:
     tied: bool = False
     within_interval: bool = False
     utilisation: float = 1.0
+    named: str = ""
+    seats: int = 0
 
     @property
     def label(self) -> str:
@@ -181,6 +185,8 @@ class Request:
     Parameters
     ----------
     terms : on which machines are owned, where the price is ``own``.
+    settings : settings of the engine in place of its defaults, by the flag of its launch.
+    named : Hub name of the model as it was asked for, empty where it was not asked for by one.
     """
 
     model: Model
@@ -196,6 +202,8 @@ class Request:
     utilisation: float = 1.0
     best: str = "cost"
     seats: int = 0
+    settings: Mapping[str, float] = field(default_factory=dict)
+    named: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

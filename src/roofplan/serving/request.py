@@ -16,6 +16,7 @@ from roofplan.records.hardware import Machine, Server
 from roofplan.records.model import Model
 from roofplan.records.workload import Constraints, Workload
 from roofplan.serving.plan import OBJECTIVES, Request
+from roofplan.serving.settings import engine_to_set, settings_of
 
 
 def request_of(
@@ -81,11 +82,41 @@ def request_of(
         terms=terms,
         utilisation=utilisation_of(asked.utilisation),
         best=best,
+        settings=settings_of(asked.settings, engine_to_set(engine)) if asked.settings else {},
+        named=hub_name(asked.model),
     )
     return request, [("planned_as", other.text)] if other else []
 
 
 REFUSED = {"int4": "awq, gptq, q4_k_m, nvfp4 or mxfp4", "4bit": "awq, gptq, q4_k_m, nvfp4 or mxfp4", "int8-all": "int8"}
+
+
+def hub_name(asked: object) -> str:
+    """Return the Hub name that a model was asked for by, empty for a path, an object or the catalogue's own id.
+
+    Parameters
+    ----------
+    asked : the model as the user named it.
+
+    Returns
+    -------
+    ``ORG/NAME``; for a name without its organisation, that of the catalogue's alias.
+
+    Examples
+    --------
+    >>> hub_name("meta-llama/Llama-3.1-70B-Instruct"), hub_name("Llama-3.1-70B-Instruct"), hub_name("llama-3.1-70b")
+    ('meta-llama/Llama-3.1-70B-Instruct', 'meta-llama/Llama-3.1-70B-Instruct', '')
+    """
+    name = str(asked).removeprefix("hf:") if isinstance(asked, str) else ""
+    identity = catalogue.aliases("models").get(name.lower())
+    if identity is None or name.lower() == identity:
+        return name if str(asked).startswith("hf:") else ""
+    if "/" in name:
+        return name
+    owner = str(catalogue.model_table(identity).get("hub", "")).partition("/")[0]
+    spelt = f"{owner}/{name}".lower()
+    return f"{owner}/{name}" if owner and spelt in catalogue.aliases("models") else ""
+
 
 ANY = ("checkpoint", "fp8", "awq", "q4_k_m")
 """What ``--precision any`` opens: the checkpoint's own and one of each width that most engines read."""

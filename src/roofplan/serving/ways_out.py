@@ -296,7 +296,7 @@ def _other_engines(asked: Request, machine: Machine) -> Iterator[Change]:
     for place, name in enumerate(names):
         if asked.engine != "any" and not (asked.engine or next(iter(names))).startswith(name):
             size = CHANGES_ENGINE * (1.0 + 0.01 * place)
-            yield Change(flags={"--engine": name}, asked=replace(asked, engine=name), size=size)
+            yield Change(flags={"--engine": name}, asked=replace(asked, engine=name, settings={}), size=size)
 
 
 def _other_formats(asked: Request, machine: Machine) -> Iterator[Change]:

@@ -1,0 +1,134 @@
+"""Settings of an engine that the user states, in the engine's own names."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+
+from roofplan import catalogue
+from roofplan.errors import InputError, nearest
+from roofplan.records.engine import Engine
+from roofplan.records.source import Sourced
+
+SETTABLE = {
+    "sequences": ("max_num_seqs", "sequence"),
+    "batched_tokens": ("max_num_batched_tokens", "token"),
+    "memory_share": ("memory_share", "fraction"),
+    "block": ("block", "token"),
+    "page": ("block", "token"),
+}
+"""Flag of a launch -> the default that it replaces, and its unit."""
+
+
+def names_of(engine: Engine) -> dict[str, str]:
+    """Return what can be set of an engine.
+
+    Parameters
+    ----------
+    engine : engine with the flags of its launch.
+
+    Returns
+    -------
+    The engine's own name, with underscores -> the flag in the catalogue.
+
+    Examples
+    --------
+    >>> from roofplan import catalogue
+    >>> sorted(names_of(catalogue.engine("vllm-0.33")))
+    ['block_size', 'gpu_memory_utilization', 'max_num_batched_tokens', 'max_num_seqs']
+    """
+    found = {}
+    for flag in SETTABLE:
+        spelt = re.match(r"--?([\w-]+) \{", engine.flags.get(flag, ""))
+        if spelt:
+            found[spelt[1].replace("-", "_")] = flag
+    return found
+
+
+def settings_of(text: str | None, engine: Engine) -> dict[str, float]:
+    """Return the settings that ``--set`` means.
+
+    Parameters
+    ----------
+    text : ``NAME=VALUE,...`` in the engine's own names, None for none.
+    engine : engine that is set.
+
+    Returns
+    -------
+    Flag in the catalogue -> value.
+
+    Raises
+    ------
+    InputError : a name that the engine does not have, a name given twice, or a value out of range.
+    """
+    known, out = names_of(engine), dict[str, float]()
+    for part in (text or "").split(","):
+        if not part.strip():
+            continue
+        name, _, value = (one.strip() for one in part.partition("="))
+        spelt = name.lstrip("-").lower().replace("-", "_")
+        if spelt not in known:
+            near = nearest(spelt, known)
+            hint = f" Did you mean {near[0]}?" if near else ""
+            raise InputError(
+                f"--set: {engine.id} has no setting {name!r} that plans depend on.{hint} Known: {', '.join(known)}",
+                argument="--set",
+                value=text,
+                nearest=near,
+            )
+        flag = known[spelt]
+        share = SETTABLE[flag][1] == "fraction"
+        try:
+            number = float(value)
+        except ValueError:
+            number = -1.0
+        if flag in out or not (0.0 < number <= 1.0 if share else number >= 1.0 and number.is_integer()):
+            why = "is given twice" if flag in out else f"must be {'a share up to 1' if share else 'a whole number'}"
+            raise InputError(f"--set: {name} {why}", argument="--set", value=text)
+        out[flag] = number
+    return out
+
+
+def with_settings(engine: Engine, settings: Mapping[str, float]) -> Engine:
+    """Return an engine with settings in place of its defaults.
+
+    Parameters
+    ----------
+    engine : engine with its defaults.
+    settings : flag in the catalogue -> value, as of `settings_of`.
+
+    Returns
+    -------
+    The engine; it remembers what was stated.
+    """
+    if not settings:
+        return engine
+    stated = {
+        name: Sourced(value=value, unit=unit, text=f"{value:g}", source="--set", seen="", kind="given")
+        for flag, value in settings.items()
+        for name, unit in (SETTABLE[flag],)
+    }
+    block = stated.pop("block", None)
+    engine = replace(engine.launched(stated), stated=dict(settings))
+    return engine if block is None else replace(engine, block=block.value)
+
+
+def engine_to_set(name: str | None) -> Engine:
+    """Return the engine whose settings are stated: the one that is asked for, else the usual one.
+
+    Parameters
+    ----------
+    name : engine that is asked for, None for none.
+
+    Returns
+    -------
+    The engine.
+
+    Raises
+    ------
+    InputError : several engines compete, of which settings have no one meaning.
+    """
+    if name == "any":
+        raise InputError("--set: settings are of one engine; name it with --engine", argument="--set", value=name)
+    return catalogue.engine(catalogue.find("engines", name or "vllm", "--engine"))
