@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import shlex
 from collections.abc import Callable, Mapping
 
 from roofplan import catalogue
@@ -145,8 +146,10 @@ def _megatron(plan: TrainingPlan) -> str:
         GeGLU="gelu" in _activation(model) and _gated(model),
         **_unknown(plan, f, {"bf16", "fp16", "fp8"}),
     )
-    words = [*_torchrun(plan), "pretrain_gpt.py", *_dimensions(plan)]
-    remarks = []
+    # asserted with tensor or context ranks, before Blackwell; it does no harm there
+    first = ["CUDA_DEVICE_MAX_CONNECTIONS=1"] if x.tp > 1 or x.cp > 1 else []
+    words = [*first, *_torchrun(plan), "pretrain_gpt.py", *_dimensions(plan)]
+    remarks = ["<...>: yours to fill in"]
 
     table: list[tuple[bool, str, object]] = [
         (True, "sequence", job.sequence),
@@ -197,7 +200,18 @@ def _megatron(plan: TrainingPlan) -> str:
         ]
     if job.tokens:
         words.append(f"--train-samples {int(-(-job.tokens // job.sequence))}")
+    words += [f"--tokenizer-type HuggingFaceTokenizer --tokenizer-model {_tokenizer(model)}", *BLANKS]
     return _joined(words, remarks)
+
+
+BLANKS = ("--data-path '<data>'", "--lr '<learning rate>'")
+"""What no plan knows, marked so that no framework takes it for a value."""
+
+
+def _tokenizer(model: Model) -> str:
+    """Return the Hub name of a model of the catalogue, else a blank."""
+    known = model.id in catalogue.ids("models")
+    return shlex.quote(str(catalogue.model_table(model.id).get("hub", "<tokenizer>")) if known else "<tokenizer>")
 
 
 def _unknown(plan: TrainingPlan, flags: Mapping[str, str], formats: set[str]) -> dict[str, bool]:
@@ -319,12 +333,16 @@ QK_NORMS = {"qwen3", "qwen3_moe", "olmo2", "olmo3"}
 """Model families with query-key normalisation."""
 
 
+WITHOUT_ROTARY = {"gpt2", "gpt_bigcode", "opt", "bloom", "mpt", "gpt_neo"}
+"""Model families with learned or linearly biased positions; all others rotate queries and keys."""
+
+
 def _beside_products(model: Model, *, gated: bool, biased: list[str]) -> list[str]:
     """Return activation, biases and positions as Megatron's flags, from the model's configuration."""
     kind = _activation(model)
     words = []
     if gated:
-        words.append("--swiglu" if kind in {"silu", "swish", ""} else "--geglu")
+        words.append("--swiglu")
     elif kind == "relu2":
         words.append("--squared-relu")
     if not biased:
@@ -338,8 +356,7 @@ def _beside_products(model: Model, *, gated: bool, biased: list[str]) -> list[st
         words += ["--use-rope-scaling", f"--rope-scaling-factor {scaled.get('factor', 8.0)}"]
     if model.config.get("rotary_pct") is not None:
         words.append(f"--rotary-percent {model.config['rotary_pct']}")
-    keys = ("rope_theta", "rope_scaling", "rope_parameters", "rotary_emb_base")
-    if any(key in model.config for key in keys):
+    if model.config.get("model_type") not in WITHOUT_ROTARY:
         nested = model.config.get("rope_parameters")
         base = (
             model.config.get("rope_theta")
@@ -397,7 +414,8 @@ def _torchtitan(plan: TrainingPlan) -> str:
         words.append("--model.converters float8")
     if job.tokens:
         words.append(f"--training.steps {int(-(-job.tokens // (job.batch * job.sequence)))}")
-    remarks = ["--model.name and --model.flavor name the model in torchtitan's registry", *_not_expressed(plan)]
+    words += ["--model.name '<name>'", "--model.flavor '<flavour>'"]
+    remarks = ["<name> and <flavour>: the model in torchtitan's registry", *_not_expressed(plan)]
     if x.offload != "none":
         words.append("--training.enable_cpu_offload")
         remarks.append("offloads weights and gradients too")
@@ -429,8 +447,9 @@ def _deepspeed(plan: TrainingPlan) -> str:
         zero["offload_optimizer"] = {"device": "cpu", "pin_memory": True}
     if x.offload == "weights":
         zero["offload_param"] = {"device": "cpu", "pin_memory": True}
-    # read only by models that call deepspeed.checkpointing, which Transformers' checkpointing does not
-    swapped = {"activation_checkpointing": {"cpu_checkpointing": True}} if x.offload == "activations" else {}
+    # read only by models that call deepspeed.checkpointing; Transformers' Trainer needs gradient_checkpointing besides
+    again = x.recompute == "full"
+    swapped = {"activation_checkpointing": {"cpu_checkpointing": x.offload == "activations"}} if again else {}
     document = {
         "train_batch_size": job.batch,
         "train_micro_batch_size_per_gpu": int(x.micro_batch),

@@ -77,6 +77,7 @@ class Framework:
     even_layers : whether all chunks of a pipeline must have equally many layers.
     counts_ends : whether embedding and head can each count as a layer for that, where the layers alone do not divide evenly.
     divides : kinds of model parallelism that it supports: ``tp``, ``pp``, ``cp``, ``ep``.
+    experts_in : number formats that it multiplies grouped experts in, empty where it takes any.
     methods : training methods that it supports: ``full``, ``lora``, ``qlora``, ``dora``.
     swaps : recomputation modes with which it can offload activations to host memory, empty where it cannot; ``swaps_stages``
         whether it can also do so with pipeline stages.
@@ -116,6 +117,7 @@ class Framework:
     unstated: Unstated
     attention_rate: Mapping[str, Sourced] = field(default_factory=dict)
     gradient: str = "fp32"
+    experts_in: tuple[str, ...] = ()
     stands_for: str = ""
     stays_gathered: str = "never"
     longest_first: bool = False

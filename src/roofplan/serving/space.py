@@ -166,18 +166,21 @@ def check_pins(pins: dict[str, int], machines: Sequence[Machine]) -> None:
         )
 
 
+READ_AS = {
+    "fp8-block": "fp8",
+    "int8-weight": "gptq",
+    "bnb-nf4": "bnb4",
+    "bnb-nf4-double": "bnb4",
+    "bnb-int8": "bnb4",
+}
+"""Formats that are read by what an engine lists under another name; bitsandbytes is listed by its 4-bit format."""
+
+
 def refuses_format(model: Model, engine: Engine) -> str | None:
     """Return why an engine cannot read the weights' format, or None."""
     if model.quantization is None or not engine.weights:
         return None
     base = model.quantization.format.partition("-g")[0].removesuffix("-channel")
-    spelled = {
-        "fp8-block": "fp8",
-        "int8-weight": "gptq",
-        "bnb-nf4": "bitsandbytes",
-        "bnb-nf4-double": "bitsandbytes",
-        "bnb-int8": "bitsandbytes",
-    }.get(base, base)
-    if spelled in engine.weights or (spelled in {"bitsandbytes"} and engine.name == "vllm"):
+    if {base, READ_AS.get(base, base)} & set(engine.weights):
         return None
     return f"{engine.id} does not read {base} weights"

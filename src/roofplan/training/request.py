@@ -8,7 +8,16 @@ from dataclasses import replace
 
 from roofplan import catalogue
 from roofplan.catalogue.machines import box_size, machine, tapered
-from roofplan.errors import InputError, NoPlan, StrategyError, UnitError, UnknownName, choice, nearest
+from roofplan.errors import (
+    InputError,
+    NoPlan,
+    StrategyError,
+    UnitError,
+    UnknownName,
+    UnsupportedFeature,
+    choice,
+    nearest,
+)
 from roofplan.inputs import TrainInputs
 from roofplan.operations.table import ACTIVATION_BYTES, element_bytes, format_entry
 from roofplan.records import units
@@ -345,7 +354,8 @@ def machines_of(
 
 def _least_devices(job: Job, model: Model, peak: float, memory: float, deadline: float | None) -> float:
     """Return the devices that hold the states between them, and that the deadline needs at the dense peak [1]."""
-    each = ACTIVATION_BYTES + job.gradient + job.optimizer.bytes if job.adapter is None else ACTIVATION_BYTES
+    frozen = 0.0 if job.adapter is None else element_bytes(job.adapter.stored)
+    each = ACTIVATION_BYTES + job.gradient + job.optimizer.bytes if job.adapter is None else frozen
     least = model.total * each / memory
     if deadline is not None and job.tokens:
         least = max(least, sum(flops_per_token(model, job.sequence)) * job.tokens / (peak * deadline))
@@ -372,9 +382,15 @@ def round_counts(least: int, factor: int) -> list[int]:
     return sorted(n for n in steps if max(least, 1) <= n <= factor * max(least, 1))
 
 
-def _check_precision(found: Machine, job: Job) -> None:
-    """Refuse a number format that a device has no unit for."""
+def _check_precision(found: Machine, job: Job, model: Model, framework: Framework) -> None:
+    """Refuse a number format that a device has no unit for, or in which a framework does not multiply experts."""
     peak = found.device.peak
+    if mixtures(model) and framework.experts_in and job.precision not in framework.experts_in:
+        raise UnsupportedFeature(
+            f"--precision: {framework.id} multiplies experts in {' and '.join(framework.experts_in)}, not in {job.precision}",
+            argument="--precision",
+            value=job.precision,
+        )
     if job.recipe == "mxfp8" and ("fp4" not in peak or found.device.device_class == "consumer"):
         raise InputError(
             f"--precision: {found.device.id} has no unit for mxfp8, whose scales its products would have to read; fp8 is scaled by tensor",
@@ -434,7 +450,7 @@ def request_of(model: Model, asked: TrainInputs) -> TrainingRequest:
         job = replace(job, precision="fp16")
         assumed.append("--precision fp16, for these devices have no bf16")
     for found in machines:
-        _check_precision(found, job)
+        _check_precision(found, job, model, framework)
     unstated = _unstated(asked, model, machines, assumed)
     return TrainingRequest(
         model=model,

@@ -1,0 +1,170 @@
+"""Launch lines: every flag stands in the table of its version's published source, with a value of its type."""
+
+import json
+import shlex
+import tomllib
+from contextlib import suppress
+
+import pytest
+
+from roofplan import catalogue
+from roofplan.api import plan_serving, plan_training
+from roofplan.errors import InputError, NoPlan
+from roofplan.exports.serving import launch
+from roofplan.exports.training import launch as training_launch
+
+
+def options(*names):
+    """Return the flags of one or more tables: flag -> type and choices."""
+    found = {}
+    for name in names:
+        found |= tomllib.loads((catalogue.ROOT / "options" / f"{name}.toml").read_text())["options"]
+    return found
+
+
+def blank(value):
+    return value.startswith("<") and value.endswith(">")
+
+
+def check(flag, value, kind):
+    """Check that a value is of a flag's type and among its choices; a marked blank may stand anywhere."""
+    if blank(value):
+        return
+    if kind["type"] == "json":
+        json.loads(value)
+    if kind["type"] in {"int", "float"}:
+        {"int": int, "float": float}[kind["type"]](value)
+    if "choices" in kind:
+        assert value in kind["choices"], (flag, value)
+
+
+def parsed(words, known):
+    """Return the words before the first flag, and the flags with their values, as an argument parser reads them."""
+    first = next((place for place, word in enumerate(words) if word.startswith("--")), len(words))
+    found, rest = {}, list(words[first:])
+    while rest:
+        flag = rest.pop(0)
+        assert flag in known, f"{flag} is in no published source"
+        assert flag not in found, f"{flag} stands twice"
+        values = []
+        while rest and not rest[0].startswith("--"):
+            values.append(rest.pop(0))
+        kind = known[flag]
+        assert len(values) == {"flag": 0}.get(kind["type"], max(1, len(values)) if kind["type"] == "list" else 1), flag
+        for value in values:
+            check(flag, value, kind)
+        found[flag] = values
+    return words[:first], found
+
+
+SERVED = [
+    ("llama-3.1-8b", "h100-sxm:1", {}),
+    ("meta-llama/Llama-3.1-70B-Instruct", "h100-sxm:8", {"rate": "4req/s"}),
+    ("llama-3.1-70b", "h100-sxm:8", {"precision": "fp8", "kv_precision": "fp8"}),
+    ("llama-3.1-70b", "rtx-4090:2", {"precision": "awq"}),
+    ("qwen3-8b", "a100-sxm-80:1", {"precision": "gptq"}),
+    ("llama-3.1-8b", "h100-sxm:1", {"precision": "fp16"}),
+    ("deepseek-v3", "h200-sxm:8", {"draft": "1:0.8"}),
+    ("deepseek-v3", "h200-sxm:16", {}),
+    ("qwen3-30b-a3b", "h100-sxm:4", {"strategy": "tp=4,ep=4"}),
+    ("llama-3.1-405b", "h100-sxm:16", {"strategy": "tp=8,pp=2"}),
+    ("gpt-oss-120b", "h100-sxm:1", {}),
+]
+SETTINGS = {
+    "vllm": "max_num_seqs=8,max_num_batched_tokens=2048,gpu_memory_utilization=0.85,block_size=32",
+    "sglang": "max_running_requests=8,chunked_prefill_size=2048,mem_fraction_static=0.85,page_size=32",
+}
+
+
+@pytest.mark.parametrize(("engine", "table"), [("vllm", "vllm-0.33"), ("sglang", "sglang-0.5.23")])
+@pytest.mark.parametrize(("model", "on", "asked"), SERVED)
+def test_every_flag_of_a_server_is_one_that_its_version_has(engine, table, model, on, asked):
+    plans = []
+    with suppress(NoPlan, InputError):  # an engine that does not run it says so
+        plans = plan_serving(model, [on], engine=engine, **asked).plans
+    for plan in plans[:4]:
+        words, _ = parsed(shlex.split(launch(plan), comments=True), options(table))
+        assert words[:2] in (["vllm", "serve"], ["python", "-m"])
+
+
+@pytest.mark.parametrize(("engine", "table"), [("vllm", "vllm-0.33"), ("sglang", "sglang-0.5.23")])
+def test_stated_settings_are_in_the_line(engine, table):
+    plan = plan_serving("llama-3.1-8b", ["h100-sxm:1"], engine=engine, set=SETTINGS[engine]).plans[0]
+    _, found = parsed(shlex.split(launch(plan), comments=True), options(table))
+    stated = dict(part.split("=") for part in SETTINGS[engine].split(","))
+    assert {name: found[f"--{name.replace('_', '-')}"][0] for name in stated} == stated
+
+
+def test_four_bit_weights_of_bitsandbytes_are_refused_where_the_engine_dropped_them():
+    with pytest.raises(NoPlan, match="does not read bnb-nf4 weights"):
+        plan_serving("llama-3.1-8b", ["h100-sxm:1"], precision="bnb-nf4")
+
+
+TRAINED = [
+    ("llama-3.1-8b", "h100-sxm:8", {}),
+    ("llama-3.1-70b", "h100-sxm:64", {"tokens": "1B"}),
+    ("llama-3.1-405b", "h100-sxm:1024", {"sequence": "128k", "batch": "64seq"}),
+    ("mixtral-8x7b", "h100-sxm:64", {}),
+    ("deepseek-v3", "h100-sxm:512", {}),
+    ("qwen3-30b-a3b", "h100-sxm:32", {"capacity": "1.25"}),
+    ("llama-3.1-8b", "h100-sxm:8", {"strategy": "offload=optimizer"}),
+    ("llama-3.1-8b", "h100-sxm:8", {"precision": "fp8"}),
+    ("llama-2-7b", "h100-sxm:8", {"strategy": "recompute=full,recomputed=50%"}),
+    ("llama-3.1-8b", "v100-sxm2-32:64", {}),
+]
+LAUNCHERS = {
+    "megatron": ("megatron", ("torchrun-2.13", "megatron-core-0.16")),
+    "torchtitan": ("torchtitan", ("torchrun-2.13", "torchtitan-0.2")),
+}
+
+
+@pytest.mark.parametrize("name", LAUNCHERS)
+@pytest.mark.parametrize(("model", "on", "asked"), TRAINED)
+def test_every_flag_of_a_training_launch_is_one_that_its_version_has(name, model, on, asked):
+    framework, tables = LAUNCHERS[name]
+    lines = []
+    with suppress(NoPlan, InputError):  # a framework that does not run it says so
+        lines = [
+            training_launch(plan, name) for plan in plan_training(model, [on], framework=framework, **asked).plans[:4]
+        ]
+    for line in lines:
+        words = [
+            word
+            for word in shlex.split(line, comments=True)
+            if word not in {"pretrain_gpt.py", "-m", "torchtitan.train"}
+        ]
+        before, found = parsed(words, options(*tables))
+        assert before[-1] == "torchrun"
+        if name == "megatron":
+            split = int(found["--tensor-model-parallel-size"][0]) > 1 or "--context-parallel-size" in found
+            assert ("CUDA_DEVICE_MAX_CONNECTIONS=1" in before) == split
+            assert ("--use-precision-aware-optimizer" in found) == ("--optimizer-cpu-offload" in found)
+            assert found["--position-embedding-type"] == ["rope"]
+            assert (found["--data-path"], found["--lr"]) == (["<data>"], ["<learning rate>"])
+
+
+def test_accelerates_flags_are_accelerates():
+    plan = plan_training("llama-3.1-8b", ["h100-sxm:8"], framework="llm-foundry", strategy="zero=3").plans[0]
+    words = shlex.split(training_launch(plan, "fsdp"), comments=True)
+    _, found = parsed(words[: words.index("train.py")], options("accelerate-1.12"))
+    assert found["--use_fsdp"] == []
+
+
+def test_experts_in_a_format_that_the_framework_does_not_multiply_are_refused():
+    with pytest.raises(InputError, match="multiplies experts in bf16 and fp8"):
+        plan_training("mixtral-8x7b", ["v100-sxm2-32:64"], framework="megatron")
+
+
+def test_deepspeed_checkpoints_activations_where_the_plan_does():
+    plan = plan_training(
+        "llama-3.1-8b", ["h100-sxm:8"], framework="deepspeed", strategy="recompute=full,offload=none"
+    ).plans[0]
+    document = json.loads(training_launch(plan, "deepspeed"))
+    assert document["activation_checkpointing"] == {"cpu_checkpointing": False}
+
+
+@pytest.mark.parametrize("path", sorted(path.stem for path in (catalogue.ROOT / "options").glob("*.toml")))
+def test_tables_of_options_name_their_source(path):
+    table = tomllib.loads((catalogue.ROOT / "options" / f"{path}.toml").read_text())
+    assert table["source"]
+    assert {one["type"] for one in table["options"].values()} <= {"int", "float", "str", "flag", "list", "json"}
