@@ -75,6 +75,24 @@ def _decode_attention(mixer: Attention, step: Step, heads: Number, kept: Number,
     )
 
 
+def latent_pairs(mixer: LatentAttention, each: Number, past: Number) -> tuple[Number, Number]:
+    """Return the pairs of tokens that latent attention attends to, and the work of the indexer that selects them.
+
+    Parameters
+    ----------
+    mixer : latent attention, dense or with a sparse indexer.
+    each : new tokens of a sequence [token].
+    past : tokens before them [token].
+
+    Returns
+    -------
+    Pairs of a sequence [1], and work of all heads of the indexer over every pair, 0 without one [FLOP].
+    """
+    pairs = attention.prefill_pairs(each, past)
+    kept = pairs if mixer.top is None else attention.windowed_pairs(each, past, float(mixer.top))
+    return kept, 2.0 * pairs * mixer.index_heads * mixer.index_dim
+
+
 def attended_pairs(mixer: Attention, each: Number, past: Number) -> Number:
     """Return the query-key pairs of `each` new tokens of one sequence after `past` cached ones [1]."""
     window = float("inf") if mixer.window is None else float(mixer.window)
@@ -188,12 +206,10 @@ def _latent_decode(mixer: LatentAttention, step: Step, heads: Number, kv_bytes: 
 
 
 def _latent_prefill(mixer: LatentAttention, step: Step, heads: Number) -> Operation:
-    each = step.new / step.requests
-    pairs = attention.prefill_pairs(each, step.past)
-    kept = pairs if mixer.top is None else attention.windowed_pairs(each, step.past, float(mixer.top))
+    kept, indexing = latent_pairs(mixer, step.new / step.requests, step.past)
     width = mixer.nope_dim + mixer.rope_dim + mixer.value_dim
     work = attention.work(step.requests * kept, heads, mixer.nope_dim + mixer.rope_dim, mixer.value_dim)
-    work = work + 2.0 * step.requests * pairs * mixer.index_heads * mixer.index_dim
+    work = work + step.requests * indexing
     seen = step.new + step.requests * step.past
     traffic = (step.new + seen) * (mixer.latent + mixer.rope_dim + heads * width) * ACTIVATION_BYTES
     return Operation(

@@ -11,7 +11,7 @@ from roofplan.laws import Number, attention, matmul, where
 from roofplan.laws import memory as memory_laws
 from roofplan.operations import activations
 from roofplan.operations.activations import LOW_PRECISION, again, shared_part, stream_bytes, visited, width
-from roofplan.operations.attention import attended_pairs
+from roofplan.operations.attention import attended_pairs, latent_pairs
 from roofplan.operations.table import ACTIVATION_BYTES, Operation, element_bytes, label_of, product
 from roofplan.records.model import Attention, Dense, LatentAttention, Layer, Linear, Mixture, Model, Recurrence
 from roofplan.records.training import Adapter, Framework, Job, Layout
@@ -193,7 +193,7 @@ def _mixing(
         moved = tokens * 4.0 * width * ACTIVATION_BYTES
         return [Operation("state update", "memory", tokens * mixer.update_flops / layout.tp, moved, kernels=3.0)]
     sequences = tokens * layout.cp / job.sequence
-    length = float(job.sequence)
+    length, indexing = float(job.sequence), 0.0 * tokens
     if isinstance(mixer, Attention):
         key, value, kv = mixer.head_dim, mixer.value_dim, memory_laws.heads_per_rank(float(mixer.kv_heads), layout.tp)
         pairs = attended_pairs(mixer, length, 0.0)
@@ -201,10 +201,11 @@ def _mixing(
             pairs = length * min(length, mixer.window or length)
     else:
         key, value, kv = mixer.nope_dim + mixer.rope_dim, mixer.value_dim, mixer.heads / layout.tp
-        pairs = attention.prefill_pairs(length, 0.0) if framework.attention == "flash" else length * length
+        pairs, indexing = latent_pairs(mixer, length, 0.0) if framework.attention == "flash" else (length * length, 0.0)
     heads = mixer.heads / layout.tp
     here = sequences * pairs / layout.cp
-    work = attention.work(here, heads, key, value)
+    # every tensor rank runs the whole indexer
+    work = attention.work(here, heads, key, value) + sequences * indexing / layout.cp
     traffic = tokens * (heads + kv) * (key + value) * ACTIVATION_BYTES
     table = [
         Operation(
