@@ -3,6 +3,7 @@
 import itertools
 import re
 import shlex
+from dataclasses import replace
 
 import pytest
 from conftest import FIT
@@ -13,6 +14,8 @@ from roofplan.errors import NoPlan, RoofplanError
 from roofplan.evidence.nearest import nearest_measured
 from roofplan.evidence.predictions import validated
 from roofplan.exports.serving import launch
+from roofplan.hf.find import read_model
+from roofplan.operations.training import forward
 from roofplan.records.ties import TIE
 from roofplan.serving import improvements, objective
 from roofplan.training.request import round_counts
@@ -331,3 +334,52 @@ def test_a_stated_limit_of_sequences_is_not_raised_for_a_demand():
     with pytest.raises(NoPlan) as refused:
         plan_serving("llama-3.1-8b", ["h100-sxm:1"], set="max_num_seqs=8", concurrency=20)
     assert "8" in [way["needed"] for way in refused.value.relax if way["argument"] == "--concurrency"]
+
+
+# Found by reading -----------------------------------------------------------------------------------
+
+
+def test_formats_that_compete_are_each_weighed_by_their_own_type():
+    plans = plan_serving("llama-3.1-8b", ["h100-sxm:1"], precision="bf16,fp32").plans
+    weights = {plan.precision: plan.memory.weights for plan in plans}
+    assert weights["fp32"] == pytest.approx(2 * weights["bf16"], rel=1e-3)
+    assert weights["fp32"] == pytest.approx(4 * plans[0].model.total, rel=1e-3)
+
+
+def test_training_counts_the_layouts_that_it_timed(run_json):
+    _, document = run_json("train", "llama-3.1-8b", "--on", "h100-sxm:8")
+    counts = document["search"]
+    assert counts["predicted"] == counts["fits"] > 0
+
+
+def test_a_memory_miss_is_of_the_machine_that_comes_nearest():
+    with pytest.raises(NoPlan, match=r"needs .* a device; h100-sxm has") as refused:
+        plan_training("llama-3.1-405b", ["h100-sxm:64", "rtx-4090:8"], tokens="1B")
+    assert all("rtx-4090" not in way["text"] for way in refused.value.relax)
+
+
+def test_frozen_weights_in_four_bits_need_fewer_devices():
+    plans = plan_training("llama-3.1-405b", method="qlora").plans
+    assert any(plan.machine.text == "h100-sxm:1x8" for plan in plans)
+
+
+def test_training_attends_to_the_selected_tokens_alone():
+    plan = plan_training("deepseek-v3", ["h100-sxm:512"], sequence="64k", batch="64seq").plans[0]
+    alone = replace(plan.layout, tp=1.0, cp=1.0)
+    sparse, dense = (
+        sum(op.work for op in forward(layer, 65536.0, plan.job, alone, model, plan.framework) if op.name == "attention")
+        for model in (read_model("deepseek-v3.2"), plan.model)
+        for layer in model.decoder.layers[-1:]
+    )
+    pairs = 65536 * 65537 / 2
+    kept = 2048 * 2049 / 2 + (65536 - 2048) * 2048
+    assert dense == pytest.approx(2 * pairs * 128 * (192 + 128), rel=1e-3)
+    assert sparse == pytest.approx(2 * kept * 128 * (192 + 128) + 2 * pairs * 64 * 128, rel=1e-3)
+
+
+def test_attention_products_of_eager_frameworks_stay_in_sixteen_bits():
+    plan = plan_training("llama-2-7b", ["h100-sxm:8"], framework="megatron-lm-3.0", precision="fp8").plans[0]
+    table = forward(plan.model.decoder.layers[0], 4096.0, plan.job, plan.layout, plan.model, plan.framework)
+    formats = {op.name: op.compute for op in table if op.kind == "matmul"}
+    assert formats.pop("attention products") != "fp8"
+    assert set(formats.values()) == {"fp8"}

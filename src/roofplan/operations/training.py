@@ -158,8 +158,9 @@ def _cast_elements(op: Operation, framework: Framework) -> Number:
 
 
 def _at_precision(op: Operation, job: Job) -> Operation:
-    """Return a product in the number format of the job."""
-    return op._replace(compute=job.precision, stored=job.precision) if op.kind in {"matmul", "experts"} else op
+    """Return a product in the number format of the job; those of attention stay in 16 bits."""
+    kept = op.kind not in {"matmul", "experts"} or (op.role == "attention" and job.precision in LOW_PRECISION)
+    return op if kept else op._replace(compute=job.precision, stored=job.precision)
 
 
 def _collective(
@@ -177,7 +178,8 @@ def _collective(
         return []
     else:
         kind = "all_reduce"
-    name = f"{'gather' if kind == 'gather' else 'all-reduce'} {where_to}"
+    scattered = kind == "gather" and entering is not forward
+    name = f"{'reduce-scatter' if scattered else 'gather' if kind == 'gather' else 'all-reduce'} {where_to}"
     text = "{tokens} tokens x {hidden} x 2 B over {ranks} ranks"
     numbers = {"tokens": tokens, "hidden": model.hidden, "ranks": layout.tp}
     role = "entering" if entering else ""

@@ -176,14 +176,15 @@ def footprints(model: Model, strategy: Strategy, kv_bytes: float, *, draft: bool
 def _outside_bytes(model: Model, split: Split, stages: int, *, draft: bool) -> list[float]:
     """Return the bytes of embedding, head, towers and draft layers on each stage's rank."""
     gguf = head_format(model) not in {model.dtype}
-    embedding = model.embedding / split.attention * ACTIVATION_BYTES
+    each = element_bytes(model.dtype)
+    embedding = model.embedding / split.attention * each
     head = model.vocabulary * model.hidden / split.attention * element_bytes(head_format(model))
-    towers = sum(stack.parameters for stack in model.stacks if stack is not model.decoder) * ACTIVATION_BYTES
-    other = (model.other + model.decoder.extra) * ACTIVATION_BYTES
+    towers = sum(stack.parameters for stack in model.stacks if stack is not model.decoder) * each
+    other = (model.other + model.decoder.extra) * each
     first = (0.0 if gguf else embedding) + towers + other  # llama.cpp leaves the input embedding in host memory
     last = 0.0 if model.tied and stages == 1 and not gguf else head
     if draft and model.draft_parameters:
-        last += model.draft_parameters / split.tp * ACTIVATION_BYTES
+        last += model.draft_parameters / split.tp * each
     ends = [0.0] * stages
     ends[0] += first
     ends[-1] += last

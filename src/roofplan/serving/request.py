@@ -88,7 +88,7 @@ def request_of(
     return request, [("planned_as", other.text)] if other else []
 
 
-REFUSED = {"int4": "awq, gptq, q4_k_m, nvfp4 or mxfp4", "4bit": "awq, gptq, q4_k_m, nvfp4 or mxfp4", "int8-all": "int8"}
+REFUSED = {"int4": "awq, gptq, q4_k_m, nvfp4 or mxfp4", "4bit": "awq, gptq, q4_k_m, nvfp4 or mxfp4"}
 
 
 def hub_name(asked: object) -> str:
