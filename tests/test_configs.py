@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from conftest import golden_rows
 
-from roofplan import api, hf
+from roofplan import api, catalogue, hf
 from roofplan.errors import ConfigError, UnknownFamily, UnknownName
 from roofplan.hf.find import read_model
 from roofplan.operations import UNPADDED, layer_operations
@@ -217,3 +217,50 @@ def test_an_indexer_adds_work_and_traffic_that_grow_with_the_context(config):
     near, far = (attention(mixer, context) for context in (20_000.0, 100_000.0))
     assert far.traffic > near.traffic > attention(blind, 20_000.0).traffic
     assert far.work > near.work > attention(blind, 20_000.0).work
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"layer_types": ["full_attention"] * 5}, "layer_types has 5 entries for 32 layers"),
+        ({"hidden_size": 4097}, "hidden_size 4097 is not a multiple of num_attention_heads 32"),
+    ],
+)
+def test_sizes_that_do_not_go_together_are_refused_by_name(changes, said):
+    config = json.loads(catalogue.model_table("llama-3.1-8b")["config"])
+    with pytest.raises(ConfigError, match=said):
+        hf.from_dict({**config, **changes}, "x")
+
+
+def test_a_head_width_of_its_own_need_not_divide_the_hidden_size():
+    config = json.loads(catalogue.model_table("llama-3.1-8b")["config"])
+    assert hf.from_dict(
+        {**config, "hidden_size": 4112, "head_dim": 128, "num_attention_heads": 36, "num_key_value_heads": 4}, "x"
+    )
+
+
+RECURRENT_GEMMA = {
+    "model_type": "recurrent_gemma",
+    "architectures": ["RecurrentGemmaForCausalLM"],
+    "num_hidden_layers": 26,
+    "vocab_size": 256000,
+    "hidden_size": 2560,
+    "intermediate_size": 15360,
+    "num_attention_heads": 10,
+    "num_key_value_heads": 1,
+    "lru_width": 2560,
+    "attention_window_size": 2048,
+    "conv1d_width": 4,
+    "head_dim": 256,
+}
+
+
+def test_kinds_of_blocks_are_read():
+    model = hf.from_dict({**RECURRENT_GEMMA, "_block_types": ["recurrent", "recurrent", "attention"]}, "x")
+    assert sum(isinstance(layer.mixers[0], Attention) for layer in model.decoder.layers) == 8
+
+
+@pytest.mark.parametrize("types", [False, [], ["attention", "window"]])
+def test_kinds_of_blocks_must_be_a_list_of_known_ones(types):
+    with pytest.raises(ConfigError, match="_block_types must be a list"):
+        hf.from_dict({**RECURRENT_GEMMA, "_block_types": types}, "x")

@@ -300,6 +300,7 @@ def from_dict(values: Mapping[str, Any], identity: str = "config", *, digest: st
         text = f
     else:
         text = f.sub("text_config") if isinstance(values.get("text_config"), Mapping) else f
+        _check_sizes(text)
         model = _from_decoder(f, text, family, identity)
     dtype, stated = read_dtype(f, text)
     warnings = model.warnings if stated else (*model.warnings, "config states no dtype: read as bf16")
@@ -313,6 +314,30 @@ def from_dict(values: Mapping[str, Any], identity: str = "config", *, digest: st
         architecture=_architecture(f),
     )
     return with_formats(model, read_quantization(f, text), dtype)
+
+
+STATES_HEAD = ("head_dim", "attention_head_dim", "kv_channels", "qk_nope_head_dim", "v_head_dim", "d_kv")
+"""Fields that state the width of a head, which otherwise is the hidden size over the heads."""
+
+
+ROUNDED_DOWN = ("glm4_moe", "glm4v_moe", "glm4v_moe_text")
+"""Families whose own defaults have a head width that is rounded down."""
+
+
+def _check_sizes(text: Fields) -> None:
+    """Refuse a hidden size that heads do not divide, and kinds of layers that are not one for each layer."""
+    hidden, heads, layers = (
+        text.values.get(name) for name in ("hidden_size", "num_attention_heads", "num_hidden_layers")
+    )
+    stated = any(name in text for name in STATES_HEAD) or text.text("model_type") in ROUNDED_DOWN
+    if not stated and isinstance(hidden, int) and isinstance(heads, int) and heads > 0 and hidden % heads:
+        raise ConfigError(
+            f"config.json: hidden_size {hidden} is not a multiple of num_attention_heads {heads}, and no head_dim is stated",
+            argument="hidden_size",
+            value=hidden,
+        )
+    if isinstance(layers, int):
+        text.list("layer_types", layers)
 
 
 def _architecture(f: Fields) -> str:

@@ -441,7 +441,12 @@ def recurrent_gemma(f: Fields) -> Decoder:
         prefix="temporal_block",
     )
     feed = mlp(hidden, f.int("intermediate_size") // 2, bias=True, prefix="mlp_block")
-    types = f.raw("block_types", "_block_types")
+    name = "block_types" if "block_types" in f else "_block_types"
+    types = f.list(name)
+    if not types or not set(types) <= {"attention", "recurrent"}:
+        raise ConfigError(
+            f"config.json: {name} must be a list of attention and recurrent", argument=name, value=str(types)
+        )
     built = [
         Layer(
             mixers=(local if types[i % len(types)] == "attention" else recurrence,),
