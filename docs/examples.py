@@ -102,6 +102,81 @@ EXAMPLES = [
 ]
 
 
+STORIES = [
+    (
+        "A home builder: can two RTX 4090 run a 70B?",
+        [
+            (
+                "Not in 16 bits. What would do is listed, the smallest change first:",
+                "serve llama-3.1-70b --on rtx-4090:2",
+                None,
+            ),
+            ("Pasted:", "serve llama-3.1-70b --on rtx-4090:2 --precision awq", 13),
+            ("And the line that starts it:", "serve llama-3.1-70b --on rtx-4090:2 --precision awq --emit vllm", None),
+            ("What the box costs by the hour:", "cost machine --on rtx-4090:2", None),
+        ],
+    ),
+    (
+        "A platform engineer: a hundred users at 50 ms a token",
+        [
+            (
+                "How, and what would do better:",
+                "serve meta-llama/Llama-3.1-70B-Instruct --on h100-sxm:8 --concurrency 100 --tpot 50ms",
+                None,
+            ),
+            (
+                "The first hint, taken:",
+                "serve meta-llama/Llama-3.1-70B-Instruct --on h100-sxm:8 --concurrency 100 --tpot 50ms --precision fp8",
+                13,
+            ),
+            (
+                "Its line:",
+                "serve meta-llama/Llama-3.1-70B-Instruct --on h100-sxm:8 --concurrency 100 --tpot 50ms --precision fp8 --emit vllm",
+                None,
+            ),
+        ],
+    ),
+    (
+        "A CFO: rent, own or buy tokens?",
+        [
+            (
+                "Three volumes, two ways of paying, the API beside them:",
+                "cost tokens gpt-oss-120b --on h100-sxm:1 --tokens 10M,1B,10B/month --price rent,own",
+                None,
+            ),
+            ("And what the machine is made of, as an owner pays it:", "cost machine --on hgx-h100-8:1", None),
+        ],
+    ),
+    (
+        "A training lead: 70B on 1T tokens in 30 days",
+        [
+            ("Which cluster:", "train llama-3.1-70b --tokens 1T --deadline 30d", 32),
+            (
+                "Two limits at once, and what both would have to be:",
+                "train llama-3.1-70b --on h100-sxm:512 --tokens 1T --deadline 20d --budget 1MUSD",
+                None,
+            ),
+            (
+                "One's own layout against the best:",
+                "train llama-3.1-70b --on h100-sxm:512 --tokens 1T --strategy tp=8,pp=4 --emit megatron",
+                None,
+            ),
+        ],
+    ),
+    (
+        "An agent: documents only",
+        [
+            (
+                "A refusal is a document too, with what to type instead:",
+                "serve llama-3.1-70b --on h100-sxm:8 --tpot 5ms --json",
+                None,
+            ),
+            ("`relax[0].text`, pasted:", "serve llama-3.1-70b --on h100-sxm:8 --tpot 10.7ms --emit vllm", None),
+        ],
+    ),
+]
+"""Questions that lead to a line to paste: what each step is for, its command, and the lines that are shown of it."""
+
 DRAWN = {
     "cost machine --on rtx-4090:8 --on h100-sxm:8": ("eight-4090-against-eight-h100", 850),
     "serve llama-2-70b --on rtx-4090:8 --on h100-sxm:8 --price own": ("tokens-of-eight-4090", 1150),
@@ -246,6 +321,13 @@ def main():
         "Real output, written by `make examples`; a pipe gets the same text as a terminal, without colour.",
         "",
     ]
+    for title, steps in STORIES:
+        lines += [f"## {title}", ""]
+        for why, words, most in steps:
+            shown, code = printed(words)
+            kept = shown.splitlines()[:most]
+            rest = ["..."] if most and len(shown.splitlines()) > most else []
+            lines += [why, "", "```", f"$ roofplan {words}", *kept, *rest, "```", f"exit {code}", ""]
     for title, words in EXAMPLES:
         shown, code = printed(words)
         lines += [f"## {title}", "", "```", f"$ roofplan {words}", shown, "```", f"exit {code}", ""]

@@ -54,7 +54,11 @@ def read_model(name: str) -> Model:
         return hf.from_text(cached.read_bytes(), name)
     near = nearest(name[: catalogue.LONGEST_NAME], catalogue.ids("models"))
     hint = f" Nearest: {', '.join(near)}." if near else ""
-    other = f"; any other: hf:{name}, or the path of its config.json" if name.count("/") == 1 and len(name) <= catalogue.LONGEST_NAME else ""
+    other = (
+        f"; any other: hf:{name}, or the path of its config.json"
+        if name.count("/") == 1 and len(name) <= catalogue.LONGEST_NAME
+        else ""
+    )
     raise UnknownName(
         f'MODEL: no model "{name[: catalogue.LONGEST_NAME]}" on disk or in the catalogue.{hint} List: roofplan models{f" {name[:5]}" if hint else ""}{other}',
         code="unknown_model",

@@ -256,14 +256,18 @@ def _shown(plan: Plan, name: str, scale: float = 1.0) -> str:
 
 
 def reached(result: Result, plan: Plan) -> list[str]:
-    """Return the limit on time that a plan comes nearest to, none where none is asked for."""
+    """Return the limit on time that a plan has reached, none where it reaches none."""
     limits = {name: getattr(result.asked.constraints, name) for name in ("tpot", "ttft")}
     near = {
         name: plan.metrics[name].value / limit
         for name, limit in limits.items()
         if limit is not None and name in plan.metrics
     }
-    return [name for name, share in near.items() if share == max(near.values())]
+    return [name for name, share in near.items() if share == max(near.values()) and share >= REACHED]
+
+
+REACHED = 0.98
+"""Share of a limit from which a plan is said to have reached it [1]."""
 
 
 def ladder_lines(result: Result, plan: Plan) -> list[str]:
