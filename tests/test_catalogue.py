@@ -231,8 +231,8 @@ def test_two_hosts_have_one_network_whatever_their_size():
 
 
 def test_machines_have_a_largest_size():
-    with pytest.raises(InputError, match="at most 16,384"):
-        machine("h100-sxm:20000x8")
+    with pytest.raises(InputError, match="at most 1,048,576"):
+        machine("h100-sxm:200000x8")
 
 
 @pytest.mark.parametrize(

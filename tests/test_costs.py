@@ -25,9 +25,10 @@ from roofplan.laws import board, cost, silicon
 from roofplan.money import chip as chips
 from roofplan.money import hourly, quotation
 from roofplan.money.chip import bill, chip_of, price_of
+from roofplan.money.comparison import against
 from roofplan.money.history import fit_trend, milestones
 from roofplan.money.listed import routes
-from roofplan.money.machine import OwnershipTerms, against, own
+from roofplan.money.machine import OwnershipTerms, own
 from roofplan.money.prices import PURCHASE, bounds, middle_of
 from roofplan.money.request import bill_of_materials
 from roofplan.money.tokens import CAPACITY, Demand, api_of, machines_needed, month_cost, month_term, supply

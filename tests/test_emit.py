@@ -74,7 +74,7 @@ def test_emit_plans_with_the_engine_that_it_names():
     assert engine_named("vllm", "vllm-0.6") == "vllm-0.6"
     with pytest.raises(InputError, match="leave --engine out"):
         engine_named("sglang", "vllm")
-    with pytest.raises(InputError, match="is not an engine"):
+    with pytest.raises(InputError, match="is not known"):
         engine_named("ollama", None)
 
 

@@ -90,7 +90,7 @@ def test_what_is_missing_is_named_with_an_example(run, words):
 def test_inputs_that_commands_share_are_declared_once():
     for name, one in Load.each().items():
         assert ServeInputs.each()[name].metadata is one.metadata
-        assert TokensInputs.each()[name].metadata is one.metadata
+        assert name == "price" or TokensInputs.each()[name].metadata is one.metadata  # of tokens several may be asked
 
 
 def test_commands_are_those_with_inputs():

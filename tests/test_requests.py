@@ -103,7 +103,12 @@ def test_a_server_is_shown_like_a_device(run, run_json):
     assert document["server"]["quantities"]["host_power"]["source"]
 
 
-def test_what_stands_behind_a_limit_is_said(run):
-    code, out, _ = run("serve", "llama-3.1-405b", "--on", "rtx-4090:8", "--devices", "4")
+def test_what_stands_behind_a_limit_is_relaxed_with_it(run_json):
+    code, document = run_json("serve", "llama-3.1-405b", "--on", "rtx-4090:8", "--devices", "4")
     assert code == 1
-    assert "without --devices: memory" in " ".join(out.split())
+    assert document["no_plan"]["binding"] == "devices"
+    for way in document["no_plan"]["relax"]:
+        flags = {way["argument"]: way["needed"], **way["also"]}
+        assert (
+            int(flags["--devices"]) == int(flags["--on"].partition(":")[2].replace("x1", "")) or "--precision" in flags
+        )

@@ -300,9 +300,8 @@ class ServeInputs(Load):
         "cost, throughput, latency, devices or energy; without a limit on time, of what takes up to 50 ms a token",
         "cost",
     )
-    settings: str | None = asked(
+    set: str | None = asked(
         "engine settings in its own names: max_num_seqs=128,max_num_batched_tokens=2048,gpu_memory_utilization=0.9,block_size=16",
-        name="set",
         several=True,
     )
     draft: str | None = asked("multi-token prediction K:ACCEPTANCE, such as 1:0.85", was="draft_tokens")

@@ -82,7 +82,7 @@ def request_of(
         terms=terms,
         utilisation=utilisation_of(asked.utilisation),
         best=best,
-        settings=settings_of(asked.settings, engine_to_set(engine)) if asked.settings else {},
+        settings=settings_of(asked.set, engine_to_set(engine)) if asked.set else {},
         named=hub_name(asked.model),
     )
     return request, [("planned_as", other.text)] if other else []

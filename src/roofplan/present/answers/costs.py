@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 from roofplan.inputs import ChipInputs, HistoryInputs, MachineInputs, RentInputs
 from roofplan.money.chip import Bill, gross_dies, usable
+from roofplan.money.comparison import against
 from roofplan.money.history import CLASSES, WIDTHS, Gain, Milestone, fit_trend
-from roofplan.money.machine import Owned, against, per_petaflop_hour
+from roofplan.money.machine import Owned, per_petaflop_hour
 from roofplan.money.prices import stale_warning
 from roofplan.money.rent import RENTS
 from roofplan.money.rent import Quote as Rent

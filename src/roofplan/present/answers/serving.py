@@ -308,8 +308,8 @@ def reproduce(plan: Plan, asked: ServeInputs) -> str:
         words.append(f"--precision {plan.precision}")
     if asked.kv_precision is not None:
         words.append(f"--kv-precision {plan.kv_precision}")
-    if asked.settings:
-        words.append(f"--set {asked.settings}")
+    if asked.set:
+        words.append(f"--set {asked.set}")
     own = ("rate", "prefix_hit", "draft", "price", "utilisation")
     given = [name for name in own if getattr(asked, name) not in {None, "0", "rent", "100%"}]
     words.extend(f"--{name.replace('_', '-')} {getattr(asked, name)}" for name in given)

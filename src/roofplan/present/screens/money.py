@@ -6,8 +6,9 @@ import math
 
 from roofplan.money import STALE_DAYS, age_days
 from roofplan.money.chip import INPUT_NAMES, Bill, gross_dies, usable
+from roofplan.money.comparison import against
 from roofplan.money.history import CLASSES, WIDTHS, Gain, Milestone, fit_trend
-from roofplan.money.machine import Owned, against, own, per_petaflop_hour
+from roofplan.money.machine import Owned, own, per_petaflop_hour
 from roofplan.money.rent import Quote
 from roofplan.money.supply import fed
 from roofplan.money.tokens import Api, Supply, TokenCosts
