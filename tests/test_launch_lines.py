@@ -118,6 +118,7 @@ LAUNCHERS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", LAUNCHERS)
 @pytest.mark.parametrize(("model", "on", "asked"), TRAINED)
 def test_every_flag_of_a_training_launch_is_one_that_its_version_has(name, model, on, asked):

@@ -206,6 +206,7 @@ LATE = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("asked", LATE, ids=str)
 def test_ways_out_of_training_are_taken_when_typed_and_give_what_they_say(asked):
     asked = {"model": "llama-3.1-70b", **asked}
@@ -219,6 +220,7 @@ def test_ways_out_of_training_are_taken_when_typed_and_give_what_they_say(asked)
         assert "1T" not in str(asked) or way["needed"] != "qlora"
 
 
+@pytest.mark.slow
 def test_a_deadline_finds_the_cheapest_and_the_smallest_cluster_that_meet_it():
     result = plan_training("llama-3.1-70b", tokens="1T", deadline="20d")
     first, least = result.plans[0], result.smallest

@@ -453,6 +453,7 @@ def test_limits_are_kept_and_demands_reached():
     assert all(p.users >= 100 for p in plan_serving("llama-3.1-70b", ["h100-sxm:8"], concurrency=100).plans)
 
 
+@pytest.mark.slow
 def test_datacenter_leaves_out_geforce():
     names = {p.machine.device.id for p in plan_serving("qwen3-8b", datacenter=True).plans}
     assert names
@@ -786,6 +787,7 @@ TIGHT = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("asked", TIGHT, ids=str)
 def test_every_way_out_parses_when_pasted_and_reaches_what_it_says(asked):
     with pytest.raises(NoPlan) as refused:
