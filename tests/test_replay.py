@@ -10,7 +10,7 @@ HEAVY = {"serving": 4, "training": 6, "money": 4}
 def cases():
     for kind in replays.KINDS:
         for number, words in enumerate(replays.recorded(kind)):
-            slow = kind == "tables" or number % HEAVY.get(kind, 1) > 0
+            slow = kind == "tables" or number % (HEAVY | {"screens": 3}).get(kind, 1) > 0
             marks = [pytest.mark.slow] if slow else []
             yield pytest.param(kind, words, id=words, marks=marks)
 
