@@ -275,3 +275,12 @@ def test_machines_of_other_sizes(text, count, becomes):
     found = resized(machine(text)[0], count)
     assert (found and found.text) == becomes
     assert found is None or found.count == count
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [("8xh100-sxm", "write --on h100-sxm:8"), ("h100-sxm:8,rtx-4090:8", "write --on h100-sxm:8 --on rtx-4090:8")],
+)
+def test_machines_written_otherwise_are_shown_how(text, said):
+    with pytest.raises(InputError, match=said):
+        machine(text)

@@ -82,3 +82,20 @@ def test_what_is_shown_can_be_read_back(value, unit):
 )
 def test_powers_of_ten_have_as_many_digits_as_others(value, shown):
     assert units.significant(value) == shown
+
+
+@pytest.mark.parametrize(
+    ("text", "unit", "value"),
+    [
+        ("$20/h", "USD/h", 20.0),
+        ("$ 2.50/h", "USD/h", 2.5),
+        ("4weeks", "s", 28 * 86400.0),
+        ("30 days", "s", 30 * 86400.0),
+    ],
+)
+def test_money_and_time_as_people_write_them(text, unit, value):
+    assert units.parse(text, unit) == value
+
+
+def test_amounts_in_small_letters():
+    assert (units.parse_amount("1t", "--tokens"), units.parse_amount("2b", "--tokens")) == (1e12, 2e9)

@@ -46,6 +46,11 @@ def machine(text: str, argument: str = "--on") -> list[Machine]:
             argument=argument,
             value=text,
         )
+    turned = re.fullmatch(r"(\d+)\s*[xX*]\s*([A-Za-z].*)", text.strip())
+    if turned or "," in text:
+        parts = [one.strip() for one in text.split(",")]
+        written = f"{turned[2]}:{turned[1]}" if turned else f" {argument} ".join(parts)
+        raise InputError(f"{argument}: cannot read {text!r}; write {argument} {written}", argument=argument, value=text)
     match = _SPEC.match(text.strip())
     if not match:
         raise InputError(

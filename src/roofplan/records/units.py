@@ -39,6 +39,14 @@ _TIME = {
     "day": DAY,
     "month": MONTH,
     "year": YEAR,
+    "minutes": 60.0,
+    "hour": HOUR,
+    "hours": HOUR,
+    "days": DAY,
+    "week": 7 * DAY,
+    "weeks": 7 * DAY,
+    "months": MONTH,
+    "years": YEAR,
 }
 _MONEY = {"USD": 1.0, "$": 1.0, "kUSD": 1e3, "MUSD": 1e6}
 
@@ -71,11 +79,11 @@ UNITS: dict[str, dict[str, float]] = {
 
 _NUMBER = re.compile(r"^\s*([+-]?(?:\d[\d_,]*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|nan|NaN|inf|-inf)\s*(.*?)\s*$")
 _LENGTH = {"": 1, "k": 1024, "K": 1024, "ki": 1024, "Ki": 1024, "M": 1024**2, "m": 1024**2}
-_AMOUNT = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "B": 1e9, "G": 1e9, "T": 1e12}
+_AMOUNT = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "B": 1e9, "b": 1e9, "G": 1e9, "T": 1e12, "t": 1e12}
 
 
 def _split(text: str, argument: str, example: str) -> tuple[float, str]:
-    match = _NUMBER.match(str(text))
+    match = _NUMBER.match(re.sub(r"^\s*\$\s*([\d.,_]+[kM]?)", r"\1$", str(text)))  # $20/h is 20$/h
     if not match:
         raise UnitError(
             f"{argument}: cannot read {text!r} as a quantity. Example: {example}", argument=argument, value=text
