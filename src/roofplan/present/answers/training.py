@@ -140,7 +140,14 @@ class DevicePrice:
 
 @members
 class TrainPlan:
-    """One training plan."""
+    """One training plan.
+
+    Parameters
+    ----------
+    pareto : whether no layout on its machine is both faster and leaner.
+    tied : whether its objective lies within 1% of the first plan's.
+    within_interval : whether its objective differs from the first plan's by less than the two 90% intervals.
+    """
 
     id: str
     machine: MachineMember
@@ -153,6 +160,8 @@ class TrainPlan:
     memory: Memory
     run: Run | None
     pareto: bool
+    tied: bool
+    within_interval: bool
     price: DevicePrice | None
     launch: str
     reproduce: str
@@ -161,13 +170,46 @@ class TrainPlan:
 
 
 @members
+class BesideLayout:
+    """A training plan that stands beside the first one."""
+
+    machine: MachineMember
+    strategy: dict[str, float | str]
+    metrics: dict[str, MetricMember]
+
+
+@members
+class LayoutStanding:
+    """How a plan with pinned degrees compares with the best layout of its machine.
+
+    Parameters
+    ----------
+    ratio : its objective over that of the best, above 1 where the best is better [1].
+    within_interval : whether the difference is smaller than the two 90% intervals.
+    best : the best plan without pins.
+    """
+
+    ratio: float
+    within_interval: bool
+    best: BesideLayout
+
+
+@members
 class TrainAnswer(Answer):
-    """Training plans, the best first."""
+    """Training plans, the best first.
+
+    Parameters
+    ----------
+    standing : how pinned degrees compare with the best layout of the machine.
+    smallest : plan with the fewest devices that meets the deadline, where the first has more.
+    """
 
     assumed: list[str] = ABSENT
     model: ModelMember = ABSENT
     job: Job = ABSENT
     plans: list[TrainPlan] = ABSENT
+    standing: LayoutStanding = ABSENT
+    smallest: BesideLayout = ABSENT
     sources: dict[str, DocumentMember] = ABSENT
     emit: str = ABSENT
 
@@ -215,8 +257,20 @@ def train_answer(
             flops_per_token=Work(products=products, attention=mixing, unit="FLOP"),
         ),
         plans=shown,
+        standing=ABSENT if (own := result.standing) is None else view(LayoutStanding, own, best=_beside(own.best)),
+        smallest=ABSENT if (least := result.smallest) is None else _beside(least),
         sources=sources,
         emit=ABSENT if emit is None else launch(first, emit),
+    )
+
+
+def _beside(plan: TrainingPlan) -> BesideLayout:
+    return view(
+        BesideLayout,
+        plan,
+        machine=joined_machine(plan.machine),
+        strategy=plan.layout.as_dict(),
+        metrics=metrics(plan.metrics),
     )
 
 
@@ -320,6 +374,8 @@ def csv_rows(result: TrainingResult) -> list[Json]:
             "batch": plan.job.batch,
             "sequence": plan.job.sequence,
             "pareto": plan.pareto,
+            "tied": plan.tied,
+            "within_interval": plan.within_interval,
             **metric_columns(plan.metrics),
             **{f"step_{name.replace(' ', '_')}": float(seconds) for name, seconds in plan.step.parts.items()},
             **{f"memory_{t.name.replace(' ', '_')}": float(t.value) for t in plan.ledger.allocated.parts},
