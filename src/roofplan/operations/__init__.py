@@ -1,7 +1,7 @@
-"""What a step must compute, move and send: model x strategy x step -> a table of operations per layer kind.
+"""The work of a serving step: model x strategy x step -> a table of operations for each kind of layer.
 
-An `Operation` holds the work, traffic or message of one rank. Fields are floats, or arrays where the strategy or the
-step has arrays; nothing here knows a device.
+An `Operation` holds the work, memory traffic or message of one rank. Its fields are floats, or arrays if the strategy
+or the step has array fields. Operations do not depend on the device.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ from roofplan.records.model import Attention, Dense, LatentAttention, Layer, Mix
 from roofplan.records.strategy import Strategy
 
 LOGIT_BYTES = 4.0
-"""Bytes of a logit while it is sampled, fp32 [B]."""
+"""Bytes of a logit during sampling, in fp32 [B]."""
 
 LOGIT_PASSES = 3.0
-"""Passes over fp32 logits: copy, softmax, draw."""
+"""Memory passes over the fp32 logits: copy, softmax, draw."""
 
 
 def layer_operations(
     layer: Layer, step: Step, split: Split, model: Model, kv_bytes: float, kernels: Kernels
 ) -> list[Operation]:
-    """Return what one layer asks of one rank in one step.
+    """Return the kernels and messages of one layer on one rank in one step.
 
     Parameters
     ----------
@@ -124,7 +124,7 @@ def _dense(feed_forward: Dense, step: Step, split: Split, model: Model, kernels:
 
 
 def _mixture(moe: Mixture, step: Step, split: Split, model: Model, kernels: Kernels) -> list[Operation]:
-    """Return a mixture: experts read in expectation, rows padded to the tile, the most loaded rank deciding."""
+    """Return an MoE layer's operations on its busiest rank: expected number of experts read, rows padded to tiles."""
     domain = step.together(split.groups)
     chosen, experts = float(moe.chosen), float(moe.experts)
     width, ranks = split.expert_width, split.ep
@@ -172,7 +172,7 @@ def _mixture(moe: Mixture, step: Step, split: Split, model: Model, kernels: Kern
             product("shared " + label_of(group), group, step.together(split.inner), split.tp, model, leaving=leaving)
         )
     spread = split.groups > 1
-    # ranks of one group reduce their shares of shared experts (and of routed ones, where no group is apart)
+    # tensor ranks all-reduce the shared experts, and the routed ones too without expert parallelism
     table.append(
         all_reduce_of("all-reduce after experts", step.tokens, where(spread, split.attention, split.tp), model)
     )
@@ -203,7 +203,7 @@ def _mixture(moe: Mixture, step: Step, split: Split, model: Model, kernels: Kern
 
 
 def head_operations(step: Step, split: Split, model: Model) -> list[Operation]:
-    """Return the output head on the sampled positions, and the sampling of its logits.
+    """Return the operations of the output head at the sampled positions, and of sampling.
 
     Parameters
     ----------
@@ -213,7 +213,7 @@ def head_operations(step: Step, split: Split, model: Model) -> list[Operation]:
 
     Returns
     -------
-    The product, the sampling kernels and the gather of the logits.
+    The head's matmul, the sampling kernels and the all-gather of the logits.
     """
     rows, columns = step.sampled, model.vocabulary / split.attention
     stored = model.hidden * columns * element_bytes(head_format(model))
@@ -253,7 +253,7 @@ def head_operations(step: Step, split: Split, model: Model) -> list[Operation]:
 
 
 def encoder_operations(step: Step, split: Split, model: Model, kernels: Kernels) -> list[Operation]:
-    """Return the passes of fixed-length encoders over the inputs of new requests.
+    """Return the operations of fixed-length encoders on the inputs of new requests.
 
     Parameters
     ----------
@@ -264,7 +264,7 @@ def encoder_operations(step: Step, split: Split, model: Model, kernels: Kernels)
 
     Returns
     -------
-    Kernels and messages of one rank; empty where requests bring tokens alone.
+    Kernels and messages of one rank; empty for text-only requests.
     """
     if not step.prefills:
         return []
@@ -279,7 +279,7 @@ def encoder_operations(step: Step, split: Split, model: Model, kernels: Kernels)
 
 
 def head_format(model: Model) -> str:
-    """Return the format of the output head: GGUF files quantise it, other formats leave it alone.
+    """Return the number format of the output head: GGUF files quantise it, other formats do not.
 
     Parameters
     ----------
@@ -300,22 +300,22 @@ def head_format(model: Model) -> str:
 def draft_operations(
     step: Step, split: Split, model: Model, drafted: int, kv_bytes: float, kernels: Kernels
 ) -> list[Operation]:
-    """Return the multi-token-prediction layers that draft tokens before a step: a layer and a head pass for each token.
+    """Return the operations of MTP drafting before a step: one layer and one head pass for each drafted token.
 
-    The proposing layer has the shape of the decoder's last, as in every checkpoint that carries one.
+    The MTP layer has the shape of the last decoder layer, as in all published checkpoints.
 
     Parameters
     ----------
     step : tokens of the step; its fields may be arrays.
     split : parallel degrees, floats or arrays.
     model : the model.
-    drafted : tokens that are proposed before each step [1].
+    drafted : tokens drafted before each step [1].
     kv_bytes : bytes of a cached element [B].
     kernels : kernels of the engine or framework.
 
     Returns
     -------
-    Kernels and messages of one rank; empty where nothing is drafted.
+    Kernels and messages of one rank; empty if nothing is drafted.
     """
     if not drafted:
         return []
@@ -328,11 +328,11 @@ def draft_operations(
 
 
 UNPADDED = Kernels(smallest_tile=1.0, largest_tile=1.0)
-"""Kernels that compute no row twice and pad none."""
+"""Kernels without tile padding."""
 
 
 def whole_model(model: Model, step: Step) -> list[Operation]:
-    """Return all operations of one step on a single device that would hold the whole model.
+    """Return all operations of one step on a single device that holds the whole model.
 
     Parameters
     ----------
@@ -355,19 +355,19 @@ def whole_model(model: Model, step: Step) -> list[Operation]:
 def stage_contents(
     counts: Sequence[tuple[Layer, tuple[int, ...]]], layers: int, stages: int
 ) -> list[tuple[float, ...]]:
-    """Return the layers of each kind on every pipeline stage that may be the slowest.
+    """Return the number of layers of each kind on every pipeline stage that can be the slowest.
 
-    Layers are dealt evenly in order, the first stages taking one more where they do not divide.
+    Layers are split evenly, in order. If they do not divide evenly, the first stages get one more.
 
     Parameters
     ----------
-    counts : kinds of layers, each with the places where they stand.
+    counts : kinds of layers, each with its positions in the model.
     layers : layers of the model [1].
     stages : pipeline stages [1].
 
     Returns
     -------
-    For each stage that may be the slowest: layers of each kind, and 1 for the stage with the head, else 0 [1].
+    For each stage that can be the slowest: layers of each kind, then 1 for the stage with the head, else 0 [1].
     """
     return _stage_rows(tuple(places for _, places in counts), layers, stages)
 

@@ -1,6 +1,6 @@
-"""What a layer keeps between its forward and its backward pass.
+"""Activations that a layer saves from its forward pass for its backward pass.
 
-Counted from the same records as serving, so that a new mixer or feed-forward needs no formula of its own.
+They are counted from the same records as in serving, so a new mixer or feed-forward needs no formula of its own.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from roofplan.records.training import Adapter, Framework, Job, Layout
 
 
 class Kept(NamedTuple):
-    """Bytes of one micro-batch that a rank keeps from the forward to the backward pass of a layer.
+    """A tensor of one micro-batch that a rank saves in the forward pass of a layer for its backward pass.
 
     Parameters
     ----------
-    module : ``input`` of the layer, or the part that recomputation would compute again: the product that made it
+    module : ``input`` of the layer, or the module to recompute for it: the matmul that produces it
         (``q_proj``, ``up_proj``), ``layernorm``, ``rotary``, ``core_attn``, ``attn_proj``, ``mla_up_proj``, ``mlp_input``,
         ``mlp_act``, ``moe``, ``moe_act``, ``shared_experts``.
-    feeds : products whose weight gradient alone needs it; empty where the gradient of an input does too.
+    feeds : matmuls that save it only for their weight gradient; empty if an input gradient needs it too.
     """
 
     name: str
@@ -36,11 +36,11 @@ MASK_BYTES = 1.0
 """Bytes of an element of a dropout mask [B]."""
 
 STATISTIC_BYTES = 4.0
-"""Bytes of a softmax statistic of flash attention, one per query and head [B]."""
+"""Bytes of flash attention's softmax statistic, one per query and head [B]."""
 
 
 def words(group: Group) -> tuple[str, ...]:
-    """Return the last words of the names of fused products, such as ``q_proj``."""
+    """Return the last part of each name in a fused matmul, such as ``q_proj``."""
     return tuple(linear.name.rsplit(".", 1)[-1] for linear in group)
 
 
@@ -55,14 +55,15 @@ def kept(
     *,
     low: bool = False,
 ) -> list[Kept]:
-    """Return what one layer keeps of a micro-batch; with an adapter, inputs of frozen products are let go.
+    """Return the activations that one layer saves per micro-batch.
 
-    With products of `low` precision their inputs are kept as the framework keeps them then.
+    With an adapter, frozen matmuls save no input. With FP8 or FP4 (`low`), inputs are saved in the framework's format
+    for them.
 
     Parameters
     ----------
-    tokens : tokens of a micro-batch on a rank, context parallelism taken off [token].
-    sequence : tokens of a whole sequence, for scores that are written to memory [token].
+    tokens : tokens of a micro-batch on one rank, after division by context parallelism [token].
+    sequence : length of a whole sequence, for attention scores that are written to memory [token].
     """
     table: list[Kept] = []
     stream = stream_bytes(tokens, layout, model)
@@ -96,7 +97,10 @@ def kept(
 
 
 def _needed(item: Kept, adapter: Adapter, quantised: float) -> Kept:
-    """Return what remains of an item where products are frozen: inputs of updated ones, and of those whose kernel keeps them."""
+    """Return the saved bytes of an item under frozen weights.
+
+    Inputs of adapted matmuls stay, and those that the quantised kernel saves anyway.
+    """
     if not item.feeds or set(item.feeds) & set(adapter.targets):
         return item
     copies = quantised if item.module == "mlp_act" else min(quantised, 1.0)
@@ -106,7 +110,7 @@ def _needed(item: Kept, adapter: Adapter, quantised: float) -> Kept:
 def held(
     layer: Layer, tokens: Number, job: Job, layout: Layout, model: Model, framework: Framework
 ) -> tuple[Number, Number]:
-    """Return the activations that a layer keeps of one micro-batch.
+    """Return the saved activations of one layer and micro-batch, before and during recomputation.
 
     Parameters
     ----------
@@ -119,7 +123,7 @@ def held(
 
     Returns
     -------
-    Bytes kept until the layer's backward pass, and bytes held while that pass recomputes the layer [B].
+    Bytes saved until the layer's backward pass, and bytes held while that pass recomputes the layer [B].
     """
     table = kept(
         layer, tokens, float(job.sequence), layout, model, framework, job.adapter, low=job.precision in LOW_PRECISION
@@ -128,11 +132,11 @@ def held(
 
 
 LOW_PRECISION = {"fp8", "fp4"}
-"""Number formats whose products keep their inputs in them, cast by a kernel of its own."""
+"""Formats whose matmul inputs are cast by a separate kernel and saved in that format."""
 
 
 def stream_bytes(tokens: Number, layout: Layout, model: Model) -> Number:
-    """Return the residual stream of one micro-batch on one rank, divided by tp under sequence parallelism.
+    """Return the size of the residual stream of one micro-batch on one rank, divided by tp under sequence parallelism.
 
     Parameters
     ----------
@@ -156,7 +160,7 @@ def _dropped(stream: Number, framework: Framework, module: str) -> list[Kept]:
 
 
 def _updates(layer: Layer, tokens: Number, layout: Layout, model: Model, adapter: Adapter) -> list[Kept]:
-    """Return what low-rank updates keep: masks and what dropout left of each group's input, and the narrow product."""
+    """Return the activations of LoRA updates: dropout mask, dropped-out input, and rank-r intermediate."""
     table = []
     for group, tensor in groups_of(layer, layout):
         if adapter.scales:
@@ -166,7 +170,7 @@ def _updates(layer: Layer, tokens: Number, layout: Layout, model: Model, adapter
         if not updated:
             continue
         entering = tokens * updated[0].inputs * updated[0].copies
-        # each update of its own drops its own input; a fused one drops once
+        # separate updates each apply dropout to the input; a fused update applies it once
         dropped = entering * (MASK_BYTES + ACTIVATION_BYTES) if adapter.dropout else 0.0 * entering
         narrow = tokens * adapter.rank * (1 if adapter.fused else len(updated)) * ACTIVATION_BYTES
         table.append(Kept(f"low-rank update of {'+'.join(words(group))}", "adapter", dropped + narrow))
@@ -177,7 +181,7 @@ def _updates(layer: Layer, tokens: Number, layout: Layout, model: Model, adapter
 
 
 def groups_of(layer: Layer, layout: Layout) -> list[tuple[Group, Number]]:
-    """Return all fused products of a layer that every token passes, and the ranks that divide them."""
+    """Return the fused matmuls of a layer that every token passes, each with the number of ranks that divide it."""
     table: list[tuple[Group, Number]] = [(group, layout.tp) for mixer in layer.mixers for group in mixer.groups]
     for feed in layer.feed_forwards:
         table += [(group, layout.tp) for group in (feed.groups if isinstance(feed, Dense) else feed.shared)]
@@ -185,7 +189,7 @@ def groups_of(layer: Layer, layout: Layout) -> list[tuple[Group, Number]]:
 
 
 def adapted(layer: Layer, adapter: Adapter) -> float:
-    """Return the trained parameters of the low-rank updates of a layer: rank x (inputs + outputs) of each target.
+    """Return the LoRA parameters of a layer: rank x (inputs + outputs) of each target.
 
     Parameters
     ----------
@@ -208,7 +212,7 @@ def adapted(layer: Layer, adapter: Adapter) -> float:
 
 
 def update_entries(group: Group, adapter: Adapter) -> float:
-    """Return the trained parameters of the updates of fused products, whose inputs are multiplied once where they share an update [parameters]."""
+    """Return the LoRA parameters of a fused matmul; a shared A matrix counts once [parameters]."""
     updated = [linear for linear in group if words((linear,))[0] in adapter.targets]
     extra = 1.0 if adapter.method == "dora" else 0.0
     found = 0.0
@@ -219,7 +223,7 @@ def update_entries(group: Group, adapter: Adapter) -> float:
 
 
 def width(group: Group, tensor: Number, kv_heads: int) -> Number:
-    """Return the outputs of fused products on one rank [1]."""
+    """Return the output width of a fused matmul on one rank [1]."""
     found: Number = 0.0
     for linear in group:
         found = found + linear.outputs * linear.copies * fraction(linear, tensor, kv_heads)
@@ -263,7 +267,7 @@ def _attention(mixer: Attention, tokens: Number, sequence: float, layout: Layout
 
 
 def _core(tokens: Number, heads: Number, out: Number, seen: float, layout: Layout, framework: Framework) -> list[Kept]:
-    """Return what the attention kernel itself keeps: its statistics, or all scores where it writes them."""
+    """Return the activations that the attention kernel saves: flash attention statistics, or all scores if unfused."""
     copies = [Kept("attention's output before the exchange", "core_attn", where(layout.cp > 1, out, 0.0 * out))]
     if framework.attention == "flash":
         return [Kept("softmax statistics", "core_attn", tokens * heads * STATISTIC_BYTES), *copies]
@@ -276,7 +280,7 @@ def _latent(
     mixer: LatentAttention, tokens: Number, sequence: float, layout: Layout, framework: Framework
 ) -> list[Kept]:
     heads = mixer.heads / layout.tp
-    # each latent before and after its own norm
+    # each latent before and after its norm
     table = [
         Kept("a latent and its norm", "mla_up_proj", 2.0 * tokens * group[0].inputs * ACTIVATION_BYTES)
         for group in mixer.groups
@@ -294,9 +298,10 @@ def _latent(
 
 
 def visited(moe: Mixture, tokens: Number, layout: Layout) -> tuple[Number, Number]:
-    """Return the tokens that a rank sends to experts, and the visits that its own experts have, on the busiest rank [1].
+    """Return the tokens that a rank routes, and the token-expert pairs that the busiest rank computes [1].
 
-    Experts of a capacity are padded to it, and what comes beyond it is dropped (GShard, arXiv 2006.16668, section 2.2).
+    With an expert capacity, inputs are padded to it and tokens beyond it are dropped (GShard, arXiv 2006.16668, section
+    2.2).
     """
     mine = tokens / (layout.tp if layout.sequence_parallel else 1.0)
     busiest = where(layout.ep > 1, layout.imbalance, 1.0) if layout.capacity is None else layout.capacity
@@ -304,13 +309,13 @@ def visited(moe: Mixture, tokens: Number, layout: Layout) -> tuple[Number, Numbe
 
 
 def shared_part(moe: Mixture) -> Dense:
-    """Return the shared experts of a mixture as a feed-forward, their gates left out."""
+    """Return the shared experts of an MoE layer as a dense feed-forward, without their gates."""
     groups = (group for group in moe.shared if len(group) > 1 or words(group)[0] in {"up_proj", "down_proj"})
     return Dense(groups=tuple(groups))
 
 
 def _dense(feed: Dense, tokens: Number, layout: Layout, framework: Framework, module: str) -> list[Kept]:
-    """Return a feed-forward's interior: what enters its activation function, and what enters the product that leaves it."""
+    """Return the saved inputs of a feed-forward's activation function and of its last matmul."""
     last = feed.groups[-1]
     leaving = last[0].inputs * last[0].copies / layout.tp
     copies = framework.keeps("activation_copies") if len(feed.groups[0]) > 1 else 0.0
@@ -326,7 +331,7 @@ def _dense(feed: Dense, tokens: Number, layout: Layout, framework: Framework, mo
 
 
 def _experts(moe: Mixture, tokens: Number, layout: Layout, framework: Framework) -> list[Kept]:
-    """Return a mixture's interior: each token visits its experts on the ranks that hold them, the busiest of them here."""
+    """Return the activations that an MoE layer saves on its busiest expert-parallel rank."""
     hidden, inner = moe.expert[0][0].inputs, sum(linear.outputs for linear in moe.expert[0])
     last = moe.expert[-1]
     mine, visits = visited(moe, tokens, layout)
@@ -344,7 +349,10 @@ def _experts(moe: Mixture, tokens: Number, layout: Layout, framework: Framework)
 
 
 def recomputed(table: Sequence[Kept], layout: Layout, framework: Framework) -> tuple[Number, Number]:
-    """Return what a layer keeps under the layout's recomputation, on average, and the whole that it holds while it is computed again [B]."""
+    """Return a layer's saved activations under recomputation, and all of them [B].
+
+    The first is the mean over layers. The second is held while the layer is recomputed.
+    """
     whole: Number = 0.0
     stays: Number = 0.0
     for item in table:
@@ -355,7 +363,7 @@ def recomputed(table: Sequence[Kept], layout: Layout, framework: Framework) -> t
 
 
 def stays_kept(module: str, layout: Layout, framework: Framework) -> bool:
-    """Return whether recomputation leaves what a module keeps where it is."""
+    """Return whether a module's activations stay saved under the layout's recomputation."""
     if layout.recompute == "none":
         return True
     if layout.recompute == "full":
@@ -364,12 +372,12 @@ def stays_kept(module: str, layout: Layout, framework: Framework) -> bool:
 
 
 def again(layout: Layout, framework: Framework) -> tuple[str, ...]:
-    """Return the modules that a layout's recomputation computes again, short of the whole layer."""
+    """Return the modules that selective recomputation recomputes."""
     return framework.selective if layout.recompute == "selective" else tuple(layout.recompute.split("+"))
 
 
 def widest_gradient(layer: Layer, tokens: Number, layout: Layout, model: Model) -> Number:
-    """Return the gradients that a layer's backward pass holds at once: of its widest product, and of the stream.
+    """Return the size of gradients that a layer's backward pass holds at once: of its widest matmul and of the stream.
 
     Parameters
     ----------
@@ -394,7 +402,7 @@ def widest_gradient(layer: Layer, tokens: Number, layout: Layout, model: Model) 
 
 
 def distinct_weights(layers: Sequence[Layer], layout: Layout) -> Number:
-    """Return the size of one weight of every distinct shape among layers, as one rank holds it.
+    """Return the size of one weight matrix of each distinct shape among layers, as sharded on one rank.
 
     Parameters
     ----------
@@ -414,7 +422,7 @@ def distinct_weights(layers: Sequence[Layer], layout: Layout) -> Number:
         for feed in layer.feed_forwards:
             for group in feed.groups if isinstance(feed, Dense) else feed.shared:
                 _shape(shapes, group, layout.tp, 1, fused=True)
-            # experts are not divided by width
+            # expert matrices are not divided by width
             for group in feed.expert if isinstance(feed, Mixture) else ():
                 _shape(shapes, group, 1.0, 1, fused=True)
     total: Number = 0.0

@@ -1,4 +1,4 @@
-"""What attention asks of a rank: products, scores, and reads of the cache; of heads, and of latents."""
+"""Operations of multi-head and latent attention on one rank: projections, scores and reads of the KV cache."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from roofplan.records.model import Attention, LatentAttention, Model
 def attention_operations(
     mixer: Attention, step: Step, split: Split, model: Model, kv_bytes: float, kernels: Kernels
 ) -> list[Operation]:
-    """Return attention over heads: products, and scores against the cache in decode or among the prompt in prefill."""
+    """Return the operations of attention over heads: projections, decode over the cache, prefill over the prompt."""
     tensor = split.attention
     table = []
     last = len(mixer.groups) - 1
     groups = mixer.groups
     if mixer.cross is not None:
-        # queries come from the decoder's tokens; keys and values once per request from the encoder's positions
+        # cross-attention: queries come from decoder tokens, keys and values once per request from encoder positions
         queries, kept_once = (
             tuple(linear for linear in groups[0] if (linear.split == "heads") is own) for own in (True, False)
         )
@@ -94,7 +94,7 @@ def latent_pairs(mixer: LatentAttention, each: Number, past: Number) -> tuple[Nu
 
 
 def attended_pairs(mixer: Attention, each: Number, past: Number) -> Number:
-    """Return the query-key pairs of `each` new tokens of one sequence after `past` cached ones [1]."""
+    """Return the query-key pairs of `each` new tokens of a sequence with `past` cached tokens [1]."""
     window = float("inf") if mixer.window is None else float(mixer.window)
     if mixer.cross is not None:
         return each * mixer.cross
@@ -130,9 +130,9 @@ def _prefill_attention(mixer: Attention, step: Step, heads: Number, kept: Number
 
 
 def _scores(step: Step, heads: Number, score: float, cross: int | None = None) -> Operation:
-    """Return the scores of prompts that go through memory, since no fused kernel keeps them.
+    """Return the memory traffic of prefill scores in unfused attention.
 
-    A part of a prompt scores what went before it: the mean part half of the rest of its prompt.
+    A chunk attends to all tokens before it: on average, half of the rest of its prompt.
     """
     prompt = step.new / step.requests
     part = smaller(prompt, 1.0 * step.new)
@@ -149,7 +149,7 @@ def _scores(step: Step, heads: Number, score: float, cross: int | None = None) -
 
 
 def _seen(mixer: Attention, context: Number) -> tuple[Number, Number]:
-    """Return the cache entries that a query reads, and those that its indexer scores."""
+    """Return the cache entries that a query reads, and the entries that its indexer scores."""
     if mixer.cross is not None:
         return float(mixer.cross), 0.0
     if mixer.compression > 1:
@@ -158,7 +158,7 @@ def _seen(mixer: Attention, context: Number) -> tuple[Number, Number]:
         return chosen + smaller(context, float(mixer.window or 0)), entries if mixer.index_elements else 0.0
     if mixer.window is None:
         return context, 0.0
-    # a fixed chunk fills from empty to full, so half of it is in force on average; a sliding window stays full
+    # a fixed chunk fills from empty to full, so half of it is attended on average; a sliding window stays full
     full = smaller(context, float(mixer.window))
     if mixer.chunked:
         return where(context > mixer.window, full / 2.0, full), 0.0
@@ -168,12 +168,12 @@ def _seen(mixer: Attention, context: Number) -> tuple[Number, Number]:
 def latent_operations(
     mixer: LatentAttention, step: Step, split: Split, model: Model, kv_bytes: float, kernels: Kernels
 ) -> list[Operation]:
-    """Return latent attention: absorbed against the cached latent in decode, expanded in prefill."""
+    """Return the operations of latent attention (MLA): absorbed in decode, expanded in prefill."""
     tensor = split.attention
     table = []
     last = next(i for i, group in enumerate(mixer.groups) if group[0].name.endswith("o_proj"))
     for index, group in enumerate(mixer.groups):
-        # prefill expands the latents of cached tokens as well as its own
+        # prefill expands the latents of cached tokens too
         expands = group[0].name.endswith("kv_b_proj")
         tokens = step.tokens + step.requests * step.past if expands else step.tokens
         table.append(product(label_of(group), group, tokens, tensor, model, leaving=index == last))

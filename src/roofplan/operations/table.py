@@ -1,4 +1,4 @@
-"""Tables of operations: a row is one kernel or message of one rank, in one step, under one split."""
+"""Tables of operations: each row is one kernel or message of one rank in one step."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from roofplan.records.strategy import Strategy
 from roofplan.records.terms import NONE, Numbers
 
 ACTIVATION_BYTES = 2.0
-"""Bytes of an activation: serving computes in 16 bits between tensor products."""
+"""Bytes of an activation: serving keeps activations in 16 bits between matmuls [B]."""
 
 
 STEP_KERNELS = {"attention": 2.0, "latent attention": 3.0, "state update": 3.0, "experts": 6.0, "sampling": 6.0}
-"""Kernels that an operation starts: rotary and cache write beside attention (one more expansion for a latent cache);
-convolution, scan and gate of a recurrence; top-k, sort, two grouped products, activation and sum of a mixture; penalties,
-top-k, top-p, softmax, draw and copy of the sampler. An estimate from the structure of such layers, not from a trace; the
-fitted gap between kernels absorbs its error."""
+"""Kernel launches of an operation. Attention: rotary and cache write (one expansion more for a latent cache).
+Recurrence: convolution, scan and gate. MoE: top-k, sort, two grouped GEMMs, activation and sum. Sampler: penalties,
+top-k, top-p, softmax, draw and copy. These are estimates from the structure of such layers, not from a trace; the
+fitted gap between kernels absorbs the error [1]."""
 
 
 GATED_PASSES = 1.5
-"""Tensors of the first product's width that an activation function reads and writes: two halves in, one half out."""
+"""Traffic of a gated activation function over the size of its input: two halves read, one half written [1]."""
 
 
 HANDOVER = "handover"
-"""Kind of an operation that passes over what the kernel before it wrote."""
+"""Kind of an operation that reads the output of the kernel before it."""
 
 
 class Operation(NamedTuple):
@@ -37,25 +37,25 @@ class Operation(NamedTuple):
 
     Parameters
     ----------
-    name, kind : what it is; kinds are matmul, experts, prefill_attention, decode_attention, memory, handover (of tensors that
-        one kernel leaves in the cache for the next, where they fit), all_reduce, gather, exchange.
+    name, kind : name, and one of the kinds matmul, low_rank, experts, prefill_attention, decode_attention, scores,
+        memory, handover (memory traffic that the last-level cache may serve), all_reduce, gather, exchange, ring.
     work : operations [FLOP].
-    traffic : bytes to and from memory, or the message of a collective [B].
-    compute : number format of the tensor unit; ``gguf`` for blocks that the engine multiplies in a type of its own.
-    entries : weights read by a product [1].
-    width : inner width of an expert on a rank, of grouped products alone [1].
-    rows : rows of a product, of one expert where it is grouped [1].
-    stored : format of its weights.
-    converted : elements that a product reads and writes where each of its matrices converts its own inputs [1].
-    kernels : launches [1].
+    traffic : bytes read from and written to memory, or the message size of a collective [B].
+    compute : number format of the tensor unit; ``gguf`` for blocks that the engine multiplies in its own type.
+    entries : weights that a matmul reads [1].
+    width : inner width of an expert on one rank, for grouped GEMMs only [1].
+    rows : rows of a matmul; of one expert if it is grouped [1].
+    stored : format of the weights.
+    converted : elements read and written by a fused matmul if each of its matrices converts its inputs separately [1].
+    kernels : kernel launches [1].
     ranks : ranks of a collective [1].
-    groups : groups that experts stand in, and those that a token's may [1].
-    inputs : elements that products read of what enters them, fused ones once [1].
-    among : of a message, whose ranks it passes between: ``tensor``, ``context`` or ``expert``.
-    beside : whether a framework may send it beside the products of the same pass.
-    text, numbers : formula and what goes into it by name, each a number or a pair (number, unit).
-    role : what it does for a product: ``cast`` of its inputs, ``unpack`` or ``norm`` of its weights, ``entering`` of a message that
-        gathers its inputs; ``attention`` of attention's own products.
+    groups : expert groups of the router, and how many of them one token may use [1].
+    inputs : input elements that matmuls read; a fused matmul reads its input once [1].
+    among : process group of a message: ``tensor``, ``context`` or ``expert``.
+    beside : whether the message may overlap the matmuls of its pass.
+    text, numbers : formula, and its numbers by name, each a number or a pair (number, unit).
+    role : relation to a matmul: ``cast`` of its inputs, ``unpack`` or ``norm`` of its weights, ``entering`` for a
+        message that gathers its inputs, ``attention`` for attention's own matmuls.
     """
 
     name: str
@@ -86,12 +86,12 @@ class Step:
     Parameters
     ----------
     sequences : decoding sequences [1].
-    each : tokens that each computes, more than one when verifying drafts [1].
-    context : tokens that each has in its cache [1].
-    new : prompt tokens computed now [1].
-    past : tokens already cached before them [1].
-    requests : prompts that they belong to [1].
-    coupled : whether the other groups that share the experts have as much to do; False for one prompt alone.
+    each : tokens per decoding sequence, more than one when verifying drafts [1].
+    context : cached tokens per decoding sequence [1].
+    new : prompt tokens computed in this step [1].
+    past : tokens cached before them [1].
+    requests : prompts that the new tokens belong to [1].
+    coupled : whether all attention-DP groups run the same load; False for a single prompt.
     """
 
     sequences: Number = 0.0
@@ -104,12 +104,12 @@ class Step:
 
     @property
     def decodes(self) -> bool:
-        """Whether sequences decode in it."""
+        """Whether the step decodes."""
         return type(self.sequences) is not float or self.sequences > 0.0
 
     @property
     def prefills(self) -> bool:
-        """Whether prompts are computed in it."""
+        """Whether the step computes prompts."""
         return type(self.new) is not float or self.new > 0.0
 
     @property
@@ -118,26 +118,26 @@ class Step:
         return self.sequences * self.each + self.new
 
     def together(self, groups: Number) -> Number:
-        """Return the tokens of attention groups that compute a layer together; a prompt alone has no company [1]."""
+        """Return the tokens of all attention-DP groups that share the layer; uncoupled steps count their own [1]."""
         return self.tokens * (groups if self.coupled else 1.0)
 
     @property
     def sampled(self) -> Number:
-        """Positions that pass the head [1]."""
+        """Positions that pass the output head [1]."""
         return self.sequences * self.each + self.requests
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Split:
-    """Parallel degrees as the operations need them; floats or arrays.
+    """Parallel degrees in the form that operations need; floats or arrays.
 
     Parameters
     ----------
     tp : ranks that divide feed-forwards [1].
     attention : ranks that divide attention, tp / attention_dp [1].
-    groups : attention groups that share one set of experts or feed-forwards, and wait for each other [1].
-    inner : of these, groups inside tp [1].
-    ep : ranks that divide the experts whole; where there are fewer than tp, the others divide each by its width [1].
+    groups : attention-DP groups that share experts or feed-forwards and run in lockstep [1].
+    inner : number of those groups inside one tensor-parallel group [1].
+    ep : expert-parallel ranks; if fewer than tp, the remaining ranks divide each expert by width [1].
     """
 
     tp: Number
@@ -154,16 +154,18 @@ class Split:
 
     @property
     def expert_width(self) -> Number:
-        """Ranks that divide each expert by its width [1]."""
+        """Ranks that divide each expert by width [1]."""
         return larger(self.tp / self.ep, 1.0)
 
 
 WHOLE_COLUMN = 8192.0
-"""Entries that one scale per output channel stands for, as in the formats that have no other [1]."""
+"""Entries assumed per scale in per-channel formats [1]."""
 
 
 def bits(format_id: str) -> tuple[float, float, float]:
-    """Return the bits of an entry, the entries per scale and the bits of a scale; a suffix such as ``-g64`` overrides the group.
+    """Return the bits of an entry, the entries per scale and the bits of a scale.
+
+    A suffix such as ``-g64`` overrides the number of entries per scale.
 
     Parameters
     ----------
@@ -210,20 +212,20 @@ def element_bytes(format_id: str) -> float:
 
 
 def compute_format(format_id: str, activation: str | None, base: str) -> str:
-    """Return the number format that a product of such weights runs in, whatever the device offers.
+    """Return the number format in which such weights are multiplied, regardless of the device.
 
-    fp8 checkpoints carry activations in fp8; 4-bit float formats only where the checkpoint says so; weight-only
-    formats run in the model's own type.
+    FP8 checkpoints quantise activations to FP8. FP4 checkpoints quantise activations only if they say so. Weight-only
+    formats compute in the model's own type.
 
     Parameters
     ----------
     format_id : number format of weights or cache, such as ``fp8`` or ``awq-g64``.
-    activation : number format of the activations that the checkpoint asks for, None where it says nothing.
+    activation : number format of activations in the checkpoint, None if it states none.
     base : the model's own number format.
 
     Returns
     -------
-    Number format of the product.
+    Number format of the matmul.
     """
     entry = format_entry(format_id)
     if entry["kernel"] == "dequantise":
@@ -237,17 +239,17 @@ def compute_format(format_id: str, activation: str | None, base: str) -> str:
 
 
 def fraction(linear: Linear, tensor: Number, kv_heads: int | None) -> Number:
-    """Return the share of a matrix that one of `tensor` ranks holds.
+    """Return the share of a matrix that each of `tensor` ranks holds.
 
     Parameters
     ----------
     linear : the matrix.
     tensor : tensor-parallel ranks, float or array [1].
-    kv_heads : KV heads of the model, None for a matrix that is not divided by them [1].
+    kv_heads : KV heads of the model, None for a matrix that is not split by KV heads [1].
 
     Returns
     -------
-    Share of the matrix on one rank, float or array [1]; above 1 / `tensor` where KV heads are replicated.
+    Share of the matrix on one rank, float or array; above 1 / `tensor` if KV heads are replicated [1].
     """
     if linear.split == "none":
         return 1.0
@@ -259,7 +261,7 @@ def fraction(linear: Linear, tensor: Number, kv_heads: int | None) -> Number:
 def product(
     name: str, group: Group, tokens: Number, tensor: Number, model: Model, *, leaving: bool, kv_heads: int | None = None
 ) -> Operation:
-    """Return one fused product; in a leaving (row-parallel) product the inputs are divided, else the outputs."""
+    """Return one fused matmul: row-parallel (inputs divided) if `leaving`, else column-parallel (outputs divided)."""
     weights = stored = outputs = 0.0
     for linear in group:
         share = fraction(linear, tensor, kv_heads)
@@ -287,12 +289,12 @@ def product(
 
 
 def label_of(group: Group) -> str:
-    """Return the words of fused products, such as ``gate+up``."""
+    """Return the short name of a fused matmul, such as ``gate+up``."""
     return "+".join(linear.name.rsplit(".", 1)[-1].removesuffix("_proj") for linear in group)
 
 
 def all_reduce_of(name: str, tokens: Number, ranks: Number, model: Model) -> Operation:
-    """Return the all-reduce of what so many tokens leave a layer with, over tensor ranks."""
+    """Return the all-reduce of a layer's output over the tensor-parallel ranks."""
     message = tokens * model.hidden * ACTIVATION_BYTES
     return Operation(
         name,

@@ -1,6 +1,6 @@
-"""What a training step computes and sends in each layer: the forward pass, and the backward pass made of it.
+"""Operations of a layer in a training step: the forward pass, and the backward pass derived from it.
 
-Counted from the same records as serving, so that a new mixer or feed-forward needs no formula of its own.
+They are counted from the same records as in serving, so a new mixer or feed-forward needs no formula of its own.
 """
 
 from __future__ import annotations
@@ -17,22 +17,24 @@ from roofplan.records.model import Attention, Dense, LatentAttention, Layer, Lin
 from roofplan.records.training import Adapter, Framework, Job, Layout
 
 SCORE_PASSES = 6.5
-"""Passes over the scores of attention that writes them: product out, scaled softmax in and out, dropout in, out and mask, product in."""
+"""Memory passes over the scores in unfused attention: QK^T write, softmax read and write, dropout read, write and mask,
+PV read [1]."""
 
 BACKWARD_SCORE_PASSES = 8.5
-"""The same backward: the gradient of the weighted sum out and in, dropout, softmax with its saved output, and two products in."""
+"""The same for the backward pass: PV gradient write and read, dropout, softmax with its saved output, and reads by two
+matmuls [1]."""
 
 BACKWARD_PASSES = 1.5
-"""Traffic and kernels of a memory-bound pass backward over forward: it reads what was kept beside the gradient."""
+"""Backward over forward traffic and kernels of a memory-bound pass: it reads the saved tensor and the gradient [1]."""
 
 FLASH_BACKWARD = 2.5
-"""Work of flash attention's backward pass over its forward pass: five products where the forward has two (Dao 2023, arXiv 2307.08691)."""
+"""Backward over forward work of flash attention: five matmuls against two (Dao 2023, arXiv 2307.08691) [1]."""
 
 
 def forward(
     layer: Layer, tokens: Number, job: Job, layout: Layout, model: Model, framework: Framework
 ) -> list[Operation]:
-    """Return the forward pass of one layer over one micro-batch, before ring attention's messages are added.
+    """Return the operations of one layer's forward pass over one micro-batch.
 
     Parameters
     ----------
@@ -70,7 +72,7 @@ def forward(
 
 
 def _adapting(layer: Layer, tokens: Number, layout: Layout, adapter: Adapter) -> list[Operation]:
-    """Return what adapters add to a layer: low-rank products, and frozen weights unpacked before each product that reads them."""
+    """Return the operations that adapters add to a layer: low-rank matmuls, and dequantisation of frozen weights."""
     table = []
     for group, tensor in activations.groups_of(layer, layout):
         name = label_of(group)
@@ -103,14 +105,14 @@ def _adapting(layer: Layer, tokens: Number, layout: Layout, adapter: Adapter) ->
 
 
 WEIGHT_NORM_PASSES = 5.0
-"""Passes over a weight in 16 bits that its norm takes: the weight and its update read, the update written, their sum written and read
-(DoRA, arXiv 2402.09353, section 4.3, whose gradient stops at the norm; PEFT computes it so) [1]."""
+"""Memory passes over a 16-bit weight for its DoRA norm: read weight and update, write the update, write and read their
+sum (arXiv 2402.09353, section 4.3, which detaches the norm from the gradient, as PEFT does) [1]."""
 
 
 def _weight_norm(updated: Sequence[Linear], adapter: Adapter, tensor: Number) -> Operation:
-    """Return what DoRA does with each weight in every forward pass: the update multiplied out, added, and its columns' norm.
+    """Return DoRA's weight norm in a forward pass: multiply out the update, add it to the weight, take column norms.
 
-    The norm has no gradient.
+    No gradient passes through the norm.
     """
     weights = sum(linear.weights for linear in updated) / tensor
     return Operation(
@@ -126,15 +128,16 @@ def _weight_norm(updated: Sequence[Linear], adapter: Adapter, tensor: Number) ->
 
 
 CAST_BYTES, FROZEN_CAST_BYTES = 4.0, 3.0
-"""Bytes that casting an entry moves: 16 bits in, 8 out, and 8 once more transposed for the other pass (TransformerEngine), which gradients
-of frozen weights do without [B]."""
+"""Bytes moved to cast an entry: 16 bits read, 8 written, and 8 written transposed for the backward pass
+(TransformerEngine). Frozen weights need no transposed copy [B]."""
 
 
 def _casts(table: Sequence[Operation], job: Job, framework: Framework) -> list[Operation]:
-    """Return the casts of what enters products in 8 or 4 bits: activations forward, gradients backward, half of them in each pass.
+    """Return the casts of FP8 and FP4 matmul inputs.
 
-    A framework that fuses them writes activations in fewer bits where norms and activation functions compute them; what enters
-    grouped products is sorted first, and cast by itself.
+    Activations are cast in the forward pass and gradients in the backward pass; half of the total counts in each. A
+    framework with fused casts lets norms and activation functions write the low-precision format. Inputs of grouped
+    GEMMs are sorted first, so they need a separate cast.
     """
     if job.precision not in LOW_PRECISION:
         return []
@@ -152,7 +155,7 @@ def _casts(table: Sequence[Operation], job: Job, framework: Framework) -> list[O
 
 
 def _cast_elements(op: Operation, framework: Framework) -> Number:
-    """Return the inputs and outputs of a product that passes of their own cast, forward and backward together [1]."""
+    """Return the elements of a matmul that separate kernels cast, forward and backward [1]."""
     both = (op.traffic - op.entries * ACTIVATION_BYTES) / ACTIVATION_BYTES
     return both - op.inputs if framework.kernels.casts_fused else both
 
@@ -166,10 +169,11 @@ def _at_precision(op: Operation, job: Job) -> Operation:
 def _collective(
     tokens: Number, layout: Layout, model: Model, where_to: str, *, forward: bool, entering: bool
 ) -> list[Operation]:
-    """Return the message between tensor ranks at the entrance or the exit of a mixer or feed-forward.
+    """Return the message between tensor ranks before or after a mixer or feed-forward.
 
-    With sequence parallelism the stream is gathered before and reduced and scattered after; without it, it is reduced once:
-    after in the forward pass, before in the backward pass (the conjugate operators of Megatron, arXiv 1909.08053).
+    Sequence parallelism takes an all-gather before and a reduce-scatter after. Without it there is one all-reduce:
+    after the module in the forward pass, before it in the backward pass (conjugate operators of Megatron, arXiv
+    1909.08053).
     """
     message = tokens * model.hidden * ACTIVATION_BYTES
     if layout.sequence_parallel:
@@ -189,7 +193,7 @@ def _collective(
 def _mixing(
     mixer: Attention | LatentAttention | Recurrence, tokens: Number, job: Job, layout: Layout, framework: Framework
 ) -> list[Operation]:
-    """Return what mixes tokens: attention over whole sequences, divided over heads and context ranks; or a scan."""
+    """Return the operations that mix tokens: attention, divided over heads and context ranks, or a recurrent scan."""
     if isinstance(mixer, Recurrence):
         width = mixer.groups[-1][0].inputs * mixer.groups[-1][0].copies / layout.tp
         moved = tokens * 4.0 * width * ACTIVATION_BYTES
@@ -240,10 +244,10 @@ def _mixing(
 
 
 def _context(tokens: Number, heads: Number, kv: Number, key: float, value: float, layout: Layout) -> list[Operation]:
-    """Return the messages between context ranks: heads exchanged for sequence where each has a KV head, else keys and values in a ring.
+    """Return context-parallel messages: all-to-all (Ulysses) if there is a KV head for each rank, else ring attention.
 
-    The exchange sends queries, keys, values and outputs once (DeepSpeed-Ulysses, arXiv 2309.14509); the ring passes keys and
-    values on beside attention on the block before (Liu et al. 2023, arXiv 2310.01889).
+    The all-to-all sends queries, keys, values and outputs once (DeepSpeed-Ulysses, arXiv 2309.14509). The ring passes
+    keys and values on while attention runs on the previous block (Liu et al. 2023, arXiv 2310.01889).
     """
     enough = kv >= layout.cp
     moved = tokens * (heads + kv) * (key + value) * ACTIVATION_BYTES
@@ -286,7 +290,7 @@ def _feed(feed: Dense, tokens: Number, layout: Layout, model: Model, prefix: str
 
 
 def _mixture_pass(moe: Mixture, tokens: Number, layout: Layout, model: Model, framework: Framework) -> list[Operation]:
-    """Return a mixture's forward pass, on the busiest rank of experts."""
+    """Return the forward pass of an MoE layer on the busiest expert-parallel rank."""
     mine, visits = visited(moe, tokens, layout)
     held = moe.experts / layout.ep
     weights = sum(linear.weights for group in moe.expert for linear in group)
@@ -335,7 +339,7 @@ def _mixture_pass(moe: Mixture, tokens: Number, layout: Layout, model: Model, fr
             "exchange",
             0.0,
             message,
-            rows=float(moe.chosen) if layout.capacity is None else 0.0,  # padded inputs go expert by expert
+            rows=float(moe.chosen) if layout.capacity is None else 0.0,  # inputs padded to capacity are sent per expert
             groups=(moe.groups, moe.chosen_groups),
             kernels=0.0,
             ranks=layout.ep,
@@ -349,7 +353,7 @@ def _mixture_pass(moe: Mixture, tokens: Number, layout: Layout, model: Model, fr
 
 
 def _stream_passes(layer: Layer, tokens: Number, layout: Layout, model: Model, framework: Framework) -> list[Operation]:
-    """Return norms, residual sums and dropout over the stream: each half reads and writes it twice."""
+    """Return norms, residual sums and dropout; mixer and feed-forward each read and write the stream twice."""
     halves = float(bool(layer.mixers)) + float(bool(layer.feed_forwards))
     stream = stream_bytes(tokens, layout, model)
     passes = 4.0 * halves + (2.5 * halves if framework.dropout else 0.0)
@@ -372,23 +376,23 @@ MORE_BACKWARD = {
     "scores": (1.0, BACKWARD_SCORE_PASSES / SCORE_PASSES, 1.0),
     "memory": (2.0, BACKWARD_PASSES, BACKWARD_PASSES),
 }
-"""Work, traffic and kernels of a kind of operation backward over forward [1]."""
+"""Backward over forward ratios of work, traffic and kernels, by kind of operation [1]."""
 
 
 def backward(table: Sequence[Operation], job: Job) -> tuple[list[Operation], list[Operation]]:
-    """Return the backward pass of a forward one, gradients of inputs and of weights apart.
+    """Return the backward pass of a forward pass, with input gradients and weight gradients apart.
 
-    A product has one of each; attention's two products have five. Messages are sent again, and what was gathered for a
-    product is gathered once more for the gradient of its weights.
+    Each matmul has one matmul for its input gradient and one for its weight gradient; attention's two have five.
+    Messages are sent again. The gathered input of a matmul is gathered once more for its weight gradient.
 
     Parameters
     ----------
     table : operations of the forward pass.
-    job : the adapter, which leaves frozen weights without a gradient, and the format of gradients.
+    job : the adapter, under which frozen weights have no gradient, and the format of gradients.
 
     Returns
     -------
-    Operations for gradients of inputs, and operations for gradients of weights.
+    Operations of input gradients, and operations of weight gradients.
     """
     inputs: list[Operation] = []
     weights: list[Operation] = []
@@ -418,10 +422,10 @@ def backward(table: Sequence[Operation], job: Job) -> tuple[list[Operation], lis
 
 
 def _sent_back(op: Operation, inputs: list[Operation], weights: list[Operation]) -> None:
-    """Add the messages of a backward pass, those of the tensor ranks beside the products that they serve."""
+    """Add the backward counterpart of a message; tensor-parallel ones overlap the matmuls that need them."""
     back = f"{op.name}, backward"
     if op.kind == "gather" and op.role == "entering":
-        # the input once more, beside the gradient of inputs; that gradient scattered, beside the gradient of weights
+        # the all-gather of inputs overlaps the input gradient, the reduce-scatter of that gradient the weight gradient
         inputs.append(op._replace(name=f"{op.name}, once more", beside=True))
         weights.append(op._replace(name=back, beside=True))
     elif op.kind == "all_reduce":
@@ -449,11 +453,11 @@ MADE_BY = {
     "q_b": ("mla_up_proj",),
     "kv_b": ("mla_up_proj",),
 }
-"""Modules of `activations.Kept` that an operation of the forward pass makes, beside the products named after themselves."""
+"""Modules of `activations.Kept` whose tensors a forward operation produces; matmuls also produce their namesakes."""
 
 
 def _share_again(op: Operation, modules: tuple[str, ...]) -> float:
-    """Return which share of an operation made something that was let go."""
+    """Return the share of an operation that must be recomputed."""
     made = MADE_BY.get(op.name)
     if made is not None:
         return float(any(module in modules for module in made))
@@ -462,7 +466,7 @@ def _share_again(op: Operation, modules: tuple[str, ...]) -> float:
 
 
 def computed_again(table: Sequence[Operation], layout: Layout, framework: Framework) -> list[Operation]:
-    """Return what a layer recomputes before its backward pass: all of it, or what some modules let go.
+    """Return the operations that a layer recomputes before its backward pass: all of them, or those of some modules.
 
     Parameters
     ----------
@@ -472,7 +476,7 @@ def computed_again(table: Sequence[Operation], layout: Layout, framework: Framew
 
     Returns
     -------
-    Operations, with the share of each that is repeated.
+    Operations, each scaled to the share that is recomputed.
     """
     if layout.recompute == "full":
         return [op._replace(name=f"{op.name}, again") for op in table]
@@ -494,14 +498,14 @@ def computed_again(table: Sequence[Operation], layout: Layout, framework: Framew
 
 
 def head_pass(tokens: Number, layout: Layout, model: Model, framework: Framework) -> list[Operation]:
-    """Return the output head and the loss of one micro-batch.
+    """Return the operations of the output head and the loss for one micro-batch.
 
     Parameters
     ----------
     tokens : tokens of a micro-batch on one rank [token].
     layout : degrees of parallelism.
     model : the whole model, for its hidden size and vocabulary.
-    framework : how often the loss passes over the logits.
+    framework : bytes that the loss moves per logit.
 
     Returns
     -------
@@ -534,7 +538,7 @@ def head_pass(tokens: Number, layout: Layout, model: Model, framework: Framework
 
 
 def embedding_pass(tokens: Number, layout: Layout, model: Model) -> list[Operation]:
-    """Return the embedding look-up of one micro-batch.
+    """Return the operations of the embedding look-up for one micro-batch.
 
     Parameters
     ----------
