@@ -1,1 +1,1 @@
-"""Operations x machine x fit -> seconds and watts: rates, kernels, the network, power, and figures with their intervals."""
+"""Operations x machine x fit -> seconds and watts: rates, kernels, network, power, and figures with intervals."""

@@ -1,9 +1,8 @@
-"""A predicted figure with its 90% interval, its grade, and why it may be off.
+"""Predicted figures with their 90% interval, their grade and their causes of error.
 
-A figure's logarithm is taken to err by the sum of independent causes: what no law holds and what publishers differ by, what the
-constants leave that it rests on, another system than any whose runs stand behind them, requests that wait for each other, and each
-input that was assumed. Their sizes are learned from runs whose publishers, devices or software no constant saw; so is how many
-times their root sum of squares nine of ten measurements lie within.
+The logarithm of a figure errs by a sum of independent causes: the law and differences between publishers, residuals of
+the fitted constants, a system without published runs, queueing, and assumed inputs. Their sizes are learned from
+held-out runs. The 90% interval is a learned multiple of their root sum of squares.
 """
 
 from __future__ import annotations
@@ -32,15 +31,15 @@ FIGURE_OF = {
     "tokens_per_second_per_device": STEP,
     "memory": MEMORY,
 }
-"""What a published metric tells of: figures whose causes of error are learned apart."""
+"""Figure behind each published metric; error sizes are learned per figure."""
 
 
 STAND_IN = 0.2
-"""Relative error that other software of its kind may bring: as constants borrowed between frameworks spread [1]."""
+"""Relative error of using another engine's profile, from the spread of constants between frameworks [1]."""
 
 
 def own_place(software: str, machine: Machine, model: Model) -> str:
-    """Return the scope of a user's own runs: software, number and kind of devices, and the model by its parameters and their format.
+    """Return the scope of a user's own runs: software, devices, and the model's parameter count and format.
 
     Parameters
     ----------
@@ -50,14 +49,14 @@ def own_place(software: str, machine: Machine, model: Model) -> str:
 
     Returns
     -------
-    Key of the constants of own runs.
+    Scope of the constants that are fitted on own runs.
     """
     stored = model.quantization.format if model.quantization else model.dtype
     return f"{software}/{machine.count}x{machine.device.id}/{model.total} parameters in {stored}"
 
 
 def own_runs(figure: str, software: str, machine: Machine, model: Model, fit: Fit) -> Constant | None:
-    """Return how far a user's own runs lie from their predictions.
+    """Return the prediction error of a user's own runs.
 
     Parameters
     ----------
@@ -69,9 +68,9 @@ def own_runs(figure: str, software: str, machine: Machine, model: Model, fit: Fi
 
     Returns
     -------
-    Constant whose value is half a 90% interval, a logarithm [1]; None without own runs.
+    Constant whose value is half the 90% interval of the logarithm [1]; None without own runs.
     """
-    if not fit.speaks_of(OWN, figure):  # counting a model's parameters takes time, and few have measured
+    if not fit.speaks_of(OWN, figure):  # counting a model's parameters is slow, and few users have own runs
         return None
     return fit.get(OWN, figure, own_place(software, machine, model))
 
@@ -79,12 +78,12 @@ def own_runs(figure: str, software: str, machine: Machine, model: Model, fit: Fi
 def grade_of_constant(item: Constant, vendor: str) -> int:
     """Return the grade of a constant: fitted on this architecture, engine or fabric, fitted on others, or guessed.
 
-    A definition claims nothing: an engine whose share of the kernels' rate is one by definition has the kernels' grade.
+    A constant that is set by definition counts as calibrated, so it never lowers a grade.
 
     Parameters
     ----------
     item : the constant.
-    vendor : the device's vendor, whose median of architectures counts as fitted on others.
+    vendor : the device's vendor; a median over its architectures counts as fitted on others.
 
     Returns
     -------
@@ -106,14 +105,14 @@ Limit = Literal[
     "host_link",
     "stragglers",
 ]
-"""What may take most of a time."""
+"""What can be the largest part of a time."""
 
 Newness = Literal["", "system", "kind"]
 Load = Literal["", "client", "clients", "queue"]
 
 
 def newness(system: System, known: Collection[System]) -> Newness:
-    """Return how new a system is to those whose runs stand behind constants, as of a `Doubt`."""
+    """Return how a system differs from those with published runs, as in `Doubt.new`."""
     if system in known:
         return ""
     seen = (any(getattr(one, part) == getattr(system, part) for one in known) for part in ALIKE)
@@ -121,11 +120,11 @@ def newness(system: System, known: Collection[System]) -> Newness:
 
 
 ALIKE = ("architecture", "precision", "kind")
-"""Parts of a system of which another system's runs tell something."""
+"""Attributes by which runs of one system inform predictions of another."""
 
 
 def how_new(figure: str, system: System, machine: Machine, fit: Fit) -> Newness:
-    """Return how new a system is to the runs behind a figure; a user's own device is always of a new kind.
+    """Return how a system differs from those with runs behind a figure; a user's own device is always a new kind.
 
     Parameters
     ----------
@@ -136,7 +135,7 @@ def how_new(figure: str, system: System, machine: Machine, fit: Fit) -> Newness:
 
     Returns
     -------
-    ``""`` where runs of the system were fitted, ``system`` or ``kind`` where it is new.
+    ``""`` if runs of the system were fitted, else ``system`` or ``kind``.
     """
     if machine.device.status == DESCRIBED:
         return "kind"
@@ -144,16 +143,16 @@ def how_new(figure: str, system: System, machine: Machine, fit: Fit) -> Newness:
 
 
 class Doubt(NamedTuple):
-    """Why a prediction may be off, beside what every prediction may be.
+    """Causes of error of one prediction, besides those of every prediction.
 
     Parameters
     ----------
-    constants : relative error that the constants leave which it rests on, one standard deviation [1].
-    new : ``system`` where no run of its system stands behind them, ``kind`` where none is of its architecture, its precision or its kind of
-        model either; empty where runs of its system do.
-    load : how many sequences run at once where nobody measured that: the one ``client`` or the ``clients`` of a closed loop, all of whom
-        run, or a ``queue`` whose requests wait for each other in a way that was only simulated; empty where it was measured.
-    assumed : inputs that were assumed, each with the relative error that it may bring, one standard deviation [1].
+    constants : relative error from the residuals of the fitted constants, one standard deviation [1].
+    new : ``system`` if no fitted run is of this system, ``kind`` if also none is of its architecture, its precision or
+        its kind of model; empty if there are runs of the system.
+    load : how the number of running sequences was obtained: ``client`` or ``clients`` of a closed loop, all of which
+        run, or a simulated ``queue``; empty if it was measured.
+    assumed : assumed inputs, each with the relative error that it may cause, one standard deviation [1].
     """
 
     constants: float = 0.0
@@ -164,14 +163,14 @@ class Doubt(NamedTuple):
 
 BASE, PUBLISHERS, CONSTANTS, NEW, NEW_KIND = "base", "publishers", "constants", "new system", "new kind"
 LOADS = ("clients", "queue")
-"""Causes of error whose sizes are learned; that of constants is a multiple of the error they are said to leave."""
+"""Causes of error whose sizes are learned; that of constants is a multiple of their residual error."""
 
 CLIENTS = frozenset({"client", "clients"})
-"""Loads of a closed loop."""
+"""Values of `Doubt.load` that mean a closed loop."""
 
 
 def flat(least: float, most: float) -> float:
-    """Return the relative error of a value that may lie anywhere between two ends with equal chance (in its logarithm).
+    """Return the relative error of a value whose logarithm is uniformly distributed between two ends.
 
     Parameters
     ----------
@@ -190,7 +189,7 @@ def flat(least: float, most: float) -> float:
 
 
 def causes(figure: str, doubt: Doubt, fit: Fit) -> dict[str, float]:
-    """Return the causes for which a figure may be off, each with its relative error, one standard deviation [1]."""
+    """Return the causes of error of a figure, each with its relative error, one standard deviation [1]."""
 
     def size(cause: str) -> float:
         found = fit.get("spread", f"{figure}, {cause}", "any")
@@ -204,12 +203,12 @@ def causes(figure: str, doubt: Doubt, fit: Fit) -> dict[str, float]:
 
 
 def spread_of(figure: str, doubt: Doubt, fit: Fit) -> float:
-    """Return the relative error of a figure by all causes, one standard deviation [1]."""
+    """Return the relative error of a figure from all causes, one standard deviation [1]."""
     return math.hypot(*causes(figure, doubt, fit).values())
 
 
 def interval_factor(figure: str, fit: Fit) -> float:
-    """Return the multiple of a figure's spread that its 90% interval spans either way, learned from publishers left out of the fit.
+    """Return the half-width of a figure's 90% interval in standard deviations, learned on held-out publishers.
 
     Parameters
     ----------
@@ -218,7 +217,7 @@ def interval_factor(figure: str, fit: Fit) -> float:
 
     Returns
     -------
-    Multiple of the spread [1].
+    Multiple of the standard deviation [1].
     """
     return fit.find("interval", figure, ["any"]).value
 
@@ -229,8 +228,8 @@ class Metric:
 
     Parameters
     ----------
-    doubt : why it may be off, None where it rests on no fit or on a user's own runs.
-    causes : the same, each with its relative error, one standard deviation [1].
+    doubt : causes of error, None if the value depends on no fit or on a user's own runs.
+    causes : causes of error by name, each with its relative error, one standard deviation [1].
     """
 
     value: float
@@ -243,13 +242,13 @@ class Metric:
 
 
 class Sure(NamedTuple):
-    """How sure a figure is.
+    """The certainty of a figure.
 
     Parameters
     ----------
     grade : of `GRADES`.
-    half : half its 90% interval, a logarithm [1].
-    doubt, causes : why; none where a user's own runs say how far it may be off.
+    half : half the 90% interval of its logarithm [1].
+    doubt, causes : causes of error; none if the interval comes from a user's own runs.
     """
 
     grade: str
@@ -258,15 +257,16 @@ class Sure(NamedTuple):
     causes: tuple[tuple[str, float], ...] = ()
 
     def of(self, value: float, unit: str) -> Metric:
-        """Return a metric that is as sure: a factor either way, so that it never crosses zero."""
+        """Return a metric with this certainty; the interval is a factor either way, so it never crosses zero."""
         factor = math.exp(self.half)
         return Metric(value, value / factor, value * factor, unit, self.grade, self.doubt, self.causes)
 
 
 def sure(figure: str, grade: str, doubt: Doubt, fit: Fit, own: Constant | None = None) -> Sure:
-    """Return how sure a figure is, from its causes of error or from a user's own runs.
+    """Return the certainty of a figure, from its causes of error or from a user's own runs.
 
-    What clients of a closed loop are sent a second is their number over the time of their tokens, and no surer than that.
+    Throughput in a closed loop is the number of clients over the time per token, so it is no more certain than that
+    time.
 
     Parameters
     ----------
@@ -274,7 +274,7 @@ def sure(figure: str, grade: str, doubt: Doubt, fit: Fit, own: Constant | None =
     grade : grade of the figure, one of `GRADES`.
     doubt : causes of error.
     fit : the fitted constants.
-    own : error of the user's own runs, None where there are none.
+    own : error of the user's own runs, None without own runs.
 
     Returns
     -------
@@ -289,7 +289,7 @@ def sure(figure: str, grade: str, doubt: Doubt, fit: Fit, own: Constant | None =
 
 
 def within(found: Metric, least: float, most: float) -> Metric:
-    """Return a metric whose interval ends at physical limits; the value itself stays inside.
+    """Return a metric with its interval clipped to physical limits; the interval still contains the value.
 
     Parameters
     ----------
@@ -298,7 +298,7 @@ def within(found: Metric, least: float, most: float) -> Metric:
 
     Returns
     -------
-    The metric, its interval cut at the limits.
+    The metric with a clipped interval.
     """
     low, high = max(found.low, min(least, found.value)), min(found.high, max(most, found.value))
     return replace(found, low=low, high=high)

@@ -1,4 +1,4 @@
-"""Operations x rates -> seconds: products, attention and passes over memory, and what kernels need besides."""
+"""Operations x rates -> seconds: matmuls, attention, memory passes, and the casts and unpacking around matmuls."""
 
 from __future__ import annotations
 
@@ -53,21 +53,21 @@ def compute_rate(op: Operation, r: Rates) -> Number:
 
 
 def vector_time(op: Operation, r: Rates, vector: Vector) -> Number:
-    """Return the seconds of a product as a matrix-vector kernel: what it unpacks and multiplies does not hide under its reads."""
+    """Return the time of a GEMV kernel, in which dequantisation and arithmetic do not overlap memory reads [s]."""
     work = matmul.vector_work(op.work, op.entries, vector.unpacking[format_entry(op.stored)["kernel"]])
     return roofline.serial_time(work, op.traffic, r.vector_peak, vector.bandwidth)
 
 
 UNPACK_TILE = 128.0
-"""Rows of a weight-only product that one unpacking of the weights serves, Marlin's largest tile (arXiv 2408.11743)."""
+"""Rows of a weight-only GEMM for each unpacking of the weights, Marlin's largest tile (arXiv 2408.11743) [1]."""
 
 
 UNPACK_OPERATIONS = 2.0
-"""Vector operations per unpacked weight: one shift-and-mask, one scale (arXiv 2408.11743 section 3)."""
+"""Vector operations per unpacked weight: one shift-and-mask, one scale (arXiv 2408.11743, section 3) [FLOP]."""
 
 
 def on_device(table: list[Operation], r: Rates) -> list[Operation]:
-    """Return operations as a device runs them: with casts and unpacking added, and without traffic that its cache serves.
+    """Return operations as a device runs them: with casts and unpacking, and without traffic that its cache serves.
 
     Parameters
     ----------
@@ -82,7 +82,7 @@ def on_device(table: list[Operation], r: Rates) -> list[Operation]:
 
 
 def _uncached(op: Operation, r: Rates) -> Operation:
-    """Return a pass over handed tensors as one over those that the cache does not hold."""
+    """Return the pass with only the traffic that misses the last-level cache."""
     if not r.cache:
         return op._replace(kind="memory")
     text = f"{op.text or '{whole}'}, beyond {{cache}} of cache"
@@ -91,7 +91,7 @@ def _uncached(op: Operation, r: Rates) -> Operation:
 
 
 def with_unpacking(table: list[Operation], r: Rates) -> list[Operation]:
-    """Return operations with what products need besides: unpacked weights, formats that a device has no unit for, conversions."""
+    """Return operations with the extra work around matmuls: unpacking, casts, conversions and rescaling."""
     beside = [unpacking(op) for op in table if op.kind in PRODUCTS and _unpacks(op, r)]
     out = table
     if r.engine.kernels.converted and r.machine.device.vendor in r.engine.kernels.counted:
@@ -103,14 +103,14 @@ def with_unpacking(table: list[Operation], r: Rates) -> list[Operation]:
 
 
 def _quantises(op: Operation, r: Rates) -> bool:
-    """Return whether a product's activations are brought into fewer bits first."""
+    """Return whether a matmul's activations are quantised first."""
     return op.kind in PRODUCTS and op.compute in QUANTISED and op.compute not in r.fallbacks
 
 
 def _cast(op: Operation, r: Rates) -> Operation:
-    """Return the pass that brings a product's inputs from 16 bits into its number format.
+    """Return the cast of a matmul's inputs from 16 bits to its number format.
 
-    That the product then reads them in fewer bits is neglected: its traffic is of the 16-bit ones.
+    The matmul's own traffic still counts 16-bit inputs; the saving is neglected.
     """
     own = f"{op.compute}.{op.stored}"
     each = r.casts[own if own in r.casts else op.compute]
@@ -121,14 +121,14 @@ def _cast(op: Operation, r: Rates) -> Operation:
 
 
 def _in_memory(op: Operation, r: Rates) -> Number:
-    """Return one where a product unpacks its blocks to memory first, else zero."""
+    """Return 1 where a matmul first unpacks its blocks to memory, else 0."""
     kernels = r.engine.kernels
     unpacks = format_entry(op.stored)["kernel"] == "blocks" and r.machine.device.vendor in kernels.unpacked
     return where(op.rows > kernels.unpack_rows, 1.0, 0.0) if unpacks else 0.0
 
 
 def _reading_unpacked(op: Operation, r: Rates) -> Operation:
-    """Return a product that reads its weights as they were unpacked."""
+    """Return a matmul that reads unpacked weights where blocks are unpacked to memory."""
     if op.kind not in PRODUCTS or not np.any(_in_memory(op, r)):
         return op
     more = op.entries * (UNPACKED_BYTES - element_bytes(op.stored))
@@ -136,9 +136,9 @@ def _reading_unpacked(op: Operation, r: Rates) -> Operation:
 
 
 def _around(op: Operation, r: Rates) -> list[Operation]:
-    """Return what a product on the tensor units takes besides.
+    """Return the conversion, dequantisation and rescaling kernels around a tensor-core matmul.
 
-    Activations are converted; blocks are unpacked to memory before it reads them, or their sums rescaled.
+    Activations are converted. Blocks are unpacked to memory first, or their partial sums are rescaled.
     """
     kernels = r.engine.kernels
     blocks = format_entry(op.stored)["kernel"] == "blocks"
@@ -170,12 +170,13 @@ def _around(op: Operation, r: Rates) -> list[Operation]:
 
 
 SCALE_BLOCK, SCALE_OPERATIONS = 32.0, 6.0
-"""Entries of a GGUF block that share a scale with the block of 8-bit inputs, and vector operations for each of their sums: converted,
-multiplied by both scales and added, three instructions that could each be two operations (llama.cpp source, ggml-cuda/mmq.cuh) [1], [FLOP]."""
+"""Entries of a GGUF block under one scale [1], and vector operations for each partial sum: convert, multiply by both
+scales, add. Each of these counts as two operations, like an FMA (llama.cpp source, ggml-cuda/mmq.cuh)
+[FLOP]."""
 
 
 def _pass(name: str, kind: str, moved: Number, text: str, numbers: Numbers) -> Operation:
-    """Return a pass over memory that belongs to a product, whose launches count it already."""
+    """Return a memory pass that belongs to a matmul; the launches of the matmul include it."""
     return Operation(name, kind, 0.0, moved, kernels=0.0, text=text, numbers=numbers)
 
 
@@ -191,7 +192,7 @@ def _unpacks(op: Operation, r: Rates) -> bool:
 
 
 def unpacking(op: Operation) -> Operation:
-    """Return the unpacking of a product's weights, once per tile of rows beyond the first."""
+    """Return the unpacking of a matmul's weights, once for each tile of rows beyond the first."""
     work = matmul.dequantisation_work(op.entries, op.rows, UNPACK_TILE, UNPACK_OPERATIONS)
     return Operation(
         f"unpack {op.name}",
@@ -207,7 +208,7 @@ def unpacking(op: Operation) -> Operation:
 def kernels_of(op: Operation, r: Rates) -> float:
     """Return the kernels that an operation launches: its own, and those that quantise its inputs.
 
-    A dense product quantises its inputs once, a mixture the inputs of both of its grouped products.
+    A dense matmul quantises its inputs once; an MoE layer quantises the inputs of both of its grouped GEMMs.
 
     Parameters
     ----------
@@ -224,17 +225,17 @@ def kernels_of(op: Operation, r: Rates) -> float:
 
 
 def memory_rate(op: Operation, r: Rates) -> Number:
-    """Return the achieved memory rate of an operation; grouped products differ by the format of their experts [B/s]."""
+    """Return the achieved memory rate of an operation; that of grouped GEMMs depends on the expert format [B/s]."""
     own = f"{op.kind}.{op.stored}"
     return r.bandwidth[own if own in r.bandwidth else op.kind]
 
 
 ROOFLINE = ("moved", "memory_rate", "work", "compute_rate")
-"""Names of the numbers that place a kernel under its roofline, each with its unit."""
+"""Names of the numbers in a kernel's roofline formula."""
 
 
 def roofline_numbers(op: Operation, r: Rates) -> Numbers:
-    """Return the numbers of the roofline formula of an operation.
+    """Return the numbers in an operation's roofline formula.
 
     Parameters
     ----------

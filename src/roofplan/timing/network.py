@@ -1,12 +1,13 @@
-"""How long messages take: who sends how much to whom, over the links inside a host and the network between hosts.
+"""Communication times: messages between ranks, over the links inside a host and the network between hosts.
 
-One set of link rates and latencies serves every message. A group is a number of ranks and the `stride` at which neighbours of the
-group stand: tensor ranks are next to each other, context, data and pipeline ranks further apart. Ranks of equal place in their
-hosts stand on one rail: rings and hops keep to it, and an exchange changes rails over the links inside the host.
+All messages use one set of link rates and latencies. A process group has a number of ranks and a `stride`, the distance
+in devices between neighbours: tensor ranks are adjacent, context, data and pipeline ranks are further apart. Ranks with
+the same index in their hosts share a rail. Rings and pipeline hops stay on their rail; an all-to-all changes rails over
+the links inside the host.
 
-A library's kernels move a message by the quicker of two protocols: a `quick` one of small start-up that writes data with flags and
-reaches part of the wire, and a `bulk` one of full rate. All-reduces may also read peers' memory at once, where the software has
-such kernels, or be added in the switch, where it can.
+A communication library uses the faster of two protocols: a `quick` one with low start-up that sends flags with the data
+and reaches part of the link rate, and a `bulk` one with the full rate. An all-reduce may also read peers' memory
+directly if the software has such kernels, or run in the switch if the switch can reduce.
 
 References
 ----------
@@ -30,49 +31,52 @@ from roofplan.records.hardware import Machine
 from roofplan.records.terms import Cited
 
 UNUSED = 1e30
-"""Rate of a link that no message of the machine uses [B/s]."""
+"""Rate of a link that the machine does not have or use [B/s]."""
 
 SMALL = 1e-9
-"""Keeps a share of nothing finite [1]."""
+"""Avoids division by zero [1]."""
 
 PROTOCOLS = frozenset({"switch", "torus", "cube-mesh", "point-to-point"})
-"""Topologies whose small and bulk messages are told apart: by published tables on switches, borrowed from those on the others. On
-buses and on AMD's mesh too little is published: one line holds for all sizes."""
+"""Topologies with separate constants for quick and bulk messages: fitted to published tables on switches, borrowed on
+the others. Too little is published on buses and on AMD's mesh, so one protocol covers all sizes there."""
 
 PEERS = frozenset({"switch", "full-mesh", "cube-mesh"})
-"""Topologies on which kernels read the memory of every peer at once."""
+"""Topologies on which kernels can read the memory of all peers directly."""
 
 MOST_PEERS = 8.0
-"""Ranks up to which kernels read peers' memory: vLLM takes 2, 4, 6 or 8 [2]_ [1]."""
+"""Largest number of ranks whose kernels read peers' memory: vLLM supports 2, 4, 6 or 8 [2]_ [1]."""
 
 MESHES = frozenset({"full-mesh", "cube-mesh"})
-"""Topologies on which a device has a link to each peer, so that more peers open more links."""
+"""Topologies on which a device has a separate link to each peer, so that more peers use more links."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Network:
-    """What messages between a machine's devices attain under a piece of software.
+    """Achieved link rates and latencies between a machine's devices under given software.
 
     Parameters
     ----------
-    topology : of the links inside a host; ``bus`` where devices meet at the processor, ``staged`` where they do in its memory.
-    rate, pair : rates one way of a device inside a host by its data sheet, to all others and to one [B/s].
-    start, step : start-up of a quick message, and each of its rounds [s]; `quick` is the share of the rate that it attains [1].
-    bulk : start-up of a bulk message, infinite where one line holds for all sizes [s].
-    reduce, gather : shares of the rate that bulk all-reduces and all other bulk messages attain [1].
-    shot, direct : start-up of an all-reduce that reads peers' memory, infinite where the software has none [s], and its share [1].
-    adds : whether the switch can add.
-    bus : shares of a link that 2, 4 and 8 devices on one bus each get [1].
-    staged : rate of the path through host memory that all devices of a host share [B/s].
-    outside : achieved network rate one way of a device when all of its host send [B/s].
-    shared : share of it that reductions over data ranks attain where several ranks of a ring stand in one host [1].
-    hop : latency of a message over the network [s].
-    port : rate of a port over a device's part of its host's ports [1].
-    pod : devices that the network joins without taper, infinite for all of them; a group that pods do not divide is taken to
-        leave as few as it can [1].
-    taper : devices of a pod that share the rate of one beyond it [1].
-    once_per_host : whether a token bound for several experts of a host is sent there once.
-    rests_on : data sheets of ``link`` and ``wire``, and the fitted constants by name.
+    topology : topology inside a host; ``bus`` if devices connect through the processor, ``staged`` if through host
+        memory.
+    rate, pair : data-sheet rates of a device inside a host, one way, to all peers and to one peer [B/s].
+    start, step : start-up of a quick message, and time per round [s].
+    quick : share of the link rate that quick messages attain [1].
+    bulk : start-up of a bulk message, infinite if one protocol covers all sizes [s].
+    reduce, gather : shares of the link rate that bulk all-reduces and other bulk messages attain [1].
+    shot, direct : start-up of an all-reduce that reads peers' memory, infinite if the software has none [s], and its
+        share of the rate [1].
+    adds : whether the switch reduces (SHARP, NVLS).
+    bus : shares of the link rate that each of 2, 4 and 8 devices on one bus gets [1].
+    staged : rate of the path through host memory, which all devices of a host share [B/s].
+    outside : achieved network rate of a device, one way, when all devices of its host send [B/s].
+    shared : share of it that data-parallel reductions attain when several ranks of a ring share a host [1].
+    hop : latency of a network message [s].
+    port : rate of one port over a device's share of its host's ports [1].
+    pod : devices that the network connects without taper, infinite if there is no taper. A group that does not fill
+        whole pods is assumed to span as few as possible [1].
+    taper : ratio of a device's rate inside its pod to that between pods [1].
+    once_per_host : whether a token is sent once to a host that has several of its experts.
+    rests_on : sources by name: data sheets of ``link`` and ``wire``, and the fitted constants.
     """
 
     machine: Machine
@@ -101,35 +105,35 @@ class Network:
 
     @property
     def sources(self) -> tuple[Cited, ...]:
-        """All that messages rest on."""
+        """Sources of all rates and latencies."""
         return tuple(dict.fromkeys(self.rests_on.values()))
 
     def cites(self, *names: str) -> tuple[Cited, ...]:
-        """Return what some of its numbers rest on; those that the machine has no use for are passed over."""
+        """Return the sources of the named numbers, without those that the machine does not use."""
         return tuple(dict.fromkeys(self.rests_on[name] for name in names if name in self.rests_on))
 
     def quick_names(self, ranks: float) -> tuple[str, ...]:
-        """Return the numbers that a quick message of `ranks` of a host rests on."""
+        """Return the names of the numbers behind a quick message between `ranks` ranks of a host."""
         if self.topology == "bus":
             return ("link", "start", "step", f"bus_share.{8 if ranks > 4 else 4 if ranks > 2 else 2}")
         return ("link", "start", "step", "quick", "staged_path")
 
     @property
     def between_names(self) -> tuple[str, ...]:
-        """The numbers that messages between hosts rest on."""
+        """Names of the numbers behind messages between hosts."""
         return ("wire", "network", "hop", "latency", *(("pod", "taper") if self.pod < math.inf else ()))
 
     def crossing(self, stride: Number) -> Number:
-        """Return a device's part of its pod's links to others where only devices `stride` apart send [B/s]."""
+        """Return a device's share of its pod's uplinks when only devices `stride` apart send [B/s]."""
         if self.pod == math.inf:
             return math.inf
         return self.outside * larger(self.pod / stride, 1.0) / self.taper
 
     def link(self, ranks: Number, share: float) -> Number:
-        """Return the rate one way that each of `ranks` of a host gets, at a share of the data sheet's [B/s].
+        """Return the one-way rate of each of `ranks` ranks in a host, at a share of the data-sheet rate [B/s].
 
-        A mesh opens more links the more ranks take part, a bus is one for all; through host memory each byte crosses a device's
-        link twice, and the path that all share once in and once out for each rank.
+        On a mesh, more ranks use more links. All ranks share a bus. Through host memory, each byte crosses a device's
+        link twice, and the shared path once in and once out for each rank.
         """
         if self.topology in MESHES:
             return smaller(self.pair * larger(ranks - 1, SMALL), self.rate) * share
@@ -142,7 +146,7 @@ class Network:
 
 
 class Line(NamedTuple):
-    """What a protocol takes: a start-up [s], so much for each round [s], and a rate [B/s]."""
+    """Cost of a protocol: start-up [s], time per round [s] and rate [B/s]."""
 
     start: Number
     step: float
@@ -150,7 +154,7 @@ class Line(NamedTuple):
 
 
 def network(machine: Machine, software: Software, fit: Fit) -> Network:
-    """Return what messages between a machine's devices attain, from data sheets and fitted constants.
+    """Return the link rates and latencies between a machine's devices, from data sheets and fitted constants.
 
     Parameters
     ----------
@@ -160,7 +164,7 @@ def network(machine: Machine, software: Software, fit: Fit) -> Network:
 
     Returns
     -------
-    Rates and latencies, with the sources that they rest on.
+    Rates and latencies, with their sources.
     """
     device, inside = machine.device, machine.scale_up
     topology, rate, pair, rests_on = "none", UNUSED, UNUSED, dict[str, Cited]()
@@ -230,7 +234,7 @@ def network(machine: Machine, software: Software, fit: Fit) -> Network:
 
 
 def lines(ranks: Number, net: Network, share: float) -> tuple[Line, ...]:
-    """Return the protocols of a communication library inside a host.
+    """Return the cost of each protocol of a communication library inside a host.
 
     Parameters
     ----------
@@ -240,14 +244,14 @@ def lines(ranks: Number, net: Network, share: float) -> tuple[Line, ...]:
 
     Returns
     -------
-    Start-up [s], time per round [s] and rate [B/s] of each protocol, small messages first.
+    Start-up [s], time per round [s] and rate [B/s] of each protocol, the quick one first.
     """
     quick = Line(net.start, net.step, net.link(ranks, net.quick))
     return (quick, Line(net.bulk, 0.0, net.link(ranks, share))) if net.bulk < math.inf else (quick,)
 
 
 def reduce_ways(message: Number, ranks: Number, net: Network) -> dict[str, tuple[Number, Line]]:
-    """Return the time of each all-reduce that a host's links and software offer, by name.
+    """Return the time of each intra-host all-reduce algorithm that the links and software support, by name.
 
     Parameters
     ----------
@@ -280,16 +284,16 @@ def _quickest(times: list[Number]) -> Number:
     return best
 
 
-# Between hosts too -------------------------------------------------------------------------------
+# Inside and between hosts ------------------------------------------------------------------------
 
 
 class Ranks:
-    """Ranks that pass messages to each other, each `stride` devices from the next; what their rings take is computed once for all messages.
+    """A process group whose ranks are `stride` devices apart; ring costs are cached.
 
     Parameters
     ----------
-    ranks : number of them [1].
-    stride : devices from one to the next [1].
+    ranks : number of ranks [1].
+    stride : devices from one rank to the next [1].
     """
 
     __slots__ = ("_rings", "inside", "local", "net", "ranks", "stride")
@@ -297,20 +301,20 @@ class Ranks:
     def __init__(self, ranks: Number, net: Network, stride: Number = 1.0) -> None:
         self.ranks, self.net, self.stride = ranks, net, stride
         self.local = smaller(ranks, larger(net.machine.per_host / stride, 1.0))
-        """Ranks that share a host [1]."""
+        """Ranks of the group in one host [1]."""
         self.inside = net.machine.hosts == 1 or bool(np.all(ranks <= self.local))
-        """Whether no message leaves its host."""
+        """Whether the whole group is in one host."""
         self._rings: dict[tuple[bool, bool], list[tuple[Number, Number]]] = {}
 
     def rings(self, *, reduce: bool, data: bool = False) -> list[tuple[Number, Number]]:
-        """Return the start-up of a message around one ring over all ranks, and its seconds per byte, by each protocol, that of bulk last.
+        """Return (latency [s], time per byte [s/B]) of a ring over all ranks for each protocol, the bulk protocol last.
 
-        Both are zero for a rank alone.
+        Both are zero for a single rank.
 
         Parameters
         ----------
-        reduce : whether the ring adds, so that every byte passes twice.
-        data : whether it is one of data ranks, of which several in a host share its ports, and whose messages are large: bulk alone.
+        reduce : whether this is an all-reduce, in which every byte passes the ring twice.
+        data : whether this is a data-parallel ring. Several rings share a host's ports; only the bulk protocol applies.
         """
         found = self._rings.get((reduce, data))
         if found is None:
@@ -319,12 +323,12 @@ class Ranks:
 
 
 def all_reduce(message: Number, group: Ranks) -> Number:
-    """Return the time of an all-reduce: inside hosts and then between them, or one ring over all ranks.
+    """Return the time of an all-reduce: hierarchical (inside hosts, then between them), or one ring over all ranks.
 
     Parameters
     ----------
     message : bytes of the tensor on one rank, float or array [B].
-    group : the ranks and where they stand.
+    group : the process group.
 
     Returns
     -------
@@ -346,13 +350,13 @@ def all_reduce(message: Number, group: Ranks) -> Number:
 def between_hosts(
     message: Number, inner: Number, outer: Number, stride: Number, net: Network
 ) -> dict[str, tuple[Number, Line]]:
-    """Return the time of each all-reduce between hosts, by name.
+    """Return the time of each inter-host all-reduce algorithm, by name.
 
     Parameters
     ----------
     message : bytes of the tensor on one rank, float or array [B].
-    inner : ranks of a host, which each send their share [1].
-    outer : hosts [1].
+    inner : ranks in a host, each of which sends its share [1].
+    outer : number of hosts [1].
     stride : devices from one rank to the next [1].
     net : link rates and latencies of the machine.
 
@@ -369,7 +373,7 @@ def between_hosts(
 
 
 def _beyond_pods(rate: Number, outer: Number, inner: Number, stride: Number, net: Network) -> Number:
-    """Return the rate of a rank's rail: a pod's share beyond the pod where the group leaves it [B/s]."""
+    """Return the rate of a rank's rail, limited by the pod's uplinks if the group spans pods [B/s]."""
     if net.pod == math.inf:
         return rate
     return where(outer * inner * stride > net.pod, smaller(rate, net.crossing(inner * stride)), rate)
@@ -381,7 +385,7 @@ def gather(message: Number, group: Ranks) -> Number:
     Parameters
     ----------
     message : bytes of the tensor on one rank, float or array [B].
-    group : the ranks and where they stand.
+    group : the process group.
 
     Returns
     -------
@@ -397,7 +401,7 @@ def gather(message: Number, group: Ranks) -> Number:
 
 
 def _ring_time(message: Number, group: Ranks, *, reduce: bool) -> Number:
-    """Return the time of a message around one ring over all ranks, by the quicker protocol [s]."""
+    """Return the time of a message around one ring over all ranks, by the faster protocol [s]."""
     return _quickest([start + each * message for start, each in group.rings(reduce=reduce)])
 
 
@@ -413,7 +417,7 @@ def _rings(group: Ranks, *, reduce: bool, data: bool) -> list[tuple[Number, Numb
     found = []
     for line in protocols:
         rate = line.rate
-        if reduce and net.adds and line is protocols[-1]:  # what the switch adds does not pass the ring
+        if reduce and net.adds and line is protocols[-1]:  # data reduced in the switch skips the ring
             rate = rate * larger(1.0, collectives.ring_volume_factor(pair) / ((pair + 1.0) / pair))
         waits = passes * ((wide - 1.0) * line.step + crossings)
         found.append((where(ranks > 1, line.start + waits, 0.0), volume / smaller(rate, narrow)))
@@ -421,7 +425,7 @@ def _rings(group: Ranks, *, reduce: bool, data: bool) -> list[tuple[Number, Numb
 
 
 def _narrowest(outside: Number, group: Ranks) -> Number:
-    """Return the rate of each rank of a ring by its host's ports and its pod's share beyond the pod, endless inside a host [B/s]."""
+    """Return the rate of each rank of a ring, limited by host ports and pod uplinks; infinite inside a host [B/s]."""
     net, ranks = group.net, group.ranks
     rate = collectives.shared_ring_rate(math.inf, outside, group.local, ranks)
     if net.pod == math.inf:
@@ -431,17 +435,18 @@ def _narrowest(outside: Number, group: Ranks) -> Number:
 
 
 def _crossings(group: Ranks) -> Number:
-    """Return the latency of a ring's passage over the network, once around [s]."""
+    """Return the network latency of one passage around a ring [s]."""
     return where(group.ranks > group.local, group.ranks / group.local * group.net.hop, 0.0 * group.ranks)
 
 
 def exchange(message: Number, group: Ranks, copies: float = 0.0, groups: tuple[int, int] = (1, 1)) -> Number:
-    """Return the time of an all-to-all in which each rank sends `message` bytes: what leaves the host goes at the network's rate [s].
+    """Return the time of an all-to-all in which each rank sends `message` bytes, partly over the network [s].
 
     Parameters
     ----------
-    copies : equal copies in the message, of which a host gets one where the software's kernels spread them there [1].
-    groups : groups that the experts stand in, and those that the copies of a token go to [1].
+    copies : equal copies of a token in the message; a host receives one if the software's kernels forward it inside the
+        host [1].
+    groups : number of expert groups, and how many of them one token may use [1].
     """
     net, ranks, local = group.net, group.ranks, group.local
     wide, inner = larger(ranks, 1.0), larger(local, 2.0)
@@ -463,12 +468,12 @@ def exchange(message: Number, group: Ranks, copies: float = 0.0, groups: tuple[i
 
 
 def hop_times(message: Number, stride: Number, net: Network) -> tuple[Number, Number]:
-    """Return the time of sending `message` bytes to a device `stride` on: inside a host, and to another one [s].
+    """Return the time to send `message` bytes to the device `stride` further: inside a host, and to another host [s].
 
-    Between hosts the devices that send stand `stride` apart, each over a port of its own at best.
+    Between hosts, the sending devices are `stride` apart, and each has at best a port of its own.
     """
     per_host = float(net.machine.per_host)
-    # all that send at once share a bus, and the path through host memory
+    # all devices that send at once share the bus or the path through host memory
     busy = larger(2.0, smaller(2.0 * stride, per_host)) if net.topology in {"bus", "staged"} else 2.0
     known = lines(busy, net, net.gather)
     inside = _quickest([collectives.transfer_time(message, line.start + line.step, line.rate) for line in known])
@@ -495,13 +500,13 @@ def mean_hop(message: Number, tensor: Number, stages: Number, net: Network) -> N
     inside, outside = hop_times(message / tensor, tensor, net)
     if net.machine.hosts == 1:
         return inside
-    # of the stages' hops, those between hosts are one in every (devices of a host / tensor ranks)
+    # one hop in every (devices of a host / tensor ranks) is between hosts
     apart = smaller(1.0, tensor / net.machine.per_host)
     return where(tensor * stages > net.machine.per_host, apart * outside + (1.0 - apart) * inside, inside)
 
 
 def slowest_hop(message: Number, stride: Number, net: Network) -> Number:
-    """Return the time of the slowest hop between pipeline stages; with several hosts that hop leaves a host.
+    """Return the time of the slowest hop between pipeline stages; with several hosts, that hop leaves its host.
 
     Parameters
     ----------
@@ -517,7 +522,7 @@ def slowest_hop(message: Number, stride: Number, net: Network) -> Number:
 
 
 def passed_on(message: Number, group: Ranks) -> Number:
-    """Return the time of passing `message` bytes from neighbour to neighbour in ranks - 1 rounds [s]."""
+    """Return the time to pass `message` bytes from neighbour to neighbour in ranks - 1 rounds [s]."""
     net = group.net
     line = lines(larger(group.local, 2.0), net, net.gather)[-1]
     rate = smaller(line.rate, _narrowest(net.outside, group))
@@ -526,11 +531,11 @@ def passed_on(message: Number, group: Ranks) -> Number:
 
 
 def message_start(group: Ranks) -> Number:
-    """Return the start-up of one large message and its way once around a ring.
+    """Return the start-up of one large message plus the latency once around a ring.
 
     Parameters
     ----------
-    group : the ranks and where they stand.
+    group : the process group.
 
     Returns
     -------
@@ -559,8 +564,8 @@ def message_time(kind: str, message: Number, group: Ranks, **spread: Any) -> Num
     ----------
     kind : ``all_reduce``, ``gather``, ``ring`` or ``exchange``.
     message : bytes of the tensor on one rank, float or array [B].
-    group : the ranks and where they stand.
-    spread : for an exchange, `copies` of a token and `groups` of experts, as `exchange` takes them.
+    group : the process group.
+    spread : for an exchange, the arguments `copies` and `groups` of `exchange`.
 
     Returns
     -------

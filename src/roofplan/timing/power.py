@@ -1,4 +1,4 @@
-"""What a machine draws at the wall."""
+"""Power of a machine at the wall."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from roofplan.records.terms import Term, total
 
 
 def power_limits(machine: Machine, fit: Fit) -> tuple[float, float]:
-    """Return the least and the most that a working machine draws: idle devices, and devices and hosts at their ratings.
+    """Return the bounds on a working machine's power: idle devices, and devices and hosts at their ratings.
 
     Parameters
     ----------
@@ -18,7 +18,7 @@ def power_limits(machine: Machine, fit: Fit) -> tuple[float, float]:
 
     Returns
     -------
-    Least and most power at the wall [W].
+    Minimum and maximum power at the wall [W].
     """
     limit = machine.device.value("power") or 0.0
     floor = fit.find("power", "floor", [machine.device.architecture, "any"])
@@ -33,12 +33,12 @@ def wall_power(machine: Machine, busy: Number, fit: Fit) -> Term | None:
     Parameters
     ----------
     machine : devices and how they are joined.
-    busy : share of the time in which devices compute or read, float or array [1].
+    busy : share of time in which devices compute or read memory, float or array [1].
     fit : the fitted constants.
 
     Returns
     -------
-    Power in parts [W], None where the device's limit is not known.
+    Power by parts [W], None if the device's power limit is unknown.
     """
     limit = machine.device.value("power")
     if limit is None:
@@ -87,20 +87,21 @@ def wall_power(machine: Machine, busy: Number, fit: Fit) -> Term | None:
 
 
 HOUSEHOLD_CIRCUIT = 0.8 * 15.0 * 120.0
-"""Power that a North American household circuit carries without end: 80% of 15 A at 120 V, NFPA 70 (National Electrical Code) article 210.20 [W]."""
+"""Continuous power of a North American household circuit: 80% of 15 A at 120 V, NFPA 70 (National Electrical Code)
+article 210.20 [W]."""
 
 
 def over_household_circuit(machine: Machine, watts: float) -> float | None:
-    """Return what each host of consumer cards draws, where that is more than a household circuit carries.
+    """Return the power of each host of consumer cards if it exceeds that of a household circuit.
 
     Parameters
     ----------
     machine : hosts and their devices.
-    watts : drawn by the whole machine at the wall [W].
+    watts : power of the whole machine at the wall [W].
 
     Returns
     -------
-    Power of one host [W], None where a circuit carries it or the devices are made for data centres.
+    Power of one host [W], None if a circuit can supply it or the devices are data-centre cards.
     """
     each = watts / machine.hosts
     return each if machine.device.device_class == "consumer" and each > HOUSEHOLD_CIRCUIT else None

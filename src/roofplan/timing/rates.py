@@ -1,4 +1,4 @@
-"""What a machine attains under a piece of software: rates of products, memory and vector units, launches, links."""
+"""Achieved rates of a machine under given software: matmuls, memory, vector units, kernel launches and links."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ FALLBACKS = {
     "fp16": ("bf16",),
     "fp32": ("tf32",),
 }
-"""Which type stands in where a device has no tensor unit for the one that a checkpoint asks for: 8- and 4-bit floats are
-then unpacked and multiplied in 16 bits (vLLM's Marlin kernels, W8A16 and W4A16)."""
+"""Fallback formats on a device without tensor units for a checkpoint's format. FP8 and FP4 weights are then unpacked
+and multiplied in 16 bits (vLLM's Marlin kernels, W8A16 and W4A16)."""
 
 
 ANY_UNIT = {name: ("fp16", "bf16", "fp32") if name != "fp32" else () for name in FALLBACKS}
-"""What computes where not even a stand-in's unit is there; fp32 has no stand-in but tf32."""
+"""Last-resort units when neither the format nor its fallback has one; FP32 falls back to TF32 only."""
 
 
 @lru_cache(maxsize=256)
 def _expert_bandwidths(scopes: tuple[str, ...], fit: Fit) -> dict[str, Constant]:
-    """Return the bandwidth shares of grouped products by the format of their experts, where a scope has some of its own."""
+    """Return the bandwidth shares of grouped GEMMs by expert format, for formats with a constant of their own."""
     found = {f"experts.{stored}": item for stored, item in fit.variants("experts", "bandwidth", scopes).items()}
     if "experts.bf16" in found:
         found.setdefault("experts.fp16", found["experts.bf16"])
@@ -43,13 +43,13 @@ def _expert_bandwidths(scopes: tuple[str, ...], fit: Fit) -> dict[str, Constant]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Vector:
-    """What matrix-vector kernels reach.
+    """Achieved rates of GEMV kernels.
 
     Parameters
     ----------
-    rows : rows up to which the engine uses them [1].
+    rows : largest number of rows for which the engine uses them [1].
     bandwidth : achieved memory rate [B/s].
-    unpacking : vector operations per stored entry, by how a format's weights are used [FLOP].
+    unpacking : vector operations per stored entry, by the kernel type of a format [FLOP].
     """
 
     rows: float
@@ -58,7 +58,10 @@ class Vector:
 
 
 def _vector_peak(device: Accelerator, fitted: Callable[..., Constant], sources: dict[str, tuple[Cited, ...]]) -> float:
-    """Return the fp32 rate of the vector units: the data sheet's, else the 16-bit peak times the FP32:FP16 ratio of the vendor's other devices."""
+    """Return the fp32 rate of the vector units [FLOP/s].
+
+    It is the data sheet's, else the 16-bit peak times the FP32:FP16 ratio of the vendor's other devices.
+    """
     sheet = device.peak.get("fp32")
     if sheet is not None:
         sources["vector_peak"] = (sheet.cited,)
@@ -87,12 +90,12 @@ def _vector(
 
 
 class Grouped(NamedTuple):
-    """What grouped products reach of a dense product's rate.
+    """Rate of grouped GEMMs relative to a dense GEMM.
 
     Parameters
     ----------
-    most : with rows and width without end [1].
-    rows, width : of an expert, at which half of it is lost [1].
+    most : share in the limit of large rows and width [1].
+    rows, width : rows and width of an expert at which half of that share is lost [1].
     """
 
     most: Number
@@ -102,25 +105,25 @@ class Grouped(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rates:
-    """What a machine attains under an engine; numbers may be arrays over machines.
+    """Achieved rates of a machine under an engine; numbers may be arrays over machines.
 
     Parameters
     ----------
     compute : achieved rate by number format, fallbacks resolved [FLOP/s].
     peak : dense peak by number format, fallbacks resolved [FLOP/s].
     vector_peak : fp32 rate of the vector units [FLOP/s].
-    cache : last-level cache, 0 where it is not known [B].
+    cache : last-level cache, 0 if unknown [B].
     bandwidth : achieved memory rate by kind of operation [B/s].
-    vector : what matrix-vector kernels reach, None where the engine has none.
-    grouped : what grouped products reach of dense ones.
-    casts : bytes that converting an input of a product moves, by the number format that it is converted to [B].
+    vector : rates of GEMV kernels, None if the engine has none.
+    grouped : rate of grouped GEMMs relative to dense ones.
+    casts : bytes moved to convert one matmul input, by target format [B].
     gap : time between kernels [s].
-    step_base, step_each : the host's time for a step, and for each of its sequences [s].
-    front : time that the server's front end takes for a request [s].
-    network : what messages attain.
-    sources : what each of these rests on.
-    fallbacks : format -> the one that stood in.
-    fit : the constants behind them.
+    step_base, step_each : host time per step, and per sequence of a step [s].
+    front : front-end time per request [s].
+    network : rates and latencies of messages.
+    sources : sources of each rate.
+    fallbacks : format -> the fallback used for it.
+    fit : the fitted constants.
     """
 
     machine: Machine
@@ -147,7 +150,7 @@ class Rates:
 
 @lru_cache(maxsize=512)
 def rates(machine: Machine, engine: Software, fit: Fit) -> Rates:
-    """Return what `machine` attains under `engine`, from data sheets and fitted constants.
+    """Return the achieved rates of `machine` under `engine`, from data sheets and fitted constants.
 
     Parameters
     ----------
@@ -157,7 +160,7 @@ def rates(machine: Machine, engine: Software, fit: Fit) -> Rates:
 
     Returns
     -------
-    Rates of products, attention, memory and messages, with their sources.
+    Rates of matmuls, attention, memory and messages, with their sources.
 
     Raises
     ------
@@ -233,7 +236,7 @@ def rates(machine: Machine, engine: Software, fit: Fit) -> Rates:
 
 
 def _cast_to(name: str) -> bool:
-    """Return whether a kernel of its own brings activations into a number format, GGUF's aside."""
+    """Return whether a separate kernel casts activations to a number format (except GGUF)."""
     return name.partition(".")[0] in QUANTISED - {"gguf"}
 
 
@@ -267,13 +270,13 @@ def _compute_rates(
         sustained, keys = _sustained(device, stand_in, share, peak[name], (sheet.cited, share), fit)
         value = peak[name] * sustained
         if best is not None and share.fitted_on in {"any", device.vendor}:
-            # the family has no fitted rows of its own: its best measured product, lowered by what serving shapes lose elsewhere
+            # no fitted rows for this architecture: best measured GEMM times the usual loss at serving shapes
             lost = fit.find("matmul", "serving_over_best", ["any"])
             value, keys = best.value * lost.value, (best.cited, lost)
         compute[name] = value
         sources[f"compute.{name}"] = keys
         for stored in own_share(name) if stand_in == name else ():
-            # weights scaled block by block go through other kernels, whose share was measured apart
+            # block-scaled weights use other kernels, with a share of peak measured separately
             kind = f"{name}.{stored}"
             apart = fitted("matmul", f"share.{kind}")
             peak[kind], compute[kind] = peak[name], value * apart.value / share.value
@@ -285,21 +288,22 @@ def _compute_rates(
 
 
 def own_share(name: str) -> tuple[str, ...]:
-    """Return the formats of weights whose products in a number format have a share of the peak of their own."""
+    """Return the weight formats that have their own share of peak when multiplied in a number format."""
     found = catalogue.formats().items()
     return tuple(stored for stored, table in found if table.get("own_share") and table["compute"] == name)
 
 
 UNMEASURED = frozenset({"tf32", "fp32"})
-"""Formats whose products borrow the share of 16-bit ones but not their power: nobody published theirs."""
+"""Formats that use the 16-bit share of peak without the power correction, for want of published power."""
 
 
 def _sustained(
     device: Accelerator, stand_in: str, share: Constant, peak: float, keys: tuple[Cited, ...], fit: Fit
 ) -> tuple[float, tuple[Cited, ...]]:
-    """Return the share of its peak that a device's products sustain under its power limit, and the sources behind it.
+    """Return the share of peak that a device's matmuls sustain under its power limit, and its sources.
 
-    A share measured on other devices of its architecture and process holds at their limit; on others it is taken as it is.
+    A share measured on devices of the same architecture and process is scaled from their power limit to this device's.
+    Other shares are used unchanged.
     """
     power, place = device.value("power"), f"{device.architecture}/{catalogue.node_of(device.process)}"
     reference = fit.get("matmul", f"energy.{share.name.split('.')[1]}", place)
@@ -312,4 +316,4 @@ def _sustained(
 
 
 QUANTISED = {"fp8", "fp4", "int8", "gguf"}
-"""Number formats that activations are brought into before a product, by a kernel of its own."""
+"""Number formats to which a separate kernel casts activations before a matmul."""
