@@ -1,7 +1,7 @@
-"""Serving: one configuration, or a grid of them, and the search over all that are legal.
+"""Serving: predict one configuration or a grid of them, and search all legal ones.
 
-`ledger` says what fits, `predict` how fast it is; `search` predicts every legal strategy of every machine as arrays, filters by
-constraints and orders by an objective.
+`ledger` counts memory and `predict` gives times. `search` predicts every legal strategy of every machine as arrays,
+filters them by the constraints and orders them by an objective.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What stands beside a plan: how one's own strategy ranks, a smaller machine that serves the demand, and what would do better."""
+"""Advice about a plan: the rank of a pinned strategy, a smaller machine that meets the demand, and improvements."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def standing(plan: Plan, asked: Request, fit: Fit) -> Standing | None:
 
 
 def smaller(plan: Plan, asked: Request, fit: Fit) -> Plan | None:
-    """Return the plan of the smallest machine of the same kind that serves a demand, None where the plan's own is it."""
+    """Return the plan of the smallest machine of the same kind that meets the demand, None if it is the plan's own."""
     if asked.constraints.concurrency is None and asked.constraints.rate is None:
         return None
     sizes = (
@@ -42,13 +42,13 @@ def smaller(plan: Plan, asked: Request, fit: Fit) -> Plan | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Improvement:
-    """A change of the question that was tried with the plan's strategy, and what it gives.
+    """A changed request that was tried with the plan's strategy, and its plan.
 
     Parameters
     ----------
-    argument, needed : flag and value that make the change.
+    argument, needed : flag and value of the change.
     plan : the plan with the change.
-    ratio : its objective over that of the plan without it, below 1 where it is better [1].
+    ratio : its objective over that of the unchanged plan, below 1 if it is better [1].
     """
 
     argument: str
@@ -58,14 +58,14 @@ class Improvement:
 
 
 PREFIX_HIT = 0.5
-"""Share of prompts in the cache that is tried where none is stated [1]."""
+"""Prefix-hit rate that is tried if none is given [1]."""
 
 
 def improvements(plan: Plan, asked: Request, fit: Fit) -> list[Improvement]:
-    """Return changes of a question that improve a plan by more than a tie, the best first.
+    """Return changes of a request that improve a plan by more than a tie, best first.
 
-    Each is tried with the plan's own machine and degrees: half of the prompts in the prefix cache, weights and cache in
-    8 bits or 4, and other engines.
+    Each is tried with the plan's own machine and degrees: half of the prompts in the prefix cache, weights and KV cache
+    in 8 or 4 bits, and other engines.
 
     Parameters
     ----------
@@ -75,7 +75,7 @@ def improvements(plan: Plan, asked: Request, fit: Fit) -> list[Improvement]:
 
     Returns
     -------
-    Changes that help, by what they gain.
+    Changes that help, the largest gain first.
     """
     degrees = plan.strategy.as_dict()
     here = replace(asked, machines=(plan.machine,), pins=degrees)

@@ -1,4 +1,4 @@
-"""Which limit takes most of a time, and what no plan can go below."""
+"""The binding limit of a time, and lower bounds on times."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from roofplan.timing.rates import Rates
 
 @dataclass(frozen=True, slots=True)
 class Floors:
-    """What no strategy of these degrees goes below: data-sheet rates, every byte and operation once.
+    """Lower bounds on a strategy's times: data-sheet rates, each byte read and each FLOP done once.
 
     Parameters
     ----------
-    token : time to read the weights that a step reads, per token that it emits [s].
+    token : time to read the weights of a step, per emitted token [s].
     first : time to compute a prompt at the dense peak [s].
-    work : operations of that prompt on all devices [FLOP].
-    ranks : devices that share them at any time, and those that share the routed experts [1].
+    work : FLOP of that prompt on all devices [FLOP].
+    ranks : devices that work on a prompt at the same time, in dense parts and in routed experts [1].
     """
 
     token: float
@@ -38,10 +38,10 @@ class Floors:
 
 
 def floors(model: Model, strategy: Strategy, workload: Workload, r: Rates, users: int) -> Floors:
-    """Return lower bounds of the times of a strategy, from data sheets alone.
+    """Return lower bounds on a strategy's times, from data sheets alone.
 
-    Dense parts are divided by tp, routed experts by the larger of tp and ep. Stages of a pipeline follow one another,
-    unless the engine's stages work on parts of one prompt side by side.
+    Dense parts are divided by tp, routed experts by the larger of tp and ep. Pipeline stages run one after the other,
+    unless the engine's stages work on chunks of one prompt in parallel.
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ def floors(model: Model, strategy: Strategy, workload: Workload, r: Rates, users
 
     Returns
     -------
-    Floors of the time per token and of the first token [s], and the work of one prompt [FLOP].
+    Lower bounds on the time per token and the time to the first token [s], and the work of one prompt [FLOP].
     """
     s = strategy
     tensor, spread = float(s.tp), float(larger(1.0 * s.tp, 1.0 * s.ep))
@@ -85,14 +85,14 @@ def floors(model: Model, strategy: Strategy, workload: Workload, r: Rates, users
 
 
 OTHER_PROMPTS = {"prompts of others", "prompts beside it", "prompts before it"}
-"""Parts of a time that other users' prompts take."""
+"""Parts of a time that are due to other users' prompts."""
 
 
 def bound_of(term: Term) -> tuple[Limit, float]:
-    """Return the limit that takes most of a time, and its share.
+    """Return the limit with the largest share of a time, and that share.
 
-    Prompts of other users are a limit of their own, whatever they wait for. Products split by which side of the roofline
-    they lie on.
+    Other users' prompts are a limit of their own, whichever resource they use. Matmuls count by the binding side of the
+    roofline.
     """
     amounts: dict[Limit, float] = {}
     whole = float(np.max(term.value))
@@ -111,11 +111,11 @@ CAUSES = {
     "memory passes": "other passes",
     "engine step": "engine",
 } | dict.fromkeys(OTHER_PROMPTS, "other users' prompts")
-"""Part of a time between tokens -> what takes it, where it waits for memory; other parts go by their own names."""
+"""Part of the time between tokens -> cause, if the part is memory-bound; other parts keep their names."""
 
 
 def causes_of(term: Term) -> dict[str, float]:
-    """Return what a time is made of.
+    """Return the causes of a time with their shares.
 
     Parameters
     ----------
@@ -123,7 +123,7 @@ def causes_of(term: Term) -> dict[str, float]:
 
     Returns
     -------
-    Cause -> share of the whole, the largest first [1]. Products and attention that wait for arithmetic are ``compute``.
+    Cause -> share of the whole, the largest first [1]. Compute-bound matmuls and attention are ``compute``.
     """
     whole = float(np.max(term.value))
     found: dict[str, float] = {}
@@ -137,9 +137,9 @@ def causes_of(term: Term) -> dict[str, float]:
 
 
 def leaves(term: Term, scale: float = 1.0) -> list[tuple[Term, float]]:
-    """Return the leaves of a time, each with what it contributes.
+    """Return the leaves of a time, each with its contribution.
 
-    Products pass their factor down; of a difference only what exceeds counts.
+    A product scales its leaves; of a difference, only the excess counts.
 
     Parameters
     ----------
@@ -161,7 +161,7 @@ def leaves(term: Term, scale: float = 1.0) -> list[tuple[Term, float]]:
 
 
 def _excess(more: Term, less: Term) -> list[tuple[Term, float]]:
-    """Return what each leaf of one step takes beyond its namesake in another, nothing where it takes less."""
+    """Return each leaf's time in excess of the leaf of the same name in the other step, at least 0 [s]."""
     spent: dict[str, float] = {}
     for leaf, value in leaves(less):
         spent[leaf.name] = spent.get(leaf.name, 0.0) + value
@@ -174,7 +174,7 @@ def _excess(more: Term, less: Term) -> list[tuple[Term, float]]:
 
 
 def limit_of(leaf: Term) -> Limit:
-    """Return the limit that a leaf of a time belongs to.
+    """Return the limit that binds a leaf of a time.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""How sure a served figure is: by the constants that its time rests on, and by the runs that stand behind them."""
+"""Certainty of serving figures, from the constants behind a time and the runs that they were fitted on."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from roofplan.timing.figures import STAND_IN, Doubt, Load, Sure, grade_of_consta
 from roofplan.timing.rates import Rates
 
 SMALL = 0.1
-"""Share of a time above which a constant's grade is the figure's [1]."""
+"""Share of a time above which a constant's grade affects the figure's grade [1]."""
 
 SIXTEEN_BITS = frozenset({"bf16", "fp16"})
-"""Number formats that a system's precision does not tell apart."""
+"""Number formats that count as the same precision of a system."""
 
 
 def system_of(model: Model, machine: Machine, engine: Software) -> System:
     """Return the system of a served model, by which published runs are grouped.
 
-    Software goes by the name that was asked for, even where the profile of another engine stands in.
+    The software is the requested one, even if the profile of another engine is used for it.
 
     Parameters
     ----------
@@ -43,7 +43,7 @@ def system_of(model: Model, machine: Machine, engine: Software) -> System:
 
 
 def precision_of(model: Model) -> str:
-    """Return the number format of a model's products, with that of its weights where they are unpacked for them."""
+    """Return the number format of a model's matmuls, with that of its weights if they are unpacked first."""
     q = model.quantization
     if q is None:
         return "16-bit"
@@ -62,20 +62,20 @@ def certainty(
     load: Load = "",
     guessed: bool = False,
 ) -> Sure:
-    """Return how sure a figure is that rests on a time.
+    """Return the certainty of a figure derived from a time.
 
     Parameters
     ----------
     figure : name of the figure, which has its own residuals.
-    behind : the time that the figure is, or is made of.
+    behind : the time that the figure is, or is derived from.
     model : model that is served.
     r : rates of the machine under its engine, with their constants.
-    load : regime of the load, as in a `Doubt`.
-    guessed : whether something unmeasured decides too, such as how many drafted tokens are accepted.
+    load : kind of load, as in `Doubt`.
+    guessed : whether the figure also depends on a guess, such as the acceptance of drafted tokens.
 
     Returns
     -------
-    Grade, spread and what was assumed.
+    Grade, half-width of the 90% interval, and causes of error.
     """
     engine = r.engine
     own = own_runs(figure, engine.id, r.machine, model, r.fit)
@@ -90,10 +90,10 @@ def certainty(
 
 
 def by_constants(whole: Term, r: Rates) -> tuple[int, float]:
-    """Return the grade that constants leave a time, as an index of `GRADES`, and the relative error.
+    """Return the grade of a time from its constants, as an index of `GRADES`, and its relative error.
 
-    The grade is the worst of those that bear a part of it that counts. The slope of a time's logarithm by that of a constant is the
-    constant's part of the time; what each leaves is taken to be independent of the others.
+    The grade is the worst among constants behind more than 10% of the time. The log-log sensitivity to a constant is
+    its share of the time; residuals of constants are treated as independent.
     """
     borne: dict[Constant, float] = {}
     for leaf, value in leaves(whole):
@@ -106,7 +106,10 @@ def by_constants(whole: Term, r: Rates) -> tuple[int, float]:
 
 
 def _bearing(leaf: Term, r: Rates) -> list[tuple[Constant, float]]:
-    """Return the constants that a leaf's time rests on: those of the side of the roofline that binds; the host's two by their parts."""
+    """Return the constants behind a leaf with their shares.
+
+    They are those of the binding side of the roofline; for host time, base and per-sequence separately.
+    """
     limit = limit_of(leaf)
     out = []
     for item in leaf.sources:
@@ -120,6 +123,6 @@ def _bearing(leaf: Term, r: Rates) -> list[tuple[Constant, float]]:
 
 
 def uses(model: Model, name: str) -> bool:
-    """Return whether products of a model's weights ask for a number format."""
+    """Return whether any matmul of a model's weights uses a number format."""
     q = model.quantization
     return q is not None and compute_format(q.format, q.activation, model.dtype) == name

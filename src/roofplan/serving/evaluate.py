@@ -1,4 +1,4 @@
-"""Every strategy of a machine x users as one grid, pruned by memory, filtered by constraints."""
+"""Evaluate strategies x users of a machine as one grid, pruned by memory and filtered by constraints."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from roofplan.timing.rates import Rates, rates
 
 
 def user_ladder(limit: int, demanded: int | None = None) -> np.ndarray:
-    """Return the concurrencies that are tried: powers of two and the points between, the demanded one, up to what fits."""
+    """Return the concurrencies to try, up to the limit: powers of two, points between them, and the demanded one."""
     points = {1, limit} | ({demanded} if demanded else set())
     size = 1
     while size <= limit:
@@ -50,7 +50,7 @@ def user_ladder(limit: int, demanded: int | None = None) -> np.ndarray:
 
 
 def evaluate(asked: Request, tally: Tally, fit: Fit, progress: Callable[[int, int], None] | None = None) -> list[Plan]:
-    """Return the best plan of every (machine, precision, strategy), concurrency chosen by the constraints."""
+    """Return the best plan of each (machine, precision, strategy), with the concurrency chosen by the constraints."""
     plans: list[Plan] = []
     feet: dict[tuple[Any, ...], Any] = {}
     models = {precision: at_precision(asked.model, precision) for precision in asked.precisions}
@@ -136,7 +136,7 @@ def _predicted(
     tally: Tally,
     fit: Fit,
 ) -> list[Plan]:
-    """Predict all strategies x users of a machine as one grid, close in on the best concurrency of each, and keep it."""
+    """Predict strategies x users of a machine as one grid, refine it, and return each strategy's best plan."""
     r = rates(machine, engine, fit)
     whole = [user_ladder(book.max_concurrency, asked.constraints.concurrency) for _, book in kept]
     users = whole
@@ -148,7 +148,7 @@ def _predicted(
     many, budget = Strategy(**degrees), kept[0][1].budget_tokens
 
     def columns(ladders: list[np.ndarray]) -> tuple[list[int | None], list[int | None]]:
-        """Return which point of each strategy's ladder is best under the constraints, and near which to look more closely."""
+        """Return the best allowed column of each strategy's ladder, and the column around which to refine."""
         width = max(len(u) for u in ladders)
         grid = np.stack([np.pad(u, (0, width - len(u)), mode="edge") for u in ladders])
         p = predict(model, many, engine, asked.workload, r, grid, kv_bytes=kv_bytes, budget=budget)
@@ -162,7 +162,7 @@ def _predicted(
         score = _score(asked.best, machine, pace, rate * load, watts, cost)
         quick = p.tpot is not None and bool(np.any(ok & (pace <= DEFAULT_TPOT)))
         best = [_choose(asked, u, pace[i], ok[i], score[i], quick=quick) for i, u in enumerate(ladders)]
-        # where no point reaches a demand, the users of the highest rate that the limits on time allow come nearest
+        # if no point meets a demanded rate, refine around the highest rate that satisfies the other limits
         quickly = _allowed(replace(asked.constraints, rate=None), pace, ttft, rate, watts, grid, asked)
         within = [np.flatnonzero(quickly[i, : len(u)]) for i, u in enumerate(ladders)]
         most = [int(x[np.argmax(rate[i, x])]) if len(x) else None for i, x in enumerate(within)]
@@ -179,18 +179,18 @@ def _predicted(
         users = finer
         chosen, near = columns(users)
     if len(asked.machines) <= FEW_MACHINES and asked.constraints.concurrency is None:
-        # the curve has stairs, where groups fill evenly and tiles are whole: the last look takes every count nearby
+        # cost is a step function of users (even groups, full tiles), so the last round tries every count nearby
         most = [float(users_of[-1]) for users_of in whole]
         users = [u if c is None else _around(u, c, m) for u, c, m in zip(users, near, most, strict=True)]
         chosen, _ = columns(users)
     tally.count_users([len(found) for found in seen])
-    # of several limits of running sequences the least that meets a demanded rate is kept, else the largest
+    # of several limits on running sequences, keep the smallest that meets a demanded rate, else the largest
     best: dict[Strategy, int] = {}
     for index, ((strategy, _), column) in enumerate(zip(kept, chosen, strict=True)):
         if column is not None and (strategy not in best or asked.constraints.rate is None):
             best[strategy] = index
     chosen = [column if best.get(kept[i][0]) == i else None for i, column in enumerate(chosen)]
-    # a replica without a user is left out where another strategy has none
+    # drop strategies with idle replicas if another strategy has none
     idle = [
         column is not None and u[column] < s.replicas for (s, _), u, column in zip(kept, users, chosen, strict=True)
     ]
@@ -218,7 +218,7 @@ def _finished(
     book: Ledger,
     users: int,
 ) -> Plan:
-    """Return a plan; where a rate is demanded the engine is told to admit the users that it needs, and room for arrivals that vary."""
+    """Return a plan; for a demanded rate, its sequence limit holds the users and a margin for random arrivals."""
     if asked.constraints.rate is not None:
         feet = footprints(model, strategy, kv_bytes, draft=asked.workload.drafted > 0)
         each = int(batching.seats_of_arrivals(users / strategy.groups))
@@ -233,7 +233,7 @@ def _finished(
 def _books(asked: Request, book_for: Callable[..., Ledger]) -> list[Ledger]:
     """Return the ledger at the engine's own limit of running sequences, or at the demanded one.
 
-    Where a rate is demanded and that limit, not memory, ends the users, ledgers with twice as many each follow.
+    If a rate is demanded and that limit binds before memory, ledgers with repeatedly doubled limits follow.
     """
     books = [book_for(seats=min(asked.constraints.concurrency or 0, MOST_SEATS))]
     expands = asked.constraints.rate is not None or asked.seats == MOST_SEATS
@@ -246,28 +246,28 @@ def _books(asked: Request, book_for: Callable[..., Ledger]) -> list[Ledger]:
 
 
 MOST_SEATS = 16_384
-"""Most running sequences that an engine is told to admit [1]."""
+"""Largest limit of running sequences that a plan sets [1]."""
 
 CLOSE_IN, FEW_MACHINES = 5, 8
-"""Times that the neighbourhood of the best concurrency is divided anew, and machines up to which it is more than once."""
+"""Refinement rounds around the best concurrency, and the number of machines above which there is only one [1]."""
 
 FINER = 14
-"""Points that a neighbourhood is divided into [1]."""
+"""Points of each refinement round [1]."""
 
 
 def _between(ladder: np.ndarray, column: int) -> np.ndarray:
-    """Return whole numbers of users around a point of a ladder, the first of the ladder among them."""
+    """Return whole numbers of users around a point of a ladder, and the ladder's first point."""
     low, high = ladder[max(0, column - 1)], ladder[min(len(ladder) - 1, column + 1)]
     points = np.unique(np.round(np.concatenate(([ladder[0], ladder[column]], np.linspace(low, high, FINER)))))
     return points if high - low > 2 else ladder
 
 
 NEARBY = 96
-"""Users either side of the best among which every count is looked at [1]."""
+"""Users on either side of the best among which the last round tries every count [1]."""
 
 
 def _around(ladder: np.ndarray, column: int, most: float) -> np.ndarray:
-    """Return every whole number of users near a point of a ladder, up to the most that fit, and the ladder's own points."""
+    """Return the ladder's points and every whole number of users near one of them, up to the maximum that fits."""
     best = ladder[column]
     return np.unique(np.concatenate((ladder, np.arange(max(1.0, best - NEARBY), min(most, best + NEARBY) + 1.0))))
 
@@ -294,7 +294,7 @@ def _allowed(
 def _score(
     best: str, machine: Machine, tpot: Number, rate: Number, watts: Number, cost: money.HourlyCost | None
 ) -> Number:
-    """Return what is to be made small."""
+    """Return the objective to minimise."""
     if best == "latency":
         return tpot
     if best == "throughput":
@@ -307,11 +307,11 @@ def _score(
 
 
 def _choose(asked: Request, users: Number, tpot: Number, ok: Number, score: Number, *, quick: bool) -> int | None:
-    """Return which concurrency of a strategy is shown.
+    """Return the column of the concurrency to show for a strategy, None if none is allowed.
 
-    With a demand for concurrency or rate it is the least that reaches it; with a limit on time the best within it; with
-    neither, the best whose TPOT is at most 50 ms (one user where this strategy has none but another of the machine
-    has), or simply the best where nothing on the machine is that quick.
+    With a demanded concurrency or rate, it is the smallest that meets the demand. With a limit on TPOT, it is the best
+    within that limit. With neither, it is the best with a TPOT of at most 50 ms: a single user if this strategy has
+    none but another on the machine has, and simply the best if no strategy on the machine is that fast.
     """
     n = len(users)
     allowed = np.flatnonzero(ok[:n])
@@ -329,7 +329,7 @@ def _choose(asked: Request, users: Number, tpot: Number, ok: Number, score: Numb
 
 
 def load_of(asked: Request, rate: Number) -> Number:
-    """Return the share of a plan's rate that is paid to good use: what is asked, and no more than is demanded."""
+    """Return the utilisation at which costs are counted: the requested one, at most demand over capacity [1]."""
     demanded = asked.constraints.rate
     if demanded is None:
         return asked.utilisation

@@ -1,4 +1,4 @@
-"""What a strategy keeps on its fullest rank, and what the engine leaves for the cache."""
+"""Memory of a strategy on its fullest rank, and the memory that the engine leaves for the KV cache."""
 
 from __future__ import annotations
 
@@ -48,16 +48,16 @@ def layer_bytes(layer: Layer, split: Split) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Footprint:
-    """What a strategy keeps on its fullest rank, whatever the device.
+    """Memory demand of a strategy on its fullest rank, independent of the device.
 
     Parameters
     ----------
     weights : weight bytes [B].
-    kv_per_token : cache bytes of a token beyond every window [B].
-    windowed : (bytes per token, window) of each windowed group of layers.
-    state : bytes per sequence that do not grow [B].
-    widest : widest intermediate of a layer on one rank, in elements [1].
-    stage : position of the fullest pipeline stage.
+    kv_per_token : cache bytes per token of layers without a window [B].
+    windowed : (bytes per token, window, whether chunked) of each windowed group of layers.
+    state : constant bytes per sequence [B].
+    widest : elements of the widest intermediate of a layer on one rank [1].
+    stage : index of the fullest pipeline stage.
     """
 
     weights: float
@@ -68,7 +68,7 @@ class Footprint:
     stage: int
 
     def request(self, tokens: float, admitted: bool = False, budget: float = 0.0) -> float:
-        """Return the cache bytes of one request of `tokens`; `admitted` charges windowed layers as admission does."""
+        """Return the cache bytes of a request of `tokens`; `admitted` counts windowed layers as admission does [B]."""
         size = self.state + self.kv_per_token * tokens
         for rate, window, _ in self.windowed:
             kept = (
@@ -81,7 +81,7 @@ class Footprint:
 
 
 def cache_of(layer: Layer, split: Split, kv_bytes: float) -> tuple[float, list[tuple[float, float, bool]], float]:
-    """Return a layer's cache on one rank: bytes per token, windowed groups, and constant bytes per sequence."""
+    """Return a layer's cache on one rank: bytes per token, windowed groups, and constant bytes per sequence [B]."""
     slope, windowed, state = 0.0, [], 0.0
     for mixer in layer.mixers:
         if isinstance(mixer, Recurrence):
@@ -89,7 +89,7 @@ def cache_of(layer: Layer, split: Split, kv_bytes: float) -> tuple[float, list[t
                 mixer.state_elements * mixer.state_bytes + mixer.convolution_elements * ACTIVATION_BYTES
             ) / split.attention
         elif isinstance(mixer, LatentAttention):
-            slope += mixer.cache_elements * kv_bytes  # whole on every tensor-parallel rank
+            slope += mixer.cache_elements * kv_bytes  # replicated on every tensor-parallel rank
         elif mixer.cross is not None:
             state += (
                 mixer.cache_elements
@@ -112,7 +112,7 @@ def cache_of(layer: Layer, split: Split, kv_bytes: float) -> tuple[float, list[t
 
 
 def footprint(model: Model, strategy: Strategy, kv_bytes: float, *, draft: bool = False) -> Footprint:
-    """Return what the pipeline stage with the most weights keeps on one rank.
+    """Return the footprint on one rank of the pipeline stage with the most weights.
 
     Parameters
     ----------
@@ -129,7 +129,7 @@ def footprint(model: Model, strategy: Strategy, kv_bytes: float, *, draft: bool 
 
 
 def footprints(model: Model, strategy: Strategy, kv_bytes: float, *, draft: bool = False) -> tuple[Footprint, ...]:
-    """Return what each distinct pipeline stage keeps on one rank.
+    """Return the footprint on one rank of each distinct pipeline stage.
 
     Parameters
     ----------
@@ -140,7 +140,7 @@ def footprints(model: Model, strategy: Strategy, kv_bytes: float, *, draft: bool
 
     Returns
     -------
-    Weights, cache and state of one rank of each stage; stages that keep the same stand once [B].
+    Weights, cache and state of one rank of each stage; equal stages are listed once [B].
     """
     split = Split.of(strategy)
     kinds = model.decoder.kinds()
@@ -174,7 +174,7 @@ def footprints(model: Model, strategy: Strategy, kv_bytes: float, *, draft: bool
 
 
 def _outside_bytes(model: Model, split: Split, stages: int, *, draft: bool) -> list[float]:
-    """Return the bytes of embedding, head, towers and draft layers on each stage's rank."""
+    """Return the bytes of embedding, head, towers and draft layers on one rank of each stage [B]."""
     gguf = head_format(model) not in {model.dtype}
     each = element_bytes(model.dtype)
     embedding = model.embedding / split.attention * each
@@ -216,13 +216,13 @@ class Ledger:
 
     Parameters
     ----------
-    capacity : what the driver reports.
-    left_alone : what the engine never takes.
-    pool : what is left for the cache.
-    request : what one request is charged at admission.
+    capacity : memory that the driver reports.
+    left_alone : memory that the engine does not use.
+    pool : memory for the KV cache.
+    request : cache of one request, as counted at admission.
     longest : longest request that fits alone [token].
-    max_concurrency : users by memory, over all groups of the strategy [1].
-    by_memory, by_setting : the same, before the smaller was taken [1].
+    max_concurrency : maximum number of users over all groups of the strategy [1].
+    by_memory, by_setting : users allowed by memory and by the engine's sequence limit; the smaller one binds [1].
     """
 
     capacity: float
@@ -272,7 +272,7 @@ def default(engine: Engine, name: str, machine: Machine, tensor: int = 1) -> flo
 
 
 def needed(engine: Engine, name: str, machine: Machine, tensor: int = 1) -> float:
-    """Return an engine's default that a plan cannot do without; an entry that lacks it is refused, nothing is invented."""
+    """Return an engine's default that a plan requires; raises InputError if the engine's entry lacks it."""
     found = default(engine, name, machine, tensor)
     if found is None:
         raise InputError(
@@ -282,7 +282,7 @@ def needed(engine: Engine, name: str, machine: Machine, tensor: int = 1) -> floa
 
 
 def batched_tokens(engine: Engine, machine: Machine, workload: Workload) -> float:
-    """Return the tokens that one engine step may compute; an engine without chunked prefill takes a whole prompt.
+    """Return the token budget of one engine step; an engine without chunked prefill computes a whole prompt.
 
     Parameters
     ----------
@@ -292,7 +292,7 @@ def batched_tokens(engine: Engine, machine: Machine, workload: Workload) -> floa
 
     Returns
     -------
-    Tokens a step [token].
+    Tokens per step [token].
     """
     limit = needed(engine, "max_num_batched_tokens", machine)
     return limit if engine.chunked_prefill else max(limit, float(workload.context))
@@ -308,9 +308,9 @@ def ledger(
     *,
     seats: int = 0,
 ) -> Ledger:
-    """Return the memory of the rank that admits fewest, under the engine's own semantics: the minimum over ranks decides.
+    """Return the memory of the rank that admits the fewest users, under the engine's own memory model.
 
-    The engine's limit of running sequences is its default, or `seats` over all ranks where more are demanded.
+    The engine's limit of running sequences is its default, or `seats` over all groups if that is more.
     """
     books = [_stage_ledger(model, strategy, machine, engine, workload, foot, seats) for foot in feet]
     return min(books, key=lambda book: (book.fits, book.by_memory, -book.weights))
@@ -348,7 +348,7 @@ def _stage_ledger(
         runtime += engine.memory["communication"].value
     graphs = engine.memory["graph_memory"].value if engine.graphs_counted and "graph_memory" in engine.memory else 0.0
     left, pool = _pool(engine, machine, strategy, capacity, foot.weights, activations, runtime, graphs, tokens)
-    # where the engine keeps a static reserve, activations, runtime and graphs live in it
+    # an engine's static reserve contains activations, runtime and graphs
     inside = max(0.0, capacity - foot.weights - max(0.0, pool) - activations - runtime - graphs)
     if left + activations + runtime + graphs > capacity - foot.weights - pool + 1.0:
         held = capacity - foot.weights - pool
@@ -402,7 +402,7 @@ def _pool(
     graphs: float,
     tokens: float,
 ) -> tuple[float, float]:
-    """Return what the engine leaves alone, and what it leaves for the cache."""
+    """Return the memory that the engine does not use, and the memory for the KV cache [B]."""
     tensor = int(strategy.tp)
     if engine.memory_model == "as-allocated":
         free = engine.defaults.get("memory_left_free")
@@ -420,7 +420,7 @@ def _pool(
 
 
 def _reserve(engine: Engine, machine: Machine, strategy: Strategy, capacity: float, tokens: float) -> float:
-    """Return SGLang's static reserve for activations and graphs, from its own formula or table."""
+    """Return SGLang's static reserve for activations and graphs, from its own formula or table [B]."""
     base = default(engine, "reserve_base", machine, int(strategy.tp))
     if base is not None:
         each = default(engine, "reserve_per_device", machine, int(strategy.tp)) or 0.0

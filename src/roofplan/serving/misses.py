@@ -1,4 +1,4 @@
-"""Why nothing was found."""
+"""Why a request has no plan."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from roofplan.serving.ways_out import LIMITS, ways_out
 
 
 def no_plan(asked: Request, tally: Tally, fit: Fit) -> NoPlan:
-    """Return the refusal that names the binding constraint and what would relax it."""
+    """Return the refusal with its binding constraint and the changes that would give a plan."""
     machine = asked.machines[0] if asked.machines else None
     if tally.misses:
         machine = min(tally.misses, key=lambda miss: miss[0])[1]
@@ -32,7 +32,7 @@ def no_plan(asked: Request, tally: Tally, fit: Fit) -> NoPlan:
     ways = ways_out(asked, machine, fit)
     if tally.fits:
         return _limit_miss(asked, ways)
-    # machines that a limit left out come before those that are too small
+    # report machines that a limit excludes before machines that are too small
     out = next((way["argument"] for way in ways if way["argument"] in EXCLUDING and not way["also"]), None)
     if out is None and tally.misses:
         return _memory_miss(asked, tally, ways)
@@ -47,22 +47,22 @@ def no_plan(asked: Request, tally: Tally, fit: Fit) -> NoPlan:
 
 
 EXCLUDING = ("--budget", "--devices")
-"""Limits that leave whole machines out."""
+"""Limits that exclude whole machines."""
 
 
 def _main_reason(tally: Tally) -> Refusal:
-    """Return the reason for which most strategies were refused, the engine's missing support aside."""
+    """Return the most frequent refusal; missing engine support counts only if there is no other."""
     ruled = {one: n for one, n in tally.refusals.items() if one.limit != "engine"} or tally.refusals
     return max(ruled, key=lambda one: ruled[one])
 
 
 def _excluded_by(tally: Tally) -> str:
-    """Return the limit that left most machines out."""
+    """Return the limit that excluded the most machines."""
     return _main_reason(tally).limit if tally.refusals else "devices"
 
 
 def _given_price(asked: Request) -> Remedy:
-    """Return the way out where no price is known: to give one."""
+    """Return the remedy for an unknown price: to give one."""
     needed = "2.50USD/h"
     return {
         "argument": "--price",
@@ -78,7 +78,7 @@ def _pinned(asked: Request) -> str:
 
 
 def _why_not_divided(asked: Request) -> str:
-    """Return why no strategy of any machine has the pinned degrees: the count, or what the engine divides."""
+    """Return why no strategy has the pinned degrees: the device count, or the engine's rules."""
     whole = {name: asked.pins.get(name, 1) for name in ("tp", "pp", "dp")}
     counts = sorted({machine.count for machine in asked.machines})
     product = math.prod(whole.values())
@@ -114,7 +114,7 @@ def _memory_miss(asked: Request, tally: Tally, ways: list[Remedy]) -> NoPlan:
 
 
 def _limit_miss(asked: Request, ways: list[Remedy]) -> NoPlan:
-    """Return the refusal where plans fit but miss the limits on time, load or power."""
+    """Return the refusal of a request whose plans fit in memory but miss limits on time, load or power."""
     c = asked.constraints
     given = [one.flag for one in LIMITS if getattr(c, one.field) is not None]
     alone = [way["argument"] for way in ways if way["argument"] in given and not way["also"]]

@@ -1,4 +1,4 @@
-"""Plans by objective, ties, and the Pareto front."""
+"""Order of plans: objective, ties and Pareto front."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from roofplan.serving.plan import DEFAULT_TPOT, Plan, all_in_cost
 
 
 def objective(plan: Plan, best: str) -> float:
-    """Return what ``--best`` makes small.
+    """Return the objective that ``--best`` minimises.
 
     Parameters
     ----------
@@ -21,7 +21,7 @@ def objective(plan: Plan, best: str) -> float:
 
     Returns
     -------
-    The figure in the unit of its metric, negative for throughput, infinite where it is unknown.
+    The figure in the unit of its metric, negative for throughput, infinite if unknown.
     """
     m = plan.metrics
     if best == "latency":
@@ -37,26 +37,26 @@ def objective(plan: Plan, best: str) -> float:
 
 
 def simplicity(plan: Plan) -> tuple[float, ...]:
-    """Return the order among equals: fewest devices, then smallest TP, PP, and the rest."""
+    """Return the sort key among equal plans: fewest devices, then smallest TP, PP and other degrees."""
     s = plan.strategy
     return (plan.machine.count, int(s.tp), int(s.pp), int(s.ep), int(s.dp), int(s.attention_dp))
 
 
 def ordered(plans: Sequence[Plan], best: str, *, limited: bool = False) -> list[Plan]:
-    """Return plans by objective, ties by what an expert would pick.
+    """Return plans sorted by objective; ties are broken as an expert would.
 
-    Plans tie where their objectives lie within 1% of the best that remains. Among them stand first those that leave the
-    model as it is, then the Pareto front, then the lower time per token, fewer devices, and the smallest degrees.
+    Plans tie if their objectives are within 1% of the best remaining plan. Tied plans are sorted by: unchanged model,
+    Pareto front, time per token, number of devices, smallest degrees.
 
-    Plans whose objective is unknown stand below the others. Where the user set no limit on time, plans quicker than 50 ms
-    a token stand above slower ones. A plan is marked as tied where it ties with the first, and as within its interval
-    where the two objectives' 90% intervals overlap.
+    Plans with an unknown objective come last. Without a limit on time, plans below 50 ms per token come before slower
+    ones. A plan is marked as tied if it ties with the first plan, and as within its interval if the 90% intervals of
+    the two objectives overlap.
     """
 
     def rank(plan: Plan) -> tuple[bool, bool, bool]:
         between = plan.metrics.get("tpot")
         slow = best != "latency" and not limited and between is not None and between.value > DEFAULT_TPOT * (1 + 1e-9)
-        # energy without that of the hosts does not compare
+        # energy that excludes the hosts is not comparable
         bare = best == "energy" and plan.power is not None and len(plan.power.parts) < 2
         return (not math.isfinite(objective(plan, best)), slow, bare)
 
@@ -66,7 +66,7 @@ def ordered(plans: Sequence[Plan], best: str, *, limited: bool = False) -> list[
     groups: list[list[Plan]] = []
     for level in sorted({rank(plan) for plan in marked}):
         same = [plan for plan in marked if rank(plan) == level]
-        # what has no price goes by what each device gives; of equal counts the cheapest stands first
+        # plans without a price are sorted by rate per device; among equal device counts, the cheapest comes first
         figure = "throughput" if level[0] else best
         counted = figure == "devices"
         for group in ties(same, partial(objective, best=figure), 0.0 if counted else TIE):
@@ -91,14 +91,14 @@ def ordered(plans: Sequence[Plan], best: str, *, limited: bool = False) -> list[
 
 
 def _preference(plan: Plan) -> tuple[float, ...]:
-    """Return the order among plans that tie; times are compared to nine digits."""
+    """Return the sort key among tied plans; times are compared to nine digits."""
     return (plan.changes_model, not plan.pareto, float(f"{plan.pace.value:.9e}"), *simplicity(plan))
 
 
 def pareto_front(plans: Sequence[Plan]) -> set[int]:
-    """Return the places of plans that no other beats in both time per token and cost.
+    """Return the indices of plans that no other plan beats in both time per token and cost.
 
-    Plans without a price compare in time and rate per device. Costs that agree to nine digits are the same.
+    Plans without a price are compared by time and rate per device. Costs that agree to nine digits are equal.
     """
     priced = [
         (plan.pace.value, whole.value, place)
@@ -121,7 +121,7 @@ def pareto_front(plans: Sequence[Plan]) -> set[int]:
 
 
 def _bounds(plan: Plan, best: str) -> tuple[float, float] | None:
-    """Return the 90% interval of the objective, smaller being better; None where it is a count or not known."""
+    """Return the 90% interval of the objective (lower is better); None if it is a count or unknown."""
     m = plan.metrics
     if best == "throughput":
         rate = m["output_tokens_per_second_per_device"]

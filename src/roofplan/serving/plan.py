@@ -1,4 +1,4 @@
-"""A plan and its metrics; what a search is asked and what it went through."""
+"""A plan and its metrics; a search's request, tally and result."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ from roofplan.timing.power import power_limits
 from roofplan.timing.rates import Rates
 
 DEFAULT_TPOT = 0.05
-"""Time between tokens that chooses which concurrency is shown where nothing is asked: 20 tokens/s, a reader's pace [s]."""
+"""Limit on the time between tokens if the user sets none: 20 tokens/s, a reader's pace [s]."""
 
 
 OBJECTIVES = ("cost", "throughput", "latency", "devices", "energy")
@@ -55,16 +55,16 @@ OBJECTIVES = ("cost", "throughput", "latency", "devices", "energy")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """One configuration with everything that is known of it.
+    """One configuration with all its predicted figures.
 
     Parameters
     ----------
-    pareto : whether no other plan is both quicker and cheaper.
-    tied : whether its objective lies within 1% of the first plan's.
-    within_interval : whether its objective differs from the first plan's by less than the two 90% intervals.
-    utilisation : share of the rate that is paid to good use [1].
-    named : Hub name of the model as it was asked for.
-    seats : sequences that each group is told to admit, 0 where its users are all that there are [1].
+    pareto : whether no other plan is both faster and cheaper.
+    tied : whether its objective is within 1% of the first plan's.
+    within_interval : whether the 90% interval of its objective overlaps the first plan's.
+    utilisation : share of full load at which costs are counted [1].
+    named : Hub name of the model as the user gave it.
+    seats : limit of running sequences that the plan sets for each group, 0 if it sets none [1].
     """
 
     model: Model
@@ -90,44 +90,44 @@ class Plan:
 
     @property
     def label(self) -> str:
-        """Return the strategy, and the precision where it is not the checkpoint's."""
+        """Return the parallel strategy as text."""
         return self.strategy.label()
 
     @property
     def changes(self) -> str:
-        """What the plan changes of the model: another weight format, another cache format, or nothing."""
+        """Changes of the model's number formats as text: weights, KV cache, or nothing."""
         own = cache_format(self.model, "checkpoint")
         weights = self.precision if self.precision != "checkpoint" else ""
         return " ".join(x for x in (weights, f"{self.kv_precision} cache" if self.kv_precision != own else "") if x)
 
     @property
     def changes_model(self) -> bool:
-        """Whether the answers differ from the checkpoint's own."""
+        """Whether the model's outputs differ from the checkpoint's."""
         return bool(self.changes)
 
     @property
     def pace(self) -> Metric:
-        """Return the time between tokens, or that of a whole request where its answer is one token [s]."""
+        """Return the time between tokens; for answers of one token, the time of the whole request [s]."""
         return self.metrics.get("tpot") or self.metrics["cycle_time"]
 
     @property
     def causes(self) -> dict[str, float]:
-        """Return what the time between tokens is made of, or that of a first token where no other follows: cause -> share [1]."""
+        """Return the causes of the time between tokens (of the first token if no other follows): cause -> share [1]."""
         return causes_of(self.prediction.tpot or self.prediction.ttft)
 
     @property
     def cache_in_use(self) -> float:
-        """Return the cache that the plan's users hold on the fullest rank [B]."""
+        """Return the KV cache of the plan's users on the fullest rank [B]."""
         return min(self.memory.pool, self.memory.request * math.ceil(self.users / self.strategy.groups))
 
     @property
     def idle_devices(self) -> int:
-        """Return the devices of replicas that have no user [1]."""
+        """Return the number of devices in replicas without users [1]."""
         replicas = self.strategy.replicas
         return self.machine.count // replicas * max(0, replicas - self.users)
 
     def cost_term(self) -> Term | None:
-        """Return the all-in cost of a million output tokens as a Term, or None without a price."""
+        """Return the all-in cost per million output tokens as a Term, None without a price."""
         whole = all_in_cost(self)
         if whole is None or self.cost is None:
             return None
@@ -153,7 +153,10 @@ class Plan:
 
 
 class Refusal(NamedTuple):
-    """Why a machine or a strategy was left out: the limit, one of devices, datacenter, engine, price, budget, precision and strategy."""
+    """Why a machine or strategy was excluded.
+
+    The limit is one of devices, datacenter, engine, price, budget, precision and strategy.
+    """
 
     limit: str
     text: str
@@ -161,16 +164,16 @@ class Refusal(NamedTuple):
 
 @dataclass(slots=True, kw_only=True)
 class Tally(Counts):
-    """What the search went through; a configuration is one machine, strategy, precision and concurrency.
+    """Counts of a search; a configuration is one machine, strategy, precision and concurrency.
 
-    A strategy that is refused or does not fit counts once: it has no concurrency.
+    A strategy that is refused or does not fit counts once, since it has no concurrency.
     """
 
     refusals: Counter[Refusal] = field(default_factory=Counter)
     misses: list[tuple[float, Machine, Strategy, Ledger, str, str]] = field(default_factory=list)
 
     def count_users(self, tried: list[int]) -> None:
-        """Count the concurrencies that were predicted for strategies that fit; each strategy was counted once before."""
+        """Count the predicted concurrencies of strategies that fit; each strategy has been counted once already."""
         more = sum(tried) - len(tried)
         self.enumerated += more
         self.legal += more
@@ -180,13 +183,13 @@ class Tally(Counts):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """All that a serving search is asked; engines are told to admit at least `seats` running sequences.
+    """A serving search's request; the engine's limit of running sequences is at least `seats`.
 
     Parameters
     ----------
-    terms : on which machines are owned, where the price is ``own``.
-    settings : settings of the engine in place of its defaults, by the flag of its launch.
-    named : Hub name of the model as it was asked for, empty where it was not asked for by one.
+    terms : ownership terms, used with price ``own``.
+    settings : engine settings that replace its defaults, by launch flag.
+    named : Hub name of the model as the user gave it, empty if it was not given by Hub name.
     """
 
     model: Model
@@ -212,9 +215,9 @@ class Standing:
 
     Parameters
     ----------
-    place, of : its place by the objective, and the number of plans [1].
+    place, of : its rank by the objective, and the number of plans [1].
     best : the first plan without pins.
-    ratio : objective of the pinned plan over that of the first, above 1 where the first is better [1].
+    ratio : objective of the pinned plan over that of the first, above 1 if the first is better [1].
     within_interval : whether the difference is smaller than the two 90% intervals.
     """
 
@@ -227,12 +230,13 @@ class Standing:
 
 @dataclass(slots=True, kw_only=True)
 class Result:
-    """Plans in order, the best first; ladder and tally beside them, and the constants that they rest on.
+    """Ranked plans, best first, with ladder, tally and the fitted constants.
 
     Parameters
     ----------
-    standing : how the first plan ranks among all of its machine, where degrees were pinned.
-    smaller : plan of the smallest machine of the same kind that serves the demand, where the first plan's is larger.
+    standing : how the first plan ranks among all plans of its machine, if degrees were pinned.
+    smaller : plan of the smallest machine of the same kind that meets the demand, if the first plan's machine is
+        larger.
     """
 
     plans: list[Plan]
@@ -246,13 +250,16 @@ class Result:
 
 
 def sure_of(plan: Plan, figure: str, behind: Term) -> Sure:
-    """Return how sure a figure of a plan is that a time tells: users are clients, and of drafts it is not measured how many are accepted."""
+    """Return the certainty of a figure derived from a time.
+
+    Users count as closed-loop clients; draft acceptance is a guess.
+    """
     load: Load = "clients" if plan.users > 1 else "client"
     return certainty(figure, behind, plan.model, plan.rates, load=load, guessed=bool(plan.workload.drafted))
 
 
 def metrics_of(plan: Plan) -> dict[str, Metric]:
-    """Return the metrics of one plan with their intervals; what is not known is absent."""
+    """Return the metrics of one plan with their intervals; unknown ones are absent."""
     p, fit = plan.prediction, plan.rates.fit
     first, between = sure_of(plan, FIRST_TOKEN, p.ttft), sure_of(plan, TIME_PER_TOKEN, p.pace)
     whole, prompts = sure_of(plan, THROUGHPUT, p.cycle), sure_of(plan, PROMPTS, p.ttft)
@@ -283,14 +290,14 @@ def metrics_of(plan: Plan) -> dict[str, Metric]:
             ("cost_per_million_output_tokens", hourly * (1.0 - split) / (rate * plan.utilisation * units.HOUR) * 1e6),
         ):
             if p.tpot is None and name.endswith("output_tokens"):
-                continue  # an answer of one token comes with its prompt
+                continue  # the only token of a one-token answer comes with its prompt
             out[name] = _priced(value, plan, whole)
         out[ALL_IN] = _priced(float(cost.per_token(hourly / units.HOUR, rate * plan.utilisation) * 1e6), plan, whole)
     return out
 
 
 def between_tokens(p: Prediction, figure: Callable[[float, str], Metric]) -> dict[str, Metric]:
-    """Return the time between tokens and the tokens a second of a user; answers of one token have neither."""
+    """Return the time between tokens and the tokens per second per user; answers of one token have neither."""
     if p.tpot is None:
         return {}
     seconds = float(p.tpot.value)
@@ -298,7 +305,7 @@ def between_tokens(p: Prediction, figure: Callable[[float, str], Metric]) -> dic
 
 
 ALL_IN = "cost_per_million_output_tokens_all_in"
-"""The whole cost of the machine over the output tokens, prompts included."""
+"""Metric name of the whole cost of the machine over the output tokens, prompts included."""
 
 
 def all_in_cost(plan: Plan) -> Metric | None:
@@ -316,14 +323,14 @@ def all_in_cost(plan: Plan) -> Metric | None:
 
 
 HALF = 0.5
-"""Share of a prompt that is taken to be cached where the cost of a cached token is asked for and nobody says [1]."""
+"""Prefix-hit rate assumed for the cost of cached tokens when --prefix-hit is not given [1]."""
 
 
 def cached_input_cost(plan: Plan) -> Metric | None:
-    """Return what a million input tokens cost that are found in the cache, None without a price [USD/Mtoken].
+    """Return the cost per million cached input tokens, None without a price [USD/Mtoken].
 
-    The time by which they lengthen the computing of the prompt's other tokens, which read them and attend to them. The room
-    that they take between requests is not counted, for how long they stay there is not known.
+    It covers the extra prefill time of the prompt's other tokens, which read and attend to the cached ones. The cache
+    memory that they occupy between requests is not counted, because it is unknown how long they stay.
     """
     if plan.cost is None:
         return None
@@ -342,9 +349,10 @@ def cached_input_cost(plan: Plan) -> Metric | None:
 
 
 def uncached_input_cost(plan: Plan) -> Metric | None:
-    """Return what a million input tokens cost that are not found in the cache, None without a price [USD/Mtoken].
+    """Return the cost per million uncached input tokens, None without a price [USD/Mtoken].
 
-    What all input is charged, less what its cached tokens cost, over the others: a request's tokens at their costs come to its own.
+    It is the cost of all input minus that of cached tokens, divided by the uncached tokens, so that both add up to the
+    request's cost.
     """
     cached, hit = cached_input_cost(plan), plan.workload.prefix_hit
     if cached is None:
@@ -355,18 +363,18 @@ def uncached_input_cost(plan: Plan) -> Metric | None:
 
 
 def _priced(value: float, plan: Plan, speed: Sure) -> Metric:
-    """Return a cost per token, as sure as a plan's speed and its price of an hour."""
+    """Return a cost per token with the certainty of the plan's speed and of its hourly price."""
     return at_price(speed.of(value, "USD/Mtoken"), plan.cost)
 
 
 def bounds(plan: Plan) -> dict[str, tuple[Limit, float]]:
-    """Return what binds in decode and in prefill, with its share; answers of one token have no decode."""
+    """Return the limits that bind decode and prefill, with their shares; answers of one token have no decode."""
     between, first = plan.prediction.tpot, bound_of(plan.prediction.ttft)
     return {"prefill": first} if between is None else {"decode": bound_of(between), "prefill": first}
 
 
 def first_bound(plan: Plan) -> tuple[Limit, float]:
-    """Return what binds in decode, or in prefill where nothing is decoded.
+    """Return the limit that binds decode, or prefill if nothing is decoded.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""The steady state of a number of users on a machine: times, rates and power, on floats or arrays."""
+"""Steady state of concurrent users on a machine: times and rates, on floats or arrays."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from roofplan.timing.rates import Rates
 
 @dataclass(slots=True, kw_only=True)
 class Prediction:
-    """Times and rates of one strategy, or of arrays of strategies and concurrencies; Terms hold how they came about.
+    """Times and rates of one strategy, or of arrays of strategies and concurrencies; Terms record the derivation.
 
     Parameters
     ----------
     tpot : mean time between tokens after the first, as a client measures it; None for answers of one token [s].
-    ttft : time to the first token, without waiting for a seat [s].
+    ttft : time to the first token, excluding queueing [s].
     cycle : time of a request over its output tokens, its own prompt included [s].
-    token : what a token of a batch takes that no prompt joins [s].
-    carrying : prompts of others, or chunks of them, in a step between a request's tokens, in the mean and at most [1].
-    carried : what each of them adds to a token [s].
-    decode, prefill : one decode step, and one step with prompts, both of one group of users [s].
+    token : decode time per token without prompts in the batch [s].
+    carrying : mean and maximum number of other users' prompts (or chunks) in a step between a request's tokens [1].
+    carried : time that each of them adds to a token [s].
+    decode, prefill : a decode step and a step with prompts, both of one group of users [s].
     input_share : share of the machine's time that prefill takes [1].
     rate : output tokens per second of the whole machine [token/s].
     """
@@ -52,9 +52,9 @@ class Prediction:
     busy: Number
 
     def gap(self, quantile: float) -> Term:
-        """Return a quantile of the times between any two tokens: prompts come at random, so that some steps carry several and some none [s].
+        """Return a quantile of the time between consecutive tokens [s].
 
-        A scalar prediction only.
+        Prompts arrive at random, so some steps contain several and some none. For scalar predictions only.
         """
         mean, most = map(float, self.carrying)
         count = min(batching.random_count(quantile, mean), most)
@@ -73,12 +73,12 @@ class Prediction:
 
     @property
     def times(self) -> list[Term]:
-        """The times that a client can measure: between tokens where there are several, to the first, and of a request over its tokens."""
+        """The times that a client can measure: TPOT (if there are several tokens), TTFT and cycle time."""
         return [*([] if self.tpot is None else [self.tpot]), self.ttft, self.cycle]
 
     @property
     def pace(self) -> Term:
-        """Time per token that a user sees: between tokens, or of the whole request where its answer has one [s]."""
+        """Time per token that a user sees: between tokens, or of the whole request if its answer is one token [s]."""
         return self.cycle if self.tpot is None else self.tpot
 
 
@@ -96,8 +96,8 @@ def predict(
 ) -> Prediction:
     """Return the steady state of users on one machine.
 
-    Whenever an answer ends another prompt takes its place. It rides with the steps of the others in chunks of the
-    engine's budget, or stalls them where the engine does not mix.
+    Whenever an answer ends, a new prompt takes its place. Its chunks join the decode steps of other users within the
+    engine's token budget, or stall those users if the engine does not mix prefill and decode.
 
     Parameters
     ----------
@@ -105,11 +105,11 @@ def predict(
     strategy : degrees of parallelism, as floats or arrays.
     engine : engine with version.
     workload : lengths, prefix hit rate and drafted tokens.
-    r : what the machine attains under the engine.
-    sequences : users at once on the whole machine; ignored where `per_group` is given [1].
+    r : achieved rates of the machine under the engine.
+    sequences : concurrent users on the whole machine; ignored if `per_group` is given [1].
     kv_bytes : bytes of one cached number [B].
     budget : tokens that one engine step may compute [token].
-    per_group : users of one group of one stage: a grid over them keeps decode steps free of the axes of dp and pp [1].
+    per_group : users of one group in one stage; a grid over it keeps the axes of dp and pp out of decode steps [1].
 
     Returns
     -------
@@ -118,7 +118,7 @@ def predict(
     served = _Served(model, strategy, engine, workload, r, kv_bytes=kv_bytes, budget=budget)
     groups = 1.0 * strategy.dp * strategy.attention_dp
     waves = 1.0 * strategy.pp if engine.pipeline_kind == "microbatch" else 1.0
-    # groups that share experts or feed-forwards wait for the fullest of them at every step, and compute prompts together
+    # groups that share experts or feed-forwards wait for the fullest group in every step, and prefill together
     coupled = 1.0 * Split.of(strategy).groups
     if per_group is None:
         mean = sequences / groups / waves
@@ -126,7 +126,7 @@ def predict(
     else:
         here, sequences = per_group, per_group * groups * waves
     users = sequences / groups
-    # groups that have users compute their prompts together, so that as many of others cost as much as one
+    # busy groups prefill in lockstep, so one prompt in each group costs as much as one
     others = larger(users * coupled - 1.0, 0.0) / larger(smaller(coupled, users * coupled), 1.0)
     later, emitted = workload.output - 1.0, _emitted(workload)
     context = 1.0 * memory.mean_resident_tokens(workload.input, workload.output)
@@ -136,13 +136,13 @@ def predict(
     token = token_time(stage, engine_term(here, r), strategy, emitted)
     prompts = _prompts(served, step, stage, here * emitted / max(later, 1.0))
     empty, alone = _first_token(served)
-    # prompts of others in the own prompt's step are waited for with it, the rest between the tokens
+    # a user waits for other prompts in the step of its own prompt before its first token, for the rest between tokens
     beside = smaller(larger(prompts.requests - 1.0, 0.0), others)
     between = others - beside
     seen = _seen_by_users(prompts, empty, token, beside, between, smaller(others, 1.0), workload, emitted)
     turns = (
         later / emitted + seen.rode
-    ) / workload.output  # decode steps a token, those beside the own prompt among them
+    ) / workload.output  # decode steps per token, including those that run with the user's own prompt
     cycle = seen.cycle.value
     return Prediction(
         tpot=seen.tpot,
@@ -168,7 +168,7 @@ def predict(
 
 
 def _emitted(workload: Workload) -> float:
-    """Return the tokens that a decode step gives a request: more than one where drafts are verified [1]."""
+    """Return the tokens per decode step and request; more than one if drafts are verified [1]."""
     if not workload.drafted:
         return 1.0
     emitted = float(batching.tokens_per_speculative_step(workload.drafted, workload.acceptance))
@@ -176,7 +176,7 @@ def _emitted(workload: Workload) -> float:
 
 
 class _Seen(NamedTuple):
-    """What a user sees of a steady state, and the decode steps of others beside the own prompt, over a request [1]."""
+    """The times that a user sees in the steady state, and the decode steps that run with the user's own prompt [1]."""
 
     tpot: Term | None
     ttft: Term
@@ -194,13 +194,13 @@ def _seen_by_users(
     workload: Workload,
     emitted: float,
 ) -> _Seen:
-    """Return the times that a user sees: to the first token, between tokens, and of a request over its tokens.
+    """Return the times that a user sees: TTFT, TPOT and cycle time.
 
     Parameters
     ----------
-    empty, token : first token of an empty system, and a token that no prompt joins [s].
-    beside, between : prompts of others that are waited for with the own one, and between its tokens [1].
-    company : 1 where there are other users, less where there are fewer than one [1].
+    empty, token : time to the first token in an idle system, and decode time per token without prompts [s].
+    beside, between : other users' prompts in the step of a user's own prompt, and between its tokens [1].
+    company : min(number of other users, 1) [1].
     """
     output, later = float(workload.output), workload.output - 1.0
     riding: Number = 0.0
@@ -231,12 +231,12 @@ def _seen_by_users(
 
 @dataclass(frozen=True, slots=True)
 class _Served:
-    """What is served, how and where: of one strategy or of arrays of them.
+    """Model, strategy, engine, workload and rates of a prediction; the strategy may have array fields.
 
     Parameters
     ----------
-    kv_bytes : of a cached element [B].
-    budget : tokens of a step [token].
+    kv_bytes : bytes of one cached number [B].
+    budget : tokens that one engine step may compute [token].
     """
 
     model: Model
@@ -254,16 +254,16 @@ class _Served:
 
     @property
     def fresh(self) -> float:
-        """Tokens of a prompt that are computed [token]."""
+        """Uncached tokens of a prompt [token]."""
         return self.workload.input * (1.0 - self.workload.prefix_hit)
 
     @property
     def past(self) -> float:
-        """Tokens of a prompt that are found in the cache [token]."""
+        """Cached tokens of a prompt [token]."""
         return self.workload.input * self.workload.prefix_hit
 
     def prompt(self, *, coupled: bool = True) -> tuple[Term, Number, Number]:
-        """Return a pass of one prompt through the slowest stage, how many such passes it takes, and the stage times of them all."""
+        """Return a prompt's pass through the slowest stage, its number of passes, and their sequential stage times."""
         step = Step(new=larger(1.0, 1.0 * self.fresh), past=1.0 * self.past, requests=1.0, coupled=coupled)
         one, passes = prompt_pass(
             self.model, self.strategy, self.engine, self.rates, step, self.budget, kv_bytes=self.kv_bytes
@@ -271,24 +271,24 @@ class _Served:
         return one, passes, turns_of(self.model, self.engine, self.rates, self.stages, passes)
 
     def hop(self, tokens: Number) -> Number:
-        """Return what tokens take from one stage to the next [s]."""
+        """Return the time to send tokens from one stage to the next [s]."""
         sent = tokens * self.model.hidden * ACTIVATION_BYTES
         return mean_hop(sent, 1.0 * self.strategy.tp, self.stages, self.rates.network)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Prompts:
-    """A step that computes prompts of a running batch, and what prompts cost.
+    """A step that computes prompts in a running batch, and the time that prompts cost.
 
     Parameters
     ----------
     step : the step of one stage [s].
-    behind : what it takes, and what is taken off where tokens ride with it.
-    mixed : whether they do.
-    fresh, requests : tokens of a prompt that are computed, and prompts that a step computes [1].
-    room : prompts that a step has room for, one at least [1].
-    device, whole : what it takes more than a step without prompts, of one stage, and of all in turn with the host [s].
-    other : what one prompt costs other users [s].
+    behind : the step, and the decode step that is subtracted from a mixed one.
+    mixed : whether decode tokens share the step.
+    fresh, requests : uncached tokens of a prompt, and prompts per step [1].
+    room : prompts that fit in a step, at least one [1].
+    device, whole : time in excess of a step without prompts, of one stage, and of all stages and the host [s].
+    other : time that one prompt costs other users [s].
     """
 
     step: Term
@@ -303,21 +303,21 @@ class _Prompts:
 
     @property
     def steps(self) -> Number:
-        """Steps that a prompt takes [1]."""
+        """Steps per prompt [1]."""
         return larger(1.0 / self.requests, 1.0)
 
     def term(self, value: Number, name: str = "prompts of others", **more: Any) -> Term:
-        """Return a time that prompts cost tokens, over what is behind it."""
+        """Return a time that prompts add to tokens, with the steps behind it as parts."""
         combine: Combine = "difference" if self.mixed else "product"
         return Term(name, value, "s", parts=self.behind, combine=combine, **more)
 
 
 def _prompts(served: _Served, decoding: Step, stage: Term, per_step: Number) -> _Prompts:
-    """Return the step that computes the prompts of a batch, of which `per_step` a decode step keep it full."""
+    """Return the step that computes the prompts of a batch; `per_step` prompts per decode step keep the batch full."""
     fresh, past, engine, r = served.fresh, served.past, served.engine, served.rates
     mixed = engine.mixes and served.workload.output > 1
     beside = decoding.sequences if mixed else 0.0
-    # prompts get what decoding sequences leave of a step that they share; one that is not cut is computed whole
+    # prompts get the token budget that decoding sequences leave; without chunked prefill, a prompt is computed whole
     room = larger(engine.pass_tokens(served.budget) - beside * decoding.each, 1.0 if engine.chunked_prefill else fresh)
     chunk = smaller(larger(1.0, per_step) * fresh, room)
     requests = chunk / fresh
@@ -335,7 +335,7 @@ def _prompts(served: _Served, decoding: Step, stage: Term, per_step: Number) -> 
         host = host_of_passes(1.0, requests, r)
         device, behind = carrier.value, [total(name, [carrier, host], "s")]
         whole, once = device * stages + host.value, device + host.value
-    # stages work on different users at once, so that another's prompt costs the time of one; layers in turn cost all of theirs
+    # with micro-batches, stages serve different users, so a prompt costs the time of one stage; otherwise of all stages
     costs = once if engine.pipeline_kind == "microbatch" else whole * _overlap(served)
     return _Prompts(
         step=prefill,
@@ -351,7 +351,7 @@ def _prompts(served: _Served, decoding: Step, stage: Term, per_step: Number) -> 
 
 
 def _hop(served: _Served, tokens: Number) -> Term | None:
-    """Return what tokens take from one stage to the next, None where there is one stage alone [s]."""
+    """Return the time to send tokens from one stage to the next, None with a single stage [s]."""
     if isinstance(served.strategy.pp, int) and served.strategy.pp == 1:
         return None
     network = served.rates.network
@@ -367,12 +367,16 @@ def _hop(served: _Served, tokens: Number) -> Term | None:
 
 
 def _with_hop(step: Term, hop: Term | None) -> Term:
-    """Return a stage's step and the way to the next stage."""
+    """Return a stage's step including the hop to the next stage."""
     return step if hop is None else total(step.name, [*step.parts, hop], "s")
 
 
 def _waited(empty: Term, riding: Number, beside: Number, waiting: Number, prompts: _Prompts) -> Term:
-    """Return the time to the first token among other users: that of an empty system, what decoding and prompts in the same steps add, and the wait for room."""
+    """Return the TTFT among other users.
+
+    It adds to the TTFT of an idle system: decoding and other prompts in the same steps, and the wait for earlier
+    prompts.
+    """
     parts = [
         prompts.term(value, name, text=text)
         for name, value, text in (
@@ -386,7 +390,7 @@ def _waited(empty: Term, riding: Number, beside: Number, waiting: Number, prompt
 
 
 def _share(whole: Term, times: float, over: float) -> Term:
-    """Return what falls on each token of a time that a request spends so many times."""
+    """Return a time that occurs `times` times per request, divided over its tokens."""
     numbers = {"times": times, "whole": (whole.value, "s"), "over": over}
     value = whole.value * times / over
     return Term(
@@ -401,16 +405,16 @@ def _share(whole: Term, times: float, over: float) -> Term:
 
 
 HOP = ("link", "start", "step", "quick", "bulk", "gather", "staged_path")
-"""Numbers of the network that a hop inside a host rests on."""
+"""Network constants behind a hop inside a host."""
 
 WAITING = {"launches", "all-reduce", "expert exchange"}
-"""Parts of a step in which neither memory nor compute of a device works."""
+"""Parts of a step during which a device neither computes nor reads memory."""
 
 
 def _busy(decode: Term, prefill: Term, turns: Number, prompts: Number, cycle: Number) -> Number:
-    """Return the share of the time that a device computes or reads: not launching, communicating or waiting for its turn.
+    """Return the share of time that a device computes or reads memory, rather than launches, communicates or waits [1].
 
-    In a cycle per token it takes so many `turns` of decoding, and computes prompts for `prompts` seconds.
+    In each cycle per token, it decodes `turns` times and computes prompts for `prompts` seconds.
     """
     working = sum(part.value for part in decode.parts if part.name not in WAITING)
     share = sum(part.value for part in prefill.parts if part.name not in WAITING) / prefill.value
@@ -418,7 +422,7 @@ def _busy(decode: Term, prefill: Term, turns: Number, prompts: Number, cycle: Nu
 
 
 def token_time(stage: Term, host: Term, strategy: Strategy, emitted: float) -> Term:
-    """Return the time per output token: all stages in turn, then the host."""
+    """Return the time per output token: all stages in sequence, then the host [s]."""
     inner = stage.parts
     parts = [*inner, host]
     if isinstance(strategy.pp, int) and strategy.pp == 1 and emitted == 1.0:
@@ -456,7 +460,7 @@ def token_time(stage: Term, host: Term, strategy: Strategy, emitted: float) -> T
 
 
 def _first_token(served: _Served) -> tuple[Term, Number]:
-    """Return the time to the first token of an empty system, and the part that a device works."""
+    """Return the time to the first token in an idle system, and the device time within it [s]."""
     one, passes, turns = served.prompt(coupled=False)
     host, network = host_of_passes(passes, 1.0, served.rates), served.rates.network
     alone = isinstance(served.strategy.pp, int) and served.strategy.pp == 1
@@ -477,19 +481,19 @@ def _first_token(served: _Served) -> tuple[Term, Number]:
 
 
 def _prompt_interval(served: _Served, alone: Number) -> Number:
-    """Return the time between one prompt and the next of a group that computes nothing else, which takes `alone` through an empty system [s]."""
+    """Return the time per prompt of a group that only prefills; `alone` is that of a prompt in an idle system [s]."""
     if np.any(Split.of(served.strategy).groups > 1):
-        # all groups compute prompts together, and share what they compute with
+        # all groups prefill together and share their devices
         one, _, turns = served.prompt()
         alone = one.value * turns
     if served.engine.pipeline_kind != "microbatch":
         return alone
-    # stages work on different prompts at once; the slower of a stage and a hop sets the pace
+    # stages work on different prompts at once; the slower of a stage and a hop sets the rate
     return larger(alone / served.stages, where(served.stages > 1.0, served.hop(served.fresh), 0.0))
 
 
 def _overlap(served: _Served) -> Number:
-    """Return the time that a prompt takes through all stages over that of its passes one after the other [1]."""
+    """Return the time of a prompt through all stages over that of its passes run one after the other [1]."""
     if served.engine.pipeline_kind != "layer-split":
         return 1.0
     passes = batching.passes(larger(1.0, 1.0 * served.fresh), 1.0 * served.engine.pass_tokens(served.budget))

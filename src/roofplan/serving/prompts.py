@@ -1,4 +1,4 @@
-"""Passes over prompts: how many there are, what one takes, and how they follow one another through stages."""
+"""Prefill passes: their number, their time, and their order through pipeline stages."""
 
 from __future__ import annotations
 
@@ -17,24 +17,25 @@ from roofplan.timing.rates import Rates
 def prompt_pass(
     model: Model, strategy: Strategy, engine: Engine, r: Rates, step: Step, budget: Number, *, kv_bytes: float
 ) -> tuple[Term, Number]:
-    """Return one full pass of prompts through the slowest stage.
+    """Return one full prefill pass through the slowest stage.
 
-    A pass holds as many tokens as the engine computes together. Where it holds whole prompts, each starts anew; where a
-    prompt takes several passes, the pass is the mean one, which sees half of the rest before it.
+    A pass has as many tokens as the engine computes together. If it holds whole prompts, each starts from its cached
+    tokens. If a prompt needs several passes, the result is the mean pass, which attends to half of the rest of the
+    prompt.
 
     Parameters
     ----------
     model : its layers and dimensions.
     strategy : degrees of parallelism.
     engine : engine with version.
-    r : what the machine attains under the engine.
-    step : the prompts: their new tokens, tokens in the cache and number.
+    r : achieved rates of the machine under the engine.
+    step : the prompts: new tokens, cached tokens and number.
     budget : tokens that one engine step may compute [token].
     kv_bytes : bytes of one cached number [B].
 
     Returns
     -------
-    Time of a pass [s], and the passes that the prompts are worth [1].
+    Time of a pass [s], and number of passes for the prompts [1].
     """
     passes = batching.passes(step.new, 1.0 * engine.pass_tokens(budget)) if engine.chunked_prefill else 1.0
     if type(passes) is float and passes == 1.0:
@@ -48,17 +49,17 @@ def prompt_pass(
 
 
 def host_of_passes(passes: Number, sequences: Number, r: Rates) -> Term:
-    """Return the host's time for passes over prompts: a for each pass, and b for each sequence in it, at least one.
+    """Return the host time of prefill passes: a for each pass, and b for each sequence in it, at least one.
 
     Parameters
     ----------
-    passes : passes, rounded up [1].
+    passes : number of passes, rounded up here [1].
     sequences : prompts in all passes together [1].
     r : rates with the engine's a and b.
 
     Returns
     -------
-    Time on the host [s].
+    Host time [s].
     """
     passes = up(1.0 * passes)
     each = larger(1.0, 1.0 * sequences / passes)
@@ -74,21 +75,21 @@ def host_of_passes(passes: Number, sequences: Number, r: Rates) -> Term:
 
 
 def turns_of(model: Model, engine: Engine, r: Rates, stages: Number, passes: Number) -> Number:
-    """Return the stage times that passes over prompts take.
+    """Return the number of sequential stage times of prefill passes.
 
-    Stages follow one another, or work side by side where an engine keeps several copies of its inputs.
+    Stages run one after the other, or in parallel if an engine keeps several copies of its inputs.
 
     Parameters
     ----------
     model : its layers and dimensions.
     engine : engine with version.
-    r : what the machine attains under the engine.
+    r : achieved rates of the machine under the engine.
     stages : pipeline stages [1].
-    passes : passes over prompts [1].
+    passes : prefill passes [1].
 
     Returns
     -------
-    Stage times one after the other [1].
+    Sequential stage times [1].
     """
     copies = engine.memory.get("pipeline_copies")
     if engine.pipeline_kind != "layer-split" or copies is None:
@@ -97,7 +98,7 @@ def turns_of(model: Model, engine: Engine, r: Rates, stages: Number, passes: Num
 
 
 def _queued(model: Model, engine: Engine, r: Rates) -> float:
-    """Return the passes through the whole model that a launch queue holds, many where launches are not known to be bounded [1]."""
+    """Return the passes through the whole model that the launch queue holds, `UNBOUNDED` if no limit is known [1]."""
     kernels, vendor = engine.kernels, r.machine.device.vendor
     if not kernels.launch_queue or vendor not in kernels.queued:
         return UNBOUNDED
@@ -109,7 +110,7 @@ def _queued(model: Model, engine: Engine, r: Rates) -> float:
 
 
 def _matrices(layer: Layer) -> int:
-    """Return the matrices that a token passes in a layer, each unpacked by a kernel of its own."""
+    """Return the number of matrices that a token passes in a layer; each is unpacked by a separate kernel."""
     count = sum(len(group) for mixer in layer.mixers for group in mixer.groups)
     for feed in layer.feed_forwards:
         groups = feed.groups if isinstance(feed, Dense) else (*feed.expert, *feed.shared)
@@ -118,20 +119,20 @@ def _matrices(layer: Layer) -> int:
 
 
 UNBOUNDED = 1e6
-"""Passes that a queue without a known end holds [1]."""
+"""Passes in a launch queue without a known limit [1]."""
 
 
 def in_turn(one: Term, turns: Number) -> list[Term]:
-    """Return the parts of a pass through one stage, as often as it is made.
+    """Return the parts of a pass through one stage, multiplied by the number of passes.
 
     Parameters
     ----------
     one : time of one pass through a stage, with its parts.
-    turns : passes one after the other [1].
+    turns : sequential passes [1].
 
     Returns
     -------
-    The parts, each multiplied by the passes [s].
+    The parts, each multiplied by the number of passes [s].
     """
     return [
         Term(

@@ -1,9 +1,9 @@
-"""A server's queue, step by step: requests sent all at once, by clients that wait for their answers, or at a rate.
+"""Simulate a server's queue step by step: requests in one burst, in a closed loop, or at a constant rate.
 
-The steady state of `predict` says how fast a full server runs; this says what a measurement of finite length sees: the
-ramp while the first prompts are computed, the wait for a seat, and the tail in which the longest answers run alone.
-Requests are served first come, first served, as continuous batching does, once the server's front end has taken them in: it parses,
-tokenises and hands over one after the other, and sends nothing out before it is done with those that came together.
+`predict` gives the steady state of a full server. This module predicts a measurement of finite length: the ramp while
+the first prompts are computed, queueing, and the tail in which the longest answers run alone. Requests are served in
+order of arrival with continuous batching. Before that, the server's front end parses, tokenises and passes on one
+request at a time; it returns no tokens until it has passed on all requests that arrived together.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ from roofplan.serving.step import engine_term, step_term
 from roofplan.timing.rates import Rates
 
 StepTime = Callable[[float, int], float]
-"""Seconds of a step from its prompt tokens and its decoding sequences."""
+"""Time of a step from its prompt tokens and its decoding sequences [s]."""
 
 RUNNING_POINTS, PROMPT_POINTS = 14, 7
-"""Grid on which the time of a step is computed; between its points it is taken to be linear."""
+"""Grid points at which the time of a step is computed; it is interpolated linearly between them [1]."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arrivals:
-    """How requests come to one group of a server.
+    """Arrivals of requests at one group of a server.
 
     Parameters
     ----------
-    requests : how many are sent in all [1].
-    varied : whether their lengths are spread about the workload's as waiting times are, not all alike.
-    clients : how many are in flight at most, each sent when another is answered; None for all that have arrived [1].
-    rate : constant arrivals, None where all are there at the start [1/s].
+    requests : total number of requests [1].
+    varied : whether lengths are exponentially distributed around the workload's means, rather than all equal.
+    clients : maximum number of requests in flight in a closed loop; None for no limit [1].
+    rate : constant arrival rate, None if all requests are sent at the start [1/s].
     """
 
     requests: int
@@ -50,10 +50,10 @@ class Arrivals:
     rate: float | None = None
 
     def lengths(self, mean: float) -> list[int]:
-        """Return the tokens of each request: all at the mean, or the quantiles of an exponential distribution in a fixed random order.
+        """Return the tokens of each request: all the mean, or exponential quantiles in a fixed random order [token].
 
-        Prompts and answers of conversations spread about as widely as their mean: the standard deviation of ShareGPT's is
-        between one and one and a half times it.
+        The standard deviation of prompt and answer lengths in conversations is about their mean; in ShareGPT it is
+        between 1 and 1.5 times the mean.
         """
         if not self.varied:
             return [max(1, round(mean))] * self.requests
@@ -65,15 +65,16 @@ class Arrivals:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Served:
-    """What clients measure, request by request.
+    """Times of each request as its client measures them.
 
     Parameters
     ----------
-    first : from sending each request to its first token [s].
-    between : of each with several tokens, the mean time between those after the first, stalls by others' prompts included [s].
-    cycles : from sending each request to its last token, over its tokens [s].
+    first : time from sending a request to its first token [s].
+    between : mean time between tokens after the first, including stalls by other users' prompts; only requests with
+        several tokens [s].
+    cycles : time from sending a request to its last token, over its tokens [s].
     rate : output tokens over the time from the first request to the last answer [token/s].
-    running : decoding sequences of a step [1].
+    running : mean number of decoding sequences in a step [1].
     """
 
     first: list[float]
@@ -89,7 +90,7 @@ class Served:
 
     @property
     def tpot(self) -> float | None:
-        """Mean time between tokens over requests, None where no answer has several [s]."""
+        """Mean time between tokens over requests, None if no answer has several tokens [s]."""
         return float(np.mean(self.between)) if self.between else None
 
 
@@ -103,23 +104,23 @@ def surface(
     seats: int,
     budget: float,
 ) -> StepTime:
-    """Return the time of a step of one group, interpolated in a grid of its prompt tokens and decoding sequences.
+    """Return the step time of one group, interpolated on a grid of prompt tokens and decoding sequences.
 
-    With pipeline stages a step is one round of all stages, each working on its own part of the sequences.
+    With pipeline stages, a step is one round of all stages, each working on its own part of the sequences.
 
     Parameters
     ----------
     model : its layers and dimensions.
     strategy : degrees of parallelism of one layout.
     workload : mean lengths and prefix hit rate.
-    r : what the machine attains under the engine.
+    r : achieved rates of the machine under the engine.
     kv_bytes : bytes of one cached number [B].
-    seats : requests that the group admits at once [1].
+    seats : limit of running requests of the group [1].
     budget : tokens that one step may compute [token].
 
     Returns
     -------
-    Function of prompt tokens and decoding sequences that returns a time [s].
+    Function of prompt tokens and decoding sequences that returns a step time [s].
     """
     stages = float(strategy.pp)
     running = np.unique(np.round(np.geomspace(1.0, max(2.0, float(seats)), RUNNING_POINTS)))
@@ -128,7 +129,7 @@ def surface(
         sequences=running / stages, context=1.0 * memory.mean_resident_tokens(workload.input, workload.output)
     )
     fresh = max(1.0, workload.input * (1.0 - workload.prefix_hit))
-    # an engine with micro-batches passes a step's prompts through in several, decoding sequences with the first
+    # an engine with micro-batches splits a step's prompts into several; decoding sequences run in the first
     passes = (
         np.asarray(batching.chunks(prompt, 1.0 * r.engine.pass_tokens(budget))) if isinstance(r.engine, Engine) else 1.0
     )
@@ -156,7 +157,7 @@ def surface(
 
 
 def _between(rows: list[float], columns: list[float], table: list[list[float]]) -> StepTime:
-    """Return bilinear interpolation in a table over (columns, rows)."""
+    """Return a bilinear interpolation of a table over (columns, rows)."""
 
     def place(points: list[float], value: float) -> tuple[int, float]:
         here = min(max(bisect_right(points, value) - 1, 0), len(points) - 2)
@@ -181,7 +182,7 @@ def _between(rows: list[float], columns: list[float], table: list[list[float]]) 
 
 @dataclass(slots=True)
 class _Request:
-    """A request on its way: when it was sent, prompt tokens still to compute, tokens of its answer."""
+    """A request in flight: when it was sent, prompt tokens left to compute, tokens of its answer."""
 
     since: float
     left: float
@@ -199,29 +200,29 @@ def served(
     budget: float,
     front: float = 0.0,
 ) -> Served:
-    """Return what requests see of one group of a server, step by step.
+    """Return the measured times of requests from a step-by-step simulation of one group of a server.
 
     Parameters
     ----------
-    arrivals : when requests come, how many, and the spread of their lengths.
+    arrivals : number and times of requests, and the distribution of their lengths.
     workload : mean lengths and prefix hit rate.
-    engine : engine with its way of mixing prompts and decodes.
-    time_of : time of a step over its prompt tokens and decoding sequences [s].
-    seats : requests that the group admits at once [1].
+    engine : engine; it determines whether steps mix prefill and decode.
+    time_of : step time as a function of prompt tokens and decoding sequences [s].
+    seats : limit of running requests of the group [1].
     budget : tokens that one step may compute [token].
-    front : time in which the front end takes in a request [s].
+    front : front-end time per request [s].
 
     Returns
     -------
-    Times to the first token, between tokens and of cycles [s].
+    Times to the first token, times between tokens, cycle times [s], and rates.
     """
     prompts = arrivals.lengths(workload.input * (1.0 - workload.prefix_hit))
     answers = arrivals.lengths(float(workload.output))
-    coming: deque[tuple[float, _Request]] = deque()  # with the time from which the engine knows of them
+    coming: deque[tuple[float, _Request]] = deque()  # with the time at which the engine receives them
     waiting: deque[_Request] = deque()
     running: list[
         tuple[int, float, int, float]
-    ] = []  # (step of the last token, time of the first, tokens, time of sending)
+    ] = []  # (step of the last token, time of the first token, tokens, time of sending)
     sent = done = seated = turns = 0
     now = free = sequences = 0.0
     first: list[float] = []
@@ -235,7 +236,7 @@ def served(
         idle, held = not running and not waiting and not coming, min(due, done + window) - sent
         while sent < min(due, done + window):
             since = now if arrivals.rate is None or arrivals.clients else sent / arrivals.rate
-            # those that find the server empty keep its front end from anything else until it has taken in the last of them
+            # requests that arrive together at an idle server are all parsed before any of them is passed on
             free, held = max(free, now if idle else since) + front * (held if idle else 1), 0 if idle else held
             coming.append((free, _Request(since, float(prompts[sent]), answers[sent])))
             sent += 1
@@ -273,13 +274,13 @@ def served(
 
 
 ROUNDING = 1e-9
-"""Share of a request by which its time may be rounded down: whoever waits for it must see it come [1]."""
+"""Tolerance on arrival times, so that rounding never hides a request that is due [1]."""
 
 
 def _admit(waiting: deque[_Request], seats: int, room: float, *, cuts: bool) -> tuple[float, list[_Request], int]:
-    """Return the prompt tokens of the next step, the requests whose prompts it ends, and the seats newly taken.
+    """Return the prompt tokens of the next step, the requests whose prompts it completes, and the seats newly taken.
 
-    An engine that cuts prompts fills the room of the step; one that does not computes whole prompts, at least one.
+    With chunked prefill (`cuts`), chunks fill the room of the step. Otherwise it computes whole prompts, at least one.
     """
     new, taken = 0.0, 0
     ended: list[_Request] = []

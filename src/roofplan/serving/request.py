@@ -1,4 +1,4 @@
-"""What the flags of ``roofplan serve`` mean: text with units becomes a request."""
+"""Parse the flags of ``roofplan serve``: text with units becomes a request."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ from roofplan.serving.settings import engine_to_set, settings_of
 def request_of(
     model: Model, asked: ServeInputs, terms: OwnershipTerms | None = None
 ) -> tuple[Request, list[tuple[str, str]]]:
-    """Return the serving request that inputs mean.
+    """Return the serving request of given inputs.
 
     Parameters
     ----------
     model : model that is served.
     asked : inputs of ``roofplan serve``, as the user gave them.
-    terms : on which machines are owned, None for the defaults.
+    terms : ownership terms, None for the defaults.
 
     Returns
     -------
-    Request, and warnings by code: of software that is planned as other software.
+    Request, and warnings by code, for software that is planned with the profile of other software.
 
     Raises
     ------
-    RoofplanError : inputs that contradict one another, or that the model or the catalogue lacks.
+    RoofplanError : inputs that contradict each other or do not match the model or the catalogue.
     """
     if not model.generates:
         raise UnsupportedFeature(
@@ -92,15 +92,15 @@ REFUSED = {"int4": "awq, gptq, q4_k_m, nvfp4 or mxfp4", "4bit": "awq, gptq, q4_k
 
 
 def hub_name(asked: object) -> str:
-    """Return the Hub name that a model was asked for by, empty for a path, an object or the catalogue's own id.
+    """Return the Hub name by which the user gave a model, empty for a path, an object or the catalogue's own id.
 
     Parameters
     ----------
-    asked : the model as the user named it.
+    asked : the model as the user gave it.
 
     Returns
     -------
-    ``ORG/NAME``; for a name without its organisation, that of the catalogue's alias.
+    ``ORG/NAME``; the organisation is taken from the catalogue's alias if it is missing.
 
     Examples
     --------
@@ -119,7 +119,7 @@ def hub_name(asked: object) -> str:
 
 
 ANY = ("checkpoint", "fp8", "awq", "q4_k_m")
-"""What ``--precision any`` opens: the checkpoint's own and one of each width that most engines read."""
+"""Formats that ``--precision any`` tries: the checkpoint's own, and for each width one that most engines read."""
 
 
 def known_format(name: str, argument: str) -> str:
@@ -128,7 +128,7 @@ def known_format(name: str, argument: str) -> str:
     Parameters
     ----------
     name : format as the user spelt it.
-    argument : flag that it came from, for the message.
+    argument : its flag, for the error message.
 
     Returns
     -------
@@ -136,11 +136,11 @@ def known_format(name: str, argument: str) -> str:
 
     Raises
     ------
-    InputError : no such format, or a name of several; lists the choices.
+    InputError : no such format, or an ambiguous name; the message lists the choices.
     """
     lowered = catalogue.format_named(name)
     if argument == "--kv-precision":
-        lowered = lowered.removesuffix("_e4m3").removesuffix("_e5m2")  # alike in size and speed
+        lowered = lowered.removesuffix("_e4m3").removesuffix("_e5m2")  # same size and speed
     if lowered in REFUSED and argument == "--precision":
         raise InputError(
             f"{argument}: {name} is not one format; say which: {REFUSED[lowered]}",
@@ -163,7 +163,7 @@ def known_format(name: str, argument: str) -> str:
 
 
 def precisions(text: str | None, argument: str) -> tuple[str, ...]:
-    """Return the formats that compete."""
+    """Return the formats to try."""
     if text is None:
         return ("checkpoint",)
     if text.strip().lower() == "any":
@@ -175,7 +175,7 @@ DEGREES = ("tp", "pp", "dp", "ep", "attention_dp")
 
 
 def pins(text: str | None) -> dict[str, int]:
-    """Return pinned parallel degrees from ``tp=8,pp=2``.
+    """Return the pinned parallel degrees in a text such as ``tp=8,pp=2``.
 
     >>> pins("tp=8,pp=2")
     {'tp': 8, 'pp': 2}
@@ -201,7 +201,7 @@ def pins(text: str | None) -> dict[str, int]:
 
 
 def draft(text: str | None) -> tuple[int, float]:
-    """Return drafted tokens and acceptance from ``2:0.8``."""
+    """Return the drafted tokens and their acceptance rate in a text such as ``2:0.8``."""
     if text is None:
         return 0, 0.0
     count, _, share = text.partition(":")
@@ -264,7 +264,7 @@ OUT_OF_SCOPE = {
     "dynamo": "disaggregated prefill",
     "mooncake": "disaggregated prefill",
 }
-"""Words that name what is not modelled, and what that is."""
+"""Words in a request for features that are not modelled, and the feature's name."""
 
 
 def _refuse_out_of_scope(word: str, argument: str) -> None:
@@ -317,7 +317,7 @@ def _constraints(asked: ServeInputs) -> Constraints:
 
 
 def _check_pace(limits: Constraints, load: Workload) -> None:
-    """Refuse limits on the time between tokens for answers of one token."""
+    """Raise an error for limits on the time between tokens if answers have one token."""
     for flag, value in (("--tpot", limits.tpot), ("--tokens-per-second-per-user", limits.tokens_per_second_per_user)):
         if value is not None and load.output == 1:
             text = f"{flag}: answers of one token (--output 1) have no time between tokens; limit --ttft instead"
@@ -325,7 +325,7 @@ def _check_pace(limits: Constraints, load: Workload) -> None:
 
 
 def whole_catalogue(constraints: Constraints) -> tuple[Machine, ...]:
-    """Return every device of the catalogue that can be planned with: one to a full server, and two servers where it has a network."""
+    """Return machines of all usable catalogue devices: one device to a full server, and two servers with a network."""
     out: list[Machine] = []
     for name in catalogue.ids("accelerators"):
         found = catalogue.accelerator(name)
@@ -342,7 +342,7 @@ def whole_catalogue(constraints: Constraints) -> tuple[Machine, ...]:
 
 
 def rigs(device: str, boxes: Sequence[Server]) -> list[Machine]:
-    """Return what one can build of a device's small boxes: as many as hold what its largest does, on each network that has priced cards."""
+    """Return clusters of a device's small boxes, as large as its largest box, on each network with priced cards."""
     networks = [
         link.id
         for link in map(catalogue.link, catalogue.ids("links"))

@@ -1,4 +1,4 @@
-"""Which splits and devices an engine accepts, in its own terms."""
+"""Rules of an engine: supported strategies and devices, with reasons in the engine's terms."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from roofplan.records.strategy import Strategy
 
 
 def legal(model: Model, strategy: Strategy, engine: Engine) -> str | None:
-    """Return why an engine refuses a strategy, in its own terms.
+    """Return why an engine refuses a strategy, in the engine's terms.
 
     Parameters
     ----------
@@ -22,7 +22,7 @@ def legal(model: Model, strategy: Strategy, engine: Engine) -> str | None:
 
     Returns
     -------
-    The reason, None where the strategy is legal.
+    The reason, None if the strategy is legal.
     """
     tp, pp, dp, ep, inner = strategy.as_dict().values()
     rules = (
@@ -57,7 +57,7 @@ def legal(model: Model, strategy: Strategy, engine: Engine) -> str | None:
 
 
 def routed(model: Model) -> int:
-    """Return the routed experts of the layer that has fewest."""
+    """Return the smallest number of routed experts in any MoE layer."""
     feeds = [feed for layer, _ in model.decoder.kinds() for feed in layer.feed_forwards]
     return min((int(feed.experts) for feed in feeds if isinstance(feed, Mixture)), default=1)
 
@@ -91,7 +91,7 @@ def _mixer_rule(mixer: Mixer, tensor: int, engine: Engine) -> str | None:
 
 
 def _feed_rule(feed: FeedForward, tensor: int, engine: Engine, cut: int) -> str | None:
-    """Return why a feed-forward cannot be divided over `tensor` ranks, each of its experts over `cut` of them."""
+    """Return why a feed-forward cannot be divided over `tensor` ranks, with each expert over `cut` of them."""
     if not isinstance(feed, Mixture):
         return _cuts(feed.groups, tensor, engine)
     halved = engine.expert_groups
@@ -102,9 +102,10 @@ def _feed_rule(feed: FeedForward, tensor: int, engine: Engine, cut: int) -> str 
 def _cuts(
     groups: tuple[Group, ...], tensor: int, engine: Engine, kv_heads: int = 0, least: int | None = None
 ) -> str | None:
-    """Return why matrices cannot be cut into `tensor` shares: outputs of what enters a block, inputs of what leaves it.
+    """Return why matrices cannot be split over `tensor` ranks: first ones by outputs, the last one by inputs.
 
-    Keys and values are cut by whole heads, which are repeated beyond their number. With `least` groups of entries are halved to it.
+    K and V are split by head and replicated when there are more ranks than heads. Quantisation groups may be halved
+    down to `least`.
     """
     if tensor == 1:
         return None
@@ -126,7 +127,7 @@ def _cuts(
 
 
 def cut_block(format_id: str, *, leaves: bool) -> int:
-    """Return the entries that a share of a matrix must be a multiple of: the block of a format along the side that is cut."""
+    """Return the block size of a format along the split side of a matrix; each share must be a multiple of it [1]."""
     entry = format_entry(format_id)
     if "block" in entry:
         return int(entry["block"])
@@ -144,7 +145,7 @@ def supported(engine: Engine, machine: Machine) -> str | None:
 
     Returns
     -------
-    The reason, None where it runs; a user's own device is taken at its word.
+    The reason, None if it runs; a user's own device is always accepted.
     """
     device = machine.device
     if device.status == OWN:

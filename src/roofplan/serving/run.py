@@ -1,4 +1,4 @@
-"""The search itself."""
+"""Serving search: plans, ladder and warnings."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ def search(asked: Request, fit: Fit, progress: Callable[[int, int], None] | None
     ----------
     asked : model, workload, machines, engines, limits and objective.
     fit : fitted constants.
-    progress : called with the parts of the search done so far and their number.
+    progress : called with the number of finished parts of the search and their total.
 
     Returns
     -------
-    Ranked plans, the ladder of the first one, warnings and what the search counted.
+    Ranked plans, the ladder of the first one, warnings and the tally.
 
     Raises
     ------
-    NoPlan : nothing satisfies the limits; carries the nearest miss and what would relax it.
+    NoPlan : nothing satisfies the limits; holds the nearest miss and its remedies.
     StrategyError : pinned degrees that no machine can hold.
     """
     started = time.process_time()
@@ -63,7 +63,7 @@ def search(asked: Request, fit: Fit, progress: Callable[[int, int], None] | None
 
 
 def ladder(plan: Plan, asked: Request) -> list[Plan]:
-    """Return the same plan at few, some and the most users."""
+    """Return the same plan at few, intermediate and the maximum number of users."""
     most = plan.memory.max_concurrency
     wanted = sorted({1, *(n for n in (8, 64) if n < most), plan.users, *([most] if most > 0 else [])})
     kv_bytes = element_bytes(plan.kv_precision)
@@ -87,7 +87,7 @@ def ladder(plan: Plan, asked: Request) -> list[Plan]:
 
 
 def _fewer_ports(plan: Plan) -> list[tuple[str, str]]:
-    """Return what ports cost that a machine is sold with and does not have."""
+    """Return a warning about the time lost by a machine with fewer network ports than it is sold with."""
     sold = with_all_ports(plan.machine)
     if sold is None:
         return []
@@ -101,7 +101,7 @@ def _fewer_ports(plan: Plan) -> list[tuple[str, str]]:
 
 
 def warnings_of(plan: Plan) -> list[tuple[str, str]]:
-    """Return what a reader must know, each with a code."""
+    """Return the warnings about a plan, each with a code."""
     out = [("model", text) for text in plan.model.warnings]
     out += [
         ("fallback", f"{plan.machine.device.id} has no {name} tensor unit: such products run in {other}")

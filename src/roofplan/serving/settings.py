@@ -1,4 +1,4 @@
-"""Settings of an engine that the user states, in the engine's own names."""
+"""Engine settings given by the user, in the engine's own names."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ SETTABLE = {
     "block": ("block", "token"),
     "page": ("block", "token"),
 }
-"""Flag of a launch -> the default that it replaces, and its unit."""
+"""Launch flag -> the default that it replaces, and its unit."""
 
 
 def names_of(engine: Engine) -> dict[str, str]:
-    """Return what can be set of an engine.
+    """Return the settings of an engine.
 
     Parameters
     ----------
-    engine : engine with the flags of its launch.
+    engine : engine with its launch flags.
 
     Returns
     -------
@@ -47,12 +47,12 @@ def names_of(engine: Engine) -> dict[str, str]:
 
 
 def settings_of(text: str | None, engine: Engine) -> dict[str, float]:
-    """Return the settings that ``--set`` means.
+    """Return the settings given by ``--set``.
 
     Parameters
     ----------
     text : ``NAME=VALUE,...`` in the engine's own names, None for none.
-    engine : engine that is set.
+    engine : engine whose settings they are.
 
     Returns
     -------
@@ -60,7 +60,7 @@ def settings_of(text: str | None, engine: Engine) -> dict[str, float]:
 
     Raises
     ------
-    InputError : a name that the engine does not have, a name given twice, or a value out of range.
+    InputError : a name unknown to the engine, a name given twice, or a value out of range.
     """
     known, out = names_of(engine), dict[str, float]()
     for part in (text or "").split(","):
@@ -91,16 +91,16 @@ def settings_of(text: str | None, engine: Engine) -> dict[str, float]:
 
 
 def with_settings(engine: Engine, settings: Mapping[str, float]) -> Engine:
-    """Return an engine with settings in place of its defaults.
+    """Return an engine with settings that replace its defaults.
 
     Parameters
     ----------
     engine : engine with its defaults.
-    settings : flag in the catalogue -> value, as of `settings_of`.
+    settings : flag in the catalogue -> value, from `settings_of`.
 
     Returns
     -------
-    The engine; it remembers what was stated.
+    The engine, with a record of the given settings.
     """
     if not settings:
         return engine
@@ -115,11 +115,11 @@ def with_settings(engine: Engine, settings: Mapping[str, float]) -> Engine:
 
 
 def engine_to_set(name: str | None) -> Engine:
-    """Return the engine whose settings are stated: the one that is asked for, else the usual one.
+    """Return the engine that settings apply to: the requested one, else the default one.
 
     Parameters
     ----------
-    name : engine that is asked for, None for none.
+    name : requested engine, None for the default.
 
     Returns
     -------
@@ -127,7 +127,7 @@ def engine_to_set(name: str | None) -> Engine:
 
     Raises
     ------
-    InputError : several engines compete, of which settings have no one meaning.
+    InputError : several engines compete, so setting names are ambiguous.
     """
     if name == "any":
         raise InputError("--set: settings are of one engine; name it with --engine", argument="--set", value=name)

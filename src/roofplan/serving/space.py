@@ -1,4 +1,4 @@
-"""What is enumerated: engines, precisions, strategies."""
+"""The search space: engine, precisions and parallel degrees."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ COMPETING = ("vllm", "sglang", "tensorrt-llm", "llama.cpp")
 
 
 def choose_engine(name: str | None, machine: Machine, precision: str) -> Engine | None:
-    """Return the engine: what was asked, else llama.cpp for its formats and for Apple, else vLLM, else the first that runs."""
+    """Return the requested engine, else llama.cpp for its formats and Apple, else vLLM, else the first that runs."""
     if name is not None and name != "any":
         found = catalogue.engine(catalogue.find("engines", name, "--engine"))
         other = catalogue.stand_in("engines", name)
@@ -38,7 +38,7 @@ def choose_engine(name: str | None, machine: Machine, precision: str) -> Engine 
 
 
 def refused_device(name: str | None, machine: Machine, precision: str) -> str:
-    """Return why the engine that was asked for does not run on a machine, or that none that reads the weights does."""
+    """Return why the requested engine does not run on a machine, or that no engine reads the weights there."""
     if name is None or name == "any":
         reads = "" if precision == "checkpoint" else f" that reads {precision}"
         return f"no engine of the catalogue{reads} runs on {machine.device.id}"
@@ -50,7 +50,7 @@ def at_precision(model: Model, precision: str) -> Model:
 
     Parameters
     ----------
-    model : model as its checkpoint stores it.
+    model : model as stored in its checkpoint.
     precision : id of a format; ``checkpoint`` changes nothing.
 
     Returns
@@ -68,14 +68,14 @@ def at_precision(model: Model, precision: str) -> Model:
 
 @lru_cache(maxsize=256)
 def in_files_of(model: Model, engine: Engine) -> Model:
-    """Return a model as the files of an engine hold it.
+    """Return a model as stored in an engine's own files.
 
-    Where a checkpoint converts its experts alone, some engines' files convert the other weights too.
+    If a checkpoint quantises only its experts, some engines' files quantise the other weights too.
 
     Parameters
     ----------
-    model : model as its checkpoint stores it.
-    engine : engine with the format of weights beside experts.
+    model : model as stored in its checkpoint.
+    engine : engine with its format for weights other than experts.
 
     Returns
     -------
@@ -97,7 +97,7 @@ def cache_format(model: Model, asked: str) -> str:
 
     Returns
     -------
-    What was asked for, what the checkpoint states, else the model's 16-bit type.
+    The requested format, else the checkpoint's, else the model's 16-bit type.
     """
     if asked != "checkpoint":
         return asked
@@ -108,7 +108,7 @@ def cache_format(model: Model, asked: str) -> str:
 
 
 def refuses_cache(kv: str, engine: Engine) -> str | None:
-    """Return why an engine cannot keep a cache in a format, or None."""
+    """Return why an engine does not support a cache format, None if it does."""
     if not engine.kv or any(name == kv or name.startswith(f"{kv}_") for name in engine.kv):
         return None
     kept = dict.fromkeys(name.partition("_e")[0] for name in engine.kv)
@@ -123,7 +123,7 @@ def divisors(count: int) -> list[int]:
 
 
 def strategies(model: Model, machine: Machine, engine: Engine, pins: dict[str, int]) -> list[Strategy]:
-    """Return every strategy whose degrees multiply to the device count under the engine's identity; axes without effect are collapsed."""
+    """Return all strategies whose degrees multiply to the device count; axes without effect are collapsed."""
     found: dict[tuple[int, ...], Strategy] = {}
     for tp in divisors(machine.count):
         for pp in divisors(machine.count // tp):
@@ -136,7 +136,7 @@ def strategies(model: Model, machine: Machine, engine: Engine, pins: dict[str, i
 
 
 def _variants(tp: int, pp: int, dp: int, model: Model, engine: Engine, ep: int | None = None) -> list[Strategy]:
-    """Return the ways to use ranks of three degrees; expert ranks are all or none but where `ep` names another number."""
+    """Return the strategies of given tp, pp and dp; all ranks are expert-parallel or none, unless `ep` is given."""
     made = [Strategy(tp=tp, pp=pp, dp=dp)]
     if model.experts and engine.expert:
         if engine.expert_identity == "tp*dp" and engine.data and tp * dp > 1:
@@ -154,7 +154,7 @@ def _variants(tp: int, pp: int, dp: int, model: Model, engine: Engine, ep: int |
 
 
 def check_pins(pins: dict[str, int], machines: Sequence[Machine]) -> None:
-    """Refuse degrees that no machine can hold."""
+    """Raise StrategyError for pinned degrees that no machine can hold."""
     product = math.prod(value for name, value in pins.items() if name in {"tp", "pp", "dp"})
     if machines and all(machine.count % product for machine in machines):
         counts = ", ".join(str(n) for n in sorted({m.count for m in machines}))
@@ -173,11 +173,11 @@ READ_AS = {
     "bnb-nf4-double": "bnb4",
     "bnb-int8": "bnb4",
 }
-"""Formats that are read by what an engine lists under another name; bitsandbytes is listed by its 4-bit format."""
+"""Formats that an engine lists under another name; bitsandbytes covers its 4-bit format."""
 
 
 def refuses_format(model: Model, engine: Engine) -> str | None:
-    """Return why an engine cannot read the weights' format, or None."""
+    """Return why an engine cannot read the weights' format, None if it can."""
     if model.quantization is None or not engine.weights:
         return None
     base = model.quantization.format.partition("-g")[0].removesuffix("-channel")

@@ -1,4 +1,4 @@
-"""The time of one serving step of the slowest pipeline stage, as a Term whose parts are the groups that a reader cares about."""
+"""Time of one serving step of the slowest pipeline stage, as a Term whose parts are groups of operations."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def step_term(
 ) -> Term:
     """Return the time of one step of the slowest pipeline stage.
 
-    Layers of one kind are computed once and counted; the worst stage decides.
+    Each kind of layer is computed once and multiplied by its count on that stage.
     """
     split = Split.of(strategy)
     kinds = model.decoder.kinds()
@@ -74,7 +74,7 @@ def step_term(
 
 
 def _worst_counts(kinds: Sequence[Any], layers: int, pp: Number, sums: list[Number]) -> list[Number]:
-    """Return how many layers of each kind, and heads, the slowest stage holds."""
+    """Return the number of layers of each kind, and of heads, on the slowest stage [1]."""
     if isinstance(pp, int | float):
         rows = stage_contents(kinds, layers, int(pp))
         if len(rows) == 1:
@@ -88,7 +88,7 @@ def _worst_counts(kinds: Sequence[Any], layers: int, pp: Number, sums: list[Numb
     found = {float(value): _worst_counts(kinds, layers, int(value), sums) for value in np.unique(degrees)}
     chosen: list[Number] = []
     for k in range(len(sums)):
-        # counts that do not depend on the sums keep the axes of pp alone
+        # counts that do not depend on the sums have only the axes of pp
         count: Number = np.zeros(degrees.shape)
         for value, counts in found.items():
             count = np.where(degrees == value, counts[k], count)
@@ -97,7 +97,7 @@ def _worst_counts(kinds: Sequence[Any], layers: int, pp: Number, sums: list[Numb
 
 
 def _summed(rows: list[tuple[Operation, Number]]) -> dict[str, Number]:
-    """Return the seconds of each group of one layer; a grid adds them before it counts layers."""
+    """Return the time of each group of operations in one layer; a grid sums them before it counts layers [s]."""
     sums: dict[str, Number] = {}
     for op, seconds in rows:
         group = GROUP_OF[op.kind]
@@ -167,27 +167,27 @@ WAYS = {
     "two-shot": "2 x {start} + 2 x ({group} - 1) / {group} x {size} / {rate}",
     "in-network": "{start} + ({group} + 1) / {group} x {size} / {rate}",
 }
-"""Formulas of an all-reduce."""
+"""Formula of each all-reduce algorithm."""
 
 GATHER = "{start} + ({group} - 1) x {step} + ({group} - 1) / {group} x {size} / {rate}"
-"""Formula of an all-gather, and of an exchange, inside a host."""
+"""Formula of an all-gather or all-to-all inside a host."""
 
 ADDED, SHOTS = ("link", "bulk", "reduce"), ("link", "shot", "direct")
 RESTS_ON = {"bulk ring": ADDED, "in-network": ADDED, "one-shot": SHOTS, "two-shot": SHOTS}
-"""Numbers of the network that ways inside a host rest on, the quick ring's aside."""
+"""Network constants behind each intra-host all-reduce algorithm, other than the low-latency ring."""
 
 LAWS = {"bulk ring": "ring"}
-"""Laws of ways that are called otherwise."""
+"""Law names that differ from the algorithm's name."""
 
 
 def _line_numbers(line: Line, ranks: float, message: float) -> Numbers:
-    """Return a protocol's numbers as those of a formula."""
+    """Return a protocol's numbers by their names in a formula."""
     wire = {"group": ranks, "size": (message, "B"), "rate": (float(line.rate), "B/s")}
     return {"start": (float(line.start), "s"), "step": (float(line.step), "s"), **wire}
 
 
 def _all_reduce_term(op: Operation, count: Number, r: Rates) -> Term:
-    """Return an all-reduce of one group: the quickest way inside each host, and between hosts, or one ring over all."""
+    """Return the time of an all-reduce by its fastest algorithm: hierarchical, or one ring over all ranks."""
     net = r.network
     inner = min(float(op.ranks), float(r.machine.per_host))
     outer, parts = float(op.ranks) / inner, []
@@ -224,7 +224,7 @@ def _all_reduce_term(op: Operation, count: Number, r: Rates) -> Term:
 
 
 def _message_term(op: Operation, seconds: Number, count: Number, r: Rates) -> Term:
-    """Return the time of messages between ranks, with the way that was quickest and what it takes."""
+    """Return the time of messages between ranks, with the formula of the fastest algorithm."""
     net = r.network
     scalar = type(op.traffic) is float and type(op.ranks) is float
     if op.kind == "all_reduce" and scalar:
@@ -269,7 +269,7 @@ def _vector_term(op: Operation, seconds: Number, count: Number, r: Rates, vector
 
 
 def engine_term(sequences: Number, r: Rates) -> Term:
-    """Return the host's time per step: a + b x sequences."""
+    """Return the host time per step: a + b x sequences."""
     return Term(
         "engine step",
         r.step_base + r.step_each * sequences,

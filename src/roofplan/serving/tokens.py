@@ -1,4 +1,4 @@
-"""What a month's tokens cost on a plan's machines, rented and owned, and at an API."""
+"""Monthly cost of tokens on a plan's machines, rented and owned, and from an API."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from roofplan.timing.figures import Metric
 
 
 def demands_of(asked: TokensInputs, load: Workload) -> list[Demand]:
-    """Return the demand of a month, one for each volume that is asked for.
+    """Return the monthly demand for each requested volume.
 
     Parameters
     ----------
@@ -33,11 +33,11 @@ def demands_of(asked: TokensInputs, load: Workload) -> list[Demand]:
 
     Returns
     -------
-    Tokens a month, their lengths, the peak and the utilisation, of each volume.
+    Tokens per month, lengths, peak and utilisation of each volume.
 
     Raises
     ------
-    InputError : less than one request, or a peak outside 1 to 2.
+    InputError : less than one request per month, or a peak outside 1 to 2.
     """
     each = [text for text in asked.tokens.split(",") if text.strip()]
     per = each[-1].partition("/")[1:] if each else ("", "")
@@ -66,11 +66,11 @@ def demands_of(asked: TokensInputs, load: Workload) -> list[Demand]:
 
 
 MONTHS = {"month": 1.0, "day": units.MONTH / units.DAY, "h": units.MONTH / units.HOUR, "year": 1.0 / 12.0}
-"""What a demand per one of these is per month [1]."""
+"""Factor from a demand per unit of time to one per month [1]."""
 
 
 def _monthly(text: str) -> float:
-    """Return the tokens of a month that ``1B/month`` or ``30M/day`` mean [token]."""
+    """Return the tokens per month of a text such as ``1B/month`` or ``30M/day`` [token]."""
     amount, _, per = text.strip().partition("/")
     if per.strip() not in {"", *MONTHS}:
         raise UnitError(
@@ -82,15 +82,15 @@ def _monthly(text: str) -> float:
 
 
 def paid_as(price: str) -> list[str]:
-    """Return the ways of paying that ``--price`` means: several as they stand, one beside owning.
+    """Return the kinds of price in ``--price``; a single one is compared with owning.
 
     Parameters
     ----------
-    price : ways of paying, by commas.
+    price : kinds of price, separated by commas.
 
     Returns
     -------
-    The ways, each once.
+    The kinds, each once.
 
     Examples
     --------
@@ -104,15 +104,15 @@ def paid_as(price: str) -> list[str]:
 
 
 def route_of(text: str | None) -> Route | None:
-    """Return the API prices that ``IN,OUT`` means.
+    """Return the API prices in a text ``IN,OUT``.
 
     Parameters
     ----------
-    text : two amounts, None without [USD/Mtoken].
+    text : two amounts, None if not given [USD/Mtoken].
 
     Returns
     -------
-    A route under the flag's name, None without a text.
+    A route named after the flag, None without a text.
 
     Raises
     ------
@@ -139,16 +139,16 @@ def route_of(text: str | None) -> Route | None:
 
 
 def training_share_of(bill: str | None, life: str | None) -> float | None:
-    """Return what a token carries of the model's training.
+    """Return the training cost per served token.
 
     Parameters
     ----------
-    bill : what training cost, with its unit [USD].
-    life : tokens that the model serves in its life [token].
+    bill : cost of training, with its unit [USD].
+    life : tokens that the model serves over its lifetime [token].
 
     Returns
     -------
-    Cost a token, None where neither is given [USD].
+    Cost per token, None if neither is given [USD].
 
     Raises
     ------
@@ -179,7 +179,10 @@ def supplies_of(
     training: float | None,
     fit: Fit,
 ) -> list[Supply]:
-    """Return a month of a plan's machines under each way of paying, beside the API; what has no price is added to `absent`."""
+    """Return a month's supply by a plan's machines for each kind of price, and by an API.
+
+    Supplies without a price are added to `absent`.
+    """
     m = plan.metrics["output_tokens_per_second"]
     capacity = _interval(m)
     owned = own(plan.machine, fit, terms)
@@ -217,12 +220,12 @@ def supplies_of(
 
 
 def _interval(m: Metric, scale: float = 1.0) -> Interval:
-    """Return a predicted figure as an input of a cost."""
+    """Return a predicted figure as an interval for a cost."""
     return Interval(low=m.low * scale, central=m.value * scale, high=m.high * scale, grade=m.grade)
 
 
 def energy_of(plan: Plan, place: str) -> dict[str, Interval]:
-    """Return the kWh of a million output tokens at full load, and their carbon in a place [gCO2]; nothing where power is not known."""
+    """Return the energy [kWh] and carbon [gCO2] per million output tokens at full load; empty if power is unknown."""
     if "energy_per_output_token" not in plan.metrics:
         return {}
     one, scale = plan.metrics["energy_per_output_token"], 1e6 / units.JOULE_PER_KWH
@@ -244,20 +247,20 @@ PAID = {"own": "owned", "given": "at the given price"} | {
     "rent-contract": "rented by contract",
     "spot": "rented on the spot market",
 }
-"""How a machine is paid for, by the kind of its price."""
+"""Description of each kind of price."""
 
 
 def cheapest_for(plans: Sequence[Plan], demand: Demand) -> Plan:
-    """Return the plan whose machines serve a month's demand for least.
+    """Return the plan whose machines serve a month's demand at the lowest cost.
 
     Parameters
     ----------
     plans : ranked plans.
-    demand : tokens a month.
+    demand : monthly demand.
 
     Returns
     -------
-    The cheapest plan, the first one where none is priced.
+    The cheapest plan; the first one if none has a price.
     """
     priced = [plan for plan in plans if plan.cost is not None]
     if not priced:
@@ -279,21 +282,21 @@ def priced_tokens(
     route: Route | None = None,
     training: float | None = None,
 ) -> TokenCosts:
-    """Return what the tokens of a demand cost: on a plan's machines, rented and owned, and through an API.
+    """Return the token costs of a demand on a plan's machines, rented and owned, and from an API.
 
     Parameters
     ----------
     plan : plan that serves the demand.
-    result : the search that the plan came from.
-    demand : tokens a month.
-    terms : on which machines are owned.
-    prices : ways of paying for machines: rent, contract, spot, own, or a price per device.
-    route : API prices that the user gives, None for the listed ones [USD/Mtoken].
-    training : what a token carries of the model's training, None without [USD].
+    result : result of the search that found the plan.
+    demand : monthly demand.
+    terms : ownership terms.
+    prices : kinds of price: rent, contract, spot, own, or a price per device.
+    route : API prices given by the user, None for the listed ones [USD/Mtoken].
+    training : training cost per served token, None to leave it out [USD].
 
     Returns
     -------
-    Costs of each supply, and what is absent with the reason.
+    Costs of each supply, and absent supplies with the reason.
     """
     model = plan.model.id
     out = TokenCosts(model=model, demand=demand, api=api_of(model, demand, route))

@@ -1,4 +1,4 @@
-"""Ways out of a refusal: changes of a request that give a plan, each tried, the smallest first."""
+"""Remedies for a refused request: changes that give a plan, each of them tried, smallest first."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from roofplan.serving.space import COMPETING, choose_engine
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limit:
-    """A limit or demand, and how the value that would let a plan in is found, written and read.
+    """A limit or demand, and how to find, write and read a value that admits a plan.
 
     Parameters
     ----------
     field : its name in `Constraints`.
     best : objective whose plans come nearest to it.
-    reached : what a plan reaches.
-    write : how the value is typed, no less than what is reached, or no more where `most`.
-    read : the value that the typed text means.
-    most : whether the largest reached is nearest, as for demands.
+    reached : the plan's value of the limited figure.
+    write : format a value for the command line, rounded up, or rounded down if `most`.
+    read : parse the formatted value.
+    most : whether larger values are nearer, as for demands.
     """
 
     field: str
@@ -42,11 +42,11 @@ class Limit:
 
     @property
     def flag(self) -> str:
-        """The flag of the command line."""
+        """The command-line flag."""
         return f"--{self.field.replace('_', '-')}"
 
     def missed(self, plan: Plan, asked: Request) -> float:
-        """Return how far a plan is from the limit: ln of what it reaches over it, 0 where it holds or none is set [1]."""
+        """Return how far a plan misses the limit: |ln(reached / limit)|, 0 if it is satisfied or not set [1]."""
         wanted = getattr(asked.constraints, self.field)
         reached = self.reached(plan)
         if wanted is None:
@@ -57,7 +57,7 @@ class Limit:
 
 
 def _typed(least: float, unit: str) -> str:
-    """Return an amount that is no less, as a shell takes it for one word."""
+    """Return an amount, rounded up and without spaces, for the command line."""
     return units.show(units.at_least(least), unit).replace(" ", "")
 
 
@@ -126,24 +126,25 @@ LIMITS = (
         read=float,
     ),
 )
-"""What can be let go."""
+"""Limits that can be relaxed."""
 
 CHANGES_STRATEGY, CHANGES_ENGINE, CHANGES_CACHE = 0.2, 0.3, 0.35
-"""How much other degrees, another engine and another format of the cache change, beside ln of the ratio for what has one [1]."""
+"""Size of a change of degrees, of the engine and of the cache format; numeric changes have the ln of their ratio
+[1]."""
 
 MOST_WAYS = 5
-"""Ways out that are named [1]."""
+"""Maximum number of remedies to report [1]."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """A request with something changed.
+    """A changed request.
 
     Parameters
     ----------
-    flags : flag -> value to type.
+    flags : flag -> new value, as typed.
     asked : the request with the change.
-    size : how much it changes: ln of the ratio of the new to the old value, where there is one [1].
+    size : size of the change: ln of the ratio of new to old value, if the value is a number [1].
     """
 
     flags: dict[str, str] = field(default_factory=dict)
@@ -152,20 +153,21 @@ class Change:
 
 
 def ways_out(asked: Request, machine: Machine | None, fit: Fit) -> list[Remedy]:
-    """Return changes of a request that give a plan, the smallest first.
+    """Return changes of a request that give a plan, smallest first.
 
-    Limits are moved one at a time, to the value that lets the nearest plan in, then together. Other changes are made on one
-    machine under all limits: degrees, engine, formats of cache and weights, a shorter context, more devices of the kind.
+    Limits are relaxed one at a time, to the value that admits the nearest plan, then together. Other changes are tried
+    on one machine under all limits: degrees, engine, cache and weight formats, a shorter context, more devices of the
+    same kind.
 
     Parameters
     ----------
     asked : the request without a plan.
-    machine : the machine that comes nearest, None where none does.
+    machine : the machine that comes nearest, None if there is none.
     fit : fitted constants.
 
     Returns
     -------
-    Remedies: flag, present value, value needed, what must be typed besides, and the plan that it gives.
+    Remedies: flag, current value, needed value, other flags to change, and the resulting plan.
     """
     found = [(one.size, remedy) for one in _single(asked, machine, fit) if (remedy := _tried(one, asked, fit))]
     for more in (_together(asked, fit), _with_limits(asked, machine, fit)):
@@ -174,7 +176,7 @@ def ways_out(asked: Request, machine: Machine | None, fit: Fit) -> list[Remedy]:
 
 
 def _distinct(ways: Sequence[Remedy]) -> list[Remedy]:
-    """Return the first way of each set of flags and width of weights, without those that change more than another that is enough."""
+    """Return the first remedy for each set of flags and weight width; supersets of a sufficient change are dropped."""
     typed = [{way["argument"]: way["needed"], **way["also"]} for way in ways]
     kept: dict[frozenset[str], Remedy] = {}
     for way, flags in zip(ways, typed, strict=True):
@@ -193,14 +195,14 @@ def _single(asked: Request, machine: Machine | None, fit: Fit) -> Iterator[Chang
 
 
 def _freed(asked: Request, limits: Sequence[Limit]) -> Request:
-    """Return a request without some limits; no pace is preferred where all that counts is how far one can get."""
+    """Return a request without some limits, and without the default preference for fast plans."""
     gone: dict[str, Any] = {one.field: None for one in limits}
     free = replace(asked.constraints, **gone)
     return replace(asked, constraints=replace(free, tpot=math.inf) if free.tpot is None else free)
 
 
 def nearest(asked: Request, limits: Sequence[Limit], fit: Fit) -> Plan | None:
-    """Return the plan that comes nearest to some limits while all others hold, None where there is none."""
+    """Return the plan nearest to some limits that satisfies all others, None if there is none."""
     free = _freed(asked, limits)
     demands = {one.field for one in limits}
     seats = MOST_SEATS if "rate" in demands else min(asked.constraints.concurrency or 0, MOST_SEATS)
@@ -215,7 +217,7 @@ def nearest(asked: Request, limits: Sequence[Limit], fit: Fit) -> Plan | None:
 
 
 def _moved(asked: Request, limits: Sequence[Limit], fit: Fit) -> Iterator[Change]:
-    """Yield the request with limits at what the nearest plan reaches; those that it keeps stay."""
+    """Yield the request with limits relaxed to the nearest plan's values; limits that it satisfies stay."""
     plan = nearest(asked, limits, fit)
     if plan is None:
         return
@@ -234,7 +236,7 @@ def _at(asked: Request, values: dict[str, Any]) -> Request:
 
 
 def _most_users(asked: Request, values: dict[str, Any], fit: Fit) -> int:
-    """Return the most users at once that have a plan, from a number that has one."""
+    """Return the largest concurrency that has a plan, starting from one that has one [1]."""
     low, step = int(values["concurrency"]), 1
     high = int(asked.constraints.concurrency or low)
     while low < high:
@@ -249,14 +251,14 @@ def _most_users(asked: Request, values: dict[str, Any], fit: Fit) -> int:
 
 
 def _together(asked: Request, fit: Fit) -> Iterator[Change]:
-    """Yield the request with all of its limits at what the plan nearest to them together reaches."""
+    """Yield the request with all limits relaxed together to the values of the plan nearest to all of them."""
     given = [one for one in LIMITS if getattr(asked.constraints, one.field) is not None]
     if len(given) > 1:
         yield from _moved(asked, given, fit)
 
 
 def _with_limits(asked: Request, machine: Machine | None, fit: Fit) -> Iterator[Change]:
-    """Yield changes of a machine that give a plan only with limits moved besides."""
+    """Yield changes on a machine, each combined with relaxed limits."""
     given = [one for one in LIMITS if getattr(asked.constraints, one.field) is not None]
     if machine is None or not given:
         return
@@ -266,7 +268,7 @@ def _with_limits(asked: Request, machine: Machine | None, fit: Fit) -> Iterator[
 
 
 def _changed(asked: Request, machine: Machine, fit: Fit) -> Iterator[Change]:
-    """Yield changes of what is served and on what, on one machine."""
+    """Yield changes of precision, engine, strategy, context and device count on one machine."""
     here = replace(asked, machines=(machine,))
     shown = {} if len(asked.machines) == 1 else {"--on": machine.text or machine.device.id}
     formats = tuple(_other_formats(here, machine))
@@ -290,7 +292,7 @@ def _changed(asked: Request, machine: Machine, fit: Fit) -> Iterator[Change]:
 
 
 def _other_engines(asked: Request, machine: Machine) -> Iterator[Change]:
-    """Yield the other engines, first the one that is taken where nobody asks for another."""
+    """Yield changes to other engines, the default one first."""
     usual = choose_engine(None, machine, asked.precisions[0])
     names = dict.fromkeys((*((usual.name,) if usual else ()), *COMPETING))
     for place, name in enumerate(names):
@@ -300,7 +302,7 @@ def _other_engines(asked: Request, machine: Machine) -> Iterator[Change]:
 
 
 def _other_formats(asked: Request, machine: Machine) -> Iterator[Change]:
-    """Yield narrower formats that the device multiplies in, or that are unpacked to 16 bits."""
+    """Yield changes to narrower formats that the device computes in or unpacks to 16 bits."""
     now = asked.model.quantization.format if asked.model.quantization else asked.model.dtype
     held = element_bytes(now) if asked.precisions == ("checkpoint",) else min(map(element_bytes, asked.precisions))
     native = "fp8" in machine.device.peak
@@ -309,7 +311,7 @@ def _other_formats(asked: Request, machine: Machine) -> Iterator[Change]:
     for precision in (*(("fp8",) if native else ()), "awq", "q4_k_m"):
         there = (
             math.floor(8.0 * element_bytes(precision)) / 8.0
-        )  # scales aside: formats of equal width are equal changes
+        )  # without scales, so formats of equal width are equal changes
         if there < 0.9 * held:
             yield Change(
                 flags={"--precision": precision},
@@ -319,7 +321,7 @@ def _other_formats(asked: Request, machine: Machine) -> Iterator[Change]:
 
 
 LARGER, FEW_TIMES = (2, 4, 8, 16, 32, 64), (2, 4)
-"""Multiples of a machine that are tried, alone and beside another format [1]."""
+"""Multiples of the machine to try, alone and combined with another format [1]."""
 
 
 def _other_sizes(asked: Request, machine: Machine, factors: Sequence[int]) -> Iterator[Change]:
@@ -330,7 +332,7 @@ def _other_sizes(asked: Request, machine: Machine, factors: Sequence[int]) -> It
 
 
 def _shorter(asked: Request, shown: dict[str, str], fit: Fit) -> Iterator[Change]:
-    """Yield the longest context that the best plan with the shortest one admits."""
+    """Yield shorter contexts that have a plan, the longest first."""
     w = asked.workload
     least = w.input + w.output
     if w.context <= least:
@@ -345,7 +347,7 @@ def _shorter(asked: Request, shown: dict[str, str], fit: Fit) -> Iterator[Change
 
 
 def _tried(change: Change, asked: Request, fit: Fit) -> Remedy | None:
-    """Return a change as a remedy with the plan that it gives, None where it gives none."""
+    """Return a change as a remedy with its plan, None if it gives none."""
     plans = evaluate(change.asked, Tally(), fit)
     if not plans:
         return None
@@ -369,7 +371,7 @@ def _tried(change: Change, asked: Request, fit: Fit) -> Remedy | None:
 
 
 def _now(flag: str, asked: Request) -> str:
-    """Return what a flag says at present."""
+    """Return the current value of a flag."""
     limit = next((one for one in LIMITS if one.flag == flag), None)
     if limit is not None:
         return limit.write(float(getattr(asked.constraints, limit.field)))
@@ -385,7 +387,7 @@ def _now(flag: str, asked: Request) -> str:
 
 
 def brief(plan: Plan) -> Remedy:
-    """Return what a plan is and does, in short."""
+    """Return a short summary of a plan."""
     between = {"tpot": plan.metrics["tpot"].value} if "tpot" in plan.metrics else {}
     return {
         "machine": plan.machine.text or plan.machine.device.id,
