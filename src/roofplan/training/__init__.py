@@ -1,4 +1,4 @@
-"""Training: the memory ledger of every stage, the time of a step, the search over layouts, and the run."""
+"""Training: memory ledger of each stage, step time, search over layouts, and the whole run."""
 
 from roofplan.training.plan import OBJECTIVES, TrainingPlan, TrainingRequest, binding, flops_per_token, planned
 from roofplan.training.ranking import TrainingResult, plan_all

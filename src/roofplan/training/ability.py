@@ -1,4 +1,4 @@
-"""What a machine attains in training: its rates, shares of them, and fixed times of a step."""
+"""Achieved rates and fixed times of a machine in training."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from roofplan.timing.rates import Rates, rates
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ability:
-    """What a machine attains in training under a framework.
+    """Achieved rates and fixed times of a machine in training under a framework.
 
     Parameters
     ----------
-    launch : host time to issue a kernel; the device waits where it is the longer [s].
-    ramp : start and drain of a kernel on the device [s].
-    host : host time of a step beside its kernels [s].
-    sigma : relative spread of the time that one host needs for a step [1].
+    launch : host time to launch a kernel; the device waits if this takes longer than its kernels [s].
+    ramp : ramp-up and drain time of a kernel on the device [s].
+    host : host time of a step besides kernel launches [s].
+    sigma : relative standard deviation of one host's step time [1].
     update : achieved memory rate of the optimizer's passes [B/s].
     """
 
@@ -51,13 +51,14 @@ TIMES = ("launch", "ramp", "host", "sigma")
 
 
 SHARES = ("compute", "low_over_16_bits", "experts", "memory", "attention", "update")
-"""Fitted numbers of a framework on an architecture: times, and shares of what the kernel tables attain; products of 8 and 4 bits
-have what of it they keep. Of grouped products it is what they lose, over what grouped kernels of the tables lose beside dense ones."""
+"""Fitted constants of a framework on an architecture, as shares of the rates in the kernel tables. For FP8 and FP4
+matmuls there is an additional factor over the 16-bit share. For grouped GEMMs, the constant is the loss against dense
+GEMMs over that of the tables."""
 
 
 @lru_cache(maxsize=128)
 def ability(machine: Machine, framework: Framework, fit: Fit) -> Ability:
-    """Return what a machine attains under a framework.
+    """Return the achieved rates and fixed times of a machine under a framework.
 
     Parameters
     ----------
@@ -67,7 +68,7 @@ def ability(machine: Machine, framework: Framework, fit: Fit) -> Ability:
 
     Returns
     -------
-    Rates, shares of them in training, and fixed times of a step.
+    Rates in training, and fixed times of a step.
     """
     chain = framework.scopes_on(machine.device.architecture)
     found = {name: fit.find("training", name, chain) for name in (*TIMES, *SHARES)}
@@ -86,13 +87,14 @@ def ability(machine: Machine, framework: Framework, fit: Fit) -> Ability:
 
 
 def shares_of(precision: str) -> tuple[str, ...]:
-    """Return which fitted shares hold for products of a number format."""
+    """Return the names of the fitted shares that apply to matmuls of a number format."""
     return ("compute", "low_over_16_bits") if precision.partition(".")[0] in LOW_PRECISION else ("compute",)
 
 
 MOST_OVER_16_BITS = 1.05
-"""Largest share of their peak that products of 8 and 4 bits reach, over that of products of 16 bits on the same machine: published kernels of one
-library lie between 0.54 and 1.08 of it by architecture (`matmul.share` of the kernel tables), in the middle below one [1]."""
+"""Upper bound on the share of peak of FP8 and FP4 matmuls over that of 16-bit matmuls on the same machine. Published
+kernels of one library are between 0.54 and 1.08 by architecture (`matmul.share` of the kernel tables), with a median
+below one [1]."""
 
 
 def applied(a: Ability, shares: dict[str, float]) -> Ability:
@@ -100,12 +102,12 @@ def applied(a: Ability, shares: dict[str, float]) -> Ability:
 
     Parameters
     ----------
-    a : what the machine attains under the framework.
-    shares : factors on the rates of products, memory passes, attention and optimizer passes, by name [1].
+    a : achieved rates and fixed times of the machine under the framework.
+    shares : factors on the rates of matmuls, memory passes, attention and optimizer passes, by name [1].
 
     Returns
     -------
-    The changed ability; no rate exceeds its peak.
+    The ability with changed rates; no rate exceeds its peak.
     """
     r = a.rates
     whole = {

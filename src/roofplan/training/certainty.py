@@ -1,4 +1,4 @@
-"""How sure a training figure is: by the constants that it rests on, the runs behind them, and what was assumed."""
+"""Certainty of training figures, from their constants, the runs behind those, and assumed inputs."""
 
 from __future__ import annotations
 
@@ -29,31 +29,32 @@ from roofplan.training.ability import Ability, ability
 from roofplan.training.step import Step, step
 
 OFFLOADED = {"optimizer": ("optimizer", 3, 0.4), "activations": ("swap", 2, 0.1)}
-"""Part of a step that an offload shows under, its grade and the relative error of its time: a guess of host memory, and laws that no
-published run tests."""
+"""For each kind of offload: the part of the step that it affects, its grade, and its relative error. The
+optimizer's rests on a guess of host memory rates; that of activations on laws that no published run tests."""
 
 MATTERS = 0.05
-"""Share of a step from which a part's grade is the step's [1]."""
+"""Share of a step above which a part's grade affects the step's grade [1]."""
 
 MEMORY_SPREAD = 0.04
-"""Relative error of the memory ledger itself: its median over four publishers is 0.2 to 6% [1]."""
+"""Relative error of the memory ledger; its median is 0.2 to 6% over four publishers [1]."""
 
 UNEVEN = 1.25
-"""Tokens of the busiest rank of experts over their mean that balanced training still sees, a guess [1]."""
+"""Tokens of the busiest expert-parallel rank over the mean in balanced training, a guess [1]."""
 
 TWOFOLD = 2.0
-"""How many times more or less a micro-batch or a network may plausibly be than a default, a guess [1]."""
+"""Plausible factor, either way, between an assumed micro-batch or network and the real one, a guess [1]."""
 
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """How sure a step time is, and what follows from it.
+    """The certainty of a step time and of figures derived from it.
 
     Parameters
     ----------
     sure : its grade and interval.
-    quickest : how many times quicker than said a step can be at most, by the peak of its devices [1].
-    ends : step times of other plausible inputs over the one said, the least and the most; they lie inside the interval [1].
+    quickest : predicted step time over its lower bound at the devices' peak [1].
+    ends : minimum and maximum step time over other plausible inputs, relative to the prediction; the interval contains
+        both [1].
     """
 
     sure: Sure
@@ -61,13 +62,13 @@ class Known:
     ends: tuple[float, float] = (1.0, 1.0)
 
     def grows(self, value: float, unit: str) -> Metric:
-        """Return a figure that grows with the step time."""
+        """Return the metric of a figure proportional to the step time."""
         found = self.sure.of(value, unit)
         low = max(min(found.low, value * self.ends[0]), value / max(self.quickest, 1.0))
         return replace(found, low=low, high=max(found.high, value * self.ends[1]))
 
     def falls(self, value: float, unit: str) -> Metric:
-        """Return a figure that falls as the step time grows."""
+        """Return the metric of a figure inversely proportional to the step time."""
         found = self.sure.of(value, unit)
         high = min(max(found.high, value / self.ends[0]), value * max(self.quickest, 1.0))
         return replace(found, low=min(found.low, value / self.ends[1]), high=high)
@@ -76,7 +77,7 @@ class Known:
 def system_of(model: Model, machine: Machine, framework: Framework, job: Job) -> System:
     """Return the system of a training run, by which published runs are grouped.
 
-    Software goes by the name that was asked for, even where the profile of another framework stands in.
+    The software is the requested one, even if the profile of another framework is used for it.
 
     Parameters
     ----------
@@ -103,21 +104,21 @@ def step_certainty(
     unstated: Collection[str] = (),
     doubts: tuple[tuple[str, float], ...] = (),
 ) -> Known:
-    """Return how sure a step time is.
+    """Return the certainty of a step time.
 
     Parameters
     ----------
     model : model that is trained.
     job : batch, sequence, precision and method.
     layout : degrees of parallelism, recomputation and offload.
-    a : what the machine attains under the framework.
-    found : the step whose time it is.
-    unstated : inputs that nobody stated, among those of `ALTERNATIVES`.
-    doubts : what else may be wrong, each with the relative error that it may bring [1].
+    a : achieved rates and fixed times of the machine under the framework.
+    found : the step.
+    unstated : inputs that the user left out, among those of `ALTERNATIVES`.
+    doubts : other causes of error, each with its relative error [1].
 
     Returns
     -------
-    Certainty, and factors on the step time that its interval has to hold.
+    Certainty, and factors on the step time that its interval must contain.
     """
     fit = a.rates.fit
     machine, framework = a.machine, a.framework
@@ -150,16 +151,16 @@ BEARS = {
     "optimizer": "update",
     "host": "host",
 }
-"""The fitted number that a part of a step rests on; messages rest on constants of the network."""
+"""Fitted constant behind each part of a step; messages depend on network constants instead."""
 
 NOT_OF_THEIR_OWN = frozenset({"bubble", "stragglers"})
-"""Parts of a step that grow with all others."""
+"""Parts proportional to the rest of the step."""
 
 
 def by_constants(found: Step, a: Ability) -> float:
-    """Return the relative error that constants leave a step time, one standard deviation [1].
+    """Return the relative error of a step time from its constants, one standard deviation [1].
 
-    The slope of its logarithm by that of a constant is the constant's part of it; what each leaves is taken to be independent of the others.
+    The log-log sensitivity to a constant is its share of the time; residuals of constants are treated as independent.
     """
     borne: dict[Constant, float] = {}
     parts = {name: float(seconds) for name, seconds in found.parts.items() if name not in NOT_OF_THEIR_OWN}
@@ -174,15 +175,15 @@ def by_constants(found: Step, a: Ability) -> float:
 
 
 SENT = ("ranks", "hops")
-"""What names of parts end with that are messages."""
+"""Suffixes of the parts that are communication."""
 
 
 INSIDE = frozenset({"recompute"})
-"""Inputs of which either end lies inside the interval where nobody states them."""
+"""Inputs whose alternatives the interval must contain on both sides if the user left them out."""
 
 
 class Asked(NamedTuple):
-    """What a step time is asked of."""
+    """Inputs of a step-time prediction."""
 
     model: Model
     job: Job
@@ -190,7 +191,7 @@ class Asked(NamedTuple):
     machine: Machine
 
     def in_layout(self, **changed: object) -> Asked:
-        """Return the same with another layout."""
+        """Return these inputs with a changed layout."""
         return self._replace(layout=replace(self.layout, **changed))  # type: ignore[arg-type]
 
 
@@ -225,11 +226,11 @@ ALTERNATIVES: dict[str, Callable[[Asked], list[Asked]]] = {
     "network": _networks,
     "imbalance": _imbalances,
 }
-"""What else an input may plausibly be that nobody stated."""
+"""Plausible alternatives for inputs that the user left out."""
 
 
 def _span(name: str, asked: Asked, a: Ability, time: float) -> tuple[float, float]:
-    """Return the least and the most that a step takes over the plausible values of an input, over `time` [1]."""
+    """Return the minimum and maximum step time over plausible values of an input, relative to `time` [1]."""
     times = [time]
     for other in ALTERNATIVES[name](asked):
         there = a if other.machine is a.machine else ability(other.machine, a.framework, a.rates.fit)
@@ -238,7 +239,7 @@ def _span(name: str, asked: Asked, a: Ability, time: float) -> tuple[float, floa
 
 
 def memory_certainty(framework: Framework, machine: Machine, model: Model, job: Job, fit: Fit) -> tuple[Sure, Sure]:
-    """Return how sure the memory of a stage is.
+    """Return the certainty of a stage's memory.
 
     Parameters
     ----------
@@ -246,11 +247,11 @@ def memory_certainty(framework: Framework, machine: Machine, model: Model, job: 
     machine : devices that the job runs on.
     model : model that is trained.
     job : precision and method.
-    fit : fitted constants, and residuals of left-out publishers.
+    fit : fitted constants, and residuals on held-out publishers.
 
     Returns
     -------
-    Certainty of what the allocator reserves, and of what tensors take.
+    Certainty of reserved memory (allocator) and of allocated memory (tensors).
     """
     slack = fit.find("allocator", "reserved_over_allocated", [framework.name, "any"])
     own = own_runs(MEMORY, framework.id, machine, model, fit)

@@ -1,4 +1,4 @@
-"""Of many layouts, those that a layer tells apart: its passes and what it keeps do not depend on the data-parallel ranks."""
+"""Deduplicate layouts by the degrees that affect a single layer."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from roofplan.laws import Number
 from roofplan.records.training import Layout
 
 SEEN = ("tp", "cp", "ep", "micro_batch")
-"""Degrees that a layer sees."""
+"""Degrees that affect a single layer."""
 
 RADIX = 2**13
-"""More than any degree, so that four of them make one exact number [1]."""
+"""Base above any degree, so that four degrees make one exact number [1]."""
 
 WORTH = 64
-"""Layouts from which telling them apart is worth the sorting [1]."""
+"""Minimum number of layouts worth deduplicating [1]."""
 
 
 def distinct(layout: Layout) -> tuple[Layout, Callable[[Number], Number]]:
-    """Return each combination of what a layer sees once, and how to put results back in the layouts' order.
+    """Return the distinct layouts of a layer, and a function that maps their results back to the original layouts.
 
-    Flat arrays only: numbers, and grids whose axes already hold each degree once, come back as they are.
+    Only flat arrays are deduplicated. Numbers, and grids whose axes hold each degree once, are returned unchanged.
     """
     values = [getattr(layout, name) for name in SEEN]
     sizes = {value.size for value in values if isinstance(value, np.ndarray)}

@@ -1,4 +1,4 @@
-"""What a rank of each pipeline stage holds at the peak of a step, as Terms; values may be arrays over layouts."""
+"""Peak memory of one rank of each pipeline stage, as Terms; values may be arrays over layouts."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ from roofplan.training.stages import Share, Stage, layer_parameters, rank_parame
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ledger:
-    """The peak of one stage.
+    """The peak memory of one stage.
 
     Parameters
     ----------
-    stage : whose it is.
-    allocated : bytes that tensors take at the peak, in parts [B].
-    host : bytes of the rank that lie in its host's memory instead [B].
-    slack : what the allocator holds over what tensors take [1].
+    stage : the pipeline stage.
+    allocated : allocated memory (tensors) at the peak, in parts [B].
+    host : memory of the rank that is offloaded to its host [B].
+    slack : reserved (allocator) over allocated (tensors) memory [1].
     """
 
     stage: Stage
@@ -45,13 +45,13 @@ class Ledger:
 
     @property
     def reserved(self) -> Number:
-        """Bytes that the allocator holds for them [B]."""
+        """Memory that the allocator reserves [B]."""
         return self.allocated.value * self.slack
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Case:
-    """What the parts of a ledger are made from."""
+    """Inputs of the parts of a ledger."""
 
     model: Model
     job: Job
@@ -76,8 +76,8 @@ def ledgers(model: Model, job: Job, layout: Layout, framework: Framework, fit: F
     model : model that is trained.
     job : batch, sequence, precision and method.
     layout : degrees of parallelism, as floats or arrays.
-    framework : what is kept, and how states are sharded.
-    fit : fitted constants, for what the allocator reserves beyond its tensors.
+    framework : which activations are saved, and how states are sharded.
+    fit : fitted constants, for the ratio of reserved to allocated memory.
 
     Returns
     -------
@@ -116,14 +116,14 @@ def _ledgers(model: Model, job: Job, layout: Layout, framework: Framework, slack
 
 
 def needed(model: Model, job: Job, layout: Layout, framework: Framework) -> float:
-    """Return what tensors of the fullest stage take at their peak, without the allocator's slack.
+    """Return the peak allocated memory of the fullest stage, without the allocator's overhead.
 
     Parameters
     ----------
     model : model that is trained.
     job : batch, sequence, precision and method.
     layout : degrees of parallelism of one layout.
-    framework : what is kept, and how states are sharded.
+    framework : which activations are saved, and how states are sharded.
 
     Returns
     -------
@@ -133,7 +133,7 @@ def needed(model: Model, job: Job, layout: Layout, framework: Framework) -> floa
 
 
 def fullest(found: Sequence[Ledger]) -> Ledger:
-    """Return the stage that reserves most memory.
+    """Return the ledger of the stage that reserves the most memory.
 
     Parameters
     ----------
@@ -147,7 +147,7 @@ def fullest(found: Sequence[Ledger]) -> Ledger:
 
 
 def peak(found: Sequence[Ledger]) -> Number:
-    """Return the memory that the fullest stage reserves, element by element.
+    """Return the reserved memory of the fullest stage, element by element.
 
     Parameters
     ----------
@@ -164,7 +164,7 @@ def peak(found: Sequence[Ledger]) -> Number:
 
 
 def host_peak(found: Sequence[Ledger]) -> Number:
-    """Return the bytes in host memory of a rank of the stage that has most there [B]."""
+    """Return the host memory of one rank, on the stage that uses the most of it [B]."""
     most = found[0].host
     for one in found[1:]:
         most = larger(most, one.host)
@@ -172,12 +172,12 @@ def host_peak(found: Sequence[Ledger]) -> Number:
 
 
 def micro_batches(job: Job, layout: Layout) -> Number:
-    """Return the micro-batches of a step that pass each pipeline [1]."""
+    """Return the micro-batches per step of each pipeline [1]."""
     return job.batch / (layout.dp * layout.micro_batch)
 
 
 def in_flight(stage: Stage, job: Job, layout: Layout) -> Number:
-    """Return how many micro-batches of all its layers a stage holds at most [1]."""
+    """Return the maximum number of micro-batches in flight on a stage, in units of all of its layers [1]."""
     passing = micro_batches(job, layout)
     pp, place, chunks = float(layout.pp), float(stage.place), float(layout.interleave)
     if layout.schedule == "gpipe":
@@ -185,7 +185,7 @@ def in_flight(stage: Stage, job: Job, layout: Layout) -> Number:
     if layout.schedule == "dualpipe":
         return smaller(pipeline.dual_in_flight(pp), passing / 2.0)
     if layout.schedule == "zb-h1":
-        return smaller(pp, passing)  # deferred gradients of weights fill every stage up to the first one's share
+        return smaller(pp, passing)  # deferred weight gradients keep as many activations on every stage as on the first
     if chunks > 1.0:
         return smaller(pipeline.chunks_in_flight(pp, place, chunks), passing * chunks) / chunks
     return smaller(pipeline.warmup_micro_batches(pp, place), passing)
@@ -216,18 +216,21 @@ def _ledger(c: _Case, slack: float) -> Ledger:
 
 
 def _whole_gradients(c: _Case) -> bool:
-    """Return whether gradients of sharded blocks stay whole, those of frozen weights among them, until they are synchronised."""
+    """Return whether gradients of sharded blocks, even of frozen weights, stay unsharded until synchronisation."""
     return bool(c.framework.whole_gradient) and c.layout.zero >= 3 and c.job.adapter is not None
 
 
 def _passing(c: _Case) -> list[Term]:
-    """Return what stands beside states where a forward pass ends; gradients of passes before stand too, but not beside the longest sample where that comes first."""
+    """Return the memory besides model states at the end of a forward pass.
+
+    Accumulated gradients are included, unless the framework runs the longest sample first.
+    """
     several = _whole_gradients(c) and not c.framework.longest_first
     return [_activations(c), _working(c), *([_gathered(c, gradients=several)] if c.layout.zero >= 3 else [])]
 
 
 def _passed(c: _Case) -> list[Term]:
-    """Return what stands beside states where the backward pass ends: of the activations the first layer's alone, but all gradients."""
+    """Return the memory besides model states at the end of a backward pass: one layer's activations, all gradients."""
     kept: Number = 0.0
     for count, (stays, _, _) in zip(c.stage.counts, c.layers, strict=True):
         kept = larger(kept, stays) if count else kept
@@ -257,7 +260,7 @@ def _passed(c: _Case) -> list[Term]:
 
 
 def _fuller(one: list[Term], *others: list[Term]) -> list[Term]:
-    """Return the moment that needs most, part by part."""
+    """Return the parts of whichever peak is larger, element by element."""
     for other in others:
         more = sum(part.value for part in other) > sum(part.value for part in one)
         if np.ndim(more) == 0:
@@ -273,21 +276,21 @@ def _fuller(one: list[Term], *others: list[Term]) -> list[Term]:
 
 
 def _most(one: Number, *others: Number) -> Number:
-    """Return the largest, element by element."""
+    """Return the maximum, element by element."""
     for other in others:
         one = larger(one, other)
     return one
 
 
 AWAY = {"optimizer": ("optimizer",), "weights": ("weights", "adapters"), "activations": ("activations",)}
-"""Parts of a ledger that lie in host memory, by what is offloaded."""
+"""Parts of a ledger that are in host memory, for each kind of offload."""
 
 SWAP_LAYERS = 2.0
-"""Layers whose activations stand on the device where the others' are in host memory: the one that runs, and the one on its way [1]."""
+"""Layers kept on the device under activation offload: the running one and the one in transfer [1]."""
 
 
 def _placed(parts: list[Term], c: _Case) -> tuple[list[Term], Number]:
-    """Return what stays on the device of a stage's parts, and the bytes that lie in host memory."""
+    """Return a stage's parts that stay on the device, and the bytes in host memory [B]."""
     names = AWAY.get(c.layout.offload, ())
     away: Number = 0.0
     for part in parts:
@@ -298,7 +301,7 @@ def _placed(parts: list[Term], c: _Case) -> tuple[list[Term], Number]:
 
 
 def _swapping(c: _Case) -> Term:
-    """Return the activations that stand on the device where all the others lie in host memory."""
+    """Return the activations that stay on the device under activation offload."""
     most: Number = 0.0
     for count, (stays, _, _) in zip(c.stage.counts, c.layers, strict=True):
         if count:
@@ -316,7 +319,7 @@ def _swapping(c: _Case) -> Term:
 
 
 def alike(layout: Layout) -> tuple[Number, Number]:
-    """Return the ranks that divide the same dense parameters between them, and those that divide the same experts [1]."""
+    """Return the sharding group sizes of dense and of expert parameters [1]."""
     ranks = layout.dp * layout.cp
     if isinstance(layout.shard, np.ndarray) or layout.shard:
         ranks = smaller(ranks, layout.shard)
@@ -360,7 +363,7 @@ def _states(share: Share, c: _Case) -> list[Term]:
 
 
 def _adapter_states(share: Share, adapter: Adapter, c: _Case) -> list[Term]:
-    """Return frozen weights, in their stored format or in host memory, and what is trained beside them."""
+    """Return the frozen weights in their stored format, and the states of the trained adapters."""
     layout = c.layout
     ranks = alike(layout)[0] if layout.zero >= 3 else 1.0
     each = element_bytes(adapter.stored)
@@ -392,7 +395,7 @@ def _adapter_states(share: Share, adapter: Adapter, c: _Case) -> list[Term]:
 
 
 def _activations(c: _Case) -> Term:
-    """Return what the micro-batches in flight keep in the stage's layers."""
+    """Return the activations that the stage's layers save for the micro-batches in flight."""
     flying = in_flight(c.stage, c.job, c.layout)
     parts = []
     for count, layer, (kept_by_one, _, _) in zip(_passed_backward(c), c.kinds, c.layers, strict=True):
@@ -426,7 +429,7 @@ def _activations(c: _Case) -> Term:
 
 
 def _passed_backward(c: _Case) -> tuple[float, ...]:
-    """Return the layers of each kind that a backward pass reaches: none of the first stage below the first that is trained [1]."""
+    """Return the layers of each kind that the backward pass reaches: none below the first layer with an adapter [1]."""
     below = c.job.adapter.first if c.job.adapter and c.stage.embeds else 0
     if not below:
         return c.stage.counts
@@ -435,7 +438,7 @@ def _passed_backward(c: _Case) -> tuple[float, ...]:
 
 
 def _again(c: _Case) -> Number:
-    """Return what a layer's backward pass holds: its widest gradients, and what is computed again [B]."""
+    """Return the transient memory of a layer's backward pass: widest gradients and recomputed activations [B]."""
     most: Number = 0.0
     for count, (stays, whole, gradients) in zip(c.stage.counts, c.layers, strict=True):
         if count:
@@ -444,7 +447,7 @@ def _again(c: _Case) -> Number:
 
 
 def _working(c: _Case) -> Term:
-    """Return what stands only for a moment: at the head, or where a layer runs backward; the larger counts."""
+    """Return the transient memory: the larger of the output head's and a layer's backward pass."""
     again = _again(c)
     if not c.stage.heads:
         text = "widest gradients of a layer, and what is computed again, {again}"
@@ -478,7 +481,7 @@ def _working(c: _Case) -> Term:
 
 
 def _buffers(share: Share, c: _Case) -> list[Term]:
-    """Return placeholders of weight gradients, and copies of weights in low precision."""
+    """Return placeholder buffers of weight gradients, and low-precision copies of weights."""
     parts = []
     each = c.framework.keeps("weight_gradient_buffers")
     if each and c.job.adapter is None:
@@ -514,12 +517,12 @@ def _buffers(share: Share, c: _Case) -> list[Term]:
 
 
 def _gathered(c: _Case, *, gradients: bool = False) -> Term:
-    """Return what stands whole for a while.
+    """Return weights and gradients that are temporarily unsharded.
 
-    Weights gathered for the running layer and the next, a layer's gradients until they are reduced and scattered, and
-    embedding and head throughout; all layers where the framework lets none go. A shard that lies in host memory is copied to
-    the device before it is gathered. With whole `gradients`, those of all layers, and once more a layer's where they are put
-    together from its tensors'.
+    They are the weights of the running layer and the next, a layer's gradients until their reduce-scatter, and
+    embedding and head throughout; of all layers, if the framework reshards none. A shard in host memory is copied to
+    the device before the all-gather. With `gradients`, the unsharded gradients of all layers are added, and one layer's
+    a second time for the buffer that collects the gradients of its tensors.
     """
     frozen = c.job.adapter is not None
     stays = c.framework.stays_gathered == "pipeline" and c.layout.pp > 1 and not frozen
@@ -566,7 +569,7 @@ def _gathered(c: _Case, *, gradients: bool = False) -> Term:
 
 
 def label(layer: Layer) -> str:
-    """Return what a layer is made of, such as ``attention and mixture``."""
+    """Return a layer's modules as text, such as ``attention and mixture``."""
     names = {
         "Attention": "attention",
         "LatentAttention": "latent attention",

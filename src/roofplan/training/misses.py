@@ -1,4 +1,4 @@
-"""Why no training plan satisfies the limits, and what would."""
+"""Why no training plan satisfies the limits, and remedies."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from roofplan.training.plan import (
 from roofplan.training.search import LEAST_SEQUENCE, Tally, search, tensor_degrees
 
 MORE = (2, 4, 8, 16, 32, 64)
-"""Multiples of a machine that are tried as ways out [1]."""
+"""Multiples of a machine that are tried as remedies [1]."""
 
 MOST_FINE_TUNED = 10e9
-"""Tokens of a run up to which low-rank updates are a way out: beyond, it is no fine-tuning [token]."""
+"""Largest run for which low-rank updates are suggested; a longer one is not fine-tuning [token]."""
 
 
 def memory_miss(asked: TrainingRequest, machine: Machine, tally: Tally, fit: Fit) -> NoPlan:
-    """Return the refusal where nothing fits: what the leanest layout of the nearest machine needs, and ways out that were tried."""
+    """Return the refusal if nothing fits: the least memory needed on the nearest machine, and tried remedies."""
     need = tally.least_memory
     room = float(machine.device.memory or 0.0)
     text = (
@@ -56,7 +56,7 @@ def memory_miss(asked: TrainingRequest, machine: Machine, tally: Tally, fit: Fit
 def _way(
     flags: dict[str, str], argument: str, now: object, asked: TrainingRequest, machine: Machine, fit: Fit
 ) -> Remedy | None:
-    """Return a changed request as a way out with the layout that it gives, None where it gives none."""
+    """Return a changed request as a remedy with its layout, None if it has none."""
     try:
         found = search(asked.model, asked.job, machine, asked.framework, fit, asked.pins)
     except InputError:
@@ -68,7 +68,7 @@ def _way(
 
 
 def _remedy(flags: dict[str, str], argument: str, now: object) -> Remedy:
-    """Return flags to type, the one that matters first."""
+    """Return a remedy from its flags, the main one first."""
     others = {flag: value for flag, value in flags.items() if flag != argument}
     text = " ".join(f"{flag} {value}" for flag, value in ({argument: flags[argument]} | others).items())
     return {"argument": argument, "now": now, "needed": flags[argument], "also": others, "text": text}
@@ -79,7 +79,7 @@ def _typed(pins: dict[str, object]) -> str:
 
 
 def _offloaded(asked: TrainingRequest, machine: Machine, fit: Fit) -> list[Remedy]:
-    """Return the way out of an optimizer in host memory."""
+    """Return the remedy of offloading the optimizer to host memory."""
     if "offload" in asked.pins or asked.job.adapter is not None:
         return []
     pins = {**asked.pins, "offload": "optimizer"}
@@ -88,7 +88,7 @@ def _offloaded(asked: TrainingRequest, machine: Machine, fit: Fit) -> list[Remed
 
 
 def _elsewhere(asked: TrainingRequest, machine: Machine, fit: Fit) -> list[Remedy]:
-    """Return another framework in which the job fits, the one with the quickest step."""
+    """Return the remedy of another framework in which the job fits, the one with the fastest step."""
     method = asked.job.adapter.method if asked.job.adapter is not None else "full"
     out = []
     for other in map(catalogue.framework, catalogue.ids("frameworks")):
@@ -107,7 +107,7 @@ def _elsewhere(asked: TrainingRequest, machine: Machine, fit: Fit) -> list[Remed
 
 
 def _fine_tuned(asked: TrainingRequest, machine: Machine, fit: Fit) -> list[Remedy]:
-    """Return the way out of QLoRA where the run may be a fine-tuning, at the same batch and sequence."""
+    """Return the remedy of QLoRA at the same batch and sequence, if the run may be fine-tuning."""
     job = asked.job
     if job.adapter is not None or asked.pins or (job.tokens or 0.0) > MOST_FINE_TUNED:
         return []
@@ -119,16 +119,16 @@ def _fine_tuned(asked: TrainingRequest, machine: Machine, fit: Fit) -> list[Reme
 
 
 def _larger(machine: Machine) -> list[Machine]:
-    """Return more devices of a kind, as the catalogue joins them."""
+    """Return larger machines of the same device, connected as in the catalogue."""
     return [found for factor in MORE if (found := resized(machine, machine.count * factor)) is not None]
 
 
 def within_limits(asked: TrainingRequest, plans: list[TrainingPlan], tally: Tally, fit: Fit) -> list[TrainingPlan]:
-    """Return the plans within deadline and budget, or say what the nearest one takes.
+    """Return the plans within deadline and budget.
 
     Raises
     ------
-    NoPlan : none is within both; each limit that would do alone, or else both, with what is needed.
+    NoPlan : no plan is within both; holds each limit that is enough to relax alone, else both, with the needed values.
     """
     kept = [plan for plan in plans if not _over(plan, asked)]
     if kept:
@@ -165,14 +165,14 @@ def _bill(plan: TrainingPlan) -> float:
 
 
 def _over(plan: TrainingPlan, asked: TrainingRequest) -> list[str]:
-    """Return the limits that a plan misses."""
+    """Return the limits that a plan exceeds."""
     late = asked.deadline is not None and _days(plan) > asked.deadline
     dear = asked.budget is not None and _bill(plan) > asked.budget
     return [*(["deadline"] if late else []), *(["budget"] if dear else [])]
 
 
 def _moved(plan: TrainingPlan, limits: Sequence[str], asked: TrainingRequest) -> Remedy:
-    """Return limits at what a plan takes, with the plan."""
+    """Return the remedy of relaxing limits to a plan's values."""
     needed = {
         "deadline": f"{math.ceil(_days(plan) / DAY * 10) / 10:.1f}d",
         "budget": f"{math.ceil(min(_bill(plan), 1e15))}USD",
@@ -184,7 +184,7 @@ def _moved(plan: TrainingPlan, limits: Sequence[str], asked: TrainingRequest) ->
 
 
 def _dear(asked: TrainingRequest, plans: Sequence[TrainingPlan], ways: list[Remedy]) -> NoPlan:
-    """Return the refusal where every plan in time costs more than the budget."""
+    """Return the refusal if every plan within the deadline exceeds the budget."""
     least = min(plans, key=_bill)
     if not _priced(least):
         given = _remedy({"--price": "2.50USD/h"}, "--price", asked.price)
@@ -195,7 +195,7 @@ def _dear(asked: TrainingRequest, plans: Sequence[TrainingPlan], ways: list[Reme
 
 
 def _late(asked: TrainingRequest, nearest: TrainingPlan, ways: list[Remedy], fit: Fit) -> NoPlan:
-    """Return the refusal where every plan is late: the nearest one, and the time that no number of devices goes below."""
+    """Return the refusal if every plan misses the deadline, with the nearest plan and the lower bound on run time."""
     days, limit = _days(nearest) / DAY, (asked.deadline or 0.0) / DAY
     least = least_time(asked, nearest) / DAY
     text = f"no plan: deadline. the fastest, {nearest.label} on {nearest.machine.text or nearest.machine.device.id}, takes {days:.1f} days"
@@ -210,7 +210,7 @@ def _late(asked: TrainingRequest, nearest: TrainingPlan, ways: list[Remedy], fit
 
 
 def _in_time(asked: TrainingRequest, nearest: TrainingPlan, fit: Fit) -> list[Remedy]:
-    """Return the least doubling of a plan's devices whose best layout meets deadline and budget, tried."""
+    """Return the smallest multiple of a plan's machine whose best layout meets deadline and budget."""
     for machine in _larger(nearest.machine):
         if asked.devices is not None and machine.count > asked.devices:
             continue
@@ -228,9 +228,10 @@ def _in_time(asked: TrainingRequest, nearest: TrainingPlan, fit: Fit) -> list[Re
 
 
 def least_time(asked: TrainingRequest, plan: TrainingPlan) -> float:
-    """Return what no number of devices goes below: each sequence on as many ranks as heads and context allow, at the dense peak [s].
+    """Return the lower bound on run time for any number of devices [s].
 
-    A pipeline does not shorten the way of one sequence through all layers, and the next step waits for it.
+    Each sequence runs at the dense peak on the most ranks that heads and context allow. A pipeline does not shorten one
+    sequence's passage through all layers, and the next step waits for it.
     """
     widest = max(tensor_degrees(asked.model, MOST_TENSOR)) * max(1, asked.job.sequence // LEAST_SEQUENCE)
     work = sum(flops_per_token(asked.model, asked.job.sequence, asked.job.adapter)) * asked.job.sequence
@@ -238,4 +239,4 @@ def least_time(asked: TrainingRequest, plan: TrainingPlan) -> float:
 
 
 MOST_TENSOR = 2**10
-"""Tensor ranks among which the largest that divides a model is looked for [1]."""
+"""Upper limit in the search for the largest tensor-parallel degree of a model [1]."""

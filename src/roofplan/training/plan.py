@@ -1,4 +1,4 @@
-"""A training plan and its metrics; what a search is asked, and why nothing was found."""
+"""A training plan and its metrics, and the request of a training search."""
 
 from __future__ import annotations
 
@@ -30,25 +30,27 @@ from roofplan.training.terms import step_term
 
 OBJECTIVES = ("time", "cost", "devices", "memory")
 FAILURES_SPREAD = 2.0
-"""Factor by which published interruption rates of clusters of one kind differ, either way: 0.29 (32K devices) to 0.81 (RSC-1) per 1,000
-device-days around Llama 3's 0.47 [1]."""
+"""Factor, either way, between published interruption rates of similar clusters: 0.29 (32K devices) to 0.81 (RSC-1) per
+1,000 device-days around Llama 3's 0.47 [1]."""
 
 STATES_SPREAD = 0.1
-"""Relative error of what offloaded states take of a host's memory, and that of power and of a grid's carbon, which no published run tests [1]."""
+"""Relative error of offloaded states in host memory, of power and of a grid's carbon; no published run tests them
+[1]."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingRequest:
-    """All that a training search is asked.
+    """The request of a training search.
 
     Parameters
     ----------
-    deadline : most elapsed time [s].
-    budget : most money for the run [USD].
-    devices : most devices [1].
-    any_size : whether machines of one device are sizes of a cluster, of which the smallest within the deadline counts.
-    assumed : what was assumed, in words.
-    unstated : inputs among them whose other plausible values widen intervals, of those that `certainty.ALTERNATIVES` knows.
+    deadline : maximum elapsed time [s].
+    budget : maximum cost of the run [USD].
+    devices : maximum number of devices [1].
+    any_size : whether the machines of one device are cluster sizes, of which the smallest within the deadline is
+        wanted.
+    assumed : assumptions, as text.
+    unstated : inputs that the user left out and whose alternatives in `certainty.ALTERNATIVES` widen intervals.
     """
 
     model: Model
@@ -72,13 +74,13 @@ class TrainingRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingPlan:
-    """One layout with everything that is known of it.
+    """One layout with all its predicted figures.
 
     Parameters
     ----------
-    pareto : whether no layout on its machine is both faster and leaner.
-    tied : whether its objective lies within 1% of the first plan's.
-    within_interval : whether its objective differs from the first plan's by less than the two 90% intervals.
+    pareto : whether no layout on its machine is both faster and uses less memory.
+    tied : whether its objective is within 1% of the first plan's.
+    within_interval : whether the 90% interval of its objective overlaps the first plan's.
     """
 
     model: Model
@@ -105,7 +107,7 @@ class TrainingPlan:
 
     @property
     def label(self) -> str:
-        """Return such as ``tp8 pp2 dp32, micro-batch 1 x 16, recompute selective, ZeRO-1``."""
+        """Return the layout as text: ``tp8 pp2 dp32, micro-batch 1 x 16, recompute selective, ZeRO-1``."""
         x = self.layout
         words = [x.label(), f"micro-batch {int(x.micro_batch)} x {int(self.step.micro_batches)}"]
         words += [f"interleave {x.interleave}"] if x.interleave > 1 else []
@@ -135,11 +137,11 @@ LIMIT_OF: dict[str, Limit] = {
     "swap": "host_link",
     "stragglers": "stragglers",
 }
-"""Limit that a part of a step runs into; all others are communication."""
+"""Limit that binds each part of a step; all other parts are communication."""
 
 
 def binding(plan: TrainingPlan) -> tuple[Limit, float]:
-    """Return the limit that takes most of a training step.
+    """Return the limit with the largest share of a training step.
 
     Parameters
     ----------
@@ -162,9 +164,9 @@ def binding(plan: TrainingPlan) -> tuple[Limit, float]:
 def flops_per_token(model: Model, sequence: int, adapter: Adapter | None = None) -> tuple[float, float]:
     """Return the model FLOPs of training on one token, forward and backward.
 
-    Three times the forward pass: two for each weight that the token meets, without the embedding's look-up,
-    and attention over the tokens before it; twice for frozen products. Recomputation, padding and the optimizer are not
-    model FLOPs.
+    The forward pass has two FLOPs for each weight that the token uses, without the embedding look-up, and attention
+    over the tokens before it. Training takes three times that, or twice for frozen matmuls. Recomputation, padding and
+    the optimizer are not model FLOPs.
 
     Parameters
     ----------
@@ -174,18 +176,18 @@ def flops_per_token(model: Model, sequence: int, adapter: Adapter | None = None)
 
     Returns
     -------
-    FLOPs of products, and FLOPs of attention [FLOP].
+    FLOPs of matmuls, and FLOPs of attention [FLOP].
     """
     touched = float((model.active or model.total) - (0 if model.tied else model.embedding))
     table = whole_model(model, Pass(new=float(sequence), requests=1.0, coupled=False))
     mixing = sum(float(op.work) for op in table if op.kind in {"prefill_attention", "memory"}) / sequence
     forward = float(flops.forward_per_token(touched))
-    # frozen weights have a gradient of their inputs, none of their own
+    # frozen weights have input gradients but no weight gradients
     return (2.0 * forward if adapter is not None else float(flops.training(touched, 1.0))), 3.0 * mixing
 
 
 def planned(asked: TrainingRequest, machine: Machine, layout: Layout, fit: Fit) -> TrainingPlan:
-    """Return a layout as a plan: step, memory, run, money and energy."""
+    """Return the plan of a layout: step, memory, run, cost and energy."""
     a = ability(machine, asked.framework, fit)
     found = step(asked.model, asked.job, layout, a)
     whole = step_term(found, asked.job, layout, a)
@@ -230,9 +232,9 @@ def planned(asked: TrainingRequest, machine: Machine, layout: Layout, fit: Fit) 
 
 
 def metrics_of(plan: TrainingPlan, place: str, unstated: tuple[str, ...] = ()) -> dict[str, Metric]:
-    """Return the metrics of a plan with their intervals; what is not known is absent.
+    """Return the metrics of a plan with their intervals; unknown ones are absent.
 
-    `unstated` are the inputs that were assumed, of those of `certainty.ALTERNATIVES`.
+    `unstated` lists the inputs that the user left out, among those of `certainty.ALTERNATIVES`.
     """
     seconds, n, fit = float(plan.step.time), plan.machine.count, plan.ability.rates.fit
     tokens = plan.job.batch * plan.job.sequence
@@ -282,7 +284,7 @@ def metrics_of(plan: TrainingPlan, place: str, unstated: tuple[str, ...] = ()) -
 
 
 def _loosened(found: Sure, fit: Fit) -> Sure:
-    """Return how sure what a step's power gives is: at best borrowed."""
+    """Return the certainty of energy figures: at best borrowed."""
     half = max(found.half, interval_factor(STEP, fit) * STATES_SPREAD)
     return found._replace(grade=max(found.grade, "borrowed", key=GRADES.index), half=half)
 
@@ -294,7 +296,7 @@ def dense_peak(plan: TrainingPlan) -> float:
 
 
 def again(plan: TrainingPlan) -> float:
-    """Return the work of a step that recomputation does again, on all devices, experts evenly used [FLOP]."""
+    """Return the recomputed FLOP of a step on all devices, with evenly loaded experts [FLOP]."""
     x, work = replace(plan.layout, imbalance=1.0, capacity=None), 0.0
     tokens = float(x.micro_batch) * plan.job.sequence / float(x.cp)
     for layer, places in plan.model.decoder.kinds():
@@ -305,7 +307,7 @@ def again(plan: TrainingPlan) -> float:
 
 
 ALL_PRODUCTS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
-"""Products that a low-rank update is given to (QLoRA, arXiv 2305.14314, section 4)."""
+"""Linear layers with a low-rank update (QLoRA, arXiv 2305.14314, section 4)."""
 
 ADAPTER_BYTES = 16.0
-"""Bytes of a trained parameter of an adapter: fp32 weight, gradient and two moments [B]."""
+"""Bytes per trained adapter parameter: fp32 weight, gradient and two moments [B]."""

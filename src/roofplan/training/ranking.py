@@ -1,4 +1,4 @@
-"""Plans of every machine in order, the best first, of those that satisfy the limits."""
+"""Ranked plans of all machines that satisfy the limits, best first."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from roofplan.training.warnings import quicker_elsewhere, slower_network, warnin
 
 @dataclass(slots=True, kw_only=True)
 class TrainingResult:
-    """Plans in order, the best first; the tally beside them, and the constants that they rest on."""
+    """Ranked plans, best first, with the tally and the fitted constants."""
 
     plans: list[TrainingPlan]
     tally: Tally
@@ -34,7 +34,7 @@ class TrainingResult:
 
     @property
     def smallest(self) -> TrainingPlan | None:
-        """The plan with the fewest devices that meets a deadline, where the first has more."""
+        """The plan with the fewest devices that meets the deadline, None if the first plan has no more."""
         least = min(self.plans, key=lambda plan: plan.machine.count)
         return least if self.asked.deadline is not None and least.machine.count < self.plans[0].machine.count else None
 
@@ -46,15 +46,15 @@ def plan_all(asked: TrainingRequest, fit: Fit, progress: Callable[[int, int], No
     ----------
     asked : model, job, machines, framework and limits.
     fit : fitted constants.
-    progress : called with the layouts tried so far and their number.
+    progress : called with the number of layouts tried so far and their total.
 
     Returns
     -------
-    Ranked plans, the Pareto front and what the search counted.
+    Ranked plans and the tally of the search.
 
     Raises
     ------
-    NoPlan : nothing fits, or nothing within the limits; carries what would.
+    NoPlan : nothing fits, or nothing satisfies the limits; holds the remedies.
     """
     started = time.process_time()
     tally = Tally()
@@ -99,7 +99,7 @@ def plan_all(asked: TrainingRequest, fit: Fit, progress: Callable[[int, int], No
     front = {(machine.text, layout) for machine, found in fronts for _, _, layout in found.front}
     kept = ordered(within_limits(asked, plans, tally, fit), asked.best, front)
     if few < SHORTLIST:
-        # the first machine's other layouts are planned too, once it is known to be the first
+        # once the best machine is known, plan its other layouts too
         best = kept[0].machine
         found = next(found for machine, found in fronts if machine is best)
         more = [planned(asked, best, layout, fit) for _, _, layout in _shortlist(found, SHORTLIST)[few:]]
@@ -115,11 +115,11 @@ def plan_all(asked: TrainingRequest, fit: Fit, progress: Callable[[int, int], No
 
 
 FEW = 4
-"""Machines up to which a whole shortlist of each is planned [1]."""
+"""Largest number of machines for which the whole shortlist of each is planned [1]."""
 
 
 def _alternatives(asked: TrainingRequest, machines: list[Machine]) -> list[list[Machine]]:
-    """Return machines in groups, of each of which the smallest within the deadline counts; without a deadline each alone."""
+    """Return groups of machines; of each group, the smallest within the deadline is wanted (without one, no groups)."""
     if not asked.any_size or asked.deadline is None:
         return [[machine] for machine in machines]
     sizes: dict[str, list[Machine]] = {}
@@ -131,13 +131,13 @@ def _alternatives(asked: TrainingRequest, machines: list[Machine]) -> list[list[
 def _tried(
     asked: TrainingRequest, group: list[Machine], fit: Fit, progress: Callable[[int, int], None] | None
 ) -> list[tuple[Machine, Found]]:
-    """Return the layouts of machines of one device, of sizes near the smallest that meets the deadline.
+    """Return the layouts of machines of one device, at sizes near the smallest that meets the deadline.
 
-    A run takes about as many device-hours on any size, so that each look tells which size to look at next.
+    A run takes about the same device-hours at any size, so each search predicts the next size to try.
 
     Raises
     ------
-    InputError : no size has a layout; the reason of the last.
+    InputError : no size has a layout; the reason is that of the last size.
     """
     tried: dict[int, tuple[Machine, Found]] = {}
     place, late, in_time, reason = min(1, len(group) - 1), -1, len(group), None
@@ -165,12 +165,12 @@ def _tried(
 
 
 def _time_of(asked: TrainingRequest, machine: Machine, found: Found, fit: Fit) -> float:
-    """Return the time that a run takes on the fastest layout, failures included [s]."""
+    """Return the run time of the fastest layout, including failures [s]."""
     return planned(asked, machine, found.layouts[0][2], fit).metrics["days"].value * DAY
 
 
 def _shortlist(found: Found, most: int) -> list[tuple[float, float, Layout]]:
-    """Return the fastest layouts, one for each set of degrees, then the front of time against memory."""
+    """Return the fastest layout of each set of degrees, then the Pareto front of time and memory."""
     out: dict[tuple[Any, ...], tuple[float, float, Layout]] = {}
     for item in found.layouts:
         degrees = (*(getattr(item[2], name) for name in AXES[:4]), item[2].pp)
@@ -182,10 +182,10 @@ def _shortlist(found: Found, most: int) -> list[tuple[float, float, Layout]]:
 
 
 def ordered(plans: list[TrainingPlan], best: str, front: Collection[tuple[str, Layout]]) -> list[TrainingPlan]:
-    """Return plans by objective, ties by what an expert would pick.
+    """Return plans sorted by objective; ties are broken as an expert would.
 
-    Plans tie where their objectives lie within 1% of the best that remains. Among them stand first those of the front of time
-    against memory, then those with more free memory, fewer devices, and the smallest degrees.
+    Plans tie if their objectives are within 1% of the best remaining plan. Tied plans are sorted by: Pareto front of
+    time and memory, free memory, fewest devices, smallest degrees.
     """
     marked = [replace(plan, pareto=(plan.machine.text, plan.layout) in front) for plan in plans]
 
@@ -209,7 +209,7 @@ def ordered(plans: list[TrainingPlan], best: str, front: Collection[tuple[str, L
 
 
 def _bounds(plan: TrainingPlan, best: str) -> tuple[float, float] | None:
-    """Return the 90% interval of the objective, None where it is a count or not known."""
+    """Return the 90% interval of the objective, None if it is a count or unknown."""
     name = {"cost": "cost" if "cost" in plan.metrics else "cost_per_million_tokens", "memory": "memory_reserved"}.get(
         best, "days" if "days" in plan.metrics else "step_time"
     )
@@ -224,7 +224,7 @@ class Standing:
     Parameters
     ----------
     best : the best plan without pins.
-    ratio : objective of the pinned plan over that of the best, above 1 where the best is better [1].
+    ratio : objective of the pinned plan over that of the best, above 1 if the best is better [1].
     within_interval : whether the difference is smaller than the two 90% intervals.
     """
 
@@ -246,7 +246,7 @@ def standing(plan: TrainingPlan, asked: TrainingRequest, fit: Fit) -> Standing |
 
 
 def objective(plan: TrainingPlan, best: str) -> float:
-    """Return what is to be made small; infinite where it is not known."""
+    """Return the objective to minimise, infinite if unknown."""
     m = plan.metrics
     if best == "cost":
         return (
@@ -264,4 +264,4 @@ def objective(plan: TrainingPlan, best: str) -> float:
 
 
 SHORTLIST = 24
-"""Layouts of a machine that become whole plans: the fastest of different degrees, and the leanest [1]."""
+"""Layouts of different degrees, per machine, for which a plan is computed [1]."""

@@ -1,4 +1,4 @@
-"""What the flags of ``roofplan train`` mean: text with units becomes a request."""
+"""Parse the flags of ``roofplan train``: text with units becomes a request."""
 
 from __future__ import annotations
 
@@ -30,19 +30,20 @@ from roofplan.training.search import Pins, mixtures
 
 METHODS = ("full", "lora", "qlora", "dora")
 PRECISIONS = {"bf16": "bf16", "fp16": "fp16", "fp8": "fp8", "mxfp8": "fp8", "nvfp4": "fp4"}
-"""Number formats of the products, by what people write."""
+"""Number format of the matmuls for each spelling of ``--precision``."""
 
 DEFAULT_SEQUENCE = 4096
-"""Tokens of a sequence where nobody says, or the model's positions where they are fewer [token]."""
+"""Default tokens per sequence, at most the model's positions [token]."""
 
 DEFAULT_BATCH = {"full": 2**22, "other": 2**16}
-"""Tokens of a step where nobody says: 4 Mi in pretraining, 64 Ki in fine-tuning [token]."""
+"""Default tokens per step: 4 Mi in pretraining, 64 Ki in fine-tuning [token]."""
 
 
 def batch_of(text: str, sequence: int) -> int:
-    """Return sequences of a step from ``512seq`` or ``4194304tok``.
+    """Return the sequences per step in a text such as ``512seq`` or ``4194304tok``.
 
-    Tokens that make no whole number of sequences are rounded, by 5% at most, to the one that most devices divide.
+    If the tokens are not a whole number of sequences, they are rounded, by at most 5%, to a multiple of a high power of
+    two.
 
     >>> batch_of("4Mtok", 8192), batch_of("16Mtok", 8192), batch_of("512seq", 8192)
     (512, 2048, 512)
@@ -65,7 +66,7 @@ def batch_of(text: str, sequence: int) -> int:
 
 
 def _divisible(count: float) -> int:
-    """Return the multiple of the highest power of two that lies within 5% of a count, the nearest whole number if none does [1]."""
+    """Return the multiple of the highest power of two within 5% of a count, else the nearest whole number [1]."""
     for power in range(math.ceil(math.log2(count)) + 1, 0, -1):
         near = round(count / (1 << power)) * (1 << power)
         if abs(near - count) <= ROUNDED * count:
@@ -74,11 +75,11 @@ def _divisible(count: float) -> int:
 
 
 ROUNDED = 0.05
-"""Most that a batch in tokens is changed to divide well: a million written for 2^20 is 5% less [1]."""
+"""Largest relative change of a batch in tokens to make it divide well: a million in place of 2^20 is 5% less [1]."""
 
 
 def pins_of(text: str | None) -> Pins:
-    """Return what a strategy fixes, from ``tp=8,pp=2,recompute=full``.
+    """Return the pinned values in a text such as ``tp=8,pp=2,recompute=full``.
 
     >>> pins_of("tp=8,recompute=full")
     {'tp': 8, 'recompute': 'full'}
@@ -121,7 +122,7 @@ def pins_of(text: str | None) -> Pins:
 
 
 def framework_of(name: str | None, method: str, on: Sequence[str] = ()) -> Framework:
-    """Return the framework that was asked for, else the newest Megatron, MaxText where Megatron is not known, or fsdp-qlora for adapters."""
+    """Return the requested framework, else Megatron, MaxText on devices without Megatron, fsdp-qlora for adapters."""
     wanted = name or ("megatron" if method == "full" else "fsdp-qlora")
     if name is None and method == "full" and on:
         vendor = machine(on[0])[0].device.vendor
@@ -137,7 +138,7 @@ def framework_of(name: str | None, method: str, on: Sequence[str] = ()) -> Frame
 
 
 def job_of(model: Model, framework: Framework, asked: TrainInputs, assumed: list[str]) -> Job:
-    """Return the job that inputs describe; what a default filled is added to `assumed`."""
+    """Return the job of given inputs; defaults are added to `assumed`."""
     sequence = _sequence(model, asked.sequence, assumed)
     batch = _batch(asked, sequence, assumed)
     precision = choice(asked.precision or "bf16", PRECISIONS, "--precision")
@@ -161,7 +162,7 @@ def job_of(model: Model, framework: Framework, asked: TrainInputs, assumed: list
 
 
 def _sequence(model: Model, text: str | None, assumed: list[str]) -> int:
-    """Return the tokens of a sequence [token]."""
+    """Return the tokens per sequence [token]."""
     if text is None:
         length = min(DEFAULT_SEQUENCE, model.max_positions or DEFAULT_SEQUENCE)
         assumed.append(f"--sequence {length}")
@@ -179,7 +180,7 @@ def _sequence(model: Model, text: str | None, assumed: list[str]) -> int:
 
 
 def _batch(asked: TrainInputs, sequence: int, assumed: list[str]) -> int:
-    """Return the sequences of a step [1]."""
+    """Return the sequences per step [1]."""
     text = asked.batch
     if text is None:
         count = max(1, DEFAULT_BATCH["full" if asked.method.lower() == "full" else "other"] // sequence)
@@ -194,7 +195,7 @@ def _batch(asked: TrainInputs, sequence: int, assumed: list[str]) -> int:
 def _tokens(
     model: Model, asked: TrainInputs, sequence: int, batch: int, adapter: Adapter | None, assumed: list[str]
 ) -> float | None:
-    """Return the tokens of the run, one step's at least, None where nobody says [token]."""
+    """Return the tokens of the run, at least one step's; None if not given [token]."""
     tokens, compute = asked.tokens, asked.compute
     if tokens is not None and compute is not None:
         raise InputError(
@@ -221,7 +222,7 @@ def _tokens(
 
 
 def capacity_of(text: str | None, model: Model, imbalance: float, assumed: list[str]) -> float | None:
-    """Return the tokens that an expert takes over their mean, None where it takes all that come [1]."""
+    """Return the expert capacity factor, None if experts drop no tokens [1]."""
     if text is None:
         return None
     if not mixtures(model):
@@ -242,7 +243,7 @@ def capacity_of(text: str | None, model: Model, imbalance: float, assumed: list[
 
 
 def fabric_of(text: str | None) -> tuple[float, float] | None:
-    """Return the devices of a pod and the taper beyond it, from ``pod=3072,taper=7``.
+    """Return the devices of a pod and the taper between pods in a text such as ``pod=3072,taper=7``.
 
     >>> fabric_of("pod=3072,taper=7")
     (3072.0, 7.0)
@@ -264,7 +265,7 @@ def fabric_of(text: str | None) -> tuple[float, float] | None:
 
 
 def imbalance_of(text: str | None, model: Model, assumed: list[str]) -> float:
-    """Return the tokens of the busiest rank of experts over their mean; even, and said so, where nobody says [1]."""
+    """Return the tokens of the busiest expert-parallel rank over the mean; 1, noted in `assumed`, if not given [1]."""
     if not mixtures(model):
         if text is not None:
             raise InputError(f"--imbalance: {model.id} has no experts", argument="--imbalance", value=text)
@@ -283,7 +284,7 @@ def imbalance_of(text: str | None, model: Model, assumed: list[str]) -> float:
 
 
 CHINCHILLA = 20.0
-"""Tokens for each parameter that make the most of a compute budget (Hoffmann et al. 2022, arXiv 2203.15556)."""
+"""Compute-optimal tokens per parameter (Hoffmann et al. 2022, arXiv 2203.15556) [token]."""
 
 
 def _plain(text: str) -> bool:
@@ -295,7 +296,7 @@ def _plain(text: str) -> bool:
 
 
 def adapter_of(method: str, rank: str | None, base: str | None) -> Adapter | None:
-    """Return what is trained beside frozen weights, None where the weights are."""
+    """Return the adapter of a fine-tuning method, None if all weights are trained."""
     if method == "full":
         if rank is not None:
             raise InputError("--rank belongs to --method lora, qlora or dora", argument="--rank", value=rank)
@@ -320,9 +321,10 @@ def adapter_of(method: str, rank: str | None, base: str | None) -> Adapter | Non
 def machines_of(
     on: Sequence[str], job: Job, model: Model, framework: Framework, deadline: float | None, devices: int | None
 ) -> tuple[Machine, ...]:
-    """Return the machines that compete: those named, else data-centre servers of the framework's vendors.
+    """Return the machines to search: those that the user named, else data-centre servers of the framework's vendors.
 
-    Of those as many hosts as states and deadline need at least, and round numbers of them above; never more than `devices`.
+    Servers are tried from the smallest number of hosts that the states and the deadline need, then at round numbers
+    above it, with at most `devices` devices.
     """
     if on:
         return tuple(m for text in on for m in machine(text))
@@ -353,7 +355,7 @@ def machines_of(
 
 
 def _least_devices(job: Job, model: Model, peak: float, memory: float, deadline: float | None) -> float:
-    """Return the devices that hold the states between them, and that the deadline needs at the dense peak [1]."""
+    """Return the least devices whose memory holds the states and whose dense peak meets the deadline [1]."""
     frozen = 0.0 if job.adapter is None else element_bytes(job.adapter.stored)
     each = ACTIVATION_BYTES + job.gradient + job.optimizer.bytes if job.adapter is None else frozen
     least = model.total * each / memory
@@ -363,17 +365,17 @@ def _least_devices(job: Job, model: Model, peak: float, memory: float, deadline:
 
 
 LARGEST, SLOWEST = 4, 16
-"""Largest count of hosts that competes where nobody names a machine, over the least: without and with a deadline [1]."""
+"""Largest number of hosts to try over the smallest, if the user names no machine: without and with a deadline [1]."""
 
 NEARLY = 1e-9
-"""Share of a host that rounding explains [1]."""
+"""Tolerance for rounding in a number of hosts [1]."""
 
 MOST_DEVICES = 131_072
-"""Devices up to which they compete [1]."""
+"""Largest number of devices to try [1]."""
 
 
 def round_counts(least: int, factor: int) -> list[int]:
-    """Return round numbers from a count to a multiple of it: 4, 5 and 6 times powers of two.
+    """Return the round numbers from a count to a multiple of it: 4, 5 and 6 times powers of two.
 
     >>> round_counts(3, 4), round_counts(33, 2)
     ([3, 4, 5, 6, 8, 10, 12], [40, 48, 64])
@@ -383,7 +385,7 @@ def round_counts(least: int, factor: int) -> list[int]:
 
 
 def _check_precision(found: Machine, job: Job, model: Model, framework: Framework) -> None:
-    """Refuse a number format that a device has no unit for, or in which a framework does not multiply experts."""
+    """Raise an error if a device lacks units for a number format, or a framework does not use it for experts."""
     peak = found.device.peak
     if mixtures(model) and framework.experts_in and job.precision not in framework.experts_in:
         raise UnsupportedFeature(
@@ -409,7 +411,7 @@ def _check_precision(found: Machine, job: Job, model: Model, framework: Framewor
 
 
 def request_of(model: Model, asked: TrainInputs) -> TrainingRequest:
-    """Return the training request that inputs mean, with every default filled in and listed.
+    """Return the training request of given inputs, with every default filled in and listed.
 
     Parameters
     ----------
@@ -418,7 +420,7 @@ def request_of(model: Model, asked: TrainInputs) -> TrainingRequest:
 
     Returns
     -------
-    Request with parsed quantities, machines and what was assumed.
+    Request with parsed quantities, machines and assumptions.
 
     Raises
     ------
@@ -474,7 +476,7 @@ def request_of(model: Model, asked: TrainInputs) -> TrainingRequest:
 
 
 def _check_model(model: Model) -> None:
-    """Refuse what is not one decoder."""
+    """Raise an error for a model that is not a single decoder."""
     if model.active is None or not model.generates:
         raise InputError(
             f"{model.id} is not a decoder: roofplan train plans decoders", argument="MODEL", value=model.id
@@ -489,7 +491,7 @@ def _check_model(model: Model) -> None:
 
 
 def _framework(asked: TrainInputs, assumed: list[str]) -> Framework:
-    """Return the framework that trains by the method that was asked for; one that stands in for another is added to `assumed`."""
+    """Return the framework for the requested method; a profile used for other software is added to `assumed`."""
     method = choice(asked.method, METHODS, "--method")
     framework = framework_of(asked.framework, method, asked.on)
     other = catalogue.stand_in("frameworks", asked.framework or "")
@@ -503,7 +505,7 @@ def _framework(asked: TrainInputs, assumed: list[str]) -> Framework:
 
 
 def _joined(machines: tuple[Machine, ...], text: str | None) -> tuple[Machine, ...]:
-    """Return machines on the network that was asked for."""
+    """Return the machines on the requested network."""
     fabric = fabric_of(text)
     if fabric is None:
         return machines
@@ -513,7 +515,10 @@ def _joined(machines: tuple[Machine, ...], text: str | None) -> tuple[Machine, .
 
 
 def _unstated(asked: TrainInputs, model: Model, machines: Iterable[Machine], assumed: list[str]) -> tuple[str, ...]:
-    """Return the inputs that nobody stated, of those of `certainty.ALTERNATIVES`; the networks of hosts whose server is not named are added to `assumed`."""
+    """Return the inputs of `certainty.ALTERNATIVES` that the user left out.
+
+    Networks of hosts without a named server are added to `assumed`.
+    """
     uneven = asked.imbalance is None and bool(mixtures(model))
     servers = catalogue.aliases("servers")
     plain = (m for m in machines if m.network is not None and "@" not in m.text)
@@ -524,17 +529,17 @@ def _unstated(asked: TrainInputs, model: Model, machines: Iterable[Machine], ass
 
 
 def floor_days(request: TrainingRequest, machine: Machine, precision: str) -> float | None:
-    """Return the days that a run takes at the dense peak of its machine: no plan is faster.
+    """Return the days of a run at the dense peak of its machine, a lower bound for any plan.
 
     Parameters
     ----------
     request : model and job, with the tokens to train on.
     machine : devices with their peaks.
-    precision : format of the products.
+    precision : number format of the matmuls.
 
     Returns
     -------
-    Days, None where the job states no tokens [d].
+    Days, None if the job states no tokens [d].
     """
     if request.job.tokens is None:
         return None

@@ -1,4 +1,4 @@
-"""A whole run: steps, failures and checkpoints, hours, dollars, energy and carbon."""
+"""A whole run: steps, failures, checkpoints, cost and energy."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from roofplan.records.training import Adapter, FailurePreset, Job, Layout
 from roofplan.records.units import DAY, HOUR, JOULE_PER_KWH
 
 P90 = 1.2816
-"""Standard deviations above the mean that nine runs of ten stay below [1]."""
+"""90th percentile of the standard normal distribution [1]."""
 
 REPLACEMENT = DAY
-"""Time until a failed host is replaced, for the spares that a run needs: the hours to a day of OPT-175B's logbook [s]."""
+"""Time until a failed host is replaced, for the number of spares: hours to a day in OPT-175B's logbook [s]."""
 
 SPARES_SUFFICE = 0.99
-"""Probability that the spares outlast the failures of that time [1]."""
+"""Probability that the spares cover the failures of that time [1]."""
 
 CHECKPOINTS = ("sync", "async", "memory")
 POLICIES = ("restart", "drop")
@@ -32,14 +32,14 @@ POLICIES = ("restart", "drop")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkpoint:
-    """What is saved, and how long saving stops the run.
+    """Size and timing of checkpoints.
 
     Parameters
     ----------
     bytes : weights and optimizer state of the whole model [B].
-    write : time until it is on storage [s].
-    stall : time that the run stands still for it [s].
-    interval : work between two of them, whole steps [s].
+    write : time to write a checkpoint to storage [s].
+    stall : time for which a checkpoint pauses the run [s].
+    interval : time between checkpoints, in whole steps [s].
     """
 
     bytes: float
@@ -58,10 +58,10 @@ class Run:
     work : time of the steps alone [s].
     interruption : mean time to interruption [s].
     goodput : share of the elapsed time that advances the run [1].
-    elapsed, p90 : expected time and the one that nine of ten runs stay below, for failures alone [s].
-    failures : interruptions expected [1].
-    spares : hosts in reserve, beside those that are paid [1].
-    policy : what a failure does: ``restart``, or ``drop`` where there are copies to go on with.
+    elapsed, p90 : mean and 90th percentile of the wall-clock time over random failures [s].
+    failures : expected number of interruptions [1].
+    spares : spare hosts, in addition to those that are paid [1].
+    policy : policy on a failure: ``restart``, or ``drop`` to continue with the other replicas.
     """
 
     steps: float
@@ -79,9 +79,10 @@ class Run:
 
 
 def checkpoint_of(model: Model, job: Job, machine: Machine, kind: str, interruption: float) -> Checkpoint:
-    """Return the checkpoint of a job: what is trained, in 16 bits, and its optimizer state, saved by all hosts at once.
+    """Return the checkpoints of a job: trained weights in 16 bits and optimizer state, saved by all hosts in parallel.
 
-    Only a synchronous one stops the run until it is written; the others until it is copied to the host's memory.
+    A synchronous checkpoint pauses the run until it is written; other kinds pause it until they are copied to host
+    memory.
     """
     _, recovery = catalogue.failures()
     if job.adapter is None:
@@ -99,12 +100,12 @@ def checkpoint_of(model: Model, job: Job, machine: Machine, kind: str, interrupt
             )
         stall = size / machine.count / machine.copy_rate
     interval = float(reliability.daly_interval(stall, interruption))
-    # the next one starts when the last is on storage
+    # the next checkpoint starts after the last one is on storage
     return Checkpoint(bytes=size, write=write, stall=stall, interval=max(interval, 0.0 if kind == "memory" else write))
 
 
 def trained_parameters(model: Model, adapter: Adapter) -> float:
-    """Return the parameters that an adapter trains [parameters]."""
+    """Return the number of trained parameters of an adapter [parameters]."""
     if adapter.fixed is not None:
         return adapter.fixed
     return sum(adapted(layer, adapter) * len(places) for layer, places in model.decoder.kinds())
@@ -121,7 +122,7 @@ def run(
     checkpoint: str = "sync",
     policy: str = "restart",
 ) -> Run:
-    """Return the run of a job whose step takes `step` seconds."""
+    """Return the whole run of a job with a step time of `step` seconds."""
     _, recovery = catalogue.failures()
     tokens = float(job.tokens or 0.0)
     steps = float(up(tokens / (job.batch * job.sequence)))
@@ -132,7 +133,7 @@ def run(
     reload = saved.stall if checkpoint == "memory" else saved.write
     restart = recovery.detect.value + recovery.restart.value + reload
     if checkpoint == "async":
-        restart += saved.write  # a failure meanwhile falls back to the checkpoint before
+        restart += saved.write  # a failure during the write falls back to the previous checkpoint
     lost = saved.interval / 2.0
     if policy == "drop" and layout.dp > 1 and machine.hosts > 1:
         share = float(reliability.degraded_goodput(restart, recovery.restart.value, interruption, float(layout.dp)))
@@ -144,7 +145,7 @@ def run(
     elapsed = work / share if share > 0.0 else math.inf
     failures = elapsed / interruption
     if failures < LARGE_MEAN:
-        # few failures: so many as nine runs of ten stay below, each at its mean cost
+        # few failures: the 90th percentile of their number, each at its mean cost
         late = (_quantile(failures, NINE_OF_TEN) - failures) * (restart + lost)
     else:
         spread = float(reliability.spread_of_finish(work, share, interruption, restart, lost))
@@ -166,14 +167,14 @@ def run(
 
 
 def _spares(mean: float) -> int:
-    """Return the hosts that suffice for a Poisson number of lost hosts of that mean."""
+    """Return the number of spare hosts that cover a Poisson number of lost hosts with a given mean."""
     if mean > LARGE_MEAN:
         return math.ceil(mean + 2.326 * math.sqrt(mean))
     return _quantile(mean, SPARES_SUFFICE)
 
 
 def _quantile(mean: float, share: float) -> int:
-    """Return the number that a Poisson count of that mean stays at or below with a probability."""
+    """Return a quantile of a Poisson distribution with a given mean."""
     probability = total = math.exp(-mean)
     count = 0
     while total < share:
@@ -184,14 +185,14 @@ def _quantile(mean: float, share: float) -> int:
 
 
 NINE_OF_TEN = 0.9
-"""Share of runs that end before the p90 date [1]."""
+"""Probability of the p90 figures [1]."""
 
 LARGE_MEAN = 500.0
-"""Mean from which a Poisson number is as good as normal [1]."""
+"""Mean above which a Poisson distribution is treated as normal [1]."""
 
 
 def preset_for(machine: Machine, name: str | None = None) -> FailurePreset:
-    """Return the failure preset that was asked for, else that of the class of card: ECC in a data centre, or not."""
+    """Return the requested failure preset, else that of the device class: with ECC (data centre) or without."""
     presets, _ = catalogue.failures()
     if name is not None:
         return presets[name]
@@ -200,15 +201,15 @@ def preset_for(machine: Machine, name: str | None = None) -> FailurePreset:
 
 
 def money(found: Run, cost: HourlyCost) -> float:
-    """Return the rent of the machine for the expected time [USD]."""
+    """Return the cost of the machine for the expected time [USD]."""
     return cost.total * found.elapsed / HOUR
 
 
 def energy(found: Run, power: Term) -> float:
-    """Return the energy of the machine for the expected time, at the power of its steps [J]."""
+    """Return the energy of the machine for the expected time, at the power during steps [J]."""
     return float(power.value) * found.elapsed
 
 
 def kilowatt_hours(joules: float) -> float:
-    """Return energy as people pay for it [kWh]."""
+    """Return an energy in kilowatt-hours [kWh]."""
     return joules / JOULE_PER_KWH

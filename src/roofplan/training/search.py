@@ -1,4 +1,4 @@
-"""Every legal layout of a job on a machine as arrays: legality and memory first, time only for what fits."""
+"""Search the legal layouts of a job on a machine as arrays; times are computed only for layouts that fit."""
 
 from __future__ import annotations
 
@@ -25,39 +25,39 @@ from roofplan.training.step import step
 
 Array = np.ndarray
 Pins = dict[str, Any]
-"""What a strategy fixes, by the names of `Layout`."""
+"""Values pinned by ``--strategy``, by field of `Layout`."""
 
 KEPT = 64
-"""Layouts of each slice of the search that are kept for the ranking; the best of all are among the best of their slice [1]."""
+"""Layouts kept from each slice of the search [1]."""
 
 LARGEST_MICRO_BATCH = 64
-"""Sequences of a micro-batch beyond which nothing is tried: products are large enough long before [1]."""
+"""Largest number of sequences per micro-batch to try; matmuls are efficient well below it [1]."""
 
 MOST_CHUNKS = 8
-"""Chunks of an interleaved pipeline beyond which its messages cost more than its bubble [1]."""
+"""Largest number of chunks per stage to try; beyond it, messages cost more than the bubble [1]."""
 
 LEAST_SEQUENCE = 1024
-"""Tokens of a sequence that a context rank keeps at least [token]."""
+"""Minimum tokens of a sequence per context-parallel rank [token]."""
 
 AXES = ("tp", "cp", "dp", "ep", "micro_batch")
 
 
 @dataclass(slots=True)
 class Tally(Counts):
-    """What the search went through, and the least memory that it saw, of a device and of a host [B]."""
+    """Counts of a search, and the least memory of any layout, on a device and on a host [B]."""
 
     least_memory: float = math.inf
     leanest: Layout | None = None
     least_host: float = math.inf
 
     def shortage(self, machine: Machine) -> float:
-        """Return the least memory of a device that was seen over what a machine's has [1]."""
+        """Return the least memory of any layout over a device's memory [1]."""
         return self.least_memory / float(machine.device.memory or math.inf)
 
 
 @dataclass(slots=True)
 class Found:
-    """Layouts with their step times and memory, best first, and the tally."""
+    """Layouts with step times and memory, best first, and the tally."""
 
     layouts: list[tuple[float, float, Layout]] = field(default_factory=list)
     tally: Tally = field(default_factory=Tally)
@@ -76,7 +76,7 @@ def tensor_degrees(model: Model, devices: int) -> list[int]:
 
 
 def why_not_tensor(model: Model, tp: int) -> str | None:
-    """Return why so many tensor ranks cannot divide a model, or None."""
+    """Return why a tensor-parallel degree does not divide a model, None if it does."""
     for layer, _ in model.decoder.kinds():
         for mixer in layer.mixers:
             heads = mixer.heads if isinstance(mixer, Attention | LatentAttention) else None
@@ -93,7 +93,7 @@ def why_not_tensor(model: Model, tp: int) -> str | None:
 
 
 def mixtures(model: Model) -> list[Mixture]:
-    """Return the mixtures of experts of a model, one for each kind of layer.
+    """Return the MoE modules of a model, one for each kind of layer.
 
     Parameters
     ----------
@@ -101,7 +101,7 @@ def mixtures(model: Model) -> list[Mixture]:
 
     Returns
     -------
-    Mixtures, none for a dense model.
+    MoE modules, none for a dense model.
     """
     return [feed for layer, _ in model.decoder.kinds() for feed in layer.feed_forwards if isinstance(feed, Mixture)]
 
@@ -109,7 +109,7 @@ def mixtures(model: Model) -> list[Mixture]:
 def slices(
     model: Model, job: Job, machine: Machine, framework: Framework, pins: Pins
 ) -> Iterator[tuple[Layout, dict[str, Array]]]:
-    """Yield the layouts of each depth, chunk count, ZeRO stage, recomputation, schedule, offload and shard, as arrays of the other degrees."""
+    """Yield slices of the search: fixed pipeline, ZeRO, recomputation, offload and shard; arrays of other degrees."""
     devices, layers = machine.count, len(model.decoder.layers)
     pipelined = "pp" in framework.divides and ("pp" in pins or job.adapter is None)
     for pp in divisors(devices):
@@ -142,21 +142,21 @@ def slices(
 
 
 HOST = -1.0
-"""Shard that stands for the data-parallel ranks of a host until the degrees are known."""
+"""Sentinel: shard over the data-parallel ranks of one host."""
 
 ALL_SHARDED = 3
-"""ZeRO stage that divides weights too."""
+"""ZeRO stage that also shards weights."""
 
 
 def _shards(machine: Machine, zero: int, pins: Pins) -> list[float]:
-    """Return over how many ranks states are divided: all, or those of a host where weights are too."""
+    """Return the sharding group sizes to try: all ranks, and for ZeRO-3 also those of one host."""
     if "shard" in pins:
         return [float(pins["shard"])]
     return [0.0, HOST] if zero == ALL_SHARDED and machine.hosts > 1 else [0.0]
 
 
 def _recomputations(framework: Framework, pins: Pins) -> list[tuple[str, float]]:
-    """Return the recomputations that are tried, each with the shares of a stage's layers that it takes."""
+    """Return the kinds of recomputation to try, each with a share of a stage's layers."""
     names = [pins["recompute"]] if "recompute" in pins else RECOMPUTES
     out = []
     for how in names:
@@ -168,16 +168,16 @@ def _recomputations(framework: Framework, pins: Pins) -> list[tuple[str, float]]
 
 
 SHARES_OF_LAYERS = (0.25, 0.5, 0.75, 1.0)
-"""Shares of a stage's layers that full recomputation is tried on [1]."""
+"""Shares of a stage's layers to try for full recomputation [1]."""
 
 
 def _offloads(
     job: Job, machine: Machine, framework: Framework, zero: int, how: str, share: float, pp: int, pins: Pins
 ) -> list[str]:
-    """Return what may lie in host memory.
+    """Return the kinds of offload to try.
 
-    Frozen weights where they are sharded; activations where the framework has a way; an optimizer's states where it has
-    one too, tried unasked only on cards of little memory, for it is slow.
+    Frozen weights can be offloaded if they are sharded, activations and optimizer states if the framework supports it.
+    Optimizer offload is slow, so it is tried only on consumer cards unless pinned.
     """
     can = {
         "none": True,
@@ -192,16 +192,17 @@ def _offloads(
 
 
 def swaps(framework: Framework, how: str, share: float, pp: int) -> bool:
-    """Return whether a framework keeps activations in host memory beside a recomputation of a share of the layers and so many stages.
+    """Return whether a framework supports activation offload with a recomputation, its share of layers and `pp` stages.
 
-    One that swaps under full recomputation alone moves checkpoints, which every layer must then have.
+    A framework that offloads only under full recomputation moves activation checkpoints, so every layer must be
+    recomputed.
     """
     whole = share == 1.0 or "none" in framework.swaps
     return how in framework.swaps and whole and (pp == 1 or framework.swaps_stages)
 
 
 def whole_layers(framework: Framework, layers: int, pieces: int, share: float) -> bool:
-    """Return whether a share of each chunk's layers is a whole number of them, as recomputation can be told."""
+    """Return whether a share of each chunk's layers is a whole number, as recomputation settings require."""
     if share == 1.0:
         return True
     count = share * max(chunk_sizes(layers, pieces, ends=framework.counts_ends))
@@ -209,16 +210,16 @@ def whole_layers(framework: Framework, layers: int, pieces: int, share: float) -
 
 
 NEARLY = 1e-6
-"""Distance from a whole number that rounding explains [1]."""
+"""Tolerance for rounding to a whole number [1]."""
 
 
 def _dealt(framework: Framework, layers: int, pieces: int) -> bool:
-    """Return whether a framework deals so many layers to so many chunks."""
+    """Return whether a framework can split layers over a number of chunks."""
     return not framework.even_layers or even(layers, pieces, ends=framework.counts_ends)
 
 
 def _schedules(framework: Framework, layers: int, pp: int, pins: Pins) -> list[tuple[str, int]]:
-    """Return the schedules and chunk counts that a framework runs on a pipeline."""
+    """Return the schedules of a framework for a pipeline, each with a number of chunks."""
     if pp == 1:
         return [("1f1b", 1)] if pins.get("interleave", 1) == 1 else []
     wanted = pins.get("schedule")
@@ -226,7 +227,7 @@ def _schedules(framework: Framework, layers: int, pp: int, pins: Pins) -> list[t
     out = [(name, 1) for name in names if name != "dualpipe" or pp % 2 == 0]
     if "interleaved" in framework.schedules and "1f1b" in names:
         most = range(2, MOST_CHUNKS + 1)
-        # stages that layers divide are not cut into chunks that they do not, unless told to
+        # if layers divide evenly over stages, uneven chunks are tried only when pinned
         loose = not framework.even_layers and ("interleave" in pins or not even(layers, pp, ends=framework.counts_ends))
         out += [
             ("1f1b", n)
@@ -237,7 +238,7 @@ def _schedules(framework: Framework, layers: int, pp: int, pins: Pins) -> list[t
 
 
 def _grid(model: Model, job: Job, ranks: int, framework: Framework, pins: Pins) -> dict[str, Array]:
-    """Return tensor, context, data and expert degrees and micro-batches of `ranks` devices of a stage, as flat arrays."""
+    """Return tp, cp, dp and ep degrees and micro-batch sizes for the `ranks` devices of a stage, as flat arrays."""
     tensors = tensor_degrees(model, ranks)
     if "tp" not in framework.divides:
         tensors = [1]
@@ -285,7 +286,7 @@ def search(
 
     Raises
     ------
-    StrategyError : pinned degrees that no layout has.
+    StrategyError : no layout has the pinned degrees.
     """
     started = time.process_time()
     pins = pins or {}
@@ -314,11 +315,11 @@ def search(
 def _slice(
     model: Model, job: Job, fixed: Layout, grid: dict[str, Array], a: Ability, room: float, found: Found
 ) -> None:
-    """Add what fits of a slice, with its times."""
+    """Add the layouts of a slice that fit, with their step times."""
     size = grid["tp"].size
     found.tally.enumerated += size
     if fixed.interleave > 1 or fixed.schedule == "dualpipe":
-        # an interleaved pipeline takes micro-batches in rounds of its depth, DualPipe at least twice as many
+        # an interleaved pipeline needs a multiple of pp micro-batches, DualPipe at least 2 pp
         passing = job.batch / (grid["dp"] * grid["micro_batch"])
         rounds = passing % fixed.pp == 0 if fixed.interleave > 1 else passing >= 2 * fixed.pp
         grid = {name: values[rounds] for name, values in grid.items()}
@@ -358,7 +359,7 @@ def _one(fixed: Layout, grid: dict[str, Array], place: int) -> Layout:
 
 
 def _simplicity(layout: Layout) -> tuple[float, ...]:
-    """Return the order among equals: fewest tensor ranks, stages, chunks, least recomputation."""
+    """Return the sort key among equal layouts: fewest tensor ranks, stages, chunks, least recomputation."""
     return (
         float(layout.tp),
         layout.pp,
@@ -373,7 +374,7 @@ def _simplicity(layout: Layout) -> tuple[float, ...]:
 
 
 def _front(layouts: list[tuple[float, float, Layout]]) -> list[tuple[float, float, Layout]]:
-    """Return the layouts that no other beats in both time and memory; `layouts` in order of time."""
+    """Return the layouts that no other beats in both time and memory; `layouts` are sorted by time."""
     best, out = math.inf, []
     for item in layouts:
         if item[1] < best:
@@ -395,7 +396,7 @@ WORDS_OF = {
 
 
 def _why_nothing(model: Model, job: Job, machine: Machine, framework: Framework, pins: Pins) -> str:
-    """Return why no layout has the pinned degrees, or divides the batch."""
+    """Return why no layout has the pinned degrees or divides the batch."""
     devices, layers = machine.count, len(model.decoder.layers)
     whole = math.prod(int(pins.get(name, 1)) for name in ("tp", "pp", "cp", "dp"))
     dp, micro = int(pins.get("dp", 1)), int(pins.get("micro_batch", 1))
@@ -466,7 +467,7 @@ def _why_nothing(model: Model, job: Job, machine: Machine, framework: Framework,
 
 
 def _why_no_split(model: Model, job: Job, machine: Machine, framework: Framework, pins: Pins) -> str:
-    """Return what keeps a batch from being divided: replicas and micro-batches, or the rounds of a pipeline."""
+    """Return why a batch cannot be divided: by replicas and micro-batches, or by rounds of a pipeline."""
     devices = machine.count
     split = [grid for fixed, grid in slices(model, job, machine, framework, pins) if grid["tp"].size]
     if split:
@@ -483,13 +484,13 @@ def _why_no_split(model: Model, job: Job, machine: Machine, framework: Framework
 
 
 def _swaps_somehow(framework: Framework, pins: Pins) -> bool:
-    """Return whether any recomputation that the pins allow goes with activations in host memory."""
+    """Return whether the pins allow a recomputation that supports activation offload."""
     shares = _recomputations(framework, pins)
     return any(swaps(framework, how, share, int(pins.get("pp", 1))) for how, share in shares)
 
 
 def _nearest_batch(batch: int, devices: int) -> int:
-    """Return the multiple of the devices nearest to a batch, or the divisor of them below it."""
+    """Return the multiple of the device count nearest to a batch; for a smaller batch, its nearest divisor below."""
     if batch >= devices:
         return round(batch / devices) * devices
     return max(d for d in divisors(devices) if d <= batch)

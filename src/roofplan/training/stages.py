@@ -1,4 +1,4 @@
-"""What each pipeline stage holds: how many layers of each kind, the embedding, the head, and so many parameters a rank."""
+"""Contents of pipeline stages: layers of each kind, embedding, head, and parameters per rank."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from roofplan.records.training import Layout
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stage:
-    """The contents of a stage; of stages that hold the same, the earliest stands for all.
+    """The contents of a stage; the earliest of equal stages represents all of them.
 
     Parameters
     ----------
-    place : position in the pipeline, the first being 0 [1].
-    alike : stages of the same contents, itself included [1].
+    place : position in the pipeline, from 0 [1].
+    alike : number of stages with the same contents, including itself [1].
     counts : layers of each kind [1].
-    embeds, heads : 1 where it holds the embedding, or the head [1].
+    embeds, heads : 1 if it holds the embedding or the head, else 0 [1].
     """
 
     place: int
@@ -37,9 +37,9 @@ class Share(NamedTuple):
 
     Parameters
     ----------
-    matrices : of products that every token passes [parameters].
+    matrices : weights of matmuls that every token passes [parameters].
     others : embedding, head, norms and biases [parameters].
-    experts : of routed experts [parameters].
+    experts : weights of routed experts [parameters].
     """
 
     matrices: Number
@@ -48,12 +48,12 @@ class Share(NamedTuple):
 
     @property
     def dense(self) -> Number:
-        """Parameters that all data-parallel ranks of the stage have alike [parameters]."""
+        """Parameters replicated on all data-parallel ranks of the stage [parameters]."""
         return self.matrices + self.others
 
     @property
     def all(self) -> Number:
-        """All of them [parameters]."""
+        """All parameters [parameters]."""
         return self.dense + self.experts
 
 
@@ -62,9 +62,9 @@ def stages(
 ) -> tuple[Stage, ...]:
     """Return the distinct stages of a pipeline of `count` ranks.
 
-    Layers are dealt evenly in order. Where they do not divide but would with embedding and head counted as a layer each, the
-    first and the last chunk hold one fewer if `ends` says so; else the last hold fewer. A rank of an interleaved pipeline holds
-    every `count`-th chunk; a rank of DualPipe holds a stage and the one opposite.
+    Layers are split evenly, in order. If they do not divide, but would with embedding and head counted as a layer each,
+    the first and the last chunk hold one layer less under `ends`; otherwise the last chunks hold fewer. A rank of an
+    interleaved pipeline holds every `count`-th chunk. A rank of DualPipe holds a stage and its mirror stage.
     """
     kinds = tuple(places for _, places in model.decoder.kinds())
     sizes = tuple(chunk_sizes(len(model.decoder.layers), int(count) * int(chunks), ends=ends))
@@ -95,9 +95,9 @@ def chunk_sizes(layers: int, pieces: int, *, ends: bool = True) -> list[int]:
 
     Parameters
     ----------
-    layers : layers of the model.
-    pieces : chunks: stages x chunks of a stage.
-    ends : whether the framework counts the embedding and the head as a layer each, where that divides evenly.
+    layers : layers of the model [1].
+    pieces : number of chunks: stages x chunks per stage [1].
+    ends : whether the framework counts the embedding and the head as a layer each if that divides evenly.
 
     Returns
     -------
@@ -115,7 +115,7 @@ def chunk_sizes(layers: int, pieces: int, *, ends: bool = True) -> list[int]:
 
 
 def even(layers: int, pieces: int, *, ends: bool = True) -> bool:
-    """Return whether chunks hold as many layers each, embedding and head counted as one each, if `ends` says so, or not at all."""
+    """Return whether layers divide evenly into chunks, optionally counting embedding and head as a layer each."""
     return layers % pieces == 0 or (ends and (layers + 2) % pieces == 0)
 
 
@@ -141,15 +141,15 @@ def layer_parameters(layer: Layer, layout: Layout) -> Share:
 
 
 def rows_of_table(model: Model, layout: Layout, multiple: float) -> Number:
-    """Return the rows of the embedding on one tensor rank, the vocabulary padded to `multiple` times the ranks [1]."""
+    """Return the embedding rows on one tensor rank; the vocabulary is padded to `multiple` times the ranks [1]."""
     return up(model.vocabulary / (multiple * layout.tp)) * multiple if multiple > 1.0 else model.vocabulary / layout.tp
 
 
 def rank_parameters(stage: Stage, kinds: Sequence[Layer], model: Model, layout: Layout, multiple: float = 1.0) -> Share:
     """Return a stage's parameters on one rank.
 
-    A tied embedding stands on the first stage and, where it is another, on the last. The vocabulary is padded to a
-    `multiple` for each tensor rank.
+    A tied embedding is stored on the first stage and, if that is another stage, on the last. The vocabulary is padded
+    to a `multiple` for each tensor rank.
     """
     found = Share(0.0, 0.0, 0.0)
     for count, layer in zip(stage.counts, kinds, strict=True):

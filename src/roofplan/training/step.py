@@ -1,4 +1,4 @@
-"""The time of one training step, stage by stage: numbers over arrays of layouts, or Terms of one."""
+"""Time of one training step, stage by stage, for one layout or arrays of layouts."""
 
 from __future__ import annotations
 
@@ -44,23 +44,23 @@ PART_OF = {
     "scores": "attention",
     "memory": "memory passes",
 }
-"""Part of a step that an operation's time is shown under; that of a message is of the ranks that it passes between."""
+"""Part of a step for each kind of operation; messages belong to the part of their process group."""
 
 RANKS = ("tensor ranks", "context ranks", "expert ranks")
-"""Parts of a step that are messages of a layer."""
+"""Parts of a step that are communication inside a layer."""
 
 
 def part_of(op: Operation) -> str:
-    """Return the part of a step that an operation's time is shown under."""
+    """Return the part of a step to which an operation belongs."""
     return f"{op.among} ranks" if op.kind in MESSAGES else PART_OF[op.kind]
 
 
 PLAIN = {"scores": "memory", "low_rank": "matmul"}
-"""Kinds that take the time of another kind."""
+"""Kinds of operations that are timed as another kind."""
 
 OVERLAP_SLOWDOWN = {"inside": 0.15, "outside": 0.02}
-"""Share by which communication slows the compute beside it, over NVLink, whose kernels take processors, and over network
-cards (what calculon assumes of an A100 cluster, processor_usage in its systems/a100_80g.json, Apache-2.0) [1]."""
+"""Slowdown of compute by overlapped communication, over NVLink (whose kernels occupy SMs) and over network cards. These
+are calculon's values for an A100 cluster (processor_usage in its systems/a100_80g.json, Apache-2.0) [1]."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -69,8 +69,8 @@ class Pass:
 
     Parameters
     ----------
-    rows : operations with their seconds.
-    parts : seconds by part of the step, the wait for the host among them as ``launches``.
+    rows : operations with their times [s].
+    parts : time by part of the step; the wait for the host is ``launches`` [s].
     total : their sum [s].
     """
 
@@ -80,11 +80,11 @@ class Pass:
 
 
 def timed(table: Sequence[Operation], layout: Layout, a: Ability, groups: dict[str, Ranks]) -> Pass:
-    """Return the seconds of a pass: kernels, messages, and the wait for the host where it issues kernels more slowly.
+    """Return the time of a pass: kernels, messages, and the wait for the host if launches take longer than kernels.
 
     Parameters
     ----------
-    groups : those that messages before this pass's went to, by their kind of ranks; this pass adds its own.
+    groups : cache of process groups by kind; groups of this pass are added.
     """
     parts: dict[str, Number] = {}
     rows = []
@@ -97,7 +97,7 @@ def timed(table: Sequence[Operation], layout: Layout, a: Ability, groups: dict[s
                 continue
             seconds = sent(op, layout, a, groups)
             if op.kind == "ring":
-                # passed on while attention works on the block before
+                # overlaps attention on the previous block
                 seconds = exposed(seconds, parts.get("attention", 0.0), "outside" if a.machine.hosts > 1 else "inside")
             if op.beside and "tensor-backward" in a.framework.overlaps:
                 beside = beside + seconds
@@ -126,7 +126,7 @@ def timed(table: Sequence[Operation], layout: Layout, a: Ability, groups: dict[s
 
 
 def sent(op: Operation, layout: Layout, a: Ability, groups: dict[str, Ranks]) -> Number:
-    """Return the seconds of a message: context ranks stand a tensor group apart, tensor and expert ranks next to each other."""
+    """Return the time of a message; context ranks are a tensor group apart, tensor and expert ranks adjacent [s]."""
     group = groups.get(op.among)
     if group is None or group.ranks is not op.ranks:
         group = groups[op.among] = Ranks(op.ranks, a.network, layout.tp if op.among == "context" else 1.0)
@@ -134,18 +134,18 @@ def sent(op: Operation, layout: Layout, a: Ability, groups: dict[str, Ranks]) ->
 
 
 def exposed(message: Number, window: Number, where_to: str) -> Number:
-    """Return what a message beside compute adds to it, inside a host or between hosts [s]."""
+    """Return the exposed time of a message that overlaps compute, inside a host or between hosts [s]."""
     return collectives.exposed_time(message, window, OVERLAP_SLOWDOWN[where_to])
 
 
 @dataclass(slots=True, kw_only=True)
 class Passes:
-    """A layer's, the embedding's or the head's passes.
+    """The passes of a layer, the embedding or the head.
 
     Parameters
     ----------
-    swapped : what leaves for host memory in the forward pass and comes back in the backward pass [B]; None where nothing does.
-    copying : time that the host link is busy with it, there and back [s]; None where nothing is swapped.
+    swapped : activations copied to host memory in forward and back in backward, None without activation offload [B].
+    copying : time of both copies on the host link, None without activation offload [s].
     """
 
     forward: Pass
@@ -156,7 +156,7 @@ class Passes:
     copying: Number | None = None
 
     def all(self) -> tuple[tuple[str, Pass], ...]:
-        """Return them by name."""
+        """Return the passes with their names."""
         return (
             ("forward", self.forward),
             ("recompute", self.again),
@@ -166,7 +166,7 @@ class Passes:
 
 
 def passes(model: Model, job: Job, layout: Layout, a: Ability) -> list[Passes]:
-    """Return the passes of every kind of layer, then of the embedding and the head."""
+    """Return the passes of each kind of layer, then of the embedding and the head."""
     tokens = layout.micro_batch * job.sequence / layout.cp
     framework = a.framework
     layers = [forward(layer, tokens, job, layout, model, framework) for layer, _ in model.decoder.kinds()]
@@ -186,9 +186,9 @@ def passes(model: Model, job: Job, layout: Layout, a: Ability) -> list[Passes]:
 
 
 def _swap(each: Passes, swapped: Number, layout: Layout, a: Ability) -> None:
-    """Add what a layer's activations [B] wait for on their way to host memory, beside its forward pass, and back, beside its backward pass.
+    """Add the exposed time of copying a layer's activations to host memory in forward, and back in backward.
 
-    Where devices meet over their host links alone, messages take the links' time first.
+    If devices communicate over their host links only, messages use the links first.
     """
     gone = swapped / copy_rate(a)
     each.swapped, each.copying = swapped, 2.0 * gone
@@ -208,7 +208,7 @@ def _swap(each: Passes, swapped: Number, layout: Layout, a: Ability) -> None:
 
 
 def copy_rate(a: Ability) -> float:
-    """Return the rate one way between a device and its host's memory when all of a host copy, no more than the path that they share [B/s]."""
+    """Return the one-way copy rate between a device and host memory when all devices of a host copy at once [B/s]."""
     rate = a.machine.copy_rate
     if rate is not None and a.network.topology == "staged":
         rate = min(rate, a.network.staged / a.machine.per_host)
@@ -221,18 +221,18 @@ def copy_rate(a: Ability) -> float:
 
 @dataclass(slots=True, kw_only=True)
 class Step:
-    """The time of one step and what it is made of; numbers or arrays.
+    """The time of one step and its parts; numbers or arrays.
 
     Parameters
     ----------
-    time : of a step [s].
-    scheduled : of all micro-batches through the pipeline, its bubble included [s].
-    slot : of a micro-batch on the slowest stage [s].
-    waiting : for the slowest host, over the mean of all [1].
-    shown : seconds of a slot by part, before `back` puts them in the layouts' order.
-    beside : seconds by part of what is not done for each micro-batch.
-    passes : what it was computed from.
-    worst : the slowest stage, of one layout.
+    time : step time [s].
+    scheduled : time of all micro-batches through the pipeline, including the bubble [s].
+    slot : time of a micro-batch on the slowest stage [s].
+    waiting : excess of the slowest host over the mean [1].
+    shown : time of a slot by part, before `back` maps it to the original layouts [s].
+    beside : time by part, of parts that do not repeat for each micro-batch [s].
+    passes : passes of layers, embedding and head.
+    worst : the slowest stage (for a single layout).
     """
 
     time: Number
@@ -249,7 +249,7 @@ class Step:
 
     @property
     def parts(self) -> dict[str, Number]:
-        """Seconds by part, summing to `time`."""
+        """Time by part; the parts sum to `time` [s]."""
         work = {name: self.back(seconds) * self.micro_batches for name, seconds in self.shown.items()}
         stragglers = self.time * (self.waiting / (1.0 + self.waiting))
         bubble = self.scheduled - self.micro_batches * self.slot
@@ -264,7 +264,7 @@ def step(model: Model, job: Job, layout: Layout, a: Ability) -> Step:
     model : model that is trained.
     job : batch, sequence, precision and method.
     layout : degrees of parallelism, as floats or arrays; micro-batches must divide the batch.
-    a : what the machine attains under the framework.
+    a : achieved rates and fixed times of the machine under the framework.
 
     Returns
     -------
@@ -274,7 +274,7 @@ def step(model: Model, job: Job, layout: Layout, a: Ability) -> Step:
     found = passes(model, job, small, a)
     micro = micro_batches(job, layout)
     held = stages(model, layout.pp, layout.interleave, layout.schedule, ends=a.framework.counts_ends)
-    # a rank of DualPipe holds two stages, each of which half of the micro-batches pass
+    # a rank of DualPipe holds two stages; half of the micro-batches pass each of them
     each_way = 0.5 if layout.schedule == "dualpipe" else 1.0
     slots = [{name: each_way * x for name, x in _slot(stage, found, small.recomputed).items()} for stage in held]
     worst, parts = _slowest(slots)
@@ -286,7 +286,7 @@ def step(model: Model, job: Job, layout: Layout, a: Ability) -> Step:
     tokens = layout.micro_batch * job.sequence / layout.cp
     free = slot
     if "host link" in parts and a.machine.scale_up is None:
-        free = larger(slot - back(parts["host link"]), 0.0)  # gathers and reductions use the same links
+        free = larger(slot - back(parts["host link"]), 0.0)  # all-gathers and reductions use the same links
     message, update = _update(model, job, layout, a, held, free, micro, small, back)
     beside = {
         "pipeline hops": _hops(tokens, micro, model, layout, a),
@@ -316,7 +316,7 @@ SHOWN = (*dict.fromkeys(PART_OF.values()), *RANKS, "launches", "recompute", "swa
 
 
 def _slot(stage: Stage, found: Sequence[Passes], recomputed: Number) -> dict[str, Number]:
-    """Return the seconds of a micro-batch on a stage: by part, by pass, and in all as ``slot``."""
+    """Return the time of a micro-batch on a stage: by part, by pass, and in total as ``slot`` [s]."""
     parts: dict[str, Number] = {}
 
     def add(name: str, seconds: Number) -> None:
@@ -340,7 +340,7 @@ def _slot(stage: Stage, found: Sequence[Passes], recomputed: Number) -> dict[str
 
 
 def _slowest(slots: Sequence[dict[str, Number]]) -> tuple[int, dict[str, Number]]:
-    """Return the slowest stage and its parts, element by element; the index is of a scalar's stage."""
+    """Return the slowest stage and its parts, element by element; the index is valid for scalars only."""
     best, at = slots[0], 0
     for index, other in enumerate(slots[1:], 1):
         slower = other["slot"] > best["slot"]
@@ -365,9 +365,9 @@ def _scheduled(
 
 
 def _hops(tokens: Number, micro: Number, model: Model, layout: Layout, a: Ability) -> Number:
-    """Return the seconds of sending the stream from stage to stage and its gradient back, once each a micro-batch and chunk that wait for it.
+    """Return the time of pipeline hops, forward and backward, once per micro-batch and chunk that waits for it [s].
 
-    Tensor ranks each send their share and gather it on the other side where the stream is not divided anyway.
+    Each tensor rank sends its share. Without sequence parallelism, the receiving ranks all-gather it.
     """
     if layout.pp == 1:
         return 0.0
@@ -381,12 +381,12 @@ def _hops(tokens: Number, micro: Number, model: Model, layout: Layout, a: Abilit
 
 
 def hidden_hops(layout: Layout, a: Ability) -> Number:
-    """Return whether a stage sends one chunk's stream beside the next one's compute, as frameworks may where chunks take turns."""
+    """Return whether hops overlap the next chunk's compute, as frameworks may do with an interleaved pipeline."""
     return layout.interleave > 1 if "pipeline" in a.framework.overlaps else False
 
 
 GRADIENT_NORM = 12.0
-"""Bytes that clipping moves of each gradient: read for the norm, read and written to scale it, fp32 [B]."""
+"""Bytes that clipping moves per gradient: one read for the norm, one read and one write to scale it, fp32 [B]."""
 
 
 def _update(
@@ -400,7 +400,7 @@ def _update(
     small: Layout,
     back: Callable[[Number], Number],
 ) -> tuple[Number, Number]:
-    """Return the exposed seconds of reducing and gathering over data ranks, and those of the optimizer, of the slowest stage."""
+    """Return the exposed time of data-parallel communication and the optimizer time, on the slowest stage [s]."""
     kinds = [layer for layer, _ in model.decoder.kinds()]
     shares = [(stage, Share(*map(back, rank_parameters(stage, kinds, model, small)))) for stage in held]
     if job.adapter is not None:
@@ -408,18 +408,18 @@ def _update(
     else:
         message, work = _reduced(shares, model, job, layout, a)
     if "data" in a.framework.overlaps:
-        # a reduction runs beside the last backward pass, a gather beside the first forward pass; sharded weights beside every one
+        # reductions overlap the last backward pass, gathers the first forward pass, those of sharded weights every pass
         message = exposed(message, slot, "outside" if a.machine.hosts > 1 else "inside")
     once = layout.zero < ZERO_OF_GRADIENTS or (a.framework.stays_gathered == "pipeline" and layout.pp > 1)
     return message if once else message * micro, work
 
 
 ZERO_OF_GRADIENTS = 2
-"""ZeRO stage from which gradients are divided, and so reduced in every micro-batch."""
+"""Lowest ZeRO stage that shards gradients, which are then reduced in every micro-batch."""
 
 
 def _frozen(shares: Sequence[tuple[Stage, Share]], job: Job, layout: Layout, a: Ability) -> Number:
-    """Return the seconds of gathering frozen weights for both passes: they have no gradient, and move only where they are sharded."""
+    """Return the time to all-gather sharded frozen weights for both passes; frozen weights have no gradients [s]."""
     if layout.zero < 3 or job.adapter is None:
         return 0.0 * layout.dp
     ranks, _ = alike(layout)
@@ -439,14 +439,14 @@ def _frozen(shares: Sequence[tuple[Stage, Share]], job: Job, layout: Layout, a: 
 def _reduced(
     shares: Sequence[tuple[Stage, Share]], model: Model, job: Job, layout: Layout, a: Ability
 ) -> tuple[Number, Number]:
-    """Return the seconds of reducing gradients and gathering weights, and of the optimizer, of the slowest stage."""
+    """Return the time of gradient reduction and weight gathering, and of the optimizer, on the slowest stage [s]."""
     dense, thin = alike(layout)
     layers = max(sum(stage.counts) for stage, _ in shares)
     start, each = _data_line(Ranks(dense, a.network, layout.tp), job, layout, a, layers)
     mixed = not all(type(share.experts) is float and share.experts == 0.0 for _, share in shares)
     apart, routed = _data_line(Ranks(thin, a.network, layout.ep), job, layout, a, layers) if mixed else (0.0, 0.0)
     if not mixed and not (model.tied and layout.pp > 1):
-        shares = [_heaviest(shares)]  # all else grows with the parameters
+        shares = [_heaviest(shares)]  # everything else is proportional to the parameters
     passes = 2.0 * job.optimizer.bytes + job.gradient + ACTIVATION_BYTES + GRADIENT_NORM
     update = passes / (dense if layout.zero else 1.0)
     thinly = passes / (thin if layout.zero and mixed else 1.0)
@@ -468,7 +468,7 @@ def _reduced(
 
 
 def _heaviest(shares: Sequence[tuple[Stage, Share]]) -> tuple[Stage, Share]:
-    """Return the most parameters without experts that any stage has, element by element, as one share."""
+    """Return the largest dense parameters of any stage, element by element, as one share."""
     most: Number = 0.0
     for _, share in shares:
         most = larger(most, share.dense)
@@ -476,23 +476,26 @@ def _heaviest(shares: Sequence[tuple[Stage, Share]]) -> tuple[Stage, Share]:
 
 
 def _on_host(owned: Number, job: Job, a: Ability) -> Number:
-    """Return the seconds of an optimizer step in host memory: gradients down, states updated, weights up (ZeRO-Offload, arXiv 2101.06840)."""
+    """Return the time of an optimizer step in host memory [s].
+
+    Gradients are copied to the host, states are updated, and weights are copied back (ZeRO-Offload, arXiv 2101.06840).
+    """
     sent = owned * (job.gradient + ACTIVATION_BYTES) / copy_rate(a)
     return sent + owned * 2.0 * job.optimizer.bytes * a.machine.per_host / catalogue.host_update().value
 
 
 def _layer_by_layer(layers: float, group: Ranks, a: Ability, *, gradients: bool) -> Number:
-    """Return the start-ups of gathering a stage's sharded weights twice, and of reducing its gradients once.
+    """Return the start-up times of gathering a stage's sharded weights twice and reducing its gradients once [s].
 
-    Weights are gathered layer by layer, or tensor by tensor where the framework does so; gradients are reduced layer by layer.
+    Weights are gathered per layer, or per tensor if the framework does so; gradients are reduced per layer.
     """
     return layers * (2.0 * a.framework.gathered_apart + float(gradients)) * message_start(group)
 
 
 def _data_line(group: Ranks, job: Job, layout: Layout, a: Ability, layers: float) -> tuple[Number, Number]:
-    """Return the start-up of reducing gradients and of gathering weights, and the seconds of each parameter.
+    """Return the start-up time of gradient reduction and weight gathering [s], and their time per parameter [s].
 
-    Sharded weights are gathered twice, and layer by layer, or tensor by tensor where a framework's code does so.
+    Sharded weights are gathered twice, per layer, or per tensor if the framework does so.
     """
     if layout.zero == 0:
         start, slope = group.rings(reduce=True, data=True)[-1]
@@ -503,7 +506,7 @@ def _data_line(group: Ranks, job: Job, layout: Layout, a: Ability, layers: float
     start = start * (1.0 + gathers) if layout.zero < 3 else _layer_by_layer(layers, group, a, gradients=True)
     if not isinstance(layout.shard, np.ndarray) and not layout.shard:
         return start, slope
-    # shards of equal place are reduced over their copies, far apart
+    # equal shards are reduced over their replicas, which are far apart
     far = Ranks(layout.dp * layout.cp / group.ranks, a.network, group.stride * group.ranks)
     wait, each = far.rings(reduce=True, data=True)[-1]
     return start + wait, slope + each * job.gradient / group.ranks

@@ -1,4 +1,4 @@
-"""The time of one layout's step as a tree of Terms: parts, operations, formulas with the numbers put in, sources."""
+"""Time of one layout's step as a tree of Terms: parts, operations, formulas with their numbers, and sources."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from roofplan.training.step import OVERLAP_SLOWDOWN, PART_OF, PLAIN, RANKS, Step
 
 
 def step_term(found: Step, job: Job, layout: Layout, a: Ability) -> Term:
-    """Return the step of a layout as a Term, its value the step time."""
+    """Return the step time of a layout as a Term [s]."""
     leaves: dict[str, list[Term]] = {name: [] for name in (*PART_OF.values(), *RANKS, "recompute")}
     micro = float(found.micro_batches)
     counts = [*found.worst.counts, found.worst.embeds, found.worst.heads]
@@ -41,7 +41,7 @@ def step_term(found: Step, job: Job, layout: Layout, a: Ability) -> Term:
 
 
 def _part(name: str, value: float, below: list[Term], a: Ability) -> Term:
-    """Return a part as the sum of its operations; what hides beside compute, or waits for the host, is a leaf of its own."""
+    """Return a part as the sum of its operations; overlapped communication and launch overhead are separate leaves."""
     rest = value - sum(float(term.value) for term in below)
     if abs(rest) > 1e-9 * value:
         if name not in MAY_DIFFER:
@@ -64,7 +64,7 @@ def _part(name: str, value: float, below: list[Term], a: Ability) -> Term:
 
 
 MAY_DIFFER = ("tensor ranks", "expert ranks", "context ranks", "recompute")
-"""Parts whose messages may hide beside compute, or whose kernels may wait for the host."""
+"""Parts whose messages may overlap compute, or whose kernels may wait for the host."""
 
 
 def _leaf(op: Operation, seconds: float, count: float, micro: float, a: Ability) -> Term:
@@ -108,7 +108,7 @@ def _leaf(op: Operation, seconds: float, count: float, micro: float, a: Ability)
 
 
 def _other(name: str, value: float, found: Step, job: Job, layout: Layout, a: Ability) -> Term:
-    """Return a part of the step that is not made of a layer's operations."""
+    """Return a part of the step that does not consist of a layer's operations."""
     micro = float(found.micro_batches)
     if name == "bubble":
         law = {"zb-h1": "pipeline.zero_bubble_time", "dualpipe": "pipeline.dual_pipe_time"}.get(
@@ -169,7 +169,7 @@ def _other(name: str, value: float, found: Step, job: Job, layout: Layout, a: Ab
 
 
 def _moved(name: str, value: float, found: Step, job: Job, layout: Layout, a: Ability) -> Term:
-    """Return what is sent beside compute: activations to host memory, or gradients and weights over data ranks."""
+    """Return a part that overlaps compute: activation offload, or data-parallel communication."""
     micro, slot = float(found.micro_batches), float(found.slot)
     if name == "swap":
         layers = zip(found.worst.counts, found.passes, strict=False)
@@ -186,7 +186,7 @@ def _moved(name: str, value: float, found: Step, job: Job, layout: Layout, a: Ab
 
 
 def _copied(a: Ability) -> tuple[Source, ...]:
-    """Return the sources of what a host does for its devices: its own rate, then of its links and of who shares them."""
+    """Return the sources of offload times: the host's update rate, then host links and their sharing."""
     link, box = a.machine.host_link, a.machine.server
     stated = [] if link is None else [link.quantities[name] for name in ("bandwidth", "copy_efficiency")]
     if box is not None and "devices_per_uplink" in box.quantities:

@@ -1,4 +1,4 @@
-"""What a reader of a training plan must know."""
+"""Warnings about a training plan."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from roofplan.training.step import step
 
 
 def warnings_of(plan: TrainingPlan, policy: str) -> list[tuple[str, str]]:
-    """Return what a reader must know, each with a code."""
+    """Return the warnings about a plan, each with a code."""
     out = [("model", text) for text in plan.model.warnings]
     m, x = plan.machine, plan.layout
     out += _tight(plan)
@@ -56,7 +56,7 @@ def warnings_of(plan: TrainingPlan, policy: str) -> list[tuple[str, str]]:
 
 
 def slower_network(plan: TrainingPlan, fit: Fit) -> list[tuple[str, str]]:
-    """Return what ports cost that a machine is sold with and does not have."""
+    """Return a warning about the time lost by a machine with fewer network ports than it is sold with."""
     sold = with_all_ports(plan.machine)
     if sold is None:
         return []
@@ -66,11 +66,11 @@ def slower_network(plan: TrainingPlan, fit: Fit) -> list[tuple[str, str]]:
 
 
 MUCH = 0.8
-"""Share of a step's time from which another framework is worth a word [1]."""
+"""Share of a step's time below which a faster framework is mentioned [1]."""
 
 
 def quicker_elsewhere(plan: TrainingPlan, fit: Fit) -> list[tuple[str, str]]:
-    """Return which other framework takes much less time for the same layout, and what it does beside compute that this one waits for."""
+    """Return a warning if another framework is much faster with the same layout, and the overlaps that it adds."""
     mine, found = float(plan.step.time), []
     if plan.job.adapter is not None:
         return []
@@ -97,7 +97,7 @@ def quicker_elsewhere(plan: TrainingPlan, fit: Fit) -> list[tuple[str, str]]:
 
 
 def _could_run(other: Framework, plan: TrainingPlan, fit: Fit) -> bool:
-    """Return whether another framework runs a plan's layout, and its code's step times are known on the plan's architecture."""
+    """Return whether another framework supports a plan's layout and has measured step times on its architecture."""
     x, architecture = plan.layout, plan.machine.device.architecture
     measured = catalogue.measured_systems(STEP, fit.excluded)
     known = any((one.architecture, one.software) == (architecture, other.name) for one in measured)
@@ -121,15 +121,15 @@ BESIDE = {
     "expert": ("expert ranks", "exchanges between experts"),
     "pipeline": ("pipeline hops", "hops between chunks of a pipeline"),
 }
-"""What a framework may run beside compute: the part of a step that it is, and its name."""
+"""Communication that a framework may overlap with compute: its part of a step, and its name."""
 
 
 HARDLY = 0.1
-"""Goodput below which a run is said not to end [1]."""
+"""Goodput below which a run is reported as never finishing [1]."""
 
 
 def _tight(plan: TrainingPlan) -> list[tuple[str, str]]:
-    """Return where a device's memory may run out within the ledger's error, and where a host's is not known."""
+    """Return warnings for device memory that may run out within the ledger's error, and for unknown host memory."""
     out, m = [], plan.machine
     most, room = plan.metrics["memory_reserved"].high + plan.framework.keeps("outside"), float(m.device.memory or 0.0)
     if most > room:
