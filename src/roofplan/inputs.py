@@ -280,7 +280,7 @@ class Load(OfModel):
 
 @dataclass(frozen=True, kw_only=True)
 class ServeInputs(Load):
-    """Of ``roofplan serve``."""
+    """Inputs of ``roofplan serve``."""
 
     kv_precision: str | None = asked("cache formats that compete; default: the checkpoint's own", several=True)
     ttft: str | None = asked("limit: time to the first token, without waiting for a seat, 500ms")
@@ -310,7 +310,7 @@ class ServeInputs(Load):
 
 @dataclass(frozen=True, kw_only=True)
 class TrainInputs(OfModel):
-    """Of ``roofplan train``."""
+    """Inputs of ``roofplan train``."""
 
     on: tuple[str, ...] = asked(MACHINES + "servers of the catalogue", ())
     tokens: str | None = asked("length of the run: 1T, 300B, or chinchilla for 20 a parameter; absent: one step alone")
@@ -351,7 +351,7 @@ class TrainInputs(OfModel):
 
 @dataclass(frozen=True, kw_only=True)
 class ModelInputs(OfModel):
-    """Of ``roofplan model``."""
+    """Inputs of ``roofplan model``."""
 
     context: Text | None = asked("tokens at which the cache is counted, 8192 where the model has them")
     kv_precision: str = asked("format of the cache", "bf16")
@@ -359,7 +359,7 @@ class ModelInputs(OfModel):
 
 @dataclass(frozen=True, kw_only=True)
 class DeviceInputs(Inputs):
-    """Of ``roofplan device``."""
+    """Inputs of ``roofplan device``."""
 
     device: str | None = asked("id or alias", positional=True, required=True)
     what_is: str | None = asked("tell which peak a quoted rate is, such as 1979TFLOPS")
@@ -374,14 +374,14 @@ class ListInputs(Inputs):
 
 @dataclass(frozen=True, kw_only=True)
 class ModelsInputs(ListInputs):
-    """Of ``roofplan models``."""
+    """Inputs of ``roofplan models``."""
 
     families: bool = asked("list the model_types that are understood", False)
 
 
 @dataclass(frozen=True, kw_only=True)
 class SchemaInputs(Inputs):
-    """Of ``roofplan schema``."""
+    """Inputs of ``roofplan schema``."""
 
     command: str | None = asked(
         "a command that answers in JSON, such as serve, train, validate or 'cost tokens'",
@@ -392,7 +392,7 @@ class SchemaInputs(Inputs):
 
 @dataclass(frozen=True, kw_only=True)
 class ClaimsInputs(Inputs):
-    """Of ``roofplan claims``."""
+    """Inputs of ``roofplan claims``."""
 
     text: str = asked("part of an id or sentence", "", positional=True)
     topic: str | None = asked("only this topic")
@@ -400,7 +400,7 @@ class ClaimsInputs(Inputs):
 
 @dataclass(frozen=True, kw_only=True)
 class ValidateInputs(Inputs):
-    """Of ``roofplan validate``."""
+    """Inputs of ``roofplan validate``."""
 
     kind: str = asked("training or inference", "", positional=True, required=True)
     file: str = asked("a CSV file of measured runs; - for the catalogue's own", "", positional=True, required=True)
@@ -409,7 +409,7 @@ class ValidateInputs(Inputs):
 
 @dataclass(frozen=True, kw_only=True)
 class CalibrateInputs(Inputs):
-    """Of ``roofplan calibrate``."""
+    """Inputs of ``roofplan calibrate``."""
 
     with_: tuple[str, ...] = asked(
         "a CSV file of your own runs, as validate reads them; repeat for more files", (), name="with"
@@ -420,7 +420,7 @@ class CalibrateInputs(Inputs):
 
 @dataclass(frozen=True, kw_only=True)
 class ChipInputs(Inputs):
-    """Of ``roofplan cost chip``."""
+    """Inputs of ``roofplan cost chip``."""
 
     device: str | None = asked("a catalogue id; absent: a chip of your own", positional=True)
     node: str | None = asked("process of your own chip: n7, n5, 4n, n3")
@@ -455,7 +455,7 @@ class Owning(Inputs):
 
 @dataclass(frozen=True, kw_only=True)
 class MachineInputs(Owning):
-    """Of ``roofplan cost machine``."""
+    """Inputs of ``roofplan cost machine``."""
 
     on: tuple[str, ...] = asked("ID[:COUNT|:HOSTSxPER][@NETWORK[xPORTS]]; repeat to compare", ())
     power: str | None = asked("at the wall, 5kW; default: at load")
@@ -464,7 +464,7 @@ class MachineInputs(Owning):
 
 @dataclass(frozen=True, kw_only=True)
 class TokensInputs(Owning, Load):
-    """Of ``roofplan cost tokens``."""
+    """Inputs of ``roofplan cost tokens``."""
 
     tokens: str = asked("of a month, in and out, 1B/month; several: 10M,1B,10B/month", "1B/month", several=True)
     price: str = asked(
@@ -481,7 +481,7 @@ class TokensInputs(Owning, Load):
 
 @dataclass(frozen=True, kw_only=True)
 class RentInputs(Inputs):
-    """Of ``roofplan cost rent``."""
+    """Inputs of ``roofplan cost rent``."""
 
     device: str | None = asked("a catalogue id", positional=True, required=True)
     provider: str = asked("only this one's quotations", "")
@@ -489,7 +489,7 @@ class RentInputs(Inputs):
 
 @dataclass(frozen=True, kw_only=True)
 class HistoryInputs(Inputs):
-    """Of ``roofplan cost history``."""
+    """Inputs of ``roofplan cost history``."""
 
     old: str = asked("device that another is set against", "v100-sxm2-32", name="from")
     new: str = asked("that other", "b200", name="to")
