@@ -117,7 +117,7 @@ def held(
     layer : one decoder layer.
     tokens : tokens of a micro-batch on one rank [token].
     job : sequence length, precision and adapter.
-    layout : degrees of parallelism, and what is recomputed.
+    layout : degrees of parallelism and recomputation.
     model : the whole model, for its widths.
     framework : which tensors the framework saves.
 

@@ -471,7 +471,7 @@ def computed_again(table: Sequence[Operation], layout: Layout, framework: Framew
     Parameters
     ----------
     table : operations of the forward pass.
-    layout : what is recomputed.
+    layout : layout with its recomputation.
     framework : the modules that selective recomputation covers.
 
     Returns

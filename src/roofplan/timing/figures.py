@@ -60,7 +60,7 @@ def own_runs(figure: str, software: str, machine: Machine, model: Model, fit: Fi
 
     Parameters
     ----------
-    figure : what is predicted, such as ``time per token``.
+    figure : name of the predicted figure, such as ``time per token``.
     software : id of the engine or framework.
     machine : devices and how they are joined.
     model : the model.
@@ -128,7 +128,7 @@ def how_new(figure: str, system: System, machine: Machine, fit: Fit) -> Newness:
 
     Parameters
     ----------
-    figure : what is predicted, such as ``time per token``.
+    figure : name of the predicted figure, such as ``time per token``.
     system : architecture, precision, kind of model and software family.
     machine : devices and how they are joined.
     fit : the fitted constants.
@@ -212,7 +212,7 @@ def interval_factor(figure: str, fit: Fit) -> float:
 
     Parameters
     ----------
-    figure : what is predicted, such as ``time per token``.
+    figure : name of the predicted figure, such as ``time per token``.
     fit : the fitted constants.
 
     Returns
@@ -270,7 +270,7 @@ def sure(figure: str, grade: str, doubt: Doubt, fit: Fit, own: Constant | None =
 
     Parameters
     ----------
-    figure : what is predicted, such as ``time per token``.
+    figure : name of the predicted figure, such as ``time per token``.
     grade : grade of the figure, one of `GRADES`.
     doubt : causes of error.
     fit : the fitted constants.

@@ -20,7 +20,7 @@ def operation_time(op: Operation, r: Rates) -> Number:
     Parameters
     ----------
     op : kernel or message of one rank.
-    r : what the machine attains under the software.
+    r : achieved rates of the machine under the software.
 
     Returns
     -------
@@ -72,7 +72,7 @@ def on_device(table: list[Operation], r: Rates) -> list[Operation]:
     Parameters
     ----------
     table : operations of a layer or a step.
-    r : what the machine attains under the software.
+    r : achieved rates of the machine under the software.
 
     Returns
     -------
@@ -213,7 +213,7 @@ def kernels_of(op: Operation, r: Rates) -> float:
     Parameters
     ----------
     op : kernel or message of one rank.
-    r : what the machine attains under the software.
+    r : achieved rates of the machine under the software.
 
     Returns
     -------
@@ -240,7 +240,7 @@ def roofline_numbers(op: Operation, r: Rates) -> Numbers:
     Parameters
     ----------
     op : kernel or message of one rank.
-    r : what the machine attains under the software.
+    r : achieved rates of the machine under the software.
 
     Returns
     -------
