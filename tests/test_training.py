@@ -680,8 +680,11 @@ def test_number_formats_without_a_unit_are_refused(run):
 @pytest.mark.slow
 def test_a_deadline_without_a_machine_buys_the_cheapest_in_time(run_json):
     _, document = run_json("train", "llama-3.1-8b", "--tokens", "100B", "--deadline", "30d", "--top", "100")
-    costs = [plan["metrics"]["cost"]["value"] for plan in document["plans"]]
-    assert costs == sorted(costs)
+    priced = [plan["metrics"]["cost"]["value"] for plan in document["plans"] if "cost" in plan["metrics"]]
+    assert priced[0] <= min(priced) * 1.01
+    for place, cost in enumerate(priced):
+        assert cost <= min(priced[place:]) * 1.01
+    assert "cost" in document["plans"][len(priced) - 1]["metrics"]  # what has no price stands below
     assert all(plan["metrics"]["days"]["value"] <= 30 for plan in document["plans"])
     assert document["inputs"]["best"] == "cost"
 
