@@ -388,10 +388,10 @@ def test_attention_products_of_eager_frameworks_stay_in_sixteen_bits():
 
 
 def test_documents_of_training_say_ties_and_standing(run_json):
-    _, own = run_json(*"train llama-3.1-70b --on h100-sxm:512 --strategy tp=8,pp=4 --top 3".split())
+    _, own = run_json(*["train", "llama-3.1-70b", "--on", "h100-sxm:512", "--strategy", "tp=8,pp=4", "--top", "3"])
     assert own["standing"]["ratio"] >= 1.0
     assert own["standing"]["best"]["strategy"]
-    assert [plan["tied"] for plan in own["plans"]][0] is False
-    _, free = run_json(*"train llama-3.1-70b --on h100-sxm:512".split())
+    assert next(plan["tied"] for plan in own["plans"]) is False
+    _, free = run_json(*["train", "llama-3.1-70b", "--on", "h100-sxm:512"])
     assert "standing" not in free
     assert "smallest" not in free
