@@ -456,3 +456,9 @@ def test_a_way_out_is_taken_when_pasted_and_a_tenth_less_is_not(run_json, flag, 
 def test_twenty_tokens_a_parameter_are_what_chinchilla_means():
     plan = rp.plan_training("llama-3.2-1b", ["h100-sxm:8"], tokens="chinchilla").plans[0]
     assert plan.job.tokens == 20 * plan.model.total
+
+
+@pytest.mark.parametrize("flag", ["--tp", "--gpus", "--isl"])
+def test_another_name_of_a_flag_needs_its_value_too(run, flag):
+    code, _, said = run("serve", "llama-3.1-8b", "--on", "h100-sxm", flag, "--datacenter")
+    assert (code, said) == (2, f"error: {flag}: a value is missing before --datacenter\n")

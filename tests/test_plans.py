@@ -225,6 +225,7 @@ def test_a_deadline_finds_the_cheapest_and_the_smallest_cluster_that_meet_it():
     result = plan_training("llama-3.1-70b", tokens="1T", deadline="20d")
     first, least = result.plans[0], result.smallest
     assert first.metrics["days"].value <= 20
+    assert len({plan.id for plan in result.plans}) == len(result.plans)
     assert least.metrics["days"].value <= 20
     assert first.metrics["cost"].value == min(p.metrics["cost"].value for p in result.plans if "cost" in p.metrics)
     assert least.machine.count == min(p.machine.count for p in result.plans) < first.machine.count

@@ -52,6 +52,8 @@ def _merged(words: list[str], record: type[Inputs]) -> list[str]:
             out += [] if switch and word in out else [word]
             continue
         value = value if equals else next(rest, "")
+        if value.startswith("--") and (counts or now != name):
+            raise InputError(f"{flag}: a value is missing before {value}", argument=flag, value=value)
         if counts:
             count = value
             continue

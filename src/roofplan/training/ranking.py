@@ -102,7 +102,9 @@ def plan_all(asked: TrainingRequest, fit: Fit, progress: Callable[[int, int], No
         # once the best machine is known, plan its other layouts too
         best = kept[0].machine
         found = next(found for machine, found in fronts if machine is best)
-        more = [planned(asked, best, layout, fit) for _, _, layout in _shortlist(found, SHORTLIST)[few:]]
+        known = {plan.layout for plan in plans if plan.machine is best}
+        others = [layout for _, _, layout in _shortlist(found, SHORTLIST) if layout not in known]
+        more = [planned(asked, best, layout, fit) for layout in others]
         kept = ordered(within_limits(asked, [*kept, *more], tally, fit), asked.best, front)
     return TrainingResult(
         plans=kept,
