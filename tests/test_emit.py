@@ -88,7 +88,7 @@ def test_a_model_without_a_name_of_its_own_is_launched_from_a_folder_that_the_us
 
 
 def test_gated_feed_forwards_are_told_from_plain_ones():
-    from roofplan.exports.training import _gated
+    from roofplan.exports.megatron import _gated
     from roofplan.hf.find import read_model
 
     assert _gated(read_model("llama-3.1-8b"))

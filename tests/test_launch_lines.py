@@ -1,9 +1,12 @@
 """Launch lines: every flag stands in the table of its version's published source, with a value of its type."""
 
 import json
+import math
+import re
 import shlex
 import tomllib
 from contextlib import suppress
+from itertools import pairwise
 
 import pytest
 
@@ -38,16 +41,36 @@ def check(flag, value, kind):
         assert value in kind["choices"], (flag, value)
 
 
+FLAG = re.compile(r"--?[a-z]")
+MODULES = ("sglang.", "vllm.", "torchtitan.", "maxtext.")
+SCRIPTS = {"pretrain_gpt.py", "scripts/training/run_recipe.py", "src/maxtext/configs/base.yml"}
+
+
+def assigned(word, known):
+    """Return the key and value of a word such as ``steps=100``, None where the table has no such key."""
+    key, _, value = word.partition("=")
+    return (key, value) if not FLAG.match(word) and key in known else None
+
+
+def words_of(line):
+    """Return the words of a line without its remarks and without the modules and scripts that Python runs."""
+    words = shlex.split(line, comments=True)
+    run = {after for word, after in pairwise(words) if word == "-m" and after.startswith(MODULES)}
+    return [word for word in words if word not in run | SCRIPTS and not (word == "-m" and run)]
+
+
 def parsed(words, known):
     """Return the words before the first flag, and the flags with their values, as an argument parser reads them."""
-    first = next((place for place, word in enumerate(words) if word.startswith("--")), len(words))
+    first = next((place for place, word in enumerate(words) if FLAG.match(word) or assigned(word, known)), len(words))
     found, rest = {}, list(words[first:])
     while rest:
         flag = rest.pop(0)
+        pair = assigned(flag, known)
+        flag = pair[0] if pair else flag
         assert flag in known, f"{flag} is in no published source"
         assert flag not in found, f"{flag} stands twice"
-        values = []
-        while rest and not rest[0].startswith("--"):
+        values = [pair[1]] if pair else []
+        while not pair and rest and not FLAG.match(rest[0]) and not assigned(rest[0], known):
             values.append(rest.pop(0))
         kind = known[flag]
         assert len(values) == {"flag": 0}.get(kind["type"], max(1, len(values)) if kind["type"] == "list" else 1), flag
@@ -76,21 +99,36 @@ SETTINGS = {
 }
 
 
-@pytest.mark.parametrize(("engine", "table"), [("vllm", "vllm-0.33"), ("sglang", "sglang-0.5.23")])
+TABLES = {path.stem for path in (catalogue.ROOT / "options").glob("*.toml")}
+ENGINES = sorted(TABLES & set(catalogue.ids("engines")))
+
+
+@pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize(("model", "on", "asked"), SERVED)
-def test_every_flag_of_a_server_is_one_that_its_version_has(engine, table, model, on, asked):
+def test_every_flag_of_a_server_is_one_that_its_version_has(engine, model, on, asked):
     plans = []
     with suppress(NoPlan, InputError):  # an engine that does not run it says so
         plans = plan_serving(model, [on], engine=engine, **asked).plans
     for plan in plans[:4]:
-        words, _ = parsed(shlex.split(launch(plan), comments=True), options(table))
-        assert words[:2] in (["vllm", "serve"], ["python", "-m"])
+        words, _ = parsed(words_of(launch(plan)), options(engine))
+        assert words[0] in {"vllm", "python", "llama-server", "trtllm-serve"}
+
+
+def test_engines_that_can_be_launched_have_a_table_of_options():
+    without = {
+        "gpt-fast-0.1",
+        "hf-transformers-4.57",
+        "llama.cpp-b2899",
+    }  # no plan of theirs is newest, nor asked for by --emit
+    without |= {name for name in catalogue.ids("engines") if name.startswith("tensorrt-llm-0")}
+    without |= {"tensorrt-llm-1.0"}
+    assert set(catalogue.ids("engines")) - without == set(ENGINES)
 
 
 @pytest.mark.parametrize(("engine", "table"), [("vllm", "vllm-0.33"), ("sglang", "sglang-0.5.23")])
 def test_stated_settings_are_in_the_line(engine, table):
     plan = plan_serving("llama-3.1-8b", ["h100-sxm:1"], engine=engine, set=SETTINGS[engine]).plans[0]
-    _, found = parsed(shlex.split(launch(plan), comments=True), options(table))
+    _, found = parsed(words_of(launch(plan)), options(table))
     stated = dict(part.split("=") for part in SETTINGS[engine].split(","))
     assert {name: found[f"--{name.replace('_', '-')}"][0] for name in stated} == stated
 
@@ -113,8 +151,10 @@ TRAINED = [
     ("llama-3.1-8b", "v100-sxm2-32:64", {}),
 ]
 LAUNCHERS = {
-    "megatron": ("megatron", ("torchrun-2.13", "megatron-core-0.16")),
-    "torchtitan": ("torchtitan", ("torchrun-2.13", "torchtitan-0.2")),
+    "megatron": ("torchrun-2.13", "megatron-core-0.16"),
+    "torchtitan": ("torchrun-2.13", "torchtitan-0.2"),
+    "megatron-bridge": ("torchrun-2.13", "megatron-bridge-26.06"),
+    "maxtext": ("maxtext-0.1",),
 }
 
 
@@ -122,20 +162,12 @@ LAUNCHERS = {
 @pytest.mark.parametrize("name", LAUNCHERS)
 @pytest.mark.parametrize(("model", "on", "asked"), TRAINED)
 def test_every_flag_of_a_training_launch_is_one_that_its_version_has(name, model, on, asked):
-    framework, tables = LAUNCHERS[name]
     lines = []
     with suppress(NoPlan, InputError):  # a framework that does not run it says so
-        lines = [
-            training_launch(plan, name) for plan in plan_training(model, [on], framework=framework, **asked).plans[:4]
-        ]
+        lines = [training_launch(plan, name) for plan in plan_training(model, [on], framework=name, **asked).plans[:4]]
     for line in lines:
-        words = [
-            word
-            for word in shlex.split(line, comments=True)
-            if word not in {"pretrain_gpt.py", "-m", "torchtitan.train"}
-        ]
-        before, found = parsed(words, options(*tables))
-        assert before[-1] == "torchrun"
+        before, found = parsed(words_of(line), options(*LAUNCHERS[name]))
+        assert before[-1] in {"torchrun", "python3"}
         if name == "megatron":
             split = int(found["--tensor-model-parallel-size"][0]) > 1 or "--context-parallel-size" in found
             assert ("CUDA_DEVICE_MAX_CONNECTIONS=1" in before) == split
@@ -169,3 +201,57 @@ def test_tables_of_options_name_their_source(path):
     table = tomllib.loads((catalogue.ROOT / "options" / f"{path}.toml").read_text())
     assert table["source"]
     assert {one["type"] for one in table["options"].values()} <= {"int", "float", "str", "flag", "list", "json"}
+
+
+def test_maxtexts_axes_multiply_to_the_devices_of_a_slice_and_to_the_slices():
+    for model, on, slices in (("llama-3.1-70b", "h100-sxm:256", 32), ("mixtral-8x7b", "h100-sxm:64", 8)):
+        plan = plan_training(model, [on], framework="maxtext").plans[0]
+        _, found = parsed(words_of(training_launch(plan)), options("maxtext-0.1"))
+        sizes = {where: [int(v[0]) for k, v in found.items() if k.startswith(where)] for where in ("ici_", "dcn_")}
+        assert math.prod(sizes["dcn_"]) == slices
+        assert math.prod(sizes["ici_"]) == plan.machine.count / slices
+        passes = int(found.get("gradient_accumulation_steps", ["1"])[0])
+        assert float(found["per_device_batch_size"][0]) * plan.machine.count * passes == plan.job.batch
+
+
+@pytest.mark.parametrize("method", ["full", "lora", "qlora"])
+def test_litgpts_command_adapts_what_the_plan_adapts(method):
+    plan = plan_training("llama-2-7b", ["h200-sxm:1"], framework="litgpt", method=method).plans[0]
+    words, found = parsed(shlex.split(training_launch(plan), comments=True), options("litgpt-0.3"))
+    assert words == ["litgpt", "finetune_full" if method == "full" else "finetune_lora", "meta-llama/Llama-2-7b-hf"]
+    assert ("--lora_r" in found, "--quantize" in found) == (method != "full", method == "qlora")
+
+
+def test_a_recipe_is_named_where_the_framework_has_one():
+    plan = plan_training("llama-3.1-8b", ["h100-sxm:64"], framework="megatron-bridge").plans[0]
+    assert "--model llama31_8b --mode pretrain" in training_launch(plan)
+    plan = plan_training("olmo-2-7b", ["h100-sxm:64"], framework="megatron-bridge").plans[0]
+    assert "--model '<recipe>'" in training_launch(plan)
+
+
+@pytest.mark.oracle
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize("method", ["full", "lora", "qlora"])
+def test_litgpt_reads_its_line(method):
+    jsonargparse, main = pytest.importorskip("jsonargparse"), pytest.importorskip("litgpt.__main__")
+    plan = plan_training("llama-2-7b", ["h200-sxm:1"], framework="litgpt", method=method).plans[0]
+    words = ["Alpaca" if blank(word) else word for word in shlex.split(training_launch(plan), comments=True)[1:]]
+    read = jsonargparse.capture_parser(main.main).parse_args(words)[words[0]]
+    assert read.train.global_batch_size == plan.job.batch
+    assert read.train.micro_batch_size == plan.layout.micro_batch
+
+
+@pytest.mark.oracle
+@pytest.mark.parametrize("pins", ["", "pp=2,tp=2", "shard=8"])
+def test_torchtitan_reads_its_line(pins):
+    manager = pytest.importorskip("torchtitan.config.manager")
+    plan = plan_training("llama-3.1-8b", ["h100-sxm:64"], framework="torchtitan", strategy=pins).plans[0]
+    words = shlex.split(training_launch(plan), comments=True)
+    public = {"<name>": "llama3", "<flavour>": "8B"}
+    words = [public.get(word, word) for word in words[words.index("torchtitan.train") + 1 :]]
+    read = manager.ConfigManager().parse_args(words)
+    degrees = read.parallelism
+    sharded = degrees.data_parallel_shard_degree * degrees.data_parallel_replicate_degree
+    assert sharded == plan.layout.dp
+    assert (degrees.tensor_parallel_degree, degrees.pipeline_parallel_degree) == (plan.layout.tp, plan.layout.pp)
+    assert read.training.global_batch_size == plan.job.batch
