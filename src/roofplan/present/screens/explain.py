@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from roofplan import catalogue
 from roofplan.present.screens.page import Page, interval, wrapped
@@ -16,6 +17,7 @@ from roofplan.timing.figures import Metric
 def explain_screen(plan: Plan, page: Page, depth: int) -> None:
     """Print the Term trees of TPOT, TTFT, cycle time, cost and memory, and the bibliography of what was used."""
     numbers: dict[str, int] = {}
+    shown: Shown = {}
     trees = [
         *plan.prediction.times,
         *([plan.power] if plan.power else []),
@@ -25,11 +27,11 @@ def explain_screen(plan: Plan, page: Page, depth: int) -> None:
     for tree in trees:
         page.line("")
         m = names.get(tree.name)
-        shown = interval(m, 1e3, "ms") if m else units.show(float(tree.value), tree.unit)
-        page.line(f"{tree.name} {shown} = sum of {len(tree.parts)}")
+        value = interval(m, 1e3, "ms") if m else units.show(float(tree.value), tree.unit)
+        page.line(f"{tree.name} {value} = sum of {len(tree.parts)}")
         for line in wrapped(doubts(m), indent=2) if m and m.causes else ():
             page.line(line)
-        _branch(tree, page, depth, numbers, "")
+        _branch(tree, page, depth, numbers, shown)
     if plan.cost is not None:
         p = plan.cost.price
         page.line("")
@@ -64,12 +66,13 @@ SHOWN = 0.005
 def trees_screen(trees: Sequence[tuple[str, Term]], page: Page, depth: int) -> None:
     """Print Term trees, each behind its headline, and the bibliography of what was used."""
     numbers: dict[str, int] = {}
+    shown: Shown = {}
     for headline, tree in trees:
         page.line("")
         how = f"sum of {len(tree.parts)}" if tree.combine == "sum" else tree.formula()
         for line in wrapped(f"{headline} = {how}", indent=2):
             page.line(line)
-        _branch(tree, page, depth, numbers, "")
+        _branch(tree, page, depth, numbers, shown)
     page.line("")
     for key, number in numbers.items():
         for line in wrapped(f"[{number}] {document_text(key)}", indent=4):
@@ -95,21 +98,73 @@ def _cite(key: str, numbers: dict[str, int]) -> int:
     return numbers.setdefault(key, len(numbers) + 1)
 
 
-def _branch(term: Term, page: Page, depth: int, numbers: dict[str, int], stem: str) -> None:
+FOLDED = 0.01
+"""Share of a figure below which its smallest parts stand in one line [1]."""
+
+Shown = dict[tuple[str, str, float], str]
+"""Names of the figures that explain a part first, by the part's name, unit and value."""
+
+
+def _branch(figure: Term, page: Page, depth: int, numbers: dict[str, int], shown: Shown) -> None:
+    """Print the parts of a figure, the largest first: equal ones together, small ones in one line, none twice."""
+    _parts(figure, figure, page, depth, numbers, shown, "")
+
+
+def _parts(term: Term, figure: Term, page: Page, depth: int, numbers: dict[str, int], shown: Shown, stem: str) -> None:
     if depth == 0:
         return
-    whole = float(term.value)
-    parts = sorted((p for p in term.parts if float(p.value) != 0.0), key=lambda p: -float(p.value))
-    for index, part in enumerate(parts):
-        last = index == len(parts) - 1
+    whole, added = float(term.value), term.combine == "sum"
+    parts = sorted(
+        (p for p in _merged(map(_alone, term.parts)) if float(p.value) != 0.0), key=lambda p: -float(p.value)
+    )
+    small = [p for p in parts if added and float(p.value) < FOLDED * float(figure.value)]
+    small = small if len(small) > 1 else []
+    rows = parts[: len(parts) - len(small)]
+    for index, part in enumerate(rows):
+        last = index == len(rows) - 1 and not small
         value = float(part.value)
-        share = value / whole if whole and term.combine == "sum" else 1.0
+        key = (part.name, part.unit, value)
+        before = shown.setdefault(key, figure.name) if part.parts else figure.name
         cites = "".join(f"[{_cite(key, numbers)}]" for key in dict.fromkeys(one.citation for one in part.sources))
-        text = part.formula()
-        lead = f"{stem}{'└' if last else '├'} {part.name:<26} {units.show(value, part.unit):>10}"
-        mark = f" {share:>4.0%}" if term.combine == "sum" else "     "
-        flag = " ◀" if index == 0 and stem == "" and term.combine == "sum" else ""
-        body = f"{lead}{mark}{flag}  {text} {cites}".rstrip()
-        for piece in wrapped(body, indent=len(stem) + 4):
-            page.line(piece)
-        _branch(part, page, depth - 1, numbers, stem + ("  " if last else "│ "))
+        share = f" {value / whole:>4.0%}" if added and whole else "     "
+        flag = " ◀" if index == 0 and stem == "" and added else ""
+        text = part.formula() if before == figure.name else f"as in {before}"
+        _row(page, stem, last, part.name, units.show(value, part.unit), f"{share}{flag}  {text} {cites}")
+        if before == figure.name:
+            _parts(part, figure, page, depth - 1, numbers, shown, stem + ("  " if last else "│ "))
+    if small:
+        rest = sum(float(p.value) for p in small)
+        names = ", ".join(dict.fromkeys(p.name for p in small))
+        share = f" {rest / whole:>4.0%}" if whole else "     "
+        _row(page, stem, True, f"{len(small)} parts under 1%", units.show(rest, term.unit), f"{share}  {names}")
+
+
+def _row(page: Page, stem: str, last: bool, name: str, value: str, rest: str) -> None:
+    for piece in wrapped(f"{stem}{'└' if last else '├'} {name:<26} {value:>10}{rest}".rstrip(), indent=len(stem) + 4):
+        page.line(piece)
+
+
+def _alone(part: Term) -> Term:
+    """Return a part with the formula of the one part that it sums, or itself."""
+    below = _merged([p for p in part.parts if float(p.value) != 0.0]) if part.combine == "sum" else []
+    return replace(_alone(below[0]), name=part.name) if len(below) == 1 and not part.text else part
+
+
+def _merged(parts: Iterable[Term]) -> list[Term]:
+    """Return parts with those put together whose formulas differ in nothing but the count of layers."""
+    merged: dict[object, Term] = {}
+    for part in parts:
+        layers = part.numbers.get("layers")
+        same = {name: number for name, number in part.numbers.items() if name != "layers"}
+        key = (part.name, part.text, str(same)) if isinstance(layers, int | float) and not part.parts else id(part)
+        other = merged.get(key)
+        merged[key] = (
+            part
+            if other is None
+            else replace(
+                part,
+                value=other.value + part.value,
+                numbers={**part.numbers, "layers": other.numbers["layers"] + layers},
+            )
+        )
+    return list(merged.values())
