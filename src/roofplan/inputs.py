@@ -6,6 +6,7 @@ The command line, ``--request``, the signatures of the Python functions and the 
 from __future__ import annotations
 
 import inspect
+import re
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import Field, dataclass, field, fields
@@ -233,6 +234,10 @@ def takes(record: type[Inputs]) -> Callable[[Callable[..., Any]], Callable[..., 
             for name, one in sorted(record.each().items(), key=lambda item: item[0] not in POSITIONS)
         ]
         called.__signature__ = inspect.Signature([*shown, *own])  # type: ignore[attr-defined]
+        said = "\n".join(f"{name} : {one.metadata['help']}." for name, one in record.each().items())
+        called.__doc__ = re.sub(
+            r"(?m)^asked : .*$", lambda line: f"{line[0]} These are:\n{said}", inspect.getdoc(function) or ""
+        )
         return called
 
     return decorated
@@ -384,10 +389,11 @@ class SchemaInputs(Inputs):
     """Inputs of ``roofplan schema``."""
 
     command: str | None = asked(
-        "a command that answers in JSON, such as serve, train, validate or 'cost tokens'",
+        "a command that answers in JSON, such as serve, train, validate or cost tokens",
         positional=True,
         required=True,
     )
+    part: str | None = asked("the second word of a command that has two", positional=True)
 
 
 @dataclass(frozen=True, kw_only=True)

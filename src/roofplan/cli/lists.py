@@ -232,4 +232,4 @@ def schema(asked: SchemaInputs, _: Reply) -> None:
     """JSON Schema of a command's answer."""
     from roofplan.present.answers.schemas import answer_schema
 
-    print(json.dumps(answer_schema(asked.command or ""), indent=1))
+    print(json.dumps(answer_schema(f"{asked.command} {asked.part or ''}".strip()), indent=1))

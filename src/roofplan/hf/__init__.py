@@ -338,6 +338,13 @@ def _check_sizes(text: Fields) -> None:
         )
     if isinstance(layers, int):
         text.list("layer_types", layers)
+    scaling = text.values.get("rope_scaling")
+    if scaling is not None and not isinstance(scaling, Mapping):
+        raise ConfigError(
+            f'config.json: rope_scaling is {scaling!r}, not an object such as {{"rope_type": "yarn", "factor": 4.0}}',
+            argument="rope_scaling",
+            value=scaling,
+        )
 
 
 def _architecture(f: Fields) -> str:

@@ -140,6 +140,14 @@ class Framework:
         """Return the scopes of constants on an architecture, nearest first: this version there, its code base, any framework there, any."""
         return (f"{self.id}/{architecture}", self.lineage, architecture, "any")
 
+    def stages_on(self, devices: int) -> tuple[int, ...]:
+        """Return the ZeRO stages that it supports on a number of devices.
+
+        A framework that always shards weights runs a single device without sharding; its stage 3 remains for the
+        offload of weights.
+        """
+        return (0, *self.zeros) if devices == 1 and 0 not in self.zeros and 3 in self.zeros else self.zeros
+
     @property
     def once_per_host(self) -> bool:
         """Whether a token bound for several experts of a host is sent there once."""

@@ -99,7 +99,9 @@ def _checked(value: float, text: str, argument: str, *, positive: bool) -> float
     return value
 
 
-def parse(text: str | float, unit: str, argument: str = "quantity", *, positive: bool = True) -> float:
+def parse(
+    text: str | float, unit: str, argument: str = "quantity", *, positive: bool = True, example: str = ""
+) -> float:
     """Return a quantity in the SI unit `unit`; a bare number is refused unless the unit is ``1``.
 
     Parameters
@@ -108,6 +110,7 @@ def parse(text: str | float, unit: str, argument: str = "quantity", *, positive:
     unit : SI unit, a key of `UNITS`.
     argument : flag or field that the text was given for, as a refusal names it.
     positive : whether zero and negative quantities are refused.
+    example : what a refusal shows, by default a usual quantity of that unit.
 
     Returns
     -------
@@ -129,11 +132,12 @@ def parse(text: str | float, unit: str, argument: str = "quantity", *, positive:
     0.5
     """
     table = UNITS[unit]
-    example = _example(unit)
+    example = example or _example(unit)
     number, suffix = _split(str(text), argument, example)
     spelling = suffix.replace(" ", "")
     if spelling not in table:
         what = "needs a unit" if not spelling else f"has no unit {spelling!r}"
+        example = f"{text.strip()} {example.split()[-1]}" if not spelling and isinstance(text, str) else example
         raise UnitError(
             f"{argument}: {text} {what}. Accepted: {', '.join(list(table)[:10])}. Example: {example}",
             argument=argument,

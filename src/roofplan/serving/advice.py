@@ -10,8 +10,10 @@ from roofplan.operations.table import element_bytes
 from roofplan.records.calibration import Fit
 from roofplan.records.ties import TIE
 from roofplan.serving.evaluate import evaluate
+from roofplan.serving.ledger import needed
 from roofplan.serving.order import objective, ordered
 from roofplan.serving.plan import Plan, Request, Standing, Tally
+from roofplan.serving.settings import names_of
 
 
 def standing(plan: Plan, asked: Request, fit: Fit) -> Standing | None:
@@ -61,11 +63,15 @@ PREFIX_HIT = 0.5
 """Prefix-hit rate that is tried if none is given [1]."""
 
 
+CHUNK_FACTORS = (0.25, 0.5, 2.0, 4.0)
+"""Sizes of prompt chunks to try, times the engine's default [1]."""
+
+
 def improvements(plan: Plan, asked: Request, fit: Fit) -> list[Improvement]:
     """Return changes of a request that improve a plan by more than a tie, best first.
 
     Each is tried with the plan's own machine and degrees: half of the prompts in the prefix cache, weights and KV cache
-    in 8 or 4 bits, and other engines.
+    in 8 or 4 bits, other sizes of prompt chunks, and other engines.
 
     Parameters
     ----------
@@ -81,7 +87,7 @@ def improvements(plan: Plan, asked: Request, fit: Fit) -> list[Improvement]:
     here = replace(asked, machines=(plan.machine,), pins=degrees)
     now = objective(plan, asked.best)
     found = []
-    for argument, needed, changed in _changes(plan, here):
+    for argument, value, changed in _changes(plan, here):
         plans = evaluate(changed, Tally(), fit)
         if not plans:
             continue
@@ -89,7 +95,7 @@ def improvements(plan: Plan, asked: Request, fit: Fit) -> list[Improvement]:
         there = objective(best, asked.best)
         ratio = there / now if now > 0 else now / there
         if ratio < 1.0 - TIE:
-            found.append(Improvement(argument=argument, needed=needed, plan=best, ratio=ratio))
+            found.append(Improvement(argument=argument, needed=value, plan=best, ratio=ratio))
     return sorted(found, key=lambda one: one.ratio)
 
 
@@ -108,6 +114,14 @@ def _changes(plan: Plan, asked: Request) -> Iterator[tuple[str, str, Request]]:
             yield "--precision", precision, replace(asked, precisions=(precision,))
     if element_bytes(plan.kv_precision) > 1.5 and native:
         yield "--kv-precision", "fp8", replace(asked, kv_precisions=("fp8",))
+    known = {flag: name for name, flag in names_of(plan.engine).items()}
+    if "batched_tokens" in known and "batched_tokens" not in asked.settings:
+        now = needed(plan.engine, "max_num_batched_tokens", plan.machine)
+        for factor in CHUNK_FACTORS:
+            tokens = float(now * factor)
+            settings = {**asked.settings, "batched_tokens": tokens}
+            engine = asked.engine or plan.engine.id
+            yield "--set", f"{known['batched_tokens']}={tokens:.0f}", replace(asked, settings=settings, engine=engine)
     for engine in ("vllm", "sglang", "tensorrt-llm"):
         if engine != plan.engine.name and not asked.engine:
             yield "--engine", engine, replace(asked, engine=engine, settings={})

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from roofplan import catalogue
+from roofplan.catalogue.machines import machine as machines
 from roofplan.catalogue.machines import resized
 from roofplan.errors import Remedy
 from roofplan.operations.table import element_bytes
@@ -277,7 +279,8 @@ def _changed(asked: Request, machine: Machine, fit: Fit) -> Iterator[Change]:
         for change in formats
         for more in _other_sizes(change.asked, machine, FEW_TIMES)
     )
-    for change in (*_other_engines(here, machine), *formats, *_other_sizes(here, machine, LARGER), *both):
+    others = (*_other_engines(here, machine), *formats, *_other_sizes(here, machine, LARGER), *both)
+    for change in (*others, *_licensed(here, machine)):
         yield replace(change, flags=shown | change.flags)
         if asked.pins:
             yield replace(
@@ -318,6 +321,25 @@ def _other_formats(asked: Request, machine: Machine) -> Iterator[Change]:
                 asked=replace(asked, precisions=(precision,)),
                 size=math.log(held / there),
             )
+
+
+def _licensed(asked: Request, machine: Machine) -> Iterator[Change]:
+    """Yield cards of the same vendor and at least the memory that data centres may use, the nearest in memory first."""
+    if not (asked.constraints.datacenter and machine.device.geforce_licence):
+        return
+    mine = machine.device
+    allowed = [
+        one
+        for one in map(catalogue.accelerator, catalogue.ids("accelerators"))
+        if one.vendor == mine.vendor
+        and not one.geforce_licence
+        and one.peak
+        and (one.memory or 0) >= (mine.memory or 0)
+    ]
+    for one in sorted(allowed, key=lambda one: float(one.memory or 0))[:MOST_WAYS]:
+        for other in machines(f"{one.id}:{machine.count}"):
+            size = CHANGES_ENGINE + math.log(float(one.memory or 1) / float(mine.memory or 1))
+            yield Change(flags={"--on": other.text}, asked=replace(asked, machines=(other,)), size=size)
 
 
 LARGER, FEW_TIMES = (2, 4, 8, 16, 32, 64), (2, 4)

@@ -186,14 +186,15 @@ def _shortlist(found: Found, most: int) -> list[tuple[float, float, Layout]]:
 def ordered(plans: list[TrainingPlan], best: str, front: Collection[tuple[str, Layout]]) -> list[TrainingPlan]:
     """Return plans sorted by objective; ties are broken as an expert would.
 
-    Plans tie if their objectives are within 1% of the best remaining plan. Tied plans are sorted by: Pareto front of
-    time and memory, free memory, fewest devices, smallest degrees.
+    Plans tie if their objectives are within 1% of the best remaining plan. Tied plans are sorted by: nothing offloaded,
+    Pareto front of time and memory, free memory, fewest devices, smallest degrees.
     """
     marked = [replace(plan, pareto=(plan.machine.text, plan.layout) in front) for plan in plans]
 
     def preference(plan: TrainingPlan) -> tuple[float, ...]:
         free = float(plan.machine.device.memory or 0.0) - float(plan.ledger.reserved)
-        return (not plan.pareto, -free, plan.machine.count, float(plan.layout.tp), float(plan.layout.pp))
+        offloaded = plan.layout.offload != "none"
+        return (offloaded, not plan.pareto, -free, plan.machine.count, float(plan.layout.tp), float(plan.layout.pp))
 
     groups = list(ties(marked, partial(objective, best=best)))
     ranked = [plan for group in groups for plan in sorted(group, key=preference)]

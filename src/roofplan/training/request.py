@@ -430,7 +430,7 @@ def request_of(model: Model, asked: TrainInputs) -> TrainingRequest:
     assumed: list[str] = []
     framework = _framework(asked, assumed)
     job = job_of(model, framework, asked, assumed)
-    deadline = None if asked.deadline is None else units.parse(asked.deadline, "s", "--deadline")
+    deadline = None if asked.deadline is None else units.parse(asked.deadline, "s", "--deadline", example="30 d")
     budget = None if asked.budget is None else units.parse(asked.budget, "USD", "--budget")
     if job.tokens is None and (deadline is not None or budget is not None):
         flag = "--deadline" if deadline is not None else "--budget"

@@ -118,7 +118,7 @@ def slices(
         grid = _grid(model, job, devices // pp, framework, pins)
         if not grid["tp"].size:
             continue
-        zeros = [zero for zero in framework.zeros if pins.get("zero", zero) == zero]
+        zeros = [zero for zero in framework.stages_on(devices) if pins.get("zero", zero) == zero]
         for (schedule, chunks), zero in itertools.product(_schedules(framework, layers, pp, pins), zeros):
             for (how, share), shard in itertools.product(
                 _recomputations(framework, pins), _shards(machine, zero, pins)
@@ -176,14 +176,15 @@ def _offloads(
 ) -> list[str]:
     """Return the kinds of offload to try.
 
-    Frozen weights can be offloaded if they are sharded, activations and optimizer states if the framework supports it.
+    A single device is sharded only to offload weights. Frozen weights can be offloaded if they are sharded, activations and optimizer states if the framework supports it.
     Optimizer offload is slow, so it is tried only on consumer cards unless pinned.
     """
+    sharded_alone = machine.count == 1 and zero == ALL_SHARDED and "zero" not in pins and 0 in framework.stages_on(1)
     can = {
-        "none": True,
+        "none": not sharded_alone,
         "weights": job.adapter is not None and zero >= ALL_SHARDED,
         "optimizer": job.adapter is None and framework.offloads_optimizer and machine.per_host <= LARGEST_BOX,
-        "activations": swaps(framework, how, share, pp),
+        "activations": swaps(framework, how, share, pp) and not sharded_alone,
     }
     if "offload" in pins:
         return [offload for offload in OFFLOADS if offload == pins["offload"] and can[offload]]
@@ -448,7 +449,7 @@ def _why_nothing(model: Model, job: Job, machine: Machine, framework: Framework,
         ),
         ("tp" in pins and why_not_tensor(model, int(pins["tp"])), why_not_tensor(model, int(pins.get("tp", 1)))),
         (
-            int(pins.get("zero", framework.zeros[0])) not in framework.zeros,
+            int(pins.get("zero", framework.zeros[0])) not in framework.stages_on(devices),
             f"{framework.id} offers ZeRO {', '.join(map(str, framework.zeros))}",
         ),
         (int(pins.get("ep", 1)) > 1 and not mixtures(model), f"{model.id} has no experts to divide"),

@@ -107,7 +107,7 @@ def _could_run(other: Framework, plan: TrainingPlan, fit: Fit) -> bool:
         and divided
         and plan.machine.device.vendor in other.vendors
         and other.sharding == plan.framework.sharding
-        and x.zero in other.zeros
+        and x.zero in other.stages_on(plan.machine.count)
         and x.schedule in {"1f1b", *other.schedules}
         and (x.interleave == 1 or "interleaved" in other.schedules)
         and x.offload == "none"

@@ -423,7 +423,7 @@ def improvement_lines(result: Result, plan: Plan) -> list[str]:
     for one in improvements(plan, result.asked, result.fit)[:MOST_IMPROVEMENTS]:
         gain = f"+{1 / one.ratio - 1:.0%}" if result.asked.best == "throughput" else f"-{1 - one.ratio:.0%}"
         words.append(f"{one.argument} {one.needed} {gain}" + (", changes the model" if one.plan.changes_model else ""))
-    tried = " · ".join(words) or "prefix hits, 8 bits and other engines were tried: none gains over 1%"
+    tried = " · ".join(words) or "prefix hits, 8 bits, chunk sizes and other engines were tried: none gains over 1%"
     missing = wrapped("not modelled: queueing, prompts of unlike length, images", indent=16, first=2)
     return [*wrapped(f"better        {tried}", indent=16, first=2), *missing]
 
