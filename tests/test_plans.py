@@ -396,3 +396,49 @@ def test_documents_of_training_say_ties_and_standing(run_json):
     _, free = run_json(*["train", "llama-3.1-70b", "--on", "h100-sxm:512"])
     assert "standing" not in free
     assert "smallest" not in free
+
+
+def test_explanations_merge_equal_rows_fold_small_ones_and_print_nothing_twice(run):
+    _, text, _ = run("serve", "deepseek-v3", "--on", "h200-sxm:8", "--explain")
+    assert "61 layers x max(read" in text  # those of dense and of sparse layers together
+    assert "parts under 1%" in text
+    assert "as in TPOT" in text
+    assert len(text.splitlines()) < 200
+    tree = text[text.index("TPOT", text.index("cost ")) : text.index("\nTTFT")]
+    figure = float(re.search(r"= sum of", tree) and re.search(r"TPOT ([\d.]+) ms", tree)[1])
+    scale = {"ms": 1.0, "us": 1e-3, "ns": 1e-6}
+    rows = re.findall(r"^[├└] .*?([\d.]+) (ms|us|ns) ", tree, re.MULTILINE)
+    assert sum(float(value) * scale[unit] for value, unit in rows) == pytest.approx(figure, rel=5e-3)
+
+
+def test_one_card_is_trained_on_without_sharding(run_json):
+    asked = ["train", "llama-2-7b", "--on", "rtx-4090:1", "--method", "qlora"]
+    _, answer = run_json(*asked, "--emit", "fsdp")
+    plan = answer["plans"][0]
+    assert (plan["strategy"]["zero"], plan["strategy"]["offload"]) == (0, "none")
+    assert "--use_fsdp" not in plan["launch"]
+    assert "--gradient_checkpointing true" in plan["launch"]
+    zeros = {(one["strategy"]["zero"], one["strategy"]["offload"]) for one in answer["plans"]}
+    assert (3, "none") not in zeros
+    _, pinned = run_json(*asked, "--strategy", "zero=3,offload=none")
+    assert pinned["plans"][0]["strategy"]["zero"] == 3
+
+
+def test_a_smaller_chunk_relieves_answers_that_wait_for_prompts():
+    result = plan_serving("llama-3.1-8b", ["l40s:1"], concurrency=16, input=8000)
+    plan = result.plans[0]
+    smaller = next(one for one in improvements(plan, result.asked, result.fit) if one.argument == "--set")
+    name, _, tokens = smaller.needed.partition("=")
+    again = first("llama-3.1-8b", ["l40s:1"], concurrency=16, input=8000, set=smaller.needed, engine=plan.engine.id)
+    assert name == "max_num_batched_tokens"
+    assert int(tokens) < 2048
+    assert again.pace.value == pytest.approx(smaller.plan.pace.value)
+    assert again.pace.value < plan.pace.value
+
+
+def test_a_card_that_data_centres_may_not_use_is_replaced_by_one_that_they_may():
+    with pytest.raises(NoPlan) as refused:
+        plan_serving("llama-3.1-8b", ["rtx-4090:1"], datacenter=True)
+    assert [way["argument"] for way in refused.value.relax] == ["--on"]
+    again = plan_serving("llama-3.1-8b", [refused.value.relax[0]["needed"]], datacenter=True).plans[0]
+    assert not again.machine.device.geforce_licence
