@@ -53,24 +53,57 @@ def step_term(
 
     Each kind of layer is computed once and multiplied by its count on that stage.
     """
-    split = Split.of(strategy)
-    kinds = model.decoder.kinds()
-    kernels = r.engine.kernels
-    tables = [layer_operations(layer, step, split, model, kv_bytes, kernels) for layer, _ in kinds]
-    drafts = draft_operations(step, split, model, drafted, kv_bytes, kernels)
-    tables.append(head_operations(step, split, model) + drafts + encoder_operations(step, split, model, kernels))
-    tables = [on_device(table, r) for table in tables]
+    tables = step_operations(model, strategy, step, r, kv_bytes=kv_bytes, drafted=drafted)
     timed = [[(op, operation_time(op, r)) for op in table] for table in tables]
-    launches = [kernels.launches * sum(kernels_of(op, r) for op in table) * r.gap for table in tables]
+    launches = [r.engine.kernels.launches * sum(kernels_of(op, r) for op in table) * r.gap for table in tables]
     sums = []
     for rows, launch in zip(timed, launches, strict=True):
         amount: Number = launch
         for _, seconds in rows:
             amount = amount + seconds
         sums.append(amount)
-    pp = strategy.pp if stages is None else stages
-    counts = _worst_counts(kinds, len(model.decoder.layers), pp, sums)
-    return _grouped(name, timed, launches, counts, r)
+    return _grouped(name, timed, launches, stage_counts(model, strategy.pp if stages is None else stages, sums), r)
+
+
+def step_operations(
+    model: Model, strategy: Strategy, step: Step, r: Rates, *, kv_bytes: float, drafted: int = 0
+) -> list[list[Operation]]:
+    """Return the operations of a step as the device runs them: a table for each kind of layer, then that of the head.
+
+    Parameters
+    ----------
+    model : its layers and dimensions.
+    strategy : degrees of parallelism.
+    step : tokens of the step; its fields may be arrays.
+    r : achieved rates of the machine under the engine.
+    kv_bytes : bytes of one cached number [B].
+    drafted : tokens drafted for each sequence [1].
+
+    Returns
+    -------
+    Tables of operations of one rank; the last one also holds the draft's and the encoder's.
+    """
+    split, kernels = Split.of(strategy), r.engine.kernels
+    tables = [layer_operations(layer, step, split, model, kv_bytes, kernels) for layer, _ in model.decoder.kinds()]
+    drafts = draft_operations(step, split, model, drafted, kv_bytes, kernels)
+    tables.append(head_operations(step, split, model) + drafts + encoder_operations(step, split, model, kernels))
+    return [on_device(table, r) for table in tables]
+
+
+def stage_counts(model: Model, stages: Number, sums: list[Number]) -> list[Number]:
+    """Return how often each table of `step_operations` runs on the slowest pipeline stage.
+
+    Parameters
+    ----------
+    model : its layers.
+    stages : pipeline stages [1].
+    sums : time of each table, floats or arrays [s].
+
+    Returns
+    -------
+    Layers of each kind, and heads, on that stage [1].
+    """
+    return _worst_counts(model.decoder.kinds(), len(model.decoder.layers), stages, sums)
 
 
 def _worst_counts(kinds: Sequence[Any], layers: int, pp: Number, sums: list[Number]) -> list[Number]:

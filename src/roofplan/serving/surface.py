@@ -1,0 +1,460 @@
+"""The time of any serving step as a sum of tables, for simulators that ask for it millions of times.
+
+Each operation of a step depends on few of its numbers: weight products on the tokens, the head on the sampled rows,
+attention on the cached tokens. Which ones is found by moving the numbers one by one. Operations that depend on the same
+numbers share a table, and the laws fill it. So the surface holds no formula of its own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from roofplan.laws import batching
+from roofplan.operations.table import ACTIVATION_BYTES, Step
+from roofplan.records.engine import Engine
+from roofplan.records.model import Model
+from roofplan.records.strategy import Strategy
+from roofplan.serving.prompts import turns_of
+from roofplan.serving.step import stage_counts, step_operations
+from roofplan.timing.kernels import kernels_of, operation_time
+from roofplan.timing.network import mean_hop
+from roofplan.timing.rates import Rates
+
+Array = np.ndarray
+
+COARSE = 8
+"""Points per factor of two of a table over lengths [1]."""
+
+DENSE, FINE = 2048, 64
+"""Tokens of a step up to which each count has its own point, and the points per factor of two beyond [token, 1]."""
+
+TOLERANCE = 5e-4
+"""Interpolation error, relative to the whole step, up to which points of the context axis are left out [1]."""
+
+
+class Surface(NamedTuple):
+    """Tables of the time of a step of one group; all times are those of a whole step, through all pipeline stages [s].
+
+    A step has D decoding sequences, T tokens in all, R sampled rows, and pieces of prompts: new tokens after cached
+    ones. `step_time` adds it up.
+
+    Parameters
+    ----------
+    decodes : shape (D,), of decoding sequences alone, without their attention.
+    prompts, mixed : shape (T,), of all tokens, without and with decoding sequences among them, pieces excepted.
+    prompt_rows, mixed_rows : shape (R,), on top of them.
+    contexts : cached tokens per decoding sequence at which attention is tabulated [token].
+    attention, growth : shape (D, context), attention and host time of decoding sequences, and its growth to the next context [s, s/token].
+    news, pasts, pieces : new and cached tokens of a piece, and its attention and host time, shape (new, past).
+    reads, reading : tokens computed or read again, and the time that depends on their sum; empty where nothing does.
+    states_tokens, states_rows, states : tokens and rows, and the time that depends on both; empty where nothing does.
+    encoders : shape (n,), time that depends on the number of prompts; empty where nothing does.
+    each : tokens of a decoding sequence in a step, above 1 where drafts are verified [token].
+    lag : further time until a prompt's first token, over what the prompt adds to its step; above 0 where stages work on different steps [1].
+    """
+
+    decodes: Any
+    prompts: Any
+    mixed: Any
+    prompt_rows: Any
+    mixed_rows: Any
+    contexts: Any
+    attention: Any
+    growth: Any
+    news: Any
+    pasts: Any
+    pieces: Any
+    reads: Any
+    reading: Any
+    states_tokens: Any
+    states_rows: Any
+    states: Any
+    encoders: Any
+    each: float
+    lag: float
+
+
+TOKENS, ROWS, STATES, READS, DECODE, PIECE, PROMPTS = "tokens", "rows", "states", "reads", "decode", "piece", "prompts"
+"""What an operation's time depends on: the tokens of a step; its sampled rows; both; the tokens computed and those read again; decoding
+sequences and their context; the pieces of prompts; their number."""
+
+CLASS_OF = {
+    frozenset[str](): TOKENS,
+    frozenset({"sequences", "new"}): TOKENS,
+    frozenset({"sequences", "requests"}): ROWS,
+    frozenset({"sequences", "new", "requests"}): STATES,
+    frozenset({"sequences", "new", "past"}): READS,
+    frozenset({"sequences", "new", "past", "requests"}): READS,
+    frozenset({"sequences"}): DECODE,
+    frozenset({"context"}): DECODE,
+    frozenset({"sequences", "context"}): DECODE,
+    frozenset({"new"}): PIECE,
+    frozenset({"past"}): PIECE,
+    frozenset({"requests"}): PROMPTS,
+    frozenset({"new", "past"}): PIECE,
+    frozenset({"new", "requests"}): PIECE,
+    frozenset({"past", "requests"}): PIECE,
+    frozenset({"new", "past", "requests"}): PIECE,
+}
+"""Numbers of a step that move an operation's time -> its class."""
+
+BASES, MOVED, SHIFT = 64, 1.37, 1e-6
+"""Random steps at which dependence is sought, the factor that moves each of their numbers, and the least relative change that counts [1]."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Timed:
+    """Operations of a step: their keys, times of one layer [s], launches [s], and tables of layers."""
+
+    keys: list[tuple[int, str, int]]
+    seconds: list[Array]
+    launches: list[Array]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _System:
+    """A model on a machine, in a layout, served by an engine."""
+
+    model: Model
+    strategy: Strategy
+    r: Rates
+    kv_bytes: float
+    drafted: int
+
+    @property
+    def each(self) -> float:
+        """Tokens of a decoding sequence in a step [token]."""
+        return 1.0 + self.drafted
+
+    @property
+    def share(self) -> float:
+        """Parts of a step that pipeline stages work on at once [1]."""
+        engine = self.r.engine
+        return float(self.strategy.pp) if isinstance(engine, Engine) and engine.pipeline_kind == "microbatch" else 1.0
+
+    def timed(self, **numbers: Any) -> _Timed:
+        """Return the operations of a step on one stage; `numbers` are the fields of `Step`."""
+        step = Step(each=self.each, **numbers)
+        drafted = self.drafted if step.decodes else 0
+        tables = step_operations(self.model, self.strategy, step, self.r, kv_bytes=self.kv_bytes, drafted=drafted)
+        keys, seconds, launches = [], [], []
+        gap = self.r.engine.kernels.launches * self.r.gap
+        for k, table in enumerate(tables):
+            seen: dict[str, int] = {}
+            for op in table:
+                seen[op.name] = seen.get(op.name, 0) + 1
+                keys.append((k, op.name, seen[op.name]))
+                seconds.append(np.asarray(operation_time(op, self.r), float))
+                launches.append(np.asarray(kernels_of(op, self.r) * gap, float))
+        return _Timed(keys, seconds, launches)
+
+    def classes(self, seats: float, budget: float, longest: float) -> dict[tuple[int, str, int], str]:
+        """Return the class of each operation, from how its time moves with each number of random steps.
+
+        Raises
+        ------
+        NotImplementedError : an operation that depends on numbers that no table has together.
+        """
+        random = np.random.default_rng(0)
+        spans = {"sequences": (2.0, seats), "context": (8.0, longest), "new": (8.0, budget), "past": (4.0, longest)}
+        base = {
+            name: np.exp(random.uniform(np.log(low), np.log(max(high, 2.0 * low)), BASES))
+            for name, (low, high) in {**spans, "requests": (1.0, 8.0)}.items()
+        }
+        traded = (MOVED - 1.0) * np.minimum(base["new"], base["sequences"] * self.each)
+        moves = {name: {name: values * MOVED} for name, values in base.items()}
+        # as many tokens, of other requests
+        moves["tokens"] = {"sequences": base["sequences"] + traded / self.each, "new": base["new"] - traded}
+        here = self.timed(**base)
+        found: list[set[str]] = [set() for _ in here.keys]
+        for name, moved in moves.items():
+            there = self.timed(**{**base, **moved})
+            for on, a, b in zip(found, here.seconds, there.seconds, strict=True):
+                if np.any(np.abs(b - a) > SHIFT * np.abs(a)):
+                    on.add(name)
+        out = {}
+        for key, on in zip(here.keys, found, strict=True):
+            # a threshold may lie where one number alone crosses it
+            numbers = frozenset[str]() if on in ({"sequences"}, {"new"}) else frozenset(on - {"tokens"})
+            if numbers not in CLASS_OF:
+                raise NotImplementedError(f"{self.model.id}: {key[1]} depends on {', '.join(sorted(on))} at once")
+            out[key] = CLASS_OF[numbers]
+        return out
+
+
+@dataclass(frozen=True, slots=True)
+class _Sums:
+    """Sums over the operations of steps, by class; each layer is counted as often as the slowest stage has it."""
+
+    system: _System
+    classes: dict[tuple[int, str, int], str]
+
+    def of(self, wanted: set[str], launching: set[str], **numbers: Any) -> Array:
+        """Return the time of operations of some classes, and the launches of some, through all stages [s]."""
+        timed = self.system.timed(**numbers)
+        counts = self._counts(timed)
+        out = np.zeros(())
+        for (k, name, n), seconds, launch in zip(timed.keys, timed.seconds, timed.launches, strict=True):
+            kind = self.classes[k, name, n]
+            if kind in wanted:
+                out = out + seconds * counts[k]
+            if kind in launching:
+                out = out + launch * counts[k]
+        return out * float(self.system.strategy.pp)
+
+    def _counts(self, timed: _Timed) -> list[Any]:
+        sums: list[Any] = [0.0] * (1 + max(k for k, _, _ in timed.keys))
+        for (k, _, _), seconds, launch in zip(timed.keys, timed.seconds, timed.launches, strict=True):
+            sums[k] = sums[k] + seconds + launch
+        pp = self.system.strategy.pp
+        shaped = [one + 0.0 for one in np.broadcast_arrays(*(np.asarray(one) for one in sums))]
+        return stage_counts(self.system.model, pp, shaped)
+
+
+EVERY = {TOKENS, ROWS, STATES, READS, DECODE, PIECE, PROMPTS}
+
+
+def surface(
+    model: Model,
+    strategy: Strategy,
+    r: Rates,
+    *,
+    kv_bytes: float,
+    seats: int,
+    budget: int,
+    longest: int,
+    drafted: int = 0,
+) -> Surface:
+    """Return the step times of one group of a layout.
+
+    Parameters
+    ----------
+    model : its layers and dimensions.
+    strategy : degrees of parallelism.
+    r : achieved rates of the machine under the engine.
+    kv_bytes : bytes of one cached number [B].
+    seats : limit of running requests of the group [1].
+    budget : tokens that one step may compute [token].
+    longest : most tokens of a request, prompt and answer together [token].
+    drafted : tokens drafted for each decoding sequence [1].
+
+    Returns
+    -------
+    Tables as numpy arrays.
+
+    Raises
+    ------
+    NotImplementedError : an operation that depends on numbers that no table has together.
+    """
+    system = _System(model=model, strategy=strategy, r=r, kv_bytes=kv_bytes, drafted=drafted)
+    sums = _Sums(system, system.classes(float(seats), float(budget), float(longest)))
+    share, each = system.share, system.each
+    most = int(budget + seats * each)
+    tokens, every = _points(most), np.arange(most + 1.0)
+    rows, every_row = _points(int(seats * (each + 1.0))), np.arange(seats * (each + 1.0) + 1.0)
+    middle = 0.5 * longest
+    base, host = float(r.step_base), float(r.step_each)
+    inner, outer = {TOKENS, READS}, EVERY - {ROWS}
+
+    def spread(points: Array, values: Array, wide: Array) -> Array:
+        return np.interp(wide, points, np.broadcast_to(values, points.shape))
+
+    hops = strategy.pp * np.asarray(
+        mean_hop(tokens / share * model.hidden * ACTIVATION_BYTES, 1.0 * strategy.tp, 1.0 * strategy.pp, r.network)
+        if strategy.pp > 1
+        else 0.0 * tokens
+    )
+    beside = np.minimum(tokens / 2.0, each) / share / each  # any split of the tokens: their sum alone counts
+    of_mixed = {
+        "sequences": beside,
+        "context": middle + 0.0 * tokens,
+        "new": tokens / share - beside * each,
+        "past": 0.0 * tokens,
+        "requests": 1.0 / share + 0.0 * tokens,
+    }
+    of_prompts = {name: of_mixed[name] for name in ("past", "requests")} | {"new": tokens / share}
+    mixed = spread(tokens, sums.of(inner, outer, **of_mixed) + hops + base, every)
+    prompts = spread(tokens, sums.of(inner, outer, **of_prompts) + hops + base, every)
+
+    d = _points(seats)
+    decodes = spread(
+        d,
+        sums.of(EVERY - {DECODE}, EVERY, sequences=d / share, context=middle + 0.0 * d)
+        + np.interp(d * each, tokens, hops)
+        + base,
+        np.arange(seats + 1.0),
+    )
+    r_mixed = {"sequences": rows / each / 2.0 / share, "new": rows / 2.0 / share, "requests": rows / 2.0 / share}
+    mixed_rows = spread(
+        rows,
+        sums.of({ROWS}, {ROWS}, **r_mixed, context=middle + 0.0 * rows, past=0.0 * rows),
+        every_row,
+    )
+    prompt_rows = spread(
+        rows,
+        sums.of({ROWS}, {ROWS}, new=rows / share, requests=rows / share, past=0.0 * rows),
+        every_row,
+    )
+    contexts, attention = _attention(sums, decodes, seats, longest)
+    attention = attention + host * np.arange(seats + 1.0)[:, None]
+    growth = np.diff(attention, axis=1) / np.diff(contexts)
+    growth = np.concatenate([growth, growth[:, -1:]], axis=1)
+    news, pasts = _lengths(min(budget, longest)), np.concatenate([[0.0], _lengths(longest)])
+    n, p = np.broadcast_arrays(news[:, None], pasts)
+    pieces = sums.of({PIECE}, set(), new=n / share, past=p, requests=np.full(n.shape, 1.0 / share))
+    pieces = np.broadcast_to(pieces, n.shape) + host
+    mixed, prompts = _in_passes(system, mixed, prompts)
+    return Surface(
+        decodes=decodes,
+        prompts=prompts,
+        mixed=mixed,
+        prompt_rows=prompt_rows,
+        mixed_rows=mixed_rows,
+        contexts=contexts,
+        attention=attention,
+        growth=growth,
+        news=np.concatenate([[0.0], news]),
+        pasts=pasts,
+        pieces=np.concatenate([np.zeros((1, len(pasts))), pieces]),
+        **_reading(sums, tokens, longest),
+        **_states(sums, most, int(rows[-1])),
+        encoders=_encoders(sums, seats),
+        each=each,
+        lag=share - 1.0,
+    )
+
+
+def _points(most: int) -> Array:
+    """Return whole numbers from 0 to `most`, each up to `DENSE`, `FINE` per factor of two beyond."""
+    dense = np.arange(min(most, DENSE) + 1.0)
+    if most <= DENSE:
+        return np.concatenate([[EMPTY], dense[1:]])
+    count = int(np.ceil(FINE * np.log2(most / DENSE))) + 1
+    return np.unique(np.concatenate([[EMPTY], dense[1:], np.round(np.geomspace(DENSE, most, count))]))
+
+
+EMPTY = 1e-6
+"""Stands for 0 where a law divides by tokens [token]."""
+
+
+def _lengths(most: float) -> Array:
+    """Return lengths from 1 to `most`, `COARSE` per factor of two [token]."""
+    return np.unique(np.concatenate([[1.0], np.geomspace(1.0, max(2.0, most), int(COARSE * np.log2(max(2.0, most))) + 1)]))
+
+
+def _attention(sums: _Sums, decodes: Array, seats: int, longest: float) -> tuple[Array, Array]:
+    """Return contexts, and decode attention at each number of sequences and context, with few contexts where it is linear."""
+    share, contexts = sums.system.share, _lengths(longest)
+    d = np.unique(np.round(np.geomspace(1.0, max(2.0, seats), 6 * COARSE)))
+    n, c = np.broadcast_arrays(d[:, None], contexts)
+    fine = np.broadcast_to(sums.of({DECODE}, set(), sequences=n / share, context=c), n.shape)
+    whole = fine + np.interp(d, np.arange(seats + 1.0), decodes)[:, None]
+    kept = [0, len(contexts) - 1]
+    while True:
+        at = np.stack([np.interp(contexts, contexts[kept], row[kept]) for row in fine])
+        error = np.max(np.abs(at - fine) / whole, axis=0)
+        if float(np.max(error)) <= TOLERANCE:
+            break
+        kept = sorted({*kept, int(np.argmax(error))})
+    wide = np.stack([np.interp(np.arange(seats + 1.0), np.concatenate([[0.0], d]), [0.0, *fine[:, k]]) for k in kept])
+    return contexts[kept], wide.T
+
+
+def _in_passes(system: _System, mixed: Array, prompts: Array) -> tuple[Array, Array]:
+    """Return step times of an engine that runs the layers with at most a micro-batch of tokens at once."""
+    engine, most = system.r.engine, len(mixed) - 1
+    size = int(engine.pass_tokens(float(most))) if isinstance(engine, Engine) else most
+    if size >= most:
+        return mixed, prompts
+    mixed, prompts = mixed.copy(), prompts.copy()
+    for start in range(size + 1, most + 1, size):
+        part = slice(start, min(start + size, most + 1))
+        rest = np.arange(part.start, part.stop) - size
+        prompts[part] = prompts[size] + prompts[rest]
+        mixed[part] = mixed[size] + prompts[rest]
+    # stages may work on several of the passes at once
+    stages, tokens = float(system.strategy.pp), np.arange(1.0, most + 1.0)
+    passes = np.asarray(batching.passes(tokens, float(size)))
+    turns = np.asarray(turns_of(system.model, engine, system.r, stages, passes)) / (passes * stages)
+    prompts[1:] *= turns
+    mixed[1:] *= turns
+    return mixed, prompts
+
+
+def _reading(sums: _Sums, tokens: Array, longest: float) -> dict[str, Array]:
+    """Return the time that depends on the tokens computed and those read again together."""
+    if READS not in sums.classes.values():
+        return {"reads": np.zeros(0), "reading": np.zeros(0)}
+    share = sums.system.share
+    reads = np.concatenate([tokens, tokens[-1] * np.geomspace(1.1, max(2.0, longest), int(COARSE * np.log2(longest)))])
+    n = np.full(reads.shape, 1.0 / share)
+    again = np.maximum(reads - tokens[-1], 0.0)
+    numbers = {"new": (reads - again) / share, "past": again, "requests": n}
+    return {"reads": reads, "reading": np.broadcast_to(sums.of({READS}, set(), **numbers), reads.shape)}
+
+
+def _encoders(sums: _Sums, most: int) -> Array:
+    """Return the time that depends on the number of prompts in a step."""
+    if PROMPTS not in sums.classes.values():
+        return np.zeros(0)
+    n = np.arange(1.0, most + 1.0)
+    one = sums.of({PROMPTS}, set(), new=n, past=0.0 * n, requests=n / sums.system.share)
+    return np.concatenate([[0.0], np.broadcast_to(one, n.shape)])
+
+
+def _states(sums: _Sums, tokens: int, rows: int) -> dict[str, Array]:
+    """Return the time that depends on the tokens of a step and on its sampled rows at once."""
+    if STATES not in sums.classes.values():
+        return {"states_tokens": np.zeros(0), "states_rows": np.zeros(0), "states": np.zeros((0, 0))}
+    share = sums.system.share
+    t, n = _lengths(float(tokens)), _lengths(float(rows))
+    wide, long = np.broadcast_arrays(t[:, None], n)
+    out = sums.of({STATES}, set(), new=np.maximum(wide, long) / share, past=0.0 * wide, requests=long / share)
+    return {"states_tokens": t, "states_rows": n, "states": np.broadcast_to(out, wide.shape)}
+
+
+def step_time(surface: Surface, sequences: int, context: float, pieces: list[tuple[float, float]]) -> float:
+    """Return the time of one step.
+
+    Parameters
+    ----------
+    surface : tables of a group.
+    sequences : decoding sequences [1].
+    context : mean cached tokens of each [token].
+    pieces : new and cached tokens of each piece of a prompt [token].
+
+    Returns
+    -------
+    Time of the step [s].
+    """
+    s = surface
+    if not pieces:
+        return float(s.decodes[sequences] + _between(s.contexts, s.attention[sequences], context))
+    new = int(sum(piece[0] for piece in pieces))
+    tokens, rows = new + round(sequences * s.each), len(pieces) + round(sequences * s.each)
+    time = s.mixed[tokens] + s.mixed_rows[rows] if sequences else s.prompts[tokens] + s.prompt_rows[rows]
+    if sequences:
+        time += _between(s.contexts, s.attention[sequences], context)
+    for fresh, past in pieces:
+        i = min(int(np.searchsorted(s.news, fresh)), len(s.news) - 1)
+        low, high = (_between(s.pasts, s.pieces[k], past) for k in (i - 1, i))
+        time += low + (high - low) * (fresh - s.news[i - 1]) / (s.news[i] - s.news[i - 1])
+    if len(s.encoders):
+        time += s.encoders[len(pieces)]
+    if len(s.reads):
+        again = sum(past for _, past in pieces)
+        time += _between(s.reads, s.reading, tokens + again) - _between(s.reads, s.reading, tokens)
+    if len(s.states):
+        columns = [_between(s.states_rows, row, rows) for row in s.states]
+        time += _between(s.states_tokens, columns, tokens)
+    return float(time)
+
+
+def _between(points: Any, values: Any, at: float) -> float:
+    """Return a value between points, linearly; the last slope continues."""
+    k = min(max(int(np.searchsorted(points, at)), 1), len(points) - 1)
+    slope = (values[k] - values[k - 1]) / (points[k] - points[k - 1])
+    return float(values[k - 1] + slope * (at - points[k - 1]))

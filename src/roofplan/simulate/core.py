@@ -1,0 +1,492 @@
+"""The event core: one group of an engine serves requests, from their arrivals to their last tokens.
+
+Between an arrival, a finish, the end of a prompt and the last free cache block nothing changes but the cache. So decode
+steps are jumped in closed form: m steps of D sequences whose attention grows by g seconds a step take m t + g m (m - 1) / 2.
+A counter of decode steps stands for all sequences: a sequence ends when the counter reaches a number that it knew when it
+joined, and takes a cache block when the counter has its remainder. So an event costs O(log n) for n sequences.
+
+The same functions run in plain Python on lists, and compiled by numba on arrays.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from heapq import heappop, heappush
+from math import ceil, sqrt
+from typing import Any, NamedTuple
+
+from roofplan.serving.surface import Surface
+
+
+class Scheduler(NamedTuple):
+    """How an engine fills its steps.
+
+    Parameters
+    ----------
+    seats : most running requests [1].
+    budget : tokens that a step may compute [token].
+    mixes : whether prompts share steps with decoding sequences; else they run first and alone.
+    chunked : whether a prompt is cut where the budget ends.
+    static : whether a batch starts only when all of the one before have ended.
+    reserves : whether a request takes the blocks of its whole answer when it is admitted.
+    blocks, block : blocks of the cache, and tokens of a block [1, token].
+    fixed : blocks that a request holds whatever its length, for states and windows [1].
+    grows : tokens that a decode step adds to a sequence, above 1 where drafts are accepted [token].
+    """
+
+    seats: int
+    budget: int
+    mixes: bool
+    chunked: bool
+    static: bool
+    reserves: bool
+    blocks: float
+    block: int
+    fixed: int
+    grows: float
+
+
+class Requests(NamedTuple):
+    """Requests of one group in order of arrival, an entry each.
+
+    Parameters
+    ----------
+    arrivals : time at which its client sends it; those that follow on a client's earlier one are written here [s].
+    ready : time at which the front end passes it on [s].
+    inputs : tokens of the prompt [token].
+    cached : tokens of the prompt that are in the cache [token].
+    turns : decode steps of its answer, first token excepted [1].
+    """
+
+    arrivals: Any
+    ready: Any
+    inputs: Any
+    cached: Any
+    turns: Any
+
+
+class Times(NamedTuple):
+    """What a simulation writes, an entry a request.
+
+    Parameters
+    ----------
+    admitted, first, last : when it first gets a seat, its first token and its last one [s].
+    preempted : how often its cache was given to others [1].
+    """
+
+    admitted: Any
+    first: Any
+    last: Any
+    preempted: Any
+
+
+PAIR = 1 << 31
+"""Factor that joins a count of steps and a request in one number, which a heap orders by steps [1]."""
+
+
+class State(NamedTuple):
+    """Requests in the engine.
+
+    Parameters
+    ----------
+    heap : decoding requests by the count of steps at which they end, times `PAIR`; entries of preempted ones are skipped.
+    order : requests in order of admission; entries of those that ended or were preempted are skipped.
+    waiting : preempted requests, the next one last.
+    ended : requests whose prompt ends in this step.
+    ends, since : count of decode steps at which a request ends and at which it joined; `OUT` and 0 outside [1].
+    base : tokens that are computed as its prompt: of its answer too after a preemption [token].
+    turned : decode steps of its answer until its last preemption [1].
+    bins : sequences that take a block whenever the count of steps has this remainder [1].
+    """
+
+    heap: Any
+    order: Any
+    waiting: Any
+    ended: Any
+    ends: Any
+    since: Any
+    base: Any
+    turned: Any
+    bins: Any
+
+
+OUT = -1
+"""Stands for no request, and for no count of steps [1]."""
+
+
+def run(s: Scheduler, t: Surface, r: Requests, out: Times, sent: int, front: float) -> tuple[float, int, int]:
+    """Serve all requests and write their times.
+
+    Parameters
+    ----------
+    s : how the engine fills its steps.
+    t : time of a step.
+    r : requests.
+    out : times that are written.
+    sent : requests whose arrival is known; each of the others is sent when another one ends [1].
+    front : time that the front end takes for each of those others [s].
+
+    Returns
+    -------
+    Time of the last token [s], decode steps, and steps with prompts [1].
+    """
+    total = len(r.inputs)
+    # a number in every list, for a compiler that infers types
+    state = State([0], [0], [0], [0], [OUT] * total, [0] * total, [0] * total, [0] * total, [0] * s.block)
+    state.heap.pop(), state.order.pop(), state.waiting.pop(), state.ended.pop()
+    now, free, context, through = 0.0, 1.0 * s.blocks, 0.0, r.ready[sent - 1]
+    head = done = steps = decoding = computed = prompts = 0
+    partial = OUT
+    while done < total:
+        lost, count, need = False, 0, wanted(s, state, steps, decoding, 1)
+        if need > free:
+            lost = True
+            free, context, decoding, partial = preempt(
+                s, r, out, state, steps, free, context, decoding, partial, computed
+            )
+            need = wanted(s, state, steps, decoding, 1)
+        due = head < sent and r.ready[head] <= now
+        if partial != OUT or ((due or len(state.waiting) > 0) and not lost):
+            beside = need if s.mixes else 0.0
+            left, partial, computed, head, count, tokens, again, seconds = fill(
+                s, t, r, out, state, now, free - beside, decoding, partial, computed, head, sent, lost
+            )
+            free = left + beside
+        if count:
+            riding = decoding if s.mixes else 0
+            seconds += prompt_step(t, riding, context, count, tokens, again)
+            late = t.lag * (seconds - (decode_step(t, riding, context) if riding else 0.0)) if t.lag else 0.0
+            m = 1 if riding else 0
+            prompts += 1
+        elif decoding:
+            stops = head < sent and not due and len(state.waiting) == 0 and decoding < s.seats and not s.static
+            gap = r.ready[head] - now if stops else -1.0
+            m, seconds = jump(s, t, state, steps, free, context, decoding, 1 if lost else 0, gap)
+            late = 0.0
+        elif lost:
+            continue
+        else:
+            now = r.ready[head]
+            continue
+        if m:
+            free -= wanted(s, state, steps, decoding, m)
+            context += m * decoding * s.grows
+            steps += m
+        now += seconds
+        if count:
+            context, decoding = join(s, r, out, state, steps, now + late, context, decoding)
+        while len(state.heap) > 0 and state.heap[0] < (steps + 1) * PAIR:
+            entry = heappop(state.heap)
+            i = entry % PAIR
+            if state.ends[i] != entry // PAIR:
+                continue  # preempted since
+            grown = s.grows * (steps - state.since[i])
+            free += returned(s, r, state, i, grown)
+            if not s.static:
+                context, decoding = context - state.base[i] - grown, decoding - 1
+            state.ends[i], done = OUT, done + 1
+            out.last[i] = max(now, out.first[i])
+            if sent < total:
+                through = max(through, now) + front
+                r.arrivals[sent], r.ready[sent], sent = now, through, sent + 1
+        if s.static and len(state.heap) == 0:
+            context, decoding = 0.0, 0
+    return now, steps, prompts
+
+
+def wanted(s: Scheduler, state: State, steps: int, decoding: int, m: int) -> float:
+    """Return the blocks that decoding sequences take in the next m steps [1]."""
+    if s.reserves:
+        return 0.0
+    if s.grows != 1.0:
+        return m * decoding * s.grows / s.block
+    taken = m // s.block * decoding
+    for step in range(steps, steps + m % s.block):
+        taken += state.bins[step % s.block]
+    return 1.0 * taken
+
+
+def own(r: Requests, state: State, i: int) -> int:
+    """Return the tokens of a joining request whose cache is its own [token]."""
+    return int(state.base[i] - r.cached[i])
+
+
+def returned(s: Scheduler, r: Requests, state: State, i: int, grown: float) -> float:
+    """Return the blocks that a decoding request gives back, and count it no longer [1]."""
+    if s.reserves:
+        return reserved(s, r, i)
+    if s.grows != 1.0:
+        return s.fixed + blocks_of(s, own(r, state, i)) + grown / s.block
+    state.bins[(state.since[i] - own(r, state, i)) % s.block] -= 1
+    return 1.0 * (s.fixed + blocks_of(s, own(r, state, i) + int(grown)))
+
+
+def reserved(s: Scheduler, r: Requests, i: int) -> float:
+    """Return the blocks of a request with its whole answer [1]."""
+    return 1.0 * (s.fixed + blocks_of(s, int(r.inputs[i] - r.cached[i] + ceil(r.turns[i] * s.grows))))
+
+
+def blocks_of(s: Scheduler, tokens: int) -> int:
+    """Return the blocks that hold some tokens [1]."""
+    return (tokens + s.block - 1) // s.block
+
+
+def preempt(
+    s: Scheduler,
+    r: Requests,
+    out: Times,
+    state: State,
+    steps: int,
+    free: float,
+    context: float,
+    decoding: int,
+    partial: int,
+    computed: int,
+) -> tuple[float, float, int, int]:
+    """Take the cache of the requests admitted last until the others can go on; they wait in front, to be computed again.
+
+    Returns
+    -------
+    Free blocks [1], cached tokens of decoding sequences [token], their number, and the request within its prompt [1].
+    """
+    while wanted(s, state, steps, decoding, 1) > free:
+        i = state.order.pop()
+        if i == partial:
+            free += s.fixed + blocks_of(s, computed - r.cached[i])
+            partial = OUT
+        elif state.ends[i] != OUT:
+            grown = s.grows * (steps - state.since[i])
+            free += returned(s, r, state, i, grown)
+            context, decoding = context - state.base[i] - grown, decoding - 1
+            state.turned[i] += steps - state.since[i] + 1
+            state.ends[i] = OUT
+        else:
+            continue  # ended, or preempted before
+        out.preempted[i] += 1
+        state.waiting.append(i)
+    return free, context, decoding, partial
+
+
+def fill(
+    s: Scheduler,
+    t: Surface,
+    r: Requests,
+    out: Times,
+    state: State,
+    now: float,
+    free: float,
+    decoding: int,
+    partial: int,
+    computed: int,
+    head: int,
+    sent: int,
+    lost: bool,
+) -> tuple[float, int, int, int, int, int, int, float]:
+    """Give prompts the tokens of a step that decoding sequences leave: the one begun first, then those that wait.
+
+    Returns
+    -------
+    Free blocks, the request within its prompt and its computed tokens, requests admitted; pieces of prompts, their tokens and the cached
+    ones that they read, and the time that depends on each piece [s].
+    """
+    room = s.budget - int(ceil(decoding * t.each)) if s.mixes else s.budget
+    seats = s.seats - decoding
+    count = tokens = again = 0
+    seconds = 0.0
+    if s.static and decoding:
+        return free, partial, computed, head, count, tokens, again, seconds
+    while room > 0 and seats > 0:
+        fresh = partial == OUT
+        if fresh:
+            if lost:
+                break
+            if len(state.waiting) > 0:
+                i = state.waiting[-1]
+            elif head < sent and r.ready[head] <= now:
+                i = head
+            else:
+                break
+            state.base[i] = r.inputs[i] + (int(ceil(s.grows * (state.turned[i] - 1))) + 1 if out.first[i] >= 0.0 else 0)
+            computed = r.cached[i]
+        else:
+            i = partial
+        part = state.base[i] - computed
+        if part > room:
+            if not s.chunked and count:
+                break
+            part = room
+        keeps = blocks_of(s, computed - r.cached[i])
+        takes = 1.0 * (blocks_of(s, computed + part - r.cached[i]) - keeps)
+        if fresh:
+            whole = reserved(s, r, i) if s.reserves else 1.0 * (s.fixed + blocks_of(s, own(r, state, i)))
+            if whole > free:
+                break
+            takes = whole if s.reserves else takes + s.fixed
+            if len(state.waiting) > 0:
+                state.waiting.pop()
+            else:
+                head += 1
+            state.order.append(i)
+            if out.admitted[i] < 0.0:
+                out.admitted[i] = now
+        elif s.reserves:
+            takes = 0.0
+        elif takes > free:
+            # the last one admitted makes room for those before it
+            out.preempted[i] += 1
+            state.waiting.append(i)
+            return free + s.fixed + keeps, OUT, 0, head, count, tokens, again, seconds
+        free, room, seats = free - takes, room - part, seats - 1
+        count, tokens, again = count + 1, tokens + part, again + computed
+        seconds += piece_time(t, part, computed)
+        computed += part
+        if computed < state.base[i]:
+            partial = i
+            break
+        partial = OUT
+        state.ended.append(i)
+    return free, partial, computed, head, count, tokens, again, seconds
+
+
+def join(
+    s: Scheduler, r: Requests, out: Times, state: State, steps: int, now: float, context: float, decoding: int
+) -> tuple[float, int]:
+    """Let the requests whose prompts ended decode.
+
+    Returns
+    -------
+    Cached tokens of decoding sequences [token], and their number [1].
+    """
+    for i in state.ended:
+        if out.first[i] < 0.0:
+            out.first[i] = now
+        end = steps + r.turns[i] - state.turned[i]
+        state.since[i], state.ends[i] = steps, end
+        heappush(state.heap, end * PAIR + i)
+        if not s.reserves and s.grows == 1.0:
+            state.bins[(steps - own(r, state, i)) % s.block] += 1
+        context += state.base[i]
+        decoding += 1
+    state.ended.clear()
+    return context, decoding
+
+
+def jump(
+    s: Scheduler,
+    t: Surface,
+    state: State,
+    steps: int,
+    free: float,
+    context: float,
+    decoding: int,
+    most: int,
+    gap: float,
+) -> tuple[int, float]:
+    """Return the decode steps until something changes, and their time.
+
+    Parameters
+    ----------
+    free : blocks [1].
+    context : cached tokens of all sequences [token].
+    most : limit of steps, 0 for none [1].
+    gap : time until the next arrival that may get a seat, negative for none [s].
+
+    Returns
+    -------
+    Steps [1], time [s].
+    """
+    while state.ends[state.heap[0] % PAIR] != state.heap[0] // PAIR:
+        heappop(state.heap)
+    m = state.heap[0] // PAIR - steps
+    if most:
+        m = min(m, most)
+    mean = context / decoding
+    k = max(bisect_right(t.contexts, mean) - 1, 0)
+    growth = t.growth[decoding][k]
+    one = t.decodes[decoding] + t.attention[decoding][k] + growth * (mean - t.contexts[k])
+    growth *= s.grows
+    if k + 1 < len(t.contexts):
+        m = min(m, int((t.contexts[k + 1] - mean) / s.grows) + 1)
+    if not s.reserves and (m // s.block + 1) * decoding * s.grows > free:
+        m = max(1, min(m, steps_held(s, state, steps, decoding, free)))
+    seconds = m * (one + 0.5 * growth * (m - 1))
+    if 0.0 <= gap < seconds:
+        if growth > 0.0:
+            b = one - 0.5 * growth
+            m = int(ceil((sqrt(b * b + 2.0 * growth * gap) - b) / growth))
+        else:
+            m = int(ceil(gap / one))
+        m = max(1, m)
+        seconds = m * (one + 0.5 * growth * (m - 1))
+    return m, seconds
+
+
+def steps_held(s: Scheduler, state: State, steps: int, decoding: int, free: float) -> int:
+    """Return the decode steps for which the free blocks suffice [1]."""
+    if s.grows != 1.0:
+        return int(free * s.block / (decoding * s.grows))
+    rounds = int(free) // decoding
+    free -= rounds * decoding
+    m = rounds * s.block
+    for step in range(steps, steps + s.block):
+        free -= state.bins[step % s.block]
+        if free < 0.0:
+            break
+        m += 1
+    return m
+
+
+def decode_step(t: Surface, decoding: int, context: float) -> float:
+    """Return the time of a step of decoding sequences with some cached tokens in all [s]."""
+    return t.decodes[decoding] + attention(t, decoding, context)
+
+
+def attention(t: Surface, decoding: int, context: float) -> float:
+    """Return the time of decode attention [s]."""
+    mean = context / decoding
+    k = max(bisect_right(t.contexts, mean) - 1, 0)
+    return t.attention[decoding][k] + t.growth[decoding][k] * (mean - t.contexts[k])
+
+
+def prompt_step(t: Surface, decoding: int, context: float, count: int, tokens: int, again: int) -> float:
+    """Return the time of a step with prompts and decoding sequences, without what depends on each piece [s]."""
+    if decoding:
+        riding = int(round(decoding * t.each))
+        tokens, rows = tokens + riding, count + riding
+        seconds = t.mixed[tokens] + t.mixed_rows[rows] + attention(t, decoding, context)
+    else:
+        rows = count
+        seconds = t.prompts[tokens] + t.prompt_rows[rows]
+    if len(t.encoders):
+        seconds += t.encoders[count]
+    if again and len(t.reads):
+        seconds += between(t.reads, t.reading, tokens + again) - between(t.reads, t.reading, tokens)
+    if len(t.states_tokens):
+        k = place(t.states_tokens, tokens)
+        low, high = between(t.states_rows, t.states[k - 1], rows), between(t.states_rows, t.states[k], rows)
+        seconds += low + (high - low) * (tokens - t.states_tokens[k - 1]) / (
+            t.states_tokens[k] - t.states_tokens[k - 1]
+        )
+    return seconds
+
+
+def piece_time(t: Surface, new: int, past: int) -> float:
+    """Return the time that depends on one piece of a prompt: `new` tokens after `past` cached ones [s]."""
+    k = place(t.news, new)
+    share = (new - t.news[k - 1]) / (t.news[k] - t.news[k - 1])
+    if not past:
+        return t.pieces[k - 1][0] + share * (t.pieces[k][0] - t.pieces[k - 1][0])
+    low, high = between(t.pasts, t.pieces[k - 1], past), between(t.pasts, t.pieces[k], past)
+    return low + share * (high - low)
+
+
+def place(points: Any, at: float) -> int:
+    """Return the index of the point at the upper end of the interval that a value lies in; the outer ones reach on."""
+    k = bisect_right(points, at)
+    return max(1, min(k, len(points) - 1))
+
+
+def between(points: Any, values: Any, at: float) -> float:
+    """Return a value between points, linearly."""
+    k = place(points, at)
+    return values[k - 1] + (values[k] - values[k - 1]) * (at - points[k - 1]) / (points[k] - points[k - 1])

@@ -1,0 +1,165 @@
+"""An engine simulated one step at a time, with the state of each request spelt out: slow, and plain enough to check by eye."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil
+
+from roofplan.serving.surface import Surface, step_time
+from roofplan.simulate.core import Requests, Scheduler, Times
+
+
+@dataclass
+class Seat:
+    """A running request: tokens to compute before its next one, tokens computed, and cache tokens of its own."""
+
+    i: int
+    target: int
+    computed: int
+    kept: float = 0.0
+    turns: int = 0
+
+    @property
+    def decodes(self) -> bool:
+        return self.computed >= self.target
+
+
+class Engine:
+    """Serves requests step by step."""
+
+    def __init__(self, s: Scheduler, t: Surface, r: Requests, out: Times, sent: int, front: float) -> None:
+        self.s, self.t, self.r, self.out, self.sent, self.front = s, t, r, out, sent, front
+        self.now, self.through, self.head, self.done = 0.0, r.ready[sent - 1], 0, 0
+        self.running: list[Seat] = []
+        self.waiting: list[int] = []
+        self.turns = list(r.turns)  # decode steps still to go
+        self.emitted = [0.0] * len(r.inputs)
+        self.idle_seats = 0  # of a static batch
+
+    def blocks(self, tokens: float) -> int:
+        return int(-(-tokens // self.s.block))
+
+    def held(self, seat: Seat) -> float:
+        if self.s.reserves:
+            answer = ceil(self.r.turns[seat.i] * self.s.grows)
+            return self.s.fixed + self.blocks(self.r.inputs[seat.i] - self.r.cached[seat.i] + answer)
+        if self.s.grows != 1.0 and seat.decodes:
+            prompt = seat.target - self.r.cached[seat.i]
+            return self.s.fixed + self.blocks(prompt) + (seat.kept - prompt) / self.s.block
+        return self.s.fixed + self.blocks(seat.kept)
+
+    def free(self) -> float:
+        return self.s.blocks - sum(self.held(seat) for seat in self.running)
+
+    def wanted(self) -> float:
+        decoding = [seat for seat in self.running if seat.decodes]
+        if self.s.reserves:
+            return 0.0
+        if self.s.grows != 1.0:
+            return len(decoding) * self.s.grows / self.s.block
+        return sum(seat.kept % self.s.block == 0 for seat in decoding)
+
+    def serve(self) -> None:
+        while self.done < len(self.r.inputs):
+            self.step()
+
+    def step(self) -> None:
+        lost = False
+        while self.wanted() > self.free():
+            self.lose(self.running[-1])
+            lost = True
+        decoding = [seat for seat in self.running if seat.decodes]
+        pieces = self.pieces(decoding, lost)
+        if not pieces and not decoding:
+            if not lost and not any(not seat.decodes for seat in self.running):
+                self.now = max(self.now, self.r.ready[self.head])
+            return
+        riding = decoding if self.s.mixes or not pieces else []
+        count = len(riding) + (self.idle_seats if riding else 0)
+        mean = self.context(riding) / count if count else 0.0
+        seconds = step_time(self.t, count, mean, [(new, past) for _, new, past in pieces])
+        late = 0.0
+        if pieces and self.t.lag:
+            late = self.t.lag * (seconds - (step_time(self.t, count, mean, []) if count else 0.0))
+        self.now += seconds
+        self.ended_context += self.idle_seats * self.s.grows if riding else 0.0  # padding of a static batch
+        for seat in riding:
+            seat.kept += self.s.grows
+            seat.turns += 1
+        for seat, _, _ in pieces:
+            if seat.decodes and self.out.first[seat.i] < 0.0:
+                self.out.first[seat.i] = self.now + late
+        for seat in [seat for seat in self.running if seat.decodes and seat.turns >= self.turns[seat.i]]:
+            self.end(seat)
+
+    def context(self, riding: list[Seat]) -> float:
+        held = sum(seat.kept + self.r.cached[seat.i] for seat in riding)
+        return held + (self.ended_context if riding else 0.0)
+
+    ended_context = 0.0
+
+    def pieces(self, decoding: list[Seat], lost: bool) -> list[tuple[Seat, int, int]]:
+        s, out = self.s, []
+        room = s.budget - ceil(len(decoding) * self.t.each) if s.mixes else s.budget
+        if s.static and (decoding or self.idle_seats):
+            return []
+        begun = [seat for seat in self.running if not seat.decodes]
+        free = self.free() - (self.wanted() if s.mixes else 0)
+        while room > 0:
+            if begun:
+                seat, fresh = begun.pop(), False
+            else:
+                due = self.head < self.sent and self.r.ready[self.head] <= self.now
+                if lost or len(self.running) >= s.seats or not (self.waiting or due):
+                    break
+                i = self.waiting[-1] if self.waiting else self.head
+                again = ceil(s.grows * (self.r.turns[i] - self.turns[i] - 1)) + 1 if self.out.first[i] >= 0.0 else 0
+                seat, fresh = Seat(i, self.r.inputs[i] + again, self.r.cached[i]), True
+            part = min(seat.target - seat.computed, room)
+            if part < seat.target - seat.computed and not s.chunked and out:
+                break
+            if fresh:
+                answer = ceil(self.r.turns[seat.i] * s.grows) if s.reserves else 0
+                tokens = (self.r.inputs[seat.i] if s.reserves else seat.target) - self.r.cached[seat.i] + answer
+                if s.fixed + self.blocks(tokens) > free:
+                    break
+                free -= self.held(seat)
+                self.running.append(seat)
+                if self.waiting:
+                    self.waiting.pop()
+                else:
+                    self.head += 1
+                if self.out.admitted[seat.i] < 0.0:
+                    self.out.admitted[seat.i] = self.now
+            more = 0 if s.reserves else self.blocks(seat.kept + part) - self.blocks(seat.kept)
+            if more > free:
+                self.lose(seat)
+                break
+            free -= more
+            out.append((seat, part, seat.computed))
+            seat.computed += part
+            seat.kept += part
+            room -= part
+            if not seat.decodes:
+                break
+        return out
+
+    def lose(self, seat: Seat) -> None:
+        self.running.remove(seat)
+        self.waiting.append(seat.i)
+        self.out.preempted[seat.i] += 1
+        if seat.decodes:
+            self.turns[seat.i] -= seat.turns + 1
+
+    def end(self, seat: Seat) -> None:
+        self.running.remove(seat)
+        self.done += 1
+        self.out.last[seat.i] = max(self.now, self.out.first[seat.i])
+        if self.s.static:
+            self.idle_seats, self.ended_context = self.idle_seats + 1, self.ended_context + seat.kept + self.r.cached[seat.i]
+            if not self.running:
+                self.idle_seats, self.ended_context = 0, 0.0
+        if self.sent < len(self.r.inputs):
+            self.through = max(self.through, self.now) + self.front
+            self.r.arrivals[self.sent], self.r.ready[self.sent] = self.now, self.through
+            self.sent += 1
