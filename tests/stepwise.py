@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from math import ceil
 
 from roofplan.serving.surface import Surface, step_time
-from roofplan.simulate.core import Requests, Scheduler, Times
+from roofplan.simulation.core import Requests, Scheduler, Times
 
 
 @dataclass
@@ -53,7 +53,7 @@ class Engine:
 
     def wanted(self) -> float:
         decoding = [seat for seat in self.running if seat.decodes]
-        if self.s.reserves:
+        if not self.s.paged:
             return 0.0
         if self.s.grows != 1.0:
             return len(decoding) * self.s.grows / self.s.block

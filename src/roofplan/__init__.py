@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from roofplan.api import Loaded, device, load_model, plan_serving, plan_training, refit, validate
+    from roofplan.api import Loaded, device, load_model, plan_serving, plan_training, refit, simulate, validate
     from roofplan.errors import RoofplanError
 
 __version__ = "0.1.0"
@@ -23,6 +23,7 @@ __all__ = [
     "plan_serving",
     "plan_training",
     "refit",
+    "simulate",
     "validate",
 ]
 

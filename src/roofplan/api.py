@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 from roofplan import catalogue, hf
 from roofplan.catalogue import profile
 from roofplan.catalogue.machines import accelerator
-from roofplan.errors import InputError, UnitError, nearest
+from roofplan.errors import InputError, NoPlan, UnitError, nearest
 from roofplan.hf.find import read_model
-from roofplan.inputs import Load, ServeInputs, TokensInputs, TrainInputs, takes
+from roofplan.inputs import AtFullLoad, Planned, ServeInputs, SimulateInputs, TokensInputs, TrainInputs, takes
+from roofplan.inputs import Load as LoadInputs
 from roofplan.money.machine import OwnershipTerms
 from roofplan.money.request import terms_of
 from roofplan.money.tokens import TokenCosts
@@ -32,6 +33,8 @@ from roofplan.serving.tokens import cheapest_for, demands_of, paid_as, priced_to
 if TYPE_CHECKING:
     from roofplan.evidence.fits.own import Refit
     from roofplan.evidence.scoring import Validation
+    from roofplan.simulation.felt import Felt
+    from roofplan.simulation.request import Asked
     from roofplan.training import TrainingResult
 
 
@@ -168,6 +171,56 @@ def model_of(source: str | Path | Mapping[str, Any] | Model) -> Model:
     if isinstance(source, Model):
         return source
     return load_model(source).model if isinstance(source, Mapping) else read_model(str(source))
+
+
+@takes(SimulateInputs)
+def simulate(
+    asked: SimulateInputs, *, fit: Fit | None = None, progress: Callable[[int, int], None] | None = None
+) -> Felt:
+    """Return what users feel of a plan under a load: percentiles, limits kept, queues and costs.
+
+    Parameters
+    ----------
+    asked : the flags of ``roofplan simulate``, each as a keyword, as text with units; or one `SimulateInputs` with them.
+    fit : constants that predictions rest on, by default those of `fit_at_hand`.
+    progress : function called with the work done and the work in all [1].
+
+    Returns
+    -------
+    The plan and the simulated load.
+
+    Raises
+    ------
+    RoofplanError : bad input, or `NoPlan` where nothing serves the model.
+    """
+    from roofplan.simulation.felt import felt_of
+    from roofplan.simulation.request import asked_of
+
+    load = asked_of(asked)
+    return felt_of(load, _plan_under(asked, load, fit_at_hand(fit), progress))
+
+
+def _plan_under(
+    asked: SimulateInputs, load: Asked, fit: Fit, progress: Callable[[int, int], None] | None
+) -> Result:
+    """Return serving plans for a load: those that carry it where there are any, else the best without it."""
+    if not asked.on:
+        raise InputError(
+            "--on is missing: which machine? Example: --on h100-sxm:8, or roofplan serve MODEL --rate 4req/s for all of them",
+            argument="--on",
+        )
+    shared = {one.name: getattr(asked, one.name) for one in (*fields(LoadInputs), *fields(Planned))}
+    longest_prompt, longest = load.longest
+    shared |= {"input": str(round(load.input)), "output": str(round(load.output))}
+    if asked.context is None and longest > load.input + load.output:
+        shared["context"] = str(longest)
+    if load.trace is not None and load.rate is None:
+        shared["rate"] = None
+    carried = shared | ({} if load.clients is None or asked.concurrency is not None else {"concurrency": str(load.clients)})
+    try:
+        return plan_serving(ServeInputs(**carried), fit=fit, progress=progress)
+    except NoPlan:
+        return plan_serving(ServeInputs(**(shared | {"rate": None})), fit=fit, progress=progress)
 
 
 @takes(TrainInputs)
@@ -316,7 +369,7 @@ def token_costs(
     route = route_of(asked.api_price)
     prices = paid_as(asked.price)
     served = ServeInputs(
-        **{one.name: getattr(asked, one.name) for one in fields(Load)} | {"price": asked.price.split(",")[0]}
+        **{one.name: getattr(asked, one.name) for one in fields(AtFullLoad)} | {"price": asked.price.split(",")[0]}
     )
     result = plan_serving(served, terms=terms, fit=fit, progress=progress)
     first, *others = [

@@ -279,13 +279,19 @@ class Load(OfModel):
     )
     tpot: str | None = asked("limit: time per output token, 50ms")
     prefix_hit: Text = asked("share of each prompt found in the prefix cache, 30%", "0")
-    utilisation: Text = asked("share of full load at which a token's cost is counted", "100%")
     price: str = asked("rent, contract, spot, own, or a price per device such as 2.50USD/h", "rent")
 
 
 @dataclass(frozen=True, kw_only=True)
-class ServeInputs(Load):
-    """Inputs of ``roofplan serve``."""
+class AtFullLoad(Load):
+    """A question of a steady state, whose costs are counted at a share of full load."""
+
+    utilisation: Text = asked("share of full load at which a token's cost is counted", "100%")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Planned(Inputs):
+    """What a serving plan must keep, and what of it is settled."""
 
     kv_precision: str | None = asked("cache formats that compete; default: the checkpoint's own", several=True)
     ttft: str | None = asked("limit: time to the first token, without waiting for a seat, 500ms")
@@ -294,7 +300,7 @@ class ServeInputs(Load):
     power: str | None = asked("limit: at the wall, 10kW")
     devices: Text | None = asked("limit: most devices")
     concurrency: Text | None = asked("demand: users at once", also="users")
-    rate: str | None = asked("demand: 4req/s")
+    rate: str | None = asked("demand: requests that arrive, 4req/s")
     datacenter: bool = asked("leave out cards whose licence forbids data centres", False)
     strategy: str | None = asked(
         "pins: tp=8,pp=2,dp=1,ep=8,attention_dp=4; the rest is searched",
@@ -310,7 +316,31 @@ class ServeInputs(Load):
         several=True,
     )
     draft: str | None = asked("multi-token prediction K:ACCEPTANCE, such as 1:0.85", was="draft_tokens")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServeInputs(Planned, AtFullLoad):
+    """Inputs of ``roofplan serve``."""
+
     top: Text = asked("plans to show", "2")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SimulateInputs(Planned, Load):
+    """Inputs of ``roofplan simulate``."""
+
+    clients: Text | None = asked("load: clients who each wait for their answer, then send the next request")
+    burst: Text | None = asked("load: requests that arrive at once")
+    trace: str | None = asked("load: a table of arrivals, inputs and outputs; --rate scales its times")
+    burstiness: Text = asked("shape of the gamma distributed intervals: 1 Poisson, inf constant", "1")
+    lengths: str = asked("fixed, uniform:LOW-HIGH or lognormal:SIGMA around --input and --output", "fixed")
+    requests: Text | None = asked("how many; default: 10000, of a trace all")
+    duration: str | None = asked("of the arrivals instead, 1h")
+    warmup: Text = asked("first requests that statistics leave out", "0")
+    slo: str | None = asked("limits on what users feel: ttft=500ms@p99,tpot=50ms@p95", several=True)
+    find: str | None = asked("rate: the highest that keeps --slo")
+    route: str = asked("how replicas are chosen: least-outstanding or round-robin", "least-outstanding")
+    seed: Text = asked("of the random numbers", "0")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -469,7 +499,7 @@ class MachineInputs(Owning):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TokensInputs(Owning, Load):
+class TokensInputs(Owning, AtFullLoad):
     """Inputs of ``roofplan cost tokens``."""
 
     tokens: str = asked("of a month, in and out, 1B/month; several: 10M,1B,10B/month", "1B/month", several=True)
@@ -506,6 +536,7 @@ LISTS = ("devices", "models", "frameworks", "engines", "networks", "nodes", "pri
 
 RECORDS: dict[str, type[Inputs]] = {
     "serve": ServeInputs,
+    "simulate": SimulateInputs,
     "train": TrainInputs,
     "model": ModelInputs,
     "device": DeviceInputs,

@@ -147,6 +147,7 @@ class Engine:
     slots_divide_context : whether slots divide the configured context among them, so that it must be a multiple of a request's.
     stands_for : software without a profile of its own that this one stands in for, empty for the engine itself.
     stated : settings that the user states, by the flag of the launch.
+    static_batches : whether a batch starts together and ends with its longest answer.
     eager : whether Python launches every kernel one by one, without captured graphs.
     chunked_prefill : whether prompts are split to fit a step's token budget.
     mixed_steps : whether prompts and decoding sequences share a step; None where this follows `chunked_prefill`, as in vLLM.
@@ -173,6 +174,7 @@ class Engine:
     excluded_architectures: tuple[str, ...] = ()
     chunked_prefill: bool = True
     mixed_steps: bool | None = None
+    static_batches: bool = False
     eager: bool = False
     stands_for: str = ""
     runtime: str = "python"

@@ -15,6 +15,8 @@ from heapq import heappop, heappush
 from math import ceil, sqrt
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from roofplan.serving.surface import Surface
 
 
@@ -28,6 +30,7 @@ class Scheduler(NamedTuple):
     mixes : whether prompts share steps with decoding sequences; else they run first and alone.
     chunked : whether a prompt is cut where the budget ends.
     static : whether a batch starts only when all of the one before have ended.
+    paged : whether sequences take blocks as they grow; else they never run out of them.
     reserves : whether a request takes the blocks of its whole answer when it is admitted.
     blocks, block : blocks of the cache, and tokens of a block [1, token].
     fixed : blocks that a request holds whatever its length, for states and windows [1].
@@ -39,6 +42,7 @@ class Scheduler(NamedTuple):
     mixes: bool
     chunked: bool
     static: bool
+    paged: bool
     reserves: bool
     blocks: float
     block: int
@@ -80,8 +84,9 @@ class Times(NamedTuple):
     preempted: Any
 
 
-PAIR = 1 << 31
-"""Factor that joins a count of steps and a request in one number, which a heap orders by steps [1]."""
+BITS = 31
+REQUEST = (1 << BITS) - 1
+"""A count of steps and a request are kept as one number, which a heap orders by steps: these low bits are the request [1]."""
 
 
 class State(NamedTuple):
@@ -89,7 +94,7 @@ class State(NamedTuple):
 
     Parameters
     ----------
-    heap : decoding requests by the count of steps at which they end, times `PAIR`; entries of preempted ones are skipped.
+    heap : decoding requests by the count of steps at which they end, shifted by `BITS`, and their place; entries of preempted ones are skipped.
     order : requests in order of admission; entries of those that ended or were preempted are skipped.
     waiting : preempted requests, the next one last.
     ended : requests whose prompt ends in this step.
@@ -97,6 +102,10 @@ class State(NamedTuple):
     base : tokens that are computed as its prompt: of its answer too after a preemption [token].
     turned : decode steps of its answer until its last preemption [1].
     bins : sequences that take a block whenever the count of steps has this remainder [1].
+    clock : the time, free blocks, cached tokens of decoding sequences, time spent in steps [s, 1, token, s].
+    counts : requests that have come to a seat, decode steps, decoding sequences, the request within its prompt, its computed tokens,
+        steps with prompts [1].
+    sent : requests that ended, that arrived, and that will [1].
     """
 
     heap: Any
@@ -108,14 +117,20 @@ class State(NamedTuple):
     base: Any
     turned: Any
     bins: Any
+    clock: Any
+    counts: Any
+    sent: Any
 
+
+DONE, SENT, ALL = 0, 1, 2
+"""Places in `State.sent`."""
 
 OUT = -1
 """Stands for no request, and for no count of steps [1]."""
 
 
-def run(s: Scheduler, t: Surface, r: Requests, out: Times, sent: int, front: float) -> tuple[float, int, int]:
-    """Serve all requests and write their times.
+def run(s: Scheduler, t: Surface, r: Requests, out: Times, state: State, front: float, until: float) -> None:
+    """Serve requests and write their times, until all that were sent have ended or the clock has passed a time.
 
     Parameters
     ----------
@@ -123,22 +138,14 @@ def run(s: Scheduler, t: Surface, r: Requests, out: Times, sent: int, front: flo
     t : time of a step.
     r : requests.
     out : times that are written.
-    sent : requests whose arrival is known; each of the others is sent when another one ends [1].
-    front : time that the front end takes for each of those others [s].
-
-    Returns
-    -------
-    Time of the last token [s], decode steps, and steps with prompts [1].
+    state : of the engine, changed in place.
+    front : time that the front end takes for a request that follows on the end of another [s].
+    until : time at whose next step boundary it stops [s].
     """
-    total = len(r.inputs)
-    # a number in every list, for a compiler that infers types
-    state = State([0], [0], [0], [0], [OUT] * total, [0] * total, [0] * total, [0] * total, [0] * s.block)
-    state.heap.pop(), state.order.pop(), state.waiting.pop(), state.ended.pop()
-    now, free, context, through = 0.0, 1.0 * s.blocks, 0.0, r.ready[sent - 1]
-    head = done = steps = decoding = computed = prompts = 0
-    partial = OUT
-    while done < total:
-        lost, count, need = False, 0, wanted(s, state, steps, decoding, 1)
+    now, free, context, busy = state.clock
+    head, steps, decoding, partial, computed, prompts = state.counts
+    while state.sent[DONE] < state.sent[SENT] and now < until:
+        lost, count, need, sent = False, 0, wanted(s, state, steps, decoding, 1), state.sent[SENT]
         if need > free:
             lost = True
             free, context, decoding, partial = preempt(
@@ -152,51 +159,116 @@ def run(s: Scheduler, t: Surface, r: Requests, out: Times, sent: int, front: flo
                 s, t, r, out, state, now, free - beside, decoding, partial, computed, head, sent, lost
             )
             free = left + beside
+        late, m = 0.0, 1
         if count:
             riding = decoding if s.mixes else 0
             seconds += prompt_step(t, riding, context, count, tokens, again)
-            late = t.lag * (seconds - (decode_step(t, riding, context) if riding else 0.0)) if t.lag else 0.0
+            if t.lag:
+                late = t.lag * (seconds - (decode_step(t, riding, context) if riding else 0.0))
             m = 1 if riding else 0
             prompts += 1
         elif decoding:
-            stops = head < sent and not due and len(state.waiting) == 0 and decoding < s.seats and not s.static
-            gap = r.ready[head] - now if stops else -1.0
+            gap = until - now
+            if head < sent and not due and len(state.waiting) == 0 and decoding < s.seats and not s.static:
+                gap = min(gap, r.ready[head] - now)
             m, seconds = jump(s, t, state, steps, free, context, decoding, 1 if lost else 0, gap)
-            late = 0.0
         elif lost:
             continue
+        elif head == sent:
+            break
         else:
-            now = r.ready[head]
+            now = max(now, min(until, r.ready[head]))
             continue
         if m:
             free -= wanted(s, state, steps, decoding, m)
             context += m * decoding * s.grows
             steps += m
-        now += seconds
+        now, busy = now + seconds, busy + seconds
         if count:
             context, decoding = join(s, r, out, state, steps, now + late, context, decoding)
-        while len(state.heap) > 0 and state.heap[0] < (steps + 1) * PAIR:
-            entry = heappop(state.heap)
-            i = entry % PAIR
-            if state.ends[i] != entry // PAIR:
-                continue  # preempted since
-            grown = s.grows * (steps - state.since[i])
-            free += returned(s, r, state, i, grown)
-            if not s.static:
-                context, decoding = context - state.base[i] - grown, decoding - 1
-            state.ends[i], done = OUT, done + 1
-            out.last[i] = max(now, out.first[i])
-            if sent < total:
-                through = max(through, now) + front
-                r.arrivals[sent], r.ready[sent], sent = now, through, sent + 1
-        if s.static and len(state.heap) == 0:
-            context, decoding = 0.0, 0
-    return now, steps, prompts
+        if len(state.heap) > 0 and state.heap[0] >> BITS <= steps:
+            free, context, decoding = leave(s, r, out, state, steps, now, free, context, decoding, front)
+    state.clock[0], state.clock[1], state.clock[2], state.clock[3] = now, free, context, busy
+    kept = (head, steps, decoding, partial, computed, prompts)
+    for k in range(len(kept)):
+        state.counts[k] = kept[k]
+
+
+def run_on_arrays(
+    s: Scheduler, t: Surface, r: Requests, out: Times, state: State, front: float, until: float
+) -> tuple[Any, Any, Any, Any]:
+    """Do what `run` does for a state whose queues are arrays, as compiled code takes them over from Python.
+
+    Returns
+    -------
+    The queues afterwards: `heap`, `order`, `waiting` and `ended` of the state.
+    """
+    heap, order, waiting, ended = [0], [0], [0], [0]  # a number in each tells a compiler its type
+    for queue, given in ((heap, state.heap), (order, state.order), (waiting, state.waiting), (ended, state.ended)):
+        queue.pop()
+        for one in given:
+            queue.append(one)
+    lists = State(
+        heap,
+        order,
+        waiting,
+        ended,
+        state.ends,
+        state.since,
+        state.base,
+        state.turned,
+        state.bins,
+        state.clock,
+        state.counts,
+        state.sent,
+    )
+    run(s, t, r, out, lists, front, until)
+    return np.array(heap), np.array(order), np.array(waiting), np.array(ended)
+
+
+def leave(
+    s: Scheduler,
+    r: Requests,
+    out: Times,
+    state: State,
+    steps: int,
+    now: float,
+    free: float,
+    context: float,
+    decoding: int,
+    front: float,
+) -> tuple[float, float, int]:
+    """End the requests whose last step this was; in a closed loop, each client sends its next one.
+
+    Returns
+    -------
+    Free blocks [1], cached tokens of decoding sequences [token], and their number [1].
+    """
+    while len(state.heap) > 0 and state.heap[0] >> BITS <= steps:
+        entry = heappop(state.heap)
+        i = entry & REQUEST
+        if state.ends[i] != entry >> BITS:
+            continue  # preempted since
+        grown = s.grows * (steps - state.since[i])
+        free += returned(s, r, state, i, grown)
+        if not s.static:
+            context, decoding = context - state.base[i] - grown, decoding - 1
+        state.ends[i] = OUT
+        out.last[i] = max(now, out.first[i])
+        state.sent[DONE] += 1
+        sent = state.sent[SENT]
+        if sent < state.sent[ALL]:
+            r.arrivals[sent] = now
+            r.ready[sent] = max(now, r.ready[sent - 1]) + front
+            state.sent[SENT] += 1
+    if s.static and len(state.heap) == 0:
+        context, decoding = 0.0, 0
+    return free, context, decoding
 
 
 def wanted(s: Scheduler, state: State, steps: int, decoding: int, m: int) -> float:
     """Return the blocks that decoding sequences take in the next m steps [1]."""
-    if s.reserves:
+    if not s.paged:
         return 0.0
     if s.grows != 1.0:
         return m * decoding * s.grows / s.block
@@ -215,6 +287,8 @@ def returned(s: Scheduler, r: Requests, state: State, i: int, grown: float) -> f
     """Return the blocks that a decoding request gives back, and count it no longer [1]."""
     if s.reserves:
         return reserved(s, r, i)
+    if not s.paged:
+        return 0.0
     if s.grows != 1.0:
         return s.fixed + blocks_of(s, own(r, state, i)) + grown / s.block
     state.bins[(state.since[i] - own(r, state, i)) % s.block] -= 1
@@ -224,6 +298,23 @@ def returned(s: Scheduler, r: Requests, state: State, i: int, grown: float) -> f
 def reserved(s: Scheduler, r: Requests, i: int) -> float:
     """Return the blocks of a request with its whole answer [1]."""
     return 1.0 * (s.fixed + blocks_of(s, int(r.inputs[i] - r.cached[i] + ceil(r.turns[i] * s.grows))))
+
+
+def started(s: Scheduler, requests: int, sent: int) -> State:
+    """Return the state of an engine without requests, of which some are known to arrive.
+
+    Parameters
+    ----------
+    s : how the engine fills its steps.
+    requests : of the whole simulation [1].
+    sent : whose arrival is known; in a closed loop each of the others is sent when another one ends [1].
+
+    Returns
+    -------
+    Lists for plain Python.
+    """
+    lists = [[OUT] * requests, *([0] * requests for _ in range(3)), [0] * s.block]
+    return State([], [], [], [], *lists, [0.0, 1.0 * s.blocks, 0.0, 0.0], [0, 0, 0, OUT, 0, 0], [0, sent, requests])
 
 
 def blocks_of(s: Scheduler, tokens: int) -> int:
@@ -315,27 +406,30 @@ def fill(
             if not s.chunked and count:
                 break
             part = room
-        keeps = blocks_of(s, computed - r.cached[i])
-        takes = 1.0 * (blocks_of(s, computed + part - r.cached[i]) - keeps)
+        takes = 0.0
+        if s.paged:
+            takes = 1.0 * (blocks_of(s, computed + part - r.cached[i]) - blocks_of(s, computed - r.cached[i]))
         if fresh:
-            whole = reserved(s, r, i) if s.reserves else 1.0 * (s.fixed + blocks_of(s, own(r, state, i)))
+            if s.paged:
+                whole = s.fixed + blocks_of(s, own(r, state, i))
+                takes += s.fixed
+            else:
+                whole = takes = reserved(s, r, i) if s.reserves else 0.0
             if whole > free:
                 break
-            takes = whole if s.reserves else takes + s.fixed
             if len(state.waiting) > 0:
                 state.waiting.pop()
             else:
                 head += 1
-            state.order.append(i)
+            if s.paged:
+                state.order.append(i)
             if out.admitted[i] < 0.0:
                 out.admitted[i] = now
-        elif s.reserves:
-            takes = 0.0
         elif takes > free:
             # the last one admitted makes room for those before it
             out.preempted[i] += 1
             state.waiting.append(i)
-            return free + s.fixed + keeps, OUT, 0, head, count, tokens, again, seconds
+            return free + s.fixed + blocks_of(s, computed - r.cached[i]), OUT, 0, head, count, tokens, again, seconds
         free, room, seats = free - takes, room - part, seats - 1
         count, tokens, again = count + 1, tokens + part, again + computed
         seconds += piece_time(t, part, computed)
@@ -362,8 +456,8 @@ def join(
             out.first[i] = now
         end = steps + r.turns[i] - state.turned[i]
         state.since[i], state.ends[i] = steps, end
-        heappush(state.heap, end * PAIR + i)
-        if not s.reserves and s.grows == 1.0:
+        heappush(state.heap, (end << BITS) + i)
+        if s.paged and s.grows == 1.0:
             state.bins[(steps - own(r, state, i)) % s.block] += 1
         context += state.base[i]
         decoding += 1
@@ -395,9 +489,9 @@ def jump(
     -------
     Steps [1], time [s].
     """
-    while state.ends[state.heap[0] % PAIR] != state.heap[0] // PAIR:
+    while state.ends[state.heap[0] & REQUEST] != state.heap[0] >> BITS:
         heappop(state.heap)
-    m = state.heap[0] // PAIR - steps
+    m = (state.heap[0] >> BITS) - steps
     if most:
         m = min(m, most)
     mean = context / decoding
@@ -407,7 +501,7 @@ def jump(
     growth *= s.grows
     if k + 1 < len(t.contexts):
         m = min(m, int((t.contexts[k + 1] - mean) / s.grows) + 1)
-    if not s.reserves and (m // s.block + 1) * decoding * s.grows > free:
+    if s.paged and (m // s.block + 1) * decoding * s.grows > free:
         m = max(1, min(m, steps_held(s, state, steps, decoding, free)))
     seconds = m * (one + 0.5 * growth * (m - 1))
     if 0.0 <= gap < seconds:

@@ -1,0 +1,102 @@
+"""A plan under a load: its simulation, the highest rate that keeps the limits, and what the load costs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from roofplan.records import units
+from roofplan.serving.certainty import certainty
+from roofplan.serving.plan import Plan, Result
+from roofplan.simulation.deployment import deployment_of
+from roofplan.simulation.report import Simulation, simulate
+from roofplan.simulation.request import Asked
+from roofplan.simulation.search import Found, highest_rate
+from roofplan.timing.figures import POWER, TIME_PER_TOKEN, Doubt, Metric, Sure, sure, within
+from roofplan.timing.power import power_limits, wall_power
+
+SEARCHED = 4_000
+"""Requests of each trial of the search for a rate, unless fewer are asked for [1]."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Felt:
+    """What users feel of a plan under a load.
+
+    Parameters
+    ----------
+    asked : the load as it was asked for.
+    result : serving plans, of which the first is simulated.
+    simulation : of the load; where a rate is sought, of that rate.
+    found : highest rate that keeps the limits, None where there are no limits or no rate.
+    power : at this load, None where the device's is not known [W].
+    cost : of the machine over output tokens at this load, None without a price [USD/Mtoken].
+    """
+
+    asked: Asked
+    result: Result
+    simulation: Simulation
+    found: Found | None
+    power: Metric | None
+    cost: Metric | None
+
+    @property
+    def plan(self) -> Plan:
+        """The plan that is simulated."""
+        return self.result.plans[0]
+
+
+def speed_of(plan: Plan) -> Sure:
+    """Return the certainty of a plan's step times: that of its time per token, for a known batch."""
+    guessed = bool(plan.workload.drafted)
+    return certainty(TIME_PER_TOKEN, plan.prediction.pace, plan.model, plan.rates, guessed=guessed)
+
+
+def felt_of(asked: Asked, result: Result) -> Felt:
+    """Return what users feel of the first of some plans.
+
+    Parameters
+    ----------
+    asked : the load.
+    result : serving plans.
+
+    Returns
+    -------
+    Its simulation, and the highest rate where there are limits.
+
+    Raises
+    ------
+    InputError : a request that the plan cannot hold.
+    """
+    plan = result.plans[0]
+    deployment, speed = deployment_of(plan), speed_of(plan)
+    found = None
+    if asked.objectives and asked.open:
+        few = asked if asked.count <= SEARCHED or asked.trace is not None else replace(asked, count=SEARCHED, warmup=0)
+        start = asked.rate or 0.5 * plan.metrics["output_tokens_per_second"].value / asked.output
+        found = highest_rate(
+            lambda rate: simulate(deployment, few.load(deployment, rate), speed, doubtful=False), start
+        )
+    rate = found.rate if asked.find and found is not None and found.rate > 0.0 else None
+    seen = simulate(deployment, asked.load(deployment, rate), speed)
+    watts = _power(plan, seen)
+    return Felt(
+        asked=asked, result=result, simulation=seen, found=found, power=watts, cost=_cost(plan, seen)
+    )
+
+
+def _power(plan: Plan, seen: Simulation) -> Metric | None:
+    """Return the mean power at the wall; devices are busy as in the steady state while they are in a step [W]."""
+    fit = plan.rates.fit
+    term = wall_power(plan.machine, float(plan.prediction.busy) * seen.served.busy, fit)
+    if term is None:
+        return None
+    return within(sure(POWER, "borrowed", Doubt(), fit).of(float(term.value), "W"), *power_limits(plan.machine, fit))
+
+
+def _cost(plan: Plan, seen: Simulation) -> Metric | None:
+    """Return the machine's cost over the output tokens at this load [USD/Mtoken]."""
+    if plan.cost is None:
+        return None
+    value = plan.cost.total / units.HOUR / seen.output_tokens_per_second * 1e6
+    low, high = plan.cost.range
+    return Metric(value, value * low, value * high, "USD/Mtoken", plan.cost.grade)

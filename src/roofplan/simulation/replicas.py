@@ -1,0 +1,238 @@
+"""Replicas behind a front end: requests are parsed one by one, routed, and served by each replica's own engine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import inf
+from typing import Any
+
+import numpy as np
+
+from roofplan.load.requests import Requests
+from roofplan.serving.surface import Surface
+from roofplan.simulation import core
+from roofplan.simulation.core import Scheduler
+
+Array = np.ndarray
+
+ROUTES = ("least-outstanding", "round-robin")
+"""How requests are given to replicas: to the one with the fewest requests in flight, or in turn."""
+
+Run = Callable[..., Any]
+"""`core.run`, or what `fast.compiled` makes of it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Served:
+    """What happened to each request, in order of arrival; all arrays have shape (requests,).
+
+    Parameters
+    ----------
+    arrivals, admitted, first, last : when it was sent, got a seat, and its client got its first and last tokens [s].
+    inputs, outputs, cached : tokens of prompt and answer, and of the prompt found in the cache [token].
+    preempted : how often its cache was given to others [1].
+    replica : that served it.
+    busy : share of the time that replicas were in a step [1].
+    steps, prompt_steps : decode steps, and steps with prompts, of all replicas [1].
+    """
+
+    arrivals: Array
+    admitted: Array
+    first: Array
+    last: Array
+    inputs: Array
+    outputs: Array
+    cached: Array
+    preempted: Array
+    replica: Array
+    busy: float
+    steps: int
+    prompt_steps: int
+
+    def figure(self, name: str) -> Array:
+        """Return a figure of each request that has it: ``ttft``, ``tpot``, ``e2e`` or ``waiting`` [s]."""
+        if name == "ttft":
+            return self.first - self.arrivals
+        if name == "e2e":
+            return self.last - self.arrivals
+        if name == "waiting":
+            return self.admitted - self.arrivals
+        several = self.outputs > 1
+        return (self.last - self.first)[several] / (self.outputs[several] - 1)
+
+
+def through_front(arrivals: Array, front: float) -> Array:
+    """Return when a front end passes requests on; it takes a time for each, and those that arrive at once leave at once.
+
+    Parameters
+    ----------
+    arrivals : in order, shape (requests,) [s].
+    front : time of a request [s].
+
+    Returns
+    -------
+    Times, shape (requests,) [s].
+    """
+    if front <= 0.0 or not len(arrivals):
+        return arrivals.copy()
+    places = np.arange(len(arrivals))
+    ready = (places + 1) * front + np.maximum.accumulate(arrivals - places * front)
+    last = np.searchsorted(arrivals, arrivals, side="right") - 1
+    return np.asarray(ready[last])
+
+
+class Replica:
+    """One group of an engine and the requests that were given to it."""
+
+    def __init__(self, s: Scheduler, t: Surface, total: int, front: float) -> None:
+        self.s, self.t, self.front = s, t, front
+        self.requests = core.Requests([], [], [], [], [])
+        self.times = core.Times([], [], [], [])
+        self.state = core.started(s, total, 0)
+        self.state.sent[core.ALL] = 0
+
+    @property
+    def outstanding(self) -> int:
+        """Requests in flight [1]."""
+        return self.state.sent[core.SENT] - self.state.sent[core.DONE]
+
+    def give(self, arrival: float, ready: float, new: int, cached: int, turns: int) -> None:
+        """Hand it a request."""
+        for queue, value in zip(self.requests, (arrival, ready, new, cached, turns), strict=True):
+            queue.append(value)
+        for queue, start in zip(self.times, (-1.0, -1.0, -1.0, 0), strict=True):
+            queue.append(start)
+        self.state.sent[core.SENT] += 1
+        self.state.sent[core.ALL] += 1
+
+    def advance(self, until: float) -> None:
+        """Serve until the first step boundary at or after a time [s]."""
+        core.run(self.s, self.t, self.requests, self.times, self.state, self.front, until)
+
+
+def lists(record: Any) -> Any:
+    """Return a record of arrays as one of lists, which plain Python reads faster."""
+    return type(record)(*(one.tolist() if isinstance(one, np.ndarray) else one for one in record))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fleet:
+    """Equal replicas and the way to them.
+
+    Parameters
+    ----------
+    scheduler, surface : of each replica.
+    replicas : their number [1].
+    front : time that the front end takes for a request [s].
+    route : one of `ROUTES`.
+    run : compiled core, None for plain Python.
+    """
+
+    scheduler: Scheduler
+    surface: Surface
+    replicas: int
+    front: float
+    route: str = ROUTES[0]
+    run: Run | None = None
+
+    def serve(self, requests: Requests, cached: Array, clients: int | None = None) -> Served:
+        """Return what happens to requests.
+
+        Parameters
+        ----------
+        requests : with arrivals, or of clients who each send their next one when the last has ended.
+        cached : tokens of each prompt in the cache, shape (requests,) [token].
+        clients : of a closed loop, None for requests with arrivals [1].
+
+        Returns
+        -------
+        Times of all requests.
+        """
+        total, several = len(requests), self.replicas > 1
+        turns = np.ceil((requests.outputs - 1) / self.scheduler.grows).astype(np.int64)
+        columns = (requests.inputs, cached, turns)
+        if clients is None and several and self.route == ROUTES[0]:
+            return self._least(requests, columns)
+        parts, out = [], []
+        for k in range(self.replicas):
+            mine = np.arange(k, total, self.replicas)
+            own = tuple(column[mine] for column in columns)
+            sent = len(mine)
+            if clients is None:
+                assert requests.arrivals is not None
+                arrivals, ready = (one[mine] for one in (requests.arrivals, self._ready(requests.arrivals)))
+            else:
+                sent = min(len(mine), clients // self.replicas + (k < clients % self.replicas))
+                arrivals = np.zeros(len(mine))
+                ready = np.full(len(mine), sent * self.replicas * self.front)
+            if sent:
+                parts.append(mine)
+                out.append(self._alone(core.Requests(arrivals, ready, *own), sent))
+        return self._joined(requests, cached, parts, out)
+
+    def _ready(self, arrivals: Array) -> Array:
+        return through_front(arrivals, self.front)
+
+    def _alone(self, requests: core.Requests, sent: int) -> tuple[core.Requests, core.Times, core.State]:
+        """Return a replica's requests, their times and its state after all have ended."""
+        total = len(requests.inputs)
+        state = core.started(self.scheduler, total, sent)
+        front = self.front * self.replicas
+        if self.run is None:
+            mine, table = lists(requests), lists(self.surface)
+            times = core.Times([-1.0] * total, [-1.0] * total, [-1.0] * total, [0] * total)
+            core.run(self.scheduler, table, mine, times, state, front, inf)
+            return mine, times, state
+        times = core.Times(*(np.full(total, -1.0) for _ in range(3)), np.zeros(total, np.int64))
+        mine = core.Requests(*(np.ascontiguousarray(one) for one in requests))
+        return mine, times, self.run(self.scheduler, self.surface, mine, times, state, front, inf)
+
+    def _least(self, requests: Requests, columns: tuple[Array, ...]) -> Served:
+        """Return what happens to requests that each go to the replica with the fewest requests in flight."""
+        assert requests.arrivals is not None
+        table = lists(self.surface)
+        each = [Replica(self.scheduler, table, len(requests), self.front) for _ in range(self.replicas)]
+        parts: list[list[int]] = [[] for _ in each]
+        rows = zip(requests.arrivals.tolist(), self._ready(requests.arrivals).tolist(), *(c.tolist() for c in columns), strict=True)
+        for i, (arrival, ready, new, held, turns) in enumerate(rows):
+            for one in each:
+                one.advance(ready)
+            k = min(range(len(each)), key=lambda one: (each[one].outstanding, len(parts[one])))
+            each[k].give(arrival, ready, new, held, turns)
+            parts[k].append(i)
+        for one in each:
+            one.advance(inf)
+        found = [(one.requests, one.times, one.state) for one in each]
+        return self._joined(requests, columns[1], [np.array(part, np.int64) for part in parts], found)
+
+    def _joined(
+        self,
+        requests: Requests,
+        cached: Array,
+        parts: list[Array],
+        found: list[tuple[core.Requests, core.Times, core.State]],
+    ) -> Served:
+        """Return the times of all requests in the order of the load."""
+        total = len(requests)
+        names = ("arrivals", "admitted", "first", "last")
+        out = {name: np.zeros(total) for name in names}
+        preempted, replica = np.zeros(total, np.int64), np.zeros(total, np.int64)
+        for k, (mine, (own, times, _)) in enumerate(zip(parts, found, strict=True)):
+            for name, values in zip(names, (own.arrivals, times.admitted, times.first, times.last), strict=True):
+                out[name][mine] = values
+            preempted[mine], replica[mine] = times.preempted, k
+        span = float(out["last"].max()) if total else 0.0
+        busy = sum(state.clock[3] for _, _, state in found)
+        return Served(
+            **out,
+            inputs=requests.inputs,
+            outputs=requests.outputs,
+            cached=cached,
+            preempted=preempted,
+            replica=replica,
+            busy=float(busy / (span * self.replicas)) if span else 0.0,
+            steps=int(sum(state.counts[1] for _, _, state in found)),
+            prompt_steps=int(sum(state.counts[5] for _, _, state in found)),
+        )
+

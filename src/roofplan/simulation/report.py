@@ -1,0 +1,300 @@
+"""What users feel under a load: figures with their intervals, limits kept or missed, queues that grow, and what it costs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from math import exp, hypot, log, sqrt
+
+import numpy as np
+
+from roofplan.errors import InputError
+from roofplan.load.requests import Requests
+from roofplan.load.statistics import FIGURES, Objective, Summary, sampling_error, summary
+from roofplan.serving.surface import Surface
+from roofplan.simulation.deployment import Deployment
+from roofplan.simulation.fast import compiled
+from roofplan.simulation.replicas import ROUTES, Fleet, Served
+from roofplan.timing.figures import Metric, Sure
+from roofplan.timing.power import wall_power
+
+Array = np.ndarray
+
+MANY = 20_000
+"""Requests from which compiled code is used where it is installed: below, loading it takes longer than it saves [1]."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Load:
+    """Requests, and how they are sent and judged.
+
+    Parameters
+    ----------
+    requests : lengths and arrivals.
+    cached : tokens of each prompt in the cache, shape (requests,) [token].
+    clients : of a closed loop, None for requests with arrivals [1].
+    objectives : limits on what users feel.
+    warmup : first requests that statistics leave out [1].
+    route : how replicas are chosen, one of `ROUTES`.
+    front : time that the front end takes for a request [s].
+    """
+
+    requests: Requests
+    cached: Array
+    clients: int | None = None
+    objectives: tuple[Objective, ...] = ()
+    warmup: int = 0
+    route: str = ROUTES[0]
+    front: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figure:
+    """A figure of requests, with its two causes of error apart.
+
+    Parameters
+    ----------
+    summary : distribution over requests.
+    metric : mean, with the 90% interval from both causes together.
+    sampling : ends of the interval from the random numbers alone [s].
+    speeds : means with all steps as fast and as slow as their own 90% interval allows [s].
+    """
+
+    summary: Summary
+    metric: Metric
+    sampling: tuple[float, float]
+    speeds: tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Simulation:
+    """A load served by a deployment.
+
+    Parameters
+    ----------
+    served : times of every request.
+    figures : of `FIGURES`; the time between tokens is absent where every answer is one token.
+    growth : requests by which the queue grows per second, 0 where it does not [1/s].
+    holds : whether each objective is kept, and the time at its percentile [s].
+    good : share of requests inside all limits [1].
+    seconds : from the first arrival to the last token [s].
+    cpu_seconds : from requests drawn to percentiles ready, without start-up, compilation and step times [s].
+    kept : share of the cache in use, mean and most over time [1].
+    watts : mean power at the wall, None where it is not known [W].
+    """
+
+    deployment: Deployment
+    load: Load
+    served: Served
+    figures: Mapping[str, Figure]
+    growth: float
+    holds: tuple[tuple[Objective, float, bool], ...]
+    good: float | None
+    seconds: float
+    cpu_seconds: float
+    kept: tuple[float, float]
+    watts: Metric | None
+    warnings: list[tuple[str, str]] = field(default_factory=list)
+
+    @property
+    def saturated(self) -> bool:
+        """Whether requests arrive faster than they are served."""
+        return self.growth > 0.0
+
+    @property
+    def counted(self) -> int:
+        """Requests that statistics count [1]."""
+        return len(self.load.requests) - self.load.warmup
+
+    @property
+    def requests_per_second(self) -> float:
+        """Requests answered per second [1/s]."""
+        return len(self.load.requests) / self.seconds
+
+    @property
+    def output_tokens_per_second(self) -> float:
+        """Output tokens per second of all replicas [token/s]."""
+        return float(self.load.requests.outputs.sum()) / self.seconds
+
+    @property
+    def running(self) -> float:
+        """Mean number of requests that have a seat [1]."""
+        return float((self.served.last - self.served.admitted).sum()) / self.seconds
+
+
+def simulate(deployment: Deployment, load: Load, speed: Sure, *, doubtful: bool = True) -> Simulation:
+    """Return what users feel of a deployment under a load.
+
+    Parameters
+    ----------
+    deployment : what serves.
+    load : requests, and how they are sent and judged.
+    speed : certainty of step times.
+    doubtful : whether the load is also served by faster and slower steps, for the intervals.
+
+    Returns
+    -------
+    Figures, limits and times of every request.
+
+    Raises
+    ------
+    InputError : a request that the cache cannot hold.
+    """
+    longest = int((load.requests.inputs + load.requests.outputs).max())
+    scheduler = deployment.scheduler(longest)
+    refuse_too_long(deployment, longest)
+    table = deployment.surface(scheduler, longest)
+    run = compiled() if len(load.requests) >= MANY else None
+    fleet = Fleet(
+        scheduler=scheduler, surface=table, replicas=deployment.replicas, front=load.front, route=load.route, run=run
+    )
+    started = time.process_time()
+    served = fleet.serve(load.requests, load.cached, load.clients)
+    found = {name: summary(served.figure(name)[load.warmup :]) for name in FIGURES}
+    spent = time.process_time() - started
+    ends: list[Served] = []
+    if doubtful:
+        for factor in (exp(-speed.half), exp(speed.half)):
+            ends.append(replace(fleet, surface=scaled(table, factor)).serve(load.requests, load.cached, load.clients))
+    figures = {}
+    for name, one in found.items():
+        if one.mean is not None:
+            means = [float(end.figure(name)[load.warmup :].mean()) for end in ends] or [one.mean, one.mean]
+            figures[name] = figure_of(one, (min(means[0], one.mean), max(means[1], one.mean)), speed.grade)
+    seconds = float(served.last.max() - served.arrivals.min())
+    limits, good = judged(served, load)
+    return Simulation(
+        deployment=deployment,
+        load=load,
+        served=served,
+        figures=figures,
+        growth=growth_of(served, load),
+        holds=limits,
+        good=good,
+        seconds=seconds,
+        cpu_seconds=spent,
+        kept=cache_use(deployment, served, longest),
+        watts=None,
+    )
+
+
+def refuse_too_long(deployment: Deployment, longest: int) -> None:
+    """Refuse a request that the model's positions or the cache of a replica cannot hold.
+
+    Raises
+    ------
+    InputError : says the longest request that can be held.
+    """
+    most = int(deployment.memory.longest)
+    if longest > most:
+        positions = deployment.model.max_positions
+        why = f"{deployment.model.id} has {positions:,} positions" if positions and longest > positions else "the cache"
+        holds = "" if positions and longest > positions else f" of a replica holds {most:,}"
+        message = f"--input, --output: a request of {longest:,} tokens is too long: {why}{holds}"
+        raise InputError(message, argument="--input", value=str(longest))
+
+
+def scaled(table: Surface, factor: float) -> Surface:
+    """Return step times multiplied by a factor."""
+    times = ("decodes", "prompts", "mixed", "prompt_rows", "mixed_rows", "attention", "growth", "pieces")
+    times += ("reading", "states", "encoders")
+    return table._replace(**{name: getattr(table, name) * factor for name in times})
+
+
+def figure_of(one: Summary, speeds: tuple[float, float], grade: str) -> Figure:
+    """Return a figure whose interval joins both causes of error, which are independent, on a logarithmic scale."""
+    mean = one.mean or 0.0
+    sampling = (max(0.0, mean - one.error), mean + one.error)
+    if mean <= 0.0:
+        return Figure(summary=one, metric=Metric(mean, *sampling, "s", grade), sampling=sampling, speeds=speeds)
+    drawn = log(1.0 + one.error / mean)
+    low, high = (hypot(log(mean / speeds[0]) if speeds[0] > 0.0 else log(1e3), drawn), hypot(log(speeds[1] / mean), drawn))
+    metric = Metric(mean, mean * exp(-low), mean * exp(high), "s", grade)
+    return Figure(summary=one, metric=metric, sampling=sampling, speeds=speeds)
+
+
+def judged(served: Served, load: Load) -> tuple[tuple[tuple[Objective, float, bool], ...], float | None]:
+    """Return the time at each objective's percentile with whether it is kept, and the share of requests inside all limits."""
+    limits, inside = [], np.ones(len(served.arrivals), bool)
+    for one in load.objectives:
+        values = served.figure(one.figure)
+        if not len(values):
+            continue
+        kept = values <= one.limit
+        if len(values) == len(inside):
+            inside &= kept
+        else:  # the time between tokens, which answers of one token lack
+            inside[served.outputs > 1] &= kept
+        counted = values[load.warmup :] if len(values) > load.warmup else values
+        at = float(np.quantile(counted, one.quantile))
+        limits.append((one, at, at <= one.limit))
+    return tuple(limits), float(inside[load.warmup :].mean()) if limits else None
+
+
+SURE_GROWTH = 2.0
+"""Growth of a queue over the square root of the arrivals meanwhile, above which chance does not explain it [1]."""
+
+
+def growth_of(served: Served, load: Load) -> float:
+    """Return the requests per second by which the queue grows in the second half of the arrivals, 0 where chance explains it.
+
+    Burst and closed loop have no rate, so nothing grows.
+    """
+    total = len(served.arrivals)
+    if load.clients is not None or total < 40 or served.arrivals[-1] <= served.arrivals[0]:
+        return 0.0
+    ended = np.searchsorted(np.sort(served.last), served.arrivals, side="right")
+    inside = np.arange(1, total + 1) - ended
+    tenth = max(4, total // 10)
+    middle = slice(total // 2 - tenth // 2, total // 2 + tenth // 2)
+    more = float(inside[-tenth:].mean() - inside[middle].mean())
+    span = float(served.arrivals[-tenth:].mean() - served.arrivals[middle].mean())
+    if span <= 0.0 or more < SURE_GROWTH * sqrt(0.5 * total):
+        return 0.0
+    return more / span
+
+
+def cache_use(deployment: Deployment, served: Served, longest: int) -> tuple[float, float]:
+    """Return the mean and the greatest share of the cache that requests hold over time [1]."""
+    blocks, fixed = deployment.blocks(longest)
+    block = max(1, int(deployment.engine.block))
+    room = blocks * block * deployment.replicas
+    if not np.isfinite(room):
+        return 0.0, 0.0
+    times = np.linspace(served.arrivals.min(), served.last.max(), 400)
+    held = tokens_held(served, times) + running_at(served, times) * fixed * block
+    return float(held.mean() / room), float(min(1.0, held.max() / room))
+
+
+def running_at(served: Served, times: Array) -> Array:
+    """Return the requests that have a seat at some times [1]."""
+    begun = np.searchsorted(np.sort(served.admitted), times, side="right")
+    return np.asarray(begun - np.searchsorted(np.sort(served.last), times, side="right"))
+
+
+def waiting_at(served: Served, times: Array) -> Array:
+    """Return the requests that wait for a seat at some times [1]."""
+    sent = np.searchsorted(np.sort(served.arrivals), times, side="right")
+    return np.asarray(sent - np.searchsorted(np.sort(served.admitted), times, side="right"))
+
+
+def tokens_held(served: Served, times: Array) -> Array:
+    """Return the tokens that requests keep in the cache at some times, as if each grew evenly [token].
+
+    A request holds its prompt from its seat to its end, and its answer as it grows between its first and its last token.
+    """
+    own = served.inputs - served.cached
+    span = np.maximum(served.last - served.first, 1e-9)
+    rate = (served.outputs - 1) / span
+    out = np.zeros(len(times))
+    for start, base, slope in (
+        (served.admitted, own, np.zeros(len(own))),
+        (served.first, -rate * served.first, rate),
+    ):
+        for moment, sign in ((start, 1.0), (served.last, -1.0)):
+            order = np.argsort(moment, kind="stable")
+            place = np.searchsorted(moment[order], times, side="right")
+            sums = [np.concatenate([[0.0], np.cumsum(column[order])])[place] for column in (base, slope)]
+            out += sign * (sums[0] + sums[1] * times)
+    return np.maximum(out, 0.0)

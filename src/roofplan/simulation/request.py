@@ -1,0 +1,237 @@
+"""Parse the flags of ``roofplan simulate``: text with units becomes requests that arrive, and limits on what users feel."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from roofplan.errors import InputError, choice
+from roofplan.inputs import SimulateInputs
+from roofplan.load.requests import Lengths, Requests, burstiness_of, cached_tokens, lengths_of, renewal
+from roofplan.load.statistics import Objective, objectives_of
+from roofplan.load.traces import read_trace
+from roofplan.records import units
+from roofplan.simulation.deployment import Deployment
+from roofplan.simulation.replicas import ROUTES
+from roofplan.simulation.report import Load
+
+REQUESTS = 10_000
+"""Requests of a simulation where nothing says how many [1]."""
+
+MOST = 20_000_000
+"""Requests above which times of all do not fit in memory [1]."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """A load as it was asked for, before anything is drawn.
+
+    Parameters
+    ----------
+    input, output : mean lengths; of a trace, its own [token].
+    lengths : how they vary.
+    rate : requests per second, None where the load has none of its own [1/s].
+    burstiness : shape of the intervals between arrivals [1].
+    clients, burst : of a closed loop, and requests that arrive at once; None for another load [1].
+    trace : requests of a trace, None for another load.
+    count : requests [1].
+    duration : of the arrivals, None where their number is given [s].
+    """
+
+    input: float
+    output: float
+    lengths: Lengths
+    rate: float | None
+    burstiness: float
+    clients: int | None
+    burst: int | None
+    trace: Requests | None
+    count: int
+    duration: float | None
+    warmup: int
+    seed: int
+    objectives: tuple[Objective, ...]
+    route: str
+    find: bool
+
+    @property
+    def open(self) -> bool:
+        """Whether requests arrive at a rate that could be another."""
+        return self.clients is None and self.burst is None
+
+    @property
+    def longest(self) -> tuple[int, int]:
+        """Tokens of the longest prompt and of the longest request, as drawn [token]."""
+        requests = self.requests()
+        return int(requests.inputs.max()), int((requests.inputs + requests.outputs).max())
+
+    def requests(self, rate: float | None = None) -> Requests:
+        """Return the requests at a rate; the same random numbers serve all rates.
+
+        Parameters
+        ----------
+        rate : requests per second, None for the one that was asked for [1/s].
+
+        Returns
+        -------
+        Requests in order of arrival.
+        """
+        if self.trace is not None:
+            own = self.trace.arrivals
+            assert own is not None
+            wanted = rate if rate is not None else self.rate
+            if wanted is None or own[-1] <= 0.0:
+                return self.trace
+            return replace(self.trace, arrivals=own * ((len(own) - 1) / own[-1] / wanted))
+        of_arrivals, of_inputs, of_outputs = (np.random.default_rng(s) for s in np.random.SeedSequence(self.seed).spawn(3))
+        inputs = self.lengths.draw(self.input, self.count, of_inputs)
+        outputs = self.lengths.draw(self.output, self.count, of_outputs)
+        arrivals = None
+        if self.burst is not None:
+            arrivals = np.zeros(self.count)
+        elif self.clients is None:
+            arrivals = renewal(1.0, self.count, self.burstiness, of_arrivals) / (rate or self.rate or 1.0)
+        return Requests(arrivals=arrivals, inputs=inputs, outputs=outputs)
+
+    def load(self, deployment: Deployment, rate: float | None = None) -> Load:
+        """Return the load as a deployment meets it, with the tokens that its cache holds [token]."""
+        requests = self.requests(rate)
+        block = max(1, int(deployment.engine.block))
+        if requests.prefixes:
+            blocks, _ = deployment.blocks(int((requests.inputs + requests.outputs).max()))
+            cached = cached_tokens(requests, block, blocks * block * deployment.replicas)
+        else:
+            hit = deployment.workload.prefix_hit
+            cached = np.minimum((requests.inputs * hit).astype(np.int64), requests.inputs - 1) // block * block
+        return Load(
+            requests=requests,
+            cached=cached,
+            clients=self.clients,
+            objectives=self.objectives,
+            warmup=self.warmup,
+            route=self.route,
+            front=float(deployment.rates.front),
+        )
+
+    def words(self, rate: float | None = None) -> str:
+        """Return the load as a sentence's beginning, such as ``Poisson 4 req/s``."""
+        wanted = rate if rate is not None else self.rate
+        if self.clients is not None:
+            return f"{self.clients:,} clients"
+        if self.burst is not None:
+            return f"{self.burst:,} requests at once"
+        if self.trace is not None:
+            return "trace" if wanted is None else f"trace at {units.significant(wanted)} req/s"
+        if np.isinf(self.burstiness):
+            return f"constant {units.significant(wanted or 0.0)} req/s"
+        kind = "Poisson" if self.burstiness == 1.0 else f"gamma of shape {self.burstiness:g},"
+        return f"{kind} {units.significant(wanted or 0.0)} req/s"
+
+
+def asked_of(given: SimulateInputs) -> Asked:
+    """Return the load of given inputs.
+
+    Parameters
+    ----------
+    given : inputs of ``roofplan simulate``, as the user gave them.
+
+    Returns
+    -------
+    The load.
+
+    Raises
+    ------
+    InputError : none or several loads, or one that cannot be read.
+    """
+    named = {"--clients": given.clients, "--burst": given.burst, "--trace": given.trace}
+    loads = [name for name, value in named.items() if value is not None]
+    rate = None if given.rate is None else units.parse(given.rate, "request/s", "--rate")
+    finds = given.find is not None and choice(given.find, ("rate",), "--find") == "rate"
+    if len(loads) > 1 or (loads and loads != ["--trace"] and (rate is not None or finds)):
+        both = [*loads, *(["--rate"] if rate is not None else []), *(["--find"] if finds else [])]
+        raise InputError(f"{' and '.join(both)} exclude each other: they are different loads", argument=both[-1])
+    if not loads and rate is None and not finds:
+        raise InputError(
+            "which load? --rate 4req/s, --clients 64, --burst 100 or --trace FILE", argument="--rate", value=None
+        )
+    objectives = objectives_of(given.slo)
+    if finds and not objectives:
+        raise InputError(
+            "--find rate: the highest rate that keeps which limits? Example: --slo ttft=500ms@p99,tpot=50ms@p95",
+            argument="--slo",
+        )
+    trace = None if given.trace is None else read_trace(given.trace)
+    clients = None if given.clients is None else units.parse_count(given.clients, "--clients")
+    burst = None if given.burst is None else units.parse_count(given.burst, "--burst")
+    duration = None if given.duration is None else units.parse(given.duration, "s", "--duration")
+    count = _count(given, trace, burst, rate, duration)
+    if trace is not None:
+        trace = trace.first(count)
+    warmup = 0 if str(given.warmup).strip() == "0" else units.parse_count(given.warmup, "--warmup")
+    if warmup >= count:
+        raise InputError(
+            f"--warmup: {warmup:,} leaves none of the {count:,} requests", argument="--warmup", value=str(warmup)
+        )
+    return Asked(
+        input=units.parse_length(given.input, "--input") if trace is None else float(trace.inputs.mean()),
+        output=units.parse_length(given.output, "--output") if trace is None else float(trace.outputs.mean()),
+        lengths=lengths_of(given.lengths),
+        rate=rate,
+        burstiness=burstiness_of(str(given.burstiness)),
+        clients=clients,
+        burst=burst,
+        trace=trace,
+        count=count,
+        duration=duration,
+        warmup=warmup,
+        seed=_seed(given.seed),
+        objectives=objectives,
+        route=choice(given.route, ROUTES, "--route"),
+        find=finds,
+    )
+
+
+def _count(
+    given: SimulateInputs, trace: Requests | None, burst: int | None, rate: float | None, duration: float | None
+) -> int:
+    """Return the number of requests."""
+    if given.requests is not None and duration is not None:
+        raise InputError("--requests and --duration exclude each other", argument="--duration", value=given.duration)
+    count = REQUESTS
+    if given.requests is not None:
+        count = units.parse_count(given.requests, "--requests")
+    elif trace is not None and duration is not None:
+        assert trace.arrivals is not None
+        count = int(np.searchsorted(trace.arrivals, duration, side="right"))
+    elif duration is not None:
+        if rate is None:
+            message = "--duration: only a rate and a trace have one; give --requests"
+            raise InputError(message, argument="--duration", value=given.duration)
+        count = max(1, round(rate * duration))
+    elif trace is not None:
+        count = len(trace)
+    elif burst is not None:
+        count = burst
+    if burst is not None:
+        count = burst
+    if trace is not None:
+        count = min(count, len(trace))
+    if count > MOST:
+        raise InputError(
+            f"--requests: {count:,} are more than {MOST:,}, whose times memory holds",
+            argument="--requests",
+            value=str(count),
+        )
+    return count
+
+
+def _seed(text: str | int | float) -> int:
+    """Return the seed of the random numbers."""
+    try:
+        number = int(str(text))
+    except ValueError:
+        number = -1
+    if number < 0:
+        raise InputError(f"--seed: {text} is not a whole number from 0", argument="--seed", value=str(text))
+    return number
