@@ -40,6 +40,31 @@ class Felt:
     cost: Metric | None
 
     @property
+    def rate(self) -> float | None:
+        """Rate that was simulated where one was sought, None for the one that was asked for [1/s]."""
+        return self.found.rate if self.asked.find and self.found is not None and self.found.rate > 0.0 else None
+
+    @property
+    def kept(self) -> bool:
+        """Whether all limits hold; where a rate is sought, whether any rate keeps them."""
+        if self.asked.find:
+            return self.found is not None and self.found.rate > 0.0
+        return all(holds for _, _, holds in self.simulation.holds)
+
+    @property
+    def metrics(self) -> dict[str, Metric]:
+        """Power at the wall, energy of an output token and its cost, as far as they are known."""
+        out = {}
+        if self.power is not None:
+            rate = self.simulation.output_tokens_per_second
+            p = self.power
+            out["power"] = p
+            out["energy_per_output_token"] = replace(p, value=p.value / rate, low=p.low / rate, high=p.high / rate, unit="J")
+        if self.cost is not None:
+            out["cost_per_million_output_tokens"] = self.cost
+        return out
+
+    @property
     def plan(self) -> Plan:
         """The plan that is simulated."""
         return self.result.plans[0]
@@ -76,7 +101,9 @@ def felt_of(asked: Asked, result: Result) -> Felt:
         found = highest_rate(
             lambda rate: simulate(deployment, few.load(deployment, rate), speed, doubtful=False), start
         )
-    rate = found.rate if asked.find and found is not None and found.rate > 0.0 else None
+    rate = found.rate if asked.find and found is not None and found.rate > 0.0 else asked.rate
+    if rate is None and found is not None and asked.trace is None:
+        rate = found.missed  # no rate keeps the limits: the lowest that was tried
     seen = simulate(deployment, asked.load(deployment, rate), speed)
     watts = _power(plan, seen)
     return Felt(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from math import exp, hypot, log, sqrt
 
 import numpy as np
@@ -17,7 +17,6 @@ from roofplan.simulation.deployment import Deployment
 from roofplan.simulation.fast import compiled
 from roofplan.simulation.replicas import ROUTES, Fleet, Served
 from roofplan.timing.figures import Metric, Sure
-from roofplan.timing.power import wall_power
 
 Array = np.ndarray
 
@@ -81,7 +80,6 @@ class Simulation:
     seconds : from the first arrival to the last token [s].
     cpu_seconds : from requests drawn to percentiles ready, without start-up, compilation and step times [s].
     kept : share of the cache in use, mean and most over time [1].
-    watts : mean power at the wall, None where it is not known [W].
     """
 
     deployment: Deployment
@@ -94,8 +92,6 @@ class Simulation:
     seconds: float
     cpu_seconds: float
     kept: tuple[float, float]
-    watts: Metric | None
-    warnings: list[tuple[str, str]] = field(default_factory=list)
 
     @property
     def saturated(self) -> bool:
@@ -175,7 +171,6 @@ def simulate(deployment: Deployment, load: Load, speed: Sure, *, doubtful: bool 
         seconds=seconds,
         cpu_seconds=spent,
         kept=cache_use(deployment, served, longest),
-        watts=None,
     )
 
 

@@ -9,11 +9,12 @@ from pydantic.json_schema import GenerateJsonSchema
 
 from roofplan.errors import InputError
 from roofplan.inputs import LISTS, RECORDS
-from roofplan.present.answers import costs, evidence, serving, things, tokens, training
+from roofplan.present.answers import costs, evidence, load, serving, things, tokens, training
 from roofplan.present.answers.record import Answer, Json
 
 ANSWERS: dict[str, type[Answer]] = {
     "serve": serving.ServeAnswer,
+    "simulate": load.SimulateAnswer,
     "train": training.TrainAnswer,
     "model": things.ModelAnswer,
     "device": things.DeviceAnswer,

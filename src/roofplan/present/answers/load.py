@@ -1,0 +1,269 @@
+"""The answer of ``roofplan simulate``."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import replace
+
+import numpy as np
+
+from roofplan.inputs import SimulateInputs
+from roofplan.present.answers.record import (
+    ABSENT,
+    Answer,
+    Json,
+    MachineMember,
+    MetricMember,
+    ModelMember,
+    answered,
+    machine_member,
+    members,
+    metrics,
+    model_member,
+    shown_model,
+    view,
+)
+from roofplan.simulation.felt import Felt
+from roofplan.simulation.report import Figure
+
+
+@members
+class GoodMember:
+    """Requests inside all limits: their share, and how many a second."""
+
+    share: float
+    per_second: float
+
+
+@members
+class LimitMember:
+    """A limit on what users feel, and the time at its percentile [s]."""
+
+    figure: str
+    limit: float
+    percentile: str
+    value: float
+    holds: bool
+
+
+@members
+class RateMember:
+    """The highest rate that keeps the limits.
+
+    Parameters
+    ----------
+    rate, missed : the highest rate that was seen to keep them, and the lowest that was not [1/s].
+    breaks : figure whose limit breaks first, ``queue`` where the queue grows instead.
+    """
+
+    rate: float
+    missed: float
+    breaks: str
+
+
+@members
+class ReplicaMember:
+    """Requests that a replica served, and how often it took a request's cache for others [1]."""
+
+    requests: int
+    preemptions: int
+
+
+@members
+class SimulationMember:
+    """What happened to the requests.
+
+    Parameters
+    ----------
+    load, lengths : what arrived, in words.
+    simulated_seconds : from the first arrival to the last token [s].
+    cpu_seconds : from requests drawn to percentiles ready [s].
+    saturated, growth : whether requests arrive faster than they are served, and by how many a second the queue grows [1/s].
+    ttft, tpot, e2e, waiting : mean and percentiles over requests, interval of the mean, and its two causes apart: `sampling` from the
+        random numbers alone, `speeds` with all steps as fast or as slow as their own interval allows [s].
+    running, busy : requests with a seat, in the mean, and share of the time that replicas are in a step [1].
+    kv_use, kv_peak : share of the cache in use, in the mean and at most [1].
+    prefix_hits : share of prompt tokens found in the cache [1].
+    """
+
+    load: str
+    lengths: str
+    requests: int
+    completed: int
+    simulated_seconds: float
+    cpu_seconds: float
+    saturated: bool
+    growth: float
+    ttft: Json
+    tpot: Json = ABSENT
+    e2e: Json
+    waiting: Json
+    requests_per_second: float
+    output_tokens_per_second: float
+    goodput: GoodMember = ABSENT
+    limits: list[LimitMember]
+    highest_rate: RateMember = ABSENT
+    running: float
+    busy: float
+    kv_use: float
+    kv_peak: float
+    prefix_hits: float
+    preemptions: int
+    replicas: list[ReplicaMember]
+    seed: int
+
+
+@members
+class SimulateAnswer(Answer):
+    """What users feel of a plan under a load.
+
+    Parameters
+    ----------
+    metrics : power, cost per million output tokens and energy of one, at this load.
+    reproduce : command that gives this answer.
+    """
+
+    model: ModelMember = ABSENT
+    machine: MachineMember = ABSENT
+    engine: str = ABSENT
+    strategy: dict[str, int] = ABSENT
+    simulation: SimulationMember = ABSENT
+    metrics: dict[str, MetricMember] = ABSENT
+    reproduce: str = ABSENT
+
+
+def simulate_answer(felt: Felt, asked: SimulateInputs) -> SimulateAnswer:
+    """Return the answer of ``roofplan simulate``.
+
+    Parameters
+    ----------
+    felt : the plan and its simulated load.
+    asked : inputs of the command.
+
+    Returns
+    -------
+    The answer.
+    """
+    plan = felt.plan
+    return answered(
+        SimulateAnswer,
+        "simulate",
+        asked,
+        warnings=felt.result.warnings,
+        model=model_member(plan.model),
+        machine=machine_member(plan.machine),
+        engine=plan.engine.id,
+        strategy=plan.strategy.as_dict(),
+        simulation=_simulation(felt),
+        metrics=metrics(felt.metrics),
+        reproduce=reproduce(felt, asked),
+    )
+
+
+def _simulation(felt: Felt) -> SimulationMember:
+    seen, asked, served = felt.simulation, felt.asked, felt.simulation.served
+    replicas = range(seen.deployment.replicas)
+    found = felt.found
+    return view(
+        SimulationMember,
+        seen,
+        load=asked.words(felt.rate),
+        lengths="of the trace" if asked.trace is not None else str(asked.lengths),
+        requests=len(served.arrivals),
+        completed=len(served.arrivals),
+        simulated_seconds=seen.seconds,
+        **{name: figure_member(seen.figures[name]) for name in seen.figures},
+        **({} if "tpot" in seen.figures else {"tpot": ABSENT}),
+        goodput=ABSENT
+        if seen.good is None
+        else GoodMember(share=seen.good, per_second=seen.good * seen.requests_per_second),
+        limits=[
+            LimitMember(figure=one.figure, limit=one.limit, percentile=one.percentile, value=time, holds=holds)
+            for one, time, holds in seen.holds
+        ],
+        highest_rate=ABSENT
+        if found is None
+        else RateMember(
+            rate=found.rate, missed=found.missed, breaks="queue" if found.first is None else found.first.figure
+        ),
+        busy=served.busy,
+        kv_use=seen.kept[0],
+        kv_peak=seen.kept[1],
+        prefix_hits=float(served.cached.sum() / served.inputs.sum()),
+        preemptions=int(served.preempted.sum()),
+        replicas=[
+            ReplicaMember(
+                requests=int((served.replica == k).sum()), preemptions=int(served.preempted[served.replica == k].sum())
+            )
+            for k in replicas
+        ],
+        seed=asked.seed,
+    )
+
+
+def figure_member(one: Figure) -> Json:
+    """Return a figure with its percentiles, its interval and the causes of it."""
+    m = one.metric
+    return {
+        "mean": m.value,
+        **one.summary.quantiles,
+        "low": m.low,
+        "high": m.high,
+        "sampling": list(one.sampling),
+        "speeds": list(one.speeds),
+        "unit": m.unit,
+        "grade": m.grade,
+    }
+
+
+def reproduce(felt: Felt, asked: SimulateInputs) -> str:
+    """Return the command that simulates exactly this plan under this load."""
+    plan, each = felt.plan, asked.each()
+    pinned = replace(
+        asked,
+        on=(plan.machine.text,),
+        strategy=",".join(f"{name}={value}" for name, value in plan.strategy.as_dict().items()),
+        engine=plan.engine.stands_for or plan.engine.id,
+    )
+    words = ["roofplan simulate", shown_model(asked.model, plan.model.id)]
+    for name, one in each.items():
+        value = getattr(pinned, one.name)
+        if name == "model" or value == one.default or value is None or value is False:
+            continue
+        flag = f"--{name}".replace("_", "-")
+        for part in value if isinstance(value, tuple) else (value,):
+            words.append(flag if value is True else f"{flag} {shlex.quote(str(part))}")
+    return " ".join(words)
+
+
+def csv_rows(felt: Felt) -> list[Json]:
+    """Return every request as a row: when it came, how long it was, and what its client measured [s].
+
+    Parameters
+    ----------
+    felt : the simulated load.
+
+    Returns
+    -------
+    One row per request, in order of arrival; the time between tokens of a one-token answer is empty.
+    """
+    served = felt.simulation.served
+    several = served.outputs > 1
+    tpot = np.full(len(several), np.nan)
+    tpot[several] = served.figure("tpot")
+    columns = {
+        "arrival": served.arrivals,
+        "input": served.inputs,
+        "output": served.outputs,
+        "ttft": served.figure("ttft"),
+        "tpot": tpot,
+        "e2e": served.figure("e2e"),
+        "waiting": served.figure("waiting"),
+        "replica": served.replica,
+        "cached": served.cached,
+        "preempted": served.preempted,
+    }
+    rows = zip(*(column.tolist() for column in columns.values()), strict=True)
+    return [
+        {name: "" if value != value else value for name, value in zip(columns, row, strict=True)} for row in rows
+    ]

@@ -1,0 +1,130 @@
+"""The screen of ``roofplan simulate``: what users feel, which limits hold, and what the load costs."""
+
+from __future__ import annotations
+
+from roofplan.load.statistics import QUANTILES
+from roofplan.present.screens.page import LETTER, Page, interval, wrapped
+from roofplan.present.screens.plans import price_text
+from roofplan.records import units
+from roofplan.simulation.felt import Felt
+from roofplan.simulation.report import Figure, Simulation
+
+TITLES = {"ttft": ("TTFT", "ms", 1e3), "tpot": ("TPOT", "ms", 1e3), "e2e": ("E2E", "s", 1.0), "waiting": ("wait", "ms", 1e3)}
+"""Figure -> its name, its unit, and that unit in seconds."""
+
+COLUMN = 9
+"""Width of a column of percentiles [1]."""
+
+
+def simulate_screen(felt: Felt, page: Page) -> None:
+    """Write what users feel of a plan under a load.
+
+    Parameters
+    ----------
+    felt : the plan and its simulated load.
+    page : where it is written.
+    """
+    seen = felt.simulation
+    for line in (*_head(felt), *_figures(felt), *_load(felt)):
+        page.line(line)
+    if seen.saturated:
+        text = f"saturated: the queue grows by {units.significant(seen.growth)} req/s; times depend on how long the load lasts"
+        page.line(page.paint(text, "warning"))
+    for line in (*_limits(felt), *_foot(felt)):
+        page.line(line)
+
+
+def _head(felt: Felt) -> list[str]:
+    plan, seen, asked = felt.plan, felt.simulation, felt.asked
+    count = seen.deployment.replicas
+    layout = f"{count} replicas of {_each(felt)} behind {seen.load.route}" if count > 1 else f"1 replica of {_each(felt)}"
+    requests = seen.load.requests
+    lengths = f"{asked.input:,.0f} in, {asked.output:,.0f} out" + (
+        ", of the trace" if asked.trace is not None else f", {asked.lengths}"
+    )
+    whole = f"{len(requests):,} requests, {units.significant(seen.seconds, 4)} s"
+    return [
+        f"{plan.model.id} · {plan.machine.count} x {plan.machine.device.id} · {plan.engine.id} · {price_text(plan)}",
+        *wrapped(f"{layout} · {asked.words(felt.rate)}, {lengths} · {whole}", indent=2),
+    ]
+
+
+def _each(felt: Felt) -> str:
+    """Return the layout of one replica."""
+    names = ("tp", "pp", "ep")
+    degrees = felt.plan.strategy.as_dict()
+    return " ".join(f"{name}{degrees[name]}" for name in names if degrees.get(name, 1) > 1) or "1 device"
+
+
+def _figures(felt: Felt) -> list[str]:
+    seen = felt.simulation
+    lines = ["", " " * 9 + "".join(name.rjust(COLUMN) for name in ("mean", *QUANTILES))]
+    for name, (title, unit, scale) in TITLES.items():
+        if name in seen.figures:
+            lines.append(_row(f"{title} {unit}", seen.figures[name], scale, seen, name))
+    return lines
+
+
+def _row(title: str, one: Figure, scale: float, seen: Simulation, name: str) -> str:
+    m = one.metric
+    cells = [m.value, *one.summary.quantiles.values()]
+    text = f"  {title:7s}" + "".join(units.significant(value * scale).rjust(COLUMN) for value in cells)
+    text += f"   [{units.significant(m.low * scale, 2)}, {units.significant(m.high * scale, 2)}] {LETTER[m.grade]}"
+    for objective, _, holds in seen.holds:
+        if objective.figure == name:
+            text += f"  SLO {units.significant(objective.limit * scale)} at {objective.percentile} {'holds' if holds else 'MISSED'}"
+    return text
+
+
+def _load(felt: Felt) -> list[str]:
+    seen, plan = felt.simulation, felt.plan
+    served = seen.served
+    seats = seen.deployment.seats() * seen.deployment.replicas
+    parts = [
+        f"{units.significant(seen.running)} of {seats:,} seats",
+        f"KV {seen.kept[0]:.0%}, at most {seen.kept[1]:.0%}",
+        f"{int(served.preempted.sum()):,} preemptions",
+    ]
+    hits = float(served.cached.sum() / served.inputs.sum())
+    if hits:
+        parts.append(f"{hits:.0%} of prompts cached")
+    lines = ["", f"  load      {' · '.join(parts)}"]
+    rate = f"{units.significant(seen.requests_per_second)} req/s, {units.significant(seen.output_tokens_per_second)} tok/s out"
+    if felt.cost is not None and plan.cost is not None:
+        rate += f" · {units.significant(plan.cost.total, 4)} USD/h = {interval(felt.cost, 1.0, 'USD/Mtok')} out at this load"
+    if felt.power is not None:
+        rate += f" · {units.show(felt.power.value, 'W')}"
+    return [*lines, *wrapped(f"  in all    {rate}", indent=12)]
+
+
+def _limits(felt: Felt) -> list[str]:
+    seen, found = felt.simulation, felt.found
+    if seen.good is None:
+        return []
+    text = f"  goodput   {100.0 * seen.good:.4g}% of requests inside all limits, {units.significant(seen.good * seen.requests_per_second)} req/s"
+    lines = [text]
+    if found is None:
+        return lines
+    breaks = "the queue grows" if found.first is None else f"{found.first.figure.upper()} breaks first"
+    if found.rate > 0.0:
+        lines.append(f"  up to     {units.significant(found.rate)} req/s keep them, then {breaks}")
+        return lines
+    worst = max(found.at.holds, key=lambda item: item[1] / item[0].limit)
+    one, time, _ = worst
+    scale, unit = TITLES[one.figure][2], TITLES[one.figure][1]
+    miss = f"{one.figure.upper()} is {units.significant(time * scale)} {unit} at {one.percentile}, {units.significant(time / one.limit)} times the limit"
+    lines += wrapped(f"  up to     no rate: even an empty system misses them; {miss}", indent=12)
+    return lines
+
+
+def _foot(felt: Felt) -> list[str]:
+    seen = felt.simulation
+    front = seen.load.front
+    mean = seen.figures["ttft"]
+    parts = [
+        f"not modelled: network to the client, tokenisation beyond {units.show(front, 's')}",
+        f"seed {felt.asked.seed}",
+        f"TTFT within {units.significant(mean.sampling[0] * 1e3)} to {units.significant(mean.sampling[1] * 1e3)} ms by chance alone",
+        "more: --csv --html --json" + ("" if felt.found else " --slo --find rate"),
+    ]
+    return wrapped(" · ".join(parts), indent=2)
