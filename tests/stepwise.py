@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import ceil
 
-from roofplan.serving.surface import Surface, step_time
+from roofplan.serving.surface import Surface
 from roofplan.simulation.core import Requests, Scheduler, Times
+from roofplan.simulation.steps import step_time
 
 
 @dataclass
@@ -76,11 +77,11 @@ class Engine:
             return
         riding = decoding if self.s.mixes or not pieces else []
         count = len(riding) + (self.idle_seats if riding else 0)
-        mean = self.context(riding) / count if count else 0.0
-        seconds = step_time(self.t, count, mean, [(new, past) for _, new, past in pieces])
+        context = self.context(riding)
+        seconds = step_time(self.t, count, context, [(new, past) for _, new, past in pieces])
         late = 0.0
         if pieces and self.t.lag:
-            late = self.t.lag * (seconds - (step_time(self.t, count, mean, []) if count else 0.0))
+            late = self.t.lag * (seconds - (step_time(self.t, count, context, []) if count else 0.0))
         self.now += seconds
         self.ended_context += self.idle_seats * self.s.grows if riding else 0.0  # padding of a static batch
         for seat in riding:
@@ -156,7 +157,10 @@ class Engine:
         self.done += 1
         self.out.last[seat.i] = max(self.now, self.out.first[seat.i])
         if self.s.static:
-            self.idle_seats, self.ended_context = self.idle_seats + 1, self.ended_context + seat.kept + self.r.cached[seat.i]
+            self.idle_seats, self.ended_context = (
+                self.idle_seats + 1,
+                self.ended_context + seat.kept + self.r.cached[seat.i],
+            )
             if not self.running:
                 self.idle_seats, self.ended_context = 0, 0.0
         if self.sent < len(self.r.inputs):

@@ -30,6 +30,7 @@ def test_exported_names():
         "plan_serving",
         "plan_training",
         "refit",
+        "simulate",
         "validate",
     ]
     assert all(getattr(roofplan, name) is not None for name in roofplan.__all__)

@@ -200,9 +200,7 @@ def simulate(
     return felt_of(load, _plan_under(asked, load, fit_at_hand(fit), progress))
 
 
-def _plan_under(
-    asked: SimulateInputs, load: Asked, fit: Fit, progress: Callable[[int, int], None] | None
-) -> Result:
+def _plan_under(asked: SimulateInputs, load: Asked, fit: Fit, progress: Callable[[int, int], None] | None) -> Result:
     """Return serving plans for a load: those that carry it where there are any, else the best without it."""
     if not asked.on:
         raise InputError(
@@ -210,17 +208,20 @@ def _plan_under(
             argument="--on",
         )
     shared = {one.name: getattr(asked, one.name) for one in (*fields(LoadInputs), *fields(Planned))}
-    longest_prompt, longest = load.longest
+    longest = load.longest
     shared |= {"input": str(round(load.input)), "output": str(round(load.output))}
     if asked.context is None and longest > load.input + load.output:
         shared["context"] = str(longest)
     if load.trace is not None and load.rate is None:
         shared["rate"] = None
-    carried = shared | ({} if load.clients is None or asked.concurrency is not None else {"concurrency": str(load.clients)})
+    carried = shared | (
+        {} if load.clients is None or asked.concurrency is not None else {"concurrency": str(load.clients)}
+    )
     try:
-        return plan_serving(ServeInputs(**carried), fit=fit, progress=progress)
+        found: Result = plan_serving(ServeInputs(**carried), fit=fit, progress=progress)
     except NoPlan:
-        return plan_serving(ServeInputs(**(shared | {"rate": None})), fit=fit, progress=progress)
+        found = plan_serving(ServeInputs(**(shared | {"rate": None})), fit=fit, progress=progress)
+    return found
 
 
 @takes(TrainInputs)

@@ -146,7 +146,15 @@ def renewal(rate: float, count: int, burstiness: float, random: np.random.Genera
 
 
 def burstiness_of(text: str) -> float:
-    """Return the shape in a text; ``inf`` is a constant rate.
+    """Return the shape of intervals between arrivals.
+
+    Parameters
+    ----------
+    text : a number above 0, or ``inf`` for a constant rate.
+
+    Returns
+    -------
+    The shape [1].
 
     Raises
     ------

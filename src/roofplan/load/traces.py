@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from io import TextIOWrapper
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -78,7 +79,7 @@ def read_trace(path: str | Path) -> Requests:
         [_tokens(row[column], column, name, line) for column in (form.input, form.output)]
         for line, row in enumerate(rows, 2)
     ]
-    for line, (before, after) in enumerate(zip(arrivals, arrivals[1:], strict=False), 3):
+    for line, (before, after) in enumerate(pairwise(arrivals), 3):
         if after < before:
             message = f"--trace: {name}, line {line}: time goes back, from {before:g} s to {after:g} s; sort the rows"
             raise InputError(message, argument="--trace", value=name)

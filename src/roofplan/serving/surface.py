@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from roofplan.errors import UnsupportedFeature
 from roofplan.laws import batching
 from roofplan.operations.table import ACTIVATION_BYTES, Step
 from roofplan.records.engine import Engine
@@ -24,6 +25,9 @@ from roofplan.timing.network import mean_hop
 from roofplan.timing.rates import Rates
 
 Array = np.ndarray
+
+Values = Any
+"""Numbers in order, or rows of them: lists for plain Python, which reads them faster, and arrays for numpy and compiled code."""
 
 COARSE = 8
 """Points per factor of two of a table over lengths [1]."""
@@ -39,7 +43,7 @@ class Surface(NamedTuple):
     """Tables of the time of a step of one group; all times are those of a whole step, through all pipeline stages [s].
 
     A step has D decoding sequences, T tokens in all, R sampled rows, and pieces of prompts: new tokens after cached
-    ones. `step_time` adds it up.
+    ones; the parts of its time stand in tables of their own.
 
     Parameters
     ----------
@@ -56,23 +60,23 @@ class Surface(NamedTuple):
     lag : further time until a prompt's first token, over what the prompt adds to its step; above 0 where stages work on different steps [1].
     """
 
-    decodes: Any
-    prompts: Any
-    mixed: Any
-    prompt_rows: Any
-    mixed_rows: Any
-    contexts: Any
-    attention: Any
-    growth: Any
-    news: Any
-    pasts: Any
-    pieces: Any
-    reads: Any
-    reading: Any
-    states_tokens: Any
-    states_rows: Any
-    states: Any
-    encoders: Any
+    decodes: Values
+    prompts: Values
+    mixed: Values
+    prompt_rows: Values
+    mixed_rows: Values
+    contexts: Values
+    attention: Values
+    growth: Values
+    news: Values
+    pasts: Values
+    pieces: Values
+    reads: Values
+    reading: Values
+    states_tokens: Values
+    states_rows: Values
+    states: Values
+    encoders: Values
     each: float
     lag: float
 
@@ -135,6 +139,14 @@ class _System:
         engine = self.r.engine
         return float(self.strategy.pp) if isinstance(engine, Engine) and engine.pipeline_kind == "microbatch" else 1.0
 
+    def hops(self, tokens: Array) -> Array:
+        """Return the time in which the tokens of a step pass from stage to stage, through all stages [s]."""
+        pp = 1.0 * self.strategy.pp
+        if pp == 1.0:
+            return 0.0 * tokens
+        sent = tokens / self.share * self.model.hidden * ACTIVATION_BYTES
+        return np.asarray(pp * mean_hop(sent, 1.0 * self.strategy.tp, pp, self.r.network))
+
     def timed(self, **numbers: Any) -> _Timed:
         """Return the operations of a step on one stage; `numbers` are the fields of `Step`."""
         step = Step(each=self.each, **numbers)
@@ -156,7 +168,7 @@ class _System:
 
         Raises
         ------
-        NotImplementedError : an operation that depends on numbers that no table has together.
+        UnsupportedFeature : an operation that depends on numbers that no table has together.
         """
         random = np.random.default_rng(0)
         spans = {"sequences": (2.0, seats), "context": (8.0, longest), "new": (8.0, budget), "past": (4.0, longest)}
@@ -180,7 +192,8 @@ class _System:
             # a threshold may lie where one number alone crosses it
             numbers = frozenset[str]() if on in ({"sequences"}, {"new"}) else frozenset(on - {"tokens"})
             if numbers not in CLASS_OF:
-                raise NotImplementedError(f"{self.model.id}: {key[1]} depends on {', '.join(sorted(on))} at once")
+                said = f"{self.model.id}: the time of {key[1]} depends on {', '.join(sorted(on))} at once"
+                raise UnsupportedFeature(f"{said}, which is not simulated yet", argument="MODEL", value=self.model.id)
             out[key] = CLASS_OF[numbers]
         return out
 
@@ -247,65 +260,16 @@ def surface(
 
     Raises
     ------
-    NotImplementedError : an operation that depends on numbers that no table has together.
+    UnsupportedFeature : an operation that depends on numbers that no table has together.
     """
     system = _System(model=model, strategy=strategy, r=r, kv_bytes=kv_bytes, drafted=drafted)
     sums = _Sums(system, system.classes(float(seats), float(budget), float(longest)))
-    share, each = system.share, system.each
-    most = int(budget + seats * each)
-    tokens, every = _points(most), np.arange(most + 1.0)
-    rows, every_row = _points(int(seats * (each + 1.0))), np.arange(seats * (each + 1.0) + 1.0)
-    middle = 0.5 * longest
-    base, host = float(r.step_base), float(r.step_each)
-    inner, outer = {TOKENS, READS}, EVERY - {ROWS}
-
-    def spread(points: Array, values: Array, wide: Array) -> Array:
-        return np.interp(wide, points, np.broadcast_to(values, points.shape))
-
-    hops = strategy.pp * np.asarray(
-        mean_hop(tokens / share * model.hidden * ACTIVATION_BYTES, 1.0 * strategy.tp, 1.0 * strategy.pp, r.network)
-        if strategy.pp > 1
-        else 0.0 * tokens
-    )
-    beside = np.minimum(tokens / 2.0, each) / share / each  # any split of the tokens: their sum alone counts
-    of_mixed = {
-        "sequences": beside,
-        "context": middle + 0.0 * tokens,
-        "new": tokens / share - beside * each,
-        "past": 0.0 * tokens,
-        "requests": 1.0 / share + 0.0 * tokens,
-    }
-    of_prompts = {name: of_mixed[name] for name in ("past", "requests")} | {"new": tokens / share}
-    mixed = spread(tokens, sums.of(inner, outer, **of_mixed) + hops + base, every)
-    prompts = spread(tokens, sums.of(inner, outer, **of_prompts) + hops + base, every)
-
-    d = _points(seats)
-    decodes = spread(
-        d,
-        sums.of(EVERY - {DECODE}, EVERY, sequences=d / share, context=middle + 0.0 * d)
-        + np.interp(d * each, tokens, hops)
-        + base,
-        np.arange(seats + 1.0),
-    )
-    r_mixed = {"sequences": rows / each / 2.0 / share, "new": rows / 2.0 / share, "requests": rows / 2.0 / share}
-    mixed_rows = spread(
-        rows,
-        sums.of({ROWS}, {ROWS}, **r_mixed, context=middle + 0.0 * rows, past=0.0 * rows),
-        every_row,
-    )
-    prompt_rows = spread(
-        rows,
-        sums.of({ROWS}, {ROWS}, new=rows / share, requests=rows / share, past=0.0 * rows),
-        every_row,
-    )
+    most = int(budget + seats * system.each)
+    mixed, prompts, decodes = _by_tokens(sums, most, seats, 0.5 * longest)
+    rows = int(seats * (system.each + 1.0))
+    mixed_rows, prompt_rows = _by_rows(sums, rows)
     contexts, attention = _attention(sums, decodes, seats, longest)
-    attention = attention + host * np.arange(seats + 1.0)[:, None]
     growth = np.diff(attention, axis=1) / np.diff(contexts)
-    growth = np.concatenate([growth, growth[:, -1:]], axis=1)
-    news, pasts = _lengths(min(budget, longest)), np.concatenate([[0.0], _lengths(longest)])
-    n, p = np.broadcast_arrays(news[:, None], pasts)
-    pieces = sums.of({PIECE}, set(), new=n / share, past=p, requests=np.full(n.shape, 1.0 / share))
-    pieces = np.broadcast_to(pieces, n.shape) + host
     mixed, prompts = _in_passes(system, mixed, prompts)
     return Surface(
         decodes=decodes,
@@ -315,16 +279,69 @@ def surface(
         mixed_rows=mixed_rows,
         contexts=contexts,
         attention=attention,
-        growth=growth,
-        news=np.concatenate([[0.0], news]),
-        pasts=pasts,
-        pieces=np.concatenate([np.zeros((1, len(pasts))), pieces]),
-        **_reading(sums, tokens, longest),
-        **_states(sums, most, int(rows[-1])),
+        growth=np.concatenate([growth, growth[:, -1:]], axis=1),
+        **_pieces(sums, min(budget, longest), longest),
+        **_reading(sums, _points(most), longest),
+        **_states(sums, most, rows),
         encoders=_encoders(sums, seats),
-        each=each,
-        lag=share - 1.0,
+        each=system.each,
+        lag=system.share - 1.0,
     )
+
+
+def _by_tokens(sums: _Sums, most: int, seats: int, middle: float) -> tuple[Array, Array, Array]:
+    """Return what depends on the tokens of a step: with prompts and decoding sequences, with prompts, with sequences alone.
+
+    Launches of all operations are counted here, and the host's time of a step.
+
+    Parameters
+    ----------
+    most : tokens [token].
+    seats : decoding sequences [1].
+    middle : context at which launches are counted [token].
+    """
+    system, tokens = sums.system, _points(most)
+    share, each, base = system.share, system.each, float(system.r.step_base)
+    hops = system.hops(tokens)
+    beside = np.minimum(tokens / 2.0, each) / share / each  # any split of the tokens: their sum alone counts
+    prompts = {"new": tokens / share, "past": 0.0 * tokens, "requests": 1.0 / share + 0.0 * tokens}
+    mixed = prompts | {
+        "sequences": beside,
+        "context": middle + 0.0 * tokens,
+        "new": tokens / share - beside * each,
+    }
+    inner, outer = {TOKENS, READS}, EVERY - {ROWS}
+    d = _points(seats)
+    decodes = sums.of(EVERY - {DECODE}, EVERY, sequences=d / share, context=middle + 0.0 * d)
+    return (
+        _spread(tokens, sums.of(inner, outer, **mixed) + hops + base),
+        _spread(tokens, sums.of(inner, outer, **prompts) + hops + base),
+        _spread(d, decodes + np.interp(d * each, tokens, hops) + base),
+    )
+
+
+def _by_rows(sums: _Sums, most: int) -> tuple[Array, Array]:
+    """Return what depends on the sampled rows of a step, with decoding sequences and without."""
+    share, each, rows = sums.system.share, sums.system.each, _points(most)
+    half, none = rows / 2.0 / share, 0.0 * rows
+    mixed = {"sequences": half / each, "context": 1.0 + none, "new": half, "requests": half, "past": none}
+    prompts = {"new": rows / share, "requests": rows / share, "past": none}
+    return _spread(rows, sums.of({ROWS}, {ROWS}, **mixed)), _spread(rows, sums.of({ROWS}, {ROWS}, **prompts))
+
+
+def _pieces(sums: _Sums, most: float, longest: float) -> dict[str, Array]:
+    """Return the time of a piece of a prompt by its new and cached tokens, and the host's time of it."""
+    share, host = sums.system.share, float(sums.system.r.step_each)
+    news, pasts = _lengths(most), np.concatenate([[0.0], _lengths(longest)])
+    n, p = np.broadcast_arrays(news[:, None], pasts)
+    one = sums.of({PIECE}, set(), new=n / share, past=p, requests=np.full(n.shape, 1.0 / share))
+    table = np.concatenate([np.zeros((1, len(pasts))), np.broadcast_to(one, n.shape)]) + host
+    return {"news": np.concatenate([[0.0], news]), "pasts": pasts, "pieces": table}
+
+
+def _spread(points: Array, values: Array) -> Array:
+    """Return values at all whole numbers up to the last point."""
+    return np.asarray(np.interp(np.arange(points[-1] + 1.0), points, np.broadcast_to(values, points.shape)))
 
 
 def _points(most: int) -> Array:
@@ -342,11 +359,13 @@ EMPTY = 1e-6
 
 def _lengths(most: float) -> Array:
     """Return lengths from 1 to `most`, `COARSE` per factor of two [token]."""
-    return np.unique(np.concatenate([[1.0], np.geomspace(1.0, max(2.0, most), int(COARSE * np.log2(max(2.0, most))) + 1)]))
+    return np.unique(
+        np.concatenate([[1.0], np.geomspace(1.0, max(2.0, most), int(COARSE * np.log2(max(2.0, most))) + 1)])
+    )
 
 
 def _attention(sums: _Sums, decodes: Array, seats: int, longest: float) -> tuple[Array, Array]:
-    """Return contexts, and decode attention at each number of sequences and context, with few contexts where it is linear."""
+    """Return contexts, few where attention is linear, and its time with the host's at each number of sequences and context."""
     share, contexts = sums.system.share, _lengths(longest)
     d = np.unique(np.round(np.geomspace(1.0, max(2.0, seats), 6 * COARSE)))
     n, c = np.broadcast_arrays(d[:, None], contexts)
@@ -359,16 +378,17 @@ def _attention(sums: _Sums, decodes: Array, seats: int, longest: float) -> tuple
         if float(np.max(error)) <= TOLERANCE:
             break
         kept = sorted({*kept, int(np.argmax(error))})
-    wide = np.stack([np.interp(np.arange(seats + 1.0), np.concatenate([[0.0], d]), [0.0, *fine[:, k]]) for k in kept])
-    return contexts[kept], wide.T
+    every = np.arange(seats + 1.0)
+    wide = np.stack([np.interp(every, np.concatenate([[0.0], d]), [0.0, *fine[:, k]]) for k in kept])
+    return contexts[kept], wide.T + float(sums.system.r.step_each) * every[:, None]
 
 
 def _in_passes(system: _System, mixed: Array, prompts: Array) -> tuple[Array, Array]:
     """Return step times of an engine that runs the layers with at most a micro-batch of tokens at once."""
     engine, most = system.r.engine, len(mixed) - 1
-    size = int(engine.pass_tokens(float(most))) if isinstance(engine, Engine) else most
-    if size >= most:
+    if not isinstance(engine, Engine) or engine.pass_tokens(float(most)) >= most:
         return mixed, prompts
+    size = int(engine.pass_tokens(float(most)))
     mixed, prompts = mixed.copy(), prompts.copy()
     for start in range(size + 1, most + 1, size):
         part = slice(start, min(start + size, most + 1))
@@ -414,47 +434,3 @@ def _states(sums: _Sums, tokens: int, rows: int) -> dict[str, Array]:
     wide, long = np.broadcast_arrays(t[:, None], n)
     out = sums.of({STATES}, set(), new=np.maximum(wide, long) / share, past=0.0 * wide, requests=long / share)
     return {"states_tokens": t, "states_rows": n, "states": np.broadcast_to(out, wide.shape)}
-
-
-def step_time(surface: Surface, sequences: int, context: float, pieces: list[tuple[float, float]]) -> float:
-    """Return the time of one step.
-
-    Parameters
-    ----------
-    surface : tables of a group.
-    sequences : decoding sequences [1].
-    context : mean cached tokens of each [token].
-    pieces : new and cached tokens of each piece of a prompt [token].
-
-    Returns
-    -------
-    Time of the step [s].
-    """
-    s = surface
-    if not pieces:
-        return float(s.decodes[sequences] + _between(s.contexts, s.attention[sequences], context))
-    new = int(sum(piece[0] for piece in pieces))
-    tokens, rows = new + round(sequences * s.each), len(pieces) + round(sequences * s.each)
-    time = s.mixed[tokens] + s.mixed_rows[rows] if sequences else s.prompts[tokens] + s.prompt_rows[rows]
-    if sequences:
-        time += _between(s.contexts, s.attention[sequences], context)
-    for fresh, past in pieces:
-        i = min(int(np.searchsorted(s.news, fresh)), len(s.news) - 1)
-        low, high = (_between(s.pasts, s.pieces[k], past) for k in (i - 1, i))
-        time += low + (high - low) * (fresh - s.news[i - 1]) / (s.news[i] - s.news[i - 1])
-    if len(s.encoders):
-        time += s.encoders[len(pieces)]
-    if len(s.reads):
-        again = sum(past for _, past in pieces)
-        time += _between(s.reads, s.reading, tokens + again) - _between(s.reads, s.reading, tokens)
-    if len(s.states):
-        columns = [_between(s.states_rows, row, rows) for row in s.states]
-        time += _between(s.states_tokens, columns, tokens)
-    return float(time)
-
-
-def _between(points: Any, values: Any, at: float) -> float:
-    """Return a value between points, linearly; the last slope continues."""
-    k = min(max(int(np.searchsorted(points, at)), 1), len(points) - 1)
-    slope = (values[k] - values[k - 1]) / (points[k] - points[k - 1])
-    return float(values[k - 1] + slope * (at - points[k - 1]))

@@ -1,0 +1,1 @@
+"""What users feel: requests that arrive at a planned system, served event by event by the rules of its engine."""

@@ -10,14 +10,14 @@ The same functions run in plain Python on lists, and compiled by numba on arrays
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from heapq import heappop, heappush
 from math import ceil, sqrt
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from roofplan.serving.surface import Surface
+from roofplan.serving.surface import Surface, Values
+from roofplan.simulation.steps import decode_step, piece_time, prompt_step, slope_at
 
 
 class Scheduler(NamedTuple):
@@ -62,11 +62,11 @@ class Requests(NamedTuple):
     turns : decode steps of its answer, first token excepted [1].
     """
 
-    arrivals: Any
-    ready: Any
-    inputs: Any
-    cached: Any
-    turns: Any
+    arrivals: Values
+    ready: Values
+    inputs: Values
+    cached: Values
+    turns: Values
 
 
 class Times(NamedTuple):
@@ -78,10 +78,10 @@ class Times(NamedTuple):
     preempted : how often its cache was given to others [1].
     """
 
-    admitted: Any
-    first: Any
-    last: Any
-    preempted: Any
+    admitted: Values
+    first: Values
+    last: Values
+    preempted: Values
 
 
 BITS = 31
@@ -108,18 +108,18 @@ class State(NamedTuple):
     sent : requests that ended, that arrived, and that will [1].
     """
 
-    heap: Any
-    order: Any
-    waiting: Any
-    ended: Any
-    ends: Any
-    since: Any
-    base: Any
-    turned: Any
-    bins: Any
-    clock: Any
-    counts: Any
-    sent: Any
+    heap: Values
+    order: Values
+    waiting: Values
+    ended: Values
+    ends: Values
+    since: Values
+    base: Values
+    turned: Values
+    bins: Values
+    clock: Values
+    counts: Values
+    sent: Values
 
 
 DONE, SENT, ALL = 0, 1, 2
@@ -196,7 +196,7 @@ def run(s: Scheduler, t: Surface, r: Requests, out: Times, state: State, front: 
 
 def run_on_arrays(
     s: Scheduler, t: Surface, r: Requests, out: Times, state: State, front: float, until: float
-) -> tuple[Any, Any, Any, Any]:
+) -> tuple[Values, Values, Values, Values]:
     """Do what `run` does for a state whose queues are arrays, as compiled code takes them over from Python.
 
     Returns
@@ -313,8 +313,20 @@ def started(s: Scheduler, requests: int, sent: int) -> State:
     -------
     Lists for plain Python.
     """
-    lists = [[OUT] * requests, *([0] * requests for _ in range(3)), [0] * s.block]
-    return State([], [], [], [], *lists, [0.0, 1.0 * s.blocks, 0.0, 0.0], [0, 0, 0, OUT, 0, 0], [0, sent, requests])
+    return State(
+        heap=[],
+        order=[],
+        waiting=[],
+        ended=[],
+        ends=[OUT] * requests,
+        since=[0] * requests,
+        base=[0] * requests,
+        turned=[0] * requests,
+        bins=[0] * s.block,
+        clock=[0.0, 1.0 * s.blocks, 0.0, 0.0],
+        counts=[0, 0, 0, OUT, 0, 0],
+        sent=[0, sent, requests],
+    )
 
 
 def blocks_of(s: Scheduler, tokens: int) -> int:
@@ -411,7 +423,7 @@ def fill(
             takes = 1.0 * (blocks_of(s, computed + part - r.cached[i]) - blocks_of(s, computed - r.cached[i]))
         if fresh:
             if s.paged:
-                whole = s.fixed + blocks_of(s, own(r, state, i))
+                whole = 1.0 * (s.fixed + blocks_of(s, own(r, state, i)))
                 takes += s.fixed
             else:
                 whole = takes = reserved(s, r, i) if s.reserves else 0.0
@@ -494,13 +506,10 @@ def jump(
     m = (state.heap[0] >> BITS) - steps
     if most:
         m = min(m, most)
-    mean = context / decoding
-    k = max(bisect_right(t.contexts, mean) - 1, 0)
-    growth = t.growth[decoding][k]
-    one = t.decodes[decoding] + t.attention[decoding][k] + growth * (mean - t.contexts[k])
+    one, growth, room = slope_at(t, decoding, context)
     growth *= s.grows
-    if k + 1 < len(t.contexts):
-        m = min(m, int((t.contexts[k + 1] - mean) / s.grows) + 1)
+    if room >= 0.0:
+        m = min(m, int(room / s.grows) + 1)
     if s.paged and (m // s.block + 1) * decoding * s.grows > free:
         m = max(1, min(m, steps_held(s, state, steps, decoding, free)))
     seconds = m * (one + 0.5 * growth * (m - 1))
@@ -528,59 +537,3 @@ def steps_held(s: Scheduler, state: State, steps: int, decoding: int, free: floa
             break
         m += 1
     return m
-
-
-def decode_step(t: Surface, decoding: int, context: float) -> float:
-    """Return the time of a step of decoding sequences with some cached tokens in all [s]."""
-    return t.decodes[decoding] + attention(t, decoding, context)
-
-
-def attention(t: Surface, decoding: int, context: float) -> float:
-    """Return the time of decode attention [s]."""
-    mean = context / decoding
-    k = max(bisect_right(t.contexts, mean) - 1, 0)
-    return t.attention[decoding][k] + t.growth[decoding][k] * (mean - t.contexts[k])
-
-
-def prompt_step(t: Surface, decoding: int, context: float, count: int, tokens: int, again: int) -> float:
-    """Return the time of a step with prompts and decoding sequences, without what depends on each piece [s]."""
-    if decoding:
-        riding = int(round(decoding * t.each))
-        tokens, rows = tokens + riding, count + riding
-        seconds = t.mixed[tokens] + t.mixed_rows[rows] + attention(t, decoding, context)
-    else:
-        rows = count
-        seconds = t.prompts[tokens] + t.prompt_rows[rows]
-    if len(t.encoders):
-        seconds += t.encoders[count]
-    if again and len(t.reads):
-        seconds += between(t.reads, t.reading, tokens + again) - between(t.reads, t.reading, tokens)
-    if len(t.states_tokens):
-        k = place(t.states_tokens, tokens)
-        low, high = between(t.states_rows, t.states[k - 1], rows), between(t.states_rows, t.states[k], rows)
-        seconds += low + (high - low) * (tokens - t.states_tokens[k - 1]) / (
-            t.states_tokens[k] - t.states_tokens[k - 1]
-        )
-    return seconds
-
-
-def piece_time(t: Surface, new: int, past: int) -> float:
-    """Return the time that depends on one piece of a prompt: `new` tokens after `past` cached ones [s]."""
-    k = place(t.news, new)
-    share = (new - t.news[k - 1]) / (t.news[k] - t.news[k - 1])
-    if not past:
-        return t.pieces[k - 1][0] + share * (t.pieces[k][0] - t.pieces[k - 1][0])
-    low, high = between(t.pasts, t.pieces[k - 1], past), between(t.pasts, t.pieces[k], past)
-    return low + share * (high - low)
-
-
-def place(points: Any, at: float) -> int:
-    """Return the index of the point at the upper end of the interval that a value lies in; the outer ones reach on."""
-    k = bisect_right(points, at)
-    return max(1, min(k, len(points) - 1))
-
-
-def between(points: Any, values: Any, at: float) -> float:
-    """Return a value between points, linearly."""
-    k = place(points, at)
-    return values[k - 1] + (values[k] - values[k - 1]) * (at - points[k - 1]) / (points[k] - points[k - 1])

@@ -7,44 +7,68 @@ import sys
 from collections.abc import Callable
 from functools import lru_cache
 from inspect import isfunction
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 
-from roofplan.simulation import core
+from roofplan.serving.surface import Surface, Values
+from roofplan.simulation import core, steps
 
-
-INLINED = frozenset({"fill", "jump", "join", "leave", "prompt_step", "returned", "wanted"})
+INLINED = frozenset({"attention", "fill", "jump", "join", "leave", "prompt_step", "returned", "slope_at", "wanted"})
 """Functions that every event calls with many tables; a third of the time is saved where they are compiled into their caller."""
 
 
 @lru_cache(maxsize=1)
-def compiled() -> Callable[..., tuple[float, int, int]] | None:
-    """Return `core.run` compiled for arrays, None where numba is not installed; machine code is kept on disk."""
+def compiled() -> Callable[..., core.State] | None:
+    """Return `core.run` compiled for arrays, None where numba is not installed; machine code is kept on disk.
+
+    It returns the state afterwards, whose queues are arrays.
+    """
     try:
         from numba import njit
     except ImportError:
         return None
-    spec = importlib.util.spec_from_file_location("roofplan.simulation.core_compiled", core.__file__)
-    if spec is None or spec.loader is None:
-        return None
-    copy: Any = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = copy  # where machine code on disk looks for it
-    spec.loader.exec_module(copy)
-    copy.bisect_right = njit(cache=True, error_model="numpy")(_bisect_right)
-    for name, value in vars(core).items():
-        if isfunction(value) and value.__module__ == core.__name__:
-            how = "always" if name in INLINED else "never"
-            setattr(copy, name, njit(cache=True, error_model="numpy", inline=how)(getattr(copy, name)))
+    timed, copy = _copied(steps), _copied(core)
+    timed.bisect_right = njit(cache=True, error_model="numpy")(_bisect_right)
+    for module, home in ((timed, steps), (copy, core)):
+        for name, value in vars(home).items():
+            if isfunction(value) and value.__module__ == home.__name__:
+                how: Any = "always" if name in INLINED else "never"
+                setattr(module, name, njit(cache=True, error_model="numpy", inline=how)(getattr(module, name)))
+    for name in vars(steps).keys() & vars(core).keys():
+        if isfunction(getattr(steps, name)):
+            setattr(copy, name, getattr(timed, name))
     run = copy.run_on_arrays
 
-    def on_arrays(s, t, r, out, state, front, until):
-        return state._replace(**dict(zip(("heap", "order", "waiting", "ended"), run(s, t, r, out, state, front, until), strict=True)))
+    def on_arrays(
+        s: core.Scheduler,
+        t: Surface,
+        r: core.Requests,
+        out: core.Times,
+        state: core.State,
+        front: float,
+        until: float,
+    ) -> core.State:
+        now = core.State(*(np.asarray(one, np.float64 if one is state.clock else np.int64) for one in state))
+        heap, order, waiting, ended = run(s, t, r, out, now, front, until)
+        return now._replace(heap=heap, order=order, waiting=waiting, ended=ended)
 
     return on_arrays
 
 
-def _bisect_right(points: Any, at: float) -> int:
+def _copied(module: ModuleType) -> Any:
+    """Return a second copy of a module, whose functions may be replaced."""
+    spec = importlib.util.spec_from_file_location(f"{module.__name__}_compiled", module.__file__ or "")
+    if spec is None or spec.loader is None:
+        raise ImportError(module.__name__)
+    copy = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = copy  # where machine code on disk looks for it
+    spec.loader.exec_module(copy)
+    return copy
+
+
+def _bisect_right(points: Values, at: float) -> int:
     """Return the place behind the last point that is not above a value; numba has no ``bisect``."""
     low, high = 0, len(points)
     while low < high:
@@ -54,8 +78,3 @@ def _bisect_right(points: Any, at: float) -> int:
         else:
             low = middle + 1
     return low
-
-
-def arrays(state: core.State) -> core.State:
-    """Return a state of lists as the compiled functions take it."""
-    return core.State(*(np.asarray(one, np.float64 if one is state.clock else np.int64) for one in state))

@@ -59,7 +59,9 @@ class Felt:
             rate = self.simulation.output_tokens_per_second
             p = self.power
             out["power"] = p
-            out["energy_per_output_token"] = replace(p, value=p.value / rate, low=p.low / rate, high=p.high / rate, unit="J")
+            out["energy_per_output_token"] = replace(
+                p, value=p.value / rate, low=p.low / rate, high=p.high / rate, unit="J"
+            )
         if self.cost is not None:
             out["cost_per_million_output_tokens"] = self.cost
         return out
@@ -106,9 +108,7 @@ def felt_of(asked: Asked, result: Result) -> Felt:
         rate = found.missed  # no rate keeps the limits: the lowest that was tried
     seen = simulate(deployment, asked.load(deployment, rate), speed)
     watts = _power(plan, seen)
-    return Felt(
-        asked=asked, result=result, simulation=seen, found=found, power=watts, cost=_cost(plan, seen)
-    )
+    return Felt(asked=asked, result=result, simulation=seen, found=found, power=watts, cost=_cost(plan, seen))
 
 
 def _power(plan: Plan, seen: Simulation) -> Metric | None:

@@ -52,14 +52,11 @@ class Served:
 
     def figure(self, name: str) -> Array:
         """Return a figure of each request that has it: ``ttft``, ``tpot``, ``e2e`` or ``waiting`` [s]."""
-        if name == "ttft":
-            return self.first - self.arrivals
-        if name == "e2e":
-            return self.last - self.arrivals
-        if name == "waiting":
-            return self.admitted - self.arrivals
         several = self.outputs > 1
-        return (self.last - self.first)[several] / (self.outputs[several] - 1)
+        if name == "tpot":
+            return np.asarray((self.last - self.first)[several] / (self.outputs[several] - 1))
+        ends = {"ttft": self.first, "e2e": self.last, "waiting": self.admitted}
+        return np.asarray(ends[name] - self.arrivals)
 
 
 def through_front(arrivals: Array, front: float) -> Array:
@@ -95,7 +92,7 @@ class Replica:
     @property
     def outstanding(self) -> int:
         """Requests in flight [1]."""
-        return self.state.sent[core.SENT] - self.state.sent[core.DONE]
+        return int(self.state.sent[core.SENT] - self.state.sent[core.DONE])
 
     def give(self, arrival: float, ready: float, new: int, cached: int, turns: int) -> None:
         """Hand it a request."""
@@ -184,7 +181,12 @@ class Fleet:
             times = core.Times([-1.0] * total, [-1.0] * total, [-1.0] * total, [0] * total)
             core.run(self.scheduler, table, mine, times, state, front, inf)
             return mine, times, state
-        times = core.Times(*(np.full(total, -1.0) for _ in range(3)), np.zeros(total, np.int64))
+        times = core.Times(
+            admitted=np.full(total, -1.0),
+            first=np.full(total, -1.0),
+            last=np.full(total, -1.0),
+            preempted=np.zeros(total, np.int64),
+        )
         mine = core.Requests(*(np.ascontiguousarray(one) for one in requests))
         return mine, times, self.run(self.scheduler, self.surface, mine, times, state, front, inf)
 
@@ -194,7 +196,12 @@ class Fleet:
         table = lists(self.surface)
         each = [Replica(self.scheduler, table, len(requests), self.front) for _ in range(self.replicas)]
         parts: list[list[int]] = [[] for _ in each]
-        rows = zip(requests.arrivals.tolist(), self._ready(requests.arrivals).tolist(), *(c.tolist() for c in columns), strict=True)
+        rows = zip(
+            requests.arrivals.tolist(),
+            self._ready(requests.arrivals).tolist(),
+            *(c.tolist() for c in columns),
+            strict=True,
+        )
         for i, (arrival, ready, new, held, turns) in enumerate(rows):
             for one in each:
                 one.advance(ready)
@@ -235,4 +242,3 @@ class Fleet:
             steps=int(sum(state.counts[1] for _, _, state in found)),
             prompt_steps=int(sum(state.counts[5] for _, _, state in found)),
         )
-

@@ -11,7 +11,7 @@ import numpy as np
 
 from roofplan.errors import InputError
 from roofplan.load.requests import Requests
-from roofplan.load.statistics import FIGURES, Objective, Summary, sampling_error, summary
+from roofplan.load.statistics import FIGURES, Objective, Summary, summary
 from roofplan.serving.surface import Surface
 from roofplan.simulation.deployment import Deployment
 from roofplan.simulation.fast import compiled
@@ -149,10 +149,9 @@ def simulate(deployment: Deployment, load: Load, speed: Sure, *, doubtful: bool 
     served = fleet.serve(load.requests, load.cached, load.clients)
     found = {name: summary(served.figure(name)[load.warmup :]) for name in FIGURES}
     spent = time.process_time() - started
-    ends: list[Served] = []
-    if doubtful:
-        for factor in (exp(-speed.half), exp(speed.half)):
-            ends.append(replace(fleet, surface=scaled(table, factor)).serve(load.requests, load.cached, load.clients))
+    factors = (exp(-speed.half), exp(speed.half)) if doubtful else ()
+    others = [replace(fleet, surface=scaled(table, factor)) for factor in factors]
+    ends = [other.serve(load.requests, load.cached, load.clients) for other in others]
     figures = {}
     for name, one in found.items():
         if one.mean is not None:
@@ -190,11 +189,16 @@ def refuse_too_long(deployment: Deployment, longest: int) -> None:
         raise InputError(message, argument="--input", value=str(longest))
 
 
+TIMES = (
+    *("decodes", "prompts", "mixed", "prompt_rows", "mixed_rows", "attention", "growth", "pieces"),
+    *("reading", "states", "encoders"),
+)
+"""Tables of a surface that hold times."""
+
+
 def scaled(table: Surface, factor: float) -> Surface:
     """Return step times multiplied by a factor."""
-    times = ("decodes", "prompts", "mixed", "prompt_rows", "mixed_rows", "attention", "growth", "pieces")
-    times += ("reading", "states", "encoders")
-    return table._replace(**{name: getattr(table, name) * factor for name in times})
+    return table._replace(**{name: getattr(table, name) * factor for name in TIMES})
 
 
 def figure_of(one: Summary, speeds: tuple[float, float], grade: str) -> Figure:
@@ -204,7 +208,10 @@ def figure_of(one: Summary, speeds: tuple[float, float], grade: str) -> Figure:
     if mean <= 0.0:
         return Figure(summary=one, metric=Metric(mean, *sampling, "s", grade), sampling=sampling, speeds=speeds)
     drawn = log(1.0 + one.error / mean)
-    low, high = (hypot(log(mean / speeds[0]) if speeds[0] > 0.0 else log(1e3), drawn), hypot(log(speeds[1] / mean), drawn))
+    low, high = (
+        hypot(log(mean / speeds[0]) if speeds[0] > 0.0 else log(1e3), drawn),
+        hypot(log(speeds[1] / mean), drawn),
+    )
     metric = Metric(mean, mean * exp(-low), mean * exp(high), "s", grade)
     return Figure(summary=one, metric=metric, sampling=sampling, speeds=speeds)
 
@@ -263,13 +270,33 @@ def cache_use(deployment: Deployment, served: Served, longest: int) -> tuple[flo
 
 
 def running_at(served: Served, times: Array) -> Array:
-    """Return the requests that have a seat at some times [1]."""
+    """Return the requests that have a seat at some times.
+
+    Parameters
+    ----------
+    served : times of requests.
+    times : shape (times,) [s].
+
+    Returns
+    -------
+    Requests, shape (times,) [1].
+    """
     begun = np.searchsorted(np.sort(served.admitted), times, side="right")
     return np.asarray(begun - np.searchsorted(np.sort(served.last), times, side="right"))
 
 
 def waiting_at(served: Served, times: Array) -> Array:
-    """Return the requests that wait for a seat at some times [1]."""
+    """Return the requests that wait for a seat at some times.
+
+    Parameters
+    ----------
+    served : times of requests.
+    times : shape (times,) [s].
+
+    Returns
+    -------
+    Requests, shape (times,) [1].
+    """
     sent = np.searchsorted(np.sort(served.arrivals), times, side="right")
     return np.asarray(sent - np.searchsorted(np.sort(served.admitted), times, side="right"))
 
@@ -278,6 +305,15 @@ def tokens_held(served: Served, times: Array) -> Array:
     """Return the tokens that requests keep in the cache at some times, as if each grew evenly [token].
 
     A request holds its prompt from its seat to its end, and its answer as it grows between its first and its last token.
+
+    Parameters
+    ----------
+    served : times of requests.
+    times : shape (times,) [s].
+
+    Returns
+    -------
+    Tokens, shape (times,) [token].
     """
     own = served.inputs - served.cached
     span = np.maximum(served.last - served.first, 1e-9)

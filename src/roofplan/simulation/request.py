@@ -61,10 +61,10 @@ class Asked:
         return self.clients is None and self.burst is None
 
     @property
-    def longest(self) -> tuple[int, int]:
-        """Tokens of the longest prompt and of the longest request, as drawn [token]."""
+    def longest(self) -> int:
+        """Tokens of the longest request, as drawn [token]."""
         requests = self.requests()
-        return int(requests.inputs.max()), int((requests.inputs + requests.outputs).max())
+        return int((requests.inputs + requests.outputs).max())
 
     def requests(self, rate: float | None = None) -> Requests:
         """Return the requests at a rate; the same random numbers serve all rates.
@@ -84,7 +84,9 @@ class Asked:
             if wanted is None or own[-1] <= 0.0:
                 return self.trace
             return replace(self.trace, arrivals=own * ((len(own) - 1) / own[-1] / wanted))
-        of_arrivals, of_inputs, of_outputs = (np.random.default_rng(s) for s in np.random.SeedSequence(self.seed).spawn(3))
+        of_arrivals, of_inputs, of_outputs = (
+            np.random.default_rng(s) for s in np.random.SeedSequence(self.seed).spawn(3)
+        )
         inputs = self.lengths.draw(self.input, self.count, of_inputs)
         outputs = self.lengths.draw(self.output, self.count, of_outputs)
         arrivals = None
@@ -198,25 +200,18 @@ def _count(
     """Return the number of requests."""
     if given.requests is not None and duration is not None:
         raise InputError("--requests and --duration exclude each other", argument="--duration", value=given.duration)
-    count = REQUESTS
-    if given.requests is not None:
-        count = units.parse_count(given.requests, "--requests")
-    elif trace is not None and duration is not None:
-        assert trace.arrivals is not None
-        count = int(np.searchsorted(trace.arrivals, duration, side="right"))
-    elif duration is not None:
-        if rate is None:
-            message = "--duration: only a rate and a trace have one; give --requests"
-            raise InputError(message, argument="--duration", value=given.duration)
-        count = max(1, round(rate * duration))
-    elif trace is not None:
-        count = len(trace)
-    elif burst is not None:
-        count = burst
+    if duration is not None and rate is None and trace is None:
+        message = "--duration: only a rate and a trace have one; give --requests"
+        raise InputError(message, argument="--duration", value=given.duration)
+    count = REQUESTS if given.requests is None else units.parse_count(given.requests, "--requests")
     if burst is not None:
         count = burst
-    if trace is not None:
-        count = min(count, len(trace))
+    elif trace is not None:
+        count = len(trace) if given.requests is None else min(count, len(trace))
+        if duration is not None and trace.arrivals is not None:
+            count = int(np.searchsorted(trace.arrivals, duration, side="right"))
+    elif duration is not None and rate is not None:
+        count = max(1, round(rate * duration))
     if count > MOST:
         raise InputError(
             f"--requests: {count:,} are more than {MOST:,}, whose times memory holds",
@@ -226,7 +221,7 @@ def _count(
     return count
 
 
-def _seed(text: str | int | float) -> int:
+def _seed(text: str | float) -> int:
     """Return the seed of the random numbers."""
     try:
         number = int(str(text))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 from dataclasses import replace
 
@@ -230,9 +231,8 @@ def reproduce(felt: Felt, asked: SimulateInputs) -> str:
         value = getattr(pinned, one.name)
         if name == "model" or value == one.default or value is None or value is False:
             continue
-        flag = f"--{name}".replace("_", "-")
-        for part in value if isinstance(value, tuple) else (value,):
-            words.append(flag if value is True else f"{flag} {shlex.quote(str(part))}")
+        flag, parts = f"--{name}".replace("_", "-"), value if isinstance(value, tuple) else (value,)
+        words.extend(flag if value is True else f"{flag} {shlex.quote(str(part))}" for part in parts)
     return " ".join(words)
 
 
@@ -265,5 +265,5 @@ def csv_rows(felt: Felt) -> list[Json]:
     }
     rows = zip(*(column.tolist() for column in columns.values()), strict=True)
     return [
-        {name: "" if value != value else value for name, value in zip(columns, row, strict=True)} for row in rows
+        {name: "" if math.isnan(value) else value for name, value in zip(columns, row, strict=True)} for row in rows
     ]

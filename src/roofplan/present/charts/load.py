@@ -44,14 +44,22 @@ def _against_rate(felt: Felt) -> Spec:
         for one, time, _ in seen.holds
     ]
     color = {"field": "figure", "type": "nominal", "title": None}
-    axis = {"field": "rate", "type": "quantitative", "title": "requests a second", "scale": {"type": "log", "nice": False}}
+    axis = {
+        "field": "rate",
+        "type": "quantitative",
+        "title": "requests a second",
+        "scale": {"type": "log", "nice": False},
+    }
     over = {"field": "over", "type": "quantitative", "title": "time over its limit", "scale": {"type": "log"}}
     return spec(
         "Latency against rate: what limits allow ends at 1",
         height=240,
         data={"values": rows},
         layer=[
-            {"mark": {"type": "line", "point": True, "tooltip": {"content": "data"}}, "encoding": {"x": axis, "y": over, "color": color}},
+            {
+                "mark": {"type": "line", "point": True, "tooltip": {"content": "data"}},
+                "encoding": {"x": axis, "y": over, "color": color},
+            },
             {"mark": {"type": "rule", "strokeDash": [4, 4]}, "encoding": {"y": {"datum": 1.0}}},
         ],
     )

@@ -9,7 +9,12 @@ from roofplan.records import units
 from roofplan.simulation.felt import Felt
 from roofplan.simulation.report import Figure, Simulation
 
-TITLES = {"ttft": ("TTFT", "ms", 1e3), "tpot": ("TPOT", "ms", 1e3), "e2e": ("E2E", "s", 1.0), "waiting": ("wait", "ms", 1e3)}
+TITLES = {
+    "ttft": ("TTFT", "ms", 1e3),
+    "tpot": ("TPOT", "ms", 1e3),
+    "e2e": ("E2E", "s", 1.0),
+    "waiting": ("wait", "ms", 1e3),
+}
 """Figure -> its name, its unit, and that unit in seconds."""
 
 COLUMN = 9
@@ -37,7 +42,9 @@ def simulate_screen(felt: Felt, page: Page) -> None:
 def _head(felt: Felt) -> list[str]:
     plan, seen, asked = felt.plan, felt.simulation, felt.asked
     count = seen.deployment.replicas
-    layout = f"{count} replicas of {_each(felt)} behind {seen.load.route}" if count > 1 else f"1 replica of {_each(felt)}"
+    layout = (
+        f"{count} replicas of {_each(felt)} behind {seen.load.route}" if count > 1 else f"1 replica of {_each(felt)}"
+    )
     requests = seen.load.requests
     lengths = f"{asked.input:,.0f} in, {asked.output:,.0f} out" + (
         ", of the trace" if asked.trace is not None else f", {asked.lengths}"
