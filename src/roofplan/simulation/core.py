@@ -174,8 +174,8 @@ def run(s: Scheduler, t: Surface, r: Requests, out: Times, state: State, front: 
             m, seconds = jump(s, t, state, steps, free, context, decoding, 1 if lost else 0, gap)
         elif lost:
             continue
-        elif head == sent:
-            break
+        elif head == sent or due or len(state.waiting) > 0:
+            break  # nobody is left, or the next request does not fit an empty cache
         else:
             now = max(now, min(until, r.ready[head]))
             continue

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from roofplan.errors import InputError
 from roofplan.load.requests import Requests
 from roofplan.serving.surface import Surface
 from roofplan.simulation import core
@@ -221,6 +222,8 @@ class Fleet:
         found: list[tuple[core.Requests, core.Times, core.State]],
     ) -> Served:
         """Return the times of all requests in the order of the load."""
+        if any(state.sent[core.DONE] < state.sent[core.ALL] for _, _, state in found):
+            raise InputError("--input, --output: a request is longer than the cache of a replica", argument="--input")
         total = len(requests)
         names = ("arrivals", "admitted", "first", "last")
         out = {name: np.zeros(total) for name in names}

@@ -1,0 +1,336 @@
+"""The event core against a plain step-by-step engine, closed forms of queues, and what must always hold."""
+
+import copy
+import math
+
+import numpy as np
+import pytest
+from stepwise import Engine
+
+from roofplan import catalogue
+from roofplan.api import fit_at_hand
+from roofplan.catalogue.machines import machine
+from roofplan.errors import InputError
+from roofplan.hf.find import read_model
+from roofplan.load.requests import Lengths, Requests, renewal
+from roofplan.records.strategy import Strategy
+from roofplan.serving.surface import Surface, surface
+from roofplan.simulation import core
+from roofplan.simulation.fast import compiled
+from roofplan.simulation.replicas import ROUTES, Fleet, lists, through_front
+from roofplan.simulation.report import running_at, tokens_held, waiting_at
+from roofplan.timing.rates import rates
+
+SAME = 1e-9
+"""Largest difference of times between the event core and the step-by-step engine [s]."""
+
+PLAIN = core.Scheduler(
+    seats=48,
+    budget=2048,
+    mixes=True,
+    chunked=True,
+    static=False,
+    paged=False,
+    reserves=False,
+    blocks=10**6,
+    block=16,
+    fixed=0,
+    grows=1.0,
+)
+
+
+@pytest.fixture(scope="module")
+def tables():
+    """Step times of one card, as lists."""
+    model, r = read_model("llama-2-7b"), rates(machine("a100-sxm-80")[0], catalogue.engine("vllm-0.33"), fit_at_hand())
+    table = surface(model, Strategy(), r, kv_bytes=2.0, seats=48, budget=2048, longest=32768)
+    hybrid = read_model("qwen3-next-80b-a3b")
+    r = rates(machine("h200-sxm:4")[0], catalogue.engine("vllm-0.33"), fit_at_hand())
+    other = surface(hybrid, Strategy(tp=4), r, kv_bytes=2.0, seats=48, budget=2048, longest=32768)
+    latent = read_model("deepseek-v3")
+    r = rates(machine("h200-sxm:8")[0], catalogue.engine("vllm-0.33"), fit_at_hand())
+    third = surface(latent, Strategy(tp=8), r, kv_bytes=2.0, seats=48, budget=2048, longest=32768)
+    return [lists(one) for one in (table, other, third)]
+
+
+def drawn(count, rate, mean, answer, sigma, seed, *, cached=0, clients=None, front=0.0):
+    random = np.random.default_rng(seed)
+    lengths = Lengths("lognormal", sigma=sigma) if sigma else Lengths()
+    inputs, outputs = lengths.draw(mean, count, random), lengths.draw(answer, count, random)
+    if mean < 1000:
+        inputs, outputs = np.minimum(inputs, 2000), np.minimum(outputs, 1000)  # the smallest cache holds any request
+    arrivals = renewal(rate, count, 1.0, random).tolist()
+    ready = through_front(np.array(arrivals), front).tolist()
+    if clients:
+        arrivals, ready = [0.0] * count, [front * clients] * count
+    held = np.minimum(cached, inputs - 1) // 16 * 16
+    return core.Requests(arrivals, ready, inputs.tolist(), held.tolist(), (outputs - 1).tolist())
+
+
+def empty(count):
+    return core.Times([-1.0] * count, [-1.0] * count, [-1.0] * count, [0] * count)
+
+
+def both(s, t, requests, sent, front):
+    """Return the times by the event core and step by step, and the state that the core ends in."""
+    count = len(requests.inputs)
+    again, times, other, state = copy.deepcopy(requests), empty(count), empty(count), core.started(s, count, sent)
+    core.run(s, t, requests, times, state, front, math.inf)
+    Engine(s, t, again, other, sent, front).serve()
+    return times, other, state
+
+
+CASES = {
+    "fixed lengths": ({}, {}),
+    "spread lengths": ({}, {"sigma": 0.8}),
+    "few blocks": ({"paged": True, "blocks": 600}, {"sigma": 0.8, "rate": 20.0}),
+    "hardly any blocks": ({"paged": True, "blocks": 200, "seats": 16}, {"sigma": 0.8, "rate": 30.0}),
+    "clients": ({}, {"sigma": 0.8, "clients": 32}),
+    "clients behind a front end": ({"paged": True, "blocks": 400}, {"sigma": 0.8, "clients": 32, "front": 0.01}),
+    "prompts first": ({"mixes": False}, {"sigma": 0.5, "rate": 20.0}),
+    "whole prompts first": ({"mixes": False, "chunked": False, "budget": 8192}, {"sigma": 0.5, "rate": 20.0}),
+    "prompts first, few blocks": ({"mixes": False, "paged": True, "blocks": 500}, {"sigma": 0.5, "rate": 20.0}),
+    "reserved to the end": ({"reserves": True, "blocks": 800}, {"sigma": 0.8, "rate": 10.0}),
+    "static batches": (
+        {"static": True, "mixes": False, "chunked": False, "seats": 8, "budget": 32768},
+        {"sigma": 0.8, "rate": 10.0},
+    ),
+    "cached prompts": ({"paged": True, "blocks": 500}, {"sigma": 0.8, "rate": 20.0, "cached": 256}),
+    "drafts": ({"grows": 1.7}, {"sigma": 0.5}),
+    "drafts, few blocks": ({"grows": 1.7, "paged": True, "blocks": 300}, {"sigma": 0.5, "rate": 20.0}),
+    "one token": ({}, {"answer": 1}),
+    "long prompts": ({}, {"mean": 4000, "sigma": 0.6, "rate": 1.0}),
+    "states and long prompts": (
+        {"paged": True, "blocks": 1200, "fixed": 3},
+        {"mean": 4000, "sigma": 0.6, "rate": 2.0},
+    ),
+}
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("case", CASES)
+def test_events_follow_the_steps(case, seed, tables):
+    changed, load = CASES[case]
+    load = {"count": 200, "rate": 8.0, "mean": 512, "answer": 128, "sigma": 0.0, "seed": seed} | load
+    front, s = load.get("front", 0.0), PLAIN._replace(**changed)
+    table = lists(grown(tables[0])) if s.budget > 2048 else tables[(seed + len(case)) % 3]
+    sent = load.get("clients") or load["count"]
+    requests = drawn(**load)
+    times, other, state = both(s, table, requests, sent, front)
+    for one, two in zip(times[:3], other[:3], strict=True):
+        assert max(abs(a - b) for a, b in zip(one, two, strict=True)) < SAME
+    assert times.preempted == other.preempted
+    assert state.clock[1] == pytest.approx(s.blocks)  # every block came back
+    assert state.clock[2] == pytest.approx(0.0, abs=1e-6)  # and every token
+    assert state.counts[2] == 0
+    assert state.sent == [load["count"]] * 3
+
+
+def grown(table):
+    """Return tables that reach to steps of 40,960 tokens."""
+    found = {}
+    for name in ("prompts", "mixed"):
+        line = np.array(getattr(table, name))
+        found[name] = np.concatenate([line, line[-1] + (line[-1] - line[-2]) * np.arange(1.0, 40960.0)])
+    return table._replace(**found)
+
+
+@pytest.mark.parametrize("lag", [0.0, 3.0])
+def test_first_tokens_leave_late_behind_stages(tables, lag):
+    requests = drawn(100, 8.0, 512, 128, 0.5, 0)
+    times, other, _ = both(PLAIN, tables[0]._replace(lag=lag), requests, 100, 0.0)
+    assert np.allclose(times.first, other.first, rtol=0, atol=SAME)
+
+
+@pytest.mark.parametrize(
+    "case", ["spread lengths", "few blocks", "prompts first", "clients", "drafts", "static batches"]
+)
+@pytest.mark.slow
+def test_compiled_events_are_the_same(case, tables):
+    run = compiled()
+    if run is None:
+        pytest.skip("numba is not installed")
+    changed, load = CASES[case]
+    load = {"count": 400, "rate": 8.0, "mean": 512, "answer": 128, "sigma": 0.0, "seed": 3} | load
+    s, sent = PLAIN._replace(**changed), load.get("clients") or load["count"]
+    table = Surface(*(np.array(one) if isinstance(one, list) else one for one in tables[0]))
+    table = table._replace(states=np.zeros((0, 0)))
+    if s.budget > 2048:
+        table = grown(table)
+    requests = drawn(**load)
+    plain, state = empty(400), core.started(s, 400, sent)
+    arrays = core.Requests(*(np.array(one) for one in requests))
+    times = core.Times(*(np.array(one) for one in empty(400)))
+    ended = run(s._replace(blocks=float(s.blocks)), table, arrays, times, core.started(s, 400, sent), 0.0, math.inf)
+    core.run(s, lists(table), requests, plain, state, 0.0, math.inf)
+    for one, two in zip(plain, times, strict=True):
+        assert np.allclose(one, two, rtol=0, atol=SAME)
+    assert list(ended.counts) == state.counts
+
+
+# Queues with closed forms ------------------------------------------------------------------------
+
+STEP = 1e-3
+"""Time of every step of a server without memory [s]."""
+
+
+def clockwork(seats=1):
+    """Return tables in which every step takes the same time, whatever it computes."""
+    flat = [STEP] * 40_000
+    return Surface(
+        decodes=[STEP] * (seats + 1),
+        prompts=flat,
+        mixed=flat,
+        prompt_rows=[0.0] * 40_000,
+        mixed_rows=[0.0] * 40_000,
+        contexts=[1.0, 1e6],
+        attention=[[0.0, 0.0]] * (seats + 1),
+        growth=[[0.0, 0.0]] * (seats + 1),
+        news=[0.0, 40_000.0],
+        pasts=[0.0, 1e6],
+        pieces=[[0.0, 0.0], [0.0, 0.0]],
+        reads=[],
+        reading=[],
+        states_tokens=[],
+        states_rows=[],
+        states=[],
+        encoders=[],
+        each=1.0,
+        lag=0.0,
+    )
+
+
+def waits(turns, load, seed):
+    """Return the waiting times of a server with one seat, and the time of a request [s]."""
+    count, service = len(turns), (np.mean(turns) + 1.0) * STEP
+    arrivals = renewal(load / service, count, 1.0, np.random.default_rng(seed)).tolist()
+    requests = core.Requests(arrivals, list(arrivals), [1] * count, [0] * count, list(turns))
+    times = empty(count)
+    core.run(PLAIN._replace(seats=1), clockwork(), requests, times, core.started(PLAIN, count, count), 0.0, math.inf)
+    return np.array(times.admitted) - np.array(arrivals), service
+
+
+def by_batches(values, batches=50):
+    means = np.array(values[: len(values) // batches * batches]).reshape(batches, -1).mean(axis=1)
+    return means.mean(), means.std(ddof=1) / math.sqrt(batches)
+
+
+@pytest.mark.parametrize("load", [0.3, 0.6, 0.8])
+def test_one_seat_with_equal_requests_is_m_d_1(load):
+    found, service = waits([200] * 40_000, load, 0)
+    mean, error = by_batches(found)
+    assert mean == pytest.approx(load / (2.0 * (1.0 - load)) * service, abs=3.0 * error)
+
+
+@pytest.mark.parametrize("load", [0.3, 0.6, 0.8])
+def test_one_seat_with_exponential_requests_is_m_m_1(load):
+    turns = np.maximum(1, np.random.default_rng(1).exponential(1000.0, 40_000).astype(int))
+    found, service = waits(turns.tolist(), load, 2)
+    mean, error = by_batches(found)
+    assert mean == pytest.approx(load / (1.0 - load) * service, abs=3.0 * error)
+
+
+# What always holds -------------------------------------------------------------------------------
+
+
+def served(tables, s=PLAIN, *, replicas=1, route=ROUTES[0], factor=1.0, rate=8.0, count=2000, seed=0, clients=None):
+    table = Surface(*(np.array(one) if isinstance(one, list) else one for one in tables[0]))
+    times = ("decodes", "prompts", "mixed", "prompt_rows", "mixed_rows", "attention", "growth", "pieces")
+    table = table._replace(**{name: getattr(table, name) * factor for name in times})
+    random, lengths = np.random.default_rng(seed), Lengths("lognormal", sigma=0.7)
+    requests = Requests(
+        arrivals=renewal(rate, count, 1.0, random),
+        inputs=lengths.draw(512, count, random),
+        outputs=lengths.draw(128, count, random),
+    )
+    fleet = Fleet(scheduler=s, surface=table, replicas=replicas, front=0.004, route=route)
+    return fleet.serve(requests, np.zeros(count, np.int64), clients)
+
+
+@pytest.mark.parametrize("replicas", [1, 3])
+@pytest.mark.parametrize("route", ROUTES)
+def test_first_come_first_admitted_at_each_replica(tables, replicas, route):
+    found = served(tables, PLAIN._replace(paged=True, blocks=700), replicas=replicas, route=route, rate=15.0 * replicas)
+    assert found.preempted.sum() > 0
+    for k in range(replicas):
+        mine = found.admitted[found.replica == k]
+        assert np.all(np.diff(mine) >= 0.0)
+    assert np.all(found.arrivals <= found.admitted)
+    assert np.all(found.admitted < found.first)
+    assert np.all(found.first <= found.last)
+    assert len(np.unique(found.replica)) == replicas
+
+
+def test_littles_law_holds_from_empty_to_empty(tables):
+    found = served(tables)
+    ends = np.unique(np.concatenate([found.arrivals, found.admitted, found.last]))
+    middles = (ends[1:] + ends[:-1]) / 2.0
+    inside = running_at(found, middles) + waiting_at(found, middles)
+    assert (inside * np.diff(ends)).sum() == pytest.approx(found.figure("e2e").sum())
+
+
+def test_tokens_in_the_cache_are_those_of_running_requests(tables):
+    found = served(tables, count=300)
+    for t in (5.0, 20.0, 33.3):
+        held = 0.0
+        for i in range(300):
+            if found.admitted[i] <= t < found.last[i]:
+                share = (t - found.first[i]) / (found.last[i] - found.first[i]) if t > found.first[i] else 0.0
+                held += found.inputs[i] + (found.outputs[i] - 1) * share
+        assert tokens_held(found, np.array([t]))[0] == pytest.approx(held, rel=1e-6)
+
+
+def test_with_one_seat_a_faster_machine_delays_nobody(tables):
+    s = PLAIN._replace(seats=1)
+    slow, quick = served(tables, s, rate=0.3, count=400), served(tables, s, rate=0.3, count=400, factor=0.8)
+    assert np.all(quick.first <= slow.first + 1e-9)
+    assert np.all(quick.last <= slow.last + 1e-9)
+
+
+def test_with_many_seats_faster_steps_lower_the_mean(tables):
+    slow, quick = (served(tables, count=6000, factor=factor).figure("e2e") for factor in (1.0, 0.9))
+    mean, error = by_batches(quick - slow)
+    assert mean < 3.0 * error
+    assert mean < 0.0
+
+
+def test_replicas_share_the_load(tables):
+    least = served(tables, replicas=4, rate=40.0, route="least-outstanding")
+    turn = served(tables, replicas=4, rate=40.0, route="round-robin")
+    counts = np.bincount(least.replica)
+    assert counts.min() > 0.8 * counts.max()
+    assert least.figure("ttft").mean() <= turn.figure("ttft").mean() * 1.02
+    assert set(np.bincount(turn.replica)) == {500}
+
+
+def test_a_request_that_no_cache_holds_is_refused(tables):
+    with pytest.raises(InputError, match="longer than the cache"):
+        served(tables, PLAIN._replace(paged=True, blocks=20), count=50)
+
+
+def test_clients_send_when_their_last_answer_has_ended(tables):
+    found = served(tables, clients=16, count=400)
+    inside = (
+        np.searchsorted(np.sort(found.arrivals), found.last, side="right")
+        - np.arange(1, 401)[np.argsort(np.argsort(found.last))]
+    )
+    assert inside.max() <= 16
+    assert (found.arrivals == 0.0).sum() == 16
+
+
+def test_a_front_end_passes_on_one_by_one():
+    assert through_front(np.array([0.0, 0.0, 5.0]), 0.5).tolist() == [1.0, 1.0, 5.5]
+    assert through_front(np.array([0.0, 0.1, 0.2]), 0.5).tolist() == [0.5, 1.0, 1.5]
+    assert through_front(np.array([1.0, 2.0]), 0.0).tolist() == [1.0, 2.0]
+
+
+def test_a_replica_stopped_at_every_arrival_does_the_same(tables):
+    """Cutting jumps where others arrive changes nothing."""
+    requests = drawn(300, 8.0, 512, 128, 0.7, 5)
+    whole, parts = empty(300), empty(300)
+    core.run(PLAIN, tables[0], requests, whole, core.started(PLAIN, 300, 300), 0.0, math.inf)
+    state = core.started(PLAIN, 300, 300)
+    for until in [*np.linspace(0.0, 40.0, 997), math.inf]:
+        core.run(PLAIN, tables[0], requests, parts, state, 0.0, float(until))
+    assert np.allclose(whole.last, parts.last, rtol=0, atol=SAME)
+    assert np.allclose(whole.first, parts.first, rtol=0, atol=SAME)

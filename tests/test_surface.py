@@ -1,0 +1,99 @@
+"""The tables of step times against the laws that fill them."""
+
+import random
+
+import numpy as np
+import pytest
+
+from roofplan import catalogue
+from roofplan.api import fit_at_hand
+from roofplan.catalogue.machines import machine
+from roofplan.hf.find import read_model
+from roofplan.operations.table import ACTIVATION_BYTES, Step
+from roofplan.records.strategy import Strategy
+from roofplan.serving.step import step_term
+from roofplan.serving.surface import surface
+from roofplan.simulation.steps import step_time
+from roofplan.timing.network import mean_hop
+from roofplan.timing.rates import rates
+
+WITHIN = 0.005
+"""Relative error that a simulator of the laws may add [1]."""
+
+SYSTEMS = [
+    ("llama-2-7b", "a100-sxm-80:1", {}, "vllm-0.33", 0),
+    ("llama-3.1-70b", "h100-sxm:8", {"tp": 8}, "vllm-0.33", 0),
+    ("llama-3.1-70b", "h100-sxm:8", {"tp": 8}, "vllm-0.33", 2),
+    ("deepseek-v3", "h200-sxm:8", {"tp": 8}, "sglang-0.5.23", 0),
+    ("deepseek-v3", "h200-sxm:16", {"tp": 16, "ep": 16}, "sglang-0.5.23", 1),
+    ("qwen3-next-80b-a3b", "h100-sxm:4", {"tp": 4}, "vllm-0.33", 0),
+    ("gpt-oss-20b", "h200-sxm:8", {"tp": 8}, "vllm-0.33", 0),
+    ("mixtral-8x22b", "h100-sxm:8", {"tp": 4, "pp": 2}, "tensorrt-llm-1.2", 0),
+    ("llama-3.1-70b", "rtx-4090:4", {"pp": 4}, "llama.cpp-b11200", 0),
+    ("jamba-1.5-mini", "mi300x:8", {"tp": 8}, "vllm-0.11", 0),
+    ("whisper-large-v3", "l40s:1", {}, "vllm-0.33", 0),
+    ("llama-3.1-8b", "tpu-v6e:4", {"tp": 4}, "vllm-0.33", 0),
+]
+
+
+def by_law(model, strategy, r, sequences, context, pieces, each):
+    """Return the time of a step by the laws, for pieces that are all alike [s]."""
+    micro = r.engine.pipeline_kind == "microbatch"
+    share = float(strategy.pp) if micro else 1.0
+    numbers = {}
+    if sequences:
+        numbers |= {"sequences": sequences / share, "context": float(context)}
+    if pieces:
+        new, past = pieces[0]
+        numbers |= {"new": len(pieces) * new / share, "past": float(past), "requests": len(pieces) / share}
+    step = Step(each=float(each), **numbers)
+    drafted = each - 1 if sequences else 0
+    seconds = step_term("step", model, strategy, step, r, kv_bytes=2.0, drafted=drafted).value * strategy.pp
+    if strategy.pp > 1:
+        sent = (sequences * each + sum(new for new, _ in pieces)) / share * model.hidden * ACTIVATION_BYTES
+        seconds += strategy.pp * float(mean_hop(sent, 1.0 * strategy.tp, 1.0 * strategy.pp, r.network))
+    return float(seconds + r.step_base + r.step_each * (sequences + len(pieces)))
+
+
+def worst(model_id, on, degrees, engine, drafted, tries, seats=128, longest=8192):
+    """Return the largest relative error over random steps [1]."""
+    model, strategy = read_model(model_id), Strategy(**degrees)
+    r = rates(machine(on)[0], catalogue.engine(engine), fit_at_hand())
+    budget = int(r.engine.pass_tokens(2048.0))  # beyond it, engines with micro-batches run several passes
+    table = surface(model, strategy, r, kv_bytes=2.0, seats=seats, budget=2048, longest=longest, drafted=drafted)
+    drawn, found = random.Random(model_id), 0.0  # noqa: S311 - no secret
+    for _ in range(tries):
+        kind = drawn.choice(["decode", "prompts", "mixed"])
+        count = 0 if kind == "decode" else drawn.choice([1, 1, 1, 2, 3, 4])
+        room = budget // (1 + drafted) // 2
+        sequences = 0 if kind == "prompts" else max(1, int(2 ** drawn.uniform(0, np.log2(min(seats, room)))))
+        context = 2 ** drawn.uniform(3, np.log2(longest))
+        new = int(2 ** drawn.uniform(3, np.log2((budget - sequences * (1 + drafted)) / max(1, count))))
+        past = drawn.choice([0, int(2 ** drawn.uniform(3, np.log2(longest)))])
+        pieces = [(new, past)] * count
+        seen = step_time(table, sequences, context * sequences, pieces)
+        law = by_law(model, strategy, r, sequences, context, pieces, 1 + drafted)
+        found = max(found, abs(seen / law - 1.0))
+    return found
+
+
+@pytest.mark.parametrize(("model", "on", "degrees", "engine", "drafted"), SYSTEMS)
+def test_tables_follow_the_laws(model, on, degrees, engine, drafted):
+    assert worst(model, on, degrees, engine, drafted, 60) < WITHIN
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("model", catalogue.ids("models"))
+def test_tables_follow_the_laws_for_every_model(model):
+    assert worst(model, "h200-sxm:8", {"tp": 8}, "vllm-0.33", 0, 40) < WITHIN
+
+
+def test_micro_batches_add_up():
+    model, r = (
+        read_model("llama-3.1-8b"),
+        rates(machine("rtx-4090")[0], catalogue.engine("llama.cpp-b11200"), fit_at_hand()),
+    )
+    table = surface(model, Strategy(), r, kv_bytes=2.0, seats=4, budget=2048, longest=4096)
+    size = int(r.engine.pass_tokens(2048.0))
+    assert table.prompts[2 * size] == pytest.approx(2 * table.prompts[size])
+    assert table.prompts[size + 7] == pytest.approx(table.prompts[size] + table.prompts[7])
