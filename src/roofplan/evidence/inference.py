@@ -70,7 +70,7 @@ KV_FORMATS = {
 ASSUMED_PROMPT = {"ml-energy": 256.0}
 """Prompt length where a source names only its data set: LMArena chats and GPQA questions are a few hundred tokens [token]."""
 
-ROUNDS = 5.0
+ROUNDS = 10.0
 """Requests per client of a closed loop where their number is not stated; the first round is the ramp-up [1]."""
 
 LARGEST_QUEUE = 12.0

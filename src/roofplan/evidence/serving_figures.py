@@ -5,16 +5,21 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from roofplan.errors import RoofplanError
+import numpy as np
+
+from roofplan.errors import InputError, RoofplanError
 from roofplan.evidence.inference import LARGEST_QUEUE, ROUNDS, InferenceCase, alternatives
 from roofplan.evidence.rows import Skipped
 from roofplan.evidence.scoring import UNITS
 from roofplan.laws import batching
+from roofplan.load.requests import Lengths, Requests, renewal
 from roofplan.records.calibration import Fit
 from roofplan.records.terms import Term
 from roofplan.serving import Prediction, floors
 from roofplan.serving.certainty import certainty
-from roofplan.serving.queue import Arrivals, Served, served, surface
+from roofplan.simulation.deployment import Deployment
+from roofplan.simulation.replicas import ROUND_ROBIN, Fleet, Served
+from roofplan.simulation.report import growth_of
 from roofplan.timing.figures import FIGURE_OF, Load, Metric, flat, sure
 
 
@@ -112,21 +117,19 @@ def _queued(case: InferenceCase, fit: Fit) -> dict[str, Metric | str]:
     long = case.requests is not None and case.requests > LARGEST_QUEUE * running
     if long or (case.regime == "offline" and case.requests is None):
         return _full_queue(case, running, fit)
-    seen, steady = simulated(case, seats, book.budget_tokens, fit)
+    seen, steady = simulated(case, fit)
     waits = case.regime in UNEVEN_LOADS or clients > running
     load: Load = "queue" if waits else "" if math.isinf(clients) else "clients" if clients > 1 else "client"
     full = steady if waits or math.isinf(clients) else case.steady(clients, fit)  # all clients run at once
-    rate = seen.rate * case.busy_groups
-    if case.clients is not None:  # some groups have one client more than others
-        rate *= case.clients / (clients_of(case) * case.busy_groups)
+    rate = float(seen.outputs.sum()) / float(seen.last.max() - seen.arrivals.min())
     out: dict[str, Metric | str] = {
-        "ttft": _metric(case, "ttft", case.statistic.of(seen.first), full.ttft, fit, load),
+        "ttft": _metric(case, "ttft", case.statistic.of(seen.figure("ttft")), full.ttft, fit, load),
         "output_tokens_per_second": _metric(case, "output_tokens_per_second", rate, full.cycle, fit, load),
     }
-    if seen.between:
+    if np.any(seen.outputs > 1):
         seconds = _time_per_token(case, seen, case.measured_term(steady))
         out["tpot"] = _metric(case, "tpot", seconds, case.measured_term(full), fit, load)
-    if case.regime == "open loop" and case.requests is None:
+    if case.regime == "open loop" and case.requests is None and growth_of(seen, case.clients):
         out["ttft"] = "number of requests not stated: how long the queue grew is not known"
     return out
 
@@ -139,7 +142,8 @@ def _time_per_token(case: InferenceCase, seen: Served, step: Term) -> float:
     """Return the time per token of a simulated run, in the row's statistic; quantiles of gaps come from the steady state."""
     if case.statistic.kind == "gap" and case.statistic.quantile is not None:
         return float(step.value)
-    return case.statistic.of(seen.cycles if case.statistic.kind == "request" else seen.between)
+    whole = seen.figure("e2e") / seen.outputs
+    return case.statistic.of(whole if case.statistic.kind == "request" else seen.figure("tpot"))
 
 
 def _full_queue(case: InferenceCase, running: float, fit: Fit) -> dict[str, Metric | str]:
@@ -153,7 +157,7 @@ def _full_queue(case: InferenceCase, running: float, fit: Fit) -> dict[str, Metr
     if case.clients is not None:
         between = 0.0 if full.tpot is None else float(full.tpot.value)
         stays = case.clients * case.workload.output / float(full.rate)
-        front = float(case.rates(fit).front)
+        front = float(case.rates(fit).front + case.rates(fit).delay)
         first = stays - (case.workload.output - 1.0) * between + front
         out["ttft"] = _metric(case, "ttft", first, full.ttft, fit, "queue")
     return _without_tails(case, out)
@@ -173,34 +177,83 @@ MIDDLE = 0.5
 """Median, the only quantile that a steady state represents [1]."""
 
 
-def clients_of(case: InferenceCase) -> int:
-    """Return the mean clients per group, rounded to a whole number [1]."""
-    return max(1, round((case.clients or 1) / case.busy_groups))
+def simulated(case: InferenceCase, fit: Fit) -> tuple[Served, Prediction]:
+    """Return a simulated run, and the steady state at its mean batch size.
 
+    Parameters
+    ----------
+    case : a run whose requests queue.
+    fit : the fitted constants.
 
-def simulated(case: InferenceCase, seats: int, budget: float, fit: Fit) -> tuple[Served, Prediction]:
-    """Return a simulated run of one group, and the steady state at its mean batch size.
+    Returns
+    -------
+    Times of every request, and the steady state.
 
-    Where there is a server, all groups share its front end.
+    Raises
+    ------
+    Skipped : a request that the cache does not hold.
     """
-    groups = case.busy_groups
-    clients = None if case.clients is None else clients_of(case)
-    requests = case.requests / groups if case.requests is not None else ROUNDS * (clients or seats)
-    arrivals = Arrivals(
-        requests=max(1, round(requests)),
-        varied=case.varied,
-        clients=clients,
-        rate=None if case.arrivals is None else case.arrivals / groups,
+    requests = requests_of(case)
+    longest = int((requests.inputs + requests.outputs).max())
+    deployment = Deployment(
+        model=case.model,
+        machine=case.machine,
+        engine=case.engine,
+        strategy=case.strategy,
+        workload=case.workload,
+        rates=case.rates(fit),
+        memory=case.book(),
+        kv_bytes=case.kv_bytes,
     )
-    most = min(seats, clients or arrivals.requests, arrivals.requests)
-    time_of = surface(
-        case.model, case.strategy, case.workload, case.rates(fit), kv_bytes=case.kv_bytes, seats=most, budget=budget
+    scheduler = deployment.scheduler(longest)
+    most = len(requests) if case.clients is None else case.clients
+    scheduler = scheduler._replace(seats=min(scheduler.seats, -(-most // case.busy_groups)))
+    if case.regime == "offline":  # without a server
+        scheduler = scheduler._replace(front=0.0, delay=0.0)
+    fleet = Fleet(
+        scheduler=scheduler,
+        surface=deployment.surface(scheduler, longest),
+        replicas=case.busy_groups,
+        route=ROUND_ROBIN,
     )
-    front = (
-        0.0 if case.regime == "offline" else float(case.rates(fit).front) * groups
-    )  # such runs call the engine directly
-    seen = served(arrivals, case.workload, case.engine, time_of, seats=most, budget=budget, front=front)
-    return seen, case.steady(max(1.0, seen.running) * groups, fit)
+    cached = np.zeros(len(requests), np.int64)
+    try:
+        seen = fleet.serve(requests, cached, case.clients)
+    except InputError as error:
+        raise Skipped(f"memory: {error.message}") from None
+    running = float((seen.outputs - 1).sum()) / max(1, seen.steps)
+    return seen, case.steady(max(1.0, running) * case.groups, fit)
+
+
+UNSTATED = 1000
+"""Requests of a run at a rate where their number is not stated [1]."""
+
+SPREAD = Lengths("uniform", 0.8, 1.2)
+"""Lengths of clients' requests where nothing says that all are alike: benchmark tools draw them around what they are asked for."""
+
+SHARED_CHATS = Lengths("exponential")
+"""Lengths of conversations: their standard deviation is about their mean, in ShareGPT between 1 and 1.5 times."""
+
+
+def requests_of(case: InferenceCase) -> Requests:
+    """Return the requests of a run, drawn by the same random numbers every time.
+
+    Parameters
+    ----------
+    case : a run whose requests queue.
+
+    Returns
+    -------
+    Arrivals and lengths; clients send theirs when the last one has ended.
+    """
+    count = case.requests or (round(ROUNDS * case.clients) if case.clients else UNSTATED)
+    lengths = SHARED_CHATS if case.varied else SPREAD if case.clients is not None else Lengths()
+    random = np.random.default_rng(0)
+    inputs, outputs = (lengths.draw(mean, count, random) for mean in (case.workload.input, case.workload.output))
+    arrivals = None
+    if case.clients is None:
+        arrivals = np.zeros(count) if case.arrivals is None else renewal(case.arrivals, count, 1.0, random)
+    return Requests(arrivals=arrivals, inputs=inputs, outputs=outputs)
 
 
 def ideal_serving(case: InferenceCase, fit: Fit) -> dict[str, float]:

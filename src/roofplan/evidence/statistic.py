@@ -23,7 +23,7 @@ class Statistic:
     kind: Literal["tpot", "gap", "request"] = "tpot"
     quantile: float | None = None
 
-    def of(self, values: Sequence[float]) -> float:
+    def of(self, values: Sequence[float] | np.ndarray) -> float:
         """Return the statistic of a sample."""
         return float(np.mean(values) if self.quantile is None else np.quantile(values, self.quantile))
 

@@ -54,7 +54,7 @@ class Lengths:
 
     Parameters
     ----------
-    kind : ``fixed``, ``uniform`` or ``lognormal``.
+    kind : ``fixed``, ``uniform``, ``lognormal`` or ``exponential``.
     low, high : factors of the mean between which uniform lengths lie [1].
     sigma : standard deviation of the logarithm of lognormal lengths [1].
     """
@@ -71,6 +71,9 @@ class Lengths:
             factors = random.uniform(self.low, self.high, count)
         elif self.kind == "lognormal":
             factors = np.exp(self.sigma * random.standard_normal(count) - 0.5 * self.sigma**2)
+        elif self.kind == "exponential":
+            middles = (np.arange(count) + 0.5) / count  # quantiles, whose mean hardly depends on chance
+            factors = random.permutation(-np.log1p(-middles))
         return np.maximum(1, np.round(factors * mean)).astype(np.int64)
 
     def longest(self, mean: float, count: int) -> int:

@@ -35,6 +35,7 @@ class Scheduler(NamedTuple):
     blocks, block : blocks of the cache, and tokens of a block [1, token].
     fixed : blocks that a request holds whatever its length, for states and windows [1].
     grows : tokens that a decode step adds to a sequence, above 1 where drafts are accepted [token].
+    front, delay : time that the front end takes for a request, one after the other, and that passes besides before the engine sees it [s].
     """
 
     seats: int
@@ -48,6 +49,8 @@ class Scheduler(NamedTuple):
     block: int
     fixed: int
     grows: float
+    front: float
+    delay: float
 
 
 class Requests(NamedTuple):
@@ -129,7 +132,7 @@ OUT = -1
 """Stands for no request, and for no count of steps [1]."""
 
 
-def run(s: Scheduler, t: Surface, r: Requests, out: Times, state: State, front: float, until: float) -> None:
+def run(s: Scheduler, t: Surface, r: Requests, out: Times, state: State, until: float) -> None:
     """Serve requests and write their times, until all that were sent have ended or the clock has passed a time.
 
     Parameters
@@ -139,7 +142,6 @@ def run(s: Scheduler, t: Surface, r: Requests, out: Times, state: State, front: 
     r : requests.
     out : times that are written.
     state : of the engine, changed in place.
-    front : time that the front end takes for a request that follows on the end of another [s].
     until : time at whose next step boundary it stops [s].
     """
     now, free, context, busy = state.clock
@@ -187,7 +189,7 @@ def run(s: Scheduler, t: Surface, r: Requests, out: Times, state: State, front: 
         if count:
             context, decoding = join(s, r, out, state, steps, now + late, context, decoding)
         if len(state.heap) > 0 and state.heap[0] >> BITS <= steps:
-            free, context, decoding = leave(s, r, out, state, steps, now, free, context, decoding, front)
+            free, context, decoding = leave(s, r, out, state, steps, now, free, context, decoding)
     state.clock[0], state.clock[1], state.clock[2], state.clock[3] = now, free, context, busy
     kept = (head, steps, decoding, partial, computed, prompts)
     for k in range(len(kept)):
@@ -195,7 +197,7 @@ def run(s: Scheduler, t: Surface, r: Requests, out: Times, state: State, front: 
 
 
 def run_on_arrays(
-    s: Scheduler, t: Surface, r: Requests, out: Times, state: State, front: float, until: float
+    s: Scheduler, t: Surface, r: Requests, out: Times, state: State, until: float
 ) -> tuple[Values, Values, Values, Values]:
     """Do what `run` does for a state whose queues are arrays, as compiled code takes them over from Python.
 
@@ -222,7 +224,7 @@ def run_on_arrays(
         state.counts,
         state.sent,
     )
-    run(s, t, r, out, lists, front, until)
+    run(s, t, r, out, lists, until)
     return np.array(heap), np.array(order), np.array(waiting), np.array(ended)
 
 
@@ -236,7 +238,6 @@ def leave(
     free: float,
     context: float,
     decoding: int,
-    front: float,
 ) -> tuple[float, float, int]:
     """End the requests whose last step this was; in a closed loop, each client sends its next one.
 
@@ -259,7 +260,7 @@ def leave(
         sent = state.sent[SENT]
         if sent < state.sent[ALL]:
             r.arrivals[sent] = now
-            r.ready[sent] = max(now, r.ready[sent - 1]) + front
+            r.ready[sent] = max(now, r.ready[sent - 1] - s.delay) + s.front + s.delay
             state.sent[SENT] += 1
     if s.static and len(state.heap) == 0:
         context, decoding = 0.0, 0

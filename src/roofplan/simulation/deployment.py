@@ -72,6 +72,8 @@ class Deployment:
             block=block,
             fixed=fixed,
             grows=self.grows,
+            front=float(self.rates.front),
+            delay=float(self.rates.delay),
         )
 
     @property

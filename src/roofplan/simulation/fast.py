@@ -47,11 +47,10 @@ def compiled() -> Callable[..., core.State] | None:
         r: core.Requests,
         out: core.Times,
         state: core.State,
-        front: float,
         until: float,
     ) -> core.State:
         now = core.State(*(np.asarray(one, np.float64 if one is state.clock else np.int64) for one in state))
-        heap, order, waiting, ended = run(s, t, r, out, now, front, until)
+        heap, order, waiting, ended = run(s, t, r, out, now, until)
         return now._replace(heap=heap, order=order, waiting=waiting, ended=ended)
 
     return on_arrays

@@ -17,7 +17,7 @@ from roofplan.simulation.core import Scheduler
 
 Array = np.ndarray
 
-ROUTES = ("least-outstanding", "round-robin")
+LEAST, ROUND_ROBIN = ROUTES = ("least-outstanding", "round-robin")
 """How requests are given to replicas: to the one with the fewest requests in flight, or in turn."""
 
 Run = Callable[..., Any]
@@ -83,8 +83,8 @@ def through_front(arrivals: Array, front: float) -> Array:
 class Replica:
     """One group of an engine and the requests that were given to it."""
 
-    def __init__(self, s: Scheduler, t: Surface, total: int, front: float) -> None:
-        self.s, self.t, self.front = s, t, front
+    def __init__(self, s: Scheduler, t: Surface, total: int) -> None:
+        self.s, self.t = s, t
         self.requests = core.Requests([], [], [], [], [])
         self.times = core.Times([], [], [], [])
         self.state = core.started(s, total, 0)
@@ -106,7 +106,7 @@ class Replica:
 
     def advance(self, until: float) -> None:
         """Serve until the first step boundary at or after a time [s]."""
-        core.run(self.s, self.t, self.requests, self.times, self.state, self.front, until)
+        core.run(self.s, self.t, self.requests, self.times, self.state, until)
 
 
 def lists(record: Any) -> Any:
@@ -122,7 +122,6 @@ class Fleet:
     ----------
     scheduler, surface : of each replica.
     replicas : their number [1].
-    front : time that the front end takes for a request [s].
     route : one of `ROUTES`.
     run : compiled core, None for plain Python.
     """
@@ -130,8 +129,7 @@ class Fleet:
     scheduler: Scheduler
     surface: Surface
     replicas: int
-    front: float
-    route: str = ROUTES[0]
+    route: str = LEAST
     run: Run | None = None
 
     def serve(self, requests: Requests, cached: Array, clients: int | None = None) -> Served:
@@ -150,7 +148,7 @@ class Fleet:
         total, several = len(requests), self.replicas > 1
         turns = np.ceil((requests.outputs - 1) / self.scheduler.grows).astype(np.int64)
         columns = (requests.inputs, cached, turns)
-        if clients is None and several and self.route == ROUTES[0]:
+        if clients is None and several and self.route == LEAST:
             return self._least(requests, columns)
         parts, out = [], []
         for k in range(self.replicas):
@@ -163,24 +161,25 @@ class Fleet:
             else:
                 sent = min(len(mine), clients // self.replicas + (k < clients % self.replicas))
                 arrivals = np.zeros(len(mine))
-                ready = np.full(len(mine), sent * self.replicas * self.front)
+                ready = np.full(len(mine), sent * self.replicas * self.scheduler.front + self.scheduler.delay)
             if sent:
                 parts.append(mine)
                 out.append(self._alone(core.Requests(arrivals, ready, *own), sent))
         return self._joined(requests, cached, parts, out)
 
     def _ready(self, arrivals: Array) -> Array:
-        return through_front(arrivals, self.front)
+        return through_front(arrivals, self.scheduler.front) + self.scheduler.delay
 
     def _alone(self, requests: core.Requests, sent: int) -> tuple[core.Requests, core.Times, core.State]:
         """Return a replica's requests, their times and its state after all have ended."""
         total = len(requests.inputs)
         state = core.started(self.scheduler, total, sent)
-        front = self.front * self.replicas
+        # all replicas share the front end
+        own = self.scheduler._replace(front=self.scheduler.front * self.replicas)
         if self.run is None:
             mine, table = lists(requests), lists(self.surface)
             times = core.Times([-1.0] * total, [-1.0] * total, [-1.0] * total, [0] * total)
-            core.run(self.scheduler, table, mine, times, state, front, inf)
+            core.run(own, table, mine, times, state, inf)
             return mine, times, state
         times = core.Times(
             admitted=np.full(total, -1.0),
@@ -189,13 +188,13 @@ class Fleet:
             preempted=np.zeros(total, np.int64),
         )
         mine = core.Requests(*(np.ascontiguousarray(one) for one in requests))
-        return mine, times, self.run(self.scheduler, self.surface, mine, times, state, front, inf)
+        return mine, times, self.run(own, self.surface, mine, times, state, inf)
 
     def _least(self, requests: Requests, columns: tuple[Array, ...]) -> Served:
         """Return what happens to requests that each go to the replica with the fewest requests in flight."""
         assert requests.arrivals is not None
         table = lists(self.surface)
-        each = [Replica(self.scheduler, table, len(requests), self.front) for _ in range(self.replicas)]
+        each = [Replica(self.scheduler, table, len(requests)) for _ in range(self.replicas)]
         parts: list[list[int]] = [[] for _ in each]
         rows = zip(
             requests.arrivals.tolist(),

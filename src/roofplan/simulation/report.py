@@ -15,7 +15,7 @@ from roofplan.load.statistics import FIGURES, Objective, Summary, summary
 from roofplan.serving.surface import Surface
 from roofplan.simulation.deployment import Deployment
 from roofplan.simulation.fast import compiled
-from roofplan.simulation.replicas import ROUTES, Fleet, Served
+from roofplan.simulation.replicas import LEAST, Fleet, Served
 from roofplan.timing.figures import Metric, Sure
 
 Array = np.ndarray
@@ -35,8 +35,7 @@ class Load:
     clients : of a closed loop, None for requests with arrivals [1].
     objectives : limits on what users feel.
     warmup : first requests that statistics leave out [1].
-    route : how replicas are chosen, one of `ROUTES`.
-    front : time that the front end takes for a request [s].
+    route : how replicas are chosen, `LEAST` or `ROUND_ROBIN`.
     """
 
     requests: Requests
@@ -44,8 +43,7 @@ class Load:
     clients: int | None = None
     objectives: tuple[Objective, ...] = ()
     warmup: int = 0
-    route: str = ROUTES[0]
-    front: float = 0.0
+    route: str = LEAST
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,9 +140,7 @@ def simulate(deployment: Deployment, load: Load, speed: Sure, *, doubtful: bool 
     refuse_too_long(deployment, longest)
     table = deployment.surface(scheduler, longest)
     run = compiled() if len(load.requests) >= MANY else None
-    fleet = Fleet(
-        scheduler=scheduler, surface=table, replicas=deployment.replicas, front=load.front, route=load.route, run=run
-    )
+    fleet = Fleet(scheduler=scheduler, surface=table, replicas=deployment.replicas, route=load.route, run=run)
     started = time.process_time()
     served = fleet.serve(load.requests, load.cached, load.clients)
     found = {name: summary(served.figure(name)[load.warmup :]) for name in FIGURES}
@@ -164,7 +160,7 @@ def simulate(deployment: Deployment, load: Load, speed: Sure, *, doubtful: bool 
         load=load,
         served=served,
         figures=figures,
-        growth=growth_of(served, load),
+        growth=growth_of(served, load.clients),
         holds=limits,
         good=good,
         seconds=seconds,
@@ -238,13 +234,20 @@ SURE_GROWTH = 2.0
 """Growth of a queue over the square root of the arrivals meanwhile, above which chance does not explain it [1]."""
 
 
-def growth_of(served: Served, load: Load) -> float:
-    """Return the requests per second by which the queue grows in the second half of the arrivals, 0 where chance explains it.
+def growth_of(served: Served, clients: int | None) -> float:
+    """Return the requests per second by which the queue grows in the second half of the arrivals.
 
-    Burst and closed loop have no rate, so nothing grows.
+    Parameters
+    ----------
+    served : times of requests.
+    clients : of a closed loop, which has no rate, so that nothing grows; None for requests with arrivals [1].
+
+    Returns
+    -------
+    Growth, 0 where chance explains it, and for a burst [1/s].
     """
     total = len(served.arrivals)
-    if load.clients is not None or total < 40 or served.arrivals[-1] <= served.arrivals[0]:
+    if clients is not None or total < 40 or served.arrivals[-1] <= served.arrivals[0]:
         return 0.0
     ended = np.searchsorted(np.sort(served.last), served.arrivals, side="right")
     inside = np.arange(1, total + 1) - ended

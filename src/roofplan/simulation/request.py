@@ -113,7 +113,6 @@ class Asked:
             objectives=self.objectives,
             warmup=self.warmup,
             route=self.route,
-            front=float(deployment.rates.front),
         )
 
     def words(self, rate: float | None = None) -> str:

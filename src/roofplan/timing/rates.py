@@ -119,7 +119,7 @@ class Rates:
     casts : bytes moved to convert one matmul input, by target format [B].
     gap : time between kernels [s].
     step_base, step_each : host time per step, and per sequence of a step [s].
-    front : front-end time per request [s].
+    front, delay : front-end time per request, one after the other, and its latency besides [s].
     network : rates and latencies of messages.
     sources : sources of each rate.
     fallbacks : format -> the fallback used for it.
@@ -142,6 +142,7 @@ class Rates:
     step_base: Number
     step_each: Number
     front: Number
+    delay: Number
     network: Network
     sources: dict[str, tuple[Cited, ...]]
     fallbacks: dict[str, str]
@@ -187,13 +188,13 @@ def rates(machine: Machine, engine: Software, fit: Fit) -> Rates:
     own_experts = _expert_bandwidths(tuple(engine_chain), fit)
     gap = fitted("kernel", "gap", [COMPILED] if device.vendor in engine.kernels.compiled else engine_chain)
     base, each = fitted("engine_step", "base", engine_chain), fitted("engine_step", "per_sequence", engine_chain)
-    front = fitted("front_end", "request", engine_chain)
+    front, delay = fitted("front_end", "request", engine_chain), fitted("front_end", "latency", engine_chain)
     wire = device.bandwidth
     sheet = device.quantities["memory_bandwidth"].cited
     shares = {"bandwidth": memory_share, "attention": decode_share, "memory": passes, "experts": experts_bandwidth}
     where_from |= {name: (sheet, item) for name, item in (shares | own_experts).items()}
     where_from |= {"prefill_attention": (attention_share,), "grouped": grouped, "gap": (gap,)}
-    where_from |= {"engine": (base, each), "front": (front,)}
+    where_from |= {"engine": (base, each), "front": (front, delay)}
     casts = {
         name: fitted("conversion", f"traffic.{'fp8' if name == 'int8' else name}") for name in compute if _cast_to(name)
     }
@@ -228,6 +229,7 @@ def rates(machine: Machine, engine: Software, fit: Fit) -> Rates:
         step_base=base.value,
         step_each=each.value,
         front=front.value,
+        delay=delay.value,
         network=network(machine, engine, fit),
         sources=where_from,
         fallbacks=fallbacks,

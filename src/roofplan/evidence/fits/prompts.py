@@ -12,6 +12,7 @@ import numpy as np
 from roofplan.evidence.fits.engines import LEAST, steady_run, usable
 from roofplan.evidence.fits.fitting import entry, merged, spread
 from roofplan.evidence.inference import LARGEST_QUEUE, InferenceCase
+from roofplan.evidence.rows import Skipped
 from roofplan.evidence.serving_figures import simulated
 from roofplan.operations.table import format_entry
 from roofplan.records.calibration import Constant, Fit
@@ -97,26 +98,89 @@ LONG_PROMPTS = 2.0
 
 
 def fit_front(fit: Fit) -> list[Constant]:
-    """Fit, per engine version and engine, the front end's time per request: the extra TTFT of a burst over its requests.
+    """Fit, per engine version and engine, the front end's time per request and its latency.
 
-    Only bursts with short prompts and enough requests are used, so that the computation takes little of that time.
+    The time per request is the extra TTFT of a burst over its requests, of bursts with short prompts and enough
+    requests, so that the computation takes little of it. The latency is by how much the first tokens of few clients,
+    who hardly queue, are later than simulated: the median over publishers of the median over their runs.
     """
     found: dict[str, list[float]] = defaultdict(list)
+    waits: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     publishers = set()
     for case in usable(fit.excluded):
         seconds = case.measured.get("ttft")
-        if case.regime != "burst" or seconds is None or case.requests is None or case.prompt > SHORT_PROMPT:
+        few = case.regime == "closed loop" and (case.clients or 0) <= FEW_CLIENTS
+        if seconds is None or not (few or _is_burst(case)):
             continue
-        book = case.book()
-        seats = book.max_concurrency // case.groups
-        if not LEAST_BURST <= case.requests <= LARGEST_QUEUE * max(1, book.max_concurrency):
+        try:
+            seen, _ = simulated(case, fit)
+        except Skipped:
             continue
-        seen, _ = simulated(case, seats, book.budget_tokens, fit)
-        late = (seconds - seen.ttft) / case.requests + float(case.rates(fit).front)
-        publishers.add(case.row["source_key"])
+        late, r = seconds - case.statistic.of(seen.figure("ttft")), case.rates(fit)
         for scope in {case.engine.id, case.engine.name}:
-            found[scope].append(late)
-    return fronts(found, f"first tokens of published bursts: {', '.join(sorted(publishers))}")
+            if few:
+                waits[scope][case.row["source_key"]].append(late + float(r.delay))
+            else:
+                publishers.add(case.row["source_key"])
+                found[scope].append(late / (case.requests or 1) + float(r.front))
+    return [*fronts(found, f"first tokens of published bursts: {', '.join(sorted(publishers))}"), *latencies(waits)]
+
+
+def _is_burst(case: InferenceCase) -> bool:
+    """Return whether a run is a burst of short prompts, large enough to tell the front end's time per request."""
+    if case.regime != "burst" or case.requests is None or case.prompt > SHORT_PROMPT:
+        return False
+    return LEAST_BURST <= case.requests <= LARGEST_QUEUE * max(1, case.book().max_concurrency)
+
+
+def latencies(waits: Mapping[str, Mapping[str, Sequence[float]]]) -> list[Constant]:
+    """Return the front end's latency for engines with enough runs, and their geometric mean, or a guess, for others.
+
+    Parameters
+    ----------
+    waits : by scope and publisher, by how much first tokens were late [s].
+
+    Returns
+    -------
+    Constants [s].
+    """
+    rows = {scope: sum(map(len, by_publisher.values())) for scope, by_publisher in sorted(waits.items())}
+    known = {
+        scope: max(median(median(late) for late in waits[scope].values()), LEAST_FRONT)
+        for scope, count in rows.items()
+        if count >= LEAST_RUNS
+    }
+    if not known:
+        note = "before the first token and outside its step, by BLIS's defaults of August 2026"
+        return [entry("front_end", "latency", "any", GUESSED_LATENCY, "s", LATENCY_SPREAD, 0, note, kind="guess")]
+    named = sorted({name for by_publisher in waits.values() for name in by_publisher})
+    source = f"first tokens of few clients: {', '.join(named)}"
+    middle = math.exp(sum(math.log(value) for value in known.values()) / len(known))
+    scopes = [*known.items(), ("any", middle)]
+    return merged(
+        [
+            entry(
+                "front_end", "latency", scope, value, "s", LATENCY_SPREAD, rows.get(scope, sum(rows.values())), source
+            )
+            for scope, value in scopes
+        ]
+    )
+
+
+LEAST_RUNS = 5
+"""Least runs of few clients from which an engine gets a latency of its own [1]."""
+
+
+FEW_CLIENTS = 16
+"""Most clients whose first tokens tell the front end's latency: more of them queue [1]."""
+
+
+GUESSED_LATENCY = 0.0156
+"""Latency of a front end where no run tells [s]."""
+
+
+LATENCY_SPREAD = 0.8
+"""Spread of a front end's latency: publishers differ by host, client and length of prompts [1]."""
 
 
 SHORT_PROMPT = 512.0

@@ -10,7 +10,7 @@ import numpy as np
 from roofplan import catalogue
 from roofplan.evidence.fits.engines import GUESSES, NUMBERS, fit_engines, usable
 from roofplan.evidence.fits.fitting import Excluded, entry, nearest, spread
-from roofplan.evidence.fits.prompts import SHARES, fit_front, fit_prefill, fronts
+from roofplan.evidence.fits.prompts import SHARES, fit_front, fit_prefill, fronts, latencies
 from roofplan.records.calibration import Constant, Fit
 
 
@@ -21,7 +21,7 @@ def fit_serving(others: Iterable[Constant], excluded: Excluded = frozenset()) ->
     is the remainder of a wait, so the fits alternate. Starting afresh ensures that no excluded publisher influences them.
     """
     law = Fit(tuple(others), excluded)
-    found = {"engines": _neutral_engines(), "prefill": _neutral_shares(), "front": fronts({})}
+    found = {"engines": _neutral_engines(), "prefill": _neutral_shares(), "front": [*fronts({}), *latencies({})]}
     for _ in range(TURNS):
         for name, made_by in (("engines", fit_engines), ("prefill", fit_prefill), ("front", fit_front)):
             found[name] = made_by(law.with_(chain.from_iterable(found.values())))

@@ -126,10 +126,11 @@ def _limits(felt: Felt) -> list[str]:
 
 def _foot(felt: Felt) -> list[str]:
     seen = felt.simulation
-    front = seen.load.front
+    r = felt.plan.rates
+    front = float(r.front + r.delay)
     mean = seen.figures["ttft"]
     parts = [
-        f"not modelled: network to the client, tokenisation beyond {units.show(front, 's')}",
+        f"not modelled: network to the client; {units.show(front, 's')} of a first token are the server's front end",
         f"seed {felt.asked.seed}",
         f"TTFT within {units.significant(mean.sampling[0] * 1e3)} to {units.significant(mean.sampling[1] * 1e3)} ms by chance alone",
         "more: --csv --html --json" + ("" if felt.found else " --slo --find rate"),
