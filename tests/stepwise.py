@@ -28,8 +28,8 @@ class Seat:
 class Engine:
     """Serves requests step by step."""
 
-    def __init__(self, s: Scheduler, t: Surface, r: Requests, out: Times, sent: int, front: float) -> None:
-        self.s, self.t, self.r, self.out, self.sent, self.front = s, t, r, out, sent, front
+    def __init__(self, s: Scheduler, t: Surface, r: Requests, out: Times, sent: int) -> None:
+        self.s, self.t, self.r, self.out, self.sent = s, t, r, out, sent
         self.now, self.through, self.head, self.done = 0.0, r.ready[sent - 1], 0, 0
         self.running: list[Seat] = []
         self.waiting: list[int] = []
@@ -164,6 +164,6 @@ class Engine:
             if not self.running:
                 self.idle_seats, self.ended_context = 0, 0.0
         if self.sent < len(self.r.inputs):
-            self.through = max(self.through, self.now) + self.front
+            self.through = max(self.through - self.s.delay, self.now) + self.s.front + self.s.delay
             self.r.arrivals[self.sent], self.r.ready[self.sent] = self.now, self.through
             self.sent += 1

@@ -442,3 +442,10 @@ def test_a_card_that_data_centres_may_not_use_is_replaced_by_one_that_they_may()
     assert [way["argument"] for way in refused.value.relax] == ["--on"]
     again = plan_serving("llama-3.1-8b", [refused.value.relax[0]["needed"]], datacenter=True).plans[0]
     assert not again.machine.device.geforce_licence
+
+
+def test_a_stated_limit_of_sequences_ends_the_search_for_a_rate():
+    asked = {"on": "a100-sxm-80", "input": 512, "output": 128, "set": "max_num_seqs=128", "rate": "2req/s"}
+    assert first("llama-2-7b", **asked).memory.by_setting == 128
+    with pytest.raises(NoPlan):
+        first("llama-2-7b", **(asked | {"rate": "5000req/s"}))

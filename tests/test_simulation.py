@@ -36,6 +36,8 @@ PLAIN = core.Scheduler(
     block=16,
     fixed=0,
     grows=1.0,
+    front=0.0,
+    delay=0.0,
 )
 
 
@@ -71,12 +73,12 @@ def empty(count):
     return core.Times([-1.0] * count, [-1.0] * count, [-1.0] * count, [0] * count)
 
 
-def both(s, t, requests, sent, front):
+def both(s, t, requests, sent):
     """Return the times by the event core and step by step, and the state that the core ends in."""
     count = len(requests.inputs)
     again, times, other, state = copy.deepcopy(requests), empty(count), empty(count), core.started(s, count, sent)
-    core.run(s, t, requests, times, state, front, math.inf)
-    Engine(s, t, again, other, sent, front).serve()
+    core.run(s, t, requests, times, state, math.inf)
+    Engine(s, t, again, other, sent).serve()
     return times, other, state
 
 
@@ -112,11 +114,11 @@ CASES = {
 def test_events_follow_the_steps(case, seed, tables):
     changed, load = CASES[case]
     load = {"count": 200, "rate": 8.0, "mean": 512, "answer": 128, "sigma": 0.0, "seed": seed} | load
-    front, s = load.get("front", 0.0), PLAIN._replace(**changed)
+    s = PLAIN._replace(**changed, front=load.get("front", 0.0))
     table = lists(grown(tables[0])) if s.budget > 2048 else tables[(seed + len(case)) % 3]
     sent = load.get("clients") or load["count"]
     requests = drawn(**load)
-    times, other, state = both(s, table, requests, sent, front)
+    times, other, state = both(s, table, requests, sent)
     for one, two in zip(times[:3], other[:3], strict=True):
         assert max(abs(a - b) for a, b in zip(one, two, strict=True)) < SAME
     assert times.preempted == other.preempted
@@ -138,7 +140,7 @@ def grown(table):
 @pytest.mark.parametrize("lag", [0.0, 3.0])
 def test_first_tokens_leave_late_behind_stages(tables, lag):
     requests = drawn(100, 8.0, 512, 128, 0.5, 0)
-    times, other, _ = both(PLAIN, tables[0]._replace(lag=lag), requests, 100, 0.0)
+    times, other, _ = both(PLAIN, tables[0]._replace(lag=lag), requests, 100)
     assert np.allclose(times.first, other.first, rtol=0, atol=SAME)
 
 
@@ -161,8 +163,8 @@ def test_compiled_events_are_the_same(case, tables):
     plain, state = empty(400), core.started(s, 400, sent)
     arrays = core.Requests(*(np.array(one) for one in requests))
     times = core.Times(*(np.array(one) for one in empty(400)))
-    ended = run(s._replace(blocks=float(s.blocks)), table, arrays, times, core.started(s, 400, sent), 0.0, math.inf)
-    core.run(s, lists(table), requests, plain, state, 0.0, math.inf)
+    ended = run(s._replace(blocks=float(s.blocks)), table, arrays, times, core.started(s, 400, sent), math.inf)
+    core.run(s, lists(table), requests, plain, state, math.inf)
     for one, two in zip(plain, times, strict=True):
         assert np.allclose(one, two, rtol=0, atol=SAME)
     assert list(ended.counts) == state.counts
@@ -206,7 +208,7 @@ def waits(turns, load, seed):
     arrivals = renewal(load / service, count, 1.0, np.random.default_rng(seed)).tolist()
     requests = core.Requests(arrivals, list(arrivals), [1] * count, [0] * count, list(turns))
     times = empty(count)
-    core.run(PLAIN._replace(seats=1), clockwork(), requests, times, core.started(PLAIN, count, count), 0.0, math.inf)
+    core.run(PLAIN._replace(seats=1), clockwork(), requests, times, core.started(PLAIN, count, count), math.inf)
     return np.array(times.admitted) - np.array(arrivals), service
 
 
@@ -230,6 +232,101 @@ def test_one_seat_with_exponential_requests_is_m_m_1(load):
     assert mean == pytest.approx(load / (1.0 - load) * service, abs=3.0 * error)
 
 
+# Rules of engines --------------------------------------------------------------------------------
+
+
+def by_tokens(seats):
+    """Return tables of steps of 10 ms, and a millisecond for each 100 prompt tokens."""
+    flat = [0.01] * 40_000
+    pieces = [[0.0, 0.0], [0.4, 0.4]]
+    return clockwork(seats)._replace(decodes=flat, prompts=flat, mixed=flat, pieces=pieces)
+
+
+def simulated(count=1, prompt=1000, answer=11, *, clients=None, rate=None, front=0.0, **changed):
+    """Return TTFT and TPOT of requests that are all alike, and tokens a second."""
+    s = PLAIN._replace(**{"seats": 8, "budget": 4096, "front": front} | changed)
+    table = by_tokens(s.seats)
+    requests = Requests(
+        arrivals=None if clients else np.arange(count) / rate if rate else np.zeros(count),
+        inputs=np.full(count, prompt),
+        outputs=np.full(count, answer),
+    )
+    found = Fleet(scheduler=s, surface=table, replicas=1).serve(requests, np.zeros(count, np.int64), clients)
+    tpot = found.figure("tpot")
+    return found.figure("ttft").mean(), tpot.mean() if len(tpot) else None, count * answer / found.last.max()
+
+
+def test_a_lone_request_takes_its_prompt_and_its_tokens():
+    ttft, tpot, rate = simulated()
+    assert ttft == pytest.approx(0.02)
+    assert tpot == pytest.approx(0.01)
+    assert rate == pytest.approx(11 / (0.02 + 10 * 0.01))
+
+
+def test_a_prompt_longer_than_the_budget_is_cut():
+    ttft, tpot, _ = simulated(answer=1, budget=256)
+    assert ttft == pytest.approx(4 * 0.01 + 1000 * 1e-5)
+    assert tpot is None
+
+
+def test_seats_bound_who_runs_and_the_rest_wait():
+    """Ten requests on one seat are ten lone ones, one after the other."""
+    alone, _, quickly = simulated(prompt=100, answer=6, seats=1)
+    ttft, _, rate = simulated(10, prompt=100, answer=6, seats=1)
+    assert rate == pytest.approx(quickly)
+    assert ttft == pytest.approx(alone + 6 / quickly * 4.5)
+
+
+def test_an_engine_that_does_not_mix_stops_decoding_for_prompts():
+    mixed = simulated(40, answer=50, clients=8, budget=1100)[1]
+    apart = simulated(40, answer=50, clients=8, budget=1100, mixes=False, chunked=False)[1]
+    assert apart > mixed
+
+
+def test_slow_arrivals_see_an_empty_system():
+    alone, seen = simulated(prompt=100, answer=5), simulated(20, prompt=100, answer=5, rate=0.5)
+    assert seen[:2] == pytest.approx(alone[:2])
+
+
+def test_engines_differ_in_what_they_cut_and_in_what_they_mix():
+    """SGLang cuts prompts but computes them alone, TensorRT-LLM the other way round: three prompts of 700 into a budget of 1,000."""
+    seen = {
+        (cuts, mixes): simulated(3, prompt=700, answer=5, budget=1000, chunked=cuts, mixes=mixes)
+        for cuts in (True, False)
+        for mixes in (True, False)
+    }
+    # whole prompts, one a step: the first two wait for the third's where it is computed alone, else they decode beside it
+    one = 0.01 + 700 * 1e-5
+    assert seen[False, False][0] == pytest.approx(2 * one)
+    assert seen[False, True][0] == pytest.approx(2 * one)
+    assert seen[False, False][1] > seen[False, True][1] > 0.01
+    # cut prompts come sooner: 1,000, 1,000 and 100 tokens
+    assert seen[True, False][0] == pytest.approx((0.02 + 0.04 + 0.051) / 3)
+    assert seen[True, False][1] > seen[True, True][1]
+
+
+def test_a_burst_waits_until_the_front_end_has_taken_in_all_of_it():
+    quick = simulated(20, prompt=100, answer=5, seats=20)
+    slow = simulated(20, prompt=100, answer=5, seats=20, front=0.1)
+    assert slow[0] == pytest.approx(quick[0] + 20 * 0.1)
+    assert 100 / slow[2] == pytest.approx(100 / quick[2] + 20 * 0.1)
+    assert slow[1] == pytest.approx(quick[1])
+
+
+def test_who_comes_to_a_busy_server_waits_for_the_front_end_alone():
+    quick = simulated(10, prompt=100, answer=400, seats=20, rate=1.0)
+    slow = simulated(10, prompt=100, answer=400, seats=20, rate=1.0, front=0.1)
+    assert slow[0] == pytest.approx(quick[0] + 0.1, abs=0.012)  # a request is seen at the end of a step of 11 ms
+    late = simulated(10, prompt=100, answer=400, seats=20, rate=1.0, delay=0.3)
+    assert late[0] == pytest.approx(quick[0] + 0.3, abs=0.012)
+
+
+def test_static_batches_end_together():
+    ttft, tpot, _ = simulated(4, prompt=100, answer=5, seats=2, static=True, mixes=False, chunked=False)
+    assert tpot == pytest.approx(0.01)
+    assert ttft == pytest.approx(0.012 + 0.5 * (0.012 + 4 * 0.01))
+
+
 # What always holds -------------------------------------------------------------------------------
 
 
@@ -243,7 +340,7 @@ def served(tables, s=PLAIN, *, replicas=1, route=ROUTES[0], factor=1.0, rate=8.0
         inputs=lengths.draw(512, count, random),
         outputs=lengths.draw(128, count, random),
     )
-    fleet = Fleet(scheduler=s, surface=table, replicas=replicas, front=0.004, route=route)
+    fleet = Fleet(scheduler=s._replace(front=0.004, delay=0.01), surface=table, replicas=replicas, route=route)
     return fleet.serve(requests, np.zeros(count, np.int64), clients)
 
 
@@ -326,9 +423,9 @@ def test_a_replica_stopped_at_every_arrival_does_the_same(tables):
     """Cutting jumps where others arrive changes nothing."""
     requests = drawn(300, 8.0, 512, 128, 0.7, 5)
     whole, parts = empty(300), empty(300)
-    core.run(PLAIN, tables[0], requests, whole, core.started(PLAIN, 300, 300), 0.0, math.inf)
+    core.run(PLAIN, tables[0], requests, whole, core.started(PLAIN, 300, 300), math.inf)
     state = core.started(PLAIN, 300, 300)
     for until in [*np.linspace(0.0, 40.0, 997), math.inf]:
-        core.run(PLAIN, tables[0], requests, parts, state, 0.0, float(until))
+        core.run(PLAIN, tables[0], requests, parts, state, float(until))
     assert np.allclose(whole.last, parts.last, rtol=0, atol=SAME)
     assert np.allclose(whole.first, parts.first, rtol=0, atol=SAME)

@@ -233,7 +233,8 @@ def _finished(
 def _books(asked: Request, book_for: Callable[..., Ledger]) -> list[Ledger]:
     """Return the ledger at the engine's own limit of running sequences, or at the demanded one.
 
-    If a rate is demanded and that limit binds before memory, ledgers with repeatedly doubled limits follow.
+    If a rate is demanded and that limit binds before memory, ledgers with repeatedly doubled limits follow, unless the
+    user states the limit.
     """
     books = [book_for(seats=min(asked.constraints.concurrency or 0, MOST_SEATS))]
     expands = asked.constraints.rate is not None or asked.seats == MOST_SEATS
@@ -241,7 +242,10 @@ def _books(asked: Request, book_for: Callable[..., Ledger]) -> list[Ledger]:
         seats = 2 * math.ceil(books[-1].by_setting)
         if seats > MOST_SEATS:
             break
-        books.append(book_for(seats=seats))
+        more = book_for(seats=seats)
+        if more.by_setting <= books[-1].by_setting:
+            break
+        books.append(more)
     return [books[0], *(book for book in books[1:] if book.fits)]
 
 
