@@ -15,7 +15,7 @@ from roofplan.timing.figures import POWER, TIME_PER_TOKEN, Doubt, Metric, Sure, 
 from roofplan.timing.power import power_limits, wall_power
 
 SEARCHED = 4_000
-"""Requests of each trial of the search for a rate, unless fewer are asked for [1]."""
+"""Requests of each trial of the search for a rate that nobody asked for [1]."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +98,8 @@ def felt_of(asked: Asked, result: Result) -> Felt:
     deployment, speed = deployment_of(plan), speed_of(plan)
     found = None
     if asked.objectives and asked.open:
-        few = asked if asked.count <= SEARCHED or asked.trace is not None else replace(asked, count=SEARCHED, warmup=0)
+        brief = asked.count > SEARCHED and asked.trace is None and not asked.find
+        few = replace(asked, count=SEARCHED, warmup=0) if brief else asked
         start = asked.rate or 0.5 * plan.metrics["output_tokens_per_second"].value / asked.output
         found = highest_rate(
             lambda rate: simulate(deployment, few.load(deployment, rate), speed, doubtful=False), start

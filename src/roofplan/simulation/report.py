@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from math import exp, hypot, log, sqrt
+from math import exp, hypot, inf, log, sqrt
 
 import numpy as np
 
@@ -55,7 +55,7 @@ class Figure:
     summary : distribution over requests.
     metric : mean, with the 90% interval from both causes together.
     sampling : ends of the interval from the random numbers alone [s].
-    speeds : means with all steps as fast and as slow as their own 90% interval allows [s].
+    speeds : means with all steps as fast and as slow as their own 90% interval allows, infinite where the slow ones let the queue grow [s].
     """
 
     summary: Summary
@@ -148,10 +148,15 @@ def simulate(deployment: Deployment, load: Load, speed: Sure, *, doubtful: bool 
     factors = (exp(-speed.half), exp(speed.half)) if doubtful else ()
     others = [replace(fleet, surface=scaled(table, factor)) for factor in factors]
     ends = [other.serve(load.requests, load.cached, load.clients) for other in others]
+    growth = growth_of(served, load.clients)
+    # a queue that grows only with the slowest steps has no end that a longer load would not move
+    tipped = bool(ends) and not growth and growth_of(ends[1], load.clients) > 0.0
     figures = {}
     for name, one in found.items():
         if one.mean is not None:
             means = [float(end.figure(name)[load.warmup :].mean()) for end in ends] or [one.mean, one.mean]
+            if tipped:
+                means[1] = inf
             figures[name] = figure_of(one, (min(means[0], one.mean), max(means[1], one.mean)), speed.grade)
     seconds = float(served.last.max() - served.arrivals.min())
     limits, good = judged(served, load)
@@ -160,7 +165,7 @@ def simulate(deployment: Deployment, load: Load, speed: Sure, *, doubtful: bool 
         load=load,
         served=served,
         figures=figures,
-        growth=growth_of(served, load.clients),
+        growth=growth,
         holds=limits,
         good=good,
         seconds=seconds,

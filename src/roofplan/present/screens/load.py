@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import isfinite
+
 from roofplan.load.statistics import QUANTILES
 from roofplan.present.screens.page import LETTER, Page, interval, wrapped
 from roofplan.present.screens.plans import price_text
@@ -32,6 +34,8 @@ def simulate_screen(felt: Felt, page: Page) -> None:
     seen = felt.simulation
     for line in (*_head(felt), *_figures(felt), *_load(felt)):
         page.line(line)
+    if not isfinite(seen.figures["ttft"].metric.high):
+        page.line("  no end    with steps at the slow end of their interval the queue grows")
     if seen.saturated:
         text = f"saturated: the queue grows by {units.significant(seen.growth)} req/s; times depend on how long the load lasts"
         page.line(page.paint(text, "warning"))
@@ -76,7 +80,8 @@ def _row(title: str, one: Figure, scale: float, seen: Simulation, name: str) -> 
     m = one.metric
     cells = [m.value, *one.summary.quantiles.values()]
     text = f"  {title:7s}" + "".join(units.significant(value * scale).rjust(COLUMN) for value in cells)
-    text += f"   [{units.significant(m.low * scale, 2)}, {units.significant(m.high * scale, 2)}] {LETTER[m.grade]}"
+    high = units.significant(m.high * scale, 2) if isfinite(m.high) else "no end"
+    text += f"   [{units.significant(m.low * scale, 2)}, {high}] {LETTER[m.grade]}"
     for objective, _, holds in seen.holds:
         if objective.figure == name:
             text += f"  SLO {units.significant(objective.limit * scale)} at {objective.percentile} {'holds' if holds else 'MISSED'}"
