@@ -217,8 +217,10 @@ def test_one_client_before_several_replicas_is_one_client():
     one, two = (
         predicted_figures(closed_loop(client_concurrency=n, queued_requests=20, count=2, dp=2), FIT) for n in (1, 2)
     )
-    assert two["output_tokens_per_second"].value == pytest.approx(2 * one["output_tokens_per_second"].value, rel=0.03)
-    assert two["tpot"].value == pytest.approx(one["tpot"].value)
+    assert two["output_tokens_per_second"].value == pytest.approx(
+        2 * one["output_tokens_per_second"].value, rel=0.08
+    )  # lengths vary
+    assert two["tpot"].value == pytest.approx(one["tpot"].value, rel=0.01)
 
 
 def test_percentiles_of_a_simulated_run_are_those_of_its_requests():
@@ -618,7 +620,7 @@ def test_groups_with_unequal_clients_serve_all_of_them():
 
 
 def test_what_a_closed_loop_leaves_open_is_assumed_and_said():
-    assert "requests: 5 a client" in closed_loop().assumed
+    assert "requests: 10 a client" in closed_loop().assumed
     assert any("percentile foo" in text for text in closed_loop(percentile="foo").assumed)
     assert not any("percentile" in text for text in closed_loop(percentile="mean").assumed)
     with pytest.raises(Skipped, match="answer length not stated"):

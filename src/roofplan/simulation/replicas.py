@@ -151,8 +151,9 @@ class Fleet:
         if clients is None and several and self.route == LEAST:
             return self._least(requests, columns)
         parts, out = [], []
+        turn = np.arange(total) if clients is None else np.arange(total) % clients
         for k in range(self.replicas):
-            mine = np.arange(k, total, self.replicas)
+            mine = np.flatnonzero(turn % self.replicas == k)  # in turn, and each client's at one replica
             own = tuple(column[mine] for column in columns)
             sent = len(mine)
             if clients is None:

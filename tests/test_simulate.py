@@ -1,0 +1,187 @@
+"""``roofplan simulate``: what it answers, what it refuses, and that its parts agree with each other."""
+
+import csv
+import json
+import shlex
+
+import numpy as np
+import pytest
+
+import roofplan as rp
+from roofplan.errors import InputError
+from roofplan.present.charts.load import under_load
+
+ASKED = {"on": "h100-sxm:8", "strategy": "tp=4,dp=2", "rate": "4req/s", "requests": 1500}
+LIMITS = "ttft=500ms@p99,tpot=50ms@p95"
+
+
+@pytest.fixture(scope="module")
+def felt():
+    return rp.simulate("llama-3.1-70b", **ASKED, slo=LIMITS)
+
+
+def test_an_idle_system_answers_as_the_plan_says():
+    """One request at a time, far apart: no queue, and the times of the laws."""
+    seen = rp.simulate("llama-3.1-70b", on="h100-sxm:8", strategy="tp=8", rate="0.01req/s", requests=50).simulation
+    plan = rp.plan_serving("llama-3.1-70b", on="h100-sxm:8", strategy="tp=8", concurrency=1).plans[0]
+    front = float(plan.rates.front + plan.rates.delay)
+    assert seen.figures["tpot"].summary.mean == pytest.approx(plan.metrics["tpot"].value, rel=0.01)
+    assert seen.figures["ttft"].summary.mean == pytest.approx(plan.metrics["ttft"].value + front, rel=0.01)
+    assert seen.growth == 0.0
+
+
+def test_a_full_closed_loop_is_near_the_steady_state():
+    seen = rp.simulate(
+        "llama-3.1-70b", on="h100-sxm:8", strategy="tp=8", clients=64, lengths="uniform:0.5-1.5", requests=2000
+    )
+    plan = rp.plan_serving("llama-3.1-70b", on="h100-sxm:8", strategy="tp=8", concurrency=64).plans[0]
+    rate = plan.metrics["output_tokens_per_second"].value
+    assert seen.simulation.output_tokens_per_second == pytest.approx(rate, rel=0.1)
+
+
+def test_more_load_makes_waits_longer_until_the_queue_grows():
+    ends = []
+    for rate in ("2req/s", "10req/s", "18req/s", "60req/s"):
+        seen = rp.simulate("llama-3.1-70b", **(ASKED | {"rate": rate})).simulation
+        ends.append(seen.figures["e2e"].summary.mean)
+    assert ends == sorted(ends)
+    assert seen.saturated
+    assert 20.0 < seen.growth < 60.0
+
+
+def test_intervals_hold_both_causes(felt):
+    for one in felt.simulation.figures.values():
+        low, high = one.sampling
+        assert one.speeds[0] <= one.summary.mean <= one.speeds[1]
+        assert one.metric.low <= min(low, one.speeds[0])
+        assert one.metric.high >= max(high, one.speeds[1])
+        quantiles = list(one.summary.quantiles.values())
+        assert quantiles == sorted(quantiles)
+
+
+def test_the_highest_rate_keeps_the_limits_and_a_higher_one_does_not(felt):
+    found = felt.found
+    assert found.rate > 4.0
+    assert found.missed / found.rate < 1.011
+    assert all(holds for _, _, holds in found.at.holds)
+    rates = [rate for rate, _ in found.tried]
+    assert rates == sorted(rates)
+    asked = ASKED | {"rate": None, "requests": 1500}
+    sought = rp.simulate("llama-3.1-70b", **asked, slo=LIMITS, find="rate")
+    assert sought.kept
+    assert sought.rate == pytest.approx(sought.found.rate)
+    assert all(holds for _, _, holds in sought.simulation.holds)
+
+
+def test_a_limit_that_an_empty_system_misses(run):
+    code, out, _ = run(
+        "simulate", "llama-3.1-70b", "--on", "h100-sxm:8", "--find", "rate", "--slo", "ttft=1ms", "--requests", "200"
+    )
+    assert code == 1
+    assert "even an empty system misses" in out
+
+
+def test_a_missed_limit_ends_with_1(run):
+    words = ["simulate", "llama-3.1-70b", "--on", "h100-sxm:8", "--rate", "4req/s", "--requests", "300", "--slo"]
+    assert run(*words, "tpot=5ms@p50")[0] == 1
+    assert run(*words, "tpot=500ms@p50")[0] == 0
+
+
+def test_the_document_and_the_table_agree(run_json, tmp_path):
+    path = tmp_path / "requests.csv"
+    words = [
+        "simulate",
+        "llama-3.1-8b",
+        "--on",
+        "l40s:2",
+        "--rate",
+        "3req/s",
+        "--requests",
+        "400",
+        "--lengths",
+        "lognormal:0.7",
+    ]
+    _, document = run_json(*words, "--slo", "ttft=1s", "--seed", "7", "--csv", str(path))
+    seen, rows = document["simulation"], list(csv.DictReader(path.read_text().splitlines()))
+    assert seen["requests"] == seen["completed"] == len(rows) == 400
+    for name in ("ttft", "e2e", "waiting", "tpot"):
+        values = [float(row[name]) for row in rows if row[name]]
+        assert seen[name]["mean"] == pytest.approx(np.mean(values))
+        assert seen[name]["p99"] == pytest.approx(np.quantile(values, 0.99))
+    good = np.mean([float(row["ttft"]) <= 1.0 for row in rows])
+    assert seen["goodput"]["share"] == pytest.approx(good)
+    assert sum(one["requests"] for one in seen["replicas"]) == 400
+    _, again = run_json(*shlex.split(document["reproduce"])[1:])
+    assert again["simulation"]["e2e"] == seen["e2e"]
+    _, other = run_json(*words, "--slo", "ttft=1s", "--seed", "8")
+    assert other["simulation"]["e2e"]["mean"] != seen["e2e"]["mean"]
+
+
+def test_traces_are_replayed(tmp_path, run_json):
+    path = tmp_path / "trace.csv"
+    path.write_text("arrival,input,output\n" + "".join(f"{i * 0.5},{100 + i},{20 + i % 7}\n" for i in range(100)))
+    words = ["simulate", "llama-3.1-8b", "--on", "l40s:1", "--trace", str(path)]
+    seen = run_json(*words)[1]["simulation"]
+    assert seen["requests"] == 100
+    quick = run_json(*words, "--rate", "20req/s")[1]["simulation"]
+    assert quick["simulated_seconds"] < 0.2 * seen["simulated_seconds"]
+    assert run_json(*words, "--duration", "10s")[1]["simulation"]["requests"] == 21
+    long = tmp_path / "long.csv"
+    long.write_text("arrival,input,output\n0,100,10\n1,200000,10\n")
+    _, refused = run_json("simulate", "llama-3.1-8b", "--on", "l40s:1", "--trace", str(long))
+    assert "131,072 positions" in refused["error"]["message"]
+
+
+def test_shared_prefixes_are_found_in_the_cache(tmp_path, run_json):
+    path = tmp_path / "mooncake.csv"
+    rows = [f"{i * 500},2048,50,0-2 {i + 10}" for i in range(60)]
+    path.write_text("timestamp_ms,input_length,output_length,hash_ids\n" + "\n".join(rows) + "\n")
+    seen = run_json("simulate", "llama-3.1-8b", "--on", "l40s:1", "--trace", str(path))[1]["simulation"]
+    assert seen["prefix_hits"] == pytest.approx(0.75 * 59 / 60, abs=0.01)
+    _, share = run_json(
+        "simulate", "llama-3.1-8b", "--on", "l40s:1", "--rate", "1req/s", "--prefix-hit", "50%", "--requests", "50"
+    )
+    assert share["simulation"]["prefix_hits"] == pytest.approx(0.5, abs=0.01)
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({}, "which load"),
+        ({"rate": "4req/s", "clients": 3}, "exclude each other"),
+        ({"burst": 10, "trace": "x.csv"}, "exclude each other"),
+        ({"find": "rate"}, "keeps which limits"),
+        ({"find": "cost", "slo": "ttft=1s"}, "--find"),
+        ({"clients": 4, "find": "rate", "slo": "ttft=1s"}, "exclude each other"),
+        ({"rate": "4req/s", "requests": 10, "duration": "1h"}, "exclude each other"),
+        ({"clients": 4, "duration": "1h"}, "only a rate and a trace"),
+        ({"rate": "4req/s", "requests": 10, "warmup": 10}, "leaves none"),
+        ({"rate": "4req/s", "seed": "dice"}, "--seed"),
+        ({"rate": "4req/s", "route": "nearest"}, "--route"),
+        ({"rate": "4req/s", "requests": 100_000_000}, "memory holds"),
+    ],
+)
+def test_loads_that_contradict_themselves_are_refused(asked, said):
+    with pytest.raises(InputError, match=said):
+        rp.simulate("llama-3.1-8b", on="l40s:1", **asked)
+
+
+def test_a_machine_is_needed():
+    with pytest.raises(InputError, match="--on is missing"):
+        rp.simulate("llama-3.1-8b", rate="1req/s")
+
+
+def test_pictures_hold_every_part(felt):
+    specs = under_load(felt)
+    titles = " ".join(json.dumps(one.get("title", "")) for one in specs)
+    for part in ("against rate", "TTFT", "running and waiting", "cache over time", "first 50 requests"):
+        assert part in titles
+
+
+def test_costs_and_power_are_of_this_load(felt):
+    metrics, seen = felt.metrics, felt.simulation
+    per_hour = metrics["cost_per_million_output_tokens"].value * seen.output_tokens_per_second * 3600 / 1e6
+    assert per_hour == pytest.approx(felt.plan.cost.total)
+    assert metrics["energy_per_output_token"].value == pytest.approx(
+        metrics["power"].value / seen.output_tokens_per_second
+    )
