@@ -34,6 +34,22 @@ EXAMPLES = [
         "serve llama-3.1-70b --tpot 50ms --budget 20USD/h",
     ),
     (
+        "What users feel: a 70B on eight H100 at four requests a second",
+        "simulate llama-3.1-70b --on h100-sxm:8 --rate 4req/s --lengths lognormal:0.7 --slo ttft=500ms@p99,tpot=50ms@p95",
+    ),
+    (
+        "The same under an hour of real conversations",
+        "simulate llama-3.1-70b --on h100-sxm:8 --trace docs/traces/azure_2023_conv.csv.gz --slo ttft=1s@p99,tpot=50ms@p95",
+    ),
+    (
+        "Where a box with four RTX 4090 gives way",
+        "simulate llama-3.1-70b-awq --on rtx-4090:4 --lengths lognormal:0.7 --find rate --slo ttft=4s@p95,tpot=100ms@p95",
+    ),
+    (
+        "DeepSeek-R1 on eight H200 for 64 clients",
+        "simulate deepseek-r1 --on h200-sxm:8 --clients 64 --lengths lognormal:0.7",
+    ),
+    (
         "Training: LLaMA-2 70B for 2T tokens on 2,048 A100",
         "train llama-2-70b --on a100-sxm-80:2048 --tokens 2T --batch 1024seq --sequence 4k",
     ),

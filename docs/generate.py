@@ -1,5 +1,6 @@
 """Write the index of the catalogue, docs/laws.md, docs/catalogue.md, docs/commands.md, docs/intervals.md, docs/accuracy.md and docs/accuracy-training.md: ``make docs``."""
 
+import csv
 import importlib
 import inspect
 import json
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import roofplan.laws
 from roofplan import catalogue, hf
+from roofplan.api import simulate
 from roofplan.evidence.training_report import page
 from roofplan.records.units import gib, significant
 
@@ -63,7 +65,53 @@ def accuracy():
     from roofplan.evidence.fits.scoreboard import page as scoreboard
 
     fit = catalogue.shipped_fit()
-    return scoreboard(kept(fit), fit)
+    return scoreboard(kept(fit), fit) + one_by_one()
+
+
+SERVERS = {
+    "rtx4090_llama-3.1-8b": ("llama-3.1-8b", "rtx-4090:1", 256),
+    "rtxpro6000_llama-3.1-8b": ("llama-3.1-8b", "rtx-pro-6000:1", 128),
+    "rtxpro6000_qwen3-32b_tp2": ("qwen3-32b", "rtx-pro-6000:2", 128),
+}
+"""Runs of `traces/` whose requests were logged one by one: model, devices and limit of sequences."""
+
+
+def one_by_one():
+    """Return means of logged requests beside those of the simulator; nothing is fitted to these runs."""
+    lines = [
+        "",
+        "## Requests one by one",
+        "",
+        "Three servers whose every request was logged ([where from](traces/README.md)): 300 requests in 29 s, more than the device can serve.",
+        "No constant has seen them, and only what a user would state is told: model, devices, engine, and its two limits.",
+        "",
+        "| run | figure | measured | simulated | error | inside |",
+        "|---|---|---:|---:|---:|---|",
+    ]
+    for name, (model, on, seats) in SERVERS.items():
+        file = HERE / "traces" / f"{name}.csv"
+        rows = list(csv.DictReader(file.read_text().splitlines()))
+        said = f"max_num_seqs={seats},max_num_batched_tokens=2048"
+        felt = simulate(model, on=on, trace=str(file), engine="vllm-0.20", set=said, fit=catalogue.shipped_fit())
+        for figure, scale, unit in (("ttft", 1.0, "s"), ("tpot", 1e3, "ms"), ("e2e", 1.0, "s")):
+            measured = sum(logged(rows, figure)) / len(rows) * scale
+            m = felt.simulation.figures[figure].metric
+            value, low, high = (x * scale for x in (m.value, m.low, m.high))
+            inside = "yes" if low <= measured <= high else "no"
+            seen = f"{significant(value)} [{significant(low, 2)}, {significant(high, 2)}] {unit}"
+            error = f"{value / measured - 1.0:+.0%}"
+            lines.append(
+                f"| {name} | {figure.upper()} | {significant(measured)} {unit} | {seen} | {error} | {inside} |"
+            )
+    return "\n".join([*lines, ""])
+
+
+def logged(rows, figure):
+    """Return a figure of every logged request, counted from when the engine queued it [s]."""
+    for row in rows:
+        queued, first, last = (float(row[name]) for name in ("queued_s", "first_token_s", "last_token_s"))
+        tokens = max(2, int(row["output_tokens"]))
+        yield {"ttft": first - queued, "e2e": last - queued, "tpot": (last - first) / (tokens - 1)}[figure]
 
 
 def accuracy_training():

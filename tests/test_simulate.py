@@ -3,6 +3,7 @@
 import csv
 import json
 import shlex
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -185,3 +186,30 @@ def test_costs_and_power_are_of_this_load(felt):
     assert metrics["energy_per_output_token"].value == pytest.approx(
         metrics["power"].value / seen.output_tokens_per_second
     )
+
+
+RUNS = Path(__file__).parent.parent / "docs" / "traces"
+
+
+@pytest.mark.parametrize(
+    ("name", "model", "on", "seats"),
+    [
+        ("rtx4090_llama-3.1-8b", "llama-3.1-8b", "rtx-4090:1", 256),
+        ("rtxpro6000_llama-3.1-8b", "llama-3.1-8b", "rtx-pro-6000:1", 128),
+        ("rtxpro6000_qwen3-32b_tp2", "qwen3-32b", "rtx-pro-6000:2", 128),
+    ],
+)
+def test_logged_requests_lie_inside_the_intervals(name, model, on, seats):
+    """No constant is fitted to these runs, in which requests queue for a minute."""
+    path = RUNS / f"{name}.csv"
+    rows = list(csv.DictReader(path.read_text().splitlines()))
+    settings = f"max_num_seqs={seats},max_num_batched_tokens=2048"
+    seen = rp.simulate(model, on=on, trace=str(path), engine="vllm-0.20", set=settings).simulation
+    first = np.array([float(row["first_token_s"]) - float(row["queued_s"]) for row in rows])
+    whole = np.array([float(row["last_token_s"]) - float(row["queued_s"]) for row in rows])
+    tokens = np.array([int(row["output_tokens"]) for row in rows])
+    measured = {"ttft": first.mean(), "e2e": whole.mean(), "tpot": ((whole - first) / np.maximum(1, tokens - 1)).mean()}
+    for figure, value in measured.items():
+        metric = seen.figures[figure].metric
+        assert metric.low < value < metric.high
+        assert metric.value == pytest.approx(value, rel=0.35)
