@@ -213,3 +213,32 @@ def test_logged_requests_lie_inside_the_intervals(name, model, on, seats):
         metric = seen.figures[figure].metric
         assert metric.low < value < metric.high
         assert metric.value == pytest.approx(value, rel=0.35)
+
+
+def test_plans_that_keep_limits_at_a_rate_stand_first():
+    asked = {"on": "h100-sxm:8", "rate": "4req/s", "slo": "ttft=200ms@p99"}
+    found = rp.plan_serving("llama-3.1-70b", **asked)
+    holds = [plan.under_load.holds for plan in found.plans if plan.under_load is not None]
+    assert holds == sorted(holds, reverse=True)
+    assert holds[0]
+    assert not holds[-1]
+    alone = rp.simulate("llama-3.1-70b", **asked, strategy="tp=8", requests=2000)
+    (limit,) = found.plans[0].under_load.limits
+    assert found.plans[0].label == "tp8"
+    assert limit[1] == pytest.approx(alone.simulation.holds[0][1])
+
+
+def test_a_plan_that_steady_states_put_first_and_users_would_not(run_json):
+    words = ["serve", "llama-3.1-70b", "--on", "h100-sxm:8", "--rate", "8req/s", "--slo", "ttft=200ms@p99"]
+    code, document = run_json(*words)
+    assert code == 1
+    assert {"slo", "reordered"} <= {one["code"] for one in document["warnings"]}
+    first = document["plans"][0]
+    assert first["under_load"]["place"] > 1
+    assert first["points"]
+    assert not first["under_load"]["holds"]
+
+
+def test_limits_need_a_rate():
+    with pytest.raises(InputError, match="at which rate"):
+        rp.plan_serving("llama-3.1-70b", on="h100-sxm:8", slo="ttft=1s")

@@ -161,8 +161,16 @@ def plan_serving(
     """
     loaded = model_of(asked.model)
     request, warnings = request_of(loaded, asked, terms)
+    if asked.slo is not None and asked.rate is None:
+        raise InputError("--slo: at which rate? Example: --rate 4req/s", argument="--rate")
     found = search(request, fit_at_hand(fit), progress)
     found.warnings += warnings
+    if asked.slo is not None:
+        from roofplan.simulation.ranking import ranked_under_load
+        from roofplan.simulation.request import asked_of
+
+        shared = {one.name: getattr(asked, one.name) for one in (*fields(LoadInputs), *fields(Planned))}
+        ranked_under_load(found, asked_of(SimulateInputs(**shared)))
     return found
 
 
@@ -207,7 +215,7 @@ def _plan_under(asked: SimulateInputs, load: Asked, fit: Fit, progress: Callable
             "--on is missing: which machine? Example: --on h100-sxm:8, or roofplan serve MODEL --rate 4req/s for all of them",
             argument="--on",
         )
-    shared = {one.name: getattr(asked, one.name) for one in (*fields(LoadInputs), *fields(Planned))}
+    shared = {one.name: getattr(asked, one.name) for one in (*fields(LoadInputs), *fields(Planned))} | {"slo": None}
     longest = load.longest
     shared |= {"input": str(round(load.input)), "output": str(round(load.output))}
     if asked.context is None and longest > load.input + load.output:

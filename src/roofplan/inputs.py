@@ -316,6 +316,7 @@ class Planned(Inputs):
         several=True,
     )
     draft: str | None = asked("multi-token prediction K:ACCEPTANCE, such as 1:0.85", was="draft_tokens")
+    slo: str | None = asked("limits on what users feel at --rate: ttft=500ms@p99,tpot=50ms@p95", several=True)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -337,7 +338,6 @@ class SimulateInputs(Planned, Load):
     requests: Text | None = asked("how many; default: 10000, of a trace all")
     duration: str | None = asked("of the arrivals instead, 1h")
     warmup: Text = asked("first requests that statistics leave out", "0")
-    slo: str | None = asked("limits on what users feel: ttft=500ms@p99,tpot=50ms@p95", several=True)
     find: str | None = asked("rate: the highest that keeps --slo")
     route: str = asked("how replicas are chosen: least-outstanding or round-robin", "least-outstanding")
     seed: Text = asked("of the random numbers", "0")

@@ -17,7 +17,7 @@ from roofplan.inputs import ServeInputs
     csv="write every plan to FILE",
     emit="print only the launch line: vllm, sglang, trtllm or llamacpp",
 )
-def serve(asked: ServeInputs, reply: Reply) -> None:
+def serve(asked: ServeInputs, reply: Reply) -> int:
     """Serving plans, ranked, priced and explained."""
     from roofplan.api import plan_serving
     from roofplan.exports.serving import engine_named, launch
@@ -55,3 +55,5 @@ def serve(asked: ServeInputs, reply: Reply) -> None:
         title=f"roofplan serve {asked.model}",
         launch=None if emit is None else lambda: launch(result.plans[0]),
     )
+    felt = result.plans[0].under_load
+    return 0 if felt is None or felt.holds else 1

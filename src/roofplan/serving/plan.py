@@ -65,6 +65,7 @@ class Plan:
     utilisation : share of full load at which costs are counted [1].
     named : Hub name of the model as the user gave it.
     seats : limit of running sequences that the plan sets for each group, 0 if it sets none [1].
+    under_load : what users feel at the demanded rate, None where nobody set a limit on it.
     """
 
     model: Model
@@ -87,6 +88,7 @@ class Plan:
     utilisation: float = 1.0
     named: str = ""
     seats: int = 0
+    under_load: UnderLoad | None = None
 
     @property
     def label(self) -> str:
@@ -150,6 +152,28 @@ class Plan:
         """Return a stable identifier of the configuration."""
         s = self.strategy.label().replace(" ", "-")
         return f"{self.machine.device.id}-{self.machine.hosts}x{self.machine.per_host}-{self.engine.id}-{s}-{self.precision}-{self.kv_precision}-u{self.users}"
+
+
+class UnderLoad(NamedTuple):
+    """What users feel of a plan at the demanded rate.
+
+    Parameters
+    ----------
+    place : of the plan by its steady state [1].
+    good : share of requests inside all limits [1].
+    limits : of each limit, the figure with its percentile, the time there and the longest allowed [s].
+    growth : requests a second by which the queue grows, 0 where it does not [1/s].
+    """
+
+    place: int
+    good: float
+    limits: tuple[tuple[str, float, float], ...]
+    growth: float
+
+    @property
+    def holds(self) -> bool:
+        """Whether all limits are kept by a queue that does not grow."""
+        return not self.growth and all(time <= limit for _, time, limit in self.limits)
 
 
 class Refusal(NamedTuple):

@@ -30,7 +30,7 @@ from roofplan.present.answers.record import (
     view,
 )
 from roofplan.present.screens import source_text
-from roofplan.serving import Plan, Result, bounds, first_bound, improvements
+from roofplan.serving import Plan, Result, UnderLoad, bounds, first_bound, improvements
 
 EXPLAIN_DEPTH = 4
 
@@ -83,6 +83,33 @@ class Point:
 
 
 @members
+class FeltLimit:
+    """A limit on what users feel, and the time at its percentile [s]."""
+
+    figure: str
+    value: float
+    limit: float
+
+
+@members
+class UnderLoadMember:
+    """What users feel of a plan at the demanded rate, by simulation.
+
+    Parameters
+    ----------
+    place : of the plan by its steady state, from 1 [1].
+    good : share of requests inside all limits [1].
+    growth : requests a second by which the queue grows, 0 where it does not [1/s].
+    """
+
+    holds: bool
+    place: int
+    good: float
+    growth: float
+    limits: list[FeltLimit]
+
+
+@members
 class ServePlan:
     """One serving plan.
 
@@ -119,6 +146,7 @@ class ServePlan:
     reproduce: str
     source_ids: list[str]
     points: list[Point]
+    under_load: UnderLoadMember = ABSENT
     explain: list[Tree] = ABSENT
 
 
@@ -268,8 +296,14 @@ def _plan(
         reproduce=reproduce(plan, asked),
         source_ids=keys,
         points=[_point(step) for step in first.ladder] if first is not None else [],
+        under_load=ABSENT if plan.under_load is None else _under_load(plan.under_load),
         explain=[tree(one, explain) for one in trees if one is not None] if explain else ABSENT,
     )
+
+
+def _under_load(felt: UnderLoad) -> UnderLoadMember:
+    limits = [FeltLimit(figure=name, value=time, limit=limit) for name, time, limit in felt.limits]
+    return view(UnderLoadMember, felt, place=felt.place + 1, limits=limits)
 
 
 def _beside(plan: Plan) -> BesidePlan:
@@ -310,7 +344,7 @@ def reproduce(plan: Plan, asked: ServeInputs) -> str:
         words.append(f"--kv-precision {plan.kv_precision}")
     if asked.set:
         words.append(f"--set {asked.set}")
-    own = ("rate", "prefix_hit", "draft", "price", "utilisation")
+    own = ("rate", "slo", "prefix_hit", "draft", "price", "utilisation")
     given = [name for name in own if getattr(asked, name) not in {None, "0", "rent", "100%"}]
     words.extend(f"--{name.replace('_', '-')} {getattr(asked, name)}" for name in given)
     return " ".join(words)

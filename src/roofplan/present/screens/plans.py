@@ -170,9 +170,26 @@ def plan_lines(result: Result, plan: Plan, page: Page) -> list[str]:
     lines.append(f"  why not more  {' · '.join((page.paint(most, 'limit'), *others))}")
     first = f"     limit {units.show(result.asked.constraints.ttft, 's')}" if result.asked.constraints.ttft else ""
     lines.append(f"  first token   {interval(s['ttft'], 1e3, 'ms')} with {users_text(plan.users)}, no queue{first}")
+    lines += _under_load(result, plan, page)
     if plan.idle_devices:
         lines.append(f"  idle          {plan.idle_devices} of {n} devices: replicas without a user{_idle_cost(plan)}")
     return lines
+
+
+def _under_load(result: Result, plan: Plan, page: Page) -> list[str]:
+    """Return what users feel at the demanded rate, or how to ask for it."""
+    rate = result.asked.constraints.rate
+    if plan.under_load is None:
+        most = rate or plan.metrics["output_tokens_per_second"].value / plan.workload.output
+        return [f"  under load    p99 of first tokens: roofplan simulate --rate {units.significant(most, 2)}req/s"]
+    felt = plan.under_load
+    parts = [
+        f"{name} {units.show(time, 's')} of {units.show(limit, 's')}" + ("" if time <= limit else " MISSED")
+        for name, time, limit in felt.limits
+    ]
+    said = f"  under load    {100.0 * felt.good:.4g}% of requests inside: {', '.join(parts)}"
+    said += f" · the queue grows by {units.significant(felt.growth)} req/s" if felt.growth else ""
+    return folded(said if felt.holds else page.paint(said, "warning"))
 
 
 SMALLEST_CAUSE = 0.01
