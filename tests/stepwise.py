@@ -81,7 +81,8 @@ class Engine:
         seconds = step_time(self.t, count, context, [(new, past) for _, new, past in pieces])
         late = 0.0
         if pieces and self.t.lag:
-            late = self.t.lag * (seconds - (step_time(self.t, count, context, []) if count else 0.0))
+            whole = step_time(self.t, count, context, []) if count else 0.0
+            late = self.t.lag * (seconds - whole * self.t.lag / (self.t.lag + 1.0))
         self.now += seconds
         self.ended_context += self.idle_seats * self.s.grows if riding else 0.0  # padding of a static batch
         for seat in riding:

@@ -30,6 +30,7 @@ SYSTEMS = [
     ("gpt-oss-20b", "h200-sxm:8", {"tp": 8}, "vllm-0.33", 0),
     ("mixtral-8x22b", "h100-sxm:8", {"tp": 4, "pp": 2}, "tensorrt-llm-1.2", 0),
     ("llama-3.1-70b", "rtx-4090:4", {"pp": 4}, "llama.cpp-b11200", 0),
+    ("llama-3.1-70b", "rtx-4090:8x1@10gbe", {"pp": 8}, "vllm-0.33", 0),
     ("jamba-1.5-mini", "mi300x:8", {"tp": 8}, "vllm-0.11", 0),
     ("whisper-large-v3", "l40s:1", {}, "vllm-0.33", 0),
     ("llama-3.1-8b", "tpu-v6e:4", {"tp": 4}, "vllm-0.33", 0),
@@ -37,22 +38,33 @@ SYSTEMS = [
 
 
 def by_law(model, strategy, r, sequences, context, pieces, each):
-    """Return the time of a step by the laws, for pieces that are all alike [s]."""
-    micro = r.engine.pipeline_kind == "microbatch"
-    share = float(strategy.pp) if micro else 1.0
-    numbers = {}
-    if sequences:
-        numbers |= {"sequences": sequences / share, "context": float(context)}
-    if pieces:
-        new, past = pieces[0]
-        numbers |= {"new": len(pieces) * new / share, "past": float(past), "requests": len(pieces) / share}
-    step = Step(each=float(each), **numbers)
-    drafted = each - 1 if sequences else 0
-    seconds = step_term("step", model, strategy, step, r, kv_bytes=2.0, drafted=drafted).value * strategy.pp
-    if strategy.pp > 1:
-        sent = (sequences * each + sum(new for new, _ in pieces)) / share * model.hidden * ACTIVATION_BYTES
-        seconds += strategy.pp * float(mean_hop(sent, 1.0 * strategy.tp, 1.0 * strategy.pp, r.network))
-    return float(seconds + r.step_base + r.step_each * (sequences + len(pieces)))
+    """Return the time of a step by the laws, for pieces that are all alike [s].
+
+    In a pipeline whose stages work on different batches, the prompts are in one of them.
+    """
+    batches = strategy.pp if r.engine.pipeline_kind == "microbatch" else 1
+    inside = max(1.0, sequences / batches) if sequences else 0.0
+
+    def stage(prompts):
+        numbers = {}
+        if sequences:
+            numbers |= {"sequences": inside, "context": float(context)}
+        if prompts:
+            new, past = prompts[0]
+            numbers |= {"new": 1.0 * len(prompts) * new, "past": float(past), "requests": 1.0 * len(prompts)}
+        step = Step(each=float(each), **numbers)
+        drafted = each - 1 if sequences else 0
+        seconds = step_term("step", model, strategy, step, r, kv_bytes=2.0, drafted=drafted).value
+        if strategy.pp > 1:
+            sent = (inside * each + sum(new for new, _ in prompts)) * model.hidden * ACTIVATION_BYTES
+            seconds += float(mean_hop(sent, 1.0 * strategy.tp, 1.0 * strategy.pp, r.network))
+        return float(seconds) * strategy.pp / batches
+
+    without = stage([]) * batches + r.step_base + r.step_each * sequences if sequences else 0.0
+    if not pieces:
+        return without
+    one = stage(pieces) + (r.step_base + r.step_each * (sequences + len(pieces))) / batches
+    return without * (batches - 1) / batches + one
 
 
 def worst(model_id, on, degrees, engine, drafted, tries, seats=128, longest=8192):

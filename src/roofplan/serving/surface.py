@@ -40,10 +40,12 @@ TOLERANCE = 5e-4
 
 
 class Surface(NamedTuple):
-    """Tables of the time of a step of one group; all times are those of a whole step, through all pipeline stages [s].
+    """Tables of the time of a step of one group [s].
 
     A step has D decoding sequences, T tokens in all, R sampled rows, and pieces of prompts: new tokens after cached
-    ones; the parts of its time stand in tables of their own.
+    ones; the parts of its time stand in tables of their own. What depends on decoding sequences alone is the time
+    through all pipeline stages. So is the rest, unless stages work on different batches at once: then prompts are all
+    in one of the batches, and what they add is the time of the one stage that they pass in a round of all batches.
 
     Parameters
     ----------
@@ -57,7 +59,7 @@ class Surface(NamedTuple):
     states_tokens, states_rows, states : tokens and rows, and the time that depends on both; empty where nothing does.
     encoders : shape (n,), time that depends on the number of prompts; empty where nothing does.
     each : tokens of a decoding sequence in a step, above 1 where drafts are verified [token].
-    lag : further time until a prompt's first token, over what the prompt adds to its step; above 0 where stages work on different steps [1].
+    lag : further stages that a prompt passes after its round, above 0 where stages work on different batches [1].
     """
 
     decodes: Values
@@ -135,17 +137,22 @@ class _System:
 
     @property
     def share(self) -> float:
-        """Parts of a step that pipeline stages work on at once [1]."""
+        """Batches into which pipeline stages divide decoding sequences, one in each stage at once [1]."""
         engine = self.r.engine
         return float(self.strategy.pp) if isinstance(engine, Engine) and engine.pipeline_kind == "microbatch" else 1.0
 
+    @property
+    def passed(self) -> float:
+        """Stages that a prompt passes in a step [1]."""
+        return float(self.strategy.pp) / self.share
+
     def hops(self, tokens: Array) -> Array:
-        """Return the time in which the tokens of a step pass from stage to stage, through all stages [s]."""
+        """Return the time in which tokens pass from a stage to the next [s]."""
         pp = 1.0 * self.strategy.pp
         if pp == 1.0:
             return 0.0 * tokens
-        sent = tokens / self.share * self.model.hidden * ACTIVATION_BYTES
-        return np.asarray(pp * mean_hop(sent, 1.0 * self.strategy.tp, pp, self.r.network))
+        sent = tokens * self.model.hidden * ACTIVATION_BYTES
+        return np.asarray(mean_hop(sent, 1.0 * self.strategy.tp, pp, self.r.network))
 
     def timed(self, **numbers: Any) -> _Timed:
         """Return the operations of a step on one stage; `numbers` are the fields of `Step`."""
@@ -206,7 +213,7 @@ class _Sums:
     classes: dict[tuple[int, str, int], str]
 
     def of(self, wanted: set[str], launching: set[str], **numbers: Any) -> Array:
-        """Return the time of operations of some classes, and the launches of some, through all stages [s]."""
+        """Return the time of operations of some classes, and the launches of some, through one stage [s]."""
         timed = self.system.timed(**numbers)
         counts = self._counts(timed)
         out = np.zeros(())
@@ -216,7 +223,7 @@ class _Sums:
                 out = out + seconds * counts[k]
             if kind in launching:
                 out = out + launch * counts[k]
-        return out * float(self.system.strategy.pp)
+        return out
 
     def _counts(self, timed: _Timed) -> list[Any]:
         sums: list[Any] = [0.0] * (1 + max(k for k, _, _ in timed.keys))
@@ -301,40 +308,42 @@ def _by_tokens(sums: _Sums, most: int, seats: int, middle: float) -> tuple[Array
     middle : context at which launches are counted [token].
     """
     system, tokens = sums.system, _points(most)
-    share, each, base = system.share, system.each, float(system.r.step_base)
+    share, each, passed, base = system.share, system.each, system.passed, float(system.r.step_base)
     hops = system.hops(tokens)
-    beside = np.minimum(tokens / 2.0, each) / share / each  # any split of the tokens: their sum alone counts
-    prompts = {"new": tokens / share, "past": 0.0 * tokens, "requests": 1.0 / share + 0.0 * tokens}
+    beside = np.minimum(tokens / 2.0, each) / each  # any split of the tokens: their sum alone counts
+    prompts = {"new": tokens, "past": 0.0 * tokens, "requests": 1.0 + 0.0 * tokens}
     mixed = prompts | {
         "sequences": beside,
         "context": middle + 0.0 * tokens,
-        "new": tokens / share - beside * each,
+        "new": tokens - beside * each,
     }
     inner, outer = {TOKENS, READS}, EVERY - {ROWS}
     d = _points(seats)
-    decodes = sums.of(EVERY - {DECODE}, EVERY, sequences=d / share, context=middle + 0.0 * d)
+    held = np.maximum(d / share, np.minimum(d, 1.0))  # a batch holds a sequence at least
+    decodes = sums.of(EVERY - {DECODE}, EVERY, sequences=held, context=middle + 0.0 * d)
     return (
-        _spread(tokens, sums.of(inner, outer, **mixed) + hops + base),
-        _spread(tokens, sums.of(inner, outer, **prompts) + hops + base),
-        _spread(d, decodes + np.interp(d * each, tokens, hops) + base),
+        _spread(tokens, (sums.of(inner, outer, **mixed) + hops) * passed + base / share),
+        _spread(tokens, (sums.of(inner, outer, **prompts) + hops) * passed + base / share),
+        _spread(d, (decodes + np.interp(held * each, tokens, hops)) * float(system.strategy.pp) + base),
     )
 
 
 def _by_rows(sums: _Sums, most: int) -> tuple[Array, Array]:
     """Return what depends on the sampled rows of a step, with decoding sequences and without."""
-    share, each, rows = sums.system.share, sums.system.each, _points(most)
-    half, none = rows / 2.0 / share, 0.0 * rows
+    each, passed, rows = sums.system.each, sums.system.passed, _points(most)
+    half, none = rows / 2.0, 0.0 * rows
     mixed = {"sequences": half / each, "context": 1.0 + none, "new": half, "requests": half, "past": none}
-    prompts = {"new": rows / share, "requests": rows / share, "past": none}
-    return _spread(rows, sums.of({ROWS}, {ROWS}, **mixed)), _spread(rows, sums.of({ROWS}, {ROWS}, **prompts))
+    prompts = {"new": rows, "requests": rows, "past": none}
+    with_sequences, alone = (_spread(rows, sums.of({ROWS}, {ROWS}, **one) * passed) for one in (mixed, prompts))
+    return with_sequences, alone
 
 
 def _pieces(sums: _Sums, most: float, longest: float) -> dict[str, Array]:
     """Return the time of a piece of a prompt by its new and cached tokens, and the host's time of it."""
-    share, host = sums.system.share, float(sums.system.r.step_each)
+    host = float(sums.system.r.step_each) / sums.system.share
     news, pasts = _lengths(most), np.concatenate([[0.0], _lengths(longest)])
     n, p = np.broadcast_arrays(news[:, None], pasts)
-    one = sums.of({PIECE}, set(), new=n / share, past=p, requests=np.full(n.shape, 1.0 / share))
+    one = sums.of({PIECE}, set(), new=n, past=p, requests=np.ones(n.shape)) * sums.system.passed
     table = np.concatenate([np.zeros((1, len(pasts))), np.broadcast_to(one, n.shape)]) + host
     return {"news": np.concatenate([[0.0], news]), "pasts": pasts, "pieces": table}
 
@@ -366,10 +375,10 @@ def _lengths(most: float) -> Array:
 
 def _attention(sums: _Sums, decodes: Array, seats: int, longest: float) -> tuple[Array, Array]:
     """Return contexts, few where attention is linear, and its time with the host's at each number of sequences and context."""
-    share, contexts = sums.system.share, _lengths(longest)
+    share, pp, contexts = sums.system.share, float(sums.system.strategy.pp), _lengths(longest)
     d = np.unique(np.round(np.geomspace(1.0, max(2.0, seats), 6 * COARSE)))
     n, c = np.broadcast_arrays(d[:, None], contexts)
-    fine = np.broadcast_to(sums.of({DECODE}, set(), sequences=n / share, context=c), n.shape)
+    fine = np.broadcast_to(sums.of({DECODE}, set(), sequences=np.maximum(n / share, 1.0), context=c) * pp, n.shape)
     whole = fine + np.interp(d, np.arange(seats + 1.0), decodes)[:, None]
     kept = [0, len(contexts) - 1]
     while True:
@@ -408,12 +417,10 @@ def _reading(sums: _Sums, tokens: Array, longest: float) -> dict[str, Array]:
     """Return the time that depends on the tokens computed and those read again together."""
     if READS not in sums.classes.values():
         return {"reads": np.zeros(0), "reading": np.zeros(0)}
-    share = sums.system.share
     reads = np.concatenate([tokens, tokens[-1] * np.geomspace(1.1, max(2.0, longest), int(COARSE * np.log2(longest)))])
-    n = np.full(reads.shape, 1.0 / share)
     again = np.maximum(reads - tokens[-1], 0.0)
-    numbers = {"new": (reads - again) / share, "past": again, "requests": n}
-    return {"reads": reads, "reading": np.broadcast_to(sums.of({READS}, set(), **numbers), reads.shape)}
+    one = sums.of({READS}, set(), new=reads - again, past=again, requests=np.ones(reads.shape))
+    return {"reads": reads, "reading": np.broadcast_to(one * sums.system.passed, reads.shape)}
 
 
 def _encoders(sums: _Sums, most: int) -> Array:
@@ -421,7 +428,7 @@ def _encoders(sums: _Sums, most: int) -> Array:
     if PROMPTS not in sums.classes.values():
         return np.zeros(0)
     n = np.arange(1.0, most + 1.0)
-    one = sums.of({PROMPTS}, set(), new=n, past=0.0 * n, requests=n / sums.system.share)
+    one = sums.of({PROMPTS}, set(), new=n, past=0.0 * n, requests=n) * sums.system.passed
     return np.concatenate([[0.0], np.broadcast_to(one, n.shape)])
 
 
@@ -429,8 +436,8 @@ def _states(sums: _Sums, tokens: int, rows: int) -> dict[str, Array]:
     """Return the time that depends on the tokens of a step and on its sampled rows at once."""
     if STATES not in sums.classes.values():
         return {"states_tokens": np.zeros(0), "states_rows": np.zeros(0), "states": np.zeros((0, 0))}
-    share = sums.system.share
     t, n = _lengths(float(tokens)), _lengths(float(rows))
     wide, long = np.broadcast_arrays(t[:, None], n)
-    out = sums.of({STATES}, set(), new=np.maximum(wide, long) / share, past=0.0 * wide, requests=long / share)
+    one = sums.of({STATES}, set(), new=np.maximum(wide, long), past=0.0 * wide, requests=long)
+    out = one * sums.system.passed
     return {"states_tokens": t, "states_rows": n, "states": np.broadcast_to(out, wide.shape)}

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from roofplan.serving.surface import Surface, Values
-from roofplan.simulation.steps import decode_step, piece_time, prompt_step, slope_at
+from roofplan.simulation.steps import others, piece_time, prompt_step, slope_at
 
 
 class Scheduler(NamedTuple):
@@ -166,7 +166,8 @@ def run(s: Scheduler, t: Surface, r: Requests, out: Times, state: State, until: 
             riding = decoding if s.mixes else 0
             seconds += prompt_step(t, riding, context, count, tokens, again)
             if t.lag:
-                late = t.lag * (seconds - (decode_step(t, riding, context) if riding else 0.0))
+                late = t.lag * seconds  # the stages that its prompts pass after this round
+                seconds += others(t, riding, context)
             m = 1 if riding else 0
             prompts += 1
         elif decoding:

@@ -28,7 +28,7 @@ def step_time(t: Surface, sequences: int, context: float, pieces: list[tuple[int
         return decode_step(t, sequences, context)
     new, again = (sum(numbers) for numbers in zip(*pieces, strict=True))
     each = [piece_time(t, *piece) for piece in pieces]
-    return prompt_step(t, sequences, context, len(pieces), new, again) + sum(each)
+    return others(t, sequences, context) + prompt_step(t, sequences, context, len(pieces), new, again) + sum(each)
 
 
 def decode_step(t: Surface, decoding: int, context: float) -> float:
@@ -47,6 +47,13 @@ def slope_at(t: Surface, decoding: int, context: float) -> tuple[float, float, f
     return seconds, growth, room
 
 
+def others(t: Surface, decoding: int, context: float) -> float:
+    """Return the time that the batches without prompts take in a round of a pipeline [s]."""
+    if not t.lag or not decoding:
+        return 0.0
+    return decode_step(t, decoding, context) * t.lag / (t.lag + 1.0)
+
+
 def attention(t: Surface, decoding: int, context: float) -> float:
     """Return the time of decode attention, with the host's [s]."""
     mean = context / decoding
@@ -56,12 +63,16 @@ def attention(t: Surface, decoding: int, context: float) -> float:
 
 
 def prompt_step(t: Surface, decoding: int, context: float, count: int, tokens: int, again: int) -> float:
-    """Return the time of a step with prompts and decoding sequences, without what depends on each piece [s]."""
+    """Return the time of a step with prompts and decoding sequences, without what depends on each piece [s].
+
+    Where pipeline stages work on different batches, it is that of the one stage and batch that the prompts are in.
+    """
     seconds: float
     if decoding:
-        riding = int(round(decoding * t.each))
+        batches = t.lag + 1.0
+        riding = int(round(decoding * t.each / batches))
         tokens, rows = tokens + riding, count + riding
-        seconds = t.mixed[tokens] + t.mixed_rows[rows] + attention(t, decoding, context)
+        seconds = t.mixed[tokens] + t.mixed_rows[rows] + attention(t, decoding, context) / batches
     else:
         rows = count
         seconds = t.prompts[tokens] + t.prompt_rows[rows]

@@ -19,6 +19,9 @@ TITLES = {
 }
 """Figure -> its name, its unit, and that unit in seconds."""
 
+LONG = 100.0
+"""Time from which a row is written in seconds [s]."""
+
 COLUMN = 9
 """Width of a column of percentiles [1]."""
 
@@ -79,6 +82,8 @@ def _figures(felt: Felt) -> list[str]:
 def _row(title: str, one: Figure, scale: float, seen: Simulation, name: str) -> str:
     m = one.metric
     cells = [m.value, *one.summary.quantiles.values()]
+    if max(cells) >= LONG and scale != 1.0:
+        title, scale = title.replace(" ms", " s"), 1.0
     text = f"  {title:7s}" + "".join(units.significant(value * scale).rjust(COLUMN) for value in cells)
     high = units.significant(m.high * scale, 2) if isfinite(m.high) else "no end"
     text += f"   [{units.significant(m.low * scale, 2)}, {high}] {LETTER[m.grade]}"
