@@ -83,7 +83,8 @@ def one_by_one():
         "## Requests one by one",
         "",
         "Three servers whose every request was logged ([where from](traces/README.md)): 300 requests in 29 s, more than the device can serve.",
-        "No constant has seen them, and only what a user would state is told: model, devices, engine, and its two limits.",
+        "No constant has seen them, and only what a user would state is told: model, devices, the nearest version of the engine, its two limits,",
+        "and its share of memory (0.9, that version's default).",
         "",
         "| run | figure | measured | simulated | error | inside |",
         "|---|---|---:|---:|---:|---|",
@@ -91,7 +92,7 @@ def one_by_one():
     for name, (model, on, seats) in SERVERS.items():
         file = HERE / "traces" / f"{name}.csv"
         rows = list(csv.DictReader(file.read_text().splitlines()))
-        said = f"max_num_seqs={seats},max_num_batched_tokens=2048"
+        said = f"max_num_seqs={seats},max_num_batched_tokens=2048,gpu_memory_utilization=0.9"
         felt = simulate(model, on=on, trace=str(file), engine="vllm-0.20", set=said, fit=catalogue.shipped_fit())
         for figure, scale, unit in (("ttft", 1.0, "s"), ("tpot", 1e3, "ms"), ("e2e", 1.0, "s")):
             measured = sum(logged(rows, figure)) / len(rows) * scale

@@ -203,7 +203,7 @@ def test_logged_requests_lie_inside_the_intervals(name, model, on, seats):
     """No constant is fitted to these runs, in which requests queue for a minute."""
     path = RUNS / f"{name}.csv"
     rows = list(csv.DictReader(path.read_text().splitlines()))
-    settings = f"max_num_seqs={seats},max_num_batched_tokens=2048"
+    settings = f"max_num_seqs={seats},max_num_batched_tokens=2048,gpu_memory_utilization=0.9"
     seen = rp.simulate(model, on=on, trace=str(path), engine="vllm-0.20", set=settings).simulation
     first = np.array([float(row["first_token_s"]) - float(row["queued_s"]) for row in rows])
     whole = np.array([float(row["last_token_s"]) - float(row["queued_s"]) for row in rows])

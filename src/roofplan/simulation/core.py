@@ -302,7 +302,7 @@ def reserved(s: Scheduler, r: Requests, i: int) -> float:
     return 1.0 * (s.fixed + blocks_of(s, int(r.inputs[i] - r.cached[i] + ceil(r.turns[i] * s.grows))))
 
 
-def started(s: Scheduler, requests: int, sent: int) -> State:
+def started(s: Scheduler, requests: int, sent: int, *, arrays: bool = False) -> State:
     """Return the state of an engine without requests, of which some are known to arrive.
 
     Parameters
@@ -310,20 +310,25 @@ def started(s: Scheduler, requests: int, sent: int) -> State:
     s : how the engine fills its steps.
     requests : of the whole simulation [1].
     sent : whose arrival is known; in a closed loop each of the others is sent when another one ends [1].
+    arrays : whether what is kept of every request are arrays, for compiled code, rather than lists.
 
     Returns
     -------
-    Lists for plain Python.
+    The state.
     """
+
+    def each(value: int) -> Values:
+        return np.full(requests, value) if arrays else [value] * requests
+
     return State(
         heap=[],
         order=[],
         waiting=[],
         ended=[],
-        ends=[OUT] * requests,
-        since=[0] * requests,
-        base=[0] * requests,
-        turned=[0] * requests,
+        ends=each(OUT),
+        since=each(0),
+        base=each(0),
+        turned=each(0),
         bins=[0] * s.block,
         clock=[0.0, 1.0 * s.blocks, 0.0, 0.0],
         counts=[0, 0, 0, OUT, 0, 0],

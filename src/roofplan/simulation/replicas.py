@@ -174,7 +174,7 @@ class Fleet:
     def _alone(self, requests: core.Requests, sent: int) -> tuple[core.Requests, core.Times, core.State]:
         """Return a replica's requests, their times and its state after all have ended."""
         total = len(requests.inputs)
-        state = core.started(self.scheduler, total, sent)
+        state = core.started(self.scheduler, total, sent, arrays=self.run is not None)
         # all replicas share the front end
         own = self.scheduler._replace(front=self.scheduler.front * self.replicas)
         if self.run is None:
