@@ -17,7 +17,18 @@ from roofplan.serving.settings import names_of
 
 
 def standing(plan: Plan, asked: Request, fit: Fit) -> Standing | None:
-    """Return how a pinned plan ranks among all plans of its machine, None without pins."""
+    """Return how a pinned plan ranks among all plans of its machine, None without pins.
+
+    Parameters
+    ----------
+    plan : first plan of a search.
+    asked : request of the search.
+    fit : fitted constants.
+
+    Returns
+    -------
+    The rank, None without pins.
+    """
     if not asked.pins:
         return None
     free = evaluate(replace(asked, machines=(plan.machine,), pins={}), Tally(), fit)
@@ -29,7 +40,18 @@ def standing(plan: Plan, asked: Request, fit: Fit) -> Standing | None:
 
 
 def smaller(plan: Plan, asked: Request, fit: Fit) -> Plan | None:
-    """Return the plan of the smallest machine of the same kind that meets the demand, None if it is the plan's own."""
+    """Return the plan of the smallest machine of the same kind that meets the demand, None if it is the plan's own.
+
+    Parameters
+    ----------
+    plan : first plan of a search.
+    asked : request of the search.
+    fit : fitted constants.
+
+    Returns
+    -------
+    The plan, or None.
+    """
     if asked.constraints.concurrency is None and asked.constraints.rate is None:
         return None
     sizes = (

@@ -63,7 +63,17 @@ def search(asked: Request, fit: Fit, progress: Callable[[int, int], None] | None
 
 
 def ladder(plan: Plan, asked: Request) -> list[Plan]:
-    """Return the same plan at few, intermediate and the maximum number of users."""
+    """Return the same plan at few, intermediate and the maximum number of users.
+
+    Parameters
+    ----------
+    plan : a plan.
+    asked : the request that it answers.
+
+    Returns
+    -------
+    Plans with more and more users.
+    """
     most = plan.memory.max_concurrency
     wanted = sorted({1, *(n for n in (8, 64) if n < most), plan.users, *([most] if most > 0 else [])})
     kv_bytes = element_bytes(plan.kv_precision)
@@ -101,7 +111,16 @@ def _fewer_ports(plan: Plan) -> list[tuple[str, str]]:
 
 
 def warnings_of(plan: Plan) -> list[tuple[str, str]]:
-    """Return the warnings about a plan, each with a code."""
+    """Return the warnings about a plan.
+
+    Parameters
+    ----------
+    plan : a plan.
+
+    Returns
+    -------
+    Each with a code.
+    """
     out = [("model", text) for text in plan.model.warnings]
     out += [
         ("fallback", f"{plan.machine.device.id} has no {name} tensor unit: such products run in {other}")
