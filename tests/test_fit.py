@@ -64,7 +64,6 @@ STEP_BY_STEP = {
         "serving.plan.Tally",
         "serving.plan.Result",
         "serving.prediction.Prediction",
-        "serving.queue._Request",
     ),
     *("training.ranking.TrainingResult", "training.search.Tally", "training.search.Found"),
     *("training.step.Pass", "training.step.Passes", "training.step.Step"),
