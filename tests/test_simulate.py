@@ -242,3 +242,16 @@ def test_a_plan_that_steady_states_put_first_and_users_would_not(run_json):
 def test_limits_need_a_rate():
     with pytest.raises(InputError, match="at which rate"):
         rp.plan_serving("llama-3.1-70b", on="h100-sxm:8", slo="ttft=1s")
+
+
+def test_what_would_help_was_tried():
+    asked = {"on": "h100-sxm:8", "rate": "8req/s", "slo": "tpot=50ms@p95", "requests": 1000}
+    found = rp.simulate("llama-3.1-70b", **asked, strategy="tp=8")
+    assert [one.after for one in found.helps] == sorted(one.after for one in found.helps)
+    by_flag = {one.argument: one for one in found.helps}
+    assert {"--precision", "--prefix-hit"} <= by_flag.keys()
+    one = by_flag["--precision"]
+    assert one.figure == "tpot p95"
+    assert one.before == pytest.approx(found.simulation.holds[0][1])
+    changed = rp.simulate("llama-3.1-70b", **asked, strategy="tp=8", precision=one.needed)
+    assert changed.simulation.holds[0][1] == pytest.approx(one.after, rel=0.02)

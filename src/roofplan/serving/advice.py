@@ -109,7 +109,7 @@ def improvements(plan: Plan, asked: Request, fit: Fit) -> list[Improvement]:
     here = replace(asked, machines=(plan.machine,), pins=degrees)
     now = objective(plan, asked.best)
     found = []
-    for argument, value, changed in _changes(plan, here):
+    for argument, value, changed in changes(plan, here):
         plans = evaluate(changed, Tally(), fit)
         if not plans:
             continue
@@ -121,8 +121,18 @@ def improvements(plan: Plan, asked: Request, fit: Fit) -> list[Improvement]:
     return sorted(found, key=lambda one: one.ratio)
 
 
-def _changes(plan: Plan, asked: Request) -> Iterator[tuple[str, str, Request]]:
-    """Yield changes worth trying, each with its flag and value."""
+def changes(plan: Plan, asked: Request) -> Iterator[tuple[str, str, Request]]:
+    """Yield changes of a request that are worth trying.
+
+    Parameters
+    ----------
+    plan : the plan to improve.
+    asked : the request that it answers, with its machine and degrees alone.
+
+    Returns
+    -------
+    Flag, value and changed request of each.
+    """
     if not asked.workload.prefix_hit and asked.workload.output > 1:
         yield (
             "--prefix-hit",

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from roofplan.records import units
-from roofplan.serving.certainty import certainty
 from roofplan.serving.plan import Plan, Result
 from roofplan.simulation.deployment import deployment_of
-from roofplan.simulation.report import Simulation, simulate
+from roofplan.simulation.ranking import Help, helps
+from roofplan.simulation.report import Simulation, simulate, speed_of
 from roofplan.simulation.request import Asked
 from roofplan.simulation.search import Found, highest_rate
-from roofplan.timing.figures import POWER, TIME_PER_TOKEN, Doubt, Metric, Sure, sure, within
+from roofplan.timing.figures import POWER, Doubt, Metric, sure, within
 from roofplan.timing.power import power_limits, wall_power
 
 SEARCHED = 4_000
@@ -30,6 +30,7 @@ class Felt:
     found : highest rate that keeps the limits, None where there are no limits or no rate.
     power : at this load, None where the device's is not known [W].
     cost : of the machine over output tokens at this load, None without a price [USD/Mtoken].
+    helps : changes that shorten the time that limits it, the greatest help first.
     """
 
     asked: Asked
@@ -38,6 +39,7 @@ class Felt:
     found: Found | None
     power: Metric | None
     cost: Metric | None
+    helps: list[Help]
 
     @property
     def rate(self) -> float | None:
@@ -72,12 +74,6 @@ class Felt:
         return self.result.plans[0]
 
 
-def speed_of(plan: Plan) -> Sure:
-    """Return the certainty of a plan's step times: that of its time per token, for a known batch."""
-    guessed = bool(plan.workload.drafted)
-    return certainty(TIME_PER_TOKEN, plan.prediction.pace, plan.model, plan.rates, guessed=guessed)
-
-
 def felt_of(asked: Asked, result: Result) -> Felt:
     """Return what users feel of the first of some plans.
 
@@ -109,7 +105,15 @@ def felt_of(asked: Asked, result: Result) -> Felt:
         rate = found.missed  # no rate keeps the limits: the lowest that was tried
     seen = simulate(deployment, asked.load(deployment, rate), speed)
     watts = _power(plan, seen)
-    return Felt(asked=asked, result=result, simulation=seen, found=found, power=watts, cost=_cost(plan, seen))
+    return Felt(
+        asked=asked,
+        result=result,
+        simulation=seen,
+        found=found,
+        power=watts,
+        cost=_cost(plan, seen),
+        helps=helps(result, asked, rate),
+    )
 
 
 def _power(plan: Plan, seen: Simulation) -> Metric | None:

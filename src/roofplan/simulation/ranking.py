@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
-from roofplan.serving.advice import smaller, standing
-from roofplan.serving.plan import Plan, Result, UnderLoad
+from roofplan.errors import InputError
+from roofplan.serving.advice import changes, smaller, standing
+from roofplan.serving.evaluate import evaluate
+from roofplan.serving.plan import Plan, Result, Tally, UnderLoad
 from roofplan.serving.run import ladder, warnings_of
 from roofplan.simulation.deployment import deployment_of
-from roofplan.simulation.felt import speed_of
-from roofplan.simulation.report import simulate
+from roofplan.simulation.report import Simulation, simulate, speed_of
 from roofplan.simulation.request import Asked
 
 TRIED, REQUESTS = 8, 2_000
@@ -59,3 +61,94 @@ def _worst(plan: Plan) -> str:
         return "them all, since its queue grows"
     name, time, limit = max(felt.limits, key=lambda one: one[1] / one[2])
     return f"{name} by {time / limit - 1.0:.0%}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Help:
+    """A change that was tried under the same load, and what it does.
+
+    Parameters
+    ----------
+    argument, needed : flag and value of the change.
+    figure : time that tells, with its percentile.
+    before, after : that time without the change and with it [s].
+    """
+
+    argument: str
+    needed: str
+    figure: str
+    before: float
+    after: float
+
+
+HELPED, GAIN = 1_000, 0.05
+"""Requests of each trial of a change, and the share of a time that it must save to be named [1]."""
+
+
+def helps(found: Result, asked: Asked, rate: float | None) -> list[Help]:
+    """Return changes that shorten the time that limits the first of some plans under a load, the greatest help first.
+
+    Parameters
+    ----------
+    found : serving plans.
+    asked : the load.
+    rate : of arrivals, None for the one that was asked for [1/s].
+
+    Returns
+    -------
+    Changes that were tried: other layouts of the machine, chunks of prompts, formats, engines and shared prefixes.
+    """
+    plan, brief = found.plans[0], replace(asked, count=min(asked.count, HELPED), warmup=0)
+    if brief.trace is not None:
+        brief = replace(brief, trace=brief.trace.first(brief.count))
+    seen = _tried(plan, brief, rate)
+    if seen is None:
+        return []
+    name, before = _telling(seen)
+    out = []
+    for argument, needed, other in _others(found):
+        changed = _tried(other, brief, rate)
+        if changed is not None:
+            after = _of(changed, name)
+            if after < (1.0 - GAIN) * before:
+                out.append(Help(argument=argument, needed=needed, figure=name, before=before, after=after))
+    return sorted(out, key=lambda one: one.after)
+
+
+def _others(found: Result) -> Iterator[tuple[str, str, Plan]]:
+    """Yield other plans of the same machine, with the flag and value that lead there."""
+    first = found.plans[0]
+    for plan in found.plans[1:TRIED]:
+        if plan.machine == first.machine and plan.engine == first.engine and plan.strategy != first.strategy:
+            yield "--strategy", ",".join(f"{k}={v}" for k, v in plan.strategy.as_dict().items() if v > 1), plan
+    here = replace(found.asked, machines=(first.machine,), pins=first.strategy.as_dict())
+    for argument, needed, asked in changes(first, here):
+        plans = evaluate(replace(asked, constraints=replace(asked.constraints, rate=None)), Tally(), found.fit)
+        if plans:
+            yield argument, needed, plans[0]
+
+
+def _tried(plan: Plan, asked: Asked, rate: float | None) -> Simulation | None:
+    """Return the simulation of a plan, None where it cannot hold the requests."""
+    deployment = deployment_of(plan)
+    try:
+        return simulate(deployment, asked.load(deployment, rate), speed_of(plan), doubtful=False)
+    except InputError:
+        return None
+
+
+def _telling(seen: Simulation) -> tuple[str, float]:
+    """Return the time that stands nearest to its limit, or beyond; without limits that of the slowest of a hundred requests."""
+    if seen.holds:
+        one, time, _ = max(seen.holds, key=lambda item: item[1] / item[0].limit)
+        return f"{one.figure} {one.percentile}", time
+    return "e2e p99", seen.figures["e2e"].summary.quantiles["p99"]
+
+
+def _of(seen: Simulation, name: str) -> float:
+    """Return a time by its name of figure and percentile [s]."""
+    for one, time, _ in seen.holds:
+        if f"{one.figure} {one.percentile}" == name:
+            return time
+    figure, quantile = name.split()
+    return seen.figures[figure].summary.quantiles[quantile]

@@ -12,11 +12,13 @@ import numpy as np
 from roofplan.errors import InputError
 from roofplan.load.requests import Requests
 from roofplan.load.statistics import FIGURES, Objective, Summary, summary
+from roofplan.serving.certainty import certainty
+from roofplan.serving.plan import Plan
 from roofplan.serving.surface import Surface
 from roofplan.simulation.deployment import Deployment
 from roofplan.simulation.fast import compiled
 from roofplan.simulation.replicas import LEAST, Fleet, Served
-from roofplan.timing.figures import Metric, Sure
+from roofplan.timing.figures import TIME_PER_TOKEN, Metric, Sure
 
 Array = np.ndarray
 
@@ -337,3 +339,9 @@ def tokens_held(served: Served, times: Array) -> Array:
             sums = [np.concatenate([[0.0], np.cumsum(column[order])])[place] for column in (base, slope)]
             out += sign * (sums[0] + sums[1] * times)
     return np.maximum(out, 0.0)
+
+
+def speed_of(plan: Plan) -> Sure:
+    """Return the certainty of a plan's step times: that of its time per token, for a known batch."""
+    guessed = bool(plan.workload.drafted)
+    return certainty(TIME_PER_TOKEN, plan.prediction.pace, plan.model, plan.rates, guessed=guessed)

@@ -63,6 +63,17 @@ class RateMember:
 
 
 @members
+class HelpMember:
+    """A change that was tried under the same load: a time, with its percentile, without it and with it [s]."""
+
+    argument: str
+    needed: str
+    figure: str
+    before: float
+    after: float
+
+
+@members
 class ReplicaMember:
     """Requests that a replica served, and how often it took a request's cache for others [1]."""
 
@@ -121,6 +132,7 @@ class SimulateAnswer(Answer):
     Parameters
     ----------
     metrics : power, cost per million output tokens and energy of one, at this load.
+    better : changes that shorten the time that limits it, the greatest help first.
     reproduce : command that gives this answer.
     """
 
@@ -130,6 +142,7 @@ class SimulateAnswer(Answer):
     strategy: dict[str, int] = ABSENT
     simulation: SimulationMember = ABSENT
     metrics: dict[str, MetricMember] = ABSENT
+    better: list[HelpMember] = ABSENT
     reproduce: str = ABSENT
 
 
@@ -157,6 +170,7 @@ def simulate_answer(felt: Felt, asked: SimulateInputs) -> SimulateAnswer:
         strategy=plan.strategy.as_dict(),
         simulation=_simulation(felt),
         metrics=metrics(felt.metrics),
+        better=[view(HelpMember, one) for one in felt.helps],
         reproduce=reproduce(felt, asked),
     )
 

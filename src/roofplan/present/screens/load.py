@@ -42,7 +42,7 @@ def simulate_screen(felt: Felt, page: Page) -> None:
     if seen.saturated:
         text = f"saturated: the queue grows by {units.significant(seen.growth)} req/s; times depend on how long the load lasts"
         page.line(page.paint(text, "warning"))
-    for line in (*_limits(felt), *_foot(felt)):
+    for line in (*_limits(felt), *_helps(felt), *_foot(felt)):
         page.line(line)
 
 
@@ -132,6 +132,21 @@ def _limits(felt: Felt) -> list[str]:
     miss = f"{one.figure.upper()} is {units.significant(time * scale)} {unit} at {one.percentile}, {units.significant(time / one.limit)} times the limit"
     lines += wrapped(f"  up to     no rate: even an empty system misses them; {miss}", indent=12)
     return lines
+
+
+def _helps(felt: Felt) -> list[str]:
+    """Return the changes that would help most."""
+    lines = []
+    for place, one in enumerate(felt.helps[:HELPS]):
+        name, percentile = one.figure.split()
+        title, unit, scale = TITLES[name]
+        times = f"{title} {percentile} {units.significant(one.before * scale)} -> {units.significant(one.after * scale)} {unit}"
+        lines.append(f"  {'' if place else 'better':9s} {one.argument} {one.needed}: {times}")
+    return lines
+
+
+HELPS = 3
+"""Changes that are shown [1]."""
 
 
 def _foot(felt: Felt) -> list[str]:
