@@ -50,7 +50,19 @@ def user_ladder(limit: int, demanded: int | None = None) -> np.ndarray:
 
 
 def evaluate(asked: Request, tally: Tally, fit: Fit, progress: Callable[[int, int], None] | None = None) -> list[Plan]:
-    """Return the best plan of each (machine, precision, strategy), with the concurrency chosen by the constraints."""
+    """Return the best plan of each (machine, precision, strategy), with the concurrency chosen by the constraints.
+
+    Parameters
+    ----------
+    asked : request of the search.
+    tally : counts, changed in place.
+    fit : fitted constants.
+    progress : called with the number of finished parts of the search and their total.
+
+    Returns
+    -------
+    Plans that keep all limits, in no order.
+    """
     plans: list[Plan] = []
     feet: dict[tuple[Any, ...], Any] = {}
     models = {precision: at_precision(asked.model, precision) for precision in asked.precisions}
