@@ -19,6 +19,7 @@ class Seat:
     computed: int
     kept: float = 0.0
     turns: int = 0
+    late: float = 0.0
 
     @property
     def decodes(self) -> bool:
@@ -89,6 +90,7 @@ class Engine:
             seat.kept += self.s.grows
             seat.turns += 1
         for seat, _, _ in pieces:
+            seat.late = late
             if seat.decodes and self.out.first[seat.i] < 0.0:
                 self.out.first[seat.i] = self.now + late
         for seat in [seat for seat in self.running if seat.decodes and seat.turns >= self.turns[seat.i]]:
@@ -118,7 +120,7 @@ class Engine:
                 again = ceil(s.grows * (self.r.turns[i] - self.turns[i] - 1)) + 1 if self.out.first[i] >= 0.0 else 0
                 seat, fresh = Seat(i, self.r.inputs[i] + again, self.r.cached[i]), True
             part = min(seat.target - seat.computed, room)
-            if part < seat.target - seat.computed and not s.chunked and out:
+            if part < seat.target - seat.computed and not s.chunked and (out or (decoding and s.mixes)):
                 break
             if fresh:
                 answer = ceil(self.r.turns[seat.i] * s.grows) if s.reserves else 0
@@ -156,7 +158,8 @@ class Engine:
     def end(self, seat: Seat) -> None:
         self.running.remove(seat)
         self.done += 1
-        self.out.last[seat.i] = max(self.now, self.out.first[seat.i])
+        ended = self.now + seat.late
+        self.out.last[seat.i] = ended
         if self.s.static:
             self.idle_seats, self.ended_context = (
                 self.idle_seats + 1,
@@ -165,6 +168,6 @@ class Engine:
             if not self.running:
                 self.idle_seats, self.ended_context = 0, 0.0
         if self.sent < len(self.r.inputs):
-            self.through = max(self.through - self.s.delay, self.now) + self.s.front + self.s.delay
-            self.r.arrivals[self.sent], self.r.ready[self.sent] = self.now, self.through
+            self.through = max(self.through - self.s.delay, ended) + self.s.front + self.s.delay
+            self.r.arrivals[self.sent], self.r.ready[self.sent] = ended, self.through
             self.sent += 1

@@ -1,7 +1,6 @@
 """Arrivals, lengths, traces, limits, and statistics of requests."""
 
 import gzip
-import json
 from pathlib import Path
 
 import numpy as np
@@ -57,6 +56,7 @@ def test_shapes_are_read():
 FORMS = {
     "plain.csv": "arrival,input,output\n0.5,100,20\n1.5,200,30\n",
     "azure.csv": "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:15:46.6805900,100,20\n2023-11-16 18:15:47.6805900,200,30\n",
+    "azure2024.csv": "TIMESTAMP,ContextTokens,GeneratedTokens\n2024-05-10 00:00:00.009930+00:00,100,20\n2024-05-10 00:00:01.009930+00:00,200,30\n",
     "vidur.csv": "arrived_at,num_prefill_tokens,num_decode_tokens\n3,100,20\n4,200,30\n",
     "burst.csv": "Timestamp,Session ID,Elapsed time,Model,Request tokens,Response tokens,Total tokens,Log Type\n"
     "5,,1,m,100,20,120,c\n5.5,,1,m,50,0,50,c\n6,,1,m,200,30,230,c\n",
@@ -168,7 +168,3 @@ def test_batch_means_see_queues_that_persist():
     lasting = np.repeat(random.standard_normal(200), 100)
     assert sampling_error(alone) == pytest.approx(1.73 / 20_000**0.5, rel=0.5)
     assert sampling_error(lasting) > 5.0 * sampling_error(alone)
-
-
-def test_json_lines_are_json():
-    assert json.loads(FORMS["mooncake.jsonl"].splitlines()[0])["hash_ids"] == [0]

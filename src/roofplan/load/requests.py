@@ -168,7 +168,7 @@ def burstiness_of(text: str) -> float:
     return units.parse_amount(text, "--burstiness")
 
 
-def cached_tokens(requests: Requests, block: int, capacity: float) -> Array:
+def cached_tokens(requests: Requests, block: int, capacity: float, replicas: int = 1) -> Array:
     """Return the tokens of each prompt that a cache of the latest blocks holds when it arrives [token].
 
     Blocks are used in order of arrival and the one that was used longest ago gives way first. At least one token of a
@@ -178,17 +178,18 @@ def cached_tokens(requests: Requests, block: int, capacity: float) -> Array:
     ----------
     requests : requests with the ids of their prompts' blocks.
     block : tokens of a block of the engine's cache [token].
-    capacity : tokens that the cache holds [token].
+    capacity : tokens that the cache of a replica holds [token].
+    replicas : caches that requests come to in turn [1].
 
     Returns
     -------
     Cached tokens, zero where no ids are known, shape (requests,) [token].
     """
     found = np.zeros(len(requests), dtype=np.int64)
-    held: OrderedDict[int, None] = OrderedDict()
+    caches: list[OrderedDict[int, None]] = [OrderedDict() for _ in range(replicas)]
     most = int(capacity // requests.prefix_block) if requests.prefix_block else 0
     for i, ids in enumerate(requests.prefixes):
-        hits = 0
+        hits, held = 0, caches[i % replicas]
         for one in ids:
             if one not in held:
                 break

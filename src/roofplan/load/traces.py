@@ -5,9 +5,10 @@ from __future__ import annotations
 import csv
 import gzip
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from io import TextIOWrapper
 from itertools import pairwise
 from pathlib import Path
@@ -133,8 +134,9 @@ def _time(value: object, form: Form, name: str, line: int) -> float:
     try:
         if form.scale:
             return float(text) * form.scale
-        moment, _, fraction = text.partition(".")
-        return datetime.fromisoformat(moment).timestamp() + float(f"0.{fraction.rstrip('Z') or 0}")
+        found = re.fullmatch(r"([^.]*?)(\.\d+)?(Z|[+-]\d\d:?\d\d)?", text)
+        moment = datetime.fromisoformat(found[1] if found else text)
+        return moment.replace(tzinfo=UTC).timestamp() + float(f"0{(found and found[2]) or '.0'}")
     except ValueError:
         try:  # a trace of dates whose times are seconds, and the reverse
             return float(text)

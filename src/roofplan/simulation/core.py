@@ -104,6 +104,7 @@ class State(NamedTuple):
     ends, since : count of decode steps at which a request ends and at which it joined; `OUT` and 0 outside [1].
     base : tokens that are computed as its prompt: of its answer too after a preemption [token].
     turned : decode steps of its answer until its last preemption [1].
+    late : time from joining until its first token has left the last stage [s].
     bins : sequences that take a block whenever the count of steps has this remainder [1].
     clock : the time, free blocks, cached tokens of decoding sequences, time spent in steps [s, 1, token, s].
     counts : requests that have come to a seat, decode steps, decoding sequences, the request within its prompt, its computed tokens,
@@ -119,6 +120,7 @@ class State(NamedTuple):
     since: Values
     base: Values
     turned: Values
+    late: Values
     bins: Values
     clock: Values
     counts: Values
@@ -188,7 +190,7 @@ def run(s: Scheduler, t: Surface, r: Requests, out: Times, state: State, until: 
             steps += m
         now, busy = now + seconds, busy + seconds
         if count:
-            context, decoding = join(s, r, out, state, steps, now + late, context, decoding)
+            context, decoding = join(s, r, out, state, steps, now, late, context, decoding)
         if len(state.heap) > 0 and state.heap[0] >> BITS <= steps:
             free, context, decoding = leave(s, r, out, state, steps, now, free, context, decoding)
     state.clock[0], state.clock[1], state.clock[2], state.clock[3] = now, free, context, busy
@@ -220,6 +222,7 @@ def run_on_arrays(
         state.since,
         state.base,
         state.turned,
+        state.late,
         state.bins,
         state.clock,
         state.counts,
@@ -256,12 +259,13 @@ def leave(
         if not s.static:
             context, decoding = context - state.base[i] - grown, decoding - 1
         state.ends[i] = OUT
-        out.last[i] = max(now, out.first[i])
+        ended = now + state.late[i]
+        out.last[i] = ended
         state.sent[DONE] += 1
         sent = state.sent[SENT]
         if sent < state.sent[ALL]:
-            r.arrivals[sent] = now
-            r.ready[sent] = max(now, r.ready[sent - 1] - s.delay) + s.front + s.delay
+            r.arrivals[sent] = ended
+            r.ready[sent] = max(ended, r.ready[sent - 1] - s.delay) + s.front + s.delay
             state.sent[SENT] += 1
     if s.static and len(state.heap) == 0:
         context, decoding = 0.0, 0
@@ -317,7 +321,7 @@ def started(s: Scheduler, requests: int, sent: int, *, arrays: bool = False) -> 
     The state.
     """
 
-    def each(value: int) -> Values:
+    def each(value: float) -> Values:
         return np.full(requests, value) if arrays else [value] * requests
 
     return State(
@@ -329,6 +333,7 @@ def started(s: Scheduler, requests: int, sent: int, *, arrays: bool = False) -> 
         since=each(0),
         base=each(0),
         turned=each(0),
+        late=each(0.0),
         bins=[0] * s.block,
         clock=[0.0, 1.0 * s.blocks, 0.0, 0.0],
         counts=[0, 0, 0, OUT, 0, 0],
@@ -422,7 +427,7 @@ def fill(
             i = partial
         part = state.base[i] - computed
         if part > room:
-            if not s.chunked and count:
+            if not s.chunked and (count or (decoding and s.mixes)):
                 break
             part = room
         takes = 0.0
@@ -462,7 +467,15 @@ def fill(
 
 
 def join(
-    s: Scheduler, r: Requests, out: Times, state: State, steps: int, now: float, context: float, decoding: int
+    s: Scheduler,
+    r: Requests,
+    out: Times,
+    state: State,
+    steps: int,
+    now: float,
+    late: float,
+    context: float,
+    decoding: int,
 ) -> tuple[float, int]:
     """Let the requests whose prompts ended decode.
 
@@ -471,8 +484,9 @@ def join(
     Cached tokens of decoding sequences [token], and their number [1].
     """
     for i in state.ended:
+        state.late[i] = late
         if out.first[i] < 0.0:
-            out.first[i] = now
+            out.first[i] = now + late
         end = steps + r.turns[i] - state.turned[i]
         state.since[i], state.ends[i] = steps, end
         heappush(state.heap, (end << BITS) + i)

@@ -30,6 +30,7 @@ class Deployment:
     rates : that the machine achieves under the engine.
     memory : ledger of the fullest rank.
     kv_bytes : bytes of one cached number [B].
+    launched : limit of running requests of a replica that the plan sets, 0 where it sets none [1].
     """
 
     model: Model
@@ -40,6 +41,7 @@ class Deployment:
     rates: Rates
     memory: Ledger
     kv_bytes: float
+    launched: int = 0
 
     @property
     def replicas(self) -> int:
@@ -47,8 +49,8 @@ class Deployment:
         return self.strategy.groups
 
     def seats(self) -> int:
-        """Return the most running requests of a replica, by the engine's setting [1]."""
-        return max(1, floor(self.memory.by_setting / self.replicas))
+        """Return the most running requests of a replica, by its launch or the engine's default [1]."""
+        return self.launched or max(1, floor(self.memory.by_setting / self.replicas))
 
     def scheduler(self, longest: int) -> Scheduler:
         """Return how the engine fills its steps, where no request is longer than `longest` tokens."""
@@ -62,7 +64,9 @@ class Deployment:
         tokens = self.memory.budget_tokens
         return Scheduler(
             seats=seats,
-            budget=int(tokens if engine.chunked_prefill else max(tokens, longest)),
+            budget=int(
+                max(tokens, longest * (min(seats, STATIC) if engine.static_batches else not engine.chunked_prefill))
+            ),
             mixes=engine.mixes,
             chunked=engine.chunked_prefill,
             static=engine.static_batches,
@@ -107,6 +111,10 @@ class Deployment:
         )
 
 
+STATIC = 64
+"""Longest requests whose prompts a static batch computes at once [1]."""
+
+
 def deployment_of(plan: Plan) -> Deployment:
     """Return what a serving plan describes.
 
@@ -127,4 +135,5 @@ def deployment_of(plan: Plan) -> Deployment:
         rates=plan.rates,
         memory=plan.memory,
         kv_bytes=element_bytes(plan.kv_precision),
+        launched=plan.seats,
     )

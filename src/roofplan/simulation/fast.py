@@ -49,7 +49,9 @@ def compiled() -> Callable[..., core.State] | None:
         state: core.State,
         until: float,
     ) -> core.State:
-        now = core.State(*(np.asarray(one, np.float64 if one is state.clock else np.int64) for one in state))
+        now = core.State(
+            *(np.asarray(one, np.float64 if one is state.clock or one is state.late else np.int64) for one in state)
+        )
         heap, order, waiting, ended = run(s, t, r, out, now, until)
         return now._replace(heap=heap, order=order, waiting=waiting, ended=ended)
 

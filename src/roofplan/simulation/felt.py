@@ -8,7 +8,7 @@ from roofplan.records import units
 from roofplan.serving.plan import Plan, Result
 from roofplan.simulation.deployment import deployment_of
 from roofplan.simulation.ranking import Help, helps
-from roofplan.simulation.report import Simulation, simulate, speed_of
+from roofplan.simulation.report import Simulation, simulate, speed_of, sure_under_load
 from roofplan.simulation.request import Asked
 from roofplan.simulation.search import Found, highest_rate
 from roofplan.timing.figures import POWER, Doubt, Metric, sure, within
@@ -51,7 +51,9 @@ class Felt:
         """Whether all limits hold; where a rate is sought, whether any rate keeps them."""
         if self.asked.find:
             return self.found is not None and self.found.rate > 0.0
-        return all(holds for _, _, holds in self.simulation.holds)
+        return not (self.simulation.holds and self.simulation.saturated) and all(
+            holds for _, _, holds in self.simulation.holds
+        )
 
     @property
     def metrics(self) -> dict[str, Metric]:
@@ -103,7 +105,8 @@ def felt_of(asked: Asked, result: Result) -> Felt:
     rate = found.rate if asked.find and found is not None and found.rate > 0.0 else asked.rate
     if rate is None and found is not None and asked.trace is None:
         rate = found.missed  # no rate keeps the limits: the lowest that was tried
-    seen = simulate(deployment, asked.load(deployment, rate), speed)
+    sure_of = sure_under_load(plan, clients=asked.clients is not None)
+    seen = simulate(deployment, asked.load(deployment, rate), speed, sure_of)
     watts = _power(plan, seen)
     return Felt(
         asked=asked,
@@ -116,9 +119,15 @@ def felt_of(asked: Asked, result: Result) -> Felt:
     )
 
 
+WORKING = 0.9
+"""Share of time in steps from which power is told [1]."""
+
+
 def _power(plan: Plan, seen: Simulation) -> Metric | None:
-    """Return the mean power at the wall; devices are busy as in the steady state while they are in a step [W]."""
+    """Return the mean power at the wall of a machine that is hardly ever idle; what it draws idle is not known [W]."""
     fit = plan.rates.fit
+    if seen.served.busy < WORKING:
+        return None
     term = wall_power(plan.machine, float(plan.prediction.busy) * seen.served.busy, fit)
     if term is None:
         return None

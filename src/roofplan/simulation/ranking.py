@@ -123,7 +123,8 @@ def _others(found: Result) -> Iterator[tuple[str, str, Plan]]:
             yield "--strategy", ",".join(f"{k}={v}" for k, v in plan.strategy.as_dict().items() if v > 1), plan
     here = replace(found.asked, machines=(first.machine,), pins=first.strategy.as_dict())
     for argument, needed, asked in changes(first, here):
-        plans = evaluate(replace(asked, constraints=replace(asked.constraints, rate=None)), Tally(), found.fit)
+        unhurried = replace(asked, constraints=replace(asked.constraints, rate=None))
+        plans = evaluate(asked, Tally(), found.fit) or evaluate(unhurried, Tally(), found.fit)
         if plans:
             yield argument, needed, plans[0]
 

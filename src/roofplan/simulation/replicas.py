@@ -51,17 +51,18 @@ class Served:
     steps: int
     prompt_steps: int
 
-    def figure(self, name: str) -> Array:
-        """Return a figure of each request that has it: ``ttft``, ``tpot``, ``e2e`` or ``waiting`` [s]."""
-        several = self.outputs > 1
+    def figure(self, name: str, warmup: int = 0) -> Array:
+        """Return a figure of each request that has it, the first `warmup` left out: ``ttft``, ``tpot``, ``e2e`` or ``waiting`` [s]."""
         if name == "tpot":
+            several = np.flatnonzero(self.outputs > 1)
+            several = several[several >= warmup]
             return np.asarray((self.last - self.first)[several] / (self.outputs[several] - 1))
         ends = {"ttft": self.first, "e2e": self.last, "waiting": self.admitted}
-        return np.asarray(ends[name] - self.arrivals)
+        return np.asarray((ends[name] - self.arrivals)[warmup:])
 
 
 def through_front(arrivals: Array, front: float) -> Array:
-    """Return when a front end passes requests on; it takes a time for each, and those that arrive at once leave at once.
+    """Return when a front end passes requests on; it takes a time for each, and those of one burst leave together.
 
     Parameters
     ----------
@@ -76,8 +77,7 @@ def through_front(arrivals: Array, front: float) -> Array:
         return arrivals.copy()
     places = np.arange(len(arrivals))
     ready = (places + 1) * front + np.maximum.accumulate(arrivals - places * front)
-    last = np.searchsorted(arrivals, arrivals, side="right") - 1
-    return np.asarray(ready[last])
+    return np.full(len(arrivals), ready[-1]) if arrivals[0] == arrivals[-1] else np.asarray(ready)
 
 
 class Replica:
@@ -162,21 +162,21 @@ class Fleet:
             else:
                 sent = min(len(mine), clients // self.replicas + (k < clients % self.replicas))
                 arrivals = np.zeros(len(mine))
-                ready = np.full(len(mine), sent * self.replicas * self.scheduler.front + self.scheduler.delay)
+                ready = np.full(len(mine), min(clients, total) * self.scheduler.front + self.scheduler.delay)
             if sent:
                 parts.append(mine)
-                out.append(self._alone(core.Requests(arrivals, ready, *own), sent))
+                out.append(self._alone(core.Requests(arrivals, ready, *own), sent, min(self.replicas, clients or 1)))
         return self._joined(requests, cached, parts, out)
 
     def _ready(self, arrivals: Array) -> Array:
         return through_front(arrivals, self.scheduler.front) + self.scheduler.delay
 
-    def _alone(self, requests: core.Requests, sent: int) -> tuple[core.Requests, core.Times, core.State]:
-        """Return a replica's requests, their times and its state after all have ended."""
+    def _alone(self, requests: core.Requests, sent: int, busy: int) -> tuple[core.Requests, core.Times, core.State]:
+        """Return a replica's requests, their times and its state after all have ended, with so many replicas busy."""
         total = len(requests.inputs)
         state = core.started(self.scheduler, total, sent, arrays=self.run is not None)
-        # all replicas share the front end
-        own = self.scheduler._replace(front=self.scheduler.front * self.replicas)
+        # the replicas of a closed loop share the front end
+        own = self.scheduler._replace(front=self.scheduler.front * busy)
         if self.run is None:
             mine, table = lists(requests), lists(self.surface)
             times = core.Times([-1.0] * total, [-1.0] * total, [-1.0] * total, [0] * total)
@@ -232,6 +232,8 @@ class Fleet:
             for name, values in zip(names, (own.arrivals, times.admitted, times.first, times.last), strict=True):
                 out[name][mine] = values
             preempted[mine], replica[mine] = times.preempted, k
+        if self.scheduler.static:
+            _end_together(out)
         span = float(out["last"].max()) if total else 0.0
         busy = sum(state.clock[3] for _, _, state in found)
         return Served(
@@ -245,3 +247,11 @@ class Fleet:
             steps=int(sum(state.counts[1] for _, _, state in found)),
             prompt_steps=int(sum(state.counts[5] for _, _, state in found)),
         )
+
+
+def _end_together(out: dict[str, Array]) -> None:
+    """Let the requests of a static batch, which are admitted at once, end with the longest answer among them."""
+    _, batch = np.unique(out["admitted"], return_inverse=True)
+    ends = np.zeros(batch.max() + 1)
+    np.maximum.at(ends, batch, out["last"])
+    out["last"] = ends[batch]

@@ -6,6 +6,8 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import exp, hypot, inf, log, sqrt
+from types import MappingProxyType
+from typing import Literal
 
 import numpy as np
 
@@ -18,7 +20,7 @@ from roofplan.serving.surface import Surface
 from roofplan.simulation.deployment import Deployment
 from roofplan.simulation.fast import compiled
 from roofplan.simulation.replicas import LEAST, Fleet, Served
-from roofplan.timing.figures import TIME_PER_TOKEN, Metric, Sure
+from roofplan.timing.figures import FIRST_TOKEN, TIME_PER_TOKEN, Metric, Sure
 
 Array = np.ndarray
 
@@ -119,7 +121,14 @@ class Simulation:
         return float((self.served.last - self.served.admitted).sum()) / self.seconds
 
 
-def simulate(deployment: Deployment, load: Load, speed: Sure, *, doubtful: bool = True) -> Simulation:
+def simulate(
+    deployment: Deployment,
+    load: Load,
+    speed: Sure,
+    sure: Mapping[str, Sure] = MappingProxyType({}),
+    *,
+    doubtful: bool = True,
+) -> Simulation:
     """Return what users feel of a deployment under a load.
 
     Parameters
@@ -127,6 +136,7 @@ def simulate(deployment: Deployment, load: Load, speed: Sure, *, doubtful: bool 
     deployment : what serves.
     load : requests, and how they are sent and judged.
     speed : certainty of step times.
+    sure : certainty of figures under load, as published runs tell; of step times where a figure has none.
     doubtful : whether the load is also served by faster and slower steps, for the intervals.
 
     Returns
@@ -145,7 +155,7 @@ def simulate(deployment: Deployment, load: Load, speed: Sure, *, doubtful: bool 
     fleet = Fleet(scheduler=scheduler, surface=table, replicas=deployment.replicas, route=load.route, run=run)
     started = time.process_time()
     served = fleet.serve(load.requests, load.cached, load.clients)
-    found = {name: summary(served.figure(name)[load.warmup :]) for name in FIGURES}
+    found = {name: summary(served.figure(name, load.warmup)) for name in FIGURES}
     spent = time.process_time() - started
     factors = (exp(-speed.half), exp(speed.half)) if doubtful else ()
     others = [replace(fleet, surface=scaled(table, factor)) for factor in factors]
@@ -156,10 +166,10 @@ def simulate(deployment: Deployment, load: Load, speed: Sure, *, doubtful: bool 
     figures = {}
     for name, one in found.items():
         if one.mean is not None:
-            means = [float(end.figure(name)[load.warmup :].mean()) for end in ends] or [one.mean, one.mean]
+            means = [float(end.figure(name, load.warmup).mean()) for end in ends] or [one.mean, one.mean]
             if tipped:
                 means[1] = inf
-            figures[name] = figure_of(one, (min(means[0], one.mean), max(means[1], one.mean)), speed.grade)
+            figures[name] = figure_of(one, (min(means[0], one.mean), max(means[1], one.mean)), sure.get(name, speed))
     seconds = float(served.last.max() - served.arrivals.min())
     limits, good = judged(served, load)
     return Simulation(
@@ -204,9 +214,13 @@ def scaled(table: Surface, factor: float) -> Surface:
     return table._replace(**{name: getattr(table, name) * factor for name in TIMES})
 
 
-def figure_of(one: Summary, speeds: tuple[float, float], grade: str) -> Figure:
-    """Return a figure whose interval joins both causes of error, which are independent, on a logarithmic scale."""
-    mean = one.mean or 0.0
+def figure_of(one: Summary, speeds: tuple[float, float], sure: Sure) -> Figure:
+    """Return a figure with its interval.
+
+    It joins both causes of error, which are independent, on a logarithmic scale, and is nowhere narrower than what
+    published runs under load told of the figure.
+    """
+    mean, grade = one.mean or 0.0, sure.grade
     sampling = (max(0.0, mean - one.error), mean + one.error)
     if mean <= 0.0:
         return Figure(summary=one, metric=Metric(mean, *sampling, "s", grade), sampling=sampling, speeds=speeds)
@@ -215,7 +229,7 @@ def figure_of(one: Summary, speeds: tuple[float, float], grade: str) -> Figure:
         hypot(log(mean / speeds[0]) if speeds[0] > 0.0 else log(1e3), drawn),
         hypot(log(speeds[1] / mean), drawn),
     )
-    metric = Metric(mean, mean * exp(-low), mean * exp(high), "s", grade)
+    metric = Metric(mean, mean * exp(-max(low, sure.half)), mean * exp(max(high, sure.half)), "s", grade)
     return Figure(summary=one, metric=metric, sampling=sampling, speeds=speeds)
 
 
@@ -224,15 +238,14 @@ def judged(served: Served, load: Load) -> tuple[tuple[tuple[Objective, float, bo
     limits, inside = [], np.ones(len(served.arrivals), bool)
     for one in load.objectives:
         values = served.figure(one.figure)
-        if not len(values):
+        if not len(served.figure(one.figure, load.warmup)):
             continue
         kept = values <= one.limit
         if len(values) == len(inside):
             inside &= kept
         else:  # the time between tokens, which answers of one token lack
             inside[served.outputs > 1] &= kept
-        counted = values[load.warmup :] if len(values) > load.warmup else values
-        at = float(np.quantile(counted, one.quantile))
+        at = float(np.quantile(served.figure(one.figure, load.warmup), one.quantile))
         limits.append((one, at, at <= one.limit))
     return tuple(limits), float(inside[load.warmup :].mean()) if limits else None
 
@@ -256,8 +269,8 @@ def growth_of(served: Served, clients: int | None) -> float:
     total = len(served.arrivals)
     if clients is not None or total < 40 or served.arrivals[-1] <= served.arrivals[0]:
         return 0.0
-    ended = np.searchsorted(np.sort(served.last), served.arrivals, side="right")
-    inside = np.arange(1, total + 1) - ended
+    # those without a seat: a rising number of running requests is no queue
+    inside = waiting_at(served, served.arrivals)
     tenth = max(4, total // 10)
     middle = slice(total // 2 - tenth // 2, total // 2 + tenth // 2)
     more = float(inside[-tenth:].mean() - inside[middle].mean())
@@ -345,3 +358,22 @@ def speed_of(plan: Plan) -> Sure:
     """Return the certainty of a plan's step times: that of its time per token, for a known batch."""
     guessed = bool(plan.workload.drafted)
     return certainty(TIME_PER_TOKEN, plan.prediction.pace, plan.model, plan.rates, guessed=guessed)
+
+
+def sure_under_load(plan: Plan, *, clients: bool) -> dict[str, Sure]:
+    """Return the certainty of figures under load, as published runs with a simulated queue or with clients tell.
+
+    Parameters
+    ----------
+    plan : a plan.
+    clients : whether the load is a closed loop.
+
+    Returns
+    -------
+    By figure.
+    """
+    load: Literal["clients", "queue"] = "clients" if clients else "queue"
+    p, guessed = plan.prediction, bool(plan.workload.drafted)
+    first = certainty(FIRST_TOKEN, p.ttft, plan.model, plan.rates, load=load, guessed=guessed)
+    between = certainty(TIME_PER_TOKEN, p.pace, plan.model, plan.rates, load=load, guessed=guessed)
+    return {"ttft": first, "waiting": first, "tpot": between, "e2e": between}

@@ -100,9 +100,11 @@ class Asked:
         """Return the load as a deployment meets it, with the tokens that its cache holds [token]."""
         requests = self.requests(rate)
         block = max(1, int(deployment.engine.block))
-        if requests.prefixes:
+        if requests.prefixes and not deployment.engine.raw.get("defaults", {}).get("prefix_cache"):
+            cached = np.zeros(len(requests), np.int64)
+        elif requests.prefixes:
             blocks, _ = deployment.blocks(int((requests.inputs + requests.outputs).max()))
-            cached = cached_tokens(requests, block, blocks * block * deployment.replicas)
+            cached = cached_tokens(requests, block, blocks * block, deployment.replicas)
         else:
             hit = deployment.workload.prefix_hit
             cached = np.minimum((requests.inputs * hit).astype(np.int64), requests.inputs - 1) // block * block
@@ -208,7 +210,9 @@ def _count(
     elif trace is not None:
         count = len(trace) if given.requests is None else min(count, len(trace))
         if duration is not None and trace.arrivals is not None:
-            count = int(np.searchsorted(trace.arrivals, duration, side="right"))
+            span = float(trace.arrivals[-1])
+            pace = 1.0 if rate is None or span <= 0.0 else (len(trace) - 1) / span / rate
+            count = max(1, int(np.searchsorted(trace.arrivals * pace, duration, side="right")))
     elif duration is not None and rate is not None:
         count = max(1, round(rate * duration))
     if count > MOST:

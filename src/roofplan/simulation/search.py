@@ -11,6 +11,9 @@ from roofplan.simulation.report import Simulation
 FINE = 0.01
 """Relative difference between the highest rate that keeps the limits and the lowest that does not, at which the search ends [1]."""
 
+MOST = 1e4
+"""Highest rate that is tried, over the one at which the search begins [1]."""
+
 LOWEST = 1e-4
 """Rate below which a system counts as empty [1/s]."""
 
@@ -58,6 +61,8 @@ def highest_rate(run: Callable[[float], Simulation], start: float) -> Found:
         low, rate = rate, 2.0 * rate
         while kept(rate):
             low, rate = rate, 2.0 * rate
+            if rate > MOST * start:
+                return _found(low, tried[low], low, tried)  # the load ends before a limit breaks
         high = rate
     else:
         high, rate = rate, 0.5 * rate

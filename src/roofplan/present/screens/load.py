@@ -49,9 +49,7 @@ def simulate_screen(felt: Felt, page: Page) -> None:
 def _head(felt: Felt) -> list[str]:
     plan, seen, asked = felt.plan, felt.simulation, felt.asked
     count = seen.deployment.replicas
-    layout = (
-        f"{count} replicas of {_each(felt)} behind {seen.load.route}" if count > 1 else f"1 replica of {_each(felt)}"
-    )
+    layout = f"{count} replicas of {_each(felt)} {_routed(felt)}" if count > 1 else f"1 replica of {_each(felt)}"
     requests = seen.load.requests
     lengths = f"{asked.input:,.0f} in, {asked.output:,.0f} out" + (
         ", of the trace" if asked.trace is not None else f", {asked.lengths}"
@@ -61,6 +59,12 @@ def _head(felt: Felt) -> list[str]:
         f"{plan.model.id} · {plan.machine.count} x {plan.machine.device.id} · {plan.engine.id} · {price_text(plan)}",
         *wrapped(f"{layout} · {asked.words(felt.rate)}, {lengths} · {whole}", indent=2),
     ]
+
+
+def _routed(felt: Felt) -> str:
+    """Return how requests come to replicas."""
+    seen = felt.simulation
+    return "with each client at one of them" if seen.load.clients is not None else f"behind {seen.load.route}"
 
 
 def _each(felt: Felt) -> str:
@@ -122,9 +126,13 @@ def _limits(felt: Felt) -> list[str]:
     lines = [text]
     if found is None:
         return lines
-    breaks = "the queue grows" if found.first is None else f"{found.first.figure.upper()} breaks first"
+    breaks = (
+        "the queue grows" if found.first is None else f"{found.first.figure.upper()} is the first to miss its limit"
+    )
     if found.rate > 0.0:
-        lines.append(f"  up to     {units.significant(found.rate)} req/s keep them, then {breaks}")
+        lines.append(
+            f"  up to     about {units.significant(found.rate, 2)} req/s are kept inside them; beyond, {breaks}"
+        )
         return lines
     worst = max(found.at.holds, key=lambda item: item[1] / item[0].limit)
     one, time, _ = worst
@@ -155,9 +163,22 @@ def _foot(felt: Felt) -> list[str]:
     front = float(r.front + r.delay)
     mean = seen.figures["ttft"]
     parts = [
-        f"not modelled: network to the client; {units.show(front, 's')} of a first token are the server's front end",
-        f"seed {felt.asked.seed}",
-        f"TTFT within {units.significant(mean.sampling[0] * 1e3)} to {units.significant(mean.sampling[1] * 1e3)} ms by chance alone",
+        f"{units.show(front, 's')} of a first token are the server's front end",
+        f"not modelled: {'; '.join(_left_out(felt))}",
+        f"seed {felt.asked.seed}: by chance alone TTFT would be {units.significant(mean.sampling[0] * 1e3)} to {units.significant(mean.sampling[1] * 1e3)} ms",
         "more: --csv --html --json" + ("" if felt.found else " --slo --find rate"),
     ]
+    if seen.load.clients is not None and felt.asked.trace is None and felt.asked.lengths.kind == "fixed":
+        parts.insert(0, "equal lengths keep clients in step: --lengths lognormal:0.7 spreads them")
     return wrapped(" · ".join(parts), indent=2)
+
+
+def _left_out(felt: Felt) -> list[str]:
+    """Return what the simulation leaves out."""
+    strategy = felt.plan.strategy
+    out = ["network to the client", "padding to captured graphs", "extra steps of overlapped scheduling"]
+    if felt.asked.trace is not None:
+        out.append("cached blocks that running requests push out")
+    if strategy.groups > 1 and (int(strategy.ep) > int(strategy.tp) or int(strategy.attention_dp) > 1):
+        out.append("groups that share experts wait for each other, which lengthens a lone prompt here")
+    return out

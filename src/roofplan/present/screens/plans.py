@@ -181,7 +181,8 @@ def _under_load(result: Result, plan: Plan, page: Page) -> list[str]:
     rate = result.asked.constraints.rate
     if plan.under_load is None:
         most = rate or plan.metrics["output_tokens_per_second"].value / plan.workload.output
-        return [f"  under load    p99 of first tokens: roofplan simulate --rate {units.significant(most, 2)}req/s"]
+        where = f"{plan.named or plan.model.id} --on {plan.machine.text}"
+        return [f"  under load    p99: roofplan simulate {where} --rate {units.significant(most, 2)}req/s"]
     felt = plan.under_load
     parts = [
         f"{name} {units.show(time, 's')} of {units.show(limit, 's')}" + ("" if time <= limit else " MISSED")
