@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 import json
+import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -133,21 +134,33 @@ def _time(value: object, form: Form, name: str, line: int) -> float:
     text = str(value).strip()
     try:
         if form.scale:
-            return float(text) * form.scale
+            return _finite(float(text)) * form.scale
         found = re.fullmatch(r"([^.]*?)(\.\d+)?(Z|[+-]\d\d:?\d\d)?", text)
         moment = datetime.fromisoformat(found[1] if found else text)
         return moment.replace(tzinfo=UTC).timestamp() + float(f"0{(found and found[2]) or '.0'}")
     except ValueError:
         try:  # a trace of dates whose times are seconds, and the reverse
-            return float(text)
+            return _finite(float(text))
         except ValueError:
             message = f"--trace: {name}, line {line}: {form.arrival} is {text!r}, not a time"
             raise InputError(message, argument="--trace", value=name) from None
 
 
+def _finite(seconds: float) -> float:
+    if not math.isfinite(seconds):
+        raise ValueError(seconds)
+    return seconds
+
+
+def _whole(number: float) -> int:
+    if number < 0.0 or not number.is_integer():
+        raise ValueError(number)
+    return int(number)
+
+
 def _tokens(value: object, column: str, name: str, line: int) -> int:
     try:
-        return int(float(str(value)))
+        return _whole(float(str(value)))
     except (ValueError, OverflowError):
         message = f"--trace: {name}, line {line}: {column} is {value!r}, not a number of tokens"
         raise InputError(message, argument="--trace", value=name) from None

@@ -135,5 +135,4 @@ def deployment_of(plan: Plan) -> Deployment:
         rates=plan.rates,
         memory=plan.memory,
         kv_bytes=element_bytes(plan.kv_precision),
-        launched=plan.seats,
     )

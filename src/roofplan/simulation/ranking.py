@@ -48,7 +48,7 @@ def ranked_under_load(found: Result, asked: Asked) -> None:
 
 def _felt(plan: Plan, place: int, asked: Asked) -> UnderLoad:
     """Return what users feel of a plan."""
-    deployment = deployment_of(plan)
+    deployment = replace(deployment_of(plan), launched=plan.seats)
     seen = simulate(deployment, asked.load(deployment), speed_of(plan), doubtful=False)
     limits = tuple((f"{one.figure} {one.percentile}", time, one.limit) for one, time, _ in seen.holds)
     return UnderLoad(place, seen.good or 0.0, limits, seen.growth)

@@ -19,6 +19,9 @@ from roofplan.simulation.report import Load
 REQUESTS = 10_000
 """Requests of a simulation where nothing says how many [1]."""
 
+ROUNDS = 10
+"""Least requests of each client where nothing says how many [1]."""
+
 MOST = 20_000_000
 """Requests above which times of all do not fit in memory [1]."""
 
@@ -158,6 +161,7 @@ def asked_of(given: SimulateInputs) -> Asked:
         raise InputError(
             "which load? --rate 4req/s, --clients 64, --burst 100 or --trace FILE", argument="--rate", value=None
         )
+    _refuse_idle(given)
     objectives = objectives_of(given.slo)
     if finds and not objectives:
         raise InputError(
@@ -195,6 +199,30 @@ def asked_of(given: SimulateInputs) -> Asked:
     )
 
 
+def _refuse_idle(given: SimulateInputs) -> None:
+    """Refuse inputs that the load would not read.
+
+    Raises
+    ------
+    InputError : names the two.
+    """
+    each, idle = given.each(), {"trace": ("input", "output", "lengths", "burstiness"), "clients": ("burstiness",)}
+    idle["burst"] = ("burstiness", "requests")
+    for load, names in idle.items():
+        for name in names if getattr(given, load) is not None else ():
+            if getattr(given, name) not in {each[name].default, None}:
+                message = f"--{name}: the load of --{load} does not read it"
+                raise InputError(message, argument=f"--{name}", value=str(getattr(given, name)))
+    if given.clients is not None and given.requests is not None:
+        count, clients = units.parse_count(given.requests, "--requests"), units.parse_count(given.clients, "--clients")
+        if count < clients:
+            raise InputError(
+                f"--requests: {count:,} are fewer than the {clients:,} clients, who each send one at least",
+                argument="--requests",
+                value=str(given.requests),
+            )
+
+
 def _count(
     given: SimulateInputs, trace: Requests | None, burst: int | None, rate: float | None, duration: float | None
 ) -> int:
@@ -205,6 +233,8 @@ def _count(
         message = "--duration: only a rate and a trace have one; give --requests"
         raise InputError(message, argument="--duration", value=given.duration)
     count = REQUESTS if given.requests is None else units.parse_count(given.requests, "--requests")
+    if given.clients is not None and given.requests is None:
+        count = max(count, ROUNDS * units.parse_count(given.clients, "--clients"))
     if burst is not None:
         count = burst
     elif trace is not None:

@@ -26,7 +26,7 @@ class Found:
     ----------
     rate : requests per second, 0 where an empty system misses a limit [1/s].
     at : simulation at that rate; at the lowest one that was tried, where none keeps the limits.
-    first : limit that breaks first above it, None where the queue grows instead.
+    first : limit that breaks first above it, None where the queue grows instead, or where nothing breaks (`missed` is then `rate`).
     missed : the lowest rate that was seen to break them [1/s].
     tried : every rate with the time at each limit's percentile, by rate [1/s, s].
     """

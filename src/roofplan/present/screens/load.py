@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import isfinite
 
 from roofplan.load.statistics import QUANTILES
-from roofplan.present.screens.page import LETTER, Page, interval, wrapped
+from roofplan.present.screens.page import LETTER, Page, folded, interval, wrapped
 from roofplan.present.screens.plans import price_text
 from roofplan.records import units
 from roofplan.simulation.felt import Felt
@@ -35,7 +35,7 @@ def simulate_screen(felt: Felt, page: Page) -> None:
     page : where it is written.
     """
     seen = felt.simulation
-    for line in (*_head(felt), *_figures(felt), *_load(felt)):
+    for line in (*folded(_head(felt)[0], 2), *_head(felt)[1:], *_figures(felt), *_load(felt)):
         page.line(line)
     if not isfinite(seen.figures["ttft"].metric.high):
         page.line("  no end    with steps at the slow end of their interval the queue grows")
@@ -129,9 +129,12 @@ def _limits(felt: Felt) -> list[str]:
     breaks = (
         "the queue grows" if found.first is None else f"{found.first.figure.upper()} is the first to miss its limit"
     )
+    if found.rate > 0.0 and found.missed == found.rate:
+        lines.append("  up to     any rate: the load is too short for its limits to break")
+        return lines
     if found.rate > 0.0:
         lines.append(
-            f"  up to     about {units.significant(found.rate, 2)} req/s are kept inside them; beyond, {breaks}"
+            f"  up to     about {units.significant(found.rate, 2)} req/s are kept inside them by this layout; beyond, {breaks}"
         )
         return lines
     worst = max(found.at.holds, key=lambda item: item[1] / item[0].limit)
@@ -166,7 +169,7 @@ def _foot(felt: Felt) -> list[str]:
         f"{units.show(front, 's')} of a first token are the server's front end",
         f"not modelled: {'; '.join(_left_out(felt))}",
         f"seed {felt.asked.seed}: by chance alone TTFT would be {units.significant(mean.sampling[0] * 1e3)} to {units.significant(mean.sampling[1] * 1e3)} ms",
-        "more: --csv --html --json" + ("" if felt.found else " --slo --find rate"),
+        "more: --csv --html --json" + ("" if felt.found or not felt.asked.open else " --slo --find rate"),
     ]
     if seen.load.clients is not None and felt.asked.trace is None and felt.asked.lengths.kind == "fixed":
         parts.insert(0, "equal lengths keep clients in step: --lengths lognormal:0.7 spreads them")
