@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import ceil
+from math import ceil, inf
+from typing import NamedTuple
 
 from roofplan.serving.surface import Surface
 from roofplan.simulation.core import Requests, Scheduler, Times
-from roofplan.simulation.steps import step_time
+from roofplan.simulation.steps import shared_time, step_time
+
+
+class Part(NamedTuple):
+    """What an engine does in a step: who decodes, pieces of prompts, its time and tokens, and whether it took a cache."""
+
+    riding: list[Seat]
+    pieces: list[tuple[Seat, int, int]]
+    seconds: float
+    tokens: float
+    lost: bool
 
 
 @dataclass
@@ -66,6 +77,13 @@ class Engine:
             self.step()
 
     def step(self) -> None:
+        part = self.plan()
+        if part.seconds:
+            self.apply(part, part.seconds)
+        elif not part.lost and not any(not seat.decodes for seat in self.running):
+            self.now = max(self.now, self.r.ready[self.head])
+
+    def plan(self) -> Part:
         lost = False
         while self.wanted() > self.free():
             self.lose(self.running[-1])
@@ -73,16 +91,18 @@ class Engine:
         decoding = [seat for seat in self.running if seat.decodes]
         pieces = self.pieces(decoding, lost)
         if not pieces and not decoding:
-            if not lost and not any(not seat.decodes for seat in self.running):
-                self.now = max(self.now, self.r.ready[self.head])
-            return
+            return Part([], [], 0.0, 0.0, lost)
         riding = decoding if self.s.mixes or not pieces else []
         count = len(riding) + (self.idle_seats if riding else 0)
         context = self.context(riding)
         seconds = step_time(self.t, count, context, [(new, past) for _, new, past in pieces])
-        late = 0.0
+        return Part(riding, pieces, seconds, count * self.t.each + sum(new for _, new, _ in pieces), lost)
+
+    def apply(self, part: Part, seconds: float) -> None:
+        riding, pieces, late = part.riding, part.pieces, 0.0
         if pieces and self.t.lag:
-            whole = step_time(self.t, count, context, []) if count else 0.0
+            count = len(riding) + (self.idle_seats if riding else 0)
+            whole = step_time(self.t, count, self.context(riding), []) if count else 0.0
             late = self.t.lag * (seconds - whole * self.t.lag / (self.t.lag + 1.0))
         self.now += seconds
         self.ended_context += self.idle_seats * self.s.grows if riding else 0.0  # padding of a static batch
@@ -171,3 +191,20 @@ class Engine:
             self.through = max(self.through - self.s.delay, ended) + self.s.front + self.s.delay
             self.r.arrivals[self.sent], self.r.ready[self.sent] = ended, self.through
             self.sent += 1
+
+
+def serve_together(engines: list[Engine]) -> None:
+    """Serve all requests of engines that share a part of each step, which waits for the slowest of them."""
+    while any(one.done < len(one.r.inputs) for one in engines):
+        parts = [one.plan() if one.done < len(one.r.inputs) else Part([], [], 0.0, 0.0, False) for one in engines]
+        now = engines[0].now
+        if not any(part.seconds for part in parts):
+            if not any(part.lost for part in parts):
+                due = min((one.r.ready[one.head] for one in engines if one.head < one.sent), default=inf)
+                for one in engines:
+                    one.now = max(now, due)
+            continue
+        mean = sum(part.tokens for part in parts) / len(engines)
+        seconds = max(part.seconds for part in parts) + shared_time(engines[0].t, mean)
+        for one, part in zip(engines, parts, strict=True):
+            one.apply(part, seconds)

@@ -5,7 +5,7 @@ import math
 
 import numpy as np
 import pytest
-from stepwise import Engine
+from stepwise import Engine, serve_together
 
 from roofplan import catalogue
 from roofplan.api import fit_at_hand
@@ -15,7 +15,7 @@ from roofplan.hf.find import read_model
 from roofplan.load.requests import Lengths, Requests, renewal
 from roofplan.records.strategy import Strategy
 from roofplan.serving.surface import Surface, surface
-from roofplan.simulation import core
+from roofplan.simulation import core, lockstep
 from roofplan.simulation.fast import compiled
 from roofplan.simulation.replicas import ROUTES, Fleet, lists, through_front
 from roofplan.simulation.report import tokens_held
@@ -138,6 +138,50 @@ def grown(table):
     return table._replace(**found)
 
 
+@pytest.fixture(scope="module")
+def shared_tables():
+    """Step times of a group that shares experts with seven others, as lists."""
+    model, engine = read_model("deepseek-v3"), catalogue.engine("vllm-0.33")
+    r = rates(machine("h200-sxm:8")[0], engine, fit_at_hand())
+    table = surface(model, Strategy(dp=8, ep=8), r, kv_bytes=2.0, seats=48, budget=2048, longest=32768)
+    return lists(table)
+
+
+TOGETHER = ["fixed lengths", "few blocks", "clients behind a front end", "prompts first", "cached prompts"]
+
+
+@pytest.mark.parametrize("case", [*TOGETHER, "reserved to the end", "drafts", "whole prompts beside others"])
+def test_groups_that_share_experts_step_together(case, shared_tables):
+    changed, load = CASES[case]
+    load = {"count": 60, "rate": 4.0, "mean": 512, "answer": 128, "sigma": 0.0} | load
+    s, sent = PLAIN._replace(**changed, front=load.get("front", 0.0)), load.get("clients") or load["count"]
+    each = [drawn(**load, seed=seed) for seed in range(3)]
+    count = load["count"]
+    groups = [(copy.deepcopy(one), empty(count), core.started(s, count, min(sent, count))) for one in each]
+    lockstep.run(s, shared_tables, groups, math.inf)
+    engines = [Engine(s, shared_tables, one, empty(count), min(sent, count)) for one in each]
+    serve_together(engines)
+    for (_, times, state), engine in zip(groups, engines, strict=True):
+        for one, two in zip(times[:3], engine.out[:3], strict=True):
+            assert max(abs(a - b) for a, b in zip(one, two, strict=True)) < SAME
+        assert times.preempted == engine.out.preempted
+        assert state.clock[1] == pytest.approx(s.blocks)
+        assert state.sent == [count] * 3
+
+
+def test_a_lone_prompt_is_faster_where_the_other_groups_are_idle(shared_tables):
+    def first(groups):
+        load = [drawn(1, 1.0, 2000, 2, 0.0, 0, clients=1) for _ in range(groups)]
+        idle = [core.Requests([], [], [], [], []) for _ in range(8 - groups)]
+        members = [
+            (one, empty(len(one.inputs)), core.started(PLAIN, len(one.inputs), len(one.inputs))) for one in load + idle
+        ]
+        lockstep.run(PLAIN, shared_tables, members, math.inf)
+        return members[0][1].first[0]
+
+    assert first(1) < 0.7 * first(8)
+
+
 @pytest.mark.parametrize("lag", [0.0, 3.0])
 def test_first_tokens_leave_late_behind_stages(tables, lag):
     requests = drawn(100, 8.0, 512, 128, 0.5, 0)
@@ -199,6 +243,7 @@ def clockwork(seats=1):
         states_rows=[],
         states=[],
         encoders=[],
+        shared=[],
         each=1.0,
         lag=0.0,
     )

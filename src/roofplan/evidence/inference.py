@@ -146,11 +146,6 @@ class InferenceCase:
         return float(self.clients) if self.clients <= self.book().max_concurrency else None
 
     @property
-    def busy_groups(self) -> int:
-        """Groups that have requests, at most one per client [1]."""
-        return self.groups if self.clients is None else max(1, min(self.groups, self.clients))
-
-    @property
     def tpot(self) -> float | None:
         """Published time per token [s]."""
         return self.measured.get("tpot")

@@ -18,7 +18,7 @@ from roofplan.records.terms import Term
 from roofplan.serving import Prediction, floors
 from roofplan.serving.certainty import certainty
 from roofplan.simulation.deployment import Deployment
-from roofplan.simulation.replicas import ROUND_ROBIN, Fleet, Served
+from roofplan.simulation.replicas import ROUND_ROBIN, Served
 from roofplan.simulation.report import growth_of
 from roofplan.timing.figures import FIGURE_OF, Load, Metric, flat, sure
 
@@ -205,17 +205,9 @@ def simulated(case: InferenceCase, fit: Fit) -> tuple[Served, Prediction]:
         memory=case.book(),
         kv_bytes=case.kv_bytes,
     )
-    scheduler = deployment.scheduler(longest)
-    most = len(requests) if case.clients is None else case.clients
-    scheduler = scheduler._replace(seats=min(scheduler.seats, -(-most // case.busy_groups)))
+    fleet = deployment.fleet(longest, route=ROUND_ROBIN)
     if case.regime == "offline":  # without a server
-        scheduler = scheduler._replace(front=0.0, delay=0.0)
-    fleet = Fleet(
-        scheduler=scheduler,
-        surface=deployment.surface(scheduler, longest),
-        replicas=case.busy_groups,
-        route=ROUND_ROBIN,
-    )
+        fleet = replace(fleet, scheduler=fleet.scheduler._replace(front=0.0, delay=0.0))
     cached = np.zeros(len(requests), np.int64)
     try:
         seen = fleet.serve(requests, cached, case.clients)

@@ -272,7 +272,7 @@ def encoder_operations(step: Step, split: Split, model: Model, kernels: Kernels)
     for stack in model.stacks:
         if stack.role != "encoder" or stack.tokens is None:
             continue
-        one = Step(new=step.requests * stack.tokens, requests=step.requests, coupled=step.coupled)
+        one = Step(new=step.requests * stack.tokens, requests=step.requests, others=step.others)
         for layer, places in stack.kinds():
             table += layer_operations(layer, one, split, model, ACTIVATION_BYTES, kernels) * len(places)
     return [op._replace(name=f"encoder {op.name}") for op in table]

@@ -91,7 +91,7 @@ class Step:
     new : prompt tokens computed in this step [1].
     past : tokens cached before them [1].
     requests : prompts that the new tokens belong to [1].
-    coupled : whether all attention-DP groups run the same load; False for a single prompt.
+    others : load of each of the other attention-DP groups, relative to this one's; 0 for a lone prompt [1].
     """
 
     sequences: Number = 0.0
@@ -100,7 +100,7 @@ class Step:
     new: Number = 0.0
     past: Number = 0.0
     requests: Number = 0.0
-    coupled: bool = True
+    others: Number = 1.0
 
     @property
     def decodes(self) -> bool:
@@ -118,8 +118,8 @@ class Step:
         return self.sequences * self.each + self.new
 
     def together(self, groups: Number) -> Number:
-        """Return the tokens of all attention-DP groups that share the layer; uncoupled steps count their own [1]."""
-        return self.tokens * (groups if self.coupled else 1.0)
+        """Return the tokens of all attention-DP groups that share the layer [1]."""
+        return self.tokens * (1.0 + (groups - 1.0) * self.others)
 
     @property
     def sampled(self) -> Number:

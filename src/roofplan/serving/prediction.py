@@ -262,9 +262,9 @@ class _Served:
         """Cached tokens of a prompt [token]."""
         return self.workload.input * self.workload.prefix_hit
 
-    def prompt(self, *, coupled: bool = True) -> tuple[Term, Number, Number]:
+    def prompt(self, *, others: float = 1.0) -> tuple[Term, Number, Number]:
         """Return a prompt's pass through the slowest stage, its number of passes, and their sequential stage times."""
-        step = Step(new=larger(1.0, 1.0 * self.fresh), past=1.0 * self.past, requests=1.0, coupled=coupled)
+        step = Step(new=larger(1.0, 1.0 * self.fresh), past=1.0 * self.past, requests=1.0, others=others)
         one, passes = prompt_pass(
             self.model, self.strategy, self.engine, self.rates, step, self.budget, kv_bytes=self.kv_bytes
         )
@@ -461,7 +461,7 @@ def token_time(stage: Term, host: Term, strategy: Strategy, emitted: float) -> T
 
 def _first_token(served: _Served) -> tuple[Term, Number]:
     """Return the time to the first token in an idle system, and the device time within it [s]."""
-    one, passes, turns = served.prompt(coupled=False)
+    one, passes, turns = served.prompt(others=0.0)
     host, network = host_of_passes(passes, 1.0, served.rates), served.rates.network
     alone = isinstance(served.strategy.pp, int) and served.strategy.pp == 1
     parts = in_turn(one, turns) if not alone or type(turns) is not float or turns != 1.0 else list(one.parts)

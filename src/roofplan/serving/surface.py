@@ -14,7 +14,7 @@ import numpy as np
 
 from roofplan.errors import UnsupportedFeature
 from roofplan.laws import batching
-from roofplan.operations.table import ACTIVATION_BYTES, Step
+from roofplan.operations.table import ACTIVATION_BYTES, Split, Step
 from roofplan.records.engine import Engine
 from roofplan.records.model import Model
 from roofplan.records.strategy import Strategy
@@ -47,6 +47,9 @@ class Surface(NamedTuple):
     through all pipeline stages. So is the rest, unless stages work on different batches at once: then prompts are all
     in one of the batches, and what they add is the time of the one stage that they pass in a round of all batches.
 
+    Groups that share experts or feed-forwards step together. What they share depends on the mean tokens of all of them, and
+    stands in a table of its own; the other tables are then of the group alone.
+
     Parameters
     ----------
     decodes : shape (D,), of decoding sequences alone, without their attention.
@@ -59,6 +62,7 @@ class Surface(NamedTuple):
     states_tokens, states_rows, states : tokens and rows, and the time that depends on both; empty where nothing does.
     encoders : shape (n,), time that depends on the number of prompts; empty where nothing does.
     each : tokens of a decoding sequence in a step, above 1 where drafts are verified [token].
+    shared : shape (T,), of the mean tokens of groups that step together; empty where nothing is shared.
     lag : further stages that a prompt passes after its round, above 0 where stages work on different batches [1].
     """
 
@@ -79,6 +83,7 @@ class Surface(NamedTuple):
     states_rows: Values
     states: Values
     encoders: Values
+    shared: Values
     each: float
     lag: float
 
@@ -204,6 +209,17 @@ class _System:
             out[key] = CLASS_OF[numbers]
         return out
 
+    def shared(self, classes: dict[tuple[int, str, int], str]) -> frozenset[tuple[int, str, int]]:
+        """Return the operations whose time depends on the tokens of other groups too; none where stages work on different batches."""
+        if Split.of(self.strategy).groups <= 1.0 or self.share > 1.0:
+            return frozenset()
+        tokens = np.geomspace(1.0, 4096.0, BASES)
+        alike, alone = (self.timed(new=tokens, past=0.0 * tokens, requests=1.0, others=share) for share in (1.0, 0.0))
+        pairs = zip(alike.keys, alike.seconds, alone.seconds, strict=True)
+        return frozenset(
+            key for key, a, b in pairs if classes[key] == TOKENS and np.any(np.abs(b - a) > SHIFT * np.abs(a))
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class _Sums:
@@ -211,6 +227,7 @@ class _Sums:
 
     system: _System
     classes: dict[tuple[int, str, int], str]
+    shared: frozenset[tuple[int, str, int]]
 
     def of(self, wanted: set[str], launching: set[str], **numbers: Any) -> Array:
         """Return the time of operations of some classes, and the launches of some, through one stage [s]."""
@@ -219,11 +236,20 @@ class _Sums:
         out = np.zeros(())
         for (k, name, n), seconds, launch in zip(timed.keys, timed.seconds, timed.launches, strict=True):
             kind = self.classes[k, name, n]
-            if kind in wanted:
+            if kind in wanted and (k, name, n) not in self.shared:
                 out = out + seconds * counts[k]
             if kind in launching:
                 out = out + launch * counts[k]
         return out
+
+    def of_shared(self, tokens: Array) -> Array:
+        """Return the time of what groups share, at so many tokens in each, through all stages [s]."""
+        if not self.shared:
+            return np.zeros(0)
+        timed = self.system.timed(new=tokens, past=0.0 * tokens, requests=1.0 + 0.0 * tokens)
+        counts = self._counts(timed)
+        rows = zip(timed.keys, timed.seconds, strict=True)
+        return np.asarray(sum(one * counts[key[0]] for key, one in rows if key in self.shared) * self.system.passed)
 
     def _counts(self, timed: _Timed) -> list[Any]:
         sums: list[Any] = [0.0] * (1 + max(k for k, _, _ in timed.keys))
@@ -270,7 +296,8 @@ def surface(
     UnsupportedFeature : an operation that depends on numbers that no table has together.
     """
     system = _System(model=model, strategy=strategy, r=r, kv_bytes=kv_bytes, drafted=drafted)
-    sums = _Sums(system, system.classes(float(seats), float(budget), float(longest)))
+    classes = system.classes(float(seats), float(budget), float(longest))
+    sums = _Sums(system, classes, system.shared(classes))
     most = int(budget + seats * system.each)
     mixed, prompts, decodes = _by_tokens(sums, most, seats, 0.5 * longest)
     rows = int(seats * (system.each + 1.0))
@@ -291,6 +318,7 @@ def surface(
         **_reading(sums, _points(most), longest),
         **_states(sums, most, rows),
         encoders=_encoders(sums, seats),
+        shared=_shared(sums, most),
         each=system.each,
         lag=system.share - 1.0,
     )
@@ -430,6 +458,13 @@ def _encoders(sums: _Sums, most: int) -> Array:
     n = np.arange(1.0, most + 1.0)
     one = sums.of({PROMPTS}, set(), new=n, past=0.0 * n, requests=n) * sums.system.passed
     return np.concatenate([[0.0], np.broadcast_to(one, n.shape)])
+
+
+def _shared(sums: _Sums, most: int) -> Array:
+    """Return what depends on the mean tokens of groups that step together."""
+    points = _points(most)
+    seconds = sums.of_shared(points)
+    return _spread(points, seconds) if len(seconds) else seconds
 
 
 def _states(sums: _Sums, tokens: int, rows: int) -> dict[str, Array]:

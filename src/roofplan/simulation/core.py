@@ -522,17 +522,39 @@ def jump(
     -------
     Steps [1], time [s].
     """
-    while state.ends[state.heap[0] & REQUEST] != state.heap[0] >> BITS:
-        heappop(state.heap)
-    m = (state.heap[0] >> BITS) - steps
-    if most:
-        m = min(m, most)
     one, growth, room = slope_at(t, decoding, context)
     growth *= s.grows
+    m = alike(s, state, steps, free, decoding, most, room)
+    return within(m, one, growth, gap)
+
+
+def alike(s: Scheduler, state: State, steps: int, free: float, decoding: int, most: int, room: float) -> int:
+    """Return the decode steps before one ends, the cache is full, or attention leaves its slope after `room` tokens [1]."""
+    while state.ends[state.heap[0] & REQUEST] != state.heap[0] >> BITS:
+        heappop(state.heap)
+    m: int = (state.heap[0] >> BITS) - steps
+    if most:
+        m = min(m, most)
     if room >= 0.0:
         m = min(m, int(room / s.grows) + 1)
     if s.paged and (m // s.block + 1) * decoding * s.grows > free:
         m = max(1, min(m, steps_held(s, state, steps, decoding, free)))
+    return m
+
+
+def within(m: int, one: float, growth: float, gap: float) -> tuple[int, float]:
+    """Return as many of m steps as begin before a gap ends, and their time [s].
+
+    Parameters
+    ----------
+    m : steps [1].
+    one, growth : time of the first, and by how much each takes longer than the one before [s].
+    gap : time within which they begin, negative for any [s].
+
+    Returns
+    -------
+    Steps [1], time [s].
+    """
     seconds = m * (one + 0.5 * growth * (m - 1))
     if 0.0 <= gap < seconds:
         if growth > 0.0:

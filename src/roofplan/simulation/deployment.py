@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from math import ceil, floor
 
 from roofplan.laws import batching, memory
-from roofplan.operations.table import element_bytes
+from roofplan.operations.table import Split, element_bytes
 from roofplan.records.engine import Engine
 from roofplan.records.hardware import Machine
 from roofplan.records.model import Model
@@ -16,6 +16,7 @@ from roofplan.serving.ledger import Ledger
 from roofplan.serving.plan import Plan
 from roofplan.serving.surface import Surface, surface
 from roofplan.simulation.core import Scheduler
+from roofplan.simulation.replicas import LEAST, Fleet, Run
 from roofplan.timing.rates import Rates
 
 
@@ -108,6 +109,26 @@ class Deployment:
             budget=scheduler.budget,
             longest=longest,
             drafted=self.workload.drafted,
+        )
+
+    def fleet(self, longest: int, *, route: str = LEAST, run: Run | None = None) -> Fleet:
+        """Return the replicas as a load with requests of at most `longest` tokens sees them.
+
+        Parameters
+        ----------
+        longest : tokens of the longest request [token].
+        route : how replicas are chosen.
+        run : compiled core, None for plain Python.
+
+        Returns
+        -------
+        Equal replicas.
+        """
+        scheduler = self.scheduler(longest)
+        table = self.surface(scheduler, longest)
+        together = int(Split.of(self.strategy).groups) if len(table.shared) else 1
+        return Fleet(
+            scheduler=scheduler, surface=table, replicas=self.replicas, together=together, route=route, run=run
         )
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from roofplan.errors import InputError
 from roofplan.load.requests import Requests
 from roofplan.serving.surface import Surface
-from roofplan.simulation import core
+from roofplan.simulation import core, lockstep
 from roofplan.simulation.core import Scheduler
 
 Array = np.ndarray
@@ -81,10 +81,9 @@ def through_front(arrivals: Array, front: float) -> Array:
 
 
 class Replica:
-    """One group of an engine and the requests that were given to it."""
+    """One group of an engine and the requests that are given to it."""
 
-    def __init__(self, s: Scheduler, t: Surface, total: int) -> None:
-        self.s, self.t = s, t
+    def __init__(self, s: Scheduler, total: int) -> None:
         self.requests = core.Requests([], [], [], [], [])
         self.times = core.Times([], [], [], [])
         self.state = core.started(s, total, 0)
@@ -104,14 +103,16 @@ class Replica:
         self.state.sent[core.SENT] += 1
         self.state.sent[core.ALL] += 1
 
-    def advance(self, until: float) -> None:
-        """Serve until the first step boundary at or after a time [s]."""
-        core.run(self.s, self.t, self.requests, self.times, self.state, until)
-
 
 def lists(record: Any) -> Any:
     """Return a record of arrays as one of lists, which plain Python reads faster."""
     return type(record)(*(one.tolist() if isinstance(one, np.ndarray) else one for one in record))
+
+
+def _started(s: Scheduler, total: int, sent: int) -> tuple[core.Times, core.State]:
+    """Return times to be written, and the state of an engine that some requests are known to come to, for plain Python."""
+    times = core.Times([-1.0] * total, [-1.0] * total, [-1.0] * total, [0] * total)
+    return times, core.started(s, total, sent)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,6 +123,7 @@ class Fleet:
     ----------
     scheduler, surface : of each replica.
     replicas : their number [1].
+    together : how many of them, one after the other, share what the surface says, and step together [1].
     route : one of `ROUTES`.
     run : compiled core, None for plain Python.
     """
@@ -129,6 +131,7 @@ class Fleet:
     scheduler: Scheduler
     surface: Surface
     replicas: int
+    together: int = 1
     route: str = LEAST
     run: Run | None = None
 
@@ -150,7 +153,7 @@ class Fleet:
         columns = (requests.inputs, cached, turns)
         if clients is None and several and self.route == LEAST:
             return self._least(requests, columns)
-        parts, out = [], []
+        given: list[tuple[Array, core.Requests, int]] = []
         turn = np.arange(total) if clients is None else np.arange(total) % clients
         for k in range(self.replicas):
             mine = np.flatnonzero(turn % self.replicas == k)  # in turn, and each client's at one replica
@@ -163,24 +166,27 @@ class Fleet:
                 sent = min(len(mine), clients // self.replicas + (k < clients % self.replicas))
                 arrivals = np.zeros(len(mine))
                 ready = np.full(len(mine), min(clients, total) * self.scheduler.front + self.scheduler.delay)
-            if sent:
-                parts.append(mine)
-                out.append(self._alone(core.Requests(arrivals, ready, *own), sent, min(self.replicas, clients or 1)))
-        return self._joined(requests, cached, parts, out)
+            given.append((mine, core.Requests(arrivals, ready, *own), sent))
+        parts = [mine for mine, _, _ in given]
+        # the replicas of a closed loop share the front end
+        own_front = self.scheduler._replace(front=self.scheduler.front * min(self.replicas, clients or 1))
+        if self.together == 1:
+            return self._joined(requests, cached, parts, [self._alone(own_front, r, sent) for _, r, sent in given])
+        table = lists(self.surface)
+        found = [(lists(r), *_started(own_front, len(mine), sent)) for mine, r, sent in given]
+        for start in range(0, len(found), self.together):
+            lockstep.run(own_front, table, found[start : start + self.together], inf)
+        return self._joined(requests, cached, parts, found)
 
     def _ready(self, arrivals: Array) -> Array:
         return through_front(arrivals, self.scheduler.front) + self.scheduler.delay
 
-    def _alone(self, requests: core.Requests, sent: int, busy: int) -> tuple[core.Requests, core.Times, core.State]:
-        """Return a replica's requests, their times and its state after all have ended, with so many replicas busy."""
+    def _alone(self, s: Scheduler, requests: core.Requests, sent: int) -> tuple[core.Requests, core.Times, core.State]:
+        """Return a replica's requests, their times and its state after all have ended."""
         total = len(requests.inputs)
-        state = core.started(self.scheduler, total, sent, arrays=self.run is not None)
-        # the replicas of a closed loop share the front end
-        own = self.scheduler._replace(front=self.scheduler.front * busy)
         if self.run is None:
-            mine, table = lists(requests), lists(self.surface)
-            times = core.Times([-1.0] * total, [-1.0] * total, [-1.0] * total, [0] * total)
-            core.run(own, table, mine, times, state, inf)
+            mine, (times, state) = lists(requests), _started(s, total, sent)
+            core.run(s, lists(self.surface), mine, times, state, inf)
             return mine, times, state
         times = core.Times(
             admitted=np.full(total, -1.0),
@@ -189,13 +195,22 @@ class Fleet:
             preempted=np.zeros(total, np.int64),
         )
         mine = core.Requests(*(np.ascontiguousarray(one) for one in requests))
-        return mine, times, self.run(own, self.surface, mine, times, state, inf)
+        return mine, times, self.run(s, self.surface, mine, times, core.started(s, total, sent, arrays=True), inf)
 
     def _least(self, requests: Requests, columns: tuple[Array, ...]) -> Served:
         """Return what happens to requests that each go to the replica with the fewest requests in flight."""
         assert requests.arrivals is not None
         table = lists(self.surface)
-        each = [Replica(self.scheduler, table, len(requests)) for _ in range(self.replicas)]
+        each = [Replica(self.scheduler, len(requests)) for _ in range(self.replicas)]
+        found = [(one.requests, one.times, one.state) for one in each]
+
+        def advance(until: float) -> None:
+            for start in range(0, len(found), self.together):
+                if self.together > 1:
+                    lockstep.run(self.scheduler, table, found[start : start + self.together], until)
+                else:
+                    core.run(self.scheduler, table, *found[start], until)
+
         parts: list[list[int]] = [[] for _ in each]
         rows = zip(
             requests.arrivals.tolist(),
@@ -204,14 +219,11 @@ class Fleet:
             strict=True,
         )
         for i, (arrival, ready, new, held, turns) in enumerate(rows):
-            for one in each:
-                one.advance(ready)
+            advance(ready)
             k = min(range(len(each)), key=lambda one: (each[one].outstanding, len(parts[one])))
             each[k].give(arrival, ready, new, held, turns)
             parts[k].append(i)
-        for one in each:
-            one.advance(inf)
-        found = [(one.requests, one.times, one.state) for one in each]
+        advance(inf)
         return self._joined(requests, columns[1], [np.array(part, np.int64) for part in parts], found)
 
     def _joined(

@@ -18,7 +18,7 @@ from roofplan.serving.plan import Plan
 from roofplan.serving.surface import Surface
 from roofplan.simulation.deployment import Deployment
 from roofplan.simulation.fast import compiled
-from roofplan.simulation.replicas import LEAST, Fleet, Served
+from roofplan.simulation.replicas import LEAST, Served
 from roofplan.timing.figures import FIRST_TOKEN, TIME_PER_TOKEN, Metric, Sure
 
 Array = np.ndarray
@@ -142,17 +142,14 @@ def simulate(
     InputError : a request that the cache cannot hold.
     """
     longest = int((load.requests.inputs + load.requests.outputs).max())
-    scheduler = deployment.scheduler(longest)
     refuse_too_long(deployment, longest)
-    table = deployment.surface(scheduler, longest)
-    run = compiled() if len(load.requests) >= MANY else None
-    fleet = Fleet(scheduler=scheduler, surface=table, replicas=deployment.replicas, route=load.route, run=run)
+    fleet = deployment.fleet(longest, route=load.route, run=compiled() if len(load.requests) >= MANY else None)
     started = time.process_time()
     served = fleet.serve(load.requests, load.cached, load.clients)
     found = {name: summary(served.figure(name, load.warmup)) for name in FIGURES}
     spent = time.process_time() - started
     factors = (exp(-speed.half), exp(speed.half)) if doubtful else ()
-    others = [replace(fleet, surface=scaled(table, factor)) for factor in factors]
+    others = [replace(fleet, surface=scaled(fleet.surface, factor)) for factor in factors]
     ends = [other.serve(load.requests, load.cached, load.clients) for other in others]
     growth = growth_of(served, load.clients)
     # a queue that grows only with the slowest steps has no end that a longer load would not move
@@ -198,7 +195,7 @@ def refuse_too_long(deployment: Deployment, longest: int) -> None:
 
 TIMES = (
     *("decodes", "prompts", "mixed", "prompt_rows", "mixed_rows", "attention", "growth", "pieces"),
-    *("reading", "states", "encoders"),
+    *("reading", "states", "encoders", "shared"),
 )
 """Tables of a surface that hold times."""
 

@@ -31,6 +31,13 @@ def step_time(t: Surface, sequences: int, context: float, pieces: list[tuple[int
     return others(t, sequences, context) + prompt_step(t, sequences, context, len(pieces), new, again) + sum(each)
 
 
+def shared_time(t: Surface, tokens: float) -> float:
+    """Return the time of what groups that step together share, at their mean tokens [s]."""
+    k = min(int(tokens), len(t.shared) - 2)
+    seconds: float = t.shared[k] + (tokens - k) * (t.shared[k + 1] - t.shared[k])
+    return seconds
+
+
 def decode_step(t: Surface, decoding: int, context: float) -> float:
     """Return the time of a step of decoding sequences with some cached tokens in all [s]."""
     seconds: float = t.decodes[decoding] + attention(t, decoding, context)

@@ -178,10 +178,7 @@ def _foot(felt: Felt) -> list[str]:
 
 def _left_out(felt: Felt) -> list[str]:
     """Return what the simulation leaves out."""
-    strategy = felt.plan.strategy
     out = ["network to the client", "padding to captured graphs", "extra steps of overlapped scheduling"]
     if felt.asked.trace is not None:
         out.append("cached blocks that running requests push out")
-    if strategy.groups > 1 and (int(strategy.ep) > int(strategy.tp) or int(strategy.attention_dp) > 1):
-        out.append("groups that share experts wait for each other, which lengthens a lone prompt here")
     return out
