@@ -8,7 +8,7 @@ import pytest
 
 from roofplan.errors import InputError
 from roofplan.load.requests import Lengths, Requests, burstiness_of, cached_tokens, lengths_of, renewal
-from roofplan.load.statistics import Objective, objectives_of, sampling_error, summary
+from roofplan.load.statistics import Objective, objectives_of, quantile_ends, sampling_error, summary
 from roofplan.load.traces import read_trace
 
 TRACE = Path(__file__).parent.parent / "docs" / "traces" / "azure_2023_conv.csv.gz"
@@ -168,3 +168,11 @@ def test_batch_means_see_queues_that_persist():
     lasting = np.repeat(random.standard_normal(200), 100)
     assert sampling_error(alone) == pytest.approx(1.73 / 20_000**0.5, rel=0.5)
     assert sampling_error(lasting) > 5.0 * sampling_error(alone)
+
+
+def test_the_interval_of_a_quantile_holds_it_nine_times_in_ten():
+    inside = 0
+    for seed in range(400):
+        low, high = quantile_ends(np.random.default_rng(seed).exponential(1.0, 2000), 0.9)
+        inside += low <= np.log(10.0) <= high
+    assert 340 <= inside <= 385

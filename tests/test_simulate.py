@@ -64,14 +64,17 @@ def test_the_highest_rate_keeps_the_limits_and_a_higher_one_does_not(felt):
     found = felt.found
     assert found.rate > 4.0
     assert found.missed / found.rate < 1.011
-    assert all(holds for _, _, holds in found.at.holds)
+    assert all(one.holds for one in found.at.limits)
+    low, high = found.ends
+    assert low < 0.9 * found.rate
+    assert high > 1.1 * found.rate
     rates = [rate for rate, _ in found.tried]
     assert rates == sorted(rates)
     asked = ASKED | {"rate": None, "requests": 1500}
     sought = rp.simulate("llama-3.1-70b", **asked, slo=LIMITS, find="rate")
     assert sought.kept
     assert sought.rate == pytest.approx(sought.found.rate)
-    assert all(holds for _, _, holds in sought.simulation.holds)
+    assert all(one.holds for one in sought.simulation.limits)
 
 
 def test_a_limit_that_an_empty_system_misses(run):
@@ -229,7 +232,9 @@ def test_plans_that_keep_limits_at_a_rate_stand_first():
     alone = rp.simulate("llama-3.1-70b", **asked, strategy="tp=8", requests=2000)
     (limit,) = found.plans[0].under_load.limits
     assert found.plans[0].label == "tp8"
-    assert limit[1] == pytest.approx(alone.simulation.holds[0][1], rel=0.1)  # by the seats that the plan launches with
+    assert limit[1] == pytest.approx(
+        alone.simulation.limits[0].time, rel=0.1
+    )  # by the seats that the plan launches with
 
 
 def test_a_plan_that_steady_states_put_first_and_users_would_not(run_json):
@@ -256,9 +261,9 @@ def test_what_would_help_was_tried():
     assert {"--precision", "--prefix-hit"} <= by_flag.keys()
     one = by_flag["--precision"]
     assert one.figure == "tpot p95"
-    assert one.before == pytest.approx(found.simulation.holds[0][1])
+    assert one.before == pytest.approx(found.simulation.limits[0].time)
     changed = rp.simulate("llama-3.1-70b", **asked, strategy="tp=8", precision=one.needed)
-    assert changed.simulation.holds[0][1] == pytest.approx(one.after, rel=0.02)
+    assert changed.simulation.limits[0].time == pytest.approx(one.after, rel=0.02)
 
 
 def test_a_load_too_short_for_its_limits_ends_the_search():
@@ -274,3 +279,12 @@ def test_an_idle_pipeline_answers_as_the_plan_says(on, strategy):
     front = float(plan.rates.front + plan.rates.delay)
     assert seen.figures["tpot"].summary.mean == pytest.approx(plan.metrics["tpot"].value, rel=0.02)
     assert seen.figures["ttft"].summary.mean == pytest.approx(plan.metrics["ttft"].value + front, rel=0.1)
+
+
+def test_limits_and_goodput_have_intervals(felt):
+    seen = felt.simulation
+    for one in seen.limits:
+        assert 0.0 < one.low < one.time < one.high
+        assert one.holds == (one.time <= one.objective.limit)
+    low, high = seen.good_ends
+    assert low <= seen.good <= high

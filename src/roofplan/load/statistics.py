@@ -59,6 +59,28 @@ def summary(values: Array) -> Summary:
     return Summary(float(values.mean()), sampling_error(values), quantiles, len(values))
 
 
+def quantile_ends(values: Array, quantile: float) -> tuple[float, float]:
+    """Return the 90% interval of a quantile from the random numbers alone, by the ranks between which it lies.
+
+    Requests that wait in the same queue tell less than as many that do not: they count for as many as the error of their
+    mean says.
+
+    Parameters
+    ----------
+    values : figure of each request in order of arrival, shape (requests,) [s].
+    quantile : share of requests below it [1].
+
+    Returns
+    -------
+    Lower and upper end [s].
+    """
+    alone = float(values.std()) / sqrt(len(values)) * STUDENT
+    telling = len(values) * min(1.0, (alone / sampling_error(values)) ** 2) if alone else float(len(values))
+    reach = STUDENT * sqrt(quantile * (1.0 - quantile) / max(telling, 1.0))
+    low, high = np.quantile(values, [max(0.0, quantile - reach), min(1.0, quantile + reach)])
+    return float(low), float(high)
+
+
 def sampling_error(values: Array) -> float:
     """Return the half width of a mean's 90% interval by batch means, which takes account of queues that persist [s]."""
     size = len(values) // BATCHES
@@ -91,6 +113,11 @@ class Objective:
     def percentile(self) -> str:
         """The quantile as text, such as p99."""
         return f"p{100.0 * self.quantile:g}"
+
+    @property
+    def name(self) -> str:
+        """Figure and percentile, such as ``ttft p99``."""
+        return f"{self.figure} {self.percentile}"
 
 
 def objectives_of(text: str | None) -> tuple[Objective, ...]:

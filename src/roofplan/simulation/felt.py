@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
+from math import exp
 
 from roofplan.records import units
 from roofplan.serving.plan import Plan, Result
@@ -10,7 +12,7 @@ from roofplan.simulation.deployment import deployment_of
 from roofplan.simulation.ranking import Help, helps
 from roofplan.simulation.report import Simulation, simulate, speed_of, sure_under_load
 from roofplan.simulation.request import Asked
-from roofplan.simulation.search import Found, highest_rate
+from roofplan.simulation.search import COARSE, Found, highest_rate
 from roofplan.timing.figures import POWER, Doubt, Metric, sure, within
 from roofplan.timing.power import power_limits, wall_power
 
@@ -51,9 +53,8 @@ class Felt:
         """Whether all limits hold; where a rate is sought, whether any rate keeps them."""
         if self.asked.find:
             return self.found is not None and self.found.rate > 0.0
-        return not (self.simulation.holds and self.simulation.saturated) and all(
-            holds for _, _, holds in self.simulation.holds
-        )
+        seen = self.simulation
+        return not (seen.limits and seen.saturated) and all(one.holds for one in seen.limits)
 
     @property
     def metrics(self) -> dict[str, Metric]:
@@ -99,9 +100,15 @@ def felt_of(asked: Asked, result: Result) -> Felt:
         brief = asked.count > SEARCHED and asked.trace is None
         few = replace(asked, count=SEARCHED, warmup=0) if brief else asked
         start = asked.rate or 0.5 * plan.metrics["output_tokens_per_second"].value / asked.output
-        found = highest_rate(
-            lambda rate: simulate(deployment, few.load(deployment, rate), speed, doubtful=False), start
-        )
+
+        def at(rate: float, pace: float = 1.0) -> Simulation:
+            return simulate(deployment, few.load(deployment, rate), speed, pace=pace, doubtful=False)
+
+        found = highest_rate(at, start)
+        if found.rate > 0.0 and found.missed > found.rate:
+            paces = exp(speed.half), exp(-speed.half)
+            low, high = (highest_rate(partial(at, pace=one), found.rate / one, COARSE).rate for one in paces)
+            found = replace(found, ends=(min(low, found.rate), max(high, found.rate)))
     rate = found.rate if asked.find and found is not None and found.rate > 0.0 else asked.rate
     if rate is None and found is not None and asked.trace is None:
         rate = found.missed  # no rate keeps the limits: the lowest that was tried

@@ -50,7 +50,7 @@ def _felt(plan: Plan, place: int, asked: Asked) -> UnderLoad:
     """Return what users feel of a plan."""
     deployment = replace(deployment_of(plan), launched=plan.seats)
     seen = simulate(deployment, asked.load(deployment), speed_of(plan), doubtful=False)
-    limits = tuple((f"{one.figure} {one.percentile}", time, one.limit) for one, time, _ in seen.holds)
+    limits = tuple((one.objective.name, one.time, one.objective.limit) for one in seen.limits)
     return UnderLoad(place, seen.good or 0.0, limits, seen.growth)
 
 
@@ -140,16 +140,16 @@ def _tried(plan: Plan, asked: Asked, rate: float | None) -> Simulation | None:
 
 def _telling(seen: Simulation) -> tuple[str, float]:
     """Return the time that stands nearest to its limit, or beyond; without limits that of the slowest of a hundred requests."""
-    if seen.holds:
-        one, time, _ = max(seen.holds, key=lambda item: item[1] / item[0].limit)
-        return f"{one.figure} {one.percentile}", time
+    if seen.limits:
+        worst = max(seen.limits, key=lambda one: one.over)
+        return worst.objective.name, worst.time
     return "e2e p99", seen.figures["e2e"].summary.quantiles["p99"]
 
 
 def _of(seen: Simulation, name: str) -> float:
     """Return a time by its name of figure and percentile [s]."""
-    for one, time, _ in seen.holds:
-        if f"{one.figure} {one.percentile}" == name:
-            return time
+    for one in seen.limits:
+        if one.objective.name == name:
+            return one.time
     figure, quantile = name.split()
     return seen.figures[figure].summary.quantiles[quantile]

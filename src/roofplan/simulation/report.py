@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import exp, hypot, inf, log, sqrt
 from types import MappingProxyType
@@ -12,7 +12,7 @@ import numpy as np
 
 from roofplan.errors import InputError
 from roofplan.load.requests import Requests
-from roofplan.load.statistics import FIGURES, Objective, Summary, summary
+from roofplan.load.statistics import FIGURES, Objective, Summary, quantile_ends, summary
 from roofplan.serving.certainty import certainty
 from roofplan.serving.plan import Plan
 from roofplan.serving.surface import Surface
@@ -68,6 +68,26 @@ class Figure:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Judged:
+    """A limit, and the time at its percentile with the 90% interval [s]."""
+
+    objective: Objective
+    time: float
+    low: float
+    high: float
+
+    @property
+    def holds(self) -> bool:
+        """Whether the time is inside the limit."""
+        return self.time <= self.objective.limit
+
+    @property
+    def over(self) -> float:
+        """The time over the limit [1]."""
+        return self.time / self.objective.limit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Simulation:
     """A load served by a deployment.
 
@@ -76,8 +96,8 @@ class Simulation:
     served : times of every request.
     figures : of `FIGURES`; the time between tokens is absent where every answer is one token.
     growth : requests by which the queue grows per second, 0 where it does not [1/s].
-    holds : whether each objective is kept, and the time at its percentile [s].
-    good : share of requests inside all limits [1].
+    limits : that were asked for.
+    good : share of requests inside all limits, None without limits; then with all steps as slow and as fast as their interval allows [1].
     seconds : from the first arrival to the last token [s].
     cpu_seconds : from requests drawn to percentiles ready, without start-up, compilation and step times [s].
     kept : share of the cache in use, mean and most over time [1].
@@ -88,8 +108,9 @@ class Simulation:
     served: Served
     figures: Mapping[str, Figure]
     growth: float
-    holds: tuple[tuple[Objective, float, bool], ...]
+    limits: tuple[Judged, ...]
     good: float | None
+    good_ends: tuple[float, float]
     seconds: float
     cpu_seconds: float
     kept: tuple[float, float]
@@ -121,6 +142,7 @@ def simulate(
     speed: Sure,
     sure: Mapping[str, Sure] = MappingProxyType({}),
     *,
+    pace: float = 1.0,
     doubtful: bool = True,
 ) -> Simulation:
     """Return what users feel of a deployment under a load.
@@ -131,6 +153,7 @@ def simulate(
     load : requests, and how they are sent and judged.
     speed : certainty of step times.
     sure : certainty of figures under load, as published runs tell; of step times where a figure has none.
+    pace : factor on the time of every step [1].
     doubtful : whether the load is also served by faster and slower steps, for the intervals.
 
     Returns
@@ -144,6 +167,8 @@ def simulate(
     longest = int((load.requests.inputs + load.requests.outputs).max())
     refuse_too_long(deployment, longest)
     fleet = deployment.fleet(longest, route=load.route, run=compiled() if len(load.requests) >= MANY else None)
+    if pace != 1.0:
+        fleet = replace(fleet, surface=scaled(fleet.surface, pace))
     started = time.process_time()
     served = fleet.serve(load.requests, load.cached, load.clients)
     found = {name: summary(served.figure(name, load.warmup)) for name in FIGURES}
@@ -162,15 +187,22 @@ def simulate(
                 means[1] = inf
             figures[name] = figure_of(one, (min(means[0], one.mean), max(means[1], one.mean)), sure.get(name, speed))
     seconds = float(served.last.max() - served.arrivals.min())
-    limits, good = judged(served, load)
+    runs = [served, *ends]
+    limits = tuple(
+        judged(one, [run.figure(one.figure, load.warmup) for run in runs], sure.get(one.figure, speed), endless=tipped)
+        for one in load.objectives
+        if len(served.figure(one.figure, load.warmup))
+    )
+    inside = [good_share(run, load) for run in runs] if limits else []
     return Simulation(
         deployment=deployment,
         load=load,
         served=served,
         figures=figures,
         growth=growth,
-        holds=limits,
-        good=good,
+        limits=limits,
+        good=inside[0] if inside else None,
+        good_ends=(min(inside, default=0.0), max(inside, default=0.0)),
         seconds=seconds,
         cpu_seconds=spent,
         kept=cache_use(deployment, served, longest),
@@ -213,32 +245,65 @@ def figure_of(one: Summary, speeds: tuple[float, float], sure: Sure) -> Figure:
     """
     mean, grade = one.mean or 0.0, sure.grade
     sampling = (max(0.0, mean - one.error), mean + one.error)
-    if mean <= 0.0:
-        return Figure(summary=one, metric=Metric(mean, *sampling, "s", grade), sampling=sampling, speeds=speeds)
-    drawn = log(1.0 + one.error / mean)
-    low, high = (
-        hypot(log(mean / speeds[0]) if speeds[0] > 0.0 else log(1e3), drawn),
-        hypot(log(speeds[1] / mean), drawn),
-    )
-    metric = Metric(mean, mean * exp(-max(low, sure.half)), mean * exp(max(high, sure.half)), "s", grade)
-    return Figure(summary=one, metric=metric, sampling=sampling, speeds=speeds)
+    low, high = joined(mean, sampling, speeds, sure.half)
+    return Figure(summary=one, metric=Metric(mean, low, high, "s", grade), sampling=sampling, speeds=speeds)
 
 
-def judged(served: Served, load: Load) -> tuple[tuple[tuple[Objective, float, bool], ...], float | None]:
-    """Return the time at each objective's percentile with whether it is kept, and the share of requests inside all limits."""
-    limits, inside = [], np.ones(len(served.arrivals), bool)
+def joined(
+    value: float, sampling: tuple[float, float], speeds: tuple[float, float], least: float
+) -> tuple[float, float]:
+    """Return the ends of an interval from two causes that are independent on a logarithmic scale.
+
+    Parameters
+    ----------
+    value : what it is of [s].
+    sampling, speeds : ends by each cause alone, infinite or 0 where there is no end [s].
+    least : least half width, natural logarithm [1].
+
+    Returns
+    -------
+    Lower and upper end [s].
+    """
+    if value <= 0.0:
+        return sampling
+
+    def reach(ends: tuple[float, float]) -> float:
+        far = (abs(log(end / value)) if 0.0 < end < inf else inf for end in ends)
+        return max(hypot(*far), least)
+
+    return value * exp(-reach((sampling[0], speeds[0]))), value * exp(reach((sampling[1], speeds[1])))
+
+
+def judged(objective: Objective, runs: Sequence[Array], sure: Sure, *, endless: bool) -> Judged:
+    """Return the time at a limit's percentile.
+
+    Parameters
+    ----------
+    objective : the limit.
+    runs : its figure of each request: as simulated, then, if known, with fast and with slow steps [s].
+    sure : certainty of the figure.
+    endless : whether the queue grows with slow steps.
+
+    Returns
+    -------
+    The time with its interval.
+    """
+    times = [float(np.quantile(values, objective.quantile)) for values in runs]
+    slow = inf if endless and objective.figure != "tpot" else max(times)
+    low, high = joined(times[0], quantile_ends(runs[0], objective.quantile), (min(times), slow), sure.half)
+    return Judged(objective=objective, time=times[0], low=low, high=high)
+
+
+def good_share(served: Served, load: Load) -> float:
+    """Return the share of requests inside all limits [1]."""
+    inside = np.ones(len(served.arrivals), bool)
     for one in load.objectives:
-        values = served.figure(one.figure)
-        if not len(served.figure(one.figure, load.warmup)):
-            continue
-        kept = values <= one.limit
-        if len(values) == len(inside):
+        kept = served.figure(one.figure) <= one.limit
+        if len(kept) == len(inside):
             inside &= kept
         else:  # the time between tokens, which answers of one token lack
             inside[served.outputs > 1] &= kept
-        at = float(np.quantile(served.figure(one.figure, load.warmup), one.quantile))
-        limits.append((one, at, at <= one.limit))
-    return tuple(limits), float(inside[load.warmup :].mean()) if limits else None
+    return float(inside[load.warmup :].mean())
 
 
 SURE_GROWTH = 2.0

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from roofplan.load.statistics import Objective
 from roofplan.simulation.report import Simulation
 
-FINE = 0.01
-"""Relative difference between the highest rate that keeps the limits and the lowest that does not, at which the search ends [1]."""
+FINE, COARSE = 0.01, 0.05
+"""Relative difference between the highest rate that keeps the limits and the lowest that does not, at which the search ends, and that
+of the ends of its interval [1]."""
 
 MOST = 1e4
 """Highest rate that is tried, over the one at which the search begins [1]."""
@@ -25,6 +26,7 @@ class Found:
     Parameters
     ----------
     rate : requests per second, 0 where an empty system misses a limit [1/s].
+    ends : the rate with all steps as slow and as fast as their 90% interval allows, None where they were not sought [1/s].
     at : simulation at that rate; at the lowest one that was tried, where none keeps the limits.
     first : limit that breaks first above it, None where the queue grows instead, or where nothing breaks (`missed` is then `rate`).
     missed : the lowest rate that was seen to break them [1/s].
@@ -32,19 +34,21 @@ class Found:
     """
 
     rate: float
+    ends: tuple[float, float] | None = None
     at: Simulation
     first: Objective | None
     missed: float
     tried: list[tuple[float, Simulation]]
 
 
-def highest_rate(run: Callable[[float], Simulation], start: float) -> Found:
+def highest_rate(run: Callable[[float], Simulation], start: float, fine: float = FINE) -> Found:
     """Return the highest rate of arrivals that keeps all limits.
 
     Parameters
     ----------
     run : simulates the load at a rate [1/s].
     start : rate at which the search begins [1/s].
+    fine : relative difference at which it ends [1].
 
     Returns
     -------
@@ -54,7 +58,7 @@ def highest_rate(run: Callable[[float], Simulation], start: float) -> Found:
 
     def kept(rate: float) -> bool:
         tried[rate] = one = run(rate)
-        return not one.saturated and all(holds for _, _, holds in one.holds)
+        return not one.saturated and all(limit.holds for limit in one.limits)
 
     rate = start
     if kept(rate):
@@ -71,13 +75,13 @@ def highest_rate(run: Callable[[float], Simulation], start: float) -> Found:
             if rate < LOWEST:
                 return _found(0.0, tried[high], high, tried)
         low = rate
-    while high / low > 1.0 + FINE:
+    while high / low > 1.0 + fine:
         rate = (low * high) ** 0.5
         low, high = (rate, high) if kept(rate) else (low, rate)
     return _found(low, tried[low], high, tried)
 
 
 def _found(rate: float, at: Simulation, missed: float, tried: dict[float, Simulation]) -> Found:
-    broken = [(one, time / one.limit) for one, time, holds in tried[missed].holds if not holds]
-    first = max(broken, key=lambda item: item[1])[0] if broken else None
+    broken = [one for one in tried[missed].limits if not one.holds]
+    first = max(broken, key=lambda one: one.over).objective if broken else None
     return Found(rate=rate, at=at, first=first, missed=missed, tried=sorted(tried.items()))

@@ -26,24 +26,29 @@ from roofplan.present.answers.record import (
 )
 from roofplan.simulation.felt import Felt
 from roofplan.simulation.report import Figure
+from roofplan.simulation.search import Found
 
 
 @members
 class GoodMember:
-    """Requests inside all limits: their share, and how many a second."""
+    """Requests inside all limits: their share, the ends of its 90% interval, and how many there are a second."""
 
     share: float
+    low: float
+    high: float
     per_second: float
 
 
 @members
 class LimitMember:
-    """A limit on what users feel, and the time at its percentile [s]."""
+    """A limit on what users feel, and the time at its percentile with the ends of its 90% interval [s]."""
 
     figure: str
     limit: float
     percentile: str
     value: float
+    low: float
+    high: float
     holds: bool
 
 
@@ -54,10 +59,13 @@ class RateMember:
     Parameters
     ----------
     rate, missed : the highest rate that was seen to keep them, and the lowest that was not [1/s].
+    low, high : the rate with all steps as slow and as fast as their 90% interval allows [1/s].
     breaks : figure whose limit breaks first, ``queue`` where the queue grows instead.
     """
 
     rate: float
+    low: float = ABSENT
+    high: float = ABSENT
     missed: float
     breaks: str
 
@@ -191,16 +199,25 @@ def _simulation(felt: Felt) -> SimulationMember:
         **({} if "tpot" in seen.figures else {"tpot": ABSENT}),
         goodput=ABSENT
         if seen.good is None
-        else GoodMember(share=seen.good, per_second=seen.good * seen.requests_per_second),
-        limits=[
-            LimitMember(figure=one.figure, limit=one.limit, percentile=one.percentile, value=time, holds=holds)
-            for one, time, holds in seen.holds
-        ],
-        highest_rate=ABSENT
-        if found is None
-        else RateMember(
-            rate=found.rate, missed=found.missed, breaks="queue" if found.first is None else found.first.figure
+        else GoodMember(
+            share=seen.good,
+            low=seen.good_ends[0],
+            high=seen.good_ends[1],
+            per_second=seen.good * seen.requests_per_second,
         ),
+        limits=[
+            LimitMember(
+                figure=one.objective.figure,
+                limit=one.objective.limit,
+                percentile=one.objective.percentile,
+                value=one.time,
+                low=one.low,
+                high=one.high,
+                holds=one.holds,
+            )
+            for one in seen.limits
+        ],
+        highest_rate=ABSENT if found is None else _highest(found),
         busy=served.busy,
         kv_use=seen.kept[0],
         kv_peak=seen.kept[1],
@@ -214,6 +231,13 @@ def _simulation(felt: Felt) -> SimulationMember:
         ],
         seed=asked.seed,
     )
+
+
+def _highest(found: Found) -> RateMember:
+    """Return the highest rate that keeps the limits."""
+    low, high = found.ends or (ABSENT, ABSENT)
+    breaks = "queue" if found.first is None else found.first.figure
+    return RateMember(rate=found.rate, low=low, high=high, missed=found.missed, breaks=breaks)
 
 
 def figure_member(one: Figure) -> Json:

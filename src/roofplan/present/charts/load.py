@@ -36,12 +36,12 @@ def _against_rate(felt: Felt) -> Spec:
     rows = [
         {
             "rate": rate,
-            "figure": f"{one.figure} {one.percentile}",
-            "over": time / one.limit,
-            "seconds": time,
+            "figure": one.objective.name,
+            "over": one.over,
+            "seconds": one.time,
         }
         for rate, seen in felt.found.tried
-        for one, time, _ in seen.holds
+        for one in seen.limits
     ]
     color = {"field": "figure", "type": "nominal", "title": None}
     axis = {

@@ -9,7 +9,7 @@ from roofplan.present.screens.page import LETTER, Page, folded, interval, wrappe
 from roofplan.present.screens.plans import price_text
 from roofplan.records import units
 from roofplan.simulation.felt import Felt
-from roofplan.simulation.report import Figure, Simulation
+from roofplan.simulation.report import Figure, Judged
 
 TITLES = {
     "ttft": ("TTFT", "ms", 1e3),
@@ -79,11 +79,11 @@ def _figures(felt: Felt) -> list[str]:
     lines = ["", " " * 9 + "".join(name.rjust(COLUMN) for name in ("mean", *QUANTILES))]
     for name, (title, unit, scale) in TITLES.items():
         if name in seen.figures:
-            lines.append(_row(f"{title} {unit}", seen.figures[name], scale, seen, name))
+            lines.append(_row(f"{title} {unit}", seen.figures[name], scale))
     return lines
 
 
-def _row(title: str, one: Figure, scale: float, seen: Simulation, name: str) -> str:
+def _row(title: str, one: Figure, scale: float) -> str:
     m = one.metric
     cells = [m.value, *one.summary.quantiles.values()]
     if max(cells) >= LONG and scale != 1.0:
@@ -91,9 +91,6 @@ def _row(title: str, one: Figure, scale: float, seen: Simulation, name: str) -> 
     text = f"  {title:7s}" + "".join(units.significant(value * scale).rjust(COLUMN) for value in cells)
     high = units.significant(m.high * scale, 2) if isfinite(m.high) else "no end"
     text += f"   [{units.significant(m.low * scale, 2)}, {high}] {LETTER[m.grade]}"
-    for objective, _, holds in seen.holds:
-        if objective.figure == name:
-            text += f"  SLO {units.significant(objective.limit * scale)} at {objective.percentile} {'holds' if holds else 'MISSED'}"
     return text
 
 
@@ -122,8 +119,10 @@ def _limits(felt: Felt) -> list[str]:
     seen, found = felt.simulation, felt.found
     if seen.good is None:
         return []
-    text = f"  goodput   {100.0 * seen.good:.4g}% of requests inside all limits, {units.significant(seen.good * seen.requests_per_second)} req/s"
-    lines = [text]
+    low, high = (100.0 * one for one in seen.good_ends)
+    share = f"{100.0 * seen.good:.4g}% [{low:.3g}, {high:.3g}] of requests inside all limits"
+    lines = ["", *(_limit(one, "" if place else "limits") for place, one in enumerate(seen.limits))]
+    lines.append(f"  goodput   {share}, {units.significant(seen.good * seen.requests_per_second)} req/s")
     if found is None:
         return lines
     breaks = (
@@ -133,16 +132,27 @@ def _limits(felt: Felt) -> list[str]:
         lines.append("  up to     any rate: the load is too short for its limits to break")
         return lines
     if found.rate > 0.0:
+        ends = f" [{', '.join(units.significant(one, 2) for one in found.ends)}]" if found.ends else ""
         lines.append(
-            f"  up to     about {units.significant(found.rate, 2)} req/s are kept inside them by this layout; beyond, {breaks}"
+            f"  up to     about {units.significant(found.rate, 2)}{ends} req/s are kept inside them by this layout; beyond, {breaks}"
         )
         return lines
-    worst = max(found.at.holds, key=lambda item: item[1] / item[0].limit)
-    one, time, _ = worst
-    scale, unit = TITLES[one.figure][2], TITLES[one.figure][1]
-    miss = f"{one.figure.upper()} is {units.significant(time * scale)} {unit} at {one.percentile}, {units.significant(time / one.limit)} times the limit"
+    worst = max(found.at.limits, key=lambda one: one.over)
+    title, unit, scale = TITLES[worst.objective.figure]
+    miss = f"{title} is {units.significant(worst.time * scale)} {unit} at {worst.objective.percentile}, {units.significant(worst.over)} times the limit"
     lines += wrapped(f"  up to     no rate: even an empty system misses them; {miss}", indent=12)
     return lines
+
+
+def _limit(one: Judged, heading: str) -> str:
+    """Return a limit in a line: the time at its percentile with its interval, and whether it is inside."""
+    title, unit, scale = TITLES[one.objective.figure]
+    high = units.significant(one.high * scale, 2) if isfinite(one.high) else "no end"
+    value = f"{units.significant(one.time * scale)} [{units.significant(one.low * scale, 2)}, {high}] {unit}"
+    said = f"{title} {one.objective.percentile} {value}, {'inside' if one.holds else 'MISSES'} {units.significant(one.objective.limit * scale)}"
+    if one.holds != (one.high <= one.objective.limit) and one.low <= one.objective.limit:
+        said += ", not surely"
+    return f"  {heading:10s}{said}"
 
 
 def _helps(felt: Felt) -> list[str]:
