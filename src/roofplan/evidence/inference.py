@@ -77,7 +77,7 @@ LARGEST_QUEUE = 12.0
 """Requests over batch slots above which ramp-up and tail of a queue are neglected and it is in steady state [1]."""
 
 
-PROMPT, CACHE = "prompt", "cache"
+PROMPT, CACHE, LENGTHS = "prompt", "cache", "lengths"
 """Inputs that rows may omit and that have other plausible values."""
 
 
@@ -97,6 +97,7 @@ class InferenceCase:
     statistic : statistic of its published time per token and time to the first token.
     assumed : what the row omits and a rule filled in.
     unstated : inputs among them whose other plausible values widen intervals.
+    alike : whether the requests of clients are all of the same lengths; not stated, they differ.
     """
 
     row: Row
@@ -116,6 +117,7 @@ class InferenceCase:
     statistic: Statistic
     assumed: tuple[str, ...]
     unstated: tuple[str, ...]
+    alike: bool = False
 
     @property
     def origin(self) -> Origin:
@@ -213,13 +215,16 @@ class InferenceCase:
 def alternatives(case: InferenceCase, unstated: str) -> list[InferenceCase]:
     """Return a case with each other plausible value of an input that its row omits.
 
-    These are the engine releases just before and after, half and twice the prompt length, and the other cache width.
+    These are the engine releases just before and after, half and twice the prompt length, the other cache width, and requests of
+    equal lengths, which keep clients in step.
     """
     plain = replace(case, unstated=())
     if unstated == VERSION:
         return [replace(plain, engine=launched(case.row, one)) for one in _releases_beside(case.engine)]
     if unstated == PROMPT:
         return [_with_prompt(plain, factor) for factor in (0.5, 2.0)]
+    if unstated == LENGTHS:
+        return [replace(plain, alike=True)]
     bytes_of = {element_bytes(name) for name in ("bf16", "fp8")}
     return [replace(plain, kv_bytes=other) for other in bytes_of - {case.kv_bytes}]
 
@@ -276,6 +281,12 @@ def case_of(row: Row) -> InferenceCase:
     requests = number(row, "queued_requests") or _stated_requests(row)
     if regime == "closed loop" and requests is None:
         assumed.add(f"requests: {ROUNDS:g} a client")
+    if (
+        regime == "closed loop"
+        and (number(row, "client_concurrency") or 1.0) > 1.0
+        and "len_distribution" not in flags(row)
+    ):
+        assumed.add("lengths: within a fifth of their means", LENGTHS)
     said = row.get("percentile", "")
     if said and not KNOWN_STATISTIC.search(said.lower()):
         assumed.add(f"percentile {said}: read as the mean")

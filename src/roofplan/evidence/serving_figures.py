@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from roofplan.errors import InputError, RoofplanError
-from roofplan.evidence.inference import LARGEST_QUEUE, ROUNDS, InferenceCase, alternatives
+from roofplan.evidence.inference import LARGEST_QUEUE, LENGTHS, ROUNDS, InferenceCase, alternatives
 from roofplan.evidence.rows import Skipped
 from roofplan.evidence.scoring import UNITS
 from roofplan.laws import batching
@@ -28,9 +28,17 @@ def predicted_figures(case: InferenceCase, fit: Fit) -> dict[str, Metric | str]:
     found = _as_stated(case, fit)
     if not case.unstated:
         return found
-    here = _steady_values(case, fit)
-    others = {name: [_steady_values(other, fit) for other in alternatives(case, name)] for name in case.unstated}
-    return {name: _widened(name, figure, here, others, fit) for name, figure in found.items()}
+    others = {}
+    for unstated in case.unstated:
+        values = _loaded_values if unstated == LENGTHS else _steady_values
+        others[unstated] = [values(other, fit) for other in (case, *alternatives(case, unstated))]
+    return {name: _widened(name, figure, others, fit) for name, figure in found.items()}
+
+
+def _loaded_values(case: InferenceCase, fit: Fit) -> dict[str, float]:
+    """Return the figures of a case under its load, used to see how far the lengths of its requests move them."""
+    figures = _as_stated(case, fit)
+    return {name: float(one.value) for name, one in figures.items() if isinstance(one, Metric)}
 
 
 def _steady_values(case: InferenceCase, fit: Fit) -> dict[str, float]:
@@ -49,16 +57,15 @@ def _steady_values(case: InferenceCase, fit: Fit) -> dict[str, float]:
     return out
 
 
-def _widened(
-    name: str, figure: Metric | str, here: dict[str, float], others: dict[str, list[dict[str, float]]], fit: Fit
-) -> Metric | str:
-    """Return a figure with its interval widened to its values under other plausible inputs."""
-    if isinstance(figure, str) or figure.doubt is None or name not in here:
+def _widened(name: str, figure: Metric | str, others: dict[str, list[dict[str, float]]], fit: Fit) -> Metric | str:
+    """Return a figure with its interval widened to its values under other plausible inputs; the first are those of the case itself."""
+    if isinstance(figure, str) or figure.doubt is None:
         return figure
     spans = []
-    for unstated, found in others.items():
-        values = [here[name], *(each[name] for each in found if name in each)]
-        spans.append((unstated, flat(min(values), max(values))))
+    for unstated, (here, *found) in others.items():
+        if name in here:
+            values = [here[name], *(each[name] for each in found if name in each)]
+            spans.append((unstated, flat(min(values), max(values))))
     doubt = figure.doubt._replace(assumed=(*figure.doubt.assumed, *spans))
     return sure(FIGURE_OF[name], figure.grade, doubt, fit).of(figure.value, figure.unit)
 
@@ -239,7 +246,8 @@ def requests_of(case: InferenceCase) -> Requests:
     Arrivals and lengths; clients send theirs when the last one has ended.
     """
     count = case.requests or (round(ROUNDS * case.clients) if case.clients else UNSTATED)
-    lengths = SHARED_CHATS if case.varied else SPREAD if case.clients is not None else Lengths()
+    spread = case.clients is not None and not case.alike
+    lengths = SHARED_CHATS if case.varied else SPREAD if spread else Lengths()
     random = np.random.default_rng(0)
     inputs, outputs = (lengths.draw(mean, count, random) for mean in (case.workload.input, case.workload.output))
     arrivals = None
