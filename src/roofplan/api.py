@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from roofplan import catalogue, hf
 from roofplan.catalogue import profile
 from roofplan.catalogue.machines import accelerator
-from roofplan.errors import InputError, NoPlan, UnitError, nearest
+from roofplan.errors import InputError, NoPlan, UnitError, choice, nearest
 from roofplan.hf.find import read_model
 from roofplan.inputs import AtFullLoad, Planned, ServeInputs, SimulateInputs, TokensInputs, TrainInputs, takes
 from roofplan.inputs import Load as LoadInputs
@@ -33,8 +33,8 @@ from roofplan.serving.tokens import cheapest_for, demands_of, paid_as, priced_to
 if TYPE_CHECKING:
     from roofplan.evidence.fits.own import Refit
     from roofplan.evidence.scoring import Validation
+    from roofplan.load.asked import Asked
     from roofplan.simulation.felt import Felt
-    from roofplan.simulation.request import Asked
     from roofplan.training import TrainingResult
 
 
@@ -166,11 +166,11 @@ def plan_serving(
     found = search(request, fit_at_hand(fit), progress)
     found.warnings += warnings
     if asked.slo is not None:
+        from roofplan.load.asked import asked_of
         from roofplan.simulation.ranking import ranked_under_load
-        from roofplan.simulation.request import asked_of
 
         shared = {one.name: getattr(asked, one.name) for one in (*fields(LoadInputs), *fields(Planned))}
-        ranked_under_load(found, asked_of(SimulateInputs(**shared)))
+        ranked_under_load(found, asked_of(SimulateInputs(**shared), REQUESTS))
     return found
 
 
@@ -201,11 +201,16 @@ def simulate(
     ------
     RoofplanError : bad input, or `NoPlan` where nothing serves the model.
     """
+    from roofplan.load.asked import asked_of
     from roofplan.simulation.felt import felt_of
-    from roofplan.simulation.request import asked_of
+    from roofplan.simulation.replicas import ROUTES
 
-    load = asked_of(asked)
-    return felt_of(load, _plan_under(asked, load, fit_at_hand(fit), progress))
+    load, route = asked_of(asked, REQUESTS), choice(asked.route, ROUTES, "--route")
+    return felt_of(load, _plan_under(asked, load, fit_at_hand(fit), progress), route)
+
+
+REQUESTS = 10_000
+"""Requests of a simulation where nothing says how many [1]."""
 
 
 def _plan_under(asked: SimulateInputs, load: Asked, fit: Fit, progress: Callable[[int, int], None] | None) -> Result:

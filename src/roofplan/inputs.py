@@ -264,12 +264,42 @@ class OfModel(Inputs):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Load(OfModel):
+class Lengths(Inputs):
+    """Mean lengths of requests."""
+
+    input: Text = asked("mean prompt, tokens", "1024", also="isl")
+    output: Text = asked("mean answer, tokens", "256", also="osl")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rated(Inputs):
+    """Requests that arrive at a rate, and limits on what their users feel."""
+
+    rate: str | None = asked("requests that arrive, 4req/s")
+    slo: str | None = asked("limits on what users feel of them: ttft=500ms@p99,tpot=50ms@p95", several=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Arriving(Rated, Lengths):
+    """Requests that arrive in one of several ways."""
+
+    clients: Text | None = asked("load: clients who each wait for their answer, then send the next request")
+    burst: Text | None = asked("load: requests that arrive at once")
+    trace: str | None = asked("load: a table of arrivals, inputs and outputs; --rate scales its times")
+    burstiness: Text = asked("shape of the gamma distributed intervals: 1 Poisson, inf constant", "1")
+    lengths: str = asked("fixed, uniform:LOW-HIGH or lognormal:SIGMA around --input and --output", "fixed")
+    requests: Text | None = asked("how many; a trace has its own")
+    duration: str | None = asked("of the arrivals instead, 1h")
+    warmup: Text = asked("first requests that statistics leave out", "0")
+    find: str | None = asked("rate: the highest that keeps --slo")
+    seed: Text = asked("of the random numbers", "0")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Load(OfModel, Lengths):
     """A question of a model that is served."""
 
     on: tuple[str, ...] = asked(MACHINES + "the whole catalogue", ())
-    input: Text = asked("mean prompt, tokens", "1024", also="isl")
-    output: Text = asked("mean answer, tokens", "256", also="osl")
     context: Text | None = asked("longest request to admit; default: next power of two above input + output")
     engine: str | None = asked(
         "vllm, sglang, tensorrt-llm, llama.cpp, a version such as vllm-0.11, or any to let them compete"
@@ -290,7 +320,7 @@ class AtFullLoad(Load):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Planned(Inputs):
+class Planned(Rated):
     """What a serving plan must keep, and what of it is settled."""
 
     kv_precision: str | None = asked("cache formats that compete; default: the checkpoint's own", several=True)
@@ -300,7 +330,6 @@ class Planned(Inputs):
     power: str | None = asked("limit: at the wall, 10kW")
     devices: Text | None = asked("limit: most devices")
     concurrency: Text | None = asked("demand: users at once", also="users")
-    rate: str | None = asked("demand: requests that arrive, 4req/s")
     datacenter: bool = asked("leave out cards whose licence forbids data centres", False)
     strategy: str | None = asked(
         "pins: tp=8,pp=2,dp=1,ep=8,attention_dp=4; the rest is searched",
@@ -316,7 +345,6 @@ class Planned(Inputs):
         several=True,
     )
     draft: str | None = asked("multi-token prediction K:ACCEPTANCE, such as 1:0.85", was="draft_tokens")
-    slo: str | None = asked("limits on what users feel at --rate: ttft=500ms@p99,tpot=50ms@p95", several=True)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -327,20 +355,10 @@ class ServeInputs(Planned, AtFullLoad):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SimulateInputs(Planned, Load):
+class SimulateInputs(Arriving, Planned, Load):
     """Inputs of ``roofplan simulate``."""
 
-    clients: Text | None = asked("load: clients who each wait for their answer, then send the next request")
-    burst: Text | None = asked("load: requests that arrive at once")
-    trace: str | None = asked("load: a table of arrivals, inputs and outputs; --rate scales its times")
-    burstiness: Text = asked("shape of the gamma distributed intervals: 1 Poisson, inf constant", "1")
-    lengths: str = asked("fixed, uniform:LOW-HIGH or lognormal:SIGMA around --input and --output", "fixed")
-    requests: Text | None = asked("how many; default: 10000, of a trace all")
-    duration: str | None = asked("of the arrivals instead, 1h")
-    warmup: Text = asked("first requests that statistics leave out", "0")
-    find: str | None = asked("rate: the highest that keeps --slo")
     route: str = asked("how replicas are chosen: least-outstanding or round-robin", "least-outstanding")
-    seed: Text = asked("of the random numbers", "0")
 
 
 @dataclass(frozen=True, kw_only=True)

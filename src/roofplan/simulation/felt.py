@@ -6,12 +6,13 @@ from dataclasses import dataclass, replace
 from functools import partial
 from math import exp
 
+from roofplan.load.asked import Asked
 from roofplan.records import units
 from roofplan.serving.plan import Plan, Result
 from roofplan.simulation.deployment import deployment_of
 from roofplan.simulation.ranking import Help, helps
-from roofplan.simulation.report import Simulation, simulate, speed_of, sure_under_load
-from roofplan.simulation.request import Asked
+from roofplan.simulation.replicas import LEAST
+from roofplan.simulation.report import Simulation, load_on, simulate, speed_of, sure_under_load
 from roofplan.simulation.search import COARSE, Found, highest_rate
 from roofplan.timing.figures import POWER, Doubt, Metric, sure, within
 from roofplan.timing.power import power_limits, wall_power
@@ -77,13 +78,14 @@ class Felt:
         return self.result.plans[0]
 
 
-def felt_of(asked: Asked, result: Result) -> Felt:
+def felt_of(asked: Asked, result: Result, route: str = LEAST) -> Felt:
     """Return what users feel of the first of some plans.
 
     Parameters
     ----------
     asked : the load.
     result : serving plans.
+    route : how replicas are chosen.
 
     Returns
     -------
@@ -102,7 +104,7 @@ def felt_of(asked: Asked, result: Result) -> Felt:
         start = asked.rate or 0.5 * plan.metrics["output_tokens_per_second"].value / asked.output
 
         def at(rate: float, pace: float = 1.0) -> Simulation:
-            return simulate(deployment, few.load(deployment, rate), speed, pace=pace, doubtful=False)
+            return simulate(deployment, load_on(few, deployment, rate, route), speed, pace=pace, doubtful=False)
 
         found = highest_rate(at, start)
         if found.rate > 0.0 and found.missed > found.rate:
@@ -113,7 +115,7 @@ def felt_of(asked: Asked, result: Result) -> Felt:
     if rate is None and found is not None and asked.trace is None:
         rate = found.missed  # no rate keeps the limits: the lowest that was tried
     sure_of = sure_under_load(plan)
-    seen = simulate(deployment, asked.load(deployment, rate), speed, sure_of)
+    seen = simulate(deployment, load_on(asked, deployment, rate, route), speed, sure_of)
     watts = _power(plan, seen)
     return Felt(
         asked=asked,
@@ -122,7 +124,7 @@ def felt_of(asked: Asked, result: Result) -> Felt:
         found=found,
         power=watts,
         cost=_cost(plan, seen),
-        helps=helps(result, asked, rate),
+        helps=helps(result, asked, rate, route),
     )
 
 

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from roofplan.errors import InputError
+from roofplan.load.asked import Asked
 from roofplan.serving.advice import changes, smaller, standing
 from roofplan.serving.evaluate import evaluate
 from roofplan.serving.plan import Plan, Result, Tally, UnderLoad
 from roofplan.serving.run import ladder, warnings_of
 from roofplan.simulation.deployment import deployment_of
-from roofplan.simulation.report import Simulation, simulate, speed_of
-from roofplan.simulation.request import Asked
+from roofplan.simulation.report import Simulation, load_on, simulate, speed_of
 
 TRIED, REQUESTS = 8, 2_000
 """Best plans that are simulated, and requests of each simulation [1]."""
@@ -49,7 +49,7 @@ def ranked_under_load(found: Result, asked: Asked) -> None:
 def _felt(plan: Plan, place: int, asked: Asked) -> UnderLoad:
     """Return what users feel of a plan."""
     deployment = replace(deployment_of(plan), launched=plan.seats)
-    seen = simulate(deployment, asked.load(deployment), speed_of(plan), doubtful=False)
+    seen = simulate(deployment, load_on(asked, deployment), speed_of(plan), doubtful=False)
     limits = tuple((one.objective.name, one.time, one.objective.limit) for one in seen.limits)
     return UnderLoad(place, seen.good or 0.0, limits, seen.growth)
 
@@ -85,7 +85,7 @@ HELPED, GAIN = 1_000, 0.05
 """Requests of each trial of a change, and the share of a time that it must save to be named [1]."""
 
 
-def helps(found: Result, asked: Asked, rate: float | None) -> list[Help]:
+def helps(found: Result, asked: Asked, rate: float | None, route: str) -> list[Help]:
     """Return changes that shorten the time that limits the first of some plans under a load, the greatest help first.
 
     Parameters
@@ -93,6 +93,7 @@ def helps(found: Result, asked: Asked, rate: float | None) -> list[Help]:
     found : serving plans.
     asked : the load.
     rate : of arrivals, None for the one that was asked for [1/s].
+    route : how replicas are chosen.
 
     Returns
     -------
@@ -101,13 +102,13 @@ def helps(found: Result, asked: Asked, rate: float | None) -> list[Help]:
     plan, brief = found.plans[0], replace(asked, count=min(asked.count, HELPED), warmup=0)
     if brief.trace is not None:
         brief = replace(brief, trace=brief.trace.first(brief.count))
-    seen = _tried(plan, brief, rate)
+    seen = _tried(plan, brief, rate, route)
     if seen is None:
         return []
     name, before = _telling(seen)
     out = []
     for argument, needed, other in _others(found):
-        changed = _tried(other, brief, rate)
+        changed = _tried(other, brief, rate, route)
         if changed is not None:
             after = _of(changed, name)
             if after < (1.0 - GAIN) * before:
@@ -129,11 +130,11 @@ def _others(found: Result) -> Iterator[tuple[str, str, Plan]]:
             yield argument, needed, plans[0]
 
 
-def _tried(plan: Plan, asked: Asked, rate: float | None) -> Simulation | None:
+def _tried(plan: Plan, asked: Asked, rate: float | None, route: str) -> Simulation | None:
     """Return the simulation of a plan, None where it cannot hold the requests."""
     deployment = deployment_of(plan)
     try:
-        return simulate(deployment, asked.load(deployment, rate), speed_of(plan), doubtful=False)
+        return simulate(deployment, load_on(asked, deployment, rate, route), speed_of(plan), doubtful=False)
     except InputError:
         return None
 

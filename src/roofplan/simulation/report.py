@@ -11,7 +11,8 @@ from types import MappingProxyType
 import numpy as np
 
 from roofplan.errors import InputError
-from roofplan.load.requests import Requests
+from roofplan.load.asked import Asked
+from roofplan.load.requests import Requests, cached_tokens
 from roofplan.load.statistics import FIGURES, Objective, Summary, quantile_ends, summary
 from roofplan.serving.certainty import certainty
 from roofplan.serving.plan import Plan
@@ -47,6 +48,40 @@ class Load:
     objectives: tuple[Objective, ...] = ()
     warmup: int = 0
     route: str = LEAST
+
+
+def load_on(asked: Asked, deployment: Deployment, rate: float | None = None, route: str = LEAST) -> Load:
+    """Return a load as a deployment meets it.
+
+    Parameters
+    ----------
+    asked : the load.
+    deployment : whose cache holds parts of prompts.
+    rate : requests per second, None for the one that was asked for [1/s].
+    route : how replicas are chosen.
+
+    Returns
+    -------
+    Requests, with the tokens that the cache holds.
+    """
+    requests = asked.requests(rate)
+    block = max(1, int(deployment.engine.block))
+    if requests.prefixes and not deployment.engine.raw.get("defaults", {}).get("prefix_cache"):
+        cached = np.zeros(len(requests), np.int64)
+    elif requests.prefixes:
+        blocks, _ = deployment.blocks(int((requests.inputs + requests.outputs).max()))
+        cached = cached_tokens(requests, block, blocks * block, deployment.replicas)
+    else:
+        hit = deployment.workload.prefix_hit
+        cached = np.minimum((requests.inputs * hit).astype(np.int64), requests.inputs - 1) // block * block
+    return Load(
+        requests=requests,
+        cached=cached,
+        clients=asked.clients,
+        objectives=asked.objectives,
+        warmup=asked.warmup,
+        route=route,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

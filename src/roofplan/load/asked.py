@@ -1,4 +1,4 @@
-"""Parse the flags of ``roofplan simulate``: text with units becomes requests that arrive, and limits on what users feel."""
+"""A load as it is asked for: text with units becomes requests that arrive, and limits on what users feel."""
 
 from __future__ import annotations
 
@@ -7,17 +7,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from roofplan.errors import InputError, choice
-from roofplan.inputs import SimulateInputs
-from roofplan.load.requests import Lengths, Requests, burstiness_of, cached_tokens, lengths_of, renewal
+from roofplan.inputs import Arriving
+from roofplan.load.requests import Lengths, Requests, burstiness_of, lengths_of, renewal
 from roofplan.load.statistics import Objective, objectives_of
 from roofplan.load.traces import read_trace
 from roofplan.records import units
-from roofplan.simulation.deployment import Deployment
-from roofplan.simulation.replicas import ROUTES
-from roofplan.simulation.report import Load
-
-REQUESTS = 10_000
-"""Requests of a simulation where nothing says how many [1]."""
 
 ROUNDS = 10
 """Least requests of each client where nothing says how many [1]."""
@@ -55,7 +49,6 @@ class Asked:
     warmup: int
     seed: int
     objectives: tuple[Objective, ...]
-    route: str
     find: bool
 
     @property
@@ -99,27 +92,6 @@ class Asked:
             arrivals = renewal(1.0, self.count, self.burstiness, of_arrivals) / (rate or self.rate or 1.0)
         return Requests(arrivals=arrivals, inputs=inputs, outputs=outputs)
 
-    def load(self, deployment: Deployment, rate: float | None = None) -> Load:
-        """Return the load as a deployment meets it, with the tokens that its cache holds [token]."""
-        requests = self.requests(rate)
-        block = max(1, int(deployment.engine.block))
-        if requests.prefixes and not deployment.engine.raw.get("defaults", {}).get("prefix_cache"):
-            cached = np.zeros(len(requests), np.int64)
-        elif requests.prefixes:
-            blocks, _ = deployment.blocks(int((requests.inputs + requests.outputs).max()))
-            cached = cached_tokens(requests, block, blocks * block, deployment.replicas)
-        else:
-            hit = deployment.workload.prefix_hit
-            cached = np.minimum((requests.inputs * hit).astype(np.int64), requests.inputs - 1) // block * block
-        return Load(
-            requests=requests,
-            cached=cached,
-            clients=self.clients,
-            objectives=self.objectives,
-            warmup=self.warmup,
-            route=self.route,
-        )
-
     def words(self, rate: float | None = None) -> str:
         """Return the load as a sentence's beginning, such as ``Poisson 4 req/s``."""
         wanted = rate if rate is not None else self.rate
@@ -135,12 +107,13 @@ class Asked:
         return f"{kind} {units.significant(wanted or 0.0)} req/s"
 
 
-def asked_of(given: SimulateInputs) -> Asked:
+def asked_of(given: Arriving, requests: int) -> Asked:
     """Return the load of given inputs.
 
     Parameters
     ----------
-    given : inputs of ``roofplan simulate``, as the user gave them.
+    given : inputs of a command, as the user gave them.
+    requests : how many where nothing says it [1].
 
     Returns
     -------
@@ -172,7 +145,7 @@ def asked_of(given: SimulateInputs) -> Asked:
     clients = None if given.clients is None else units.parse_count(given.clients, "--clients")
     burst = None if given.burst is None else units.parse_count(given.burst, "--burst")
     duration = None if given.duration is None else units.parse(given.duration, "s", "--duration")
-    count = _count(given, trace, burst, rate, duration)
+    count = _count(given, requests, trace, burst, rate, duration)
     if trace is not None:
         trace = trace.first(count)
     warmup = 0 if str(given.warmup).strip() == "0" else units.parse_count(given.warmup, "--warmup")
@@ -194,12 +167,11 @@ def asked_of(given: SimulateInputs) -> Asked:
         warmup=warmup,
         seed=_seed(given.seed),
         objectives=objectives,
-        route=choice(given.route, ROUTES, "--route"),
         find=finds,
     )
 
 
-def _refuse_idle(given: SimulateInputs) -> None:
+def _refuse_idle(given: Arriving) -> None:
     """Refuse inputs that the load would not read.
 
     Raises
@@ -224,7 +196,12 @@ def _refuse_idle(given: SimulateInputs) -> None:
 
 
 def _count(
-    given: SimulateInputs, trace: Requests | None, burst: int | None, rate: float | None, duration: float | None
+    given: Arriving,
+    requests: int,
+    trace: Requests | None,
+    burst: int | None,
+    rate: float | None,
+    duration: float | None,
 ) -> int:
     """Return the number of requests."""
     if given.requests is not None and duration is not None:
@@ -232,7 +209,7 @@ def _count(
     if duration is not None and rate is None and trace is None:
         message = "--duration: only a rate and a trace have one; give --requests"
         raise InputError(message, argument="--duration", value=given.duration)
-    count = REQUESTS if given.requests is None else units.parse_count(given.requests, "--requests")
+    count = requests if given.requests is None else units.parse_count(given.requests, "--requests")
     if given.clients is not None and given.requests is None:
         count = max(count, ROUNDS * units.parse_count(given.clients, "--clients"))
     if burst is not None:
