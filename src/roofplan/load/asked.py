@@ -107,13 +107,14 @@ class Asked:
         return f"{kind} {units.significant(wanted or 0.0)} req/s"
 
 
-def asked_of(given: Arriving, requests: int) -> Asked:
+def asked_of(given: Arriving, requests: int, find: str | None = None) -> Asked:
     """Return the load of given inputs.
 
     Parameters
     ----------
     given : inputs of a command, as the user gave them.
     requests : how many where nothing says it [1].
+    find : ``rate`` where the highest rate that keeps the limits is sought, None where the load is given.
 
     Returns
     -------
@@ -126,7 +127,7 @@ def asked_of(given: Arriving, requests: int) -> Asked:
     named = {"--clients": given.clients, "--burst": given.burst, "--trace": given.trace}
     loads = [name for name, value in named.items() if value is not None]
     rate = None if given.rate is None else units.parse(given.rate, "request/s", "--rate")
-    finds = given.find is not None and choice(given.find, ("rate",), "--find") == "rate"
+    finds = find is not None and choice(find, ("rate",), "--find") == "rate"
     if len(loads) > 1 or (loads and loads != ["--trace"] and (rate is not None or finds)):
         both = [*loads, *(["--rate"] if rate is not None else []), *(["--find"] if finds else [])]
         raise InputError(f"{' and '.join(both)} exclude each other: they are different loads", argument=both[-1])

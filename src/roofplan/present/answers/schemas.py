@@ -9,13 +9,15 @@ from pydantic.json_schema import GenerateJsonSchema
 
 from roofplan.errors import InputError
 from roofplan.inputs import LISTS, RECORDS
-from roofplan.present.answers import costs, evidence, load, serving, things, tokens, training
+from roofplan.present.answers import costs, evidence, load, seen, serving, things, tokens, training
 from roofplan.present.answers.record import Answer, Json
 
 ANSWERS: dict[str, type[Answer]] = {
     "serve": serving.ServeAnswer,
     "simulate": load.SimulateAnswer,
     "train": training.TrainAnswer,
+    "measure endpoint": seen.MeasureAnswer,
+    "runs": seen.RunsAnswer,
     "model": things.ModelAnswer,
     "device": things.DeviceAnswer,
     "validate": evidence.ValidateAnswer,

@@ -5,246 +5,12 @@ The command line, ``--request``, the signatures of the Python functions and the 
 
 from __future__ import annotations
 
-import inspect
-import re
-import warnings
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import Field, dataclass, field, fields
-from functools import wraps
-from typing import Any, Self, get_type_hints
+from dataclasses import dataclass
+from typing import Any
 
-from roofplan.errors import InputError, nearest
+from roofplan.inputs.record import STDIN, Inputs, Text, asked, takes
 
-STDIN = "stdin:"
-"""Text that replaces a lone ``-`` on its way to the readers."""
-
-NESTED = ("limits", "demands", "workload")
-"""Objects of a request whose members are inputs."""
-
-Text = str | int | float
-"""Types that Python accepts for an input that the command line reads as text, with its unit where it has one."""
-
-
-def asked(
-    text: str,
-    default: Any = None,
-    *,
-    name: str = "",
-    positional: bool = False,
-    required: bool = False,
-    was: str = "",
-    also: str = "",
-    anything: bool = False,
-    several: bool = False,
-    parts: Sequence[str] = (),
-) -> Any:
-    """Return a field of `Inputs`.
-
-    Parameters
-    ----------
-    text : help text.
-    name : its name where that is not a Python identifier.
-    positional, required : whether it stands by its place, and must be given.
-    was, also : its former name, and another that the field uses.
-    anything : whether Python may also give configurations and models themselves.
-    several : whether values are joined by commas where it is given more than once.
-    parts : names that stand for ``NAME=VALUE`` in it, such as tp for a pin of the strategy.
-    """
-    about = {"help": text, "name": name, "positional": positional, "required": required, "was": was, "also": also}
-    about |= {"anything": anything, "several": several, "parts": tuple(parts)}
-    return field(default=default, metadata=about)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Inputs:
-    """What a command is asked."""
-
-    @classmethod
-    def each(cls) -> dict[str, Field[Any]]:
-        """Return the fields by the names of their flags and JSON keys."""
-        return {one.metadata["name"] or one.name: one for one in fields(cls)}
-
-    @classmethod
-    def kinds(cls) -> dict[str, Any]:
-        """Return the types of the inputs by the same names."""
-        hints = get_type_hints(cls)
-        return {name: hints[one.name] for name, one in cls.each().items()}
-
-    def __post_init__(self) -> None:
-        for one in fields(self):
-            object.__setattr__(self, one.name, _kept(getattr(self, one.name), one))
-
-    @classmethod
-    def of(cls, given: Mapping[str, Any], what: str = "inputs") -> Self:
-        """Return inputs by their names; an input that is missing or None gets its default.
-
-        Parameters
-        ----------
-        what : name of the caller, for a refusal.
-
-        Raises
-        ------
-        InputError : an unknown name, a name given twice, or a value of the wrong type.
-        """
-        known = cls.each()
-        return cls(**{known[name].name: value for name, value in cls._named(given, what).items() if value is not None})
-
-    @classmethod
-    def _named(cls, given: Mapping[str, Any], what: str) -> dict[str, Any]:
-        """Return the given values by current names."""
-        known = cls.each()
-        out: dict[str, Any] = {}
-        for name, as_given in given.items():
-            now, value = cls.spelt(name, as_given)
-            if now in known and known[now].metadata["was"] == name:
-                warnings.warn(f"{name} is called {now} now", DeprecationWarning, stacklevel=4)
-            if now in out and known[now].metadata["several"]:
-                out[now] = f"{out[now]},{value}"
-                continue
-            if now in out:
-                raise InputError(f"{what}: {now} is given twice", argument=now, value=str(value))
-            if now not in known:
-                near = nearest(now, known)
-                hint = f" Nearest: {', '.join(near)}" if near else ""
-                raise InputError(f"{what}: unknown input {now!r}.{hint}", argument=what, value=now, nearest=near)
-            out[now] = value
-        return out
-
-    @classmethod
-    def spelt(cls, name: str, value: Any) -> tuple[str, Any]:
-        """Return an input by its current name: of a former name, of another name, or of a part of it such as tp."""
-        for new, one in cls.each().items():
-            about = one.metadata
-            if name in about["parts"]:
-                return new, f"{name}={value}"
-            if name and name in {about["was"], about["also"]}:
-                return new, value
-        return name, value
-
-    @classmethod
-    def read(cls, document: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the inputs of an earlier answer, or of a document with inputs alone, by their names.
-
-        Raises
-        ------
-        InputError : unknown names, or values of the wrong type.
-        """
-        found = document.get("inputs", document)
-        if not isinstance(found, dict):
-            raise InputError("--request: holds no inputs", argument="--request")
-        flat = {name: value for name, value in found.items() if name not in NESTED or not isinstance(value, dict)}
-        for name in NESTED:
-            flat |= found[name] if isinstance(found.get(name), dict) else {}
-        named = {name: value for name, value in cls._named(flat, "--request").items() if value is not None}
-        for name, one in cls.each().items():
-            try:
-                if name in named:
-                    _kept(named[name], one, document=True)
-            except InputError as error:
-                raise InputError(f"--request: {error.message}", argument="--request", value=str(named[name])) from None
-        return named
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the inputs by their names."""
-        found = {name: getattr(self, one.name) for name, one in self.each().items()}
-        return {name: list(value) if isinstance(value, tuple) else value for name, value in found.items()}
-
-
-def _kept(value: Any, declared: Field[Any], *, document: bool = False) -> Any:
-    """Return a value as records keep it: numbers become text, and a single text may stand for a list of one.
-
-    Raises
-    ------
-    InputError : a value of another type than the default.
-    """
-    name, default = declared.metadata["name"] or declared.name, declared.default
-    if isinstance(default, tuple):
-        several = (value,) if isinstance(value, str) else value
-        if isinstance(several, Sequence) and all(isinstance(item, str) for item in several):
-            return tuple(dict.fromkeys(several))
-        raise InputError(f"{name} is {value!r}; expected a list of texts", argument=name, value=str(value))
-    if isinstance(default, bool):
-        if isinstance(value, bool):
-            return value
-        raise InputError(f"{name} is {value!r}; expected true or false", argument=name, value=str(value))
-    if isinstance(value, int | float) and not isinstance(value, bool) and not declared.metadata["anything"]:
-        return str(int(value)) if float(value).is_integer() else str(value)
-    if value is None or isinstance(value, str) or (declared.metadata["anything"] and not document):
-        return default if value is None else value
-    raise InputError(
-        f"{name} is {value!r}; expected a text, with its unit where it has one", argument=name, value=str(value)
-    )
-
-
-def takes(record: type[Inputs]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Return a decorator for functions whose keywords are inputs.
-
-    The decorated function takes the inputs as keywords or as one record. It is called with the record, and its signature shows the inputs.
-
-    Parameters
-    ----------
-    record : the record of the inputs.
-
-    Returns
-    -------
-    The decorator.
-
-    Raises
-    ------
-    InputError : from the decorated function, for inputs that are unknown, doubled or misplaced, or without a model.
-    """
-
-    def decorated(function: Callable[..., Any]) -> Callable[..., Any]:
-        own = list(inspect.signature(function).parameters.values())[1:]
-        beside = {one.name for one in own}
-
-        @wraps(function)
-        def called(*given: Any, **named: Any) -> Any:
-            others = {name: value for name, value in named.items() if name in beside}
-            inputs = {name: value for name, value in named.items() if name not in beside}
-            whole = bool(given) and isinstance(given[0], Inputs)
-            twice = [name for name in POSITIONS[: len(given)] if name in inputs]
-            if twice or len(given) > len(POSITIONS) or (whole and (inputs or len(given) > 1)):
-                said = (
-                    "a record of inputs stands alone"
-                    if whole
-                    else f"{' and '.join(POSITIONS)} alone stand by their place, each once"
-                )
-                raise InputError(f"{function.__name__}: {said}", argument=(*twice, *inputs, *POSITIONS)[0])
-            if whole and not isinstance(given[0], record):
-                kind = type(given[0]).__name__
-                raise InputError(
-                    f"{function.__name__}: takes {record.__name__}, not {kind}", argument="model", value=kind
-                )
-            asked = (
-                given[0] if whole else record.of(dict(zip(POSITIONS, given, strict=False)) | inputs, function.__name__)
-            )
-            if getattr(asked, "model", None) is None:
-                raise InputError(f"{function.__name__}: model is missing", argument="model")
-            return function(asked, **others)
-
-        kinds = record.kinds()
-        shown = [
-            inspect.Parameter(
-                one.name,
-                inspect.Parameter.POSITIONAL_OR_KEYWORD if name in POSITIONS else inspect.Parameter.KEYWORD_ONLY,
-                default=one.default,
-                annotation=kinds[name],
-            )
-            for name, one in sorted(record.each().items(), key=lambda item: item[0] not in POSITIONS)
-        ]
-        called.__signature__ = inspect.Signature([*shown, *own])  # type: ignore[attr-defined]
-        said = "\n".join(f"{name} : {one.metadata['help']}." for name, one in record.each().items())
-        called.__doc__ = re.sub(
-            r"(?m)^asked : .*$", lambda line: f"{line[0]} These are:\n{said}", inspect.getdoc(function) or ""
-        )
-        return called
-
-    return decorated
-
-
-POSITIONS = ("model", "on")
-"""Inputs that the Python functions accept by position."""
+__all__ = ["STDIN", "Inputs", "Text", "asked", "takes"]
 
 MACHINES = "ID[:COUNT|:HOSTSxPER][@NETWORK[xPORTS]]; repeat to compete; absent: "
 PLACE = "whose electricity, an ISO code of three letters, or WOR"
@@ -280,6 +46,17 @@ class Rated(Inputs):
 
 
 @dataclass(frozen=True, kw_only=True)
+class OfEndpoint(Inputs):
+    """How an endpoint is asked."""
+
+    url: str | None = asked("of an OpenAI-compatible server, with or without /v1", positional=True, required=True)
+    model: str | None = asked("its id at the server; default: the only one")
+    key_env: str | None = asked("variable of the environment that holds the API key")
+    api: str | None = asked("chat or completions; default: chat where the server has it")
+    timeout: str = asked("in which an answer must end", "600s")
+
+
+@dataclass(frozen=True, kw_only=True)
 class Arriving(Rated, Lengths):
     """Requests that arrive in one of several ways."""
 
@@ -291,7 +68,6 @@ class Arriving(Rated, Lengths):
     requests: Text | None = asked("how many; a trace has its own")
     duration: str | None = asked("of the arrivals instead, 1h")
     warmup: Text = asked("first requests that statistics leave out", "0")
-    find: str | None = asked("rate: the highest that keeps --slo")
     seed: Text = asked("of the random numbers", "0")
 
 
@@ -358,7 +134,30 @@ class ServeInputs(Planned, AtFullLoad):
 class SimulateInputs(Arriving, Planned, Load):
     """Inputs of ``roofplan simulate``."""
 
+    find: str | None = asked("rate: the highest that keeps --slo")
     route: str = asked("how replicas are chosen: least-outstanding or round-robin", "least-outstanding")
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeasureInputs(OfEndpoint, Arriving):
+    """Inputs of ``roofplan measure endpoint``."""
+
+    prompts: str = asked("fresh: no cache knows their beginning; repeated: all of one length are the same", "fresh")
+    plan: str | None = asked("JSON answer of serve or simulate whose prediction is set beside")
+    on: tuple[str, ...] = asked("machine that serves, for a prediction without a plan: h100-sxm:8", ())
+    config: str | None = asked(
+        "model of that prediction: a config.json or an id of the catalogue; default: the server's id"
+    )
+    engine: str | None = asked("that serves, for a prediction without a plan: vllm-0.11")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunsInputs(Inputs):
+    """Inputs of ``roofplan runs``."""
+
+    run: Text | None = asked("number of a run to show; default: the list", positional=True)
+    plan: str | None = asked("JSON answer of serve or simulate whose prediction is set beside it")
+    delete: bool = asked("remove the run", False)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -556,6 +355,8 @@ RECORDS: dict[str, type[Inputs]] = {
     "serve": ServeInputs,
     "simulate": SimulateInputs,
     "train": TrainInputs,
+    "measure endpoint": MeasureInputs,
+    "runs": RunsInputs,
     "model": ModelInputs,
     "device": DeviceInputs,
     "validate": ValidateInputs,

@@ -1,0 +1,232 @@
+"""A measured run beside what is predicted for it: figure by figure, and what explains the difference."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from math import inf
+from pathlib import Path
+from typing import Any
+
+from roofplan.errors import InputError
+from roofplan.inputs import MeasureInputs, SimulateInputs
+from roofplan.load.statistics import Objective
+from roofplan.measure.endpoint import Run
+from roofplan.measure.figures import Figure, Seen
+from roofplan.serving.plan import bounds
+from roofplan.simulation.felt import Felt
+from roofplan.timing.figures import Metric
+
+DIFFERS = 0.1
+"""Relative difference of lengths from which they explain a difference of times [1]."""
+
+ALIKE = 1.25
+"""Ratio of two factors up to which they count as one [1]."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compared:
+    """A figure, measured and predicted.
+
+    Parameters
+    ----------
+    name : of `SEEN`.
+    measured : its distribution over requests.
+    predicted : its mean with the 90% interval, None without a prediction.
+    binds : what the predicted time is spent on, empty without a prediction.
+    """
+
+    name: str
+    measured: Figure
+    predicted: Metric | None
+    binds: str
+
+    @property
+    def inside(self) -> bool | None:
+        """Whether the measured mean lies in the interval; None without a prediction."""
+        mean = self.measured.summary.mean
+        return None if self.predicted is None or mean is None else self.predicted.low <= mean <= self.predicted.high
+
+    @property
+    def ratio(self) -> float | None:
+        """Measured over predicted mean, None without a prediction [1]."""
+        mean = self.measured.summary.mean
+        return mean / self.predicted.value if self.predicted is not None and mean and self.predicted.value else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Beside:
+    """A run, what it says, and what is predicted for it.
+
+    Parameters
+    ----------
+    run : the run.
+    seen : what it says.
+    felt : the plan under the same load, None without one.
+    objectives : limits that were asked for.
+    good : share of all requests that were answered inside them, None without limits [1].
+    """
+
+    run: Run
+    seen: Seen
+    felt: Felt | None
+    objectives: tuple[Objective, ...]
+    good: float | None
+
+    @property
+    def figures(self) -> list[Compared]:
+        """Every measured figure with its prediction."""
+        simulated = {} if self.felt is None else self.felt.simulation.figures
+        of = {"itl": "tpot"}  # without drafts an event is a token
+        return [
+            Compared(
+                name=name,
+                measured=one,
+                predicted=simulated[of.get(name, name)].metric if of.get(name, name) in simulated else None,
+                binds=self._binds(name),
+            )
+            for name, one in self.seen.figures.items()
+        ]
+
+    def _binds(self, name: str) -> str:
+        """Return what the predicted time of a figure is spent on."""
+        if self.felt is None:
+            return ""
+        found, plan = self.felt.simulation.figures, self.felt.plan
+        waits, first = found["waiting"].summary.mean or 0.0, found["ttft"].summary.mean or inf
+        if name == "ttft" and waits > 0.5 * first:
+            return "waiting for a seat"
+        limits = bounds(plan)
+        limit, _ = limits["decode"] if name != "ttft" and "decode" in limits else limits["prefill"]
+        return limit.replace("_", " ")
+
+    @property
+    def kept(self) -> bool:
+        """Whether every request was answered and all limits hold."""
+        return not self.seen.failed and not self.run.interrupted and all(self.holds(one) for one in self.objectives)
+
+    def at(self, limit: Objective) -> float | None:
+        """Return the measured time at a limit's percentile, None where nothing was measured [s]."""
+        values = [getattr(one, limit.figure, None) for one in self.run.samples if one.answered]
+        known = sorted(value for value in values if value is not None)
+        return known[min(len(known) - 1, int(limit.quantile * len(known)))] if known else None
+
+    def holds(self, limit: Objective) -> bool:
+        """Return whether the measured time at a limit's percentile is inside it."""
+        value = self.at(limit)
+        return value is not None and value <= limit.limit
+
+    def explains(self) -> list[str]:
+        """Return what explains the difference between measurement and prediction, the plainest first."""
+        return list(self._reasons())
+
+    def _reasons(self) -> Iterable[str]:
+        seen, felt = self.seen, self.felt
+        if seen.failed:
+            yield f"{sum(seen.failed.values()):,} requests failed and are in no figure"
+        if felt is None:
+            return
+        for what, found, planned in (
+            ("prompts", seen.input, felt.asked.input),
+            ("answers", seen.output, felt.asked.output),
+        ):
+            if found is not None and abs(found / planned - 1.0) > DIFFERS:
+                yield f"{what} have {found:,.0f} tokens, {planned:,.0f} were predicted"
+        if seen.cached is not None and seen.cached > DIFFERS + felt.plan.workload.prefix_hit:
+            yield f"the server found {seen.cached:.0%} of the prompts in its cache"
+        ratios = {one.name: one.ratio for one in self.figures if one.ratio is not None and one.name in {"ttft", "tpot"}}
+        outside = [one.name for one in self.figures if one.inside is False]
+        if not outside or len(ratios) < 2:
+            return
+        first, token = ratios["ttft"], ratios["tpot"]
+        if first is None or token is None:
+            return
+        if max(first, token) / min(first, token) < ALIKE:
+            yield f"all steps take {token:.2g} times what is predicted: roofplan calibrate learns that"
+        elif first > token:
+            yield f"tokens take {token:.2g} times what is predicted, first tokens {first:.2g} times: waiting, or the server's front end"
+        else:
+            yield f"first tokens take {first:.2g} times what is predicted, tokens {token:.2g} times: other users' prompts, or decode steps"
+
+
+Planner = Callable[[Run, Seen], SimulateInputs]
+"""Makes of a run what `simulate` is asked for it."""
+
+
+def predictor(given: MeasureInputs) -> Planner | None:
+    """Return what predicts a run: a plan in a file, or a machine and a model that are named; None where neither is.
+
+    Parameters
+    ----------
+    given : inputs of ``roofplan measure endpoint``.
+
+    Returns
+    -------
+    A function of the run.
+
+    Raises
+    ------
+    InputError : no plan in the file, or both ways at once.
+    """
+    if given.plan is not None and (given.on or given.config or given.engine):
+        raise InputError("--plan and --on, --config, --engine exclude each other", argument="--plan", value=given.plan)
+    if given.plan is not None:
+        planned = planned_in(given.plan)
+        return lambda run, seen: under(planned, run, seen, given)
+    if not given.on:
+        if given.config or given.engine:
+            raise InputError("--config and --engine: on which machine? Example: --on h100-sxm:8", argument="--on")
+        return None
+    return lambda run, seen: under(
+        {"model": given.config or run.server.model, "on": given.on, "engine": given.engine}, run, seen, given
+    )
+
+
+def planned_in(path: str) -> dict[str, Any]:
+    """Return what pins the first plan of a JSON answer of ``serve`` or ``simulate``.
+
+    Parameters
+    ----------
+    path : of the file.
+
+    Returns
+    -------
+    Inputs of `simulate` without a load.
+
+    Raises
+    ------
+    InputError : no such file, or no plan in it.
+    """
+    try:
+        document = json.loads(Path(path).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else "holds no JSON"
+        raise InputError(f"--plan: {path}: {why}", argument="--plan", value=path) from None
+    found = document if isinstance(document, dict) else {}
+    plan = (found.get("plans") or [found])[0]
+    if found.get("command") not in {"serve", "simulate"} or "strategy" not in plan:
+        message = f"--plan: {path} holds no plan: roofplan serve MODEL --on MACHINE --json > {path} writes one"
+        raise InputError(message, argument="--plan", value=path)
+    asked = {name: value for name, value in found["inputs"].items() if name in KEPT and value is not None}
+    pins = ",".join(f"{name}={value}" for name, value in plan["strategy"].items())
+    return asked | {"on": (plan.get("machine") or found["machine"])["text"], "strategy": pins, "engine": plan["engine"]}
+
+
+KEPT = ("model", "context", "precision", "kv_precision", "prefix_hit", "set", "draft", "price")
+"""Inputs of a plan that a prediction of its run keeps."""
+
+
+def under(planned: Mapping[str, Any], run: Run, seen: Seen, given: MeasureInputs) -> SimulateInputs:
+    """Return what `simulate` is asked for a run: the plan, the load as it was put, and the lengths as the server counted them."""
+    load = {
+        name: getattr(given, name) for name in ("rate", "burst", "trace", "burstiness", "lengths", "seed", "warmup")
+    }
+    if given.rate is None and given.burst is None and given.trace is None:
+        load["clients"] = given.clients or "1"
+    if given.trace is None:
+        load["input"] = str(round(seen.input or seen.asked_input))
+        load["output"] = str(max(2, round(seen.output or seen.asked_output)))
+    if given.burst is None:
+        load["requests"] = str(run.planned)
+    return SimulateInputs.of({name: value for name, value in {**planned, **load}.items() if value is not None})

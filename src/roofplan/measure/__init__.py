@@ -1,0 +1,1 @@
+"""What was seen: endpoints under load, by the clock of a client."""

@@ -1,0 +1,345 @@
+"""Every run, probe and document that was seen, in one SQLite file of the user's.
+
+What has ended is written at once: a process that is killed loses only what was in flight. Writers take turns; a full disk
+keeps samples in memory until there is room again.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import time
+from array import array
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from platformdirs import user_data_path
+
+from roofplan.errors import InputError
+from roofplan.measure.sample import Sample
+
+VARIABLE = "ROOFPLAN_LEDGER"
+"""Environment variable with another path of the ledger."""
+
+PATIENCE = 30.0
+"""How long a writer waits for another, and after how long without a sign a run counts as unfinished [s]."""
+
+COMPLETE, INTERRUPTED, UNFINISHED, RUNNING = STATUSES = ("complete", "interrupted", "unfinished", "running")
+
+MIGRATIONS = (
+    """
+    CREATE TABLE run (
+        id INTEGER PRIMARY KEY AUTOINCREMENT, kind TEXT NOT NULL, started TEXT NOT NULL, status TEXT NOT NULL,
+        beat REAL NOT NULL, planned INTEGER, about TEXT NOT NULL
+    );
+    CREATE TABLE sample (
+        run INTEGER NOT NULL REFERENCES run(id) ON DELETE CASCADE, number INTEGER NOT NULL,
+        due REAL NOT NULL, late REAL NOT NULL, spent REAL NOT NULL, connect REAL NOT NULL, tls REAL NOT NULL, gaps BLOB NOT NULL,
+        asked_input INTEGER NOT NULL, asked_output INTEGER NOT NULL, prompt INTEGER, tokens INTEGER, cached INTEGER,
+        reads INTEGER NOT NULL, whole INTEGER NOT NULL, timings TEXT NOT NULL, reason TEXT NOT NULL, message TEXT NOT NULL,
+        PRIMARY KEY (run, number)
+    ) WITHOUT ROWID;
+    """,
+)
+"""Statements that lead from each version of the file to the next."""
+
+COLUMNS = (
+    *(
+        "number",
+        "due",
+        "late",
+        "spent",
+        "connect",
+        "tls",
+        "gaps",
+        "asked_input",
+        "asked_output",
+        "prompt",
+        "tokens",
+        "cached",
+    ),
+    *("reads", "whole", "timings", "reason", "message"),
+)
+"""Columns of a sample, in the order of the table."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kept:
+    """A run in the ledger.
+
+    Parameters
+    ----------
+    id, kind, started, status : of the run; `started` in UTC.
+    planned, requests, completed : requests of the load, those that ended, and those that were answered [1].
+    about : what was measured, and how.
+    """
+
+    id: int
+    kind: str
+    started: str
+    status: str
+    planned: int | None
+    requests: int
+    completed: int
+    about: dict[str, Any]
+
+
+def place() -> Path:
+    """Return the path of the ledger, whether or not it exists."""
+    named = os.environ.get(VARIABLE)
+    return Path(named) if named else user_data_path("roofplan", appauthor=False) / "ledger.sqlite"
+
+
+class Ledger:
+    """The open file.
+
+    Parameters
+    ----------
+    path : of the file; made where it is missing.
+
+    Raises
+    ------
+    InputError : it cannot be opened, or a newer roofplan wrote it.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.waiting: list[tuple[int, Sample]] = []
+        self.trouble = ""
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self.file = sqlite3.connect(path, timeout=PATIENCE, isolation_level=None)
+            self.file.execute("PRAGMA journal_mode=WAL")
+            self.file.execute("PRAGMA synchronous=NORMAL")
+            self.file.execute("PRAGMA foreign_keys=ON")
+            self._migrate()
+        except (OSError, sqlite3.Error) as error:
+            raise InputError(f"{VARIABLE}: {path}: {error}", argument=VARIABLE, value=str(path)) from None
+
+    def _migrate(self) -> None:
+        with self._written():
+            version = int(self.file.execute("PRAGMA user_version").fetchone()[0])
+            if version > len(MIGRATIONS):
+                message = f"{VARIABLE}: {self.path} was written by a newer roofplan (version {version})"
+                raise InputError(message, argument=VARIABLE, value=str(self.path))
+            for script in MIGRATIONS[version:]:
+                for statement in script.split(";"):
+                    self.file.execute(statement)
+            self.file.execute(f"PRAGMA user_version={len(MIGRATIONS)}")
+
+    @contextmanager
+    def _written(self) -> Iterator[None]:
+        """Write a block at once or not at all."""
+        self.file.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+            self.file.execute("COMMIT")
+        except BaseException:
+            if self.file.in_transaction:
+                self.file.execute("ROLLBACK")
+            raise
+
+    def begin(self, kind: str, about: Mapping[str, Any], planned: int | None = None, status: str = RUNNING) -> int:
+        """Write the beginning of a run.
+
+        Parameters
+        ----------
+        kind : ``endpoint``, ``stability`` or the name of a tool whose results are imported.
+        about : what is measured, and how; without secrets.
+        planned : requests of the load, None where their number is open [1].
+        status : of the run.
+
+        Returns
+        -------
+        Its id.
+        """
+        started = datetime.now(UTC).isoformat(timespec="seconds")
+        columns = (kind, started, status, time.time(), planned, json.dumps(about))
+        with self._written():
+            found = self.file.execute(
+                "INSERT INTO run (kind, started, status, beat, planned, about) VALUES (?, ?, ?, ?, ?, ?)", columns
+            )
+            return int(found.lastrowid or 0)
+
+    def add(self, run: int, sample: Sample) -> None:
+        """Write a sample that ended; where there is no room, it waits in memory for the next one."""
+        self.waiting.append((run, sample))
+        marks = ", ".join("?" * (1 + len(COLUMNS)))
+        try:
+            with self._written():
+                self.file.executemany(
+                    f"INSERT OR REPLACE INTO sample (run, {', '.join(COLUMNS)}) VALUES ({marks})",  # noqa: S608 - names of ours
+                    [(number, *_row(one)) for number, one in self.waiting],
+                )
+                self.file.execute("UPDATE run SET beat = ? WHERE id = ?", (time.time(), run))
+        except sqlite3.Error as error:
+            self.trouble = str(error)
+        else:
+            self.waiting.clear()
+            self.trouble = ""
+
+    def end(self, run: int, status: str, about: Mapping[str, Any]) -> None:
+        """Write how a run ended, and all that is known about it then."""
+        columns = (status, time.time(), json.dumps(about), run)
+        with self._written():
+            self.file.execute("UPDATE run SET status = ?, beat = ?, about = ? WHERE id = ?", columns)
+
+    def runs(self, run: int | None = None) -> list[Kept]:
+        """Return the runs, the newest last, or one of them; those whose process left no sign count as unfinished."""
+        text = (
+            "SELECT run.id, kind, started, status, beat, planned, about, COUNT(sample.number), SUM(sample.reason = '')"
+            " FROM run LEFT JOIN sample ON sample.run = run.id WHERE ?1 IS NULL OR run.id = ?1 GROUP BY run.id ORDER BY run.id"
+        )
+        out = []
+        for number, kind, started, status, beat, planned, about, count, good in self.file.execute(text, (run,)):
+            silent = status == RUNNING and abs(time.time() - beat) > self._silence(json.loads(about))
+            out.append(
+                Kept(
+                    id=number,
+                    kind=kind,
+                    started=started,
+                    status=UNFINISHED if silent else status,
+                    planned=planned,
+                    requests=count,
+                    completed=good or 0,
+                    about=json.loads(about),
+                )
+            )
+        return out
+
+    @staticmethod
+    def _silence(about: Mapping[str, Any]) -> float:
+        """Return after how long without a sign a run counts as unfinished [s]."""
+        return PATIENCE + float(about.get("timeout", 0.0)) + 2.0 * float(about.get("every", 0.0))
+
+    def find(self, run: int) -> Kept:
+        """Return a run.
+
+        Raises
+        ------
+        InputError : there is none of this number.
+        """
+        found = self.runs(run)
+        if not found:
+            last = self.runs()[-3:]
+            has = f"the last ones are {', '.join(str(one.id) for one in last)}" if last else "it holds none"
+            raise InputError(f"run {run} is not in the ledger: {has}", argument="RUN", value=run)
+        return found[0]
+
+    def samples(self, run: int) -> list[Sample]:
+        """Return the samples of a run in the order of the load."""
+        text = f"SELECT {', '.join(COLUMNS)} FROM sample WHERE run = ? ORDER BY number"  # noqa: S608 - names of ours
+        return [_sample(row) for row in self.file.execute(text, (run,))]
+
+    def delete(self, run: int) -> None:
+        """Remove a run with its samples."""
+        self.find(run)
+        with self._written():
+            self.file.execute("DELETE FROM run WHERE id = ?", (run,))
+
+    def close(self) -> None:
+        """Close the file."""
+        self.file.close()
+
+
+def _row(one: Sample) -> tuple[Any, ...]:
+    """Return the columns of a sample."""
+    packed = {"gaps": one.gaps.tobytes(), "timings": json.dumps(one.timings), "whole": int(one.whole)}
+    return tuple(packed.get(name, getattr(one, name)) for name in COLUMNS)
+
+
+def _sample(row: tuple[Any, ...]) -> Sample:
+    """Return the sample of a row."""
+    told = dict(zip(COLUMNS, row, strict=True))
+    gaps = array("f")
+    gaps.frombytes(told["gaps"])
+    return Sample(**{**told, "gaps": gaps, "timings": json.loads(told["timings"]), "whole": bool(told["whole"])})
+
+
+class Book:
+    """Keeps one run in a ledger, or nowhere.
+
+    Parameters
+    ----------
+    ledger : where it is kept, None for nowhere.
+    kind, about : of the run.
+    progress : called with the requests that ended and all of them [1].
+    """
+
+    def __init__(
+        self, ledger: Ledger | None, kind: str, about: Mapping[str, Any], progress: Callable[[int, int], None] | None
+    ) -> None:
+        self.ledger, self.kind, self.about, self.progress = ledger, kind, dict(about), progress
+        self.run: int | None = None
+        self.planned = self.ended = 0
+
+    def begin(self, server: Mapping[str, Any], planned: int) -> None:
+        """Write the beginning."""
+        self.planned, self.about = planned, self.about | {"server": dict(server)}
+        if self.ledger is not None:
+            self.run = self.ledger.begin(self.kind, self.about, planned)
+
+    def take(self, sample: Sample) -> None:
+        """Write a sample that ended."""
+        if self.ledger is not None and self.run is not None:
+            self.ledger.add(self.run, sample)
+        self.ended += 1
+        if self.progress is not None:
+            self.progress(self.ended, self.planned)
+
+    def finished(self, about: Mapping[str, Any], *, interrupted: bool) -> int | None:
+        """Write the end, and return the run's number; None where it is not kept."""
+        if self.ledger is not None and self.run is not None:
+            self.ledger.end(self.run, INTERRUPTED if interrupted else COMPLETE, self.about | dict(about))
+        return self.run
+
+
+@contextmanager
+def kept_in(
+    path: Path | None, kind: str, about: Mapping[str, Any], progress: Callable[[int, int], None] | None
+) -> Iterator[Book]:
+    """Open the ledger for one run.
+
+    Parameters
+    ----------
+    path : of the ledger, None to keep the run nowhere.
+    kind, about : of the run; without secrets.
+    progress : called with the requests that ended and all of them [1].
+
+    Yields
+    ------
+    What the run is written with.
+    """
+    if path is None:
+        yield Book(None, kind, about, progress)
+        return
+    with opened(path) as ledger:
+        yield Book(ledger, kind, about, progress)
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[Ledger]:
+    """Open a ledger and close it again.
+
+    Parameters
+    ----------
+    path : of the file.
+
+    Yields
+    ------
+    The ledger.
+
+    Raises
+    ------
+    InputError : it cannot be opened.
+    """
+    ledger = Ledger(path)
+    try:
+        yield ledger
+    finally:
+        ledger.close()

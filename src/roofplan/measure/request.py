@@ -1,0 +1,79 @@
+"""Parse the flags of ``roofplan measure``: where an endpoint is, how it is asked, and the load."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+
+from roofplan.errors import InputError, choice
+from roofplan.inputs import Arriving, MeasureInputs, OfEndpoint
+from roofplan.load.asked import Asked, asked_of
+from roofplan.measure.client import Asking
+from roofplan.measure.exchange import target_of
+from roofplan.measure.figures import SEEN
+from roofplan.measure.stream import APIS, CHAT
+from roofplan.measure.text import Prompts
+from roofplan.records import units
+
+REQUESTS, ROUNDS = 100, 10
+"""Requests of a measurement where nothing says how many, and least requests of each client [1]."""
+
+FRESH, REPEATED = WAYS = ("fresh", "repeated")
+"""Prompts that no cache knows, and prompts that it does."""
+
+
+def asking_of(given: OfEndpoint, prompts: Prompts) -> Asking:
+    """Return how an endpoint is asked.
+
+    Parameters
+    ----------
+    given : inputs of a command, as the user gave them.
+    prompts : makes the text of prompts.
+
+    Returns
+    -------
+    Address, way to ask and key; the model is what the user named, or empty.
+
+    Raises
+    ------
+    InputError : no address, an unknown way to ask, or no such variable in the environment.
+    """
+    key = ""
+    if given.key_env is not None:
+        key = os.environ.get(given.key_env, "").strip()
+        if not key:
+            message = f"--key-env: the environment has no variable {given.key_env}"
+            raise InputError(message, argument="--key-env", value=given.key_env)
+    return Asking(
+        target=target_of(str(given.url), key),
+        api=CHAT if given.api is None else choice(given.api, APIS, "--api"),
+        model=given.model or "",
+        prompts=prompts,
+        timeout=units.parse(given.timeout, "s", "--timeout"),
+    )
+
+
+def load_of(given: MeasureInputs) -> tuple[Asking, Asked]:
+    """Return how an endpoint is asked, and under which load; one client where no load is given.
+
+    Parameters
+    ----------
+    given : inputs of ``roofplan measure endpoint``.
+
+    Returns
+    -------
+    Both.
+
+    Raises
+    ------
+    InputError : what cannot be read, or a limit on what no client sees.
+    """
+    load: Arriving = given
+    if given.rate is None and given.clients is None and given.burst is None and given.trace is None:
+        load = replace(given, clients="1", requests=given.requests or str(ROUNDS))
+    asked = asked_of(load, REQUESTS)
+    for one in asked.objectives:
+        if one.figure not in SEEN:
+            raise InputError(f"--slo: no client sees {one.figure}; limits are {', '.join(SEEN)}", argument="--slo")
+    way = choice(given.prompts, WAYS, "--prompts")
+    return asking_of(given, Prompts(asked.seed, repeated=way == REPEATED)), asked

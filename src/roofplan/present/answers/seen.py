@@ -1,0 +1,263 @@
+"""The answers of ``roofplan measure`` and ``roofplan runs``."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Literal
+
+from roofplan.evidence.beside import Beside, Compared
+from roofplan.inputs import MeasureInputs, RunsInputs
+from roofplan.measure.figures import FORMULAS
+from roofplan.measure.ledger import Kept
+from roofplan.measure.sample import Sample
+from roofplan.present.answers.record import ABSENT, Answer, Json, MetricMember, answered, members, metrics, view
+
+
+@members
+class ClientMember:
+    """How exact the client was.
+
+    Parameters
+    ----------
+    error_tpot, worst_tpot : median and greatest relative difference of the time per token from the server's own; null where it sends none [1].
+    beyond_prompt : median of the first token's time beyond the server's own time for the prompt: queue and client; null where it sends none [s].
+    cpu : share of one core [1].
+    lag : by how much the event loop was late, 99th percentile [s].
+    bunched : share of events that came together with the one before [1].
+    tokens_per_event : above 1, the first and the last event may hold several tokens [1].
+    late, connect : greatest lateness of a request, and median time to open a connection [s].
+    same_host : whether client and server share a host.
+    """
+
+    error_tpot: float | None
+    worst_tpot: float | None
+    beyond_prompt: float | None
+    cpu: float
+    lag: float
+    bunched: float
+    tokens_per_event: float
+    late: float
+    connect: float
+    same_host: bool
+
+
+@members
+class PredictedMember:
+    """What is predicted for a run: the mean of each figure, whether the measured one is inside, and what binds it."""
+
+    metrics: dict[str, MetricMember]
+    inside: dict[str, bool]
+    binds: dict[str, str]
+    explains: list[str]
+
+
+@members
+class ObservedLimit:
+    """A limit, and the measured time at its percentile; null where nothing was measured [s]."""
+
+    figure: str
+    limit: float
+    percentile: str
+    value: float | None
+    holds: bool
+
+
+@members
+class RunMember:
+    """A load that was put on an endpoint, and what its users felt.
+
+    Parameters
+    ----------
+    id : in the ledger, null where it is not kept.
+    requests, completed : that were planned, and that were answered [1].
+    ttft, tpot, itl, e2e : mean, percentiles with the ends of their 90% intervals by ranks, and the formula; absent where no answer tells [s].
+    failed : requests by the reason of their failure [1].
+    input, output : mean lengths as the server counted, null where it does not [token].
+    short : answers that were shorter than asked for [1].
+    cached : share of prompt tokens that the server found in its cache, null where it does not say [1].
+    goodput : share of all requests that were answered inside all limits, null without limits [1].
+    notes : what the server would not do as asked.
+    prediction : for the same load, null without a plan.
+    """
+
+    id: int | None
+    url: str
+    model: str
+    software: str
+    load: str
+    requests: int
+    completed: int
+    interrupted: bool
+    failed: dict[str, int]
+    messages: dict[str, str]
+    ttft: Json = ABSENT
+    tpot: Json = ABSENT
+    itl: Json = ABSENT
+    e2e: Json = ABSENT
+    seconds: float
+    requests_per_second: float
+    output_tokens_per_second: float
+    input: float | None
+    output: float | None
+    asked_input: float
+    asked_output: float
+    short: int
+    cached: float | None
+    goodput: float | None
+    limits: list[ObservedLimit]
+    notes: list[str]
+    client: ClientMember
+    prediction: PredictedMember | None
+
+
+@members
+class MeasureAnswer(Answer):
+    """What users of an endpoint felt under a load."""
+
+    run: RunMember = ABSENT
+
+
+def measure_answer(found: Beside, asked: MeasureInputs) -> MeasureAnswer:
+    """Return the answer of ``roofplan measure endpoint``.
+
+    Parameters
+    ----------
+    found : the run and what is predicted for it.
+    asked : inputs of the command.
+
+    Returns
+    -------
+    The answer.
+    """
+    return answered(MeasureAnswer, "measure endpoint", asked, run=run_member(found))
+
+
+def run_member(found: Beside) -> RunMember:
+    """Return a run as a member of an answer."""
+    run, seen = found.run, found.seen
+    worst = seen.error_tpot or (None, None)
+    figures = {one.name: measured_member(one) for one in found.figures}
+    return view(
+        RunMember,
+        seen,
+        id=run.id,
+        url=run.server.url,
+        model=run.server.model,
+        software=run.server.software,
+        load=run.load,
+        requests=run.planned,
+        completed=sum(one.answered for one in run.samples),
+        interrupted=run.interrupted,
+        **{name: figures.get(name, ABSENT) for name in FORMULAS},
+        goodput=found.good,
+        limits=[
+            ObservedLimit(
+                figure=one.figure,
+                limit=one.limit,
+                percentile=one.percentile,
+                value=found.at(one),
+                holds=found.holds(one),
+            )
+            for one in found.objectives
+        ],
+        notes=run.notes,
+        client=view(
+            ClientMember,
+            seen,
+            error_tpot=worst[0],
+            worst_tpot=worst[1],
+            cpu=run.effort.share,
+            lag=run.effort.lag(0.99),
+            same_host=run.server.local,
+        ),
+        prediction=None if found.felt is None else _predicted(found),
+    )
+
+
+def measured_member(one: Compared) -> Json:
+    """Return a measured figure: mean and percentiles with their 90% limits by ranks, those that the sample is too small for, and its formula."""
+    of = one.measured.summary
+    limits = {name: list(ends) for name, ends in one.measured.limits.items()}
+    told = {"mean": of.mean, **of.quantiles, "count": of.count, "limits": limits, "few": sorted(one.measured.few)}
+    return {**told, "unit": "s", "formula": FORMULAS[one.name]}
+
+
+def _predicted(found: Beside) -> PredictedMember:
+    figures = [one for one in found.figures if one.predicted is not None]
+    return PredictedMember(
+        metrics=metrics({one.name: one.predicted for one in figures if one.predicted is not None}),
+        inside={one.name: bool(one.inside) for one in figures},
+        binds={one.name: one.binds for one in figures},
+        explains=found.explains(),
+    )
+
+
+def sample_rows(samples: Sequence[Sample]) -> list[Json]:
+    """Return every request as a row: when it was due, what was asked and given, and what its client felt [s].
+
+    Parameters
+    ----------
+    samples : of a run.
+
+    Returns
+    -------
+    One row per request; what is not known is empty.
+    """
+    names = ("number", "due", "late", "connect", "tls", "asked_input", "asked_output", "prompt", "tokens", "cached")
+    more = ("ttft", "tpot", "e2e", "events", "reads", "reason", "message")
+    rows = [{name: getattr(one, name) for name in (*names, *more)} for one in samples]
+    return [{name: "" if value is None or _nan(value) else value for name, value in row.items()} for row in rows]
+
+
+def _nan(value: object) -> bool:
+    return isinstance(value, float) and math.isnan(value)
+
+
+@members
+class KeptMember:
+    """A run of the ledger: what was measured and how, when it began (UTC), and how it ended."""
+
+    id: int
+    kind: str
+    started: str
+    status: Literal["complete", "interrupted", "unfinished", "running"]
+    requests: int
+    completed: int
+    url: str = ABSENT
+    model: str = ABSENT
+    load: str = ABSENT
+
+
+@members
+class RunsAnswer(Answer):
+    """What the ledger holds; of one run, what was measured too."""
+
+    ledger: str = ABSENT
+    runs: list[KeptMember] = ABSENT
+    run: RunMember = ABSENT
+
+
+def runs_answer(kept: Sequence[Kept], place: str, asked: RunsInputs, one: Beside | None = None) -> RunsAnswer:
+    """Return the answer of ``roofplan runs``.
+
+    Parameters
+    ----------
+    kept : runs of the ledger.
+    place : path of the ledger.
+    asked : inputs of the command.
+    one : the run that was asked for, None for the list.
+
+    Returns
+    -------
+    The answer.
+    """
+    run = ABSENT if one is None else run_member(one)
+    return answered(RunsAnswer, "runs", asked, ledger=place, runs=[kept_member(each) for each in kept], run=run)
+
+
+def kept_member(one: Kept) -> KeptMember:
+    """Return a run of the ledger as a member of an answer."""
+    server = one.about.get("server", {})
+    told = {"url": server.get("url"), "model": server.get("model"), "load": one.about.get("load")}
+    return view(KeptMember, one, **{name: ABSENT if value is None else value for name, value in told.items()})

@@ -1,0 +1,181 @@
+"""The screens of ``roofplan measure`` and ``roofplan runs``: what was seen, and what is predicted for it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from roofplan.evidence.beside import Beside, Compared
+from roofplan.load.statistics import QUANTILES
+from roofplan.measure.ledger import Kept
+from roofplan.present.screens.load import COLUMN, TITLES
+from roofplan.present.screens.page import LETTER, Page, wrapped
+from roofplan.records import units
+
+NAMES = {**TITLES, "itl": ("ITL", "ms", 1e3)}
+"""Figure -> its name, its unit, and that unit in seconds."""
+
+LATE = 0.005
+"""Lateness of the client from which a warning is due [s]."""
+
+BUSY = 0.8
+"""Share of a core from which the client may be what is measured [1]."""
+
+BUNCHES = 0.02
+"""Share of events that came with the one before from which a warning is due [1]."""
+
+
+def measure_screen(found: Beside, page: Page) -> None:
+    """Write what users of an endpoint felt, and what is predicted for the same load.
+
+    Parameters
+    ----------
+    found : the run and its prediction.
+    page : where it is written.
+    """
+    run, seen = found.run, found.seen
+    server = run.server
+    given = (
+        seen.asked_input if seen.input is None else seen.input,
+        seen.asked_output if seen.output is None else seen.output,
+    )
+    lengths = f"{given[0]:,.0f} in, {given[1]:,.0f} out"
+    done = f"{sum(one.answered for one in run.samples):,} of {run.planned:,} requests answered in {units.show(seen.seconds, 's')}"
+    for line in wrapped(f"{server.url} · {server.software or 'server unnamed'} · {server.model}", indent=2):
+        page.line(line)
+    for line in wrapped(f"  {run.load} · {lengths} · {done}", indent=2):
+        page.line(line)
+    if found.figures:
+        page.line()
+        beside = "   predicted mean, 90%" if found.felt is not None else ""
+        page.line(" " * 9 + "".join(name.rjust(COLUMN) for name in ("mean", *QUANTILES)) + beside)
+        for one in found.figures:
+            page.line(_row(one))
+        if any(one.measured.few for one in found.figures):
+            page.line("  *  too few requests for this percentile")
+    page.line()
+    for line in _below(found, page):
+        page.line(line)
+
+
+def _row(one: Compared) -> str:
+    """Return a figure in a line."""
+    title, unit, scale = NAMES[one.name]
+    of = one.measured
+    cells = [units.significant((of.summary.mean or 0.0) * scale)]
+    cells += [f"{units.significant(v * scale)}{'*' if k in of.few else ''}" for k, v in of.summary.quantiles.items()]
+    text = f"  {title + ' ' + unit:7s}" + "".join(cell.rjust(COLUMN) for cell in cells)
+    if one.predicted is None:
+        return text
+    p = one.predicted
+    span = f"[{units.significant(p.low * scale, 2)}, {units.significant(p.high * scale, 2)}]"
+    inside = "inside" if one.inside else "OUTSIDE"
+    return f"{text}   {units.significant(p.value * scale)} {span} {LETTER[p.grade]} {inside}: {one.binds}"
+
+
+def _below(found: Beside, page: Page) -> list[str]:
+    run, seen = found.run, found.seen
+    rate = f"{units.significant(seen.requests_per_second)} req/s, {units.significant(seen.output_tokens_per_second)} tok/s out"
+    cached = f" · {seen.cached:.0%} of prompts cached" if seen.cached is not None else ""
+    lines = [f"  in all    {rate}{cached}"]
+    for place, limit in enumerate(found.objectives):
+        title, unit, scale = NAMES[limit.figure]
+        value = found.at(limit)
+        shown = "not seen" if value is None else f"{units.significant(value * scale)} {unit}"
+        held = "inside" if found.holds(limit) else "MISSES"
+        heading = "" if place else "limits"
+        lines.append(
+            f"  {heading:10s}{title} {limit.percentile} {shown}, {held} {units.significant(limit.limit * scale)} {unit}"
+        )
+    if found.good is not None:
+        lines.append(f"  goodput   {found.good:.1%} of all requests inside all limits")
+    for place, (reason, count) in enumerate(seen.failed.items()):
+        text = f"  {'' if place else 'failed':10s}{count:,} {reason}: {seen.messages[reason]}"
+        lines += [page.paint(line, "warning") for line in wrapped(text, indent=12)]
+    lines += (
+        [
+            page.paint(
+                f"  {'stopped':10s}{run.planned - len(run.samples):,} requests were not sent or had not ended",
+                "warning",
+            )
+        ]
+        if run.interrupted
+        else []
+    )
+    for place, text in enumerate(found.explains()):
+        lines += wrapped(f"  {'' if place else 'explains':10s}{text}", indent=12)
+    lines += wrapped(f"  client    {' · '.join(_client(found))}", indent=12)
+    lines += [page.paint(f"  ! {text}", "warning") for text in warnings(found)]
+    if run.id is not None:
+        lines.append(f"kept as run {run.id} · next: roofplan runs {run.id}")
+    return lines
+
+
+def _client(found: Beside) -> list[str]:
+    """Return how exact the client was, in parts of a line."""
+    run, seen = found.run, found.seen
+    parts = []
+    if seen.error_tpot is not None:
+        middle, worst = seen.error_tpot
+        parts.append(f"TPOT {middle:+.2%} median, {worst:+.2%} worst against the server's own timings")
+    if seen.beyond_prompt is not None:
+        parts.append(f"first tokens {units.show(seen.beyond_prompt, 's')} beyond the server's prompt time")
+    parts.append(f"{run.effort.share:.0%} of one core, event loop {units.show(run.effort.lag(0.99), 's')} late at p99")
+    parts.append(f"{seen.bunched:.1%} of events came with the one before")
+    if seen.connect:
+        parts.append(f"{units.show(seen.connect, 's')} to connect, not counted")
+    return parts
+
+
+def warnings(found: Beside) -> list[str]:
+    """Return what makes the figures of a run doubtful.
+
+    Parameters
+    ----------
+    found : the run.
+
+    Returns
+    -------
+    A line each.
+    """
+    run, seen = found.run, found.seen
+    out = list(run.notes)
+    if run.server.local:
+        out.append("client and server share this host: a busy host moves both")
+    if run.effort.share > BUSY or run.effort.lag(0.99) > LATE:
+        out.append("the client is busy: gaps and first tokens may be its own; use fewer streams")
+    if seen.late > LATE and run.effort.lag(0.99) <= LATE:
+        out.append(f"a request was sent {units.show(seen.late, 's')} late: its times count from when it was due")
+    if seen.bunched > BUNCHES:
+        out.append("events come in bunches: gaps say little, TPOT is exact only over the whole answer")
+    if seen.tokens_per_event > 1.0 + BUNCHES:
+        each = units.significant(seen.tokens_per_event)
+        out.append(
+            f"an event holds {each} tokens: TPOT may be off by the share of those in the first and the last event"
+        )
+    if any(one.whole for one in run.samples):
+        out.append("answers came as one document, not as a stream: TTFT, TPOT and ITL are not known")
+    if seen.short:
+        out.append(f"{seen.short:,} answers were shorter than asked for")
+    return out
+
+
+def runs_screen(kept: Sequence[Kept], place: str, page: Page) -> None:
+    """Write the runs of the ledger.
+
+    Parameters
+    ----------
+    kept : runs, the newest last.
+    place : path of the ledger.
+    page : where it is written.
+    """
+    if not kept:
+        page.line(f"no runs in {place}: roofplan measure endpoint URL makes one")
+        return
+    page.line(f"{'run':>5}  {'begun (UTC)':19}  {'what':10}  {'how':11} {'answered':>14}  of")
+    for one in kept:
+        server = one.about.get("server", {})
+        done = f"{one.completed:,} of {one.requests:,}"
+        what = f"{server.get('model', '')} at {server.get('url', '')}, {one.about.get('load', '')}"
+        begun = one.started[:19].replace("T", " ")
+        page.line(f"{one.id:>5}  {begun:19}  {one.kind:10}  {one.status:11} {done:>14}  {what}")
+    page.line(f"kept in {place} · one of them: roofplan runs {kept[-1].id}")

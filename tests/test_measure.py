@@ -1,0 +1,402 @@
+"""A client against servers on loopback that behave and misbehave, and the ledger of what it saw."""
+
+import asyncio
+import json
+import os
+import random
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from array import array
+
+import numpy as np
+import pytest
+from mock_server import Mock
+
+from roofplan import api
+from roofplan.errors import InputError
+from roofplan.load.requests import Requests
+from roofplan.measure.client import drive
+from roofplan.measure.endpoint import Unreachable
+from roofplan.measure.exchange import target_of
+from roofplan.measure.figures import server_tpot
+from roofplan.measure.ledger import COLUMNS, MIGRATIONS, VARIABLE, Ledger
+from roofplan.measure.request import load_of
+from roofplan.measure.sample import Sample
+from roofplan.measure.stream import Stream
+from roofplan.measure.text import Prompts
+
+SHORT = {"input": "30", "output": "12", "requests": "6", "clients": "2"}
+
+
+@pytest.fixture(scope="module")
+def server():
+    names = ("steady", "half", "busy", "broken", "silent", "page", "elsewhere", "whole", "merged", "strict", "newer")
+    with Mock(models=(*names, "no-chat", "wordy")) as mock:
+        yield mock
+
+
+def of(server, model, **more):
+    return api.measure_endpoint(server.url, model=model, **(SHORT | more))
+
+
+def test_times_are_those_of_the_server(server):
+    found = of(server, "steady", output="40")
+    middle, worst = found.seen.error_tpot
+    assert abs(middle) <= 0.02  # the mock's own clock stands a sleep beside
+    assert abs(worst) <= 0.05
+    assert 0.0 <= found.seen.beyond_prompt <= 0.02
+    ttft = found.seen.figures["ttft"].summary
+    assert ttft.mean == pytest.approx(server.first, abs=0.02)
+    assert found.seen.figures["e2e"].summary.mean == pytest.approx(server.first + 39 * server.between, abs=0.05)
+    assert found.kept
+
+
+def test_prompts_have_the_length_that_is_asked_for(server):
+    found = of(server, "steady", input="200")
+    assert all(abs(one.prompt - 200) <= 2 for one in found.run.samples)
+    assert found.seen.output == 12
+
+
+def test_no_two_prompts_begin_alike_unless_they_shall():
+    fresh, again = Prompts(0), Prompts(0, repeated=True)
+    begins = {fresh.of(k, 100)[:12] for k in range(50)}
+    assert len(begins) > 45
+    assert len({again.of(k, 100) for k in range(5)}) == 1
+    assert Prompts(0).of(3, 100) == fresh.of(3, 100)
+    assert len(fresh.of(0, 9000).split()) == 6750
+
+
+BAD = {
+    "half": ("cut off", 6),
+    "broken": ("error in the stream", 6),
+    "busy": ("http 429", 3),
+}
+
+
+@pytest.mark.parametrize("model", BAD)
+def test_failures_stand_apart_by_reason(server, model):
+    reason, count = BAD[model]
+    found = of(server, model)
+    assert found.seen.failed[reason] == pytest.approx(count, abs=1)
+    answered = 6 - found.seen.failed[reason]
+    assert sum(one.answered for one in found.run.samples) == answered
+    counts = {name: one.measured.summary.count for name, one in ((c.name, c) for c in found.figures)}
+    assert counts.get("ttft", 0) == answered
+    assert not found.kept
+
+
+def test_a_silent_server_is_given_up(server):
+    found = of(server, "silent", requests="2", timeout="0.3s")
+    assert found.seen.failed == {"time-out": 2}
+    assert found.seen.seconds >= 0.3
+
+
+@pytest.mark.parametrize("model", ["page", "elsewhere"])
+def test_what_is_no_api_is_refused(server, model):
+    with pytest.raises(Unreachable) as refused:
+        of(server, model)
+    assert {"page": "web page", "elsewhere": "redirects"}[model] in refused.value.message
+
+
+def test_nothing_listens_nowhere():
+    with pytest.raises(Unreachable, match="nothing listens"):
+        api.measure_endpoint("http://127.0.0.1:1")
+    with pytest.raises(Unreachable, match="has no address"):
+        api.measure_endpoint("http://no.such.host.invalid")
+
+
+def test_tls_that_fails_is_said(server, monkeypatch):
+    monkeypatch.setattr("roofplan.measure.endpoint.PATIENCE", 0.5)
+    with pytest.raises(Unreachable, match="TLS"):
+        api.measure_endpoint(server.url.replace("http:", "https:"))
+
+
+def test_an_answer_in_one_piece_has_no_first_token(server):
+    found = of(server, "whole")
+    assert set(found.seen.figures) == {"e2e"}
+    assert all(one.whole and one.ttft is None and one.tpot is None for one in found.run.samples)
+
+
+def test_bunched_events_are_seen(server):
+    found = of(server, "merged")
+    assert found.seen.bunched > 0.5
+    assert found.seen.figures["tpot"].summary.mean == pytest.approx(server.between * 8 / 11, rel=0.1)
+
+
+def test_several_tokens_in_an_event_are_seen(server):
+    assert of(server, "wordy").seen.tokens_per_event == pytest.approx(2.0)
+
+
+def test_servers_are_asked_as_they_understand(server):
+    assert "ignore_eos" in of(server, "strict").run.notes[0]
+    assert of(server, "newer").kept
+    assert "/completions" in of(server, "no-chat").run.notes[0]
+    with pytest.raises(Unreachable, match="no such path"):
+        of(server, "no-chat", api="chat")
+
+
+def test_a_server_without_counts_is_measured_by_its_events():
+    with Mock(counts=False) as mock:
+        found = api.measure_endpoint(mock.url, **SHORT)
+    assert not found.run.server.counts
+    assert found.seen.output is None
+    assert found.seen.figures["tpot"].summary.mean == pytest.approx(mock.between, rel=0.2)
+
+
+def test_the_model_must_be_clear(server):
+    with pytest.raises(InputError, match="which one"):
+        api.measure_endpoint(server.url)
+    with pytest.raises(InputError, match="has no stedy") as refused:
+        of(server, "stedy")
+    assert refused.value.nearest == ["steady"]
+
+
+def test_keys_go_to_the_server_and_nowhere_else(server, monkeypatch, tmp_path):
+    monkeypatch.setenv("MY_KEY", "sesame-7")
+    path = tmp_path / "ledger.sqlite"
+    found = of(server, "steady", key_env="MY_KEY", ledger=path)
+    assert any("Authorization: Bearer sesame-7" in head for _, _, head in server.seen)
+    assert "sesame-7" not in repr(found)
+    assert b"sesame-7" not in b"".join(one.read_bytes() for one in tmp_path.iterdir())
+    with pytest.raises(InputError, match="no variable NO_KEY"):
+        of(server, "steady", key_env="NO_KEY")
+    with pytest.raises(InputError, match="password"):
+        api.measure_endpoint("http://me:secret@127.0.0.1:1")
+
+
+def test_an_open_loop_stays_open():
+    """Requests go out when they are due, although the one seat of the server makes all of them wait."""
+    with Mock(first=0.05, between=0.001, slots=1) as mock:
+        found = api.measure_endpoint(mock.url, rate="100req/s", burstiness="inf", requests="20", input="20", output="5")
+    samples = sorted(found.run.samples, key=lambda one: one.number)
+    assert [one.due for one in samples] == pytest.approx([(k + 1) / 100 for k in range(20)])
+    assert max(one.late for one in samples) < 0.1
+    waits = [one.ttft for one in samples]
+    assert waits[-1] > 10 * waits[0]  # the queue is in the first token
+
+
+def test_clients_wait_for_their_answers(server):
+    found = of(server, "steady", clients="3", requests="9")
+    begun = sorted((one.due, 1) for one in found.run.samples)
+    ended = sorted((one.done, -1) for one in found.run.samples)
+    running = np.cumsum([step for _, step in sorted([*begun, *ended])])
+    assert running.max() == 3
+
+
+def test_limits_are_judged_by_what_was_seen(server):
+    found = of(server, "steady", slo="ttft=1s@p99,tpot=1ms@p50")
+    assert [found.holds(one) for one in found.objectives] == [True, False]
+    assert found.good == 0.0
+    assert not found.kept
+    with pytest.raises(InputError, match="no client sees waiting"):
+        of(server, "steady", slo="waiting=1s")
+
+
+def test_figures_by_hand():
+    one = Sample(number=0, due=1.0, late=0.0, connect=0.1, gaps=array("f", [0.6, 0.2, 0.2]), tokens=5)
+    assert one.ttft == pytest.approx(0.5)
+    assert one.e2e == pytest.approx(0.9)
+    assert one.tpot == pytest.approx(0.4 / 4)
+    assert server_tpot(Sample(number=0, due=0.0, late=0.0, timings={"predicted_ms": 90.0, "predicted_n": 10})) == 0.01
+
+
+def test_a_stream_may_come_in_any_pieces():
+    """The lines of a stream are the same however the socket cuts it."""
+    from roofplan.measure.exchange import Wire
+
+    events = [b"data: " + json.dumps({"choices": [{"delta": {"content": "x"}}]}).encode() + b"\n\n" for _ in range(20)]
+    body = b"".join([*events, b"data: [DONE]\n\n"])
+    chunks = b"".join(f"{len(p):x}\r\n".encode() + p + b"\r\n" for p in (body[:33], body[33:301], body[301:]))
+    raw = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + chunks + b"0\r\n\r\n"
+
+    async def read(cuts):
+        stream = Stream()
+        wire = Wire(stream.line)
+        for start, end in zip([0, *cuts], [*cuts, len(raw)], strict=True):
+            wire.data_received(raw[start:end])
+        await wire.ended
+        return len(stream.times), stream.ended
+
+    for seed in range(30):
+        cuts = sorted(random.Random(seed).sample(range(1, len(raw)), 12))  # noqa: S311 - no secret
+        assert asyncio.run(read(cuts)) == (20, True)
+    assert asyncio.run(read(list(range(1, len(raw))))) == (20, True)
+
+
+def test_five_hundred_streams_at_once_lose_no_event():
+    with Mock(first=0.3, between=0.02) as mock:
+        given = load_of(api.MeasureInputs(url=mock.url, burst="500", input="20", output="10"))
+        asking, asked = given
+        samples = []
+        requests = Requests(arrivals=np.zeros(500), inputs=np.full(500, 20), outputs=np.full(500, 10))
+        asyncio.run(drive(api.replace(asking, model="steady"), requests, None, samples.append))
+    assert [one.reason for one in samples if one.reason] == []
+    assert [one.events for one in samples] == [10] * 500
+    assert asked.count == 500
+
+
+# The ledger --------------------------------------------------------------------------------------
+
+
+def sample(number, **more):
+    return Sample(**({"number": number, "due": 0.1 * number, "late": 0.001, "gaps": array("f", [0.2, 0.01])} | more))
+
+
+def test_what_is_kept_comes_back(tmp_path):
+    book = Ledger(tmp_path / "deep" / "ledger.sqlite")
+    run = book.begin("endpoint", {"url": "x"}, planned=3)
+    told = [
+        sample(0, tokens=7, timings={"prompt_ms": 3.0}),
+        sample(1, reason="http 500", message="no"),
+        sample(2, whole=True),
+    ]
+    for one in told:
+        book.add(run, one)
+    book.end(run, "complete", {"url": "x", "more": 1})
+    book.close()
+    again = Ledger(tmp_path / "deep" / "ledger.sqlite")
+    assert again.samples(run) == told
+    kept = again.find(run)
+    assert (kept.status, kept.requests, kept.completed, kept.planned) == ("complete", 3, 2, 3)
+    again.delete(run)
+    assert again.runs() == []
+    with pytest.raises(InputError, match="holds none"):
+        again.find(run)
+
+
+def test_every_field_of_a_sample_is_a_column():
+    assert set(COLUMNS) == set(Sample.__dataclass_fields__)
+
+
+def test_a_newer_file_is_refused(tmp_path):
+    path = tmp_path / "ledger.sqlite"
+    Ledger(path).close()
+    with sqlite3.connect(path) as file:
+        file.execute(f"PRAGMA user_version={len(MIGRATIONS) + 1}")
+    with pytest.raises(InputError, match="newer roofplan"):
+        Ledger(path)
+    other = tmp_path / "other.sqlite"
+    other.write_bytes(b"no database" * 100)
+    with pytest.raises(InputError, match="not a database"):
+        Ledger(other)
+
+
+def test_two_writers_take_turns(tmp_path):
+    one, two = Ledger(tmp_path / "l.sqlite"), Ledger(tmp_path / "l.sqlite")
+    runs = one.begin("endpoint", {}), two.begin("endpoint", {})
+    for k in range(50):
+        one.add(runs[0], sample(k))
+        two.add(runs[1], sample(k))
+    assert [each.requests for each in one.runs()] == [50, 50]
+
+
+def test_a_full_disk_loses_nothing(tmp_path):
+    book = Ledger(tmp_path / "l.sqlite")
+    run = book.begin("endpoint", {})
+    pages = book.file.execute("PRAGMA page_count").fetchone()[0]
+    book.file.execute(f"PRAGMA max_page_count={pages + 1}")
+    for k in range(200):
+        book.add(run, sample(k, message="x" * 200))
+    assert "full" in book.trouble
+    assert book.waiting
+    book.file.execute("PRAGMA max_page_count=100000")
+    book.add(run, sample(200))
+    assert [one.number for one in book.samples(run)] == list(range(201))
+
+
+KILLED = """
+import sys
+from array import array
+from pathlib import Path
+from roofplan.measure.ledger import Ledger
+from roofplan.measure.sample import Sample
+book = Ledger(Path(sys.argv[1]))
+run = book.begin("endpoint", {})
+for k in range(10_000_000):
+    book.add(run, Sample(number=k, due=0.0, late=0.0, gaps=array("f", [0.1])))
+    print(k, flush=True)
+"""
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="the system has no kill")
+@pytest.mark.parametrize("kills", [pytest.param(1000, marks=pytest.mark.slow), 8])
+def test_a_killed_process_loses_nothing_that_was_complete(tmp_path, kills):
+    drawn = random.Random(kills)  # noqa: S311 - no secret
+    path = tmp_path / "l.sqlite"
+    for _ in range(kills):
+        process = subprocess.Popen([sys.executable, "-c", KILLED, str(path)], stdout=subprocess.PIPE, text=True)
+        first = process.stdout.readline()
+        time.sleep(drawn.uniform(0.0, 0.05))
+        os.kill(process.pid, signal.SIGKILL)
+        said = [first, *process.stdout.read().split("\n")]
+        process.wait()
+        process.stdout.close()
+        last = max(int(line) for line in said if line.strip().isdigit())
+        book = Ledger(path)
+        kept = book.runs()[-1]
+        assert kept.requests >= last + 1
+        assert kept.status == "running"
+        book.file.execute("UPDATE run SET beat = beat - 3600")
+        assert book.runs()[-1].status == "unfinished"
+        book.close()
+
+
+# The command -------------------------------------------------------------------------------------
+
+
+def test_a_plan_is_set_beside(server, tmp_path, monkeypatch, capsys):
+    from roofplan.cli import main
+
+    monkeypatch.setenv(VARIABLE, str(tmp_path / "ledger.sqlite"))
+    plan = tmp_path / "plan.json"
+
+    def run(*words):
+        with pytest.raises(SystemExit) as ended:
+            main(list(words))
+        return ended.value.code, capsys.readouterr()
+
+    _, said = run("serve", "llama-3.1-8b", "--on", "rtx-4090", "--json")
+    plan.write_text(said.out)
+    code, said = run(
+        *("measure", "endpoint", server.url, "--model", "steady", "--clients", "2", "--requests", "8"),
+        *("--output", "20", "--plan", str(plan), "--json"),
+    )
+    found = json.loads(said.out)["run"]
+    assert code == 0
+    assert found["id"] == 1
+    assert found["completed"] == 8
+    told = found["prediction"]
+    assert told["metrics"]["tpot"]["low"] < told["metrics"]["tpot"]["value"]
+    assert told["inside"]["tpot"] == (
+        told["metrics"]["tpot"]["low"] <= found["tpot"]["mean"] <= told["metrics"]["tpot"]["high"]
+    )
+    code, said = run("runs", "1", "--json")
+    again = json.loads(said.out)["run"]
+    assert again["ttft"] == found["ttft"]
+    assert again["prediction"] == found["prediction"]
+    code, said = run("runs")
+    assert "steady" in said.out
+    code, said = run("runs", "9")
+    assert code == 2
+    assert "the last ones are 1" in said.err
+    code, said = run("measure", "endpoint", server.url, "--model", "steady", "--plan", str(tmp_path / "none.json"))
+    assert code == 2
+
+
+def test_targets_are_read_with_and_without_their_path():
+    assert target_of("127.0.0.1:8000").url == "http://127.0.0.1:8000/v1"
+    assert target_of("https://x.org/api/v1/chat/completions").url == "https://x.org/api/v1"
+    for bad in ("ftp://x", "http://", "http://x:99999"):
+        with pytest.raises(InputError, match="no address of a server"):
+            target_of(bad)
+
+
+def test_percentiles_say_where_the_sample_is_too_small(server):
+    figures = of(server, "steady", requests="20", clients="4").seen.figures
+    assert "p99" in figures["ttft"].few
+    assert "p50" not in figures["ttft"].few
+    low, high = figures["ttft"].limits["p50"]
+    assert low <= figures["ttft"].summary.quantiles["p50"] <= high
