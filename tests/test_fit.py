@@ -65,6 +65,7 @@ STEP_BY_STEP = {
         "serving.plan.Result",
         "serving.prediction.Prediction",
     ),
+    *("measure.client.Effort", "measure.stream.Stream"),
     *("training.ranking.TrainingResult", "training.search.Tally", "training.search.Found"),
     *("training.step.Pass", "training.step.Passes", "training.step.Step"),
     *("evidence.inference.InferenceCase", "evidence.scoring.Validation", "evidence.training.TrainingCase"),

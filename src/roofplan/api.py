@@ -289,7 +289,7 @@ def measure_endpoint(
     planned = predictor(asked)
     with kept_in(ledger, "endpoint", {"inputs": asked.as_json(), "timeout": asking.timeout}, progress) as book:
         run = waited(measured(asking, load, asked.model, given=asked.api is not None, begin=book.begin, take=book.take))
-        run.id = book.finished(run.about(), interrupted=run.interrupted)
+        run = replace(run, id=book.finished(run.about(), interrupted=run.interrupted))
     return _beside(run, load, planned, fit)
 
 
@@ -361,7 +361,7 @@ def runs(asked: RunsInputs, *, ledger: Path, fit: Fit | None = None) -> Ledgered
     return Ledgered(place=str(ledger), kept=[kept], one=_beside(kept_run(kept, samples), load, predictor(given), fit))
 
 
-def waited(work: Coroutine[Any, Any, T]) -> T:
+def waited(work: Coroutine[None, None, T]) -> T:
     """Return what a coroutine returns, in a thread of its own where this one already runs an event loop."""
     import asyncio
     from concurrent.futures import ThreadPoolExecutor

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from math import inf
 from pathlib import Path
-from typing import Any
 
 from roofplan.errors import InputError
 from roofplan.inputs import MeasureInputs, SimulateInputs
@@ -183,7 +182,7 @@ def predictor(given: MeasureInputs) -> Planner | None:
     )
 
 
-def planned_in(path: str) -> dict[str, Any]:
+def planned_in(path: str) -> dict[str, object]:
     """Return what pins the first plan of a JSON answer of ``serve`` or ``simulate``.
 
     Parameters
@@ -217,7 +216,7 @@ KEPT = ("model", "context", "precision", "kv_precision", "prefix_hit", "set", "d
 """Inputs of a plan that a prediction of its run keeps."""
 
 
-def under(planned: Mapping[str, Any], run: Run, seen: Seen, given: MeasureInputs) -> SimulateInputs:
+def under(planned: Mapping[str, object], run: Run, seen: Seen, given: MeasureInputs) -> SimulateInputs:
     """Return what `simulate` is asked for a run: the plan, the load as it was put, and the lengths as the server counted them."""
     load = {
         name: getattr(given, name) for name in ("rate", "burst", "trace", "burstiness", "lengths", "seed", "warmup")

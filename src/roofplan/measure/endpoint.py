@@ -6,7 +6,6 @@ import asyncio
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
 
 from roofplan.errors import InputError, RoofplanError, nearest
 from roofplan.load.asked import Asked
@@ -53,7 +52,7 @@ class Server:
     counts: bool = True
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
     """A load that was put on an endpoint.
 
@@ -78,13 +77,13 @@ class Run:
     notes: list[str] = field(default_factory=list)
     id: int | None = None
 
-    def about(self) -> dict[str, Any]:
+    def about(self) -> dict[str, object]:
         """Return what the ledger keeps beside the samples."""
         effort = {"seconds": self.effort.seconds, "cpu": self.effort.cpu, "lag": self.effort.lag(0.99)}
         return {"server": asdict(self.server), "load": self.load, "notes": self.notes, "effort": effort}
 
 
-async def _got(target: Target, path: str) -> Any:
+async def _got(target: Target, path: str) -> object:
     """Return a JSON document of a server.
 
     Raises
@@ -209,7 +208,7 @@ async def measured(
     model: str | None,
     *,
     given: bool,
-    begin: Callable[[Mapping[str, Any], int], None],
+    begin: Callable[[Mapping[str, object], int], None],
     take: Callable[[Sample], None],
 ) -> Run:
     """Measure an endpoint under a load.

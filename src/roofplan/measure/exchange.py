@@ -9,7 +9,6 @@ import ssl
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 from urllib.parse import urlsplit
 
 from roofplan.errors import InputError
@@ -214,7 +213,7 @@ class Wire(asyncio.Protocol):
         self._stop(Failure("cut off", f"the server closed the connection {when}"))
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Answer:
     """How an exchange went.
 
@@ -360,9 +359,9 @@ def words_of(text: bytes) -> str:
     -------
     Its message; empty without one.
     """
-    said: Any = text.decode("utf-8", "replace").strip()
+    said: object = text.decode("utf-8", "replace").strip()
     try:
-        found = json.loads(said)
+        found = json.loads(str(said))
     except ValueError:
         found = said
     while isinstance(found, dict):

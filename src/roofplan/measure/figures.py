@@ -186,7 +186,18 @@ def _beyond(good: Sequence[Sample]) -> float | None:
 
 
 def good_of(run: Run, objectives: Sequence[Objective], warmup: int = 0) -> float | None:
-    """Return the share of all requests that were answered inside all limits; failures are outside [1]."""
+    """Return the share of all requests that were answered inside all limits; failures are outside.
+
+    Parameters
+    ----------
+    run : the run.
+    objectives : the limits.
+    warmup : first requests that are left out [1].
+
+    Returns
+    -------
+    The share, None without limits or requests [1].
+    """
     counted = [one for one in run.samples if one.number >= warmup]
     if not objectives or not counted:
         return None

@@ -11,7 +11,7 @@ import os
 import sqlite3
 import time
 from array import array
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -28,6 +28,9 @@ VARIABLE = "ROOFPLAN_LEDGER"
 
 PATIENCE = 30.0
 """How long a writer waits for another, and after how long without a sign a run counts as unfinished [s]."""
+
+About = dict[str, Any]
+"""What is kept of a run as JSON."""
 
 COMPLETE, INTERRUPTED, UNFINISHED, RUNNING = STATUSES = ("complete", "interrupted", "unfinished", "running")
 
@@ -86,11 +89,16 @@ class Kept:
     planned: int | None
     requests: int
     completed: int
-    about: dict[str, Any]
+    about: About
 
 
 def place() -> Path:
-    """Return the path of the ledger, whether or not it exists."""
+    """Return the path of the ledger.
+
+    Returns
+    -------
+    The path, whether or not the file exists: of the user's data, or what the environment variable names.
+    """
     named = os.environ.get(VARIABLE)
     return Path(named) if named else user_data_path("roofplan", appauthor=False) / "ledger.sqlite"
 
@@ -144,7 +152,7 @@ class Ledger:
                 self.file.execute("ROLLBACK")
             raise
 
-    def begin(self, kind: str, about: Mapping[str, Any], planned: int | None = None, status: str = RUNNING) -> int:
+    def begin(self, kind: str, about: Mapping[str, object], planned: int | None = None, status: str = RUNNING) -> int:
         """Write the beginning of a run.
 
         Parameters
@@ -183,7 +191,7 @@ class Ledger:
             self.waiting.clear()
             self.trouble = ""
 
-    def end(self, run: int, status: str, about: Mapping[str, Any]) -> None:
+    def end(self, run: int, status: str, about: Mapping[str, object]) -> None:
         """Write how a run ended, and all that is known about it then."""
         columns = (status, time.time(), json.dumps(about), run)
         with self._written():
@@ -213,7 +221,7 @@ class Ledger:
         return out
 
     @staticmethod
-    def _silence(about: Mapping[str, Any]) -> float:
+    def _silence(about: About) -> float:
         """Return after how long without a sign a run counts as unfinished [s]."""
         return PATIENCE + float(about.get("timeout", 0.0)) + 2.0 * float(about.get("every", 0.0))
 
@@ -247,15 +255,15 @@ class Ledger:
         self.file.close()
 
 
-def _row(one: Sample) -> tuple[Any, ...]:
+def _row(one: Sample) -> tuple[object, ...]:
     """Return the columns of a sample."""
     packed = {"gaps": one.gaps.tobytes(), "timings": json.dumps(one.timings), "whole": int(one.whole)}
     return tuple(packed.get(name, getattr(one, name)) for name in COLUMNS)
 
 
-def _sample(row: tuple[Any, ...]) -> Sample:
+def _sample(row: Sequence[object]) -> Sample:
     """Return the sample of a row."""
-    told = dict(zip(COLUMNS, row, strict=True))
+    told: About = dict(zip(COLUMNS, row, strict=True))
     gaps = array("f")
     gaps.frombytes(told["gaps"])
     return Sample(**{**told, "gaps": gaps, "timings": json.loads(told["timings"]), "whole": bool(told["whole"])})
@@ -272,13 +280,13 @@ class Book:
     """
 
     def __init__(
-        self, ledger: Ledger | None, kind: str, about: Mapping[str, Any], progress: Callable[[int, int], None] | None
+        self, ledger: Ledger | None, kind: str, about: Mapping[str, object], progress: Callable[[int, int], None] | None
     ) -> None:
         self.ledger, self.kind, self.about, self.progress = ledger, kind, dict(about), progress
         self.run: int | None = None
         self.planned = self.ended = 0
 
-    def begin(self, server: Mapping[str, Any], planned: int) -> None:
+    def begin(self, server: Mapping[str, object], planned: int) -> None:
         """Write the beginning."""
         self.planned, self.about = planned, self.about | {"server": dict(server)}
         if self.ledger is not None:
@@ -292,7 +300,7 @@ class Book:
         if self.progress is not None:
             self.progress(self.ended, self.planned)
 
-    def finished(self, about: Mapping[str, Any], *, interrupted: bool) -> int | None:
+    def finished(self, about: Mapping[str, object], *, interrupted: bool) -> int | None:
         """Write the end, and return the run's number; None where it is not kept."""
         if self.ledger is not None and self.run is not None:
             self.ledger.end(self.run, INTERRUPTED if interrupted else COMPLETE, self.about | dict(about))
@@ -301,7 +309,7 @@ class Book:
 
 @contextmanager
 def kept_in(
-    path: Path | None, kind: str, about: Mapping[str, Any], progress: Callable[[int, int], None] | None
+    path: Path | None, kind: str, about: Mapping[str, object], progress: Callable[[int, int], None] | None
 ) -> Iterator[Book]:
     """Open the ledger for one run.
 
@@ -311,9 +319,9 @@ def kept_in(
     kind, about : of the run; without secrets.
     progress : called with the requests that ended and all of them [1].
 
-    Yields
-    ------
-    What the run is written with.
+    Returns
+    -------
+    What the run is written with, for a ``with`` block.
     """
     if path is None:
         yield Book(None, kind, about, progress)
@@ -330,9 +338,9 @@ def opened(path: Path) -> Iterator[Ledger]:
     ----------
     path : of the file.
 
-    Yields
-    ------
-    The ledger.
+    Returns
+    -------
+    The ledger, for a ``with`` block.
 
     Raises
     ------

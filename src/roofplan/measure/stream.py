@@ -8,6 +8,9 @@ from typing import Any
 
 from roofplan.measure.exchange import Failure, words_of
 
+Json = dict[str, Any]
+"""An object as servers send and read it."""
+
 CHAT, COMPLETIONS = APIS = ("chat", "completions")
 """Ways to ask: messages, or a text to go on with."""
 
@@ -62,7 +65,7 @@ class Stream:
             return
         self.event(event, now)
 
-    def event(self, event: Any, now: float) -> None:
+    def event(self, event: object, now: float) -> None:
         """Take an event of the stream."""
         if not isinstance(event, dict):
             return
@@ -84,7 +87,7 @@ class Stream:
         if isinstance(event.get("metrics"), dict):
             self.timings |= {k: float(v) for k, v in event["metrics"].items() if isinstance(v, int | float)}
 
-    def _count(self, usage: dict[str, Any]) -> None:
+    def _count(self, usage: Json) -> None:
         self.tokens = usage.get("completion_tokens", self.tokens)
         self.prompt = usage.get("prompt_tokens", self.prompt)
         details = usage.get("prompt_tokens_details") or {}
@@ -115,7 +118,7 @@ class Stream:
             raise Failure("cut off", f"the stream ends after {len(self.times):,} events without its end")
 
 
-def _text(choice: dict[str, Any]) -> bool:
+def _text(choice: Json) -> bool:
     """Return whether a part of an answer carries text, thoughts or a call."""
     delta = choice.get("delta") or choice.get("message")
     if delta is None:
@@ -141,7 +144,7 @@ def body_of(
     -------
     JSON.
     """
-    asked: dict[str, Any] = {
+    asked: Json = {
         "model": model,
         "stream": True,
         "stream_options": {"include_usage": True},

@@ -392,7 +392,16 @@ def _priced(value: float, plan: Plan, speed: Sure) -> Metric:
 
 
 def bounds(plan: Plan) -> dict[str, tuple[Limit, float]]:
-    """Return the limits that bind decode and prefill, with their shares; answers of one token have no decode."""
+    """Return the limits that bind decode and prefill; answers of one token have no decode.
+
+    Parameters
+    ----------
+    plan : the plan.
+
+    Returns
+    -------
+    Limit and its share of the time, by phase.
+    """
     between, first = plan.prediction.tpot, bound_of(plan.prediction.ttft)
     return {"prefill": first} if between is None else {"decode": bound_of(between), "prefill": first}
 

@@ -257,7 +257,16 @@ def runs_answer(kept: Sequence[Kept], place: str, asked: RunsInputs, one: Beside
 
 
 def kept_member(one: Kept) -> KeptMember:
-    """Return a run of the ledger as a member of an answer."""
+    """Return a run of the ledger as a member of an answer.
+
+    Parameters
+    ----------
+    one : the run.
+
+    Returns
+    -------
+    The member.
+    """
     server = one.about.get("server", {})
     told = {"url": server.get("url"), "model": server.get("model"), "load": one.about.get("load")}
     return view(KeptMember, one, **{name: ABSENT if value is None else value for name, value in told.items()})
