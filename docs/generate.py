@@ -260,7 +260,7 @@ EXAMPLES = (("llama-3.1-8b", "h100-sxm:1", 1), ("llama-3.1-8b", "h100-sxm:1", 32
 
 COMMANDS = """# Commands
 
-Written by `make docs` from the records that flags, `--request`, Python's functions and `roofplan schema COMMAND` are made from (`src/roofplan/inputs.py`).
+Written by `make docs` from the records that flags, `--request`, Python's functions and `roofplan schema COMMAND` are made from (`src/roofplan/inputs`).
 Quantities are text with a unit. What stands on the command line counts before an earlier answer (`--request`), and that before defaults.
 
 """

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from mock_server import Mock
 
-from roofplan import api
+from roofplan import observe
 from roofplan.errors import InputError
 from roofplan.load.requests import Requests
 from roofplan.measure.client import drive
@@ -39,7 +39,7 @@ def server():
 
 
 def of(server, model, **more):
-    return api.measure_endpoint(server.url, model=model, **(SHORT | more))
+    return observe.measure_endpoint(server.url, model=model, **(SHORT | more))
 
 
 def test_times_are_those_of_the_server(server):
@@ -103,15 +103,15 @@ def test_what_is_no_api_is_refused(server, model):
 
 def test_nothing_listens_nowhere():
     with pytest.raises(Unreachable, match="nothing listens"):
-        api.measure_endpoint("http://127.0.0.1:1")
+        observe.measure_endpoint("http://127.0.0.1:1")
     with pytest.raises(Unreachable, match="has no address"):
-        api.measure_endpoint("http://no.such.host.invalid")
+        observe.measure_endpoint("http://no.such.host.invalid")
 
 
 def test_tls_that_fails_is_said(server, monkeypatch):
     monkeypatch.setattr("roofplan.measure.endpoint.PATIENCE", 0.5)
     with pytest.raises(Unreachable, match="TLS"):
-        api.measure_endpoint(server.url.replace("http:", "https:"))
+        observe.measure_endpoint(server.url.replace("http:", "https:"))
 
 
 def test_an_answer_in_one_piece_has_no_first_token(server):
@@ -140,7 +140,7 @@ def test_servers_are_asked_as_they_understand(server):
 
 def test_a_server_without_counts_is_measured_by_its_events():
     with Mock(counts=False) as mock:
-        found = api.measure_endpoint(mock.url, **SHORT)
+        found = observe.measure_endpoint(mock.url, **SHORT)
     assert not found.run.server.counts
     assert found.seen.output is None
     assert found.seen.figures["tpot"].summary.mean == pytest.approx(mock.between, rel=0.2)
@@ -148,7 +148,7 @@ def test_a_server_without_counts_is_measured_by_its_events():
 
 def test_the_model_must_be_clear(server):
     with pytest.raises(InputError, match="which one"):
-        api.measure_endpoint(server.url)
+        observe.measure_endpoint(server.url)
     with pytest.raises(InputError, match="has no stedy") as refused:
         of(server, "stedy")
     assert refused.value.nearest == ["steady"]
@@ -164,13 +164,15 @@ def test_keys_go_to_the_server_and_nowhere_else(server, monkeypatch, tmp_path):
     with pytest.raises(InputError, match="no variable NO_KEY"):
         of(server, "steady", key_env="NO_KEY")
     with pytest.raises(InputError, match="password"):
-        api.measure_endpoint("http://me:secret@127.0.0.1:1")
+        observe.measure_endpoint("http://me:secret@127.0.0.1:1")
 
 
 def test_an_open_loop_stays_open():
     """Requests go out when they are due, although the one seat of the server makes all of them wait."""
     with Mock(first=0.05, between=0.001, slots=1) as mock:
-        found = api.measure_endpoint(mock.url, rate="100req/s", burstiness="inf", requests="20", input="20", output="5")
+        found = observe.measure_endpoint(
+            mock.url, rate="100req/s", burstiness="inf", requests="20", input="20", output="5"
+        )
     samples = sorted(found.run.samples, key=lambda one: one.number)
     assert [one.due for one in samples] == pytest.approx([(k + 1) / 100 for k in range(20)])
     assert max(one.late for one in samples) < 0.1
@@ -228,11 +230,11 @@ def test_a_stream_may_come_in_any_pieces():
 
 def test_five_hundred_streams_at_once_lose_no_event():
     with Mock(first=0.3, between=0.02) as mock:
-        given = load_of(api.MeasureInputs(url=mock.url, burst="500", input="20", output="10"))
+        given = load_of(observe.MeasureInputs(url=mock.url, burst="500", input="20", output="10"))
         asking, asked = given
         samples = []
         requests = Requests(arrivals=np.zeros(500), inputs=np.full(500, 20), outputs=np.full(500, 10))
-        asyncio.run(drive(api.replace(asking, model="steady"), requests, None, samples.append))
+        asyncio.run(drive(observe.replace(asking, model="steady"), requests, None, samples.append))
     assert [one.reason for one in samples if one.reason] == []
     assert [one.events for one in samples] == [10] * 500
     assert asked.count == 500

@@ -27,6 +27,8 @@ def test_exported_names():
         "__version__",
         "device",
         "load_model",
+        "measure_endpoint",
+        "measure_stability",
         "plan_serving",
         "plan_training",
         "refit",

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from roofplan.api import Loaded, device, load_model, plan_serving, plan_training, refit, simulate, validate
     from roofplan.errors import RoofplanError
+    from roofplan.observe import measure_endpoint, measure_stability
 
 __version__ = "0.1.0"
 __all__ = [
@@ -20,6 +21,8 @@ __all__ = [
     "__version__",
     "device",
     "load_model",
+    "measure_endpoint",
+    "measure_stability",
     "plan_serving",
     "plan_training",
     "refit",
@@ -34,6 +37,10 @@ def __getattr__(name: str) -> Any:
         from roofplan import errors
 
         return errors.RoofplanError
+    if name.startswith("measure_") and name in __all__:
+        from roofplan import observe
+
+        return getattr(observe, name)
     if name in __all__:
         from roofplan import api
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from roofplan import catalogue, hf
 from roofplan.catalogue import profile
@@ -14,9 +14,7 @@ from roofplan.errors import InputError, NoPlan, UnitError, choice, nearest
 from roofplan.hf.find import read_model
 from roofplan.inputs import (
     AtFullLoad,
-    MeasureInputs,
     Planned,
-    RunsInputs,
     ServeInputs,
     SimulateInputs,
     TokensInputs,
@@ -41,17 +39,11 @@ from roofplan.serving.request import known_format, request_of
 from roofplan.serving.tokens import cheapest_for, demands_of, paid_as, priced_tokens, route_of, training_share_of
 
 if TYPE_CHECKING:
-    from roofplan.evidence.beside import Beside, Planner
     from roofplan.evidence.fits.own import Refit
     from roofplan.evidence.scoring import Validation
     from roofplan.load.asked import Asked as AskedLoad
-    from roofplan.measure.endpoint import Run
-    from roofplan.measure.ledger import Kept
     from roofplan.simulation.felt import Felt
     from roofplan.training import TrainingResult
-
-
-T = TypeVar("T")
 
 
 def fit_at_hand(given: Fit | None = None) -> Fit:
@@ -253,125 +245,6 @@ def _plan_under(
     except NoPlan:
         found = plan_serving(ServeInputs(**(shared | {"rate": None})), fit=fit, progress=progress)
     return found
-
-
-@takes(MeasureInputs)
-def measure_endpoint(
-    asked: MeasureInputs,
-    *,
-    fit: Fit | None = None,
-    ledger: Path | None = None,
-    progress: Callable[[int, int], None] | None = None,
-) -> Beside:
-    """Put a load on an OpenAI-compatible endpoint, and set beside what its users feel what is predicted.
-
-    Parameters
-    ----------
-    asked : the flags of ``roofplan measure endpoint``, each as a keyword, as text with units; or one `MeasureInputs` with them.
-    fit : constants that the prediction rests on, by default those of `fit_at_hand`.
-    ledger : file that keeps the run, None to keep it nowhere.
-    progress : function called with the requests that ended and all of them [1].
-
-    Returns
-    -------
-    The run, what it says, and the plan under the same load where one is given.
-
-    Raises
-    ------
-    RoofplanError : bad input, an endpoint that does not answer, or a plan that does not load.
-    """
-    from roofplan.evidence.beside import predictor
-    from roofplan.measure.endpoint import measured
-    from roofplan.measure.ledger import kept_in
-    from roofplan.measure.request import load_of
-
-    asking, load = load_of(asked)
-    planned = predictor(asked)
-    with kept_in(ledger, "endpoint", {"inputs": asked.as_json(), "timeout": asking.timeout}, progress) as book:
-        run = waited(measured(asking, load, asked.model, given=asked.api is not None, begin=book.begin, take=book.take))
-        run = replace(run, id=book.finished(run.about(), interrupted=run.interrupted))
-    return _beside(run, load, planned, fit)
-
-
-def _beside(run: Run, load: AskedLoad, planned: Planner | None, fit: Fit | None) -> Beside:
-    """Return a run beside what is predicted for it."""
-    from roofplan.evidence.beside import Beside
-    from roofplan.measure.figures import good_of, seen_of
-
-    seen = seen_of(run, load.warmup)
-    given = None if planned is None or not seen.figures else planned(run, seen)
-    felt = None if given is None else simulate(given, fit=fit)
-    return Beside(
-        run=run, seen=seen, felt=felt, objectives=load.objectives, good=good_of(run, load.objectives, load.warmup)
-    )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ledgered:
-    """What a ledger holds.
-
-    Parameters
-    ----------
-    place : path of the ledger.
-    kept : its runs, the newest last; or the one that was asked for.
-    one : the run that was asked for, None for the list.
-    """
-
-    place: str
-    kept: list[Kept]
-    one: Beside | None
-
-
-def runs(asked: RunsInputs, *, ledger: Path, fit: Fit | None = None) -> Ledgered:
-    """Return what was measured.
-
-    Parameters
-    ----------
-    asked : inputs of ``roofplan runs``.
-    ledger : the file.
-    fit : constants that a prediction rests on, by default those of `fit_at_hand`.
-
-    Returns
-    -------
-    The list of runs, or one of them beside a plan.
-
-    Raises
-    ------
-    InputError : no such run, or a plan without one.
-    """
-    from roofplan.evidence.beside import predictor
-    from roofplan.measure.endpoint import kept_run
-    from roofplan.measure.ledger import opened
-    from roofplan.measure.request import load_of
-    from roofplan.records.units import parse_count
-
-    with opened(ledger) as book:
-        if asked.run is None:
-            if asked.plan or asked.delete:
-                raise InputError("RUN is missing: of which run? roofplan runs lists them", argument="RUN")
-            return Ledgered(place=str(ledger), kept=book.runs(), one=None)
-        kept = book.find(parse_count(asked.run, "RUN"))
-        samples = book.samples(kept.id)
-        if asked.delete:
-            book.delete(kept.id)
-    names = MeasureInputs.each()
-    given = MeasureInputs.of({name: value for name, value in kept.about["inputs"].items() if name in names})
-    given = replace(given, plan=asked.plan or given.plan, key_env=None)
-    _, load = load_of(given)
-    return Ledgered(place=str(ledger), kept=[kept], one=_beside(kept_run(kept, samples), load, predictor(given), fit))
-
-
-def waited(work: Coroutine[None, None, T]) -> T:
-    """Return what a coroutine returns, in a thread of its own where this one already runs an event loop."""
-    import asyncio
-    from concurrent.futures import ThreadPoolExecutor
-
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return asyncio.run(work)
-    with ThreadPoolExecutor(1) as pool:
-        return pool.submit(asyncio.run, work).result()
 
 
 @takes(TrainInputs)

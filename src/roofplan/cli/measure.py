@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from cyclopts import App
 
 from roofplan.cli.app import Reply, Row, app, command, progress
-from roofplan.inputs import MeasureInputs, RunsInputs
+from roofplan.inputs import MeasureInputs, RunsInputs, StabilityInputs
+
+if TYPE_CHECKING:
+    from roofplan.present.screens import Page
 
 measure = App(name="measure", help_format="plaintext", help="What users of an endpoint feel, by the clock of a client.")
 app.command(measure)
@@ -20,14 +25,14 @@ app.command(measure)
 )
 def endpoint(asked: MeasureInputs, reply: Reply) -> int:
     """Put a load on an OpenAI-compatible server: first tokens, time per token, failures, and what is predicted for it."""
-    from roofplan import api
+    from roofplan import observe
     from roofplan.measure.ledger import place
     from roofplan.present.answers import seen
     from roofplan.present.screens.seen import measure_screen
 
     reply.check_table()
     with progress(quiet=reply.as_json, what="requests") as tick:
-        found = api.measure_endpoint(asked, ledger=place(), progress=tick)
+        found = observe.measure_endpoint(asked, ledger=place(), progress=tick)
     reply.table(lambda: seen.sample_rows(found.run.samples))
 
     def pictures() -> list[Row]:
@@ -44,31 +49,68 @@ def endpoint(asked: MeasureInputs, reply: Reply) -> int:
     return 0 if found.kept else 1
 
 
+@command(
+    StabilityInputs,
+    *("json", "csv", "html", "request"),
+    example="http://127.0.0.1:8000 --every 60s --for 24h",
+    to=measure,
+    csv="write every probe to FILE",
+)
+def stability(asked: StabilityInputs, reply: Reply) -> int:
+    """Probe an endpoint once a minute for a day: share of long first tokens, hours, changes, outages."""
+    from roofplan import observe
+    from roofplan.measure.ledger import place
+    from roofplan.present.answers import seen
+    from roofplan.present.screens.seen import stability_screen
+
+    reply.check_table()
+    with progress(quiet=reply.as_json, what="probes") as tick:
+        found = observe.measure_stability(asked, ledger=place(), progress=tick)
+    reply.table(lambda: seen.sample_rows(found.samples))
+
+    def pictures() -> list[Row]:
+        from roofplan.present.charts.seen import over_time
+
+        return over_time(found.samples)
+
+    reply.show(
+        lambda page: stability_screen(found, page),
+        lambda: seen.stability_answer(found, asked),
+        pictures,
+        title=f"roofplan measure stability {asked.url}",
+    )
+    return 0 if found.kept else 1
+
+
 @command(RunsInputs, *("json", "csv", "html"), csv="write the list, or every request of a run, to FILE")
 def runs(asked: RunsInputs, reply: Reply) -> int:
     """What was measured: the list, or one run again, beside a plan if one is given."""
-    from roofplan import api
+    from roofplan import observe
     from roofplan.measure.ledger import place
     from roofplan.present.answers import seen
     from roofplan.present.answers.record import plain
-    from roofplan.present.screens.seen import measure_screen, runs_screen
+    from roofplan.present.screens.seen import measure_screen, runs_screen, stability_screen
 
     reply.check_table()
-    found = api.runs(asked, ledger=place())
-    one = found.one
-    if one is None:
-        reply.table(lambda: [plain(seen.kept_member(each)) for each in found.kept])
-    else:
-        reply.table(lambda: seen.sample_rows(one.run.samples))
+    found = observe.runs(asked, ledger=place())
+    one, probes = found.one, found.probes
+    samples = one.run.samples if one is not None else probes.samples if probes is not None else None
+    reply.table(
+        lambda: [plain(seen.kept_member(each)) for each in found.kept] if samples is None else seen.sample_rows(samples)
+    )
 
     def pictures() -> list[Row]:
-        from roofplan.present.charts.seen import of_run
+        from roofplan.present.charts.seen import of_run, over_time
 
-        return [] if one is None else of_run(one)
+        return of_run(one) if one is not None else over_time(samples or [])
 
-    reply.show(
-        lambda page: runs_screen(found.kept, found.place, page) if one is None else measure_screen(one, page),
-        lambda: seen.runs_answer(found.kept, found.place, asked, one),
-        pictures,
-    )
+    def screen(page: Page) -> None:
+        if one is not None:
+            measure_screen(one, page)
+        elif probes is not None:
+            stability_screen(probes, page)
+        else:
+            runs_screen(found.kept, found.place, page)
+
+    reply.show(screen, lambda: seen.runs_answer(found, asked), pictures)
     return 0

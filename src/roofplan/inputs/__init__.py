@@ -152,6 +152,21 @@ class MeasureInputs(OfEndpoint, Arriving):
 
 
 @dataclass(frozen=True, kw_only=True)
+class StabilityInputs(OfEndpoint):
+    """Inputs of ``roofplan measure stability``."""
+
+    every: str = asked("interval of the probes, each at a random moment of it", "60s")
+    for_: str = asked("length of the whole, 24h", "24h", name="for")
+    input: Text = asked("prompt of a probe, tokens", "32", also="isl")
+    output: Text = asked("answer of a probe, tokens", "16", also="osl")
+    prompts: str = asked("fresh: no cache knows their beginning; repeated: always the same", "fresh")
+    over: str = asked("first tokens above this are long", "500ms")
+    slo: str | None = asked("limits, which failed probes miss: ttft=500ms@p99", several=True)
+    resume: Text | None = asked("number of a run to go on with, by its own schedule")
+    seed: Text = asked("of the random moments", "0")
+
+
+@dataclass(frozen=True, kw_only=True)
 class RunsInputs(Inputs):
     """Inputs of ``roofplan runs``."""
 
@@ -356,6 +371,7 @@ RECORDS: dict[str, type[Inputs]] = {
     "simulate": SimulateInputs,
     "train": TrainInputs,
     "measure endpoint": MeasureInputs,
+    "measure stability": StabilityInputs,
     "runs": RunsInputs,
     "model": ModelInputs,
     "device": DeviceInputs,

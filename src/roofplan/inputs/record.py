@@ -117,7 +117,7 @@ class Inputs:
             about = one.metadata
             if name in about["parts"]:
                 return new, f"{name}={value}"
-            if name and name in {about["was"], about["also"]}:
+            if name and name in {about["was"], about["also"], one.name}:  # Python's name, where the flag's is a keyword
                 return new, value
         return name, value
 

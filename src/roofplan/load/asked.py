@@ -166,7 +166,7 @@ def asked_of(given: Arriving, requests: int, find: str | None = None) -> Asked:
         count=count,
         duration=duration,
         warmup=warmup,
-        seed=_seed(given.seed),
+        seed=seed_of(given.seed),
         objectives=objectives,
         find=finds,
     )
@@ -232,8 +232,21 @@ def _count(
     return count
 
 
-def _seed(text: str | float) -> int:
-    """Return the seed of the random numbers."""
+def seed_of(text: str | float) -> int:
+    """Return the seed of the random numbers.
+
+    Parameters
+    ----------
+    text : a whole number from 0.
+
+    Returns
+    -------
+    The seed.
+
+    Raises
+    ------
+    InputError : something else.
+    """
     try:
         number = int(str(text))
     except ValueError:

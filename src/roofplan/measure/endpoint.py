@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 
 from roofplan.errors import InputError, RoofplanError, nearest
@@ -202,39 +202,44 @@ def _otherwise(asking: Asking, found: Sample, *, given: bool) -> tuple[Asking, s
     return None
 
 
+async def ready(asking: Asking, model: str | None, *, given: bool) -> tuple[Server, Asking, list[str]]:
+    """Return what is known of an endpoint before it is measured.
+
+    Parameters
+    ----------
+    asking : how it is asked.
+    model : id that the user names, None for the only one.
+    given : whether the way to ask was named by the user.
+
+    Returns
+    -------
+    The server, how it is best asked, and notes on what it would not do.
+
+    Raises
+    ------
+    Unreachable : it answers no request.
+    """
+    server = await known(asking.target, model)
+    asking, notes, counts = await learned(replace(asking, model=server.model), given=given)
+    return replace(server, counts=counts), asking, notes
+
+
 async def measured(
-    asking: Asking,
-    asked: Asked,
-    model: str | None,
-    *,
-    given: bool,
-    begin: Callable[[Mapping[str, object], int], None],
-    take: Callable[[Sample], None],
+    server: Server, asking: Asking, asked: Asked, notes: list[str], take: Callable[[Sample], None]
 ) -> Run:
     """Measure an endpoint under a load.
 
     Parameters
     ----------
-    asking : how it is asked.
+    server, asking, notes : as `ready` returned them.
     asked : the load.
-    model : id that the user names, None for the only one.
-    given : whether the way to ask was named by the user.
-    begin : called with the server and the number of requests before the load.
     take : called with every sample as it ends.
 
     Returns
     -------
     The run.
-
-    Raises
-    ------
-    Unreachable : the endpoint answers no request.
     """
-    server = await known(asking.target, model)
-    asking, notes, counts = await learned(replace(asking, model=server.model), given=given)
-    server = replace(server, counts=counts)
     requests, samples = asked.requests(), list[Sample]()
-    begin(asdict(server), len(requests))
 
     def kept(sample: Sample) -> None:
         samples.append(sample)

@@ -16,6 +16,9 @@ from roofplan.errors import InputError
 clock = time.perf_counter
 """The clock of every stamp: it never goes back [s]."""
 
+TIME_OUT = "time-out"
+"""Reason of a request that was given up."""
+
 LONGEST_TEXT = 200
 """Most characters of a server's own words that are kept [1]."""
 
@@ -275,7 +278,7 @@ async def exchange(
     except TimeoutError:
         opening = "TLS connection: does it speak http:// instead?" if target.secure else "connection"
         where = opening if wire is None else "answer" if not wire.status else "end of the answer"
-        raise Failure("time-out", f"within {clock() - begun:.3g} s no {where}") from None
+        raise Failure(TIME_OUT, f"within {clock() - begun:.3g} s no {where}") from None
     except OSError as error:
         raise _no_connection(error, target) from None
     answer = Answer(connect, tls, sent, wire._seen, wire.status, wire.headers, wire.reads)  # noqa: SLF001

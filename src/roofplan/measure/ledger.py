@@ -277,20 +277,30 @@ class Book:
     ledger : where it is kept, None for nowhere.
     kind, about : of the run.
     progress : called with the requests that ended and all of them [1].
+    run : that goes on, None for a new one.
     """
 
     def __init__(
-        self, ledger: Ledger | None, kind: str, about: Mapping[str, object], progress: Callable[[int, int], None] | None
+        self,
+        ledger: Ledger | None,
+        kind: str,
+        about: Mapping[str, object],
+        progress: Callable[[int, int], None] | None,
+        run: int | None = None,
     ) -> None:
         self.ledger, self.kind, self.about, self.progress = ledger, kind, dict(about), progress
-        self.run: int | None = None
+        self.run = run
         self.planned = self.ended = 0
 
     def begin(self, server: Mapping[str, object], planned: int) -> None:
-        """Write the beginning."""
+        """Write the beginning, or that a run goes on."""
         self.planned, self.about = planned, self.about | {"server": dict(server)}
-        if self.ledger is not None:
+        if self.ledger is None:
+            return
+        if self.run is None:
             self.run = self.ledger.begin(self.kind, self.about, planned)
+        else:
+            self.ledger.end(self.run, RUNNING, self.about)
 
     def take(self, sample: Sample) -> None:
         """Write a sample that ended."""
@@ -309,7 +319,11 @@ class Book:
 
 @contextmanager
 def kept_in(
-    path: Path | None, kind: str, about: Mapping[str, object], progress: Callable[[int, int], None] | None
+    path: Path | None,
+    kind: str,
+    about: Mapping[str, object],
+    progress: Callable[[int, int], None] | None,
+    run: int | None = None,
 ) -> Iterator[Book]:
     """Open the ledger for one run.
 
@@ -318,6 +332,7 @@ def kept_in(
     path : of the ledger, None to keep the run nowhere.
     kind, about : of the run; without secrets.
     progress : called with the requests that ended and all of them [1].
+    run : that goes on, None for a new one.
 
     Returns
     -------
@@ -327,7 +342,7 @@ def kept_in(
         yield Book(None, kind, about, progress)
         return
     with opened(path) as ledger:
-        yield Book(ledger, kind, about, progress)
+        yield Book(ledger, kind, about, progress, run)
 
 
 @contextmanager

@@ -6,11 +6,13 @@ import os
 from dataclasses import replace
 
 from roofplan.errors import InputError, choice
-from roofplan.inputs import Arriving, MeasureInputs, OfEndpoint
-from roofplan.load.asked import Asked, asked_of
+from roofplan.inputs import Arriving, MeasureInputs, OfEndpoint, StabilityInputs
+from roofplan.load.asked import Asked, asked_of, seed_of
+from roofplan.load.statistics import Objective, objectives_of
 from roofplan.measure.client import Asking
 from roofplan.measure.exchange import target_of
 from roofplan.measure.figures import SEEN
+from roofplan.measure.stability import Schedule
 from roofplan.measure.stream import APIS, CHAT
 from roofplan.measure.text import Prompts
 from roofplan.records import units
@@ -53,6 +55,72 @@ def asking_of(given: OfEndpoint, prompts: Prompts) -> Asking:
     )
 
 
+def schedule_of(given: StabilityInputs, now: float) -> tuple[Asking, Schedule, tuple[int, int]]:
+    """Return how an endpoint is probed, when, and with which lengths.
+
+    Parameters
+    ----------
+    given : inputs of ``roofplan measure stability``.
+    now : seconds of the epoch at which the first interval begins [s].
+
+    Returns
+    -------
+    All three.
+
+    Raises
+    ------
+    InputError : what cannot be read, or fewer probes than one.
+    """
+    every, whole = units.parse(given.every, "s", "--every"), units.parse(given.for_, "s", "--for")
+    count = round(whole / every)
+    if count < 1:
+        message = f"--for: {given.for_} is shorter than an interval of {given.every}"
+        raise InputError(message, argument="--for", value=given.for_)
+    seed = seed_of(given.seed)
+    asking = asking_of(given, Prompts(seed, repeated=choice(given.prompts, WAYS, "--prompts") == REPEATED))
+    lengths = units.parse_length(given.input, "--input"), units.parse_length(given.output, "--output")
+    return asking, Schedule(begin=now, every=every, count=count, seed=seed), lengths
+
+
+def limits_of(given: StabilityInputs) -> tuple[Objective, ...]:
+    """Return the limits on probes.
+
+    Parameters
+    ----------
+    given : inputs of ``roofplan measure stability``.
+
+    Returns
+    -------
+    The limits.
+
+    Raises
+    ------
+    InputError : one on what no client sees.
+    """
+    return seen_limits(objectives_of(given.slo))
+
+
+def seen_limits(limits: tuple[Objective, ...]) -> tuple[Objective, ...]:
+    """Return limits, all of them on what a client sees of a request.
+
+    Parameters
+    ----------
+    limits : as they were asked for.
+
+    Returns
+    -------
+    The same.
+
+    Raises
+    ------
+    InputError : one on something else.
+    """
+    for one in limits:
+        if one.figure not in SEEN:
+            raise InputError(f"--slo: no client sees {one.figure}; limits are {', '.join(SEEN)}", argument="--slo")
+    return limits
+
+
 def load_of(given: MeasureInputs) -> tuple[Asking, Asked]:
     """Return how an endpoint is asked, and under which load; one client where no load is given.
 
@@ -72,8 +140,6 @@ def load_of(given: MeasureInputs) -> tuple[Asking, Asked]:
     if given.rate is None and given.clients is None and given.burst is None and given.trace is None:
         load = replace(given, clients="1", requests=given.requests or str(ROUNDS))
     asked = asked_of(load, REQUESTS)
-    for one in asked.objectives:
-        if one.figure not in SEEN:
-            raise InputError(f"--slo: no client sees {one.figure}; limits are {', '.join(SEEN)}", argument="--slo")
+    seen_limits(asked.objectives)
     way = choice(given.prompts, WAYS, "--prompts")
     return asking_of(given, Prompts(asked.seed, repeated=way == REPEATED)), asked

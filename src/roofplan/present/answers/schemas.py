@@ -17,6 +17,7 @@ ANSWERS: dict[str, type[Answer]] = {
     "simulate": load.SimulateAnswer,
     "train": training.TrainAnswer,
     "measure endpoint": seen.MeasureAnswer,
+    "measure stability": seen.StabilityAnswer,
     "runs": seen.RunsAnswer,
     "model": things.ModelAnswer,
     "device": things.DeviceAnswer,

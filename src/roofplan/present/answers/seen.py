@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import Literal
 
 from roofplan.evidence.beside import Beside, Compared
-from roofplan.inputs import MeasureInputs, RunsInputs
+from roofplan.inputs import MeasureInputs, RunsInputs, StabilityInputs
 from roofplan.measure.figures import FORMULAS
 from roofplan.measure.ledger import Kept
 from roofplan.measure.sample import Sample
+from roofplan.observe import Ledgered, Probed
 from roofplan.present.answers.record import ABSENT, Answer, Json, MetricMember, answered, members, metrics, view
 
 
@@ -215,6 +217,146 @@ def _nan(value: object) -> bool:
 
 
 @members
+class HourMember:
+    """Probes of an hour of the day [s, 1]; null without answers."""
+
+    hour: int
+    probes: int
+    median: float | None
+    p99: float | None
+    over: float
+    failed: int
+
+
+@members
+class OverMember:
+    """First tokens above a threshold: it [s], their share, and the ends of its 90% interval [1]."""
+
+    threshold: float
+    share: float | None
+    low: float
+    high: float
+
+
+@members
+class ChangeMember:
+    """When first tokens became of another length (UTC), medians before and after [s], and how likely chance is [1]."""
+
+    at: str
+    before: float
+    after: float
+    chance: float
+
+
+@members
+class OutageMember:
+    """Probes in a row that failed: when the first and last were due (UTC), how many, and why."""
+
+    begin: str
+    end: str
+    probes: int
+    reasons: list[str]
+
+
+@members
+class ProbesMember:
+    """A row of probes.
+
+    Parameters
+    ----------
+    id : in the ledger, null where it is not kept.
+    probes, planned, lost : that were sent, of the schedule, and without an answer [1].
+    failed : by reason [1].
+    median, p99, max : of first tokens of answered probes, and when the greatest was due (UTC); null without answers [s].
+    waited : longest time after which a probe was given up; null where none was [s].
+    hours : by the hour of the day of this host.
+    """
+
+    id: int | None
+    url: str
+    model: str
+    software: str
+    probes: int
+    planned: int
+    lost: int
+    failed: dict[str, int]
+    over: OverMember
+    median: float | None
+    p99: float | None
+    max: float | None
+    max_at: str | None
+    waited: float | None
+    hours: list[HourMember]
+    changes: list[ChangeMember]
+    outages: list[OutageMember]
+    limits: list[ObservedLimit]
+    interrupted: bool
+    notes: list[str]
+
+
+@members
+class StabilityAnswer(Answer):
+    """What a day of probes says."""
+
+    stability: ProbesMember = ABSENT
+
+
+def stability_answer(probed: Probed, asked: StabilityInputs) -> StabilityAnswer:
+    """Return the answer of ``roofplan measure stability``.
+
+    Parameters
+    ----------
+    probed : the probes and what they say.
+    asked : inputs of the command.
+
+    Returns
+    -------
+    The answer.
+    """
+    return answered(StabilityAnswer, "measure stability", asked, stability=probes_member(probed))
+
+
+def probes_member(probed: Probed) -> ProbesMember:
+    """Return a row of probes as a member of an answer."""
+    found, server = probed.found, probed.server
+    low, high = found.over_ends
+    return view(
+        ProbesMember,
+        found,
+        id=probed.run,
+        url=server.url,
+        model=server.model,
+        software=server.software,
+        over=OverMember(threshold=found.threshold, share=found.over, low=low, high=high),
+        max=found.greatest,
+        max_at=None if found.greatest_at is None else utc(found.greatest_at),
+        hours=[view(HourMember, one) for one in found.hours],
+        changes=[view(ChangeMember, one, at=utc(one.at)) for one in found.changes],
+        outages=[
+            view(OutageMember, one, begin=utc(one.begin), end=utc(one.end), reasons=list(one.reasons))
+            for one in found.outages
+        ],
+        limits=[
+            ObservedLimit(
+                figure=one.figure,
+                limit=one.limit,
+                percentile=one.percentile,
+                value=value if math.isfinite(value) else None,
+                holds=inside,
+            )
+            for one, value, inside in probed.limits
+        ],
+        interrupted=probed.interrupted,
+        notes=probed.notes,
+    )
+
+
+def utc(seconds: float) -> str:
+    """Return seconds of the epoch as a moment (UTC)."""
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
+
+
+@members
 class KeptMember:
     """A run of the ledger: what was measured and how, when it began (UTC), and how it ended."""
 
@@ -236,24 +378,30 @@ class RunsAnswer(Answer):
     ledger: str = ABSENT
     runs: list[KeptMember] = ABSENT
     run: RunMember = ABSENT
+    stability: ProbesMember = ABSENT
 
 
-def runs_answer(kept: Sequence[Kept], place: str, asked: RunsInputs, one: Beside | None = None) -> RunsAnswer:
+def runs_answer(found: Ledgered, asked: RunsInputs) -> RunsAnswer:
     """Return the answer of ``roofplan runs``.
 
     Parameters
     ----------
-    kept : runs of the ledger.
-    place : path of the ledger.
+    found : what the ledger holds.
     asked : inputs of the command.
-    one : the run that was asked for, None for the list.
 
     Returns
     -------
     The answer.
     """
-    run = ABSENT if one is None else run_member(one)
-    return answered(RunsAnswer, "runs", asked, ledger=place, runs=[kept_member(each) for each in kept], run=run)
+    return answered(
+        RunsAnswer,
+        "runs",
+        asked,
+        ledger=found.place,
+        runs=[kept_member(each) for each in found.kept],
+        run=ABSENT if found.one is None else run_member(found.one),
+        stability=ABSENT if found.probes is None else probes_member(found.probes),
+    )
 
 
 def kept_member(one: Kept) -> KeptMember:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 
 from roofplan.evidence.beside import Beside, Compared
 from roofplan.load.statistics import QUANTILES
 from roofplan.measure.ledger import Kept
+from roofplan.measure.stability import Stability
+from roofplan.observe import Probed
 from roofplan.present.screens.load import COLUMN, TITLES
 from roofplan.present.screens.page import LETTER, Page, wrapped
 from roofplan.records import units
@@ -157,6 +160,86 @@ def warnings(found: Beside) -> list[str]:
     if seen.short:
         out.append(f"{seen.short:,} answers were shorter than asked for")
     return out
+
+
+def stability_screen(probed: Probed, page: Page) -> None:
+    """Write what a row of probes says.
+
+    Parameters
+    ----------
+    probed : the probes and what they say.
+    page : where it is written.
+    """
+    found, server = probed.found, probed.server
+    for line in wrapped(f"{server.url} · {server.software or 'server unnamed'} · {server.model}", indent=2):
+        page.line(line)
+    missed = "" if found.probes == found.planned else f" of {found.planned:,} planned"
+    parts = [f"{found.probes:,} probes{missed}, {found.lost:,} lost"]
+    if found.over is not None and found.median is not None and found.p99 is not None:
+        low, high = (units.significant(100.0 * end, 2) for end in found.over_ends)
+        share = units.significant(100.0 * found.over)
+        parts.append(f"first token over {units.show(found.threshold, 's')} in {share}% [{low}, {high}] of them")
+        most = f"most {units.show(found.greatest or 0.0, 's')} at {_moment(found.greatest_at or 0.0)}"
+        parts.append(f"median {units.show(found.median, 's')}, p99 {units.show(found.p99, 's')}, {most}")
+    for line in wrapped("  " + " · ".join(parts), indent=2):
+        page.line(line)
+    for line in (*_limits(probed), *_events(found)):
+        page.line(line)
+    for line in _hours(found):
+        page.line(line)
+    for note in probed.notes:
+        page.line(page.paint(f"  ! {note}", "warning"))
+    if probed.run is not None:
+        again = f" · go on: roofplan measure stability {server.url} --model {server.model} --resume {probed.run}"
+        page.line(f"kept as run {probed.run}{again if probed.interrupted else ''}")
+
+
+def _limits(probed: Probed) -> list[str]:
+    """Return failures by reason, and limits, a line each."""
+    found = probed.found
+    lines = [f"  failed    {count:,} {reason}" for reason, count in found.failed.items()]
+    if found.waited is not None:
+        given_up = units.show(found.waited, "s")
+        lines.append(f"            the longest was given up after {given_up}: the greatest time is at least that")
+    for one, value, inside in probed.limits:
+        title, unit, scale = NAMES[one.figure]
+        shown = f"{units.significant(value * scale)} {unit}" if value < float("inf") else "no answer"
+        held = "inside" if inside else "MISSES"
+        lines.append(
+            f"  limit     {title} {one.percentile} {shown}, {held} {units.significant(one.limit * scale)} {unit}"
+        )
+    return lines
+
+
+def _events(found: Stability) -> list[str]:
+    """Return changes and outages, a line each."""
+    lines = []
+    for change in found.changes:
+        medians = f"{units.show(change.before, 's')} -> {units.show(change.after, 's')}"
+        lines.append(
+            f"  change    at {_moment(change.at)}: median {medians} ({change.after / change.before - 1.0:+.0%})"
+        )
+    for outage in found.outages:
+        span, why = f"{_moment(outage.begin)} to {_moment(outage.end)}", ", ".join(outage.reasons)
+        lines.append(f"  outage    {span}: {outage.probes:,} probes in a row, {why}")
+    return lines
+
+
+def _hours(found: Stability) -> list[str]:
+    """Return a table of the hours of the day, where there are several."""
+    if len(found.hours) < 2:
+        return []
+    lines = ["", "  hour   probes   median     p99    over  lost"]
+    for hour in found.hours:
+        middle, high = ("-" if value is None else units.significant(value * 1e3) for value in (hour.median, hour.p99))
+        text = f"  {hour.hour:02d}-{(hour.hour + 1) % 24:02d} {hour.probes:>8,} {middle:>8} {high:>7}"
+        lines.append(f"{text} {hour.over:>7.1%} {hour.failed:>5,}")
+    return [*lines, "  times in ms, hours of this host"]
+
+
+def _moment(seconds: float) -> str:
+    """Return seconds of the epoch as date and time of this host."""
+    return datetime.fromtimestamp(seconds, UTC).astimezone().strftime("%Y-%m-%d %H:%M:%S")
 
 
 def runs_screen(kept: Sequence[Kept], place: str, page: Page) -> None:

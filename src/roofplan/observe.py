@@ -1,0 +1,262 @@
+"""The Python interface to what was seen: endpoints under load, days of probes, and the ledger that keeps them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Coroutine
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from roofplan.api import simulate
+from roofplan.errors import InputError
+from roofplan.inputs import MeasureInputs, RunsInputs, StabilityInputs, takes
+from roofplan.records.calibration import Fit
+
+if TYPE_CHECKING:
+    from roofplan.evidence.beside import Beside, Planner
+    from roofplan.load.asked import Asked
+    from roofplan.load.statistics import Objective
+    from roofplan.measure.endpoint import Run, Server
+    from roofplan.measure.ledger import Kept
+    from roofplan.measure.sample import Sample
+    from roofplan.measure.stability import Stability
+
+T = TypeVar("T")
+
+
+@takes(MeasureInputs)
+def measure_endpoint(
+    asked: MeasureInputs,
+    *,
+    fit: Fit | None = None,
+    ledger: Path | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> Beside:
+    """Put a load on an OpenAI-compatible endpoint, and set beside what its users feel what is predicted.
+
+    Parameters
+    ----------
+    asked : the flags of ``roofplan measure endpoint``, each as a keyword, as text with units; or one `MeasureInputs` with them.
+    fit : constants that the prediction rests on, by default those of `fit_at_hand`.
+    ledger : file that keeps the run, None to keep it nowhere.
+    progress : function called with the requests that ended and all of them [1].
+
+    Returns
+    -------
+    The run, what it says, and the plan under the same load where one is given.
+
+    Raises
+    ------
+    RoofplanError : bad input, an endpoint that does not answer, or a plan that does not load.
+    """
+    from roofplan.evidence.beside import predictor
+    from roofplan.measure.endpoint import measured, ready
+    from roofplan.measure.ledger import kept_in
+    from roofplan.measure.request import load_of
+
+    asking, load = load_of(asked)
+    planned = predictor(asked)
+    with kept_in(ledger, "endpoint", {"inputs": asked.as_json(), "timeout": asking.timeout}, progress) as book:
+        server, asking, notes = waited(ready(asking, asked.model, given=asked.api is not None))
+        book.begin(asdict(server), load.count)
+        run = waited(measured(server, asking, load, notes, book.take))
+        run = replace(run, id=book.finished(run.about(), interrupted=run.interrupted))
+    return _beside(run, load, planned, fit)
+
+
+def _beside(run: Run, load: Asked, planned: Planner | None, fit: Fit | None) -> Beside:
+    """Return a run beside what is predicted for it."""
+    from roofplan.evidence.beside import Beside
+    from roofplan.measure.figures import good_of, seen_of
+
+    seen = seen_of(run, load.warmup)
+    given = None if planned is None or not seen.figures else planned(run, seen)
+    felt = None if given is None else simulate(given, fit=fit)
+    return Beside(
+        run=run, seen=seen, felt=felt, objectives=load.objectives, good=good_of(run, load.objectives, load.warmup)
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ledgered:
+    """What a ledger holds.
+
+    Parameters
+    ----------
+    place : path of the ledger.
+    kept : its runs, the newest last; or the one that was asked for.
+    one, probes : the run that was asked for, a load or a row of probes; None for the list.
+    """
+
+    place: str
+    kept: list[Kept]
+    one: Beside | None = None
+    probes: Probed | None = None
+
+
+def runs(asked: RunsInputs, *, ledger: Path, fit: Fit | None = None) -> Ledgered:
+    """Return what was measured.
+
+    Parameters
+    ----------
+    asked : inputs of ``roofplan runs``.
+    ledger : the file.
+    fit : constants that a prediction rests on, by default those of `fit_at_hand`.
+
+    Returns
+    -------
+    The list of runs, or one of them beside a plan.
+
+    Raises
+    ------
+    InputError : no such run, or a plan without one.
+    """
+    from roofplan.evidence.beside import predictor
+    from roofplan.measure.endpoint import kept_run
+    from roofplan.measure.ledger import opened
+    from roofplan.measure.request import load_of
+    from roofplan.records.units import parse_count
+
+    with opened(ledger) as book:
+        if asked.run is None:
+            if asked.plan or asked.delete:
+                raise InputError("RUN is missing: of which run? roofplan runs lists them", argument="RUN")
+            return Ledgered(place=str(ledger), kept=book.runs())
+        kept = book.find(parse_count(asked.run, "RUN"))
+        samples = book.samples(kept.id)
+        if asked.delete:
+            book.delete(kept.id)
+    if "schedule" in kept.about:
+        return Ledgered(place=str(ledger), kept=[kept], probes=_probed_again(kept, samples))
+    names = MeasureInputs.each()
+    given = MeasureInputs.of({name: value for name, value in kept.about["inputs"].items() if name in names})
+    given = replace(given, plan=asked.plan or given.plan, key_env=None)
+    _, load = load_of(given)
+    return Ledgered(place=str(ledger), kept=[kept], one=_beside(kept_run(kept, samples), load, predictor(given), fit))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Probed:
+    """A row of probes.
+
+    Parameters
+    ----------
+    server : what was probed.
+    samples : every probe, in order.
+    found : what they say.
+    limits : that were asked for, with the time at their percentile and whether it is inside, failures outside [s].
+    interrupted : whether it was stopped before its end.
+    run : its number in the ledger, None where it is not kept.
+    notes : what the server would not do as asked.
+    """
+
+    server: Server
+    samples: list[Sample]
+    found: Stability
+    limits: tuple[tuple[Objective, float, bool], ...]
+    interrupted: bool
+    run: int | None
+    notes: list[str]
+
+    @property
+    def kept(self) -> bool:
+        """Whether all limits hold; without limits, whether every probe was answered."""
+        return all(inside for _, _, inside in self.limits) if self.limits else not self.found.failed
+
+
+@takes(StabilityInputs)
+def measure_stability(
+    asked: StabilityInputs, *, ledger: Path | None = None, progress: Callable[[int, int], None] | None = None
+) -> Probed:
+    """Probe an endpoint for a day, or what time is given.
+
+    Parameters
+    ----------
+    asked : the flags of ``roofplan measure stability``, each as a keyword, as text with units; or one `StabilityInputs` with them.
+    ledger : file that keeps the probes, None to keep them nowhere.
+    progress : function called with the probes that ended and all of them [1].
+
+    Returns
+    -------
+    Shares, percentiles, hours, changes and outages.
+
+    Raises
+    ------
+    RoofplanError : bad input, or an endpoint that does not answer at the beginning.
+    """
+    from roofplan.measure.endpoint import ready
+    from roofplan.measure.ledger import kept_in, opened
+    from roofplan.measure.request import limits_of, schedule_of
+    from roofplan.measure.stability import Schedule, holds, probe, stability_of
+    from roofplan.records.units import parse, parse_count
+
+    asking, schedule, lengths = schedule_of(asked, time.time())
+    limits, over = limits_of(asked), parse(asked.over, "s", "--over")
+    samples: list[Sample] = []
+    again = None if asked.resume is None else parse_count(asked.resume, "--resume")
+    if again is not None:
+        if ledger is None:
+            raise InputError("--resume: without a ledger there is nothing to go on with", argument="--resume")
+        with opened(ledger) as file:
+            kept = file.find(again)
+            if "schedule" not in kept.about:
+                message = f"--resume: run {again} is of kind {kept.kind}, which has no schedule"
+                raise InputError(message, argument="--resume", value=str(again))
+            schedule, samples = Schedule(**kept.about["schedule"]), file.samples(again)
+    server, asking, notes = waited(ready(asking, asked.model, given=asked.api is not None))
+    if again is None:
+        schedule = replace(schedule, begin=time.time())
+    about = {"inputs": asked.as_json(), "timeout": asking.timeout, "every": schedule.every}
+    about |= {"schedule": asdict(schedule), "load": f"a probe every {asked.every}"}
+    with kept_in(ledger, "stability", about, progress, again) as book:
+
+        def take(sample: Sample) -> None:
+            samples.append(sample)
+            book.take(sample)
+
+        book.begin(asdict(server), schedule.count)
+        interrupted = waited(probe(asking, schedule, lengths, schedule.next(time.time()), take))
+        run = book.finished({"notes": notes}, interrupted=interrupted)
+    return Probed(
+        server=server,
+        samples=samples,
+        found=stability_of(samples, schedule, over),
+        limits=tuple((one, *holds(samples, one)) for one in limits),
+        interrupted=interrupted,
+        run=run,
+        notes=notes,
+    )
+
+
+def _probed_again(kept: Kept, samples: list[Sample]) -> Probed:
+    """Return a row of probes of the ledger."""
+    from roofplan.measure.endpoint import Server
+    from roofplan.measure.ledger import COMPLETE
+    from roofplan.measure.request import limits_of
+    from roofplan.measure.stability import Schedule, holds, stability_of
+    from roofplan.records.units import parse
+
+    given = StabilityInputs.of(kept.about["inputs"])
+    return Probed(
+        server=Server(**kept.about["server"]),
+        samples=samples,
+        found=stability_of(samples, Schedule(**kept.about["schedule"]), parse(given.over, "s", "--over")),
+        limits=tuple((one, *holds(samples, one)) for one in limits_of(given)),
+        interrupted=kept.status != COMPLETE,
+        run=kept.id,
+        notes=list(kept.about.get("notes", [])),
+    )
+
+
+def waited(work: Coroutine[None, None, T]) -> T:
+    """Return what a coroutine returns, in a thread of its own where this one already runs an event loop."""
+    import asyncio
+    from concurrent.futures import ThreadPoolExecutor
+
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(work)
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(asyncio.run, work).result()

@@ -1,0 +1,203 @@
+"""A day of probes: schedule, shares, hours, changes, outages, and what survives an interruption."""
+
+import asyncio
+import json
+import signal
+import subprocess
+import sys
+import time
+from array import array
+from datetime import UTC
+
+import numpy as np
+import pytest
+from mock_server import Mock
+
+from roofplan import observe
+from roofplan.errors import InputError
+from roofplan.load.statistics import Objective
+from roofplan.measure import stability
+from roofplan.measure.ledger import VARIABLE, Ledger
+from roofplan.measure.sample import Sample
+from roofplan.measure.stability import Schedule, holds, pettitt, share_ends, stability_of
+
+DAY = Schedule(begin=1_700_006_400.0, every=60.0, count=1440, seed=0)
+"""A day from midnight, UTC."""
+
+
+def day(ttft, failed=()):
+    """Return a day of probes with some first tokens, and some that failed."""
+    out = []
+    for k, seconds in enumerate(ttft):
+        if k in failed:
+            out.append(Sample(number=k, due=DAY.due(k), late=0.0, spent=30.0, reason="time-out", message="no answer"))
+        else:
+            out.append(Sample(number=k, due=DAY.due(k), late=0.0, gaps=array("f", [seconds])))
+    return out
+
+
+def test_each_probe_is_at_a_random_moment_of_its_minute():
+    due = np.array([DAY.due(k) for k in range(1440)])
+    assert np.all(due // 60.0 == np.arange(1440))
+    assert 25.0 < np.mean(due % 60.0) < 35.0
+    assert np.std(np.diff(due)) > 10.0
+    assert [DAY.due(3), DAY.due(4)] == [DAY.due(3), DAY.due(4)]
+
+
+def test_probes_whose_moment_has_passed_are_not_made_up_for():
+    assert DAY.next(DAY.begin) == 0
+    assert DAY.next(DAY.begin + DAY.due(5) + 0.001) == 6
+    assert DAY.next(DAY.begin + DAY.due(5) - 0.001) == 5
+    assert DAY.next(DAY.begin - 1000.0) == 0
+
+
+def test_the_articles_day():
+    """1,440 probes near 200 ms, four above 500 ms, the longest 3.2 s: 0.3%, between 0.1 and 0.6."""
+    times = np.random.default_rng(0).normal(0.2, 0.01, 1440)
+    times[[100, 500, 900]] = 0.6
+    times[847] = 3.2
+    found = stability_of(day(times), DAY, 0.5, UTC)
+    assert found.probes == 1440
+    assert found.over == pytest.approx(4 / 1440)
+    assert [round(100 * end, 1) for end in found.over_ends] == [0.1, 0.6]
+    assert found.median == pytest.approx(0.2, abs=0.002)
+    assert found.greatest == pytest.approx(3.2)
+    assert found.greatest_at == DAY.begin + DAY.due(847)
+    assert [one.hour for one in found.hours] == list(range(24))
+    assert [one.probes for one in found.hours] == [60] * 24
+    assert found.hours[14].over == pytest.approx(1 / 60)
+    assert found.changes == ()
+    assert found.outages == ()
+    assert found.waited is None
+
+
+def test_a_change_is_found_where_it_is():
+    random = np.random.default_rng(1)
+    times = np.concatenate([random.normal(0.2, 0.02, 700), random.normal(0.26, 0.02, 740)])
+    (change,) = stability_of(day(times), DAY, 0.5, UTC).changes
+    assert abs(change.at - DAY.begin - DAY.due(700)) < 10 * 60.0
+    assert change.before == pytest.approx(0.2, rel=0.02)
+    assert change.after == pytest.approx(0.26, rel=0.02)
+
+
+def test_chance_makes_no_change():
+    found = [pettitt(np.random.default_rng(seed).exponential(1.0, 300))[1] < 0.05 for seed in range(300)]
+    assert np.mean(found) < 0.09
+    assert pettitt(np.ones(100)) == (1, 1.0)
+
+
+def test_outages_are_rows_of_failures_and_no_percentile_hears_of_them():
+    found = stability_of(day(np.full(200, 0.2), failed={3, 50, 51, 52}), DAY, 0.5, UTC)
+    (outage,) = found.outages
+    assert (outage.probes, outage.reasons) == (3, ("time-out",))
+    assert outage.begin == DAY.begin + DAY.due(50)
+    assert found.failed == {"time-out": 4}
+    assert found.greatest == pytest.approx(0.2)
+    assert found.waited == 30.0
+    assert found.hours[0].failed == 4
+
+
+def test_failures_miss_limits():
+    limit = Objective("ttft", 0.5, 0.99)
+    assert holds(day(np.full(200, 0.2)), limit) == (pytest.approx(0.2), True)
+    assert holds(day(np.full(200, 0.2), failed={3, 9, 20}), limit) == (float("inf"), False)
+
+
+@pytest.mark.parametrize(("hits", "count"), [(0, 30), (4, 1440), (30, 30), (50, 100)])
+def test_the_interval_of_a_share_is_that_of_clopper_and_pearson(hits, count):
+    """At the lower end at least so many hits have 5% probability, at the upper end at most so many."""
+    low, high = share_ends(hits, count)
+    drawn = np.random.default_rng(0)
+    if hits:
+        assert np.mean(drawn.binomial(count, low, 100_000) >= hits) == pytest.approx(0.05, abs=0.004)
+    if hits < count:
+        assert np.mean(drawn.binomial(count, high, 100_000) <= hits) == pytest.approx(0.05, abs=0.004)
+    assert low <= hits / count <= high
+
+
+def test_probes_of_an_endpoint():
+    with Mock(first=0.02, between=0.001) as mock:
+        probed = observe.measure_stability(mock.url, every="50ms", for_="1s", over="10ms", output="4")
+    assert 18 <= probed.found.probes <= 20
+    assert probed.found.over == 1.0
+    assert probed.found.median == pytest.approx(0.02, abs=0.01)
+    assert probed.kept
+    assert max(one.late for one in probed.samples) < 0.1
+
+
+def test_a_wall_clock_that_jumps_stalls_nothing(monkeypatch):
+    """Set back an hour, then forward two: probes go on, and those that a jump passes over are not sent."""
+    real, shift = time.time, [0.0]
+    monkeypatch.setattr(stability.time, "time", lambda: real() + shift[0])
+    with Mock(first=0.01, between=0.001) as mock:
+        given = observe.StabilityInputs(url=mock.url, every="100ms", for_="2s")
+        from roofplan.measure.endpoint import ready
+        from roofplan.measure.request import schedule_of
+
+        asking, schedule, lengths = schedule_of(given, real())
+        _, asking, _ = asyncio.run(ready(asking, None, given=False))
+        seen = []
+
+        def take(sample):
+            seen.append(sample)
+            shift[0] = {3: -0.5, 6: 0.6}.get(len(seen), shift[0])
+
+        begun = real()
+        assert not asyncio.run(stability.probe(asking, schedule, lengths, 0, take))
+    assert real() - begun < 8.0
+    assert all(one.answered for one in seen)
+    numbers = [one.number for one in seen]
+    assert len(set(numbers)) == len(numbers)
+    assert max(numbers) == 19
+
+
+RUN = "import sys; from roofplan.cli import main; main(sys.argv[1:])"
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="the system has no kill")
+def test_a_killed_day_goes_on_where_it_was(tmp_path, monkeypatch, capsys):
+    path = tmp_path / "ledger.sqlite"
+    monkeypatch.setenv(VARIABLE, str(path))
+    with Mock(first=0.01, between=0.001) as mock:
+        words = ["measure", "stability", mock.url, "--every", "50ms", "--for", "5s"]
+        process = subprocess.Popen([sys.executable, "-c", RUN, *words], stdout=subprocess.DEVNULL)
+        book = None
+        for _ in range(200):
+            time.sleep(0.05)
+            book = book or (Ledger(path) if path.exists() else None)
+            if book and book.runs() and book.runs()[0].requests >= 5:
+                break
+        process.kill()
+        process.wait()
+        before = [one.number for one in book.samples(1)]
+        assert len(before) >= 5
+        again = observe.measure_stability(mock.url, resume="1", ledger=path)
+    numbers = [one.number for one in book.samples(1)]
+    assert numbers[: len(before)] == before
+    assert len(numbers) > len(before)
+    assert max(numbers) == 99
+    assert [one.number for one in sorted(again.samples, key=lambda one: one.number)] == numbers
+    assert book.runs()[0].status == "complete"
+    book.close()
+    from roofplan.cli import main
+
+    with pytest.raises(SystemExit):
+        main(["runs", "1", "--json"])
+    shown = json.loads(capsys.readouterr().out)["stability"]
+    assert shown["probes"] == len(numbers)
+    assert shown["planned"] == 100
+    with pytest.raises(InputError, match="run 7 is not in the ledger"):
+        observe.measure_stability(mock.url, resume="7", ledger=path)
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        ({"every": "2h", "for_": "1h"}, "shorter than an interval"),
+        ({"slo": "waiting=1s"}, "no client sees"),
+        ({"every": "0s"}, "--every"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(given, why):
+    with pytest.raises(InputError, match=why):
+        observe.measure_stability("http://127.0.0.1:1", **given)
