@@ -10,14 +10,15 @@ from typing import TYPE_CHECKING, TypeVar
 
 from roofplan.api import simulate
 from roofplan.errors import InputError
-from roofplan.inputs import MeasureInputs, RunsInputs, StabilityInputs, takes
+from roofplan.inputs import CompareInputs, ImportInputs, MeasureInputs, RunsInputs, StabilityInputs, takes
 from roofplan.records.calibration import Fit
 
 if TYPE_CHECKING:
-    from roofplan.evidence.beside import Beside, Planner
-    from roofplan.load.asked import Asked
+    from roofplan.evidence.beside import Beside, Pins
     from roofplan.load.statistics import Objective
     from roofplan.measure.endpoint import Run, Server
+    from roofplan.measure.figures import Seen
+    from roofplan.measure.imports import Imported
     from roofplan.measure.ledger import Kept
     from roofplan.measure.sample import Sample
     from roofplan.measure.stability import Stability
@@ -50,32 +51,35 @@ def measure_endpoint(
     ------
     RoofplanError : bad input, an endpoint that does not answer, or a plan that does not load.
     """
-    from roofplan.evidence.beside import predictor
+    from roofplan.evidence.beside import pins_of
     from roofplan.measure.endpoint import measured, ready
+    from roofplan.measure.figures import seen_of
     from roofplan.measure.ledger import kept_in
     from roofplan.measure.request import load_of
 
     asking, load = load_of(asked)
-    planned = predictor(asked)
-    with kept_in(ledger, "endpoint", {"inputs": asked.as_json(), "timeout": asking.timeout}, progress) as book:
+    pins = pins_of(asked)
+    with kept_in(
+        ledger, "endpoint", {"inputs": asked.as_json(), "timeout": asking.timeout, "plan": pins}, progress
+    ) as book:
         server, asking, notes = waited(ready(asking, asked.model, given=asked.api is not None))
         book.begin(asdict(server), load.count)
         run = waited(measured(server, asking, load, notes, book.take))
         run = replace(run, id=book.finished(run.about(), interrupted=run.interrupted))
-    return _beside(run, load, planned, fit)
+    return _beside(run, seen_of(run, load.warmup), asked, pins, fit)
 
 
-def _beside(run: Run, load: Asked, planned: Planner | None, fit: Fit | None) -> Beside:
+def _beside(run: Run, seen: Seen, given: MeasureInputs, pins: Pins | None, fit: Fit | None) -> Beside:
     """Return a run beside what is predicted for it."""
-    from roofplan.evidence.beside import Beside
-    from roofplan.measure.figures import good_of, seen_of
+    from roofplan.evidence.beside import Beside, under
+    from roofplan.load.statistics import objectives_of
+    from roofplan.measure.figures import good_of
 
-    seen = seen_of(run, load.warmup)
-    given = None if planned is None or not seen.figures else planned(run, seen)
-    felt = None if given is None else simulate(given, fit=fit)
-    return Beside(
-        run=run, seen=seen, felt=felt, objectives=load.objectives, good=good_of(run, load.objectives, load.warmup)
-    )
+    predicted = None if pins is None or not seen.figures else under(pins, run, seen, given)
+    felt = None if predicted is None else simulate(predicted, fit=fit)
+    limits = objectives_of(given.slo)
+    good = good_of(run, limits, int(str(given.warmup)))
+    return Beside(run=run, seen=seen, felt=felt, objectives=limits, good=good)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,28 +116,143 @@ def runs(asked: RunsInputs, *, ledger: Path, fit: Fit | None = None) -> Ledgered
     ------
     InputError : no such run, or a plan without one.
     """
-    from roofplan.evidence.beside import predictor
-    from roofplan.measure.endpoint import kept_run
+    from roofplan.evidence.beside import planned_in
     from roofplan.measure.ledger import opened
-    from roofplan.measure.request import load_of
-    from roofplan.records.units import parse_count
 
     with opened(ledger) as book:
         if asked.run is None:
             if asked.plan or asked.delete:
                 raise InputError("RUN is missing: of which run? roofplan runs lists them", argument="RUN")
             return Ledgered(place=str(ledger), kept=book.runs())
-        kept = book.find(parse_count(asked.run, "RUN"))
+        kept = book.find(number_of(asked.run, "RUN"))
         samples = book.samples(kept.id)
         if asked.delete:
             book.delete(kept.id)
     if "schedule" in kept.about:
         return Ledgered(place=str(ledger), kept=[kept], probes=_probed_again(kept, samples))
-    names = MeasureInputs.each()
+    pins = planned_in(asked.plan) if asked.plan else kept.about.get("plan")
+    return Ledgered(place=str(ledger), kept=[kept], one=_again(kept, samples, pins, fit))
+
+
+def number_of(text: str | float, argument: str) -> int:
+    """Return the number of a run in a text such as 17 or run:17."""
+    from roofplan.records.units import parse_count
+
+    return parse_count(str(text).strip().removeprefix("run:"), argument)
+
+
+def _again(kept: Kept, samples: list[Sample], pins: Pins | None, fit: Fit | None) -> Beside:
+    """Return a run of the ledger, measured here or imported, beside a plan."""
+    from roofplan.measure.endpoint import kept_run
+    from roofplan.measure.figures import seen_of, seen_of_import
+    from roofplan.measure.imports import Imported, Rate
+
+    names, run = MeasureInputs.each(), kept_run(kept, samples)
     given = MeasureInputs.of({name: value for name, value in kept.about["inputs"].items() if name in names})
-    given = replace(given, plan=asked.plan or given.plan, key_env=None)
-    _, load = load_of(given)
-    return Ledgered(place=str(ledger), kept=[kept], one=_beside(kept_run(kept, samples), load, predictor(given), fit))
+    if "imported" not in kept.about:
+        return _beside(run, seen_of(run, int(str(given.warmup))), given, pins, fit)
+    told = kept.about["imported"]
+    one = Imported(**told | {"others": tuple(Rate(**each) for each in told["others"])})
+    return _beside(run, seen_of_import(one), given, pins, fit)
+
+
+def import_file(asked: ImportInputs, *, ledger: Path) -> list[Kept]:
+    """Take over the results of another tool.
+
+    Parameters
+    ----------
+    asked : inputs of ``roofplan import``.
+    ledger : file that keeps them.
+
+    Returns
+    -------
+    The runs as they are kept.
+
+    Raises
+    ------
+    InputError : no such file, or no result of a known tool.
+    """
+    from roofplan.evidence.beside import planned_in
+    from roofplan.measure.endpoint import Server
+    from roofplan.measure.imports import imported
+    from roofplan.measure.ledger import COMPLETE, opened
+
+    found, pins = imported(str(asked.file)), planned_in(asked.plan) if asked.plan else None
+    with opened(ledger) as book:
+        numbers = []
+        for one in found:
+            count = round(one.counts.get("requests", one.counts.get("completed", 0.0)))
+            given, load = _load_of(one, count)
+            server = Server(url=str(asked.file), model=one.model, software=one.tool, local=False)
+            about = {"imported": asdict(one), "server": asdict(server), "load": load, "plan": pins}
+            about["inputs"] = {"url": str(asked.file), **given}
+            numbers.append(book.begin(one.tool, about, count, COMPLETE))
+        return [book.find(number) for number in numbers]
+
+
+def _load_of(one: Imported, count: int) -> tuple[dict[str, str], str]:
+    """Return the load of a run of another tool, as inputs and in words; a burst where it tells neither clients nor a rate."""
+    if "clients" in one.loads:
+        return {"clients": f"{one.loads['clients']:g}"}, f"{one.loads['clients']:g} clients"
+    if "rate" in one.loads:
+        return {"rate": f"{one.loads['rate']:g}req/s"}, f"{one.loads['rate']:g} req/s"
+    return ({"burst": str(count)}, f"{count:,} requests at once") if count else ({}, "")
+
+
+def compare(asked: CompareInputs, *, ledger: Path, fit: Fit | None = None) -> Beside:
+    """Set a plan beside a run, and keep the plan with the run.
+
+    Parameters
+    ----------
+    asked : inputs of ``roofplan compare``.
+    ledger : file that holds the run.
+    fit : constants that the prediction rests on, by default those of `fit_at_hand`.
+
+    Returns
+    -------
+    The run with what is predicted for it.
+
+    Raises
+    ------
+    InputError : no plan, no such run, or one that no load describes.
+    """
+    from roofplan.evidence.beside import planned_in
+    from roofplan.measure.ledger import opened
+
+    pins = planned_in(str(asked.plan))
+    with opened(ledger) as book:
+        kept = book.find(number_of(asked.run or "", "RUN"))
+        if "schedule" in kept.about:
+            raise InputError(f"run {kept.id} is a row of probes, which no plan predicts", argument="RUN", value=kept.id)
+        found = _again(kept, book.samples(kept.id), pins, fit)
+        if found.felt is None:
+            raise InputError(f"run {kept.id} has no figure of a load", argument="RUN", value=kept.id)
+        book.end(kept.id, kept.status, kept.about | {"plan": pins})
+    return found
+
+
+def own_row(text: str, *, ledger: Path) -> dict[str, str]:
+    """Return a run of the ledger as a row that ``calibrate`` learns from.
+
+    Parameters
+    ----------
+    text : such as run:17.
+    ledger : file that holds it.
+
+    Returns
+    -------
+    Columns and cells.
+
+    Raises
+    ------
+    InputError : no such run, or one without a plan.
+    """
+    from roofplan.evidence.beside import row_of
+    from roofplan.measure.ledger import opened
+
+    with opened(ledger) as book:
+        kept = book.find(number_of(text, "--with"))
+        return row_of(_again(kept, book.samples(kept.id), kept.about.get("plan"), None))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

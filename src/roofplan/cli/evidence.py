@@ -65,8 +65,9 @@ def _share(text: str | None) -> float | None:
 @command(CalibrateInputs, "json")
 def calibrate(asked: CalibrateInputs, reply: Reply) -> None:
     """The fitted constants, and your own runs on top of them, kept in a local profile that every command then uses."""
-    from roofplan import api, catalogue
+    from roofplan import api, catalogue, observe
     from roofplan.catalogue import profile
+    from roofplan.measure.ledger import place as ledger
     from roofplan.present.answers.evidence import constants_answer, forgotten_answer, refit_answer
     from roofplan.present.screens.calibration import constants_screen, refit_screen
 
@@ -79,8 +80,9 @@ def calibrate(asked: CalibrateInputs, reply: Reply) -> None:
         said = "there was no local profile" if gone is None else f"removed {gone}"
         reply.show(lambda page: page.line(said), lambda: forgotten_answer(gone, asked))
     elif asked.with_:
+        sources = [[observe.own_row(one, ledger=ledger())] if one.startswith("run:") else one for one in asked.with_]
         with progress(quiet=reply.as_json, what="fits") as tick:
-            found, place = api.refit(*asked.with_, keep=not asked.dry_run, progress=tick)
+            found, place = api.refit(*sources, keep=not asked.dry_run, progress=tick)
         reply.show(
             lambda page: refit_screen(found, place, page),
             lambda: refit_answer(found, place, asked),

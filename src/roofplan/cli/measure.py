@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from cyclopts import App
 
 from roofplan.cli.app import Reply, Row, app, command, progress
-from roofplan.inputs import MeasureInputs, RunsInputs, StabilityInputs
+from roofplan.inputs import CompareInputs, ImportInputs, MeasureInputs, RunsInputs, StabilityInputs
 
 if TYPE_CHECKING:
     from roofplan.present.screens import Page
@@ -114,3 +114,35 @@ def runs(asked: RunsInputs, reply: Reply) -> int:
 
     reply.show(screen, lambda: seen.runs_answer(found, asked), pictures)
     return 0
+
+
+@command(ImportInputs, "json", name="import", example="results.json")
+def import_(asked: ImportInputs, reply: Reply) -> None:
+    """Take over the results of another tool, with its names turned into ours."""
+    from roofplan import observe
+    from roofplan.measure.ledger import place
+    from roofplan.present.answers import seen
+    from roofplan.present.screens.seen import runs_screen
+
+    where = place()
+    kept = observe.import_file(asked, ledger=where)
+    reply.show(lambda page: runs_screen(kept, str(where), page), lambda: seen.import_answer(kept, asked))
+
+
+@command(CompareInputs, *("json", "html"), example="plan.json 17")
+def compare(asked: CompareInputs, reply: Reply) -> int:
+    """A plan beside a run: figure by figure, whether the interval held, and what explains the difference."""
+    from roofplan import observe
+    from roofplan.measure.ledger import place
+    from roofplan.present.answers import seen
+    from roofplan.present.screens.seen import measure_screen
+
+    found = observe.compare(asked, ledger=place())
+
+    def pictures() -> list[Row]:
+        from roofplan.present.charts.seen import of_run
+
+        return of_run(found)
+
+    reply.show(lambda page: measure_screen(found, page), lambda: seen.compare_answer(found, asked), pictures)
+    return 1 if any(one.inside is False for one in found.figures) else 0

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from math import inf
 from pathlib import Path
 
@@ -107,6 +108,9 @@ class Beside:
 
     def at(self, limit: Objective) -> float | None:
         """Return the measured time at a limit's percentile, None where nothing was measured [s]."""
+        told = self.seen.figures.get(limit.figure)
+        if not self.run.samples and told is not None:  # of another tool, which tells percentiles alone
+            return told.summary.quantiles.get(limit.percentile)
         values = [getattr(one, limit.figure, None) for one in self.run.samples if one.answered]
         known = sorted(value for value in values if value is not None)
         return known[min(len(known) - 1, int(limit.quantile * len(known)))] if known else None
@@ -149,12 +153,8 @@ class Beside:
             yield f"first tokens take {first:.2g} times what is predicted, tokens {token:.2g} times: other users' prompts, or decode steps"
 
 
-Planner = Callable[[Run, Seen], SimulateInputs]
-"""Makes of a run what `simulate` is asked for it."""
-
-
-def predictor(given: MeasureInputs) -> Planner | None:
-    """Return what predicts a run: a plan in a file, or a machine and a model that are named; None where neither is.
+def pins_of(given: MeasureInputs) -> Pins | None:
+    """Return what pins the plan of a run: one in a file, or a machine and a model that are named; None where neither is.
 
     Parameters
     ----------
@@ -162,7 +162,7 @@ def predictor(given: MeasureInputs) -> Planner | None:
 
     Returns
     -------
-    A function of the run.
+    Inputs of `simulate` without a load; without a model, the server's id is it.
 
     Raises
     ------
@@ -171,18 +171,19 @@ def predictor(given: MeasureInputs) -> Planner | None:
     if given.plan is not None and (given.on or given.config or given.engine):
         raise InputError("--plan and --on, --config, --engine exclude each other", argument="--plan", value=given.plan)
     if given.plan is not None:
-        planned = planned_in(given.plan)
-        return lambda run, seen: under(planned, run, seen, given)
+        return planned_in(given.plan)
     if not given.on:
         if given.config or given.engine:
             raise InputError("--config and --engine: on which machine? Example: --on h100-sxm:8", argument="--on")
         return None
-    return lambda run, seen: under(
-        {"model": given.config or run.server.model, "on": given.on, "engine": given.engine}, run, seen, given
-    )
+    return {"model": given.config, "on": list(given.on), "engine": given.engine}
 
 
-def planned_in(path: str) -> dict[str, object]:
+Pins = dict[str, object]
+"""What pins a plan: inputs of `simulate` without a load."""
+
+
+def planned_in(path: str) -> Pins:
     """Return what pins the first plan of a JSON answer of ``serve`` or ``simulate``.
 
     Parameters
@@ -216,8 +217,19 @@ KEPT = ("model", "context", "precision", "kv_precision", "prefix_hit", "set", "d
 """Inputs of a plan that a prediction of its run keeps."""
 
 
-def under(planned: Mapping[str, object], run: Run, seen: Seen, given: MeasureInputs) -> SimulateInputs:
-    """Return what `simulate` is asked for a run: the plan, the load as it was put, and the lengths as the server counted them."""
+def under(pins: Pins, run: Run, seen: Seen, given: MeasureInputs) -> SimulateInputs:
+    """Return what `simulate` is asked for a run: the plan, the load as it was put, and the lengths as the server counted them.
+
+    Parameters
+    ----------
+    pins : the plan.
+    run, seen : the run and what it says.
+    given : inputs that it was measured with.
+
+    Returns
+    -------
+    Inputs of `simulate`.
+    """
     load = {
         name: getattr(given, name) for name in ("rate", "burst", "trace", "burstiness", "lengths", "seed", "warmup")
     }
@@ -228,4 +240,54 @@ def under(planned: Mapping[str, object], run: Run, seen: Seen, given: MeasureInp
         load["output"] = str(max(2, round(seen.output or seen.asked_output)))
     if given.burst is None:
         load["requests"] = str(run.planned)
-    return SimulateInputs.of({name: value for name, value in {**planned, **load}.items() if value is not None})
+    model = {"model": pins.get("model") or run.server.model}
+    return SimulateInputs.of({name: value for name, value in {**pins, **load, **model}.items() if value is not None})
+
+
+def row_of(found: Beside) -> dict[str, str]:
+    """Return a run with its plan as a row of the table that ``validate`` and ``calibrate`` read.
+
+    Parameters
+    ----------
+    found : a run with a prediction.
+
+    Returns
+    -------
+    Columns and cells.
+
+    Raises
+    ------
+    InputError : no plan, or nothing that was measured.
+    """
+    felt, run = found.felt, found.run
+    if felt is None or "tpot" not in found.seen.figures:
+        why = "names no plan: roofplan compare PLAN RUN keeps one" if felt is None else "has no time per token"
+        raise InputError(f"run {run.id}: {why}", argument="--with", value=f"run:{run.id}")
+    plan, asked = felt.plan, felt.asked
+    version = plan.engine.id.removeprefix(f"{plan.engine.name}-")
+    stored = plan.model.quantization
+    checkpoint = plan.model.dtype if stored is None else stored.format
+    weights = checkpoint if plan.precision == "checkpoint" else plan.precision
+    means = {name: one.summary.mean for name, one in found.seen.figures.items()}
+    told: dict[str, object] = {
+        "id": f"run-{run.id}",
+        "source_key": "own runs",
+        "model_name": plan.named or plan.model.id,
+        "accel_norm": plan.machine.device.id,
+        "count": plan.machine.count,
+        **plan.strategy.as_dict(),
+        "engine_name": plan.engine.name,
+        "engine_version": version,
+        "weight_precision": weights,
+        "kv_precision": plan.kv_precision,
+        "input_len": round(asked.input),
+        "output_len": round(asked.output),
+        "client_concurrency": asked.clients or "",
+        "request_rate": "inf" if asked.burst else asked.rate or "",
+        "queued_requests": asked.count,
+        "metric_kind": "serving",
+        "tpot_ms": 1e3 * (means["tpot"] or 0.0),
+        "ttft_ms": 1e3 * (means.get("ttft") or 0.0) or "",
+        "month": datetime.now(UTC).strftime("%Y-%m"),
+    }
+    return {name: str(value) for name, value in told.items()}

@@ -176,6 +176,26 @@ class RunsInputs(Inputs):
 
 
 @dataclass(frozen=True, kw_only=True)
+class ImportInputs(Inputs):
+    """Inputs of ``roofplan import``."""
+
+    file: str | None = asked(
+        "result of guidellm, aiperf, genai-perf, vllm bench, SGLang bench, inference-perf, evalscope, llama-bench, nccl-tests or nvbandwidth",
+        positional=True,
+        required=True,
+    )
+    plan: str | None = asked("JSON answer of serve or simulate that describes what was measured")
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompareInputs(Inputs):
+    """Inputs of ``roofplan compare``."""
+
+    plan: str | None = asked("JSON answer of serve or simulate", positional=True, required=True)
+    run: Text | None = asked("number of a run, 17 or run:17", positional=True, required=True)
+
+
+@dataclass(frozen=True, kw_only=True)
 class TrainInputs(OfModel):
     """Inputs of ``roofplan train``."""
 
@@ -280,7 +300,7 @@ class CalibrateInputs(Inputs):
     """Inputs of ``roofplan calibrate``."""
 
     with_: tuple[str, ...] = asked(
-        "a CSV file of your own runs, as validate reads them; repeat for more files", (), name="with"
+        "a CSV file of your own runs, as validate reads them, or run:17 of the ledger; repeat for more", (), name="with"
     )
     dry_run: bool = asked("show what they do to the constants, keep nothing", False)
     forget: bool = asked("remove the local profile", False)
@@ -373,6 +393,8 @@ RECORDS: dict[str, type[Inputs]] = {
     "measure endpoint": MeasureInputs,
     "measure stability": StabilityInputs,
     "runs": RunsInputs,
+    "import": ImportInputs,
+    "compare": CompareInputs,
     "model": ModelInputs,
     "device": DeviceInputs,
     "validate": ValidateInputs,

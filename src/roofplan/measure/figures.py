@@ -10,12 +10,10 @@ import numpy as np
 
 from roofplan.load.statistics import QUANTILES, Objective, Summary, quantile_ends, summary
 from roofplan.measure.endpoint import Run
+from roofplan.measure.imports import Imported, Rate
 from roofplan.measure.sample import Sample
 
 Array = np.ndarray
-
-SEEN = ("ttft", "tpot", "itl", "e2e")
-"""Figures of a run: of each request, but for the gaps between its events, which are pooled."""
 
 FORMULAS = {
     "ttft": "first text - due",
@@ -55,6 +53,7 @@ class Seen:
     Parameters
     ----------
     figures : of `SEEN`, as far as the answers tell them.
+    answered : complete answers [1].
     failed : requests by the reason of their failure [1].
     messages : an example of what was said, by reason.
     seconds : from the first request's due time to the last text [s].
@@ -67,10 +66,12 @@ class Seen:
     bunched : share of events that came with the one before [1].
     tokens_per_event : of answers whose tokens the server counted; above 1, the first and the last event may hold several [1].
     error_tpot : median relative difference of the time per token from the server's own, None where it sends none [1].
+    others : rates that another tool measured beside, or alone.
     beyond_prompt : median of the first token's time beyond the server's own time for the prompt, None where it sends none [s].
     """
 
     figures: dict[str, Figure]
+    answered: int
     failed: dict[str, int]
     messages: dict[str, str]
     seconds: float
@@ -88,6 +89,7 @@ class Seen:
     tokens_per_event: float
     error_tpot: tuple[float, float] | None
     beyond_prompt: float | None
+    others: tuple[Rate, ...] = ()
 
 
 def figure_of(values: Array) -> Figure:
@@ -126,6 +128,7 @@ def seen_of(run: Run, warmup: int = 0) -> Seen:
     gaps = values["itl"]
     return Seen(
         figures={name: figure_of(each) for name, each in values.items() if len(each)},
+        answered=len(good),
         failed=dict(Counter(one.reason for one in bad).most_common()),
         messages={one.reason: one.message for one in reversed(bad)},
         seconds=seconds,
@@ -143,6 +146,48 @@ def seen_of(run: Run, warmup: int = 0) -> Seen:
         tokens_per_event=_per_event(good),
         error_tpot=_error(good),
         beyond_prompt=_beyond(good),
+    )
+
+
+def seen_of_import(one: Imported) -> Seen:
+    """Return what a run of another tool says, as far as it tells it.
+
+    Parameters
+    ----------
+    one : the run.
+
+    Returns
+    -------
+    Its figures without limits, since requests are not told one by one.
+    """
+    figures = {}
+    for name, values in one.figures.items():
+        quantiles = {key: value for key, value in values.items() if key != "mean"}
+        figures[name] = Figure(
+            Summary(values["mean"], 0.0, quantiles, int(one.counts.get("completed", 0))), {}, frozenset()
+        )
+    failed = int(one.counts.get("failed", 0))
+    return Seen(
+        figures=figures,
+        answered=int(one.counts.get("completed", 0)),
+        failed={"as the tool counts": failed} if failed else {},
+        messages={"as the tool counts": "reasons are not told"} if failed else {},
+        seconds=one.rates.get("seconds", 0.0),
+        requests_per_second=one.rates.get("requests_per_second", 0.0),
+        output_tokens_per_second=one.rates.get("output_tokens_per_second", 0.0),
+        input=one.loads.get("input"),
+        output=one.loads.get("output"),
+        asked_input=one.loads.get("input", 0.0),
+        asked_output=one.loads.get("output", 0.0),
+        short=0,
+        cached=None,
+        connect=0.0,
+        late=0.0,
+        bunched=0.0,
+        tokens_per_event=1.0,
+        error_tpot=None,
+        beyond_prompt=None,
+        others=one.others,
     )
 
 

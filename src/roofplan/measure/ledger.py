@@ -205,7 +205,9 @@ class Ledger:
         )
         out = []
         for number, kind, started, status, beat, planned, about, count, good in self.file.execute(text, (run,)):
-            silent = status == RUNNING and abs(time.time() - beat) > self._silence(json.loads(about))
+            told = json.loads(about)
+            silent = status == RUNNING and abs(time.time() - beat) > self._silence(told)
+            counts = told.get("imported", {}).get("counts", {})
             out.append(
                 Kept(
                     id=number,
@@ -213,9 +215,9 @@ class Ledger:
                     started=started,
                     status=UNFINISHED if silent else status,
                     planned=planned,
-                    requests=count,
-                    completed=good or 0,
-                    about=json.loads(about),
+                    requests=count or planned or 0 if counts else count,
+                    completed=round(counts.get("completed", good or 0)),
+                    about=told,
                 )
             )
         return out

@@ -11,7 +11,7 @@ from roofplan.load.asked import Asked, asked_of, seed_of
 from roofplan.load.statistics import Objective, objectives_of
 from roofplan.measure.client import Asking
 from roofplan.measure.exchange import target_of
-from roofplan.measure.figures import SEEN
+from roofplan.measure.sample import SEEN
 from roofplan.measure.stability import Schedule
 from roofplan.measure.stream import APIS, CHAT
 from roofplan.measure.text import Prompts

@@ -5,6 +5,9 @@ from __future__ import annotations
 from array import array
 from dataclasses import dataclass, field
 
+SEEN = ("ttft", "tpot", "itl", "e2e")
+"""Figures of a run: of each request, but for the gaps between its events, which are pooled."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:

@@ -19,6 +19,8 @@ ANSWERS: dict[str, type[Answer]] = {
     "measure endpoint": seen.MeasureAnswer,
     "measure stability": seen.StabilityAnswer,
     "runs": seen.RunsAnswer,
+    "import": seen.ImportAnswer,
+    "compare": seen.CompareAnswer,
     "model": things.ModelAnswer,
     "device": things.DeviceAnswer,
     "validate": evidence.ValidateAnswer,

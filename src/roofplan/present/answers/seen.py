@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Literal
 
 from roofplan.evidence.beside import Beside, Compared
-from roofplan.inputs import MeasureInputs, RunsInputs, StabilityInputs
+from roofplan.inputs import CompareInputs, ImportInputs, MeasureInputs, RunsInputs, StabilityInputs
 from roofplan.measure.figures import FORMULAS
 from roofplan.measure.ledger import Kept
 from roofplan.measure.sample import Sample
@@ -66,6 +66,15 @@ class ObservedLimit:
 
 
 @members
+class RateMember:
+    """A rate that another tool measured: its name, value and unit."""
+
+    name: str
+    value: float
+    unit: str
+
+
+@members
 class RunMember:
     """A load that was put on an endpoint, and what its users felt.
 
@@ -109,6 +118,7 @@ class RunMember:
     goodput: float | None
     limits: list[ObservedLimit]
     notes: list[str]
+    others: list[RateMember] = ABSENT
     client: ClientMember
     prediction: PredictedMember | None
 
@@ -149,7 +159,7 @@ def run_member(found: Beside) -> RunMember:
         software=run.server.software,
         load=run.load,
         requests=run.planned,
-        completed=sum(one.answered for one in run.samples),
+        completed=seen.answered,
         interrupted=run.interrupted,
         **{name: figures.get(name, ABSENT) for name in FORMULAS},
         goodput=found.good,
@@ -164,6 +174,7 @@ def run_member(found: Beside) -> RunMember:
             for one in found.objectives
         ],
         notes=run.notes,
+        others=[view(RateMember, one) for one in seen.others] or ABSENT,
         client=view(
             ClientMember,
             seen,
@@ -418,3 +429,47 @@ def kept_member(one: Kept) -> KeptMember:
     server = one.about.get("server", {})
     told = {"url": server.get("url"), "model": server.get("model"), "load": one.about.get("load")}
     return view(KeptMember, one, **{name: ABSENT if value is None else value for name, value in told.items()})
+
+
+@members
+class ImportAnswer(Answer):
+    """Runs that were taken over from another tool."""
+
+    runs: list[KeptMember] = ABSENT
+
+
+def import_answer(kept: Sequence[Kept], asked: ImportInputs) -> ImportAnswer:
+    """Return the answer of ``roofplan import``.
+
+    Parameters
+    ----------
+    kept : the runs as they are kept.
+    asked : inputs of the command.
+
+    Returns
+    -------
+    The answer.
+    """
+    return answered(ImportAnswer, "import", asked, runs=[kept_member(one) for one in kept])
+
+
+@members
+class CompareAnswer(Answer):
+    """A run beside a plan."""
+
+    run: RunMember = ABSENT
+
+
+def compare_answer(found: Beside, asked: CompareInputs) -> CompareAnswer:
+    """Return the answer of ``roofplan compare``.
+
+    Parameters
+    ----------
+    found : the run and what is predicted for it.
+    asked : inputs of the command.
+
+    Returns
+    -------
+    The answer.
+    """
+    return answered(CompareAnswer, "compare", asked, run=run_member(found))

@@ -42,11 +42,13 @@ def measure_screen(found: Beside, page: Page) -> None:
         seen.asked_output if seen.output is None else seen.output,
     )
     lengths = f"{given[0]:,.0f} in, {given[1]:,.0f} out"
-    done = f"{sum(one.answered for one in run.samples):,} of {run.planned:,} requests answered in {units.show(seen.seconds, 's')}"
-    for line in wrapped(f"{server.url} · {server.software or 'server unnamed'} · {server.model}", indent=2):
+    done = f"{seen.answered:,} of {run.planned:,} requests answered in {units.show(seen.seconds, 's')}"
+    for line in wrapped(" · ".join(filter(None, (server.url, server.software, server.model))), indent=2):
         page.line(line)
-    for line in wrapped(f"  {run.load} · {lengths} · {done}", indent=2):
+    for line in wrapped(f"  {run.load} · {lengths} · {done}", indent=2) if run.load else []:
         page.line(line)
+    for rate in seen.others:
+        page.line(f"  {rate.name}: {units.show(rate.value, rate.unit)}")
     if found.figures:
         page.line()
         beside = "   predicted mean, 90%" if found.felt is not None else ""
@@ -65,7 +67,8 @@ def _row(one: Compared) -> str:
     title, unit, scale = NAMES[one.name]
     of = one.measured
     cells = [units.significant((of.summary.mean or 0.0) * scale)]
-    cells += [f"{units.significant(v * scale)}{'*' if k in of.few else ''}" for k, v in of.summary.quantiles.items()]
+    told = {k: f"{units.significant(v * scale)}{'*' if k in of.few else ''}" for k, v in of.summary.quantiles.items()}
+    cells += [told.get(name, "-") for name in QUANTILES]
     text = f"  {title + ' ' + unit:7s}" + "".join(cell.rjust(COLUMN) for cell in cells)
     if one.predicted is None:
         return text
@@ -79,7 +82,7 @@ def _below(found: Beside, page: Page) -> list[str]:
     run, seen = found.run, found.seen
     rate = f"{units.significant(seen.requests_per_second)} req/s, {units.significant(seen.output_tokens_per_second)} tok/s out"
     cached = f" · {seen.cached:.0%} of prompts cached" if seen.cached is not None else ""
-    lines = [f"  in all    {rate}{cached}"]
+    lines = [f"  in all    {rate}{cached}"] if seen.answered or seen.failed else []
     for place, limit in enumerate(found.objectives):
         title, unit, scale = NAMES[limit.figure]
         value = found.at(limit)
@@ -106,7 +109,8 @@ def _below(found: Beside, page: Page) -> list[str]:
     )
     for place, text in enumerate(found.explains()):
         lines += wrapped(f"  {'' if place else 'explains':10s}{text}", indent=12)
-    lines += wrapped(f"  client    {' · '.join(_client(found))}", indent=12)
+    if run.samples:
+        lines += wrapped(f"  client    {' · '.join(_client(found))}", indent=12)
     lines += [page.paint(f"  ! {text}", "warning") for text in warnings(found)]
     if run.id is not None:
         lines.append(f"kept as run {run.id} · next: roofplan runs {run.id}")
