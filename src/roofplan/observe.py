@@ -252,7 +252,8 @@ def own_row(text: str, *, ledger: Path) -> dict[str, str]:
 
     with opened(ledger) as book:
         kept = book.find(number_of(text, "--with"))
-        return row_of(_again(kept, book.samples(kept.id), kept.about.get("plan"), None))
+        pins = kept.about.get("plan") or {}
+        return row_of(_again(kept, book.samples(kept.id), pins or None, None), pins)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

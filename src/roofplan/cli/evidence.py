@@ -80,7 +80,9 @@ def calibrate(asked: CalibrateInputs, reply: Reply) -> None:
         said = "there was no local profile" if gone is None else f"removed {gone}"
         reply.show(lambda page: page.line(said), lambda: forgotten_answer(gone, asked))
     elif asked.with_:
-        sources = [[observe.own_row(one, ledger=ledger())] if one.startswith("run:") else one for one in asked.with_]
+        rows = [observe.own_row(one, ledger=ledger()) for one in asked.with_ if one.startswith("run:")]
+        sources: list[str | list[dict[str, str]]] = [one for one in asked.with_ if not one.startswith("run:")]
+        sources += [rows] if rows else []
         with progress(quiet=reply.as_json, what="fits") as tick:
             found, place = api.refit(*sources, keep=not asked.dry_run, progress=tick)
         reply.show(

@@ -244,12 +244,13 @@ def under(pins: Pins, run: Run, seen: Seen, given: MeasureInputs) -> SimulateInp
     return SimulateInputs.of({name: value for name, value in {**pins, **load, **model}.items() if value is not None})
 
 
-def row_of(found: Beside) -> dict[str, str]:
+def row_of(found: Beside, pins: Pins) -> dict[str, str]:
     """Return a run with its plan as a row of the table that ``validate`` and ``calibrate`` read.
 
     Parameters
     ----------
     found : a run with a prediction.
+    pins : its plan.
 
     Returns
     -------
@@ -272,8 +273,8 @@ def row_of(found: Beside) -> dict[str, str]:
     told: dict[str, object] = {
         "id": f"run-{run.id}",
         "source_key": "own runs",
-        "model_name": plan.named or plan.model.id,
-        "accel_norm": plan.machine.device.id,
+        "model_name": pins.get("model") or plan.named or plan.model.id,
+        "accel_norm": plan.machine.text.split("@")[0].rpartition(":")[0] or plan.machine.device.id,
         "count": plan.machine.count,
         **plan.strategy.as_dict(),
         "engine_name": plan.engine.name,

@@ -48,6 +48,7 @@ VERDICTS = (
     "source damaged",
     "rule holds",
     "rule fails",
+    "measurable",
     "not yet",
 )
 AGREES, ROUNDS = 0.05, 0.10
@@ -92,6 +93,7 @@ class Claim:
     corrected_law : expression that replaces `law` where the article's law is wrong.
     verdict : recorded verdict.
     why : why the article errs, or why the corrected figure differs.
+    command : that measures it where it is a matter of measurement, empty where it is not.
     """
 
     id: str
@@ -109,10 +111,11 @@ class Claim:
     corrected: Mapping[str, Any]
     corrected_law: str = ""
     why: str = ""
+    command: str = ""
 
     @property
     def covered(self) -> bool:
-        """Whether our laws cover the claim."""
+        """Whether our laws cover the claim, or a command measures it."""
         return self.verdict != "not yet"
 
 
@@ -158,6 +161,7 @@ def claims() -> tuple[Claim, ...]:
                 corrected=row.get("corrected", {}),
                 corrected_law=row.get("corrected_law", ""),
                 why=row.get("why", ""),
+                command=row.get("command", ""),
             )
             for row in tomllib.loads(path.read_text())["claim"]
         )
@@ -200,7 +204,7 @@ def _verdict(claim: Claim, own: float | None) -> str:
     if (
         own is None
         or claim.claimed is None
-        or claim.verdict in {"not yet", "inputs not stated", "source damaged", "contradicts itself"}
+        or claim.verdict in {"not yet", "measurable", "inputs not stated", "source damaged", "contradicts itself"}
     ):
         return claim.verdict
     if claim.sense:

@@ -137,6 +137,7 @@ async def drive(
     -------
     What it took, and whether it was interrupted.
     """
+    room_for(len(requests) if clients is None else clients)
     effort, interrupted = Effort(), False
     spent, start = time.process_time(), clock()
     lengths = list(zip(requests.inputs.tolist(), requests.outputs.tolist(), strict=True))
@@ -156,6 +157,28 @@ async def drive(
         interrupted = True
     effort.seconds, effort.cpu = clock() - start, time.process_time() - spent
     return effort, interrupted
+
+
+SPARE = 64
+"""Open files beside the streams [1]."""
+
+
+def room_for(streams: int) -> None:
+    """Ask the system for as many open files as streams need, where it has such a limit.
+
+    Parameters
+    ----------
+    streams : at once [1].
+    """
+    try:
+        import resource
+    except ImportError:  # Windows has none
+        return
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = streams + SPARE
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 
 async def _arrive(requests: Requests, start: float, send: Callable[[int, float], object]) -> None:

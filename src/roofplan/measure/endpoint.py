@@ -142,7 +142,8 @@ async def known(target: Target, model: str | None) -> Server:
             raise Unreachable(f"{target.url}: {error.message}", argument="URL", value=target.url) from None
         ids = [model]  # a server that lists nothing
     if model is None and len(ids) != 1:
-        has = f"has {', '.join(ids[:5])}" if ids else "lists none"
+        more = f", and {len(ids) - 5:,} more" if len(ids) > 5 else ""
+        has = f"has {', '.join(ids[:5])}{more}" if ids else "lists none"
         raise InputError(f"--model: which one? {target.url} {has}", argument="--model", nearest=ids[:5])
     if model is not None and model not in ids:
         near = nearest(model, ids) or ids[:3]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from dataclasses import replace
 
 from roofplan.errors import InputError, choice
@@ -77,7 +78,7 @@ def schedule_of(given: StabilityInputs, now: float) -> tuple[Asking, Schedule, t
         message = f"--for: {given.for_} is shorter than an interval of {given.every}"
         raise InputError(message, argument="--for", value=given.for_)
     seed = seed_of(given.seed)
-    asking = asking_of(given, Prompts(seed, repeated=choice(given.prompts, WAYS, "--prompts") == REPEATED))
+    asking = asking_of(given, _prompts(given.prompts, seed))
     lengths = units.parse_length(given.input, "--input"), units.parse_length(given.output, "--output")
     return asking, Schedule(begin=now, every=every, count=count, seed=seed), lengths
 
@@ -141,5 +142,11 @@ def load_of(given: MeasureInputs) -> tuple[Asking, Asked]:
         load = replace(given, clients="1", requests=given.requests or str(ROUNDS))
     asked = asked_of(load, REQUESTS)
     seen_limits(asked.objectives)
-    way = choice(given.prompts, WAYS, "--prompts")
-    return asking_of(given, Prompts(asked.seed, repeated=way == REPEATED)), asked
+    return asking_of(given, _prompts(given.prompts, asked.seed)), asked
+
+
+def _prompts(way: str, seed: int) -> Prompts:
+    """Return what makes prompts: fresh ones are of this moment, since a cache may know those of an earlier run."""
+    if choice(way, WAYS, "--prompts") == REPEATED:
+        return Prompts(seed, repeated=True)
+    return Prompts(time.time_ns())

@@ -323,6 +323,7 @@ class ClaimRow:
     Parameters
     ----------
     verdict, recorded : as computed now, and as it was written down.
+    command : that measures it where it is a matter of measurement, empty where it is not.
     """
 
     id: str
@@ -336,6 +337,7 @@ class ClaimRow:
     verdict: str
     recorded: str
     why: str
+    command: str
 
 
 def claim_rows(found: Sequence[Judged]) -> list[ClaimRow]:

@@ -31,6 +31,8 @@ def claims_screen(results: Sequence[Outcome], page: Page) -> None:
         )
         if not result.follows:
             page.line(page.paint(f"      recorded as {claim.verdict!r}: it no longer follows", "warning"))
+        if len(results) <= 40 and claim.command:
+            page.line(f"      measured by: {claim.command}")
         if len(results) <= 40 and claim.why:
             for line in wrapped(claim.why, indent=6, first=6):
                 page.line(page.paint(line, "dim"))

