@@ -9,6 +9,8 @@ from datetime import UTC, datetime
 from math import inf
 from pathlib import Path
 
+import numpy as np
+
 from roofplan.errors import InputError
 from roofplan.inputs import MeasureInputs, SimulateInputs
 from roofplan.load.statistics import Objective
@@ -112,8 +114,8 @@ class Beside:
         if not self.run.samples and told is not None:  # of another tool, which tells percentiles alone
             return told.summary.quantiles.get(limit.percentile)
         values = [getattr(one, limit.figure, None) for one in self.run.samples if one.answered]
-        known = sorted(value for value in values if value is not None)
-        return known[min(len(known) - 1, int(limit.quantile * len(known)))] if known else None
+        known = [value for value in values if value is not None]
+        return float(np.quantile(known, limit.quantile)) if known else None
 
     def holds(self, limit: Objective) -> bool:
         """Return whether the measured time at a limit's percentile is inside it."""

@@ -96,7 +96,7 @@ class Asked:
         """Return the load as a sentence's beginning, such as ``Poisson 4 req/s``."""
         wanted = rate if rate is not None else self.rate
         if self.clients is not None:
-            return f"{self.clients:,} clients"
+            return f"{self.clients:,} client{'' if self.clients == 1 else 's'}"
         if self.burst is not None:
             return f"{self.burst:,} requests at once"
         if self.trace is not None:
