@@ -105,7 +105,8 @@ class Beside:
         found, plan = self.felt.simulation.figures, self.felt.plan
         waits, first = found["waiting"].summary.mean or 0.0, found["ttft"].summary.mean or inf
         if name == "ttft" and waits > 0.5 * first:
-            return "waiting for a seat"
+            front = float(plan.rates.front + plan.rates.delay)
+            return "the server's front end" if front > 0.5 * waits else "waiting for a seat"
         limits = bounds(plan)
         limit, _ = limits["decode"] if name != "ttft" and "decode" in limits else limits["prefill"]
         return limit.replace("_", " ")
