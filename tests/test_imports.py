@@ -171,6 +171,18 @@ def test_lines_of_json_are_runs(tmp_path):
     assert [one.loads["rate"] for one in imported(kept(tmp_path, text, "x.jsonl"))] == [1.0, 2.0]
 
 
+def test_a_rate_comes_before_its_cap(tmp_path):
+    path = kept(tmp_path, VLLM | {"request_rate": 4.0, "max_concurrency": 256})
+    (one,) = observe.import_file(ImportInputs(file=path), ledger=tmp_path / "l.sqlite")
+    assert one.about["load"] == "4 req/s"
+
+
+def test_times_below_zero_are_none(tmp_path):
+    (one,) = imported(kept(tmp_path, VLLM | {"mean_tpot_ms": -1.0, "duration": float("nan")}))
+    assert "tpot" not in one.figures
+    assert "seconds" not in one.rates
+
+
 def test_every_layout_tells_our_figures():
     for layout in tools().values():
         assert set(layout) & set(SEEN)
@@ -204,6 +216,9 @@ def test_rates_of_machines_are_taken_over(tmp_path):
     }
     (bandwidth,) = imported(kept(tmp_path, {"nvbandwidth": {"testcases": [case, case | {"status": "Waived"}]}}))
     assert [one.value for one in bandwidth.others] == [pytest.approx(276.2e9)]
+    slow = case | {"bandwidth_description": "device latency (ns)", "bandwidth_matrix": [["772.5"]]}
+    (latency,) = imported(kept(tmp_path, {"nvbandwidth": {"testcases": [slow]}}))
+    assert [(one.value, one.unit) for one in latency.others] == [(pytest.approx(772.5e-9), "s")]
     (nccl,) = imported(kept(tmp_path, NCCL, "nccl.txt"))
     assert [one.value for one in nccl.others] == [pytest.approx(43.37e9), pytest.approx(329.71e9)]
 

@@ -176,3 +176,9 @@ def test_the_interval_of_a_quantile_holds_it_nine_times_in_ten():
         low, high = quantile_ends(np.random.default_rng(seed).exponential(1.0, 2000), 0.9)
         inside += low <= np.log(10.0) <= high
     assert 340 <= inside <= 385
+
+
+def test_a_sample_that_is_too_small_has_no_ends():
+    assert quantile_ends(np.arange(1.0, 21.0), 0.99)[1] == np.inf
+    assert quantile_ends(np.ones(1), 0.5) == (0.0, np.inf)
+    assert quantile_ends(np.tile([1.0, 2.0], 20), 0.5) == (1.0, 2.0)

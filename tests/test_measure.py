@@ -273,6 +273,90 @@ def test_every_field_of_a_sample_is_a_column():
     assert set(COLUMNS) == set(Sample.__dataclass_fields__)
 
 
+def test_a_run_goes_on_while_its_process_lives(tmp_path):
+    book = Ledger(tmp_path / "l.sqlite")
+    run = book.begin("endpoint", {})
+    assert book.find(run).status == "running"
+    book.file.execute("UPDATE run SET about = '{}'")  # of another host: it wrote lately
+    assert book.find(run).status == "running"
+    book.file.execute("UPDATE run SET beat = beat - 3600")
+    assert book.find(run).status == "unfinished"
+
+
+def test_what_could_not_be_written_is_written_at_the_end(tmp_path):
+    book = Ledger(tmp_path / "l.sqlite")
+    run = book.begin("endpoint", {})
+    book.waiting.append((run, sample(0)))
+    book.end(run, "complete", {})
+    assert len(book.samples(run)) == 1
+
+
+def test_a_notebook_keeps_its_runs(tmp_path):
+    """Where a loop runs already, the load runs in a thread of its own, and its samples reach the ledger."""
+    path = tmp_path / "l.sqlite"
+
+    async def cell(url):
+        return observe.measure_endpoint(url, **SHORT, ledger=path)
+
+    with Mock() as mock:
+        asyncio.run(cell(mock.url))
+    assert Ledger(path).runs()[0].completed == 6
+
+
+def test_two_runs_send_other_prompts(server):
+    before = len(server.bodies)
+    of(server, "steady")
+    of(server, "steady")
+    sent = [one["messages"][0]["content"] for one in server.bodies[before:] if one["max_tokens"] == 12]
+    assert len(set(sent)) == len(sent) == 12
+
+
+def test_limits_and_percentiles_are_one_definition(server):
+    found = of(server, "steady", requests="20", slo="ttft=1s@p99,tpot=1s@p93", warmup="2")
+    table = found.seen.figures["ttft"].summary.quantiles["p99"]
+    assert found.at(found.objectives[0]) == table
+    values = sorted(one.tpot for one in found.run.samples if one.number >= 2)
+    assert values[0] <= found.at(found.objectives[1]) <= values[-1]
+
+
+def test_an_answer_without_a_first_token_is_not_inside_its_limit(server):
+    assert of(server, "whole", slo="ttft=1s").good == 0.0
+
+
+def test_a_plan_that_cannot_be_made_is_refused_before_the_load(server):
+    before = len(server.bodies)
+    with pytest.raises(InputError, match="bogus"):
+        of(server, "steady", on="bogus", config="llama-3.1-8b")
+    assert all(one["max_tokens"] == 2 for one in server.bodies[before:])
+
+
+@pytest.mark.parametrize("size", [b"-6", b"zz"])
+def test_a_chunk_of_no_size_ends_the_answer(size):
+    from roofplan.measure.exchange import Failure, Wire
+
+    async def read():
+        wire = Wire(Stream().line)
+        wire.data_received(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + size + b"\r\nxx\r\n")
+        await asyncio.wait_for(wire.ended, 5)
+
+    with pytest.raises(Failure, match="no valid HTTP"):
+        asyncio.run(read())
+
+
+@pytest.mark.parametrize("event", ['{"usage": "x"}', '{"choices": ["x"]}', '{"choices": [{"delta": "x"}]}', "[]", "3"])
+def test_odd_events_are_no_text(event):
+    stream = Stream()
+    stream.line(b"data: " + event.encode(), 1.0)
+    assert stream.times == []
+
+
+@pytest.mark.parametrize("key", ["sk-abc\nX-Evil: 1", "sk-é☃"])
+def test_a_key_that_is_none_is_refused(server, monkeypatch, key):
+    monkeypatch.setenv("MY_KEY", key)
+    with pytest.raises(InputError, match="the value of MY_KEY is no key"):
+        of(server, "steady", key_env="MY_KEY")
+
+
 def test_a_newer_file_is_refused(tmp_path):
     path = tmp_path / "ledger.sqlite"
     Ledger(path).close()
@@ -340,9 +424,7 @@ def test_a_killed_process_loses_nothing_that_was_complete(tmp_path, kills):
         book = Ledger(path)
         kept = book.runs()[-1]
         assert kept.requests >= last + 1
-        assert kept.status == "running"
-        book.file.execute("UPDATE run SET beat = beat - 3600")
-        assert book.runs()[-1].status == "unfinished"
+        assert kept.status == "unfinished"
         book.close()
 
 
@@ -394,6 +476,9 @@ def test_targets_are_read_with_and_without_their_path():
     for bad in ("ftp://x", "http://", "http://x:99999"):
         with pytest.raises(InputError, match="no address of a server"):
             target_of(bad)
+    with pytest.raises(InputError, match="--key-env") as refused:
+        target_of("http://x/v1?api_key=sesame")
+    assert "sesame" not in refused.value.message
 
 
 def test_percentiles_say_where_the_sample_is_too_small(server):

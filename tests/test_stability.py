@@ -97,6 +97,12 @@ def test_outages_are_rows_of_failures_and_no_percentile_hears_of_them():
     assert found.hours[0].failed == 4
 
 
+def test_probes_that_were_given_up_are_long():
+    found = stability_of(day(np.full(100, 0.2), failed=set(range(50))), DAY, 0.5, UTC)
+    assert found.over == 0.5
+    assert found.median == pytest.approx(0.2)
+
+
 def test_failures_miss_limits():
     limit = Objective("ttft", 0.5, 0.99)
     assert holds(day(np.full(200, 0.2)), limit) == (pytest.approx(0.2), True)
@@ -188,6 +194,8 @@ def test_a_killed_day_goes_on_where_it_was(tmp_path, monkeypatch, capsys):
     assert shown["planned"] == 100
     with pytest.raises(InputError, match="run 7 is not in the ledger"):
         observe.measure_stability(mock.url, resume="7", ledger=path)
+    with pytest.raises(InputError, match="run 1 is of http"):
+        observe.measure_stability("http://127.0.0.1:1", resume="1", ledger=path)
 
 
 @pytest.mark.parametrize(

@@ -183,7 +183,16 @@ def plan_serving(
 
 
 def model_of(source: str | Path | Mapping[str, Any] | Model) -> Model:
-    """Return the model that a name, a path or a configuration means; a model is returned as it is."""
+    """Return the model that a name, a path or a configuration means.
+
+    Parameters
+    ----------
+    source : any of them, or a model.
+
+    Returns
+    -------
+    The model; one that is given as it is.
+    """
     if isinstance(source, Model):
         return source
     return load_model(source).model if isinstance(source, Mapping) else read_model(str(source))

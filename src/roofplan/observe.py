@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from roofplan.api import simulate
-from roofplan.errors import InputError
+from roofplan.errors import InputError, RoofplanError
 from roofplan.inputs import CompareInputs, ImportInputs, MeasureInputs, RunsInputs, StabilityInputs, takes
 from roofplan.records.calibration import Fit
 
@@ -63,10 +63,34 @@ def measure_endpoint(
         ledger, "endpoint", {"inputs": asked.as_json(), "timeout": asking.timeout, "plan": pins}, progress
     ) as book:
         server, asking, notes = waited(ready(asking, asked.model, given=asked.api is not None))
-        book.begin(asdict(server), load.count)
+        if pins is not None:  # refuse a plan that cannot be made before the load is put
+            plan_at_hand(pins, server.model)
+        book.begin(load.count, server=asdict(server), load=load.words(), notes=notes)
         run = waited(measured(server, asking, load, notes, book.take))
-        run = replace(run, id=book.finished(run.about(), interrupted=run.interrupted))
-    return _beside(run, seen_of(run, load.warmup), asked, pins, fit)
+        number = book.finished(run.about(), interrupted=run.interrupted)
+        run = replace(run, id=number, notes=[*run.notes, *filter(None, [book.trouble])])
+    seen = seen_of(run, load.warmup)
+    try:
+        return _beside(run, seen, asked, pins, fit)
+    except RoofplanError as error:  # what was measured is not lost for want of a prediction
+        run = replace(run, notes=[*run.notes, f"no prediction: {error.message}"])
+        return _beside(run, seen, asked, None, fit)
+
+
+def plan_at_hand(pins: Pins, model: str) -> None:
+    """Refuse a plan whose model or machine is not known.
+
+    Raises
+    ------
+    RoofplanError : says which.
+    """
+    from roofplan.api import model_of
+    from roofplan.catalogue.machines import machine
+
+    model_of(str(pins.get("model") or model))
+    places = pins["on"]
+    for place in [places] if isinstance(places, str) else list(places):  # type: ignore[call-overload]
+        machine(str(place))
 
 
 def _beside(run: Run, seen: Seen, given: MeasureInputs, pins: Pins | None, fit: Fit | None) -> Beside:
@@ -78,8 +102,9 @@ def _beside(run: Run, seen: Seen, given: MeasureInputs, pins: Pins | None, fit: 
     predicted = None if pins is None or not seen.figures else under(pins, run, seen, given)
     felt = None if predicted is None else simulate(predicted, fit=fit)
     limits = objectives_of(given.slo)
-    good = good_of(run, limits, int(str(given.warmup)))
-    return Beside(run=run, seen=seen, felt=felt, objectives=limits, good=good)
+    warmup = int(str(given.warmup))
+    good = good_of(run, limits, warmup)
+    return Beside(run=run, seen=seen, felt=felt, objectives=limits, good=good, warmup=warmup)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,12 +116,14 @@ class Ledgered:
     place : path of the ledger.
     kept : its runs, the newest last; or the one that was asked for.
     one, probes : the run that was asked for, a load or a row of probes; None for the list.
+    removed : the run that was removed, None without one.
     """
 
     place: str
     kept: list[Kept]
     one: Beside | None = None
     probes: Probed | None = None
+    removed: int | None = None
 
 
 def runs(asked: RunsInputs, *, ledger: Path, fit: Fit | None = None) -> Ledgered:
@@ -125,9 +152,10 @@ def runs(asked: RunsInputs, *, ledger: Path, fit: Fit | None = None) -> Ledgered
                 raise InputError("RUN is missing: of which run? roofplan runs lists them", argument="RUN")
             return Ledgered(place=str(ledger), kept=book.runs())
         kept = book.find(number_of(asked.run, "RUN"))
-        samples = book.samples(kept.id)
         if asked.delete:
             book.delete(kept.id)
+            return Ledgered(place=str(ledger), kept=[], removed=kept.id)
+        samples = book.samples(kept.id)
     if "schedule" in kept.about:
         return Ledgered(place=str(ledger), kept=[kept], probes=_probed_again(kept, samples))
     pins = planned_in(asked.plan) if asked.plan else kept.about.get("plan")
@@ -191,11 +219,12 @@ def import_file(asked: ImportInputs, *, ledger: Path) -> list[Kept]:
 
 
 def _load_of(one: Imported, count: int) -> tuple[dict[str, str], str]:
-    """Return the load of a run of another tool, as inputs and in words; a burst where it tells neither clients nor a rate."""
-    if "clients" in one.loads:
-        return {"clients": f"{one.loads['clients']:g}"}, f"{one.loads['clients']:g} clients"
+    """Return the load of a run of another tool, as inputs and in words: a rate before clients, who then are a cap; else a burst."""
     if "rate" in one.loads:
         return {"rate": f"{one.loads['rate']:g}req/s"}, f"{one.loads['rate']:g} req/s"
+    if "clients" in one.loads:
+        clients = min(one.loads["clients"], count) if count else one.loads["clients"]
+        return {"clients": f"{clients:g}"}, f"{clients:g} clients"
     return ({"burst": str(count)}, f"{count:,} requests at once") if count else ({}, "")
 
 
@@ -253,7 +282,7 @@ def own_row(text: str, *, ledger: Path) -> dict[str, str]:
     with opened(ledger) as book:
         kept = book.find(number_of(text, "--with"))
         pins = kept.about.get("plan") or {}
-        return row_of(_again(kept, book.samples(kept.id), pins or None, None), pins)
+        return row_of(_again(kept, book.samples(kept.id), pins or None, None), pins, kept.started[:7])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -309,21 +338,21 @@ def measure_stability(
     from roofplan.measure.ledger import kept_in, opened
     from roofplan.measure.request import limits_of, schedule_of
     from roofplan.measure.stability import Schedule, holds, probe, stability_of
-    from roofplan.records.units import parse, parse_count
+    from roofplan.records.units import parse
 
-    asking, schedule, lengths = schedule_of(asked, time.time())
-    limits, over = limits_of(asked), parse(asked.over, "s", "--over")
     samples: list[Sample] = []
-    again = None if asked.resume is None else parse_count(asked.resume, "--resume")
+    again = None if asked.resume is None else number_of(asked.resume, "--resume")
+    kept = None
     if again is not None:
         if ledger is None:
             raise InputError("--resume: without a ledger there is nothing to go on with", argument="--resume")
         with opened(ledger) as file:
             kept = file.find(again)
-            if "schedule" not in kept.about:
-                message = f"--resume: run {again} is of kind {kept.kind}, which has no schedule"
-                raise InputError(message, argument="--resume", value=str(again))
-            schedule, samples = Schedule(**kept.about["schedule"]), file.samples(again)
+            asked, samples = _resumed(asked, kept), file.samples(again)
+    asking, schedule, lengths = schedule_of(asked, time.time())
+    limits, over = limits_of(asked), parse(asked.over, "s", "--over")
+    if kept is not None:
+        schedule = Schedule(**kept.about["schedule"])
     server, asking, notes = waited(ready(asking, asked.model, given=asked.api is not None))
     if again is None:
         schedule = replace(schedule, begin=time.time())
@@ -335,9 +364,10 @@ def measure_stability(
             samples.append(sample)
             book.take(sample)
 
-        book.begin(asdict(server), schedule.count)
+        book.begin(schedule.count, server=asdict(server), notes=notes)
         interrupted = waited(probe(asking, schedule, lengths, schedule.next(time.time()), take))
         run = book.finished({"notes": notes}, interrupted=interrupted)
+        notes = [*notes, *filter(None, [book.trouble])]
     return Probed(
         server=server,
         samples=samples,
@@ -347,6 +377,32 @@ def measure_stability(
         run=run,
         notes=notes,
     )
+
+
+def _resumed(asked: StabilityInputs, kept: Kept) -> StabilityInputs:
+    """Return the inputs with which a row of probes goes on: its own, with the key that is given now.
+
+    Raises
+    ------
+    InputError : no row of probes, one whose process still runs, or another endpoint.
+    """
+    from roofplan.measure.exchange import target_of
+    from roofplan.measure.ledger import RUNNING
+
+    def refuse(why: str) -> InputError:
+        return InputError(f"--resume: run {kept.id} {why}", argument="--resume", value=str(kept.id))
+
+    if "schedule" not in kept.about:
+        raise refuse(f"is of kind {kept.kind}, which has no schedule")
+    if kept.status == RUNNING:
+        raise refuse("is still running")
+    server = kept.about["server"]
+    if target_of(str(asked.url)).url != server["url"]:
+        raise refuse(f"is of {server['url']}")
+    if asked.model not in {None, server["model"]}:
+        raise refuse(f"is of the model {server['model']}")
+    own = StabilityInputs.of(kept.about["inputs"])
+    return replace(own, url=asked.url, model=server["model"], key_env=asked.key_env or own.key_env, resume=asked.resume)
 
 
 def _probed_again(kept: Kept, samples: list[Sample]) -> Probed:

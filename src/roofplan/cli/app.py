@@ -258,6 +258,18 @@ class Reply:
         if self.out("csv") == "":
             raise InputError("--csv: give the file to write", argument="--csv", value="")
 
+    def check_places(self) -> None:
+        """Refuse files that cannot be written before hours are spent on what they shall hold."""
+        for name in ("csv", "html"):
+            path = self.out(name)
+            if path is None:
+                continue
+            try:
+                with Path(path).open("a"):
+                    pass
+            except OSError as error:
+                raise InputError(f"--{name}: {path}: {error.strerror}", argument=f"--{name}", value=path) from None
+
     def table(self, rows: Callable[[], list[Row]]) -> None:
         """Write rows as CSV where that is asked for."""
         path = self.out("csv")

@@ -31,6 +31,7 @@ def endpoint(asked: MeasureInputs, reply: Reply) -> int:
     from roofplan.present.screens.seen import measure_screen
 
     reply.check_table()
+    reply.check_places()
     with progress(quiet=reply.as_json, what="requests") as tick:
         found = observe.measure_endpoint(asked, ledger=place(), progress=tick)
     reply.table(lambda: seen.sample_rows(found.run.samples))
@@ -64,6 +65,7 @@ def stability(asked: StabilityInputs, reply: Reply) -> int:
     from roofplan.present.screens.seen import stability_screen
 
     reply.check_table()
+    reply.check_places()
     with progress(quiet=reply.as_json, what="probes") as tick:
         found = observe.measure_stability(asked, ledger=place(), progress=tick)
     reply.table(lambda: seen.sample_rows(found.samples))
@@ -93,6 +95,9 @@ def runs(asked: RunsInputs, reply: Reply) -> int:
 
     reply.check_table()
     found = observe.runs(asked, ledger=place())
+    if found.removed is not None:
+        reply.show(lambda page: page.line(f"removed run {found.removed}"), lambda: seen.runs_answer(found, asked))
+        return 0
     one, probes = found.one, found.probes
     samples = one.run.samples if one is not None else probes.samples if probes is not None else None
     reply.table(

@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from math import inf
-from pathlib import Path
 
 import numpy as np
 
@@ -16,12 +14,17 @@ from roofplan.inputs import MeasureInputs, SimulateInputs
 from roofplan.load.statistics import Objective
 from roofplan.measure.endpoint import Run
 from roofplan.measure.figures import Figure, Seen
+from roofplan.measure.imports import read
+from roofplan.records import units
 from roofplan.serving.plan import bounds
 from roofplan.simulation.felt import Felt
 from roofplan.timing.figures import Metric
 
 DIFFERS = 0.1
 """Relative difference of lengths from which they explain a difference of times [1]."""
+
+SINGLE = 1.02
+"""Tokens of an event below which it counts as one [1]."""
 
 ALIKE = 1.25
 """Ratio of two factors up to which they count as one [1]."""
@@ -67,6 +70,7 @@ class Beside:
     seen : what it says.
     felt : the plan under the same load, None without one.
     objectives : limits that were asked for.
+    warmup : first requests that are left out [1].
     good : share of all requests that were answered inside them, None without limits [1].
     """
 
@@ -75,12 +79,15 @@ class Beside:
     felt: Felt | None
     objectives: tuple[Objective, ...]
     good: float | None
+    warmup: int = 0
 
     @property
     def figures(self) -> list[Compared]:
         """Every measured figure with its prediction."""
         simulated = {} if self.felt is None else self.felt.simulation.figures
-        of = {"itl": "tpot"}  # without drafts an event is a token
+        # where an event is a token, a gap between events is a time per token
+        single = self.seen.tokens_per_event < SINGLE and not (self.felt is not None and self.felt.plan.workload.drafted)
+        of = {"itl": "tpot" if single else "none"}
         return [
             Compared(
                 name=name,
@@ -98,7 +105,8 @@ class Beside:
         found, plan = self.felt.simulation.figures, self.felt.plan
         waits, first = found["waiting"].summary.mean or 0.0, found["ttft"].summary.mean or inf
         if name == "ttft" and waits > 0.5 * first:
-            return "waiting for a seat"
+            front = float(plan.rates.front + plan.rates.delay)
+            return "the server's front end" if front > 0.5 * waits else "waiting for a seat"
         limits = bounds(plan)
         limit, _ = limits["decode"] if name != "ttft" and "decode" in limits else limits["prefill"]
         return limit.replace("_", " ")
@@ -111,11 +119,11 @@ class Beside:
     def at(self, limit: Objective) -> float | None:
         """Return the measured time at a limit's percentile, None where nothing was measured [s]."""
         told = self.seen.figures.get(limit.figure)
-        if not self.run.samples and told is not None:  # of another tool, which tells percentiles alone
-            return told.summary.quantiles.get(limit.percentile)
-        values = [getattr(one, limit.figure, None) for one in self.run.samples if one.answered]
-        known = [value for value in values if value is not None]
-        return float(np.quantile(known, limit.quantile)) if known else None
+        if told is None or limit.percentile in told.summary.quantiles or not self.run.samples:
+            return None if told is None else told.summary.quantiles.get(limit.percentile)
+        counted = [one for one in self.run.samples if one.answered and one.number >= self.warmup]
+        known = [value for one in counted if (value := getattr(one, limit.figure)) is not None]
+        return float(np.quantile(known, limit.quantile))
 
     def holds(self, limit: Objective) -> bool:
         """Return whether the measured time at a limit's percentile is inside it."""
@@ -201,7 +209,7 @@ def planned_in(path: str) -> Pins:
     InputError : no such file, or no plan in it.
     """
     try:
-        document = json.loads(Path(path).read_text(encoding="utf-8"))
+        document = json.loads(read(path))
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else "holds no JSON"
         raise InputError(f"--plan: {path}: {why}", argument="--plan", value=path) from None
@@ -246,13 +254,14 @@ def under(pins: Pins, run: Run, seen: Seen, given: MeasureInputs) -> SimulateInp
     return SimulateInputs.of({name: value for name, value in {**pins, **load, **model}.items() if value is not None})
 
 
-def row_of(found: Beside, pins: Pins) -> dict[str, str]:
+def row_of(found: Beside, pins: Pins, month: str) -> dict[str, str]:
     """Return a run with its plan as a row of the table that ``validate`` and ``calibrate`` read.
 
     Parameters
     ----------
     found : a run with a prediction.
     pins : its plan.
+    month : in which it was measured, such as 2026-11.
 
     Returns
     -------
@@ -291,6 +300,52 @@ def row_of(found: Beside, pins: Pins) -> dict[str, str]:
         "metric_kind": "serving",
         "tpot_ms": 1e3 * (means["tpot"] or 0.0),
         "ttft_ms": 1e3 * (means.get("ttft") or 0.0) or "",
-        "month": datetime.now(UTC).strftime("%Y-%m"),
+        "month": month,
     }
     return {name: str(value) for name, value in told.items()}
+
+
+BUNCHES = 0.02
+"""Share of events that came with the one before from which a warning is due [1]."""
+
+
+BUSY = 0.8
+"""Share of a core from which the client may be what is measured [1]."""
+
+
+LATE = 0.005
+"""Lateness of the client from which a warning is due [s]."""
+
+
+def warnings_of(found: Beside) -> list[str]:
+    """Return what makes the figures of a run doubtful.
+
+    Parameters
+    ----------
+    found : the run.
+
+    Returns
+    -------
+    A line each.
+    """
+    run, seen = found.run, found.seen
+    out = list(run.notes)
+    if run.server.local:
+        out.append("client and server share this host: a busy host moves both")
+    if run.effort.share > BUSY or run.effort.lag(0.99) > LATE:
+        out.append("the client is busy: gaps and first tokens may be its own; use fewer streams")
+    if seen.late > LATE and run.effort.lag(0.99) <= LATE:
+        out.append(f"a request was sent {units.show(seen.late, 's')} late: its times count from when it was due")
+    if seen.bunched > BUNCHES:
+        out.append("events come in bunches: gaps say little, TPOT is exact only over the whole answer")
+    if seen.tokens_per_event > 1.0 + BUNCHES:
+        each = units.significant(seen.tokens_per_event)
+        out.append(
+            f"an event holds {each} tokens: TPOT may be off by the share of those in the first and the last event"
+        )
+    if any(one.whole for one in run.samples):
+        out.append("answers came as one document, not as a stream: TTFT, TPOT and ITL are not known")
+    for count, how in ((seen.short, "shorter"), (seen.longer, "longer")):
+        if count:
+            out.append(f"{count:,} answers were {how} than asked for")
+    return out

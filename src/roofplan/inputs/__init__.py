@@ -49,11 +49,13 @@ class Rated(Inputs):
 class OfEndpoint(Inputs):
     """How an endpoint is asked."""
 
-    url: str | None = asked("of an OpenAI-compatible server, with or without /v1", positional=True, required=True)
+    url: str | None = asked(
+        "address of an OpenAI-compatible server, with or without /v1", positional=True, required=True
+    )
     model: str | None = asked("its id at the server; default: the only one")
-    key_env: str | None = asked("variable of the environment that holds the API key")
+    key_env: str | None = asked("environment variable that holds the API key")
     api: str | None = asked("chat or completions; default: chat where the server has it")
-    timeout: str = asked("in which an answer must end", "600s")
+    timeout: str = asked("longest time of a request, after which it is given up", "600s")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,7 +66,9 @@ class Arriving(Rated, Lengths):
     burst: Text | None = asked("load: requests that arrive at once")
     trace: str | None = asked("load: a table of arrivals, inputs and outputs; --rate scales its times")
     burstiness: Text = asked("shape of the gamma distributed intervals: 1 Poisson, inf constant", "1")
-    lengths: str = asked("fixed, uniform:LOW-HIGH or lognormal:SIGMA around --input and --output", "fixed")
+    lengths: str = asked(
+        "fixed, uniform:LOW-HIGH or lognormal:SIGMA, factors of --input and --output: uniform:0.5-1.5", "fixed"
+    )
     requests: Text | None = asked("how many; a trace has its own")
     duration: str | None = asked("of the arrivals instead, 1h")
     warmup: Text = asked("first requests that statistics leave out", "0")
@@ -162,7 +166,7 @@ class StabilityInputs(OfEndpoint):
     prompts: str = asked("fresh: no cache knows their beginning; repeated: always the same", "fresh")
     over: str = asked("first tokens above this are long", "500ms")
     slo: str | None = asked("limits, which failed probes miss: ttft=500ms@p99", several=True)
-    resume: Text | None = asked("number of a run to go on with, by its own schedule")
+    resume: Text | None = asked("number of a run to go on with, by its own schedule and inputs")
     seed: Text = asked("of the random moments", "0")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from math import sqrt
+from math import inf, sqrt
 
 import numpy as np
 
@@ -72,13 +72,14 @@ def quantile_ends(values: Array, quantile: float) -> tuple[float, float]:
 
     Returns
     -------
-    Lower and upper end [s].
+    Lower and upper end [s]; 0 and infinite where the sample is too small to have one.
     """
-    alone = float(values.std()) / sqrt(len(values)) * STUDENT
-    telling = len(values) * min(1.0, (alone / sampling_error(values)) ** 2) if alone else float(len(values))
+    alone, error = float(values.std()) / sqrt(len(values)) * STUDENT, sampling_error(values)
+    telling = len(values) * min(1.0, (alone / error) ** 2) if alone and error else float(len(values))
     reach = STUDENT * sqrt(quantile * (1.0 - quantile) / max(telling, 1.0))
-    low, high = np.quantile(values, [max(0.0, quantile - reach), min(1.0, quantile + reach)])
-    return float(low), float(high)
+    low = 0.0 if quantile < reach else float(np.quantile(values, quantile - reach))
+    high = inf if quantile + reach > 1.0 else float(np.quantile(values, quantile + reach))
+    return low, high
 
 
 def sampling_error(values: Array) -> float:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import socket
 import ssl
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import lru_cache
 from urllib.parse import urlsplit
 
 from roofplan.errors import InputError
@@ -104,6 +106,11 @@ def target_of(url: str, key: str = "") -> Target:
     if parts.scheme not in {"http", "https"} or not parts.hostname:
         message = f"URL: {url} is no address of a server. Example: http://127.0.0.1:8000/v1"
         raise InputError(message, argument="URL", value=url)
+    if parts.query or parts.fragment:
+        message = f"URL: {url.split('?', maxsplit=1)[0]} with a query or fragment: they are not sent; a key goes into --key-env NAME"
+        raise InputError(message, argument="URL")
+    if not parts.hostname.isascii():
+        raise InputError(f"URL: {parts.hostname} is not written in ASCII (xn--...)", argument="URL", value=url)
     if parts.username or parts.password:
         raise InputError("URL: holds a password; give the name of a variable instead: --key-env NAME", argument="URL")
     path = parts.path.rstrip("/")
@@ -178,6 +185,8 @@ class Wire(asyncio.Protocol):
             if end < 0:
                 break
             size = int(raw[at:end].split(b";")[0], 16)
+            if size < 0:
+                raise ValueError(size)
             if size == 0:
                 self._raw = b""
                 self._finish()
@@ -295,9 +304,8 @@ async def _connected(
     opened = clock()
     if not target.secure:
         return opened - begun, 0.0, transport, wire
-    context = ssl.create_default_context()
     try:
-        upgraded = await loop.start_tls(transport, wire, context, server_hostname=target.host)
+        upgraded = await loop.start_tls(transport, wire, _trusted(), server_hostname=target.host)
     except OSError as error:
         why = getattr(error, "verify_message", "") or getattr(error, "reason", "") or error
         raise Failure("tls", f"TLS with {target.host}:{target.port} fails: {why}") from None
@@ -306,8 +314,14 @@ async def _connected(
     return clock() - begun, clock() - opened, upgraded, wire
 
 
+@lru_cache(maxsize=1)
+def _trusted() -> ssl.SSLContext:
+    """Return the authorities that this system trusts; reading them takes tens of milliseconds."""
+    return ssl.create_default_context()
+
+
 def _request(target: Target, method: str, path: str, body: bytes) -> bytes:
-    host = target.host if target.port in {80, 443} else f"{target.host}:{target.port}"
+    host = urlsplit(target.url).netloc
     lines = [
         f"{method} {path} HTTP/1.1",
         f"Host: {host}",
@@ -327,6 +341,11 @@ def _no_connection(error: OSError, target: Target) -> Failure:
     where = f"{target.host}:{target.port}"
     if isinstance(error, socket.gaierror):
         return Failure("no such host", f"{target.host} has no address: {error.strerror}")
+    if error.errno in {errno.EMFILE, errno.ENFILE}:
+        return Failure(
+            "client out of files",
+            f"this system lets the client open no more files: ulimit -n, or fewer streams ({error.strerror})",
+        )
     if isinstance(error, ConnectionRefusedError):
         return Failure("refused", f"nothing listens at {where}")
     if isinstance(error, ConnectionResetError | BrokenPipeError):

@@ -16,12 +16,12 @@ from roofplan.measure.sample import Sample
 Array = np.ndarray
 
 FORMULAS = {
-    "ttft": "first text - due",
+    "ttft": "first text - due - time to connect",
     "tpot": "(E2E - TTFT) / (output tokens - 1), of each request",
     "itl": "gaps between events with text, of all requests",
-    "e2e": "last text - due",
+    "e2e": "last text - due - time to connect",
 }
-"""Figure -> how it is computed; opening the connection is left out."""
+"""Figure -> how it is computed."""
 
 TELLING = 10.0
 """Samples beyond a percentile from which it is more than a guess [1]."""
@@ -39,11 +39,13 @@ class Figure:
     summary : mean and percentiles [s].
     limits : ends of the 90% interval of each percentile, by ranks [s].
     few : percentiles that the sample is too small for.
+    formula : how it is computed.
     """
 
     summary: Summary
     limits: dict[str, tuple[float, float]]
     few: frozenset[str]
+    formula: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,11 +58,11 @@ class Seen:
     answered : complete answers [1].
     failed : requests by the reason of their failure [1].
     messages : an example of what was said, by reason.
-    seconds : from the first request's due time to the last text [s].
+    seconds : from the first request's due time to the end of the last answer [s].
     requests_per_second, output_tokens_per_second : of complete answers [1/s, token/s].
     input, output : mean lengths as the server counts, None where it does not [token].
     asked_input, asked_output : mean lengths that were asked for [token].
-    short : answers that were shorter than asked for [1].
+    short, longer : answers that were shorter, and longer, than asked for [1].
     cached : share of prompt tokens that the server found in its cache, None where it does not say [1].
     connect, late : median time to open a connection, and greatest lateness of the client [s].
     bunched : share of events that came with the one before [1].
@@ -82,6 +84,7 @@ class Seen:
     asked_input: float
     asked_output: float
     short: int
+    longer: int
     cached: float | None
     connect: float
     late: float
@@ -92,11 +95,11 @@ class Seen:
     others: tuple[Rate, ...] = ()
 
 
-def figure_of(values: Array) -> Figure:
+def figure_of(values: Array, formula: str) -> Figure:
     """Return the distribution of values in the order of the requests [s]."""
     limits = {name: quantile_ends(values, quantile) for name, quantile in QUANTILES.items()}
     few = frozenset(name for name, quantile in QUANTILES.items() if len(values) * (1.0 - quantile) < TELLING)
-    return Figure(summary(values), limits, few)
+    return Figure(summary(values), limits, few, formula)
 
 
 def seen_of(run: Run, warmup: int = 0) -> Seen:
@@ -121,13 +124,13 @@ def seen_of(run: Run, warmup: int = 0) -> Seen:
         "e2e": _known(one.e2e for one in good),
     }
     begun = min((one.due for one in ordered), default=0.0)
-    seconds = max((one.done for one in ordered), default=begun) - begun
+    seconds = max((one.done for one in good or ordered), default=begun) - begun
     tokens = [one.events if one.tokens is None else one.tokens for one in good]
     prompts = [one.prompt for one in good if one.prompt is not None]
     cached = [one.cached for one in good if one.cached is not None and one.prompt]
     gaps = values["itl"]
     return Seen(
-        figures={name: figure_of(each) for name, each in values.items() if len(each)},
+        figures={name: figure_of(each, FORMULAS[name]) for name, each in values.items() if len(each)},
         answered=len(good),
         failed=dict(Counter(one.reason for one in bad).most_common()),
         messages={one.reason: one.message for one in reversed(bad)},
@@ -139,6 +142,7 @@ def seen_of(run: Run, warmup: int = 0) -> Seen:
         asked_input=float(np.mean([one.asked_input for one in ordered])) if ordered else 0.0,
         asked_output=float(np.mean([one.asked_output for one in ordered])) if ordered else 0.0,
         short=sum(one.tokens is not None and one.tokens < one.asked_output for one in good),
+        longer=sum(one.tokens is not None and one.tokens > one.asked_output for one in good),
         cached=sum(cached) / sum(prompts) if cached and sum(prompts) else None,
         connect=float(np.median([one.connect for one in good])) if good else 0.0,
         late=max((one.late for one in ordered), default=0.0),
@@ -163,9 +167,8 @@ def seen_of_import(one: Imported) -> Seen:
     figures = {}
     for name, values in one.figures.items():
         quantiles = {key: value for key, value in values.items() if key != "mean"}
-        figures[name] = Figure(
-            Summary(values["mean"], 0.0, quantiles, int(one.counts.get("completed", 0))), {}, frozenset()
-        )
+        told = Summary(values["mean"], 0.0, quantiles, int(one.counts.get("completed", 0)))
+        figures[name] = Figure(told, {}, frozenset(), one.formulas[name])
     failed = int(one.counts.get("failed", 0))
     return Seen(
         figures=figures,
@@ -180,6 +183,7 @@ def seen_of_import(one: Imported) -> Seen:
         asked_input=one.loads.get("input", 0.0),
         asked_output=one.loads.get("output", 0.0),
         short=0,
+        longer=0,
         cached=None,
         connect=0.0,
         late=0.0,
@@ -250,6 +254,8 @@ def good_of(run: Run, objectives: Sequence[Objective], warmup: int = 0) -> float
 
 
 def inside(one: Sample, limit: Objective) -> bool:
-    """Return whether a request keeps a limit; one without the figure does."""
-    value = getattr(one, limit.figure, None)
-    return value is None or bool(value <= limit.limit)
+    """Return whether a request keeps a limit; one without the figure does only where it has none, as TPOT of one token."""
+    value = getattr(one, limit.figure)
+    if value is None:
+        return limit.figure == "tpot" and (one.events if one.tokens is None else one.tokens) <= 1
+    return bool(value <= limit.limit)

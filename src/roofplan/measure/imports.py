@@ -88,14 +88,33 @@ def imported(path: str) -> list[Imported]:
     try:
         if Path(path).stat().st_size > LARGEST:
             raise InputError(f"FILE: {path} is larger than 512 MiB", argument="FILE", value=path)
-        text = Path(path).read_text(encoding="utf-8", errors="replace")
+        text = read(path)
     except OSError as error:
         raise InputError(f"FILE: {path}: {error.strerror}", argument="FILE", value=path) from None
-    found = [run for document in _documents(text) for run in _runs(document)] or _collectives(text)
+    documents = _documents(text)
+    if len(documents) > 1 and all(isinstance(one, dict) and "avg_ts" in one for one in documents):
+        documents = [documents]  # lines of llama-bench
+    found = [run for document in documents for run in _runs(document)] or _collectives(text)
     if not found:
         names = ", ".join([*(str(one["name"]) for one in tools().values()), *OTHERS])
         raise InputError(f"FILE: {path} is no result of {names}", argument="FILE", value=path)
     return found
+
+
+def read(path: str) -> str:
+    """Return the text of a file, in UTF-8 or, as some shells write it, in UTF-16 with a mark.
+
+    Parameters
+    ----------
+    path : of the file.
+
+    Returns
+    -------
+    Its text.
+    """
+    raw = Path(path).read_bytes()
+    marked = raw.startswith((b"\xff\xfe", b"\xfe\xff"))
+    return raw.decode("utf-16" if marked else "utf-8-sig", "replace")
 
 
 OTHERS = ("llama-bench", "nvbandwidth", "nccl-tests")
@@ -184,12 +203,12 @@ def _at(document: object, paths: str) -> object:
 
 
 def _number(value: object) -> float | None:
-    """Return a finite number; ``inf`` of an unlimited rate is none."""
+    """Return a finite number from 0; ``inf`` of an unlimited rate is none, as are times below 0."""
     try:
         number = float(value)  # type: ignore[arg-type]
     except (TypeError, ValueError):
         return None
-    return number if abs(number) < float("inf") else None
+    return number if 0.0 <= number < float("inf") else None
 
 
 def _others(tool: str, model: str, rates: list[Rate]) -> Imported:
@@ -217,7 +236,8 @@ def _nvbandwidth(document: object) -> Imported:
         rows = case.get("bandwidth_matrix", [])
         cells = [value for row in rows for cell in row if (value := _number(cell)) is not None and value > 0.0]
         if case.get("status") == "Passed" and cells:
-            rates.append(Rate(name=str(case["name"]), value=1e9 * sum(cells) / len(cells), unit="B/s"))
+            scale, unit = (1e-9, "s") if "(ns)" in str(case.get("bandwidth_description")) else (1e9, "B/s")
+            rates.append(Rate(name=str(case["name"]), value=scale * sum(cells) / len(cells), unit=unit))
     return _others("nvbandwidth", "", rates)
 
 

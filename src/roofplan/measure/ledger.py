@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import sqlite3
 import time
 from array import array
@@ -27,7 +28,7 @@ VARIABLE = "ROOFPLAN_LEDGER"
 """Environment variable with another path of the ledger."""
 
 PATIENCE = 30.0
-"""How long a writer waits for another, and after how long without a sign a run counts as unfinished [s]."""
+"""How long a writer waits for another, and how much longer than a request a run may be silent [s]."""
 
 About = dict[str, Any]
 """What is kept of a run as JSON."""
@@ -121,7 +122,7 @@ class Ledger:
         self.trouble = ""
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            self.file = sqlite3.connect(path, timeout=PATIENCE, isolation_level=None)
+            self.file = sqlite3.connect(path, timeout=PATIENCE, isolation_level=None, check_same_thread=False)
             self.file.execute("PRAGMA journal_mode=WAL")
             self.file.execute("PRAGMA synchronous=NORMAL")
             self.file.execute("PRAGMA foreign_keys=ON")
@@ -130,6 +131,8 @@ class Ledger:
             raise InputError(f"{VARIABLE}: {path}: {error}", argument=VARIABLE, value=str(path)) from None
 
     def _migrate(self) -> None:
+        if int(self.file.execute("PRAGMA user_version").fetchone()[0]) == len(MIGRATIONS):
+            return
         with self._written():
             version = int(self.file.execute("PRAGMA user_version").fetchone()[0])
             if version > len(MIGRATIONS):
@@ -167,7 +170,8 @@ class Ledger:
         Its id.
         """
         started = datetime.now(UTC).isoformat(timespec="seconds")
-        columns = (kind, started, status, time.time(), planned, json.dumps(about))
+        process = {"process": {"pid": os.getpid(), "host": platform.node()}}
+        columns = (kind, started, status, time.time(), planned, json.dumps(dict(about) | process))
         with self._written():
             found = self.file.execute(
                 "INSERT INTO run (kind, started, status, beat, planned, about) VALUES (?, ?, ?, ?, ?, ?)", columns
@@ -177,6 +181,12 @@ class Ledger:
     def add(self, run: int, sample: Sample) -> None:
         """Write a sample that ended; where there is no room, it waits in memory for the next one."""
         self.waiting.append((run, sample))
+        self.flush()
+
+    def flush(self) -> None:
+        """Write what waits in memory, if there is room now."""
+        if not self.waiting:
+            return
         marks = ", ".join("?" * (1 + len(COLUMNS)))
         try:
             with self._written():
@@ -184,8 +194,8 @@ class Ledger:
                     f"INSERT OR REPLACE INTO sample (run, {', '.join(COLUMNS)}) VALUES ({marks})",  # noqa: S608 - names of ours
                     [(number, *_row(one)) for number, one in self.waiting],
                 )
-                self.file.execute("UPDATE run SET beat = ? WHERE id = ?", (time.time(), run))
-        except sqlite3.Error as error:
+                self.file.execute("UPDATE run SET beat = ? WHERE id = ?", (time.time(), self.waiting[-1][0]))
+        except sqlite3.OperationalError as error:
             self.trouble = str(error)
         else:
             self.waiting.clear()
@@ -193,6 +203,7 @@ class Ledger:
 
     def end(self, run: int, status: str, about: Mapping[str, object]) -> None:
         """Write how a run ended, and all that is known about it then."""
+        self.flush()
         columns = (status, time.time(), json.dumps(about), run)
         with self._written():
             self.file.execute("UPDATE run SET status = ?, beat = ?, about = ? WHERE id = ?", columns)
@@ -206,7 +217,7 @@ class Ledger:
         out = []
         for number, kind, started, status, beat, planned, about, count, good in self.file.execute(text, (run,)):
             told = json.loads(about)
-            silent = status == RUNNING and abs(time.time() - beat) > self._silence(told)
+            silent = status == RUNNING and not _runs(told, abs(time.time() - beat))
             counts = told.get("imported", {}).get("counts", {})
             out.append(
                 Kept(
@@ -221,11 +232,6 @@ class Ledger:
                 )
             )
         return out
-
-    @staticmethod
-    def _silence(about: About) -> float:
-        """Return after how long without a sign a run counts as unfinished [s]."""
-        return PATIENCE + float(about.get("timeout", 0.0)) + 2.0 * float(about.get("every", 0.0))
 
     def find(self, run: int) -> Kept:
         """Return a run.
@@ -255,6 +261,20 @@ class Ledger:
     def close(self) -> None:
         """Close the file."""
         self.file.close()
+
+
+def _runs(about: About, silence: float) -> bool:
+    """Return whether the process of a run is alive; where that cannot be asked, whether it wrote lately."""
+    process = about.get("process", {})
+    if os.name == "posix" and process.get("host") == platform.node():
+        try:
+            os.kill(int(process["pid"]), 0)
+        except ProcessLookupError:
+            return False
+        except OSError:
+            return True  # of another user
+        return True
+    return silence <= PATIENCE + float(about.get("timeout", 0.0)) + 2.0 * float(about.get("every", 0.0))
 
 
 def _row(one: Sample) -> tuple[object, ...]:
@@ -294,9 +314,9 @@ class Book:
         self.run = run
         self.planned = self.ended = 0
 
-    def begin(self, server: Mapping[str, object], planned: int) -> None:
-        """Write the beginning, or that a run goes on."""
-        self.planned, self.about = planned, self.about | {"server": dict(server)}
+    def begin(self, planned: int, **known: object) -> None:
+        """Write the beginning, or that a run goes on, with all that is known by then."""
+        self.planned, self.about = planned, self.about | known
         if self.ledger is None:
             return
         if self.run is None:
@@ -315,8 +335,18 @@ class Book:
     def finished(self, about: Mapping[str, object], *, interrupted: bool) -> int | None:
         """Write the end, and return the run's number; None where it is not kept."""
         if self.ledger is not None and self.run is not None:
-            self.ledger.end(self.run, INTERRUPTED if interrupted else COMPLETE, self.about | dict(about))
+            try:
+                self.ledger.end(self.run, INTERRUPTED if interrupted else COMPLETE, self.about | dict(about))
+            except sqlite3.OperationalError as error:
+                self.ledger.trouble = str(error)
         return self.run
+
+    @property
+    def trouble(self) -> str:
+        """What was not kept and why, empty where everything was."""
+        if self.ledger is None or not self.ledger.trouble:
+            return ""
+        return f"{len(self.ledger.waiting):,} requests or the run's end are not in the ledger: {self.ledger.trouble}"
 
 
 @contextmanager

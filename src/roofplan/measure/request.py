@@ -44,6 +44,11 @@ def asking_of(given: OfEndpoint, prompts: Prompts) -> Asking:
     key = ""
     if given.key_env is not None:
         key = os.environ.get(given.key_env, "").strip()
+        if not key.isascii() or not key.isprintable():
+            message = (
+                f"--key-env: the value of {given.key_env} is no key: it holds a line break or a letter beyond ASCII"
+            )
+            raise InputError(message, argument="--key-env", value=given.key_env)
         if not key:
             message = f"--key-env: the environment has no variable {given.key_env}"
             raise InputError(message, argument="--key-env", value=given.key_env)
@@ -118,7 +123,8 @@ def seen_limits(limits: tuple[Objective, ...]) -> tuple[Objective, ...]:
     """
     for one in limits:
         if one.figure not in SEEN:
-            raise InputError(f"--slo: no client sees {one.figure}; limits are {', '.join(SEEN)}", argument="--slo")
+            known = ", ".join(name for name in SEEN if name != "itl")
+            raise InputError(f"--slo: no client sees {one.figure}; limits are {known}", argument="--slo")
     return limits
 
 

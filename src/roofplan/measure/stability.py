@@ -129,7 +129,8 @@ class Stability:
     probes, planned : that were sent, and of the schedule so far [1].
     failed : by reason [1].
     threshold : above which a first token is long [s].
-    over, over_ends : share of answered probes above it, and its 90% interval by Clopper and Pearson [1].
+    over, over_ends : share of probes above it, those that were given up later than it among them, and its 90% interval by Clopper and
+        Pearson; None without either [1].
     median, p99, greatest, greatest_at : of answered probes, and when the greatest was due; None without answers [s].
     waited : longest time after which a probe was given up, a lower bound of what it would have taken; None where none was [s].
     """
@@ -179,7 +180,8 @@ def stability_of(
     reasons: dict[str, int] = {}
     for each in bad:
         reasons[each.reason] = reasons.get(each.reason, 0) + 1
-    over = int(np.sum(times > threshold))
+    given_up = [each for each in bad if each.reason == TIME_OUT and each.spent > threshold]
+    over, judged = int(np.sum(times > threshold)) + len(given_up), len(times) + len(given_up)
     most = int(np.argmax(times)) if len(times) else 0
     return Stability(
         begin=schedule.begin,
@@ -187,8 +189,8 @@ def stability_of(
         planned=schedule.count,
         failed=reasons,
         threshold=threshold,
-        over=over / len(times) if len(times) else None,
-        over_ends=share_ends(over, len(times)),
+        over=over / judged if judged else None,
+        over_ends=share_ends(over, judged),
         median=float(np.median(times)) if len(times) else None,
         p99=float(np.quantile(times, 0.99)) if len(times) else None,
         greatest=float(times[most]) if len(times) else None,
@@ -346,8 +348,10 @@ def holds(samples: Sequence[Sample], limit: Objective) -> tuple[float, bool]:
     The time, infinite where a failure stands at the percentile [s], and whether it is inside.
     """
     values = [float("inf") if not each.answered else getattr(each, limit.figure) for each in samples]
-    known = sorted(value for value in values if value is not None)
-    if not known:
+    known = np.array([value for value in values if value is not None], float)
+    if not len(known):
         return float("inf"), False
-    value = known[min(len(known) - 1, int(limit.quantile * len(known)))]
+    value = float(
+        np.quantile(known, limit.quantile, method="inverted_cdf")
+    )  # between a time and an endless one lies none
     return value, value <= limit.limit

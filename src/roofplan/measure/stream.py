@@ -74,13 +74,13 @@ class Stream:
             self.failed = self.failed or Failure("error in the stream", said)
             return
         choices = event.get("choices")
-        if choices:
+        if isinstance(choices, list) and choices and isinstance(choices[0], dict):
             one = choices[0]
             if one.get("finish_reason"):
                 self.ended = True
             if _text(one):
                 self.times.append(now)
-        if event.get("usage"):
+        if isinstance(event.get("usage"), dict):
             self._count(event["usage"])
         if isinstance(event.get("timings"), dict):
             self.timings = {k: float(v) for k, v in event["timings"].items() if isinstance(v, int | float)}
@@ -88,10 +88,10 @@ class Stream:
             self.timings |= {k: float(v) for k, v in event["metrics"].items() if isinstance(v, int | float)}
 
     def _count(self, usage: Json) -> None:
-        self.tokens = usage.get("completion_tokens", self.tokens)
-        self.prompt = usage.get("prompt_tokens", self.prompt)
-        details = usage.get("prompt_tokens_details") or {}
-        self.cached = details.get("cached_tokens", self.cached)
+        details = usage.get("prompt_tokens_details")
+        self.tokens = _count(usage.get("completion_tokens"), self.tokens)
+        self.prompt = _count(usage.get("prompt_tokens"), self.prompt)
+        self.cached = _count(details.get("cached_tokens") if isinstance(details, dict) else None, self.cached)
 
     def close(self, ended: float) -> None:
         """Judge the answer after its last byte.
@@ -118,10 +118,15 @@ class Stream:
             raise Failure("cut off", f"the stream ends after {len(self.times):,} events without its end")
 
 
+def _count(value: object, known: int | None) -> int | None:
+    """Return a count of tokens as a server sends it, or what was known where it sends none."""
+    return value if isinstance(value, int) and value >= 0 else known
+
+
 def _text(choice: Json) -> bool:
     """Return whether a part of an answer carries text, thoughts or a call."""
     delta = choice.get("delta") or choice.get("message")
-    if delta is None:
+    if not isinstance(delta, dict):
         return bool(choice.get("text"))
     return any(delta.get(name) for name in ("content", "reasoning_content", "reasoning", "tool_calls", "function_call"))
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Literal
 
-from roofplan.evidence.beside import Beside, Compared
+from roofplan.evidence.beside import Beside, Compared, warnings_of
 from roofplan.inputs import CompareInputs, ImportInputs, MeasureInputs, RunsInputs, StabilityInputs
 from roofplan.measure.figures import FORMULAS
 from roofplan.measure.ledger import Kept
@@ -23,9 +23,10 @@ class ClientMember:
     Parameters
     ----------
     error_tpot, worst_tpot : median and greatest relative difference of the time per token from the server's own; null where it sends none [1].
-    beyond_prompt : median of the first token's time beyond the server's own time for the prompt: queue and client; null where it sends none [s].
-    cpu : share of one core [1].
-    lag : by how much the event loop was late, 99th percentile [s].
+    error_ttft : the most that it can be: median of the first token's time beyond the server's own time for the prompt, which holds the
+        server's queue too; null where it sends none [s].
+    cpu : share of one core; null where it is not known [1].
+    lag : by how much the event loop was late, 99th percentile; null where it is not known [s].
     bunched : share of events that came together with the one before [1].
     tokens_per_event : above 1, the first and the last event may hold several tokens [1].
     late, connect : greatest lateness of a request, and median time to open a connection [s].
@@ -34,9 +35,9 @@ class ClientMember:
 
     error_tpot: float | None
     worst_tpot: float | None
-    beyond_prompt: float | None
-    cpu: float
-    lag: float
+    error_ttft: float | None
+    cpu: float | None
+    lag: float | None
     bunched: float
     tokens_per_event: float
     late: float
@@ -52,6 +53,14 @@ class PredictedMember:
     inside: dict[str, bool]
     binds: dict[str, str]
     explains: list[str]
+
+
+@members
+class GoodputMember:
+    """Requests that were answered inside all limits: their share of all, and how many a second."""
+
+    share: float
+    per_second: float
 
 
 @members
@@ -85,9 +94,10 @@ class RunMember:
     ttft, tpot, itl, e2e : mean, percentiles with the ends of their 90% intervals by ranks, and the formula; absent where no answer tells [s].
     failed : requests by the reason of their failure [1].
     input, output : mean lengths as the server counted, null where it does not [token].
-    short : answers that were shorter than asked for [1].
+    short, longer : answers that were shorter, and longer, than asked for [1].
     cached : share of prompt tokens that the server found in its cache, null where it does not say [1].
-    goodput : share of all requests that were answered inside all limits, null without limits [1].
+    goodput : requests that were answered inside all limits, null without limits.
+    warnings : what makes the figures doubtful.
     notes : what the server would not do as asked.
     prediction : for the same load, null without a plan.
     """
@@ -114,10 +124,12 @@ class RunMember:
     asked_input: float
     asked_output: float
     short: int
+    longer: int
     cached: float | None
-    goodput: float | None
+    goodput: GoodputMember | None
     limits: list[ObservedLimit]
     notes: list[str]
+    warnings: list[str]
     others: list[RateMember] = ABSENT
     client: ClientMember
     prediction: PredictedMember | None
@@ -162,7 +174,10 @@ def run_member(found: Beside) -> RunMember:
         completed=seen.answered,
         interrupted=run.interrupted,
         **{name: figures.get(name, ABSENT) for name in FORMULAS},
-        goodput=found.good,
+        goodput=None
+        if found.good is None
+        else GoodputMember(share=found.good, per_second=found.good * len(run.samples) / (seen.seconds or 1.0)),
+        warnings=warnings_of(found),
         limits=[
             ObservedLimit(
                 figure=one.figure,
@@ -180,8 +195,9 @@ def run_member(found: Beside) -> RunMember:
             seen,
             error_tpot=worst[0],
             worst_tpot=worst[1],
-            cpu=run.effort.share,
-            lag=run.effort.lag(0.99),
+            error_ttft=seen.beyond_prompt,
+            cpu=run.effort.share if run.effort.seconds else None,
+            lag=run.effort.lag(0.99) if run.effort.lags else None,
             same_host=run.server.local,
         ),
         prediction=None if found.felt is None else _predicted(found),
@@ -189,11 +205,12 @@ def run_member(found: Beside) -> RunMember:
 
 
 def measured_member(one: Compared) -> Json:
-    """Return a measured figure: mean and percentiles with their 90% limits by ranks, those that the sample is too small for, and its formula."""
+    """Return a measured figure: mean with the ends of its 90% interval, percentiles with theirs by ranks, and its formula."""
     of = one.measured.summary
     limits = {name: list(ends) for name, ends in one.measured.limits.items()}
     told = {"mean": of.mean, **of.quantiles, "count": of.count, "limits": limits, "few": sorted(one.measured.few)}
-    return {**told, "unit": "s", "formula": FORMULAS[one.name]}
+    mean = {"low": (of.mean or 0.0) - of.error, "high": (of.mean or 0.0) + of.error} if one.measured.limits else {}
+    return {**told, **mean, "unit": "s", "formula": one.measured.formula}
 
 
 def _predicted(found: Beside) -> PredictedMember:

@@ -5,26 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from roofplan.evidence.beside import Beside, Compared
+from roofplan.evidence.beside import Beside, Compared, warnings_of
 from roofplan.load.statistics import QUANTILES
 from roofplan.measure.ledger import Kept
 from roofplan.measure.stability import Stability
 from roofplan.observe import Probed
 from roofplan.present.screens.load import COLUMN, TITLES
-from roofplan.present.screens.page import LETTER, Page, wrapped
+from roofplan.present.screens.page import LETTER, WIDTH, Page, wrapped
 from roofplan.records import units
 
 NAMES = {**TITLES, "itl": ("ITL", "ms", 1e3)}
 """Figure -> its name, its unit, and that unit in seconds."""
-
-LATE = 0.005
-"""Lateness of the client from which a warning is due [s]."""
-
-BUSY = 0.8
-"""Share of a core from which the client may be what is measured [1]."""
-
-BUNCHES = 0.02
-"""Share of events that came with the one before from which a warning is due [1]."""
 
 
 def measure_screen(found: Beside, page: Page) -> None:
@@ -51,7 +42,12 @@ def measure_screen(found: Beside, page: Page) -> None:
         page.line(f"  {rate.name}: {units.show(rate.value, rate.unit)}")
     if found.figures:
         page.line()
-        beside = "   predicted mean, 90%" if found.felt is not None else ""
+        felt = found.felt
+        if felt is not None:
+            plan = felt.plan
+            planned = f"{plan.model.id} · {plan.machine.count} x {plan.machine.device.id} · {plan.engine.id} · {plan.strategy.label()}"
+            page.line(f"  predicted for {planned}, under this load")
+        beside = "   predicted mean, 90%" if felt is not None else ""
         page.line(" " * 9 + "".join(name.rjust(COLUMN) for name in ("mean", *QUANTILES)) + beside)
         for one in found.figures:
             page.line(_row(one))
@@ -111,9 +107,9 @@ def _below(found: Beside, page: Page) -> list[str]:
         lines += wrapped(f"  {'' if place else 'explains':10s}{text}", indent=12)
     if run.samples:
         lines += wrapped(f"  client    {' · '.join(_client(found))}", indent=12)
-    lines += [page.paint(f"  ! {text}", "warning") for text in warnings(found)]
+    lines += [page.paint(f"  ! {text}", "warning") for text in warnings_of(found)]
     if run.id is not None:
-        lines.append(f"kept as run {run.id} · next: roofplan runs {run.id}")
+        lines.append(f"run {run.id} of the ledger · a plan beside it: roofplan compare plan.json {run.id}")
     return lines
 
 
@@ -126,44 +122,14 @@ def _client(found: Beside) -> list[str]:
         parts.append(f"TPOT {middle:+.2%} median, {worst:+.2%} worst against the server's own timings")
     if seen.beyond_prompt is not None:
         parts.append(f"first tokens {units.show(seen.beyond_prompt, 's')} beyond the server's prompt time")
-    parts.append(f"{run.effort.share:.0%} of one core, event loop {units.show(run.effort.lag(0.99), 's')} late at p99")
+    if run.effort.seconds and run.effort.lags:
+        parts.append(
+            f"{run.effort.share:.0%} of one core, event loop {units.show(run.effort.lag(0.99), 's')} late at p99"
+        )
     parts.append(f"{seen.bunched:.1%} of events came with the one before")
     if seen.connect:
         parts.append(f"{units.show(seen.connect, 's')} to connect, not counted")
     return parts
-
-
-def warnings(found: Beside) -> list[str]:
-    """Return what makes the figures of a run doubtful.
-
-    Parameters
-    ----------
-    found : the run.
-
-    Returns
-    -------
-    A line each.
-    """
-    run, seen = found.run, found.seen
-    out = list(run.notes)
-    if run.server.local:
-        out.append("client and server share this host: a busy host moves both")
-    if run.effort.share > BUSY or run.effort.lag(0.99) > LATE:
-        out.append("the client is busy: gaps and first tokens may be its own; use fewer streams")
-    if seen.late > LATE and run.effort.lag(0.99) <= LATE:
-        out.append(f"a request was sent {units.show(seen.late, 's')} late: its times count from when it was due")
-    if seen.bunched > BUNCHES:
-        out.append("events come in bunches: gaps say little, TPOT is exact only over the whole answer")
-    if seen.tokens_per_event > 1.0 + BUNCHES:
-        each = units.significant(seen.tokens_per_event)
-        out.append(
-            f"an event holds {each} tokens: TPOT may be off by the share of those in the first and the last event"
-        )
-    if any(one.whole for one in run.samples):
-        out.append("answers came as one document, not as a stream: TTFT, TPOT and ITL are not known")
-    if seen.short:
-        out.append(f"{seen.short:,} answers were shorter than asked for")
-    return out
 
 
 def stability_screen(probed: Probed, page: Page) -> None:
@@ -195,7 +161,7 @@ def stability_screen(probed: Probed, page: Page) -> None:
         page.line(page.paint(f"  ! {note}", "warning"))
     if probed.run is not None:
         again = f" · go on: roofplan measure stability {server.url} --model {server.model} --resume {probed.run}"
-        page.line(f"kept as run {probed.run}{again if probed.interrupted else ''}")
+        page.line(f"run {probed.run} of the ledger{again if probed.interrupted else ''}")
 
 
 def _limits(probed: Probed) -> list[str]:
@@ -261,8 +227,10 @@ def runs_screen(kept: Sequence[Kept], place: str, page: Page) -> None:
     page.line(f"{'run':>5}  {'begun (UTC)':19}  {'what':10}  {'how':11} {'answered':>14}  of")
     for one in kept:
         server = one.about.get("server", {})
-        done = f"{one.completed:,} of {one.requests:,}"
-        what = f"{server.get('model', '')} at {server.get('url', '')}, {one.about.get('load', '')}"
+        done = f"{one.completed:,} of {one.planned or one.requests:,}"
+        what = ", ".join(
+            filter(None, (str(server.get("model", "")), one.about.get("load"), str(server.get("url", ""))))
+        )
         begun = one.started[:19].replace("T", " ")
-        page.line(f"{one.id:>5}  {begun:19}  {one.kind:10}  {one.status:11} {done:>14}  {what}")
+        page.line(f"{one.id:>5}  {begun:19}  {one.kind[:10]:10}  {one.status:11} {done:>14}  {what}"[:WIDTH])
     page.line(f"kept in {place} · one of them: roofplan runs {kept[-1].id}")
