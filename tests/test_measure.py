@@ -4,11 +4,9 @@ import asyncio
 import json
 import os
 import random
-import signal
 import sqlite3
 import subprocess
 import sys
-import time
 from array import array
 
 import numpy as np
@@ -394,38 +392,48 @@ def test_a_full_disk_loses_nothing(tmp_path):
 
 
 KILLED = """
-import sys
+import os, random, signal, sys, time
 from array import array
 from pathlib import Path
 from roofplan.measure.ledger import Ledger
 from roofplan.measure.sample import Sample
-book = Ledger(Path(sys.argv[1]))
-run = book.begin("endpoint", {})
-for k in range(10_000_000):
-    book.add(run, Sample(number=k, due=0.0, late=0.0, gaps=array("f", [0.1])))
-    print(k, flush=True)
+path, kills = Path(sys.argv[1]), int(sys.argv[2])
+drawn = random.Random(kills)
+for _ in range(kills):
+    reads, writes = os.pipe()
+    child = os.fork()
+    if not child:
+        os.close(reads)
+        book = Ledger(path)
+        run = book.begin("endpoint", {})
+        for k in range(10_000_000):
+            book.add(run, Sample(number=k, due=0.0, late=0.0, gaps=array("f", [0.1])))
+            os.write(writes, b"%d\\n" % k)
+    os.close(writes)
+    said = os.read(reads, 64)
+    time.sleep(drawn.uniform(0.0, 0.02))
+    os.kill(child, signal.SIGKILL)
+    while more := os.read(reads, 65536):
+        said = (said + more)[-64:]
+    os.close(reads)
+    os.waitpid(child, 0)
+    print(int(said.split()[-1]), flush=True)
 """
 
 
-@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="the system has no kill")
-@pytest.mark.parametrize("kills", [pytest.param(1000, marks=pytest.mark.slow), 8])
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the system cannot fork")
+@pytest.mark.parametrize("kills", [pytest.param(1000, marks=pytest.mark.slow), 20])
 def test_a_killed_process_loses_nothing_that_was_complete(tmp_path, kills):
-    drawn = random.Random(kills)  # noqa: S311 - no secret
     path = tmp_path / "l.sqlite"
-    for _ in range(kills):
-        process = subprocess.Popen([sys.executable, "-c", KILLED, str(path)], stdout=subprocess.PIPE, text=True)
-        first = process.stdout.readline()
-        time.sleep(drawn.uniform(0.0, 0.05))
-        os.kill(process.pid, signal.SIGKILL)
-        said = [first, *process.stdout.read().split("\n")]
-        process.wait()
-        process.stdout.close()
-        last = max(int(line) for line in said if line.strip().isdigit())
-        book = Ledger(path)
-        kept = book.runs()[-1]
-        assert kept.requests >= last + 1
-        assert kept.status == "unfinished"
-        book.close()
+    found = subprocess.run(
+        [sys.executable, "-c", KILLED, str(path), str(kills)], capture_output=True, text=True, check=True
+    )
+    last = [int(line) for line in found.stdout.split()]
+    kept = Ledger(path).runs()
+    assert len(kept) == len(last) == kills
+    for one, number in zip(kept, last, strict=True):
+        assert one.requests >= number + 1
+        assert one.status == "unfinished"
 
 
 # The command -------------------------------------------------------------------------------------
