@@ -1,0 +1,1 @@
+"""What a machine attains: products, memory, launches and links, by one method on processors and accelerators."""

@@ -1,0 +1,73 @@
+"""Rates by repeated short windows, of which those count in which the processor was ours."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+WINDOW, WINDOWS, PATIENCE = 0.02, 30, 3.0
+"""Length of a window [s], most windows of a figure [1], and longest time that they may take together [s]."""
+
+OURS = 0.97
+"""Least share of a window's wall time that its threads must have computed: a shared processor was ours throughout [1]."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """One measured figure.
+
+    Parameters
+    ----------
+    best, median : of the windows that count, in `unit`; best is the least where `unit` is a time.
+    kept, windows : windows that count, and all [1].
+    """
+
+    best: float
+    median: float
+    kept: int
+    windows: int
+    unit: str
+
+
+def rate(
+    work: float,
+    run: Callable[[int], None],
+    unit: str,
+    *,
+    busy: Callable[[], float] | None,
+    windows: int = WINDOWS,
+    clock: Callable[[], float] = time.perf_counter,
+) -> Seen:
+    """Return the rate of an operation over windows of `WINDOW`.
+
+    Parameters
+    ----------
+    work : that one operation does, in `unit` times seconds; 1 with a `unit` of ``s`` gives its time.
+    run : runs the operation as often as it is told, and returns when the last has ended.
+    busy : processor time of the threads at work, over their number [s]; None where they are not the processor's.
+    windows : most windows [1].
+    clock : wall clock [s].
+
+    Returns
+    -------
+    Best and median; zeros where no window counts.
+    """
+    run(1)
+    began = clock()
+    run(1)
+    times = max(1, int(WINDOW / max(clock() - began, 1e-9)))
+    found: list[float] = []
+    total, first = 0, clock()
+    while total < windows and (total < 3 or clock() - first < PATIENCE):
+        began, before = clock(), 0.0 if busy is None else busy()
+        run(times)
+        wall = clock() - began
+        total += 1
+        if busy is None or (busy() - before) >= OURS * wall:
+            found.append(wall / times if unit == "s" else work * times / wall)
+    if not found:
+        return Seen(0.0, 0.0, 0, total, unit)
+    best = min(found) if unit == "s" else max(found)
+    return Seen(best, statistics.median(found), len(found), total, unit)

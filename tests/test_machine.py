@@ -1,0 +1,332 @@
+"""What a machine attains: windows, fits, verdicts, the chip that is made of it, and the laws of processors."""
+
+import itertools
+import socket
+import threading
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from roofplan import api, catalogue, observe
+from roofplan.catalogue.machines import accelerator, machine
+from roofplan.catalogue.own_device import user_accelerator
+from roofplan.errors import InputError
+from roofplan.measure.machine import chip, hosts, probe
+from roofplan.measure.machine.backends import Numpy
+from roofplan.measure.machine.probe import Figure, Probe, line
+from roofplan.measure.machine.windows import OURS, rate
+from roofplan.timing.rates import rates
+
+FIT = catalogue.shipped_fit()
+CPU = """
+id = "core"
+kind = "cpu"
+memory_capacity = "16 GiB"
+[attained]
+fp32 = "150 GFLOPS"
+vector = "80 GFLOPS"
+memory_bandwidth = "16 GB/s"
+launch = "0.4 us"
+"""
+
+
+class Clock:
+    """A clock on which an operation takes a given time, and of which the processor is ours for a given share."""
+
+    def __init__(self, each, shares):
+        self.each, self.shares = each, itertools.cycle(shares)
+        self.now = self.spent = 0.0
+
+    def run(self, times):
+        self.now += times * self.each
+        self.spent += times * self.each * next(self.shares)
+
+
+def timed(each, shares, work=1e9, unit="FLOP/s"):
+    clock = Clock(each, shares)
+    return rate(work, clock.run, unit, busy=lambda: clock.spent, clock=lambda: clock.now)
+
+
+def test_only_windows_that_were_ours_count():
+    seen = timed(1e-3, [1.0, 1.0, 1.0, 0.5])
+    assert seen.best == pytest.approx(1e12)
+    assert 0 < seen.kept < seen.windows
+
+
+def test_no_window_counts_where_others_compute():
+    seen = timed(1e-3, [OURS - 0.01])
+    assert (seen.best, seen.kept) == (0.0, 0)
+    assert seen.windows > 0
+
+
+def test_the_time_of_a_launch_is_its_least():
+    assert timed(2e-6, [1.0], work=1.0, unit="s").best == pytest.approx(2e-6)
+
+
+def test_an_accelerator_has_no_processor_time():
+    clock = Clock(1e-3, [0.0])
+    assert rate(1e9, clock.run, "FLOP/s", busy=None, clock=lambda: clock.now).kept > 0
+
+
+def test_messages_give_latency_and_bandwidth():
+    sizes = [4**k for k in range(4, 13)]
+    found = line("x", sizes, [3e-6 + size / 2e9 for size in sizes])
+    assert found.alpha == pytest.approx(3e-6)
+    assert found.beta == pytest.approx(2e9)
+    assert found.worst < 1e-6
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_numpy_does_what_it_is_told(threads):
+    backend = Numpy(threads)
+    for operation in (backend.product("fp32", 8, 16, 32), *backend.reads(2**18), backend.copy(2**18), backend.launch()):
+        operation(2)
+    assert backend.busy() > 0
+
+
+def attained(host=True, **conditions):
+    about = {"date": "2026-11-23 10:00 UTC", "processor": "Some CPU @ 2.0GHz", "widest vectors": "avx2", **conditions}
+    figures = [
+        Figure("product", {"format": "fp32", "m": 512, "k": 512, "n": 512}, 6e10, 5.9e10, 8, 8, "FLOP/s"),
+        Figure("product", {"format": "fp32", "m": 256, "k": 256, "n": 256}, 5e10, 5e10, 8, 8, "FLOP/s"),
+        Figure("vector", {"format": "fp32", "m": 512, "k": 512, "n": 512}, 6e10, 5.9e10, 8, 8, "FLOP/s"),
+        Figure("read", {"size": 2**20}, 6e10, 6e10, 8, 8, "B/s"),
+        Figure("read", {"size": 2**30}, 2e10, 2e10, 8, 8, "B/s"),
+        Figure("launch", {"captured": False}, 4e-7, 4e-7, 8, 8, "s"),
+    ]
+    return Probe(
+        device="numpy" if host else "cuda:0",
+        threads=1,
+        conditions=about,
+        cache=2**25,
+        memory=2**34 if host else 140 * 2**30,
+        backend="numpy",
+        figures=figures,
+    )
+
+
+def test_what_is_attained_is_beside_what_the_clock_allows():
+    found = attained(**{"clock as stated": "2000 MHz"})
+    product, reads = chip.verdicts(found, None)
+    assert product.sheet == 32 * 2e9
+    assert product.verdict == "normal"
+    assert reads.attained == 2e10
+    assert reads.verdict is None
+    slow = attained(**{"clock as stated": "4000 MHz", "load of the last minute": "3.1"})
+    low = chip.verdicts(slow, None)[0]
+    assert low.verdict == "low"
+    assert "3.1" in low.why
+
+
+def test_a_device_is_known_by_its_name_and_beside_its_data_sheet():
+    found = attained(host=False, device="NVIDIA H200")
+    device = chip.device_of(found, None)
+    assert device.id == "h200-sxm"
+    assert chip.verdicts(found, device)[-1].verdict == "low"
+    assert chip.device_of(attained(host=False, device="Nothing 9"), None) is None
+
+
+def test_the_chip_of_a_probe_plans_with_what_it_attained(tmp_path):
+    found = attained()
+    path = tmp_path / "chip.toml"
+    path.write_text(chip.chip_text(found, None, "my-chip"))
+    own = user_accelerator(path)
+    assert own.attained["memory_bandwidth"].value == 2e10
+    assert own.attained["fp32"].value == 6e10
+    r = rates(machine(f"{path}:1")[0], catalogue.engine("llama.cpp-b11200"), FIT)
+    assert r.wire == 2e10
+    assert r.bandwidth["matmul"] == 2e10
+    assert r.vector_peak == 6e10
+    assert r.gap == 0.0
+    assert own.attained["fp32"].kind == "measured"
+    assert "launch" not in own.attained
+
+
+def test_like_a_device_of_the_catalogue_the_rest_is_its_data_sheet(tmp_path):
+    path = tmp_path / "mine.toml"
+    path.write_text('id = "mine"\nlike = "h100-sxm"\n[attained]\nbf16 = "700 TFLOPS"\nmemory_bandwidth = "3 TB/s"\n')
+    own, base = user_accelerator(path), accelerator("h100-sxm", "--on")
+    assert own.peak == base.peak
+    assert own.memory == base.memory
+    r = rates(machine(f"{path}:1")[0], catalogue.engine("vllm-0.11"), FIT)
+    share = FIT.find("engine", "compute_share", catalogue.engine("vllm-0.11").scopes).value
+    lost = FIT.find("matmul", "serving_over_best", ["any"]).value
+    assert r.compute["bf16"] == pytest.approx(700e12 * lost * share)
+    assert r.peak["bf16"] == base.peak["bf16"].value
+    assert r.bandwidth["matmul"] == 3e12
+    assert r.bandwidth["experts"] < 3e12
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('id = "x"\nkind = "cpu"\n[attained]\nfp32 = "1 GFLOPS"\n', "memory_capacity is missing"),
+        ('id = "x"\nlike = "h10"\n', "h10"),
+        ('id = "x"\nlike = "h100-sxm"\n[attained]\nfp99 = "1 GFLOPS"\n', "attained.fp99"),
+        ('id = "x"\nlike = "h100-sxm"\n[attained]\nmemory_bandwidth = "fast"\n', "attained.memory_bandwidth"),
+    ],
+)
+def test_a_wrong_chip_is_refused(tmp_path, text, said):
+    path = tmp_path / "x.toml"
+    path.write_text(text)
+    with pytest.raises(InputError) as refusal:
+        user_accelerator(path)
+    assert said in refusal.value.message
+
+
+@pytest.fixture
+def core(tmp_path):
+    path = tmp_path / "core.toml"
+    path.write_text(CPU)
+    return f"{path}:1"
+
+
+def steps(core, precision, users):
+    found = api.plan_serving(
+        "qwen3-0.6b", on=(core,), precision=precision, concurrency=str(users), input="32", output="32"
+    )
+    return found.plans[0]
+
+
+def test_rows_are_not_free_on_a_processor(core):
+    """Each row unpacks and multiplies the weights again: eight users take several times one user's step."""
+    times = {users: float(steps(core, "q4_1", users).prediction.decode.value) for users in (1, 8)}
+    assert times[8] > 3.0 * times[1]
+
+
+def test_more_instructions_a_weight_take_longer(core):
+    def work(precision):
+        plan = steps(core, precision, 4)
+        return float(plan.prediction.decode.value)
+
+    assert work("q5_1") > work("q4_1")
+
+
+def test_a_processor_runs_llama_cpp_alone(core):
+    assert steps(core, "q4_1", 1).engine.name == "llama.cpp"
+    with pytest.raises(Exception, match="does not support CPU"):
+        api.plan_serving("qwen3-0.6b", on=(core,), engine="vllm")
+    with pytest.raises(Exception, match="is not described"):
+        api.plan_serving("qwen3-0.6b", on=(core,), precision="iq2_s")
+
+
+def test_what_cannot_be_measured_is_refused():
+    with pytest.raises(InputError, match="cannot be measured"):
+        probe.probed("quantum", None, 0.0)
+    with pytest.raises(InputError, match="--threads"):
+        probe.probed("numpy", 10_000, 0.0)
+    with pytest.raises(InputError, match="h10"):
+        observe.measure_machine(like="h10")
+
+
+def test_a_probe_is_kept_and_read_again(tmp_path, monkeypatch):
+    ledger = tmp_path / "l.sqlite"
+    monkeypatch.setattr(probe, "probed", lambda *_: attained())
+    found = observe.measure_machine(ledger=ledger, threads=1)
+    again = observe.runs(observe.RunsInputs(run=str(found.run)), ledger=ledger).machine
+    assert again.chip == found.chip
+    assert again.probe == found.probe
+
+
+def test_passes_become_one_figure():
+    row = {"kind": "product", "format": "fp32", "m": 1, "k": 1, "n": 1, "kept": 2, "windows": 4, "unit": "FLOP/s"}
+    figures = probe._joined([], [row | {"best": 5.0, "median": 4.0}, row | {"best": 7.0, "median": 6.0}])
+    assert [(one.best, one.median, one.kept, one.windows) for one in figures] == [(7.0, 5.0, 4, 8)]
+    time = {"kind": "launch", "captured": False, "kept": 1, "windows": 1, "unit": "s"}
+    lost = {"best": 0.0, "median": 0.0, "kept": 0}
+    figures = probe._joined([], [time | {"best": 2e-6, "median": 2e-6}, time | lost])
+    assert figures[0].best == 2e-6
+
+
+def test_a_sustained_run_tells_its_drop():
+    rows = [{"at": float(k), "rate": 100.0 if k < 5 else 80.0} for k in range(20)]
+    found = Probe(device="numpy", threads=1, conditions={}, cache=None, memory=None, sustained=rows)
+    assert found.drop == pytest.approx(0.2)
+    assert np.isclose(
+        Probe(device="numpy", threads=1, conditions={}, cache=None, memory=None, sustained=rows[:4]).drop, 0.0
+    )
+
+
+def test_the_link_between_two_hosts_is_measured():
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        place = f"127.0.0.1:{free.getsockname()[1]}"
+    ready, taken = threading.Event(), []
+    listener = threading.Thread(target=lambda: taken.append(hosts.listen(place, lambda _: ready.set())), daemon=True)
+    listener.start()
+    assert ready.wait(5)
+    seen = dict(hosts.messages(place))
+    listener.join(5)
+    assert list(seen) == list(hosts.SIZES)
+    assert all(one.best > 0.0 for one in seen.values())
+    assert taken[0] >= sum(hosts.SIZES)
+    found = line("loopback", list(seen), [one.best for one in seen.values()])
+    assert found.alpha > 0.0
+    assert found.beta > 1e6
+
+
+@pytest.mark.parametrize("text", ["here", "127.0.0.1:", "127.0.0.1:99999", ":80"])
+def test_an_address_that_is_none_is_refused(text):
+    with pytest.raises(InputError, match="HOST:PORT"):
+        hosts.address_of(text, "--link")
+
+
+def test_a_host_that_does_not_listen_or_speaks_something_else_is_refused():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        place = f"127.0.0.1:{server.getsockname()[1]}"
+
+        def other():
+            accepted, _ = server.accept()
+            with accepted:
+                accepted.recv(8)
+                accepted.sendall(b"HTTP/1.1")
+
+        threading.Thread(target=other, daemon=True).start()
+        with pytest.raises(InputError, match="does not speak"):
+            next(hosts.messages(place))
+    with pytest.raises(InputError, match="on that host: roofplan measure machine --listen"):
+        next(hosts.messages(place))
+
+
+def test_a_device_is_told_apart_by_its_memory_and_form():
+    told = {
+        ("NVIDIA A100-SXM4-40GB", 39.5): "a100-sxm-40",
+        ("NVIDIA A100 80GB PCIe", 79.3): "a100-pcie-80",
+        ("NVIDIA H100 NVL", 93.6): "h100-nvl",
+        ("NVIDIA GeForce RTX 4090", 23.6): "rtx-4090",
+        ("NVIDIA H100 96GB HBM3", 95.0): None,
+    }
+    for (name, memory), wanted in told.items():
+        found = replace(attained(host=False, device=name), memory=int(memory * 2**30))
+        device = chip.device_of(found, None)
+        assert (device and device.id) == wanted
+
+
+def test_a_processor_is_like_no_accelerator_and_ids_are_checked_before_probing():
+    with pytest.raises(InputError, match="a processor is measured"):
+        observe.measure_machine(like="h100-sxm", device="numpy")
+    with pytest.raises(InputError, match="no id"):
+        observe.measure_machine(id="my box")
+    with pytest.raises(InputError, match="the catalogue's"):
+        observe.measure_machine(id="h100-sxm")
+
+
+def test_memory_of_the_file_holds_over_that_of_its_likeness(tmp_path):
+    path = tmp_path / "x.toml"
+    path.write_text('id = "x"\nlike = "h100-sxm"\nmemory_capacity = "40 GiB"\n')
+    assert user_accelerator(path).memory == 40 * 2**30
+
+
+def test_a_measuring_process_that_dies_is_no_probe(monkeypatch):
+    monkeypatch.setattr(probe.sys, "executable", "/bin/false")
+    with pytest.raises(InputError, match="measuring stopped"):
+        probe.probed("numpy", 1, 0.0)
+
+
+def test_a_machine_is_no_load(tmp_path, monkeypatch):
+    ledger = tmp_path / "l.sqlite"
+    monkeypatch.setattr(probe, "probed", lambda *_: attained())
+    observe.measure_machine(ledger=ledger, threads=1)
+    with pytest.raises(InputError, match="no load was put on"):
+        observe.own_row("run:1", ledger=ledger)
