@@ -7,6 +7,8 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
+from importlib.util import find_spec
 from pathlib import Path
 
 HERE = Path(__file__).parent
@@ -48,6 +50,12 @@ EXAMPLES = [
     (
         "DeepSeek-R1 on eight H200 for 64 clients",
         "simulate deepseek-r1 --on h200-sxm:8 --clients 64 --lengths lognormal:0.7",
+    ),
+    ("Published benchmarks of an accelerator, beside what is predicted", "benchmarks --device b200 --category closed"),
+    ("Where ranks flip: one task per dollar", "benchmarks llama3.1-8b --per USD,device --category closed"),
+    (
+        "A start-up log that says why vLLM refuses a length, to the block",
+        "measure memory tests/startup/vllm-issue-10517-29k.log --model llama-3.1-8b --on rtx-3090:1",
     ),
     (
         "Training: LLaMA-2 70B for 2T tokens on 2,048 A100",
@@ -205,6 +213,7 @@ DRAWN = {
     "cost machine --on dgx-h100:8 --years 3 --interest 8% --residual 20%": ("sixty-four-h100", 560),
     "cost rent h100-sxm": ("h100-rents", 520),
     "cost history": ("history", 830),
+    "benchmarks llama3.1-8b --per USD,device --category closed": ("benchmarks-8b", 1500),
 }
 """Examples whose pictures stand below them: the file's name, and the height of what is drawn [pixel]."""
 
@@ -290,6 +299,33 @@ OWN = (
 )
 """What the page of one's own runs asks, and of the first answer the lines that it shows."""
 SHOWN = 12
+
+URL = "http://127.0.0.1:8127"
+MEASURED = (
+    "measure machine --threads 1 --sustain 20s --out chip.toml",
+    "serve smollm2.gguf --on chip.toml:1 --concurrency 8 --input 50 --output 32",
+    f"measure endpoint {URL} --clients 1 --requests 20 --input 50 --output 32 --plan plan.json",
+    f"measure endpoint {URL} --clients 2 --requests 30 --input 50 --output 32 --plan plan.json",
+    f"measure endpoint {URL} --clients 4 --requests 40 --input 50 --output 32 --plan plan.json",
+    f"measure endpoint {URL} --clients 8 --requests 60 --input 50 --output 32 --plan plan.json",
+    f"measure endpoint {URL} --rate 1req/s --requests 30 --input 50 --output 32 --slo ttft=1s@p90,tpot=60ms@p90",
+    "calibrate --with run:2 --with run:3 --with run:4 --with run:5",
+    "compare plan.json 5",
+    f"measure stability {URL} --every 1s --for 60s --over 300ms",
+    "runs",
+)
+"""What is measured on a laptop without a GPU, in order, with a server of `loop/server.py`."""
+
+MEASURED_PICTURES = {
+    MEASURED[0]: ("measured-machine", 1250),
+    MEASURED[4]: ("measured-load", 1900),
+    MEASURED[9]: ("measured-stability", 900),
+}
+"""Measured pictures: the file's name, and the height of what is drawn [pixel]."""
+
+LAPTOP = "## A laptop without a GPU: probe, plan, measure, learn"
+"""Title of what is measured, which stays as it is where the server is not installed (``make loop`` installs it)."""
+
 MINE = {
     "model_type": "llama",
     "hidden_size": 3072,
@@ -327,8 +363,61 @@ def own_runs():
     page.write_text(before + "```\n" + "\n".join(answers) + "\n```" + rest.partition("```")[2])
 
 
+def measured():
+    """Return what the commands of `MEASURED` print, with their exit codes, on a server that is started for them."""
+    where = [sys.executable, str(HERE / "loop" / "server.py")]
+    told = {}
+    with tempfile.TemporaryDirectory() as name:
+        place = Path(name)
+        model = subprocess.run([*where, "where"], capture_output=True, text=True, check=True).stdout.strip()
+        (place / "smollm2.gguf").symlink_to(model)
+        free = {**os.environ, "ROOFPLAN_PROFILE": "profile.toml", "ROOFPLAN_LEDGER": "ledger.sqlite"}
+
+        def run(words, *more):
+            call = [sys.executable, "-m", "roofplan", *words.split(), *more]
+            return subprocess.run(call, capture_output=True, text=True, check=False, cwd=place, env=free)
+
+        with subprocess.Popen(
+            [*where, URL.rpartition(":")[2]], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        ) as server:
+            try:
+                time.sleep(5.0)
+                for words in MEASURED:
+                    page = place / "page.html"
+                    drawing = ("--html", str(page)) if words in MEASURED_PICTURES else ()
+                    found = run(words, *drawing)
+                    told[words] = (found.stdout.rstrip(), found.returncode)
+                    if drawing:
+                        drawn(*MEASURED_PICTURES[words], lambda target, page=page: shutil.copy(page, target))
+                    if words.startswith("serve"):
+                        (place / "plan.json").write_text(run(words, "--json").stdout)
+            finally:
+                server.kill()
+    return told
+
+
+def laptop(before):
+    """Return the section of what was measured, and write it into its own page; without the server, the section as it was."""
+    if find_spec("xllamacpp") is None:
+        return before[before.index(LAPTOP) :].rstrip().splitlines() if LAPTOP in before else []
+    told = measured()
+    page = HERE / "measuring.md"
+    text = page.read_text()
+    for words, (shown, _) in told.items():
+        pattern = re.compile(r"```\n\$ roofplan " + re.escape(words) + r"\n.*?```", re.DOTALL)
+        text = pattern.sub(lambda _, words=words, shown=shown: f"```\n$ roofplan {words}\n{shown}\n```", text)
+    page.write_text(text)
+    lines = [LAPTOP, "", "What each line means stands in [Measure what you planned](measuring.md).", ""]
+    for words, (shown, code) in told.items():
+        lines += ["```", f"$ roofplan {words}", shown, "```", f"exit {code}", ""]
+        if words in MEASURED_PICTURES:
+            lines += [f"![{words}](pictures/{MEASURED_PICTURES[words][0]}.png)", ""]
+    return lines
+
+
 def main():
     """Write the page of examples, and the screens of the README and of the tutorial."""
+    before = (HERE / "examples.md").read_text()
     for page in SCREENS:
         page.write_text(SCREEN.sub(screen, page.read_text()))
     lines = [
@@ -348,7 +437,7 @@ def main():
         shown, code = printed(words)
         lines += [f"## {title}", "", "```", f"$ roofplan {words}", shown, "```", f"exit {code}", ""]
         lines += [picture(words), ""] if words in DRAWN else []
-    (HERE / "examples.md").write_text("\n".join(lines))
+    (HERE / "examples.md").write_text("\n".join([*lines, *laptop(before)]) + "\n")
     own_runs()
     scoreboard()
 

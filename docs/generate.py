@@ -263,6 +263,17 @@ COMMANDS = """# Commands
 Written by `make docs` from the records that flags, `--request`, Python's functions and `roofplan schema COMMAND` are made from (`src/roofplan/inputs`).
 Quantities are text with a unit. What stands on the command line counts before an earlier answer (`--request`), and that before defaults.
 
+## Exit codes
+
+| code | meaning |
+|---|---|
+| 0 | an answer: a plan, a run inside its limits, a log that agrees, claims that follow |
+| 1 | an answer that is a no: nothing satisfies the limits; a request or probe failed, a limit of `--slo` is missed, or the run was stopped; \
+an interval did not hold (`compare`); a log does not agree (`measure memory`); an error above `--fail-above` (`validate`); no row or claim is left |
+| 2 | bad input: one line names the flag, the value and what would be accepted |
+| 3 | a fault of ours: one line asks to report it |
+| 130 | interrupted where nothing was measured |
+
 """
 """What stands before the commands of docs/commands.md."""
 

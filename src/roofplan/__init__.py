@@ -10,18 +10,31 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from roofplan.api import Loaded, device, load_model, plan_serving, plan_training, refit, simulate, validate
+    from roofplan.api import (
+        Loaded,
+        benchmarks,
+        device,
+        load_model,
+        plan_serving,
+        plan_training,
+        refit,
+        simulate,
+        validate,
+    )
     from roofplan.errors import RoofplanError
-    from roofplan.observe import measure_endpoint, measure_stability
+    from roofplan.observe import measure_endpoint, measure_machine, measure_memory, measure_stability
 
 __version__ = "0.1.0"
 __all__ = [
     "Loaded",
     "RoofplanError",
     "__version__",
+    "benchmarks",
     "device",
     "load_model",
     "measure_endpoint",
+    "measure_machine",
+    "measure_memory",
     "measure_stability",
     "plan_serving",
     "plan_training",

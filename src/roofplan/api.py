@@ -14,6 +14,7 @@ from roofplan.errors import InputError, NoPlan, UnitError, choice, nearest
 from roofplan.hf.find import read_model
 from roofplan.inputs import (
     AtFullLoad,
+    BenchmarksInputs,
     Planned,
     ServeInputs,
     SimulateInputs,
@@ -39,6 +40,7 @@ from roofplan.serving.request import known_format, request_of
 from roofplan.serving.tokens import cheapest_for, demands_of, paid_as, priced_tokens, route_of, training_share_of
 
 if TYPE_CHECKING:
+    from roofplan.evidence.benchmarks import Benchmarks
     from roofplan.evidence.fits.own import Refit
     from roofplan.evidence.scoring import Validation
     from roofplan.load.asked import Asked as AskedLoad
@@ -411,3 +413,28 @@ def token_costs(
     ]
     first.others = others
     return first
+
+
+@takes(BenchmarksInputs)
+def benchmarks(
+    asked: BenchmarksInputs, *, fit: Fit | None = None, progress: Callable[[int, int], None] | None = None
+) -> Benchmarks:
+    """Return published MLPerf Inference results of language models, each beside what is predicted for it.
+
+    Parameters
+    ----------
+    asked : the flags of ``roofplan benchmarks``, each as a keyword; or one `BenchmarksInputs` with them.
+    fit : constants that predictions rest on, by default those of `fit_at_hand`.
+    progress : function called with the results that are predicted and all of them [1].
+
+    Returns
+    -------
+    The results by task and scenario, and where ranks flip.
+
+    Raises
+    ------
+    RoofplanError : a filter that is none, or a model without results.
+    """
+    from roofplan.evidence.benchmarks import chosen
+
+    return chosen(asked, fit_at_hand(fit), progress)

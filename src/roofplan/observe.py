@@ -8,18 +8,32 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+from roofplan import catalogue
 from roofplan.api import simulate
 from roofplan.errors import InputError, RoofplanError
-from roofplan.inputs import CompareInputs, ImportInputs, MeasureInputs, RunsInputs, StabilityInputs, takes
+from roofplan.inputs import (
+    STDIN,
+    CompareInputs,
+    ImportInputs,
+    MeasureInputs,
+    MemoryInputs,
+    ProbeInputs,
+    RunsInputs,
+    StabilityInputs,
+    takes,
+)
 from roofplan.records.calibration import Fit
 
 if TYPE_CHECKING:
     from roofplan.evidence.beside import Beside, Pins
+    from roofplan.evidence.startup import Explained
     from roofplan.load.statistics import Objective
     from roofplan.measure.endpoint import Run, Server
     from roofplan.measure.figures import Seen
     from roofplan.measure.imports import Imported
     from roofplan.measure.ledger import Kept
+    from roofplan.measure.machine.chip import Verdict
+    from roofplan.measure.machine.probe import Probe
     from roofplan.measure.sample import Sample
     from roofplan.measure.stability import Stability
 
@@ -96,13 +110,14 @@ def plan_at_hand(pins: Pins, model: str) -> None:
 def _beside(run: Run, seen: Seen, given: MeasureInputs, pins: Pins | None, fit: Fit | None) -> Beside:
     """Return a run beside what is predicted for it."""
     from roofplan.evidence.beside import Beside, under
+    from roofplan.load.asked import warmup_of
     from roofplan.load.statistics import objectives_of
     from roofplan.measure.figures import good_of
 
     predicted = None if pins is None or not seen.figures else under(pins, run, seen, given)
     felt = None if predicted is None else simulate(predicted, fit=fit)
     limits = objectives_of(given.slo)
-    warmup = int(str(given.warmup))
+    warmup = warmup_of(given)
     good = good_of(run, limits, warmup)
     return Beside(run=run, seen=seen, felt=felt, objectives=limits, good=good, warmup=warmup)
 
@@ -115,7 +130,7 @@ class Ledgered:
     ----------
     place : path of the ledger.
     kept : its runs, the newest last; or the one that was asked for.
-    one, probes : the run that was asked for, a load or a row of probes; None for the list.
+    one, probes, machine : the run that was asked for: a load, a row of probes, or what a machine attains; None for the list.
     removed : the run that was removed, None without one.
     """
 
@@ -123,6 +138,7 @@ class Ledgered:
     kept: list[Kept]
     one: Beside | None = None
     probes: Probed | None = None
+    machine: Attained | None = None
     removed: int | None = None
 
 
@@ -156,10 +172,27 @@ def runs(asked: RunsInputs, *, ledger: Path, fit: Fit | None = None) -> Ledgered
             book.delete(kept.id)
             return Ledgered(place=str(ledger), kept=[], removed=kept.id)
         samples = book.samples(kept.id)
+    if "machine" in kept.about and not asked.plan:
+        return Ledgered(place=str(ledger), kept=[kept], machine=_machine_again(kept))
     if "schedule" in kept.about:
         return Ledgered(place=str(ledger), kept=[kept], probes=_probed_again(kept, samples))
-    pins = planned_in(asked.plan) if asked.plan else kept.about.get("plan")
-    return Ledgered(place=str(ledger), kept=[kept], one=_again(kept, samples, pins, fit))
+    if asked.plan:
+        return Ledgered(place=str(ledger), kept=[kept], one=_again(kept, samples, planned_in(asked.plan), fit))
+    try:
+        one = _again(kept, samples, kept.about.get("plan"), fit)
+    except RoofplanError as error:  # a run stays readable though its plan no longer is
+        one = _again(kept, samples, None, fit)
+        one = replace(one, run=replace(one.run, notes=[*one.run.notes, f"no prediction: {error.message}"]))
+    return Ledgered(place=str(ledger), kept=[kept], one=one)
+
+
+def _machine_again(kept: Kept) -> Attained:
+    """Return what a machine attained, from the ledger."""
+    from roofplan.measure.machine.probe import Figure, Probe
+
+    told = kept.about["machine"]
+    probe = Probe(**told | {"figures": [Figure(**one) for one in told["figures"]]})
+    return _attained(probe, kept.about["like"], kept.about["inputs"].get("id"), kept.id)
 
 
 def number_of(text: str | float, argument: str) -> int:
@@ -171,14 +204,18 @@ def number_of(text: str | float, argument: str) -> int:
 
 def _again(kept: Kept, samples: list[Sample], pins: Pins | None, fit: Fit | None) -> Beside:
     """Return a run of the ledger, measured here or imported, beside a plan."""
+    from roofplan.load.asked import warmup_of
     from roofplan.measure.endpoint import kept_run
     from roofplan.measure.figures import seen_of, seen_of_import
     from roofplan.measure.imports import Imported, Rate
 
+    if "server" not in kept.about and "imported" not in kept.about:
+        message = f"run {kept.id} is a {kept.kind}, which no load was put on: a plan of a load does not compare with it"
+        raise InputError(message, argument="RUN", value=str(kept.id))
     names, run = MeasureInputs.each(), kept_run(kept, samples)
     given = MeasureInputs.of({name: value for name, value in kept.about["inputs"].items() if name in names})
     if "imported" not in kept.about:
-        return _beside(run, seen_of(run, int(str(given.warmup))), given, pins, fit)
+        return _beside(run, seen_of(run, warmup_of(given)), given, pins, fit)
     told = kept.about["imported"]
     one = Imported(**told | {"others": tuple(Rate(**each) for each in told["others"])})
     return _beside(run, seen_of_import(one), given, pins, fit)
@@ -283,6 +320,119 @@ def own_row(text: str, *, ledger: Path) -> dict[str, str]:
         kept = book.find(number_of(text, "--with"))
         pins = kept.about.get("plan") or {}
         return row_of(_again(kept, book.samples(kept.id), pins or None, None), pins, kept.started[:7])
+
+
+@takes(MemoryInputs)
+def measure_memory(asked: MemoryInputs) -> Explained:
+    """Set the start-up log of an engine beside our ledger.
+
+    Parameters
+    ----------
+    asked : the flags of ``roofplan measure memory``, each as a keyword; or one `MemoryInputs` with them.
+
+    Returns
+    -------
+    Figures side by side, the cache to the block, and what helps where the engine did not start.
+
+    Raises
+    ------
+    RoofplanError : a file that cannot be read or is no log of a known engine, or a model that is not known.
+    """
+    from roofplan.evidence.startup import explained
+    from roofplan.hf.find import from_stdin
+    from roofplan.measure.startup import startup_of
+
+    name = str(asked.log)
+    if name in {"-", STDIN}:
+        return explained(startup_of(from_stdin("LOG"), "stdin"), asked)
+    try:
+        raw = Path(name).read_bytes()
+    except OSError as error:
+        raise InputError(f"LOG: {name}: {error.strerror}", argument="LOG", value=name) from None
+    wide = raw[:2] in {b"\xff\xfe", b"\xfe\xff"}  # PowerShell writes UTF-16
+    return explained(startup_of(raw.decode("utf-16" if wide else "utf-8", "replace"), name), asked)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attained:
+    """What a machine attains.
+
+    Parameters
+    ----------
+    probe : every figure, and the conditions.
+    like : id of the device of the catalogue that it is, None where it is none.
+    id : of the chip.
+    verdicts : attained rates beside data sheets and published bests.
+    chip : the TOML file that `--on` takes.
+    run : its number in the ledger, None where it is not kept.
+    """
+
+    probe: Probe
+    like: str | None
+    id: str
+    verdicts: list[Verdict]
+    chip: str
+    run: int | None
+
+
+@takes(ProbeInputs)
+def measure_machine(
+    asked: ProbeInputs, *, ledger: Path | None = None, progress: Callable[[int, int], None] | None = None
+) -> Attained:
+    """Measure what this machine attains: products by shape, memory by size, launches, links.
+
+    Parameters
+    ----------
+    asked : the flags of ``roofplan measure machine``, each as a keyword, as text with units; or one `ProbeInputs` with them.
+    ledger : file that keeps it, None to keep it nowhere.
+    progress : function called with the figures that are known and about how many there will be [1].
+
+    Returns
+    -------
+    The figures, their verdicts, and the chip that every command plans with.
+
+    Raises
+    ------
+    RoofplanError : bad input, or a device that is not there.
+    """
+    from roofplan.catalogue.own_device import check_id
+    from roofplan.measure.ledger import COMPLETE, opened
+    from roofplan.measure.machine.chip import device_of
+    from roofplan.measure.machine.probe import HOSTS, chosen, probed
+    from roofplan.records import units
+
+    threads = None if asked.threads is None else units.parse_count(asked.threads, "--threads")
+    sustain = 0.0 if asked.sustain is None else units.parse(asked.sustain, "s", "--sustain")
+    if asked.like is not None:
+        catalogue.find("accelerators", asked.like, "--like")
+        if chosen(asked.device) in HOSTS:
+            message = f"--like: a processor is measured, which {asked.like} is not"
+            raise InputError(message, argument="--like", value=asked.like)
+    if asked.id is not None:
+        check_id(asked.id, "--id")
+    probe = probed(asked.device, threads, sustain, progress, asked.link)
+    device = device_of(probe, asked.like)
+    about = {"inputs": asked.as_json(), "machine": asdict(probe), "like": None if device is None else device.id}
+    run = None
+    if ledger is not None:
+        with opened(ledger) as book:
+            run = book.begin("machine", about, 0, status=COMPLETE)
+    return _attained(probe, None if device is None else device.id, asked.id, run)
+
+
+def _attained(probe: Probe, like: str | None, named: str | None, run: int | None) -> Attained:
+    from roofplan.measure.machine.chip import chip_text, identity, verdicts
+
+    device = None if like is None else catalogue.accelerator(like)
+    name = named or identity(probe, device)
+    return Attained(
+        probe=probe,
+        like=like,
+        id=name,
+        verdicts=verdicts(probe, device),
+        chip=chip_text(probe, device, name),
+        run=run,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,20 @@ ROOT = Path(__file__).parent
 
 
 def read(path: Path) -> Table:
-    """Return the content of a TOML file."""
+    """Return the content of a TOML file.
+
+    Parameters
+    ----------
+    path : the file.
+
+    Returns
+    -------
+    Its tables.
+
+    Raises
+    ------
+    FileNotFoundError : there is no such file.
+    """
     with path.open("rb") as file:
         return tomllib.load(file)
 

@@ -5,23 +5,30 @@ Each key is checked. Each number is a text with its unit, and the file is its so
 
 from __future__ import annotations
 
+import re
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from roofplan import catalogue
 from roofplan.errors import InputError
 from roofplan.records import units
-from roofplan.records.hardware import OWN, Accelerator
+from roofplan.records.hardware import BANDWIDTH, CPU, LAUNCH, OWN, VECTOR, Accelerator
 from roofplan.records.source import Sourced
 
 NUMBER_FORMATS = ("bf16", "fp16", "fp32", "tf32", "fp8", "int8", "fp4", "fp16_accumulate_fp16")
-"""Number formats that ``[peak]`` accepts."""
+"""Number formats that ``[peak]`` and ``[attained]`` accept."""
+
+ATTAINED = {**dict.fromkeys((*NUMBER_FORMATS, VECTOR), "FLOP/s"), BANDWIDTH: "B/s", LAUNCH: "s"}
+"""Keys that ``[attained]`` accepts -> their SI unit."""
 
 UNITS_OF = {
     "memory_capacity": "B",
     "memory_bandwidth": "B/s",
+    "cache": "B",
     "power": "W",
     "link_bandwidth": "B/s",
     "price": "USD/h",
@@ -43,17 +50,44 @@ COUNTS = {
 Count = Annotated[int, Field(ge=1, strict=True)]
 
 
+ID = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
+"""What an id looks like."""
+
+
+def check_id(text: str, flag: str) -> None:
+    """Refuse an id that a device's file cannot have.
+
+    Parameters
+    ----------
+    text : the id.
+    flag : that it was given for.
+
+    Raises
+    ------
+    InputError : other letters than an id has, or an id of the catalogue.
+    """
+    if re.match(ID, text) is None:
+        message = f"{flag}: {text!r} is no id: letters, digits, dots, hyphens and underscores, a letter or digit first"
+        raise InputError(message, argument=flag, value=text)
+    if text in catalogue.ids("accelerators"):
+        raise InputError(f"{flag}: {text!r} is the catalogue's; give your device another", argument=flag, value=text)
+
+
 class Given(BaseModel):
     """Keys of the file."""
 
     model_config = ConfigDict(extra="forbid", populate_by_name=True)
-    id: str = Field(min_length=1, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
+    id: str = Field(min_length=1, pattern=ID)
+    like: str | None = None
+    kind: Literal["accelerator", "cpu"] | None = None
     name: str = ""
     vendor: str = ""
     architecture: str = ""
-    memory_capacity: str
-    memory_bandwidth: str
-    peak: dict[str, str]
+    memory_capacity: str | None = None
+    memory_bandwidth: str | None = None
+    cache: str | None = None
+    peak: dict[str, str] = {}
+    attained: dict[str, str] = {}
     power: str | None = None
     link_bandwidth: str | None = None
     scale_up: str | None = None
@@ -76,31 +110,48 @@ class Given(BaseModel):
 def user_accelerator(path: Path) -> Accelerator:
     """Return the accelerator that a user's TOML file describes.
 
-    Each quantity is a text such as ``memory_capacity = "80 GiB"``.
+    Each quantity is a text such as ``memory_capacity = "80 GiB"``. ``like`` names a device of the catalogue whose data sheet
+    fills what the file leaves out; what ``[attained]`` states and no data sheet does also stands for it.
 
     Raises
     ------
     InputError : a file that cannot be read, or a key that is unknown, missing or invalid.
     """
     given = _read(path)
-    _check(given, path)
+    like = None if given.like is None else catalogue.accelerator(catalogue.find("accelerators", given.like, "like"))
+    _check(given, like, path)
     texts = {name: text for name in UNITS_OF if (text := getattr(given, name)) is not None}
     counts = {name: value for name, key in COUNTS.items() if (value := getattr(given, key)) is not None}
     quantities = {name: _quantity(text, UNITS_OF[name], name, path) for name, text in texts.items()}
     quantities |= {name: _given(float(value), "1", str(value), path) for name, value in counts.items()}
-    return Accelerator(
+    peak = {key: _quantity(text, "FLOP/s", f"peak.{key}", path) for key, text in given.peak.items()}
+    attained = {
+        key: replace(_quantity(text, ATTAINED[key], f"attained.{key}", path), kind="measured")
+        for key, text in given.attained.items()
+    }
+    base = like or Accelerator(id=given.id, name="", vendor="", architecture="", quantities={}, peak={})
+    if given.memory_capacity is not None:  # what the file says of memory holds, not what a driver leaves of the other's
+        base = replace(base, quantities={k: v for k, v in base.quantities.items() if k != "memory_usable"})
+    rates = {key: value for key, value in attained.items() if key in NUMBER_FORMATS}
+    reads = {key: value for key, value in attained.items() if key == BANDWIDTH}
+    cpu = given.kind == CPU
+    return replace(
+        base,
         id=given.id,
         name=given.name or given.id,
-        vendor=given.vendor,
-        architecture=given.architecture,
-        process=given.node,
-        memory_type=given.memory_type,
+        vendor="CPU" if cpu else given.vendor or base.vendor,
+        architecture=given.architecture or base.architecture,
+        process=given.node or base.process,
+        memory_type=given.memory_type or base.memory_type,
+        device_class=CPU if cpu else base.device_class,
         status=OWN,
-        quantities=quantities,
-        peak={key: _quantity(text, "FLOP/s", f"peak.{key}", path) for key, text in given.peak.items()},
-        scale_up=given.scale_up,
-        host_link=given.host_link,
-        peer_to_peer=given.peer_to_peer,
+        quantities={**reads, **base.quantities, **quantities},
+        peak={**rates, **base.peak, **peak},
+        attained=attained,
+        scale_up=given.scale_up or base.scale_up,
+        host_link=given.host_link or base.host_link,
+        peer_to_peer=given.peer_to_peer or base.peer_to_peer,
+        aliases=(),
         notes=tuple(given.notes),
     )
 
@@ -124,25 +175,36 @@ def _read(path: Path) -> Given:
         raise InputError(f"{path}: {where} {wrong}", argument=where, value=str(path)) from None
 
 
-def _check(given: Given, path: Path) -> None:
-    """Refuse rates of unknown formats, a device without a bf16, fp16 or fp32 rate, and one of ``units`` and ``units_sold`` alone."""
-    strange = [name for name in given.peak if name not in NUMBER_FORMATS]
-    if strange:
-        raise InputError(
-            f"{path}: peak.{strange[0]} is not a number format; accepted: {', '.join(NUMBER_FORMATS)}",
-            argument=f"peak.{strange[0]}",
-            value=strange[0],
-        )
-    if not {"bf16", "fp16", "fp32"} & given.peak.keys():
+def _check(given: Given, like: Accelerator | None, path: Path) -> None:
+    """Refuse unknown formats and rates, a device without what laws need, and one of ``units`` and ``units_sold`` alone."""
+    for table, known in (("peak", NUMBER_FORMATS), ("attained", tuple(ATTAINED))):
+        strange = next((name for name in getattr(given, table) if name not in known), None)
+        if strange is not None:
+            name = f"{table}.{strange}"
+            what = "a number format" if table == "peak" else "an attained rate"
+            message = f"{path}: {name} is not {what}; accepted: {', '.join(known)}"
+            raise InputError(message, argument=name, value=strange)
+    if like is None:
+        _check_alone(given, path)
+    if (given.units is None) != (given.units_sold is None):
+        name = "units_sold" if given.units_sold is None else "units"
+        message = f"{path}: {name} is missing: units on a die, and those that a sold one works with, belong together"
+        raise InputError(message, argument=name, value=str(path))
+
+
+def _check_alone(given: Given, path: Path) -> None:
+    """Refuse a device that is like no other and lacks its memory, its bandwidth or a bf16, fp16 or fp32 rate."""
+    missing = [
+        name for name in ("memory_capacity", BANDWIDTH) if getattr(given, name) is None and name not in given.attained
+    ]
+    if missing:
+        raise InputError(f"{path}: {missing[0]} is missing", argument=missing[0], value=str(path))
+    if not {"bf16", "fp16", "fp32"} & {*given.peak, *given.attained}:
         raise InputError(
             f'{path}: [peak] names no bf16, fp16 or fp32 rate; add one, such as bf16 = "400 TFLOPS"',
             argument="peak",
             value=str(path),
         )
-    if (given.units is None) != (given.units_sold is None):
-        name = "units_sold" if given.units_sold is None else "units"
-        message = f"{path}: {name} is missing: units on a die, and those that a sold one works with, belong together"
-        raise InputError(message, argument=name, value=str(path))
 
 
 def _quantity(text: str, unit: str, name: str, path: Path) -> Sourced:

@@ -262,13 +262,8 @@ class Reply:
         """Refuse files that cannot be written before hours are spent on what they shall hold."""
         for name in ("csv", "html"):
             path = self.out(name)
-            if path is None:
-                continue
-            try:
-                with Path(path).open("a"):
-                    pass
-            except OSError as error:
-                raise InputError(f"--{name}: {path}: {error.strerror}", argument=f"--{name}", value=path) from None
+            if path is not None:
+                check_place(path, f"--{name}")
 
     def table(self, rows: Callable[[], list[Row]]) -> None:
         """Write rows as CSV where that is asked for."""
@@ -317,6 +312,25 @@ class Reply:
                 page.line(line)
         else:
             complain(f"error: {error.message}")
+
+
+def check_place(path: str, flag: str) -> None:
+    """Refuse a file that cannot be written, and leave what is there.
+
+    Parameters
+    ----------
+    path : the file.
+    flag : that names it.
+
+    Raises
+    ------
+    InputError : it cannot be written.
+    """
+    try:
+        with Path(path).open("a"):
+            pass
+    except OSError as error:
+        raise InputError(f"{flag}: {path}: {error.strerror}", argument=flag, value=path) from None
 
 
 def _mention_profile(command: str) -> None:

@@ -1,4 +1,4 @@
-"""What predictions rest on: ``roofplan validate``, ``calibrate`` and ``claims``."""
+"""What predictions rest on: ``roofplan validate``, ``calibrate``, ``claims`` and ``benchmarks``."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from roofplan.cli.app import Reply, Row, command, complain, progress
 from roofplan.errors import InputError, choice
-from roofplan.inputs import STDIN, CalibrateInputs, ClaimsInputs, ValidateInputs
+from roofplan.inputs import STDIN, BenchmarksInputs, CalibrateInputs, ClaimsInputs, ValidateInputs
 
 
 @command(
@@ -119,3 +119,33 @@ def claims(asked: ClaimsInputs, reply: Reply) -> int:
         lambda: claims_answer(results, asked),
     )
     return int(not results or not all(one.follows for one in results))
+
+
+@command(
+    BenchmarksInputs,
+    *("csv", "html", "json"),
+    example="llama2-70b --scenario Offline",
+    csv="write every shown result to FILE",
+)
+def benchmarks(asked: BenchmarksInputs, reply: Reply) -> int:
+    """MLPerf Inference for language models: per accelerator, dollar and watt, where ranks flip, and what is predicted."""
+    from roofplan import api
+    from roofplan.present.answers.benchmarks import benchmark_rows, benchmarks_answer
+    from roofplan.present.screens.benchmarks import benchmarks_screen
+
+    with progress(quiet=reply.as_json, what="results") as tick:
+        found = api.benchmarks(asked, progress=tick)
+    reply.table(lambda: benchmark_rows(found))
+
+    def pictures() -> list[Row]:
+        from roofplan.present.charts.benchmarks import of_benchmarks
+
+        return of_benchmarks(found)
+
+    reply.show(
+        lambda page: benchmarks_screen(found, page),
+        lambda: benchmarks_answer(found, asked),
+        pictures,
+        title="roofplan benchmarks",
+    )
+    return int(not found.results)

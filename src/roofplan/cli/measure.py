@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cyclopts import App
 
-from roofplan.cli.app import Reply, Row, app, command, progress
-from roofplan.inputs import CompareInputs, ImportInputs, MeasureInputs, RunsInputs, StabilityInputs
+from roofplan.cli.app import Reply, Row, app, check_place, command, complain, progress
+from roofplan.inputs import (
+    CompareInputs,
+    ImportInputs,
+    MeasureInputs,
+    MemoryInputs,
+    ProbeInputs,
+    RunsInputs,
+    StabilityInputs,
+)
 
 if TYPE_CHECKING:
     from roofplan.present.screens import Page
@@ -84,6 +93,64 @@ def stability(asked: StabilityInputs, reply: Reply) -> int:
     return 0 if found.kept else 1
 
 
+@command(
+    ProbeInputs,
+    *("json", "csv", "html", "request"),
+    example="--out chip.toml",
+    to=measure,
+    csv="write every figure to FILE",
+)
+def machine(asked: ProbeInputs, reply: Reply) -> int:
+    """What this machine attains: products by shape, memory by size, launches, links; and a chip that every command plans with."""
+    from roofplan import observe
+    from roofplan.measure.ledger import place
+    from roofplan.present.answers import machine as answers
+    from roofplan.present.screens.machine import machine_screen
+
+    reply.check_table()
+    reply.check_places()
+    if asked.listen is not None:
+        from roofplan.measure.machine.hosts import listen
+
+        taken = listen(
+            asked.listen, lambda place: complain(f"listening on {place}: --link {place} from the other host")
+        )
+        reply.show(lambda page: page.line(f"{taken:,} bytes came"), lambda: answers.nothing_answer(asked))
+        return 0
+    if asked.out is not None:
+        check_place(asked.out, "--out")
+    with progress(quiet=reply.as_json, what="figures") as tick:
+        found = observe.measure_machine(asked, ledger=place(), progress=tick)
+    if asked.out is not None:
+        Path(asked.out).write_text(found.chip)
+    reply.table(lambda: answers.figure_rows(found))
+
+    def pictures() -> list[Row]:
+        from roofplan.present.charts.machine import of_machine
+
+        return of_machine(found)
+
+    reply.show(
+        lambda page: machine_screen(found, page, asked.out),
+        lambda: answers.machine_answer(found, asked),
+        pictures,
+        title="roofplan measure machine",
+    )
+    return 0
+
+
+@command(MemoryInputs, "json", example="vllm.log --on h100-sxm:1", to=measure)
+def memory(asked: MemoryInputs, reply: Reply) -> int:
+    """The start-up log of an engine beside our ledger, its cache to the block, and which flag helps where it did not start."""
+    from roofplan import observe
+    from roofplan.present.answers.memory import memory_answer
+    from roofplan.present.screens.memory import memory_screen
+
+    found = observe.measure_memory(asked)
+    reply.show(lambda page: memory_screen(found, page), lambda: memory_answer(found, asked))
+    return int(not found.holds)
+
+
 @command(RunsInputs, *("json", "csv", "html"), csv="write the list, or every request of a run, to FILE")
 def runs(asked: RunsInputs, reply: Reply) -> int:
     """What was measured: the list, or one run again, beside a plan if one is given."""
@@ -91,6 +158,7 @@ def runs(asked: RunsInputs, reply: Reply) -> int:
     from roofplan.measure.ledger import place
     from roofplan.present.answers import seen
     from roofplan.present.answers.record import plain
+    from roofplan.present.screens.machine import machine_screen
     from roofplan.present.screens.seen import measure_screen, runs_screen, stability_screen
 
     reply.check_table()
@@ -114,6 +182,8 @@ def runs(asked: RunsInputs, reply: Reply) -> int:
             measure_screen(one, page)
         elif probes is not None:
             stability_screen(probes, page)
+        elif found.machine is not None:
+            machine_screen(found.machine, page)
         else:
             runs_screen(found.kept, found.place, page)
 

@@ -10,7 +10,9 @@ from math import inf
 import numpy as np
 
 from roofplan.errors import InputError
+from roofplan.evidence.inference import FIXED
 from roofplan.inputs import MeasureInputs, SimulateInputs
+from roofplan.load.requests import Lengths
 from roofplan.load.statistics import Objective
 from roofplan.measure.endpoint import Run
 from roofplan.measure.figures import Figure, Seen
@@ -146,8 +148,9 @@ class Beside:
         ):
             if found is not None and abs(found / planned - 1.0) > DIFFERS:
                 yield f"{what} have {found:,.0f} tokens, {planned:,.0f} were predicted"
-        if seen.cached is not None and seen.cached > DIFFERS + felt.plan.workload.prefix_hit:
-            yield f"the server found {seen.cached:.0%} of the prompts in its cache"
+        if seen.cached:
+            taken = ", as the prediction takes it" if felt.plan.workload.prefix_hit else ""
+            yield f"the server found {seen.cached:.0%} of the prompts in its cache{taken}"
         ratios = {one.name: one.ratio for one in self.figures if one.ratio is not None and one.name in {"ttft", "tpot"}}
         outside = [one.name for one in self.figures if one.inside is False]
         if not outside or len(ratios) < 2:
@@ -228,7 +231,7 @@ KEPT = ("model", "context", "precision", "kv_precision", "prefix_hit", "set", "d
 
 
 def under(pins: Pins, run: Run, seen: Seen, given: MeasureInputs) -> SimulateInputs:
-    """Return what `simulate` is asked for a run: the plan, the load as it was put, and the lengths as the server counted them.
+    """Return what `simulate` is asked for a run: the plan, the load as it was put, and lengths and cached share as the server counted them.
 
     Parameters
     ----------
@@ -248,10 +251,16 @@ def under(pins: Pins, run: Run, seen: Seen, given: MeasureInputs) -> SimulateInp
     if given.trace is None:
         load["input"] = str(round(seen.input or seen.asked_input))
         load["output"] = str(max(2, round(seen.output or seen.asked_output)))
+        if seen.cached is not None:
+            load["prefix_hit"] = f"{min(seen.cached, MOST_CACHED):.4f}"
     if given.burst is None:
         load["requests"] = str(run.planned)
     model = {"model": pins.get("model") or run.server.model}
     return SimulateInputs.of({name: value for name, value in {**pins, **load, **model}.items() if value is not None})
+
+
+MOST_CACHED = 0.99
+"""Largest share of a prompt that a prediction takes as cached: its last token is always computed [1]."""
 
 
 def row_of(found: Beside, pins: Pins, month: str) -> dict[str, str]:
@@ -292,11 +301,15 @@ def row_of(found: Beside, pins: Pins, month: str) -> dict[str, str]:
         "engine_version": version,
         "weight_precision": weights,
         "kv_precision": plan.kv_precision,
-        "input_len": round(asked.input),
+        "input_len": max(
+            1, round(asked.input * (1.0 - plan.workload.prefix_hit))
+        ),  # what was computed, not found in a cache
         "output_len": round(asked.output),
         "client_concurrency": asked.clients or "",
         "request_rate": "inf" if asked.burst else asked.rate or "",
         "queued_requests": asked.count,
+        "lengths": FIXED if asked.lengths == Lengths() else "",
+        "max_num_seqs": felt.simulation.deployment.seats() * felt.simulation.deployment.replicas,
         "metric_kind": "serving",
         "tpot_ms": 1e3 * (means["tpot"] or 0.0),
         "ttft_ms": 1e3 * (means.get("ttft") or 0.0) or "",

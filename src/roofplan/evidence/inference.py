@@ -77,6 +77,9 @@ LARGEST_QUEUE = 12.0
 """Requests over batch slots above which ramp-up and tail of a queue are neglected and it is in steady state [1]."""
 
 
+FIXED = "fixed"
+"""Cell of the column ``lengths`` of a run whose requests are all alike."""
+
 PROMPT, CACHE, LENGTHS = "prompt", "cache", "lengths"
 """Inputs that rows may omit and that have other plausible values."""
 
@@ -285,6 +288,7 @@ def case_of(row: Row) -> InferenceCase:
         regime == "closed loop"
         and (number(row, "client_concurrency") or 1.0) > 1.0
         and "len_distribution" not in flags(row)
+        and row.get("lengths") != FIXED
     ):
         assumed.add("lengths: within a fifth of their means", LENGTHS)
     said = row.get("percentile", "")
@@ -308,6 +312,7 @@ def case_of(row: Row) -> InferenceCase:
         statistic=statistic(row.get("percentile", "")),
         assumed=tuple(assumed.texts),
         unstated=tuple(assumed.unstated),
+        alike=row.get("lengths") == FIXED,
     )
     return _benched(found_case) if regime == "offline" and found_case.in_flight else found_case
 

@@ -124,11 +124,11 @@ def device_of(row: Row) -> str:
 
 def is_path(name: str) -> bool:
     """Return whether a name is the path of a file or folder."""
-    return name.endswith(".json") or name.startswith(("./", "../", "/", "~"))
+    return name.endswith((".json", ".gguf")) or name.startswith(("./", "../", "/", "~"))
 
 
 def from_file(name: str) -> Model:
-    """Return the model of a config.json, or of a folder that holds one.
+    """Return the model of a config.json or a GGUF file, or of a folder that holds a config.json.
 
     Raises
     ------

@@ -229,7 +229,7 @@ FILES = ("model_name", "model_config", "hf_model_id", "accel_norm")
 
 def _with_absolute_paths(row: dict[str, str], folder: Path) -> dict[str, str]:
     """Return a row with absolute paths for the files that exist beside its table."""
-    found = {name: folder / row[name] for name in FILES if row.get(name, "").endswith((".json", ".toml", "/"))}
+    found = {name: folder / row[name] for name in FILES if row.get(name, "").endswith((".json", ".gguf", ".toml", "/"))}
     return row | {name: str(file.resolve()) for name, file in found.items() if hf.exists(file)}
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from roofplan import catalogue
 from roofplan.errors import InputError, choice
+from roofplan.records.hardware import CPU
 from roofplan.serving import Plan
 
 SHORT = {"vllm": "vllm", "sglang": "sglang", "trtllm": "tensorrt-llm", "llamacpp": "llama.cpp"}
@@ -209,7 +210,9 @@ def _llama_cpp(line: _Line) -> None:
         if plan.precision != "checkpoint"
         else (plan.model.quantization.format if plan.model.quantization else plan.model.dtype)
     )
-    line.words.append("llama-server -m model.gguf -ngl 999")
+    own = plan.model.quantization is not None and plan.model.quantization.gguf and plan.precision == "checkpoint"
+    file = plan.model.id if own else "model.gguf"
+    line.words.append(f"llama-server -m {file}" + ("" if plan.machine.device.device_class == CPU else " -ngl 999"))
     stages, servers = int(plan.strategy.pp), int(plan.strategy.dp)
     slots = _sequences(plan, math.ceil(plan.users / servers))
     # the cache shared by all slots must hold the longest request, and the mean length in every slot
@@ -222,8 +225,9 @@ def _llama_cpp(line: _Line) -> None:
     line.add("kv_precision", other, kv=plan.engine.kv_names.get(plan.kv_precision, plan.kv_precision))
     line.add("flash", other and plan.engine.raw["defaults"].get("flash_attention") is False)
     line.add("draft", plan.workload.drafted, k=plan.workload.drafted)
-    source = model_path(plan, line)
-    line.remarks.insert(0, f"model.gguf: {source} converted to {precision}")
+    if not own:
+        source = model_path(plan, line)
+        line.remarks.insert(0, f"model.gguf: {source} converted to {precision}")
     if stages > plan.machine.per_host and "multi_host" in line.flags:
         line.remarks.append(line.flags["multi_host"])
     if servers > 1:

@@ -18,6 +18,7 @@ from roofplan.errors import ConfigError, UnknownFamily, nearest
 from roofplan.hf import decoders, early, hybrids, mixtures, novel, recurrent, towers
 from roofplan.hf.decoders import Decoder
 from roofplan.hf.fields import Fields
+from roofplan.hf.gguf import is_gguf, model_of
 from roofplan.hf.quantization import read_dtype, read_quantization, with_formats
 from roofplan.hf.towers import Encoder
 from roofplan.records.model import Model, Stack
@@ -201,7 +202,11 @@ def from_text(text: str | bytes, identity: str = "config.json") -> Model:
     ConfigError : the text is too long or no JSON object, or the configuration is incomplete or inconsistent.
     UnknownFamily : no family function describes its ``model_type``.
     """
-    raw = text.encode() if isinstance(text, str) else text
+    try:
+        raw = text.encode() if isinstance(text, str) else text
+    except UnicodeEncodeError:
+        message = f"{identity} is no text; a GGUF file is read by its path"
+        raise ConfigError(message, argument="MODEL", value=identity) from None
     if len(raw) > LARGEST_CONFIG:
         raise ConfigError(
             f"{identity} holds {len(raw):,} bytes; a config.json has a few thousand", argument="MODEL", value=identity
@@ -235,7 +240,7 @@ def exists(path: Path) -> bool:
 
 
 def from_path(path: Path) -> Model:
-    """Return the model of a configuration file, or of a folder with a ``config.json``.
+    """Return the model of a configuration file, of a folder with a ``config.json``, or of a GGUF file.
 
     Parameters
     ----------
@@ -252,6 +257,8 @@ def from_path(path: Path) -> Model:
     """
     try:
         file = path / "config.json" if path.is_dir() else path
+        if is_gguf(file):
+            return model_of(file, lambda config, identity, digest: from_dict(config, identity, digest=digest))
         if not file.is_file():
             raise ConfigError(f"MODEL: {path} holds no config.json", argument="MODEL", value=str(path))
         size = file.stat().st_size

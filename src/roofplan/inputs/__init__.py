@@ -171,6 +171,38 @@ class StabilityInputs(OfEndpoint):
 
 
 @dataclass(frozen=True, kw_only=True)
+class ProbeInputs(Inputs):
+    """Inputs of ``roofplan measure machine``."""
+
+    device: str | None = asked(
+        "numpy, cpu, cuda:0, xpu:0 or mps; default: the first accelerator that torch finds, else numpy"
+    )
+    threads: Text | None = asked("threads of a processor; default: all that the process may use")
+    sustain: str | None = asked("run the fastest product for so long, 10m: shows throttling")
+    link: str | None = asked("also the link to another host, on which --listen waits: 10.0.0.2:9000")
+    listen: str | None = asked("answer the --link of another host instead, on this address: 10.0.0.2:9000")
+    like: str | None = asked("device of the catalogue that it is; default: by its name")
+    id: str | None = asked("id of the chip; default: by its name")
+    out: str | None = asked("write the chip with what was attained to FILE, which --on takes: chip.toml")
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemoryInputs(Inputs):
+    """Inputs of ``roofplan measure memory``."""
+
+    log: str | None = asked(
+        "what vLLM, SGLang, TensorRT-LLM or llama.cpp printed at its start; - for stdin", positional=True, required=True
+    )
+    model: str | None = asked("the model, as in roofplan model; default: the one that the log names")
+    on: str | None = asked("machine that it ran on, h100-sxm:2: sets our whole ledger beside the log")
+    strategy: str | None = asked("degrees, instead of what the log states: tp=2,pp=1")
+    set: str | None = asked(
+        "engine settings, instead of what the log states: block_size=16,max_num_batched_tokens=8192"
+    )
+    kv_precision: str | None = asked("format of the cache, instead of what the log states: bf16 or fp8")
+
+
+@dataclass(frozen=True, kw_only=True)
 class RunsInputs(Inputs):
     """Inputs of ``roofplan runs``."""
 
@@ -291,6 +323,20 @@ class ClaimsInputs(Inputs):
 
 
 @dataclass(frozen=True, kw_only=True)
+class BenchmarksInputs(Inputs):
+    """Inputs of ``roofplan benchmarks``."""
+
+    model: str | None = asked("task or model: llama2-70b, llama-3.1-405b; default: all", positional=True)
+    scenario: str | None = asked("Offline, Server, Interactive or SingleStream; default: all")
+    category: str | None = asked("closed or open; default: both")
+    round: str | None = asked("v4.1 or v5.1; default: both")
+    device: str | None = asked("only this accelerator")
+    per: str = asked("figures for each device, dollar of rent and watt; the first one ranks", "device,USD,W")
+    price: str = asked("what an hour costs: rent, contract, spot, or a price such as 2.50USD/h", "rent")
+    all: bool = asked("every result, not only the best of each accelerator", False)
+
+
+@dataclass(frozen=True, kw_only=True)
 class ValidateInputs(Inputs):
     """Inputs of ``roofplan validate``."""
 
@@ -396,6 +442,8 @@ RECORDS: dict[str, type[Inputs]] = {
     "train": TrainInputs,
     "measure endpoint": MeasureInputs,
     "measure stability": StabilityInputs,
+    "measure machine": ProbeInputs,
+    "measure memory": MemoryInputs,
     "runs": RunsInputs,
     "import": ImportInputs,
     "compare": CompareInputs,
@@ -404,6 +452,7 @@ RECORDS: dict[str, type[Inputs]] = {
     "validate": ValidateInputs,
     "calibrate": CalibrateInputs,
     "claims": ClaimsInputs,
+    "benchmarks": BenchmarksInputs,
     "cost chip": ChipInputs,
     "cost machine": MachineInputs,
     "cost tokens": TokensInputs,

@@ -206,20 +206,22 @@ def takes(record: type[Inputs]) -> Callable[[Callable[..., Any]], Callable[..., 
             inputs = {name: value for name, value in named.items() if name not in beside}
             whole = bool(given) and isinstance(given[0], Inputs)
             twice = [name for name in places[: len(given)] if name in inputs]
-            if twice or len(given) > len(places) or (whole and (inputs or len(given) > 1)):
+            if twice or len(given) > max(len(places), 1 if whole else 0) or (whole and (inputs or len(given) > 1)):
                 said = (
                     "a record of inputs stands alone"
                     if whole
                     else f"{' and '.join(places)} alone stand by their place, each once"
                 )
-                raise InputError(f"{function.__name__}: {said}", argument=(*twice, *inputs, *places)[0])
+                raise InputError(f"{function.__name__}: {said}", argument=(*twice, *inputs, *places, "inputs")[0])
             if whole and not isinstance(given[0], record):
                 kind = type(given[0]).__name__
                 raise InputError(
-                    f"{function.__name__}: takes {record.__name__}, not {kind}", argument=places[0], value=kind
+                    f"{function.__name__}: takes {record.__name__}, not {kind}",
+                    argument=(*places, "inputs")[0],
+                    value=kind,
                 )
             asked = given[0] if whole else record.of(dict(zip(places, given, strict=False)) | inputs, function.__name__)
-            if getattr(asked, places[0], None) is None:
+            if any(one.metadata["required"] and getattr(asked, name) is None for name, one in record.each().items()):
                 raise InputError(f"{function.__name__}: {places[0]} is missing", argument=places[0])
             return function(asked, **others)
 

@@ -353,6 +353,31 @@ def vector_work(work: Number, entries: Number, unpacking: Number) -> Number:
     return work + entries * unpacking
 
 
+def dot_work(work: Number, instructions: Number, each: Number) -> Number:
+    """Return the operations whose time a processor's dot products take: W / 2 multiply-adds of n / 32 instructions of o each.
+
+    Parameters
+    ----------
+    work : operations of the product W [FLOP].
+    instructions : vector instructions of a dot product per 32 stored weights n [1].
+    each : operations of fused multiply-adds that take the time of one instruction o [FLOP].
+
+    Returns
+    -------
+    Work at the rate of fused multiply-adds [FLOP].
+
+    Notes
+    -----
+    Domain: each row of a product by itself, its weights unpacked again. Source: count over the kernel (llama.cpp's ggml_vec_dot).
+
+    Examples
+    --------
+    >>> dot_work(2e9, 16.0, 12.8)
+    6400000000.0
+    """
+    return work / 2.0 * instructions / 32.0 * each
+
+
 def most_loaded_rank(experts: Number, ranks: Number, chosen: Number, tokens: Number) -> Number:
     """Return the load of the busiest rank over the mean, for uniform random routing.
 

@@ -149,7 +149,7 @@ def asked_of(given: Arriving, requests: int, find: str | None = None) -> Asked:
     count = _count(given, requests, trace, burst, rate, duration)
     if trace is not None:
         trace = trace.first(count)
-    warmup = 0 if str(given.warmup).strip() == "0" else units.parse_count(given.warmup, "--warmup")
+    warmup = warmup_of(given)
     if warmup >= count:
         raise InputError(
             f"--warmup: {warmup:,} leaves none of the {count:,} requests", argument="--warmup", value=str(warmup)
@@ -170,6 +170,24 @@ def asked_of(given: Arriving, requests: int, find: str | None = None) -> Asked:
         objectives=objectives,
         find=finds,
     )
+
+
+def warmup_of(given: Arriving) -> int:
+    """Return the first requests that statistics leave out.
+
+    Parameters
+    ----------
+    given : inputs of a command.
+
+    Returns
+    -------
+    Their number [1].
+
+    Raises
+    ------
+    InputError : no count.
+    """
+    return 0 if str(given.warmup).strip() == "0" else units.parse_count(given.warmup, "--warmup")
 
 
 def _refuse_idle(given: Arriving) -> None:

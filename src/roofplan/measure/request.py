@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from roofplan.errors import InputError, choice
 from roofplan.inputs import Arriving, MeasureInputs, OfEndpoint, StabilityInputs
-from roofplan.load.asked import Asked, asked_of, seed_of
+from roofplan.load.asked import ROUNDS, Asked, asked_of, seed_of
 from roofplan.load.statistics import Objective, objectives_of
 from roofplan.measure.client import Asking
 from roofplan.measure.exchange import target_of
@@ -18,8 +18,8 @@ from roofplan.measure.stream import APIS, CHAT
 from roofplan.measure.text import Prompts
 from roofplan.records import units
 
-REQUESTS, ROUNDS = 100, 10
-"""Requests of a measurement where nothing says how many, and least requests of each client [1]."""
+REQUESTS = 100
+"""Requests of a measurement where nothing says how many [1]."""
 
 FRESH, REPEATED = WAYS = ("fresh", "repeated")
 """Prompts that no cache knows, and prompts that it does."""

@@ -16,6 +16,12 @@ DRIVER_KEEPS = 0.43 * 2**30
 OWN = "own"
 """Status of a device described by a user."""
 
+CPU = "cpu"
+"""Class of a processor that computes in its host's memory, without launches."""
+
+BANDWIDTH, LAUNCH, VECTOR = "memory_bandwidth", "launch", "vector"
+"""Attained rates that are no number formats: reads [B/s], time between small kernels [s], 256-bit vector units in fp32 [FLOP/s]."""
+
 Topology = Literal["switch", "full-mesh", "cube-mesh", "torus", "bus", "point-to-point"]
 
 
@@ -68,6 +74,8 @@ class Accelerator:
     peak : dense rates by number format, with FP32 accumulation unless the key says otherwise [FLOP/s].
     sparse : rates with 2:4 sparsity, shown but never used in plans [FLOP/s].
     measured : highest measured matrix rates [FLOP/s].
+    attained : what a probe of the machine itself attained, which laws use unchanged: matrix rates by number format [FLOP/s],
+        and `BANDWIDTH`, `LAUNCH`, `VECTOR`.
     quantities : all other numbers, such as ``memory_capacity`` [B], ``power`` [W].
     scale_up, host_link : ids of links.
     peer_to_peer : how devices reach each other; ``none`` means through host memory.
@@ -81,6 +89,7 @@ class Accelerator:
     peak: Mapping[str, Sourced]
     sparse: Mapping[str, Sourced] = field(default_factory=dict)
     measured: Mapping[str, Sourced] = field(default_factory=dict)
+    attained: Mapping[str, Sourced] = field(default_factory=dict)
     form: str = ""
     status: str = ""
     launched: str = ""

@@ -337,6 +337,7 @@ class Quantization:
     beside : id of the format of the other matrices, None for the model's own type.
     activation : id of the activation type that the checkpoint requires, None where only weights are quantised.
     kv : id of the KV cache type that the checkpoint requires, None where it requires none.
+    gguf : whether it is a GGUF file, whatever its format.
     """
 
     format: str
@@ -345,6 +346,7 @@ class Quantization:
     beside: str | None = None
     activation: str | None = None
     kv: str | None = None
+    gguf: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -34,6 +34,7 @@ _TIME = {
     "µs": 1e-6,
     "ns": 1e-9,
     "min": 60.0,
+    "m": 60.0,
     "h": HOUR,
     "d": DAY,
     "day": DAY,

@@ -7,7 +7,7 @@ import math
 from roofplan.operations.table import compute_format, element_bytes
 from roofplan.records.calibration import Constant
 from roofplan.records.engine import Software
-from roofplan.records.hardware import Machine
+from roofplan.records.hardware import CPU, Machine
 from roofplan.records.model import Model
 from roofplan.records.source import GRADES
 from roofplan.records.system import System
@@ -82,8 +82,8 @@ def certainty(
     new = how_new(figure, system_of(model, r.machine, engine), r.machine, r.fit)
     grade, left = by_constants(behind, r)
     assumed = (("engine", STAND_IN),) if engine.stands_for else ()
-    if engine.kernels.launches != 1.0:
-        grade = 3
+    if engine.kernels.launches != 1.0 or r.machine.device.device_class == CPU:
+        grade = 3  # processors: one constant of one format, on two machines
     if new or guessed or any(uses(model, name) for name in r.fallbacks):
         grade = max(grade, 2)
     return sure(figure, GRADES[grade], Doubt(left, new, load, assumed), r.fit, own)

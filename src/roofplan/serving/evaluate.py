@@ -94,12 +94,12 @@ def _machine_plans(
     if limits.datacenter and machine.device.geforce_licence:
         tally.refusals[Refusal("datacenter", "its licence forbids data centres")] += 1
         return []
-    engine = choose_engine(asked.engine, machine, precision)
+    engine = choose_engine(asked.engine, machine, asked.model, precision)
     if engine is None:
         tally.refusals[Refusal("engine", refused_device(asked.engine, machine, precision))] += 1
         return []
     engine = with_settings(engine, asked.settings)
-    unread = refuses_format(model, engine)
+    unread = refuses_format(model, engine, machine)
     model = in_files_of(model, engine)
     cost = money.hourly(machine, asked.price, fit, asked.terms)
     if limits.budget is not None and (cost is None or cost.total > limits.budget):

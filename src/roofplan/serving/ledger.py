@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from roofplan.errors import InputError
 from roofplan.laws import memory
@@ -12,7 +12,7 @@ from roofplan.operations import head_format
 from roofplan.operations.table import ACTIVATION_BYTES, Split, element_bytes, fraction
 from roofplan.records import units
 from roofplan.records.engine import Engine
-from roofplan.records.hardware import Machine
+from roofplan.records.hardware import CPU, Machine
 from roofplan.records.model import Attention, Group, LatentAttention, Layer, Linear, Mixture, Model, Recurrence
 from roofplan.records.source import document
 from roofplan.records.strategy import Strategy
@@ -311,6 +311,20 @@ def ledger(
     """Return the memory of the rank that admits the fewest users, under the engine's own memory model.
 
     The engine's limit of running sequences is its default, or `seats` over all groups if that is more.
+
+    Parameters
+    ----------
+    model : its layers and dimensions.
+    strategy : degrees of parallelism.
+    machine : devices.
+    engine : engine with its defaults and memory model.
+    workload : lengths of prompts and answers.
+    feet : footprints of the stages, from `footprints`.
+    seats : running sequences over all groups, 0 for the engine's own limit [1].
+
+    Returns
+    -------
+    Memory of that rank [B], and users that it admits.
     """
     books = [_stage_ledger(model, strategy, machine, engine, workload, foot, seats) for foot in feet]
     return min(books, key=lambda book: (book.fits, book.by_memory, -book.weights))
@@ -326,6 +340,8 @@ def _stage_ledger(
     seats: int,
 ) -> Ledger:
     capacity = float(machine.device.memory or 0.0)
+    if machine.device.device_class == CPU and not model.tied and not foot.stage:  # its host memory is the device's
+        foot = replace(foot, weights=foot.weights + model.embedding * element_bytes(head_format(model)))
     tensor = int(strategy.tp)
     tokens = batched_tokens(engine, machine, workload)
     limits = int(strategy.dp) * (1 if engine.sequence_limit == "server" else int(strategy.attention_dp))

@@ -85,7 +85,7 @@ def _why_not_divided(asked: Request) -> str:
     if len(asked.pins.keys() & whole.keys()) == len(whole) and product not in counts:
         return f"degrees multiply to {product}; the machine has {', '.join(map(str, counts))} devices"
     for machine in asked.machines:
-        engine = choose_engine(asked.engine, machine, asked.precisions[0])
+        engine = choose_engine(asked.engine, machine, asked.model, asked.precisions[0])
         if engine is None:
             continue
         ep, inner = asked.pins.get("ep", 1), asked.pins.get("attention_dp", 1)

@@ -177,6 +177,20 @@ DEGREES = ("tp", "pp", "dp", "ep", "attention_dp")
 def pins(text: str | None) -> dict[str, int]:
     """Return the pinned parallel degrees in a text such as ``tp=8,pp=2``.
 
+    Parameters
+    ----------
+    text : the text, None for no pins.
+
+    Returns
+    -------
+    Degree -> ranks [1].
+
+    Raises
+    ------
+    InputError : a degree that is unknown or given twice, or no whole number.
+
+    Examples
+    --------
     >>> pins("tp=8,pp=2")
     {'tp': 8, 'pp': 2}
     """

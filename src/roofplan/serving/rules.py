@@ -6,7 +6,7 @@ from functools import lru_cache
 
 from roofplan.operations.table import bits, format_entry
 from roofplan.records.engine import Engine
-from roofplan.records.hardware import OWN, Machine
+from roofplan.records.hardware import CPU, OWN, Machine
 from roofplan.records.model import Attention, FeedForward, Group, LatentAttention, Mixer, Mixture, Model
 from roofplan.records.strategy import Strategy
 
@@ -145,10 +145,10 @@ def supported(engine: Engine, machine: Machine) -> str | None:
 
     Returns
     -------
-    The reason, None if it runs; a user's own device is always accepted.
+    The reason, None if it runs; a user's own accelerator is always accepted, a processor only by engines that run on one.
     """
     device = machine.device
-    if device.status == OWN:
+    if device.status == OWN and device.device_class != CPU:
         return None
     if device.vendor not in engine.vendors:
         return f"{engine.id} does not support {device.vendor}"

@@ -10,31 +10,49 @@ from functools import lru_cache
 from roofplan import catalogue
 from roofplan.errors import StrategyError
 from roofplan.hf.quantization import with_formats
-from roofplan.operations.table import format_entry
+from roofplan.operations import whole_model
+from roofplan.operations.table import Step, format_entry
 from roofplan.records.engine import Engine
-from roofplan.records.hardware import Machine
+from roofplan.records.hardware import CPU, Machine
 from roofplan.records.model import Model, Quantization
 from roofplan.records.strategy import Strategy
 from roofplan.serving.rules import supported
+from roofplan.timing.kernels import PRODUCTS
 
 COMPETING = ("vllm", "sglang", "tensorrt-llm", "llama.cpp")
 """Engines among which ``--engine any`` chooses, each in its newest version."""
 
 
-def choose_engine(name: str | None, machine: Machine, precision: str) -> Engine | None:
+def choose_engine(name: str | None, machine: Machine, model: Model, precision: str) -> Engine | None:
     """Return the requested engine, else llama.cpp for its formats and Apple, else vLLM, else the first that runs."""
     if name is not None and name != "any":
         found = catalogue.engine(catalogue.find("engines", name, "--engine"))
         other = catalogue.stand_in("engines", name)
         found = replace(found, stands_for=other.name) if other else found
         return found if supported(found, machine) is None else None
-    gguf = precision != "checkpoint" and format_entry(precision).get("gguf")
-    order = ("llama.cpp",) if gguf or machine.device.device_class == "apple" else COMPETING
-    for candidate in order:
+    alone = in_gguf(model, precision) or machine.device.device_class == "apple"
+    for candidate in ("llama.cpp",) if alone else COMPETING:
         found = catalogue.engine(catalogue.find("engines", candidate, "--engine"))
         if supported(found, machine) is None:
             return found
     return None
+
+
+def in_gguf(model: Model, precision: str) -> bool:
+    """Return whether weights come in a GGUF file, which one engine reads.
+
+    Parameters
+    ----------
+    model : model as stored in its checkpoint.
+    precision : id of a format, or ``checkpoint``.
+
+    Returns
+    -------
+    Whether they do.
+    """
+    if precision != "checkpoint":
+        return bool(format_entry(precision).get("gguf"))
+    return model.quantization is not None and model.quantization.gguf
 
 
 def refused_device(name: str | None, machine: Machine, precision: str) -> str:
@@ -176,8 +194,14 @@ READ_AS = {
 """Formats that an engine lists under another name; bitsandbytes covers its 4-bit format."""
 
 
-def refuses_format(model: Model, engine: Engine) -> str | None:
-    """Return why an engine cannot read the weights' format, None if it can."""
+def refuses_format(model: Model, engine: Engine, machine: Machine) -> str | None:
+    """Return why an engine cannot read the weights' format on a machine, None if it can."""
+    if machine.device.device_class == CPU:
+        step = whole_model(model, Step(sequences=1.0, each=1.0, context=1.0))
+        formats = {op.stored for op in step if op.kind in PRODUCTS}
+        unknown = sorted(one for one in formats if "cpu_instructions" not in format_entry(one))
+        if unknown:
+            return f"how fast a processor multiplies {unknown[0]} weights is not described"
     if model.quantization is None or not engine.weights:
         return None
     base = model.quantization.format.partition("-g")[0].removesuffix("-channel")

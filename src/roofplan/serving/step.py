@@ -14,7 +14,7 @@ from roofplan.operations.table import Operation, Split, Step, format_entry
 from roofplan.records.model import Model
 from roofplan.records.strategy import Strategy
 from roofplan.records.terms import Numbers, Term, total
-from roofplan.timing.kernels import PRODUCTS, kernels_of, on_device, operation_time, roofline_numbers
+from roofplan.timing.kernels import PRODUCTS, kernels_of, on_device, operation_time, roofline_numbers, vector_work
 from roofplan.timing.network import MESSAGES, Line, Ranks, between_hosts, lines, reduce_ways
 from roofplan.timing.rates import Rates, Vector
 
@@ -162,7 +162,7 @@ def _grouped(
             "s",
             law="roofline.kernel_time",
             text="{kernels} kernels x {gap} between one and the next",
-            numbers={"kernels": gap / r.gap, "gap": (r.gap, "s")},
+            numbers={"kernels": gap / r.gap if r.gap else 0.0, "gap": (r.gap, "s")},
             sources=r.sources["gap"],
         )
     )
@@ -278,14 +278,21 @@ def _message_term(op: Operation, seconds: Number, count: Number, r: Rates) -> Te
 
 
 def _vector_term(op: Operation, seconds: Number, count: Number, r: Rates, vector: Vector) -> Term:
-    how = format_entry(op.stored)["kernel"]
+    how: str = format_entry(op.stored)["kernel"]
+    with_them = "{entries} {how} weights x {unpacking} to unpack, on vector units"
+    unpacking = vector.unpacking.get(how, 0.0)
+    if vector.instruction is not None:
+        how, unpacking = op.stored, vector_work(op, vector) / op.work
+        with_them = "its unpacking, x {unpacking} for {how}, for each row"
     return Term(
         op.name,
         seconds * count,
         "s",
         law="roofline.serial_time",
-        text="{layers} layers x (read {moved} at {memory_rate} + {work} and {entries} {how} weights x {unpacking} to unpack, on vector units"
-        " at {compute_rate}); " + op.text,
+        text="{layers} layers x (read {moved} at {memory_rate} + {work} and "
+        + with_them
+        + " at {compute_rate}); "
+        + op.text,
         numbers={
             "layers": count,
             "moved": (op.traffic, "B"),
@@ -294,7 +301,7 @@ def _vector_term(op: Operation, seconds: Number, count: Number, r: Rates, vector
             "compute_rate": (r.vector_peak, "FLOP/s"),
             "entries": op.entries,
             "how": how,
-            "unpacking": vector.unpacking[how],
+            "unpacking": unpacking,
             **op.numbers,
         },
         sources=(*r.sources["bandwidth"][:1], *r.sources["vector"], *r.sources["vector_peak"]),

@@ -296,7 +296,7 @@ def _changed(asked: Request, machine: Machine, fit: Fit) -> Iterator[Change]:
 
 def _other_engines(asked: Request, machine: Machine) -> Iterator[Change]:
     """Yield changes to other engines, the default one first."""
-    usual = choose_engine(None, machine, asked.precisions[0])
+    usual = choose_engine(None, machine, asked.model, asked.precisions[0])
     names = dict.fromkeys((*((usual.name,) if usual else ()), *COMPETING))
     for place, name in enumerate(names):
         if asked.engine != "any" and not (asked.engine or next(iter(names))).startswith(name):

@@ -65,8 +65,9 @@ def load_on(asked: Asked, deployment: Deployment, rate: float | None = None, rou
     Requests, with the tokens that the cache holds.
     """
     requests = asked.requests(rate)
-    block = max(1, int(deployment.engine.block))
-    if requests.prefixes and not deployment.engine.raw.get("defaults", {}).get("prefix_cache"):
+    defaults = deployment.engine.raw.get("defaults", {})
+    block = max(1, int(defaults.get("prefix_block", deployment.engine.block)))
+    if requests.prefixes and not defaults.get("prefix_cache"):
         cached = np.zeros(len(requests), np.int64)
     elif requests.prefixes:
         blocks, _ = deployment.blocks(int((requests.inputs + requests.outputs).max()))

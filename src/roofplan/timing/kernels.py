@@ -53,9 +53,26 @@ def compute_rate(op: Operation, r: Rates) -> Number:
 
 
 def vector_time(op: Operation, r: Rates, vector: Vector) -> Number:
-    """Return the time of a GEMV kernel, in which dequantisation and arithmetic do not overlap memory reads [s]."""
-    work = matmul.vector_work(op.work, op.entries, vector.unpacking[format_entry(op.stored)["kernel"]])
-    return roofline.serial_time(work, op.traffic, r.vector_peak, vector.bandwidth)
+    """Return the time of a kernel on vector units, in which unpacking and arithmetic do not overlap memory reads [s]."""
+    return roofline.serial_time(vector_work(op, vector), op.traffic, r.vector_peak, vector.bandwidth)
+
+
+def vector_work(op: Operation, vector: Vector) -> Number:
+    """Return the work of a product on vector units, with the unpacking of its weights: once, or for each row on a processor.
+
+    Parameters
+    ----------
+    op : product of one rank.
+    vector : achieved rates of the kernels.
+
+    Returns
+    -------
+    Work on the vector units [FLOP].
+    """
+    entry = format_entry(op.stored)
+    if vector.instruction is None:
+        return matmul.vector_work(op.work, op.entries, vector.unpacking[entry["kernel"]])
+    return matmul.dot_work(op.work, entry["cpu_instructions"], vector.instruction)
 
 
 UNPACK_TILE = 128.0

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -12,7 +13,7 @@ from roofplan.errors import InputError
 from roofplan.laws import Number, matmul
 from roofplan.records.calibration import Constant, Fit
 from roofplan.records.engine import COMPILED, Software
-from roofplan.records.hardware import Accelerator, Machine
+from roofplan.records.hardware import BANDWIDTH, CPU, VECTOR, Accelerator, Machine
 from roofplan.records.terms import Cited
 from roofplan.timing.network import Network, network
 
@@ -43,26 +44,29 @@ def _expert_bandwidths(scopes: tuple[str, ...], fit: Fit) -> dict[str, Constant]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Vector:
-    """Achieved rates of GEMV kernels.
+    """Achieved rates of kernels on vector units.
 
     Parameters
     ----------
     rows : largest number of rows for which the engine uses them [1].
     bandwidth : achieved memory rate [B/s].
     unpacking : vector operations per stored entry, by the kernel type of a format [FLOP].
+    instruction : multiply-adds whose time an instruction of a processor's dot products takes, each row by itself [FLOP];
+        None where weights are unpacked once for all rows.
     """
 
     rows: float
     bandwidth: float
     unpacking: dict[str, float]
+    instruction: float | None = None
 
 
 def _vector_peak(device: Accelerator, fitted: Callable[..., Constant], sources: dict[str, tuple[Cited, ...]]) -> float:
     """Return the fp32 rate of the vector units [FLOP/s].
 
-    It is the data sheet's, else the 16-bit peak times the FP32:FP16 ratio of the vendor's other devices.
+    It is what a probe attained or the data sheet's, else the 16-bit peak times the FP32:FP16 ratio of the vendor's other devices.
     """
-    sheet = device.peak.get("fp32")
+    sheet = device.attained.get(VECTOR) or device.attained.get("fp32") or device.peak.get("fp32")
     if sheet is not None:
         sources["vector_peak"] = (sheet.cited,)
         return sheet.value
@@ -73,8 +77,16 @@ def _vector_peak(device: Accelerator, fitted: Callable[..., Constant], sources: 
 
 
 def _vector(
-    engine: Software, wire: float, fitted: Callable[..., Constant], sources: dict[str, tuple[Cited, ...]]
+    engine: Software,
+    device: Accelerator,
+    wire: float,
+    fitted: Callable[..., Constant],
+    sources: dict[str, tuple[Cited, ...]],
 ) -> Vector | None:
+    if device.device_class == CPU:
+        each = fitted("vector", "instruction")
+        sources["vector"] = (each,)
+        return Vector(rows=math.inf, bandwidth=wire, unpacking={}, instruction=each.value)
     if not engine.kernels.vector_rows:
         return None
     chain = engine.scopes
@@ -177,7 +189,10 @@ def rates(machine: Machine, engine: Software, fit: Fit) -> Rates:
     scopes, engine_chain = [device.id, device.architecture, device.vendor, "any"], engine.scopes
 
     def fitted(law: str, name: str, chain: Sequence[str] = scopes) -> Constant:
-        return fit.find(law, name, chain)
+        item = fit.find(law, name, chain)
+        if BANDWIDTH not in device.attained or (law, name) not in SHARES_OF_BANDWIDTH:
+            return item
+        return AS_ATTAINED if (law, name) in READS else _of_reads(item, fit.find("matmul", "bandwidth", scopes))
 
     peak, compute, fallbacks, where_from = _compute_rates(machine, engine, fitted, fit)
     memory_share = fitted("matmul", "bandwidth")
@@ -186,13 +201,17 @@ def rates(machine: Machine, engine: Software, fit: Fit) -> Rates:
     grouped = tuple(fitted("grouped", name, ["any"]) for name in ("most", "rows", "width"))
     passes = fitted("memory", "bandwidth")
     own_experts = _expert_bandwidths(tuple(engine_chain), fit)
+    if BANDWIDTH in device.attained:
+        dense = fit.find("matmul", "bandwidth", scopes)
+        own_experts = {name: _of_reads(item, dense) for name, item in own_experts.items()}
     gap = fitted("kernel", "gap", [COMPILED] if device.vendor in engine.kernels.compiled else engine_chain)
     base, each = fitted("engine_step", "base", engine_chain), fitted("engine_step", "per_sequence", engine_chain)
     front, delay = fitted("front_end", "request", engine_chain), fitted("front_end", "latency", engine_chain)
-    wire = device.bandwidth
-    sheet = device.quantities["memory_bandwidth"].cited
+    found = device.attained.get(BANDWIDTH) or device.quantities[BANDWIDTH]
+    wire, sheet = found.value, found.cited
     shares = {"bandwidth": memory_share, "attention": decode_share, "memory": passes, "experts": experts_bandwidth}
     where_from |= {name: (sheet, item) for name, item in (shares | own_experts).items()}
+    gap = WITHOUT_LAUNCHES if device.device_class == CPU else gap
     where_from |= {"prefill_attention": (attention_share,), "grouped": grouped, "gap": (gap,)}
     where_from |= {"engine": (base, each), "front": (front, delay)}
     casts = {
@@ -204,7 +223,7 @@ def rates(machine: Machine, engine: Software, fit: Fit) -> Rates:
         share = blocks if name == "gguf" and peak[name] != peak["fp16"] else kernels
         compute[name] *= share.value
         where_from[f"compute.{name}"] = (*where_from[f"compute.{name}"], share)
-    vector = _vector(engine, wire, fitted, where_from)
+    vector = _vector(engine, device, wire, fitted, where_from)
     return Rates(
         machine=machine,
         engine=engine,
@@ -271,7 +290,13 @@ def _compute_rates(
         best = device.measured.get(stand_in) or (device.measured.get(twin) if alike else None)
         sustained, keys = _sustained(device, stand_in, share, peak[name], (sheet.cited, share), fit)
         value = peak[name] * sustained
-        if best is not None and share.fitted_on in {"any", device.vendor}:
+        probed = device.attained.get(stand_in)
+        if probed is not None and device.device_class == CPU:
+            value, keys = probed.value, (probed.cited, AS_ATTAINED)
+        elif probed is not None:
+            lost = fit.find("matmul", "serving_over_best", ["any"])
+            value, keys = probed.value * lost.value, (probed.cited, lost)
+        elif best is not None and share.fitted_on in {"any", device.vendor}:
             # no fitted rows for this architecture: best measured GEMM times the usual loss at serving shapes
             lost = fit.find("matmul", "serving_over_best", ["any"])
             value, keys = best.value * lost.value, (best.cited, lost)
@@ -294,6 +319,48 @@ def own_share(name: str) -> tuple[str, ...]:
     found = catalogue.formats().items()
     return tuple(stored for stored, table in found if table.get("own_share") and table["compute"] == name)
 
+
+AS_ATTAINED = Constant(
+    law="attained",
+    name="share",
+    scope="any",
+    value=1.0,
+    unit="1",
+    spread=0.0,
+    rows=0,
+    fitted="",
+    source="a probe of this machine attained the rate itself",
+    kind="definition",
+)
+"""Share of a rate that a probe of the machine attained."""
+
+WITHOUT_LAUNCHES = Constant(
+    law="kernel",
+    name="gap",
+    scope="CPU",
+    value=0.0,
+    unit="s",
+    spread=0.0,
+    rows=0,
+    fitted="",
+    source="threads of a processor go from one product to the next; what lies between is in the engine's step",
+    kind="definition",
+)
+"""Time between products on a processor [s]."""
+
+READS = frozenset({("matmul", "bandwidth"), ("memory", "bandwidth")})
+"""Constants that a probe's reads replace: dense products and passes read as it does."""
+
+
+def _of_reads(item: Constant, dense: Constant) -> Constant:
+    """Return a kernel's share of the bandwidth that a probe's reads attained: its share of the data sheet's over that of dense products."""
+    return replace(item, value=min(1.0, item.value / dense.value))
+
+
+SHARES_OF_BANDWIDTH = frozenset(
+    {("matmul", "bandwidth"), ("attention", "decode_bandwidth"), ("experts", "bandwidth"), ("memory", "bandwidth")}
+)
+"""Law and name of the constants that are shares of the data sheet's memory bandwidth."""
 
 UNMEASURED = frozenset({"tf32", "fp32"})
 """Formats that use the 16-bit share of peak without the power correction, for want of published power."""

@@ -9,7 +9,19 @@ from pydantic.json_schema import GenerateJsonSchema
 
 from roofplan.errors import InputError
 from roofplan.inputs import LISTS, RECORDS
-from roofplan.present.answers import costs, evidence, load, seen, serving, things, tokens, training
+from roofplan.present.answers import (
+    benchmarks,
+    costs,
+    evidence,
+    load,
+    machine,
+    memory,
+    seen,
+    serving,
+    things,
+    tokens,
+    training,
+)
 from roofplan.present.answers.record import Answer, Json
 
 ANSWERS: dict[str, type[Answer]] = {
@@ -18,6 +30,8 @@ ANSWERS: dict[str, type[Answer]] = {
     "train": training.TrainAnswer,
     "measure endpoint": seen.MeasureAnswer,
     "measure stability": seen.StabilityAnswer,
+    "measure machine": machine.AttainedAnswer,
+    "measure memory": memory.MemoryAnswer,
     "runs": seen.RunsAnswer,
     "import": seen.ImportAnswer,
     "compare": seen.CompareAnswer,
@@ -26,6 +40,7 @@ ANSWERS: dict[str, type[Answer]] = {
     "validate": evidence.ValidateAnswer,
     "calibrate": evidence.CalibrateAnswer,
     "claims": evidence.ClaimsAnswer,
+    "benchmarks": benchmarks.BenchmarksAnswer,
     **dict.fromkeys(LISTS, things.ListAnswer),
     "cost chip": costs.ChipAnswer,
     "cost machine": costs.MachineAnswer,

@@ -13,6 +13,7 @@ from roofplan.measure.figures import FORMULAS
 from roofplan.measure.ledger import Kept
 from roofplan.measure.sample import Sample
 from roofplan.observe import Ledgered, Probed
+from roofplan.present.answers.machine import MachineMember, machine_member
 from roofplan.present.answers.record import ABSENT, Answer, Json, MetricMember, answered, members, metrics, view
 
 
@@ -407,6 +408,7 @@ class RunsAnswer(Answer):
     runs: list[KeptMember] = ABSENT
     run: RunMember = ABSENT
     stability: ProbesMember = ABSENT
+    machine: MachineMember = ABSENT
 
 
 def runs_answer(found: Ledgered, asked: RunsInputs) -> RunsAnswer:
@@ -429,6 +431,7 @@ def runs_answer(found: Ledgered, asked: RunsInputs) -> RunsAnswer:
         runs=[kept_member(each) for each in found.kept],
         run=ABSENT if found.one is None else run_member(found.one),
         stability=ABSENT if found.probes is None else probes_member(found.probes),
+        machine=ABSENT if found.machine is None else machine_member(found.machine),
     )
 
 

@@ -228,9 +228,9 @@ def runs_screen(kept: Sequence[Kept], place: str, page: Page) -> None:
     for one in kept:
         server = one.about.get("server", {})
         done = f"{one.completed:,} of {one.planned or one.requests:,}"
-        what = ", ".join(
-            filter(None, (str(server.get("model", "")), one.about.get("load"), str(server.get("url", ""))))
-        )
+        device = one.about.get("machine", {}).get("device")
+        told = (device, server.get("model"), one.about.get("load"), server.get("url"))
+        what = ", ".join(str(each) for each in told if each)
         begun = one.started[:19].replace("T", " ")
         page.line(f"{one.id:>5}  {begun:19}  {one.kind[:10]:10}  {one.status:11} {done:>14}  {what}"[:WIDTH])
     page.line(f"kept in {place} · one of them: roofplan runs {kept[-1].id}")
