@@ -1,6 +1,15 @@
-"""The command line: a file for each kind of question, and `app` for what they share."""
+"""The command line: questions as commands, and how their answers are printed."""
 
-from roofplan.cli import serve, simulate, measure, lists, evidence, train, cost  # noqa: F401, I001 - commands stand in this order
-from roofplan.cli.app import app, main
+from cyclopts import App
+
+from roofplan.cli.app import GROUPS, add, app, main
+from roofplan.questions import EVERY
 
 __all__ = ["app", "main"]
+
+_groups = {name: App(name=name, help_format="plaintext", help=text) for name, text in GROUPS.items()}
+for _group in _groups.values():
+    app.command(_group)
+for _question in EVERY.values():
+    _first, _, _second = _question.name.partition(" ")
+    add(_question, _groups[_first] if _second else app)

@@ -1,13 +1,10 @@
-"""``roofplan measure`` and ``roofplan runs``: what was seen of endpoints."""
+"""What was seen of endpoints, machines and engines: ``roofplan measure``, ``runs``, ``import`` and ``compare``."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cyclopts import App
-
-from roofplan.cli.app import Reply, Row, app, check_place, command, complain, progress
 from roofplan.inputs import (
     CompareInputs,
     ImportInputs,
@@ -17,19 +14,17 @@ from roofplan.inputs import (
     RunsInputs,
     StabilityInputs,
 )
+from roofplan.questions.question import Reply, Row, question
 
 if TYPE_CHECKING:
     from roofplan.present.screens import Page
 
-measure = App(name="measure", help_format="plaintext", help="What users of an endpoint feel, by the clock of a client.")
-app.command(measure)
 
-
-@command(
+@question(
     MeasureInputs,
     *("json", "csv", "html", "request"),
     example="http://127.0.0.1:8000 --clients 4",
-    to=measure,
+    name="measure endpoint",
     csv="write every request to FILE",
 )
 def endpoint(asked: MeasureInputs, reply: Reply) -> int:
@@ -41,7 +36,7 @@ def endpoint(asked: MeasureInputs, reply: Reply) -> int:
 
     reply.check_table()
     reply.check_places()
-    with progress(quiet=reply.as_json, what="requests") as tick:
+    with reply.progress("requests") as tick:
         found = observe.measure_endpoint(asked, ledger=place(), progress=tick)
     reply.table(lambda: seen.sample_rows(found.run.samples))
 
@@ -59,11 +54,11 @@ def endpoint(asked: MeasureInputs, reply: Reply) -> int:
     return 0 if found.kept else 1
 
 
-@command(
+@question(
     StabilityInputs,
     *("json", "csv", "html", "request"),
     example="http://127.0.0.1:8000 --every 60s --for 24h",
-    to=measure,
+    name="measure stability",
     csv="write every probe to FILE",
 )
 def stability(asked: StabilityInputs, reply: Reply) -> int:
@@ -75,7 +70,7 @@ def stability(asked: StabilityInputs, reply: Reply) -> int:
 
     reply.check_table()
     reply.check_places()
-    with progress(quiet=reply.as_json, what="probes") as tick:
+    with reply.progress("probes") as tick:
         found = observe.measure_stability(asked, ledger=place(), progress=tick)
     reply.table(lambda: seen.sample_rows(found.samples))
 
@@ -93,11 +88,11 @@ def stability(asked: StabilityInputs, reply: Reply) -> int:
     return 0 if found.kept else 1
 
 
-@command(
+@question(
     ProbeInputs,
     *("json", "csv", "html", "request"),
     example="--out chip.toml",
-    to=measure,
+    name="measure machine",
     csv="write every figure to FILE",
 )
 def machine(asked: ProbeInputs, reply: Reply) -> int:
@@ -108,18 +103,16 @@ def machine(asked: ProbeInputs, reply: Reply) -> int:
     from roofplan.present.screens.machine import machine_screen
 
     reply.check_table()
-    reply.check_places()
+    reply.check_places(out=asked.out)
     if asked.listen is not None:
         from roofplan.measure.machine.hosts import listen
 
         taken = listen(
-            asked.listen, lambda place: complain(f"listening on {place}: --link {place} from the other host")
+            asked.listen, lambda place: reply.remark(f"listening on {place}: --link {place} from the other host")
         )
         reply.show(lambda page: page.line(f"{taken:,} bytes came"), lambda: answers.nothing_answer(asked))
         return 0
-    if asked.out is not None:
-        check_place(asked.out, "--out")
-    with progress(quiet=reply.as_json, what="figures") as tick:
+    with reply.progress("figures") as tick:
         found = observe.measure_machine(asked, ledger=place(), progress=tick)
     if asked.out is not None:
         Path(asked.out).write_text(found.chip)
@@ -139,7 +132,7 @@ def machine(asked: ProbeInputs, reply: Reply) -> int:
     return 0
 
 
-@command(MemoryInputs, "json", example="vllm.log --on h100-sxm:1", to=measure)
+@question(MemoryInputs, "json", example="vllm.log --on h100-sxm:1", name="measure memory")
 def memory(asked: MemoryInputs, reply: Reply) -> int:
     """The start-up log of an engine beside our ledger, its cache to the block, and which flag helps where it did not start."""
     from roofplan import observe
@@ -151,7 +144,7 @@ def memory(asked: MemoryInputs, reply: Reply) -> int:
     return int(not found.holds)
 
 
-@command(RunsInputs, *("json", "csv", "html"), csv="write the list, or every request of a run, to FILE")
+@question(RunsInputs, *("json", "csv", "html"), csv="write the list, or every request of a run, to FILE")
 def runs(asked: RunsInputs, reply: Reply) -> int:
     """What was measured: the list, or one run again, beside a plan if one is given."""
     from roofplan import observe
@@ -191,7 +184,7 @@ def runs(asked: RunsInputs, reply: Reply) -> int:
     return 0
 
 
-@command(ImportInputs, "json", name="import", example="results.json")
+@question(ImportInputs, "json", name="import", example="results.json")
 def import_(asked: ImportInputs, reply: Reply) -> None:
     """Take over the results of another tool, with its names turned into ours."""
     from roofplan import observe
@@ -204,7 +197,7 @@ def import_(asked: ImportInputs, reply: Reply) -> None:
     reply.show(lambda page: runs_screen(kept, str(where), page), lambda: seen.import_answer(kept, asked))
 
 
-@command(CompareInputs, *("json", "html"), example="plan.json 17")
+@question(CompareInputs, *("json", "html"), example="plan.json 17")
 def compare(asked: CompareInputs, reply: Reply) -> int:
     """A plan beside a run: figure by figure, whether the interval held, and what explains the difference."""
     from roofplan import observe

@@ -1,14 +1,12 @@
-"""``roofplan cost``: chips, machines, tokens, rents and their history."""
+"""What chips, machines, tokens and rents cost, and how prices went: ``roofplan cost``."""
 
 from __future__ import annotations
 
-from roofplan.cli.app import Reply, Row, app, command, cost, progress
 from roofplan.inputs import ChipInputs, HistoryInputs, MachineInputs, RentInputs, TokensInputs
+from roofplan.questions.question import Reply, Row, question
 
-app.command(cost)
 
-
-@command(ChipInputs, *("html", "csv", "explain", "depth", "json"), to=cost)
+@question(ChipInputs, *("html", "csv", "explain", "depth", "json"), name="cost chip")
 def chip(asked: ChipInputs, reply: Reply) -> None:
     """Bill of materials of an accelerator, from wafer to board, with its range and its maker's margin."""
     from roofplan.api import fit_at_hand
@@ -33,7 +31,7 @@ def chip(asked: ChipInputs, reply: Reply) -> None:
     )
 
 
-@command(MachineInputs, *("html", "csv", "explain", "depth", "json"), to=cost)
+@question(MachineInputs, *("html", "csv", "explain", "depth", "json"), name="cost machine")
 def machine(asked: MachineInputs, reply: Reply) -> None:
     """What a machine of one's own costs per hour, in parts."""
     from roofplan.api import fit_at_hand
@@ -58,11 +56,11 @@ def machine(asked: MachineInputs, reply: Reply) -> None:
     )
 
 
-@command(
+@question(
     TokensInputs,
     *("html", "csv", "explain", "depth", "json"),
     example="gpt-oss-120b --on h100-sxm:1 --tokens 1B/month",
-    to=cost,
+    name="cost tokens",
     depth=("3", "levels of --explain"),
 )
 def tokens(asked: TokensInputs, reply: Reply) -> None:
@@ -72,7 +70,7 @@ def tokens(asked: TokensInputs, reply: Reply) -> None:
     from roofplan.present.answers.record import rows_of
     from roofplan.present.answers.tokens import tokens_answer, volume_rows
 
-    with progress(quiet=reply.as_json) as tick:
+    with reply.progress() as tick:
         found = token_costs(asked, progress=tick)
     reply.table(lambda: rows_of(volume_rows(found)))
     explain, levels = reply.out("explain"), reply.levels
@@ -90,7 +88,7 @@ def tokens(asked: TokensInputs, reply: Reply) -> None:
     )
 
 
-@command(RentInputs, *("html", "csv", "json"), example="h100-sxm", to=cost)
+@question(RentInputs, *("html", "csv", "json"), example="h100-sxm", name="cost rent")
 def rent(asked: RentInputs, reply: Reply) -> None:
     """The dated rents of a device, kind by kind, and how they went over the years."""
     from roofplan.money.request import rents_of
@@ -114,7 +112,7 @@ def rent(asked: RentInputs, reply: Reply) -> None:
     )
 
 
-@command(HistoryInputs, *("html", "csv", "json"), to=cost)
+@question(HistoryInputs, *("html", "csv", "json"), name="cost history")
 def history(asked: HistoryInputs, reply: Reply) -> None:
     """The price of a FLOP and of a transistor over the years, and what makes one device faster than another."""
     from roofplan.catalogue.machines import accelerator

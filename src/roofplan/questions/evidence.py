@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
-from roofplan.cli.app import Reply, Row, command, complain, progress
 from roofplan.errors import InputError, choice
 from roofplan.inputs import STDIN, BenchmarksInputs, CalibrateInputs, ClaimsInputs, ValidateInputs
+from roofplan.questions.question import Reply, Row, question
 
 
-@command(
+@question(
     ValidateInputs,
     *("csv", "html", "json"),
     example="training runs.csv",
@@ -28,7 +27,7 @@ def validate(asked: ValidateInputs, reply: Reply) -> int:
         raise InputError(f"--csv: {csv} is the table itself", argument="--csv", value=csv)
     own = {"training": catalogue.training_rows, "inference": catalogue.inference_rows}
     rows: Any = own[asked.kind]() if asked.file == STDIN and asked.kind in own else asked.file
-    with progress(quiet=reply.as_json, what="rows") as tick:
+    with reply.progress("rows") as tick:
         found = api.validate(asked.kind, rows, progress=tick)
     reply.table(lambda: validation_rows(found))
 
@@ -45,7 +44,7 @@ def validate(asked: ValidateInputs, reply: Reply) -> int:
     )
     scores = found.summary().values()
     if limit is not None and not scores:
-        complain("no figure was scored: nothing is shown to be within --fail-above")
+        reply.remark("no figure was scored: nothing is shown to be within --fail-above")
     return int(limit is not None and not (scores and all(one.macro <= limit for one in scores)))
 
 
@@ -62,7 +61,7 @@ def _share(text: str | None) -> float | None:
     return limit
 
 
-@command(CalibrateInputs, "json")
+@question(CalibrateInputs, "json")
 def calibrate(asked: CalibrateInputs, reply: Reply) -> None:
     """The fitted constants, and your own runs on top of them, kept in a local profile that every command then uses."""
     from roofplan import api, catalogue, observe
@@ -83,7 +82,7 @@ def calibrate(asked: CalibrateInputs, reply: Reply) -> None:
         rows = [observe.own_row(one, ledger=ledger()) for one in asked.with_ if one.startswith("run:")]
         sources: list[str | list[dict[str, str]]] = [one for one in asked.with_ if not one.startswith("run:")]
         sources += [rows] if rows else []
-        with progress(quiet=reply.as_json, what="fits") as tick:
+        with reply.progress("fits") as tick:
             found, place = api.refit(*sources, keep=not asked.dry_run, progress=tick)
         reply.show(
             lambda page: refit_screen(found, place, page),
@@ -97,7 +96,7 @@ def calibrate(asked: CalibrateInputs, reply: Reply) -> None:
         )
 
 
-@command(ClaimsInputs, *("csv", "json"))
+@question(ClaimsInputs, *("csv", "json"))
 def claims(asked: ClaimsInputs, reply: Reply) -> int:
     """The articles' figures, what our laws give with their inputs, and with corrected ones."""
     from roofplan.evidence.claims import claims as every
@@ -113,7 +112,7 @@ def claims(asked: ClaimsInputs, reply: Reply) -> int:
     results = [outcome(one) for one in of_topic if words in one.id.lower() or words in one.says.lower()]
     reply.table(lambda: plain(claim_rows(results)))
     if not results:
-        print(f"no claim holds {asked.text!r}", file=sys.stderr)
+        reply.remark(f"no claim holds {asked.text!r}")
     reply.show(
         lambda page: claims_screen(results, page) if results else None,
         lambda: claims_answer(results, asked),
@@ -121,7 +120,7 @@ def claims(asked: ClaimsInputs, reply: Reply) -> int:
     return int(not results or not all(one.follows for one in results))
 
 
-@command(
+@question(
     BenchmarksInputs,
     *("csv", "html", "json"),
     example="llama2-70b --scenario Offline",
@@ -133,7 +132,7 @@ def benchmarks(asked: BenchmarksInputs, reply: Reply) -> int:
     from roofplan.present.answers.benchmarks import benchmark_rows, benchmarks_answer
     from roofplan.present.screens.benchmarks import benchmarks_screen
 
-    with progress(quiet=reply.as_json, what="results") as tick:
+    with reply.progress("results") as tick:
         found = api.benchmarks(asked, progress=tick)
     reply.table(lambda: benchmark_rows(found))
 

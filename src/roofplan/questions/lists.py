@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from roofplan.cli.app import Reply, command
 from roofplan.errors import nearest
 from roofplan.inputs import DeviceInputs, ListInputs, ModelInputs, ModelsInputs, SchemaInputs
+from roofplan.questions.question import Question, Reply, question
 
 if TYPE_CHECKING:
     from roofplan.present.screens import Page
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
     from roofplan.records.silicon import Node
 
 
-@command(ModelInputs, "json", example="llama-3.1-70b")
+@question(ModelInputs, "json", example="llama-3.1-70b")
 def model(asked: ModelInputs, reply: Reply) -> None:
     """What a model is: parameters, layers, FLOPs per token, cache bytes."""
     from roofplan.hf.find import read_model
@@ -35,7 +34,7 @@ def model(asked: ModelInputs, reply: Reply) -> None:
     reply.show(lambda page: screens.model_screen(found, answer, page), lambda: answer)
 
 
-@command(DeviceInputs, "json", example="h100-sxm")
+@question(DeviceInputs, "json", example="h100-sxm")
 def device(asked: DeviceInputs, reply: Reply) -> int:
     """Spec sheet of a device, with sources; or which peak a quoted number is."""
     from roofplan.catalogue.machines import device_or_server
@@ -72,10 +71,10 @@ Rows = list[tuple[str, str]]
 """Ids with what is said of each."""
 
 
-def _list(name: str, record: type[ListInputs] = ListInputs) -> Callable[[Callable[[Any], Rows]], None]:
-    """Return a decorator that makes a command of a function that lists: whatever holds the text that is asked for."""
+def _list(name: str, record: type[ListInputs] = ListInputs) -> Callable[[Callable[[Any], Rows]], Question]:
+    """Return a decorator that makes a question of a function that lists: whatever holds the text that is asked for."""
 
-    def decorated(rows: Callable[[Any], Rows]) -> None:
+    def decorated(rows: Callable[[Any], Rows]) -> Question:
         def listed(asked: ListInputs, reply: Reply) -> int:
             from roofplan.present.answers.things import list_answer
 
@@ -88,19 +87,19 @@ def _list(name: str, record: type[ListInputs] = ListInputs) -> Callable[[Callabl
                 if not found:
                     near = nearest(asked.text, dict(every))
                     hint = f" Nearest: {', '.join(near)}" if near else ""
-                    print(f"nothing holds {asked.text!r}.{hint}", file=sys.stderr)
+                    reply.remark(f"nothing holds {asked.text!r}.{hint}")
 
             reply.show(screen, lambda: list_answer(name, found, asked))
             return 0 if found else 1
 
         listed.__doc__ = rows.__doc__
-        command(record, "json", name=name)(listed)
+        return question(record, "json", name=name)(listed)
 
     return decorated
 
 
 @_list("devices")
-def _devices(_: ListInputs) -> Rows:
+def devices(_: ListInputs) -> Rows:
     """List devices and servers."""
     from roofplan import catalogue
     from roofplan.records.units import gib, significant
@@ -123,7 +122,7 @@ def _devices(_: ListInputs) -> Rows:
 
 
 @_list("models", ModelsInputs)
-def _models(asked: ModelsInputs) -> Rows:
+def models(asked: ModelsInputs) -> Rows:
     """List models of the catalogue, or the families that any config.json may have."""
     from roofplan import catalogue, hf
 
@@ -139,7 +138,7 @@ def _models(asked: ModelsInputs) -> Rows:
 
 
 @_list("frameworks")
-def _frameworks(_: ListInputs) -> Rows:
+def frameworks(_: ListInputs) -> Rows:
     """List training frameworks and versions."""
     from roofplan import catalogue
 
@@ -151,7 +150,7 @@ def _frameworks(_: ListInputs) -> Rows:
 
 
 @_list("engines")
-def _engines(_: ListInputs) -> Rows:
+def engines(_: ListInputs) -> Rows:
     """List engines and versions."""
     from roofplan import catalogue
 
@@ -168,7 +167,7 @@ def _engines(_: ListInputs) -> Rows:
 
 
 @_list("networks")
-def _networks(_: ListInputs) -> Rows:
+def networks(_: ListInputs) -> Rows:
     """List links and networks."""
     from roofplan import catalogue
 
@@ -181,7 +180,7 @@ def _networks(_: ListInputs) -> Rows:
 
 
 @_list("nodes")
-def _nodes(_: ListInputs) -> Rows:
+def nodes(_: ListInputs) -> Rows:
     """List processes with their wafer prices and defect densities."""
     from roofplan import catalogue
 
@@ -197,7 +196,7 @@ def _nodes(_: ListInputs) -> Rows:
 
 
 @_list("prices")
-def _prices(_: ListInputs) -> Rows:
+def prices(_: ListInputs) -> Rows:
     """List dated prices, newest last."""
     from roofplan import catalogue
 
@@ -227,9 +226,10 @@ def _aliases(names: Iterable[str]) -> str:
     return f" · also {', '.join(list(names)[:3])}" if names else ""
 
 
-@command(SchemaInputs, example="serve")
-def schema(asked: SchemaInputs, _: Reply) -> None:
+@question(SchemaInputs, example="serve")
+def schema(asked: SchemaInputs, reply: Reply) -> None:
     """JSON Schema of a command's answer."""
     from roofplan.present.answers.schemas import answer_schema
 
-    print(json.dumps(answer_schema(f"{asked.command} {asked.part or ''}".strip()), indent=1))
+    found = answer_schema(f"{asked.command} {asked.part or ''}".strip())
+    reply.show(lambda page: page.line(json.dumps(found, indent=1)), lambda: found)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from roofplan.cli.app import Reply, Row, command, progress
 from roofplan.inputs import SimulateInputs
+from roofplan.questions.question import Reply, Row, question
 
 
-@command(
+@question(
     SimulateInputs,
     *("json", "csv", "html", "request"),
     example="llama-3.1-70b --on h100-sxm:8 --rate 4req/s",
@@ -19,7 +19,7 @@ def simulate(asked: SimulateInputs, reply: Reply) -> int:
     from roofplan.present.screens.load import simulate_screen
 
     reply.check_table()
-    with progress(quiet=reply.as_json, what="trials") as tick:
+    with reply.progress("trials") as tick:
         felt = api.simulate(asked, progress=tick)
     reply.table(lambda: load.csv_rows(felt))
 

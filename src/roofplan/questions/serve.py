@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from types import ModuleType
 
-from roofplan.cli.app import Reply, Row, command, progress
 from roofplan.errors import InputError
 from roofplan.inputs import ServeInputs
+from roofplan.questions.question import Reply, Row, question
 
 
-@command(
+@question(
     ServeInputs,
     *("explain", "depth", "json", "csv", "html", "emit", "request"),
     example="llama-3.1-70b --on h100-sxm:8",
@@ -31,7 +31,7 @@ def serve(asked: ServeInputs, reply: Reply) -> int:
         if explain and not reply.as_json:
             raise InputError("--emit prints the launch line alone; leave out --explain", argument="--emit", value=emit)
         asked = replace(asked, engine=engine_named(emit, asked.engine))
-    with progress(quiet=reply.as_json) as tick:
+    with reply.progress() as tick:
         result = plan_serving(asked, progress=tick)
 
     def answers() -> ModuleType:

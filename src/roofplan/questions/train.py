@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from roofplan.cli.app import Reply, Row, command, progress
 from roofplan.errors import InputError, choice
 from roofplan.inputs import TrainInputs
+from roofplan.questions.question import Reply, Row, question
 
 
-@command(
+@question(
     TrainInputs,
     *("explain", "depth", "json", "csv", "html", "emit", "request"),
     example="llama-3.1-70b --on h100-sxm:512@ib-ndr --tokens 1T",
@@ -32,7 +32,7 @@ def train(asked: TrainInputs, reply: Reply) -> None:
     if emit is not None and asked.framework is None:
         own = {"fsdp": "fsdp-qlora" if asked.method != "full" else "transformers"}
         planned = replace(asked, framework=own.get(emit, emit))
-    with progress(quiet=reply.as_json) as tick:
+    with reply.progress() as tick:
         result = plan_training(planned, progress=tick)
     reply.table(lambda: csv_rows(result))
 
