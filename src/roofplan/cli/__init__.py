@@ -8,8 +8,8 @@ from roofplan.questions import EVERY
 __all__ = ["app", "main"]
 
 _groups = {name: App(name=name, help_format="plaintext", help=text) for name, text in GROUPS.items()}
-for _group in _groups.values():
-    app.command(_group)
 for _question in EVERY.values():
     _first, _, _second = _question.name.partition(" ")
+    if _second and _first not in app:
+        app.command(_groups[_first])
     add(_question, _groups[_first] if _second else app)
