@@ -26,6 +26,7 @@ class OfModel(Inputs):
         positional=True,
         required=True,
         anything=True,
+        reads="model",
     )
 
 
@@ -64,7 +65,7 @@ class Arriving(Rated, Lengths):
 
     clients: Text | None = asked("load: clients who each wait for their answer, then send the next request")
     burst: Text | None = asked("load: requests that arrive at once")
-    trace: str | None = asked("load: a table of arrivals, inputs and outputs; --rate scales its times")
+    trace: str | None = asked("load: a table of arrivals, inputs and outputs; --rate scales its times", reads="file")
     burstiness: Text = asked("shape of the gamma distributed intervals: 1 Poisson, inf constant", "1")
     lengths: str = asked(
         "fixed, uniform:LOW-HIGH or lognormal:SIGMA, factors of --input and --output: uniform:0.5-1.5", "fixed"
@@ -79,7 +80,7 @@ class Arriving(Rated, Lengths):
 class Load(OfModel, Lengths):
     """A question of a model that is served."""
 
-    on: tuple[str, ...] = asked(MACHINES + "the whole catalogue", ())
+    on: tuple[str, ...] = asked(MACHINES + "the whole catalogue", (), reads="machine")
     context: Text | None = asked("longest request to admit; default: next power of two above input + output")
     engine: str | None = asked(
         "vllm, sglang, tensorrt-llm, llama.cpp, a version such as vllm-0.11, or any to let them compete"
@@ -147,10 +148,10 @@ class MeasureInputs(OfEndpoint, Arriving):
     """Inputs of ``roofplan measure endpoint``."""
 
     prompts: str = asked("fresh: no cache knows their beginning; repeated: all of one length are the same", "fresh")
-    plan: str | None = asked("JSON answer of serve or simulate whose prediction is set beside")
-    on: tuple[str, ...] = asked("machine that serves, for a prediction without a plan: h100-sxm:8", ())
+    plan: str | None = asked("JSON answer of serve or simulate whose prediction is set beside", reads="file")
+    on: tuple[str, ...] = asked("machine that serves, for a prediction without a plan: h100-sxm:8", (), reads="machine")
     config: str | None = asked(
-        "model of that prediction: a config.json or an id of the catalogue; default: the server's id"
+        "model of that prediction: a config.json or an id of the catalogue; default: the server's id", reads="model"
     )
     engine: str | None = asked("that serves, for a prediction without a plan: vllm-0.11")
 
@@ -181,9 +182,9 @@ class ProbeInputs(Inputs):
     sustain: str | None = asked("run the fastest product for so long, 10m: shows throttling")
     link: str | None = asked("also the link to another host, on which --listen waits: 10.0.0.2:9000")
     listen: str | None = asked("answer the --link of another host instead, on this address: 10.0.0.2:9000")
-    like: str | None = asked("device of the catalogue that it is; default: by its name")
+    like: str | None = asked("device of the catalogue that it is; default: by its name", reads="device")
     id: str | None = asked("id of the chip; default: by its name")
-    out: str | None = asked("write the chip with what was attained to FILE, which --on takes: chip.toml")
+    out: str | None = asked("write the chip with what was attained to FILE, which --on takes: chip.toml", reads="file")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -191,10 +192,13 @@ class MemoryInputs(Inputs):
     """Inputs of ``roofplan measure memory``."""
 
     log: str | None = asked(
-        "what vLLM, SGLang, TensorRT-LLM or llama.cpp printed at its start; - for stdin", positional=True, required=True
+        "what vLLM, SGLang, TensorRT-LLM or llama.cpp printed at its start; - for stdin",
+        positional=True,
+        required=True,
+        reads="file",
     )
-    model: str | None = asked("the model, as in roofplan model; default: the one that the log names")
-    on: str | None = asked("machine that it ran on, h100-sxm:2: sets our whole ledger beside the log")
+    model: str | None = asked("the model, as in roofplan model; default: the one that the log names", reads="model")
+    on: str | None = asked("machine that it ran on, h100-sxm:2: sets our whole ledger beside the log", reads="machine")
     strategy: str | None = asked("degrees, instead of what the log states: tp=2,pp=1")
     set: str | None = asked(
         "engine settings, instead of what the log states: block_size=16,max_num_batched_tokens=8192"
@@ -207,7 +211,7 @@ class RunsInputs(Inputs):
     """Inputs of ``roofplan runs``."""
 
     run: Text | None = asked("number of a run to show; default: the list", positional=True)
-    plan: str | None = asked("JSON answer of serve or simulate whose prediction is set beside it")
+    plan: str | None = asked("JSON answer of serve or simulate whose prediction is set beside it", reads="file")
     delete: bool = asked("remove the run", False)
 
 
@@ -219,15 +223,16 @@ class ImportInputs(Inputs):
         "result of guidellm, aiperf, genai-perf, vllm bench, SGLang bench, inference-perf, evalscope, llama-bench, nccl-tests or nvbandwidth",
         positional=True,
         required=True,
+        reads="file",
     )
-    plan: str | None = asked("JSON answer of serve or simulate that describes what was measured")
+    plan: str | None = asked("JSON answer of serve or simulate that describes what was measured", reads="file")
 
 
 @dataclass(frozen=True, kw_only=True)
 class CompareInputs(Inputs):
     """Inputs of ``roofplan compare``."""
 
-    plan: str | None = asked("JSON answer of serve or simulate", positional=True, required=True)
+    plan: str | None = asked("JSON answer of serve or simulate", positional=True, required=True, reads="file")
     run: Text | None = asked("number of a run, 17 or run:17", positional=True, required=True)
 
 
@@ -235,7 +240,7 @@ class CompareInputs(Inputs):
 class TrainInputs(OfModel):
     """Inputs of ``roofplan train``."""
 
-    on: tuple[str, ...] = asked(MACHINES + "servers of the catalogue", ())
+    on: tuple[str, ...] = asked(MACHINES + "servers of the catalogue", (), reads="machine")
     tokens: str | None = asked("length of the run: 1T, 300B, or chinchilla for 20 a parameter; absent: one step alone")
     compute: str | None = asked("length of the run by its work instead: 3e24 or 1e9TFLOP")
     batch: str | None = asked("512seq or 4194304tok a step; default: 4 Mi tokens, 64 Ki in fine-tuning")
@@ -284,7 +289,7 @@ class ModelInputs(OfModel):
 class DeviceInputs(Inputs):
     """Inputs of ``roofplan device``."""
 
-    device: str | None = asked("id or alias", positional=True, required=True)
+    device: str | None = asked("id or alias", positional=True, required=True, reads="device")
     what_is: str | None = asked("tell which peak a quoted rate is, such as 1979TFLOPS")
 
 
@@ -330,7 +335,7 @@ class BenchmarksInputs(Inputs):
     scenario: str | None = asked("Offline, Server, Interactive or SingleStream; default: all")
     category: str | None = asked("closed or open; default: both")
     round: str | None = asked("v4.1 or v5.1; default: both")
-    device: str | None = asked("only this accelerator")
+    device: str | None = asked("only this accelerator", reads="device")
     per: str = asked("figures for each device, dollar of rent and watt; the first one ranks", "device,USD,W")
     price: str = asked("what an hour costs: rent, contract, spot, or a price such as 2.50USD/h", "rent")
     all: bool = asked("every result, not only the best of each accelerator", False)
@@ -341,7 +346,9 @@ class ValidateInputs(Inputs):
     """Inputs of ``roofplan validate``."""
 
     kind: str = asked("training or inference", "", positional=True, required=True)
-    file: str = asked("a CSV file of measured runs; - for the catalogue's own", "", positional=True, required=True)
+    file: str = asked(
+        "a CSV file of measured runs; - for the catalogue's own", "", positional=True, required=True, reads="file"
+    )
     fail_above: str | None = asked("exit 1 if a metric's mean error of sources is above, 10%")
 
 
@@ -350,7 +357,10 @@ class CalibrateInputs(Inputs):
     """Inputs of ``roofplan calibrate``."""
 
     with_: tuple[str, ...] = asked(
-        "a CSV file of your own runs, as validate reads them, or run:17 of the ledger; repeat for more", (), name="with"
+        "a CSV file of your own runs, as validate reads them, or run:17 of the ledger; repeat for more",
+        (),
+        name="with",
+        reads="file",
     )
     dry_run: bool = asked("show what they do to the constants, keep nothing", False)
     forget: bool = asked("remove the local profile", False)
@@ -360,7 +370,7 @@ class CalibrateInputs(Inputs):
 class ChipInputs(Inputs):
     """Inputs of ``roofplan cost chip``."""
 
-    device: str | None = asked("a catalogue id; absent: a chip of your own", positional=True)
+    device: str | None = asked("a catalogue id; absent: a chip of your own", positional=True, reads="device")
     node: str | None = asked("process of your own chip: n7, n5, 4n, n3")
     area: str | None = asked("of each of its dies, 814mm2")
     dies: Text = asked("of them on a package", "1")
@@ -395,7 +405,7 @@ class Owning(Inputs):
 class MachineInputs(Owning):
     """Inputs of ``roofplan cost machine``."""
 
-    on: tuple[str, ...] = asked("ID[:COUNT|:HOSTSxPER][@NETWORK[xPORTS]]; repeat to compare", ())
+    on: tuple[str, ...] = asked("ID[:COUNT|:HOSTSxPER][@NETWORK[xPORTS]]; repeat to compare", (), reads="machine")
     power: str | None = asked("at the wall, 5kW; default: at load")
     rack: str | None = asked("power that a rack gives and cools, 20kW")
 
@@ -421,7 +431,7 @@ class TokensInputs(Owning, AtFullLoad):
 class RentInputs(Inputs):
     """Inputs of ``roofplan cost rent``."""
 
-    device: str | None = asked("a catalogue id", positional=True, required=True)
+    device: str | None = asked("a catalogue id", positional=True, required=True, reads="device")
     provider: str = asked("only this one's quotations", "")
 
 
@@ -429,8 +439,8 @@ class RentInputs(Inputs):
 class HistoryInputs(Inputs):
     """Inputs of ``roofplan cost history``."""
 
-    old: str = asked("device that another is set against", "v100-sxm2-32", name="from")
-    new: str = asked("that other", "b200", name="to")
+    old: str = asked("device that another is set against", "v100-sxm2-32", name="from", reads="device")
+    new: str = asked("that other", "b200", name="to", reads="device")
 
 
 LISTS = ("devices", "models", "frameworks", "engines", "networks", "nodes", "prices")

@@ -37,6 +37,7 @@ def asked(
     anything: bool = False,
     several: bool = False,
     parts: Sequence[str] = (),
+    reads: str = "",
 ) -> Any:
     """Return a field of `Inputs`.
 
@@ -48,10 +49,11 @@ def asked(
     was, also : its former name, and another that the field uses.
     anything : whether Python may also give configurations and models themselves.
     several : whether values are joined by commas where it is given more than once.
+    reads : what of the user's own disk it may name: ``model``, ``machine`` or ``device`` beside the catalogue's, or any ``file``.
     parts : names that stand for ``NAME=VALUE`` in it, such as tp for a pin of the strategy.
     """
     about = {"help": text, "name": name, "positional": positional, "required": required, "was": was, "also": also}
-    about |= {"anything": anything, "several": several, "parts": tuple(parts)}
+    about |= {"anything": anything, "several": several, "parts": tuple(parts), "reads": reads}
     return field(default=default, metadata=about)
 
 

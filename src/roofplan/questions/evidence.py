@@ -124,6 +124,7 @@ def claims(asked: ClaimsInputs, reply: Reply) -> int:
     BenchmarksInputs,
     *("csv", "html", "json"),
     example="llama2-70b --scenario Offline",
+    python="benchmarks",
     csv="write every shown result to FILE",
 )
 def benchmarks(asked: BenchmarksInputs, reply: Reply) -> int:

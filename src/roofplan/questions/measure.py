@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     *("json", "csv", "html", "request"),
     example="http://127.0.0.1:8000 --clients 4",
     name="measure endpoint",
+    python="measure_endpoint",
     csv="write every request to FILE",
 )
 def endpoint(asked: MeasureInputs, reply: Reply) -> int:
@@ -59,6 +60,7 @@ def endpoint(asked: MeasureInputs, reply: Reply) -> int:
     *("json", "csv", "html", "request"),
     example="http://127.0.0.1:8000 --every 60s --for 24h",
     name="measure stability",
+    python="measure_stability",
     csv="write every probe to FILE",
 )
 def stability(asked: StabilityInputs, reply: Reply) -> int:
@@ -93,6 +95,7 @@ def stability(asked: StabilityInputs, reply: Reply) -> int:
     *("json", "csv", "html", "request"),
     example="--out chip.toml",
     name="measure machine",
+    python="measure_machine",
     csv="write every figure to FILE",
 )
 def machine(asked: ProbeInputs, reply: Reply) -> int:
@@ -132,7 +135,7 @@ def machine(asked: ProbeInputs, reply: Reply) -> int:
     return 0
 
 
-@question(MemoryInputs, "json", example="vllm.log --on h100-sxm:1", name="measure memory")
+@question(MemoryInputs, "json", example="vllm.log --on h100-sxm:1", name="measure memory", python="measure_memory")
 def memory(asked: MemoryInputs, reply: Reply) -> int:
     """The start-up log of an engine beside our ledger, its cache to the block, and which flag helps where it did not start."""
     from roofplan import observe

@@ -109,6 +109,7 @@ class Question:
     example : what may stand behind the command where an input is missing.
     help : what it asks, in one sentence.
     answer : computes, hands the answer to a `Reply` and returns the exit code: 1 where constraints are not kept.
+    python : name of the Python function that computes it, empty where there is none of its own.
     """
 
     name: str
@@ -117,6 +118,7 @@ class Question:
     example: str
     help: str
     answer: Callable[[Any, Reply], int | None]
+    python: str = ""
 
     @property
     def positions(self) -> list[str]:
@@ -132,7 +134,12 @@ Asked = TypeVar("Asked", bound=Inputs)
 
 
 def question(
-    record: type[Asked], *outputs: str, name: str = "", example: str = "", **said: str | tuple[object, str]
+    record: type[Asked],
+    *outputs: str,
+    name: str = "",
+    example: str = "",
+    python: str = "",
+    **said: str | tuple[object, str],
 ) -> Callable[[Callable[[Asked, Reply], int | None]], Question]:
     """Return a decorator that makes a question of the function that answers it.
 
@@ -142,6 +149,7 @@ def question(
     outputs : how its answer may leave, of `OUTPUT`.
     name : its words; default: the function's name.
     example : what may stand behind the command where an input is missing.
+    python : name of the Python function that computes it.
     said : what outputs mean where that differs from `OUTPUT`, or their default and that.
 
     Returns
@@ -162,6 +170,7 @@ def question(
             example,
             (function.__doc__ or "").strip(),
             function,
+            python,
         )
 
     return decorated

@@ -14,6 +14,7 @@ from roofplan.questions.question import Reply, Row, question
     ServeInputs,
     *("explain", "depth", "json", "csv", "html", "emit", "request"),
     example="llama-3.1-70b --on h100-sxm:8",
+    python="plan_serving",
     csv="write every plan to FILE",
     emit="print only the launch line: vllm, sglang, trtllm or llamacpp",
 )

@@ -10,6 +10,7 @@ from roofplan.questions.question import Reply, Row, question
     SimulateInputs,
     *("json", "csv", "html", "request"),
     example="llama-3.1-70b --on h100-sxm:8 --rate 4req/s",
+    python="simulate",
     csv="write every request to FILE",
 )
 def simulate(asked: SimulateInputs, reply: Reply) -> int:

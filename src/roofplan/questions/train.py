@@ -13,6 +13,7 @@ from roofplan.questions.question import Reply, Row, question
     TrainInputs,
     *("explain", "depth", "json", "csv", "html", "emit", "request"),
     example="llama-3.1-70b --on h100-sxm:512@ib-ndr --tokens 1T",
+    python="plan_training",
     csv="write the ranked plans to FILE: the fastest of each set of degrees, the leanest",
     emit="print only the launch: megatron, torchtitan, deepspeed or fsdp",
 )

@@ -1,0 +1,1 @@
+"""Questions from afar, answered in processes apart: what pages and agents share."""

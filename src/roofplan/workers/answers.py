@@ -1,0 +1,122 @@
+"""What a process answers: a document, a page, or a file that stands alone."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from roofplan.errors import RoofplanError
+from roofplan.inputs import Inputs
+from roofplan.questions import EVERY, Question
+from roofplan.workers.gathered import Gathered, as_json, gathered
+from roofplan.workers.names import asked_from_afar
+from roofplan.workers.spelling import command_line, python_call
+
+Told = Callable[[int, int, str], None]
+"""Is told the work done, the work in all [1] and what is counted."""
+
+MOST_ROWS = 2_000
+"""Rows of a table that a page holds [1]."""
+
+
+def _answered(
+    name: str, given: Mapping[str, Any], leave: frozenset[str], outputs: Mapping[str, object], tick: Told | None
+) -> tuple[Question, Gathered]:
+    """Return the answer to inputs from afar; bad inputs are answered too."""
+    from roofplan.workers.gathered import show_failure
+
+    question = EVERY[name]
+    try:
+        asked = asked_from_afar(question, given, leave)
+    except RoofplanError as error:
+        refused = Gathered(Inputs(), {})
+        show_failure(refused, question, error)
+        return question, refused
+    return question, gathered(question, asked, outputs, tick)
+
+
+def document(
+    name: str,
+    given: Mapping[str, Any],
+    leave: frozenset[str] = frozenset(),
+    outputs: Mapping[str, object] | None = None,
+    tick: Told | None = None,
+) -> tuple[str, str]:
+    """Return the JSON document of a question.
+
+    Parameters
+    ----------
+    name : the question.
+    given : inputs by their names.
+    leave : inputs that nobody else may give.
+    outputs : how the answer is to leave, such as ``explain``.
+    tick : is told how far the work is.
+
+    Returns
+    -------
+    Its status, and its text.
+    """
+    _, reply = _answered(name, given, leave, outputs or {}, tick)
+    found = reply.document
+    return str(found.get("status", "ok")), as_json(found)
+
+
+def page(
+    name: str,
+    given: Mapping[str, Any],
+    leave: frozenset[str] = frozenset(),
+    outputs: Mapping[str, object] | None = None,
+    tick: Told | None = None,
+) -> tuple[str, str]:
+    """Return what a page shows of a question: the document, the screen, pictures, rows, and the words that ask again.
+
+    Parameters
+    ----------
+    name, given, leave, outputs, tick : as of `document`.
+
+    Returns
+    -------
+    The status of the answer, and a JSON object.
+    """
+    question, reply = _answered(name, given, leave, outputs or {}, tick)
+    found = reply.document
+    shown: dict[str, object] = {
+        "document": found,
+        "text": reply.text,
+        "remarks": reply.remarks,
+        "pictures": [],
+        "rows": [],
+    }
+    if found.get("status", "ok") == "ok":
+        shown |= {"pictures": reply.pictures, "rows": reply.rows[:MOST_ROWS]}
+    if isinstance(reply.asked, question.record):
+        shown |= {"command": command_line(question, reply.asked), "python": python_call(question, reply.asked)}
+    return str(found.get("status", "ok")), json.dumps(shown, allow_nan=False, separators=(",", ":"))
+
+
+def file(
+    name: str,
+    given: Mapping[str, Any],
+    leave: frozenset[str] = frozenset(),
+    outputs: Mapping[str, object] | None = None,
+    tick: Told | None = None,
+) -> tuple[str, str]:
+    """Return an answer as one HTML file that needs no network.
+
+    Parameters
+    ----------
+    name, given, leave, outputs, tick : as of `document`.
+
+    Returns
+    -------
+    The status of the answer, and the file.
+    """
+    from roofplan.present.charts.page import page as whole
+
+    question, reply = _answered(name, given, leave, outputs or {}, tick)
+    status = str(reply.document.get("status", "ok"))
+    text = reply.text
+    if isinstance(reply.asked, question.record):
+        text = f"$ {command_line(question, reply.asked)}\n\n{text}"
+    return status, whole(reply.title or f"roofplan {name}", text, reply.pictures if status == "ok" else [])

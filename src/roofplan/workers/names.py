@@ -1,0 +1,112 @@
+"""Inputs from afar: names of the catalogue and configurations, never a path of this machine."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from roofplan import catalogue
+from roofplan.errors import InputError, UnknownName, nearest
+from roofplan.inputs import STDIN, Inputs
+from roofplan.questions import Question
+
+LONGEST = 2_000
+"""Most characters of an input that is a text [1]."""
+
+LARGEST_CONFIG = 1 << 20
+"""Most bytes of a model's configuration [B]."""
+
+DEEPEST = 32
+"""Most levels of a model's configuration [1]."""
+
+OWN = {"validate": {"file": STDIN}}
+"""Inputs that name a file, where the catalogue's own table stands for it."""
+
+
+def asked_from_afar(question: Question, given: Mapping[str, Any], leave: frozenset[str] = frozenset()) -> Inputs:
+    """Return the inputs of a question that somebody else asks.
+
+    Parameters
+    ----------
+    question : the question.
+    given : inputs by their names; a model may be a configuration.
+    leave : inputs that nobody else may give.
+
+    Returns
+    -------
+    The inputs.
+
+    Raises
+    ------
+    InputError : an unknown input, one that names a file or a place of this machine, or one that is too long.
+    """
+    stated = {name: value for name, value in given.items() if value is not None and value != ""}
+    own = OWN.get(question.name, {})
+    for name in own:
+        if stated.get(name, "-") not in {"-", STDIN}:
+            raise _refused(name, str(stated[name]), "names a file; files are not read from afar")
+    asked = question.record.of(stated | own, question.name)
+    for name, declared in asked.each().items():
+        value = getattr(asked, declared.name)
+        if value == declared.default:
+            continue
+        if name in leave:
+            raise _refused(name, str(value), "is not taken from afar")
+        for one in value if isinstance(value, tuple) else [value]:
+            _check_length(name, one)
+            _check_place(name, one, declared.metadata["reads"], question)
+    return asked
+
+
+def _check_place(name: str, value: object, reads: str, question: Question) -> None:
+    """Refuse what would be looked for on this machine's disk."""
+    if reads == "file" and name not in OWN.get(question.name, {}):
+        raise _refused(name, str(value), "names a file; files are not read from afar")
+    if reads == "model" and not isinstance(value, Mapping):
+        _check_model(name, str(value))
+    if reads in {"machine", "device"} and ".toml" in str(value).lower():
+        raise _refused(name, str(value), "names a file; take a device of the catalogue")
+
+
+def _check_model(name: str, value: str) -> None:
+    known = catalogue.aliases("models")
+    if value.lower() not in known:
+        near = nearest(value[: catalogue.LONGEST_NAME], catalogue.ids("models"))
+        hint = f" Nearest: {', '.join(near)}." if near else ""
+        raise UnknownName(
+            f"{name}: no model {value[: catalogue.LONGEST_NAME]!r} in the catalogue.{hint} Any other: give its config.json itself",
+            code="unknown_model",
+            argument=name,
+            value=value[: catalogue.LONGEST_NAME],
+            nearest=near,
+        )
+
+
+def _check_length(name: str, value: object) -> None:
+    if isinstance(value, Mapping):
+        if len(json.dumps(value)) > LARGEST_CONFIG:
+            raise _refused(name, "", f"is larger than {LARGEST_CONFIG:,} bytes")
+        if _depth(value) > DEEPEST:
+            raise _refused(name, "", f"is nested deeper than {DEEPEST} levels")
+    elif len(str(value)) > LONGEST:
+        raise _refused(name, str(value)[:40], f"is longer than {LONGEST:,} characters")
+
+
+def _depth(value: object) -> int:
+    """Return how deeply a document is nested [1]."""
+    level, depth = [value], 0
+    while level:
+        inner = [part for one in level for part in _parts(one)]
+        level, depth = inner, depth + 1
+    return depth
+
+
+def _parts(value: object) -> list[object]:
+    if isinstance(value, Mapping):
+        return list(value.values())
+    return list(value) if isinstance(value, list) else []
+
+
+def _refused(name: str, value: str, why: str) -> InputError:
+    return InputError(f"{name}: {why}", argument=name, value=value[:100])

@@ -1,0 +1,202 @@
+"""Processes that answer questions: a few, replaced when one is stopped, so that a server stays free to listen."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import multiprocessing
+import os
+import signal
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
+from typing import Any
+
+from roofplan.errors import RoofplanError
+
+EVERY = 0.1
+"""Least time between two reports of progress [s]."""
+
+
+class Busy(RoofplanError):
+    """More questions wait than a server holds."""
+
+    code = "busy"
+
+
+class TooLong(RoofplanError):
+    """A question took longer than a server allows."""
+
+    code = "time_limit"
+
+
+class Stopped(RoofplanError):
+    """The process that answered a question ended before its answer."""
+
+    code = "stopped"
+
+
+@dataclass(frozen=True)
+class Job:
+    """A question on its way to a process.
+
+    Parameters
+    ----------
+    function : a function of a module that takes `given` by name, and `tick`, which is told how far the work is.
+    given : its arguments, which can be pickled.
+    """
+
+    function: Callable[..., Any]
+    given: Mapping[str, Any] = field(default_factory=dict)
+
+
+Told = Callable[[int, int, str], None]
+"""Is told the work done, the work in all [1] and what is counted."""
+
+
+def _work(pipe: Connection, ready: str) -> None:
+    """Answer jobs until the pipe closes, in an empty folder: no relative path means anything."""
+    import importlib
+
+    with contextlib.suppress(ValueError):
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        os.chdir(folder)
+        importlib.import_module(ready)
+        while True:
+            try:
+                job: Job = pipe.recv()
+            except (EOFError, OSError):
+                break
+            told = 0.0
+
+            def tick(done: int, whole: int, what: str) -> None:
+                nonlocal told
+                if time.monotonic() - told >= EVERY:
+                    told = time.monotonic()
+                    pipe.send(("progress", (done, whole, what)))
+
+            try:
+                message = ("answer", job.function(**job.given, tick=tick))
+            except Exception as error:  # noqa: BLE001 - whatever fails there is said here
+                message = ("fault", f"{type(error).__name__}: {error}")
+            try:
+                pipe.send(message)
+            except (BrokenPipeError, OSError):
+                break
+        os.chdir(tempfile.gettempdir())
+
+
+class _Worker:
+    """A process and the pipe to it; the pipe closes with the last reference, since a thread may still read it."""
+
+    def __init__(self, process: BaseProcess, pipe: Connection) -> None:
+        self.process, self.pipe = process, pipe
+
+
+class Pool:
+    """Processes that answer questions side by side.
+
+    Parameters
+    ----------
+    count : processes [1].
+    limit : longest time of an answer [s].
+    waiting : most questions that wait for a process [1].
+    ready : module that processes import before the first question.
+    """
+
+    def __init__(self, count: int, limit: float, waiting: int, ready: str) -> None:
+        self.count, self.limit, self.waiting, self.ready = count, limit, waiting, ready
+        self._context = multiprocessing.get_context("spawn")
+        self._idle: asyncio.Queue[_Worker] = asyncio.Queue()
+        self._every: set[_Worker] = set()
+        self._threads = ThreadPoolExecutor(2 * count, thread_name_prefix="roofplan-worker")
+        self._held = 0
+
+    def start(self) -> None:
+        """Start the processes; they import while the server begins to listen."""
+        for _ in range(self.count):
+            self._idle.put_nowait(self._new())
+
+    def stop(self) -> None:
+        """End the processes."""
+        for worker in self._every:
+            worker.process.kill()
+        self._every.clear()
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    def _new(self) -> _Worker:
+        near, far = self._context.Pipe()
+        process = self._context.Process(target=_work, args=(far, self.ready), daemon=True)
+        process.start()
+        far.close()
+        worker = _Worker(process, near)
+        self._every.add(worker)
+        return worker
+
+    def _replace(self, worker: _Worker) -> None:
+        self._every.discard(worker)
+        worker.process.kill()
+        self._idle.put_nowait(self._new())
+
+    async def answer(self, job: Job, told: Told | None = None) -> Any:
+        """Return what a job gives; a caller who is cancelled ends it.
+
+        Parameters
+        ----------
+        job : the question.
+        told : is told how far the work is.
+
+        Returns
+        -------
+        The value of the job's function.
+
+        Raises
+        ------
+        Busy : more questions wait than the pool holds.
+        TooLong : the answer took longer than the limit; its process is replaced.
+        Stopped : the process failed, or ended.
+        """
+        if self._held >= self.waiting + self.count:
+            raise Busy("too many questions wait: ask again in a moment")
+        self._held += 1
+        try:
+            worker = await self._idle.get()
+        except BaseException:
+            self._held -= 1
+            raise
+        done = False
+        try:
+            async with asyncio.timeout(self.limit):
+                found = await self._asked(worker, job, told)
+            done = True
+        except TimeoutError:
+            raise TooLong(
+                f"no answer within {self.limit:g} s; narrow the question, or ask on the command line"
+            ) from None
+        finally:
+            self._held -= 1
+            if done:
+                self._idle.put_nowait(worker)
+            else:
+                self._replace(worker)
+        return found
+
+    async def _asked(self, worker: _Worker, job: Job, told: Told | None) -> Any:
+        loop = asyncio.get_running_loop()
+        try:
+            worker.pipe.send(job)
+            while True:
+                kind, content = await loop.run_in_executor(self._threads, worker.pipe.recv)
+                if kind == "answer":
+                    return content
+                if kind == "fault":
+                    raise Stopped(f"internal error: {content}", code="internal")
+                if told is not None:
+                    told(*content)
+        except (EOFError, OSError) as error:
+            raise Stopped(f"the process ended before its answer ({type(error).__name__})") from None
