@@ -443,6 +443,19 @@ class HistoryInputs(Inputs):
     new: str = asked("that other", "b200", name="to", reads="device")
 
 
+@dataclass(frozen=True, kw_only=True)
+class WebInputs(Inputs):
+    """Inputs of ``roofplan web``."""
+
+    port: Text = asked("to listen on", "8765")
+    host: str = asked("address to listen on; any but this machine's own needs a token, which is printed", "127.0.0.1")
+    open: bool = asked("open a browser", False)
+    name: tuple[str, ...] = asked("other name under which browsers reach --host; repeat for more", ())
+    token_env: str | None = asked("environment variable that holds the token, instead of a new one")
+    workers: Text | None = asked("processes that answer; default: one a core")
+    limit: str = asked("longest time of an answer", "120s")
+
+
 LISTS = ("devices", "models", "frameworks", "engines", "networks", "nodes", "prices")
 """Commands that list."""
 

@@ -5,14 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from roofplan.inputs import DeviceInputs, ListInputs, ModelInputs
-from roofplan.operations import whole_model
-from roofplan.operations.table import Step, element_bytes
 from roofplan.present.answers.record import ABSENT, Answer, SourcedMember, answered, members, sourced, view
 from roofplan.present.screens.plans import weights_text
 from roofplan.records.hardware import Accelerator, Server
-from roofplan.records.model import Attention, Model
-from roofplan.records.strategy import Strategy
-from roofplan.serving import footprint
+from roofplan.records.model import Model
+from roofplan.serving.sheet import sheet
 
 # Models ------------------------------------------------------------------------------------------
 
@@ -114,9 +111,7 @@ def model_answer(model: Model, tokens: int, kv_precision: str, asked: ModelInput
     ------
     KeyError : the catalogue does not describe `kv_precision`.
     """
-    foot = footprint(model, Strategy(), element_bytes(kv_precision))
-    size = foot.request(float(tokens)) if model.generates else 0.0
-    counted = model.generates and model.active is not None
+    facts = sheet(model, tokens, kv_precision)
     return answered(
         ModelAnswer,
         "model",
@@ -125,39 +120,25 @@ def model_answer(model: Model, tokens: int, kv_precision: str, asked: ModelInput
         **{name: getattr(model, name) for name in SAID},
         parameters=view(ParameterCounts, model),
         cache=Cache(
-            bytes=round(size),
-            bytes_per_token=round(
-                foot.kv_per_token + sum(rate for rate, window, _ in foot.windowed if window >= tokens)
-            ),
-            state_bytes=round(foot.state),
+            bytes=round(facts.cache),
+            bytes_per_token=round(facts.cache_per_token),
+            state_bytes=round(facts.state),
             tokens=tokens,
             precision=kv_precision,
-            cross_positions=_cross_positions(model) or ABSENT,
+            cross_positions=facts.cross_positions or ABSENT,
         ),
         flops=Flops(
-            matmul_per_token=_matmul_work(model) if counted else None,
-            head_per_token=2 * model.vocabulary * model.hidden,
+            matmul_per_token=facts.work_per_token,
+            head_per_token=facts.head_work,
         ),
         layers=model.layer_runs(),
-        weights=Weights(bytes=round(foot.weights), format=weights_text(model)),
+        weights=Weights(bytes=round(facts.weights), format=weights_text(model)),
         draft=Draft(layers=model.draft_layers, parameters=model.draft_parameters),
     )
 
 
 SAID = ("id", "family", "hidden", "vocabulary", "max_positions", "tied", "sha256", "generates")
 """What an answer says of a model as its record has it."""
-
-
-def _cross_positions(model: Model) -> int:
-    """Return the positions of an encoder that cross attention reads, over all layers [1]."""
-    mixers = (mixer for layer, _ in model.decoder.kinds() for mixer in layer.mixers)
-    return sum(mixer.cross or 0 for mixer in mixers if isinstance(mixer, Attention))
-
-
-def _matmul_work(model: Model) -> int:
-    """Return the work of all weights that a generated token meets, head included [FLOP]."""
-    table = whole_model(model, Step(sequences=1.0, context=1.0))
-    return round(sum(float(op.work) for op in table if op.kind in {"matmul", "experts"}))
 
 
 # Devices -----------------------------------------------------------------------------------------

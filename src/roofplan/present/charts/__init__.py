@@ -7,11 +7,12 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from roofplan.present.charts.money import waterfall
-from roofplan.present.charts.spec import INK, WEAK, Data, Spec, spec
+from roofplan.present.charts.spec import HEIGHT, INK, WEAK, WIDTH, Data, Spec, spec
 from roofplan.records.hardware import Accelerator
 from roofplan.records.terms import Term
 from roofplan.records.units import GIB
 from roofplan.serving import Plan, Result, all_in_cost
+from roofplan.timing.figures import Metric
 from roofplan.timing.kernels import ROOFLINE
 from roofplan.training import TrainingPlan, TrainingResult
 
@@ -190,6 +191,9 @@ def kernels(tree: Term, phase: str) -> list[Spec]:
                 "intensity": work / moved,
                 "rate": work / seconds,
                 "time": float(leaf.value),
+                "binds": "memory" if moved / memory_rate > work / compute_rate else "compute",
+                "formula": leaf.formula() if leaf.text else "",
+                "sources": "; ".join(one.citation for one in leaf.sources),
             }
         )
     return rows
@@ -202,26 +206,60 @@ def roofline(title: str, rows: Data, device: Accelerator, number_format: str) ->
     ridge = peak.value / width
     low = min([ridge / 2.0, *(row["intensity"] for row in rows)]) / 2.0
     high = max((row["intensity"] for row in rows), default=1.0) * 2.0
-    roof = [{"intensity": at, "rate": min(peak.value, at * width)} for at in sorted({low, ridge, max(high, 2 * ridge)})]
+    formats: dict[float, list[str]] = {peak.value: []}
+    for name, one in device.peak.items():
+        formats.setdefault(one.value, []).append(name)
+    high = max(high, 2.0 * max(formats) / width)
+    ends = [{"intensity": high, "rate": rate, "format": ", ".join(names)} for rate, names in formats.items()]
+    roofs = [
+        {"intensity": at, "rate": min(rate, at * width), "format": ", ".join(names), "of these": rate == peak.value}
+        for rate, names in formats.items()
+        for at in sorted({low, rate / width, high})
+    ]
     x = {"field": "intensity", "type": "quantitative", "scale": {"type": "log"}, "title": "FLOP/B"}
     y = {"field": "rate", "type": "quantitative", "scale": {"type": "log"}, "title": "FLOP/s", "axis": {"format": "~s"}}
     return spec(
         title,
         layer=[
-            {"data": {"values": roof}, "mark": {"type": "line", "color": "black"}, "encoding": {"x": x, "y": y}},
+            {
+                "data": {"values": roofs},
+                "mark": {"type": "line", "tooltip": True},
+                "encoding": {
+                    "x": x,
+                    "y": y,
+                    "detail": {"field": "format", "type": "nominal"},
+                    "strokeDash": {"condition": {"test": "datum['of these']", "value": [1, 0]}, "value": [4, 4]},
+                    "color": {"condition": {"test": "datum['of these']", "value": "black"}, "value": "gray"},
+                },
+            },
+            {
+                "data": {"values": ends},
+                "mark": {"type": "text", "align": "right", "dy": -6, "color": "black"},
+                "encoding": {"x": x, "y": y, "text": {"field": "format", "type": "nominal"}},
+            },
             {
                 "data": {"values": list(rows)},
-                "mark": {"type": "point", "filled": True, "opacity": 0.7},
+                "params": [{"name": "view", "select": "interval", "bind": "scales"}],
+                "mark": {"type": "point", "filled": True, "opacity": 0.8},
                 "encoding": {
                     "x": x,
                     "y": y,
                     "size": {"field": "time", "type": "quantitative", "title": "seconds"},
                     "color": {"field": "phase", "type": "nominal", "title": None},
+                    "shape": {
+                        "field": "binds",
+                        "type": "nominal",
+                        "title": "binds",
+                        "scale": {"domain": ["memory", "compute"], "range": ["circle", "square"]},
+                    },
                     "tooltip": [
                         {"field": "kernel", "type": "nominal"},
+                        {"field": "binds", "type": "nominal"},
                         {"field": "intensity", "type": "quantitative", "format": ",.3~r"},
                         {"field": "rate", "type": "quantitative", "format": ".3~s"},
                         {"field": "time", "type": "quantitative", "format": ".3~s"},
+                        {"field": "formula", "type": "nominal"},
+                        {"field": "sources", "type": "nominal"},
                     ],
                 },
             },
@@ -229,7 +267,7 @@ def roofline(title: str, rows: Data, device: Accelerator, number_format: str) ->
     )
 
 
-def front(title: str, rows: Data, x: str, y: str, scale: str = "linear") -> Spec:
+def front(title: str, rows: Data, x: str, y: str) -> Spec:
     """Return plans by two measures of which less is better, those that no other beats in both marked."""
     best, marked = math.inf, []
     for row in sorted(rows, key=lambda row: (row[x], row[y])):
@@ -242,7 +280,7 @@ def front(title: str, rows: Data, x: str, y: str, scale: str = "linear") -> Spec
         mark={"type": "point", "filled": True, "tooltip": {"content": "data"}, "size": 70},
         encoding={
             "x": {"field": x, "type": "quantitative", "scale": {"zero": False}},
-            "y": {"field": y, "type": "quantitative", "scale": {"type": "log"} if scale == "log" else {"zero": False}},
+            "y": {"field": y, "type": "quantitative", "scale": {"zero": False}},
             "color": {
                 "field": "front",
                 "type": "nominal",
@@ -251,6 +289,41 @@ def front(title: str, rows: Data, x: str, y: str, scale: str = "linear") -> Spec
             },
         },
     )
+
+
+MOST_INTERVALS = 120
+"""Plans whose intervals are drawn; of more, only their values [1]."""
+
+
+def linked(title: str, rows: Data, pairs: Sequence[tuple[str, str]]) -> Spec:
+    """Return plans by pairs of measures, side by side: what is marked in one picture stands out in the others.
+
+    Parameters
+    ----------
+    title : of the whole.
+    rows : plans, each with its measures, and with ``NAME low`` and ``NAME high`` of those that have an interval.
+    pairs : measures of each picture, across and up.
+    """
+    brush = {"condition": {"param": "marked", "value": 1.0}, "value": 0.15}
+    color = {"field": "machine", "type": "nominal", "title": None}
+
+    def picture(across: str, up: str, *, first: bool) -> Spec:
+        x = {"field": across, "type": "quantitative", "scale": {"type": "log", "nice": False, "padding": 12}}
+        y = {"field": up, "type": "quantitative", "scale": {"type": "log", "nice": False, "padding": 12}}
+        ends = {"field": f"{up} low", "type": "quantitative"}, {"field": f"{up} high"}
+        span = {"y": {**y, **ends[0], "title": up}, "y2": ends[1]}
+        rules = {"mark": {"type": "rule", "opacity": 0.35}, "encoding": {"x": x, **span, "color": color}}
+        points = {
+            "mark": {"type": "point", "filled": True, "size": 70, "tooltip": {"content": "data"}},
+            "encoding": {"x": x, "y": y, "color": color, "opacity": brush},
+            "params": [{"name": "marked", "select": {"type": "interval"}}] if first else [],
+        }
+        drawn = len(rows) <= MOST_INTERVALS and any(f"{up} low" in row for row in rows)
+        return {"width": WIDTH // 2, "height": HEIGHT, "layer": [*([rules] if drawn else []), points]}
+
+    views = [picture(across, up, first=place == 0) for place, (across, up) in enumerate(pairs)]
+    whole = spec(title, data={"values": list(rows)}, hconcat=views)
+    return {name: value for name, value in whole.items() if name not in {"width", "height"}}
 
 
 def serving(result: Result) -> list[Spec]:
@@ -273,19 +346,26 @@ def serving(result: Result) -> list[Spec]:
         ),
         memory_stack("memory of the fullest device", held, float(plan.machine.device.memory or 0.0)),
     ]
+    pace, dollars = "TPOT ms", "USD per million output tokens"
     points = [
         {
             "plan": one.label,
             "machine": one.machine.text or one.machine.device.id,
-            "TPOT ms": one.pace.value * 1e3,
-            "USD per million output tokens": whole.value,
+            "users": one.users,
+            **{f"{pace}{end}": value * 1e3 for end, value in _ends(one.pace)},
+            **{f"{dollars}{end}": value for end, value in _ends(whole)},
         }
         for one in result.plans
         if (whole := all_in_cost(one)) is not None
     ]
     if len(points) > 1:
-        out.append(front("plans: latency against cost", points, "TPOT ms", "USD per million output tokens", "log"))
+        out.append(linked("plans: users, latency and cost", points, [("users", pace), (pace, dollars)]))
     return out
+
+
+def _ends(found: Metric) -> list[tuple[str, float]]:
+    """Return a figure and the ends of its interval, by what stands behind its name."""
+    return [("", found.value), (" low", found.low), (" high", found.high)]
 
 
 def training(result: TrainingResult) -> list[Spec]:

@@ -5,9 +5,7 @@ from __future__ import annotations
 import math
 
 from roofplan.errors import NoPlan
-from roofplan.laws import board, pipeline
 from roofplan.money import HourlyCost
-from roofplan.operations.table import ACTIVATION_BYTES
 from roofplan.present.screens.explain import explain_screen
 from roofplan.present.screens.page import Page, folded, interval, users_text, wrapped
 from roofplan.records import units
@@ -25,10 +23,8 @@ from roofplan.serving import (
     improvements,
     objective,
 )
+from roofplan.serving.links import gains, link_use
 from roofplan.timing.power import HOUSEHOLD_CIRCUIT, over_household_circuit
-
-WIDE_ADAPTER = 25e9
-"""Rate one way from which a network adapter takes sixteen lanes of PCIe 4.0 instead of eight [B/s]."""
 
 
 def machine_text(machine: Machine) -> str:
@@ -312,21 +308,14 @@ def ladder_lines(result: Result, plan: Plan) -> list[str]:
 
 def gain_lines(result: Result) -> list[str]:
     """Return what each added device still gains, where sizes of one machine compete."""
-    best: dict[int, Plan] = {}
-    for plan in result.plans:
-        best.setdefault(plan.machine.count, plan)
     kinds = {(m.device.id, m.network.id if m.network else None) for m in result.asked.machines}
-    if len(kinds) != 1 or len(best) < 2:
+    sizes = gains(result.plans)
+    if len(kinds) != 1 or len(sizes) < 2:
         return []
-    rates = {count: best[count].metrics["output_tokens_per_second"].value for count in sorted(best)}
-    words, previous = [], 0
-    for count, rate in rates.items():
-        if previous:
-            gain = board.marginal_gain(rate, rates[previous], count - previous)
-            words.append(f"{count}: {units.significant(rate)} ({units.significant(gain)} each)")
-        else:
-            words.append(f"{count}: {units.significant(rate)}")
-        previous = count
+    words = [
+        f"{count}: {units.significant(rate)}" + ("" if gain is None else f" ({units.significant(gain)} each)")
+        for count, rate, gain in sizes
+    ]
     return wrapped(
         f"  devices      tok/s of each size, and what each added device gains: {', '.join(words)}", indent=15
     )
@@ -334,22 +323,17 @@ def gain_lines(result: Result) -> list[str]:
 
 def link_lines(plan: Plan) -> list[str]:
     """Return how busy the network is, and what a board and a switch must offer, where stages lie in several hosts."""
-    m, s = plan.machine, plan.strategy
-    if m.network is None:
+    use, m = link_use(plan), plan.machine
+    if use is None or m.network is None:
         return []
     lines = []
-    if int(s.pp) > 1:
-        here = max(1.0, plan.users / (int(s.dp) * int(s.pp)))
-        sent = here * plan.model.hidden * ACTIVATION_BYTES / (m.network.bandwidth * m.ports)
-        busy = pipeline.duty_cycle(sent, float(plan.prediction.cycle.value) / int(s.pp))
+    if use.hop is not None and use.busy is not None:
         lines.append(
-            f"  links         {m.network.id} busy {units.significant(100 * busy, 2)}% of the time: {units.show(sent, 's')} a hop"
+            f"  links         {m.network.id} busy {units.significant(100 * use.busy, 2)}% of the time: {units.show(use.hop, 's')} a hop"
         )
-    ports = board.switch_ports(m.hosts, m.ports)
-    if m.device.device_class == "consumer":
-        lanes = board.lanes_needed(m.per_host, 16, m.ports, 16 if m.network.bandwidth >= WIDE_ADAPTER else 8)
+    if use.lanes is not None:
         lines.append(
-            f"  boards        {ports} switch ports; {lanes} lanes a host for {m.per_host} x16 card and {m.ports} adapter"
+            f"  boards        {use.switch_ports} switch ports; {use.lanes} lanes a host for {m.per_host} x16 card and {m.ports} adapter"
         )
     return lines
 

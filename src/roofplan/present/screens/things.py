@@ -6,14 +6,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from roofplan import catalogue
-from roofplan.operations import head_format
-from roofplan.operations.table import bits
 from roofplan.present.screens.page import Page, wrapped
 from roofplan.present.screens.plans import weights_text
 from roofplan.records import units
 from roofplan.records.hardware import Accelerator, Server
 from roofplan.records.model import Dense, FeedForward, LatentAttention, Mixer, Mixture, Model, Recurrence
 from roofplan.records.prices import Price
+from roofplan.serving.sheet import stored
 
 if TYPE_CHECKING:
     from roofplan.present.answers.things import ModelAnswer
@@ -63,14 +62,13 @@ def model_screen(model: Model, facts: ModelAnswer, page: Page) -> None:
         page.line(line)
     for line in wrapped(layer_words(model), indent=2):
         page.line(line)
-    plan = model.quantization
+    kept = stored(model)
     how = weights_text(model)
-    if plan:
-        width, group, scale = bits(plan.format)
+    if kept is not None:
         how = (
-            f"{plan.format}: {width:g} bits"
-            + (f" + {scale:g} per {group:,.0f}" if scale else "")
-            + f"; embedding {model.dtype}, head {head_format(model)}"
+            f"{kept.format}: {kept.bits:g} bits"
+            + (f" + {kept.scale:g} per {kept.group:,.0f}" if kept.scale else "")
+            + f"; embedding {model.dtype}, head {kept.head}"
         )
     for line in wrapped(f"  weights {units.gib(facts.weights.bytes, 4)} GiB: {how}", indent=10):
         page.line(line)

@@ -1,0 +1,1 @@
+"""Questions as tools of agents (Model Context Protocol)."""

@@ -1,0 +1,120 @@
+"""Who may ask: hosts, origins, a token, and how large a question may be."""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Collection
+from http.cookies import CookieError, SimpleCookie
+from urllib.parse import parse_qs, urlsplit
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import PlainTextResponse, RedirectResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+COOKIE = "roofplan-token"
+
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+
+HEADERS = {
+    "Content-Security-Policy": POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), microphone=(), geolocation=()",
+}
+"""Of every response."""
+
+
+class Guard:
+    """Refuses other hosts' names (DNS rebinding), other origins, strangers and bodies that are too large.
+
+    Parameters
+    ----------
+    app : what answers.
+    hosts : names under which this server is asked.
+    token : that everybody must know; None where only this machine can ask.
+    largest : most bytes of a body [B].
+    """
+
+    def __init__(self, app: ASGIApp, hosts: Collection[str], token: str | None, largest: int) -> None:
+        self.app, self.hosts, self.token, self.largest = app, frozenset(hosts), token, largest
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer, or say why not."""
+        if scope["type"] != "http":
+            if scope["type"] == "lifespan":
+                await self.app(scope, receive, send)
+            return
+        refused = self._refused(scope)
+
+        async def guarded(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in HEADERS.items():
+                    headers[name] = value
+            await send(message)
+
+        await (refused or self.app)(scope, _limited(receive, self.largest), guarded)
+
+    def _refused(self, scope: Scope) -> Response | None:
+        headers = Headers(scope=scope)
+        if _hostname(headers.get("host", "")) not in self.hosts:
+            return PlainTextResponse("This server is not asked under that name.\n", 421)
+        origin = headers.get("origin")
+        if origin is not None and urlsplit(origin).netloc != headers.get("host"):
+            return PlainTextResponse("Other origins may not ask.\n", 403)
+        if headers.get("sec-fetch-site", "same-origin") in {"cross-site", "same-site"} and scope["method"] != "GET":
+            return PlainTextResponse("Other sites may not ask.\n", 403)
+        if int(headers.get("content-length") or 0) > self.largest:
+            return PlainTextResponse(f"A question has at most {self.largest:,} bytes.\n", 413)
+        return None if self.token is None else self._stranger(scope, headers)
+
+    def _stranger(self, scope: Scope, headers: Headers) -> Response | None:
+        """Return the refusal of somebody who does not know the token; one who has it in the address gets a cookie."""
+        given = parse_qs(scope["query_string"].decode("latin-1")).get("token", [""])[0]
+        if given and self._known(given):
+            came = RedirectResponse(scope["path"], 303)
+            came.set_cookie(COOKIE, given, httponly=True, samesite="strict")
+            return came
+        bearer = headers.get("authorization", "").removeprefix("Bearer ")
+        try:
+            kept = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
+        except CookieError:
+            kept = None
+        if self._known(bearer) or (kept is not None and self._known(kept.value)):
+            return None
+        return PlainTextResponse("Open the address with its token, as roofplan web printed it.\n", 401)
+
+    def _known(self, given: str) -> bool:
+        return hmac.compare_digest(given.encode(), (self.token or "").encode())
+
+
+class TooLarge(Exception):
+    """A body holds more than it may."""
+
+
+def _limited(receive: Receive, largest: int) -> Receive:
+    """Return a receiver that ends bodies which say less than they hold."""
+    taken = 0
+
+    async def limited() -> Message:
+        nonlocal taken
+        message = await receive()
+        taken += len(message.get("body", b""))
+        if taken > largest:
+            raise TooLarge
+        return message
+
+    return limited
+
+
+def _hostname(host: str) -> str:
+    """Return the name in a Host header, without its port."""
+    try:
+        return urlsplit(f"//{host}").hostname or ""
+    except ValueError:
+        return ""

@@ -1,0 +1,63 @@
+"use strict";
+// Up to four answers beside each other, their intervals on one scale.
+
+const answer = document.getElementById("answer"), status_ = document.getElementById("status"), box = document.getElementById("beside");
+const MOST = 4;
+const say = (text) => { status_.textContent = text; };
+
+function asks() { return new URLSearchParams(location.search).getAll("ask").filter(Boolean).slice(0, MOST); }
+
+function go(list) {
+  const query = new URLSearchParams();
+  for (const one of list) query.append("ask", one);
+  history.pushState(null, "", `/side-by-side?${query}`);
+  show();
+}
+
+box.addEventListener("submit", (event) => {
+  event.preventDefault();
+  const text = document.getElementById("ask").value.trim();
+  if (!text) return;
+  if (asks().length >= MOST) { say("Four answers stand here already."); return; }
+  const url = new URL(text, location.origin);
+  go([...asks(), url.pathname + url.search + url.hash]);
+  document.getElementById("ask").value = "";
+});
+addEventListener("popstate", () => show());
+
+function titled(plan) {
+  const degrees = plan.strategy ? Object.entries(plan.strategy).filter(([, n]) => typeof n === "number" && n > 1).map(([name, n]) => `${name}${n}`).join(" ") : "";
+  return [plan.machine && plan.machine.text, degrees || "one device", plan.engine || plan.framework].filter(Boolean).join(" · ");
+}
+
+async function show() {
+  const list = asks();
+  answer.replaceChildren();
+  if (!list.length) { say("Nothing stands here yet."); return; }
+  say("Working …");
+  const found = await Promise.all(list.map(async (one) => {
+    try {
+      const url = new URL(one, location.origin);
+      return (await ask(url.pathname.slice(1), await inputsOf(url.href))).document;
+    } catch (fault) { return { status: "error", error: { message: fault.message } }; }
+  }));
+  const plans = found.map((one) => (one.plans || [])[0] || null);
+  const heads = list.map((one, place) => el("th", { scope: "col" }, el("a", { href: one }, plans[place] ? `${(found[place].model || {}).id || ""} ${titled(plans[place])}` : one), " ",
+    el("button", { type: "button", "aria-label": `Remove ${one}`, onclick: () => go(list.filter((_, at) => at !== place)) }, "−")));
+  const names = [...new Set(plans.flatMap((plan) => Object.keys((plan && plan.metrics) || {})))];
+  const rows = names.map((name) => {
+    const every = plans.map((plan) => plan && plan.metrics[name]).filter(Boolean);
+    const least = Math.min(...every.map((one) => one.low)), most = Math.max(...every.map((one) => one.high));
+    return el("tr", {}, el("th", { scope: "row" }, words(name)), plans.map((plan) => {
+      const one = plan && plan.metrics[name];
+      return one ? el("td", {}, `${shown(one.value, one.unit)} `, grade(one), range(one, least, most)) : el("td", {}, "");
+    }));
+  });
+  const memory = el("tr", {}, el("th", { scope: "row" }, "memory of a device"), plans.map((plan) => el("td", {}, plan && plan.memory && plan.memory.weights ? memoryBar(plan.memory) : "")));
+  answer.append(...found.map((one, place) => { const bad = failure(one); if (bad) bad.prepend(el("p", {}, list[place])); return bad; }).filter(Boolean));
+  answer.append(el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Answers side by side" }, el("table", { id: "besides" }, el("thead", {}, el("tr", {}, el("td", {}, ""), heads)), el("tbody", {}, rows, memory))));
+  answer.dataset.status = "ok";
+  say(`${plans.filter(Boolean).length} of ${list.length} have a plan.`);
+}
+
+show();
