@@ -444,16 +444,32 @@ class HistoryInputs(Inputs):
 
 
 @dataclass(frozen=True, kw_only=True)
-class WebInputs(Inputs):
-    """Inputs of ``roofplan web``."""
+class Listening(Inputs):
+    """Where a server listens, and with how many processes it answers."""
 
     port: Text = asked("to listen on", "8765")
     host: str = asked("address to listen on; any but this machine's own needs a token, which is printed", "127.0.0.1")
-    open: bool = asked("open a browser", False)
-    name: tuple[str, ...] = asked("other name under which browsers reach --host; repeat for more", ())
+    name: tuple[str, ...] = asked("other name under which --host is reached; repeat for more", ())
     token_env: str | None = asked("environment variable that holds the token, instead of a new one")
     workers: Text | None = asked("processes that answer; default: one a core")
     limit: str = asked("longest time of an answer", "120s")
+
+
+@dataclass(frozen=True, kw_only=True)
+class WebInputs(Listening):
+    """Inputs of ``roofplan web``."""
+
+    open: bool = asked("open a browser", False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AgentsInputs(Listening):
+    """Inputs of ``roofplan mcp``."""
+
+    http: bool = asked("answer over streamable HTTP on --port instead of standard input and output", False)
+    port: Text = asked("of --http", "8766")
+    allow: tuple[str, ...] = asked("host whose endpoints may be measured; repeat for more", ())
+    limit: str = asked("longest time of an answer", "600s")
 
 
 LISTS = ("devices", "models", "frameworks", "engines", "networks", "nodes", "prices")

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ipaddress
 import json
 import os
-import secrets
 import threading
 import webbrowser
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -26,10 +24,10 @@ from roofplan.errors import InputError, RoofplanError
 from roofplan.inputs import Inputs, WebInputs
 from roofplan.records.units import parse, parse_count
 from roofplan.web import html
-from roofplan.web.guard import Guard, TooLarge
 from roofplan.web.pages import PAGES, Page
 from roofplan.workers import answers
 from roofplan.workers.gathered import as_json
+from roofplan.workers.guard import LOOPBACK, Guard, TooLarge, is_loopback, token_of
 from roofplan.workers.pool import Busy, Job, Pool, Stopped, TooLong
 
 LARGEST = 1 << 21
@@ -37,8 +35,6 @@ LARGEST = 1 << 21
 
 WAITING = 256
 """Most questions that wait [1]."""
-
-LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
 KINDS = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
 """Types of the files that pages load."""
@@ -267,7 +263,7 @@ def serve(asked: WebInputs, say: Callable[[str], None]) -> None:
     port = parse_count(asked.port, "--port")
     count = parse_count(asked.workers, "--workers") if asked.workers is not None else max(1, os.cpu_count() or 1)
     pool = Pool(count, parse(asked.limit, "s", "--limit"), WAITING, "roofplan.workers.answers")
-    token = None if _is_loopback(asked.host) else _token(asked)
+    token = None if is_loopback(asked.host) else token_of(asked.token_env)
     hosts = LOOPBACK if token is None else LOOPBACK | {asked.host, *asked.name}
     app = application(pool, hosts, token)
     shown = f"[{asked.host}]" if ":" in asked.host else asked.host
@@ -299,24 +295,3 @@ def _announce(address: str, say: Callable[[str], None], *, browse: bool) -> None
     say(f"roofplan listens on {address} (Ctrl-C ends it)")
     if browse:
         threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
-def _token(asked: WebInputs) -> str:
-    """Return the token that others must know: of an environment variable, or a new one."""
-    if asked.token_env is None:
-        return secrets.token_urlsafe(24)
-    found = os.environ.get(asked.token_env, "")
-    if len(found) < 16:
-        raise InputError(
-            f"--token-env: {asked.token_env} holds no token of at least 16 characters",
-            argument="--token-env",
-            value=asked.token_env,
-        )
-    return found

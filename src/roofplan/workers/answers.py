@@ -95,6 +95,29 @@ def page(
     return str(found.get("status", "ok")), json.dumps(shown, allow_nan=False, separators=(",", ":"))
 
 
+def shown(
+    name: str,
+    given: Mapping[str, Any],
+    leave: frozenset[str] = frozenset(),
+    outputs: Mapping[str, object] | None = None,
+    tick: Told | None = None,
+) -> tuple[str, str]:
+    """Return the document of a question and the command that asks it.
+
+    Parameters
+    ----------
+    name, given, leave, outputs, tick : as of `document`.
+
+    Returns
+    -------
+    The status of the answer, and a JSON object.
+    """
+    question, reply = _answered(name, given, leave, outputs or {}, tick)
+    found = reply.document
+    command = command_line(question, reply.asked) if isinstance(reply.asked, question.record) else ""
+    return str(found.get("status", "ok")), json.dumps({"document": found, "command": command}, allow_nan=False)
+
+
 def file(
     name: str,
     given: Mapping[str, Any],

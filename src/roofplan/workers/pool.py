@@ -7,6 +7,7 @@ import contextlib
 import multiprocessing
 import os
 import signal
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping
@@ -64,6 +65,7 @@ def _work(pipe: Connection, ready: str) -> None:
 
     with contextlib.suppress(ValueError):
         signal.signal(signal.SIGINT, signal.SIG_IGN)
+    sys.stdin, sys.stdout = None, sys.stderr  # a transport may own them
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         os.chdir(folder)
         importlib.import_module(ready)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import hmac
+import ipaddress
+import os
+import secrets
 from collections.abc import Collection
 from http.cookies import CookieError, SimpleCookie
 from urllib.parse import parse_qs, urlsplit
@@ -11,7 +14,15 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from roofplan.errors import InputError
+
 COOKIE = "roofplan-token"
+
+LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
+"""Names of this machine."""
+
+SHORTEST = 16
+"""Fewest characters of a token [1]."""
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
@@ -118,3 +129,47 @@ def _hostname(host: str) -> str:
         return urlsplit(f"//{host}").hostname or ""
     except ValueError:
         return ""
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether only this machine reaches an address.
+
+    Parameters
+    ----------
+    host : name or address.
+
+    Returns
+    -------
+    Whether it is this machine's own.
+    """
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def token_of(variable: str | None) -> str:
+    """Return the token that everybody must know.
+
+    Parameters
+    ----------
+    variable : environment variable that holds it; None for a new one.
+
+    Returns
+    -------
+    The token.
+
+    Raises
+    ------
+    InputError : the variable holds none, or a short one.
+    """
+    if variable is None:
+        return secrets.token_urlsafe(24)
+    found = os.environ.get(variable, "")
+    if len(found) < SHORTEST:
+        raise InputError(
+            f"--token-env: {variable} holds no token of at least {SHORTEST} characters",
+            argument="--token-env",
+            value=variable,
+        )
+    return found
