@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 @question(ModelInputs, "json", example="llama-3.1-70b")
 def model(asked: ModelInputs, reply: Reply) -> None:
     """What a model is: parameters, layers, FLOPs per token, cache bytes."""
-    from roofplan.hf.find import read_model
+    from roofplan.api import model_of
     from roofplan.present import screens
     from roofplan.present.answers.things import model_answer
     from roofplan.records.units import parse_length
     from roofplan.serving.request import known_format
 
-    found = read_model(asked.model)
+    found = model_of(asked.model)
     tokens = parse_length(asked.context or "8192", "--context")
     if asked.context is None and found.generates and found.max_positions is not None:
         tokens = min(tokens, found.max_positions)

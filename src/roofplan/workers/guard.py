@@ -5,6 +5,7 @@ from __future__ import annotations
 import hmac
 import ipaddress
 import os
+import re
 import secrets
 from collections.abc import Collection
 from http.cookies import CookieError, SimpleCookie
@@ -17,6 +18,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from roofplan.errors import InputError
 
 COOKIE = "roofplan-token"
+
+HOST = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9._-]+)(?::\d+)?")
+"""A Host header: a name or an address, and a port."""
 
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 """Names of this machine."""
@@ -125,10 +129,8 @@ def _limited(receive: Receive, largest: int) -> Receive:
 
 def _hostname(host: str) -> str:
     """Return the name in a Host header, without its port."""
-    try:
-        return urlsplit(f"//{host}").hostname or ""
-    except ValueError:
-        return ""
+    found = HOST.fullmatch(host.lower())
+    return found[1].strip("[]") if found else ""
 
 
 def is_loopback(host: str) -> bool:

@@ -51,7 +51,7 @@ def asked_from_afar(question: Question, given: Mapping[str, Any], leave: frozens
         value = getattr(asked, declared.name)
         if value == declared.default:
             continue
-        if name in leave:
+        if name in leave and name not in own:
             raise _refused(name, str(value), "is not taken from afar")
         for one in value if isinstance(value, tuple) else [value]:
             _check_length(name, one)

@@ -237,7 +237,7 @@ async function pictures(specs, place) {
     const box = el("figure", { class: spec.hconcat ? "chart wide" : "chart", tabindex: 0, role: "group", "aria-label": typeof spec.title === "string" ? spec.title : "Picture" });
     place.append(box);
     const options = { actions: { export: true, source: false, compiled: false, editor: false }, renderer: "svg", ast: true, defaultStyle: false, config: theme(), tooltip: { disableDefaultStyle: true } };
-    try { await vegaEmbed(box, fitted(spec, place.clientWidth || 720), options); drawn += 1; } catch (fault) { console.error(fault); box.append(el("p", { class: "error" }, `This picture cannot be drawn: ${fault.message}`)); }
+    try { await vegaEmbed(box, fitted(spec, place.clientWidth || 720), options); box.querySelector("svg.marks").setAttribute("aria-hidden", "true"); drawn += 1; } catch (fault) { console.error(fault); box.append(el("p", { class: "error" }, `This picture cannot be drawn: ${fault.message}`)); }
   }
   place.dataset.drawn = drawn;
 }
