@@ -280,10 +280,10 @@ an interval did not hold (`compare`); a log does not agree (`measure memory`); a
 
 def commands():
     """Return the page of every command's inputs."""
-    from roofplan.inputs import RECORDS
+    from roofplan.inputs import RECORDS, AgentsInputs, WebInputs
 
     lines = []
-    for command, record in RECORDS.items():
+    for command, record in {**RECORDS, "web": WebInputs, "mcp": AgentsInputs}.items():
         lines += [f"## roofplan {command}", "", "| input | default | what |", "|---|---|---|"]
         for name, one in record.each().items():
             flag = name.upper() if one.metadata["positional"] else f"--{name.replace('_', '-')}"
@@ -311,7 +311,85 @@ def index():
     return json.dumps(catalogue.indexed(), indent=0, sort_keys=True) + "\n"
 
 
+STUB = catalogue.ROOT.parent / "__init__.pyi"
+
+RESULTS = {
+    "plan_serving": ("serve", "roofplan.serving", "Result"),
+    "plan_training": ("train", "roofplan.training", "TrainingResult"),
+    "simulate": ("simulate", "roofplan.simulation.felt", "Felt"),
+    "token_costs": ("cost tokens", "roofplan.money.tokens", "TokenCosts"),
+    "benchmarks": ("benchmarks", "roofplan.evidence.benchmarks", "Benchmarks"),
+    "measure_endpoint": ("measure endpoint", "roofplan.evidence.beside", "Beside"),
+    "measure_stability": ("measure stability", "roofplan.observe", "Probed"),
+    "measure_machine": ("measure machine", "roofplan.observe", "Attained"),
+    "measure_memory": ("measure memory", "roofplan.evidence.startup", "Explained"),
+}
+"""What the Python function of a question returns: the question, and the module and the name of the type."""
+
+BESIDE = {
+    "fit": "Fit | None",
+    "terms": "OwnershipTerms | None",
+    "progress": "Callable[[int, int], None] | None",
+    "ledger": "Path | None",
+}
+"""Types of what functions take beside their inputs."""
+
+
+def stub():
+    """Return the types of the public names, for editors and checkers: each function with the inputs of its question."""
+    import roofplan
+    from roofplan import interactive
+    from roofplan.inputs import RECORDS
+
+    lines = [
+        "# Written by docs/generate.py from the declared inputs.",
+        "from collections.abc import Callable, Mapping, Sequence",
+        "from pathlib import Path",
+        "from typing import Any",
+        "",
+        "from roofplan.api import Loaded as Loaded, load_model as load_model, refit as refit, validate as validate",
+        "from roofplan.errors import RoofplanError as RoofplanError",
+        "from roofplan.interactive import Answer as Answer, ask as ask, device as device",
+        *(f"from {module} import {name}" for _, module, name in RESULTS.values()),
+        "from roofplan.money.machine import OwnershipTerms",
+        "from roofplan.records.calibration import Fit",
+        "from roofplan.records.model import Model",
+        "",
+        "__version__: str",
+        f"__all__ = {roofplan.__all__!r}",
+        "",
+    ]
+    for name, (question, _, result) in RESULTS.items():
+        record = RECORDS[question]
+        places = [one for one, declared in record.each().items() if declared.metadata["positional"]]
+        places += ["on"] if places == ["model"] and "on" in record.each() else []
+        every = {one.name: _typed(one) for one in record.each().values()}
+        kept = inspect.signature(getattr(interactive, name)).parameters
+        beside = [f"{one}: {BESIDE[one]} = ..." for one in kept if one in BESIDE and one not in every]
+        first = [f"{one}: {every[one]}" for one in places]
+        rest = [f"{one}: {kind}" for one, kind in every.items() if one not in places]
+        lines += [
+            f"def {name}(",
+            *(f"    {one}," for one in [*first, "*", *rest, *beside]),
+            f") -> Answer[{result}]: ...",
+        ]
+    return "\n".join(lines) + "\n"
+
+
+def _typed(declared):
+    """Return the type of an input as Python takes it."""
+    if declared.metadata["anything"]:
+        return "str | Path | Mapping[str, Any] | Model"
+    if isinstance(declared.default, bool):
+        return "bool = ..."
+    if isinstance(declared.default, tuple):
+        return "str | Sequence[str] = ..."
+    needed = declared.metadata["required"]
+    return "str | float" if needed else "str | float | None = ..." if declared.default is None else "str | float = ..."
+
+
 if __name__ == "__main__":
+    STUB.write_text(stub())
     INDEX.write_text(index())
     for name, make in PAGES.items():
         (HERE / name).write_text(make() + "\n")

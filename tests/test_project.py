@@ -22,9 +22,11 @@ TEXT = [
 
 def test_exported_names():
     assert roofplan.__all__ == [
+        "Answer",
         "Loaded",
         "RoofplanError",
         "__version__",
+        "ask",
         "benchmarks",
         "device",
         "load_model",
@@ -36,6 +38,7 @@ def test_exported_names():
         "plan_training",
         "refit",
         "simulate",
+        "token_costs",
         "validate",
     ]
     assert all(getattr(roofplan, name) is not None for name in roofplan.__all__)

@@ -10,25 +10,30 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from roofplan.api import (
-        Loaded,
+    from roofplan.api import Loaded, load_model, refit, validate
+    from roofplan.errors import RoofplanError
+    from roofplan.interactive import (
+        Answer,
+        ask,
         benchmarks,
         device,
-        load_model,
+        measure_endpoint,
+        measure_machine,
+        measure_memory,
+        measure_stability,
         plan_serving,
         plan_training,
-        refit,
         simulate,
-        validate,
+        token_costs,
     )
-    from roofplan.errors import RoofplanError
-    from roofplan.observe import measure_endpoint, measure_machine, measure_memory, measure_stability
 
 __version__ = "0.1.0"
 __all__ = [
+    "Answer",
     "Loaded",
     "RoofplanError",
     "__version__",
+    "ask",
     "benchmarks",
     "device",
     "load_model",
@@ -40,8 +45,12 @@ __all__ = [
     "plan_training",
     "refit",
     "simulate",
+    "token_costs",
     "validate",
 ]
+
+FROM_API = frozenset({"Loaded", "load_model", "refit", "validate"})
+"""Names that are functions of `api` themselves; the others show their answers."""
 
 
 def __getattr__(name: str) -> Any:
@@ -50,12 +59,17 @@ def __getattr__(name: str) -> Any:
         from roofplan import errors
 
         return errors.RoofplanError
-    if name.startswith("measure_") and name in __all__:
-        from roofplan import observe
-
-        return getattr(observe, name)
-    if name in __all__:
+    if name in FROM_API:
         from roofplan import api
 
         return getattr(api, name)
+    if name in __all__:
+        from roofplan import interactive
+
+        return getattr(interactive, name)
     raise AttributeError(f"module 'roofplan' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    """Return the public names."""
+    return sorted(__all__)

@@ -89,6 +89,11 @@ class Loaded:
 
     model: Model
 
+    def __repr__(self) -> str:
+        m = self.model
+        active = "" if m.active in {None, m.total} else f", {m.active:,} active"
+        return f"Loaded({m.id}: {m.total:,} parameters{active}, {len(m.decoder.layers)} layers, hidden {m.hidden:,})"
+
     @property
     def parameters(self) -> Parameters:
         """Return total, active, embedding and head counts."""

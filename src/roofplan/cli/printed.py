@@ -37,6 +37,7 @@ class Printed(Reply):
         *,
         title: str = "",
         launch: Callable[[], str] | None = None,
+        result: object = None,  # noqa: ARG002 - Python's
     ) -> None:
         """Write the answer: its text or its document, a page with pictures where that is asked for, or what launches it alone."""
         from roofplan.present import screens

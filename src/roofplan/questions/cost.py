@@ -14,7 +14,7 @@ def chip(asked: ChipInputs, reply: Reply) -> None:
     from roofplan.present import screens
     from roofplan.present.answers import costs
 
-    found = bill_of_materials(asked, fit_at_hand())
+    found = bill_of_materials(asked, fit_at_hand(reply.beside.get("fit")))
     reply.table(lambda: [{"part": one.name, "cost": float(one.value), "unit": one.unit} for one in found.term.parts])
     explain, levels = reply.out("explain"), reply.levels
 
@@ -28,6 +28,7 @@ def chip(asked: ChipInputs, reply: Reply) -> None:
         lambda: costs.chip_answer(found, asked, depth=levels if explain else 1),
         pictures,
         title=f"roofplan cost chip {found.chip.id}",
+        result=found,
     )
 
 
@@ -40,7 +41,7 @@ def machine(asked: MachineInputs, reply: Reply) -> None:
     from roofplan.present.answers import costs
     from roofplan.present.answers.record import rows_of
 
-    found = owned_machines(asked, fit_at_hand())
+    found = owned_machines(asked, fit_at_hand(reply.beside.get("fit")))
     reply.table(lambda: rows_of(costs.machine_answer(found, asked, depth=1).machines))
     explain, levels = reply.out("explain"), reply.levels
 
@@ -53,6 +54,7 @@ def machine(asked: MachineInputs, reply: Reply) -> None:
         lambda page: screens.machines_screen(found, page, explain=explain, depth=levels),
         lambda: costs.machine_answer(found, asked, depth=levels if explain else 1),
         pictures,
+        result=found,
     )
 
 
@@ -71,7 +73,7 @@ def tokens(asked: TokensInputs, reply: Reply) -> None:
     from roofplan.present.answers.tokens import tokens_answer, volume_rows
 
     with reply.progress() as tick:
-        found = token_costs(asked, progress=tick)
+        found = token_costs(asked, progress=tick, **reply.beside)
     reply.table(lambda: rows_of(volume_rows(found)))
     explain, levels = reply.out("explain"), reply.levels
 
@@ -85,6 +87,7 @@ def tokens(asked: TokensInputs, reply: Reply) -> None:
         lambda: tokens_answer(found, asked, depth=levels if explain else 1),
         pictures,
         title=f"roofplan cost tokens {asked.model}",
+        result=found,
     )
 
 
@@ -109,6 +112,7 @@ def rent(asked: RentInputs, reply: Reply) -> None:
         lambda: costs.rent_answer(identity, found, asked),
         pictures,
         title=f"roofplan cost rent {identity}",
+        result=found,
     )
 
 

@@ -28,7 +28,7 @@ def validate(asked: ValidateInputs, reply: Reply) -> int:
     own = {"training": catalogue.training_rows, "inference": catalogue.inference_rows}
     rows: Any = own[asked.kind]() if asked.file == STDIN and asked.kind in own else asked.file
     with reply.progress("rows") as tick:
-        found = api.validate(asked.kind, rows, progress=tick)
+        found = api.validate(asked.kind, rows, progress=tick, **reply.beside)
     reply.table(lambda: validation_rows(found))
 
     def pictures() -> list[Row]:
@@ -41,6 +41,7 @@ def validate(asked: ValidateInputs, reply: Reply) -> int:
         lambda: validate_answer(found, asked),
         pictures,
         title=f"roofplan validate {asked.kind}",
+        result=found,
     )
     scores = found.summary().values()
     if limit is not None and not scores:
@@ -134,7 +135,7 @@ def benchmarks(asked: BenchmarksInputs, reply: Reply) -> int:
     from roofplan.present.screens.benchmarks import benchmarks_screen
 
     with reply.progress("results") as tick:
-        found = api.benchmarks(asked, progress=tick)
+        found = api.benchmarks(asked, progress=tick, **reply.beside)
     reply.table(lambda: benchmark_rows(found))
 
     def pictures() -> list[Row]:
@@ -147,5 +148,6 @@ def benchmarks(asked: BenchmarksInputs, reply: Reply) -> int:
         lambda: benchmarks_answer(found, asked),
         pictures,
         title="roofplan benchmarks",
+        result=found,
     )
     return int(not found.results)

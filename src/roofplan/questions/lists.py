@@ -31,7 +31,7 @@ def model(asked: ModelInputs, reply: Reply) -> None:
         tokens = min(tokens, found.max_positions)
     kv = known_format(asked.kv_precision, "--kv-precision")
     answer = model_answer(found, tokens, kv, asked)
-    reply.show(lambda page: screens.model_screen(found, answer, page), lambda: answer)
+    reply.show(lambda page: screens.model_screen(found, answer, page), lambda: answer, result=found)
 
 
 @question(DeviceInputs, "json", example="h100-sxm")
@@ -51,7 +51,7 @@ def device(asked: DeviceInputs, reply: Reply) -> int:
         screens.device_screen(found, page)
 
     if quoted is None:
-        reply.show(sheet, lambda: device_answer(found, server, asked))
+        reply.show(sheet, lambda: device_answer(found, server, asked), result=found)
         return 0
     matches = screens.what_is(found, units.parse(quoted, "FLOP/s", "--what-is"))
 

@@ -38,7 +38,7 @@ def endpoint(asked: MeasureInputs, reply: Reply) -> int:
     reply.check_table()
     reply.check_places()
     with reply.progress("requests") as tick:
-        found = observe.measure_endpoint(asked, ledger=place(), progress=tick)
+        found = observe.measure_endpoint(asked, progress=tick, **({"ledger": place()} | dict(reply.beside)))
     reply.table(lambda: seen.sample_rows(found.run.samples))
 
     def pictures() -> list[Row]:
@@ -51,6 +51,7 @@ def endpoint(asked: MeasureInputs, reply: Reply) -> int:
         lambda: seen.measure_answer(found, asked),
         pictures,
         title=f"roofplan measure endpoint {asked.url}",
+        result=found,
     )
     return 0 if found.kept else 1
 
@@ -73,7 +74,7 @@ def stability(asked: StabilityInputs, reply: Reply) -> int:
     reply.check_table()
     reply.check_places()
     with reply.progress("probes") as tick:
-        found = observe.measure_stability(asked, ledger=place(), progress=tick)
+        found = observe.measure_stability(asked, progress=tick, **({"ledger": place()} | dict(reply.beside)))
     reply.table(lambda: seen.sample_rows(found.samples))
 
     def pictures() -> list[Row]:
@@ -86,6 +87,7 @@ def stability(asked: StabilityInputs, reply: Reply) -> int:
         lambda: seen.stability_answer(found, asked),
         pictures,
         title=f"roofplan measure stability {asked.url}",
+        result=found,
     )
     return 0 if found.kept else 1
 
@@ -116,7 +118,7 @@ def machine(asked: ProbeInputs, reply: Reply) -> int:
         reply.show(lambda page: page.line(f"{taken:,} bytes came"), lambda: answers.nothing_answer(asked))
         return 0
     with reply.progress("figures") as tick:
-        found = observe.measure_machine(asked, ledger=place(), progress=tick)
+        found = observe.measure_machine(asked, progress=tick, **({"ledger": place()} | dict(reply.beside)))
     if asked.out is not None:
         Path(asked.out).write_text(found.chip)
     reply.table(lambda: answers.figure_rows(found))
@@ -131,6 +133,7 @@ def machine(asked: ProbeInputs, reply: Reply) -> int:
         lambda: answers.machine_answer(found, asked),
         pictures,
         title="roofplan measure machine",
+        result=found,
     )
     return 0
 
@@ -143,7 +146,7 @@ def memory(asked: MemoryInputs, reply: Reply) -> int:
     from roofplan.present.screens.memory import memory_screen
 
     found = observe.measure_memory(asked)
-    reply.show(lambda page: memory_screen(found, page), lambda: memory_answer(found, asked))
+    reply.show(lambda page: memory_screen(found, page), lambda: memory_answer(found, asked), result=found)
     return int(not found.holds)
 
 

@@ -42,11 +42,13 @@ class Reply(ABC):
     ----------
     asked : inputs of the question.
     outputs : how the answer is to leave, by the names of `OUTPUT`.
+    beside : what Python gives a function beside its inputs, such as ``fit``; None stands for the function's own default.
     """
 
-    def __init__(self, asked: Inputs, outputs: Mapping[str, object]) -> None:
+    def __init__(self, asked: Inputs, outputs: Mapping[str, object], beside: Mapping[str, Any] | None = None) -> None:
         self.asked = asked
         self.outputs = outputs
+        self.beside: Mapping[str, Any] = beside or {}
 
     def out(self, name: str) -> Any:
         """Return how an answer is to leave; None of what the question does not have."""
@@ -93,8 +95,9 @@ class Reply(ABC):
         *,
         title: str = "",
         launch: Callable[[], str] | None = None,
+        result: object = None,
     ) -> None:
-        """Take the answer: its text, its document, its pictures, and what launches it alone where only that is asked for."""
+        """Take the answer: its text, its document, its pictures, what launches it alone where only that is asked for, and what Python sees."""
 
 
 @dataclass(frozen=True)

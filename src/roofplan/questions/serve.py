@@ -33,7 +33,7 @@ def serve(asked: ServeInputs, reply: Reply) -> int:
             raise InputError("--emit prints the launch line alone; leave out --explain", argument="--emit", value=emit)
         asked = replace(asked, engine=engine_named(emit, asked.engine))
     with reply.progress() as tick:
-        result = plan_serving(asked, progress=tick)
+        result = plan_serving(asked, progress=tick, **reply.beside)
 
     def answers() -> ModuleType:
         from roofplan.present.answers import serving
@@ -55,6 +55,7 @@ def serve(asked: ServeInputs, reply: Reply) -> int:
         pictures,
         title=f"roofplan serve {asked.model}",
         launch=None if emit is None else lambda: launch(result.plans[0]),
+        result=result,
     )
     felt = result.plans[0].under_load
     return 0 if felt is None or felt.holds else 1

@@ -21,7 +21,7 @@ def simulate(asked: SimulateInputs, reply: Reply) -> int:
 
     reply.check_table()
     with reply.progress("trials") as tick:
-        felt = api.simulate(asked, progress=tick)
+        felt = api.simulate(asked, progress=tick, **reply.beside)
     reply.table(lambda: load.csv_rows(felt))
 
     def pictures() -> list[Row]:
@@ -34,5 +34,6 @@ def simulate(asked: SimulateInputs, reply: Reply) -> int:
         lambda: load.simulate_answer(felt, asked),
         pictures,
         title=f"roofplan simulate {asked.model}",
+        result=felt,
     )
     return 0 if felt.kept else 1

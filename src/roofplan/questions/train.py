@@ -34,7 +34,7 @@ def train(asked: TrainInputs, reply: Reply) -> None:
         own = {"fsdp": "fsdp-qlora" if asked.method != "full" else "transformers"}
         planned = replace(asked, framework=own.get(emit, emit))
     with reply.progress() as tick:
-        result = plan_training(planned, progress=tick)
+        result = plan_training(planned, progress=tick, **reply.beside)
     reply.table(lambda: csv_rows(result))
 
     def pictures() -> list[Row]:
@@ -48,6 +48,7 @@ def train(asked: TrainInputs, reply: Reply) -> None:
         pictures,
         title=f"roofplan train {asked.model}",
         launch=None if emit is None else lambda: launch(result.plans[0], emit),
+        result=result,
     )
 
 

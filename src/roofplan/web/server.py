@@ -22,11 +22,11 @@ from starlette.routing import Route
 
 from roofplan.errors import InputError, RoofplanError
 from roofplan.inputs import Inputs, WebInputs
+from roofplan.questions.gathered import as_json
 from roofplan.records.units import parse, parse_count
 from roofplan.web import html
 from roofplan.web.pages import PAGES, Page
 from roofplan.workers import answers
-from roofplan.workers.gathered import as_json
 from roofplan.workers.guard import LOOPBACK, Guard, TooLarge, is_loopback, token_of
 from roofplan.workers.pool import Busy, Job, Pool, Stopped, TooLong
 

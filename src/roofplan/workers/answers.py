@@ -9,9 +9,9 @@ from typing import Any
 from roofplan.errors import RoofplanError
 from roofplan.inputs import Inputs
 from roofplan.questions import EVERY, Question
-from roofplan.workers.gathered import Gathered, as_json, gathered
+from roofplan.questions.gathered import Gathered, as_json, gathered
+from roofplan.questions.spelling import command_line, python_call
 from roofplan.workers.names import asked_from_afar
-from roofplan.workers.spelling import command_line, python_call
 
 Told = Callable[[int, int, str], None]
 """Is told the work done, the work in all [1] and what is counted."""
@@ -24,7 +24,7 @@ def _answered(
     name: str, given: Mapping[str, Any], leave: frozenset[str], outputs: Mapping[str, object], tick: Told | None
 ) -> tuple[Question, Gathered]:
     """Return the answer to inputs from afar; bad inputs are answered too."""
-    from roofplan.workers.gathered import show_failure
+    from roofplan.questions.gathered import show_failure
 
     question = EVERY[name]
     try:

@@ -6,11 +6,11 @@ import io
 import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from roofplan.errors import InputError, NoPlan, RoofplanError
 from roofplan.inputs import Inputs
-from roofplan.questions import Draw, Question, Reply, Row, Tick
+from roofplan.questions.question import Draw, Question, Reply, Row, Tick
 
 if TYPE_CHECKING:
     from roofplan.present.answers.record import Answer
@@ -25,13 +25,19 @@ class Gathered(Reply):
     asked : inputs of the question.
     outputs : how the answer is to leave.
     tick : is told how far the work is, and what is counted.
+    beside : what Python gives beside the inputs.
     """
 
     def __init__(
-        self, asked: Inputs, outputs: Mapping[str, object], tick: Callable[[int, int, str], None] | None = None
+        self,
+        asked: Inputs,
+        outputs: Mapping[str, object],
+        tick: Callable[[int, int, str], None] | None = None,
+        beside: Mapping[str, Any] | None = None,
     ) -> None:
-        super().__init__(asked, outputs)
+        super().__init__(asked, outputs, beside)
         self.tick = tick
+        self.result: object = None
         self.title = ""
         self.remarks: list[str] = []
         self._screen: Callable[[Page], None] = lambda _: None
@@ -66,8 +72,10 @@ class Gathered(Reply):
         *,
         title: str = "",
         launch: Callable[[], str] | None = None,
+        result: object = None,
     ) -> None:
         """Keep the answer."""
+        self.result = result
         self._screen, self._document, self._pictures = screen, document, pictures or list
         self.title, self._launch = title, launch
 

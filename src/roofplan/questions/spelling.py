@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Iterator, Mapping
 
 from roofplan.inputs import STDIN, Inputs
-from roofplan.questions import Question
+from roofplan.questions.question import Question
 
 CONFIG = "config.json"
 """Where a configuration is taken to lie that was given itself."""
