@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test slow loop browser lint types layers wheel mutants bench docs site examples fit clean
+.PHONY: demo test slow loop browser lint types layers wheel mutants bench docs site examples pages fit clean
 
 $(VENV)/.installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -29,7 +29,7 @@ loop: $(VENV)/.developing
 	$(BIN)/python -m pytest -m loop tests/test_loop.py
 
 browser: $(VENV)/.developing
-	$(BIN)/python -m pytest -n 2 -m browser tests/test_pictures.py
+	$(BIN)/python -m pytest -n 2 -m browser tests/test_pictures.py tests/test_web.py
 
 lint: $(VENV)/.developing
 	$(BIN)/ruff check src tests benchmarks docs
@@ -62,6 +62,10 @@ site: $(VENV)/.developing
 
 examples: $(VENV)/.developing
 	$(BIN)/python docs/examples.py
+
+# Pictures of the pages in a browser, and an agent's conversation
+pages: $(VENV)/.developing
+	$(BIN)/python docs/pages.py
 
 fit: $(VENV)/.developing
 	$(BIN)/python -m roofplan.evidence.fits

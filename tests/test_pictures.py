@@ -95,8 +95,11 @@ def test_a_waterfall_stacks_to_its_total():
 
 def test_kernels_stand_under_the_roof(drawn):
     *_, specs, _ = drawn("serve llama-3.1-8b --on h100-sxm:2")
-    roof, points = (layer["data"]["values"] for layer in specs[0]["layer"])
+    roofs, names, points = (layer["data"]["values"] for layer in specs[0]["layer"])
+    roof = [row for row in roofs if row["of these"]]
     peak = max(row["rate"] for row in roof)
+    assert {"bf16", "fp8"} <= {name for row in names for name in row["format"].split(", ")}
+    assert all(row["binds"] in {"memory", "compute"} and row["formula"] for row in points)
     width = roof[0]["rate"] / roof[0]["intensity"]
     assert points
     assert all(row["rate"] <= min(peak, row["intensity"] * width) * 1.001 for row in points)

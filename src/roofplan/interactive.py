@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -17,7 +17,7 @@ from roofplan.errors import InputError, choice
 from roofplan.inputs import DeviceInputs, Inputs, takes
 from roofplan.questions import EVERY
 from roofplan.questions.gathered import Gathered
-from roofplan.questions.question import Question, Row
+from roofplan.questions.question import Given, Question, Row
 
 if TYPE_CHECKING:
     from roofplan.records.hardware import Accelerator
@@ -108,8 +108,8 @@ class Answer(Generic[T]):
     beside : what was given beside them, such as ``fit``.
     """
 
-    def __init__(self, question: Question, asked: Inputs, beside: Mapping[str, Any]) -> None:
-        self._question, self.asked, self._beside = question, asked, dict(beside)
+    def __init__(self, question: Question, asked: Inputs, beside: Given) -> None:
+        self._question, self._inputs, self._beside = question, asked, dict(beside)
         self._reply = self._answered()
 
     def _answered(self, **outputs: object) -> Gathered:
@@ -118,10 +118,10 @@ class Answer(Generic[T]):
         tick = None if progress is None else lambda done, whole, _: progress(done, whole)
         given = {name: value for name, value in self._beside.items() if name != "progress" and value is not None}
         defaults = {name: default for name, (default, _) in self._question.outputs.items()}
-        reply = Gathered(self.asked, defaults | outputs, tick, given)
-        for name in self._question.missing(self.asked):
+        reply = Gathered(self._inputs, defaults | outputs, tick, given)
+        for name in self._question.missing(self._inputs):
             raise InputError(f"{name} is missing. Example: {self._question.example}", argument=name)
-        self._question.answer(self.asked, reply)
+        self._question.answer(self._inputs, reply)
         return reply
 
     @property
@@ -135,14 +135,14 @@ class Answer(Generic[T]):
         return getattr(self._reply.result, name)
 
     def __dir__(self) -> list[str]:
-        own = [name for name in (*vars(type(self)), "asked") if not name.startswith("_")]
+        own = [name for name in vars(type(self)) if not name.startswith("_")]
         return sorted({*own, *(name for name in dir(self._reply.result) if not name.startswith("_"))})
 
     def __eq__(self, other: object) -> bool:
         return bool(self._reply.result == (other.result if isinstance(other, Answer) else other))
 
     def __hash__(self) -> int:
-        return hash((self._question.name, self.asked))
+        return hash((self._question.name, self._inputs))
 
     def __repr__(self) -> str:
         lines = self._reply.text.rstrip().split("\n")
@@ -272,7 +272,7 @@ def _frames(name: str) -> Any:
 # Questions ---------------------------------------------------------------------------------------
 
 
-def ask(question: str, **inputs: Any) -> Answer[Any]:
+def ask(question: str, **inputs: object) -> Answer[Any]:
     """Return the answer of any question of the command line.
 
     Parameters

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+
+from roofplan.questions import Row
 
 DIGITS = 4
 """Significant digits of numbers that are not whole [1]."""
@@ -17,7 +18,7 @@ LEFT_OUT = frozenset(
 """Members that an agent finds in the whole document."""
 
 
-def cut(document: dict[str, Any], most: int = MOST) -> tuple[dict[str, Any], dict[str, int]]:
+def cut(document: Row, most: int = MOST) -> tuple[Row, dict[str, int]]:
     """Return a document as an agent reads it.
 
     Parameters
@@ -30,22 +31,22 @@ def cut(document: dict[str, Any], most: int = MOST) -> tuple[dict[str, Any], dic
     The short document, and how many items each shortened list had, by its place.
     """
     left_off: dict[str, int] = {}
-    short = _cut({name: value for name, value in document.items() if name not in LEFT_OUT}, "", most, left_off)
+    short = {name: _cut(one, name, most, left_off) for name, one in document.items() if _kept(name, one)}
     return short, left_off
 
 
-def _cut(value: Any, place: str, most: int, left_off: dict[str, int]) -> Any:
+def _cut(value: object, place: str, most: int, left_off: dict[str, int]) -> object:
     if isinstance(value, dict):
-        return {
-            name: _cut(one, f"{place}.{name}".strip("."), most, left_off)
-            for name, one in value.items()
-            if name not in LEFT_OUT and one is not None and one not in ([], {})
-        }
+        return {name: _cut(one, f"{place}.{name}", most, left_off) for name, one in value.items() if _kept(name, one)}
     if isinstance(value, list):
         if len(value) > most:
             left_off[place] = len(value)
         return [_cut(one, f"{place}[{at}]", most, left_off) for at, one in enumerate(value[:most])]
     return rounded(value) if isinstance(value, float) else value
+
+
+def _kept(name: str, value: object) -> bool:
+    return name not in LEFT_OUT and value is not None and value not in ([], {})
 
 
 def rounded(value: float) -> float:
@@ -55,7 +56,7 @@ def rounded(value: float) -> float:
     return round(value, DIGITS - 1 - math.floor(math.log10(abs(value))))
 
 
-def pruned(tree: dict[str, Any], depth: int) -> dict[str, Any]:
+def pruned(tree: Row, depth: int) -> Row:
     """Return a tree of an explanation, so many levels deep.
 
     Parameters

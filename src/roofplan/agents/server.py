@@ -7,7 +7,7 @@ import contextlib
 import inspect
 import json
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, TypedDict
 from urllib.parse import urlsplit
@@ -18,7 +18,7 @@ from roofplan import __version__
 from roofplan.agents.cut import cut, pruned
 from roofplan.errors import InputError, RoofplanError, nearest
 from roofplan.inputs import AgentsInputs, Inputs
-from roofplan.questions import EVERY
+from roofplan.questions import EVERY, Given, Row
 from roofplan.records.units import parse, parse_count
 from roofplan.workers import answers
 from roofplan.workers.guard import LOOPBACK, Guard, is_loopback, token_of
@@ -37,6 +37,10 @@ calibrated (fitted on such runs), borrowed (on relatives) or guessed. Say the in
 status is error or no_plan, with the nearest accepted values or the smallest changes that would work."""
 
 
+Session = Context[Any]
+"""How a tool speaks to its client."""
+
+
 class Answer(TypedDict, total=False):
     """What a tool returns.
 
@@ -49,12 +53,12 @@ class Answer(TypedDict, total=False):
     """
 
     status: str
-    answer: dict[str, Any]
+    answer: Row
     left_off: dict[str, int]
     command: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Tool:
     """A question as a tool.
 
@@ -93,8 +97,8 @@ class _Tools:
         self.pool, self.hosts = pool, hosts
 
     async def answer(
-        self, question: str, given: Mapping[str, Any], leave: frozenset[str], context: Context[Any], **outputs: object
-    ) -> dict[str, Any]:
+        self, question: str, given: Given, leave: frozenset[str], context: Session, **outputs: object
+    ) -> Row:
         """Return what a page would show of a question, and report progress meanwhile."""
         reports: set[asyncio.Task[None]] = set()
 
@@ -105,7 +109,7 @@ class _Tools:
 
         job = Job(answers.shown, {"name": question, "given": given, "leave": leave, "outputs": outputs})
         try:
-            found: dict[str, Any] = json.loads((await self.pool.answer(job, told))[1])
+            found: Row = json.loads((await self.pool.answer(job, told))[1])
         except RoofplanError as error:
             found = {"document": _failure(question, error), "command": ""}
         if reports:
@@ -117,7 +121,7 @@ class _Tools:
         record = EVERY[tool.question].record
         names = {one.name: name for name, one in record.each().items() if name not in tool.leave}
 
-        async def called(mcp_context: Context[Any], **given: object) -> Answer:
+        async def called(mcp_context: Session, **given: object) -> Answer:
             stated = {names[one]: value for one, value in given.items() if value is not None}
             if tool.question == "measure endpoint":
                 refused = self._refused(str(stated.get("url")))
@@ -127,13 +131,13 @@ class _Tools:
 
         kept = {one: declared for one, declared in record.each().items() if one not in tool.leave}
         shown = [_parameter(name, one.name, one.default, one.metadata) for name, one in kept.items()]
-        context = inspect.Parameter("mcp_context", inspect.Parameter.KEYWORD_ONLY, annotation=Context[Any])
+        context = inspect.Parameter("mcp_context", inspect.Parameter.KEYWORD_ONLY, annotation=Session)
         called.__signature__ = inspect.Signature([*shown, context], return_annotation=Answer)  # type: ignore[attr-defined]
         called.__annotations__ = {one.name: one.annotation for one in [*shown, context]} | {"return": Answer}
         called.__name__, called.__doc__ = tool.name, EVERY[tool.question].help
         return called
 
-    def _refused(self, url: str) -> dict[str, Any] | None:
+    def _refused(self, url: str) -> Row | None:
         """Return why an endpoint is not measured."""
         host = urlsplit(url if "//" in url else f"//{url}").hostname or ""
         if host in self.hosts:
@@ -149,8 +153,8 @@ class _Tools:
     async def explain(
         self,
         question: EXPLAINED,
-        inputs: dict[str, Any],
-        context: Context[Any],
+        inputs: Row,
+        context: Session,
         figure: str = "",
         depth: int = 2,
     ) -> Answer:
@@ -178,7 +182,7 @@ class _Tools:
             "command": f"{found['command']} --explain --depth {kept}",
         }
 
-    async def compare(self, questions: list[dict[str, Any]], context: Context[Any]) -> Answer:
+    async def compare(self, questions: list[Row], context: Session) -> Answer:
         """Set up to four plans beside each other, figure by figure: each entry has question (serve or train) and inputs."""
         if not 2 <= len(questions) <= 4:
             error = InputError("questions: two to four are compared", argument="questions", value=len(questions))
@@ -199,7 +203,7 @@ class _Tools:
         return {"status": "error" if failed else "ok", "answer": answer, "left_off": left_off}
 
 
-def _best(found: dict[str, Any]) -> dict[str, Any]:
+def _best(found: Row) -> Row:
     """Return the best plan of an answer as a column of a comparison; why there is none, where there is none."""
     document = found["document"]
     if document["status"] != "ok":
@@ -213,7 +217,7 @@ def _best(found: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _trees(value: Any) -> Any:
+def _trees(value: object) -> Iterator[Row]:
     """Yield the trees of an explanation."""
     if isinstance(value, dict):
         if "name" in value and "value" in value and ("formula" in value or "parts" in value):
@@ -227,7 +231,7 @@ def _trees(value: Any) -> Any:
             yield from _trees(one)
 
 
-def _short(found: dict[str, Any]) -> Answer:
+def _short(found: Row) -> Answer:
     """Return an answer as an agent reads it."""
     document = found["document"]
     short, left_off = cut(document)
@@ -235,26 +239,26 @@ def _short(found: dict[str, Any]) -> Answer:
     return {"status": status, "answer": short, "left_off": left_off, "command": found.get("command", "")}
 
 
-def _failure(question: str, error: RoofplanError) -> dict[str, Any]:
+def _failure(question: str, error: RoofplanError) -> Row:
     from roofplan.present.answers.record import failure, plain
 
-    found: dict[str, Any] = plain(failure(question, Inputs(), error))
+    found: Row = plain(failure(question, Inputs(), error))
     return found
 
 
-def _parameter(name: str, identifier: str, default: object, about: Mapping[str, Any]) -> inspect.Parameter:
+def _parameter(name: str, identifier: str, default: object, about: Given) -> inspect.Parameter:
     """Return an input as a parameter of a tool."""
     from pydantic import Field
 
-    kind: Any = str | None
+    kind: object = str | None
     if isinstance(default, bool):
         kind = bool
     elif isinstance(default, tuple):
         kind = list[str]
     elif about["reads"] == "model" and about["anything"]:
-        kind = str | dict[str, Any]
+        kind = str | Row
     text = "id of the catalogue, or the content of a config.json" if about["reads"] == "model" else about["help"]
-    start: Any = (
+    start: object = (
         inspect.Parameter.empty if about["required"] else list(default) if isinstance(default, tuple) else default
     )
     return inspect.Parameter(

@@ -100,7 +100,7 @@ def _parameter(name: str, default: Any, text: str, *, positional: bool = False) 
     """Return a parameter of the command line; texts may start with a hyphen, and are absent where nobody gives them."""
     kind = inspect.Parameter.POSITIONAL_ONLY if positional else inspect.Parameter.KEYWORD_ONLY
     flag = None if positional else f"--{name}".replace("_", "-")
-    hint: Any
+    hint: object
     start: object
     if isinstance(default, bool):
         start, hint, words = default, bool, Parameter(name=flag, negative="", help=text)

@@ -7,9 +7,9 @@ computed here.
 from __future__ import annotations
 
 from roofplan.questions import cost, evidence, lists, measure, serve, simulate, train
-from roofplan.questions.question import OUTPUT, Draw, Question, Reply, Row, Tick
+from roofplan.questions.question import OUTPUT, Draw, Given, Question, Reply, Row, Tick
 
-__all__ = ["EVERY", "OUTPUT", "Draw", "Question", "Reply", "Row", "Tick"]
+__all__ = ["EVERY", "OUTPUT", "Draw", "Given", "Question", "Reply", "Row", "Tick"]
 
 EVERY: dict[str, Question] = {
     one.name: one

@@ -6,11 +6,11 @@ import io
 import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from roofplan.errors import InputError, NoPlan, RoofplanError
 from roofplan.inputs import Inputs
-from roofplan.questions.question import Draw, Question, Reply, Row, Tick
+from roofplan.questions.question import Draw, Given, Question, Reply, Row, Tick
 
 if TYPE_CHECKING:
     from roofplan.present.answers.record import Answer
@@ -33,7 +33,7 @@ class Gathered(Reply):
         asked: Inputs,
         outputs: Mapping[str, object],
         tick: Callable[[int, int, str], None] | None = None,
-        beside: Mapping[str, Any] | None = None,
+        beside: Given | None = None,
     ) -> None:
         super().__init__(asked, outputs, beside)
         self.tick = tick

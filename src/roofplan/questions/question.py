@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 Row = dict[str, Any]
 """An object of JSON: a row of a table, or the specification of a picture."""
 
+Given = Mapping[str, Any]
+"""Values by their names, as they came from outside."""
+
 Draw = Callable[[], list[Row]]
 """Makes the pictures of an answer."""
 
@@ -45,10 +48,10 @@ class Reply(ABC):
     beside : what Python gives a function beside its inputs, such as ``fit``; None stands for the function's own default.
     """
 
-    def __init__(self, asked: Inputs, outputs: Mapping[str, object], beside: Mapping[str, Any] | None = None) -> None:
+    def __init__(self, asked: Inputs, outputs: Mapping[str, object], beside: Given | None = None) -> None:
         self.asked = asked
         self.outputs = outputs
-        self.beside: Mapping[str, Any] = beside or {}
+        self.beside: Given = beside or {}
 
     def out(self, name: str) -> Any:
         """Return how an answer is to leave; None of what the question does not have."""
@@ -100,7 +103,7 @@ class Reply(ABC):
         """Take the answer: its text, its document, its pictures, what launches it alone where only that is asked for, and what Python sees."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Question:
     """A question that has an answer.
 

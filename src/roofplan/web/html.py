@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import Field
 from html import escape
-from typing import Any
 
 from roofplan import __version__, catalogue
 from roofplan.web.pages import PAGES, Page
@@ -116,11 +115,12 @@ def side_by_side() -> str:
     return frame("Side by side", body, here="side-by-side", scripts=(*SCRIPTS[:-1], "beside.js"))
 
 
-def _field(name: str, declared: Field[Any]) -> str:
+def _field(name: str, declared: Field[object]) -> str:
     """Return an input with its label and what it means."""
     about, default = declared.metadata, declared.default
     label = escape(name.replace("_", " "))
-    helped = f'<p class="help" id="help-{name}">{escape(about["help"])}</p>'
+    help_ = "id of the catalogue, or a config.json" if about["reads"] == "model" else about["help"]
+    helped = f'<p class="help" id="help-{name}">{escape(help_)}</p>'
     common = f'id="in-{name}" name="{name}" aria-describedby="help-{name}"'
     if isinstance(default, bool):
         return f'<div class="field"><label><input type="checkbox" value="true" {common}> {label}</label>{helped}</div>'

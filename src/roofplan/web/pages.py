@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from roofplan.questions import EVERY, Question
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Page:
     """A question as a page.
 

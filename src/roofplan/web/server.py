@@ -6,12 +6,12 @@ import asyncio
 import contextlib
 import json
 import os
+import socket
 import threading
 import webbrowser
 from collections.abc import AsyncIterator, Callable, Mapping
 from importlib.resources import files
 from pathlib import PurePosixPath
-from typing import Any
 
 import uvicorn
 from starlette.applications import Starlette
@@ -22,6 +22,7 @@ from starlette.routing import Route
 
 from roofplan.errors import InputError, RoofplanError
 from roofplan.inputs import Inputs, WebInputs
+from roofplan.questions import Given, Row
 from roofplan.questions.gathered import as_json
 from roofplan.records.units import parse, parse_count
 from roofplan.web import html
@@ -180,11 +181,11 @@ class _Pages:
         return found
 
 
-def _job(page: Page, function: Callable[..., Any], given: Mapping[str, Any], outputs: Mapping[str, Any]) -> Job:
+def _job(page: Page, function: Callable[..., tuple[str, str]], given: Given, outputs: Given) -> Job:
     return Job(function, {"name": page.question, "given": given, "leave": page.leave, "outputs": outputs})
 
 
-async def _asked(request: Request, page: Page) -> tuple[dict[str, Any], dict[str, Any]]:
+async def _asked(request: Request, page: Page) -> tuple[Row, Row]:
     """Return the inputs of a request, and how its answer is to leave: from the query, or from a JSON body."""
     if request.method == "POST":
         if request.headers.get("content-type", "").partition(";")[0] != "application/json":
@@ -206,10 +207,10 @@ async def _asked(request: Request, page: Page) -> tuple[dict[str, Any], dict[str
     return {name: value for name, value in given.items() if name not in outputs}, outputs
 
 
-def _from_query(request: Request, page: Page) -> dict[str, Any]:
+def _from_query(request: Request, page: Page) -> Row:
     """Return inputs as the query gives them: texts, switches, and lists of what is given several times."""
     declared = page.asked.record.each()
-    given: dict[str, Any] = {}
+    given: Row = {}
     for name in request.query_params:
         values = [one for one in request.query_params.getlist(name) if one]
         default = declared[name].default if name in declared else None
@@ -228,10 +229,10 @@ def _event(kind: str, data: str) -> str:
     return f"event: {kind}\ndata: {data}\n\n"
 
 
-def _failure(page: Page, error: RoofplanError) -> dict[str, Any]:
+def _failure(page: Page, error: RoofplanError) -> Row:
     from roofplan.present.answers.record import failure, plain
 
-    found: dict[str, Any] = plain(failure(page.question, Inputs(), error))
+    found: Row = plain(failure(page.question, Inputs(), error))
     return found
 
 
@@ -284,7 +285,7 @@ class _Announced(uvicorn.Server):
 
     announce: Callable[[], None]
 
-    async def startup(self, sockets: list[Any] | None = None) -> None:
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Begin to listen, and say so."""
         await super().startup(sockets)
         if self.started:

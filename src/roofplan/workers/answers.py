@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from roofplan.errors import RoofplanError
 from roofplan.inputs import Inputs
-from roofplan.questions import EVERY, Question
+from roofplan.questions import EVERY, Given, Question
 from roofplan.questions.gathered import Gathered, as_json, gathered
 from roofplan.questions.spelling import command_line, python_call
 from roofplan.workers.names import asked_from_afar
@@ -21,7 +20,7 @@ MOST_ROWS = 2_000
 
 
 def _answered(
-    name: str, given: Mapping[str, Any], leave: frozenset[str], outputs: Mapping[str, object], tick: Told | None
+    name: str, given: Given, leave: frozenset[str], outputs: Mapping[str, object], tick: Told | None
 ) -> tuple[Question, Gathered]:
     """Return the answer to inputs from afar; bad inputs are answered too."""
     from roofplan.questions.gathered import show_failure
@@ -38,7 +37,7 @@ def _answered(
 
 def document(
     name: str,
-    given: Mapping[str, Any],
+    given: Given,
     leave: frozenset[str] = frozenset(),
     outputs: Mapping[str, object] | None = None,
     tick: Told | None = None,
@@ -64,7 +63,7 @@ def document(
 
 def page(
     name: str,
-    given: Mapping[str, Any],
+    given: Given,
     leave: frozenset[str] = frozenset(),
     outputs: Mapping[str, object] | None = None,
     tick: Told | None = None,
@@ -97,7 +96,7 @@ def page(
 
 def shown(
     name: str,
-    given: Mapping[str, Any],
+    given: Given,
     leave: frozenset[str] = frozenset(),
     outputs: Mapping[str, object] | None = None,
     tick: Told | None = None,
@@ -120,7 +119,7 @@ def shown(
 
 def file(
     name: str,
-    given: Mapping[str, Any],
+    given: Given,
     leave: frozenset[str] = frozenset(),
     outputs: Mapping[str, object] | None = None,
     tick: Told | None = None,

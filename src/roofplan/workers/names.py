@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any
 
 from roofplan import catalogue
 from roofplan.errors import InputError, UnknownName, nearest
 from roofplan.inputs import STDIN, Inputs
-from roofplan.questions import Question
+from roofplan.questions import Given, Question
 
 LONGEST = 2_000
 """Most characters of an input that is a text [1]."""
@@ -24,7 +23,7 @@ OWN = {"validate": {"file": STDIN}}
 """Inputs that name a file, where the catalogue's own table stands for it."""
 
 
-def asked_from_afar(question: Question, given: Mapping[str, Any], leave: frozenset[str] = frozenset()) -> Inputs:
+def asked_from_afar(question: Question, given: Given, leave: frozenset[str] = frozenset()) -> Inputs:
     """Return the inputs of a question that somebody else asks.
 
     Parameters

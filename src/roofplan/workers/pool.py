@@ -10,14 +10,14 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
-from typing import Any
 
 from roofplan.errors import RoofplanError
+from roofplan.questions import Given
 
 EVERY = 0.1
 """Least time between two reports of progress [s]."""
@@ -41,18 +41,18 @@ class Stopped(RoofplanError):
     code = "stopped"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Job:
     """A question on its way to a process.
 
     Parameters
     ----------
-    function : a function of a module that takes `given` by name, and `tick`, which is told how far the work is.
+    function : a function of a module that takes `given` by name, and `tick`, which is told how far the work is; it gives a status and a text.
     given : its arguments, which can be pickled.
     """
 
-    function: Callable[..., Any]
-    given: Mapping[str, Any] = field(default_factory=dict)
+    function: Callable[..., tuple[str, str]]
+    given: Given = field(default_factory=dict)
 
 
 Told = Callable[[int, int, str], None]
@@ -82,6 +82,7 @@ def _work(pipe: Connection, ready: str) -> None:
                     told = time.monotonic()
                     pipe.send(("progress", (done, whole, what)))
 
+            message: tuple[str, object]
             try:
                 message = ("answer", job.function(**job.given, tick=tick))
             except Exception as error:  # noqa: BLE001 - whatever fails there is said here
@@ -145,7 +146,7 @@ class Pool:
         worker.process.kill()
         self._idle.put_nowait(self._new())
 
-    async def answer(self, job: Job, told: Told | None = None) -> Any:
+    async def answer(self, job: Job, told: Told | None = None) -> tuple[str, str]:
         """Return what a job gives; a caller who is cancelled ends it.
 
         Parameters
@@ -188,14 +189,15 @@ class Pool:
                 self._replace(worker)
         return found
 
-    async def _asked(self, worker: _Worker, job: Job, told: Told | None) -> Any:
+    async def _asked(self, worker: _Worker, job: Job, told: Told | None) -> tuple[str, str]:
         loop = asyncio.get_running_loop()
         try:
             worker.pipe.send(job)
             while True:
                 kind, content = await loop.run_in_executor(self._threads, worker.pipe.recv)
                 if kind == "answer":
-                    return content
+                    found: tuple[str, str] = content
+                    return found
                 if kind == "fault":
                     raise Stopped(f"internal error: {content}", code="internal")
                 if told is not None:

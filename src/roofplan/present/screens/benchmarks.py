@@ -48,7 +48,7 @@ def _board(board: Board, page: Page) -> None:
     times = all(one.unit == "ms" for one in board.results)
     each = "ms" if times else "tok/s each"
     heads = f"{each:>10}{'rank':>5}{'per USD':>9}{'rank':>5}{'per J':>7}"
-    page.line(f"  {'accelerators':17}{'round':5}{'weights':7}{heads}   predicted each, 90%")
+    page.line(f"  {'accelerators':22}{'round':6}{'weights':8}{heads}   predicted each, 90%")
     for one in board.results:
         page.line(_row(one, board))
     page.line()
@@ -61,7 +61,7 @@ def _row(one: Result, board: Board) -> str:
     dollar = "-" if one.per_dollar is None else f"{one.per_dollar / 1e6:.2f}M"
     watt = "-" if one.per_watt is None else units.significant(one.per_watt)
     places = [str(ranks[by]) if by in ranks else "-" for by in ("device", "USD")]
-    text = f"  {(count + one.named)[:16]:17}{one.round:5}{one.weights[:7]:7}{units.significant(value):>10}{places[0]:>5}{dollar:>9}{places[1]:>5}{watt:>7}"
+    text = f"  {(count + one.named)[:21]:22}{one.round:6}{one.weights[:7]:8}{units.significant(value):>10}{places[0]:>5}{dollar:>9}{places[1]:>5}{watt:>7}"
     if one.predicted is None:
         return text
     p, n = one.predicted, one.accelerators or 1

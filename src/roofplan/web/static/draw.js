@@ -91,9 +91,9 @@ function grade(metric) {
 
 function metricTable(metrics, caption) {
   const rows = Object.entries(metrics).map(([name, one]) =>
-    el("tr", {}, el("th", { scope: "row" }, words(name)), el("td", { class: "number" }, shown(one.value, one.unit)),
-      el("td", {}, range(one), el("span", { class: "interval" }, `${shown(one.low, one.unit)} – ${shown(one.high, one.unit)}`)), el("td", {}, grade(one))));
-  const head = ["figure", "value", "90% interval", "grade"].map((name) => el("th", { scope: "col" }, name));
+    el("tr", {}, el("th", { scope: "row" }, words(name)), el("td", { class: "number" }, shown(one.value, one.unit), " ", grade(one)),
+      el("td", {}, range(one), el("span", { class: "interval" }, `${shown(one.low, one.unit)} – ${shown(one.high, one.unit)}`))));
+  const head = ["figure", "value, grade", "90% interval"].map((name) => el("th", { scope: "col" }, name));
   return el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": caption || "Figures" },
     el("table", {}, caption ? el("caption", {}, caption) : null, el("thead", {}, el("tr", {}, head)), el("tbody", {}, rows)));
 }
