@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from roofplan._version import __version__
+
 if TYPE_CHECKING:
     from roofplan.api import Loaded, load_model, refit, validate
     from roofplan.errors import RoofplanError
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
         token_costs,
     )
 
-__version__ = "0.1.0"
+
 __all__ = [
     "Answer",
     "Loaded",

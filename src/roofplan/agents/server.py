@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from mcp.server.mcpserver import Context, MCPServer
 
-from roofplan import __version__
+from roofplan._version import __version__
 from roofplan.agents.cut import cut, pruned
 from roofplan.errors import InputError, RoofplanError, nearest
 from roofplan.inputs import AgentsInputs, Inputs

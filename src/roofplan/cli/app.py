@@ -15,7 +15,7 @@ from typing import Annotated, Any
 from cyclopts import App, CycloptsError, MissingArgumentError, Parameter
 from cyclopts.exceptions import RepeatArgumentError
 
-from roofplan import __version__
+from roofplan._version import __version__
 from roofplan.cli.printed import Printed, complain
 from roofplan.cli.words import spelled
 from roofplan.errors import InputError, RoofplanError, nearest

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import Field
 from html import escape
 
-from roofplan import __version__, catalogue
+from roofplan import catalogue
+from roofplan._version import __version__
 from roofplan.web.pages import PAGES, Page
 
 LISTS = {"model": "models", "machine": "machines", "device": "devices"}

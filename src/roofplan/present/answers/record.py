@@ -9,7 +9,8 @@ from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeVar, dataclass_transform
 
-from roofplan import __version__, catalogue
+from roofplan import catalogue
+from roofplan._version import __version__
 from roofplan.catalogue import profile
 from roofplan.errors import NoPlan, RoofplanError
 from roofplan.inputs import STDIN, Inputs
