@@ -38,7 +38,7 @@ def nearest_measured(plan: Plan, count: int = 3) -> list[Published]:
     """
     near = _near(shape_of(plan.model), plan.machine.device.id)
     ranked = sorted(near, key=lambda row: _distance(row, plan))[:count]
-    return [_shown(row, plan.rates.fit) for row in ranked]
+    return [dict(_shown(row["id"], plan.rates.fit)) for row in ranked]
 
 
 Shape = tuple[int, int, int, int]
@@ -126,8 +126,16 @@ FIGURES = {
 """Columns of a published row that hold text and numbers -> their names in an answer."""
 
 
-def _shown(row: Row, fit: Fit) -> Published:
-    """Return a row as answers show it."""
+@lru_cache(maxsize=1)
+def _by_id() -> dict[str, Row]:
+    """Return the catalogue's rows by their ids."""
+    return {row["id"]: row for row in catalogue.inference_rows()}
+
+
+@lru_cache(maxsize=2048)
+def _shown(identity: str, fit: Fit) -> Published:
+    """Return a row of the catalogue as answers show it."""
+    row = _by_id()[identity]
     words = {name: row[column] for column, name in WORDS.items() if row.get(column)}
     counts = {name: value for column, name in FIGURES.items() if (value := number(row, column)) is not None}
     times = {name: value * 1e-3 for name in ("tpot", "ttft") if (value := number(row, f"{name}_ms")) is not None}

@@ -1,0 +1,119 @@
+"""Pages under load: ten thousand mixed questions from 64 users at once, each answer compared with the one computed alone."""
+
+import http.client
+import itertools
+import json
+import os
+import re
+import subprocess
+import sys
+import threading
+import time
+from urllib.parse import quote, urlencode
+
+import pytest
+
+pytest.importorskip("starlette")
+
+from roofplan.workers import answers
+
+USERS = 64
+QUESTIONS = int(os.environ.get("ROOFPLAN_WEB_QUESTIONS", "10000"))
+
+SERVED = [
+    {"model": model, "on": [on], **more}
+    for model, on in (
+        ("llama-3.1-8b", "h100-sxm:1"),
+        ("qwen3-8b", "rtx-4090:1"),
+        ("gpt-oss-120b", "h100-sxm:2"),
+        ("llama-3.1-70b", "h100-sxm:8"),
+        ("deepseek-r1", "h200-sxm:8"),
+        ("mixtral-8x7b", "a100-sxm-80:2"),
+        ("llama-3.1-70b", "h100-sxm:1"),
+    )
+    for more in ({"tpot": "50ms"}, {"concurrency": "8"}, {"precision": "fp8"})
+]
+MIXED = [
+    *(("serve", one) for one in SERVED),
+    *(("train", {"model": "llama-3.1-8b", "on": [f"h100-sxm:{count}"]}) for count in (8, 16)),
+    *(
+        ("simulate", {"model": "llama-3.1-8b", "on": ["h100-sxm:1"], "rate": rate, "requests": "200"})
+        for rate in ("2req/s", "6req/s")
+    ),
+    *(("cost/chip", {"device": one}) for one in ("h100-sxm", "rtx-4090", "mi300x")),
+    *(("cost/rent", {"device": one}) for one in ("h100-sxm", "a100-sxm-80")),
+    *(("device", {"device": one}) for one in ("h100-sxm", "b200", "tpu-v5e", "nosuch")),
+    *(("model", {"model": one}) for one in ("deepseek-v3", "llama-3.1-8b", "qwen3-235b-a22b", "nosuch")),
+    *(("models", {"text": one}) for one in ("qwen3", "llama")),
+    *(("claims", {"topic": one}) for one in ("money", "spec")),
+]
+
+STEADY = re.compile(r'"(seconds|cpu_seconds)": [0-9.e+-]+')
+
+
+def plain(text):
+    """Return a document without what differs between runs of one code: how long it took."""
+    return STEADY.sub("", text)
+
+
+def asked_alone():
+    """Return the document of each question, computed in this process, and the seconds that all of them took."""
+    for path, given in MIXED:
+        answers.document(path.replace("/", " "), given)
+    started = time.perf_counter()
+    found = [plain(answers.document(path.replace("/", " "), given)[1]) for path, given in MIXED]
+    return found, time.perf_counter() - started
+
+
+def test_ten_thousand_questions_from_64_users_are_answered_right():
+    expected, alone = asked_alone()
+    words = [sys.executable, "-m", "roofplan", "web", "--port", "18765"]
+    server = subprocess.Popen(words, stderr=subprocess.PIPE, text=True)
+    server.stderr.readline()
+    number, wrong, lost = itertools.count(), [], []
+
+    def user():
+        connection = http.client.HTTPConnection("127.0.0.1", 18765, timeout=300)
+        while (place := next(number)) < QUESTIONS:
+            at = place % len(MIXED)
+            path, given = MIXED[at]
+            try:
+                connection.request("GET", f"/api/{path}?{urlencode(given, doseq=True, quote_via=quote)}")
+                text = connection.getresponse().read().decode()
+            except (OSError, http.client.HTTPException) as error:
+                lost.append(repr(error))
+                connection.close()
+                continue
+            if plain(text) != expected[at]:
+                wrong.append((path, given, text[:200]))
+        connection.close()
+
+    try:
+        for path, given in MIXED:  # every process has seen the catalogue
+            http_get(path, given)
+        started = time.perf_counter()
+        users = [threading.Thread(target=user) for _ in range(USERS)]
+        for one in users:
+            one.start()
+        for one in users:
+            one.join()
+        took = time.perf_counter() - started
+    finally:
+        server.terminate()
+        server.wait()
+        server.stderr.close()
+    rate, single = QUESTIONS / took, len(MIXED) / alone
+    print(
+        f"\n{QUESTIONS} questions of {len(MIXED)} kinds from {USERS} users: {rate:.1f} a second, {rate / single:.2f} of one process alone ({single:.1f} a second); wrong {len(wrong)}, lost {len(lost)}"
+    )
+    assert wrong == []
+    assert lost == []
+
+
+def http_get(path, given):
+    """Ask once."""
+    connection = http.client.HTTPConnection("127.0.0.1", 18765, timeout=300)
+    connection.request("GET", f"/api/{path}?{urlencode(given, doseq=True)}")
+    text = connection.getresponse().read()
+    connection.close()
+    return json.loads(text)
