@@ -17,11 +17,12 @@ class Mock:
     first, between : times to the first token and between tokens [s].
     counts : whether it sends the number of tokens.
     models : that it lists.
+    tls : context of a server that speaks TLS.
     """
 
-    def __init__(self, first=FIRST, between=BETWEEN, *, counts=True, models=("steady",), slots=None):
+    def __init__(self, first=FIRST, between=BETWEEN, *, counts=True, models=("steady",), slots=None, tls=None):
         self.first, self.between, self.counts, self.models = first, between, counts, models
-        self.slots = slots
+        self.slots, self.tls = slots, tls
         self.seen = []
         self.bodies = []
         self.loop = asyncio.new_event_loop()
@@ -39,12 +40,14 @@ class Mock:
 
     @property
     def url(self):
-        return f"http://127.0.0.1:{self.port}"
+        return f"http://127.0.0.1:{self.port}" if self.tls is None else f"https://localhost:{self.port}"
 
     def _run(self):
         asyncio.set_event_loop(self.loop)
         self.gate = asyncio.Semaphore(self.slots or 10_000)
-        server = self.loop.run_until_complete(asyncio.start_server(self.serve, "127.0.0.1", 0, backlog=8192))
+        server = self.loop.run_until_complete(
+            asyncio.start_server(self.serve, "127.0.0.1", 0, backlog=8192, ssl=self.tls)
+        )
         self.port = server.sockets[0].getsockname()[1]
         self.ready.set()
         self.loop.run_forever()

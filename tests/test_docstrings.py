@@ -37,6 +37,14 @@ def defined(module, name):
     return None
 
 
+def is_question(function):
+    """Return whether a function answers a question: its docstring is the command's help."""
+    names = [
+        one.func.id for one in function.decorator_list if isinstance(one, ast.Call) and isinstance(one.func, ast.Name)
+    ]
+    return "question" in names
+
+
 def lent():
     """Return the functions that some other room imports, by module and name."""
     found = {}
@@ -54,7 +62,7 @@ def lent():
     return {
         (where[0], where[1].name): where[1]
         for (module, _, _), where in found.items()
-        if where and room(where[0]) not in {room(module), "laws"}
+        if where and not is_question(where[1]) and room(where[0]) not in {room(module), "laws"}
     }
 
 

@@ -145,7 +145,7 @@ def test_tables_need_their_library_alone_when_they_are_asked_for(plan, monkeypat
 @pytest.mark.parametrize(
     ("call", "said"),
     [
-        (lambda: rp.device(None), "device is missing"),
+        (lambda: rp.device(None), "DEVICE is missing"),
         (lambda: rp.device("h100-sxn"), "h100-sxm"),
         (lambda: rp.ask("cots"), "not known"),
         (lambda: rp.ask("serve", model="llama-3.1-8b", tpod="1ms"), "tpot"),

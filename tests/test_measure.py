@@ -5,12 +5,14 @@ import json
 import os
 import random
 import sqlite3
+import ssl
 import subprocess
 import sys
 from array import array
 
 import numpy as np
 import pytest
+import trustme
 from mock_server import Mock
 
 from roofplan import observe
@@ -19,7 +21,7 @@ from roofplan.load.asked import warmup_of
 from roofplan.load.requests import Requests
 from roofplan.measure.client import drive
 from roofplan.measure.endpoint import Unreachable
-from roofplan.measure.exchange import target_of
+from roofplan.measure.exchange import _trusted, target_of
 from roofplan.measure.figures import server_tpot
 from roofplan.measure.ledger import COLUMNS, MIGRATIONS, VARIABLE, Ledger
 from roofplan.measure.request import load_of
@@ -111,6 +113,23 @@ def test_tls_that_fails_is_said(server, monkeypatch):
     monkeypatch.setattr("roofplan.measure.endpoint.PATIENCE", 0.5)
     with pytest.raises(Unreachable, match="TLS"):
         observe.measure_endpoint(server.url.replace("http:", "https:"))
+
+
+def test_over_tls_opening_the_connection_costs_no_figure(monkeypatch, tmp_path):
+    authority = trustme.CA()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("localhost").configure_cert(context)
+    authority.cert_pem.write_to_path(tmp_path / "authority.pem")
+    with Mock(tls=context) as mock:
+        with pytest.raises(Unreachable, match="TLS"):
+            observe.measure_endpoint(mock.url, model="steady", **SHORT)
+        _trusted.cache_clear()
+        monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "authority.pem"))
+        found = observe.measure_endpoint(mock.url, model="steady", **SHORT)
+    _trusted.cache_clear()
+    assert found.kept
+    assert all(one.tls > 0.0 for one in found.run.samples)
+    assert found.seen.figures["ttft"].summary.mean == pytest.approx(mock.first, abs=0.02)
 
 
 def test_an_answer_in_one_piece_has_no_first_token(server):

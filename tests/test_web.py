@@ -209,7 +209,7 @@ def test_a_saved_answer_needs_no_network(server):
         ("serve", {"model": "llama-3.1-8b", "nope": 1}, "unknown input"),
         ("serve", {"model": "llama-3.1-8b", "on": 7}, "expected a list of texts"),
         ("serve", {"model": "llama-3.1-8b", "tpot": "x" * 3000}, "longer than"),
-        ("serve", {}, "model is missing"),
+        ("serve", {}, "MODEL is missing"),
         ("serve", {"model": {"model_type": "nosuch"}}, "nosuch"),
         ("serve", {"model": {"a": "x" * (1 << 20)}}, "larger than"),
     ],

@@ -119,8 +119,7 @@ class Answer(Generic[T]):
         given = {name: value for name, value in self._beside.items() if name != "progress" and value is not None}
         defaults = {name: default for name, (default, _) in self._question.outputs.items()}
         reply = Gathered(self._inputs, defaults | outputs, tick, given)
-        for name in self._question.missing(self._inputs):
-            raise InputError(f"{name} is missing. Example: {self._question.example}", argument=name)
+        self._question.check(self._inputs)
         self._question.answer(self._inputs, reply)
         return reply
 

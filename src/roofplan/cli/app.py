@@ -69,11 +69,7 @@ def add(question: Question, to: App = app) -> Callable[..., int]:
             if reply.out("request") is not None:
                 explicit = {**earlier(reply.out("request"), record), **explicit}
             asked = reply.asked = record.of(explicit)
-            for one in question.missing(asked):
-                raise InputError(
-                    f"{one.upper()} is missing. Example: roofplan {question.name} {question.example}",
-                    argument=one.upper(),
-                )
+            question.check(asked)
             reply.code = question.answer(asked, reply) or 0
         return reply.code
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING
 
-from roofplan.errors import InputError, NoPlan, RoofplanError
+from roofplan.errors import NoPlan, RoofplanError
 from roofplan.inputs import Inputs
 from roofplan.questions.question import Draw, Given, Question, Reply, Row, Tick
 
@@ -141,8 +141,7 @@ def gathered(
     defaults = {name: default for name, (default, _) in question.outputs.items()}
     reply = Gathered(asked, defaults | dict(outputs or {}), tick)
     try:
-        for name in question.missing(asked):
-            raise InputError(f"{name} is missing. Example: {question.example}", argument=name)
+        question.check(asked)
         question.answer(asked, reply)
     except RoofplanError as error:
         show_failure(reply, question, error)
@@ -150,7 +149,14 @@ def gathered(
 
 
 def show_failure(reply: Gathered, question: Question, error: RoofplanError) -> None:
-    """Let an answer say why there is none."""
+    """Let an answer say why there is none.
+
+    Parameters
+    ----------
+    reply : the answer.
+    question : its question.
+    error : why.
+    """
     from roofplan.present import screens
     from roofplan.present.answers.record import failure
 
@@ -164,5 +170,14 @@ def show_failure(reply: Gathered, question: Question, error: RoofplanError) -> N
 
 
 def as_json(document: Row) -> str:
-    """Return a document as the command line writes it."""
+    """Return a document as the command line writes it.
+
+    Parameters
+    ----------
+    document : the document.
+
+    Returns
+    -------
+    Its text.
+    """
     return json.dumps(document, indent=1, allow_nan=False) + "\n"

@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from roofplan.errors import InputError
 from roofplan.inputs import Inputs
 
 if TYPE_CHECKING:
@@ -131,9 +132,22 @@ class Question:
         """Names of the inputs that stand by their place."""
         return [name for name, one in self.record.each().items() if one.metadata["positional"]]
 
-    def missing(self, asked: Inputs) -> list[str]:
-        """Return the inputs that must be given and are not."""
-        return [name for name, one in asked.each().items() if one.metadata["required"] and not getattr(asked, one.name)]
+    def check(self, asked: Inputs) -> None:
+        """Refuse inputs without one that must be given.
+
+        Parameters
+        ----------
+        asked : the inputs.
+
+        Raises
+        ------
+        InputError : an input is missing; an example shows it.
+        """
+        for name, one in asked.each().items():
+            if one.metadata["required"] and not getattr(asked, one.name):
+                raise InputError(
+                    f"{name.upper()} is missing. Example: roofplan {self.name} {self.example}", argument=name.upper()
+                )
 
 
 Asked = TypeVar("Asked", bound=Inputs)

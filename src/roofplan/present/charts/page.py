@@ -28,7 +28,18 @@ Promise.all(specs.map((spec, index) => vegaEmbed("#chart" + index, spec, { actio
 
 
 def page(title: str, text: str, specs: Sequence[Spec]) -> str:
-    """Return an HTML document with the text of an answer, its charts and their scripts."""
+    """Return an HTML document with the text of an answer, its charts and their scripts.
+
+    Parameters
+    ----------
+    title : title of the page.
+    text : the answer as text.
+    specs : specifications of the charts, in order.
+
+    Returns
+    -------
+    HTML that needs no network.
+    """
     vendor = files("roofplan.present.charts") / "vendor"
     scripts = "\n".join(f"<script>{_inline((vendor / name).read_text())}</script>" for name in SCRIPTS)
     places = "\n".join(f'<div class="chart" id="chart{index}"></div>' for index in range(len(specs)))
