@@ -103,9 +103,8 @@ def test_ten_thousand_questions_from_64_users_are_answered_right():
         server.wait()
         server.stderr.close()
     rate, single = QUESTIONS / took, len(MIXED) / alone
-    print(
-        f"\n{QUESTIONS} questions of {len(MIXED)} kinds from {USERS} users: {rate:.1f} a second, {rate / single:.2f} of one process alone ({single:.1f} a second); wrong {len(wrong)}, lost {len(lost)}"
-    )
+    print(f"\n{QUESTIONS} questions of {len(MIXED)} kinds from {USERS} users: {rate:.1f} a second,", end=" ")
+    print(f"{rate / single:.2f} of one process alone ({single:.1f} a second); wrong {len(wrong)}, lost {len(lost)}")
     assert wrong == []
     assert lost == []
 

@@ -42,6 +42,23 @@ def conversation():
         "explain nothing": ("explain", {"question": "serve", "inputs": eight, "figure": "tpod"}),
         "compare": ("compare", {"questions": [{"inputs": eight}, {"inputs": {**eight, "on": ["rtx-4090:1"]}}]}),
         "compare one": ("compare", {"questions": [{"inputs": eight}]}),
+        "whole explanation": ("explain", {"question": "serve", "inputs": eight, "figure": "", "depth": 8}),
+        "unknown input": ("plan_serving", {**eight, "tpod": "20ms"}),
+        "number": ("plan_serving", {**eight, "concurrency": 64}),
+        "one machine": ("plan_serving", {**eight, "on": "h100-sxm:1"}),
+        "no model": ("plan_serving", {"on": ["h100-sxm:1"]}),
+        "deep": ("model", {"model": json.loads('{"a":' * 60 + "1" + "}" * 60)}),
+        "explain odd": ("explain", {"question": "claims", "inputs": {}}),
+        "compare odd": ("compare", {"questions": [{"inputs": "x"}, {"inputs": eight}]}),
+        "compare none": (
+            "compare",
+            {"questions": [{"inputs": eight}, {"inputs": {**eight, "model": "llama-3.1-405b"}}]},
+        ),
+        "measure file": (
+            "measure_endpoint",
+            {"url": "http://127.0.0.1:9", "model": "/etc/passwd", "on": ["h100-sxm:1"]},
+        ),
+        "measure odd": ("measure_endpoint", {"url": "http://[::1"}),
         "compare others": ("compare", {"questions": [{"question": "claims"}, {"question": "claims"}]}),
         "compare bad": ("compare", {"questions": [{"inputs": eight}, {"inputs": {"model": "nosuch"}}]}),
         "measure": ("measure_endpoint", {"url": "http://example.com/v1"}),
@@ -63,7 +80,7 @@ def conversation():
                     heard.append((done, whole))
 
                 told[name] = await client.call_tool(tool, arguments, progress_callback=hear)
-            for resource in ("models", "devices", "schema/serve", "schema/cost-tokens"):
+            for resource in ("models", "devices", "schema/serve", "schema/cost-tokens", "schema/nosuch"):
                 told[resource] = (await client.read_resource(f"roofplan://{resource}")).contents[0].text
 
     asyncio.run(converse())
@@ -127,6 +144,40 @@ def test_refusals_are_data_with_the_remedy(told):
     assert told["path"]["status"] == "error"
 
 
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("unknown input", "tpot"),
+        ("no model", "MODEL is missing"),
+        ("deep", "nested deeper"),
+        ("explain odd", "none of"),
+        ("compare odd", "give an object"),
+        ("measure file", "config"),
+        ("measure odd", "url"),
+    ],
+)
+def test_odd_arguments_are_errors_that_say_why(told, name, said):
+    assert told[name]["status"] == "error"
+    assert said.lower() in json.dumps(told[name]).lower()
+
+
+def test_numbers_and_single_machines_are_taken(told):
+    assert told["number"]["answer"]["plans"][0]["concurrency"] == 64
+    assert told["one machine"]["status"] == "ok"
+
+
+def test_a_long_explanation_loses_levels(told):
+    assert told["whole explanation"]["status"] == "ok"
+    assert told["whole explanation"]["answer"]["depth"] < 8
+    assert len(json.dumps(told["whole explanation"])) < LARGEST
+
+
+def test_a_plan_beside_none_says_so(told):
+    assert told["compare none"]["status"] == "no_plan"
+    assert told["compare none"]["answer"]["plans"][0]["asked"].startswith("roofplan serve llama-3.1-8b")
+    assert told["compare none"]["answer"]["plans"][1]["why"]["relax"]
+
+
 def test_long_questions_report_progress(conversation):
     heard = conversation[1]["wide plan"]
     assert heard
@@ -162,6 +213,7 @@ def test_the_catalogue_and_the_schemas_are_resources(told):
     assert "llama-3.1-8b" in told["models"]
     assert "h100-sxm" in told["devices"]
     assert json.loads(told["schema/serve"])["properties"]["command"]["const"] == "serve"
+    assert json.loads(told["schema/nosuch"])["status"] == "error"
     assert json.loads(told["schema/cost-tokens"])["properties"]["command"]["const"] == "cost tokens"
 
 

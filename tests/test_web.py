@@ -3,11 +3,15 @@
 import asyncio
 import http.client
 import json
+import multiprocessing
+import os
 import random
 import re
+import shutil
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 from urllib.parse import quote, urlencode
@@ -16,10 +20,13 @@ import pytest
 
 pytest.importorskip("starlette")
 
+from roofplan.errors import RoofplanError
+from roofplan.inputs import Listening
 from roofplan.questions import EVERY
 from roofplan.web.html import question_page
 from roofplan.web.pages import PAGES
 from roofplan.workers.guard import Guard
+from roofplan.workers.listening import Place
 from roofplan.workers.pool import Busy, Job, Pool, Stopped, TooLong
 
 SERVE = "model=llama-3.1-8b&on=h100-sxm:1&tpot=50ms"
@@ -37,8 +44,16 @@ class Server:
     def __init__(self, *words):
         self.port = free_port()
         command = [sys.executable, "-m", "roofplan", "web", "--port", str(self.port), *words]
-        self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-        self.said = self.process.stderr.readline()
+        self.log = Path(tempfile.mkdtemp()) / "server.log"
+        with self.log.open("w") as log:
+            self.process = subprocess.Popen(command, stderr=log)
+        while "listens on" not in self.said:
+            assert self.process.poll() is None, self.said
+            time.sleep(0.05)
+
+    @property
+    def said(self):
+        return self.log.read_text()
 
     def ask(self, path, body=None, method=None, **headers):
         named = {name.replace("_", "-"): value for name, value in headers.items()}
@@ -55,7 +70,7 @@ class Server:
     def end(self):
         self.process.terminate()
         self.process.wait(20)
-        self.process.stderr.close()
+        shutil.rmtree(self.log.parent)
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +92,7 @@ def events(text):
 def test_a_form_offers_every_input_that_a_page_takes(path):
     text, page = question_page(PAGES[path]), PAGES[path]
     names = re.findall(r'<input[^>]* name="(\w+)"', text)
-    assert sorted(names) == sorted(set(EVERY[page.question].record.each()) - page.leave)
+    assert sorted(names) == sorted(set(EVERY[page.question].record.each()) - page.refused)
     for name in names:
         assert f'for="in-{name}"' in text or re.search(rf'<label><input[^>]*name="{name}"', text)
         assert f'id="help-{name}"' in text
@@ -202,10 +217,10 @@ def test_a_saved_answer_needs_no_network(server):
         ("serve", {"model": "llama-3.1-8b", "on": ["/etc/chip.toml:1"]}, "names a file"),
         ("device", {"device": "chip.TOML"}, "names a file"),
         ("cost/history", {"from": "./a.toml"}, "names a file"),
-        ("simulate", {"model": "llama-3.1-8b", "trace": "t.csv"}, "not taken from afar"),
+        ("simulate", {"model": "llama-3.1-8b", "trace": "t.csv"}, "not accepted here"),
         ("validate", {"kind": "training", "file": "/etc/passwd"}, "names a file"),
-        ("runs", {"delete": True, "run": 1}, "not taken from afar"),
-        ("runs", {"plan": "p.json"}, "not taken from afar"),
+        ("runs", {"delete": True, "run": 1}, "not accepted here"),
+        ("runs", {"plan": "p.json"}, "not accepted here"),
         ("serve", {"model": "llama-3.1-8b", "nope": 1}, "unknown input"),
         ("serve", {"model": "llama-3.1-8b", "on": 7}, "expected a list of texts"),
         ("serve", {"model": "llama-3.1-8b", "tpot": "x" * 3000}, "longer than"),
@@ -245,10 +260,57 @@ def test_forms_of_other_sites_cannot_ask(server):
     assert server.ask("/", Host="evil.example")[0] == 421
     assert server.ask("/", Host="evil.example:80@127.0.0.1")[0] == 421
     assert server.ask("/", Host=f"localhost:{server.port}", Origin=f"http://localhost:{server.port}")[0] == 200
+    assert server.ask("/", Host=f"[::1]:{server.port}")[0] == 200
+    for origin in ("null", "http://[", f"http://localhost:{server.port}"):
+        assert server.ask("/", Origin=origin)[0] == 403
+    assert server.ask("/api/device?device=h100-sxm", Sec_Fetch_Site="cross-site", Sec_Fetch_Mode="no-cors")[0] == 403
+    link = {"Sec_Fetch_Site": "cross-site", "Sec_Fetch_Mode": "navigate", "Sec_Fetch_Dest": "document"}
+    assert server.ask("/serve", **link)[0] == 200
+    assert server.ask("/serve", **(link | {"Sec_Fetch_Dest": "iframe"}))[0] == 403
 
 
 def test_large_bodies_are_refused(server):
     assert server.ask("/api/serve", " " * (3 << 20), Content_Type="application/json")[0] == 413
+
+
+def test_large_bodies_without_a_length_are_refused(server):
+    with socket.create_connection(("127.0.0.1", server.port), timeout=30) as place:
+        head = f"POST /api/serve HTTP/1.1\r\nHost: 127.0.0.1:{server.port}\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
+        place.sendall(head.encode())
+        chunk = b" " * (1 << 20)
+        try:
+            for _ in range(4):
+                place.sendall(b"%x\r\n%s\r\n" % (len(chunk), chunk))
+            place.sendall(b"0\r\n\r\n")
+        except ConnectionError:
+            pass
+        assert b" 413 " in place.recv(100)
+
+
+@pytest.mark.parametrize(
+    ("path", "inputs"),
+    [
+        ("validate", {"kind": "training", "file": ["x"]}),
+        ("serve", {"model": "llama-3.1-8b", "tpot": "9" * 400 + "ms"}),
+        ("serve", {"model": "llama-3.1-8b", "on": ["h100-sxm:1"], "emit": 5}),
+        ("serve", {"model": "llama-3.1-8b", "on": ["h100-sxm:1"], "explain": True, "depth": {}}),
+        ("simulate", {"model": "llama-3.1-8b", "on": ["h100-sxm:1"], "rate": "4req/s", "requests": 20_000_000}),
+        ("simulate", {"model": "llama-3.1-8b", "on": ["h100-sxm:1"], "rate": "4req/s", "requests": "many"}),
+    ],
+)
+def test_odd_values_are_errors_of_the_input(server, path, inputs):
+    code, text, _ = server.post(f"/api/{path}", inputs)
+    assert (code, json.loads(text)["status"]) == (400, "error")
+
+
+def test_who_leaves_makes_no_noise(server):
+    before = server.said
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
+    connection.request("GET", "/api/serve?model=deepseek-v3&engine=any")
+    connection.close()
+    assert server.ask(f"/api/serve?{SERVE}")[0] == 200
+    time.sleep(2.5)  # the server looks once a second whether anybody still waits
+    assert server.said == before
 
 
 def test_an_input_given_twice_is_refused(server):
@@ -266,6 +328,30 @@ def test_a_port_that_is_taken_is_named(server):
     found = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
     assert found.returncode == 2
     assert "cannot listen" in found.stderr
+
+
+@pytest.mark.parametrize(
+    ("given", "hosts", "secret", "url"),
+    [
+        ({}, {"localhost", "127.0.0.1", "::1"}, False, "http://127.0.0.1:8765/"),
+        ({"host": "127.0.0.2"}, {"localhost", "127.0.0.1", "::1", "127.0.0.2"}, False, "http://127.0.0.2:8765/"),
+        ({"name": ("Box.LAN",)}, {"localhost", "127.0.0.1", "::1", "box.lan"}, True, "http://box.lan:8765/"),
+        ({"host": "fe80::1", "port": "80"}, {"localhost", "127.0.0.1", "::1", "fe80::1"}, True, "http://[fe80::1]:80/"),
+    ],
+)
+def test_a_place_has_the_names_under_which_it_is_reached(given, hosts, secret, url):
+    place = Place.of(Listening(**given))
+    assert place.hosts == hosts
+    assert (place.token is not None) == secret
+    assert place.url == url
+
+
+@pytest.mark.parametrize(
+    ("given", "said"), [({"port": "99999"}, "above"), ({"host": "::"}, "--name"), ({"port": "x"}, "port")]
+)
+def test_places_that_cannot_be_are_refused(given, said):
+    with pytest.raises(RoofplanError, match=said):
+        Place.of(Listening(**given))
 
 
 def test_other_hosts_need_a_token(run):
@@ -307,10 +393,12 @@ def test_a_token_in_the_address_becomes_a_cookie():
     assert answered(guard, **host, authorization="Bearer wrong")[0] == 401
     assert answered(guard, **host, cookie="roofplan-token=wrong")[0] == 401
     assert answered(guard, query="token=wrong", **host)[0] == 401
-    code, headers = answered(guard, path="/serve", query="token=a-token-of-some-length", **host)
-    assert (code, headers["location"]) == (303, "/serve")
+    code, headers = answered(guard, path="/serve", query="model=a%20b&token=a-token-of-some-length&on=x", **host)
+    assert (code, headers["location"]) == (303, "/serve?model=a+b&on=x")
+    _, away = answered(guard, path="//evil.example/x", query="token=a-token-of-some-length", **host)
+    assert away["location"] == "/evil.example/x"
     assert "HttpOnly" in headers["set-cookie"]
-    assert "SameSite=strict" in headers["set-cookie"]
+    assert "SameSite=lax" in headers["set-cookie"]
     cookie = headers["set-cookie"].partition(";")[0]
     assert answered(guard, **host, cookie=cookie)[0] == 200
     assert answered(guard, **host, authorization="Bearer a-token-of-some-length")[0] == 200
@@ -388,6 +476,29 @@ def test_faults_and_deaths_are_told_and_lose_nobody_else():
     with_pool(check, limit=60.0)
 
 
+def test_nothing_stays_behind_a_pool_that_stops():
+    async def check(pool):
+        asked = asyncio.create_task(pool.answer(Job(doze, {"seconds": 600.0})))
+        await asyncio.sleep(0.1)
+        pool.stop()
+        with pytest.raises(Stopped):
+            await asked
+        assert multiprocessing.active_children() == []
+        assert not os.path.exists(pool._folder)  # noqa: ASYNC240, PTH110 - one look
+
+    with_pool(check)
+
+
+def test_a_fault_keeps_its_process():
+    async def check(pool):
+        (before,) = pool._every
+        with pytest.raises(Stopped):
+            await pool.answer(Job(fail))
+        assert pool._every == {before}
+
+    with_pool(check)
+
+
 def test_too_many_questions_are_turned_away():
     async def check(pool):
         first, second = (asyncio.create_task(pool.answer(Job(doze, {"seconds": 0.2}))) for _ in range(2))
@@ -414,8 +525,6 @@ def test_who_stops_listening_frees_the_process(server):
 
 @pytest.fixture(scope="module")
 def browser():
-    import shutil
-
     from playwright.sync_api import sync_playwright
 
     place = shutil.which("chromium") or shutil.which("chromium-browser")
@@ -612,8 +721,3 @@ def test_odd_inputs_never_break_a_page(browser, server, path):
         page.wait_for_selector("#answer[data-status]", timeout=60_000)
     context.close()
     assert faults == []
-
-
-def test_static_files_travel_in_the_wheel():
-    folder = Path(__file__).parent.parent / "src" / "roofplan" / "web" / "static"
-    assert {one.suffix for one in folder.iterdir()} == {".js", ".css", ".svg"}

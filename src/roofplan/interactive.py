@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from roofplan import api, observe
 from roofplan.errors import InputError, choice
-from roofplan.inputs import DeviceInputs, Inputs, takes
+from roofplan.inputs import STDIN, DeviceInputs, Inputs, takes
 from roofplan.questions import EVERY
 from roofplan.questions.gathered import Gathered
 from roofplan.questions.question import Given, Question, Row
@@ -137,12 +137,6 @@ class Answer(Generic[T]):
         own = [name for name in vars(type(self)) if not name.startswith("_")]
         return sorted({*own, *(name for name in dir(self._reply.result) if not name.startswith("_"))})
 
-    def __eq__(self, other: object) -> bool:
-        return bool(self._reply.result == (other.result if isinstance(other, Answer) else other))
-
-    def __hash__(self) -> int:
-        return hash((self._question.name, self._inputs))
-
     def __repr__(self) -> str:
         lines = self._reply.text.rstrip().split("\n")
         rest = [f"... {len(lines) - LINES} more lines: print(answer)"] if len(lines) > LINES else []
@@ -224,11 +218,11 @@ class Answer(Generic[T]):
         return Text(self._answered(explain=True, depth=str(depth)).text)
 
     def emit(self, target: str | None = None) -> Text:
-        """Return the line, or the files, that launch the best plan.
+        """Return the line, or the file, that launches the best plan.
 
         Parameters
         ----------
-        target : engine or framework; default: the plan's own.
+        target : another engine or framework, for which is planned anew; default: the plan's own.
 
         Returns
         -------
@@ -239,9 +233,11 @@ class Answer(Generic[T]):
         InputError : nothing of this question is launched, or an unknown target.
         """
         self._offers("emit")
-        plan = self._reply.result.plans[0]  # type: ignore[attr-defined]
-        own = plan.engine.id if hasattr(plan, "engine") else plan.framework.id
-        return Text(self._answered(emit=target or own.partition("-")[0]).launch or "")
+        if target is not None:
+            return Text(self._answered(emit=target).launch or "")
+        if self._reply.launch is None:
+            raise InputError(f"{self._question.name} has nothing to emit", argument="emit")
+        return Text(self._reply.launch)
 
     def chart(self) -> Charts:
         """Return the pictures.
@@ -288,7 +284,8 @@ def ask(question: str, **inputs: object) -> Answer[Any]:
     RoofplanError : no such question, bad input, or no plan.
     """
     found = EVERY[choice(question, EVERY, "question")]
-    return Answer(found, found.record.of(inputs, f"ask({question!r})"), {})
+    given = {name: STDIN if value == "-" and name == "file" else value for name, value in inputs.items()}
+    return Answer(found, found.record.of(given, f"ask({question!r})"), {})
 
 
 def device(name: str) -> Answer[Accelerator]:

@@ -31,7 +31,7 @@ app = App(
 )
 GROUPS = {
     "cost": "What a chip, a machine, an hour and a token cost, and of what.",
-    "measure": "What users of an endpoint feel, by the clock of a client.",
+    "measure": "What endpoints, machines and engines show when they are measured.",
 }
 """Commands of two words, by their first, and what they have in common."""
 

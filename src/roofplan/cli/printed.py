@@ -46,7 +46,7 @@ class Printed(Reply):
             self._draw(self.out("html"), title or f"roofplan {self.command}", screen, pictures)
         if self.as_json:
             self.document(document())
-        elif launch is not None:
+        elif launch is not None and self.out("emit") is not None:
             print(launch())
         else:
             screen(screens.stdout())

@@ -98,11 +98,11 @@ def target_of(url: str, key: str = "") -> Target:
     'http://127.0.0.1:8000/v1'
     """
     text = url.strip()
-    parts = urlsplit(text if "://" in text else f"http://{text}")
     try:
+        parts = urlsplit(text if "://" in text else f"http://{text}")
         port = parts.port
     except ValueError:
-        port, parts = None, parts._replace(netloc="")
+        parts, port = urlsplit(""), None
     if parts.scheme not in {"http", "https"} or not parts.hostname:
         message = f"URL: {url} is no address of a server. Example: http://127.0.0.1:8000/v1"
         raise InputError(message, argument="URL", value=url)

@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from roofplan.present.screens import Page
 
 
+Told = Callable[[int, int, str], None]
+"""Is told the work done, the work in all [1] and what is counted."""
+
+
 class Gathered(Reply):
     """An answer whose parts are made when they are asked for.
 
@@ -32,7 +36,7 @@ class Gathered(Reply):
         self,
         asked: Inputs,
         outputs: Mapping[str, object],
-        tick: Callable[[int, int, str], None] | None = None,
+        tick: Told | None = None,
         beside: Given | None = None,
     ) -> None:
         super().__init__(asked, outputs, beside)
@@ -110,12 +114,12 @@ class Gathered(Reply):
 
     @property
     def launch(self) -> str | None:
-        """What launches the plan, where that was asked for."""
+        """What launches the plan, where there is one."""
         return None if self._launch is None else self._launch()
 
 
 @contextmanager
-def _told(tick: Callable[[int, int, str], None] | None, what: str) -> Iterator[Tick | None]:
+def _told(tick: Told | None, what: str) -> Iterator[Tick | None]:
     yield None if tick is None else lambda done, whole: tick(done, whole, what)
 
 
@@ -123,7 +127,7 @@ def gathered(
     question: Question,
     asked: Inputs,
     outputs: Mapping[str, object] | None = None,
-    tick: Callable[[int, int, str], None] | None = None,
+    tick: Told | None = None,
 ) -> Gathered:
     """Return the answer of a question.
 

@@ -84,11 +84,11 @@ def _list(name: str, record: type[ListInputs] = ListInputs) -> Callable[[Callabl
             def screen(page: Page) -> None:
                 for one, words in found:
                     page.line(f"{one:<26} {words}")
-                if not found:
-                    near = nearest(asked.text, dict(every))
-                    hint = f" Nearest: {', '.join(near)}" if near else ""
-                    reply.remark(f"nothing holds {asked.text!r}.{hint}")
 
+            if not found and not reply.as_json:
+                near = nearest(asked.text, dict(every))
+                hint = f" Nearest: {', '.join(near)}" if near else ""
+                reply.remark(f"nothing holds {asked.text!r}.{hint}")
             reply.show(screen, lambda: list_answer(name, found, asked))
             return 0 if found else 1
 

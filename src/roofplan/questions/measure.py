@@ -120,7 +120,7 @@ def machine(asked: ProbeInputs, reply: Reply) -> int:
     with reply.progress("figures") as tick:
         found = observe.measure_machine(asked, progress=tick, **({"ledger": place()} | dict(reply.beside)))
     if asked.out is not None:
-        Path(asked.out).write_text(found.chip)
+        Path(asked.out).write_text(found.chip, encoding="utf-8")
     reply.table(lambda: answers.figure_rows(found))
 
     def pictures() -> list[Row]:

@@ -101,7 +101,7 @@ class Reply(ABC):
         launch: Callable[[], str] | None = None,
         result: object = None,
     ) -> None:
-        """Take the answer: its text, its document, its pictures, what launches it alone where only that is asked for, and what Python sees."""
+        """Take the answer: its text, its document, its pictures, what launches it, and what Python sees."""
 
 
 @dataclass(frozen=True, slots=True)

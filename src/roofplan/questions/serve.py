@@ -54,7 +54,7 @@ def serve(asked: ServeInputs, reply: Reply) -> int:
         ),
         pictures,
         title=f"roofplan serve {asked.model}",
-        launch=None if emit is None else lambda: launch(result.plans[0]),
+        launch=lambda: launch(result.plans[0]),
         result=result,
     )
     felt = result.plans[0].under_load

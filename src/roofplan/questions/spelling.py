@@ -53,7 +53,8 @@ def python_call(question: Question, asked: Inputs) -> str:
     identifiers = {name: one.name for name, one in asked.each().items()}
     for name, value in _stated(asked):
         shown = repr(list(value)) if isinstance(value, tuple) else repr(_named(value))
-        given.append(shown if question.python and name == "model" else f"{identifiers[name]}={shown}")
+        alone = question.python and name == "model" and question.positions[:1] == ["model"]
+        given.append(shown if alone else f"{identifiers[name]}={shown}")
     return "\n".join([*lines, f"answer = rp.{question.python or 'ask'}({', '.join(given)})"])
 
 

@@ -47,7 +47,7 @@ def train(asked: TrainInputs, reply: Reply) -> None:
         lambda: train_answer(result, asked, top=top, explain=max(levels, 2) if explain else 0, emit=emit),
         pictures,
         title=f"roofplan train {asked.model}",
-        launch=None if emit is None else lambda: launch(result.plans[0], emit),
+        launch=lambda: launch(result.plans[0], emit),
         result=result,
     )
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from roofplan.laws import Number, larger, matmul, roofline, where
 from roofplan.operations.table import HANDOVER, Operation, element_bytes, format_entry
-from roofplan.records.terms import Numbers
+from roofplan.records.terms import Numbers, Term
 from roofplan.timing.network import MESSAGES, Ranks, message_time
 from roofplan.timing.rates import QUANTISED, Rates, Vector
 
@@ -249,6 +251,45 @@ def memory_rate(op: Operation, r: Rates) -> Number:
 
 ROOFLINE = ("moved", "memory_rate", "work", "compute_rate")
 """Names of the numbers in a kernel's roofline formula."""
+
+
+class UnderRoof(NamedTuple):
+    """A kernel under a roofline.
+
+    Parameters
+    ----------
+    intensity : work over bytes moved [FLOP/B].
+    rate : that memory and compute allow [FLOP/s].
+    binds : which of the two allows less: memory or compute.
+    """
+
+    intensity: float
+    rate: float
+    binds: str
+
+
+def under_roof(term: Term) -> UnderRoof | None:
+    """Return where a kernel stands under its roofline.
+
+    Parameters
+    ----------
+    term : the kernel's time, with the numbers of `ROOFLINE`.
+
+    Returns
+    -------
+    Its place; None of what does not both move and compute.
+    """
+    if not all(name in term.numbers for name in ROOFLINE):
+        return None
+    moved, memory_rate, work, compute_rate = (float(term.numbers[name][0]) for name in ROOFLINE)
+    if not work or not moved:
+        return None
+    by_memory, by_compute = moved / memory_rate, work / compute_rate
+    return UnderRoof(
+        work / moved,
+        work / float(roofline.overlapped_time(work, moved, compute_rate, memory_rate)),
+        "memory" if by_memory > by_compute else "compute",
+    )
 
 
 def roofline_numbers(op: Operation, r: Rates) -> Numbers:

@@ -8,11 +8,12 @@ from html import escape
 from roofplan import catalogue
 from roofplan._version import __version__
 from roofplan.web.pages import PAGES, Page
+from roofplan.workers.names import help_from_afar
 
 LISTS = {"model": "models", "machine": "machines", "device": "devices"}
 """Names that complete an input, by what it reads."""
 
-BY_NAME = {"engine": "engines", "framework": "frameworks"}
+BY_NAME = {"engine": "engines", "framework": "frameworks", "precision": "formats", "kv_precision": "formats"}
 """The same by an input's name."""
 
 
@@ -83,7 +84,7 @@ def question_page(page: Page) -> str:
     HTML.
     """
     declared = page.asked.record.each()
-    offered = [name for name in declared if name not in page.leave]
+    offered = [name for name in declared if name not in page.refused]
     first = "".join(_field(name, declared[name]) for name in page.first)
     others = [name for name in offered if name not in page.first]
     folded = "".join(_field(name, declared[name]) for name in others)
@@ -120,15 +121,14 @@ def _field(name: str, declared: Field[object]) -> str:
     """Return an input with its label and what it means."""
     about, default = declared.metadata, declared.default
     label = escape(name.replace("_", " "))
-    help_ = "id of the catalogue, or a config.json" if about["reads"] == "model" else about["help"]
-    helped = f'<p class="help" id="help-{name}">{escape(help_)}</p>'
+    helped = f'<p class="help" id="help-{name}">{escape(help_from_afar(about))}</p>'
     common = f'id="in-{name}" name="{name}" aria-describedby="help-{name}"'
     if isinstance(default, bool):
         return f'<div class="field"><label><input type="checkbox" value="true" {common}> {label}</label>{helped}</div>'
     complete = LISTS.get(about["reads"]) or BY_NAME.get(name)
     listed = f' list="{complete}"' if complete else ""
     shown = f' placeholder="{escape(str(default))}"' if default not in {None, "", ()} else ""
-    needed = " required" if about["required"] else ""
+    needed = " required aria-required=true" if about["required"] else ""
     mark = ' <span class="needed">(needed)</span>' if about["required"] else ""
     several = ' data-several="1"' if isinstance(default, tuple) else ""
     box = f'<input type="text" spellcheck="false" {common}{listed}{shown}{needed}{several}>'
@@ -154,6 +154,7 @@ def _datalists() -> str:
         "devices": devices,
         "engines": catalogue.ids("engines"),
         "frameworks": catalogue.ids("frameworks"),
+        "formats": sorted(catalogue.formats()),
     }
     return "".join(
         f'<datalist id="{kind}">{"".join(f"<option value={one}>" for one in found)}</datalist>'

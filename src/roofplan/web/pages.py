@@ -17,14 +17,14 @@ class Page:
     title : what stands in the navigation.
     first : inputs that the form shows at once; the others are folded.
     presets : what newcomers may ask: labels and queries; the first is answered where the URL asks nothing.
-    leave : inputs that a page does not take.
+    refused : inputs that a page does not take.
     """
 
     question: str
     title: str
     first: tuple[str, ...] = ()
     presets: tuple[tuple[str, str], ...] = ()
-    leave: frozenset[str] = frozenset()
+    refused: frozenset[str] = frozenset()
 
     @property
     def asked(self) -> Question:

@@ -6,14 +6,12 @@ import asyncio
 import contextlib
 import json
 import os
-import socket
 import threading
 import webbrowser
 from collections.abc import AsyncIterator, Callable, Mapping
 from importlib.resources import files
 from pathlib import PurePosixPath
 
-import uvicorn
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.requests import Request
@@ -21,14 +19,16 @@ from starlette.responses import HTMLResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from roofplan.errors import InputError, RoofplanError
-from roofplan.inputs import Inputs, WebInputs
+from roofplan.inputs import WebInputs
 from roofplan.questions import Given, Row
 from roofplan.questions.gathered import as_json
 from roofplan.records.units import parse, parse_count
 from roofplan.web import html
 from roofplan.web.pages import PAGES, Page
 from roofplan.workers import answers
-from roofplan.workers.guard import LOOPBACK, Guard, TooLarge, is_loopback, token_of
+from roofplan.workers.guard import LOOPBACK, Guard, TooLarge
+from roofplan.workers.listening import Place, listen
+from roofplan.workers.names import check_size
 from roofplan.workers.pool import Busy, Job, Pool, Stopped, TooLong
 
 LARGEST = 1 << 21
@@ -110,7 +110,7 @@ class _Pages:
         kind = KINDS.get(PurePosixPath(name).suffix)
         if kind is None or name not in {one.name for one in folder.iterdir()}:
             return Response("no such file\n", 404, media_type="text/plain")
-        return Response((folder / name).read_bytes(), media_type=kind, headers={"Cache-Control": "max-age=3600"})
+        return Response((folder / name).read_bytes(), media_type=kind, headers={"Cache-Control": "no-cache"})
 
     async def document(self, request: Request) -> Response:
         page = PAGES.get(request.path_params["path"])
@@ -162,7 +162,7 @@ class _Pages:
                 yield event
             yield _event("answer", work.result()[1])
         except RoofplanError as error:
-            yield _event("answer", json.dumps({"document": _failure(page, error)}))
+            yield _event("answer", json.dumps({"document": answers.refusal(page.question, error)}))
         finally:
             work.cancel()
 
@@ -173,16 +173,15 @@ class _Pages:
         try:
             while not (await asyncio.wait({work}, timeout=1.0))[0]:
                 if await request.is_disconnected():
-                    break
+                    raise Stopped("nobody waits for the answer")
         finally:
             if not work.done():
                 work.cancel()
-        found: tuple[str, str] = await work
-        return found
+        return work.result()
 
 
 def _job(page: Page, function: Callable[..., tuple[str, str]], given: Given, outputs: Given) -> Job:
-    return Job(function, {"name": page.question, "given": given, "leave": page.leave, "outputs": outputs})
+    return Job(function, {"name": page.question, "given": given, "refused": page.refused, "outputs": outputs})
 
 
 async def _asked(request: Request, page: Page) -> tuple[Row, Row]:
@@ -201,9 +200,10 @@ async def _asked(request: Request, page: Page) -> tuple[Row, Row]:
             raise InputError("inputs is no JSON object", argument="inputs")
     else:
         given = _from_query(request, page)
-    outputs = {name: given[name] for name in OUTPUTS & page.asked.outputs.keys() if name in given}
+    check_size(given)
+    outputs: Row = {name: str(given[name]) for name in OUTPUTS & page.asked.outputs.keys() if name in given}
     if "explain" in outputs:
-        outputs["explain"] = str(outputs["explain"]).lower() not in {"0", "false", ""}
+        outputs["explain"] = outputs["explain"].lower() not in {"0", "false", ""}
     return {name: value for name, value in given.items() if name not in outputs}, outputs
 
 
@@ -229,17 +229,10 @@ def _event(kind: str, data: str) -> str:
     return f"event: {kind}\ndata: {data}\n\n"
 
 
-def _failure(page: Page, error: RoofplanError) -> Row:
-    from roofplan.present.answers.record import failure, plain
-
-    found: Row = plain(failure(page.question, Inputs(), error))
-    return found
-
-
 def _failed(page: Page, error: RoofplanError) -> Response:
     code = CODES.get(type(error), 400)
     headers = {"Retry-After": "2"} if code == 503 else {}
-    return Response(as_json(_failure(page, error)), code, headers, "application/json")
+    return Response(as_json(answers.refusal(page.question, error)), code, headers, "application/json")
 
 
 def _no_page(request: Request) -> Response:
@@ -261,38 +254,14 @@ def serve(asked: WebInputs, say: Callable[[str], None]) -> None:
     ------
     InputError : an address that cannot be listened on, or a count or time that cannot be read.
     """
-    port = parse_count(asked.port, "--port")
     count = parse_count(asked.workers, "--workers") if asked.workers is not None else max(1, os.cpu_count() or 1)
     pool = Pool(count, parse(asked.limit, "s", "--limit"), WAITING, "roofplan.workers.answers")
-    token = None if is_loopback(asked.host) else token_of(asked.token_env)
-    hosts = LOOPBACK if token is None else LOOPBACK | {asked.host, *asked.name}
-    app = application(pool, hosts, token)
-    shown = f"[{asked.host}]" if ":" in asked.host else asked.host
-    address = f"http://{shown}:{port}/{'' if token is None else f'?token={token}'}"
-    server = _Announced(uvicorn.Config(app, host=asked.host, port=port, log_level="warning", server_header=False))
-    server.announce = lambda: _announce(address, say, browse=asked.open)
-    with contextlib.suppress(KeyboardInterrupt):
-        try:
-            server.run()
-        except SystemExit:
-            raise InputError(
-                f"--port: cannot listen on {asked.host}:{port}; another --port?", argument="--port", value=str(port)
-            ) from None
+    place = Place.of(asked)
+    address = place.url if place.token is None else f"{place.url}?token={place.token}"
 
+    def announce() -> None:
+        say(f"roofplan listens on {address} (Ctrl-C ends it)")
+        if asked.open:
+            threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
 
-class _Announced(uvicorn.Server):
-    """A server that says when it listens."""
-
-    announce: Callable[[], None]
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Begin to listen, and say so."""
-        await super().startup(sockets)
-        if self.started:
-            self.announce()
-
-
-def _announce(address: str, say: Callable[[str], None], *, browse: bool) -> None:
-    say(f"roofplan listens on {address} (Ctrl-C ends it)")
-    if browse:
-        threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
+    listen(application(pool, place.hosts, place.token), place, announce)

@@ -3,42 +3,38 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from roofplan.errors import RoofplanError
 from roofplan.inputs import Inputs
-from roofplan.questions import EVERY, Given, Question
-from roofplan.questions.gathered import Gathered, as_json, gathered
+from roofplan.present.answers.record import failure, plain
+from roofplan.questions import EVERY, Given, Question, Row
+from roofplan.questions.gathered import Gathered, Told, as_json, gathered, show_failure
 from roofplan.questions.spelling import command_line, python_call
 from roofplan.workers.names import asked_from_afar
-
-Told = Callable[[int, int, str], None]
-"""Is told the work done, the work in all [1] and what is counted."""
 
 MOST_ROWS = 2_000
 """Rows of a table that a page holds [1]."""
 
 
 def _answered(
-    name: str, given: Given, leave: frozenset[str], outputs: Mapping[str, object], tick: Told | None
+    name: str, given: Given, refused: frozenset[str], outputs: Mapping[str, object], tick: Told | None
 ) -> tuple[Question, Gathered]:
     """Return the answer to inputs from afar; bad inputs are answered too."""
-    from roofplan.questions.gathered import show_failure
-
     question = EVERY[name]
     try:
-        asked = asked_from_afar(question, given, leave)
+        asked = asked_from_afar(question, given, refused)
     except RoofplanError as error:
-        refused = Gathered(Inputs(), {})
-        show_failure(refused, question, error)
-        return question, refused
+        unasked = Gathered(Inputs(), {})
+        show_failure(unasked, question, error)
+        return question, unasked
     return question, gathered(question, asked, outputs, tick)
 
 
 def document(
     name: str,
     given: Given,
-    leave: frozenset[str] = frozenset(),
+    refused: frozenset[str] = frozenset(),
     outputs: Mapping[str, object] | None = None,
     tick: Told | None = None,
 ) -> tuple[str, str]:
@@ -48,7 +44,7 @@ def document(
     ----------
     name : the question.
     given : inputs by their names.
-    leave : inputs that nobody else may give.
+    refused : inputs that nobody else may give.
     outputs : how the answer is to leave, such as ``explain``.
     tick : is told how far the work is.
 
@@ -56,7 +52,7 @@ def document(
     -------
     Its status, and its text.
     """
-    _, reply = _answered(name, given, leave, outputs or {}, tick)
+    _, reply = _answered(name, given, refused, outputs or {}, tick)
     found = reply.document
     return str(found.get("status", "ok")), as_json(found)
 
@@ -64,7 +60,7 @@ def document(
 def page(
     name: str,
     given: Given,
-    leave: frozenset[str] = frozenset(),
+    refused: frozenset[str] = frozenset(),
     outputs: Mapping[str, object] | None = None,
     tick: Told | None = None,
 ) -> tuple[str, str]:
@@ -72,13 +68,13 @@ def page(
 
     Parameters
     ----------
-    name, given, leave, outputs, tick : as of `document`.
+    name, given, refused, outputs, tick : as of `document`.
 
     Returns
     -------
     The status of the answer, and a JSON object.
     """
-    question, reply = _answered(name, given, leave, outputs or {}, tick)
+    question, reply = _answered(name, given, refused, outputs or {}, tick)
     found = reply.document
     shown: dict[str, object] = {
         "document": found,
@@ -97,7 +93,7 @@ def page(
 def shown(
     name: str,
     given: Given,
-    leave: frozenset[str] = frozenset(),
+    refused: frozenset[str] = frozenset(),
     outputs: Mapping[str, object] | None = None,
     tick: Told | None = None,
 ) -> tuple[str, str]:
@@ -105,13 +101,13 @@ def shown(
 
     Parameters
     ----------
-    name, given, leave, outputs, tick : as of `document`.
+    name, given, refused, outputs, tick : as of `document`.
 
     Returns
     -------
     The status of the answer, and a JSON object.
     """
-    question, reply = _answered(name, given, leave, outputs or {}, tick)
+    question, reply = _answered(name, given, refused, outputs or {}, tick)
     found = reply.document
     command = command_line(question, reply.asked) if isinstance(reply.asked, question.record) else ""
     return str(found.get("status", "ok")), json.dumps({"document": found, "command": command}, allow_nan=False)
@@ -120,7 +116,7 @@ def shown(
 def file(
     name: str,
     given: Given,
-    leave: frozenset[str] = frozenset(),
+    refused: frozenset[str] = frozenset(),
     outputs: Mapping[str, object] | None = None,
     tick: Told | None = None,
 ) -> tuple[str, str]:
@@ -128,7 +124,7 @@ def file(
 
     Parameters
     ----------
-    name, given, leave, outputs, tick : as of `document`.
+    name, given, refused, outputs, tick : as of `document`.
 
     Returns
     -------
@@ -136,9 +132,25 @@ def file(
     """
     from roofplan.present.charts.page import page as whole
 
-    question, reply = _answered(name, given, leave, outputs or {}, tick)
+    question, reply = _answered(name, given, refused, outputs or {}, tick)
     status = str(reply.document.get("status", "ok"))
     text = reply.text
     if isinstance(reply.asked, question.record):
         text = f"$ {command_line(question, reply.asked)}\n\n{text}"
     return status, whole(reply.title or f"roofplan {name}", text, reply.pictures if status == "ok" else [])
+
+
+def refusal(name: str, error: RoofplanError) -> Row:
+    """Return the document of a question that was refused before any process saw it.
+
+    Parameters
+    ----------
+    name : the question.
+    error : why.
+
+    Returns
+    -------
+    The document, with status ``no_plan`` or ``error``.
+    """
+    found: Row = plain(failure(name, Inputs(), error))
+    return found

@@ -9,7 +9,7 @@ import re
 import secrets
 from collections.abc import Collection
 from http.cookies import CookieError, SimpleCookie
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qsl, urlencode
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
@@ -78,22 +78,26 @@ class Guard:
     def _refused(self, scope: Scope) -> Response | None:
         headers = Headers(scope=scope)
         if _hostname(headers.get("host", "")) not in self.hosts:
-            return PlainTextResponse("This server is not asked under that name.\n", 421)
+            return PlainTextResponse("Unknown Host header: start the server with --name and that name.\n", 421)
         origin = headers.get("origin")
-        if origin is not None and urlsplit(origin).netloc != headers.get("host"):
-            return PlainTextResponse("Other origins may not ask.\n", 403)
-        if headers.get("sec-fetch-site", "same-origin") in {"cross-site", "same-site"} and scope["method"] != "GET":
-            return PlainTextResponse("Other sites may not ask.\n", 403)
+        if origin is not None and origin.partition("://")[2] != headers.get("host"):
+            return PlainTextResponse("Requests from pages of other origins are refused.\n", 403)
+        site = headers.get("sec-fetch-site", "same-origin")
+        opened = headers.get("sec-fetch-mode") == "navigate" and headers.get("sec-fetch-dest") == "document"
+        if site in {"cross-site", "same-site"} and not (opened and scope["method"] == "GET"):
+            return PlainTextResponse("Requests from pages of other sites are refused.\n", 403)
         if int(headers.get("content-length") or 0) > self.largest:
-            return PlainTextResponse(f"A question has at most {self.largest:,} bytes.\n", 413)
+            return PlainTextResponse(f"A request has at most {self.largest:,} bytes.\n", 413)
         return None if self.token is None else self._stranger(scope, headers)
 
     def _stranger(self, scope: Scope, headers: Headers) -> Response | None:
-        """Return the refusal of somebody who does not know the token; one who has it in the address gets a cookie."""
-        given = parse_qs(scope["query_string"].decode("latin-1")).get("token", [""])[0]
-        if given and self._known(given):
-            came = RedirectResponse(scope["path"], 303)
-            came.set_cookie(COOKIE, given, httponly=True, samesite="strict")
+        """Return the refusal of somebody who does not know the token; whoever has it in the address gets a cookie."""
+        query = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
+        if self._known(dict(query).get("token", "")):
+            rest = urlencode([(name, value) for name, value in query if name != "token"])
+            path = "/" + scope["path"].lstrip("/")
+            came = RedirectResponse(f"{path}?{rest}" if rest else path, 303)
+            came.set_cookie(COOKIE, self.token or "", httponly=True, samesite="lax")
             return came
         bearer = headers.get("authorization", "").removeprefix("Bearer ")
         try:
@@ -102,10 +106,10 @@ class Guard:
             kept = None
         if self._known(bearer) or (kept is not None and self._known(kept.value)):
             return None
-        return PlainTextResponse("Open the address with its token, as roofplan web printed it.\n", 401)
+        return PlainTextResponse("A token is needed: open the address that was printed when the server started.\n", 401)
 
     def _known(self, given: str) -> bool:
-        return hmac.compare_digest(given.encode(), (self.token or "").encode())
+        return bool(given) and hmac.compare_digest(given.encode(), (self.token or "").encode())
 
 
 class TooLarge(Exception):

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import multiprocessing
 import os
+import shutil
 import signal
 import sys
 import tempfile
@@ -18,8 +19,9 @@ from multiprocessing.process import BaseProcess
 
 from roofplan.errors import RoofplanError
 from roofplan.questions import Given
+from roofplan.questions.gathered import Told
 
-EVERY = 0.1
+REPORT_INTERVAL = 0.1
 """Least time between two reports of progress [s]."""
 
 
@@ -55,43 +57,55 @@ class Job:
     given: Given = field(default_factory=dict)
 
 
-Told = Callable[[int, int, str], None]
-"""Is told the work done, the work in all [1] and what is counted."""
+GRACE = 5.0
+"""Time that killed processes get to end [s]."""
+
+MOST_MEMORY = 8 << 30
+"""Address space of a process, where the system limits it [B]."""
 
 
-def _work(pipe: Connection, ready: str) -> None:
+def _limit_memory() -> None:
+    """Let a question that takes too much memory fail alone."""
+    with contextlib.suppress(ImportError, ValueError, OSError):
+        import resource
+
+        _, most = resource.getrlimit(resource.RLIMIT_AS)
+        bound = MOST_MEMORY if most == resource.RLIM_INFINITY else min(most, MOST_MEMORY)
+        resource.setrlimit(resource.RLIMIT_AS, (bound, most))
+
+
+def _work(pipe: Connection, ready: str, folder: str) -> None:
     """Answer jobs until the pipe closes, in an empty folder: no relative path means anything."""
     import importlib
 
     with contextlib.suppress(ValueError):
         signal.signal(signal.SIGINT, signal.SIG_IGN)
     sys.stdin, sys.stdout = None, sys.stderr  # a transport may own them
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
-        os.chdir(folder)
-        importlib.import_module(ready)
-        while True:
-            try:
-                job: Job = pipe.recv()
-            except (EOFError, OSError):
-                break
-            told = 0.0
+    _limit_memory()
+    os.chdir(folder)
+    importlib.import_module(ready)
+    while True:
+        try:
+            job: Job = pipe.recv()
+        except (EOFError, OSError):
+            break
+        told = 0.0
 
-            def tick(done: int, whole: int, what: str) -> None:
-                nonlocal told
-                if time.monotonic() - told >= EVERY:
-                    told = time.monotonic()
-                    pipe.send(("progress", (done, whole, what)))
+        def tick(done: int, whole: int, what: str) -> None:
+            nonlocal told
+            if time.monotonic() - told >= REPORT_INTERVAL:
+                told = time.monotonic()
+                pipe.send(("progress", (done, whole, what)))
 
-            message: tuple[str, object]
-            try:
-                message = ("answer", job.function(**job.given, tick=tick))
-            except Exception as error:  # noqa: BLE001 - whatever fails there is said here
-                message = ("fault", f"{type(error).__name__}: {error}")
-            try:
-                pipe.send(message)
-            except (BrokenPipeError, OSError):
-                break
-        os.chdir(tempfile.gettempdir())
+        message: tuple[str, object]
+        try:
+            message = ("answer", job.function(**job.given, tick=tick))
+        except Exception as error:  # noqa: BLE001 - whatever fails there is said here
+            message = ("fault", f"{type(error).__name__}: {error}")
+        try:
+            pipe.send(message)
+        except (BrokenPipeError, OSError):
+            break
 
 
 class _Worker:
@@ -119,22 +133,29 @@ class Pool:
         self._every: set[_Worker] = set()
         self._threads = ThreadPoolExecutor(2 * count, thread_name_prefix="roofplan-worker")
         self._held = 0
+        self._folder = ""
+        self._ended = False
 
     def start(self) -> None:
         """Start the processes; they import while the server begins to listen."""
+        self._folder = tempfile.mkdtemp(prefix="roofplan-")
         for _ in range(self.count):
             self._idle.put_nowait(self._new())
 
     def stop(self) -> None:
         """End the processes."""
+        self._ended = True
         for worker in self._every:
             worker.process.kill()
+        for worker in self._every:
+            worker.process.join(GRACE)
         self._every.clear()
+        shutil.rmtree(self._folder, ignore_errors=True)
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     def _new(self) -> _Worker:
         near, far = self._context.Pipe()
-        process = self._context.Process(target=_work, args=(far, self.ready), daemon=True)
+        process = self._context.Process(target=_work, args=(far, self.ready, self._folder), daemon=True)
         process.start()
         far.close()
         worker = _Worker(process, near)
@@ -144,7 +165,8 @@ class Pool:
     def _replace(self, worker: _Worker) -> None:
         self._every.discard(worker)
         worker.process.kill()
-        self._idle.put_nowait(self._new())
+        if not self._ended:
+            self._idle.put_nowait(self._new())
 
     async def answer(self, job: Job, told: Told | None = None) -> tuple[str, str]:
         """Return what a job gives; a caller who is cancelled ends it.
@@ -168,38 +190,41 @@ class Pool:
             raise Busy("too many questions wait: ask again in a moment")
         self._held += 1
         try:
-            worker = await self._idle.get()
-        except BaseException:
-            self._held -= 1
-            raise
-        done = False
-        try:
             async with asyncio.timeout(self.limit):
-                found = await self._asked(worker, job, told)
-            done = True
+                worker = await self._idle.get()
+                return await self._kept(worker, job, told)
         except TimeoutError:
             raise TooLong(
                 f"no answer within {self.limit:g} s; narrow the question, or ask on the command line"
             ) from None
         finally:
             self._held -= 1
-            if done:
+
+    async def _kept(self, worker: _Worker, job: Job, told: Told | None) -> tuple[str, str]:
+        """Return what a process gives; one that did not end its work is replaced."""
+        ended = False
+        try:
+            content = await self._asked(worker, job, told)
+            ended = True
+        finally:
+            if ended:
                 self._idle.put_nowait(worker)
             else:
                 self._replace(worker)
-        return found
+        if isinstance(content, str):
+            raise Stopped(f"internal error: {content}", code="internal")
+        return content
 
-    async def _asked(self, worker: _Worker, job: Job, told: Told | None) -> tuple[str, str]:
+    async def _asked(self, worker: _Worker, job: Job, told: Told | None) -> tuple[str, str] | str:
+        """Return what a job gave, or which fault it ended in; the pipe is served by a thread."""
         loop = asyncio.get_running_loop()
         try:
-            worker.pipe.send(job)
+            await loop.run_in_executor(self._threads, worker.pipe.send, job)
             while True:
                 kind, content = await loop.run_in_executor(self._threads, worker.pipe.recv)
-                if kind == "answer":
-                    found: tuple[str, str] = content
+                if kind != "progress":
+                    found: tuple[str, str] | str = content
                     return found
-                if kind == "fault":
-                    raise Stopped(f"internal error: {content}", code="internal")
                 if told is not None:
                     told(*content)
         except (EOFError, OSError) as error:

@@ -13,7 +13,7 @@ from roofplan.records.terms import Term
 from roofplan.records.units import GIB
 from roofplan.serving import Plan, Result, all_in_cost
 from roofplan.timing.figures import Metric
-from roofplan.timing.kernels import ROOFLINE
+from roofplan.timing.kernels import under_roof
 from roofplan.training import TrainingPlan, TrainingResult
 
 if TYPE_CHECKING:
@@ -178,20 +178,17 @@ def kernels(tree: Term, phase: str) -> list[Spec]:
     """Return the kernels of a tree that move and compute, as points under a roofline."""
     rows = []
     for leaf in leaves(tree):
-        if not all(name in leaf.numbers for name in ROOFLINE):
+        place = under_roof(leaf)
+        if place is None:
             continue
-        moved, memory_rate, work, compute_rate = (float(leaf.numbers[name][0]) for name in ROOFLINE)
-        if not work or not moved:
-            continue
-        seconds = max(moved / memory_rate, work / compute_rate)
         rows.append(
             {
                 "kernel": leaf.name,
                 "phase": phase,
-                "intensity": work / moved,
-                "rate": work / seconds,
+                "intensity": place.intensity,
+                "rate": place.rate,
                 "time": float(leaf.value),
-                "binds": "memory" if moved / memory_rate > work / compute_rate else "compute",
+                "binds": place.binds,
                 "formula": leaf.formula() if leaf.text else "",
                 "sources": "; ".join(one.citation for one in leaf.sources),
             }

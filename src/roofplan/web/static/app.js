@@ -34,7 +34,7 @@ async function fill(inputs) {
     if (box.type === "checkbox") box.checked = false;
     else if (box.name) box.value = "";
   }
-  config = null;
+  useConfig("");
   for (const [name, value] of Object.entries(inputs)) {
     const [first] = boxes(name);
     if (!first) continue;
@@ -79,9 +79,10 @@ const configBox = document.getElementById("config"), configFile = document.getEl
 
 function useConfig(text) {
   const model = boxes("model")[0];
-  try { config = text.trim() ? JSON.parse(text) : null; model.setCustomValidity(""); } catch (fault) { config = null; say(`The config.json cannot be read: ${fault.message}`); return; }
-  if (config && (typeof config !== "object" || Array.isArray(config))) { config = null; say("A config.json is a JSON object."); return; }
-  model.required = !config;
+  if (!model || !configBox) { config = null; return; }
+  try { config = text.trim() ? JSON.parse(text) : null; } catch (fault) { config = null; say(`The config.json cannot be read: ${fault.message}`); }
+  if (config && (typeof config !== "object" || Array.isArray(config))) { config = null; say("A config.json is a JSON object."); }
+  model.required = !config && model.hasAttribute("aria-required");
   model.disabled = Boolean(config);
   model.placeholder = config ? `config.json of a ${config.model_type || "model"}` : "";
   if (configBox.value !== text) configBox.value = text;
@@ -163,11 +164,16 @@ async function tools(bundle, inputs) {
 }
 
 async function save(inputs) {
-  const response = await fetch(`/save/${path}`, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ inputs }) });
-  const link = el("a", { href: URL.createObjectURL(await response.blob()), download: `roofplan-${path.replaceAll("/", "-")}.html` });
-  document.body.append(link);
-  link.click();
-  link.remove();
+  try {
+    const response = await fetch(`/save/${path}`, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ inputs }) });
+    if (!response.ok) throw new Error(`the server says ${response.status}`);
+    const place = URL.createObjectURL(await response.blob());
+    const link = el("a", { href: place, download: `roofplan-${path.replaceAll("/", "-")}.html` });
+    document.body.append(link);
+    link.click();
+    link.remove();
+    setTimeout(() => URL.revokeObjectURL(place), 10_000);
+  } catch (fault) { say(`Not saved: ${fault.message}`); }
 }
 
 function remedies(found) {
@@ -189,11 +195,6 @@ function remedies(found) {
 function corrected(name, value) {
   const before = (given().on || []).find((one) => one.startsWith(value || "\u0000"));
   return before ? name + before.slice(value.length) : name;
-}
-
-function heading(plan) {
-  const degrees = plan.strategy ? Object.entries(plan.strategy).filter(([, n]) => typeof n === "number" && n > 1).map(([name, n]) => `${name}${n}`).join(" ") : "";
-  return [plan.machine && plan.machine.text, degrees || "one device", plan.engine || plan.framework, plan.precision && plan.precision.weights, plan.concurrency && `${plan.concurrency} users`].filter(Boolean).join(" · ");
 }
 
 function planCard(plan, number) {
@@ -273,13 +274,13 @@ function explorer(found, inputs) {
   for (const name of ["tpot", "ttft", "budget", "power", "devices", "rate", "slo", "best"]) delete pinned[name];
   const most = plan.machine.count;
   const degrees = [1, 2, 4, 8, 16, 32, 64].filter((one) => one <= most && most % one === 0);
-  const state = { context: found.inputs.context || 2048, users: plan.concurrency, tp: plan.strategy.tp, precision: inputs.precision || "" };
+  const state = { context: Number(found.inputs.context) || null, users: plan.concurrency, tp: plan.strategy.tp, precision: inputs.precision || "" };
   let asking = null, later = 0;
   const update = () => { clearTimeout(later); later = setTimeout(again, 120); };
   async function again() {
     if (asking) asking.abort();
     const mine = (asking = new AbortController());
-    const other = { ...pinned, context: String(Math.round(state.context)), concurrency: String(Math.round(state.users)), strategy: `tp=${state.tp}` };
+    const other = { ...pinned, ...(state.context ? { context: String(Math.round(state.context)) } : {}), concurrency: String(Math.round(state.users)), strategy: `tp=${state.tp}` };
     if (state.precision) other.precision = state.precision; else delete other.precision;
     try {
       const { document: now } = await ask("serve", other, { signal: mine.signal });
@@ -292,9 +293,9 @@ function explorer(found, inputs) {
     } catch (fault) { if (fault.name !== "AbortError") said.textContent = fault.message; }
   }
   const slider = (name, label, least, top, read, show) => {
-    const out = el("output", {}, show(read()));
+    const out = el("output", {}, read() ? show(read()) : "default");
     const box = el("input", { type: "range", min: Math.log2(least), max: Math.log2(top), step: "0.25", "aria-label": label });
-    box.value = Math.log2(Math.max(least, read()));
+    box.value = Math.log2(Math.max(least, read() || 0));
     box.addEventListener("input", () => { state[name] = Math.round(2 ** Number(box.value)); out.textContent = show(state[name]); update(); });
     return el("label", {}, `${label}: `, out, box);
   };
@@ -307,7 +308,7 @@ function explorer(found, inputs) {
     slider("context", "Longest request, tokens", 512, 131072, () => state.context, count),
     slider("users", "Users at once", 1, 1024, () => state.users, count),
     choice("tp", "Tensor parallel", degrees.map((one) => [one, one])),
-    choice("precision", "Weights", [["", "as published"], ["bf16", "bf16"], ["fp8", "fp8"], ["awq", "awq"], ["nvfp4", "nvfp4"]])), place, said);
+    choice("precision", "Weights", [["", "as published"], ...[...document.querySelectorAll("#formats option")].map((one) => [one.value, one.value])])), place, said);
 }
 
 // Start ------------------------------------------------------------------------------------------

@@ -5,7 +5,12 @@ const answer = document.getElementById("answer"), status_ = document.getElementB
 const MOST = 4;
 const say = (text) => { status_.textContent = text; };
 
-function asks() { return new URLSearchParams(location.search).getAll("ask").filter(Boolean).slice(0, MOST); }
+// An address of this server, whatever host a text names; null of what is no address.
+function here(text) {
+  try { const url = new URL(text, location.origin); return /^https?:$/.test(url.protocol) ? url.pathname + url.search + url.hash : null; } catch { return null; }
+}
+
+function asks() { return new URLSearchParams(location.search).getAll("ask").map(here).filter(Boolean).slice(0, MOST); }
 
 function go(list) {
   const query = new URLSearchParams();
@@ -19,16 +24,11 @@ box.addEventListener("submit", (event) => {
   const text = document.getElementById("ask").value.trim();
   if (!text) return;
   if (asks().length >= MOST) { say("Four answers stand here already."); return; }
-  const url = new URL(text, location.origin);
-  go([...asks(), url.pathname + url.search + url.hash]);
+  if (!here(text)) { say("That is no address of a question."); return; }
+  go([...asks(), here(text)]);
   document.getElementById("ask").value = "";
 });
 addEventListener("popstate", () => show());
-
-function titled(plan) {
-  const degrees = plan.strategy ? Object.entries(plan.strategy).filter(([, n]) => typeof n === "number" && n > 1).map(([name, n]) => `${name}${n}`).join(" ") : "";
-  return [plan.machine && plan.machine.text, degrees || "one device", plan.engine || plan.framework].filter(Boolean).join(" · ");
-}
 
 async function show() {
   const list = asks();
@@ -42,7 +42,7 @@ async function show() {
     } catch (fault) { return { status: "error", error: { message: fault.message } }; }
   }));
   const plans = found.map((one) => (one.plans || [])[0] || null);
-  const heads = list.map((one, place) => el("th", { scope: "col" }, el("a", { href: one }, plans[place] ? `${(found[place].model || {}).id || ""} ${titled(plans[place])}` : one), " ",
+  const heads = list.map((one, place) => el("th", { scope: "col" }, el("a", { href: one }, plans[place] ? `${(found[place].model || {}).id || ""} ${heading(plans[place])}` : one), " ",
     el("button", { type: "button", "aria-label": `Remove ${one}`, onclick: () => go(list.filter((_, at) => at !== place)) }, "−")));
   const names = [...new Set(plans.flatMap((plan) => Object.keys((plan && plan.metrics) || {})))];
   const rows = names.map((name) => {

@@ -201,6 +201,12 @@ function memoryBar(memory) {
   return el("div", {}, bar, el("ul", { class: "legend" }, legend));
 }
 
+// What a plan is called: machine, degrees, engine, format, users.
+function heading(plan) {
+  const degrees = plan.strategy ? Object.entries(plan.strategy).filter(([, n]) => typeof n === "number" && n > 1).map(([name, n]) => `${name}${n}`).join(" ") : "";
+  return [plan.machine && plan.machine.text, degrees || "one device", plan.engine || plan.framework, plan.precision && plan.precision.weights, plan.concurrency && `${plan.concurrency} users`].filter(Boolean).join(" · ");
+}
+
 // Pictures ---------------------------------------------------------------------------------------
 
 function theme() {
