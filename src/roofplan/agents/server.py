@@ -8,7 +8,7 @@ import json
 import os
 from collections.abc import AsyncIterator, Callable
 from dataclasses import Field
-from typing import Annotated, Any
+from typing import Annotated
 
 from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.tools import Tool
@@ -80,7 +80,7 @@ def _parameter(name: str, declared: Field[object], kind: object) -> inspect.Para
     if isinstance(default, tuple):
         kind, default = list[str] | str, list(default)
     elif about["reads"] == "model" and about["anything"]:
-        kind = str | dict[str, Any]
+        kind = str | Row
     start = inspect.Parameter.empty if about["required"] else default
     return _given(declared.name, kind, help_from_afar(about), start, alias=None if name == declared.name else name)
 
@@ -115,7 +115,7 @@ def agents(pool: Pool, hosts: frozenset[str] = frozenset()) -> MCPServer[None]:
             pool.stop()
 
     tools = Tools(pool, hosts)
-    inputs = _given("inputs", dict[str, Any], "inputs of the question's own tool")
+    inputs = _given("inputs", Row, "inputs of the question's own tool")
     explain = [
         _given("question", str, f"one of {', '.join(EXPLAINED)}"),
         inputs,
@@ -124,7 +124,7 @@ def agents(pool: Pool, hosts: frozenset[str] = frozenset()) -> MCPServer[None]:
     ]
     compare = [
         _given(
-            "questions", list[dict[str, Any]], f"two to four objects with question ({' or '.join(COMPARED)}) and inputs"
+            "questions", list[Row], f"two to four objects with question ({' or '.join(COMPARED)}) and inputs"
         )
     ]
     every = [_question_tool(one, tools) for one in QUESTIONS]
