@@ -4,6 +4,7 @@ import csv
 import importlib.util
 import inspect
 import json
+import pickle
 import sys
 from html.parser import HTMLParser
 from pathlib import Path
@@ -116,6 +117,16 @@ def test_pictures_are_drawn_by_notebooks_and_kept_in_a_file(plan, tmp_path):
     assert bundle["application/vnd.vegalite.v5+json"]["title"]
     charts.save(tmp_path / "plan.html")
     assert 'id="specs"' in (tmp_path / "plan.html").read_text()
+
+
+def test_pictures_are_saved_as_a_page_alone(plan, tmp_path):
+    with pytest.raises(rp.RoofplanError, match="html"):
+        plan.chart().save(tmp_path / "plan.png")
+
+
+def test_answers_travel(plan):
+    again = pickle.loads(pickle.dumps(plan))  # noqa: S301 - our own
+    assert again.plans[0].users == plan.plans[0].users
 
 
 def test_an_answer_explains_and_launches(plan):

@@ -14,7 +14,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from urllib.parse import quote, urlencode
+from urllib.parse import parse_qsl, quote, urlencode
 
 import pytest
 
@@ -24,7 +24,9 @@ from roofplan.errors import RoofplanError
 from roofplan.inputs import Listening
 from roofplan.questions import EVERY
 from roofplan.web.html import question_page
+from roofplan.web.kept import Kept
 from roofplan.web.pages import PAGES
+from roofplan.workers import answers
 from roofplan.workers.guard import Guard
 from roofplan.workers.listening import Place
 from roofplan.workers.pool import Busy, Job, Pool, Stopped, TooLong
@@ -313,6 +315,31 @@ def test_who_leaves_makes_no_noise(server):
     assert server.said == before
 
 
+def test_a_switch_is_on_or_off(server):
+    assert server.ask(f"/api/serve?{SERVE}&datacenter=true")[0] == 200
+    assert server.ask(f"/api/serve?{SERVE}&datacenter=maybe")[0] == 400
+
+
+@pytest.mark.parametrize("path", [one for one, page in PAGES.items() if page.question not in {"benchmarks", "runs"}])
+def test_what_is_copied_runs(path):
+    for _, query in PAGES[path].presets[:1]:
+        record = EVERY[PAGES[path].question].record
+        given = {}
+        for name, value in parse_qsl(query):
+            many = isinstance(record.each()[name].default, tuple)
+            given[name] = [*given.get(name, []), value] if many else value
+        _, text = answers.page(PAGES[path].question, given)
+        names = {}
+        exec(compile(json.loads(text)["python"], path, "exec"), names)  # noqa: S102 - the lines are ours
+        assert str(names["answer"]).split("\n")[0] == json.loads(text)["text"].split("\n")[0]
+
+
+def test_switches_are_copied_as_python_says_them():
+    _, text = answers.page("models", {"families": True})
+    assert "families=True" in json.loads(text)["python"]
+    assert json.loads(text)["command"] == "roofplan models --families"
+
+
 def test_an_input_given_twice_is_refused(server):
     code, text, _ = server.ask(f"/api/serve?{SERVE}&tpot=60ms")
     assert code == 400
@@ -476,6 +503,27 @@ def test_faults_and_deaths_are_told_and_lose_nobody_else():
     with_pool(check, limit=60.0)
 
 
+def test_answers_are_kept_for_a_moment(monkeypatch):
+    kept, job = (
+        Kept(),
+        Job(answers.document, {"name": "model", "given": {"model": "a"}, "refused": frozenset({"b", "a"})}),
+    )
+    other = Job(answers.page, job.given)
+    assert kept.find(job) is None
+    kept.keep(job, ("ok", "1"))
+    assert kept.find(job) == ("ok", "1")
+    assert kept.find(other) is None
+    for number in range(300):
+        kept.keep(Job(answers.document, {"name": "model", "given": {"model": number}}), ("ok", "2"))
+    assert kept.find(job) is None
+    runs = Job(answers.document, {"name": "runs", "given": {}})
+    kept.keep(runs, ("ok", "3"))
+    assert kept.find(runs) is None
+    kept.keep(job, ("ok", "1"))
+    monkeypatch.setattr("roofplan.web.kept.LIFETIME", -1.0)
+    assert kept.find(job) is None
+
+
 def test_nothing_stays_behind_a_pool_that_stops():
     async def check(pool):
         asked = asyncio.create_task(pool.answer(Job(doze, {"seconds": 600.0})))
@@ -626,8 +674,8 @@ def test_from_a_question_to_a_launch_line(visit):
 def test_sliders_ask_again(visit):
     page = visit("/serve?" + SERVE)
     before = page.get_attribute("#explorer .memory", "aria-label")
-    page.focus('#explorer input[aria-label="Users at once"]')
-    page.keyboard.press("Home")
+    page.focus('#explorer input[aria-label="Prompt, tokens"]')
+    page.keyboard.press("End")
     page.wait_for_function(
         "(before) => document.querySelector('#explorer .memory').getAttribute('aria-label') !== before", arg=before
     )
@@ -647,11 +695,61 @@ def test_a_configuration_is_pasted_and_shared(visit, llama):
 
 
 @pytest.mark.browser
+def test_a_configuration_that_cannot_be_read_is_not_asked(visit):
+    page = visit("/serve?" + SERVE)
+    page.click(".config > summary")
+    for text in ("{bad", "[1]", "null"):
+        page.fill("#config", text)
+        page.click("button[type=submit]")
+        assert "config.json" in page.inner_text("#status")
+    page.fill("#config", "")
+    page.click("button[type=submit]")
+    page.wait_for_function("() => document.querySelector('#status').textContent.startsWith('Answered')")
+
+
+@pytest.mark.browser
+def test_did_you_mean_changes_the_wrong_word_alone(visit):
+    page = visit("/serve?model=llama-3.1-8b&on=h100-sxn:2&on=rtx-4090:1")
+    page.click("text=Did you mean h100-sxm?")
+    page.wait_for_selector('#answer[data-status="ok"]')
+    assert "on=h100-sxm:2&on=rtx-4090:1" in page.url
+
+
+@pytest.mark.browser
+def test_the_skip_link_keeps_the_question(visit):
+    page = visit("/serve?" + SERVE)
+    before = page.url
+    page.focus(".skip")
+    page.keyboard.press("Enter")
+    assert page.url == before
+    assert page.evaluate("document.activeElement.id") == "answer"
+
+
+@pytest.mark.browser
+def test_what_hovers_stays_inside_the_window(visit):
+    page = visit("/serve?" + SERVE)
+    drawn(page)
+    mark = page.query_selector("figure .mark-symbol path")
+    mark.scroll_into_view_if_needed()
+    mark.hover()
+    page.wait_for_selector("#vg-tooltip-element.visible")
+    box = page.query_selector("#vg-tooltip-element").bounding_box()
+    assert box["x"] >= 0
+    assert box["y"] >= 0
+    assert box["x"] + box["width"] <= 1280
+    assert "formula" in page.inner_text("#vg-tooltip-element")
+
+
+@pytest.mark.browser
 def test_answers_stand_side_by_side(visit):
     asks = urlencode([("ask", "/serve?" + SERVE), ("ask", "/serve?model=llama-3.1-8b&on=rtx-4090:1")])
     page = visit(f"/side-by-side?{asks}")
     assert len(page.query_selector_all("#besides thead th")) == 2
     assert len(page.query_selector_all("#besides .range")) >= 20
+    links = [one.get_attribute("href") for one in page.query_selector_all("#besides thead a")]
+    assert all(one.startswith("/serve?") for one in links)
+    foreign = visit("/side-by-side?ask=" + quote("https://evil.example/serve?" + SERVE))
+    assert foreign.get_attribute("#besides thead a", "href").startswith("/serve?")
     page.click("#besides thead button >> nth=0")
     page.wait_for_function("() => document.querySelectorAll('#besides thead th').length === 1")
 

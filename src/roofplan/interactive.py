@@ -91,10 +91,16 @@ class Charts(Sequence[Chart]):
 
         Parameters
         ----------
-        path : file to write.
+        path : file to write, which ends in ``.html``.
+
+        Raises
+        ------
+        InputError : another ending, or a file that cannot be written.
         """
         from roofplan.present.charts.page import write
 
+        if Path(path).suffix.lower() not in {".html", ".htm"}:
+            raise InputError(f"save: {path}: pictures are saved as one page; end its name in .html", argument="path")
         write(str(path), self.title, self.text, [one.spec for one in self.charts])
 
 
@@ -132,6 +138,9 @@ class Answer(Generic[T]):
         if name.startswith("_"):
             raise AttributeError(name)
         return getattr(self._reply.result, name)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _asked_again, (self._question.name, self._inputs, self._beside)
 
     def __dir__(self) -> list[str]:
         own = [name for name in vars(type(self)) if not name.startswith("_")]
@@ -234,7 +243,7 @@ class Answer(Generic[T]):
         """
         self._offers("emit")
         if target is not None:
-            return Text(self._answered(emit=target).launch or "")
+            return Text(self._answered(emit=str(target)).launch or "")
         if self._reply.launch is None:
             raise InputError(f"{self._question.name} has nothing to emit", argument="emit")
         return Text(self._reply.launch)
@@ -252,6 +261,11 @@ class Answer(Generic[T]):
         """Refuse what this question does not have."""
         if output not in self._question.outputs:
             raise InputError(f"{self._question.name} has nothing to {output}", argument=output)
+
+
+def _asked_again(question: str, asked: Inputs, beside: Given) -> Answer[Any]:
+    """Return an answer that was pickled: it is computed again."""
+    return Answer(EVERY[question], asked, beside)
 
 
 def _frames(name: str) -> Any:
@@ -283,7 +297,7 @@ def ask(question: str, **inputs: object) -> Answer[Any]:
     ------
     RoofplanError : no such question, bad input, or no plan.
     """
-    found = EVERY[choice(question, EVERY, "question")]
+    found = EVERY[choice(str(question), EVERY, "question")]
     given = {name: STDIN if value == "-" and name == "file" else value for name, value in inputs.items()}
     return Answer(found, found.record.of(given, f"ask({question!r})"), {})
 

@@ -123,9 +123,7 @@ def agents(pool: Pool, hosts: frozenset[str] = frozenset()) -> MCPServer[None]:
         _given("depth", int, "levels of the trees, 0 to 8", default=2),
     ]
     compare = [
-        _given(
-            "questions", list[Row], f"two to four objects with question ({' or '.join(COMPARED)}) and inputs"
-        )
+        _given("questions", list[Row], f"two to four objects with question ({' or '.join(COMPARED)}) and inputs")
     ]
     every = [_question_tool(one, tools) for one in QUESTIONS]
     every.append(

@@ -52,7 +52,7 @@ def python_call(question: Question, asked: Inputs) -> str:
     lines = ["import roofplan as rp", ""]
     identifiers = {name: one.name for name, one in asked.each().items()}
     for name, value in _stated(asked):
-        shown = repr(list(value)) if isinstance(value, tuple) else repr(_named(value))
+        shown = repr(list(value) if isinstance(value, tuple) else value if value is True else _named(value))
         alone = question.python and name == "model" and question.positions[:1] == ["model"]
         given.append(shown if alone else f"{identifiers[name]}={shown}")
     return "\n".join([*lines, f"answer = rp.{question.python or 'ask'}({', '.join(given)})"])

@@ -21,9 +21,10 @@ from starlette.routing import Route
 from roofplan.errors import InputError, RoofplanError
 from roofplan.inputs import WebInputs
 from roofplan.questions import Given, Row
-from roofplan.questions.gathered import as_json
+from roofplan.questions.gathered import Told, as_json
 from roofplan.records.units import parse, parse_count
 from roofplan.web import html
+from roofplan.web.kept import Kept
 from roofplan.web.pages import PAGES, Page
 from roofplan.workers import answers
 from roofplan.workers.guard import LOOPBACK, Guard, TooLarge
@@ -42,6 +43,9 @@ KINDS = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
 
 OUTPUTS = frozenset({"explain", "depth", "emit"})
 """What a question may say of how its answer leaves."""
+
+SWITCHES = {"true": True, "1": True, "false": False, "0": False}
+"""How a query says yes and no."""
 
 CODES: Mapping[type[RoofplanError], int] = {Busy: 503, TooLong: 503, Stopped: 500}
 
@@ -91,6 +95,15 @@ class _Pages:
 
     def __init__(self, pool: Pool) -> None:
         self.pool = pool
+        self.kept = Kept()
+
+    async def _done(self, job: Job, told: Told | None = None) -> tuple[str, str]:
+        """Return the answer of a job, as it is kept or from a process."""
+        found = self.kept.find(job)
+        if found is None:
+            found = await self.pool.answer(job, told)
+            self.kept.keep(job, found)
+        return found
 
     async def home(self, _: Request) -> Response:
         return HTMLResponse(html.home())
@@ -155,7 +168,7 @@ class _Pages:
         def tick(done: int, whole: int, what: str) -> None:
             told.put_nowait(_event("progress", json.dumps({"done": done, "whole": whole, "what": what})))
 
-        work = asyncio.create_task(self.pool.answer(job, tick))
+        work = asyncio.create_task(self._done(job, tick))
         work.add_done_callback(lambda _: told.put_nowait(None))
         try:
             while (event := await told.get()) is not None:
@@ -169,7 +182,7 @@ class _Pages:
     async def _answer(self, request: Request, page: Page, function: Callable[..., tuple[str, str]]) -> tuple[str, str]:
         """Return an answer to whoever waits for it; the work ends when nobody does."""
         given, outputs = await _asked(request, page)
-        work = asyncio.create_task(self.pool.answer(_job(page, function, given, outputs)))
+        work = asyncio.create_task(self._done(_job(page, function, given, outputs)))
         try:
             while not (await asyncio.wait({work}, timeout=1.0))[0]:
                 if await request.is_disconnected():
@@ -215,7 +228,7 @@ def _from_query(request: Request, page: Page) -> Row:
         values = [one for one in request.query_params.getlist(name) if one]
         default = declared[name].default if name in declared else None
         if isinstance(default, bool):
-            given[name] = bool(values) and values[-1].lower() not in {"0", "false"}
+            given[name] = _switch(name, values)
         elif isinstance(default, tuple):
             given[name] = values
         elif len(values) > 1 and name not in OUTPUTS and not (name in declared and declared[name].metadata["several"]):
@@ -223,6 +236,14 @@ def _from_query(request: Request, page: Page) -> Row:
         elif values:
             given[name] = ",".join(values)
     return given
+
+
+def _switch(name: str, values: list[str]) -> bool:
+    """Return whether a switch is on."""
+    text = values[-1].lower() if values else "false"
+    if text not in SWITCHES:
+        raise InputError(f"{name}: {text[:40]!r} is neither true nor false", argument=name, value=text[:40])
+    return SWITCHES[text]
 
 
 def _event(kind: str, data: str) -> str:

@@ -236,7 +236,9 @@ def roofline(title: str, rows: Data, device: Accelerator, number_format: str) ->
             },
             {
                 "data": {"values": list(rows)},
-                "params": [{"name": "view", "select": "interval", "bind": "scales"}],
+                "params": [
+                    {"name": "view", "bind": "scales", "select": {"type": "interval", "zoom": "wheel![event.shiftKey]"}}
+                ],
                 "mark": {"type": "point", "filled": True, "opacity": 0.8},
                 "encoding": {
                     "x": x,

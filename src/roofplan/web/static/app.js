@@ -4,7 +4,7 @@
 const form = document.getElementById("question"), answer = document.getElementById("answer");
 const status_ = document.getElementById("status"), bar = document.getElementById("progress"), stop = document.getElementById("stop");
 const path = form.dataset.question;
-let running = null, config = null;
+let running = null, config = null, misread = "";
 
 // The form ---------------------------------------------------------------------------------------
 
@@ -79,9 +79,12 @@ const configBox = document.getElementById("config"), configFile = document.getEl
 
 function useConfig(text) {
   const model = boxes("model")[0];
-  if (!model || !configBox) { config = null; return; }
-  try { config = text.trim() ? JSON.parse(text) : null; } catch (fault) { config = null; say(`The config.json cannot be read: ${fault.message}`); }
-  if (config && (typeof config !== "object" || Array.isArray(config))) { config = null; say("A config.json is a JSON object."); }
+  config = null;
+  misread = "";
+  if (!model || !configBox) return;
+  try { config = text.trim() ? JSON.parse(text) : null; } catch (fault) { misread = `The config.json cannot be read: ${fault.message}`; }
+  if (!misread && text.trim() && (config === null || typeof config !== "object" || Array.isArray(config))) { config = null; misread = "A config.json is a JSON object."; }
+  if (misread) say(misread);
   model.required = !config && model.hasAttribute("aria-required");
   model.disabled = Boolean(config);
   model.placeholder = config ? `config.json of a ${config.model_type || "model"}` : "";
@@ -124,8 +127,14 @@ async function run(inputs, { keep = true, quiet = false } = {}) {
   }
 }
 
-stop.addEventListener("click", () => { if (running) { running.abort(); say("Stopped."); } });
-form.addEventListener("submit", (event) => { event.preventDefault(); run(given()); });
+stop.addEventListener("click", () => {
+  if (!running) return;
+  running.abort();
+  answer.replaceChildren();
+  form.querySelector("button[type=submit]").focus();
+});
+form.addEventListener("submit", (event) => { event.preventDefault(); if (misread) say(misread); else run(given()); });
+document.querySelector(".skip").addEventListener("click", (event) => { event.preventDefault(); answer.focus(); });
 addEventListener("popstate", () => open_(false));
 
 function change(more) {
@@ -159,29 +168,36 @@ async function tools(bundle, inputs) {
   out.append(el("button", { type: "button", id: "save", onclick: () => save(inputs) }, "Save as a file"));
   out.append(el("button", { type: "button", onclick: () => print() }, "Print"));
   if (found.plans) out.append(el("a", { class: "button", href: `/side-by-side?ask=${encodeURIComponent(await address(inputs))}` }, "Set beside"));
-  if (typeof inputs.model !== "object") out.append(el("a", { class: "button", href: await address(inputs, `/api/${path}`) }, "JSON"));
+  if (inputs.model && typeof inputs.model === "object") out.append(el("button", { type: "button", onclick: () => download(new Blob([JSON.stringify(inputs.model, null, 1)]), "config.json") }, "Save config.json"));
+  else out.append(el("a", { class: "button", href: await address(inputs, `/api/${path}`) }, "JSON"));
   return out;
+}
+
+function download(blob, name) {
+  const place = URL.createObjectURL(blob);
+  const link = el("a", { href: place, download: name });
+  document.body.append(link);
+  link.click();
+  link.remove();
+  setTimeout(() => URL.revokeObjectURL(place), 10_000);
 }
 
 async function save(inputs) {
   try {
     const response = await fetch(`/save/${path}`, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ inputs }) });
     if (!response.ok) throw new Error(`the server says ${response.status}`);
-    const place = URL.createObjectURL(await response.blob());
-    const link = el("a", { href: place, download: `roofplan-${path.replaceAll("/", "-")}.html` });
-    document.body.append(link);
-    link.click();
-    link.remove();
-    setTimeout(() => URL.revokeObjectURL(place), 10_000);
+    download(await response.blob(), `roofplan-${path.replaceAll("/", "-")}.html`);
   } catch (fault) { say(`Not saved: ${fault.message}`); }
 }
 
 function remedies(found) {
   const out = [];
-  if (found.error) for (const one of found.error.nearest || []) {
-    const name = (found.error.argument || "").replace(/^--/, "").replaceAll("-", "_").toLowerCase();
-    const field = boxes(name).length ? name : boxes("model").length && found.error.code === "unknown_model" ? "model" : "on";
-    if (boxes(field).length) out.push(el("button", { type: "button", onclick: () => change({ [field]: boxes(field)[0].dataset.several ? [corrected(one, found.error.value)] : one }) }, `Did you mean ${one}?`));
+  const wrong = found.error ? String(found.error.value ?? "") : "";
+  const box = wrong && [...form.elements].find((one) => one.name && one.type === "text" && one.value.toLowerCase().includes(wrong.toLowerCase()));
+  if (box) for (const one of found.error.nearest || []) {
+    const at = box.value.toLowerCase().indexOf(wrong.toLowerCase());
+    const mended = box.value.slice(0, at) + one + box.value.slice(at + wrong.length);
+    out.push(el("button", { type: "button", onclick: () => { box.value = mended; run(given()); } }, `Did you mean ${one}?`));
   }
   if (found.no_plan) for (const one of found.no_plan.relax || []) {
     const changes = { [one.argument.replace(/^--/, "").replaceAll("-", "_")]: String(one.needed), ...Object.fromEntries(Object.entries(one.also || {}).map(([name, value]) => [name.replace(/^--/, "").replaceAll("-", "_"), String(value)])) };
@@ -189,12 +205,6 @@ function remedies(found) {
     out.push(el("button", { type: "button", onclick: () => change(changes) }, one.text || `${one.argument} ${one.needed}`));
   }
   return out.length ? el("p", { class: "buttons" }, out) : null;
-}
-
-// A nearest id keeps the count and the network that were asked for.
-function corrected(name, value) {
-  const before = (given().on || []).find((one) => one.startsWith(value || "\u0000"));
-  return before ? name + before.slice(value.length) : name;
 }
 
 function planCard(plan, number) {
@@ -237,7 +247,7 @@ async function render(bundle, inputs) {
   for (const one of found.warnings || []) parts.push(el("p", { class: "warning" }, one.text));
   for (const one of bundle.remarks || []) parts.push(el("p", { class: "warning" }, one));
   if (found.status === "ok" || !found.status) {
-    parts.push(await tools(bundle, inputs));
+    parts.push(el("p", { class: "asked" }, bundle.command || ""), await tools(bundle, inputs));
     if (found.plans && found.plans.length) {
       parts.push(el("h2", {}, found.plans.length > 1 ? "Plans, best first" : "The plan"), el("div", { class: "plans" }, found.plans.map((plan, place) => planCard(plan, place + 1))));
       if (path === "serve") parts.push(explorer(found, inputs));
@@ -259,6 +269,7 @@ async function render(bundle, inputs) {
     answer.replaceChildren(...parts.filter(Boolean));
   }
   answer.dataset.status = found.status || "ok";
+  if (bundle.command) document.title = `${bundle.command.replace(/^roofplan /, "")} · roofplan`;
 }
 
 function copierRow(bundle) {
@@ -271,16 +282,16 @@ function explorer(found, inputs) {
   const plan = found.plans[0];
   const place = el("div", {}, memoryBar(plan.memory)), said = el("p", { class: "help", role: "status" });
   const pinned = { ...inputs, on: [plan.machine.text], engine: plan.engine, top: "1" };
-  for (const name of ["tpot", "ttft", "budget", "power", "devices", "rate", "slo", "best"]) delete pinned[name];
+  for (const name of ["tpot", "ttft", "budget", "power", "devices", "rate", "slo", "best", "context"]) delete pinned[name];
   const most = plan.machine.count;
   const degrees = [1, 2, 4, 8, 16, 32, 64].filter((one) => one <= most && most % one === 0);
-  const state = { context: Number(found.inputs.context) || null, users: plan.concurrency, tp: plan.strategy.tp, precision: inputs.precision || "" };
+  const state = { input: Number(found.inputs.input) || 1024, users: plan.concurrency, tp: plan.strategy.tp, precision: inputs.precision || "" };
   let asking = null, later = 0;
   const update = () => { clearTimeout(later); later = setTimeout(again, 120); };
   async function again() {
     if (asking) asking.abort();
     const mine = (asking = new AbortController());
-    const other = { ...pinned, ...(state.context ? { context: String(Math.round(state.context)) } : {}), concurrency: String(Math.round(state.users)), strategy: `tp=${state.tp}` };
+    const other = { ...pinned, input: String(Math.round(state.input)), concurrency: String(Math.round(state.users)), strategy: `tp=${state.tp},pp=${plan.strategy.pp}` };
     if (state.precision) other.precision = state.precision; else delete other.precision;
     try {
       const { document: now } = await ask("serve", other, { signal: mine.signal });
@@ -289,7 +300,10 @@ function explorer(found, inputs) {
         const best = now.plans[0];
         place.replaceChildren(memoryBar(best.memory));
         said.textContent = `${heading(best)}: TPOT ${shown(best.metrics.tpot.value, "s")} [${shown(best.metrics.tpot.low, "s")}, ${shown(best.metrics.tpot.high, "s")}]`;
-      } else said.textContent = (now.no_plan || now.error).message;
+      } else {
+        place.replaceChildren();
+        said.textContent = (now.no_plan || now.error).message;
+      }
     } catch (fault) { if (fault.name !== "AbortError") said.textContent = fault.message; }
   }
   const slider = (name, label, least, top, read, show) => {
@@ -305,8 +319,8 @@ function explorer(found, inputs) {
   };
   const count = (value) => Math.round(value).toLocaleString("en");
   return el("section", { id: "explorer", "aria-label": "Memory of a device, explored" }, el("h2", {}, "What fills a device"), el("div", { class: "sliders" },
-    slider("context", "Longest request, tokens", 512, 131072, () => state.context, count),
-    slider("users", "Users at once", 1, 1024, () => state.users, count),
+    slider("input", "Prompt, tokens", 64, 131072, () => state.input, count),
+    slider("users", "Users at once", 1, Math.max(1024, plan.concurrency), () => state.users, count),
     choice("tp", "Tensor parallel", degrees.map((one) => [one, one])),
     choice("precision", "Weights", [["", "as published"], ...[...document.querySelectorAll("#formats option")].map((one) => [one.value, one.value])])), place, said);
 }

@@ -12,6 +12,8 @@ function here(text) {
 
 function asks() { return new URLSearchParams(location.search).getAll("ask").map(here).filter(Boolean).slice(0, MOST); }
 
+document.querySelector(".skip").addEventListener("click", (event) => { event.preventDefault(); answer.focus(); });
+
 function go(list) {
   const query = new URLSearchParams();
   for (const one of list) query.append("ask", one);

@@ -213,7 +213,7 @@ function theme() {
   const style = getComputedStyle(document.documentElement);
   const ink = style.getPropertyValue("--ink").trim(), line = style.getPropertyValue("--line").trim();
   const axis = { labelColor: ink, titleColor: ink, gridColor: line, domainColor: ink, tickColor: ink };
-  return { background: null, title: { color: ink }, axis, legend: { labelColor: ink, titleColor: ink }, view: { stroke: line }, text: { color: ink }, rule: { color: ink }, header: { labelColor: ink, titleColor: ink } };
+  return { background: null, title: { color: ink }, axis, legend: { labelColor: ink, titleColor: ink, symbolBaseFillColor: ink, symbolBaseStrokeColor: ink }, view: { stroke: line }, text: { color: ink }, rule: { color: ink }, header: { labelColor: ink, titleColor: ink } };
 }
 
 function fitted(spec, width) {
@@ -237,12 +237,25 @@ function recoloured(value) {
   return out;
 }
 
+// What stands beside the pointer, inside the window.
+function tooltip(_, event, __, value) {
+  let box = document.getElementById("vg-tooltip-element");
+  if (!box) { box = el("div", { id: "vg-tooltip-element", "aria-hidden": "true" }); document.body.append(box); }
+  box.classList.toggle("visible", value !== null && value !== undefined && value !== "");
+  if (!box.classList.contains("visible")) return;
+  const rows = typeof value === "object" ? Object.entries(value).filter(([, one]) => one !== "" && one !== null) : [["", value]];
+  box.replaceChildren(el("table", {}, rows.map(([name, one]) => el("tr", {}, el("td", { class: "key" }, name), el("td", {}, typeof one === "number" ? digits(one, 4) : String(one))))));
+  const { width, height } = box.getBoundingClientRect();
+  box.style.left = `${Math.max(4, Math.min(event.clientX + 14, innerWidth - width - 4))}px`;
+  box.style.top = `${Math.max(4, Math.min(event.clientY + 14, innerHeight - height - 4))}px`;
+}
+
 async function pictures(specs, place) {
   let drawn = 0;
   for (const spec of specs) {
     const box = el("figure", { class: spec.hconcat ? "chart wide" : "chart", tabindex: 0, role: "group", "aria-label": typeof spec.title === "string" ? spec.title : "Picture" });
     place.append(box);
-    const options = { actions: { export: true, source: false, compiled: false, editor: false }, renderer: "svg", ast: true, defaultStyle: false, config: theme(), tooltip: { disableDefaultStyle: true } };
+    const options = { actions: { export: true, source: false, compiled: false, editor: false }, renderer: "svg", ast: true, defaultStyle: false, config: theme(), tooltip };
     try { await vegaEmbed(box, fitted(spec, place.clientWidth || 720), options); box.querySelector("svg.marks").setAttribute("aria-hidden", "true"); drawn += 1; } catch (fault) { console.error(fault); box.append(el("p", { class: "error" }, `This picture cannot be drawn: ${fault.message}`)); }
   }
   place.dataset.drawn = drawn;
