@@ -675,7 +675,7 @@ def test_sliders_ask_again(visit):
     page = visit("/serve?" + SERVE)
     before = page.get_attribute("#explorer .memory", "aria-label")
     page.focus('#explorer input[aria-label="Prompt, tokens"]')
-    page.keyboard.press("End")
+    page.keyboard.press("Home")
     page.wait_for_function(
         "(before) => document.querySelector('#explorer .memory').getAttribute('aria-label') !== before", arg=before
     )
@@ -731,7 +731,7 @@ def test_what_hovers_stays_inside_the_window(visit):
     drawn(page)
     mark = page.query_selector("figure .mark-symbol path")
     mark.scroll_into_view_if_needed()
-    mark.hover()
+    mark.hover(force=True)
     page.wait_for_selector("#vg-tooltip-element.visible")
     box = page.query_selector("#vg-tooltip-element").bounding_box()
     assert box["x"] >= 0
