@@ -214,7 +214,8 @@ def test_an_annuity_pays_a_machine_off(row):
 
 
 def test_an_annuity_without_interest_is_straight_line():
-    assert float(cost.annuity(40000.0, 0.0, 1e-9, 3.0)) == pytest.approx(40000 / 3, rel=1e-6)
+    for tiny in (1e-9, 1e-30):
+        assert float(cost.annuity(40000.0, 0.0, tiny, 3.0)) == pytest.approx(40000 / 3, rel=1e-6)
 
 
 def test_the_articles_machine_of_eight_4090():

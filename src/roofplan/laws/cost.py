@@ -126,11 +126,11 @@ def annuity(price: Number, residual: Number, interest: Number, years: Number) ->
 
     Examples
     --------
-    >>> round(annuity(40000.0, 0.0, 0.08, 3.0) / 8760, 2)
+    >>> float(round(annuity(40000.0, 0.0, 0.08, 3.0) / 8760, 2))
     1.77
     """
-    growth = (1 + interest) ** years
-    return (price - residual / growth) * interest / (1 - 1 / growth)
+    growth = years * np.log1p(interest)
+    return (price - residual * np.exp(-growth)) * interest / -np.expm1(-growth)
 
 
 def payback_time(price: Number, income: Number, running: Number) -> Number:
