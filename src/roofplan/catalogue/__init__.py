@@ -33,6 +33,7 @@ from roofplan.errors import nearest as nearest
 from roofplan.records.calibration import Constant, Fit
 from roofplan.records.engine import Engine
 from roofplan.records.hardware import Accelerator, Link, Server
+from roofplan.records.pool import PoolRules
 from roofplan.records.prices import Price
 from roofplan.records.silicon import Die, Node
 from roofplan.records.source import Source, Sourced
@@ -245,6 +246,17 @@ def token_prices() -> tuple[Table, ...]:
     The entries, with ``input`` and ``output`` prices [USD/Mtoken].
     """
     return tuple(read(ROOT / "prices" / "tokens.toml")["price"])
+
+
+@lru_cache(maxsize=1)
+def pools() -> PoolRules:
+    """Return the software that joins the members of a pool, what is assumed of members, and margins.
+
+    Returns
+    -------
+    The rules of pools.
+    """
+    return codec.pools(read(ROOT / "pools.toml"))
 
 
 @lru_cache(maxsize=1)

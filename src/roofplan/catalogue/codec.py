@@ -17,6 +17,7 @@ from roofplan.records import units
 from roofplan.records.calibration import Constant
 from roofplan.records.engine import DefaultRule, Engine, Kernels
 from roofplan.records.hardware import Accelerator, Link, Server
+from roofplan.records.pool import PoolRules, PoolSoftware
 from roofplan.records.prices import Price
 from roofplan.records.silicon import Die, Node, WaferPrice
 from roofplan.records.source import Source, Sourced
@@ -174,6 +175,12 @@ def accelerator(table: Table) -> Accelerator:
 def link(table: Table) -> Link:
     """Return the link that a catalogue table describes."""
     return _record(Link, table)
+
+
+def pools(table: Table) -> PoolRules:
+    """Return the software that joins members of a pool, and what is assumed of them."""
+    software = {name: _record(PoolSoftware, entry, id=name) for name, entry in table["software"].items()}
+    return PoolRules(software=software, assumed=_numbers(table["assumed"]), margins=_numbers(table["margins"]))
 
 
 def server(table: Table) -> Server:

@@ -147,7 +147,7 @@ def footprints(model: Model, strategy: Strategy, kv_bytes: float, *, draft: bool
     layers, stages = len(model.decoder.layers), int(strategy.pp)
     per_layer = [layer_bytes(layer, split) for layer, _ in kinds]
     caches = [cache_of(layer, split, kv_bytes) for layer, _ in kinds]
-    ends, widest = _outside_bytes(model, split, stages, draft=draft), _widest(model, split)
+    ends, most = _outside_bytes(model, split, stages, draft=draft), widest(model, split)
     found: dict[tuple[object, ...], Footprint] = {}
     start = 0
     for stage in range(stages):
@@ -166,7 +166,7 @@ def footprints(model: Model, strategy: Strategy, kv_bytes: float, *, draft: bool
                 kv_per_token=sum(n * c[0] for n, c in zip(counts, caches, strict=True)),
                 windowed=tuple((rate, window, chunked) for (window, chunked), rate in windowed.items()),
                 state=sum(n * c[2] for n, c in zip(counts, caches, strict=True)),
-                widest=widest,
+                widest=most,
                 stage=stage,
             ),
         )
@@ -191,23 +191,24 @@ def _outside_bytes(model: Model, split: Split, stages: int, *, draft: bool) -> l
     return ends
 
 
-def _widest(model: Model, split: Split) -> float:
-    widest = 0.0
+def widest(model: Model, split: Split) -> float:
+    """Return the elements of the widest intermediate of a layer on one rank [1]."""
+    most = 0.0
     for layer, _ in model.decoder.kinds():
         for feed in layer.feed_forwards:
             if isinstance(feed, Mixture):
                 entry = sum(linear.outputs for linear in feed.expert[0])
-                widest = max(
-                    widest,
+                most = max(
+                    most,
                     1.5 * entry * feed.chosen / split.expert_width
                     + 2 * feed.chosen * model.hidden / max(1.0, split.ep),
                 )
             else:
-                widest = max(widest, 1.5 * sum(linear.outputs for linear in feed.groups[0]) / split.tp)
+                most = max(most, 1.5 * sum(linear.outputs for linear in feed.groups[0]) / split.tp)
         for mixer in layer.mixers:
             share = split.attention
-            widest = max(widest, 2.0 * sum(linear.outputs * linear.copies for linear in mixer.groups[0]) / share)
-    return widest
+            most = max(most, 2.0 * sum(linear.outputs * linear.copies for linear in mixer.groups[0]) / share)
+    return most
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -37,15 +37,32 @@ def prompt_pass(
     -------
     Time of a pass [s], and number of passes for the prompts [1].
     """
+    mean, passes = mean_pass(engine, step, budget)
+    return step_term("prefill", model, strategy, mean, r, kv_bytes=kv_bytes), passes
+
+
+def mean_pass(engine: Engine, step: Step, budget: Number) -> tuple[Step, Number]:
+    """Return the mean pass of prompts that are computed in passes, and the number of passes.
+
+    Parameters
+    ----------
+    engine : engine with version.
+    step : the prompts: new tokens, cached tokens and number.
+    budget : tokens that one engine step may compute [token].
+
+    Returns
+    -------
+    The prompts themselves and 1 where one pass computes them; else a pass that attends to half of the rest [1].
+    """
     passes = batching.passes(step.new, 1.0 * engine.pass_tokens(budget)) if engine.chunked_prefill else 1.0
     if type(passes) is float and passes == 1.0:
-        return step_term("prefill", model, strategy, step, r, kv_bytes=kv_bytes), 1.0
+        return step, 1.0
     prompt = step.new / step.requests
     each = smaller(prompt, step.new / passes)
     mean = replace(
         step, new=step.new / passes, past=step.past + (prompt - each) / 2.0, requests=step.new / passes / each
     )
-    return step_term("prefill", model, strategy, mean, r, kv_bytes=kv_bytes), passes
+    return mean, passes
 
 
 def host_of_passes(passes: Number, sequences: Number, r: Rates) -> Term:

@@ -53,16 +53,69 @@ def step_term(
 
     Each kind of layer is computed once and multiplied by its count on that stage.
     """
+    timed, launches = _timed(model, strategy, step, r, kv_bytes, drafted)
+    counts = stage_counts(model, strategy.pp if stages is None else stages, _sums(timed, launches))
+    return _grouped(name, timed, launches, counts, r)
+
+
+def table_times(model: Model, step: Step, r: Rates, *, kv_bytes: float) -> list[Number]:
+    """Return the time of each table of `step_operations` on one device: each kind of layer once, then the head.
+
+    Parameters
+    ----------
+    model : its layers and dimensions.
+    step : tokens of the step; its fields may be arrays.
+    r : achieved rates of the device under the engine.
+    kv_bytes : bytes of one cached number [B].
+
+    Returns
+    -------
+    Times, floats or arrays [s].
+    """
+    return _sums(*_timed(model, Strategy(), step, r, kv_bytes, 0))
+
+
+def stage_term(name: str, model: Model, step: Step, r: Rates, counts: list[Number], *, kv_bytes: float) -> Term:
+    """Return the time of some of a model's layers on one device.
+
+    Parameters
+    ----------
+    name : name of the time.
+    model : its layers and dimensions.
+    step : tokens of the step.
+    r : achieved rates of the device under the engine.
+    counts : layers of each kind, then heads, in the order of `table_times` [1].
+    kv_bytes : bytes of one cached number [B].
+
+    Returns
+    -------
+    The time with its parts [s].
+    """
+    return _grouped(name, *_timed(model, Strategy(), step, r, kv_bytes, 0), counts, r)
+
+
+Timed = list[list[tuple[Operation, Number]]]
+"""Operations of each table with their times [s]."""
+
+
+def _timed(
+    model: Model, strategy: Strategy, step: Step, r: Rates, kv_bytes: float, drafted: int
+) -> tuple[Timed, list[Number]]:
+    """Return the operations of each table with their times, and the time of its launches [s]."""
     tables = step_operations(model, strategy, step, r, kv_bytes=kv_bytes, drafted=drafted)
     timed = [[(op, operation_time(op, r)) for op in table] for table in tables]
-    launches = [r.engine.kernels.launches * sum(kernels_of(op, r) for op in table) * r.gap for table in tables]
+    return timed, [r.engine.kernels.launches * sum(kernels_of(op, r) for op in table) * r.gap for table in tables]
+
+
+def _sums(timed: Timed, launches: list[Number]) -> list[Number]:
+    """Return the time of each table [s]."""
     sums = []
     for rows, launch in zip(timed, launches, strict=True):
         amount: Number = launch
         for _, seconds in rows:
             amount = amount + seconds
         sums.append(amount)
-    return _grouped(name, timed, launches, stage_counts(model, strategy.pp if stages is None else stages, sums), r)
+    return sums
 
 
 def step_operations(
@@ -138,9 +191,7 @@ def _summed(rows: list[tuple[Operation, Number]]) -> dict[str, Number]:
     return sums
 
 
-def _grouped(
-    name: str, timed: list[list[tuple[Operation, Number]]], launches: list[Number], counts: list[Number], r: Rates
-) -> Term:
+def _grouped(name: str, timed: Timed, launches: list[Number], counts: list[Number], r: Rates) -> Term:
     groups: dict[str, list[Term]] = {}
     for rows, count in zip(timed, counts, strict=True):
         if type(count) is not float and count.ndim:

@@ -1,0 +1,233 @@
+"""Times of a pass over a layout, part by part, each with its interval and what binds it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+from roofplan import catalogue
+from roofplan.laws.pool import wire_time
+from roofplan.operations.table import Step
+from roofplan.pool.costs import TOKEN, decoding, hidden_bytes, hops_of, logit_bytes, rates_of
+from roofplan.pool.layout import Layout, Stage, legs
+from roofplan.pool.request import PoolRequest
+from roofplan.records.calibration import Fit
+from roofplan.records.pool import CLIENT, LAST, Member
+from roofplan.records.source import document
+from roofplan.records.terms import Term, total
+from roofplan.serving.bounds import LIMIT_NAMES, leaves, limit_of
+from roofplan.serving.certainty import certainty
+from roofplan.serving.ledger import batched_tokens
+from roofplan.serving.prompts import mean_pass
+from roofplan.serving.step import engine_term, stage_term
+from roofplan.timing.figures import FIRST_TOKEN, TIME_PER_TOKEN
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """A part of a time: a stage, a message or the engine, with the ends of its 90% interval.
+
+    Parameters
+    ----------
+    term : the part with what it is made of [s].
+    low, high : the ends [s].
+    grade : how sure it is.
+    limits : what binds it: limit and member -> seconds.
+    """
+
+    term: Term
+    low: float
+    high: float
+    grade: str
+    limits: dict[tuple[str, str], float]
+
+
+def token_parts(request: PoolRequest, fit: Fit, layout: Layout, *, batch: float = 1.0) -> list[Part]:
+    """Return the parts of a token's time, in the order in which it passes them.
+
+    Parameters
+    ----------
+    request : the pool.
+    fit : the fitted constants.
+    layout : who holds which layers.
+    batch : tokens that pass together, of as many users [1].
+
+    Returns
+    -------
+    Stages, messages and the engine's step.
+    """
+    return _parts(request, fit, layout, decoding(request.workload, batch), TIME_PER_TOKEN)
+
+
+def prompt_parts(request: PoolRequest, fit: Fit, layout: Layout) -> list[Part]:
+    """Return the parts of the time to the first token in an idle pool.
+
+    A prompt passes in as many passes as the engine computes it in, one after the other; where stages work on different
+    passes at the same time, all but the first take as long as the slowest part.
+
+    Parameters
+    ----------
+    request : the pool.
+    fit : the fitted constants.
+    layout : who holds which layers.
+
+    Returns
+    -------
+    Stages, messages and the engine's steps.
+    """
+    whole = Step(new=float(request.workload.input), requests=1.0)
+    budget = batched_tokens(request.engine, request.machines[layout.client], request.workload)
+    mean, passes = mean_pass(request.engine, whole, budget)
+    parts = _parts(request, fit, layout, mean, FIRST_TOKEN)
+    if float(passes) == 1.0:
+        return parts
+    seconds = sum(float(part.term.value) for part in parts)
+    slowest = max(float(part.term.value) for part in parts)
+    factor = 1.0 + (float(passes) - 1.0) * (slowest / seconds if request.software.overlaps else 1.0)
+    return [_times(part, factor, float(passes)) for part in parts]
+
+
+def _times(part: Part, factor: float, passes: float) -> Part:
+    """Return a part of several passes."""
+    term = Term(
+        part.term.name,
+        part.term.value * factor,
+        "s",
+        parts=[part.term],
+        combine="product",
+        text="{once} x {factor} for {passes} passes",
+        numbers={"once": (part.term.value, "s"), "factor": factor, "passes": passes},
+    )
+    limits = {name: seconds * factor for name, seconds in part.limits.items()}
+    return replace(part, term=term, low=part.low * factor, high=part.high * factor, limits=limits)
+
+
+def _parts(request: PoolRequest, fit: Fit, layout: Layout, step: Step, figure: str) -> list[Part]:
+    stages = [_stage(request, fit, stage, step, figure, output=layout.head == stage.member) for stage in layout.stages]
+    if layout.head not in {stage.member for stage in layout.stages}:
+        stages.append(_stage(request, fit, Stage(layout.head, 0, 0), step, figure, output=True))
+    return [*stages, *_messages(request, layout, step), _engine(request, fit, layout, step, figure)]
+
+
+def _stage(request: PoolRequest, fit: Fit, stage: Stage, step: Step, figure: str, *, output: bool) -> Part:
+    """Return a member's layers, and the output layer where it stands with it."""
+    model, member = request.model, request.members[stage.member]
+    r = rates_of(request, stage.member, fit)
+    counts = [float(sum(stage.first <= place < stage.end for place in places)) for _, places in model.decoder.kinds()]
+    term = stage_term(
+        f"{member.name}: {_what(stage, output)}",
+        model,
+        step,
+        r,
+        [*counts, float(output)],
+        kv_bytes=request.kv_bytes,
+    )
+    sure = certainty(figure, term, model, r, load="client" if float(step.sampled) <= 1.0 else "clients")
+    limits: dict[tuple[str, str], float] = {}
+    for leaf, seconds in leaves(term):
+        name = (LIMIT_NAMES[limit_of(leaf)], member.name)
+        limits[name] = limits.get(name, 0.0) + seconds
+    factor, value = math.exp(sure.half), float(term.value)
+    return Part(term=term, low=value / factor, high=value * factor, grade=sure.grade, limits=limits)
+
+
+def _what(stage: Stage, output: bool) -> str:
+    held = f"layers {stage.first}-{stage.end - 1}" if stage.layers else ""
+    return " + ".join(one for one in (held, "output" if output else "") if one)
+
+
+def _engine(request: PoolRequest, fit: Fit, layout: Layout, step: Step, figure: str) -> Part:
+    r = rates_of(request, layout.client, fit)
+    term = engine_term(float(step.sampled), r)
+    sure = certainty(figure, total("token", [term], "s"), request.model, r, load="client")
+    value, factor = float(term.value), math.exp(sure.half)
+    limits = {(LIMIT_NAMES["engine"], request.members[layout.client].name): value}
+    return Part(term=term, low=value / factor, high=value * factor, grade=sure.grade, limits=limits)
+
+
+def sizes_of(request: PoolRequest, layout: Layout, step: Step) -> list[tuple[int, int, float, str]]:
+    """Return the messages of a pass: from whom, to whom, bytes, and what they carry.
+
+    Parameters
+    ----------
+    request : the pool.
+    layout : who holds which layers.
+    step : the pass.
+
+    Returns
+    -------
+    The messages in order; none where one member does all.
+    """
+    model, software = request.model, request.software
+    hidden = (hidden_bytes(model, software, float(step.tokens)), "hidden state")
+    positions = float(step.sampled)
+    drawn = software.sampled == CLIENT and LAST in software.outputs
+    answer = (logit_bytes(model, software, positions), "logits") if drawn else (TOKEN * positions, "token")
+    last = answer if layout.output == LAST else hidden
+    return [(a, b, *(last if home else hidden)) for a, b, home in legs(layout, software.route)]
+
+
+def _messages(request: PoolRequest, layout: Layout, step: Step) -> list[Part]:
+    rules, hop = catalogue.pools(), request.software.quantities["hop"]
+    share = hops_of(request.software)
+    out = []
+    for a, b, size, what in sizes_of(request, layout, step):
+        one, other = request.members[a], request.members[b]
+        trip = (one.rtt + other.rtt) / 2.0
+        wire = float(wire_time(size, one.up, other.down))
+        narrow = one if one.up < other.down else other
+        parts = [
+            Term(
+                "latency",
+                trip,
+                "s",
+                text="half of {first} and half of {second} of round trip",
+                numbers={"first": (one.rtt, "s"), "second": (other.rtt, "s")},
+                sources=(document(f"members: {one.name}, {other.name}"),),
+            ),
+            Term("software", hop.value * share, "s", law=request.software.name, sources=(hop.cited,)),
+            Term(
+                "wire",
+                wire,
+                "s",
+                law="pool.wire_time",
+                text="{size} of {what} in full frames over {up} up and {down} down",
+                numbers={"size": (size, "B"), "what": what, "up": (one.up, "B/s"), "down": (other.down, "B/s")},
+                sources=(document(f"members: {one.name}, {other.name}"),),
+            ),
+        ]
+        term = total(f"{one.name} -> {other.name}", parts, "s")
+        guessed = one.assumed | other.assumed
+        margin = rules.margins["assumed_wire" if "rate" in guessed else "wire"].value
+        latency = _ends_of_latency((one, other))
+        low = latency[0] + (hop.low or hop.value) * share + wire / margin
+        high = latency[1] + (hop.high or hop.value) * share + wire * margin
+        limits = {("link", narrow.name): wire}
+        for member in (one, other):
+            limits["RTT", member.name] = limits.get(("RTT", member.name), 0.0) + member.rtt / 2.0
+        limits["software of hops", ""] = hop.value * share
+        grade = "guessed" if guessed or hop.kind == "guess" else "borrowed"
+        out.append(Part(term=term, low=low, high=high, grade=grade, limits=limits))
+    return out
+
+
+def _ends_of_latency(pair: tuple[Member, Member]) -> tuple[float, float]:
+    """Return the ends of the interval of the latency between two members [s]."""
+    rules = catalogue.pools()
+    low = high = 0.0
+    for one in pair:
+        guess, margin = rules.assumed["rtt"], rules.margins["given_rtt"].value
+        known = "rtt" not in one.assumed
+        low += (one.rtt / margin if known else (guess.low or guess.value)) / 2.0
+        high += (one.rtt * margin if known else (guess.high or guess.value)) / 2.0
+    return low, high
+
+
+def limits_of(parts: list[Part]) -> list[tuple[str, str, float]]:
+    """Return what binds a time: limit, member and share, the largest first."""
+    whole = sum(float(part.term.value) for part in parts)
+    found: dict[tuple[str, str], float] = {}
+    for part in parts:
+        for name, seconds in part.limits.items():
+            found[name] = found.get(name, 0.0) + seconds / whole
+    return sorted(((*name, share) for name, share in found.items() if share), key=lambda one: -one[2])

@@ -1,0 +1,95 @@
+"""Members of a pool of other people's machines, and the software that joins them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from roofplan.records.hardware import Accelerator
+from roofplan.records.source import Sourced
+
+CLIENT, LAST = "client", "last"
+"""Where an output layer stands: with the member that holds the embedding and asks, or with the last stage."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolSoftware:
+    """What carries activations between members.
+
+    Parameters
+    ----------
+    route : ``hub`` where every stage returns its result to the client, ``ring`` where it sends it to the next stage.
+    outputs : where the output layer may stand.
+    sampled : where tokens are drawn: logits travel from an output layer that stands elsewhere.
+    overlaps : whether stages work on different requests at the same time.
+    quantities : ``hidden`` and ``logit``, bytes of a number that is sent [B]; ``hop``, time of the software at each hop [s].
+    """
+
+    id: str
+    name: str
+    route: Literal["hub", "ring"]
+    outputs: tuple[str, ...]
+    sampled: str
+    overlaps: bool
+    source: str
+    quantities: Mapping[str, Sourced]
+
+    def __hash__(self) -> int:
+        """Return the hash of the id."""
+        return hash(self.id)
+
+    def value(self, name: str) -> float:
+        """Return a quantity in SI."""
+        return self.quantities[name].value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolRules:
+    """Software by id, what is assumed of members, and how far what is known of links may be off.
+
+    Parameters
+    ----------
+    assumed : ``rtt`` [s], ``online`` [1] and ``life`` of a card [s].
+    margins : factors either way within which nine in ten cases lie: ``wire``, ``assumed_wire``, ``given_rtt`` [1].
+    """
+
+    software: Mapping[str, PoolSoftware]
+    assumed: Mapping[str, Sourced]
+    margins: Mapping[str, Sourced]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Member:
+    """A machine that somebody gives to a pool.
+
+    Parameters
+    ----------
+    name : name in the pool.
+    device : its card.
+    down, up : rates of its link to the others' meeting point, a switch or an exchange [B/s].
+    rtt : round trip to that point [s].
+    link : the link in words.
+    memory : memory that it gives, None for all of its device's [B].
+    online : share of the time that it is there [1].
+    hours : when of the day it is there, from and to, None where it does not say [s].
+    electricity : its price, None for the place's [USD/J].
+    assumed : which of ``rate`` and ``rtt`` are assumed.
+    """
+
+    name: str
+    device: Accelerator
+    down: float
+    up: float
+    rtt: float
+    link: str
+    memory: float | None = None
+    online: float = 1.0
+    hours: tuple[float, float] | None = None
+    electricity: float | None = None
+    assumed: frozenset[str] = frozenset()
+
+    @property
+    def kind(self) -> tuple[object, ...]:
+        """What members that are alike have in common."""
+        return (self.device, self.down, self.up, self.rtt, self.memory, self.online, self.electricity)
