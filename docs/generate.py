@@ -317,6 +317,7 @@ RESULTS = {
     "plan_serving": ("serve", "roofplan.serving", "Result"),
     "plan_training": ("train", "roofplan.training", "TrainingResult"),
     "simulate": ("simulate", "roofplan.simulation.felt", "Felt"),
+    "plan_pool": ("pool plan", "roofplan.pool.plan", "PoolPlan"),
     "token_costs": ("cost tokens", "roofplan.money.tokens", "TokenCosts"),
     "benchmarks": ("benchmarks", "roofplan.evidence.benchmarks", "Benchmarks"),
     "measure_endpoint": ("measure endpoint", "roofplan.evidence.beside", "Beside"),

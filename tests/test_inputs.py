@@ -94,7 +94,7 @@ def test_inputs_that_commands_share_are_declared_once():
 
 
 def test_commands_are_those_with_inputs():
-    groups = {name for name in app if not name.startswith("-")} - {"cost", "measure", "schema", "web", "mcp"}
+    groups = {name for name in app if not name.startswith("-")} - {"cost", "measure", "pool", "schema", "web", "mcp"}
     assert groups == {name for name in RECORDS if " " not in name}
 
 

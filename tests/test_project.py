@@ -34,6 +34,7 @@ def test_exported_names():
         "measure_machine",
         "measure_memory",
         "measure_stability",
+        "plan_pool",
         "plan_serving",
         "plan_training",
         "refit",

@@ -9,6 +9,7 @@ from roofplan.interactive import Answer as Answer, ask as ask, device as device
 from roofplan.serving import Result
 from roofplan.training import TrainingResult
 from roofplan.simulation.felt import Felt
+from roofplan.pool.plan import PoolPlan
 from roofplan.money.tokens import TokenCosts
 from roofplan.evidence.benchmarks import Benchmarks
 from roofplan.evidence.beside import Beside
@@ -20,7 +21,7 @@ from roofplan.records.calibration import Fit
 from roofplan.records.model import Model
 
 __version__: str
-__all__ = ['Answer', 'Loaded', 'RoofplanError', '__version__', 'ask', 'benchmarks', 'device', 'load_model', 'measure_endpoint', 'measure_machine', 'measure_memory', 'measure_stability', 'plan_serving', 'plan_training', 'refit', 'simulate', 'token_costs', 'validate']
+__all__ = ['Answer', 'Loaded', 'RoofplanError', '__version__', 'ask', 'benchmarks', 'device', 'load_model', 'measure_endpoint', 'measure_machine', 'measure_memory', 'measure_stability', 'plan_pool', 'plan_serving', 'plan_training', 'refit', 'simulate', 'token_costs', 'validate']
 
 def plan_serving(
     model: str | Path | Mapping[str, Any] | Model,
@@ -125,6 +126,23 @@ def simulate(
     fit: Fit | None = ...,
     progress: Callable[[int, int], None] | None = ...,
 ) -> Answer[Felt]: ...
+def plan_pool(
+    model: str | Path | Mapping[str, Any] | Model,
+    *,
+    input: str | float = ...,
+    output: str | float = ...,
+    member: str | Sequence[str] = ...,
+    members: str | float | None = ...,
+    software: str | float = ...,
+    precision: str | float | None = ...,
+    context: str | float | None = ...,
+    client: str | float | None = ...,
+    best: str | float = ...,
+    electricity: str | float | None = ...,
+    place: str | float = ...,
+    fit: Fit | None = ...,
+    progress: Callable[[int, int], None] | None = ...,
+) -> Answer[PoolPlan]: ...
 def token_costs(
     model: str | Path | Mapping[str, Any] | Model,
     on: str | Sequence[str] = ...,

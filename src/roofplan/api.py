@@ -16,6 +16,7 @@ from roofplan.inputs import (
     AtFullLoad,
     BenchmarksInputs,
     Planned,
+    PoolPlanInputs,
     ServeInputs,
     SimulateInputs,
     TokensInputs,
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from roofplan.evidence.fits.own import Refit
     from roofplan.evidence.scoring import Validation
     from roofplan.load.asked import Asked as AskedLoad
+    from roofplan.pool.plan import PoolPlan
     from roofplan.simulation.felt import Felt
     from roofplan.training import TrainingResult
 
@@ -443,3 +445,29 @@ def benchmarks(
     from roofplan.evidence.benchmarks import chosen
 
     return chosen(asked, fit_at_hand(fit), progress)
+
+
+@takes(PoolPlanInputs)
+def plan_pool(
+    asked: PoolPlanInputs, *, fit: Fit | None = None, progress: Callable[[int, int], None] | None = None
+) -> PoolPlan:
+    """Return who holds which layers of a pool of home machines, how fast that is, and what binds.
+
+    Parameters
+    ----------
+    asked : the flags of ``roofplan pool plan``, each as a keyword, as text with units; or one `PoolPlanInputs` with them.
+    fit : constants that predictions rest on, by default those of `fit_at_hand`.
+    progress : function called with the searches done and all of them [1].
+
+    Returns
+    -------
+    The plan.
+
+    Raises
+    ------
+    RoofplanError : bad input, or `NoPlan` where the members cannot hold the model.
+    """
+    from roofplan.pool.plan import plan_pool as planned
+    from roofplan.pool.request import pool_request
+
+    return planned(pool_request(model_of(asked.model), asked), fit_at_hand(fit), progress)

@@ -31,6 +31,7 @@ app = App(
 )
 GROUPS = {
     "cost": "What a chip, a machine, an hour and a token cost, and of what.",
+    "pool": "Home machines that hold a model together: planned, proven and simulated.",
     "measure": "What endpoints, machines and engines show when they are measured.",
 }
 """Commands of two words, by their first, and what they have in common."""

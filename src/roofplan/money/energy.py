@@ -57,6 +57,14 @@ def electricity(place: str) -> Sourced:
     Prices in other currencies are converted at their dated rate. Bounds are those of all known prices of the place, or
     of all places for the world and for places without a known price.
 
+    Parameters
+    ----------
+    place : code or name of the place.
+
+    Returns
+    -------
+    The price.
+
     Raises
     ------
     UnknownName : an unknown place; carries the nearest ones.

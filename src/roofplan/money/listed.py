@@ -33,7 +33,16 @@ class Route:
 
 
 def routes(model: str) -> list[Route]:
-    """Return the priced routes to a model; genai-prices adds providers that the catalogue does not list."""
+    """Return the priced routes to a model; genai-prices adds providers that the catalogue does not list.
+
+    Parameters
+    ----------
+    model : id of the model.
+
+    Returns
+    -------
+    The routes.
+    """
     known = [
         Route(
             name=str(entry["route"]),

@@ -29,7 +29,7 @@ from roofplan.records import units
 from roofplan.records.calibration import Fit
 from roofplan.records.hardware import OWN, Machine, Server
 from roofplan.records.prices import Price
-from roofplan.records.source import Kind, Source, Sourced, document
+from roofplan.records.source import Kind, Source, Sourced, document, stated
 from roofplan.records.terms import Term, total
 from roofplan.records.units import HOUR, JOULE_PER_KWH, YEAR
 
@@ -239,7 +239,7 @@ def own(machine: Machine, fit: Fit, terms: OwnershipTerms | None = None) -> Owne
         if value is None:
             absent.append(name)
         else:
-            inputs[name] = _given(value, "USD/h")
+            inputs[name] = stated(value, "USD/h")
     absent.append("spares")
     return Owned(
         machine=machine,
@@ -291,11 +291,6 @@ def hourly_term(items: list[Item], terms: OwnershipTerms, inputs: dict[str, Sour
                 )
             )
     return total("own", parts, "USD/h")
-
-
-def _given(value: float, unit: str) -> Sourced:
-    """Return a number that the user states, without a range."""
-    return Sourced(value=value, unit=unit, text=f"{value:g} {unit}", source="given", seen="", kind="given")
 
 
 def _items(machine: Machine, terms: OwnershipTerms) -> tuple[list[Item], list[str]]:
@@ -426,7 +421,7 @@ def _energy(
 ) -> dict[str, Sourced]:
     """Return power, electricity price and PUE with their ranges, nothing where the machine's power is not known."""
     if terms.power is not None:
-        power = _given(terms.power, "W")
+        power = stated(terms.power, "W")
     else:
         found = load_power(machine, fit)
         if found is None:
@@ -437,14 +432,14 @@ def _energy(
             absent.append("the hosts' own power (--power)")
         assumed.append(f"power {units.show(power.value, 'W')} at load")
     if terms.electricity is not None:
-        tariff = _given(terms.electricity, "USD/J")
+        tariff = stated(terms.electricity, "USD/J")
     else:
         tariff = electricity(terms.place)
         assumed.append(f"electricity {tariff.text} ({tariff.seen})")
     if terms.pue is not None:
-        pue = _given(terms.pue, "1")
+        pue = stated(terms.pue, "1")
     elif machine.device.device_class in AT_HOME:
-        pue = _given(1.0, "1")
+        pue = stated(1.0, "1")
         assumed.append(f"PUE 1: a {machine.device.device_class} device stands in a room, not in a data centre")
     else:
         pue = site_overhead()

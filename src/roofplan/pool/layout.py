@@ -55,6 +55,10 @@ class Layout:
         """Members that hold layers or ask, each once."""
         return tuple(dict.fromkeys([self.client, *(stage.member for stage in self.stages)]))
 
+    def place(self, member: int) -> int:
+        """Return the first layer of a member, beyond the last where it holds none [1]."""
+        return min((stage.first for stage in self.stages if stage.member == member), default=self.stages[-1].end)
+
 
 def legs(layout: Layout, route: str) -> list[tuple[int, int, bool]]:
     """Return the messages of a pass: from which member, to which, and whether it brings the last stage's result home.
@@ -128,6 +132,10 @@ class Problem:
     def asks(self, client: int, output: str) -> bool:
         """Return whether a member may ask: where the output layer stands with it, it must have the memory and the time for it."""
         return output == LAST or bool(self.head_weight <= self.room[client] and self.head[client] <= self.most)
+
+    def behind(self, members: Sequence[int], client: int) -> bool:
+        """Return whether a hub's own layers come behind those of all others, as its software puts them."""
+        return self.route != "hub" or client not in members or members[-1] == client
 
     def holds(self, layout: Layout) -> bool:
         """Return whether every member has the memory for its part, and no stage takes longer than it may."""

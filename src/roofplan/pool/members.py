@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -43,9 +44,9 @@ def members(texts: Iterable[str], file: str | None = None) -> tuple[Member, ...]
     UnknownName : a card or network that the catalogue does not hold.
     """
     found = [] if file is None else _from_file(Path(file))
-    twice = {name for name in (one.name for one in found) if sum(name == other.name for other in found) > 1}
-    if twice:
-        name = min(twice)
+    for name, count in Counter(one.name for one in found if one.name).items():
+        if count == 1:
+            continue
         raise InputError(f"--members: two members are called {name!r}", argument="--members", value=name)
     for text in texts:
         found += _from_text(text)

@@ -6,14 +6,12 @@ import statistics
 from dataclasses import dataclass
 
 from roofplan import catalogue
-from roofplan.money.energy import electricity
 from roofplan.money.listed import routes
 from roofplan.pool.costs import decoding, problem_of
 from roofplan.pool.layout import Layout
 from roofplan.pool.request import PoolRequest
 from roofplan.records.calibration import Fit
 from roofplan.records.prices import Price
-from roofplan.records.source import Sourced
 from roofplan.timing.figures import Metric
 from roofplan.timing.power import power_limits, wall_power
 
@@ -33,7 +31,6 @@ class Bill:
     unpriced : cards without a known price.
     bare : whether the rest of the members' machines is not in the power.
     api : median of the listed prices of output tokens [USD/Mtoken], None where none is listed.
-    tariff : price of electricity of members that do not say.
     """
 
     watts: dict[int, float]
@@ -43,7 +40,6 @@ class Bill:
     unpriced: tuple[str, ...]
     bare: bool
     api: float | None
-    tariff: Sourced
 
 
 def bill(request: PoolRequest, fit: Fit, layout: Layout, users: int, batch: float, rate: Metric) -> Bill | None:
@@ -79,7 +75,7 @@ def bill(request: PoolRequest, fit: Fit, layout: Layout, users: int, batch: floa
         low, high = low + least, high + most
     whole = sum(watts.values())
     draw = Metric(whole, min(low, whole), max(high, whole), "W", "borrowed")
-    tariff = electricity(request.place)
+    tariff = request.tariff
     prices = {m: tariff.value if (own := request.members[m].electricity) is None else own for m in watts}
     spread = [ends if ends is not None else tariff.value for ends in (tariff.low, tariff.high)]
     paid = sum(watts[m] * prices[m] for m in watts)
@@ -95,7 +91,6 @@ def bill(request: PoolRequest, fit: Fit, layout: Layout, users: int, batch: floa
         unpriced=tuple(dict.fromkeys(d.id for m in watts if _bought((d := request.members[m].device).id) is None)),
         bare=any(request.machines[m].box is None for m in watts),
         api=_listed(request),
-        tariff=tariff,
     )
 
 

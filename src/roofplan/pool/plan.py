@@ -15,14 +15,16 @@ from roofplan.operations.table import element_bytes
 from roofplan.pool.costs import decoding, layer_weights, problem_of
 from roofplan.pool.layout import Layout, Problem
 from roofplan.pool.money import Bill, bill
-from roofplan.pool.request import GOALS, PoolRequest
+from roofplan.pool.request import ENGINE, GOALS, PoolRequest
 from roofplan.pool.rules import RULES
 from roofplan.pool.search import Found, best_layout
 from roofplan.pool.times import Part, limits_of, prompt_parts, sizes_of, token_parts
+from roofplan.records import units
 from roofplan.records.calibration import Fit
-from roofplan.records.pool import Member
+from roofplan.records.pool import LAST, Member
 from roofplan.records.source import GRADES
 from roofplan.records.terms import Term, total
+from roofplan.serving.space import at_precision, in_files_of
 from roofplan.timing.figures import Metric
 
 MOST_USERS = 512
@@ -119,6 +121,50 @@ class PoolPlan:
         """The layout."""
         return self.found.layout
 
+    def link_share(self, one: StageView) -> float:
+        """Return the share of a member's uplink that the pool's throughput takes [1]."""
+        return one.sent * self.metrics["output_tokens_per_second"].value / one.member.up
+
+    @property
+    def private(self) -> list[str]:
+        """What members learn of the texts."""
+        first = self.request.members[self.layout.stages[0].member].name
+        members = dict.fromkeys(stage.member for stage in self.layout.stages)
+        others = [self.request.members[member].name for member in members if member != self.layout.client]
+        if not others:
+            return [f"{self.client.name} does all: no other member learns anything"]
+        out = [f"{self.client.name} asks: it has prompt and answer in the clear"]
+        if self.layout.stages[0].member != self.layout.client:
+            out.append(f"{first} gets the embeddings of the prompt, which are its tokens")
+        out.append(f"hidden states, from which tokens can mostly be recovered, go to {_listed(others)}")
+        if self.layout.output == LAST and self.layout.last != self.layout.client:
+            out.append(f"{self.request.members[self.layout.last].name} computes every token of the answer")
+        return [*out, f"{self.request.software.name}: {self.request.software.guard}"]
+
+    @property
+    def launch(self) -> list[str]:
+        """Command lines that start the plan, with blanks to fill in; none where its software is not llama.cpp's."""
+        layout, names = self.layout, [one.name for one in self.request.members]
+        if self.request.software.id != ENGINE:
+            return []
+        remote = [stage for stage in layout.stages if stage.member != layout.client]
+        local = [stage for stage in layout.stages if stage.member == layout.client]
+        counts = [stage.layers for stage in (*remote, *local)]
+        counts[-1] += 1  # the output layer counts as one
+        context = self.request.workload.context * self.users
+        addresses = {stage.member: f"<address of {names[stage.member]}>" for stage in remote}
+        lines = [f"# on {names[at]}\nggml-rpc-server -H '{where}' -p 50052 -c" for at, where in addresses.items()]
+        hosts = ",".join(f"{where}:50052" for where in addresses.values())
+        rpc = f" --rpc '{hosts}' --tensor-split {','.join(map(str, counts))}" if remote else ""
+        server = f"llama-server -m '<{self.request.model.id}.gguf>' -ngl 99 -c {context} -np {self.users}{rpc}"
+        return [*lines, f"# on {names[layout.client]}\n{server}"]
+
+    @property
+    def unpowered(self) -> list[str]:
+        """Cards with a part whose power the catalogue does not know."""
+        cards = [self.request.members[member].device for member in self.layout.used]
+        return list(dict.fromkeys(card.id for card in cards if not card.value("power")))
+
     @property
     def client(self) -> Member:
         """The member that asks."""
@@ -148,11 +194,11 @@ def plan_pool(request: PoolRequest, fit: Fit, progress: Callable[[int, int], Non
     else:
         found, users = _fastest(request, fit)
     if found is None:
-        raise _refusal(request, one)
+        raise _refusal(request, one, fit)
     layout = found.layout
     asked = len(layout.used) + 1
     views = []
-    for done, member in enumerate(layout.used):
+    for done, member in enumerate(sorted(layout.used, key=layout.place)):
         views.append(_view(request, one, layout, member))
         if progress is not None:
             progress(done + 1, asked)
@@ -161,7 +207,7 @@ def plan_pool(request: PoolRequest, fit: Fit, progress: Callable[[int, int], Non
     prompt = prompt_parts(request, fit, layout)
     token, first = total("token", [p.term for p in parts], "s"), total("TTFT", [p.term for p in prompt], "s")
     busiest = token_parts(request, fit, layout, batch=batch)
-    metrics = _metrics(parts, prompt, busiest, per_second, users)
+    metrics = _metrics(parts, prompt, busiest, per_second)
     paid = bill(request, fit, layout, users, batch, metrics["output_tokens_per_second"])
     if paid is not None:
         metrics |= _costs(paid)
@@ -189,7 +235,7 @@ def plan_pool(request: PoolRequest, fit: Fit, progress: Callable[[int, int], Non
 # Figures ------------------------------------------------------------------------------------------
 
 
-def _metrics(parts: list[Part], prompt: list[Part], busiest: list[Part], rate: float, users: int) -> dict[str, Metric]:
+def _metrics(parts: list[Part], prompt: list[Part], busiest: list[Part], rate: float) -> dict[str, Metric]:
     """Return the figures; errors of stages and links are taken to point the same way, so their ends add."""
 
     def whole(found: list[Part]) -> tuple[float, float, float, str]:
@@ -206,7 +252,6 @@ def _metrics(parts: list[Part], prompt: list[Part], busiest: list[Part], rate: f
         "output_tokens_per_second": Metric(
             rate, rate * many[0] / many[2], rate * many[0] / many[1], "token/s", many[3]
         ),
-        "max_concurrency": Metric(users, users, users, "1", many[3]),
     }
 
 
@@ -411,32 +456,68 @@ def _warnings(request: PoolRequest) -> list[tuple[str, str]]:
 SMALL = "q4_k_m"
 """Format that a refusal proposes."""
 
+MOST_ADDED = 16
+"""Most members that a refusal proposes to add [1]."""
 
-def _refusal(request: PoolRequest, problem: Problem) -> NoPlan:
+
+def _refusal(request: PoolRequest, problem: Problem, fit: Fit) -> NoPlan:
+    """Return why members cannot hold a model, with the ways out that were tried and lead to a plan."""
     need, has = float(problem.weight.sum() + problem.head_weight), float(np.maximum(problem.room, 0.0).sum())
-    largest = float(problem.room.max())
-    gib = 2.0**30
-    if largest < float(problem.weight.min()):
-        text = f"no plan: memory. a layer of {request.model.id} with its cache needs {problem.weight.min() / gib:.2f} GiB; no member has more than {largest / gib:.2f} left"
+    largest, least = float(problem.room.max()), float(problem.weight.min())
+    if largest < least:
+        text = (
+            f"no plan: memory. a layer of {request.model.id} with its cache needs {units.gib(least)} GiB;"
+            f" no member has more than {units.gib(max(largest, 0.0))} GiB left"
+        )
     else:
         text = (
-            f"no plan: memory. layers, cache and output of {request.model.id} need {need / gib:.1f} GiB;"
-            f" the members have {has / gib:.1f} GiB left beside activations and runtime"
+            f"no plan: memory. layers, cache and output of {request.model.id} need {units.gib(need)} GiB;"
+            f" the members have {units.gib(has)} GiB left beside activations and runtime"
         )
-    relax = []
-    best = int(np.argmax(problem.room))
-    if problem.room[best] > 0.0 and need > has:
-        more = math.ceil((need - has) / problem.room[best])
-        one = request.members[best]
-        relax.append(
-            {
-                "argument": "--member",
-                "now": f"{len(request.members)} members",
-                "needed": f"{more} more such as {one.device.id}@{one.link}",
-            }
-        )
+    tried = [_smaller(request, fit), _more(request, int(np.argmax(problem.room)), fit)]
+    return NoPlan(text, binding="memory", relax=[one for one in tried if one is not None])
+
+
+def _smaller(request: PoolRequest, fit: Fit) -> dict[str, object] | None:
+    """Return how the members hold the model in a smaller format, None where they do not."""
     plan = request.model.quantization
     stored = request.model.dtype if plan is None else plan.format
-    if element_bytes(stored) > element_bytes(SMALL):
-        relax.append({"argument": "--precision", "now": stored, "needed": SMALL})
-    return NoPlan(text, binding="memory", relax=relax)
+    if element_bytes(stored) <= element_bytes(SMALL):
+        return None
+    model = in_files_of(at_precision(request.model, SMALL), request.engine)
+    return _way_out(replace(request, model=model), fit, "--precision", stored, SMALL)
+
+
+def _more(request: PoolRequest, roomiest: int, fit: Fit) -> dict[str, object] | None:
+    """Return how many members more, like the one with most room, hold the model; None where too many would be needed."""
+    one, now = request.members[roomiest], f"{len(request.members)} members"
+    for count in range(1, MOST_ADDED + 1):
+        more = replace(
+            request,
+            members=(*request.members, *(replace(one, name=f"{one.name} {place + 2}") for place in range(count))),
+            machines=(*request.machines, *[request.machines[roomiest]] * count),
+        )
+        text = f"{count}x{one.device.id}@{one.link}"
+        found = _way_out(more, fit, "--member", now, text)
+        if found is not None:
+            return found
+    return None
+
+
+def _way_out(request: PoolRequest, fit: Fit, argument: str, now: str, needed: str) -> dict[str, object] | None:
+    found = best_layout(problem_of(request, fit))
+    if found is None:
+        return None
+    count = len(found.layout.stages)
+    label = "1 stage" if count == 1 else f"{count} stages"
+    plan = {"tpot": found.time, "users": 1, "label": label, "engine": request.engine.id}
+    return {"argument": argument, "now": now, "needed": needed, "plan": plan}
+
+
+NAMED = 3
+"""Members that a sentence names [1]."""
+
+
+def _listed(names: list[str]) -> str:
+    shown = ", ".join(names[:NAMED])
+    return shown if len(names) <= NAMED else f"{shown} and {len(names) - NAMED} more"

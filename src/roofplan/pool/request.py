@@ -8,14 +8,18 @@ from dataclasses import dataclass, replace
 from roofplan import catalogue
 from roofplan.catalogue.machines import machine
 from roofplan.errors import InputError, choice, nearest
+from roofplan.inputs import Pooled
+from roofplan.money.energy import electricity
 from roofplan.operations.table import element_bytes
 from roofplan.pool.members import members
+from roofplan.records import units
 from roofplan.records.engine import Engine
 from roofplan.records.hardware import Machine
 from roofplan.records.model import Model
 from roofplan.records.pool import Member, PoolSoftware
+from roofplan.records.source import Sourced, stated
 from roofplan.records.workload import Workload
-from roofplan.serving.request import known_format
+from roofplan.serving.request import check_served, known_format, lengths_of
 from roofplan.serving.rules import supported
 from roofplan.serving.space import at_precision, cache_format, in_files_of, refuses_format
 
@@ -40,8 +44,7 @@ class PoolRequest:
     kv_bytes : bytes of one cached number [B].
     best : ``latency`` of one user, or ``throughput`` of many.
     client : member that asks, None where every member may.
-    place : whose electricity members pay that do not say.
-    named : the model as the user named it.
+    tariff : price of electricity of members that do not say.
     """
 
     model: Model
@@ -53,8 +56,7 @@ class PoolRequest:
     kv_bytes: float
     best: str
     client: int | None
-    place: str
-    named: str
+    tariff: Sourced
 
     def of(self, kept: Iterable[int]) -> PoolRequest:
         """Return the request with some of its members alone."""
@@ -68,32 +70,13 @@ class PoolRequest:
         )
 
 
-def pool_request(
-    model: Model,
-    workload: Workload,
-    texts: Iterable[str],
-    *,
-    file: str | None = None,
-    precision: str | None = None,
-    software: str = ENGINE,
-    best: str = GOALS[0],
-    client: str | None = None,
-    place: str = "WOR",
-    named: str = "",
-) -> PoolRequest:
+def pool_request(model: Model, asked: Pooled) -> PoolRequest:
     """Return the request of a pool.
 
     Parameters
     ----------
     model : the model as its checkpoint stores it.
-    workload : lengths of a request.
-    texts, file : members, as `roofplan.pool.members.members` reads them.
-    precision : format of the weights, None for the checkpoint's own.
-    software : what joins the members, of the catalogue.
-    best : ``latency`` or ``throughput``.
-    client : name of the member that asks, None where every member may.
-    place : whose electricity members pay that do not say.
-    named : the model as the user named it.
+    asked : inputs of a command, as the user gave them.
 
     Returns
     -------
@@ -103,11 +86,14 @@ def pool_request(
     ------
     InputError : an unknown name, or a card or format that the engine does not run.
     """
+    prompt, answer, context = lengths_of(asked, asked.context, model.max_positions)
+    workload = Workload(input=prompt, output=answer, context=context)
+    check_served(model, workload, asked.context)
     engine = catalogue.engine(catalogue.find("engines", ENGINE, "--engine"))
     known = catalogue.pools().software
-    who = members(texts, file)
+    who = members(asked.member, asked.members)
     machines = tuple(_machine(one) for one in who)
-    stored = model if precision is None else at_precision(model, known_format(precision, "--precision"))
+    stored = model if asked.precision is None else at_precision(model, known_format(asked.precision, "--precision"))
     stored = in_files_of(stored, engine)
     for one, own in zip(who, machines, strict=True):
         why = supported(engine, own)
@@ -116,28 +102,39 @@ def pool_request(
         unread = refuses_format(stored, engine, own)
         if unread:
             raise InputError(f"--precision: {unread}; q4_k_m or q8_0 is read", argument="--precision")
-    names = [one.name for one in who]
-    if client is not None and client not in names:
-        near = nearest(client, names)
-        raise InputError(
-            f"--client: no member {client!r}. Members: {', '.join(names[:12])}",
-            argument="--client",
-            value=client,
-            nearest=near,
-        )
     return PoolRequest(
         model=stored,
         members=who,
         machines=machines,
-        software=known[choice(software, known, "--software")],
+        software=known[choice(asked.software, known, "--software")],
         engine=engine,
         workload=workload,
         kv_bytes=element_bytes(cache_format(stored, "checkpoint")),
-        best=choice(best, GOALS, "--best"),
-        client=None if client is None else names.index(client),
-        place=place,
-        named=named or model.id,
+        best=choice(asked.best, GOALS, "--best"),
+        client=_client(asked.client, [one.name for one in who]),
+        tariff=_tariff(asked),
     )
+
+
+def _client(name: str | None, names: list[str]) -> int | None:
+    if name is None:
+        return None
+    if name not in names:
+        raise InputError(
+            f"--client: no member {name!r}. Members: {', '.join(names[:12])}",
+            argument="--client",
+            value=name,
+            nearest=nearest(name, names),
+        )
+    return names.index(name)
+
+
+def _tariff(asked: Pooled) -> Sourced:
+    """Return the price of electricity of members that do not say."""
+    if asked.electricity is None:
+        return electricity(asked.place)
+    price = units.parse(asked.electricity, "USD/kWh", "--electricity", positive=False)
+    return stated(price / units.JOULE_PER_KWH, "USD/J")
 
 
 def _machine(member: Member) -> Machine:

@@ -167,9 +167,10 @@ def _counts(
         held = np.where(asks & (output == CLIENT), problem.head_weight, 0.0)
         busy = np.where(asks & (output == CLIENT), problem.head[member], 0.0)
         ends = problem.answer[member, clients] - problem.hidden[member, clients] + problem.head[member]
+        barred = asks & (output == LAST and problem.route == "hub")  # its layers would be the last
         before = [one.copy() for one in table]
         for n in range(1, layers + 1):
-            fits = (weight[n] + held <= problem.room[member]) & (cost[member, n] + busy <= problem.most)
+            fits = (weight[n] + held <= problem.room[member]) & (cost[member, n] + busy <= problem.most) & ~barred
             if not fits.any():
                 break
             seconds = np.where(fits, cost[member, n] + extra, np.inf)[:, None]
@@ -190,7 +191,7 @@ def _better(table: np.ndarray, tried: np.ndarray, n: int, chosen: np.ndarray, ma
 
 
 def _traced(problem: Problem, chosen: np.ndarray, client: int, output: str) -> Layout:
-    """Return the layout behind a table of choices: the client's layers first, the output layer's member last."""
+    """Return the layout behind a table of choices: a ring begins with the client's layers, a hub ends with them."""
     state, left, counts, last = int(output == LAST), problem.layers, {}, None
     for member in range(problem.members - 1, -1, -1):
         mark = int(chosen[member, state, left])
@@ -199,7 +200,8 @@ def _traced(problem: Problem, chosen: np.ndarray, client: int, output: str) -> L
         if mark:
             counts[member] = mark
             left -= mark
-    order = sorted(counts, key=lambda one: (one == last, one != client, one))
+    ends = problem.route == "hub"
+    order = sorted(counts, key=lambda one: (one == last, (one == client) == ends, one))
     return in_order([(one, counts[one]) for one in order], client, output)
 
 
@@ -268,6 +270,8 @@ def _subset_layout(problem: Problem, client: int, output: str, twins: list[int])
             continue
         for member in inside:
             before = group ^ (1 << member)
+            if hub and before >> client & 1:
+                continue  # the hub's own layers come behind the others'
             arrived = _arrived(table[before], begun[before], hop, client, member, hub=hub)
             table[group, member] = _extended(arrived, spans[member])
             ending = output == LAST and (member != client or group == 1 << client)
@@ -428,7 +432,7 @@ def _split(problem: Problem, order: list[int], client: int, output: str) -> Layo
     """Return the best layout whose stages have members in a fixed order, each with at least one layer."""
     if not order or not problem.asks(client, output):
         return None
-    if output == LAST and (order[-1] == client) != (order == [client]):
+    if (output == LAST and (order[-1] == client) != (order == [client])) or not problem.behind(order, client):
         return None
     held = np.where(np.arange(problem.members) == (client if output == CLIENT else order[-1]), 1.0, 0.0)
     done = np.full(problem.layers + 1, np.inf)

@@ -6,7 +6,7 @@ computed here.
 
 from __future__ import annotations
 
-from roofplan.questions import cost, evidence, lists, measure, serve, simulate, train
+from roofplan.questions import cost, evidence, lists, measure, pool, serve, simulate, train
 from roofplan.questions.question import OUTPUT, Draw, Given, Question, Reply, Row, Tick
 
 __all__ = ["EVERY", "OUTPUT", "Draw", "Given", "Question", "Reply", "Row", "Tick"]
@@ -43,6 +43,7 @@ EVERY: dict[str, Question] = {
         cost.tokens,
         cost.rent,
         cost.history,
+        pool.plan,
     )
 }
 """Every question by its name, in the order of the help."""

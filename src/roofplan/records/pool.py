@@ -22,6 +22,7 @@ class PoolSoftware:
     route : ``hub`` where every stage returns its result to the client, ``ring`` where it sends it to the next stage.
     outputs : where the output layer may stand.
     sampled : where tokens are drawn: logits travel from an output layer that stands elsewhere.
+    guard : how its messages are protected.
     overlaps : whether stages work on different requests at the same time.
     quantities : ``hidden`` and ``logit``, bytes of a number that is sent [B]; ``hop``, time of the software at each hop [s].
     """
@@ -32,6 +33,7 @@ class PoolSoftware:
     outputs: tuple[str, ...]
     sampled: str
     overlaps: bool
+    guard: str
     source: str
     quantities: Mapping[str, Sourced]
 

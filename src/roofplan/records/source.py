@@ -82,3 +82,18 @@ class Sourced:
     def cited(self) -> Source:
         """The source as answers cite it."""
         return Source(key=self.source, title=self.source, guess=self.kind == "guess")
+
+
+def stated(value: float, unit: str) -> Sourced:
+    """Return a number that the user states, without a range.
+
+    Parameters
+    ----------
+    value : the number, in `unit`.
+    unit : its SI unit.
+
+    Returns
+    -------
+    The number.
+    """
+    return Sourced(value=value, unit=unit, text=f"{value:g} {unit}", source="given", seen="", kind="given")

@@ -30,7 +30,17 @@ def _linear_bytes(linear: Linear, share: float) -> float:
 
 
 def layer_bytes(layer: Layer, split: Split) -> float:
-    """Return the weight bytes of a layer on one rank [B]."""
+    """Return the weight bytes of a layer on one rank.
+
+    Parameters
+    ----------
+    layer : the layer.
+    split : how its parts are divided.
+
+    Returns
+    -------
+    Bytes [B].
+    """
     stored = layer.vectors * ACTIVATION_BYTES
     for mixer in layer.mixers:
         kv_heads = mixer.kv_heads if isinstance(mixer, Attention) else 1
@@ -81,7 +91,18 @@ class Footprint:
 
 
 def cache_of(layer: Layer, split: Split, kv_bytes: float) -> tuple[float, list[tuple[float, float, bool]], float]:
-    """Return a layer's cache on one rank: bytes per token, windowed groups, and constant bytes per sequence [B]."""
+    """Return a layer's cache on one rank.
+
+    Parameters
+    ----------
+    layer : the layer.
+    split : how its parts are divided.
+    kv_bytes : bytes of a cached number [B].
+
+    Returns
+    -------
+    Bytes per token, windowed groups, and constant bytes per sequence [B].
+    """
     slope, windowed, state = 0.0, [], 0.0
     for mixer in layer.mixers:
         if isinstance(mixer, Recurrence):
@@ -192,7 +213,17 @@ def _outside_bytes(model: Model, split: Split, stages: int, *, draft: bool) -> l
 
 
 def widest(model: Model, split: Split) -> float:
-    """Return the elements of the widest intermediate of a layer on one rank [1]."""
+    """Return the elements of the widest intermediate of a layer on one rank.
+
+    Parameters
+    ----------
+    model : its layers.
+    split : how they are divided.
+
+    Returns
+    -------
+    Elements of a token [1].
+    """
     most = 0.0
     for layer, _ in model.decoder.kinds():
         for feed in layer.feed_forwards:

@@ -8,7 +8,7 @@ from typing import Any
 from roofplan import catalogue
 from roofplan.catalogue.machines import LARGEST_BOX, box_size, machine
 from roofplan.errors import ConfigError, InputError, UnitError, UnsupportedFeature, choice, nearest
-from roofplan.inputs import Load, ServeInputs
+from roofplan.inputs import Lengths, Load, ServeInputs, Text
 from roofplan.money.machine import OwnershipTerms
 from roofplan.operations.table import format_entry
 from roofplan.records import units
@@ -38,17 +38,6 @@ def request_of(
     ------
     RoofplanError : inputs that contradict each other or do not match the model or the catalogue.
     """
-    if not model.generates:
-        raise UnsupportedFeature(
-            f"{model.id} ({model.family}) is an encoder without a decode phase: roofplan serve plans generation",
-            argument="MODEL",
-            value=model.id,
-        )
-    if model.active is None:
-        raise ConfigError(
-            "config.json lacks num_experts_per_tok: how much one token computes is not guessed",
-            argument="num_experts_per_tok",
-        )
     if asked.draft is not None and not model.draft_parameters:
         raise UnsupportedFeature(
             f"--draft: {model.id} carries no multi-token-prediction layer, and a separate draft model is not modelled",
@@ -57,7 +46,7 @@ def request_of(
         )
     best = choice(asked.best, OBJECTIVES, "--best")
     load = _workload(asked, model.max_positions, asked.draft)
-    _check_context(model, load, asked.context)
+    check_served(model, load, asked.context)
     constraints = _constraints(asked)
     _check_pace(constraints, load)
     machines = tuple(m for text in asked.on for m in machine(text)) if asked.on else whole_catalogue(constraints)
@@ -229,8 +218,23 @@ def draft(text: str | None) -> tuple[int, float]:
     return units.parse_count(count, "--draft"), accepted
 
 
-def _workload(given: Load, positions: int | None, drafted: str | None) -> Workload:
-    context = given.context
+def lengths_of(given: Lengths, context: Text | None, positions: int | None) -> tuple[int, int, int]:
+    """Return mean prompt and answer, and the longest request, by default the next power of two above both.
+
+    Parameters
+    ----------
+    given : inputs of a command with lengths.
+    context : longest request, None for the default.
+    positions : longest context of the model, which bounds the default; None where it is not known [token].
+
+    Returns
+    -------
+    Prompt, answer and longest request [token].
+
+    Raises
+    ------
+    UnitError : a length that cannot be read, or a context shorter than prompt and answer.
+    """
     asked, answered = units.parse_length(given.input, "--input"), units.parse_length(given.output, "--output")
     if context is not None:
         longest = units.parse_length(context, "--context")
@@ -244,6 +248,11 @@ def _workload(given: Load, positions: int | None, drafted: str | None) -> Worklo
             argument="--context",
             value=longest,
         )
+    return asked, answered, longest
+
+
+def _workload(given: Load, positions: int | None, drafted: str | None) -> Workload:
+    asked, answered, longest = lengths_of(given, given.context, positions)
     count, accepted = draft(drafted)
     hit = units.parse_share(given.prefix_hit, "--prefix-hit")
     if hit >= 1.0:
@@ -288,13 +297,38 @@ def _refuse_out_of_scope(word: str, argument: str) -> None:
         )
 
 
-def _check_context(model: Model, load: Workload, given: object) -> None:
+def check_served(model: Model, load: Workload, context: object) -> None:
+    """Refuse a model that does not generate, or a context beyond its positions.
+
+    Parameters
+    ----------
+    model : model that is served.
+    load : lengths of its requests.
+    context : longest request as it was given, None where it was not.
+
+    Raises
+    ------
+    UnsupportedFeature : an encoder.
+    ConfigError : how much a token computes is not known.
+    UnitError : the context is too long.
+    """
+    if not model.generates:
+        raise UnsupportedFeature(
+            f"{model.id} ({model.family}) is an encoder without a decode phase: it is not served token by token",
+            argument="MODEL",
+            value=model.id,
+        )
+    if model.active is None:
+        raise ConfigError(
+            "config.json lacks num_experts_per_tok: how much one token computes is not guessed",
+            argument="num_experts_per_tok",
+        )
     if model.max_positions is None or load.context <= model.max_positions:
         return
-    if given is None and load.input + load.output <= model.max_positions:
+    if context is None and load.input + load.output <= model.max_positions:
         return
     beyond = f"beyond the {model.max_positions:,} positions of {model.id} (max_position_embeddings)"
-    if given is not None:
+    if context is not None:
         text, value = f"--context: {load.context:,} tokens are {beyond}", load.context
     else:
         value = load.input + load.output

@@ -195,7 +195,18 @@ READ_AS = {
 
 
 def refuses_format(model: Model, engine: Engine, machine: Machine) -> str | None:
-    """Return why an engine cannot read the weights' format on a machine, None if it can."""
+    """Return why an engine cannot read the weights' format on a machine.
+
+    Parameters
+    ----------
+    model : model in the format of its weights.
+    engine : the engine.
+    machine : where it runs.
+
+    Returns
+    -------
+    The reason, None if it can.
+    """
     if machine.device.device_class == CPU:
         step = whole_model(model, Step(sequences=1.0, each=1.0, context=1.0))
         formats = {op.stored for op in step if op.kind in PRODUCTS}

@@ -360,7 +360,17 @@ def _vector_term(op: Operation, seconds: Number, count: Number, r: Rates, vector
 
 
 def engine_term(sequences: Number, r: Rates) -> Term:
-    """Return the host time per step: a + b x sequences."""
+    """Return the host time per step: a + b x sequences.
+
+    Parameters
+    ----------
+    sequences : sequences in the step [1].
+    r : rates of the machine under its engine.
+
+    Returns
+    -------
+    Time [s].
+    """
     return Term(
         "engine step",
         r.step_base + r.step_each * sequences,

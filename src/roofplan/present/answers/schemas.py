@@ -16,6 +16,7 @@ from roofplan.present.answers import (
     load,
     machine,
     memory,
+    pool,
     seen,
     serving,
     things,
@@ -47,6 +48,7 @@ ANSWERS: dict[str, type[Answer]] = {
     "cost tokens": tokens.TokensAnswer,
     "cost rent": costs.RentAnswer,
     "cost history": costs.HistoryAnswer,
+    "pool plan": pool.PoolPlanAnswer,
 }
 """The answer of each command that answers in JSON."""
 

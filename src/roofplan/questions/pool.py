@@ -1,0 +1,52 @@
+"""``roofplan pool``: a pool of home machines, planned, proven and simulated."""
+
+from __future__ import annotations
+
+from roofplan.inputs import PoolPlanInputs
+from roofplan.questions.question import Reply, Row, question
+
+
+@question(
+    PoolPlanInputs,
+    *("explain", "depth", "json", "csv", "html", "emit", "request"),
+    name="pool plan",
+    example="qwen3-32b --precision q8_0 --member rtx-4090@1gbe --member rtx-3060@100mbit:12ms",
+    python="plan_pool",
+    csv="write the members with a part to FILE",
+    emit="print only the lines that launch it: llama.cpp",
+)
+def plan(asked: PoolPlanInputs, reply: Reply) -> None:
+    """Which member of a pool holds which layers, how fast that is, what binds, and who adds what."""
+    from roofplan import api
+    from roofplan.errors import InputError, choice
+    from roofplan.pool.request import ENGINE
+    from roofplan.present.answers.pool import pool_plan_answer, pool_rows
+    from roofplan.present.screens.pool import plan_screen
+
+    explain, emit, levels = reply.out("explain"), reply.out("emit"), reply.levels
+    if emit is not None:
+        choice(emit, (ENGINE,), "--emit")
+    reply.check_table()
+    with reply.progress("searches") as tick:
+        found = api.plan_pool(asked, progress=tick, **reply.beside)
+    if emit is not None and not found.launch:
+        raise InputError(
+            f"--emit: {found.request.software.name} has no launch line here; --software llama.cpp has",
+            argument="--emit",
+            value=emit,
+        )
+    reply.table(lambda: pool_rows(found))
+
+    def pictures() -> list[Row]:
+        from roofplan.present.charts.pool import of_plan
+
+        return of_plan(found)
+
+    reply.show(
+        lambda page: plan_screen(found, page, levels if explain else 0),
+        lambda: pool_plan_answer(found, asked, max(levels, 2) if explain else None),
+        pictures,
+        title=f"roofplan pool plan {asked.model}",
+        launch=(lambda: "\n".join(found.launch)) if found.launch else None,
+        result=found,
+    )

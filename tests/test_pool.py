@@ -1,0 +1,225 @@
+"""Pools: members, the search against brute force, plans and what refuses them."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+
+from roofplan import api, catalogue
+from roofplan.errors import InputError, NoPlan
+from roofplan.inputs import PoolPlanInputs
+from roofplan.pool.layout import Layout, Problem, Stage
+from roofplan.pool.members import members
+from roofplan.pool.request import pool_request
+from roofplan.pool.search import best_layout
+from roofplan.records.pool import CLIENT, LAST
+
+THREE = ("rtx-4090@1gbe", "rtx-3060@100mbit:12ms", "m2-max@wifi")
+
+
+def drawn(seed, members, layers, *, route, outputs, alike=False, separate=False, most=math.inf):
+    """Return a problem of random times and memory."""
+    random = np.random.default_rng(seed)
+    layer = random.uniform(1.0, 5.0, (members, 1 if alike else layers)) * np.ones((members, layers))
+    weight = np.full(layers, 1.0) if alike else random.uniform(0.5, 1.5, layers)
+    hidden = random.uniform(0.5, 8.0, (members, members))
+    if separate:
+        ends = random.uniform(0.2, 4.0, members)
+        hidden = ends[:, None] + ends
+    np.fill_diagonal(hidden, 0.0)
+    return Problem(
+        layer=layer,
+        head=random.uniform(0.1, 3.0, members),
+        host=random.uniform(0.1, 3.0, members),
+        weight=weight,
+        head_weight=float(random.uniform(0.2, 2.0)),
+        room=random.uniform(0.0, 1.2 * layers, members),
+        hidden=hidden,
+        logits=10.0 * hidden,
+        token=0.5 * hidden,
+        route=route,
+        outputs=outputs,
+        returned=bool(seed % 2),
+        clients=tuple(range(members)) if seed % 3 else (0,),
+        most=most,
+    )
+
+
+def every_layout(problem):
+    """Yield every layout: each client, output, order of a subset and split of the layers."""
+    count, layers = problem.members, problem.layers
+    for client, output in itertools.product(problem.clients, problem.outputs):
+        for size in range(1, count + 1):
+            for order in itertools.permutations(range(count), size):
+                if problem.route == "hub" and client in order and order[-1] != client:
+                    continue
+                if output == LAST and (order[-1] == client) != (order == (client,)):
+                    continue
+                for cuts in itertools.combinations(range(1, layers), size - 1):
+                    ends = (0, *cuts, layers)
+                    stages = tuple(
+                        Stage(m, a, b) for m, (a, b) in zip(order, itertools.pairwise(ends), strict=True)
+                    )
+                    yield Layout(client, stages, output)
+
+
+@pytest.mark.parametrize("seed", range(24))
+@pytest.mark.parametrize("route", ["hub", "ring"])
+@pytest.mark.parametrize(("alike", "separate"), [(False, False), (True, True), (True, False)])
+def test_the_search_finds_what_brute_force_finds(seed, route, alike, separate):
+    outputs = ((CLIENT,), (LAST,), (CLIENT, LAST))[seed % 3]
+    most = math.inf if seed % 4 else 14.0
+    problem = drawn(seed, 4, 6, route=route, outputs=outputs, alike=alike, separate=separate, most=most)
+    fitting = [one for one in every_layout(problem) if problem.holds(one)]
+    found = best_layout(problem)
+    if not fitting:
+        assert found is None
+        return
+    best = min(problem.time(one) for one in fitting)
+    assert found is not None
+    assert problem.holds(found.layout)
+    assert found.time == pytest.approx(best, rel=1e-9)
+    assert found.time == pytest.approx(problem.time(found.layout), rel=1e-12)
+    assert found.gap == 0.0
+
+
+@pytest.mark.parametrize("seed", [1, 2, 4, 5, 7, 8])
+def test_a_bound_lies_below_every_layout(seed):
+    problem = drawn(seed, 16, 12, route="ring", outputs=(CLIENT,))
+    found = best_layout(problem)
+    assert found is not None
+    assert 0.0 <= found.gap < 0.7
+    random = np.random.default_rng(seed)
+    for _ in range(300):
+        order = random.permutation(16)[: random.integers(1, 6)].tolist()
+        cuts = sorted(random.choice(np.arange(1, 12), len(order) - 1, replace=False).tolist())
+        ends = (0, *cuts, 12)
+        stages = tuple(Stage(m, a, b) for m, (a, b) in zip(order, itertools.pairwise(ends), strict=True))
+        tried = Layout(int(random.choice(problem.clients)), stages, CLIENT)
+        if problem.holds(tried):
+            assert problem.time(tried) >= found.least * (1.0 - 1e-12)
+
+
+def asked(*texts, model="qwen3-32b", **more):
+    return api.plan_pool(model, member=list(texts), **more)
+
+
+def test_a_plan_covers_every_layer_once_and_fits():
+    plan = asked(*THREE, precision="q8_0")
+    assert [view.layers for view in plan.views] == [(0, 20), (21, 63)]
+    assert plan.client.name == "rtx-4090"
+    for view in plan.views:
+        assert view.weights + view.cache <= view.room
+    assert plan.metrics["tpot"].value == pytest.approx(float(plan.token.value), rel=1e-12)
+    assert plan.metrics["tokens_per_second_per_user"].value == pytest.approx(1.0 / plan.metrics["tpot"].value)
+    assert sum(share for _, _, share in plan.limits) == pytest.approx(1.0, rel=1e-9)
+    assert plan.token.value == pytest.approx(plan.found.time, rel=1e-9)
+
+
+def test_published_rules_are_never_faster():
+    for software in catalogue.pools().software:
+        plan = asked("2xrtx-4090@1gbe", "2xrtx-3060@100mbit:12ms", precision="q4_k_m", software=software)
+        best = plan.metrics["tokens_per_second_per_user"].value
+        for one in plan.baselines.values():
+            assert one.rate is None or one.rate <= best * (1.0 + 1e-9)
+
+
+def test_a_better_link_is_never_slower():
+    rates = [
+        asked("2xrtx-3090@" + link, precision="q8_0").metrics["tokens_per_second_per_user"].value
+        for link in ("10mbit:30ms", "100mbit:30ms", "100mbit:5ms", "1gbit:5ms", "10gbit:0ms")
+    ]
+    assert rates == sorted(rates)
+
+
+def test_throughput_is_never_below_that_of_the_fastest_plan_of_one_user():
+    few = {"precision": "q4_k_m", "software": "petals"}
+    texts = ("4xrtx-3090@1gbit:5ms", "rtx-4090@100mbit:10ms")
+    fast, many = asked(*texts, **few), asked(*texts, best="throughput", **few)
+    assert many.metrics["output_tokens_per_second"].value >= fast.metrics["output_tokens_per_second"].value * 0.999
+
+
+def test_logits_stay_off_slow_links():
+    """Over 10 Mbit/s, returned logits of 151,936 numbers are 148 times the hidden state of 1,024: the output stays home."""
+    plan = asked("2xrtx-3060@10mbit:5ms", model="qwen3-0.6b")
+    assert plan.layout.output == CLIENT
+
+
+@pytest.mark.parametrize(
+    ("texts", "said"),
+    [
+        ((), "--member is missing"),
+        (("rtx-4090",), "cannot read 'rtx-4090'"),
+        (("rtx-4099@1gbe",), "no device 'rtx-4099'"),
+        (("rtx-4090@0mbit",), "nothing passes a link of 0mbit"),
+        (("rtx-4090@1gbx",), "no network '1gbx'"),
+        (("rtx-4090@1gbe:-3ms",), "RTT"),
+        (("rtx-4090:2@1gbe",), "a member is one card"),
+        (("0xrtx-4090@1gbe",), "from 1 to"),
+        (("2000xrtx-4090@1gbe",), "from 1 to"),
+    ],
+)
+def test_bad_members_are_refused_by_name(texts, said):
+    with pytest.raises(InputError) as caught:
+        members(texts)
+    assert said in caught.value.message
+
+
+def test_members_of_a_file(tmp_path):
+    path = tmp_path / "street.toml"
+    path.write_text(
+        '[[member]]\nname = "ada"\ndevice = "rtx-4090"\nlink = "1gbit"\nup = "100mbit"\nrtt = "8ms"\nmemory = "20 GiB"\n'
+        'online = "18:00-02:00"\nelectricity = "0.3 USD/kWh"\n[[member]]\ndevice = "rtx-3060"\nlink = "wifi"\ncount = 2\n'
+    )
+    ada, *others = members((), str(path))
+    assert (ada.name, ada.down, ada.up, ada.rtt) == ("ada", 1.25e8, 1.25e7, 0.008)
+    assert ada.online == pytest.approx(8 / 24)
+    assert ada.electricity == pytest.approx(0.3 / 3.6e6)
+    assert [one.name for one in others] == ["rtx-3060#1", "rtx-3060#2"]
+    assert all("rate" in one.assumed for one in others)
+    path.write_text('[[member]]\nname = "ada"\ndevice = "rtx-4090"\nlink = "1gbit"\n' * 2)
+    with pytest.raises(InputError, match="two members are called 'ada'"):
+        members((), str(path))
+    path.write_text('[[member]]\ndevice = "rtx-4090"\nlink = "1gbit"\nmemory = "90 GiB"\n')
+    with pytest.raises(InputError, match="more than"):
+        members((), str(path))
+
+
+def test_ways_out_of_too_little_memory_lead_to_plans():
+    with pytest.raises(NoPlan) as caught:
+        asked("rtx-4090@1gbe")
+    ways = {one["argument"]: one["needed"] for one in caught.value.relax}
+    assert ways == {"--precision": "q4_k_m", "--member": "2xrtx-4090@1gbe"}
+    assert asked("rtx-4090@1gbe", precision=ways["--precision"]).found.gap == 0.0
+    assert asked("rtx-4090@1gbe", ways["--member"]).found.gap == 0.0
+
+
+def test_the_document_and_its_command(run_json):
+    words = ("--precision", "q8_0", "--member", THREE[0], "--member", THREE[2])
+    code, document = run_json("pool", "plan", "qwen3-32b", *words)
+    assert code == 0
+    stages = document["plans"][0]["stages"]
+    assert [one["layers"] for one in stages] == [[0, 20], [21, 63]]
+    assert set(document["baselines"]) == {"exo", "petals", "parallax"}
+    again = PoolPlanInputs.of(document["inputs"])
+    assert api.plan_pool(again).metrics["tpot"].value == document["plans"][0]["metrics"]["tpot"]["value"]
+
+
+def test_launch_lines_give_every_layer_to_somebody():
+    plan = asked(*THREE, precision="q8_0")
+    split = plan.launch[-1].split("--tensor-split ")[1]
+    assert sum(map(int, split.split(","))) == 64 + 1
+
+
+def test_electricity_of_members():
+    one = {"precision": "q8_0"}
+    cheap = asked("2xrtx-3090@1gbe", electricity="0.1USD/kWh", **one)
+    dear = asked("2xrtx-3090@1gbe", electricity="0.3USD/kWh", **one)
+    name = "electricity_per_million_output_tokens"
+    assert dear.metrics[name].value == pytest.approx(3.0 * cheap.metrics[name].value)
+
+
+def test_a_request_keeps_members_that_are_alike():
+    request = pool_request(api.model_of("qwen3-8b"), PoolPlanInputs(model="qwen3-8b", member=("rtx-3060@1gbe", "rtx-3060@1gbe")))
+    assert [one.name for one in request.members] == ["rtx-3060#1", "rtx-3060#2"]
