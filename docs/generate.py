@@ -318,6 +318,7 @@ RESULTS = {
     "plan_training": ("train", "roofplan.training", "TrainingResult"),
     "simulate": ("simulate", "roofplan.simulation.felt", "Felt"),
     "plan_pool": ("pool plan", "roofplan.pool.plan", "PoolPlan"),
+    "simulate_pool": ("pool simulate", "roofplan.pool.simulate", "PoolSimulation"),
     "token_costs": ("cost tokens", "roofplan.money.tokens", "TokenCosts"),
     "benchmarks": ("benchmarks", "roofplan.evidence.benchmarks", "Benchmarks"),
     "measure_endpoint": ("measure endpoint", "roofplan.evidence.beside", "Beside"),

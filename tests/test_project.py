@@ -39,6 +39,7 @@ def test_exported_names():
         "plan_training",
         "refit",
         "simulate",
+        "simulate_pool",
         "token_costs",
         "validate",
     ]

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         plan_serving,
         plan_training,
         simulate,
+        simulate_pool,
         token_costs,
     )
 
@@ -49,6 +50,7 @@ __all__ = [
     "plan_training",
     "refit",
     "simulate",
+    "simulate_pool",
     "token_costs",
     "validate",
 ]

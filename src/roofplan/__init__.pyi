@@ -10,6 +10,7 @@ from roofplan.serving import Result
 from roofplan.training import TrainingResult
 from roofplan.simulation.felt import Felt
 from roofplan.pool.plan import PoolPlan
+from roofplan.pool.simulate import PoolSimulation
 from roofplan.money.tokens import TokenCosts
 from roofplan.evidence.benchmarks import Benchmarks
 from roofplan.evidence.beside import Beside
@@ -21,7 +22,7 @@ from roofplan.records.calibration import Fit
 from roofplan.records.model import Model
 
 __version__: str
-__all__ = ['Answer', 'Loaded', 'RoofplanError', '__version__', 'ask', 'benchmarks', 'device', 'load_model', 'measure_endpoint', 'measure_machine', 'measure_memory', 'measure_stability', 'plan_pool', 'plan_serving', 'plan_training', 'refit', 'simulate', 'token_costs', 'validate']
+__all__ = ['Answer', 'Loaded', 'RoofplanError', '__version__', 'ask', 'benchmarks', 'device', 'load_model', 'measure_endpoint', 'measure_machine', 'measure_memory', 'measure_stability', 'plan_pool', 'plan_serving', 'plan_training', 'refit', 'simulate', 'simulate_pool', 'token_costs', 'validate']
 
 def plan_serving(
     model: str | Path | Mapping[str, Any] | Model,
@@ -143,6 +144,41 @@ def plan_pool(
     fit: Fit | None = ...,
     progress: Callable[[int, int], None] | None = ...,
 ) -> Answer[PoolPlan]: ...
+def simulate_pool(
+    model: str | Path | Mapping[str, Any] | Model,
+    *,
+    input: str | float = ...,
+    output: str | float = ...,
+    member: str | Sequence[str] = ...,
+    members: str | float | None = ...,
+    software: str | float = ...,
+    precision: str | float | None = ...,
+    context: str | float | None = ...,
+    client: str | float | None = ...,
+    best: str | float = ...,
+    electricity: str | float | None = ...,
+    place: str | float = ...,
+    rate: str | float = ...,
+    lengths: str | float = ...,
+    days: str | float = ...,
+    session: str | float = ...,
+    online: str | float = ...,
+    pattern: str | float = ...,
+    churn: str | float | None = ...,
+    patience: str | float = ...,
+    replicas: str | float | None = ...,
+    store: bool = ...,
+    check: str | float = ...,
+    deposit: str | float = ...,
+    withheld: str | float = ...,
+    probation: str | float = ...,
+    cheaters: str | float = ...,
+    false_alarms: str | float = ...,
+    jobs: str | float = ...,
+    seed: str | float = ...,
+    fit: Fit | None = ...,
+    progress: Callable[[int, int], None] | None = ...,
+) -> Answer[PoolSimulation]: ...
 def token_costs(
     model: str | Path | Mapping[str, Any] | Model,
     on: str | Sequence[str] = ...,

@@ -17,6 +17,7 @@ from roofplan.inputs import (
     BenchmarksInputs,
     Planned,
     PoolPlanInputs,
+    PoolSimulateInputs,
     ServeInputs,
     SimulateInputs,
     TokensInputs,
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from roofplan.evidence.scoring import Validation
     from roofplan.load.asked import Asked as AskedLoad
     from roofplan.pool.plan import PoolPlan
+    from roofplan.pool.simulate import PoolSimulation
     from roofplan.simulation.felt import Felt
     from roofplan.training import TrainingResult
 
@@ -471,3 +473,29 @@ def plan_pool(
     from roofplan.pool.request import pool_request
 
     return planned(pool_request(model_of(asked.model), asked), fit_at_hand(fit), progress)
+
+
+@takes(PoolSimulateInputs)
+def simulate_pool(
+    asked: PoolSimulateInputs, *, fit: Fit | None = None, progress: Callable[[int, int], None] | None = None
+) -> PoolSimulation:
+    """Return what happens in a pool whose members come, go and cheat.
+
+    Parameters
+    ----------
+    asked : the flags of ``roofplan pool simulate``, each as a keyword, as text with units; or one `PoolSimulateInputs` with them.
+    fit : constants that predictions rest on, by default those of `fit_at_hand`.
+    progress : function called with the simulated hours and all of them [h].
+
+    Returns
+    -------
+    What was simulated.
+
+    Raises
+    ------
+    RoofplanError : bad input, or `NoPlan` where the members cannot hold the model.
+    """
+    from roofplan.pool.request import pool_request
+    from roofplan.pool.simulate import simulate_pool as simulated
+
+    return simulated(pool_request(model_of(asked.model), asked), asked, fit_at_hand(fit), progress)

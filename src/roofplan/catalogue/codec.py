@@ -17,7 +17,7 @@ from roofplan.records import units
 from roofplan.records.calibration import Constant
 from roofplan.records.engine import DefaultRule, Engine, Kernels
 from roofplan.records.hardware import Accelerator, Link, Server
-from roofplan.records.pool import PoolRules, PoolSoftware
+from roofplan.records.pool import Cheat, PoolRules, PoolSoftware
 from roofplan.records.prices import Price
 from roofplan.records.silicon import Die, Node, WaferPrice
 from roofplan.records.source import Source, Sourced
@@ -180,7 +180,11 @@ def link(table: Table) -> Link:
 def pools(table: Table) -> PoolRules:
     """Return the software that joins members of a pool, and what is assumed of them."""
     software = {name: _record(PoolSoftware, entry, id=name) for name, entry in table["software"].items()}
-    return PoolRules(software=software, assumed=_numbers(table["assumed"]), margins=_numbers(table["margins"]))
+    return PoolRules(
+        software=software,
+        cheats={name: _record(Cheat, entry, id=name) for name, entry in table["cheats"].items()},
+        **{name: _numbers(table[name]) for name in ("assumed", "margins", "trust")},
+    )
 
 
 def server(table: Table) -> Server:

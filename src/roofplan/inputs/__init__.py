@@ -493,6 +493,7 @@ class PoolSimulateInputs(Pooled):
     lengths: str = asked("fixed, uniform:LOW-HIGH or lognormal:SIGMA, factors of --input and --output", "lognormal:0.7")
     days: Text = asked("simulated days", "30")
     session: str = asked("mean time for which a member stays, 6h", "6h")
+    online: Text = asked("share of the time in which members are there that state none", "70%")
     pattern: str = asked("when members are there: steady, or evening with most from 18 to 24 h", "steady")
     churn: str | None = asked("a table of members and times instead: member,from,to in seconds", reads="file")
     patience: str = asked("longest wait before a user gives up, 60s", "60s")
@@ -508,7 +509,7 @@ class PoolSimulateInputs(Pooled):
         several=True,
     )
     false_alarms: Text = asked("share of audits of honest work that fail from rounding", "0.1%")
-    jobs: Text = asked("most jobs of the simulated verification", "200000")
+    jobs: Text = asked("jobs of the simulated checks", "50000")
     seed: Text = asked("of the random numbers", "0")
 
 
@@ -567,6 +568,7 @@ RECORDS: dict[str, type[Inputs]] = {
     "cost rent": RentInputs,
     "cost history": HistoryInputs,
     "pool plan": PoolPlanInputs,
+    "pool simulate": PoolSimulateInputs,
     **dict.fromkeys(LISTS, ListInputs),
     "models": ModelsInputs,
 }

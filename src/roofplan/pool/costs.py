@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from roofplan.laws import memory
+from roofplan.laws import Number, memory
 from roofplan.laws.pool import wire_time
 from roofplan.operations import head_format
 from roofplan.operations.table import Split, Step, element_bytes
@@ -53,7 +53,9 @@ def problem_of(
     model, software = request.model, request.software
     step = decoding(request.workload, batch) if step is None else step
     tokens = float(step.tokens)
-    timed = [_times(model, own, request, step, fit) for own in request.machines]
+    alike = alike_of(request)
+    each = {place: _times(model, request.machines[place], request, step, fit) for place in set(alike)}
+    timed = [each[place] for place in alike]
     kinds = model.decoder.kinds()
     kind_of = np.empty(len(model.decoder.layers), dtype=int)
     for kind, (_, places) in enumerate(kinds):
@@ -68,14 +70,21 @@ def problem_of(
         weight=layer_weights(model) + users * caches[kind_of],
         head_weight=head_bytes(model),
         room=rooms(request),
-        hidden=messages(request, hidden_bytes(model, software, tokens)),
-        logits=messages(request, logit_bytes(model, software, float(step.sampled))),
+        hidden=messages(request, float(hidden_bytes(model, software, tokens))),
+        logits=messages(request, float(logit_bytes(model, software, float(step.sampled)))),
         token=messages(request, TOKEN * float(step.sampled)),
         route=software.route,
         outputs=software.outputs,
         returned=returned,
         clients=clients,
+        alike=alike,
     )
+
+
+def alike_of(request: PoolRequest) -> tuple[int, ...]:
+    """Return a number for each member of a pool that those share which are alike."""
+    kinds: dict[object, int] = {}
+    return tuple(kinds.setdefault(one.kind, place) for place, one in enumerate(request.members))
 
 
 def layer_weights(model: Model) -> np.ndarray:
@@ -98,12 +107,12 @@ def rates_of(request: PoolRequest, member: int, fit: Fit) -> Rates:
     return rates(request.machines[member], request.engine, fit)
 
 
-def hidden_bytes(model: Model, software: PoolSoftware, tokens: float) -> float:
+def hidden_bytes(model: Model, software: PoolSoftware, tokens: Number) -> Number:
     """Return the bytes of the hidden states of some tokens [B]."""
     return tokens * model.hidden * software.value("hidden")
 
 
-def logit_bytes(model: Model, software: PoolSoftware, positions: float) -> float:
+def logit_bytes(model: Model, software: PoolSoftware, positions: Number) -> Number:
     """Return the bytes of the logits of some positions [B]."""
     return positions * model.vocabulary * software.value("logit")
 
@@ -122,9 +131,9 @@ def _cache(model: Model, kind: int, request: PoolRequest) -> float:
 
 def rooms(request: PoolRequest) -> np.ndarray:
     """Return the memory of each member for layers and caches, shape (members,) [B]."""
-    return np.array(
-        [_room(own, one.memory, request) for own, one in zip(request.machines, request.members, strict=True)]
-    )
+    alike = alike_of(request)
+    each = {place: _room(request.machines[place], request.members[place].memory, request) for place in set(alike)}
+    return np.array([each[place] for place in alike])
 
 
 def _room(own: Machine, given: float | None, request: PoolRequest) -> float:

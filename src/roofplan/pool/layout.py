@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -49,6 +49,11 @@ class Layout:
     def head(self) -> int:
         """Member with the output layer."""
         return self.client if self.output == CLIENT else self.last
+
+    def with_members(self, members: Sequence[int] | Mapping[int, int]) -> Layout:
+        """Return the layout with other members in place of its own, by their numbers in it."""
+        stages = tuple(Stage(members[one.member], one.first, one.end) for one in self.stages)
+        return Layout(members[self.client], stages, self.output)
 
     @property
     def used(self) -> tuple[int, ...]:
@@ -97,6 +102,7 @@ class Problem:
     returned : whether logits return from an output layer at the last stage, rather than a token.
     clients : members that may ask.
     most : longest time of one stage, infinite where none is asked for [s].
+    alike : a number for each member that those share which are alike in all of this; empty where none are.
     """
 
     layer: np.ndarray
@@ -113,6 +119,19 @@ class Problem:
     returned: bool
     clients: tuple[int, ...]
     most: float = np.inf
+    alike: tuple[int, ...] = ()
+
+    def of(self, kept: Sequence[int]) -> Problem:
+        """Return the problem of some of its members alone, in their order."""
+        places = {member: place for place, member in enumerate(kept)}
+        square = np.ix_(kept, kept)
+        return replace(
+            self,
+            **{name: getattr(self, name)[list(kept)] for name in ("layer", "head", "host", "room")},
+            **{name: getattr(self, name)[square] for name in ("hidden", "logits", "token")},
+            clients=tuple(places[one] for one in self.clients if one in places),
+            alike=(),
+        )
 
     @property
     def members(self) -> int:
@@ -145,7 +164,7 @@ class Problem:
             spent[stage.member] += self.layer[stage.member, stage.first : stage.end].sum()
         need[layout.head] += self.head_weight
         spent[layout.head] += self.head[layout.head]
-        return bool(np.all(need <= self.room) and np.all(spent <= self.most))
+        return bool(np.all((need <= self.room) | (need == 0.0)) and np.all(spent <= self.most))
 
     def hops(self, layout: Layout) -> list[tuple[int, int, float]]:
         """Return the messages of a pass: from which member, to which, and their time [s]."""

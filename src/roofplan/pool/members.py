@@ -63,7 +63,7 @@ def members(texts: Iterable[str], file: str | None = None) -> tuple[Member, ...]
 def _named(found: list[Member]) -> list[Member]:
     """Return members with names of their own: those without get that of their card, numbered where it is not the only one."""
     taken = {one.name for one in found if one.name}
-    count = {one.device.id: sum(not other.name and other.device is one.device for other in found) for one in found}
+    count = Counter(one.device.id for one in found if not one.name)
     out, next_of = [], dict.fromkeys(count, 1)
     for one in found:
         name = one.name
@@ -228,10 +228,10 @@ def _hours(text: str) -> tuple[float, float] | None:
     return (start, end) if max(start, end) <= units.DAY and (end - start) % units.DAY else None
 
 
-def _online(text: str | None, argument: str) -> float:
+def _online(text: str | None, argument: str) -> float | None:
     """Return the share of the day that a member is there: ``8h`` or ``30%`` [1]."""
     if text is None:
-        return catalogue.pools().assumed["online"].value
+        return None
     if text.strip().endswith("h"):
         share = units.parse(text, "s", f"{argument}: online") / units.DAY
     else:

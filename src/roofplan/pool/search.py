@@ -7,6 +7,8 @@ subsets. Beyond both, a search among orders gives a layout, and a relaxed knapsa
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
@@ -54,12 +56,36 @@ def best_layout(problem: Problem) -> Found | None:
     -------
     The layout with its bound, None where no layout fits.
     """
+    kept = _useful(problem)
+    if len(kept) < problem.members:
+        found = best_layout(problem.of(kept)) if kept else None
+        return None if found is None else replace(found, layout=found.layout.with_members(kept))
     hops = _separate(problem)
     if hops is not None and _alike(problem):
         return _exactly(problem, _knapsack(problem, hops))
     if problem.members <= EXACT:
         return _exactly(problem, _subsets(problem))
     return _near(problem)
+
+
+def _useful(problem: Problem) -> list[int]:
+    """Return the members that a layout of least time may need: of those that are alike, no more than hold the model.
+
+    Two of them with room left could be one, at the same speed and with fewer hops. One more may ask.
+    """
+    if not problem.alike:
+        return list(range(problem.members))
+    whole, widest = float(problem.weight.sum()) + problem.head_weight, float(problem.weight.max())
+    kept, taken = [], Counter[int]()
+    for member, kind in enumerate(problem.alike):
+        room = float(problem.room[member])
+        spare = room - widest
+        most = math.ceil(whole / spare) + 1 if spare > 0.0 and problem.most == np.inf else problem.layers
+        asks = member in problem.clients
+        if (room > 0.0 or asks) and taken[kind] < (most if room > 0.0 else 1):
+            kept.append(member)
+            taken[kind] += 1
+    return kept
 
 
 def _exactly(problem: Problem, layout: Layout | None) -> Found | None:

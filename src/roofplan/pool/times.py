@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass, replace
 
 from roofplan import catalogue
+from roofplan.laws import Number
 from roofplan.laws.pool import wire_time
 from roofplan.operations.table import Step
 from roofplan.pool.costs import TOKEN, decoding, hidden_bytes, hops_of, logit_bytes, rates_of
@@ -145,22 +146,22 @@ def _engine(request: PoolRequest, fit: Fit, layout: Layout, step: Step, figure: 
     return Part(term=term, low=value / factor, high=value * factor, grade=sure.grade, limits=limits)
 
 
-def sizes_of(request: PoolRequest, layout: Layout, step: Step) -> list[tuple[int, int, float, str]]:
+def sizes_of(request: PoolRequest, layout: Layout, step: Step) -> list[tuple[int, int, Number, str]]:
     """Return the messages of a pass: from whom, to whom, bytes, and what they carry.
 
     Parameters
     ----------
     request : the pool.
     layout : who holds which layers.
-    step : the pass.
+    step : the pass; its fields may be arrays.
 
     Returns
     -------
     The messages in order; none where one member does all.
     """
     model, software = request.model, request.software
-    hidden = (hidden_bytes(model, software, float(step.tokens)), "hidden state")
-    positions = float(step.sampled)
+    hidden = (hidden_bytes(model, software, step.tokens), "hidden state")
+    positions = step.sampled
     drawn = software.sampled == CLIENT and LAST in software.outputs
     answer = (logit_bytes(model, software, positions), "logits") if drawn else (TOKEN * positions, "token")
     last = answer if layout.output == LAST else hidden

@@ -44,6 +44,7 @@ EVERY: dict[str, Question] = {
         cost.rent,
         cost.history,
         pool.plan,
+        pool.simulate,
     )
 }
 """Every question by its name, in the order of the help."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from roofplan.inputs import PoolPlanInputs
+from roofplan.inputs import PoolPlanInputs, PoolSimulateInputs
 from roofplan.questions.question import Reply, Row, question
 
 
@@ -48,5 +48,38 @@ def plan(asked: PoolPlanInputs, reply: Reply) -> None:
         pictures,
         title=f"roofplan pool plan {asked.model}",
         launch=(lambda: "\n".join(found.launch)) if found.launch else None,
+        result=found,
+    )
+
+
+@question(
+    PoolSimulateInputs,
+    *("json", "csv", "html", "request"),
+    name="pool simulate",
+    example="qwen3-32b --precision q4_k_m --member 4xrtx-3060@1gbit:8ms --member 2xrtx-4090@1gbit:8ms",
+    python="simulate_pool",
+    csv="write every request to FILE",
+)
+def simulate(asked: PoolSimulateInputs, reply: Reply) -> None:
+    """A pool whose members come, go and cheat: who is served, what is wasted, what checks find, who earns what."""
+    from roofplan import api
+    from roofplan.present.answers.pool import pool_simulate_answer, request_rows
+    from roofplan.present.screens.pool import simulation_screen
+
+    reply.check_table()
+    with reply.progress("hours") as tick:
+        found = api.simulate_pool(asked, progress=tick, **reply.beside)
+    reply.table(lambda: request_rows(found))
+
+    def pictures() -> list[Row]:
+        from roofplan.present.charts.pool import of_simulation
+
+        return of_simulation(found)
+
+    reply.show(
+        lambda page: simulation_screen(found, page),
+        lambda: pool_simulate_answer(found, asked),
+        pictures,
+        title=f"roofplan pool simulate {asked.model}",
         result=found,
     )

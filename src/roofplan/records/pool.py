@@ -24,6 +24,8 @@ class PoolSoftware:
     sampled : where tokens are drawn: logits travel from an output layer that stands elsewhere.
     guard : how its messages are protected.
     overlaps : whether stages work on different requests at the same time.
+    restarts : ``all`` where every stage starts again when a member leaves, ``stage`` where its own does.
+    loads : where a stage's weights come from: ``client``, ``hub`` or ``disk``.
     quantities : ``hidden`` and ``logit``, bytes of a number that is sent [B]; ``hop``, time of the software at each hop [s].
     """
 
@@ -33,6 +35,8 @@ class PoolSoftware:
     outputs: tuple[str, ...]
     sampled: str
     overlaps: bool
+    restarts: Literal["all", "stage"]
+    loads: Literal["client", "hub", "disk"]
     guard: str
     source: str
     quantities: Mapping[str, Sourced]
@@ -47,18 +51,45 @@ class PoolSoftware:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PoolRules:
-    """Software by id, what is assumed of members, and how far what is known of links may be off.
+class Cheat:
+    """How a member cheats.
 
     Parameters
     ----------
-    assumed : ``rtt`` [s], ``online`` [1] and ``life`` of a card [s].
+    says : what it does, in words.
+    patient : whether it first earns trust with honest work.
+    colludes : whether cheaters of this kind return the same wrong result.
+    quantities : ``cheats``, share of jobs; ``saves``, share of a job's work; ``audited`` and ``compared``, probability
+        that an audit, and that a comparison with an honest result, tells the cheat [1].
+    """
+
+    id: str
+    says: str
+    patient: bool
+    colludes: bool
+    quantities: Mapping[str, Sourced]
+
+    def value(self, name: str) -> float:
+        """Return a quantity [1]."""
+        return self.quantities[name].value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolRules:
+    """Software and cheats by id, what is assumed of members, and how far what is known of links may be off.
+
+    Parameters
+    ----------
+    assumed : ``rtt`` [s], ``disk`` [B/s] and ``life`` of a card [s].
     margins : factors either way within which nine in ten cases lie: ``wire``, ``assumed_wire``, ``given_rtt`` [1].
+    trust : of adaptive replication: ``valid`` results that earn trust, ``quorum`` of results that must agree [1].
     """
 
     software: Mapping[str, PoolSoftware]
+    cheats: Mapping[str, Cheat]
     assumed: Mapping[str, Sourced]
     margins: Mapping[str, Sourced]
+    trust: Mapping[str, Sourced]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +104,7 @@ class Member:
     rtt : round trip to that point [s].
     link : the link in words.
     memory : memory that it gives, None for all of its device's [B].
-    online : share of the time that it is there [1].
+    online : share of the time that it is there, None where it does not say [1].
     hours : when of the day it is there, from and to, None where it does not say [s].
     electricity : its price, None for the place's [USD/J].
     assumed : which of ``rate`` and ``rtt`` are assumed.
@@ -86,7 +117,7 @@ class Member:
     rtt: float
     link: str
     memory: float | None = None
-    online: float = 1.0
+    online: float | None = None
     hours: tuple[float, float] | None = None
     electricity: float | None = None
     assumed: frozenset[str] = frozenset()

@@ -68,7 +68,12 @@ UNITS: dict[str, dict[str, float]] = {
     | {money + "/month": factor / 730 for money, factor in _MONEY.items()},
     "USD/kWh": {money + "/kWh": factor for money, factor in _MONEY.items()},
     "token/s": {"tok/s": 1.0, "token/s": 1.0, "tokens/s": 1.0, "t/s": 1.0, "tps": 1.0},
-    "request/s": {"req/s": 1.0, "request/s": 1.0, "requests/s": 1.0, "/s": 1.0, "rps": 1.0},
+    "request/s": {"rps": 1.0}
+    | {
+        f"{name}/{time}": 1.0 / seconds
+        for name in ("req", "request", "requests", "")
+        for time, seconds in {"s": 1.0, "min": 60.0, "h": HOUR, "day": DAY}.items()
+    },
     "m": {"mm": 1e-3, "cm": 1e-2, "m": 1.0},
     "m2": {"mm2": 1e-6, "cm2": 1e-4, "m2": 1.0},
     "1/m2": {"1/cm2": 1e4, "1/m2": 1.0, "MTr/mm2": 1e12},

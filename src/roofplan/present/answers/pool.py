@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-from roofplan.inputs import PoolPlanInputs
+import numpy as np
+
+from roofplan.inputs import PoolPlanInputs, PoolSimulateInputs
+from roofplan.pool.checks import HONEST, Cheaters, closed_form, honest_auditors
 from roofplan.pool.layout import Layout
 from roofplan.pool.plan import PoolPlan, StageView
+from roofplan.pool.service import Pipeline
+from roofplan.pool.simulate import PoolSimulation
+from roofplan.present.answers.load import figure_member
 from roofplan.present.answers.record import (
     ABSENT,
     Answer,
@@ -214,3 +220,235 @@ def pool_rows(plan: PoolPlan) -> list[Json]:
     ends = [("", "") if view.layers is None else view.layers for view in plan.views]
     rows = rows_of(_stage(plan, one) for one in plan.views)
     return [{**row, "first": first, "last": last} for (first, last), row in zip(ends, rows, strict=True)]
+
+
+@members
+class PipelineMember:
+    """A pipeline: who holds its layers in the plan, and the share of the time in which it could serve [1]."""
+
+    stages: list[Json]
+    up: float
+
+
+@members
+class EarningMember:
+    """A member: share of the time in which it was there [1], FLOP computed and of finished answers, and its credit for these [cobblestone]."""
+
+    member: str
+    online: float
+    work: float
+    useful: float
+    credit: float
+
+
+@members
+class KindMember:
+    """Members of one kind, in jobs.
+
+    Parameters
+    ----------
+    members : of the kind [1].
+    accepted : wrong results that were delivered as right.
+    found : times that one was found to cheat, or punished by false alarms.
+    gain : what a cheat gained on average: work saved less what was lost; absent of the honest.
+    expected : the same by the closed form s - p q (D + W), where audits alone find it.
+    honesty_from : share of audits from which honesty pays [1].
+    """
+
+    kind: str
+    members: int
+    jobs: int
+    cheated: int
+    accepted: int
+    found: int
+    gain: float = ABSENT
+    expected: float = ABSENT
+    honesty_from: float = ABSENT
+
+
+@members
+class ChecksMember:
+    """What checks of simulated jobs found.
+
+    Parameters
+    ----------
+    jobs : delivered [1].
+    replicated, audited : copies, and audits, by jobs [1].
+    overhead : FLOP of checks by those of jobs [1].
+    time : device time of audits by that of answers [1].
+    wrong : answers delivered that were wrong, by jobs [1].
+    balance : jobs whose credit is neither paid, withheld nor lost [1].
+    """
+
+    jobs: int
+    replicated: float
+    audited: float
+    overhead: float
+    time: float
+    wrong: float
+    balance: int
+    kinds: list[KindMember]
+
+
+@members
+class PoolSimulationMember:
+    """What happened in a pool.
+
+    Parameters
+    ----------
+    served, given_up : share of the requests that were finished [1], and users who gave up [1].
+    interrupted : answers whose pipeline broke [1].
+    wasted : share of the computed tokens that were computed again [1].
+    replaced : places that another member took [1].
+    any_up : share of the time in which a pipeline could serve [1].
+    ttft, tpot, e2e, waiting : mean and percentiles of finished requests; `low` and `high` are of the mean [s].
+    cpu_seconds : of the simulation, checks excepted [s].
+    """
+
+    requests: int
+    served: float
+    given_up: int
+    interrupted: int
+    wasted: float
+    replaced: int
+    any_up: float
+    ttft: Json = ABSENT
+    tpot: Json = ABSENT
+    e2e: Json = ABSENT
+    waiting: Json = ABSENT
+    pipelines: list[PipelineMember]
+    spares: list[str]
+    members: list[EarningMember]
+    member_days: float
+    cpu_seconds: float
+    seed: int
+
+
+@members
+class PoolSimulateAnswer(Answer):
+    """What happens in a pool whose members come and go, and what checks of its work find."""
+
+    model: ModelMember = ABSENT
+    software: str = ABSENT
+    plans: list[PoolPlanMember] = ABSENT
+    simulation: PoolSimulationMember = ABSENT
+    checks: ChecksMember = ABSENT
+
+
+def pool_simulate_answer(found: PoolSimulation, asked: PoolSimulateInputs) -> PoolSimulateAnswer:
+    """Return the answer of ``roofplan pool simulate``.
+
+    Parameters
+    ----------
+    found : what was simulated.
+    asked : inputs of the command.
+
+    Returns
+    -------
+    The answer.
+    """
+    plan, outcome = found.plan, found.outcome
+    taken = {place.member for one in found.pipelines for place in one.places}
+    figures = {name: figure_member(one) for name, one in found.figures.items()}
+    return answered(
+        PoolSimulateAnswer,
+        "pool simulate",
+        asked,
+        warnings=plan.warnings,
+        model=model_member(plan.request.model),
+        software=plan.request.software.id,
+        plans=[_plan(plan)],
+        simulation=PoolSimulationMember(
+            requests=len(found.requests),
+            served=found.served,
+            given_up=int((outcome.left >= 0.0).sum()),
+            interrupted=int((outcome.interrupted > 0).sum()),
+            wasted=found.wasted,
+            replaced=outcome.replaced,
+            any_up=found.any_up,
+            pipelines=[
+                PipelineMember(stages=_places(plan, one), up=up)
+                for one, up in zip(found.pipelines, outcome.up, strict=True)
+            ],
+            spares=[one.name for m, one in enumerate(plan.request.members) if m not in taken],
+            members=[
+                EarningMember(member=one.name, online=one.online, work=one.work, useful=one.useful, credit=one.credit)
+                for one in found.shares
+            ],
+            member_days=found.member_days,
+            cpu_seconds=found.cpu,
+            seed=found.circumstances.seed,
+            **figures,
+        ),
+        checks=_checks(found),
+    )
+
+
+def _places(plan: PoolPlan, one: Pipeline) -> list[Json]:
+    return [
+        {"member": plan.request.members[place.member].name, "layers": list(place.layers)}
+        for place in sorted(one.places, key=lambda place: place.layers)
+    ]
+
+
+def _checks(found: PoolSimulation) -> ChecksMember:
+    checks, cheaters = found.checks, found.circumstances.cheaters
+    audited = checks.audits / checks.jobs
+    honest = honest_auditors(cheaters)
+    return ChecksMember(
+        jobs=checks.jobs,
+        replicated=checks.replicated,
+        audited=audited,
+        overhead=checks.overhead,
+        time=checks.replicated + audited * found.audit,
+        wrong=checks.wrong / checks.jobs,
+        balance=checks.balance,
+        kinds=[_kind(found, HONEST, None, honest), *(_kind(found, one.cheat.id, one, honest) for one in cheaters)],
+    )
+
+
+def _kind(found: PoolSimulation, name: str, cheats: Cheaters | None, honest: float) -> KindMember:
+    tally, checking = found.checks.kinds[name], found.circumstances.checking
+    whole = cheats is not None and checking.audit > 0.0
+    gain, least = closed_form(checking, cheats, honest) if whole and cheats is not None else (ABSENT, ABSENT)
+    return KindMember(
+        kind=name,
+        members=tally.members,
+        jobs=tally.jobs,
+        cheated=tally.cheated,
+        accepted=tally.accepted,
+        found=tally.found,
+        gain=tally.gain if tally.cheated else ABSENT,
+        expected=gain,
+        honesty_from=least,
+    )
+
+
+def request_rows(found: PoolSimulation) -> list[Json]:
+    """Return the requests of a simulation as rows of a table; times that did not come are empty.
+
+    Parameters
+    ----------
+    found : what was simulated.
+
+    Returns
+    -------
+    One row for each request.
+    """
+    out, requests = found.outcome, found.requests
+    columns = {
+        "arrival": requests.arrivals,
+        "input": requests.inputs,
+        "output": requests.outputs,
+        "admitted": out.admitted,
+        "first": out.first,
+        "last": out.last,
+        "gave_up": out.left,
+        "interrupted": out.interrupted,
+    }
+    times = {"admitted", "first", "last", "gave_up"}
+    rows = zip(*(np.asarray(one).tolist() for one in columns.values()), strict=True)
+    return [
+        {name: "" if name in times and value < 0.0 else value for name, value in zip(columns, row, strict=True)}
+        for row in rows
+    ]

@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import numpy as np
+
+from roofplan.pool.checks import closed_form, honest_auditors
 from roofplan.pool.plan import PoolPlan
-from roofplan.present.charts.spec import Spec, labelled, spec
+from roofplan.pool.simulate import PoolSimulation
+from roofplan.present.charts.spec import INK, Spec, labelled, spec
+from roofplan.records import units
 
 MOST_PARTS = 60
 """Parts of a token that are drawn one by one [1]."""
@@ -86,3 +93,138 @@ def _rules(plan: PoolPlan) -> Spec:
     rates |= {name: one.rate for name, one in plan.baselines.items() if one.rate is not None}
     rows = [{"by": name, "value": rate} for name, rate in rates.items()]
     return labelled("Layouts by published rules, timed by the same laws", rows, "by", list(rates), "token/s")
+
+
+# Simulations --------------------------------------------------------------------------------------
+
+POINTS = 200
+"""Points of a curve [1]."""
+
+
+def of_simulation(found: PoolSimulation) -> list[Spec]:
+    """Return charts of a simulated pool: who could serve, what users felt, what members earned, and where honesty pays.
+
+    Parameters
+    ----------
+    found : what was simulated.
+
+    Returns
+    -------
+    Specifications of the charts.
+    """
+    return [_over_time(found), *_felt(found), _earned(found), *_honesty(found)]
+
+
+def _over_time(found: PoolSimulation) -> Spec:
+    horizon = found.circumstances.horizon
+    times, able = (np.array(one) for one in zip(*found.outcome.timeline, (horizon, 0), strict=True))
+    hours = np.arange(0.0, min(horizon, DAYS * units.DAY), units.HOUR / 4.0)
+    at = np.maximum(np.searchsorted(times, hours, side="right") - 1, 0)
+    rows = [{"day": h / units.DAY, "pipelines": int(n)} for h, n in zip(hours.tolist(), able[at].tolist(), strict=True)]
+    return spec(
+        f"Pipelines that could serve, the first {min(DAYS, horizon / units.DAY):g} days",
+        height=160,
+        data={"values": rows},
+        mark={"type": "area", "interpolate": "step-after", "color": INK, "tooltip": True},
+        encoding={
+            "x": {"field": "day", "type": "quantitative"},
+            "y": {"field": "pipelines", "type": "quantitative"},
+        },
+    )
+
+
+DAYS = 7.0
+"""Days that are drawn [day]."""
+
+
+def _felt(found: PoolSimulation) -> list[Spec]:
+    done = found.outcome.last >= 0.0
+    if not done.any():
+        return []
+    arrivals = np.asarray(found.requests.arrivals)
+    shares = np.linspace(0.0, 1.0, POINTS)
+    rows = [
+        {"figure": name, "s": max(float(x), 1e-3), "share": float(y)}
+        for name, ends in (("first token", found.outcome.first), ("whole answer", found.outcome.last))
+        for x, y in zip(np.quantile((ends - arrivals)[done], shares), shares, strict=True)
+    ]
+    return [
+        spec(
+            "Share of finished requests whose time is at most",
+            height=200,
+            data={"values": rows},
+            mark={"type": "line", "tooltip": True},
+            encoding={
+                "x": {"field": "s", "type": "quantitative", "scale": {"type": "log"}},
+                "y": {"field": "share", "type": "quantitative", "axis": {"format": "%"}},
+                "color": {"field": "figure", "type": "nominal", "title": None},
+            },
+        )
+    ]
+
+
+MOST_EARNERS = 40
+"""Members whose credit is drawn [1]."""
+
+
+def _earned(found: PoolSimulation) -> Spec:
+    earners = sorted(found.shares, key=lambda one: -one.credit)[:MOST_EARNERS]
+    rows = [{"member": one.name, "cobblestones": one.credit, "there": one.online} for one in earners]
+    return spec(
+        "Credit of members: FLOP of finished answers",
+        height=max(80, 20 * len(rows)),
+        data={"values": rows},
+        mark={"type": "bar", "color": INK, "tooltip": {"content": "data"}},
+        encoding={
+            "y": {"field": "member", "type": "nominal", "sort": None, "title": None},
+            "x": {"field": "cobblestones", "type": "quantitative"},
+        },
+    )
+
+
+SHARES = np.geomspace(0.001, 0.3, 60)
+"""Shares of audits at which gains are drawn [1]."""
+
+
+def _honesty(found: PoolSimulation) -> list[Spec]:
+    """Return what a cheat gains by the share of audits, by the closed form, and what the simulation found."""
+    under = found.circumstances
+    if not under.cheaters or not under.checking.stake:
+        return []
+    honest = honest_auditors(under.cheaters)
+    rows = [
+        {
+            "audits": share,
+            "gain": closed_form(replace(under.checking, audit=share), one, honest)[0],
+            "kind": one.cheat.id,
+        }
+        for one in under.cheaters
+        for share in SHARES.tolist()
+    ]
+    seen = [
+        {"audits": under.checking.audit, "gain": found.checks.kinds[one.cheat.id].gain, "kind": one.cheat.id}
+        for one in under.cheaters
+        if under.checking.audit
+    ]
+    x = {"field": "audits", "type": "quantitative", "scale": {"type": "log"}, "axis": {"format": "%"}}
+    y = {"field": "gain", "type": "quantitative", "title": "gain of a cheated job, in jobs"}
+    color = {"field": "kind", "type": "nominal", "title": None}
+    return [
+        spec(
+            "Honesty pays where a cheat's gain is below 0: closed form as lines, the simulation as points",
+            height=240,
+            layer=[
+                {
+                    "data": {"values": rows},
+                    "mark": {"type": "line", "clip": True, "tooltip": True},
+                    "encoding": {"x": x, "y": {**y, "scale": {"domain": [-4.0, 1.2]}}, "color": color},
+                },
+                {
+                    "data": {"values": seen},
+                    "mark": {"type": "point", "filled": True, "size": 80, "tooltip": {"content": "data"}},
+                    "encoding": {"x": x, "y": y, "color": color},
+                },
+                {"mark": {"type": "rule", "strokeDash": [4, 4]}, "encoding": {"y": {"datum": 0.0}}},
+            ],
+        )
+    ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import isfinite
 
 from roofplan.load.statistics import QUANTILES
@@ -35,7 +36,7 @@ def simulate_screen(felt: Felt, page: Page) -> None:
     page : where it is written.
     """
     seen = felt.simulation
-    for line in (*folded(_head(felt)[0], 2), *_head(felt)[1:], *_figures(felt), *_load(felt)):
+    for line in (*folded(_head(felt)[0], 2), *_head(felt)[1:], *figure_lines(felt.simulation.figures), *_load(felt)):
         page.line(line)
     if not isfinite(seen.figures["ttft"].metric.high):
         page.line("  no end    with steps at the slow end of their interval the queue grows")
@@ -74,12 +75,21 @@ def _each(felt: Felt) -> str:
     return " ".join(f"{name}{degrees[name]}" for name in names if degrees.get(name, 1) > 1) or "1 device"
 
 
-def _figures(felt: Felt) -> list[str]:
-    seen = felt.simulation
+def figure_lines(figures: Mapping[str, Figure]) -> list[str]:
+    """Return figures of requests as a table of means, percentiles and intervals.
+
+    Parameters
+    ----------
+    figures : by their names.
+
+    Returns
+    -------
+    A head and a line a figure.
+    """
     lines = ["", " " * 9 + "".join(name.rjust(COLUMN) for name in ("mean", *QUANTILES))]
     for name, (title, unit, scale) in TITLES.items():
-        if name in seen.figures:
-            lines.append(_row(f"{title} {unit}", seen.figures[name], scale))
+        if name in figures:
+            lines.append(_row(f"{title} {unit}", figures[name], scale))
     return lines
 
 

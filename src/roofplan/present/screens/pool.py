@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 
+from roofplan.pool.checks import HONEST, Cheaters, closed_form, honest_auditors
 from roofplan.pool.plan import LeftOut, PoolPlan, StageView
+from roofplan.pool.simulate import PoolSimulation
 from roofplan.present.screens.explain import trees_screen
+from roofplan.present.screens.load import figure_lines
 from roofplan.present.screens.page import Page, interval, users_text, wrapped
 from roofplan.present.screens.plans import weights_text
 from roofplan.records import units
@@ -153,3 +156,125 @@ def _beside(plan: PoolPlan) -> list[str]:
     for place, line in enumerate(row for step in plan.launch for row in step.splitlines()):
         lines.append(f"  {'' if place else 'launch':{INDENT - 2}}{line}")
     return [*lines, "more: --explain --csv FILE --html FILE --json" + (" --emit llama.cpp" if plan.launch else "")]
+
+
+# Simulations --------------------------------------------------------------------------------------
+
+
+def simulation_screen(found: PoolSimulation, page: Page) -> None:
+    """Write what happened in a pool.
+
+    Parameters
+    ----------
+    found : what was simulated.
+    page : where it is written.
+    """
+    lines = (*_simulated(found), *figure_lines(found.figures), "", *_served(found), "", *_checked(found), "")
+    for text in (*lines, *_earned(found)):
+        page.line(text)
+
+
+def _simulated(found: PoolSimulation) -> list[str]:
+    plan, under = found.plan, found.circumstances
+    request, w = plan.request, plan.request.workload
+    spares = len(found.shares) - sum(len(one.places) for one in found.pipelines)
+    count = len(found.pipelines)
+    words = [
+        f"members stay {units.show(under.session, 's')} and are there {under.online:.0%} of the time, {under.pattern}",
+        f"users wait {units.show(under.patience, 's')} for a first token",
+        "weights on disk" if under.store else f"weights come from the {request.software.loads}",
+        *(text for _, text in plan.warnings),
+    ]
+    return [
+        *wrapped(
+            f"{request.model.id} · {len(request.members)} members, {request.software.name} · {_counted(count, 'pipeline')}"
+            f" of {users_text(plan.users)}, {_counted(spares, 'spare')}",
+            indent=2,
+        ),
+        *wrapped(
+            f"  Poisson {units.significant(under.rate * units.HOUR)} req/h, {w.input:,} in, {w.output:,} out in the mean"
+            f" · {units.significant(under.horizon / units.DAY)} days, {len(found.requests):,} requests",
+            indent=2,
+        ),
+        *wrapped(f"assumed (flags change it): {'; '.join(words)}", indent=2),
+    ]
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}" + ("" if count == 1 else "s")
+
+
+def _served(found: PoolSimulation) -> list[str]:
+    out = found.outcome
+    left, broken = int((out.left >= 0.0).sum()), int((out.interrupted > 0).sum())
+    lines = said(
+        "served",
+        f"{found.served:.2%} of requests · {left:,} users gave up · {broken:,} answers broken off and begun again",
+    )
+    up = ", ".join(f"{share:.0%}" for share in out.up[:UNUSED]) + (", ..." if len(out.up) > UNUSED else "")
+    lines += said("could serve", f"{found.any_up:.1%} of the time at least one pipeline; each {up}")
+    return [
+        *lines,
+        *said("wasted", f"{found.wasted:.2%} of tokens were computed again · {out.replaced:,} places changed members"),
+    ]
+
+
+KINDS = ("members", "jobs", "cheated", "delivered", "found", "gain", "expected", "honesty from")
+"""Columns of the table of kinds."""
+
+
+def _checked(found: PoolSimulation) -> list[str]:
+    checks, under = found.checks, found.circumstances
+    checking, share = under.checking, checks.audits / checks.jobs
+    how = [f"audits of {checking.audit:.3g}"] if checking.audit else []
+    how += ["adaptive replication"] if checking.replication else []
+    stakes = f"deposit {checking.deposit:g}, withheld {checking.withheld}, probation {checking.probation} jobs"
+    cost = checks.replicated + share * found.audit
+    lines = said("checks", f"{' and '.join(how) or 'none'} · {stakes}")
+    lines += said(
+        "cost",
+        f"{checks.overhead:.1%} of the FLOP of answers, {cost:.1%} of their device time (an audit is one prompt pass, {found.audit:.2f} of an answer)",
+    )
+    lines += said("wrong", f"{checks.wrong / checks.jobs:.2%} of {checks.jobs:,} simulated answers")
+    lines.append(f"  {'kind':10}" + "".join(name.rjust(11 if k < 7 else 14) for k, name in enumerate(KINDS)))
+    honest = honest_auditors(under.cheaters)
+    lines.append(_kind(found, HONEST, None, honest))
+    return [*lines, *(_kind(found, one.cheat.id, one, honest) for one in under.cheaters)]
+
+
+def _kind(found: PoolSimulation, name: str, cheats: Cheaters | None, honest: float) -> str:
+    tally, checking = found.checks.kinds[name], found.circumstances.checking
+    cells = [f"{n:,}" for n in (tally.members, tally.jobs, tally.cheated, tally.accepted, tally.found)]
+    if cheats is not None and tally.cheated:
+        cells.append(f"{tally.gain:+.2f}")
+    if cheats is not None and tally.cheated and checking.audit:
+        gain, least = closed_form(checking, cheats, honest)
+        cells += [f"{gain:+.2f}", f"{least:.1%} audits"]
+    return f"  {name:10}" + "".join(cell.rjust(11 if k < 7 else 14) for k, cell in enumerate(cells))
+
+
+EARNERS = 12
+"""Members whose credit is shown [1]."""
+
+
+def _earned(found: PoolSimulation) -> list[str]:
+    whole = sum(one.credit for one in found.shares)
+    lines = said(
+        "credit",
+        f"{units.significant(whole)} cobblestones = 200 a day for each GFLOP/s of finished answers, verified by layers and tokens",
+    )
+    earners = sorted(found.shares, key=lambda one: -one.credit)
+    for one in earners[:EARNERS]:
+        share = one.credit / whole if whole else 0.0
+        lines.append(f"  {one.name:24}{share:>7.1%}   there {one.online:>4.0%} of the time")
+    if len(earners) > EARNERS:
+        lines.append(f"  and {len(earners) - EARNERS} more")
+    rate = units.significant(found.member_days / max(found.cpu, 1e-9), 2)
+    return [
+        *lines,
+        *wrapped(
+            f"not modelled: several answers of one user in a row, members who slow down, network failures · gain in jobs, of one cheated"
+            f" job · {rate} member-days a second · seed {found.circumstances.seed} · more: --csv FILE --html FILE --json",
+            indent=2,
+        ),
+    ]

@@ -1,0 +1,574 @@
+"""A pool simulated: who serves when, what users feel, what checks find, and what members earn."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from math import inf
+
+import numpy as np
+
+from roofplan import catalogue
+from roofplan.errors import InputError, NoPlan, choice
+from roofplan.inputs import PoolSimulateInputs
+from roofplan.laws.pool import credit, wire_time
+from roofplan.load.asked import seed_of
+from roofplan.load.requests import Requests, lengths_of, renewal
+from roofplan.load.statistics import Summary, summary
+from roofplan.operations.table import Step
+from roofplan.pool.checks import Cheaters, Checked, Checking, checked
+from roofplan.pool.churn import PATTERNS, Sessions, drawn, read_churn
+from roofplan.pool.costs import alike_of, head_bytes, layer_weights, problem_of, rates_of
+from roofplan.pool.layout import Layout, Problem
+from roofplan.pool.plan import PoolPlan, plan_pool, without
+from roofplan.pool.request import PoolRequest
+from roofplan.pool.search import best_layout
+from roofplan.pool.service import NEVER, Outcome, Pipeline, Place, Service
+from roofplan.pool.surface import passes, pool_surface
+from roofplan.records import units
+from roofplan.records.calibration import Fit
+from roofplan.records.strategy import Strategy
+from roofplan.serving.ledger import batched_tokens
+from roofplan.serving.step import step_operations
+from roofplan.serving.surface import Surface
+from roofplan.simulation.core import Scheduler
+from roofplan.simulation.report import Figure
+from roofplan.timing.figures import Metric
+
+Array = np.ndarray
+
+KEPT = 512
+"""Layouts whose step times are kept [1]."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Circumstances:
+    """What a pool is simulated under.
+
+    Parameters
+    ----------
+    rate : requests that arrive [1/s].
+    horizon : simulated time [s].
+    session, online : mean stay [s], and share of the time in which members are there that do not say [1].
+    pattern : when members come.
+    patience : longest wait for a first token [s].
+    replicas : most pipelines, None for as many as the members can hold.
+    store : whether members keep weights on disk.
+    checking, cheaters : how work is checked, and who cheats.
+    jobs : simulated for the checks [1].
+    """
+
+    rate: float
+    horizon: float
+    session: float
+    online: float
+    pattern: str
+    patience: float
+    replicas: int | None
+    store: bool
+    checking: Checking
+    cheaters: tuple[Cheaters, ...]
+    jobs: int
+    seed: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Share:
+    """What a member was there for, did, and earned.
+
+    Parameters
+    ----------
+    online : share of the time in which it was there [1].
+    work, useful : FLOP that it computed, and those of answers that were finished [FLOP].
+    credit : of the useful ones, in cobblestones [1].
+    """
+
+    name: str
+    online: float
+    work: float
+    useful: float
+    credit: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolSimulation:
+    """What was simulated.
+
+    Parameters
+    ----------
+    plan : of all members, as if all were always there.
+    circumstances : of the simulation.
+    pipelines : that served; the other members were spares.
+    requests, outcome : what was asked, and what happened.
+    figures : ``ttft``, ``tpot``, ``e2e`` and ``waiting`` of finished requests; intervals are of their means.
+    served : share of the requests that were finished [1].
+    shares : of the members.
+    checks : what checks of simulated jobs found.
+    audit : time of an audit by that of the answer that it checks [1].
+    cpu : time of the simulation without that of the checks [s].
+    """
+
+    plan: PoolPlan
+    circumstances: Circumstances
+    pipelines: tuple[Pipeline, ...]
+    requests: Requests
+    outcome: Outcome
+    figures: dict[str, Figure]
+    served: float
+    shares: tuple[Share, ...]
+    checks: Checked
+    audit: float
+    cpu: float
+
+    @property
+    def wasted(self) -> float:
+        """Share of the computed tokens that were computed for the second time [1]."""
+        return self.outcome.again / self.outcome.tokens if self.outcome.tokens else 0.0
+
+    @property
+    def any_up(self) -> float:
+        """Share of the time in which a pipeline could serve [1]."""
+        horizon, spent = self.circumstances.horizon, 0.0
+        changes = [*self.outcome.timeline, (horizon, 0)]
+        for (at, able), (after, _) in pairwise(changes):
+            spent += max(0.0, min(after, horizon) - min(at, horizon)) * (able > 0)
+        return spent / horizon
+
+    @property
+    def member_days(self) -> float:
+        """Simulated time of all members [day]."""
+        return len(self.shares) * self.circumstances.horizon / units.DAY
+
+
+def circumstances_of(given: PoolSimulateInputs) -> Circumstances:
+    """Return what a pool is simulated under.
+
+    Parameters
+    ----------
+    given : inputs of the command, as the user gave them.
+
+    Returns
+    -------
+    The circumstances.
+
+    Raises
+    ------
+    InputError : one that cannot be read.
+    """
+    horizon = units.parse_amount(given.days, "--days") * units.DAY
+    online = units.parse_share(given.online, "--online")
+    if not 0.0 < online <= 1.0:
+        raise InputError("--online: nobody would ever be there", argument="--online", value=str(given.online))
+    return Circumstances(
+        rate=units.parse(given.rate, "request/s", "--rate"),
+        horizon=horizon,
+        session=units.parse(given.session, "s", "--session"),
+        online=online,
+        pattern=choice(given.pattern, PATTERNS, "--pattern"),
+        patience=units.parse(given.patience, "s", "--patience"),
+        replicas=None if given.replicas is None else units.parse_count(given.replicas, "--replicas"),
+        store=given.store,
+        checking=checking_of(given),
+        cheaters=cheaters_of(given.cheaters),
+        jobs=units.parse_count(given.jobs, "--jobs"),
+        seed=seed_of(given.seed),
+    )
+
+
+def checking_of(given: PoolSimulateInputs) -> Checking:
+    """Return how work is checked: a text such as ``replication+audit:5%`` with stakes.
+
+    Parameters
+    ----------
+    given : inputs of the command.
+
+    Returns
+    -------
+    How work is checked.
+
+    Raises
+    ------
+    InputError : none of the known checks.
+    """
+    replication, audit, trust = False, 0.0, catalogue.pools().trust
+    for part in [] if given.check.strip() == "none" else given.check.split("+"):
+        name, _, share = part.strip().partition(":")
+        choice(name, ("replication", "audit"), "--check")
+        if name == "replication":
+            replication = True
+        else:
+            audit = units.parse_share(share or "5%", "--check")
+    return Checking(
+        replication=replication,
+        audit=audit,
+        deposit=_jobs(given.deposit, "--deposit"),
+        withheld=round(_jobs(given.withheld, "--withheld")),
+        probation=round(_jobs(given.probation, "--probation")),
+        false_alarms=units.parse_share(given.false_alarms, "--false-alarms"),
+        valid=round(trust["valid"].value),
+        quorum=round(trust["quorum"].value),
+    )
+
+
+def _jobs(text: str | float, flag: str) -> float:
+    return 0.0 if str(text).strip() == "0" else units.parse_amount(text, flag)
+
+
+def cheaters_of(text: str) -> tuple[Cheaters, ...]:
+    """Return who cheats: a text such as ``lazy:10%,patient:5%:20%``, each a kind, a share of members and a share of jobs.
+
+    Parameters
+    ----------
+    text : kinds joined by commas, ``none`` for nobody.
+
+    Returns
+    -------
+    Shares of members that cheat.
+
+    Raises
+    ------
+    InputError : an unknown kind, or shares that are none.
+    """
+    known, out = catalogue.pools().cheats, []
+    for part in [] if text.strip() == "none" else text.split(","):
+        name, _, rest = part.strip().partition(":")
+        members, _, share = rest.partition(":")
+        cheat = known[choice(name, known, "--cheaters")]
+        if not members:
+            raise InputError(
+                f"--cheaters: {part}: of which share of the members? Example: {name}:10%",
+                argument="--cheaters",
+                value=part,
+            )
+        jobs = units.parse_share(share, "--cheaters") if share else cheat.value("cheats")
+        out.append(Cheaters(cheat, units.parse_share(members, "--cheaters"), jobs))
+    if sum(one.members for one in out) > 1.0:
+        raise InputError("--cheaters: more than all members", argument="--cheaters", value=text)
+    if len({one.cheat.id for one in out}) < len(out):
+        raise InputError("--cheaters: a kind is given twice", argument="--cheaters", value=text)
+    return tuple(out)
+
+
+def simulate_pool(
+    request: PoolRequest,
+    given: PoolSimulateInputs,
+    fit: Fit,
+    progress: Callable[[int, int], None] | None = None,
+) -> PoolSimulation:
+    """Return what happens in a pool whose members come and go.
+
+    Parameters
+    ----------
+    request : the pool.
+    given : what is simulated, as the user gave it.
+    fit : the fitted constants.
+    progress : called with the simulated hours and all of them [h].
+
+    Returns
+    -------
+    What was simulated.
+
+    Raises
+    ------
+    InputError : bad input.
+    NoPlan : the members cannot hold the model.
+    """
+    asked = circumstances_of(given)
+    lengths = lengths_of(given.lengths)
+    arrivals = _arrivals(asked)
+    random = [np.random.default_rng(one) for one in np.random.SeedSequence(asked.seed).spawn(2)]
+    requests = Requests(
+        arrivals=arrivals,
+        inputs=lengths.draw(request.workload.input, len(arrivals), random[0]),
+        outputs=lengths.draw(request.workload.output, len(arrivals), random[1]),
+    )
+    longest = int((requests.inputs + requests.outputs).max())
+    if longest > request.workload.context:
+        request = replace(request, workload=replace(request.workload, context=longest))
+    plan = plan_pool(request, fit)
+    seats = plan.users
+    pipelines = pipelines_of(request, fit, seats, asked)
+    if not pipelines:
+        raise NoPlan("no plan: memory. no pipeline holds the longest of the drawn requests", binding="memory")
+    sessions = sessions_of(request, given, asked)
+    budget = int(min(batched_tokens(request.engine, request.machines[plan.layout.client], request.workload), longest))
+    scheduler = scheduler_of(request, seats, budget)
+    began = time.process_time()
+    service = Service(
+        pipelines,
+        sessions,
+        requests,
+        scheduler=scheduler,
+        surface_of=_surfaces(request, fit, seats, budget, longest),
+        patience=asked.patience,
+        horizon=asked.horizon,
+    )
+    outcome = service.run(None if progress is None else lambda now: progress(*_hours(now, asked.horizon)))
+    spent = time.process_time() - began
+    checks = checked(asked.checking, len(request.members), asked.cheaters, asked.jobs, asked.seed)
+    if progress is not None:
+        progress(*_hours(asked.horizon, asked.horizon))
+    return PoolSimulation(
+        plan=plan,
+        circumstances=asked,
+        pipelines=tuple(pipelines),
+        requests=requests,
+        outcome=outcome,
+        figures=_figures(requests, outcome, plan),
+        served=float((outcome.last > NEVER).mean()),
+        shares=_shares(request, sessions, outcome, asked.horizon),
+        checks=checks,
+        audit=_audit(request, fit, plan.layout),
+        cpu=spent,
+    )
+
+
+def _hours(now: float, horizon: float) -> tuple[int, int]:
+    return round(min(now, horizon) / units.HOUR), round(horizon / units.HOUR)
+
+
+def _arrivals(asked: Circumstances) -> Array:
+    """Return Poisson arrivals up to the horizon, at least one [s]."""
+    random = np.random.default_rng(np.random.SeedSequence(asked.seed).spawn(3)[2])
+    mean = asked.rate * asked.horizon
+    if mean > MOST:
+        raise InputError(
+            f"--rate: {mean:,.0f} requests in --days are more than {MOST:,}", argument="--rate", value=str(asked.rate)
+        )
+    count = int(mean + 6.0 * np.sqrt(mean) + 10.0)
+    times = renewal(asked.rate, count, 1.0, random)
+    kept = times[times < asked.horizon]
+    return kept if len(kept) else times[:1]
+
+
+MOST = 5_000_000
+"""Most requests of a simulation [1]."""
+
+
+def scheduler_of(request: PoolRequest, seats: int, budget: int) -> Scheduler:
+    """Return how a pipeline fills its steps; its members hold the caches of all its seats.
+
+    Parameters
+    ----------
+    request : the pool.
+    seats : most running requests of a pipeline [1].
+    budget : tokens that a step may compute [token].
+
+    Returns
+    -------
+    The rules.
+    """
+    return Scheduler(
+        seats=seats,
+        budget=budget,
+        mixes=request.engine.mixes,
+        chunked=request.engine.chunked_prefill,
+        static=False,
+        paged=False,
+        reserves=False,
+        blocks=inf,
+        block=1,
+        fixed=0,
+        grows=1.0,
+        front=0.0,
+        delay=0.0,
+    )
+
+
+def sessions_of(request: PoolRequest, given: PoolSimulateInputs, asked: Circumstances) -> list[Sessions]:
+    """Return when members are there: a table's times, or drawn ones.
+
+    Parameters
+    ----------
+    request : the pool.
+    given : inputs of the command.
+    asked : what they mean.
+
+    Returns
+    -------
+    Sessions of each member.
+    """
+    if given.churn is not None:
+        return read_churn(given.churn, request.members)
+    return drawn(
+        request.members,
+        asked.horizon + units.DAY,
+        session=asked.session,
+        online=asked.online,
+        pattern=asked.pattern,
+        seed=asked.seed,
+    )
+
+
+# Pipelines ----------------------------------------------------------------------------------------
+
+
+def pipelines_of(request: PoolRequest, fit: Fit, seats: int, asked: Circumstances) -> list[Pipeline]:
+    """Return pipelines of least time, one after the other of the members that are left.
+
+    Parameters
+    ----------
+    request : the pool.
+    fit : the fitted constants.
+    seats : users whose caches members hold [1].
+    asked : most pipelines, and whether weights are on disk.
+
+    Returns
+    -------
+    The pipelines.
+    """
+    problem = problem_of(request, fit, users=seats)
+    rest, work = problem, works_of(request, fit)
+    out: list[Pipeline] = []
+    while asked.replicas is None or len(out) < asked.replicas:
+        found = best_layout(rest) if rest.clients else None
+        if found is None:
+            break
+        out.append(_pipeline(request, problem, found.layout, work, store=asked.store))
+        for member in found.layout.used:
+            rest = without(rest, member)
+    return out
+
+
+def _pipeline(request: PoolRequest, problem: Problem, layout: Layout, work: Array, *, store: bool) -> Pipeline:
+    places = tuple(_place(request, problem, layout, member, work, store=store) for member in layout.used)
+    software = request.software
+    if software.restarts == "stage":
+        return Pipeline(layout=layout, places=places, reload=None)
+    loads = [float(one.load[one.member]) for one in places]
+    shared = software.loads == "client" and not store  # they all come over one uplink
+    return Pipeline(layout=layout, places=places, reload=sum(loads) if shared else max(loads))
+
+
+def _place(
+    request: PoolRequest, problem: Problem, layout: Layout, member: int, work: Array, *, store: bool
+) -> Place:
+    own = [stage for stage in layout.stages if stage.member == member]
+    head, asks = layout.head == member, layout.client == member
+    layers = [layer for stage in own for layer in range(stage.first, stage.end)]
+    need = float(problem.weight[layers].sum()) + (problem.head_weight if head else 0.0)
+    spent = problem.layer[:, layers].sum(axis=1) + problem.head * head + problem.host * asks
+    visits = problem.hidden[layout.client] + problem.hidden[:, layout.client]
+    size = float(layer_weights(request.model)[layers].sum()) + (head_bytes(request.model) if head else 0.0)
+    return Place(
+        member=member,
+        layers=(own[0].first, own[-1].end - 1) if own else (0, -1),
+        work=float(work[layers].sum() + work[-1] * head),
+        fits=(problem.room >= need) & _askers(problem, asks=asks),
+        time=spent + (0.0 if asks else visits),
+        load=_loads(request, layout, size, store=store, asks=asks),
+    )
+
+
+def _askers(problem: Problem, *, asks: bool) -> Array:
+    """Return which members may take a place, shape (members,)."""
+    who = np.zeros(problem.members, bool)
+    who[list(problem.clients)] = True
+    return who | (not asks)
+
+
+def _loads(request: PoolRequest, layout: Layout, size: float, *, store: bool, asks: bool) -> Array:
+    """Return the time in which each member gets weights, shape (members,) [s]."""
+    down = np.array([one.down for one in request.members])
+    source = "disk" if store or (asks and request.software.loads == "client") else request.software.loads
+    if source == "disk":
+        return np.full(len(down), size / catalogue.pools().assumed["disk"].value)
+    up = request.members[layout.client].up if source == "client" else inf
+    return np.asarray(wire_time(size, up, down))
+
+
+def works_of(request: PoolRequest, fit: Fit) -> Array:
+    """Return the FLOP of one token in the products of each layer, and of the output layer at the end, shape (layers + 1,) [FLOP].
+
+    Parameters
+    ----------
+    request : the pool.
+    fit : the fitted constants.
+
+    Returns
+    -------
+    FLOP, the same on every member.
+    """
+    model, step = request.model, Step(sequences=1.0, context=1.0)
+    tables = step_operations(model, Strategy(), step, rates_of(request, 0, fit), kv_bytes=request.kv_bytes)
+    sums = [sum(float(op.work) for op in table if op.kind in PRODUCTS) for table in tables]
+    out = np.full(len(model.decoder.layers) + 1, sums[-1])
+    for one, (_, places) in zip(sums, model.decoder.kinds(), strict=False):
+        out[list(places)] = one
+    return out
+
+
+PRODUCTS = frozenset({"matmul", "experts", "low_rank"})
+"""Kinds of operations whose FLOP are credited: they are those of the weights that a member holds."""
+
+
+def _surfaces(
+    request: PoolRequest, fit: Fit, seats: int, budget: int, longest: int
+) -> Callable[[Layout], Surface]:
+    """Return the step times of layouts, which are kept; members that are alike share theirs."""
+    kept: dict[object, Surface] = {}
+    alike = alike_of(request)
+
+    def surface_of(layout: Layout) -> Surface:
+        # of two members that are alike, the one that asks is another than the one that does not
+        stages = tuple((alike[one.member], one.first, one.end, one.member == layout.client) for one in layout.stages)
+        key = (alike[layout.client], stages, layout.output)
+        if key not in kept:
+            if len(kept) >= KEPT:
+                kept.clear()
+            kept[key] = pool_surface(request, fit, layout, seats=seats, budget=budget, longest=longest)
+        return kept[key]
+
+    return surface_of
+
+
+# Figures ------------------------------------------------------------------------------------------
+
+
+def _figures(requests: Requests, outcome: Outcome, plan: PoolPlan) -> dict[str, Figure]:
+    """Return figures of finished requests, with the intervals of the plan's own times and of chance."""
+    done = outcome.last > NEVER
+    several = done & (requests.outputs > 1)
+    arrivals = np.asarray(requests.arrivals)
+    values = {
+        "ttft": (outcome.first - arrivals)[done],
+        "tpot": (outcome.last - outcome.first)[several] / (requests.outputs[several] - 1),
+        "e2e": (outcome.last - arrivals)[done],
+        "waiting": (outcome.admitted - arrivals)[done],
+    }
+    like = {"ttft": "ttft", "tpot": "tpot", "e2e": "tpot", "waiting": "ttft"}
+    return {name: _figure(summary(one), plan.metrics[like[name]]) for name, one in values.items() if len(one)}
+
+
+def _figure(found: Summary, times: Metric) -> Figure:
+    mean = found.mean or 0.0
+    low, high = max(0.0, mean - found.error), mean + found.error
+    own = Metric(mean, low * times.low / times.value, high * times.high / times.value, "s", times.grade)
+    return Figure(metric=own, summary=found, sampling=(low, high), speeds=(own.low, own.high))
+
+
+def _shares(
+    request: PoolRequest, sessions: Sequence[Sessions], outcome: Outcome, horizon: float
+) -> tuple[Share, ...]:
+    return tuple(
+        Share(
+            name=one.name,
+            online=sessions[m].share(horizon),
+            work=float(outcome.work[m]),
+            useful=float(outcome.useful[m]),
+            credit=float(credit(outcome.useful[m])),
+        )
+        for m, one in enumerate(request.members)
+    )
+
+
+def _audit(request: PoolRequest, fit: Fit, layout: Layout) -> float:
+    """Return the time of an audit, one prompt pass over prompt and answer, by the time of the answer [1]."""
+    w = request.workload
+    whole = float(w.input + w.output)
+    prompt = passes(request, fit, layout, Step(new=float(w.input), past=0.0, requests=1.0))
+    again = passes(request, fit, layout, Step(new=whole, past=0.0, requests=1.0))
+    token = passes(request, fit, layout, Step(sequences=1.0, context=float(w.input + w.output / 2.0)))
+    return float(again.layers / (prompt.layers + (w.output - 1.0) * token.layers))

@@ -1,0 +1,306 @@
+"""Simulated pools: step times, queues, members who come and go, checks, and ledgers that balance."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from roofplan import api, catalogue
+from roofplan.errors import InputError
+from roofplan.inputs import PoolPlanInputs, PoolSimulateInputs
+from roofplan.laws import pool as laws
+from roofplan.operations.table import Step
+from roofplan.pool.checks import Cheaters, Checking, checked, closed_form, honest_auditors
+from roofplan.pool.churn import EVENING, STEADY, Sessions, drawn, read_churn
+from roofplan.pool.costs import problem_of
+from roofplan.pool.request import pool_request
+from roofplan.pool.simulate import cheaters_of, works_of
+from roofplan.pool.surface import pool_surface
+from roofplan.records.pool import Member
+from roofplan.simulation.steps import step_time
+
+STREET = ("2xrtx-3090@1gbit:8ms", "2xrtx-4060-ti-16@1gbit:8ms", "rtx-4090@1gbit:8ms")
+FEW = {"precision": "q4_k_m", "jobs": "2000", "days": "3", "rate": "20req/h"}
+
+
+def simulated(*members, model="qwen3-32b", **more):
+    return api.simulate_pool(model, member=list(members or STREET), **FEW | more)
+
+
+# Step times ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("software", ["llama.cpp", "petals"])
+def test_tables_are_the_laws(software):
+    asked = PoolPlanInputs(
+        model="qwen3-32b", member=("rtx-4090@1gbe", "2xrtx-3090@100mbit:5ms"), precision="q8_0", software=software
+    )
+    request, fit = pool_request(api.model_of("qwen3-32b"), asked), api.fit_at_hand()
+    layout = api.plan_pool(asked).layout
+    table = pool_surface(request, fit, layout, seats=4, budget=2048, longest=4096)
+    random = np.random.default_rng(0)
+    for _ in range(12):
+        sequences, context = int(random.integers(1, 5)), float(random.integers(1, 4096))
+        if software == "petals" and sequences > 1:
+            continue  # divided into batches there
+        own = problem_of(request, fit, step=Step(sequences=float(sequences), context=context)).time(layout)
+        assert step_time(table, sequences, sequences * context, []) == pytest.approx(own, rel=5e-3)
+        new, past = int(random.integers(1, 2048)), int(random.integers(0, 2048))
+        own = problem_of(request, fit, step=Step(new=float(new), past=float(past), requests=1.0)).time(layout)
+        assert step_time(table, 0, 0.0, [(new, past)]) == pytest.approx(own, rel=1e-2)
+
+
+def test_an_always_present_pool_serves_a_lone_user_as_planned():
+    found = simulated(online="100%", lengths="fixed", rate="1req/h", days="2")
+    plan = found.plan.metrics
+    assert found.served == 1.0
+    assert found.any_up == 1.0
+    assert found.outcome.again == 0.0
+    assert found.figures["tpot"].metric.value == pytest.approx(plan["tpot"].value, rel=0.02)
+    assert found.figures["ttft"].metric.value == pytest.approx(plan["ttft"].value, rel=0.1)
+
+
+# Members who come and go --------------------------------------------------------------------------
+
+
+def test_every_request_is_finished_given_up_or_left():
+    found = simulated(session="1h", online="50%", patience="30s", rate="60req/h")
+    out, arrivals = found.outcome, np.asarray(found.requests.arrivals)
+    done, gone = out.last >= 0.0, out.left >= 0.0
+    assert not np.any(done & gone)
+    assert np.all((out.first >= arrivals)[done])
+    assert np.all((out.last >= out.first)[done])
+    assert np.all(out.left[gone] == pytest.approx((arrivals + 30.0)[gone]))
+    assert np.any(gone)
+    assert np.any(out.interrupted > 0)
+    assert found.wasted > 0.0
+
+
+def test_credit_is_the_work_of_finished_answers():
+    found = simulated(session="2h", online="60%")
+    done = found.outcome.last >= 0.0
+    tokens = float((found.requests.inputs + found.requests.outputs - 1)[done].sum())
+    whole = works_of(found.plan.request, found.plan.fit).sum()
+    assert sum(one.useful for one in found.shares) == pytest.approx(whole * tokens, rel=1e-9)
+    assert sum(one.credit for one in found.shares) == pytest.approx(float(laws.credit(whole * tokens)), rel=1e-9)
+    for one in found.shares:
+        assert 0.0 <= one.useful <= one.work * (1.0 + 1e-12)
+    # every token passes all layers, finished or not
+    assert sum(one.work for one in found.shares) == pytest.approx(whole * found.outcome.tokens, rel=1e-9)
+
+
+def test_a_seed_repeats_and_another_differs():
+    a, b, c = (simulated(seed=seed) for seed in ("3", "3", "4"))
+    assert np.array_equal(a.outcome.last, b.outcome.last)
+    assert [one.credit for one in a.shares] == [one.credit for one in b.shares]
+    assert len(a.outcome.last) != len(c.outcome.last) or not np.array_equal(a.outcome.last, c.outcome.last)
+
+
+def test_weights_on_disk_lose_less():
+    kinds = {"session": "1h", "online": "60%", "rate": "60req/h"}
+    slow = simulated("2xrtx-3090@100mbit:8ms", "rtx-4090@100mbit:8ms", **kinds)
+    disk = simulated("2xrtx-3090@100mbit:8ms", "rtx-4090@100mbit:8ms", store=True, **kinds)
+    assert disk.served > slow.served
+    assert sum(disk.outcome.up) > sum(slow.outcome.up)
+
+
+def test_one_stage_that_reloads_beats_all_that_do():
+    """llama.cpp's client ends when a worker does; Petals' clients replace one stage."""
+    kinds = {"session": "1h", "online": "80%"}
+    members = ("3xrtx-3090@1gbit:8ms", "3xrtx-4060-ti-16@1gbit:8ms")
+    hub, ring = (simulated(*members, model="llama-3.1-70b", software=one, **kinds) for one in ("llama.cpp", "petals"))
+    assert all(one.reload is not None for one in hub.pipelines)
+    assert all(one.reload is None for one in ring.pipelines)
+
+
+def test_a_spare_takes_over(tmp_path):
+    """Both 3090s hold the model; one leaves in the second hour and the 4090, a spare, takes its place."""
+    table = tmp_path / "churn.csv"
+    table.write_text("member,from,to\nrtx-3090#1,0,3600\nrtx-3090#2,0,90000\nrtx-4090,0,90000\n")
+    kinds = {"replicas": "1", "precision": "q8_0", "days": "1", "churn": str(table)}
+    found = simulated("2xrtx-3090@1gbit:8ms", "rtx-4090@1gbit:8ms", **kinds)
+    used = {place.member for place in found.pipelines[0].places}
+    gone = 0 if 0 in used else None
+    assert gone is not None, "the plan holds the member that leaves"
+    assert found.outcome.replaced == 1
+    assert found.any_up > 0.98
+    changes = [able for _, able in found.outcome.timeline]
+    assert changes == [1, 0, 1]
+
+
+def test_nobody_there_serves_nobody(tmp_path):
+    table = tmp_path / "churn.csv"
+    table.write_text("member,from,to\nrtx-3090#1,0,10\n")
+    found = simulated("2xrtx-3090@1gbit:8ms", precision="q8_0", days="1", churn=str(table))
+    assert found.served == 0.0
+    assert np.all(found.outcome.left >= 0.0)
+
+
+# Sessions -----------------------------------------------------------------------------------------
+
+
+def member(**more):
+    return Member(name="m", device=catalogue.accelerator("rtx-3060"), down=1e7, up=1e7, rtt=0.01, link="", **more)
+
+
+@pytest.mark.parametrize("pattern", [STEADY, EVENING])
+def test_members_are_there_as_long_as_they_say(pattern):
+    horizon = 400.0 * 86_400.0
+    spans = drawn([member()] * 30, horizon, session=7200.0, online=0.4, pattern=pattern, seed=1)
+    assert np.mean([one.share(horizon) for one in spans]) == pytest.approx(0.4, abs=0.02)
+    for one in spans:
+        assert np.all(one.ends > one.starts)
+        assert np.all(one.starts[1:] >= one.ends[:-1])
+        assert one.ends[-1] >= horizon * 0.9
+
+
+def test_evenings_are_fuller():
+    horizon = 400.0 * 86_400.0
+    spans = drawn([member()] * 30, horizon, session=7200.0, online=0.4, pattern=EVENING, seed=1)
+    hours = np.arange(0.0, horizon, 3600.0)
+    there = np.zeros(len(hours))
+    for one in spans:
+        place = np.searchsorted(one.starts, hours, side="right") - 1
+        there += (place >= 0) & (hours < one.ends[np.maximum(place, 0)])
+    by_hour = there.reshape(-1, 24).mean(axis=0)
+    assert by_hour[21] > 1.5 * by_hour[15]
+
+
+def test_hours_of_the_day():
+    spans = drawn([member(hours=(18 * 3600.0, 2 * 3600.0))], 3 * 86_400.0, session=1.0, online=1.0, pattern=STEADY, seed=0)
+    assert spans[0].starts[:2].tolist() == [0.0, 18 * 3600.0]
+    assert spans[0].ends[:2].tolist() == [2 * 3600.0, 26 * 3600.0]
+    assert spans[0].share(2 * 86_400.0) == pytest.approx(16.0 / 48.0)
+
+
+def test_an_empty_member_is_never_there():
+    assert Sessions(np.zeros(0), np.zeros(0)).share(10.0) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        ("member,from\nm,0\n", "columns member, from and to"),
+        ("member,from,to\nn,0,1\n", "no member 'n'"),
+        ("member,from,to\nm,0,x\n", "are seconds"),
+        ("member,from,to\nm,5,1\n", "goes back"),
+        ("member,from,to\nm,0,9\nm,5,12\n", "begins before"),
+    ],
+)
+def test_bad_tables_of_churn(tmp_path, rows, said):
+    path = tmp_path / "churn.csv"
+    path.write_text(rows)
+    with pytest.raises(InputError, match=said):
+        read_churn(str(path), [member()])
+
+
+# Checks -------------------------------------------------------------------------------------------
+
+BOINC = {"deposit": 0.0, "withheld": 0, "probation": 0, "false_alarms": 0.0, "valid": 10, "quorum": 2}
+
+
+def kind(name):
+    return catalogue.pools().cheats[name]
+
+
+@pytest.mark.parametrize(
+    ("share", "overhead", "accepted"), [(1.0, 0.22, 0.0), (0.2, 0.094, 0.42), (0.05, 0.038, 0.92), (0.01, 0.033, 0.97)]
+)
+def test_adaptive_replication_is_that_of_the_published_simulation(share, overhead, accepted):
+    """facts: 200 hosts, 10% cheaters, quorum 2, 200,000 jobs; wrong results that cheaters were given first."""
+    checking = Checking(replication=True, audit=0.0, **BOINC)
+    found = checked(checking, 200, [Cheaters(kind("lazy"), 0.1, share)], 200_000, 1)
+    tally = found.kinds["lazy"]
+    assert found.replicated == pytest.approx(overhead, rel=0.1)
+    assert tally.accepted / tally.cheated == pytest.approx(accepted, abs=0.06)
+    assert tally.cheated == pytest.approx(20_000 * share, rel=0.15)
+
+
+@pytest.mark.parametrize("share", [1.0, 0.2, 0.05])
+@pytest.mark.parametrize("name", ["lazy", "patient", "colluding", "quantised"])
+def test_audits_and_stakes_make_cheating_a_loss(name, share):
+    checking = Checking(replication=False, audit=0.05, **BOINC | {"deposit": 20.0, "withheld": 20, "probation": 10})
+    cheaters = [Cheaters(kind(name), 0.1, share)]
+    found = checked(checking, 200, cheaters, 200_000, 0)
+    assert found.kinds[name].gain < 0.0
+    assert found.overhead <= 0.10
+    assert found.balance == 0
+    if share == 0.05:
+        expected, least = closed_form(checking, cheaters[0], honest_auditors(cheaters))
+        assert found.kinds[name].gain == pytest.approx(expected, rel=0.15)
+        assert least < checking.audit
+
+
+def test_without_stakes_a_patient_cheater_gains():
+    checking = Checking(replication=True, audit=0.0, **BOINC)
+    tally = checked(checking, 200, [Cheaters(kind("patient"), 0.1, 0.05)], 100_000, 0).kinds["patient"]
+    assert tally.gain == 1.0
+    assert tally.accepted / tally.cheated > 0.85
+
+
+def test_colluders_pass_comparisons_that_lone_cheaters_do_not():
+    checking = Checking(replication=True, audit=0.0, **BOINC | {"valid": 10**9})
+    alone, together = (
+        checked(checking, 50, [Cheaters(kind(one), 0.4, 1.0)], 20_000, 0).kinds[one] for one in ("lazy", "colluding")
+    )
+    assert alone.accepted == 0
+    assert together.accepted == 0  # they wait for a trust that nobody gives
+    checking = Checking(replication=True, audit=0.0, **BOINC)
+    alone, together = (
+        checked(checking, 50, [Cheaters(kind(one), 0.4, 0.2)], 50_000, 0) for one in ("lazy", "colluding")
+    )
+    assert together.wrong > alone.wrong
+
+
+def test_false_alarms_need_two():
+    checking = Checking(replication=False, audit=0.5, **BOINC | {"false_alarms": 0.01, "deposit": 5.0, "withheld": 5})
+    found = checked(checking, 100, [], 100_000, 0)
+    assert found.wrong == 0
+    assert found.kinds["honest"].found <= 20
+    assert found.balance == 0
+
+
+def test_ledgers_balance_under_every_check():
+    for replication, audit in itertools.product((False, True), (0.0, 0.1)):
+        checking = Checking(
+            replication=replication, audit=audit, **BOINC | {"deposit": 3.0, "withheld": 7, "probation": 4}
+        )
+        found = checked(checking, 30, [Cheaters(kind("lazy"), 0.2, 0.5), Cheaters(kind("quantised"), 0.1, 1.0)], 5_000, 2)
+        assert found.balance == 0
+        assert sum(one.jobs for one in found.kinds.values()) == 5_000
+
+
+# Bad input ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("lasy:10%", "lazy"),
+        ("lazy", "which share"),
+        ("lazy:60%,patient:60%", "more than all"),
+        ("lazy:10%,lazy:20%", "twice"),
+    ],
+)
+def test_bad_cheaters(text, said):
+    with pytest.raises(InputError, match=said):
+        cheaters_of(text)
+
+
+@pytest.mark.parametrize(
+    "more", [{"online": "0%"}, {"pattern": "mornings"}, {"check": "oracle"}, {"days": "0"}, {"rate": "9000000req/h"}]
+)
+def test_bad_circumstances(more):
+    with pytest.raises(InputError):
+        simulated(**more)
+
+
+def test_the_document(run_json):
+    words = [word for one in STREET for word in ("--member", one)]
+    flags = [word for name, value in FEW.items() for word in (f"--{name}", value)]
+    code, document = run_json("pool", "simulate", "qwen3-32b", *words, *flags)
+    assert code == 0
+    found = document["simulation"]
+    assert found["served"] > 0.5
+    assert document["checks"]["balance"] == 0
+    assert PoolSimulateInputs.of(document["inputs"]).rate == "20req/h"
