@@ -318,6 +318,7 @@ RESULTS = {
     "plan_training": ("train", "roofplan.training", "TrainingResult"),
     "simulate": ("simulate", "roofplan.simulation.felt", "Felt"),
     "plan_pool": ("pool plan", "roofplan.pool.plan", "PoolPlan"),
+    "prove_pool": ("pool prove", "roofplan.pool.proof", "Proof"),
     "simulate_pool": ("pool simulate", "roofplan.pool.simulate", "PoolSimulation"),
     "token_costs": ("cost tokens", "roofplan.money.tokens", "TokenCosts"),
     "benchmarks": ("benchmarks", "roofplan.evidence.benchmarks", "Benchmarks"),
@@ -333,6 +334,7 @@ BESIDE = {
     "terms": "OwnershipTerms | None",
     "progress": "Callable[[int, int], None] | None",
     "ledger": "Path | None",
+    "remark": "Callable[[str], None] | None",
 }
 """Types of what functions take beside their inputs."""
 

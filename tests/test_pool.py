@@ -58,9 +58,7 @@ def every_layout(problem):
                     continue
                 for cuts in itertools.combinations(range(1, layers), size - 1):
                     ends = (0, *cuts, layers)
-                    stages = tuple(
-                        Stage(m, a, b) for m, (a, b) in zip(order, itertools.pairwise(ends), strict=True)
-                    )
+                    stages = tuple(Stage(m, a, b) for m, (a, b) in zip(order, itertools.pairwise(ends), strict=True))
                     yield Layout(client, stages, output)
 
 
@@ -221,5 +219,7 @@ def test_electricity_of_members():
 
 
 def test_a_request_keeps_members_that_are_alike():
-    request = pool_request(api.model_of("qwen3-8b"), PoolPlanInputs(model="qwen3-8b", member=("rtx-3060@1gbe", "rtx-3060@1gbe")))
+    request = pool_request(
+        api.model_of("qwen3-8b"), PoolPlanInputs(model="qwen3-8b", member=("rtx-3060@1gbe", "rtx-3060@1gbe"))
+    )
     assert [one.name for one in request.members] == ["rtx-3060#1", "rtx-3060#2"]

@@ -16,8 +16,10 @@ from roofplan.pool.costs import problem_of
 from roofplan.pool.request import pool_request
 from roofplan.pool.simulate import cheaters_of, works_of
 from roofplan.pool.surface import pool_surface
+from roofplan.pool.times import parts_of
 from roofplan.records.pool import Member
 from roofplan.simulation.steps import step_time
+from roofplan.timing.figures import FIRST_TOKEN
 
 STREET = ("2xrtx-3090@1gbit:8ms", "2xrtx-4060-ti-16@1gbit:8ms", "rtx-4090@1gbit:8ms")
 FEW = {"precision": "q4_k_m", "jobs": "2000", "days": "3", "rate": "20req/h"}
@@ -46,7 +48,8 @@ def test_tables_are_the_laws(software):
         own = problem_of(request, fit, step=Step(sequences=float(sequences), context=context)).time(layout)
         assert step_time(table, sequences, sequences * context, []) == pytest.approx(own, rel=5e-3)
         new, past = int(random.integers(1, 2048)), int(random.integers(0, 2048))
-        own = problem_of(request, fit, step=Step(new=float(new), past=float(past), requests=1.0)).time(layout)
+        parts = parts_of(request, fit, layout, Step(new=float(new), past=float(past), requests=1.0), FIRST_TOKEN)
+        own = sum(float(one.term.value) for one in parts)
         assert step_time(table, 0, 0.0, [(new, past)]) == pytest.approx(own, rel=1e-2)
 
 
@@ -167,7 +170,9 @@ def test_evenings_are_fuller():
 
 
 def test_hours_of_the_day():
-    spans = drawn([member(hours=(18 * 3600.0, 2 * 3600.0))], 3 * 86_400.0, session=1.0, online=1.0, pattern=STEADY, seed=0)
+    spans = drawn(
+        [member(hours=(18 * 3600.0, 2 * 3600.0))], 3 * 86_400.0, session=1.0, online=1.0, pattern=STEADY, seed=0
+    )
     assert spans[0].starts[:2].tolist() == [0.0, 18 * 3600.0]
     assert spans[0].ends[:2].tolist() == [2 * 3600.0, 26 * 3600.0]
     assert spans[0].share(2 * 86_400.0) == pytest.approx(16.0 / 48.0)
@@ -265,7 +270,9 @@ def test_ledgers_balance_under_every_check():
         checking = Checking(
             replication=replication, audit=audit, **BOINC | {"deposit": 3.0, "withheld": 7, "probation": 4}
         )
-        found = checked(checking, 30, [Cheaters(kind("lazy"), 0.2, 0.5), Cheaters(kind("quantised"), 0.1, 1.0)], 5_000, 2)
+        found = checked(
+            checking, 30, [Cheaters(kind("lazy"), 0.2, 0.5), Cheaters(kind("quantised"), 0.1, 1.0)], 5_000, 2
+        )
         assert found.balance == 0
         assert sum(one.jobs for one in found.kinds.values()) == 5_000
 

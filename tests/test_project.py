@@ -37,6 +37,7 @@ def test_exported_names():
         "plan_pool",
         "plan_serving",
         "plan_training",
+        "prove_pool",
         "refit",
         "simulate",
         "simulate_pool",

@@ -10,6 +10,7 @@ from roofplan.serving import Result
 from roofplan.training import TrainingResult
 from roofplan.simulation.felt import Felt
 from roofplan.pool.plan import PoolPlan
+from roofplan.pool.proof import Proof
 from roofplan.pool.simulate import PoolSimulation
 from roofplan.money.tokens import TokenCosts
 from roofplan.evidence.benchmarks import Benchmarks
@@ -22,7 +23,7 @@ from roofplan.records.calibration import Fit
 from roofplan.records.model import Model
 
 __version__: str
-__all__ = ['Answer', 'Loaded', 'RoofplanError', '__version__', 'ask', 'benchmarks', 'device', 'load_model', 'measure_endpoint', 'measure_machine', 'measure_memory', 'measure_stability', 'plan_pool', 'plan_serving', 'plan_training', 'refit', 'simulate', 'simulate_pool', 'token_costs', 'validate']
+__all__ = ['Answer', 'Loaded', 'RoofplanError', '__version__', 'ask', 'benchmarks', 'device', 'load_model', 'measure_endpoint', 'measure_machine', 'measure_memory', 'measure_stability', 'plan_pool', 'plan_serving', 'plan_training', 'prove_pool', 'refit', 'simulate', 'simulate_pool', 'token_costs', 'validate']
 
 def plan_serving(
     model: str | Path | Mapping[str, Any] | Model,
@@ -144,6 +145,20 @@ def plan_pool(
     fit: Fit | None = ...,
     progress: Callable[[int, int], None] | None = ...,
 ) -> Answer[PoolPlan]: ...
+def prove_pool(
+    *,
+    rate: str | Sequence[str] = ...,
+    workers: str | float = ...,
+    delay: str | float | None = ...,
+    model: str | float | None = ...,
+    llama: str | float | None = ...,
+    build: bool = ...,
+    prompt: str | float = ...,
+    output: str | float = ...,
+    runs: str | float = ...,
+    remark: Callable[[str], None] | None = ...,
+    progress: Callable[[int, int], None] | None = ...,
+) -> Answer[Proof]: ...
 def simulate_pool(
     model: str | Path | Mapping[str, Any] | Model,
     *,

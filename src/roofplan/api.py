@@ -17,6 +17,7 @@ from roofplan.inputs import (
     BenchmarksInputs,
     Planned,
     PoolPlanInputs,
+    PoolProveInputs,
     PoolSimulateInputs,
     ServeInputs,
     SimulateInputs,
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from roofplan.evidence.scoring import Validation
     from roofplan.load.asked import Asked as AskedLoad
     from roofplan.pool.plan import PoolPlan
+    from roofplan.pool.proof import Proof
     from roofplan.pool.simulate import PoolSimulation
     from roofplan.simulation.felt import Felt
     from roofplan.training import TrainingResult
@@ -499,3 +501,31 @@ def simulate_pool(
     from roofplan.pool.simulate import simulate_pool as simulated
 
     return simulated(pool_request(model_of(asked.model), asked), asked, fit_at_hand(fit), progress)
+
+
+@takes(PoolProveInputs)
+def prove_pool(
+    asked: PoolProveInputs,
+    *,
+    remark: Callable[[str], None] | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> Proof:
+    """Run a small model over workers behind shaped links, and return what was seen beside what is predicted.
+
+    Parameters
+    ----------
+    asked : the flags of ``roofplan pool prove``, each as a keyword, as text with units; or one `PoolProveInputs` with them.
+    remark : function called with what is done, in words.
+    progress : function called with the runs done and all of them [1].
+
+    Returns
+    -------
+    The proof.
+
+    Raises
+    ------
+    RoofplanError : bad input, or llama.cpp with RPC is not at hand.
+    """
+    from roofplan.pool.proof import prove_pool as proven
+
+    return proven(asked, model_of, remark or (lambda _: None), progress)

@@ -33,7 +33,7 @@ from roofplan.errors import nearest as nearest
 from roofplan.records.calibration import Constant, Fit
 from roofplan.records.engine import Engine
 from roofplan.records.hardware import Accelerator, Link, Server
-from roofplan.records.pool import PoolRules
+from roofplan.records.pool import PoolRules, RecordedProof
 from roofplan.records.prices import Price
 from roofplan.records.silicon import Die, Node
 from roofplan.records.source import Source, Sourced
@@ -257,6 +257,17 @@ def pools() -> PoolRules:
     The rules of pools.
     """
     return codec.pools(read(ROOT / "pools.toml"))
+
+
+@lru_cache(maxsize=1)
+def proofs() -> tuple[RecordedProof, ...]:
+    """Return what runs of ``roofplan pool prove`` measured over shaped links.
+
+    Returns
+    -------
+    The runs.
+    """
+    return codec.proofs(read(ROOT / "measured" / "pool-proofs.toml"))
 
 
 @lru_cache(maxsize=1)

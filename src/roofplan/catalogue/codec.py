@@ -17,7 +17,7 @@ from roofplan.records import units
 from roofplan.records.calibration import Constant
 from roofplan.records.engine import DefaultRule, Engine, Kernels
 from roofplan.records.hardware import Accelerator, Link, Server
-from roofplan.records.pool import Cheat, PoolRules, PoolSoftware
+from roofplan.records.pool import Cheat, PoolRules, PoolSoftware, RecordedProof
 from roofplan.records.prices import Price
 from roofplan.records.silicon import Die, Node, WaferPrice
 from roofplan.records.source import Source, Sourced
@@ -184,6 +184,27 @@ def pools(table: Table) -> PoolRules:
         software=software,
         cheats={name: _record(Cheat, entry, id=name) for name, entry in table["cheats"].items()},
         **{name: _numbers(table[name]) for name in ("assumed", "margins", "trust")},
+    )
+
+
+def proofs(table: Table) -> tuple[RecordedProof, ...]:
+    """Return the measured runs of a pool; their quantities in SI."""
+
+    def quantities(row: Table) -> dict[str, float]:
+        found = {name: one for name, one in row.items() if isinstance(one, Mapping)}
+        return {name: float(one["value"]) * scale(str(one["unit"]))[0] for name, one in found.items()}
+
+    return tuple(
+        RecordedProof(
+            date=row["date"],
+            host=row["host"],
+            software=row["software"],
+            model=row["model"],
+            layers=tuple(row["layers"]),
+            prompt_tokens=row["prompt_tokens"],
+            quantities=quantities(row),
+        )
+        for row in table["proof"]
     )
 
 

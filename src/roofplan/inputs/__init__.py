@@ -454,7 +454,7 @@ class Pooled(OfModel, Lengths):
         repeats=True,
     )
     members: str | None = asked("a TOML file with a table [[member]] for each", reads="file")
-    software: str = asked("what joins them: llama.cpp, prima.cpp, exo, parallax or petals", "llama.cpp")
+    software: str = asked("what joins them: llama.cpp, prima.cpp, exo, parallax, petals or distributed-llama", "llama.cpp")
     precision: str | None = asked("format of the weights: q4_k_m, q8_0; default: the checkpoint's own")
     context: Text | None = asked("longest request to hold; default: next power of two above input + output")
     client: str | None = asked("name of the member that asks; default: the best one")
@@ -568,6 +568,7 @@ RECORDS: dict[str, type[Inputs]] = {
     "cost rent": RentInputs,
     "cost history": HistoryInputs,
     "pool plan": PoolPlanInputs,
+    "pool prove": PoolProveInputs,
     "pool simulate": PoolSimulateInputs,
     **dict.fromkeys(LISTS, ListInputs),
     "models": ModelsInputs,

@@ -160,9 +160,7 @@ LEAST = 3
 """Least members among whom results can be compared and audited [1]."""
 
 
-def checked(
-    checking: Checking, members: int, cheaters: Sequence[Cheaters], jobs: int, seed: int
-) -> Checked:
+def checked(checking: Checking, members: int, cheaters: Sequence[Cheaters], jobs: int, seed: int) -> Checked:
     """Return what checks of simulated jobs find; each job goes to a random member. All have served their probation.
 
     Parameters
@@ -198,9 +196,7 @@ class _Pool:
         for kind, one in enumerate(cheaters, 1):
             for _ in range(min(round(one.members * members), members - len(self.members))):
                 self.members.append(_Member(kind, one.cheat, one.share, found.kinds[one.cheat.id]))
-        self.members += [
-            _Member(0, None, 0.0, found.kinds[HONEST]) for _ in range(members - len(self.members))
-        ]
+        self.members += [_Member(0, None, 0.0, found.kinds[HONEST]) for _ in range(members - len(self.members))]
         for member in self.members:
             member.tally.members += 1
         self.next_wrong = 1

@@ -184,6 +184,4 @@ def read_churn(path: str, members: Sequence[Member]) -> list[Sessions]:
                 value=name,
             )
         found[name].append((start, end))
-    return [
-        Sessions(np.array([a for a, _ in spans]), np.array([b for _, b in spans])) for spans in found.values()
-    ]
+    return [Sessions(np.array([a for a, _ in spans]), np.array([b for _, b in spans])) for spans in found.values()]

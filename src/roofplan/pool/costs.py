@@ -117,6 +117,14 @@ def logit_bytes(model: Model, software: PoolSoftware, positions: Number) -> Numb
     return positions * model.vocabulary * software.value("logit")
 
 
+def outward_bytes(model: Model, software: PoolSoftware, step: Step) -> Number:
+    """Return the bytes that a hub's client sends to a stage: hidden states, and with prompts copies of them and a mask [B]."""
+    hidden = hidden_bytes(model, software, step.tokens)
+    if not step.prefills or "copies" not in software.quantities:
+        return hidden
+    return software.value("copies") * hidden + software.value("mask") * step.new * (step.past + step.new)
+
+
 def head_bytes(model: Model) -> float:
     """Return the memory of the output layer; the embedding stays in host memory [B]."""
     return model.vocabulary * model.hidden * element_bytes(head_format(model))

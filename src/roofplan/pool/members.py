@@ -137,9 +137,8 @@ def _rtt(text: str, whole: str, argument: str) -> float:
 
 def _rate(text: str, whole: str, argument: str) -> tuple[float, float | None, set[str]]:
     """Return the rate of a link [B/s], its share of a round trip where the link is the catalogue's [s], and what is assumed."""
-    match = _RATE.fullmatch(text.strip())
-    if match is not None:
-        rate = units.parse(f"{match['number']} {match['prefix'].upper()}bit/s", "B/s", argument, positive=False)
+    rate = bit_rate(text, argument)
+    if rate is not None:
         if rate <= 0.0:
             raise InputError(f"{argument}: {whole}: nothing passes a link of {text}", argument=argument, value=whole)
         return rate, None, set()
@@ -158,6 +157,24 @@ def _rate(text: str, whole: str, argument: str) -> tuple[float, float | None, se
     found = catalogue.link(identity)
     guessed = {"rate"} if found.quantities["bandwidth"].kind in {"estimate", "guess"} and identity == "wifi" else set()
     return found.bandwidth, found.value("latency") or 0.0, guessed
+
+
+def bit_rate(text: str, argument: str) -> float | None:
+    """Return a rate such as ``100mbit``.
+
+    Parameters
+    ----------
+    text : a number with kbit, mbit or gbit, with ``/s`` or without.
+    argument : flag that it was given for.
+
+    Returns
+    -------
+    The rate, None for other texts [B/s].
+    """
+    match = _RATE.fullmatch(text.strip().removesuffix("/s"))
+    if match is None:
+        return None
+    return units.parse(f"{match['number']} {match['prefix'].upper()}bit/s", "B/s", argument, positive=False)
 
 
 FIELDS = ("name", "device", "link", "up", "rtt", "memory", "online", "electricity", "count")

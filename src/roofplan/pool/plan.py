@@ -15,10 +15,12 @@ from roofplan.operations.table import element_bytes
 from roofplan.pool.costs import decoding, layer_weights, problem_of
 from roofplan.pool.layout import Layout, Problem
 from roofplan.pool.money import Bill, bill
+from roofplan.pool.parts import Part
 from roofplan.pool.request import ENGINE, GOALS, PoolRequest
 from roofplan.pool.rules import RULES
 from roofplan.pool.search import Found, best_layout
-from roofplan.pool.times import Part, limits_of, prompt_parts, sizes_of, token_parts
+from roofplan.pool.tensor import shared_layout, shared_view
+from roofplan.pool.times import limits_of, prompt_parts, sizes_of, token_parts
 from roofplan.records import units
 from roofplan.records.calibration import Fit
 from roofplan.records.pool import LAST, Member
@@ -189,8 +191,8 @@ def plan_pool(request: PoolRequest, fit: Fit, progress: Callable[[int, int], Non
     NoPlan : the members cannot hold the model.
     """
     one = problem_of(request, fit)
-    if request.best == GOALS[0]:
-        found, users = best_layout(one), None
+    if request.best == GOALS[0] or request.software.route == "all":
+        found, users = quickest(request, fit, one), None
     else:
         found, users = _fastest(request, fit)
     if found is None:
@@ -199,7 +201,7 @@ def plan_pool(request: PoolRequest, fit: Fit, progress: Callable[[int, int], Non
     asked = len(layout.used) + 1
     views = []
     for done, member in enumerate(sorted(layout.used, key=layout.place)):
-        views.append(_view(request, one, layout, member))
+        views.append(_view(request, fit, one, layout, member))
         if progress is not None:
             progress(done + 1, asked)
     users, per_second, batch = _many(request, fit, layout, users)
@@ -265,8 +267,26 @@ def _costs(paid: Bill) -> dict[str, Metric]:
     return {name: one for name, one in rate.items() if one is not None}
 
 
+def quickest(request: PoolRequest, fit: Fit, problem: Problem) -> Found | None:
+    """Return the layout in which a token takes the least time.
+
+    Parameters
+    ----------
+    request : the pool.
+    fit : the fitted constants.
+    problem : times and memory.
+
+    Returns
+    -------
+    The layout, None where no layout fits.
+    """
+    return shared_layout(request, problem, fit) if request.software.route == "all" else best_layout(problem)
+
+
 def _many(request: PoolRequest, fit: Fit, layout: Layout, users: int | None) -> tuple[int, float, float]:
     """Return the users at once at which a layout gives most tokens a second, that rate [1/s], and the users of a batch."""
+    if request.software.route == "all":
+        return 1, 1.0 / sum(float(one.term.value) for one in token_parts(request, fit, layout)), 1.0
     best = (1, 0.0, 1.0)
     ladder = [users] if users is not None else _ladder()
     for count in ladder:
@@ -398,11 +418,26 @@ def without(problem: Problem, member: int) -> Problem:
     return replace(problem, room=room, clients=tuple(one for one in problem.clients if one != member))
 
 
-def _view(request: PoolRequest, problem: Problem, layout: Layout, member: int) -> StageView:
+def _view(request: PoolRequest, fit: Fit, problem: Problem, layout: Layout, member: int) -> StageView:
+    rest = without(problem, member)
+    other = quickest(request, fit, rest) if rest.clients else None
+    alone = None if other is None else 1.0 / other.time
+    if request.software.route == "all":
+        weights, cache, seconds, sent = shared_view(request, fit, problem, layout, member)
+        return StageView(
+            member=request.members[member],
+            layers=(0, problem.layers - 1),
+            output=layout.client == member,
+            weights=weights,
+            cache=cache,
+            room=float(problem.room[member]),
+            time=seconds,
+            hop=0.0,
+            sent=sent,
+            without=alone,
+        )
     own = [stage for stage in layout.stages if stage.member == member]
     output = layout.head == member
-    rest = without(problem, member)
-    other = best_layout(rest) if rest.clients else None
     kept = sum(float(problem.weight[one.first : one.end].sum()) for one in own)
     each = layer_weights(request.model)
     bare = float(sum(each[one.first : one.end].sum() for one in own))
@@ -418,7 +453,7 @@ def _view(request: PoolRequest, problem: Problem, layout: Layout, member: int) -
         + (float(problem.head[member]) if output else 0.0),
         hop=sum(seconds for a, b, seconds in problem.hops(layout) if member in {a, b} and member != layout.client),
         sent=sent,
-        without=None if other is None else 1.0 / other.time,
+        without=alone,
     )
 
 
@@ -430,8 +465,8 @@ def _left(request: PoolRequest, problem: Problem, layout: Layout, member: int) -
 
 
 def _baselines(request: PoolRequest, problem: Problem, client: int) -> dict[str, Baseline]:
-    found = {}
-    for name, rule in RULES.items():
+    found: dict[str, Baseline] = {}
+    for name, rule in RULES.items() if request.software.route != "all" else ():
         layout = rule(request, problem, client)
         if isinstance(layout, str):
             found[name] = Baseline(layout=None, rate=None, why=layout)
@@ -505,7 +540,7 @@ def _more(request: PoolRequest, roomiest: int, fit: Fit) -> dict[str, object] | 
 
 
 def _way_out(request: PoolRequest, fit: Fit, argument: str, now: str, needed: str) -> dict[str, object] | None:
-    found = best_layout(problem_of(request, fit))
+    found = quickest(request, fit, problem_of(request, fit))
     if found is None:
         return None
     count = len(found.layout.stages)

@@ -132,7 +132,13 @@ class _Engine:
         """Hand it a request: tokens of the prompt with what was generated before, and decode steps."""
         self.replica.give(now, now, tokens, 0, turns)
         state = self.replica.state
-        for queue, start in ((state.ends, OUT), (state.since, 0), (state.base, 0), (state.turned, 0), (state.late, 0.0)):
+        for queue, start in (
+            (state.ends, OUT),
+            (state.since, 0),
+            (state.base, 0),
+            (state.turned, 0),
+            (state.late, 0.0),
+        ):
             queue.append(start)
         self.ids.append(request)
 

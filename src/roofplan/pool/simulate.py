@@ -11,7 +11,7 @@ from math import inf
 import numpy as np
 
 from roofplan import catalogue
-from roofplan.errors import InputError, NoPlan, choice
+from roofplan.errors import InputError, NoPlan, UnsupportedFeature, choice
 from roofplan.inputs import PoolSimulateInputs
 from roofplan.laws.pool import credit, wire_time
 from roofplan.load.asked import seed_of
@@ -276,6 +276,12 @@ def simulate_pool(
     NoPlan : the members cannot hold the model.
     """
     asked = circumstances_of(given)
+    if request.software.route == "all":
+        raise UnsupportedFeature(
+            f"--software: members of {request.software.name} share every layer; what happens when one leaves is not simulated",
+            argument="--software",
+            value=request.software.id,
+        )
     lengths = lengths_of(given.lengths)
     arrivals = _arrivals(asked)
     random = [np.random.default_rng(one) for one in np.random.SeedSequence(asked.seed).spawn(2)]
@@ -442,9 +448,7 @@ def _pipeline(request: PoolRequest, problem: Problem, layout: Layout, work: Arra
     return Pipeline(layout=layout, places=places, reload=sum(loads) if shared else max(loads))
 
 
-def _place(
-    request: PoolRequest, problem: Problem, layout: Layout, member: int, work: Array, *, store: bool
-) -> Place:
+def _place(request: PoolRequest, problem: Problem, layout: Layout, member: int, work: Array, *, store: bool) -> Place:
     own = [stage for stage in layout.stages if stage.member == member]
     head, asks = layout.head == member, layout.client == member
     layers = [layer for stage in own for layer in range(stage.first, stage.end)]
@@ -504,9 +508,7 @@ PRODUCTS = frozenset({"matmul", "experts", "low_rank"})
 """Kinds of operations whose FLOP are credited: they are those of the weights that a member holds."""
 
 
-def _surfaces(
-    request: PoolRequest, fit: Fit, seats: int, budget: int, longest: int
-) -> Callable[[Layout], Surface]:
+def _surfaces(request: PoolRequest, fit: Fit, seats: int, budget: int, longest: int) -> Callable[[Layout], Surface]:
     """Return the step times of layouts, which are kept; members that are alike share theirs."""
     kept: dict[object, Surface] = {}
     alike = alike_of(request)
@@ -549,9 +551,7 @@ def _figure(found: Summary, times: Metric) -> Figure:
     return Figure(metric=own, summary=found, sampling=(low, high), speeds=(own.low, own.high))
 
 
-def _shares(
-    request: PoolRequest, sessions: Sequence[Sessions], outcome: Outcome, horizon: float
-) -> tuple[Share, ...]:
+def _shares(request: PoolRequest, sessions: Sequence[Sessions], outcome: Outcome, horizon: float) -> tuple[Share, ...]:
     return tuple(
         Share(
             name=one.name,

@@ -131,9 +131,9 @@ def pool_surface(request: PoolRequest, fit: Fit, layout: Layout, *, seats: int, 
     news = np.unique(np.round(np.geomspace(1.0, max(2.0, budget), LENGTHS)))
     pasts = np.concatenate([[0.0], contexts])
     n, p = np.broadcast_arrays(news[:, None], pasts)
-    once = passes(request, fit, layout, Step(new=n + 0.0, past=p + 0.0, requests=np.ones(n.shape))).layers
-    several = np.interp(news, tokens, apart.layers)
-    pieces = np.concatenate([np.zeros((1, len(pasts))), once - several[:, None]])
+    once = passes(request, fit, layout, Step(new=n + 0.0, past=p + 0.0, requests=np.ones(n.shape)))
+    several = np.interp(news, tokens, apart.layers) + _hops_of_one(request, layout, news)
+    pieces = np.concatenate([np.zeros((1, len(pasts))), once.layers + once.hops - several[:, None]])
     table = Surface(
         decodes=decodes,
         prompts=inside,

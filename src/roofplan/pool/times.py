@@ -2,45 +2,25 @@
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from roofplan import catalogue
 from roofplan.laws import Number
 from roofplan.laws.pool import wire_time
 from roofplan.operations.table import Step
-from roofplan.pool.costs import TOKEN, decoding, hidden_bytes, hops_of, logit_bytes, rates_of
+from roofplan.pool.costs import TOKEN, decoding, hidden_bytes, hops_of, logit_bytes, outward_bytes
 from roofplan.pool.layout import Layout, Stage, legs
+from roofplan.pool.parts import Part, engine_part, latency_ends, stage_part
 from roofplan.pool.request import PoolRequest
+from roofplan.pool.tensor import shared_parts
 from roofplan.records.calibration import Fit
-from roofplan.records.pool import CLIENT, LAST, Member
+from roofplan.records.model import Model
+from roofplan.records.pool import CLIENT, LAST, PoolSoftware
 from roofplan.records.source import document
 from roofplan.records.terms import Term, total
-from roofplan.serving.bounds import LIMIT_NAMES, leaves, limit_of
-from roofplan.serving.certainty import certainty
 from roofplan.serving.ledger import batched_tokens
 from roofplan.serving.prompts import mean_pass
-from roofplan.serving.step import engine_term, stage_term
 from roofplan.timing.figures import FIRST_TOKEN, TIME_PER_TOKEN
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
-    """A part of a time: a stage, a message or the engine, with the ends of its 90% interval.
-
-    Parameters
-    ----------
-    term : the part with what it is made of [s].
-    low, high : the ends [s].
-    grade : how sure it is.
-    limits : what binds it: limit and member -> seconds.
-    """
-
-    term: Term
-    low: float
-    high: float
-    grade: str
-    limits: dict[tuple[str, str], float]
 
 
 def token_parts(request: PoolRequest, fit: Fit, layout: Layout, *, batch: float = 1.0) -> list[Part]:
@@ -57,7 +37,7 @@ def token_parts(request: PoolRequest, fit: Fit, layout: Layout, *, batch: float 
     -------
     Stages, messages and the engine's step.
     """
-    return _parts(request, fit, layout, decoding(request.workload, batch), TIME_PER_TOKEN)
+    return parts_of(request, fit, layout, decoding(request.workload, batch), TIME_PER_TOKEN)
 
 
 def prompt_parts(request: PoolRequest, fit: Fit, layout: Layout) -> list[Part]:
@@ -79,7 +59,7 @@ def prompt_parts(request: PoolRequest, fit: Fit, layout: Layout) -> list[Part]:
     whole = Step(new=float(request.workload.input), requests=1.0)
     budget = batched_tokens(request.engine, request.machines[layout.client], request.workload)
     mean, passes = mean_pass(request.engine, whole, budget)
-    parts = _parts(request, fit, layout, mean, FIRST_TOKEN)
+    parts = parts_of(request, fit, layout, mean, FIRST_TOKEN)
     if float(passes) == 1.0:
         return parts
     seconds = sum(float(part.term.value) for part in parts)
@@ -103,47 +83,36 @@ def _times(part: Part, factor: float, passes: float) -> Part:
     return replace(part, term=term, low=part.low * factor, high=part.high * factor, limits=limits)
 
 
-def _parts(request: PoolRequest, fit: Fit, layout: Layout, step: Step, figure: str) -> list[Part]:
-    stages = [_stage(request, fit, stage, step, figure, output=layout.head == stage.member) for stage in layout.stages]
+def parts_of(request: PoolRequest, fit: Fit, layout: Layout, step: Step, figure: str) -> list[Part]:
+    """Return stages with the messages to and from them in order, the output layer where it stands apart, and the engine's step.
+
+    Parameters
+    ----------
+    request : the pool.
+    fit : the fitted constants.
+    layout : who holds which layers.
+    step : the pass.
+    figure : whose errors tell the intervals.
+
+    Returns
+    -------
+    The parts.
+    """
+    if request.software.route == "all":
+        return [*shared_parts(request, fit, layout, step, figure), engine_part(request, fit, layout, step, figure)]
+    out, at = [], layout.client
+    messages = iter(_messages(request, layout, step))
+    for stage in layout.stages:
+        away = stage.member != layout.client
+        hub = request.software.route == "hub"
+        out += [next(messages)] if (away if hub else stage.member != at) else []
+        out.append(stage_part(request, fit, stage, step, figure, output=layout.head == stage.member))
+        out += [next(messages)] if hub and away else []
+        at = stage.member
+    out += messages
     if layout.head not in {stage.member for stage in layout.stages}:
-        stages.append(_stage(request, fit, Stage(layout.head, 0, 0), step, figure, output=True))
-    return [*stages, *_messages(request, layout, step), _engine(request, fit, layout, step, figure)]
-
-
-def _stage(request: PoolRequest, fit: Fit, stage: Stage, step: Step, figure: str, *, output: bool) -> Part:
-    """Return a member's layers, and the output layer where it stands with it."""
-    model, member = request.model, request.members[stage.member]
-    r = rates_of(request, stage.member, fit)
-    counts = [float(sum(stage.first <= place < stage.end for place in places)) for _, places in model.decoder.kinds()]
-    term = stage_term(
-        f"{member.name}: {_what(stage, output)}",
-        model,
-        step,
-        r,
-        [*counts, float(output)],
-        kv_bytes=request.kv_bytes,
-    )
-    sure = certainty(figure, term, model, r, load="client" if float(step.sampled) <= 1.0 else "clients")
-    limits: dict[tuple[str, str], float] = {}
-    for leaf, seconds in leaves(term):
-        name = (LIMIT_NAMES[limit_of(leaf)], member.name)
-        limits[name] = limits.get(name, 0.0) + seconds
-    factor, value = math.exp(sure.half), float(term.value)
-    return Part(term=term, low=value / factor, high=value * factor, grade=sure.grade, limits=limits)
-
-
-def _what(stage: Stage, output: bool) -> str:
-    held = f"layers {stage.first}-{stage.end - 1}" if stage.layers else ""
-    return " + ".join(one for one in (held, "output" if output else "") if one)
-
-
-def _engine(request: PoolRequest, fit: Fit, layout: Layout, step: Step, figure: str) -> Part:
-    r = rates_of(request, layout.client, fit)
-    term = engine_term(float(step.sampled), r)
-    sure = certainty(figure, total("token", [term], "s"), request.model, r, load="client")
-    value, factor = float(term.value), math.exp(sure.half)
-    limits = {(LIMIT_NAMES["engine"], request.members[layout.client].name): value}
-    return Part(term=term, low=value / factor, high=value * factor, grade=sure.grade, limits=limits)
+        out.append(stage_part(request, fit, Stage(layout.head, 0, 0), step, figure, output=True))
+    return [*out, engine_part(request, fit, layout, step, figure)]
 
 
 def sizes_of(request: PoolRequest, layout: Layout, step: Step) -> list[tuple[int, int, Number, str]]:
@@ -159,13 +128,32 @@ def sizes_of(request: PoolRequest, layout: Layout, step: Step) -> list[tuple[int
     -------
     The messages in order; none where one member does all.
     """
-    model, software = request.model, request.software
+    return messages_of(request.model, request.software, layout, step)
+
+
+def messages_of(model: Model, software: PoolSoftware, layout: Layout, step: Step) -> list[tuple[int, int, Number, str]]:
+    """Return the messages of a pass as `sizes_of` does, for a model and what carries them.
+
+    Parameters
+    ----------
+    model : the model.
+    software : what carries messages.
+    layout : who holds which layers.
+    step : the pass; its fields may be arrays.
+
+    Returns
+    -------
+    The messages in order.
+    """
     hidden = (hidden_bytes(model, software, step.tokens), "hidden state")
-    positions = step.sampled
+    outward = (outward_bytes(model, software, step), "hidden state") if software.route == "hub" else hidden
     drawn = software.sampled == CLIENT and LAST in software.outputs
-    answer = (logit_bytes(model, software, positions), "logits") if drawn else (TOKEN * positions, "token")
+    answer = (logit_bytes(model, software, step.sampled), "logits") if drawn else (TOKEN * step.sampled, "token")
     last = answer if layout.output == LAST else hidden
-    return [(a, b, *(last if home else hidden)) for a, b, home in legs(layout, software.route)]
+    return [
+        (a, b, *(last if home else outward if a == layout.client else hidden))
+        for a, b, home in legs(layout, software.route)
+    ]
 
 
 def _messages(request: PoolRequest, layout: Layout, step: Step) -> list[Part]:
@@ -200,7 +188,7 @@ def _messages(request: PoolRequest, layout: Layout, step: Step) -> list[Part]:
         term = total(f"{one.name} -> {other.name}", parts, "s")
         guessed = one.assumed | other.assumed
         margin = rules.margins["assumed_wire" if "rate" in guessed else "wire"].value
-        latency = _ends_of_latency((one, other))
+        latency = latency_ends((one, other))
         low = latency[0] + (hop.low or hop.value) * share + wire / margin
         high = latency[1] + (hop.high or hop.value) * share + wire * margin
         limits = {("link", narrow.name): wire}
@@ -210,18 +198,6 @@ def _messages(request: PoolRequest, layout: Layout, step: Step) -> list[Part]:
         grade = "guessed" if guessed or hop.kind == "guess" else "borrowed"
         out.append(Part(term=term, low=low, high=high, grade=grade, limits=limits))
     return out
-
-
-def _ends_of_latency(pair: tuple[Member, Member]) -> tuple[float, float]:
-    """Return the ends of the interval of the latency between two members [s]."""
-    rules = catalogue.pools()
-    low = high = 0.0
-    for one in pair:
-        guess, margin = rules.assumed["rtt"], rules.margins["given_rtt"].value
-        known = "rtt" not in one.assumed
-        low += (one.rtt / margin if known else (guess.low or guess.value)) / 2.0
-        high += (one.rtt * margin if known else (guess.high or guess.value)) / 2.0
-    return low, high
 
 
 def limits_of(parts: list[Part]) -> list[tuple[str, str, float]]:

@@ -44,6 +44,7 @@ EVERY: dict[str, Question] = {
         cost.rent,
         cost.history,
         pool.plan,
+        pool.prove,
         pool.simulate,
     )
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from roofplan.inputs import PoolPlanInputs, PoolSimulateInputs
+from roofplan.inputs import PoolPlanInputs, PoolProveInputs, PoolSimulateInputs
 from roofplan.questions.question import Reply, Row, question
 
 
@@ -50,6 +50,40 @@ def plan(asked: PoolPlanInputs, reply: Reply) -> None:
         launch=(lambda: "\n".join(found.launch)) if found.launch else None,
         result=found,
     )
+
+
+@question(
+    PoolProveInputs,
+    *("json", "csv", "html", "request"),
+    name="pool prove",
+    example="--build",
+    python="prove_pool",
+    csv="write a row for each rate to FILE",
+)
+def prove(asked: PoolProveInputs, reply: Reply) -> int:
+    """A small model on a real engine over shaped links of this machine, beside what is predicted: bytes, loading, time of a token."""
+    from roofplan import api
+    from roofplan.present.answers.pool import pool_prove_answer, proof_rows
+    from roofplan.present.screens.pool import proof_screen
+
+    reply.check_table()
+    with reply.progress("runs") as tick:
+        found = api.prove_pool(asked, remark=reply.remark, progress=tick, **reply.beside)
+    reply.table(lambda: proof_rows(found))
+
+    def pictures() -> list[Row]:
+        from roofplan.present.charts.pool import of_proof
+
+        return of_proof(found)
+
+    reply.show(
+        lambda page: proof_screen(found, page),
+        lambda: pool_prove_answer(found, asked),
+        pictures,
+        title="roofplan pool prove",
+        result=found,
+    )
+    return 0
 
 
 @question(

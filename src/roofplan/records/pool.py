@@ -19,19 +19,22 @@ class PoolSoftware:
 
     Parameters
     ----------
-    route : ``hub`` where every stage returns its result to the client, ``ring`` where it sends it to the next stage.
+    route : ``hub`` where every stage returns its result to the client, ``ring`` where it sends it to the next stage, ``all``
+        where every member computes a slice of every layer.
     outputs : where the output layer may stand.
     sampled : where tokens are drawn: logits travel from an output layer that stands elsewhere.
     guard : how its messages are protected.
     overlaps : whether stages work on different requests at the same time.
     restarts : ``all`` where every stage starts again when a member leaves, ``stage`` where its own does.
     loads : where a stage's weights come from: ``client``, ``hub`` or ``disk``.
-    quantities : ``hidden`` and ``logit``, bytes of a number that is sent [B]; ``hop``, time of the software at each hop [s].
+    quantities : ``hidden`` and ``logit``, bytes of a number that is sent [B]; ``hop``, time of the software at each hop [s];
+        of a hub that sends more with a prompt, ``copies`` of its hidden states [1] and ``mask``, bytes for each pair of tokens [B];
+        of members that share layers, ``syncs`` of a layer, and the ``serial`` share of work that each repeats [1].
     """
 
     id: str
     name: str
-    route: Literal["hub", "ring"]
+    route: Literal["hub", "ring", "all"]
     outputs: tuple[str, ...]
     sampled: str
     overlaps: bool
@@ -81,7 +84,8 @@ class PoolRules:
     Parameters
     ----------
     assumed : ``rtt`` [s], ``disk`` [B/s] and ``life`` of a card [s].
-    margins : factors either way within which nine in ten cases lie: ``wire``, ``assumed_wire``, ``given_rtt`` [1].
+    margins : factors either way within which nine in ten cases lie: ``wire``, ``assumed_wire``, ``given_rtt``, ``shared_host`` [1];
+        ``started``, most time that loading takes beyond the wire [s].
     trust : of adaptive replication: ``valid`` results that earn trust, ``quorum`` of results that must agree [1].
     """
 
@@ -90,6 +94,27 @@ class PoolRules:
     assumed: Mapping[str, Sourced]
     margins: Mapping[str, Sourced]
     trust: Mapping[str, Sourced]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedProof:
+    """A run over shaped links that was measured.
+
+    Parameters
+    ----------
+    host : where, and how links were shaped.
+    layers : of each worker, the last of which has the output layer [1].
+    quantities : ``rate`` of a link [B/s], ``weights`` that workers hold [B], time of a token ``alone`` without links, of a ``token`` and a ``prompt`` over them [s],
+        ``received_per_token`` and ``sent_to_load`` [B], and time of the ``load`` [s].
+    """
+
+    date: str
+    host: str
+    software: str
+    model: str
+    layers: tuple[int, ...]
+    prompt_tokens: int
+    quantities: Mapping[str, float]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import numpy as np
 
-from roofplan.inputs import PoolPlanInputs, PoolSimulateInputs
+from roofplan.inputs import PoolPlanInputs, PoolProveInputs, PoolSimulateInputs
 from roofplan.pool.checks import HONEST, Cheaters, closed_form, honest_auditors
 from roofplan.pool.layout import Layout
 from roofplan.pool.plan import PoolPlan, StageView
+from roofplan.pool.proof import Compared, Proof, Proven
 from roofplan.pool.service import Pipeline
 from roofplan.pool.simulate import PoolSimulation
 from roofplan.present.answers.load import figure_member
@@ -26,6 +29,7 @@ from roofplan.present.answers.record import (
     model_member,
     rows_of,
     tree,
+    view,
 )
 
 
@@ -452,3 +456,111 @@ def request_rows(found: PoolSimulation) -> list[Json]:
         {name: "" if name in times and value < 0.0 else value for name, value in zip(columns, row, strict=True)}
         for row in rows
     ]
+
+
+@members
+class ComparedMember:
+    """A figure as predicted, with its interval, and as measured; and the relative error of the prediction [1]."""
+
+    predicted: float
+    low: float
+    high: float
+    measured: float
+    unit: Literal["s", "B"]
+    inside: bool
+    error: float
+
+
+@members
+class ProvenMember:
+    """What was seen over links of one rate.
+
+    Parameters
+    ----------
+    rate : of every link; absent over loopback [B/s].
+    wire : share of a token's predicted time that is on the wire [1].
+    token, prompt : their times.
+    received_per_token, sent_to_load : bytes to the client for each token, and of the weights to the workers; absent over loopback.
+    load : time in which the weights reach the workers; absent over loopback.
+    """
+
+    rate: float = ABSENT
+    wire: float
+    token: ComparedMember
+    prompt: ComparedMember
+    received_per_token: ComparedMember = ABSENT
+    sent_to_load: ComparedMember = ABSENT
+    load: ComparedMember = ABSENT
+
+
+@members
+class PoolProveAnswer(Answer):
+    """A small model on a real engine over shaped links, beside what is predicted.
+
+    Parameters
+    ----------
+    layers : of each worker, the last of which has the output layer [1].
+    local : median time of a token of the client alone, on which predictions rest [s].
+    unshaped : why links were not shaped.
+    """
+
+    model: ModelMember = ABSENT
+    layers: list[int] = ABSENT
+    local: float = ABSENT
+    unshaped: str = ABSENT
+    links: list[ProvenMember] = ABSENT
+
+
+def pool_prove_answer(found: Proof, asked: PoolProveInputs) -> PoolProveAnswer:
+    """Return the answer of ``roofplan pool prove``.
+
+    Parameters
+    ----------
+    found : the proof.
+    asked : inputs of the command.
+
+    Returns
+    -------
+    The answer.
+    """
+    return answered(
+        PoolProveAnswer,
+        "pool prove",
+        asked,
+        warnings=[("unshaped", found.why)] if found.why else [],
+        model=model_member(found.model),
+        layers=list(found.layers),
+        local=float(np.median(found.local.tokens)),
+        unshaped=found.why or ABSENT,
+        links=[_proven(one) for one in found.links],
+    )
+
+
+def _proven(one: Proven) -> ProvenMember:
+    return ProvenMember(
+        rate=ABSENT if one.rate is None else one.rate,
+        wire=one.wire,
+        token=_compared(one.token, "s"),
+        prompt=_compared(one.prompt, "s"),
+        received_per_token=ABSENT if one.received is None else _compared(one.received, "B"),
+        sent_to_load=ABSENT if one.sent is None else _compared(one.sent, "B"),
+        load=ABSENT if one.load is None else _compared(one.load, "s"),
+    )
+
+
+def _compared(one: Compared, unit: Literal["s", "B"]) -> ComparedMember:
+    return view(ComparedMember, one, unit=unit)
+
+
+def proof_rows(found: Proof) -> list[Json]:
+    """Return the runs of a proof as rows of a table.
+
+    Parameters
+    ----------
+    found : the proof.
+
+    Returns
+    -------
+    One row for each rate.
+    """
+    return rows_of(_proven(one) for one in found.links)

@@ -49,6 +49,7 @@ ANSWERS: dict[str, type[Answer]] = {
     "cost rent": costs.RentAnswer,
     "cost history": costs.HistoryAnswer,
     "pool plan": pool.PoolPlanAnswer,
+    "pool prove": pool.PoolProveAnswer,
     "pool simulate": pool.PoolSimulateAnswer,
 }
 """The answer of each command that answers in JSON."""

@@ -8,14 +8,18 @@ import numpy as np
 
 from roofplan.pool.checks import closed_form, honest_auditors
 from roofplan.pool.plan import PoolPlan
+from roofplan.pool.proof import Proof
 from roofplan.pool.simulate import PoolSimulation
-from roofplan.present.charts.spec import INK, Spec, labelled, spec
+from roofplan.present.charts.spec import INK, WIDTH, Spec, labelled, spec
 from roofplan.records import units
 
 MOST_PARTS = 60
 """Parts of a token that are drawn one by one [1]."""
 
 GIB = 2.0**30
+
+LEGEND = 120
+"""Width that long labels and a legend take [pixel]."""
 
 
 def of_plan(plan: PoolPlan) -> list[Spec]:
@@ -41,6 +45,7 @@ def _way(plan: PoolPlan) -> Spec:
         at = after
     return spec(
         "One token on its way through the pool",
+        width=WIDTH - LEGEND,
         height=max(120, 18 * len(rows)),
         data={"values": rows},
         mark={"type": "bar", "tooltip": {"content": "data"}},
@@ -67,6 +72,7 @@ def _memory(plan: PoolPlan) -> Spec:
     ]
     return spec(
         "Memory of the members with a part",
+        width=WIDTH - LEGEND,
         height=max(80, 28 * len(plan.views)),
         data={"values": rows},
         mark={"type": "bar", "tooltip": {"content": "data"}},
@@ -225,6 +231,53 @@ def _honesty(found: PoolSimulation) -> list[Spec]:
                     "encoding": {"x": x, "y": y, "color": color},
                 },
                 {"mark": {"type": "rule", "strokeDash": [4, 4]}, "encoding": {"y": {"datum": 0.0}}},
+            ],
+        )
+    ]
+
+
+# Proofs -------------------------------------------------------------------------------------------
+
+
+def of_proof(found: Proof) -> list[Spec]:
+    """Return charts of a proof: the time of a token at each rate, predicted and measured.
+
+    Parameters
+    ----------
+    found : the proof.
+
+    Returns
+    -------
+    Specifications of the charts.
+    """
+    rows = [
+        {
+            "rate": "loopback" if one.rate is None else f"{8e-6 * one.rate:g} Mbit/s",
+            "what": what,
+            "ms": 1e3 * value,
+            "low": 1e3 * one.token.low,
+            "high": 1e3 * one.token.high,
+        }
+        for one in found.links
+        for what, value in (("predicted", one.token.predicted), ("measured", one.token.measured))
+    ]
+    x = {"type": "quantitative", "scale": {"type": "log"}, "title": "ms a token"}
+    y = {"field": "rate", "type": "nominal", "sort": None, "title": None}
+    color = {"field": "what", "type": "nominal", "title": None}
+    return [
+        spec(
+            "Time of a token over shaped links: interval of the prediction, and what was measured",
+            height=max(60, 40 * len(found.links)),
+            data={"values": rows},
+            layer=[
+                {
+                    "mark": {"type": "rule", "strokeWidth": 6, "color": "#c9d6de"},
+                    "encoding": {"x": {**x, "field": "low"}, "x2": {"field": "high"}, "y": y},
+                },
+                {
+                    "mark": {"type": "point", "filled": True, "size": 80, "tooltip": {"content": "data"}},
+                    "encoding": {"x": {**x, "field": "ms"}, "y": y, "color": color},
+                },
             ],
         )
     ]

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 
+from roofplan import catalogue
 from roofplan.pool.checks import HONEST, Cheaters, closed_form, honest_auditors
 from roofplan.pool.plan import LeftOut, PoolPlan, StageView
+from roofplan.pool.proof import Compared, Proof, Proven
 from roofplan.pool.simulate import PoolSimulation
 from roofplan.present.screens.explain import trees_screen
 from roofplan.present.screens.load import figure_lines
@@ -62,7 +65,8 @@ def _head(plan: PoolPlan) -> list[str]:
 def _answer(plan: PoolPlan) -> list[str]:
     figures, found = plan.metrics, plan.found
     count = len(plan.layout.stages)
-    stages = "1 stage" if count == 1 else f"{count} stages"
+    what = "member" if plan.request.software.route == "all" else "stage"
+    stages = f"{_counted(count, what)}" + (" that share every layer" if what == "member" else "")
     goal = "least time of one user" if plan.request.best == "latency" else "most tokens a second"
     sure = "optimal" if found.gap <= 0.0 else f"at most {found.gap:.1%} from the best"
     alone, many = figures["tokens_per_second_per_user"], figures["output_tokens_per_second"]
@@ -150,7 +154,7 @@ def _beside(plan: PoolPlan) -> list[str]:
     text = ", ".join(f"{name} {units.significant(one.rate or 0.0)}" for name, one in rates.items())
     whys = [f"{name}: {one.why}" for name, one in plan.baselines.items() if one.rate is None]
     known = "; ".join([*([f"{text} tok/s of one user"] if text else []), *whys])
-    lines = said("published rules", known)
+    lines = said("published rules", known) if known else []
     for place, line in enumerate(plan.private):
         lines += said("" if place else "privacy", line)
     for place, line in enumerate(row for step in plan.launch for row in step.splitlines()):
@@ -278,3 +282,70 @@ def _earned(found: PoolSimulation) -> list[str]:
             indent=2,
         ),
     ]
+
+
+# Proofs -------------------------------------------------------------------------------------------
+
+FIGURES = {
+    "received": ("bytes a token", "kB", 1e-3),
+    "sent": ("bytes to load", "MB", 1e-6),
+    "load": ("load", "s", 1.0),
+    "token": ("time a token", "ms", 1e3),
+    "prompt": ("prompt", "ms", 1e3),
+}
+"""Figures of a proof: how they are called, their unit, and how many of it a base unit is."""
+
+
+def proof_screen(found: Proof, page: Page) -> None:
+    """Write a proof: what is predicted and measured at each rate.
+
+    Parameters
+    ----------
+    found : the proof.
+    page : where it is written.
+    """
+    alone = units.show(sorted(found.local.tokens)[len(found.local.tokens) // 2], "s")
+    split = ", ".join(map(str, found.layers))
+    for text in wrapped(
+        f"{Path(found.model.id).name} · {len(found.layers)} workers of llama.cpp RPC with {split} layers, output with the last"
+        f" · alone {alone} a token, on which predictions rest",
+        indent=2,
+    ):
+        page.line(text)
+    if found.why:
+        page.line(page.paint(f"  ! {found.why}: links are not shaped, workers listen on loopback", "warning"))
+    page.line()
+    page.line(f"  {'link':12}{'figure':16}{'predicted':>24}{'measured':>14}{'error':>9}  inside")
+    for one in found.links:
+        for place, (name, (title, unit, scale)) in enumerate(FIGURES.items()):
+            figure = getattr(one, name)
+            if figure is not None:
+                page.line(_proven(_link(one) if place == 0 or one.rate is None else "", title, figure, unit, scale))
+    page.line()
+    for line in _recorded():
+        page.line(line)
+    page.line("more: --rate 5mbit --workers 3 --csv FILE --html FILE --json")
+
+
+def _recorded() -> list[str]:
+    """Return what was measured before, elsewhere."""
+    text = ", ".join(
+        f"{units.significant(8e-6 * one.quantities['rate'])} Mbit/s {units.show(one.quantities['token'], 's')} a token"
+        f" and {units.show(one.quantities['load'], 's')} to load"
+        for one in catalogue.proofs()
+    )
+    return said("recorded", f"{text} ({catalogue.proofs()[-1].date}, {catalogue.proofs()[-1].host})")
+
+
+def _link(one: Proven) -> str:
+    if one.rate is None:
+        return "loopback"
+    bits = 8.0 * one.rate
+    return f"{units.significant(bits / 1e9)} Gbit/s" if bits >= 1e9 else f"{units.significant(bits / 1e6)} Mbit/s"
+
+
+def _proven(link: str, title: str, one: Compared, unit: str, scale: float) -> str:
+    ends = f"[{units.significant(one.low * scale, 2)}, {units.significant(one.high * scale, 2)}]"
+    predicted = f"{units.significant(one.predicted * scale)} {unit} {ends}"
+    measured = f"{units.significant(one.measured * scale)} {unit}"
+    return f"  {link:12}{title:16}{predicted:>24}{measured:>14}{one.error:>+9.1%}  {'yes' if one.inside else 'no'}"
