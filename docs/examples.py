@@ -217,7 +217,17 @@ DRAWN = {
 }
 """Examples whose pictures stand below them: the file's name, and the height of what is drawn [pixel]."""
 
-SCREENS = (HERE.parent / "README.md", HERE / "tutorial.md")
+STREET = "--member 2xrtx-4090@1gbit:4ms --member 2xrtx-3090@1gbit:4ms --member 4xrtx-4060-ti-16@1gbit:4ms --member 4xrtx-3060@1gbit:4ms"
+POOLS = {
+    f"pool plan llama-3.1-70b --precision q4_k_m {STREET}": ("pool-plan", 560),
+    f"pool simulate llama-3.1-70b --precision q4_k_m {STREET} --pattern evening --cheaters lazy:5%,patient:10%:20%": (
+        "pool-simulate",
+        1080,
+    ),
+}
+"""Questions of the page on pools whose pictures it shows: the file's name, and the height of what is drawn [pixel]."""
+
+SCREENS = (HERE.parent / "README.md", HERE / "tutorial.md", HERE / "pool.md")
 """Pages on which each block that begins with a command shows what it prints, up to ``| head -N`` lines."""
 
 SCREEN = re.compile(r"```\n\$ roofplan ([^\n|]*?)(?: \| head -(\d+))?\n(.*?)```", re.DOTALL)
@@ -438,6 +448,8 @@ def main():
         lines += [f"## {title}", "", "```", f"$ roofplan {words}", shown, "```", f"exit {code}", ""]
         lines += [picture(words), ""] if words in DRAWN else []
     (HERE / "examples.md").write_text("\n".join([*lines, *laptop(before)]) + "\n")
+    for words, (name, height) in POOLS.items():
+        drawn(name, height, lambda page, words=words: printed(f"{words} --html {page}"))
     own_runs()
     scoreboard()
 

@@ -294,7 +294,172 @@ def commands():
     return COMMANDS + "\n".join(lines).rstrip()
 
 
+def pool_page():
+    """Return the page of pools with its tables: proofs, published speeds, checks, verdicts."""
+    from roofplan.evidence.claims import claims, outcome
+
+    tables = {
+        "proof": recorded_proofs(),
+        "published": published_pools(),
+        "replication": replication(),
+        "audits": audits(),
+        "verdicts": [
+            "| claim | verdict | why |",
+            "|---|---|---|",
+            *(
+                f"| {one.says} | {outcome(one).computed_verdict} | {one.why} |"
+                for one in claims()
+                if one.topic == "pool"
+            ),
+        ],
+    }
+    text = (HERE / "pool.md").read_text().rstrip()
+    for name, lines in tables.items():
+        block = "\n".join([f"<!-- {name} -->", "", *lines, "", "<!-- end -->"])
+        text = re.sub(rf"<!-- {name} -->.*?<!-- end -->", lambda _, block=block: block, text, flags=re.DOTALL)
+    return text
+
+
+def recorded_proofs():
+    """Return recorded runs over shaped links beside what the laws say of them."""
+    from roofplan.measure.workers import Watched
+    from roofplan.pool.proof import compared
+
+    model = hf.from_dict(SMOLLM2)
+    lines = [
+        f"Measured on {catalogue.proofs()[0].date}: {catalogue.proofs()[0].host}; {catalogue.proofs()[0].software}; {catalogue.proofs()[0].model}.",
+        "",
+        "| link | figure | predicted | measured | error | inside |",
+        "|---|---|---:|---:|---:|---|",
+    ]
+    for one in catalogue.proofs():
+        seen = one.quantities
+        local = Watched(tokens=(seen["alone"],), prompts=(seen["prompt_alone"],), received=None, sent=None, load=None)
+        run = Watched(
+            tokens=(seen["token"],),
+            prompts=(seen["prompt"],),
+            received=seen["received_per_token"],
+            sent=seen["sent_to_load"],
+            load=seen["load"],
+        )
+        found = compared(model, seen["weights"], one.layers, local, run, seen["rate"], 0.0, one.prompt_tokens)
+        named = {
+            "bytes a token, kB": (found.received, 1e-3),
+            "loading, s": (found.load, 1.0),
+            "time of a token, ms": (found.token, 1e3),
+            "prompt of 128 tokens, ms": (found.prompt, 1e3),
+        }
+        for place, (name, (figure, scale)) in enumerate(named.items()):
+            link = f"{8e-6 * seen['rate']:g} Mbit/s" if place == 0 else ""
+            ends = f"[{significant(figure.low * scale, 2)}, {significant(figure.high * scale, 2)}]"
+            lines.append(
+                f"| {link} | {name} | {significant(figure.predicted * scale)} {ends} | {significant(figure.measured * scale)}"
+                f" | {figure.error:+.1%} | {'yes' if figure.inside else 'no'} |"
+            )
+    return lines
+
+
+SMOLLM2 = {
+    "model_type": "llama",
+    "hidden_size": 576,
+    "num_hidden_layers": 30,
+    "intermediate_size": 1536,
+    "num_attention_heads": 9,
+    "num_key_value_heads": 3,
+    "vocab_size": 49152,
+    "tie_word_embeddings": True,
+    "torch_dtype": "bfloat16",
+}
+"""config.json of SmolLM2-135M."""
+
+
+def published_pools():
+    """Return published speeds of members that share layers beside what the laws say of them."""
+    from roofplan.api import plan_pool
+
+    lines, errors, inside = [], [], 0
+    with (HERE.parent / "tests" / "golden" / "pool_speeds.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    for row in rows:
+        plan = plan_pool(
+            row["model"],
+            member=[f"{row['count']}x{row['device']}@1gbe"],
+            precision="q4_0",
+            input="16",
+            output="16",
+            software="distributed-llama",
+        )
+        found, measured = plan.metrics["tpot"], 1e-3 * float(row["tpot_ms"])
+        error = found.value / measured - 1.0
+        errors.append(abs(error))
+        inside += found.low <= measured <= found.high
+        lines.append(
+            f"| {row['count']} x {row['device']} | {row['model']} | {significant(1.0 / found.value)}"
+            f" [{significant(1.0 / found.high, 2)}, {significant(1.0 / found.low, 2)}] | {significant(1.0 / measured)} | {error:+.0%} |"
+        )
+    middle = sorted(errors)[len(errors) // 2]
+    return [
+        f"Median error {middle:.0%}, {inside} of {len(rows)} inside the interval (b4rtaz/distributed-llama, README; 1 GbE, Q40).",
+        "",
+        "| members | model | predicted, tok/s | published | error of the time |",
+        "|---|---|---:|---:|---:|",
+        *lines,
+    ]
+
+
+def replication():
+    """Return adaptive replication beside a first simulation of the same rule."""
+    from roofplan.pool.checks import Cheaters, Checking, checked
+
+    checking = Checking(
+        replication=True, audit=0.0, deposit=0.0, withheld=0, probation=0, false_alarms=0.0, valid=10, quorum=2
+    )
+    lines = [
+        "| cheats on | overhead | before | accepted of the wrong results | before |",
+        "|---:|---:|---:|---:|---:|",
+    ]
+    for share, overhead, accepted in ((1.0, "22%", "0%"), (0.2, "9.4%", "42%"), (0.05, "3.8%", "92%"), (0.01, "3.3%", "97%")):
+        found = checked(checking, 200, [Cheaters(catalogue.pools().cheats["lazy"], 0.1, share)], 200_000, 0)
+        tally = found.kinds["lazy"]
+        lines.append(
+            f"| {share:.0%} | {found.replicated:.1%} | {overhead} | {tally.accepted / tally.cheated:.0%} | {accepted} |"
+        )
+    return lines
+
+
+def audits():
+    """Return what cheats gain under audits with stakes."""
+    from roofplan.pool.checks import Cheaters, Checking, checked, closed_form, honest_auditors
+
+    lines = [
+        "| kind | checks | cheats on | overhead | wrong delivered | gain of a cheat, jobs | expected | honesty pays from |",
+        "|---|---|---:|---:|---:|---:|---:|---:|",
+    ]
+    for name, cheat in catalogue.pools().cheats.items():
+        checking = Checking(
+            replication=cheat.patient,
+            audit=0.05,
+            deposit=20.0,
+            withheld=20,
+            probation=10,
+            false_alarms=0.001,
+            valid=10,
+            quorum=2,
+        )
+        how = "replication, audits" if cheat.patient else "audits"
+        for share in (1.0, 0.2, 0.05):
+            who = [Cheaters(cheat, 0.1, share)]
+            found = checked(checking, 200, who, 200_000, 0)
+            gain, least = closed_form(checking, who[0], honest_auditors(who))
+            lines.append(
+                f"| {name} | {how} | {share:.0%} | {found.overhead:.1%} | {found.wrong / found.jobs:.1%}"
+                f" | {found.kinds[name].gain:+.2f} | {gain:+.2f} | {least:.1%} audits |"
+            )
+    return lines
+
+
 PAGES = {
+    "pool.md": pool_page,
     "commands.md": commands,
     "laws.md": laws,
     "intervals.md": intervals,

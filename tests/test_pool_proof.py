@@ -8,6 +8,7 @@ from roofplan.inputs import PoolPlanInputs, PoolProveInputs
 from roofplan.measure import namespaces, workers
 from roofplan.measure.workers import NoWorkers, Watched
 from roofplan.pool.proof import compared
+from conftest import golden_rows
 
 SMOLLM2 = {
     "model_type": "llama",
@@ -30,7 +31,7 @@ def proven(one):
         api.model_of(SMOLLM2),
         seen["weights"],
         one.layers,
-        Watched(tokens=(seen["alone"],), prompts=(0.7,), received=None, sent=None, load=None),
+        Watched(tokens=(seen["alone"],), prompts=(seen["prompt_alone"],), received=None, sent=None, load=None),
         Watched(
             tokens=(seen["token"],),
             prompts=(seen["prompt"],),
@@ -116,35 +117,13 @@ def test_links_are_made_and_removed():
 # Members that share layers ------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("model", "device", "count", "measured"),
-    [
-        ("llama-2-7b", "raspberry-pi-5", 1, 0.44109),
-        ("llama-2-7b", "raspberry-pi-5", 2, 0.34146),
-        ("llama-2-7b", "raspberry-pi-5", 4, 0.21908),
-        ("llama-3-8b", "raspberry-pi-5", 2, 0.44427),
-        ("llama-3-8b", "raspberry-pi-5", 4, 0.33147),
-        ("llama-2-7b", "raspberry-pi-4", 2, 0.79369),
-        ("llama-2-7b", "raspberry-pi-4", 4, 0.494),
-        ("llama-2-7b", "raspberry-pi-4", 8, 0.58819),
-        ("llama-2-13b", "raspberry-pi-4", 4, 0.84819),
-        ("llama-2-70b", "raspberry-pi-4", 8, 4.84281),
-    ],
-)
-def test_published_speeds_of_shared_layers(model, device, count, measured):
-    """b4rtaz/distributed-llama, README: average token generation time over 1 GbE, 16 tokens."""
-    plan = api.plan_pool(
-        PoolPlanInputs(
-            model=model,
-            member=(f"{count}x{device}@1gbe",),
-            precision="q4_0",
-            input="16",
-            output="16",
-            software="distributed-llama",
-        )
-    )
-    assert len(plan.layout.stages) == count
-    tpot = plan.metrics["tpot"]
+@pytest.mark.parametrize("row", golden_rows("pool_speeds.csv"), ids=lambda one: f"{one['count']}-{one['device']}-{one['model']}")
+def test_published_speeds_of_shared_layers(row):
+    """b4rtaz/distributed-llama, README: average token generation time."""
+    lengths = {"input": "16", "output": "16", "precision": "q4_0", "software": "distributed-llama"}
+    plan = api.plan_pool(row["model"], member=[f"{row['count']}x{row['device']}@1gbe"], **lengths)
+    assert len(plan.layout.stages) == int(row["count"])
+    tpot, measured = plan.metrics["tpot"], 1e-3 * float(row["tpot_ms"])
     assert tpot.low <= measured <= tpot.high
     assert tpot.value == pytest.approx(measured, rel=0.35)
 

@@ -104,7 +104,8 @@ class RecordedProof:
     ----------
     host : where, and how links were shaped.
     layers : of each worker, the last of which has the output layer [1].
-    quantities : ``rate`` of a link [B/s], ``weights`` that workers hold [B], time of a token ``alone`` without links, of a ``token`` and a ``prompt`` over them [s],
+    quantities : ``rate`` of a link [B/s], ``weights`` that workers hold [B], time of a token ``alone`` and of a prompt ``prompt_alone`` without links,
+        of a ``token`` and a ``prompt`` over them [s],
         ``received_per_token`` and ``sent_to_load`` [B], and time of the ``load`` [s].
     """
 

@@ -37,7 +37,7 @@ class Page:
         return self.question.replace(" ", "/")
 
 
-FILES = frozenset({"trace", "plan", "file", "delete"})
+FILES = frozenset({"trace", "plan", "file", "delete", "members", "churn"})
 """Inputs that read the disk or change it."""
 
 PAGES: dict[str, Page] = {
@@ -99,6 +99,34 @@ PAGES: dict[str, Page] = {
                 ("What an H100 is made of", "device=h100-sxm"),
                 ("A chip of one's own", "node=n5&area=400mm2&dies=2&hbm=96GiB&price=9000USD"),
             ),
+        ),
+        Page(
+            "pool plan",
+            "Pools",
+            ("model", "member", "precision", "software", "best", "client"),
+            (
+                (
+                    "A 70B model on four cards of neighbours",
+                    "model=llama-3.1-70b&precision=q4_k_m&member=2xrtx-4090@1gbit:4ms&member=2xrtx-3090@1gbit:4ms",
+                ),
+                (
+                    "The same for many users",
+                    "model=llama-3.1-70b&precision=q4_k_m&member=2xrtx-4090@1gbit:4ms&member=2xrtx-3090@1gbit:4ms&software=petals&best=throughput",
+                ),
+            ),
+            FILES,
+        ),
+        Page(
+            "pool simulate",
+            "Pool life",
+            ("model", "member", "precision", "rate", "session", "online", "check", "cheaters"),
+            (
+                (
+                    "A street with twelve cards",
+                    "model=qwen3-32b&precision=q4_k_m&member=4xrtx-3060@1gbit:4ms&member=4xrtx-4060-ti-16@1gbit:4ms&member=4xrtx-3090@1gbit:4ms&days=5",
+                ),
+            ),
+            FILES,
         ),
         Page("cost rent", "Rents", ("device", "provider"), (("Rents of an H100", "device=h100-sxm"),)),
         Page("cost history", "History", ("from", "to"), (("From V100 to B200", "from=v100-sxm2-32&to=b200"),)),
