@@ -219,7 +219,7 @@ DRAWN = {
 
 STREET = "--member 2xrtx-4090@1gbit:4ms --member 2xrtx-3090@1gbit:4ms --member 4xrtx-4060-ti-16@1gbit:4ms --member 4xrtx-3060@1gbit:4ms"
 POOLS = {
-    f"pool plan llama-3.1-70b --precision q4_k_m {STREET}": ("pool-plan", 560),
+    f"pool plan llama-3.1-70b --precision q4_k_m {STREET}": ("pool-plan", 700),
     f"pool simulate llama-3.1-70b --precision q4_k_m {STREET} --pattern evening --cheaters lazy:5%,patient:10%:20%": (
         "pool-simulate",
         1080,
