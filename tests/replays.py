@@ -82,9 +82,10 @@ FILES = {
     "claims": ("--csv",),
     "validate": ("--csv", "--html"),
     "cost": ("--html",),
+    "pool": ("--csv", "--html"),
 }
 """Files that a command writes beside its answer."""
-EXPLAINED = {"serve", "train", "cost chip", "cost machine", "cost tokens"}
+EXPLAINED = {"serve", "train", "cost chip", "cost machine", "cost tokens", "pool plan"}
 
 
 def document(line):
@@ -93,7 +94,7 @@ def document(line):
     if words[0] == "screen":
         code, out, err = run(words[1:])
         return {"exit": code, "stdout": plain(out), "stderr": plain(err)}
-    command = " ".join(words[:2]) if words[0] == "cost" else words[0]
+    command = " ".join(words[:2]) if words[0] in {"cost", "pool"} else words[0]
     with tempfile.TemporaryDirectory() as place:
         flags = ["--json"] + (["--explain", "--depth", "4"] if command in EXPLAINED else [])
         for flag in FILES.get(words[0], ()):
@@ -102,6 +103,7 @@ def document(line):
         answer = json.loads(out)
         answer.pop("versions", None)
         answer.get("search", {}).pop("seconds", None)
+        answer.get("simulation", {}).pop("cpu_seconds", None)
         if "inputs" in answer:
             for name in ("csv", "html"):
                 answer["inputs"].pop(name, None)
@@ -284,6 +286,8 @@ def questions(kind):
                 yield f"model {name} --context 1000 --kv-precision fp8"
             if number % 6 == 0:
                 yield f"screen model {name}"
+    elif kind == "pools":
+        yield from pools()
     elif kind == "tables":
         yield from ("validate training stdin:", "validate inference stdin:")
         yield from (f"{screen}calibrate --with tests/golden/own_runs.csv --dry-run" for screen in ("", "screen "))
@@ -467,7 +471,27 @@ SCREENS = tuple(
         ),
     )
 )
-KINDS = ("serving", "training", "money", "model", "screens", "tables")
+STREET = "--member 2xrtx-4090@1gbit:4ms --member 2xrtx-3090@1gbit:4ms --member 4xrtx-4060-ti-16@1gbit:4ms"
+SLOW = "--member rtx-4090@1gbe --member rtx-3060@100mbit/20mbit:12ms --member m2-max@wifi --member rtx-3090@50mbit:30ms"
+
+
+def pools():
+    """Yield questions about pools."""
+    for members in (STREET, SLOW, "--member 20xrtx-3060@100mbit:10ms --member 4xrtx-4060-ti-16@wifi:8ms"):
+        for software in ("llama.cpp", "petals", "exo", "prima.cpp", "parallax"):
+            yield f"pool plan llama-3.1-70b --precision q4_k_m --software {software} {members}"
+        for best in ("latency", "throughput"):
+            yield f"pool plan qwen3-32b --precision q8_0 --best {best} --software petals {members}"
+    yield "pool plan llama-3-8b --precision q4_0 --software distributed-llama --member 4xraspberry-pi-5@1gbe"
+    yield "pool plan gpt-oss-20b --member 2xrtx-3060@1gbe"
+    yield "pool plan llama-3.1-405b --precision q4_k_m --member 2xrtx-4090@1gbe"
+    yield f"screen pool plan llama-3.1-70b --precision q4_k_m {STREET} --explain"
+    yield f"screen pool simulate qwen3-32b --precision q4_k_m {STREET} --days 2 --jobs 5000"
+    for more in ("", "--store", "--software petals", "--pattern evening", "--check replication+audit:5%", "--check none"):
+        yield f"pool simulate qwen3-32b --precision q4_k_m {STREET} --days 2 --rate 30req/h --jobs 5000 {more}".strip()
+
+
+KINDS = ("serving", "training", "money", "model", "screens", "tables", "pools")
 
 
 @functools.cache

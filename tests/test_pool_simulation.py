@@ -73,7 +73,10 @@ def test_every_request_is_finished_given_up_or_left():
     assert not np.any(done & gone)
     assert np.all((out.first >= arrivals)[done])
     assert np.all((out.last >= out.first)[done])
-    assert np.all(out.left[gone] == pytest.approx((arrivals + 30.0)[gone]))
+    unbroken = gone & (out.interrupted == 0)
+    assert np.all(out.left[unbroken] == pytest.approx((arrivals + 30.0)[unbroken]))
+    assert np.all(out.left[gone] >= (arrivals + 30.0)[gone] - 1e-6)
+    assert np.all((out.admitted <= out.first)[done])
     assert np.any(gone)
     assert np.any(out.interrupted > 0)
     assert found.wasted > 0.0
@@ -107,13 +110,72 @@ def test_weights_on_disk_lose_less():
     assert sum(disk.outcome.up) > sum(slow.outcome.up)
 
 
-def test_one_stage_that_reloads_beats_all_that_do():
-    """llama.cpp's client ends when a worker does; Petals' clients replace one stage."""
-    kinds = {"session": "1h", "online": "80%"}
-    members = ("3xrtx-3090@1gbit:8ms", "3xrtx-4060-ti-16@1gbit:8ms")
-    hub, ring = (simulated(*members, model="llama-3.1-70b", software=one, **kinds) for one in ("llama.cpp", "petals"))
-    assert all(one.reload is not None for one in hub.pipelines)
-    assert all(one.reload is None for one in ring.pipelines)
+def test_software_that_replaces_one_stage_is_up_for_longer_on_slow_links():
+    """llama.cpp's client ends when a worker does and sends all weights again; Petals' members load their own stage."""
+    kinds = {"session": "1h", "online": "80%", "model": "llama-3.1-70b"}
+    members = ("3xrtx-3090@50mbit:8ms", "3xrtx-4060-ti-16@50mbit:8ms")
+    hub, ring = (simulated(*members, software=one, **kinds) for one in ("llama.cpp", "petals"))
+    assert ring.any_up > hub.any_up
+    assert ring.served > hub.served
+
+
+def churned(tmp_path, rows, *members, **more):
+    table = tmp_path / "churn.csv"
+    table.write_text("member,from,to\n" + rows)
+    return simulated(*members, precision="q8_0", days="1", churn=str(table), **more)
+
+
+def test_places_are_given_anew_so_that_all_are_held(tmp_path):
+    """The output layer fits all three cards, most layers the 4090 alone; a small card comes ten minutes late."""
+    members = ("rtx-3060-ti@1gbit:1ms", "rtx-3060@1gbit:1ms", "rtx-4090@1gbit:1ms")
+    rows = "rtx-3060-ti,{},90000\nrtx-3060,{},90000\nrtx-4090,0,90000\n"
+    for late in (("600", "0"), ("0", "600")):
+        found = churned(tmp_path, rows.format(*late), *members)
+        assert found.any_up > 0.9
+        assert found.served > 0.9
+
+
+def test_a_pipeline_waits_for_the_slowest_load(tmp_path):
+    """Weights of the 4090 take half an hour over its link; its partner comes later and loads faster."""
+    members = ("rtx-4090@100mbit:1ms", "rtx-3090@1gbit:1ms")
+    for late in (11, 1001):
+        found = churned(tmp_path, f"rtx-4090,1,90000\nrtx-3090,{late},90000\n", *members, software="petals")
+        place = next(one for one in found.pipelines[0].places if one.member == 0)
+        load = float(laws.wire_time(place.size, np.inf, 1.25e7))
+        begun = [at for at, able in found.outcome.timeline if able]
+        assert load > 1000.0
+        assert begun[0] == pytest.approx(max(1.0, 0.0) + load, abs=1.0)
+
+
+def test_patience_holds_across_a_break(tmp_path):
+    """Both leave at noon and are back an hour later: whoever was being served then, or came since, has left by then."""
+    rows = "rtx-3090#1,0,43200\nrtx-3090#1,46800,90000\nrtx-3090#2,0,43200\nrtx-3090#2,46800,90000\n"
+    found = churned(tmp_path, rows, "2xrtx-3090@1gbit:1ms", rate="120req/h", patience="20s", replicas="1")
+    out, arrivals = found.outcome, np.asarray(found.requests.arrivals)
+    away = (arrivals > 43200.0) & (arrivals < 46770.0)
+    assert np.any(away)
+    assert np.all(out.left[away] == pytest.approx((arrivals + 20.0)[away]))
+    assert np.all(out.last[out.left >= 0.0] < 0.0)
+    done = out.last >= 0.0
+    unbroken = done & (out.interrupted == 0)
+    assert np.all((out.admitted - arrivals)[unbroken] <= 20.0 + 5.0)  # to the end of a step
+
+
+def test_members_who_are_always_there_are_up_all_the_time():
+    found = simulated(online="100%", rate="0.2req/h", days="3")
+    assert found.any_up == 1.0
+    assert found.outcome.up == pytest.approx([1.0] * len(found.pipelines))
+
+
+def test_figures_of_a_loaded_pool_have_ends_from_slower_and_faster_steps():
+    found = simulated(rate="200req/h", days="1", online="100%", replicas="1", patience="1h")
+    for name in ("ttft", "e2e", "waiting"):
+        one = found.figures[name]
+        assert one.metric.low <= one.metric.value <= one.metric.high
+        assert one.metric.grade == "guessed"
+    wide = found.plan.metrics["tpot"]
+    waiting = found.figures["waiting"]
+    assert waiting.speeds[1] / waiting.metric.value > wide.high / wide.value  # a queue grows faster than its steps
 
 
 def test_a_spare_takes_over(tmp_path):
@@ -125,7 +187,7 @@ def test_a_spare_takes_over(tmp_path):
     used = {place.member for place in found.pipelines[0].places}
     gone = 0 if 0 in used else None
     assert gone is not None, "the plan holds the member that leaves"
-    assert found.outcome.replaced == 1
+    assert found.outcome.replaced in {1, 2}  # two where the other 3090 takes the place and the 4090 its own
     assert found.any_up > 0.98
     changes = [able for _, able in found.outcome.timeline]
     assert changes == [1, 0, 1]
@@ -239,7 +301,7 @@ def test_audits_and_stakes_make_cheating_a_loss(name, share):
 def test_without_stakes_a_patient_cheater_gains():
     checking = Checking(replication=True, audit=0.0, **BOINC)
     tally = checked(checking, 200, [Cheaters(kind("patient"), 0.1, 0.05)], 100_000, 0).kinds["patient"]
-    assert tally.gain == 1.0
+    assert tally.gain > 0.9
     assert tally.accepted / tally.cheated > 0.85
 
 
@@ -249,12 +311,47 @@ def test_colluders_pass_comparisons_that_lone_cheaters_do_not():
         checked(checking, 50, [Cheaters(kind(one), 0.4, 1.0)], 20_000, 0).kinds[one] for one in ("lazy", "colluding")
     )
     assert alone.accepted == 0
-    assert together.accepted == 0  # they wait for a trust that nobody gives
+    assert together.cheated == 0  # they wait for a trust that nobody gives
     checking = Checking(replication=True, audit=0.0, **BOINC)
     alone, together = (
         checked(checking, 50, [Cheaters(kind(one), 0.4, 0.2)], 50_000, 0) for one in ("lazy", "colluding")
     )
     assert together.wrong > alone.wrong
+
+
+def test_rejected_results_earn_nothing():
+    checking = Checking(replication=True, audit=0.0, **BOINC)
+    tally = checked(checking, 200, [Cheaters(kind("lazy"), 0.1, 1.0)], 50_000, 0).kinds["lazy"]
+    assert tally.accepted == 0
+    assert tally.credit == 0
+    assert tally.lost == tally.jobs
+    assert tally.gain < 0.5  # what it saved on paid jobs was not paid; copies are unpaid for all
+
+
+def test_wrong_answers_are_those_delivered():
+    checking = Checking(replication=True, audit=0.0, **BOINC | {"valid": 10**9})
+    found = checked(checking, 50, [Cheaters(kind("quantised"), 0.3, 1.0)], 20_000, 0)
+    tally = found.kinds["quantised"]
+    assert tally.accepted <= found.wrong <= tally.cheated + found.copies
+    assert tally.accepted < tally.cheated
+
+
+def test_where_everyone_cheats_audits_find_nobody(run_json):
+    cheater = [Cheaters(kind("lazy"), 1.0, 1.0)]
+    checking = Checking(replication=False, audit=0.05, **BOINC | {"deposit": 20.0})
+    gain, least = closed_form(checking, cheater[0], honest_auditors(cheater))
+    assert (gain, least) == (1.0, 1.0)
+    words = [word for one in STREET for word in ("--member", one)]
+    flags = [word for name, value in FEW.items() for word in (f"--{name}", value)]
+    code, document = run_json("pool", "simulate", "qwen3-32b", *words, *flags, "--cheaters", "lazy:100%")
+    assert code == 0
+    assert document["checks"]["wrong"] == 1.0
+
+
+def test_few_members_cannot_check_each_other(run_json):
+    code, document = run_json("pool", "simulate", "qwen3-0.6b", "--member", "rtx-3060@1gbe", "--days", "1")
+    assert code == 0
+    assert "checks" not in document
 
 
 def test_false_alarms_need_two():
@@ -295,7 +392,17 @@ def test_bad_cheaters(text, said):
 
 
 @pytest.mark.parametrize(
-    "more", [{"online": "0%"}, {"pattern": "mornings"}, {"check": "oracle"}, {"days": "0"}, {"rate": "9000000req/h"}]
+    "more",
+    [
+        {"online": "0%"},
+        {"pattern": "mornings"},
+        {"check": "oracle"},
+        {"check": "replication:50%"},
+        {"jobs": "2000000000"},
+        {"days": "0"},
+        {"session": "1s"},
+        {"rate": "9000000req/h"},
+    ],
 )
 def test_bad_circumstances(more):
     with pytest.raises(InputError):

@@ -200,6 +200,7 @@ def proofs(table: Table) -> tuple[RecordedProof, ...]:
             host=row["host"],
             software=row["software"],
             model=row["model"],
+            config=table["config"],
             layers=tuple(row["layers"]),
             prompt_tokens=row["prompt_tokens"],
             quantities=quantities(row),

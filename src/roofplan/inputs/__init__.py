@@ -496,7 +496,7 @@ class PoolSimulateInputs(Pooled):
     online: Text = asked("share of the time in which members are there that state none", "70%")
     pattern: str = asked("when members are there: steady, or evening with most from 18 to 24 h", "steady")
     churn: str | None = asked("a table of members and times instead: member,from,to in seconds", reads="file")
-    patience: str = asked("longest wait before a user gives up, 60s", "60s")
+    patience: str = asked("longest wait for a seat before a user gives up, 60s", "60s")
     replicas: Text | None = asked("pipelines side by side; default: as many as the members can hold")
     store: bool = asked("members keep weights on disk, so that a spare does not load them from others", False)
     check: str = asked("verification: none, replication (BOINC's), audit:5%, or replication+audit:5%", "audit:5%")

@@ -10,8 +10,6 @@ References
 
 from __future__ import annotations
 
-import numpy as np
-
 from roofplan.laws import Number, larger, smaller
 
 FRAME, PAYLOAD = 1514.0, 1448.0
@@ -73,30 +71,6 @@ def shaped_time(message: Number, rate: Number, burst: Number) -> Number:
     return larger(0.0, message * (FRAME / PAYLOAD) - burst) / rate
 
 
-def audit_detection(share: Number, jobs: Number) -> Number:
-    """Return the probability that audits of a share p find a cheater within k cheated jobs: 1 - (1 - p)^k.
-
-    Parameters
-    ----------
-    share : probability p that a job is audited [1].
-    jobs : cheated jobs k [1].
-
-    Returns
-    -------
-    Probability [1].
-
-    Notes
-    -----
-    Domain: every audit of a cheated job finds it. Source: elementary.
-
-    Examples
-    --------
-    >>> round(audit_detection(0.05, 20.0), 3)
-    0.642
-    """
-    return 1.0 - (1.0 - share) ** jobs
-
-
 def cheating_gain(saving: Number, share: Number, detected: Number, stake: Number) -> Number:
     """Return the expected gain of cheating on a job: s - p q (D + W).
 
@@ -145,7 +119,7 @@ def least_audit(saving: Number, detected: Number, stake: Number) -> Number:
     >>> least_audit(1.0, 1.0, 25.0)
     0.04
     """
-    return smaller(saving / (detected * stake), 1.0)
+    return saving / larger(detected * stake, saving)
 
 
 def replicated_share(valid: Number) -> Number:
@@ -192,29 +166,3 @@ def credit(work: Number) -> Number:
     200.0
     """
     return work * COBBLESTONE
-
-
-def stage_queue(arrivals: np.ndarray, service: np.ndarray) -> np.ndarray:
-    """Return when the requests of one server end that serves them in order: max(a_n, e_(n-1)) + s_n.
-
-    Parameters
-    ----------
-    arrivals : when each comes, shape (n,), not falling [s].
-    service : how long each takes, shape (n,) [s].
-
-    Returns
-    -------
-    When each ends, shape (n,) [s].
-
-    Notes
-    -----
-    Source: Lindley 1952, as a running maximum: e_n = S_n + max over k <= n of (a_k - S_(k-1)).
-
-    Examples
-    --------
-    >>> stage_queue(np.array([0.0, 1.0, 9.0]), np.array([3.0, 3.0, 3.0])).tolist()
-    [3.0, 6.0, 12.0]
-    """
-    done = np.cumsum(service)
-    ends: np.ndarray = done + np.maximum.accumulate(arrivals - done + service)
-    return ends

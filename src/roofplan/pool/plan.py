@@ -45,7 +45,8 @@ class StageView:
     weights, cache, room : memory of its layers, of one user's cache in them, and what it has for both [B].
     time, hop : time of its part of a token, and of the messages to and from it [s].
     sent : bytes that it sends for each token [B].
-    without : tokens a second of one user without it, None where the others cannot hold the model [1/s].
+    without : tokens a second of one user without it, None where the others cannot hold the model, or most tokens of many
+        are sought [1/s].
     """
 
     member: Member
@@ -94,7 +95,7 @@ class PoolPlan:
     request, fit : what was asked, and the constants that it rests on.
     problem : times and memory of one user's token.
     found : the layout and how far it may be from the best.
-    token, first : time of a token, and to the first [s].
+    token, first : time of a token, and to the first [s]; `parts`, what the token's is made of, in order.
     metrics : figures with their intervals.
     users : users at once of the throughput [1].
     limits : what binds a token: limit, member and share, the largest first.
@@ -109,6 +110,7 @@ class PoolPlan:
     found: Found
     token: Term
     first: Term
+    parts: list[Part]
     metrics: dict[str, Metric]
     users: int
     limits: list[tuple[str, str, float]]
@@ -117,6 +119,11 @@ class PoolPlan:
     bill: Bill | None
     baselines: dict[str, Baseline]
     warnings: list[tuple[str, str]]
+
+    @property
+    def exact(self) -> bool:
+        """Whether the search tells how far the layout may be from the best; else it is the best of those tried."""
+        return self.request.best == GOALS[0] and self.request.software.route != "all"
 
     @property
     def layout(self) -> Layout:
@@ -134,11 +141,13 @@ class PoolPlan:
         members = dict.fromkeys(stage.member for stage in self.layout.stages)
         others = [self.request.members[member].name for member in members if member != self.layout.client]
         if not others:
-            return [f"{self.client.name} does all: no other member learns anything"]
+            return [f"{self.client.name} holds the whole model: no other member learns anything"]
         out = [f"{self.client.name} asks: it has prompt and answer in the clear"]
         if self.layout.stages[0].member != self.layout.client:
             out.append(f"{first} gets the embeddings of the prompt, which are its tokens")
-        out.append(f"hidden states, from which tokens can mostly be recovered, go to {_listed(others)}")
+            others = [one for one in others if one != first]
+        if others:
+            out.append(f"hidden states, from which tokens can mostly be recovered, go to {_listed(others)}")
         if self.layout.output == LAST and self.layout.last != self.layout.client:
             out.append(f"{self.request.members[self.layout.last].name} computes every token of the answer")
         return [*out, f"{self.request.software.name}: {self.request.software.guard}"]
@@ -158,8 +167,16 @@ class PoolPlan:
         lines = [f"# on {names[at]}\nggml-rpc-server -H '{where}' -p 50052 -c" for at, where in addresses.items()]
         hosts = ",".join(f"{where}:50052" for where in addresses.values())
         rpc = f" --rpc '{hosts}' --tensor-split {','.join(map(str, counts))}" if remote else ""
-        server = f"llama-server -m '<{self.request.model.id}.gguf>' -ngl 99 -c {context} -np {self.users}{rpc}"
+        server = (
+            f"llama-server -m '<{self.request.model.id}-{self.stored}.gguf>' -ngl 99 -c {context} -np {self.users}{rpc}"
+        )
         return [*lines, f"# on {names[layout.client]}\n{server}"]
+
+    @property
+    def stored(self) -> str:
+        """Format of the weights."""
+        plan = self.request.model.quantization
+        return self.request.model.dtype if plan is None else plan.format
 
     @property
     def unpowered(self) -> list[str]:
@@ -223,6 +240,7 @@ def plan_pool(request: PoolRequest, fit: Fit, progress: Callable[[int, int], Non
         found=found,
         token=token,
         first=first,
+        parts=parts,
         metrics=metrics,
         users=users,
         limits=limits_of(parts),
@@ -420,7 +438,7 @@ def without(problem: Problem, member: int) -> Problem:
 
 def _view(request: PoolRequest, fit: Fit, problem: Problem, layout: Layout, member: int) -> StageView:
     rest = without(problem, member)
-    other = quickest(request, fit, rest) if rest.clients else None
+    other = quickest(request, fit, rest) if rest.clients and request.best == GOALS[0] else None
     alone = None if other is None else 1.0 / other.time
     if request.software.route == "all":
         weights, cache, seconds, sent = shared_view(request, fit, problem, layout, member)

@@ -13,7 +13,7 @@ from roofplan.errors import InputError
 from roofplan.inputs import PoolProveInputs
 from roofplan.laws.pool import FRAME, PAYLOAD, shaped_time
 from roofplan.measure.namespaces import BURST, Switched, why_not
-from roofplan.measure.workers import NoWorkers, Tools, Watched, build, packaged_model, tools_at, watched
+from roofplan.measure.workers import Bench, NoWorkers, Tools, Watched, build, packaged_model, tools_at, watched
 from roofplan.operations.table import Step
 from roofplan.pool.costs import head_bytes, layer_weights
 from roofplan.pool.layout import Layout, Stage
@@ -116,8 +116,12 @@ def prove_pool(
     workers = units.parse_count(given.workers, "--workers")
     if workers > MOST_WORKERS:
         raise InputError(f"--workers: at most {MOST_WORKERS}", argument="--workers", value=str(given.workers))
-    prompt, output = units.parse_length(given.prompt, "--prompt"), units.parse_length(given.output, "--output")
-    runs, rates = units.parse_count(given.runs, "--runs"), [_rate(one) for one in given.rate]
+    bench = Bench(
+        prompt=units.parse_length(given.prompt, "--prompt"),
+        output=units.parse_length(given.output, "--output"),
+        runs=units.parse_count(given.runs, "--runs"),
+    )
+    rates = [_rate(one) for one in given.rate]
     delay = 0.0 if given.delay is None else units.parse(given.delay, "s", "--delay")
     why = why_not()
     tools = _tools(given, remark, progress)
@@ -129,20 +133,37 @@ def prove_pool(
         remark(f"{why}: links are not shaped, and workers listen on loopback")
     whole = 1 + (1 if why else len(rates))
     _tell(progress, 0, whole)
-    local = watched(tools, path, net=None, workers=0, prompt=prompt, output=output, runs=runs)
+    local = watched(tools, path, bench, net=None, workers=0, patience=PATIENCE)
     _tell(progress, 1, whole)
     split = _split(len(model.decoder.layers), workers)
     weights = float(layer_weights(model).sum()) + head_bytes(model)
     links: list[Proven] = []
     for rate in [None] if why else rates:
         if rate is None:
-            seen = watched(tools, path, net=None, workers=workers, prompt=prompt, output=output, runs=runs)
+            seen = watched(tools, path, bench, net=None, workers=workers, patience=PATIENCE)
         else:
+            wire = _wire(model, software_of(), split, Step(new=float(bench.prompt), requests=1.0), rate)[0]
+            wire += bench.output * _wire(model, software_of(), split, Step(sequences=1.0, context=1.0), rate)[0]
+            late = PATIENCE + SLACK * (weights / rate + bench.runs * (wire + 4.0 * delay * workers * bench.output))
             with Switched(workers + 1, rate, delay) as net:
-                seen = watched(tools, path, net=net, workers=workers, prompt=prompt, output=output, runs=runs)
-        links.append(compared(model, weights, split, local, seen, rate, delay, prompt))
+                seen = watched(tools, path, bench, net=net, workers=workers, patience=late)
+        links.append(compared(model, weights, split, local, seen, rate, delay, bench.prompt))
         _tell(progress, 1 + len(links), whole)
     return Proof(model=model, layers=split, local=local, links=tuple(links), why=why)
+
+
+PATIENCE, SLACK = 600.0, 3.0
+"""Time after which a run is given up, beside so many times what its links should take [s, 1]."""
+
+
+def software_of() -> PoolSoftware:
+    """Return what joins the workers.
+
+    Returns
+    -------
+    llama.cpp's RPC.
+    """
+    return catalogue.pools().software[ENGINE]
 
 
 def _tell(progress: Callable[[int, int], None] | None, done: int, whole: int) -> None:
@@ -212,7 +233,7 @@ def compared(
     Both.
     """
     rules = catalogue.pools()
-    software, margin, host = rules.software[ENGINE], rules.margins["wire"].value, rules.margins["shared_host"].value
+    software, margin, host = software_of(), rules.margins["wire"].value, rules.margins["shared_host"].value
     token, answered = _wire(model, software, split, Step(sequences=1.0, context=1.0), rate)
     pass_time, _ = _wire(model, software, split, Step(new=float(prompt), requests=1.0), rate)
     copies = software.quantities["copies"]

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from roofplan import catalogue
 from roofplan.catalogue.machines import machine
@@ -57,17 +56,6 @@ class PoolRequest:
     best: str
     client: int | None
     tariff: Sourced
-
-    def of(self, kept: Iterable[int]) -> PoolRequest:
-        """Return the request with some of its members alone."""
-        kept = list(kept)
-        client = None if self.client is None or self.client not in kept else kept.index(self.client)
-        return replace(
-            self,
-            members=tuple(self.members[k] for k in kept),
-            machines=tuple(self.machines[k] for k in kept),
-            client=client,
-        )
 
 
 def pool_request(model: Model, asked: Pooled) -> PoolRequest:

@@ -1,33 +1,30 @@
 """A pool that serves: members come and go, pipelines lose stages and get them back, requests wait and are served.
 
-A pipeline serves on the simulator's event core from one change of its members to the next. When a stage leaves, its place
-goes to the quickest spare with room for it, the weights are loaded again, and the requests in flight are computed again as
-far as they were. Requests wait in order of arrival; whoever waits longer than the users' patience for a first token leaves.
+A pipeline serves on the simulator's event core from one change of its members to the next. When a stage leaves, the places are
+given to members anew, so that all are held where that is possible; weights are loaded, and the requests in flight are
+computed again as far as they were. Requests wait in order of arrival; whoever waits for a seat longer than the users'
+patience leaves, and so does whoever waits as long for an answer that was broken off.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from math import inf
+from typing import Protocol
 
 import numpy as np
 
 from roofplan.load.requests import Requests
 from roofplan.pool.churn import Sessions
 from roofplan.pool.layout import Layout
+from roofplan.pool.running import NEVER, Running, Worked
 from roofplan.serving.surface import Surface
-from roofplan.simulation import core
 from roofplan.simulation.core import OUT, Scheduler
-from roofplan.simulation.replicas import Replica
 
 Array = np.ndarray
-
-NEVER = -1.0
-"""Stands for a time that did not come [s]."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,17 +35,17 @@ class Place:
     ----------
     member : who holds it in the plan.
     layers : its layers; `work`, FLOP of a token in them.
+    size : bytes of its weights [B].
     fits : whether each member has the memory, shape (members,).
     time : of a token on each member, with its messages, shape (members,) [s].
-    load : time in which each member gets the weights, shape (members,) [s].
     """
 
     member: int
     layers: tuple[int, int]
     work: float
+    size: float
     fits: Array
     time: Array
-    load: Array
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,13 +55,24 @@ class Pipeline:
     Parameters
     ----------
     layout : who holds which layers.
-    places : one for each member of the layout, the one that asks among them.
-    reload : time in which all its places load again, None where only the one that changed does [s].
+    places : one for each member of the layout, that which asks first.
     """
 
     layout: Layout
     places: tuple[Place, ...]
-    reload: float | None
+
+
+class Loading(Protocol):
+    """How long weights take to reach members."""
+
+    whole: bool
+    """Whether all places load again when one of them changes."""
+
+    def one(self, place: Place, member: int, asks: int) -> float:
+        """Return the time in which a member gets the weights of a place, where another one asks [s]."""
+
+    def all(self, pipeline: Pipeline, holders: Sequence[int]) -> float:
+        """Return the time in which all holders of a pipeline get theirs [s]."""
 
 
 @dataclass(slots=True)
@@ -104,66 +112,26 @@ DRAINED = 86_400.0
 """Time after the horizon at which what is left is given up [s]."""
 
 
-Worked = tuple[tuple[int, float], ...]
-"""Members of a pipeline with the FLOP of a token on each [FLOP]."""
+class _State:
+    """A pipeline: who holds its places, when their weights are there, and what it serves."""
 
-
-class _Engine:
-    """A pipeline between two changes of its members: requests on the event core."""
-
-    def __init__(self, scheduler: Scheduler, surface: Surface, worked: Worked, now: float) -> None:
-        self.scheduler, self.surface, self.worked = scheduler, surface, worked
-        self.replica = Replica(scheduler, 0)
-        self.replica.state.clock[0] = now
-        self.ids: list[int] = []
-        self.finished = 0
+    def __init__(self, pipeline: Pipeline) -> None:
+        self.pipeline = pipeline
+        count = len(pipeline.places)
+        self.holders, self.before = [OUT] * count, [OUT] * count
+        self.ready = [0.0] * count
+        self.stamp, self.since, self.spent = 0, 0.0, 0.0
+        self.running: Running | None = None
 
     @property
-    def outstanding(self) -> int:
-        """Requests in flight [1]."""
-        return self.replica.outstanding
+    def lacks(self) -> bool:
+        """Whether a place has no holder."""
+        return OUT in self.holders
 
     @property
-    def begun(self) -> int:
-        """Requests that came to a seat [1]."""
-        return int(self.replica.state.counts[0])
-
-    def give(self, request: int, now: float, tokens: int, turns: int) -> None:
-        """Hand it a request: tokens of the prompt with what was generated before, and decode steps."""
-        self.replica.give(now, now, tokens, 0, turns)
-        state = self.replica.state
-        for queue, start in (
-            (state.ends, OUT),
-            (state.since, 0),
-            (state.base, 0),
-            (state.turned, 0),
-            (state.late, 0.0),
-        ):
-            queue.append(start)
-        self.ids.append(request)
-
-    def run(self, until: float) -> None:
-        """Serve up to a time."""
-        r = self.replica
-        core.run(self.scheduler, self.surface, r.requests, r.times, r.state, until)
-
-    def drop(self, place: int) -> None:
-        """Forget a request that has no seat yet."""
-        state, r = self.replica.state, self.replica
-        for queue in (*r.requests, *r.times, state.ends, state.since, state.base, state.turned, state.late, self.ids):
-            del queue[place]
-        state.sent[core.SENT] -= 1
-        state.sent[core.ALL] -= 1
-
-    def steps(self, place: int) -> int:
-        """Return the decode steps that a request has done [1]."""
-        state = self.replica.state
-        if self.replica.times.last[place] >= 0.0:
-            return int(self.replica.requests.turns[place])
-        done = state.turned[place]
-        if state.ends[place] != OUT:
-            done += state.counts[1] - state.since[place]
-        return int(done)
+    def held(self) -> list[int]:
+        """Members that hold a place."""
+        return [member for member in self.holders if member != OUT]
 
 
 class Service:
@@ -176,7 +144,8 @@ class Service:
     requests : in order of arrival.
     scheduler : how a pipeline fills its steps.
     surface_of : step times of a layout.
-    patience : longest wait for a first token [s].
+    loading : how long weights take to reach members.
+    patience : longest wait for a seat [s].
     horizon : last arrival [s].
     """
 
@@ -188,13 +157,15 @@ class Service:
         *,
         scheduler: Scheduler,
         surface_of: Callable[[Layout], Surface],
+        loading: Loading,
         patience: float,
         horizon: float,
     ) -> None:
         count = len(requests)
         assert requests.arrivals is not None
-        self.pipelines, self.scheduler = pipelines, scheduler
-        self.surface_of, self.patience, self.horizon = surface_of, patience, horizon
+        self.scheduler, self.surface_of, self.loading = scheduler, surface_of, loading
+        self.patience, self.horizon = patience, horizon
+        self.states = [_State(one) for one in pipelines]
         self.arrivals = requests.arrivals.tolist()
         self.inputs, self.outputs = requests.inputs.tolist(), requests.outputs.tolist()
         self.out = Outcome(
@@ -206,16 +177,11 @@ class Service:
             work=np.zeros(len(sessions)),
             useful=np.zeros(len(sessions)),
         )
-        self.generated = [0] * count
-        self.computed = [0] * count
+        self.generated, self.computed = [0] * count, [0] * count
+        self.deadline = [one + patience for one in self.arrivals]
         self.parts: list[list[tuple[Worked, int, int]]] = [[] for _ in range(count)]
-        self.hall: deque[int] = deque()
-        self.watched: set[int] = set()
-        self.engines: list[_Engine | None] = [None] * len(pipelines)
-        self.holders = [[OUT] * len(one.places) for one in pipelines]
-        self.last_holder = [[OUT] * len(one.places) for one in pipelines]
-        self.stamp, self.since = [0] * len(pipelines), [0.0] * len(pipelines)
-        self.spent = [0.0] * len(pipelines)
+        self.queue: list[int] = []
+        self.queued: set[int] = set()
         self.events: list[tuple[float, int, int, int, int]] = []
         self.number = 0
         self.busy = np.zeros(len(sessions), bool)
@@ -226,36 +192,34 @@ class Service:
 
     def run(self, progress: Callable[[float], None] | None = None) -> Outcome:
         """Serve, and return what happened; `progress` is told the time."""
-        for k, pipeline in enumerate(self.pipelines):
-            self.fill(k, 0.0, first=pipeline)
+        for k in range(len(self.states)):
+            self.fill(k, 0.0, first=True)
         due, count, now = 0, len(self.arrivals), 0.0
         while True:
             at = self.arrivals[due] if due < count else inf
-            if due == count and not self.open():
+            event = self.events[0][0] if self.events else inf
+            if due == count and not self.open() and event > self.horizon:
                 break
-            now = min(at, self.events[0][0] if self.events else inf)
-            if now > self.horizon + DRAINED:
+            if min(at, event) > self.horizon + DRAINED:
                 break
-            if self.events and self.events[0][0] <= at:
-                _, _, what, k, stamp = heappop(self.events)
+            if event <= at:
+                now, _, what, k, stamp = heappop(self.events)
                 self.happen(what, k, stamp, now)
             else:
+                now = at
                 self.arrive(due, now)
                 due += 1
                 if progress is not None and due % 256 == 0:
                     progress(now)
-        self.close(min(now, self.horizon + DRAINED))
+        self.close(max(now, self.horizon))
         return self.out
 
     def open(self) -> bool:
-        """Return whether requests are left."""
-        if not self.hall and all(one is None or not one.outstanding for one in self.engines):
-            return False
-        for k, one in enumerate(self.engines):
-            if one is not None and one.outstanding:
-                one.run(min(self.events[0][0] if self.events else inf, self.horizon + DRAINED))
-                self.harvest(k)
-        return bool(self.hall) or any(one is not None and one.outstanding for one in self.engines)
+        """Return whether requests are left, once pipelines have served up to the next event."""
+        until = min(self.events[0][0] if self.events else inf, self.horizon + DRAINED)
+        for k in range(len(self.states)):
+            self.serve(k, until)
+        return bool(self.queued) or any(one.running is not None and one.running.outstanding for one in self.states)
 
     def push(self, time: float, what: int, k: int, stamp: int) -> None:
         """Let something happen at a time."""
@@ -265,8 +229,8 @@ class Service:
     def happen(self, what: int, k: int, stamp: int, now: float) -> None:
         """Let something happen, unless a later change made it void."""
         if what == EXPIRE:
-            self.expire(now, stamp)
-        elif stamp != self.stamp[k]:
+            self.expire(stamp, now)
+        elif stamp != self.states[k].stamp:
             return
         elif what == LEAVE:
             self.leave(k, now)
@@ -284,226 +248,239 @@ class Service:
             self.start[member], self.end[member] = self.starts[member][place], self.ends[member][place]
         return np.asarray(self.start <= now)
 
-    def fill(self, k: int, now: float, first: Pipeline | None = None) -> None:
-        """Give the empty places of a pipeline to members who are there: to spares, else to those of pipelines that wait too."""
-        self.stamp[k] += 1
-        pipeline, holders = self.pipelines[k], self.holders[k]
-        empty = [place for place, member in enumerate(holders) if member == OUT]
-        spare = self.there(now) & ~self.busy
-        chosen = self.matched(k, empty, spare)
-        if len(chosen) < len(empty):
-            idle = self.idle(k)
-            better = self.matched(k, empty, spare | (idle & self.there(now)))
-            chosen = better if len(better) == len(empty) else chosen
-        robbed, loads = [], [0.0]
-        for place, member in chosen.items():
-            robbed += self.released(member)
-            holders[place], self.busy[member] = member, True
-            if self.last_holder[k][place] not in {OUT, member}:
-                self.out.replaced += 1
-            self.last_holder[k][place] = member
-            loads.append(float(pipeline.places[place].load[member]))
-        held = [member for member in holders if member != OUT]
-        if held:
-            self.push(float(min(self.end[member] for member in held)), LEAVE, k, self.stamp[k])
-        if len(held) == len(holders):
-            load = max(loads) if pipeline.reload is None else pipeline.reload
-            self.push(now if first is not None else now + load, UP, k, self.stamp[k])
+    def fill(self, k: int, now: float, *, first: bool = False) -> None:
+        """Give the places of a pipeline to members who are there: its own and spares, else those that wait elsewhere too."""
+        state = self.states[k]
+        state.stamp += 1
+        there, own = self.there(now), np.zeros(len(self.busy), bool)
+        own[state.held] = True
+        chosen = self.matched(state, there & (own | ~self.busy))
+        if len(chosen) < len(state.holders):
+            better = self.matched(state, there & (own | ~self.busy | self.idle(k)))
+            chosen = better if len(better) == len(state.holders) else chosen
+        others = [self.released(member) for member in chosen.values() if not own[member] and self.busy[member]]
+        self.busy[state.held] = False
+        asks = chosen.get(0, state.pipeline.places[0].member)
+        for place, one in enumerate(state.pipeline.places):
+            member = chosen.get(place, OUT)
+            if member not in {OUT, state.holders[place]}:
+                state.ready[place] = now if first else now + self.loading.one(one, member, asks)
+                self.out.replaced += state.before[place] not in {OUT, member}
+                state.before[place] = member
+            state.holders[place] = member
+        self.busy[state.held] = True
+        if state.held:
+            self.push(float(min(self.end[member] for member in state.held)), LEAVE, k, state.stamp)
+        if state.lacks:
+            self.push(self.next_chance(state, now), FILL, k, state.stamp)
+        elif self.loading.whole and not first:
+            self.push(now + self.loading.all(state.pipeline, state.holders), UP, k, state.stamp)
         else:
-            self.push(self.next_chance(k, now), FILL, k, self.stamp[k])
-        for other in robbed:
+            self.push(max(state.ready), UP, k, state.stamp)
+        for other in others:
             self.fill(other, now)
 
-    def matched(self, k: int, empty: Sequence[int], free: Array) -> dict[int, int]:
-        """Return members for empty places: that of the plan where it is free, else the quickest with room."""
-        free, chosen = free.copy(), {}
-        for place in empty:
-            one = self.pipelines[k].places[place]
+    def matched(self, state: _State, free: Array) -> dict[int, int]:
+        """Return members for as many places of a pipeline as can be held, each by one of the quickest that fit.
+
+        The places whose own member is free choose first, then those that few can hold; one that is taken is given up where its
+        holder can hold another (augmenting paths). No place needs more candidates than there are places.
+        """
+        places, prefer = state.pipeline.places, []
+        for place, one in enumerate(places):
             able = free & one.fits
-            if not able.any():
-                continue
-            chosen[place] = one.member if able[one.member] else int(np.argmin(np.where(able, one.time, inf)))
-            free[chosen[place]] = False
-        return chosen
+            members = np.flatnonzero(able)
+            quickest = members[np.argsort(one.time[members], kind="stable")][: len(places)].tolist()
+            kept = [member for member in (state.holders[place], one.member) if member != OUT and able[member]]
+            prefer.append(list(dict.fromkeys([*kept, *quickest])))
+        taken: dict[int, int] = {}
+
+        def hold(place: int, tried: set[int]) -> bool:
+            for member in prefer[place]:
+                if member in tried:
+                    continue
+                tried.add(member)
+                if member not in taken or hold(taken[member], tried):
+                    taken[member] = place
+                    return True
+            return False
+
+        for place in sorted(range(len(places)), key=lambda one: (not free[places[one].member], len(prefer[one]))):
+            hold(place, set())
+        return {place: member for member, place in taken.items()}
 
     def idle(self, k: int) -> Array:
         """Return the members of other pipelines that lack a member themselves, shape (members,)."""
         out = np.zeros(len(self.busy), bool)
-        for other, holders in enumerate(self.holders):
-            if other != k and OUT in holders:
-                out[[member for member in holders if member != OUT]] = True
+        for other, state in enumerate(self.states):
+            if other != k and state.lacks:
+                out[state.held] = True
         return out
 
-    def released(self, member: int) -> list[int]:
-        """Take a member from the pipeline that it waits in; return which, if any."""
-        for k, holders in enumerate(self.holders) if self.busy[member] else ():
-            if member in holders:
-                holders[holders.index(member)] = OUT
-                return [k]
-        return []
+    def released(self, member: int) -> int:
+        """Take a member from the pipeline that it waits in; return which."""
+        for k, state in enumerate(self.states):
+            if member in state.holders:
+                state.holders[state.holders.index(member)] = OUT
+                return k
+        raise AssertionError(member)
 
-    def next_chance(self, k: int, now: float) -> float:
-        """Return when the next member comes that fits an empty place of a pipeline [s]."""
-        fits = np.zeros(len(self.busy), bool)
-        for one, member in zip(self.pipelines[k].places, self.holders[k], strict=True):
-            if member == OUT:
-                fits |= one.fits
-        coming = np.where(fits & ~self.busy & (self.start > now), self.start, inf)
-        away = np.where(fits & ~self.busy & (self.start <= now), self.ahead(now), inf)
-        return float(min(coming.min(), away.min()))
-
-    def ahead(self, now: float) -> Array:
-        """Return when members who are there now come again after they leave, shape (members,) [s]."""
-        out = np.full(len(self.busy), inf)
-        for member in np.flatnonzero((self.start <= now) & ~self.busy).tolist():
-            out[member] = self.starts[member][bisect_right(self.starts[member], now)]
-        return out
+    def next_chance(self, state: _State, now: float) -> float:
+        """Return when the next member comes that could hold a place of a pipeline [s]."""
+        fits = np.any([one.fits for one in state.pipeline.places], axis=0) & ~self.busy
+        coming = np.where(fits & (self.start > now), self.start, inf)
+        again = [
+            self.starts[member][bisect_right(self.starts[member], now)]
+            for member in np.flatnonzero(fits & (self.start <= now)).tolist()
+        ]
+        return float(min(float(coming.min()), *again, inf))
 
     def leave(self, k: int, now: float) -> None:
         """Let the holders of a pipeline leave whose stay ends."""
-        gone = [place for place, member in enumerate(self.holders[k]) if member != OUT and self.end[member] <= now]
-        for place in gone:
-            self.busy[self.holders[k][place]] = False
-            self.holders[k][place] = OUT
+        state = self.states[k]
+        for place, member in enumerate(state.holders):
+            if member != OUT and self.end[member] <= now:
+                self.busy[member] = False
+                state.holders[place] = OUT
         self.fall(k, now)
         self.fill(k, now)
-        if OUT in self.holders[k]:  # its members may complete another one
-            for other, holders in enumerate(self.holders):
-                if other != k and OUT in holders:
+        if state.lacks:  # its members may complete another one
+            for other, one in enumerate(self.states):
+                if other != k and one.lacks:
                     self.fill(other, now)
 
     # Pipelines ------------------------------------------------------------------------------------
 
     def rise(self, k: int, now: float) -> None:
-        """Let a pipeline serve; requests without a seat elsewhere are divided anew."""
-        pipeline, holders = self.pipelines[k], self.holders[k]
-        taken = dict(zip((one.member for one in pipeline.places), holders, strict=True))
-        surface = self.surface_of(pipeline.layout.with_members(taken))
-        worked = tuple((taken[one.member], one.work) for one in pipeline.places)
-        self.engines[k], self.since[k] = _Engine(self.scheduler, surface, worked, now), now
+        """Let a pipeline serve; requests without a seat are divided anew."""
+        state = self.states[k]
+        taken = dict(zip((one.member for one in state.pipeline.places), state.holders, strict=True))
+        surface = self.surface_of(state.pipeline.layout.with_members(taken))
+        worked = tuple((taken[one.member], one.work) for one in state.pipeline.places)
+        state.running, state.since = Running(self.scheduler, surface, worked, now), now
         self.note(now)
-        waiting = []
-        for other, engine in enumerate(self.engines):
-            if engine is not None and other != k:
-                self.serve(other, now)
-                while len(engine.ids) > engine.begun:
-                    waiting.append(engine.ids[-1])
-                    engine.drop(len(engine.ids) - 1)
-        self.hall.extendleft(sorted(waiting, reverse=True))
-        self.divide(now)
+        self.divide(now, anew=True)
 
     def fall(self, k: int, now: float) -> None:
         """Let a pipeline serve no longer; what it had begun waits in front, to be computed again."""
-        engine = self.engines[k]
-        if engine is None:
+        state, running = self.states[k], self.states[k].running
+        if running is None:
             return
-        self.serve(k, now)
-        self.spent[k] += max(0.0, now - self.since[k])
-        lost = []
-        for place, i in enumerate(engine.ids):
-            if engine.replica.times.last[place] >= 0.0:
+        if running.outstanding:
+            running.run(now)
+            running.forget(now)
+            self.harvest(running)
+        state.spent += self.within(now) - self.within(state.since)
+        for place, i in enumerate(running.ids):
+            if running.replica.times.last[place] >= 0.0:
                 continue
-            self.account(engine, place)
-            if place < engine.begun:
-                self.out.interrupted[i] += 1
-            if engine.replica.times.first[place] >= 0.0:
-                self.generated[i] += engine.steps(place) + 1
-            lost.append(i)
-        self.engines[k] = None
+            if place < running.begun:
+                self.account(running, place)
+                self.broken(running, place, i, now)
+            self.wait(i)
+        state.running = None
         self.note(now)
-        self.hall.extendleft(sorted(lost, reverse=True))
-        self.divide(now)
+        self.divide(now, anew=True)
+
+    def broken(self, running: Running, place: int, i: int, now: float) -> None:
+        """Let a request be computed again as far as it was; its user waits for that as patiently as for the first time."""
+        self.out.interrupted[i] += 1
+        if running.replica.times.first[place] >= 0.0:
+            self.generated[i] += running.steps(place) + 1
+        elif self.out.first[i] < 0.0:
+            self.out.admitted[i] = NEVER
+        self.deadline[i] = now + self.patience
+        self.push(self.deadline[i], EXPIRE, 0, i)
+
+    def within(self, now: float) -> float:
+        """Return a time, at most the horizon [s]."""
+        return min(now, self.horizon)
 
     def note(self, now: float) -> None:
         """Keep how many pipelines can serve from now on."""
-        self.out.timeline.append((now, sum(one is not None for one in self.engines)))
+        self.out.timeline.append((now, sum(one.running is not None for one in self.states)))
 
     def serve(self, k: int, until: float) -> None:
         """Let a pipeline serve up to a time."""
-        engine = self.engines[k]
-        if engine is not None and engine.outstanding:
-            engine.run(until)
-            self.harvest(k)
+        running = self.states[k].running
+        if running is not None and running.outstanding:
+            running.run(until)
+            self.harvest(running)
 
     # Requests -------------------------------------------------------------------------------------
 
+    def wait(self, i: int) -> None:
+        """Let a request wait, in order of arrival."""
+        self.queued.add(i)
+        heappush(self.queue, i)
+
     def arrive(self, i: int, now: float) -> None:
         """Take a request."""
-        for k, engine in enumerate(self.engines):
-            if engine is not None and engine.replica.state.sent[core.DONE] < engine.replica.state.sent[core.SENT]:
-                engine.run(now)
-                self.harvest(k)
-        self.hall.append(i)
+        for k in range(len(self.states)):
+            self.serve(k, now)
+        self.wait(i)
+        self.push(self.deadline[i], EXPIRE, 0, i)
         self.divide(now)
 
-    def divide(self, now: float) -> None:
-        """Hand waiting requests to the pipelines with the fewest in flight."""
-        able = [one for one in self.engines if one is not None]
-        while self.hall and able:
-            i = self.hall.popleft()
-            if self.out.last[i] >= 0.0 or self.out.left[i] >= 0.0:
+    def divide(self, now: float, *, anew: bool = False) -> None:
+        """Hand waiting requests to the pipelines with the fewest in flight; `anew`, those too that have no seat there yet."""
+        able = [(k, one.running) for k, one in enumerate(self.states) if one.running is not None]
+        for k, running in able if anew else ():
+            self.serve(k, now)
+            while len(running.ids) > running.begun:
+                self.wait(running.ids[-1])
+                running.drop(len(running.ids) - 1)
+        while self.queue and able:
+            i = heappop(self.queue)
+            if i not in self.queued:
                 continue
-            engine = min(able, key=lambda one: one.outstanding)
-            if engine.outstanding >= self.scheduler.seats:
-                self.watch(i)
-            engine.give(i, now, self.inputs[i] + self.generated[i], self.outputs[i] - 1 - self.generated[i])
-        for i in self.hall:
-            self.watch(i)
+            self.queued.remove(i)
+            _, running = min(able, key=lambda one: one[1].outstanding)
+            running.give(i, now, self.inputs[i] + self.generated[i], self.outputs[i] - 1 - self.generated[i])
 
-    def watch(self, i: int) -> None:
-        """Let a waiting user give up when the patience ends."""
-        if self.out.first[i] < 0.0 and i not in self.watched:
-            self.watched.add(i)
-            self.push(self.arrivals[i] + self.patience, EXPIRE, 0, i)
-
-    def expire(self, now: float, i: int) -> None:
-        """Let a user give up who still waits for a seat."""
-        if self.out.left[i] >= 0.0 or self.out.last[i] >= 0.0 or self.out.first[i] >= 0.0:
+    def expire(self, i: int, now: float) -> None:
+        """Let a user give up who waits for a seat still."""
+        if now < self.deadline[i] or self.out.left[i] >= 0.0 or self.out.last[i] >= 0.0:
             return
-        if i in self.hall:
-            self.hall.remove(i)
+        if i in self.queued:
+            self.queued.remove(i)
             self.out.left[i] = now
             return
-        for k, engine in enumerate(self.engines):
-            if engine is None or i not in engine.ids[engine.begun :]:
+        for k, state in enumerate(self.states):
+            running = state.running
+            if running is None or i not in running.ids[running.begun :]:
                 continue
             self.serve(k, now)
-            place = engine.ids.index(i)
-            if place >= engine.begun:
-                engine.drop(place)
+            place = running.ids.index(i)
+            if place >= running.begun:
+                running.drop(place)
                 self.out.left[i] = now
             return
 
-    def harvest(self, k: int) -> None:
+    def harvest(self, running: Running) -> None:
         """Write the times of what a pipeline has begun or ended."""
-        engine = self.engines[k]
-        assert engine is not None
-        times, out = engine.replica.times, self.out
-        for place in range(engine.finished, engine.begun):
-            i = engine.ids[place]
+        times, out = running.replica.times, self.out
+        for place in range(running.finished, running.begun):
+            i = running.ids[place]
             if out.admitted[i] < 0.0:
                 out.admitted[i] = times.admitted[place]
             if out.first[i] < 0.0:
                 out.first[i] = times.first[place]
             if times.last[place] >= 0.0 and out.last[i] < 0.0:
                 out.last[i] = times.last[place]
-                self.account(engine, place)
+                self.account(running, place)
                 self.credit(i)
-        while engine.finished < engine.begun and times.last[engine.finished] >= 0.0:
-            engine.finished += 1
+        while running.finished < running.begun and times.last[running.finished] >= 0.0:
+            running.finished += 1
 
-    def account(self, engine: _Engine, place: int) -> None:
-        """Count the tokens that a pipeline computed for a request."""
-        if place >= engine.begun:
-            return
-        i, requests = engine.ids[place], engine.replica.requests
-        started = engine.replica.times.first[place] >= 0.0
-        tokens = (requests.inputs[place] if started else 0) + engine.steps(place)
+    def account(self, running: Running, place: int) -> None:
+        """Count the tokens that a pipeline computed for a request that it had begun."""
+        i, tokens = running.ids[place], running.tokens(place)
         again = min(self.computed[i], tokens)
         self.computed[i] = max(self.computed[i], tokens)
         self.out.tokens += tokens
         self.out.again += again
-        self.parts[i].append((engine.worked, tokens, again))
+        self.parts[i].append((running.worked, tokens, again))
 
     def credit(self, i: int) -> None:
         """Credit the members with the work of an answer that was finished."""
@@ -513,10 +490,15 @@ class Service:
 
     def close(self, now: float) -> None:
         """End the simulation: what is left was not served."""
-        for k, engine in enumerate(self.engines):
-            if engine is not None:
-                self.spent[k] += max(0.0, min(now, self.horizon) - self.since[k])
-        self.out.up = [min(1.0, one / self.horizon) for one in self.spent]
+        for state in self.states:
+            running = state.running
+            if running is None:
+                continue
+            state.spent += self.within(now) - self.within(state.since)
+            for place in range(running.finished, running.begun):
+                if running.replica.times.last[place] < 0.0:
+                    self.account(running, place)
+        self.out.up = [one.spent / self.horizon for one in self.states]
         for parts in self.parts:
             for worked, tokens, _ in parts:
                 for member, work in worked:

@@ -16,25 +16,28 @@ from roofplan.inputs import PoolSimulateInputs
 from roofplan.laws.pool import credit, wire_time
 from roofplan.load.asked import seed_of
 from roofplan.load.requests import Requests, lengths_of, renewal
-from roofplan.load.statistics import Summary, summary
+from roofplan.load.statistics import summary
 from roofplan.operations.table import Step
-from roofplan.pool.checks import Cheaters, Checked, Checking, checked
+from roofplan.pool.checks import LEAST, Cheaters, Checked, Checking, checked
 from roofplan.pool.churn import PATTERNS, Sessions, drawn, read_churn
 from roofplan.pool.costs import alike_of, head_bytes, layer_weights, problem_of, rates_of
 from roofplan.pool.layout import Layout, Problem
 from roofplan.pool.plan import PoolPlan, plan_pool, without
 from roofplan.pool.request import PoolRequest
+from roofplan.pool.running import NEVER
 from roofplan.pool.search import best_layout
-from roofplan.pool.service import NEVER, Outcome, Pipeline, Place, Service
+from roofplan.pool.service import Outcome, Pipeline, Place, Service
 from roofplan.pool.surface import passes, pool_surface
 from roofplan.records import units
 from roofplan.records.calibration import Fit
+from roofplan.records.source import GRADES
 from roofplan.records.strategy import Strategy
 from roofplan.serving.ledger import batched_tokens
 from roofplan.serving.step import step_operations
 from roofplan.serving.surface import Surface
 from roofplan.simulation.core import Scheduler
-from roofplan.simulation.report import Figure
+from roofplan.simulation.replicas import lists
+from roofplan.simulation.report import Figure, joined, scaled
 from roofplan.timing.figures import Metric
 
 Array = np.ndarray
@@ -105,7 +108,7 @@ class PoolSimulation:
     figures : ``ttft``, ``tpot``, ``e2e`` and ``waiting`` of finished requests; intervals are of their means.
     served : share of the requests that were finished [1].
     shares : of the members.
-    checks : what checks of simulated jobs found.
+    checks : what checks of simulated jobs found, None where members are too few to check each other.
     audit : time of an audit by that of the answer that it checks [1].
     cpu : time of the simulation without that of the checks [s].
     """
@@ -118,7 +121,7 @@ class PoolSimulation:
     figures: dict[str, Figure]
     served: float
     shares: tuple[Share, ...]
-    checks: Checked
+    checks: Checked | None
     audit: float
     cpu: float
 
@@ -158,13 +161,21 @@ def circumstances_of(given: PoolSimulateInputs) -> Circumstances:
     InputError : one that cannot be read.
     """
     horizon = units.parse_amount(given.days, "--days") * units.DAY
-    online = units.parse_share(given.online, "--online")
+    online, session = units.parse_share(given.online, "--online"), units.parse(given.session, "s", "--session")
+    jobs = units.parse_count(given.jobs, "--jobs")
+    for flag, value, low, high, text in (
+        ("--days", horizon / units.DAY, 0.01, 3650.0, "0.01 to 3,650"),
+        ("--session", session, 60.0, inf, "1min on"),
+        ("--jobs", jobs, 1, 5_000_000, "1 to 5,000,000"),
+    ):
+        if not low <= value <= high:
+            raise InputError(f"{flag}: from {text}", argument=flag, value=str(getattr(given, flag[2:])))
     if not 0.0 < online <= 1.0:
         raise InputError("--online: nobody would ever be there", argument="--online", value=str(given.online))
     return Circumstances(
         rate=units.parse(given.rate, "request/s", "--rate"),
         horizon=horizon,
-        session=units.parse(given.session, "s", "--session"),
+        session=session,
         online=online,
         pattern=choice(given.pattern, PATTERNS, "--pattern"),
         patience=units.parse(given.patience, "s", "--patience"),
@@ -172,7 +183,7 @@ def circumstances_of(given: PoolSimulateInputs) -> Circumstances:
         store=given.store,
         checking=checking_of(given),
         cheaters=cheaters_of(given.cheaters),
-        jobs=units.parse_count(given.jobs, "--jobs"),
+        jobs=jobs,
         seed=seed_of(given.seed),
     )
 
@@ -196,8 +207,14 @@ def checking_of(given: PoolSimulateInputs) -> Checking:
     for part in [] if given.check.strip() == "none" else given.check.split("+"):
         name, _, share = part.strip().partition(":")
         choice(name, ("replication", "audit"), "--check")
-        if name == "replication":
+        if name == "replication" and not share:
             replication = True
+        elif name == "replication":
+            raise InputError(
+                f"--check: {part}: BOINC's rule sets the share of replicated jobs itself; write replication",
+                argument="--check",
+                value=part,
+            )
         else:
             audit = units.parse_share(share or "5%", "--check")
     return Checking(
@@ -297,23 +314,33 @@ def simulate_pool(
     seats = plan.users
     pipelines = pipelines_of(request, fit, seats, asked)
     if not pipelines:
-        raise NoPlan("no plan: memory. no pipeline holds the longest of the drawn requests", binding="memory")
+        relax = [{"argument": "--lengths", "now": given.lengths, "needed": "fixed"}]
+        text = f"no plan: memory. no members hold the longest of the drawn requests, {longest:,} tokens"
+        raise NoPlan(text, binding="memory", relax=relax if given.lengths != "fixed" else [])
     sessions = sessions_of(request, given, asked)
     budget = int(min(batched_tokens(request.engine, request.machines[plan.layout.client], request.workload), longest))
     scheduler = scheduler_of(request, seats, budget)
+    kept = _surfaces(request, fit, seats, budget, longest)
+    own = plan.metrics["tpot"]
     began = time.process_time()
-    service = Service(
-        pipelines,
-        sessions,
-        requests,
-        scheduler=scheduler,
-        surface_of=_surfaces(request, fit, seats, budget, longest),
-        patience=asked.patience,
-        horizon=asked.horizon,
-    )
-    outcome = service.run(None if progress is None else lambda now: progress(*_hours(now, asked.horizon)))
+
+    def served(factor: float, tick: Callable[[float], None] | None = None) -> Outcome:
+        return Service(
+            pipelines,
+            sessions,
+            requests,
+            scheduler=scheduler,
+            surface_of=lambda layout: kept(layout, factor),
+            loading=Loads(request, store=asked.store),
+            patience=asked.patience,
+            horizon=asked.horizon,
+        ).run(tick)
+
+    outcome = served(1.0, None if progress is None else lambda now: progress(*_hours(now, asked.horizon)))
     spent = time.process_time() - began
-    checks = checked(asked.checking, len(request.members), asked.cheaters, asked.jobs, asked.seed)
+    ends = [served(end / own.value) for end in (own.low, own.high)]
+    many = len(request.members)
+    checks = checked(asked.checking, many, asked.cheaters, asked.jobs, asked.seed) if many >= LEAST else None
     if progress is not None:
         progress(*_hours(asked.horizon, asked.horizon))
     return PoolSimulation(
@@ -322,7 +349,7 @@ def simulate_pool(
         pipelines=tuple(pipelines),
         requests=requests,
         outcome=outcome,
-        figures=_figures(requests, outcome, plan),
+        figures=_figures(requests, outcome, ends, seen=given.churn is not None, grade=own.grade),
         served=float((outcome.last > NEVER).mean()),
         shares=_shares(request, sessions, outcome, asked.horizon),
         checks=checks,
@@ -336,7 +363,7 @@ def _hours(now: float, horizon: float) -> tuple[int, int]:
 
 
 def _arrivals(asked: Circumstances) -> Array:
-    """Return Poisson arrivals up to the horizon, at least one [s]."""
+    """Return Poisson arrivals up to the horizon [s]."""
     random = np.random.default_rng(np.random.SeedSequence(asked.seed).spawn(3)[2])
     mean = asked.rate * asked.horizon
     if mean > MOST:
@@ -346,7 +373,12 @@ def _arrivals(asked: Circumstances) -> Array:
     count = int(mean + 6.0 * np.sqrt(mean) + 10.0)
     times = renewal(asked.rate, count, 1.0, random)
     kept = times[times < asked.horizon]
-    return kept if len(kept) else times[:1]
+    if not len(kept):
+        raise InputError(
+            f"--rate: no request arrives within {units.significant(asked.horizon / units.DAY)} days; give more --days",
+            argument="--rate",
+        )
+    return np.asarray(kept)
 
 
 MOST = 5_000_000
@@ -432,23 +464,19 @@ def pipelines_of(request: PoolRequest, fit: Fit, seats: int, asked: Circumstance
         found = best_layout(rest) if rest.clients else None
         if found is None:
             break
-        out.append(_pipeline(request, problem, found.layout, work, store=asked.store))
+        out.append(_pipeline(request, problem, found.layout, work))
         for member in found.layout.used:
             rest = without(rest, member)
     return out
 
 
-def _pipeline(request: PoolRequest, problem: Problem, layout: Layout, work: Array, *, store: bool) -> Pipeline:
-    places = tuple(_place(request, problem, layout, member, work, store=store) for member in layout.used)
-    software = request.software
-    if software.restarts == "stage":
-        return Pipeline(layout=layout, places=places, reload=None)
-    loads = [float(one.load[one.member]) for one in places]
-    shared = software.loads == "client" and not store  # they all come over one uplink
-    return Pipeline(layout=layout, places=places, reload=sum(loads) if shared else max(loads))
+def _pipeline(request: PoolRequest, problem: Problem, layout: Layout, work: Array) -> Pipeline:
+    return Pipeline(
+        layout=layout, places=tuple(_place(request, problem, layout, member, work) for member in layout.used)
+    )
 
 
-def _place(request: PoolRequest, problem: Problem, layout: Layout, member: int, work: Array, *, store: bool) -> Place:
+def _place(request: PoolRequest, problem: Problem, layout: Layout, member: int, work: Array) -> Place:
     own = [stage for stage in layout.stages if stage.member == member]
     head, asks = layout.head == member, layout.client == member
     layers = [layer for stage in own for layer in range(stage.first, stage.end)]
@@ -460,9 +488,9 @@ def _place(request: PoolRequest, problem: Problem, layout: Layout, member: int, 
         member=member,
         layers=(own[0].first, own[-1].end - 1) if own else (0, -1),
         work=float(work[layers].sum() + work[-1] * head),
+        size=size,
         fits=(problem.room >= need) & _askers(problem, asks=asks),
         time=spent + (0.0 if asks else visits),
-        load=_loads(request, layout, size, store=store, asks=asks),
     )
 
 
@@ -473,14 +501,26 @@ def _askers(problem: Problem, *, asks: bool) -> Array:
     return who | (not asks)
 
 
-def _loads(request: PoolRequest, layout: Layout, size: float, *, store: bool, asks: bool) -> Array:
-    """Return the time in which each member gets weights, shape (members,) [s]."""
-    down = np.array([one.down for one in request.members])
-    source = "disk" if store or (asks and request.software.loads == "client") else request.software.loads
-    if source == "disk":
-        return np.full(len(down), size / catalogue.pools().assumed["disk"].value)
-    up = request.members[layout.client].up if source == "client" else inf
-    return np.asarray(wire_time(size, up, down))
+class Loads:
+    """How long weights take to reach members: from the client's link, a hub on the internet, or each member's disk."""
+
+    def __init__(self, request: PoolRequest, *, store: bool) -> None:
+        software, self.members = request.software, request.members
+        self.whole = software.restarts == "all"
+        self.source = "disk" if store else software.loads
+        self.disk = catalogue.pools().assumed["disk"].value
+
+    def one(self, place: Place, member: int, asks: int) -> float:
+        """Return the time in which a member gets the weights of a place, where another one asks [s]."""
+        if self.source == "disk" or (self.source == "client" and member == asks):
+            return place.size / self.disk
+        up = self.members[asks].up if self.source == "client" else inf
+        return float(wire_time(place.size, up, self.members[member].down))
+
+    def all(self, pipeline: Pipeline, holders: Sequence[int]) -> float:
+        """Return the time in which all holders of a pipeline get theirs; a client's link carries them one after the other [s]."""
+        times = [self.one(place, member, holders[0]) for place, member in zip(pipeline.places, holders, strict=True)]
+        return sum(times[1:]) if self.source == "client" else max(times)
 
 
 def works_of(request: PoolRequest, fit: Fit) -> Array:
@@ -508,19 +548,22 @@ PRODUCTS = frozenset({"matmul", "experts", "low_rank"})
 """Kinds of operations whose FLOP are credited: they are those of the weights that a member holds."""
 
 
-def _surfaces(request: PoolRequest, fit: Fit, seats: int, budget: int, longest: int) -> Callable[[Layout], Surface]:
-    """Return the step times of layouts, which are kept; members that are alike share theirs."""
+def _surfaces(
+    request: PoolRequest, fit: Fit, seats: int, budget: int, longest: int
+) -> Callable[[Layout, float], Surface]:
+    """Return the step times of layouts times a factor, which are kept; members that are alike share theirs."""
     kept: dict[object, Surface] = {}
     alike = alike_of(request)
 
-    def surface_of(layout: Layout) -> Surface:
+    def surface_of(layout: Layout, factor: float) -> Surface:
         # of two members that are alike, the one that asks is another than the one that does not
         stages = tuple((alike[one.member], one.first, one.end, one.member == layout.client) for one in layout.stages)
-        key = (alike[layout.client], stages, layout.output)
+        key = (alike[layout.client], stages, layout.output, factor)
         if key not in kept:
             if len(kept) >= KEPT:
                 kept.clear()
-            kept[key] = pool_surface(request, fit, layout, seats=seats, budget=budget, longest=longest)
+            table = pool_surface(request, fit, layout, seats=seats, budget=budget, longest=longest)
+            kept[key] = lists(scaled(table, factor))
         return kept[key]
 
     return surface_of
@@ -529,26 +572,38 @@ def _surfaces(request: PoolRequest, fit: Fit, seats: int, budget: int, longest: 
 # Figures ------------------------------------------------------------------------------------------
 
 
-def _figures(requests: Requests, outcome: Outcome, plan: PoolPlan) -> dict[str, Figure]:
-    """Return figures of finished requests, with the intervals of the plan's own times and of chance."""
+def _figures(
+    requests: Requests, outcome: Outcome, ends: Sequence[Outcome], *, seen: bool, grade: str
+) -> dict[str, Figure]:
+    """Return figures of finished requests, with the intervals of chance and of all steps as fast and as slow as their own.
+
+    Where nobody saw when members are there, no figure is better than guessed.
+    """
+    each, others = _times(requests, outcome), [_times(requests, one) for one in ends]
+    found = {}
+    for name, values in each.items():
+        if not len(values):
+            continue
+        fast, slow = (float(one[name].mean()) if len(one[name]) else inf for one in others)
+        one, mean = summary(values), float(values.mean())
+        sampling = (max(0.0, mean - one.error), mean + one.error)
+        low, high = joined(mean, sampling, (min(fast, mean), max(slow, mean)), 0.0)
+        metric = Metric(mean, low, high, "s", grade if seen else GRADES[-1])
+        found[name] = Figure(metric=metric, summary=one, sampling=sampling, speeds=(fast, slow))
+    return found
+
+
+def _times(requests: Requests, outcome: Outcome) -> dict[str, Array]:
+    """Return the times of finished requests by figure [s]."""
     done = outcome.last > NEVER
     several = done & (requests.outputs > 1)
     arrivals = np.asarray(requests.arrivals)
-    values = {
+    return {
         "ttft": (outcome.first - arrivals)[done],
         "tpot": (outcome.last - outcome.first)[several] / (requests.outputs[several] - 1),
         "e2e": (outcome.last - arrivals)[done],
         "waiting": (outcome.admitted - arrivals)[done],
     }
-    like = {"ttft": "ttft", "tpot": "tpot", "e2e": "tpot", "waiting": "ttft"}
-    return {name: _figure(summary(one), plan.metrics[like[name]]) for name, one in values.items() if len(one)}
-
-
-def _figure(found: Summary, times: Metric) -> Figure:
-    mean = found.mean or 0.0
-    low, high = max(0.0, mean - found.error), mean + found.error
-    own = Metric(mean, low * times.low / times.value, high * times.high / times.value, "s", times.grade)
-    return Figure(metric=own, summary=found, sampling=(low, high), speeds=(own.low, own.high))
 
 
 def _shares(request: PoolRequest, sessions: Sequence[Sessions], outcome: Outcome, horizon: float) -> tuple[Share, ...]:

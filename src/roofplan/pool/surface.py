@@ -112,7 +112,7 @@ def pool_surface(request: PoolRequest, fit: Fit, layout: Layout, *, seats: int, 
 
     Returns
     -------
-    Tables as lists, which plain Python reads fast.
+    Tables as arrays.
     """
     contexts = np.unique(np.round(np.geomspace(1.0, max(2.0, longest), LENGTHS)))
     running, held = np.arange(1.0, seats + 1.0), contexts[None, :]
@@ -134,7 +134,7 @@ def pool_surface(request: PoolRequest, fit: Fit, layout: Layout, *, seats: int, 
     once = passes(request, fit, layout, Step(new=n + 0.0, past=p + 0.0, requests=np.ones(n.shape)))
     several = np.interp(news, tokens, apart.layers) + _hops_of_one(request, layout, news)
     pieces = np.concatenate([np.zeros((1, len(pasts))), once.layers + once.hops - several[:, None]])
-    table = Surface(
+    return Surface(
         decodes=decodes,
         prompts=inside,
         mixed=inside,
@@ -146,17 +146,16 @@ def pool_surface(request: PoolRequest, fit: Fit, layout: Layout, *, seats: int, 
         news=np.concatenate([[0.0], news]),
         pasts=pasts,
         pieces=pieces,
-        reads=[],
-        reading=[],
-        states_tokens=[],
-        states_rows=[],
-        states=[],
-        encoders=[],
-        shared=[],
+        reads=np.zeros(0),
+        reading=np.zeros(0),
+        states_tokens=np.zeros(0),
+        states_rows=np.zeros(0),
+        states=np.zeros(0),
+        encoders=np.zeros(0),
+        shared=np.zeros(0),
         each=1.0,
         lag=0.0,
     )
-    return Surface(*(one.tolist() if isinstance(one, np.ndarray) else one for one in table))
 
 
 def _hops_of_one(request: PoolRequest, layout: Layout, tokens: Array) -> Array:

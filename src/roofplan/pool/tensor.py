@@ -14,7 +14,7 @@ from roofplan.pool.parts import Part, engine_part, latency_ends, stage_part
 from roofplan.pool.request import PoolRequest
 from roofplan.pool.search import Found
 from roofplan.records.calibration import Fit
-from roofplan.records.source import GRADES, document
+from roofplan.records.source import document
 from roofplan.records.terms import Term, total
 from roofplan.timing.figures import TIME_PER_TOKEN
 
@@ -32,20 +32,24 @@ def shared_layout(request: PoolRequest, problem: Problem, fit: Fit) -> Found | N
     -------
     The layout, in which each member has a stage of all layers; None where no number of members holds the model.
     """
-    whole = problem.layer.sum(axis=1)
-    order = sorted(range(problem.members), key=lambda member: float(whole[member]))
-    found: list[Found] = []
+    whole, size = problem.layer.sum(axis=1), float(hidden_bytes(request.model, request.software, 1.0))
+    meetings = problem.layers * request.software.value("syncs")
+
+    def cost(member: int) -> float:
+        one = request.members[member]
+        return float(whole[member]) + meetings * (one.rtt / 2.0 + float(wire_time(size, one.up, one.down)))
+
+    order = sorted(range(problem.members), key=cost)
+    step, found = decoding(request.workload, 1.0), list[Found]()
     count = 1
     while count <= min(problem.members, max(1, request.model.kv_heads)):
         share = float(problem.weight.sum()) / count
-        able = [member for member in order if problem.room[member] >= share]
-        askers = [
-            one for one in able[:count] if one in problem.clients and problem.room[one] >= share + problem.head_weight
-        ]
-        if len(able) >= count and askers:
-            stages = tuple(Stage(member, 0, problem.layers) for member in able[:count])
-            layout = Layout(askers[0], stages, request.software.outputs[0])
-            step = decoding(request.workload, 1.0)
+        able = [member for member in order if problem.room[member] >= share][:count]
+        stages = tuple(Stage(member, 0, problem.layers) for member in able)
+        for asks in able if len(able) == count else ():
+            if asks not in problem.clients or problem.room[asks] < share + problem.head_weight:
+                continue
+            layout = Layout(asks, stages, request.software.outputs[0])
             parts = shared_parts(request, fit, layout, step, TIME_PER_TOKEN)
             parts.append(engine_part(request, fit, layout, step, TIME_PER_TOKEN))
             seconds = sum(float(one.term.value) for one in parts)
@@ -143,20 +147,24 @@ def _meetings(request: PoolRequest, layout: Layout, step: Step) -> Part:
             sources=cites,
         ),
     ]
-    margin = rules.margins["wire"].value
+    everyone = (client, *others)
+    guessed = frozenset[str]().union(*(one.assumed for one in everyone))
+    margin = rules.margins["assumed_wire" if "rate" in guessed else "wire"].value
+    narrow = min(everyone, key=lambda one: min(one.up, one.down))
     ends = latency_ends((client, slow))
     low, high = ((end or hop.value) for end in (hop.low, hop.high))
     limits = {
         ("RTT", slow.name): meetings * trip,
         ("software of meetings", ""): meetings * hop.value,
-        ("link", client.name): meetings * each,
+        ("link", narrow.name): meetings * each,
     }
     return Part(
         term=total("meetings", parts, "s"),
         low=meetings * (ends[0] + low + each / margin),
         high=meetings * (ends[1] + high + each * margin),
-        grade=max(("borrowed", "guessed" if client.assumed or slow.assumed else "borrowed"), key=GRADES.index),
+        grade="guessed" if guessed else "borrowed",
         limits=limits,
+        kind="link",
     )
 
 

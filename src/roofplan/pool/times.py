@@ -196,7 +196,7 @@ def _messages(request: PoolRequest, layout: Layout, step: Step) -> list[Part]:
             limits["RTT", member.name] = limits.get(("RTT", member.name), 0.0) + member.rtt / 2.0
         limits["software of hops", ""] = hop.value * share
         grade = "guessed" if guessed or hop.kind == "guess" else "borrowed"
-        out.append(Part(term=term, low=low, high=high, grade=grade, limits=limits))
+        out.append(Part(term=term, low=low, high=high, grade=grade, limits=limits, kind="link"))
     return out
 
 

@@ -103,6 +103,7 @@ class RecordedProof:
     Parameters
     ----------
     host : where, and how links were shaped.
+    config : config.json of the model.
     layers : of each worker, the last of which has the output layer [1].
     quantities : ``rate`` of a link [B/s], ``weights`` that workers hold [B], time of a token ``alone`` and of a prompt ``prompt_alone`` without links,
         of a ``token`` and a ``prompt`` over them [s],
@@ -113,6 +114,7 @@ class RecordedProof:
     host: str
     software: str
     model: str
+    config: Mapping[str, object]
     layers: tuple[int, ...]
     prompt_tokens: int
     quantities: Mapping[str, float]

@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 
 from roofplan.inputs import PoolPlanInputs, PoolProveInputs, PoolSimulateInputs
-from roofplan.pool.checks import HONEST, Cheaters, closed_form, honest_auditors
+from roofplan.pool.checks import HONEST, Cheaters, Checked, closed_form, honest_auditors
 from roofplan.pool.layout import Layout
 from roofplan.pool.plan import PoolPlan, StageView
 from roofplan.pool.proof import Compared, Proof, Proven
@@ -87,7 +87,8 @@ class PoolPlanMember:
     ----------
     client : member that asks.
     output : whether the output layer stands with the ``client`` or with the ``last`` stage.
-    gap : how far the layout may be from the best, as a share of its time; 0 where it is the best [1].
+    gap : how far the layout of least time may be from the best, as a share of its time; 0 where it is the best; absent
+        where most tokens are sought, or layers are shared: the best of those tried [1].
     users : at once at the throughput [1].
     bare, unpriced : whether power leaves out the rest of the members' machines, and cards without a known price.
     api : median listed price of the model's output tokens [USD/Mtoken].
@@ -99,7 +100,7 @@ class PoolPlanMember:
     stages: list[StageMember]
     metrics: dict[str, MetricMember]
     users: int
-    gap: float
+    gap: float = ABSENT
     bounds: list[LimitShare]
     left_out: list[LeftMember]
     bare: bool = ABSENT
@@ -174,7 +175,7 @@ def _plan(plan: PoolPlan) -> PoolPlanMember:
         stages=[_stage(plan, one) for one in plan.views],
         metrics=metrics(plan.metrics),
         users=plan.users,
-        gap=plan.found.gap,
+        gap=plan.found.gap if plan.exact else ABSENT,
         bounds=[LimitShare(limit=name, member=who or ABSENT, share=share) for name, who, share in plan.limits],
         left_out=[LeftMember(member=one.member.name, visit=one.visit, layers=one.layers) for one in plan.left],
         bare=ABSENT if paid is None else paid.bare,
@@ -384,7 +385,7 @@ def pool_simulate_answer(found: PoolSimulation, asked: PoolSimulateInputs) -> Po
             seed=found.circumstances.seed,
             **figures,
         ),
-        checks=_checks(found),
+        checks=ABSENT if found.checks is None else _checks(found, found.checks),
     )
 
 
@@ -395,8 +396,8 @@ def _places(plan: PoolPlan, one: Pipeline) -> list[Json]:
     ]
 
 
-def _checks(found: PoolSimulation) -> ChecksMember:
-    checks, cheaters = found.checks, found.circumstances.cheaters
+def _checks(found: PoolSimulation, checks: Checked) -> ChecksMember:
+    cheaters = found.circumstances.cheaters
     audited = checks.audits / checks.jobs
     honest = honest_auditors(cheaters)
     return ChecksMember(
@@ -407,12 +408,15 @@ def _checks(found: PoolSimulation) -> ChecksMember:
         time=checks.replicated + audited * found.audit,
         wrong=checks.wrong / checks.jobs,
         balance=checks.balance,
-        kinds=[_kind(found, HONEST, None, honest), *(_kind(found, one.cheat.id, one, honest) for one in cheaters)],
+        kinds=[
+            _kind(found, checks, HONEST, None, honest),
+            *(_kind(found, checks, one.cheat.id, one, honest) for one in cheaters),
+        ],
     )
 
 
-def _kind(found: PoolSimulation, name: str, cheats: Cheaters | None, honest: float) -> KindMember:
-    tally, checking = found.checks.kinds[name], found.circumstances.checking
+def _kind(found: PoolSimulation, checks: Checked, name: str, cheats: Cheaters | None, honest: float) -> KindMember:
+    tally, checking = checks.kinds[name], found.circumstances.checking
     whole = cheats is not None and checking.audit > 0.0
     gain, least = closed_form(checking, cheats, honest) if whole and cheats is not None else (ABSENT, ABSENT)
     return KindMember(

@@ -38,10 +38,9 @@ def of_plan(plan: PoolPlan) -> list[Spec]:
 
 def _way(plan: PoolPlan) -> Spec:
     rows, at = [], 0.0
-    for term in plan.token.parts[:MOST_PARTS]:
-        after = at + 1e3 * float(term.value)
-        kind = "link" if " -> " in term.name else "engine" if term.name == "engine step" else "compute"
-        rows.append({"part": term.name, "from": at, "to": after, "ms": after - at, "kind": kind})
+    for part in plan.parts[:MOST_PARTS]:
+        after = at + 1e3 * float(part.term.value)
+        rows.append({"part": part.term.name, "from": at, "to": after, "ms": after - at, "kind": part.kind})
         at = after
     return spec(
         "One token on its way through the pool",
@@ -195,7 +194,8 @@ SHARES = np.geomspace(0.001, 0.3, 60)
 def _honesty(found: PoolSimulation) -> list[Spec]:
     """Return what a cheat gains by the share of audits, by the closed form, and what the simulation found."""
     under = found.circumstances
-    if not under.cheaters or not under.checking.stake:
+    checks = found.checks
+    if checks is None or not under.cheaters:
         return []
     honest = honest_auditors(under.cheaters)
     rows = [
@@ -208,7 +208,7 @@ def _honesty(found: PoolSimulation) -> list[Spec]:
         for share in SHARES.tolist()
     ]
     seen = [
-        {"audits": under.checking.audit, "gain": found.checks.kinds[one.cheat.id].gain, "kind": one.cheat.id}
+        {"audits": under.checking.audit, "gain": checks.kinds[one.cheat.id].gain, "kind": one.cheat.id}
         for one in under.cheaters
         if under.checking.audit
     ]

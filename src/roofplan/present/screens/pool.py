@@ -6,9 +6,10 @@ from collections import Counter
 from pathlib import Path
 
 from roofplan import catalogue
-from roofplan.pool.checks import HONEST, Cheaters, closed_form, honest_auditors
+from roofplan.pool.checks import HONEST, LEAST, Cheaters, Checked, closed_form, honest_auditors
 from roofplan.pool.plan import LeftOut, PoolPlan, StageView
 from roofplan.pool.proof import Compared, Proof, Proven
+from roofplan.pool.request import GOALS
 from roofplan.pool.simulate import PoolSimulation
 from roofplan.present.screens.explain import trees_screen
 from roofplan.present.screens.load import figure_lines
@@ -69,6 +70,7 @@ def _answer(plan: PoolPlan) -> list[str]:
     stages = f"{_counted(count, what)}" + (" that share every layer" if what == "member" else "")
     goal = "least time of one user" if plan.request.best == "latency" else "most tokens a second"
     sure = "optimal" if found.gap <= 0.0 else f"at most {found.gap:.1%} from the best"
+    sure = sure if plan.exact else "the best of those tried"
     alone, many = figures["tokens_per_second_per_user"], figures["output_tokens_per_second"]
     lines = [f"PLAN  {stages}, {plan.client.name} asks: {goal}, {sure}"]
     lines += said(
@@ -76,13 +78,22 @@ def _answer(plan: PoolPlan) -> list[str]:
         f"{interval(alone, 1.0, 'tok/s')}, TPOT {units.show(figures['tpot'].value, 's')} · first token {interval(figures['ttft'], 1.0, 's')}",
     )
     lines += said("in all", f"{interval(many, 1.0, 'tok/s')} with {users_text(plan.users)} at once")
-    limits = [
-        f"{share:.0%} {name}" + (f" of {who}" if who else "")
-        for name, who, share in plan.limits[:BINDING]
-        if share >= 0.01
-    ]
+    limits = [f"{share:.0%} {text}" for text, share in _binding(plan)[:BINDING] if share >= 0.01]
     lines += said("binds", " · ".join(limits))
     return [*lines, *_bill(plan)]
+
+
+def _binding(plan: PoolPlan) -> list[tuple[str, float]]:
+    """Return what binds a token, the shares of all members together, the largest first."""
+    shares, who = dict[str, float](), dict[str, list[str]]()
+    for name, member, share in plan.limits:
+        shares[name] = shares.get(name, 0.0) + share
+        who.setdefault(name, []).append(member)
+    texts = {
+        name: name if not names[0] else f"{name} of {names[0] if len(names) == 1 else f'{len(names)} members'}"
+        for name, names in who.items()
+    }
+    return sorted(((texts[name], share) for name, share in shares.items()), key=lambda one: -one[1])
 
 
 def _bill(plan: PoolPlan) -> list[str]:
@@ -124,7 +135,9 @@ def _members(plan: PoolPlan) -> list[str]:
 
 def _row(plan: PoolPlan, one: StageView, names: int) -> str:
     held = "output" if one.layers is None else f"{one.layers[0]}-{one.layers[1]}" + ("+out" if one.output else "")
-    other = "cannot do" if one.without is None else f"{units.significant(one.without)} tok/s"
+    other = "" if one.without is None else f"{units.significant(one.without)} tok/s"
+    if one.without is None and plan.request.best == GOALS[0]:
+        other = "no plan"
     cells = (
         held,
         units.gib(one.weights + one.cache),
@@ -185,7 +198,7 @@ def _simulated(found: PoolSimulation) -> list[str]:
     count = len(found.pipelines)
     words = [
         f"members stay {units.show(under.session, 's')} and are there {under.online:.0%} of the time, {under.pattern}",
-        f"users wait {units.show(under.patience, 's')} for a first token",
+        f"users wait {units.show(under.patience, 's')} for a seat",
         "weights on disk" if under.store else f"weights come from the {request.software.loads}",
         *(text for _, text in plan.warnings),
     ]
@@ -226,11 +239,15 @@ def _served(found: PoolSimulation) -> list[str]:
 KINDS = ("members", "jobs", "cheated", "delivered", "found", "gain", "expected", "honesty from")
 """Columns of the table of kinds."""
 
+KIND_WIDTHS = (9, 9, 9, 11, 8, 9, 11, 16)
+
 
 def _checked(found: PoolSimulation) -> list[str]:
     checks, under = found.checks, found.circumstances
+    if checks is None:
+        return said("checks", f"need {LEAST} members: two audit what a third one did")
     checking, share = under.checking, checks.audits / checks.jobs
-    how = [f"audits of {checking.audit:.3g}"] if checking.audit else []
+    how = [f"audits of {checking.audit:.3g} of the jobs"] if checking.audit else []
     how += ["adaptive replication"] if checking.replication else []
     stakes = f"deposit {checking.deposit:g}, withheld {checking.withheld}, probation {checking.probation} jobs"
     cost = checks.replicated + share * found.audit
@@ -240,21 +257,21 @@ def _checked(found: PoolSimulation) -> list[str]:
         f"{checks.overhead:.1%} of the FLOP of answers, {cost:.1%} of their device time (an audit is one prompt pass, {found.audit:.2f} of an answer)",
     )
     lines += said("wrong", f"{checks.wrong / checks.jobs:.2%} of {checks.jobs:,} simulated answers")
-    lines.append(f"  {'kind':10}" + "".join(name.rjust(11 if k < 7 else 14) for k, name in enumerate(KINDS)))
+    lines.append(f"  {'kind':10}" + "".join(name.rjust(width) for name, width in zip(KINDS, KIND_WIDTHS, strict=True)))
     honest = honest_auditors(under.cheaters)
-    lines.append(_kind(found, HONEST, None, honest))
-    return [*lines, *(_kind(found, one.cheat.id, one, honest) for one in under.cheaters)]
+    lines.append(_kind(found, checks, HONEST, None, honest))
+    return [*lines, *(_kind(found, checks, one.cheat.id, one, honest) for one in under.cheaters)]
 
 
-def _kind(found: PoolSimulation, name: str, cheats: Cheaters | None, honest: float) -> str:
-    tally, checking = found.checks.kinds[name], found.circumstances.checking
+def _kind(found: PoolSimulation, checks: Checked, name: str, cheats: Cheaters | None, honest: float) -> str:
+    tally, checking = checks.kinds[name], found.circumstances.checking
     cells = [f"{n:,}" for n in (tally.members, tally.jobs, tally.cheated, tally.accepted, tally.found)]
     if cheats is not None and tally.cheated:
         cells.append(f"{tally.gain:+.2f}")
     if cheats is not None and tally.cheated and checking.audit:
         gain, least = closed_form(checking, cheats, honest)
-        cells += [f"{gain:+.2f}", f"{least:.1%} audits"]
-    return f"  {name:10}" + "".join(cell.rjust(11 if k < 7 else 14) for k, cell in enumerate(cells))
+        cells += [f"{gain:+.2f}", f"{least:.1%} audits" if least < 1.0 else "nowhere"]
+    return f"  {name:10}" + "".join(cell.rjust(width) for cell, width in zip(cells, KIND_WIDTHS, strict=False))
 
 
 EARNERS = 12
@@ -265,7 +282,7 @@ def _earned(found: PoolSimulation) -> list[str]:
     whole = sum(one.credit for one in found.shares)
     lines = said(
         "credit",
-        f"{units.significant(whole)} cobblestones = 200 a day for each GFLOP/s of finished answers, verified by layers and tokens",
+        f"{units.significant(whole)} cobblestones: 200 for each GFLOP/s and day of finished answers, counted from layers and tokens",
     )
     earners = sorted(found.shares, key=lambda one: -one.credit)
     for one in earners[:EARNERS]:
@@ -273,12 +290,12 @@ def _earned(found: PoolSimulation) -> list[str]:
         lines.append(f"  {one.name:24}{share:>7.1%}   there {one.online:>4.0%} of the time")
     if len(earners) > EARNERS:
         lines.append(f"  and {len(earners) - EARNERS} more")
-    rate = units.significant(found.member_days / max(found.cpu, 1e-9), 2)
     return [
         *lines,
         *wrapped(
-            f"not modelled: several answers of one user in a row, members who slow down, network failures · gain in jobs, of one cheated"
-            f" job · {rate} member-days a second · seed {found.circumstances.seed} · more: --csv FILE --html FILE --json",
+            "not modelled: conversations, members who slow down, network failures; checks are of jobs that one member does: which"
+            " stage of a pipeline is at fault, its kept inputs would have to tell · a gain is that of a cheated job, in jobs"
+            f" · seed {found.circumstances.seed} · more: --csv FILE --html FILE --json",
             indent=2,
         ),
     ]
