@@ -105,14 +105,17 @@ def asked(*texts, model="qwen3-32b", **more):
 
 def test_a_plan_covers_every_layer_once_and_fits():
     plan = asked(*THREE, precision="q8_0")
-    assert [view.layers for view in plan.views] == [(0, 20), (21, 63)]
-    assert plan.client.name == "rtx-4090"
+    held = sorted(view.layers for view in plan.views)
+    assert held[0][0] == 0
+    assert held[-1][1] == 63
+    assert all(before[1] + 1 == after[0] for before, after in itertools.pairwise(held))
     for view in plan.views:
         assert view.weights + view.cache <= view.room
     assert plan.metrics["tpot"].value == pytest.approx(float(plan.token.value), rel=1e-12)
     assert plan.metrics["tokens_per_second_per_user"].value == pytest.approx(1.0 / plan.metrics["tpot"].value)
     assert sum(share for _, _, share in plan.limits) == pytest.approx(1.0, rel=1e-9)
     assert plan.token.value == pytest.approx(plan.found.time, rel=1e-9)
+    assert plan.found.gap <= 0.01
 
 
 def test_published_rules_are_never_faster():
@@ -189,8 +192,8 @@ def test_ways_out_of_too_little_memory_lead_to_plans():
         asked("rtx-4090@1gbe")
     ways = {one["argument"]: one["needed"] for one in caught.value.relax}
     assert ways == {"--precision": "q4_k_m", "--member": "2xrtx-4090@1gbe"}
-    assert asked("rtx-4090@1gbe", precision=ways["--precision"]).found.gap == 0.0
-    assert asked("rtx-4090@1gbe", ways["--member"]).found.gap == 0.0
+    assert asked("rtx-4090@1gbe", precision=ways["--precision"]).found.gap <= 0.01
+    assert asked("rtx-4090@1gbe", ways["--member"]).found.gap <= 0.01
 
 
 def test_the_document_and_its_command(run_json):
@@ -198,7 +201,7 @@ def test_the_document_and_its_command(run_json):
     code, document = run_json("pool", "plan", "qwen3-32b", *words)
     assert code == 0
     stages = document["plans"][0]["stages"]
-    assert [one["layers"] for one in stages] == [[0, 20], [21, 63]]
+    assert [stages[0]["layers"][0], stages[-1]["layers"][1]] == [0, 63]
     assert set(document["baselines"]) == {"exo", "petals", "parallax"}
     again = PoolPlanInputs.of(document["inputs"])
     assert api.plan_pool(again).metrics["tpot"].value == document["plans"][0]["metrics"]["tpot"]["value"]
@@ -208,6 +211,47 @@ def test_launch_lines_give_every_layer_to_somebody():
     plan = asked(*THREE, precision="q8_0")
     split = plan.launch[-1].split("--tensor-split ")[1]
     assert sum(map(int, split.split(","))) == 64 + 1
+
+
+def test_members_without_a_part_leave_the_rest_as_fast():
+    """Each of two 3090s holds the model alone; a third member adds nothing that the other does not."""
+    plan = asked("2xrtx-3090@1gbe", "rtx-3060@100mbit:12ms", precision="q4_k_m")
+    for view in plan.views:
+        assert view.without is not None
+
+
+def test_throughput_counts_prompts():
+    """With one token of answer, a request is its prompt: no more are served than prompts pass."""
+    one = {"model": "llama-3.1-8b", "precision": "q4_k_m"}
+    short = asked("rtx-4090@1gbe", output="1", **one)
+    first = short.metrics["ttft"].value
+    assert short.metrics["output_tokens_per_second"].value == pytest.approx(1.0 / first, rel=0.25)
+    long = asked("rtx-4090@1gbe", output="1024", **one)
+    assert long.metrics["output_tokens_per_second"].value > 5.0 * short.metrics["output_tokens_per_second"].value
+
+
+def test_a_faster_link_serves_no_fewer_tokens():
+    rates = [
+        asked("2xrtx-3090@" + link, model="llama-3.1-70b", precision="q4_k_m").metrics["output_tokens_per_second"].value
+        for link in ("100mbit:0ms", "1gbit:0ms", "10gbit:0ms", "100gbit:0ms")
+    ]
+    assert rates == sorted(rates)
+
+
+def test_a_client_with_the_output_alone_gets_a_share_of_its_own():
+    plan = asked("2xrtx-4090@1gbit:4ms", "rtx-3060@wifi", model="llama-3.1-70b", precision="q4_k_m", client="rtx-3060")
+    if all(stage.member != plan.layout.client for stage in plan.layout.stages):
+        split = [int(one) for one in plan.launch[-1].split("--tensor-split ")[1].split(",")]
+        assert len(split) == 3
+        assert split[-1] == 1
+    assert plan.layout.output == CLIENT
+
+
+def test_free_electricity_costs_nothing():
+    plan = asked("2xrtx-3090@1gbe", precision="q8_0", electricity="0USD/kWh")
+    assert plan.metrics["electricity_per_million_output_tokens"].value == 0.0
+    with pytest.raises(InputError, match="not negative"):
+        asked("2xrtx-3090@1gbe", precision="q8_0", electricity="-1USD/kWh")
 
 
 def test_electricity_of_members():

@@ -10,6 +10,7 @@ from roofplan.measure import namespaces, workers
 from roofplan.measure.workers import NoWorkers, Watched
 from roofplan.pool.proof import compared
 
+
 def proven(one):
     """Return the prediction of a recorded run beside what was measured."""
     seen = one.quantities
@@ -116,7 +117,9 @@ def test_links_are_made_and_removed():
 
 
 @pytest.mark.parametrize(
-    "row", golden_rows("pool_speeds.csv"), ids=lambda one: f"{one['count']}-{one['device']}-{one['model']}-{one['tpot_ms']}"
+    "row",
+    golden_rows("pool_speeds.csv"),
+    ids=lambda one: f"{one['count']}-{one['device']}-{one['model']}-{one['tpot_ms']}",
 )
 def test_published_speeds_of_shared_layers(row):
     """b4rtaz/distributed-llama, README: average token generation time."""

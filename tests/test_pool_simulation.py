@@ -12,9 +12,10 @@ from roofplan.laws import pool as laws
 from roofplan.operations.table import Step
 from roofplan.pool.checks import Cheaters, Checking, checked, closed_form, honest_auditors
 from roofplan.pool.churn import EVENING, STEADY, Sessions, drawn, read_churn
+from roofplan.pool.circumstances import cheaters_of
 from roofplan.pool.costs import problem_of
 from roofplan.pool.request import pool_request
-from roofplan.pool.simulate import cheaters_of, works_of
+from roofplan.pool.simulate import works_of
 from roofplan.pool.surface import pool_surface
 from roofplan.pool.times import parts_of
 from roofplan.records.pool import Member

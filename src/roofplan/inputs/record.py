@@ -202,7 +202,7 @@ def takes(record: type[Inputs]) -> Callable[[Callable[..., Any]], Callable[..., 
         own = list(inspect.signature(function).parameters.values())[1:]
         beside = {one.name for one in own}
         places = tuple(name for name, one in record.each().items() if one.metadata["positional"])
-        places = POSITIONS if places == POSITIONS[:1] else places
+        places = POSITIONS if places == POSITIONS[:1] and POSITIONS[1] in record.each() else places
 
         @wraps(function)
         def called(*given: Any, **named: Any) -> Any:

@@ -129,7 +129,7 @@ def _member(name: str, device: Accelerator, link: str, text: str, argument: str)
 
 def _rtt(text: str, whole: str, argument: str) -> float:
     """Return a round trip; a switch on a bench has none that counts [s]."""
-    seconds = units.parse(text, "s", f"{argument}: {whole}: RTT", positive=False, example="12ms")
+    seconds = units.parse(text, "s", f"{argument}: {whole}: RTT", positive=False, example="12 ms")
     if seconds < 0.0:
         raise InputError(f"{argument}: {whole}: the RTT is negative", argument=argument, value=whole)
     return seconds
@@ -249,6 +249,10 @@ def _online(text: str | None, argument: str) -> float | None:
     """Return the share of the day that a member is there: ``8h`` or ``30%`` [1]."""
     if text is None:
         return None
+    if ":" in text:
+        raise InputError(
+            f"{argument}: online: {text!r} are no hours of a day; write 18:00-02:00", argument="--members", value=text
+        )
     if text.strip().endswith("h"):
         share = units.parse(text, "s", f"{argument}: online") / units.DAY
     else:

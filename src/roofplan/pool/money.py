@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import statistics
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from roofplan import catalogue
+from roofplan.laws import batching
 from roofplan.money.listed import routes
 from roofplan.pool.costs import decoding, problem_of
 from roofplan.pool.layout import Layout
@@ -42,7 +44,15 @@ class Bill:
     api: float | None
 
 
-def bill(request: PoolRequest, fit: Fit, layout: Layout, users: int, batch: float, rate: Metric) -> Bill | None:
+def bill(
+    request: PoolRequest,
+    fit: Fit,
+    layout: Layout,
+    users: int,
+    batch: float,
+    rate: Metric,
+    prompts: Mapping[int, float],
+) -> Bill | None:
     """Return what a pool's tokens cost its members.
 
     Members draw power all the time in which the pool serves, more where they compute. A card wears by its price over its
@@ -55,6 +65,7 @@ def bill(request: PoolRequest, fit: Fit, layout: Layout, users: int, batch: floa
     layout : who holds which layers.
     users, batch : users at once, and of a batch [1].
     rate : tokens a second of them all [1/s].
+    prompts : for how long a prompt occupies each member [s].
 
     Returns
     -------
@@ -67,7 +78,8 @@ def bill(request: PoolRequest, fit: Fit, layout: Layout, users: int, batch: floa
         card = request.machines[member]
         spent = sum(float(problem.layer[member, s.first : s.end].sum()) for s in layout.stages if s.member == member)
         spent += float(problem.head[member]) if member == layout.head else 0.0
-        power = wall_power(card, min(1.0, spent * rate.value / batch), fit)
+        each = float(batching.cycle_time(prompts.get(member, 0.0), spent / batch, request.workload.output))
+        power = wall_power(card, min(1.0, rate.value * each), fit)
         if power is None:
             return None
         watts[member] = float(power.value)
@@ -85,13 +97,18 @@ def bill(request: PoolRequest, fit: Fit, layout: Layout, users: int, batch: floa
         electricity=_per_million(
             paid,
             rate,
-            (low / whole * min(1.0, spread[0] / tariff.value), high / whole * max(1.0, spread[1] / tariff.value)),
+            (low / whole * _ratio(spread[0], tariff.value, min), high / whole * _ratio(spread[1], tariff.value, max)),
         ),
         wear=_wear(request, layout, rate),
         unpriced=tuple(dict.fromkeys(d.id for m in watts if _bought((d := request.members[m].device).id) is None)),
         bare=any(request.machines[m].box is None for m in watts),
         api=_listed(request),
     )
+
+
+def _ratio(end: float, price: float, which: Callable[[float, float], float]) -> float:
+    """Return an end of a price by the price, no nearer than 1; 1 where electricity is free [1]."""
+    return which(1.0, end / price) if price else 1.0
 
 
 def _per_million(dollars: float, rate: Metric, ends: tuple[float, float]) -> Metric:

@@ -3,34 +3,34 @@
 from __future__ import annotations
 
 import math
+import shlex
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 
 from roofplan import catalogue
 from roofplan.errors import NoPlan
-from roofplan.laws.pool import wire_time
 from roofplan.operations.table import element_bytes
-from roofplan.pool.costs import decoding, layer_weights, problem_of
+from roofplan.pool.costs import alike_of, decoding, layer_weights, problem_of, rooms
 from roofplan.pool.layout import Layout, Problem
 from roofplan.pool.money import Bill, bill
 from roofplan.pool.parts import Part
 from roofplan.pool.request import ENGINE, GOALS, PoolRequest
-from roofplan.pool.rules import RULES
+from roofplan.pool.rules import RULES, Rule
 from roofplan.pool.search import Found, best_layout
 from roofplan.pool.tensor import shared_layout, shared_view
+from roofplan.pool.throughput import fastest, most_tokens, prompt_of, user_ladder
 from roofplan.pool.times import limits_of, prompt_parts, sizes_of, token_parts
 from roofplan.records import units
 from roofplan.records.calibration import Fit
-from roofplan.records.pool import LAST, Member
+from roofplan.records.pool import CLIENT, LAST, Member
 from roofplan.records.source import GRADES
 from roofplan.records.terms import Term, total
 from roofplan.serving.space import at_precision, in_files_of
 from roofplan.timing.figures import Metric
-
-MOST_USERS = 512
-"""Most users that a pool is tried with [1]."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +42,7 @@ class StageView:
     member : who.
     layers : first and last of its layers, None where it holds the output layer alone.
     output : whether it holds the output layer.
-    weights, cache, room : memory of its layers, of one user's cache in them, and what it has for both [B].
+    weights, cache, room : memory of its layers, of the users' caches in them, and what it has for both [B].
     time, hop : time of its part of a token, and of the messages to and from it [s].
     sent : bytes that it sends for each token [B].
     without : tokens a second of one user without it, None where the others cannot hold the model, or most tokens of many
@@ -161,6 +161,8 @@ class PoolPlan:
         remote = [stage for stage in layout.stages if stage.member != layout.client]
         local = [stage for stage in layout.stages if stage.member == layout.client]
         counts = [stage.layers for stage in (*remote, *local)]
+        if not local and layout.output == CLIENT:
+            counts.append(0)
         counts[-1] += 1  # the output layer counts as one
         context = self.request.workload.context * self.users
         addresses = {stage.member: f"<address of {names[stage.member]}>" for stage in remote}
@@ -171,6 +173,12 @@ class PoolPlan:
             f"llama-server -m '<{self.request.model.id}-{self.stored}.gguf>' -ngl 99 -c {context} -np {self.users}{rpc}"
         )
         return [*lines, f"# on {names[layout.client]}\n{server}"]
+
+    @property
+    def file(self) -> str:
+        """The file of the weights for a shell, a blank where it is not known."""
+        name = self.request.model.id
+        return shlex.quote(name) if name.endswith(".gguf") else f"'<{Path(name).stem}-{self.stored}.gguf>'"
 
     @property
     def stored(self) -> str:
@@ -211,23 +219,27 @@ def plan_pool(request: PoolRequest, fit: Fit, progress: Callable[[int, int], Non
     if request.best == GOALS[0] or request.software.route == "all":
         found, users = quickest(request, fit, one), None
     else:
-        found, users = _fastest(request, fit)
+        found, users = fastest(request, fit)
     if found is None:
         raise _refusal(request, one, fit)
+    if request.best == GOALS[0] and request.software.route != "all":
+        found = _roomier(request, fit, found)
     layout = found.layout
     asked = len(layout.used) + 1
+    users, per_second, batch = most_tokens(request, fit, layout, users)
     views = []
     for done, member in enumerate(sorted(layout.used, key=layout.place)):
-        views.append(_view(request, fit, one, layout, member))
+        views.append(_view(request, fit, one, layout, member, users))
         if progress is not None:
             progress(done + 1, asked)
-    users, per_second, batch = _many(request, fit, layout, users)
     parts = token_parts(request, fit, layout)
     prompt = prompt_parts(request, fit, layout)
     token, first = total("token", [p.term for p in parts], "s"), total("TTFT", [p.term for p in prompt], "s")
     busiest = token_parts(request, fit, layout, batch=batch)
-    metrics = _metrics(parts, prompt, busiest, per_second)
-    paid = bill(request, fit, layout, users, batch, metrics["output_tokens_per_second"])
+    metrics = _metrics(request, parts, prompt, busiest, per_second, users)
+    shared = request.software.route == "all"
+    spent = {layout.client: first.value} if shared else prompt_of(request, fit, layout).members
+    paid = bill(request, fit, layout, users, batch, metrics["output_tokens_per_second"], spent)
     if paid is not None:
         metrics |= _costs(paid)
     left = [_left(request, one, layout, member) for member in range(one.members) if member not in layout.used]
@@ -247,15 +259,31 @@ def plan_pool(request: PoolRequest, fit: Fit, progress: Callable[[int, int], Non
         views=views,
         left=left,
         bill=paid,
-        baselines=_baselines(request, one, layout.client),
+        baselines=_baselines(request, one),
         warnings=_warnings(request),
     )
+
+
+TIE = 0.01
+"""Difference of times below which the layout with room for more users is taken [1]."""
+
+
+def _roomier(request: PoolRequest, fit: Fit, found: Found) -> Found:
+    """Return the layout that holds most users of those in which one user's token takes hardly longer."""
+    for users in user_ladder()[1:]:
+        more = best_layout(problem_of(request, fit, users=users))
+        if more is None or more.time > found.least * (1.0 + TIE):
+            break
+        found = Found(more.layout, more.time, min(found.least, more.time))
+    return found
 
 
 # Figures ------------------------------------------------------------------------------------------
 
 
-def _metrics(parts: list[Part], prompt: list[Part], busiest: list[Part], rate: float) -> dict[str, Metric]:
+def _metrics(
+    request: PoolRequest, parts: list[Part], prompt: list[Part], busiest: list[Part], rate: float, users: int
+) -> dict[str, Metric]:
     """Return the figures; errors of stages and links are taken to point the same way, so their ends add."""
 
     def whole(found: list[Part]) -> tuple[float, float, float, str]:
@@ -265,12 +293,15 @@ def _metrics(parts: list[Part], prompt: list[Part], busiest: list[Part], rate: f
         return value, low, high, max((p.grade for p in found), key=GRADES.index)
 
     tpot, first, many = whole(parts), whole(prompt), whole(busiest)
+    turns, prompts = request.workload.output - 1.0, 1.0 if request.software.overlaps else float(users)
+    request_time = [turns * d + prompts * p for d, p in zip(many[:3], first[:3], strict=True)]
+    grade = max(many[3], first[3], key=GRADES.index)
     return {
         "tpot": Metric(tpot[0], tpot[1], tpot[2], "s", tpot[3]),
         "ttft": Metric(first[0], first[1], first[2], "s", first[3]),
         "tokens_per_second_per_user": Metric(1.0 / tpot[0], 1.0 / tpot[2], 1.0 / tpot[1], "token/s", tpot[3]),
         "output_tokens_per_second": Metric(
-            rate, rate * many[0] / many[2], rate * many[0] / many[1], "token/s", many[3]
+            rate, rate * request_time[0] / request_time[2], rate * request_time[0] / request_time[1], "token/s", grade
         ),
     }
 
@@ -301,121 +332,6 @@ def quickest(request: PoolRequest, fit: Fit, problem: Problem) -> Found | None:
     return shared_layout(request, problem, fit) if request.software.route == "all" else best_layout(problem)
 
 
-def _many(request: PoolRequest, fit: Fit, layout: Layout, users: int | None) -> tuple[int, float, float]:
-    """Return the users at once at which a layout gives most tokens a second, that rate [1/s], and the users of a batch."""
-    if request.software.route == "all":
-        return 1, 1.0 / sum(float(one.term.value) for one in token_parts(request, fit, layout)), 1.0
-    best = (1, 0.0, 1.0)
-    ladder = [users] if users is not None else _ladder()
-    for count in ladder:
-        if not problem_of(request, fit, users=count).holds(layout):
-            break
-        rate, batch = rate_of(request, fit, layout, count)
-        if rate > best[1] * 1.001:
-            best = (count, rate, batch)
-    return best
-
-
-def _ladder() -> list[int]:
-    return [1 << k for k in range(MOST_USERS.bit_length())]
-
-
-def rate_of(request: PoolRequest, fit: Fit, layout: Layout, users: int) -> tuple[float, float]:
-    """Return the tokens a second of `users` at once, and the users of a batch at which they are most.
-
-    Where stages work on different requests, users are divided into as many batches as keep every stage busy: a batch
-    returns after its pass, and no more leave a stage than its slowest part lets through.
-
-    Parameters
-    ----------
-    request : the pool.
-    fit : the fitted constants.
-    layout : who holds which layers.
-    users : users at once [1].
-
-    Returns
-    -------
-    Tokens a second [1/s], and users of a batch [1].
-    """
-    groups = range(1, min(users, 4 * len(layout.stages)) + 1) if request.software.overlaps else (1,)
-    found = []
-    for count in groups:
-        batch = users / count
-        problem = problem_of(request, fit, batch=batch, users=users)
-        found.append((min(users / problem.time(layout), batch / slowest_part(request, problem, layout, batch)), batch))
-    return max(found)
-
-
-def slowest_part(request: PoolRequest, problem: Problem, layout: Layout, batch: float) -> float:
-    """Return the longest time that one batch occupies a member or one direction of a link [s]."""
-    busy = np.zeros(problem.members)
-    for stage in layout.stages:
-        busy[stage.member] += problem.layer[stage.member, stage.first : stage.end].sum()
-    busy[layout.head] += problem.head[layout.head]
-    busy[layout.client] += problem.host[layout.client]
-    up, down = np.zeros(problem.members), np.zeros(problem.members)
-    for a, b, size, _ in sizes_of(request, layout, decoding(request.workload, batch)):
-        up[a] += wire_time(size, request.members[a].up, math.inf)
-        down[b] += wire_time(size, math.inf, request.members[b].down)
-    return float(max(busy.max(), up.max(), down.max()))
-
-
-def _fastest(request: PoolRequest, fit: Fit) -> tuple[Found | None, int | None]:
-    """Return the layout with most tokens a second, and its users at once.
-
-    For each number of users on a ladder, and each size of batch where stages overlap, the longest time that any stage may
-    take is narrowed down to the least at which the model still fits.
-    """
-    best: tuple[float, Found, int] | None = None
-    stages = len(request.members)
-    for users in _ladder():
-        for count in (
-            sorted({1, 2, 4, min(users, stages), min(users, 2 * stages)}) if request.software.overlaps else (1,)
-        ):
-            if count > users:
-                continue
-            problem = problem_of(request, fit, batch=users / count, users=users)
-            found = best_layout(problem) if count == 1 else _evenest(problem)
-            if found is None:
-                continue
-            rate = rate_of(request, fit, found.layout, users)[0]
-            if best is None or rate > best[0] * 1.001:
-                best = (rate, found, users)
-    return (None, None) if best is None else (best[1], best[2])
-
-
-NARROWED = 24
-"""Steps in which the longest time of a stage is narrowed down [1]."""
-
-
-def _evenest(problem: Problem) -> Found | None:
-    """Return the layout whose slowest stage is quickest, of these that of least time."""
-    found = best_layout(problem)
-    if found is None:
-        return None
-    high = max(_spent(problem, found.layout))
-    low = float(problem.layer.min(axis=1).min())
-    for _ in range(NARROWED):
-        middle = math.sqrt(low * high)
-        tried = best_layout(replace(problem, most=middle))
-        if tried is None:
-            low = middle
-        else:
-            found, high = tried, middle
-        if high / low < 1.01:
-            break
-    return found
-
-
-def _spent(problem: Problem, layout: Layout) -> list[float]:
-    head = [float(problem.head[layout.head])]
-    stages = [float(problem.layer[one.member, one.first : one.end].sum()) for one in layout.stages]
-    return [
-        *head,
-        *(t + (head[0] if one.member == layout.head else 0.0) for one, t in zip(layout.stages, stages, strict=True)),
-    ]
-
-
 # Members ------------------------------------------------------------------------------------------
 
 
@@ -436,7 +352,7 @@ def without(problem: Problem, member: int) -> Problem:
     return replace(problem, room=room, clients=tuple(one for one in problem.clients if one != member))
 
 
-def _view(request: PoolRequest, fit: Fit, problem: Problem, layout: Layout, member: int) -> StageView:
+def _view(request: PoolRequest, fit: Fit, problem: Problem, layout: Layout, member: int, users: int) -> StageView:
     rest = without(problem, member)
     other = quickest(request, fit, rest) if rest.clients and request.best == GOALS[0] else None
     alone = None if other is None else 1.0 / other.time
@@ -465,7 +381,7 @@ def _view(request: PoolRequest, fit: Fit, problem: Problem, layout: Layout, memb
         layers=(own[0].first, own[-1].end - 1) if own else None,
         output=output,
         weights=bare + (problem.head_weight if output else 0.0),
-        cache=kept - bare,
+        cache=users * (kept - bare),
         room=float(problem.room[member]),
         time=sum(float(problem.layer[member, one.first : one.end].sum()) for one in own)
         + (float(problem.head[member]) if output else 0.0),
@@ -482,35 +398,55 @@ def _left(request: PoolRequest, problem: Problem, layout: Layout, member: int) -
     return LeftOut(member=request.members[member], visit=visit, layers=room)
 
 
-def _baselines(request: PoolRequest, problem: Problem, client: int) -> dict[str, Baseline]:
-    found: dict[str, Baseline] = {}
-    for name, rule in RULES.items() if request.software.route != "all" else ():
-        layout = rule(request, problem, client)
-        if isinstance(layout, str):
-            found[name] = Baseline(layout=None, rate=None, why=layout)
-        elif not problem.holds(layout):
-            found[name] = Baseline(layout=layout, rate=None, why="its layout does not fit the members' memory")
-        else:
-            found[name] = Baseline(layout=layout, rate=1.0 / problem.time(layout), why="")
-    return found
+ASKERS = 8
+"""Members that are tried as the one that asks under a published rule: those with the quickest output layers [1]."""
+
+
+def _baselines(request: PoolRequest, problem: Problem) -> dict[str, Baseline]:
+    """Return layouts by published rules, each with the member asking that makes it quickest."""
+    if request.software.route == "all":
+        return {}
+    ease = problem.head + problem.host
+    kinds = {problem.alike[member]: member for member in sorted(problem.clients, key=lambda one: -float(ease[one]))}
+    quickest_few = list(kinds.values())[-ASKERS:]
+    return {
+        name: max((_by_rule(request, problem, rule, client) for client in quickest_few), key=_rate)
+        for name, rule in RULES.items()
+    }
+
+
+def _by_rule(request: PoolRequest, problem: Problem, rule: Rule, client: int) -> Baseline:
+    layout = rule(request, problem, client)
+    if isinstance(layout, str):
+        return Baseline(layout=None, rate=None, why=layout)
+    if not problem.holds(layout):
+        return Baseline(layout=layout, rate=None, why="its layout does not fit the members' memory")
+    return Baseline(layout=layout, rate=1.0 / problem.time(layout), why="")
+
+
+def _rate(one: Baseline) -> float:
+    return one.rate or 0.0
 
 
 def _warnings(request: PoolRequest) -> list[tuple[str, str]]:
-    rules, out = catalogue.pools(), []
-    for one in request.members:
+    """Return what is assumed of members that do not say, those that are alike together."""
+    rules, alike = catalogue.pools(), Counter(request.members[place] for place in alike_of(request))
+    out = []
+    for one, count in alike.items():
+        who = one.name if count == 1 else f"{count} x {one.device.id}@{one.link}"
         if "rtt" in one.assumed:
             rtt = rules.assumed["rtt"]
-            out.append(("assumed_rtt", f"{one.name} states no RTT: {rtt.text} to the others' meeting point is assumed"))
+            out.append(("assumed_rtt", f"{who}: an RTT of {rtt.text} to the others' meeting point is assumed"))
         if "rate" in one.assumed:
-            out.append(("assumed_rate", f"{one.name}: {8e-6 * one.down:.0f} Mbit/s of its {one.link} is assumed"))
-    return list(dict.fromkeys(out))
+            out.append(("assumed_rate", f"{who}: {8e-6 * one.down:.0f} Mbit/s of its {one.link} is assumed"))
+    return out
 
 
 SMALL = "q4_k_m"
 """Format that a refusal proposes."""
 
-MOST_ADDED = 16
-"""Most members that a refusal proposes to add [1]."""
+MOST_ADDED, TRIED = 128, 4
+"""Most members that a refusal proposes to add, and numbers of them that it tries [1]."""
 
 
 def _refusal(request: PoolRequest, problem: Problem, fit: Fit) -> NoPlan:
@@ -527,7 +463,12 @@ def _refusal(request: PoolRequest, problem: Problem, fit: Fit) -> NoPlan:
             f"no plan: memory. layers, cache and output of {request.model.id} need {units.gib(need)} GiB;"
             f" the members have {units.gib(has)} GiB left beside activations and runtime"
         )
-    tried = [_smaller(request, fit), _more(request, int(np.argmax(problem.room)), fit)]
+    if request.software.route == "all":
+        heads = max(1, request.model.kv_heads)
+        text += (
+            f"; {request.software.name} gives 2^n members, at most {heads} for as many KV heads, an equal slice each"
+        )
+    tried = [_smaller(request, fit), _more(request, int(np.argmax(problem.room)), fit, need - has)]
     return NoPlan(text, binding="memory", relax=[one for one in tried if one is not None])
 
 
@@ -541,10 +482,11 @@ def _smaller(request: PoolRequest, fit: Fit) -> dict[str, object] | None:
     return _way_out(replace(request, model=model), fit, "--precision", stored, SMALL)
 
 
-def _more(request: PoolRequest, roomiest: int, fit: Fit) -> dict[str, object] | None:
+def _more(request: PoolRequest, roomiest: int, fit: Fit, lack: float) -> dict[str, object] | None:
     """Return how many members more, like the one with most room, hold the model; None where too many would be needed."""
     one, now = request.members[roomiest], f"{len(request.members)} members"
-    for count in range(1, MOST_ADDED + 1):
+    least = max(1, math.ceil(lack / float(rooms(request)[roomiest]))) if rooms(request)[roomiest] > 0.0 else MOST_ADDED
+    for count in range(least, min(least + TRIED, MOST_ADDED)):
         more = replace(
             request,
             members=(*request.members, *(replace(one, name=f"{one.name} {place + 2}") for place in range(count))),
@@ -553,7 +495,7 @@ def _more(request: PoolRequest, roomiest: int, fit: Fit) -> dict[str, object] | 
         text = f"{count}x{one.device.id}@{one.link}"
         found = _way_out(more, fit, "--member", now, text)
         if found is not None:
-            return found
+            return found | {"text": f"another --member {text}"}
     return None
 
 

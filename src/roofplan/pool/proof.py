@@ -205,6 +205,10 @@ def _split(layers: int, workers: int) -> tuple[int, ...]:
 # Predictions --------------------------------------------------------------------------------------
 
 
+ALONG = (0.0, 0.0, 0.0)
+"""Nothing beside what is predicted: low, central, high."""
+
+
 def compared(
     model: Model,
     weights: float,
@@ -236,7 +240,7 @@ def compared(
     software, margin, host = software_of(), rules.margins["wire"].value, rules.margins["shared_host"].value
     token, answered = _wire(model, software, split, Step(sequences=1.0, context=1.0), rate)
     pass_time, _ = _wire(model, software, split, Step(new=float(prompt), requests=1.0), rate)
-    copies = software.quantities["copies"]
+    copies, started = software.quantities["copies"], rules.margins["started"]
     fewer, more = ((end or copies.value) / copies.value for end in (copies.low, copies.high))
     hop, visits = software.quantities["hop"], float(len(split))
     trips = 4.0 * delay * visits
@@ -251,10 +255,13 @@ def compared(
             measured=measured,
         )
 
-    def counted(value: float, measured: float | None, beyond: float = 0.0) -> Compared | None:
+    def counted(value: float, measured: float | None, beyond: tuple[float, float, float] = ALONG) -> Compared | None:
         if measured is None:
             return None
-        return Compared(predicted=value, low=value / margin, high=value * margin + beyond, measured=measured)
+        low, central, high = beyond
+        return Compared(
+            predicted=value + central, low=value / margin + low, high=value * margin + high, measured=measured
+        )
 
     alone = float(np.median(local.tokens))
     whole = timed(alone, token, float(np.median(seen.tokens)))
@@ -265,7 +272,9 @@ def compared(
         prompt=timed(float(np.median(local.prompts)), pass_time, float(np.median(seen.prompts)), fewer, more),
         received=counted(answered * frames, seen.received),
         sent=counted(weights * frames, seen.sent),
-        load=None if load is None else counted(load, seen.load, rules.margins["started"].value),
+        load=None
+        if load is None
+        else counted(load, seen.load, (started.low or 0.0, started.value, started.high or 0.0)),
         wire=token / whole.predicted,
     )
 

@@ -122,6 +122,8 @@ def _tariff(asked: Pooled) -> Sourced:
     if asked.electricity is None:
         return electricity(asked.place)
     price = units.parse(asked.electricity, "USD/kWh", "--electricity", positive=False)
+    if price < 0.0:
+        raise InputError("--electricity: a price is not negative", argument="--electricity", value=asked.electricity)
     return stated(price / units.JOULE_PER_KWH, "USD/J")
 
 

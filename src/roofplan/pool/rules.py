@@ -56,12 +56,13 @@ def petals(request: PoolRequest, problem: Problem, client: int) -> Layout | str:
     weight = float(problem.weight.max())
     offered = np.zeros(problem.layers)
     windows: dict[int, tuple[int, int]] = {}
+    means = problem.layer.mean(axis=1)
     for member, one in enumerate(request.members):
         free = problem.room[member] - (problem.head_weight if member == client else 0.0)
         blocks = min(problem.layers, int(free // weight))
         if blocks < 1:
             continue
-        forward = 1.0 / float(problem.layer[member].mean())
+        forward = 1.0 / float(means[member])
         link = 8.0 * min(one.down, one.up) / (PETALS_BITS * request.model.hidden)
         rate = min(forward / ((blocks + 1) / 2.0), link)
         starts = range(problem.layers - blocks + 1)
@@ -75,11 +76,12 @@ def petals(request: PoolRequest, problem: Problem, client: int) -> Layout | str:
 
 def _shortest(request: PoolRequest, problem: Problem, windows: dict[int, tuple[int, int]], client: int) -> Layout:
     """Return the path through servers' windows that Petals takes for the least sum of round trips and blocks."""
+    means = problem.layer.mean(axis=1).tolist()
     done = [math.inf] * problem.layers + [0.0]
     chosen: list[tuple[int, int]] = [(0, 0)] * (problem.layers + 1)
     for at in range(problem.layers - 1, -1, -1):
         for member, (start, end) in windows.items():
-            each = max(float(problem.layer[member].mean()), 1.0 / PETALS_RPS)
+            each = max(means[member], 1.0 / PETALS_RPS)
             trip = 0.0 if member == client else request.members[member].rtt / 2.0 + PETALS_HOP
             for to in range(at + 1, end + 1) if start <= at < end else ():
                 cost = trip + (to - at) * each + done[to]
@@ -130,7 +132,8 @@ def _filled(layers: int, share: np.ndarray, caps: np.ndarray) -> list[int]:
     return [int(one) for one in counts]
 
 
-RULES: Mapping[str, Callable[[PoolRequest, Problem, int], Layout | str]] = MappingProxyType(
-    {"exo": exo, "petals": petals, "parallax": parallax}
-)
+Rule = Callable[[PoolRequest, Problem, int], Layout | str]
+"""Returns the layout of members where one of them asks, or why it has none."""
+
+RULES: Mapping[str, Rule] = MappingProxyType({"exo": exo, "petals": petals, "parallax": parallax})
 """Published rules by name: each returns a layout, or why it has none."""

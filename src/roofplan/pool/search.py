@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -56,10 +56,8 @@ def best_layout(problem: Problem) -> Found | None:
     -------
     The layout with its bound, None where no layout fits.
     """
-    kept = _useful(problem)
-    if len(kept) < problem.members:
-        found = best_layout(problem.of(kept)) if kept else None
-        return None if found is None else replace(found, layout=found.layout.with_members(kept))
+    if problem.alike:
+        return _reduced(problem, best_layout)
     hops = _separate(problem)
     if hops is not None and _alike(problem):
         return _exactly(problem, _knapsack(problem, hops))
@@ -68,13 +66,42 @@ def best_layout(problem: Problem) -> Found | None:
     return _near(problem)
 
 
+def quick_layout(problem: Problem) -> Found | None:
+    """Return a layout of little time, found at once: the best where that is a knapsack, else the best of a few orders.
+
+    Parameters
+    ----------
+    problem : times and memory.
+
+    Returns
+    -------
+    The layout, None where none was found.
+    """
+    if problem.alike:
+        return _reduced(problem, quick_layout)
+    hops = _separate(problem)
+    if hops is not None and _alike(problem):
+        return _exactly(problem, _knapsack(problem, hops))
+    seeds = _relaxed(problem)
+    layouts = [_split(problem, order, client, output) for _, order, client, output in seeds[:BEGUN]]
+    best = min((one for one in layouts if one is not None), key=problem.time, default=None)
+    return None if best is None else Found(best, problem.time(best), min(seeds[0][0], problem.time(best)))
+
+
+def _reduced(problem: Problem, search: Callable[[Problem], Found | None]) -> Found | None:
+    """Return what a search finds among the members that may be needed, of which one of each kind asks."""
+    kept = _useful(problem)
+    asking = {problem.alike[member]: member for member in reversed(problem.clients) if member in kept}
+    smaller = replace(problem, clients=tuple(sorted(asking.values()))).of(kept)
+    found = search(smaller) if smaller.clients else None
+    return None if found is None else replace(found, layout=found.layout.with_members(kept))
+
+
 def _useful(problem: Problem) -> list[int]:
     """Return the members that a layout of least time may need: of those that are alike, no more than hold the model.
 
     Two of them with room left could be one, at the same speed and with fewer hops. One more may ask.
     """
-    if not problem.alike:
-        return list(range(problem.members))
     whole, widest = float(problem.weight.sum()) + problem.head_weight, float(problem.weight.max())
     kept, taken = [], Counter[int]()
     for member, kind in enumerate(problem.alike):

@@ -12,6 +12,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
+from itertools import islice
 from math import inf
 from typing import Protocol
 
@@ -113,12 +114,15 @@ DRAINED = 86_400.0
 
 
 class _State:
-    """A pipeline: who holds its places, when their weights are there, and what it serves."""
+    """A pipeline: who holds its places, who could, the quickest first, when their weights are there, and what it serves."""
 
     def __init__(self, pipeline: Pipeline) -> None:
         self.pipeline = pipeline
         count = len(pipeline.places)
         self.holders, self.before = [OUT] * count, [OUT] * count
+        self.able = [
+            np.flatnonzero(one.fits)[np.argsort(one.time[one.fits], kind="stable")].tolist() for one in pipeline.places
+        ]
         self.ready = [0.0] * count
         self.stamp, self.since, self.spent = 0, 0.0, 0.0
         self.running: Running | None = None
@@ -180,15 +184,14 @@ class Service:
         self.generated, self.computed = [0] * count, [0] * count
         self.deadline = [one + patience for one in self.arrivals]
         self.parts: list[list[tuple[Worked, int, int]]] = [[] for _ in range(count)]
+        self.given = [0] * count
         self.queue: list[int] = []
         self.queued: set[int] = set()
         self.events: list[tuple[float, int, int, int, int]] = []
         self.number = 0
-        self.busy = np.zeros(len(sessions), bool)
+        self.busy: set[int] = set()
         self.starts = [[*one.starts.tolist(), inf] for one in sessions]
         self.ends = [[*one.ends.tolist(), inf] for one in sessions]
-        self.start = np.array([one[0] for one in self.starts])
-        self.end = np.array([one[0] for one in self.ends])
 
     def run(self, progress: Callable[[float], None] | None = None) -> Outcome:
         """Serve, and return what happened; `progress` is told the time."""
@@ -241,25 +244,23 @@ class Service:
 
     # Members --------------------------------------------------------------------------------------
 
-    def there(self, now: float) -> Array:
-        """Return who is there at a time, shape (members,)."""
-        for member in np.flatnonzero(self.end <= now).tolist():
-            place = min(bisect_right(self.ends[member], now), len(self.ends[member]) - 1)
-            self.start[member], self.end[member] = self.starts[member][place], self.ends[member][place]
-        return np.asarray(self.start <= now)
+    def stay(self, member: int, now: float) -> tuple[float, float]:
+        """Return when the stay of a member began, or the next one begins, and when it ends [s]."""
+        place = min(bisect_right(self.ends[member], now), len(self.ends[member]) - 1)
+        return self.starts[member][place], self.ends[member][place]
 
     def fill(self, k: int, now: float, *, first: bool = False) -> None:
         """Give the places of a pipeline to members who are there: its own and spares, else those that wait elsewhere too."""
         state = self.states[k]
         state.stamp += 1
-        there, own = self.there(now), np.zeros(len(self.busy), bool)
-        own[state.held] = True
-        chosen = self.matched(state, there & (own | ~self.busy))
+        own = set(state.held)
+        taken = self.busy - own
+        chosen = self.matched(state, now, taken)
         if len(chosen) < len(state.holders):
-            better = self.matched(state, there & (own | ~self.busy | self.idle(k)))
+            better = self.matched(state, now, taken - self.idle(k))
             chosen = better if len(better) == len(state.holders) else chosen
-        others = [self.released(member) for member in chosen.values() if not own[member] and self.busy[member]]
-        self.busy[state.held] = False
+        others = [self.released(member) for member in chosen.values() if member in taken]
+        self.busy -= own
         asks = chosen.get(0, state.pipeline.places[0].member)
         for place, one in enumerate(state.pipeline.places):
             member = chosen.get(place, OUT)
@@ -268,9 +269,9 @@ class Service:
                 self.out.replaced += state.before[place] not in {OUT, member}
                 state.before[place] = member
             state.holders[place] = member
-        self.busy[state.held] = True
+        self.busy.update(state.held)
         if state.held:
-            self.push(float(min(self.end[member] for member in state.held)), LEAVE, k, state.stamp)
+            self.push(min(self.stay(member, now)[1] for member in state.held), LEAVE, k, state.stamp)
         if state.lacks:
             self.push(self.next_chance(state, now), FILL, k, state.stamp)
         elif self.loading.whole and not first:
@@ -280,42 +281,40 @@ class Service:
         for other in others:
             self.fill(other, now)
 
-    def matched(self, state: _State, free: Array) -> dict[int, int]:
+    def matched(self, state: _State, now: float, taken: set[int]) -> dict[int, int]:
         """Return members for as many places of a pipeline as can be held, each by one of the quickest that fit.
 
         The places whose own member is free choose first, then those that few can hold; one that is taken is given up where its
         holder can hold another (augmenting paths). No place needs more candidates than there are places.
         """
         places, prefer = state.pipeline.places, []
+
+        def free(member: int) -> bool:
+            return member not in taken and self.stay(member, now)[0] <= now
+
         for place, one in enumerate(places):
-            able = free & one.fits
-            members = np.flatnonzero(able)
-            quickest = members[np.argsort(one.time[members], kind="stable")][: len(places)].tolist()
-            kept = [member for member in (state.holders[place], one.member) if member != OUT and able[member]]
-            prefer.append(list(dict.fromkeys([*kept, *quickest])))
-        taken: dict[int, int] = {}
+            kept = [member for member in (state.holders[place], one.member) if member != OUT and free(member)]
+            quickest = islice(filter(free, state.able[place]), len(places))
+            prefer.append(list(dict.fromkeys([*(m for m in kept if one.fits[m]), *quickest])))
+        holds: dict[int, int] = {}
 
         def hold(place: int, tried: set[int]) -> bool:
             for member in prefer[place]:
                 if member in tried:
                     continue
                 tried.add(member)
-                if member not in taken or hold(taken[member], tried):
-                    taken[member] = place
+                if member not in holds or hold(holds[member], tried):
+                    holds[member] = place
                     return True
             return False
 
-        for place in sorted(range(len(places)), key=lambda one: (not free[places[one].member], len(prefer[one]))):
+        for place in sorted(range(len(places)), key=lambda k: (places[k].member not in prefer[k], len(prefer[k]))):
             hold(place, set())
-        return {place: member for member, place in taken.items()}
+        return {place: member for member, place in holds.items()}
 
-    def idle(self, k: int) -> Array:
-        """Return the members of other pipelines that lack a member themselves, shape (members,)."""
-        out = np.zeros(len(self.busy), bool)
-        for other, state in enumerate(self.states):
-            if other != k and state.lacks:
-                out[state.held] = True
-        return out
+    def idle(self, k: int) -> set[int]:
+        """Return the members of other pipelines that lack a member themselves."""
+        return {member for other, one in enumerate(self.states) if other != k and one.lacks for member in one.held}
 
     def released(self, member: int) -> int:
         """Take a member from the pipeline that it waits in; return which."""
@@ -327,20 +326,15 @@ class Service:
 
     def next_chance(self, state: _State, now: float) -> float:
         """Return when the next member comes that could hold a place of a pipeline [s]."""
-        fits = np.any([one.fits for one in state.pipeline.places], axis=0) & ~self.busy
-        coming = np.where(fits & (self.start > now), self.start, inf)
-        again = [
-            self.starts[member][bisect_right(self.starts[member], now)]
-            for member in np.flatnonzero(fits & (self.start <= now)).tolist()
-        ]
-        return float(min(float(coming.min()), *again, inf))
+        able = set[int]().union(*state.able) - self.busy
+        return min((self.starts[member][bisect_right(self.starts[member], now)] for member in able), default=inf)
 
     def leave(self, k: int, now: float) -> None:
         """Let the holders of a pipeline leave whose stay ends."""
         state = self.states[k]
         for place, member in enumerate(state.holders):
-            if member != OUT and self.end[member] <= now:
-                self.busy[member] = False
+            if member != OUT and self.stay(member, now)[0] > now:
+                self.busy.discard(member)
                 state.holders[place] = OUT
         self.fall(k, now)
         self.fill(k, now)
@@ -435,7 +429,7 @@ class Service:
             if i not in self.queued:
                 continue
             self.queued.remove(i)
-            _, running = min(able, key=lambda one: one[1].outstanding)
+            self.given[i], running = min(able, key=lambda one: one[1].outstanding)
             running.give(i, now, self.inputs[i] + self.generated[i], self.outputs[i] - 1 - self.generated[i])
 
     def expire(self, i: int, now: float) -> None:
@@ -446,16 +440,15 @@ class Service:
             self.queued.remove(i)
             self.out.left[i] = now
             return
-        for k, state in enumerate(self.states):
-            running = state.running
-            if running is None or i not in running.ids[running.begun :]:
-                continue
-            self.serve(k, now)
-            place = running.ids.index(i)
-            if place >= running.begun:
-                running.drop(place)
-                self.out.left[i] = now
+        k = self.given[i]
+        running = self.states[k].running
+        if running is None or i not in running.ids[running.begun :]:
             return
+        self.serve(k, now)
+        place = running.ids.index(i)
+        if place >= running.begun:
+            running.drop(place)
+            self.out.left[i] = now
 
     def harvest(self, running: Running) -> None:
         """Write the times of what a pipeline has begun or ended."""

@@ -146,7 +146,9 @@ def messages_of(model: Model, software: PoolSoftware, layout: Layout, step: Step
     The messages in order.
     """
     hidden = (hidden_bytes(model, software, step.tokens), "hidden state")
-    outward = (outward_bytes(model, software, step), "hidden state") if software.route == "hub" else hidden
+    copied = step.prefills and "copies" in software.quantities
+    carried = "hidden states, their copies and masks" if copied else hidden[1]
+    outward = (outward_bytes(model, software, step), carried) if software.route == "hub" else hidden
     drawn = software.sampled == CLIENT and LAST in software.outputs
     answer = (logit_bytes(model, software, step.sampled), "logits") if drawn else (TOKEN * step.sampled, "token")
     last = answer if layout.output == LAST else hidden
@@ -158,7 +160,12 @@ def messages_of(model: Model, software: PoolSoftware, layout: Layout, step: Step
 
 def _messages(request: PoolRequest, layout: Layout, step: Step) -> list[Part]:
     rules, hop = catalogue.pools(), request.software.quantities["hop"]
-    share = hops_of(request.software)
+    share, quantities = hops_of(request.software), request.software.quantities
+    cites = {
+        "hidden states, their copies and masks": [
+            quantities[one].cited for one in ("copies", "mask") if one in quantities
+        ]
+    }
     out = []
     for a, b, size, what in sizes_of(request, layout, step):
         one, other = request.members[a], request.members[b]
@@ -182,7 +189,7 @@ def _messages(request: PoolRequest, layout: Layout, step: Step) -> list[Part]:
                 law="pool.wire_time",
                 text="{size} of {what} in full frames over {up} up and {down} down",
                 numbers={"size": (size, "B"), "what": what, "up": (one.up, "B/s"), "down": (other.down, "B/s")},
-                sources=(document(f"members: {one.name}, {other.name}"),),
+                sources=(document(f"members: {one.name}, {other.name}"), *cites.get(what, ())),
             ),
         ]
         term = total(f"{one.name} -> {other.name}", parts, "s")

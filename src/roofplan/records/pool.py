@@ -85,7 +85,7 @@ class PoolRules:
     ----------
     assumed : ``rtt`` [s], ``disk`` [B/s] and ``life`` of a card [s].
     margins : factors either way within which nine in ten cases lie: ``wire``, ``assumed_wire``, ``given_rtt``, ``shared_host`` [1];
-        ``started``, most time that loading takes beyond the wire [s].
+        ``started``, time that loading takes beyond the wire [s].
     trust : of adaptive replication: ``valid`` results that earn trust, ``quorum`` of results that must agree [1].
     """
 

@@ -105,7 +105,16 @@ class Replica:
 
 
 def lists(record: Any) -> Any:
-    """Return a record of arrays as one of lists, which plain Python reads faster."""
+    """Return a record of arrays as one of lists, which plain Python reads faster.
+
+    Parameters
+    ----------
+    record : a named tuple.
+
+    Returns
+    -------
+    The record of lists.
+    """
     return type(record)(*(one.tolist() if isinstance(one, np.ndarray) else one for one in record))
 
 

@@ -269,7 +269,17 @@ TIMES = (
 
 
 def scaled(table: Surface, factor: float) -> Surface:
-    """Return step times multiplied by a factor."""
+    """Return step times multiplied by a factor.
+
+    Parameters
+    ----------
+    table : step times, as arrays.
+    factor : the factor [1].
+
+    Returns
+    -------
+    The step times.
+    """
     return table._replace(**{name: getattr(table, name) * factor for name in TIMES})
 
 

@@ -6,6 +6,7 @@ from typing import Literal
 
 import numpy as np
 
+from roofplan import catalogue
 from roofplan.inputs import PoolPlanInputs, PoolProveInputs, PoolSimulateInputs
 from roofplan.pool.checks import HONEST, Cheaters, Checked, closed_form, honest_auditors
 from roofplan.pool.layout import Layout
@@ -41,7 +42,7 @@ class StageMember:
     ----------
     layers : first and last of its layers; absent where it holds the output layer alone.
     output : whether the output layer stands with it.
-    memory : bytes of its layers, of the longest request's cache in them, and of its room for both [B].
+    memory : bytes of its layers, of the users' caches in them, each of the longest request, and of its room for both [B].
     time, hop : of its part of a token, and of the messages to and from it [s].
     sent, link : bytes that it sends for each token [B], and share of its uplink at the pool's throughput [1].
     power : of its card [W].
@@ -90,6 +91,8 @@ class PoolPlanMember:
     gap : how far the layout of least time may be from the best, as a share of its time; 0 where it is the best; absent
         where most tokens are sought, or layers are shared: the best of those tried [1].
     users : at once at the throughput [1].
+    context : longest request that members hold [token].
+    electricity, life : price of electricity of members that state none [USD/J], and life of a card [s].
     bare, unpriced : whether power leaves out the rest of the members' machines, and cards without a known price.
     api : median listed price of the model's output tokens [USD/Mtoken].
     private : what a member learns of the texts.
@@ -103,6 +106,9 @@ class PoolPlanMember:
     gap: float = ABSENT
     bounds: list[LimitShare]
     left_out: list[LeftMember]
+    context: int
+    electricity: float = ABSENT
+    life: float = ABSENT
     bare: bool = ABSENT
     unpriced: list[str] = ABSENT
     api: float = ABSENT
@@ -178,6 +184,9 @@ def _plan(plan: PoolPlan) -> PoolPlanMember:
         gap=plan.found.gap if plan.exact else ABSENT,
         bounds=[LimitShare(limit=name, member=who or ABSENT, share=share) for name, who, share in plan.limits],
         left_out=[LeftMember(member=one.member.name, visit=one.visit, layers=one.layers) for one in plan.left],
+        context=plan.request.workload.context,
+        electricity=ABSENT if paid is None else plan.request.tariff.value,
+        life=ABSENT if paid is None else catalogue.pools().assumed["life"].value,
         bare=ABSENT if paid is None else paid.bare,
         unpriced=ABSENT if paid is None or not paid.unpriced else list(paid.unpriced),
         api=ABSENT if paid is None or paid.api is None else paid.api,

@@ -23,7 +23,7 @@ BINDING = 4
 UNUSED = 6
 """Members without a part that are shown one by one [1]."""
 
-INDENT = 18
+INDENT = 20
 """Columns before what a line says [1]."""
 
 
@@ -52,22 +52,30 @@ def said(label: str, text: str) -> list[str]:
 def _head(plan: PoolPlan) -> list[str]:
     request, w = plan.request, plan.request.workload
     words = [f"--input {w.input} --output {w.output} --context {w.context}", f"stages timed as {request.engine.id}"]
+    if plan.bill is not None:
+        life = catalogue.pools().assumed["life"]
+        words.append(f"electricity {price_of(plan)} USD/kWh, cards last {life.value / units.YEAR:.3g} years")
     words += [text for _, text in plan.warnings]
     return [
         *wrapped(
             f"{request.model.id} · {request.model.total:,} parameters, {weights_text(request.model)}"
-            f" · {len(request.members)} members, {request.software.name}",
+            f" · {_counted(len(request.members), 'member')}, {request.software.name}",
             indent=2,
         ),
         *wrapped(f"assumed (flags change it): {'; '.join(words)}", indent=2),
     ]
 
 
+def price_of(plan: PoolPlan) -> str:
+    """Return the price of electricity of members that state none."""
+    return units.significant(plan.request.tariff.value * units.JOULE_PER_KWH)
+
+
 def _answer(plan: PoolPlan) -> list[str]:
     figures, found = plan.metrics, plan.found
     count = len(plan.layout.stages)
     what = "member" if plan.request.software.route == "all" else "stage"
-    stages = f"{_counted(count, what)}" + (" that share every layer" if what == "member" else "")
+    stages = f"{_counted(count, what)}" + (" sharing every layer" if what == "member" else "")
     goal = "least time of one user" if plan.request.best == "latency" else "most tokens a second"
     sure = "optimal" if found.gap <= 0.0 else f"at most {found.gap:.1%} from the best"
     sure = sure if plan.exact else "the best of those tried"
@@ -75,12 +83,18 @@ def _answer(plan: PoolPlan) -> list[str]:
     lines = [f"PLAN  {stages}, {plan.client.name} asks: {goal}, {sure}"]
     lines += said(
         "one user",
-        f"{interval(alone, 1.0, 'tok/s')}, TPOT {units.show(figures['tpot'].value, 's')} · first token {interval(figures['ttft'], 1.0, 's')}",
+        f"{interval(alone, 1.0, 'tok/s')}, TPOT {units.show(figures['tpot'].value, 's')},"
+        f" {units.show(_engine_step(plan), 's')} of it the engine's step · first token {interval(figures['ttft'], 1.0, 's')}",
     )
     lines += said("in all", f"{interval(many, 1.0, 'tok/s')} with {users_text(plan.users)} at once")
     limits = [f"{share:.0%} {text}" for text, share in _binding(plan)[:BINDING] if share >= 0.01]
     lines += said("binds", " · ".join(limits))
     return [*lines, *_bill(plan)]
+
+
+def _engine_step(plan: PoolPlan) -> float:
+    """Return the part of a token's time that is the engine's [s]."""
+    return sum(float(one.term.value) for one in plan.parts if one.kind == "engine")
 
 
 def _binding(plan: PoolPlan) -> list[tuple[str, float]]:
@@ -111,7 +125,7 @@ def _bill(plan: PoolPlan) -> list[str]:
         "no API lists the model" if paid.api is None else f"an API, median: {units.significant(paid.api)} USD/Mtok"
     )
     watts = f"{units.show(paid.power.value, 'W')} at the wall while it serves"
-    lines = said("cost", " · ".join(parts))
+    lines = said(f"cost at {users_text(plan.users)}", " · ".join(parts))
     return [*lines, *said("power", watts + (", without the rest of the machines" if paid.bare else ""))]
 
 
@@ -125,7 +139,7 @@ def _members(plan: PoolPlan) -> list[str]:
     names = max(len(one.member.name) for one in plan.views)
     head = f"  {'member':{names}}" + "".join(c.rjust(w) for c, w in zip(COLUMNS, WIDTHS, strict=True))
     rows = [head, *(_row(plan, one, names) for one in plan.views)]
-    alike = Counter(_idle(one) for one in plan.left)
+    alike = Counter(_idle(one, shared=plan.request.software.route == "all") for one in plan.left)
     for text, count in list(alike.items())[:UNUSED]:
         rows += said("left out", text if count == 1 else f"{count} x {text}")
     if len(alike) > UNUSED:
@@ -151,8 +165,10 @@ def _row(plan: PoolPlan, one: StageView, names: int) -> str:
     return f"  {one.member.name:{names}}" + "".join(c.rjust(w) for c, w in zip(cells, WIDTHS, strict=True))
 
 
-def _idle(one: LeftOut) -> str:
+def _idle(one: LeftOut, *, shared: bool) -> str:
     name = f"{one.member.device.id}@{one.member.link}"
+    if shared:
+        return f"{name}: 2^n members share layers, as quickly without it"
     if one.layers == 0:
         return f"{name}: its memory holds no layer"
     return f"{name}: a visit adds {units.show(one.visit, 's')} a token; it could hold {_layers(one.layers)}"
@@ -186,7 +202,16 @@ def simulation_screen(found: PoolSimulation, page: Page) -> None:
     found : what was simulated.
     page : where it is written.
     """
-    lines = (*_simulated(found), *figure_lines(found.figures), "", *_served(found), "", *_checked(found), "")
+    lines = (
+        *_simulated(found),
+        *_places(found),
+        *figure_lines(found.figures),
+        "",
+        *_served(found),
+        "",
+        *_checked(found),
+        "",
+    )
     for text in (*lines, *_earned(found)):
         page.line(text)
 
@@ -197,15 +222,15 @@ def _simulated(found: PoolSimulation) -> list[str]:
     spares = len(found.shares) - sum(len(one.places) for one in found.pipelines)
     count = len(found.pipelines)
     words = [
-        f"members stay {units.show(under.session, 's')} and are there {under.online:.0%} of the time, {under.pattern}",
+        *_coming(found),
         f"users wait {units.show(under.patience, 's')} for a seat",
         "weights on disk" if under.store else f"weights come from the {request.software.loads}",
         *(text for _, text in plan.warnings),
     ]
     return [
         *wrapped(
-            f"{request.model.id} · {len(request.members)} members, {request.software.name} · {_counted(count, 'pipeline')}"
-            f" of {users_text(plan.users)}, {_counted(spares, 'spare')}",
+            f"{request.model.id} · {_counted(len(request.members), 'member')}, {request.software.name} · {_counted(count, 'pipeline')}"
+            f" of {users_text(plan.users)}, {_counted(spares, 'spare')}, context {w.context:,}",
             indent=2,
         ),
         *wrapped(
@@ -215,6 +240,37 @@ def _simulated(found: PoolSimulation) -> list[str]:
         ),
         *wrapped(f"assumed (flags change it): {'; '.join(words)}", indent=2),
     ]
+
+
+def _coming(found: PoolSimulation) -> list[str]:
+    """Return when members are there."""
+    under, members = found.circumstances, found.plan.request.members
+    if under.churn:
+        return [f"members are there as {under.churn} says"]
+    silent = sum(one.hours is None for one in members)
+    stay = f"members stay {units.show(under.session, 's')}, {under.pattern}"
+    share = f"{under.online:.0%} of the time"
+    if any(one.online is None for one in members):
+        stay += f", and are there {share}"
+    return [stay] if silent else ["members are there in their hours"]
+
+
+def _places(found: PoolSimulation) -> list[str]:
+    """Return who holds what in the first pipelines."""
+    names, lines = [one.name for one in found.plan.request.members], []
+    for k, one in enumerate(found.pipelines[:SHOWN]):
+        held = [
+            f"{names[place.member]} {place.layers[0]}-{place.layers[1]}"
+            if place.layers[1] >= 0
+            else f"{names[place.member]} output"
+            for place in sorted(one.places, key=lambda place: place.layers)
+        ]
+        lines += said("" if k else "pipelines", " · ".join(held))
+    return lines
+
+
+SHOWN = 3
+"""Pipelines whose places are shown [1]."""
 
 
 def _counted(count: int, what: str) -> str:
@@ -247,11 +303,11 @@ def _checked(found: PoolSimulation) -> list[str]:
     if checks is None:
         return said("checks", f"need {LEAST} members: two audit what a third one did")
     checking, share = under.checking, checks.audits / checks.jobs
-    how = [f"audits of {checking.audit:.3g} of the jobs"] if checking.audit else []
+    how = [f"audits of {100.0 * checking.audit:.3g}% of the jobs"] if checking.audit else []
     how += ["adaptive replication"] if checking.replication else []
     stakes = f"deposit {checking.deposit:g}, withheld {checking.withheld}, probation {checking.probation} jobs"
     cost = checks.replicated + share * found.audit
-    lines = said("checks", f"{' and '.join(how) or 'none'} · {stakes}")
+    lines = said("checks", f"{' and '.join(how)} · {stakes}" if how else "none")
     lines += said(
         "cost",
         f"{checks.overhead:.1%} of the FLOP of answers, {cost:.1%} of their device time (an audit is one prompt pass, {found.audit:.2f} of an answer)",
@@ -324,7 +380,7 @@ def proof_screen(found: Proof, page: Page) -> None:
     alone = units.show(sorted(found.local.tokens)[len(found.local.tokens) // 2], "s")
     split = ", ".join(map(str, found.layers))
     for text in wrapped(
-        f"{Path(found.model.id).name} · {len(found.layers)} workers of llama.cpp RPC with {split} layers, output with the last"
+        f"{Path(found.model.id).name} · {_counted(len(found.layers), 'worker')} of llama.cpp RPC with {split} layers, output with the last"
         f" · alone {alone} a token, on which predictions rest",
         indent=2,
     ):
@@ -347,7 +403,7 @@ def proof_screen(found: Proof, page: Page) -> None:
 def _recorded() -> list[str]:
     """Return what was measured before, elsewhere."""
     text = ", ".join(
-        f"{units.significant(8e-6 * one.quantities['rate'])} Mbit/s {units.show(one.quantities['token'], 's')} a token"
+        f"{_bits(one.quantities['rate'])} {units.show(one.quantities['token'], 's')} a token"
         f" and {units.show(one.quantities['load'], 's')} to load"
         for one in catalogue.proofs()
     )
@@ -357,7 +413,12 @@ def _recorded() -> list[str]:
 def _link(one: Proven) -> str:
     if one.rate is None:
         return "loopback"
-    bits = 8.0 * one.rate
+    return _bits(one.rate)
+
+
+def _bits(rate: float) -> str:
+    """Return a rate in bits."""
+    bits = 8.0 * rate
     return f"{units.significant(bits / 1e9)} Gbit/s" if bits >= 1e9 else f"{units.significant(bits / 1e6)} Mbit/s"
 
 
