@@ -66,6 +66,7 @@ STEP_BY_STEP = {
         "serving.prediction.Prediction",
     ),
     *("measure.client.Effort", "measure.stream.Stream"),
+    *("pool.checks.Tally", "pool.checks.Checked", "pool.service.Outcome"),
     *("training.ranking.TrainingResult", "training.search.Tally", "training.search.Found"),
     *("training.step.Pass", "training.step.Passes", "training.step.Step"),
     *("evidence.inference.InferenceCase", "evidence.scoring.Validation", "evidence.training.TrainingCase"),

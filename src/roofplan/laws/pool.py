@@ -59,7 +59,7 @@ def shaped_time(message: Number, rate: Number, burst: Number) -> Number:
 
     Notes
     -----
-    Source: [3]_.
+    Domain: one TCP stream, full frames, a bucket that had time to fill. Source: [3]_.
 
     Examples
     --------
@@ -87,7 +87,7 @@ def cheating_gain(saving: Number, share: Number, detected: Number, stake: Number
 
     Notes
     -----
-    Source: [2]_, with a detection that is not certain.
+    Domain: a member in good standing, whose whole stake is lost. Source: [2]_, with a detection that is not certain.
 
     Examples
     --------
@@ -112,7 +112,7 @@ def least_audit(saving: Number, detected: Number, stake: Number) -> Number:
 
     Notes
     -----
-    Source: [2]_.
+    Domain: as `cheating_gain`; 1 where nothing is ever detected. Source: [2]_.
 
     Examples
     --------
@@ -135,7 +135,7 @@ def replicated_share(valid: Number) -> Number:
 
     Notes
     -----
-    Source: [1]_, adaptive replication: one copy with probability 1 - 1 / n.
+    Domain: n at or above the threshold; below it every job is replicated. Source: [1]_, adaptive replication: one copy with probability 1 - 1 / n.
 
     Examples
     --------
@@ -158,7 +158,7 @@ def credit(work: Number) -> Number:
 
     Notes
     -----
-    Source: [1]_, COBBLESTONE_SCALE.
+    Domain: any work. Source: [1]_, COBBLESTONE_SCALE.
 
     Examples
     --------
