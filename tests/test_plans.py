@@ -449,3 +449,26 @@ def test_a_stated_limit_of_sequences_ends_the_search_for_a_rate():
     assert first("llama-2-7b", **asked).memory.by_setting == 128
     with pytest.raises(NoPlan):
         first("llama-2-7b", **(asked | {"rate": "5000req/s"}))
+
+
+def test_quantities_are_read_as_the_screen_prints_them(run):
+    code, out, _ = run("serve", "llama-3.1-70b", "--on", "h100-sxm:8", "--tpot", "56.4 ms")
+    assert code == 0
+    assert "limit 56.4 ms" in out
+
+
+def test_ports_are_those_that_a_server_ships_with(run_json):
+    """Llama 3.1 405B on 16,384 H100 with a batch of 16M tokens: 38 to 43% MFU is published (arXiv 2407.21783, table 4)."""
+    words = ("--on", "h100-sxm:16384@ib-ndr", "--tokens", "15.6T", "--batch", "16Mtok", "--sequence", "8k")
+    code, document = run_json("train", "llama-3.1-405b", *words)
+    assert code == 0
+    mfu = document["plans"][0]["metrics"]["mfu"]
+    assert mfu["low"] <= 0.38
+    assert 0.38 <= mfu["value"] <= 0.46
+
+
+def test_a_framework_is_not_asked_for_experts_in_a_format_that_it_lacks(run):
+    words = ("--on", "v100-sxm2-32:64", "--precision", "fp16", "--tokens", "1B", "--strategy", "ep=8")
+    code, _, err = run("train", "mixtral-8x7b", *words)
+    assert code == 2
+    assert "multiplies experts in bf16 and fp8 and fp4, not in fp16" in err
