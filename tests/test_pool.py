@@ -247,6 +247,13 @@ def test_a_client_with_the_output_alone_gets_a_share_of_its_own():
     assert plan.layout.output == CLIENT
 
 
+def test_a_client_may_be_called_as_its_card_is():
+    plan = asked(*THREE, precision="q8_0", client="m2-max")
+    assert plan.client.name == "apple-m2-max"
+    with pytest.raises(InputError, match="no member 'm9'"):
+        asked(*THREE, precision="q8_0", client="m9")
+
+
 def test_free_electricity_costs_nothing():
     plan = asked("2xrtx-3090@1gbe", precision="q8_0", electricity="0USD/kWh")
     assert plan.metrics["electricity_per_million_output_tokens"].value == 0.0

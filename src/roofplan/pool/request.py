@@ -107,6 +107,7 @@ def pool_request(model: Model, asked: Pooled) -> PoolRequest:
 def _client(name: str | None, names: list[str]) -> int | None:
     if name is None:
         return None
+    name = name if name in names else catalogue.aliases("accelerators").get(name.lower(), name)
     if name not in names:
         raise InputError(
             f"--client: no member {name!r}. Members: {', '.join(names[:12])}",
