@@ -222,7 +222,7 @@ POOLS = {
     f"pool plan llama-3.1-70b --precision q4_k_m {STREET}": ("pool-plan", 700),
     f"pool simulate llama-3.1-70b --precision q4_k_m {STREET} --pattern evening --cheaters lazy:5%,patient:10%:20%": (
         "pool-simulate",
-        1080,
+        1450,
     ),
 }
 """Questions of the page on pools whose pictures it shows: the file's name, and the height of what is drawn [pixel]."""
