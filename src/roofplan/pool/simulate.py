@@ -145,46 +145,23 @@ def simulate_pool(
             argument="--software",
             value=request.software.id,
         )
-    lengths = lengths_of(given.lengths)
-    arrivals = _arrivals(asked)
-    random = [np.random.default_rng(one) for one in np.random.SeedSequence(asked.seed).spawn(2)]
-    requests = Requests(
-        arrivals=arrivals,
-        inputs=lengths.draw(request.workload.input, len(arrivals), random[0]),
-        outputs=lengths.draw(request.workload.output, len(arrivals), random[1]),
-    )
+    requests = _requests(request, given, asked)
     longest = int((requests.inputs + requests.outputs).max())
     if longest > request.workload.context:
         request = replace(request, workload=replace(request.workload, context=longest))
     plan = plan_pool(request, fit)
-    seats = plan.users
-    pipelines = pipelines_of(request, fit, seats, asked)
+    pipelines = pipelines_of(request, fit, plan.users, asked)
     if not pipelines:
         relax = [{"argument": "--lengths", "now": given.lengths, "needed": "fixed"}]
         text = f"no plan: memory. no members hold the longest of the drawn requests, {longest:,} tokens"
         raise NoPlan(text, binding="memory", relax=relax if given.lengths != "fixed" else [])
     sessions = sessions_of(request, given, asked)
-    budget = int(min(batched_tokens(request.engine, request.machines[plan.layout.client], request.workload), longest))
-    scheduler = scheduler_of(request, seats, budget)
-    kept = _surfaces(request, fit, seats, budget, longest)
     own = plan.metrics["tpot"]
+    served = _served(request, fit, plan, pipelines, sessions, requests, asked)
     began = time.process_time()
-
-    def served(factor: float, tick: Callable[[float], None] | None = None) -> Outcome:
-        return Service(
-            pipelines,
-            sessions,
-            requests,
-            scheduler=scheduler,
-            surface_of=lambda layout: kept(layout, factor),
-            loading=Loads(request, store=asked.store),
-            patience=asked.patience,
-            horizon=asked.horizon,
-        ).run(tick)
-
     outcome = served(1.0, None if progress is None else lambda now: progress(*_hours(now, asked.horizon)))
     spent = time.process_time() - began
-    ends = [served(end / own.value) for end in (own.low, own.high)]
+    ends = [served(end / own.value, None) for end in (own.low, own.high)]
     many = len(request.members)
     checks = checked(asked.checking, many, asked.cheaters, asked.jobs, asked.seed) if many >= LEAST else None
     if progress is not None:
@@ -208,23 +185,60 @@ def _hours(now: float, horizon: float) -> tuple[int, int]:
     return round(min(now, horizon) / units.HOUR), round(horizon / units.HOUR)
 
 
-def _arrivals(asked: Circumstances) -> Array:
-    """Return Poisson arrivals up to the horizon [s]."""
-    random = np.random.default_rng(np.random.SeedSequence(asked.seed).spawn(3)[2])
+def _served(
+    request: PoolRequest,
+    fit: Fit,
+    plan: PoolPlan,
+    pipelines: Sequence[Pipeline],
+    sessions: Sequence[Sessions],
+    requests: Requests,
+    asked: Circumstances,
+) -> Callable[[float, Callable[[float], None] | None], Outcome]:
+    """Return what serves the requests with all steps so many times as long, and tells the time to a listener."""
+    longest = int((requests.inputs + requests.outputs).max())
+    budget = int(min(batched_tokens(request.engine, request.machines[plan.layout.client], request.workload), longest))
+    kept = _surfaces(request, fit, plan.users, budget, longest)
+
+    def served(factor: float, tick: Callable[[float], None] | None) -> Outcome:
+        return Service(
+            pipelines,
+            sessions,
+            requests,
+            scheduler=scheduler_of(request, plan.users, budget),
+            surface_of=lambda layout: kept(layout, factor),
+            loading=Loads(request, store=asked.store),
+            patience=asked.patience,
+            horizon=asked.horizon,
+        ).run(tick)
+
+    return served
+
+
+def _requests(request: PoolRequest, given: PoolSimulateInputs, asked: Circumstances) -> Requests:
+    """Return Poisson arrivals up to the horizon, with drawn lengths."""
+    of_inputs, of_outputs, of_arrivals = (
+        np.random.default_rng(one) for one in np.random.SeedSequence(asked.seed).spawn(3)
+    )
     mean = asked.rate * asked.horizon
     if mean > MOST:
         raise InputError(
-            f"--rate: {mean:,.0f} requests in --days are more than {MOST:,}", argument="--rate", value=str(asked.rate)
+            f"--rate: {mean:,.0f} requests in --days are more than {MOST:,}", argument="--rate", value=given.rate
         )
     count = int(mean + 6.0 * np.sqrt(mean) + 10.0)
-    times = renewal(asked.rate, count, 1.0, random)
-    kept = times[times < asked.horizon]
+    times = renewal(asked.rate, count, 1.0, of_arrivals)
+    kept = np.asarray(times[times < asked.horizon])
     if not len(kept):
         raise InputError(
             f"--rate: no request arrives within {units.significant(asked.horizon / units.DAY)} days; give more --days",
             argument="--rate",
+            value=given.rate,
         )
-    return np.asarray(kept)
+    lengths = lengths_of(given.lengths)
+    return Requests(
+        arrivals=kept,
+        inputs=lengths.draw(request.workload.input, len(kept), of_inputs),
+        outputs=lengths.draw(request.workload.output, len(kept), of_outputs),
+    )
 
 
 MOST = 1_000_000
