@@ -169,9 +169,7 @@ class PoolPlan:
         lines = [f"# on {names[at]}\nggml-rpc-server -H '{where}' -p 50052 -c" for at, where in addresses.items()]
         hosts = ",".join(f"{where}:50052" for where in addresses.values())
         rpc = f" --rpc '{hosts}' --tensor-split {','.join(map(str, counts))}" if remote else ""
-        server = (
-            f"llama-server -m '<{self.request.model.id}-{self.stored}.gguf>' -ngl 99 -c {context} -np {self.users}{rpc}"
-        )
+        server = f"llama-server -m {self.file} -ngl 99 -c {context} -np {self.users}{rpc}"
         return [*lines, f"# on {names[layout.client]}\n{server}"]
 
     @property
