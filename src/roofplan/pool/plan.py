@@ -176,7 +176,11 @@ class PoolPlan:
     def file(self) -> str:
         """The file of the weights for a shell, a blank where it is not known."""
         name = self.request.model.id
-        return shlex.quote(name) if name.endswith(".gguf") else f"'<{Path(name).name.removesuffix('.json')}-{self.stored}.gguf>'"
+        return (
+            shlex.quote(name)
+            if name.endswith(".gguf")
+            else f"'<{Path(name).name.removesuffix('.json')}-{self.stored}.gguf>'"
+        )
 
     @property
     def stored(self) -> str:
