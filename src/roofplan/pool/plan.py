@@ -123,7 +123,7 @@ class PoolPlan:
     @property
     def exact(self) -> bool:
         """Whether the search tells how far the layout may be from the best; else it is the best of those tried."""
-        return self.request.best == GOALS[0] and self.request.software.route != "all"
+        return self.request.best == GOALS[0] and not self.request.software.shares_layers
 
     @property
     def layout(self) -> Layout:
@@ -218,13 +218,13 @@ def plan_pool(request: PoolRequest, fit: Fit, progress: Callable[[int, int], Non
     NoPlan : the members cannot hold the model.
     """
     one = problem_of(request, fit)
-    if request.best == GOALS[0] or request.software.route == "all":
+    if request.best == GOALS[0] or request.software.shares_layers:
         found, users = quickest(request, fit, one), None
     else:
         found, users = fastest(request, fit)
     if found is None:
         raise _refusal(request, one, fit)
-    if request.best == GOALS[0] and request.software.route != "all":
+    if request.best == GOALS[0] and not request.software.shares_layers:
         found = _roomier(request, fit, found)
     layout = found.layout
     asked = len(layout.used) + 1
@@ -239,7 +239,7 @@ def plan_pool(request: PoolRequest, fit: Fit, progress: Callable[[int, int], Non
     token, first = total("token", [p.term for p in parts], "s"), total("TTFT", [p.term for p in prompt], "s")
     busiest = token_parts(request, fit, layout, batch=batch)
     metrics = _metrics(request, parts, prompt, busiest, per_second, users)
-    shared = request.software.route == "all"
+    shared = request.software.shares_layers
     spent = {layout.client: first.value} if shared else prompt_of(request, fit, layout).members
     paid = bill(request, fit, layout, users, batch, metrics["output_tokens_per_second"], spent)
     if paid is not None:
@@ -331,7 +331,7 @@ def quickest(request: PoolRequest, fit: Fit, problem: Problem) -> Found | None:
     -------
     The layout, None where no layout fits.
     """
-    return shared_layout(request, problem, fit) if request.software.route == "all" else best_layout(problem)
+    return shared_layout(request, problem, fit) if request.software.shares_layers else best_layout(problem)
 
 
 # Members ------------------------------------------------------------------------------------------
@@ -358,7 +358,7 @@ def _view(request: PoolRequest, fit: Fit, problem: Problem, layout: Layout, memb
     rest = without(problem, member)
     other = quickest(request, fit, rest) if rest.clients and request.best == GOALS[0] else None
     alone = None if other is None else 1.0 / other.time
-    if request.software.route == "all":
+    if request.software.shares_layers:
         weights, cache, seconds, sent = shared_view(request, fit, problem, layout, member)
         return StageView(
             member=request.members[member],
@@ -406,7 +406,7 @@ ASKERS = 8
 
 def _baselines(request: PoolRequest, problem: Problem) -> dict[str, Baseline]:
     """Return layouts by published rules, each with the member asking that makes it quickest."""
-    if request.software.route == "all":
+    if request.software.shares_layers:
         return {}
     ease = problem.head + problem.host
     kinds = {problem.alike[member]: member for member in sorted(problem.clients, key=lambda one: -float(ease[one]))}
@@ -465,7 +465,7 @@ def _refusal(request: PoolRequest, problem: Problem, fit: Fit) -> NoPlan:
             f"no plan: memory. layers, cache and output of {request.model.id} need {units.gib(need)} GiB;"
             f" the members have {units.gib(has)} GiB left beside activations and runtime"
         )
-    if request.software.route == "all":
+    if request.software.shares_layers:
         heads = max(1, request.model.kv_heads)
         text += (
             f"; {request.software.name} gives 2^n members, at most {heads} for as many KV heads, an equal slice each"

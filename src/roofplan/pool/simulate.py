@@ -139,7 +139,7 @@ def simulate_pool(
     NoPlan : the members cannot hold the model.
     """
     asked = circumstances_of(given)
-    if request.software.route == "all":
+    if request.software.shares_layers:
         raise UnsupportedFeature(
             f"--software: members of {request.software.name} share every layer; what happens when one leaves is not simulated",
             argument="--software",

@@ -38,7 +38,7 @@ def most_tokens(request: PoolRequest, fit: Fit, layout: Layout, users: int | Non
     -------
     Users [1], tokens a second [1/s], and users of a batch [1].
     """
-    if request.software.route == "all":
+    if request.software.shares_layers:
         first, each = (
             sum(float(one.term.value) for one in make(request, fit, layout)) for make in (prompt_parts, token_parts)
         )

@@ -98,7 +98,7 @@ def parts_of(request: PoolRequest, fit: Fit, layout: Layout, step: Step, figure:
     -------
     The parts.
     """
-    if request.software.route == "all":
+    if request.software.shares_layers:
         return [*shared_parts(request, fit, layout, step, figure), engine_part(request, fit, layout, step, figure)]
     out, at = [], layout.client
     messages = iter(_messages(request, layout, step))

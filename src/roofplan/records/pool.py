@@ -48,6 +48,11 @@ class PoolSoftware:
         """Return the hash of the id."""
         return hash(self.id)
 
+    @property
+    def shares_layers(self) -> bool:
+        """Whether every member computes a slice of every layer."""
+        return self.route == "all"
+
     def value(self, name: str) -> float:
         """Return a quantity in SI."""
         return self.quantities[name].value

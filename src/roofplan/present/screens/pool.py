@@ -74,7 +74,7 @@ def price_of(plan: PoolPlan) -> str:
 def _answer(plan: PoolPlan) -> list[str]:
     figures, found = plan.metrics, plan.found
     count = len(plan.layout.stages)
-    what = "member" if plan.request.software.route == "all" else "stage"
+    what = "member" if plan.request.software.shares_layers else "stage"
     stages = f"{_counted(count, what)}" + (" sharing every layer" if what == "member" else "")
     goal = "least time of one user" if plan.request.best == "latency" else "most tokens a second"
     sure = "optimal" if found.gap <= 0.0 else f"at most {found.gap:.1%} from the best"
@@ -139,7 +139,7 @@ def _members(plan: PoolPlan) -> list[str]:
     names = max(len(one.member.name) for one in plan.views)
     head = f"  {'member':{names}}" + "".join(c.rjust(w) for c, w in zip(COLUMNS, WIDTHS, strict=True))
     rows = [head, *(_row(plan, one, names) for one in plan.views)]
-    alike = Counter(_idle(one, shared=plan.request.software.route == "all") for one in plan.left)
+    alike = Counter(_idle(one, shared=plan.request.software.shares_layers) for one in plan.left)
     for text, count in list(alike.items())[:UNUSED]:
         rows += said("left out", text if count == 1 else f"{count} x {text}")
     if len(alike) > UNUSED:
