@@ -49,7 +49,7 @@ wheel: $(VENV)/.developing
 	rm -rf dist
 	$(BIN)/python -m build --wheel --outdir dist .
 
-# Random changes to src, one at a time, each of which some test must notice: make mutants SEED=1
+# Random changes to src, one at a time, each of which some test must notice: make mutants SEED=1, or SEED="1 2 3"
 SEED ?= 1
 mutants: $(VENV)/.developing
 	$(BIN)/python tests/mutants.py --seed $(SEED)

@@ -1,13 +1,16 @@
 """Random changes to the code, one at a time, each of which some test must notice: ``make mutants SEED=1``.
 
 A mutant changes one operator, comparison, number, condition or statement of `src` in a copy of the project, and is killed by the
-first test that fails. The tests near the change run first. Equivalent mutants, which no test can notice, stand with their reasons
-in `tests/golden/equivalent_mutants.toml` and do not count; everything else that survives does.
+first test that fails. First the suite runs once with a probe at every place that will change, which tells the tests that pass there;
+then each mutant meets those tests, the quick ones first; those that survive all meet the whole suite together, slow tests too,
+and then each of them whatever failed there. Equivalent mutants, which no test can notice, stand with their reasons in
+`tests/golden/equivalent_mutants.toml` and do not count; everything else that survives does. Several seeds share the runs of the suite.
 """
 
 import argparse
 import ast
 import copy
+import json
 import os
 import random
 import shutil
@@ -16,6 +19,7 @@ import sys
 import tempfile
 import time
 import tomllib
+from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,8 +27,11 @@ from queue import Queue
 
 ROOT = Path(__file__).parent.parent
 EQUIVALENT = ROOT / "tests" / "golden" / "equivalent_mutants.toml"
-TIMEOUT = 900
-"""Seconds after which one of a mutant's three runs of tests is taken to hang, which kills it: several times what they take."""
+BUDGET = 60.0
+"""Seconds of tests, quick ones first, that a mutant meets alone."""
+
+COMPILED = {"src/roofplan/simulation/core.py", "src/roofplan/simulation/steps.py"}
+"""Files whose functions numba compiles too, which knows no probes."""
 
 ARITHMETIC = {
     ast.Add: ast.Sub,
@@ -48,37 +55,9 @@ COMPARISONS = {
     ast.NotIn: ast.In,
 }
 SWAPPED = {"min": "max", "max": "min", "larger": "smaller", "smaller": "larger", "any": "all", "all": "any"}
-NEAR = {
-    "hf": ("model serving", "test_config_replay.py", "test_configs.py", "test_models_truth.py"),
-    "laws": ("serving training money", "test_laws.py", "test_units.py", "test_claims.py"),
-    "money": ("money", "test_costs.py", "test_money.py"),
-    "serving": ("serving tables", "test_serving.py", "test_ledger_logs.py", "test_requests.py"),
-    "operations": ("serving training", "test_serving.py", "test_training.py"),
-    "timing": ("serving training", "test_network.py", "test_intervals.py", "test_serving.py", "test_calibration.py"),
-    "training": ("training", "test_training.py", "test_intervals.py"),
-    "evidence": (
-        "tables",
-        "test_project.py",
-        "test_validation.py",
-        "test_fits.py",
-        "test_calibration.py",
-        "test_intervals.py",
-        "test_claims.py",
-    ),
-    "catalogue": ("serving", "test_catalogue.py", "test_calibration.py"),
-    "records": ("model serving training", "test_fit.py", "test_units.py"),
-    "present": ("money serving training screens", "test_cli.py", "test_pictures.py"),
-    "cli": ("screens", "test_cli.py", "test_inputs.py", "test_requests.py"),
-    "inputs": ("screens", "test_inputs.py", "test_requests.py"),
-    "api": ("screens money", "test_cli.py", "test_requests.py"),
-    "exports": ("screens", "test_emit.py", "test_training.py"),
-}
-"""Kinds of replays, and tests, near a room of the code."""
-
-
 @dataclass(frozen=True)
 class Mutant:
-    """One change of one file: what stands from `start` to `end` becomes `after`."""
+    """One change of one file: what stands from `start` to `end` becomes `after`; a probe can stand there unless `silent`."""
 
     file: str
     line: int
@@ -86,9 +65,12 @@ class Mutant:
     end: int
     before: str
     after: str
+    statement: bool = False
+    silent: bool = False
 
-    def applied(self, text):
-        return text[: self.start] + self.after + text[self.end :]
+    def probed(self, number):
+        """Return what a probe writes before and behind the place."""
+        return (f"__probe__({number}); ", "") if self.statement else (f"(__probe__({number}), (", "))[1]")
 
     def __str__(self):
         return f"{self.file}:{self.line}  {' '.join(self.before.split())}  ->  {' '.join(self.after.split())}"
@@ -141,7 +123,8 @@ def sites(file):
         starts.append(starts[-1] + len(line.encode()))
     raw, found, unseen = text.encode(), [], flags()
 
-    def walk(node):
+    def walk(node, silent=False):
+        silent = silent or isinstance(node, ast.pattern) or str(file.relative_to(ROOT)) in COMPILED
         if isinstance(node, ast.JoinedStr) or getattr(node, "id", None) == "TYPE_CHECKING":
             return  # places inside formatted text are not told before Python 3.12
         for child in ast.iter_child_nodes(node):
@@ -154,12 +137,12 @@ def sites(file):
                 end = starts[child.end_lineno - 1] + child.end_col_offset
                 for other in changed(child):
                     made = ast.unparse(ast.fix_missing_locations(other))
-                    made = made if isinstance(child, ast.stmt) else f"({made})"
+                    statement = isinstance(child, ast.stmt)
+                    made = made if statement else f"({made})"
                     place = (len(raw[:start].decode()), len(raw[:end].decode()))
-                    found.append(
-                        Mutant(str(file.relative_to(ROOT)), child.lineno, *place, raw[start:end].decode(), made)
-                    )
-            walk(child)
+                    name, was = str(file.relative_to(ROOT)), raw[start:end].decode()
+                    found.append(Mutant(name, child.lineno, *place, was, made, statement, silent))
+            walk(child, silent)
 
     walk(ast.parse(text))
     return found
@@ -180,94 +163,235 @@ def chosen(seed, count):
     return every[:count]
 
 
-def near(file):
-    """Return the kinds of replays and the tests of the room that a file stands in, its own examples first."""
-    room = Path(file).relative_to("src/roofplan").parts[0].removesuffix(".py")
-    kinds, *names = NEAR.get(room, ("",))
-    return kinds.split(), [file, *(f"tests/{name}" for name in names)]
-
-
 PASSED, KILLED = {0, 5}, {1, 2, 3}
 """Exit codes of pytest: all passed, or there is no test; and tests failed, the change cannot be imported, or broke pytest itself."""
 
-PYTEST = ("pytest", "-x", "-q", "-p", "no:randomly", "--no-header", "--tb=no")
+PYTEST = ("pytest", "-q", "-p", "no:randomly", "--no-header", "--tb=no")
+FAST, EVERY = "not oracle and not browser and not slow and not loop and not prove", "not oracle and not browser and not loop and not prove"
+
+PROBE = """
+import builtins as _builtins, os as _os
+def _probe(number, _seen=set(), _folder=_os.environ.get("ROOFPLAN_PROBES")):
+    if _folder and number not in _seen:
+        _seen.add(number)
+        test = _os.environ.get("PYTEST_CURRENT_TEST", "").rsplit(" (", 1)[0]
+        with open(f"{_folder}/{_os.getpid()}.hits", "a", encoding="utf-8") as file:
+            file.write(f"{number}\\t{test}\\n")
+_builtins.__probe__ = _probe
+"""
+"""What a probe does, in whichever process: it writes its number beside the test that runs, once a test."""
+
+PLUGIN = """
+import json, os, sys, time
+import pytest
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_protocol(item):
+    import builtins
+    probe = getattr(builtins, "__probe__", None)
+    if probe and "roofplan" in sys.modules:
+        probe.__defaults__[0].clear()
+    started = time.perf_counter()
+    yield
+    with open(f"{os.environ['ROOFPLAN_PROBES']}/{os.getpid()}.times", "a", encoding="utf-8") as file:
+        file.write(json.dumps([item.nodeid, time.perf_counter() - started]) + "\\n")
+"""
+"""A plugin of pytest that lets probes speak anew in each test, and writes how long it took."""
 
 
-def verdict(mutant, place):
-    """Return which test kills a mutant in a copy of the project, or None, and the seconds that it took."""
-    file = place / mutant.file
-    text, started = file.read_text(), time.monotonic()
-    kinds, names = near(mutant.file)
-    marks = "not oracle and not browser"
-    first, sample = [*names, "tests/test_replay.py"], ["--of-each", "8", "-k", "not tables", "tests/test_replay.py"]
-    rest = [f"tests/{one.relative_to(place / 'tests')}" for one in sorted((place / "tests").rglob("test_*.py"))]
-    rest = [one for one in rest if one not in first]
+def run_tests(place, arguments, timeout, **environment):
+    """Run tests in a copy of the project; return pytest's exit code, None out of time, and what it printed."""
+    environment = {**os.environ, "PYTHONPATH": str(place / "src"), "OPENBLAS_NUM_THREADS": "1", **environment}
+    command = [sys.executable, "-m", *PYTEST, *arguments]
     try:
-        file.write_text(mutant.applied(text))
-        os.utime(file, (started, started))  # no compiled file of another second may stand for it
-        for names, marked in ((sample, marks), (first, marks), (rest, f"{marks} and not slow")):
-            command = [sys.executable, "-m", *PYTEST, "--first", ",".join(kinds), "-m", marked, *names]
-            environment = {**os.environ, "PYTHONPATH": str(place / "src"), "OPENBLAS_NUM_THREADS": "1"}
-            try:
-                done = subprocess.run(
-                    command, cwd=place, env=environment, capture_output=True, text=True, timeout=TIMEOUT, check=False
-                )
-            except subprocess.TimeoutExpired:
-                return "out of time", time.monotonic() - started
-            if done.returncode in KILLED:
-                failed = [line for line in done.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
-                said = (failed or done.stdout.splitlines()[-1:] or ["it does not start"])[0]
-                return said[:150], time.monotonic() - started
-            if done.returncode not in PASSED:
-                raise SystemExit(f"pytest did not run: exit code {done.returncode}\n{done.stdout}{done.stderr}")
-        return None, time.monotonic() - started
-    finally:
-        file.write_text(text)
+        done = subprocess.run(
+            command, cwd=place, env=environment, capture_output=True, text=True, timeout=timeout, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return None, ""
+    if done.returncode not in PASSED | KILLED:
+        raise SystemExit(f"pytest did not run: exit code {done.returncode}\n{done.stdout}{done.stderr}")
+    return done.returncode, done.stdout
 
 
-UNCHANGED = Mutant("src/roofplan/__init__.py", 0, 0, 0, "", "")
-"""No change at all, which no test may notice."""
+def failures(printed):
+    """Return the tests that failed by a summary of pytest."""
+    lines = [line.split(" ", 1)[1] for line in printed.splitlines() if line.startswith(("FAILED ", "ERROR "))]
+    return [line.split(" - ")[0] for line in lines]
+
+
+class Changed:
+    """Files of a copy while some of them are changed."""
+
+    def __init__(self, place, texts):
+        self.place, self.texts, self.before = place, texts, {}
+
+    def __enter__(self):
+        moment = time.monotonic()
+        for file, text in self.texts.items():
+            self.before[file] = (self.place / file).read_text()
+            (self.place / file).write_text(text)
+            os.utime(self.place / file, (moment, moment))  # no compiled file of another second may stand for it
+
+    def __exit__(self, *_):
+        for file, text in self.before.items():
+            (self.place / file).write_text(text)
+
+
+def with_changes(mutants):
+    """Return the files of mutants that do not overlap with all of them applied, by file."""
+    texts = {}
+    for one in sorted(mutants, key=lambda one: -one.start):
+        text = texts.get(one.file) or (ROOT / one.file).read_text()
+        texts[one.file] = text[: one.start] + one.after + text[one.end :]
+    return texts
+
+
+def with_probes(mutants):
+    """Return the files of mutants with a probe at each place, by file."""
+    pieces = defaultdict(list)
+    for number, one in enumerate(mutants):
+        if not one.silent:
+            before, behind = one.probed(number)
+            pieces[one.file] += [(one.start, 1, -one.end, before), (one.end, 0, -one.start, behind)]
+    texts = {}
+    for file, added in pieces.items():
+        text = (ROOT / file).read_text()
+        for start, _, _, piece in sorted(added, reverse=True):
+            text = text[:start] + piece + text[start:]
+        texts[file] = text
+    first = "src/roofplan/__init__.py"
+    head = texts.get(first) or (ROOT / first).read_text()
+    end = next(node.end_lineno for node in ast.parse(head).body if getattr(node, "module", "") == "__future__")
+    lines = head.splitlines(keepends=True)
+    texts[first] = "".join([*lines[:end], PROBE, *lines[end:]])
+    return texts
+
+
+def covering(place, mutants, jobs):
+    """Return the tests that pass through each mutant's place, an empty set where modules alone do, and the seconds of every test."""
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "probing.py").write_text(PLUGIN)
+        path = f"{place / 'src'}{os.pathsep}{folder}"
+        with Changed(place, with_probes(mutants)):
+            arguments = ["-p", "probing", "-n", str(jobs), "-m", FAST]
+            _, printed = run_tests(place, arguments, None, PYTHONPATH=path, ROOFPLAN_PROBES=folder)
+        seconds = {}
+        for file in Path(folder).glob("*.times"):
+            seconds.update(json.loads(line) for line in file.read_text().splitlines())
+        tests = [set() for _ in mutants]
+        for file in Path(folder).glob("*.hits"):
+            for line in file.read_text().splitlines():
+                number, test = line.split("\t", 1)
+                tests[int(number)] |= {test} & seconds.keys()
+    probed = failures(printed)
+    if probed:
+        code, said = run_tests(place, [*probed], None)
+        if code not in PASSED:
+            sys.exit(f"tests fail before anything is changed:\n{said}")
+    for test in probed:
+        seconds.pop(test, None)
+    return [one & seconds.keys() for one in tests], seconds
+
+
+def candidates(mutant, own, mutants, tests, seconds):
+    """Return the tests that a mutant meets: those of its place, or those of its file and of its room first, the quick ones before others."""
+    near = [set(), set()]
+    for other, passing in zip(mutants, tests, strict=True):
+        if other.file == mutant.file:
+            near[0] |= passing
+        if Path(other.file).parent == Path(mutant.file).parent:
+            near[1] |= passing
+    ordered = sorted(own or seconds, key=lambda test: (0 if own else [test not in one for one in near], seconds[test]))
+    spent, met = 0.0, []
+    for test in ordered:
+        spent += seconds[test]
+        if spent > BUDGET and met:
+            break
+        met.append(test)
+    return met
+
+
+def verdict(mutant, place, tests, seconds):
+    """Return which of some tests kills a mutant in a copy of the project, or None, and the seconds that it took.
+
+    A mutant that takes several times as long as the unchanged code hangs, which kills it.
+    """
+    started = time.monotonic()
+    with tempfile.NamedTemporaryFile("w", suffix=".txt") as names, Changed(place, with_changes([mutant])):
+        names.write("\n".join(tests))
+        names.flush()
+        patience = 60.0 + 3.0 * sum(seconds.get(test, BUDGET) for test in tests)
+        code, printed = run_tests(place, ["-x", "-m", EVERY, f"@{names.name}"], patience)
+    if code is None:
+        return "out of time", time.monotonic() - started
+    said = (failures(printed) or printed.splitlines()[-1:] or ["it does not start"])[0] if code in KILLED else None
+    return said, time.monotonic() - started
+
+
+def apart(mutants):
+    """Return mutants that do not overlap, and the others."""
+    chosen, left = [], []
+    for one in mutants:
+        clear = all(one.file != other.file or one.end <= other.start or other.end <= one.start for other in chosen)
+        (chosen if clear else left).append(one)
+    return chosen, left
 
 
 def main():
     """Try random mutants side by side, each worker in a copy of the project; say how many were killed, and return whether any survived."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--count", type=int, default=100)
+    parser.add_argument("--seed", type=int, nargs="+", default=[1])
+    parser.add_argument("--count", type=int, default=100, help="mutants of each seed")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--only", default="", help="part of the file names to change")
     options = parser.parse_args()
-    mutants = [one for one in chosen(options.seed, 10**9) if options.only in one.file][: options.count]
-    survived, places = [], Queue()
-    with tempfile.TemporaryDirectory() as folder:
+    drawn = {seed: [one for one in chosen(seed, 10**9) if options.only in one.file] for seed in options.seed}
+    drawn = {seed: mutants[: options.count] for seed, mutants in drawn.items()}
+    mutants = list(dict.fromkeys(one for several in drawn.values() for one in several))
+    places = Queue()
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(options.jobs) as workers:
         for number in range(options.jobs):
             place = Path(folder) / str(number)
-            shutil.copytree(
-                ROOT, place, ignore=shutil.ignore_patterns(".git", ".venv", "__pycache__", "dist", ".*_cache")
-            )
+            ignored = shutil.ignore_patterns(".git", ".venv", "__pycache__", "dist", "site", ".*_cache")
+            shutil.copytree(ROOT, place, ignore=ignored)
             places.put(place)
+        tests, seconds = covering(place, mutants, options.jobs)
+        print(f"{len(seconds)} tests, {sum(seconds.values()):.0f} s of them, over {len(mutants)} places", flush=True)
 
-        def tried(mutant):
+        def tried(mutant, names):
             place = places.get()
             try:
-                return mutant, *verdict(mutant, place)
+                return mutant, *verdict(mutant, place, names, seconds)
             finally:
                 places.put(place)
 
-        _, noticed, _ = tried(UNCHANGED)
-        if noticed:
-            sys.exit(f"tests fail before anything is changed: {noticed}")
-        with ThreadPoolExecutor(options.jobs) as workers:
-            for number, done in enumerate(as_completed([workers.submit(tried, one) for one in mutants]), 1):
-                mutant, killer, seconds = done.result()
-                print(f"{number:3} {seconds:4.0f} s  {mutant}\n      {killer or 'SURVIVED'}", flush=True)
-                if killer is None:
-                    survived.append(mutant)
-    print("\nsurvived:" if survived else "")
-    for mutant in survived:
+        def each(pairs):
+            """Try mutants with their tests side by side, print what kills them, and return those that nothing kills."""
+            survived = []
+            for number, done in enumerate(as_completed([workers.submit(tried, *pair) for pair in pairs]), 1):
+                mutant, killer, spent = done.result()
+                print(f"{number:3} {spent:4.0f} s  {mutant}\n      {(killer or 'SURVIVED')[:150]}", flush=True)
+                survived += [] if killer else [mutant]
+            return survived
+
+        survived = each(
+            (one, candidates(one, own, mutants, tests, seconds)) for one, own in zip(mutants, tests, strict=True)
+        )
+        left, final = survived, []
+        while left:
+            group, left = apart(left)
+            print(f"\n{len(group)} of them meet every test together", flush=True)
+            with Changed(place, with_changes(group)):
+                _, printed = run_tests(place, ["-n", str(options.jobs), "-m", EVERY], None)
+            failed = failures(printed)
+            final += each((one, failed) for one in group) if failed else group
+    print("\nsurvived:" if final else "")
+    for mutant in final:
         print(f"  {mutant}")
-    print(f"{len(mutants) - len(survived)} of {len(mutants)} killed")
-    return bool(survived)
+    for seed, several in drawn.items():
+        print(f"seed {seed}: {sum(one not in final for one in several)} of {len(several)} killed")
+    return bool(final)
 
 
 if __name__ == "__main__":
