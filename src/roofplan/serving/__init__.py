@@ -6,7 +6,7 @@ filters them by the constraints and orders them by an objective.
 
 from __future__ import annotations
 
-from roofplan.serving.advice import Improvement, improvements, smaller, standing
+from roofplan.serving.advice import better, improvements, smaller, standing
 from roofplan.serving.bounds import LIMIT_NAMES, Floors, bound_of, causes_of, floors, leaves, limit_of
 from roofplan.serving.evaluate import evaluate, user_ladder
 from roofplan.serving.ledger import (
@@ -25,6 +25,7 @@ from roofplan.serving.order import objective, ordered, pareto_front, simplicity
 from roofplan.serving.plan import (
     DEFAULT_TPOT,
     OBJECTIVES,
+    Improvement,
     Plan,
     Request,
     Result,
@@ -70,6 +71,7 @@ __all__ = [
     "all_in_cost",
     "at_precision",
     "batched_tokens",
+    "better",
     "bound_of",
     "bounds",
     "cache_format",

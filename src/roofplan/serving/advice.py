@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from roofplan.catalogue.machines import resized
 from roofplan.operations.table import element_bytes
@@ -12,7 +12,7 @@ from roofplan.records.ties import TIE
 from roofplan.serving.evaluate import evaluate
 from roofplan.serving.ledger import needed
 from roofplan.serving.order import objective, ordered
-from roofplan.serving.plan import Plan, Request, Standing, Tally
+from roofplan.serving.plan import Improvement, Plan, Request, Result, Standing, Tally
 from roofplan.serving.settings import names_of
 
 
@@ -64,23 +64,6 @@ def smaller(plan: Plan, asked: Request, fit: Fit) -> Plan | None:
     return None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Improvement:
-    """A changed request that was tried with the plan's strategy, and its plan.
-
-    Parameters
-    ----------
-    argument, needed : flag and value of the change.
-    plan : the plan with the change.
-    ratio : its objective over that of the unchanged plan, below 1 if it is better [1].
-    """
-
-    argument: str
-    needed: str
-    plan: Plan
-    ratio: float
-
-
 PREFIX_HIT = 0.5
 """Prefix-hit rate that is tried if none is given [1]."""
 
@@ -119,6 +102,22 @@ def improvements(plan: Plan, asked: Request, fit: Fit) -> list[Improvement]:
         if ratio < 1.0 - TIE:
             found.append(Improvement(argument=argument, needed=value, plan=best, ratio=ratio))
     return sorted(found, key=lambda one: one.ratio)
+
+
+def better(result: Result) -> list[Improvement]:
+    """Return the improvements of a result's first plan, which are tried once.
+
+    Parameters
+    ----------
+    result : the plans found; it keeps the improvements.
+
+    Returns
+    -------
+    Changes that help, the largest gain first.
+    """
+    if result.better is None:
+        result.better = improvements(result.plans[0], result.asked, result.fit)
+    return result.better
 
 
 def changes(plan: Plan, asked: Request) -> Iterator[tuple[str, str, Request]]:

@@ -61,6 +61,7 @@ def certainty(
     *,
     load: Load = "",
     guessed: bool = False,
+    borne: tuple[int, float] | None = None,
 ) -> Sure:
     """Return the certainty of a figure derived from a time.
 
@@ -72,6 +73,7 @@ def certainty(
     r : rates of the machine under its engine, with their constants.
     load : kind of load, as in `Doubt`.
     guessed : whether the figure also depends on a guess, such as the acceptance of drafted tokens.
+    borne : `by_constants` of the time, None if it is not known yet.
 
     Returns
     -------
@@ -80,7 +82,7 @@ def certainty(
     engine = r.engine
     own = own_runs(figure, engine.id, r.machine, model, r.fit)
     new = how_new(figure, system_of(model, r.machine, engine), r.machine, r.fit)
-    grade, left = by_constants(behind, r)
+    grade, left = by_constants(behind, r) if borne is None else borne
     assumed = (("engine", STAND_IN),) if engine.stands_for else ()
     if engine.kernels.launches != 1.0 or r.machine.device.device_class == CPU:
         grade = 3  # processors: one constant of one format, on two machines

@@ -182,15 +182,16 @@ def _predicted(
         return best, near
 
     chosen, near = columns(users)
-    for _ in range(CLOSE_IN if len(asked.machines) <= FEW_MACHINES else 1):
-        finer = [u if c is None else _between(u, c) for u, c in zip(users, near, strict=True)]
+    few = len(asked.machines) <= FEW_MACHINES
+    for _ in range(CLOSE_IN if few else 1):
+        finer = [u if c is None or (few and _close(u, c)) else _between(u, c) for u, c in zip(users, near, strict=True)]
         if asked.constraints.concurrency is not None or all(
             np.array_equal(f, u) for f, u in zip(finer, users, strict=True)
         ):
             break
         users = finer
         chosen, near = columns(users)
-    if len(asked.machines) <= FEW_MACHINES and asked.constraints.concurrency is None:
+    if few and asked.constraints.concurrency is None:
         # cost is a step function of users (even groups, full tiles), so the last round tries every count nearby
         most = [float(users_of[-1]) for users_of in whole]
         users = [u if c is None else _around(u, c, m) for u, c, m in zip(users, near, most, strict=True)]
@@ -280,6 +281,11 @@ def _between(ladder: np.ndarray, column: int) -> np.ndarray:
 
 NEARBY = 96
 """Users on either side of the best among which the last round tries every count [1]."""
+
+
+def _close(ladder: np.ndarray, column: int) -> bool:
+    """Return whether the last round tries every count between the neighbours of a point of a ladder."""
+    return bool(ladder[min(len(ladder) - 1, column + 1)] - ladder[max(0, column - 1)] <= NEARBY)
 
 
 def _around(ladder: np.ndarray, column: int, most: float) -> np.ndarray:

@@ -24,7 +24,7 @@ from roofplan.records.tally import Counts
 from roofplan.records.terms import Term
 from roofplan.records.workload import Constraints, Workload
 from roofplan.serving.bounds import bound_of, causes_of, floors
-from roofplan.serving.certainty import certainty
+from roofplan.serving.certainty import by_constants, certainty
 from roofplan.serving.ledger import Ledger
 from roofplan.serving.prediction import Prediction
 from roofplan.serving.space import cache_format
@@ -252,6 +252,23 @@ class Standing:
     within_interval: bool
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Improvement:
+    """A changed request that was tried with the plan's strategy, and its plan.
+
+    Parameters
+    ----------
+    argument, needed : flag and value of the change.
+    plan : the plan with the change.
+    ratio : its objective over that of the unchanged plan, below 1 if it is better [1].
+    """
+
+    argument: str
+    needed: str
+    plan: Plan
+    ratio: float
+
+
 @dataclass(slots=True, kw_only=True)
 class Result:
     """Ranked plans, best first, with ladder, tally and the fitted constants.
@@ -261,6 +278,7 @@ class Result:
     standing : how the first plan ranks among all plans of its machine, if degrees were pinned.
     smaller : plan of the smallest machine of the same kind that meets the demand, if the first plan's machine is
         larger.
+    better : changes that improve the first plan, None until `roofplan.serving.better` was asked for them.
     """
 
     plans: list[Plan]
@@ -271,22 +289,25 @@ class Result:
     warnings: list[tuple[str, str]] = field(default_factory=list)
     standing: Standing | None = None
     smaller: Plan | None = None
+    better: list[Improvement] | None = None
 
 
-def sure_of(plan: Plan, figure: str, behind: Term) -> Sure:
-    """Return the certainty of a figure derived from a time.
+def sure_of(plan: Plan, figure: str, behind: Term, borne: tuple[int, float] | None = None) -> Sure:
+    """Return the certainty of a figure derived from a time, of which `borne` may be known already.
 
     Users count as closed-loop clients; draft acceptance is a guess.
     """
     load: Load = "clients" if plan.users > 1 else "client"
-    return certainty(figure, behind, plan.model, plan.rates, load=load, guessed=bool(plan.workload.drafted))
+    guessed = bool(plan.workload.drafted)
+    return certainty(figure, behind, plan.model, plan.rates, load=load, guessed=guessed, borne=borne)
 
 
 def metrics_of(plan: Plan) -> dict[str, Metric]:
     """Return the metrics of one plan with their intervals; unknown ones are absent."""
     p, fit = plan.prediction, plan.rates.fit
-    first, between = sure_of(plan, FIRST_TOKEN, p.ttft), sure_of(plan, TIME_PER_TOKEN, p.pace)
-    whole, prompts = sure_of(plan, THROUGHPUT, p.cycle), sure_of(plan, PROMPTS, p.ttft)
+    borne = by_constants(p.ttft, plan.rates)
+    first, prompts = (sure_of(plan, figure, p.ttft, borne) for figure in (FIRST_TOKEN, PROMPTS))
+    whole, between = sure_of(plan, THROUGHPUT, p.cycle), sure_of(plan, TIME_PER_TOKEN, p.pace)
     rate, most = float(p.rate), plan.memory.max_concurrency
     least = floors(plan.model, plan.strategy, plan.workload, plan.rates, plan.users).first
     out = {

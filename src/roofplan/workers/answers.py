@@ -54,7 +54,7 @@ def document(
     """
     _, reply = _answered(name, given, refused, outputs or {}, tick)
     found = reply.document
-    return str(found.get("status", "ok")), as_json(found)
+    return str(found.get("status", "ok")), as_json(found, indented=False)
 
 
 def page(

@@ -30,7 +30,7 @@ from roofplan.present.answers.record import (
     view,
 )
 from roofplan.present.screens import source_text
-from roofplan.serving import Plan, Result, UnderLoad, bounds, first_bound, improvements
+from roofplan.serving import Plan, Result, UnderLoad, better, bounds, first_bound
 
 EXPLAIN_DEPTH = 4
 
@@ -248,10 +248,7 @@ def serve_answer(result: Result, asked: ServeInputs, *, top: int, explain: int =
         plans=shown,
         standing=ABSENT if (own := result.standing) is None else view(StandingMember, own, best=_beside(own.best)),
         smaller=ABSENT if result.smaller is None else _beside(result.smaller),
-        better=[
-            view(ImprovementMember, one, plan=_beside(one.plan))
-            for one in improvements(result.plans[0], result.asked, result.fit)
-        ],
+        better=[view(ImprovementMember, one, plan=_beside(one.plan)) for one in better(result)],
         sources=sources,
         emit=launch(result.plans[0]) if emit else ABSENT,
     )

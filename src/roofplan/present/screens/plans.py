@@ -18,9 +18,9 @@ from roofplan.serving import (
     Plan,
     Result,
     all_in_cost,
+    better,
     first_bound,
     floors,
-    improvements,
     objective,
 )
 from roofplan.serving.links import gains, link_use
@@ -419,10 +419,10 @@ def beside_lines(result: Result, plan: Plan) -> list[str]:
     return [piece for line in lines for piece in wrapped(line, indent=16, first=2)]
 
 
-def improvement_lines(result: Result, plan: Plan) -> list[str]:
+def improvement_lines(result: Result) -> list[str]:
     """Return what would do better, each change tried and with its gain."""
     words = []
-    for one in improvements(plan, result.asked, result.fit)[:MOST_IMPROVEMENTS]:
+    for one in better(result)[:MOST_IMPROVEMENTS]:
         gain = f"+{1 / one.ratio - 1:.0%}" if result.asked.best == "throughput" else f"-{1 - one.ratio:.0%}"
         words.append(f"{one.argument} {one.needed} {gain}" + (", changes the model" if one.plan.changes_model else ""))
     tried = " · ".join(words) or "prefix hits, 8 bits, chunk sizes and other engines were tried: none gains over 1%"
@@ -473,7 +473,7 @@ def serve_screen(result: Result, page: Page, *, top: int = 2, explain: bool = Fa
         *gain_lines(result),
         *beside_lines(result, plan),
         *runner_lines(result, plan, top),
-        *improvement_lines(result, plan),
+        *improvement_lines(result),
     ]
     for line in [*ladder, "", *resources, *beside, *below]:
         page.line(line)
