@@ -120,24 +120,19 @@ def conforms():
     return keeps_to
 
 
-def pytest_addoption(parser):
-    parser.addoption("--first", default="", help="kinds of replays that run before all others, such as money,model")
-    parser.addoption("--of-each", type=int, default=0, help="so many replays of each of those kinds, and nothing else")
+SERVED = {
+    *("test_web.py", "test_agents.py", "test_measure.py", "test_stability.py", "test_simulate.py"),
+    *("test_calibration.py", "test_pool_simulation.py", "test_any_command.py"),
+}
+"""Files whose tests start servers, or fit and simulate: `make test`, which everybody waits for, leaves them to `make slow`."""
 
 
-def pytest_collection_modifyitems(config, items):
-    """Let the replays that are nearest to a change come first, where some are named."""
-    kinds = [kind for kind in config.getoption("--first").split(",") if kind]
-
-    def place(item):
-        kind = getattr(item, "callspec", None) and item.callspec.params.get("kind")
-        return kinds.index(kind) if kind in kinds else len(kinds)
-
-    most = config.getoption("--of-each")
-    if most:
-        alike = [[item for item in items if place(item) == number] for number in range(len(kinds))]
-        items[:] = [item for found in alike for item in found[:: max(1, len(found) // most)][:most]]
-    elif kinds:
-        replays = sorted((item for item in items if item.path.name == "test_replay.py"), key=place)
-        others = [item for item in items if item.path.name != "test_replay.py"]
-        items[:] = [*others, *replays]
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    """Mark the tests of slow files."""
+    for item in items:
+        if item.path.name in SERVED and not any(
+            item.get_closest_marker(mark) for mark in ("browser", "oracle", "prove")
+        ):
+            item.add_marker(pytest.mark.slow)
+            item.add_marker(pytest.mark.served)

@@ -55,6 +55,8 @@ COMPARISONS = {
     ast.NotIn: ast.In,
 }
 SWAPPED = {"min": "max", "max": "min", "larger": "smaller", "smaller": "larger", "any": "all", "all": "any"}
+
+
 @dataclass(frozen=True)
 class Mutant:
     """One change of one file: what stands from `start` to `end` becomes `after`; a probe can stand there unless `silent`."""
@@ -167,7 +169,8 @@ PASSED, KILLED = {0, 5}, {1, 2, 3}
 """Exit codes of pytest: all passed, or there is no test; and tests failed, the change cannot be imported, or broke pytest itself."""
 
 PYTEST = ("pytest", "-q", "-p", "no:randomly", "--no-header", "--tb=no")
-FAST, EVERY = "not oracle and not browser and not slow and not loop and not prove", "not oracle and not browser and not loop and not prove"
+EVERY = "not oracle and not browser and not loop and not prove"
+PROBED = f"(not slow or served) and {EVERY}"
 
 PROBE = """
 import builtins as _builtins, os as _os
@@ -274,7 +277,7 @@ def covering(place, mutants, jobs):
         (Path(folder) / "probing.py").write_text(PLUGIN)
         path = f"{place / 'src'}{os.pathsep}{folder}"
         with Changed(place, with_probes(mutants)):
-            arguments = ["-p", "probing", "-n", str(jobs), "-m", FAST]
+            arguments = ["-p", "probing", "-n", str(jobs), "-m", PROBED]
             _, printed = run_tests(place, arguments, None, PYTHONPATH=path, ROOFPLAN_PROBES=folder)
         seconds = {}
         for file in Path(folder).glob("*.times"):

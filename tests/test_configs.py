@@ -4,7 +4,7 @@ import json
 from dataclasses import replace
 
 import pytest
-from conftest import golden_rows
+from conftest import LLAMA, golden_rows
 
 from roofplan import api, catalogue, hf
 from roofplan.errors import ConfigError, UnknownFamily, UnknownName
@@ -264,3 +264,11 @@ def test_kinds_of_blocks_are_read():
 def test_kinds_of_blocks_must_be_a_list_of_known_ones(types):
     with pytest.raises(ConfigError, match="_block_types must be a list"):
         hf.from_dict({**RECURRENT_GEMMA, "_block_types": types}, "x")
+
+
+def test_a_model_whose_draft_layers_are_none_has_none():
+    experts = {"num_local_experts": 8, "num_experts_per_tok": 2, "rotary_dim": 32, "head_dim": 64}
+    config = {**LLAMA, **experts, "model_type": "minimax_m2"}
+    without = hf.from_dict({**config, "use_mtp": True, "num_mtp_modules": 0})
+    assert without.draft_layers == hf.from_dict(config).draft_layers == 0
+    assert hf.from_dict({**config, "use_mtp": True, "num_mtp_modules": 1}).draft_layers == 1

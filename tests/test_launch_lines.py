@@ -103,6 +103,7 @@ TABLES = {path.stem for path in (catalogue.ROOT / "options").glob("*.toml")}
 ENGINES = sorted(TABLES & set(catalogue.ids("engines")))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize(("model", "on", "asked"), SERVED)
 def test_every_flag_of_a_server_is_one_that_its_version_has(engine, model, on, asked):

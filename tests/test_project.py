@@ -92,6 +92,7 @@ def test_generated_pages_are_those_of_today_s_code():
         assert (ROOT / "docs" / name).read_text() == make() + "\n", f"run make docs ({name})"
 
 
+@pytest.mark.slow
 def test_screens_of_the_readme_and_the_tutorial_are_today_s(run):
     def steady(lines):  # neither how long the search took nor how old a price has become
         return [line.replace(" !", "") for line in lines if not line.startswith("searched")]

@@ -3,14 +3,14 @@
 import pytest
 import replays
 
-HEAVY = {"serving": 4, "training": 6, "money": 4}
+HEAVY = {"serving": 8, "training": 12, "money": 8}
 """Kinds of which quick tests take one answer in so many, slow tests all others."""
 
 
 def cases():
     for kind in replays.KINDS:
         for number, words in enumerate(replays.recorded(kind)):
-            slow = kind == "tables" or number % (HEAVY | {"screens": 3}).get(kind, 1) > 0
+            slow = kind == "tables" or number % (HEAVY | {"screens": 6}).get(kind, 1) > 0
             marks = [pytest.mark.slow] if slow else []
             yield pytest.param(kind, words, id=words, marks=marks)
 

@@ -210,11 +210,12 @@ def _seen_by_users(
         decoding = prompts.steps * emitted * token.value
         riding = larger(smaller(prompts.whole / prompts.requests + decoding - empty.value, decoding), 0.0)
         riding = riding * company
-    stall = batching.stall_of_others(prompts.other, between, later, most) if later else 0.0
-    waiting = between * prompts.other - later * stall if prompts.mixed or not later else 0.0
-    ttft = _waited(empty, riding, beside * prompts.other, waiting, prompts)
     if not later:
+        ttft = _waited(empty, riding, beside * prompts.other, between * prompts.other, prompts)
         return _Seen(None, ttft, total("cycle time", ttft.parts, "s", law="batching.cycle_time"), rode)
+    stall = batching.stall_of_others(prompts.other, between, later, most)
+    waiting = between * prompts.other - later * stall if prompts.mixed else 0.0
+    ttft = _waited(empty, riding, beside * prompts.other, waiting, prompts)
     stalled = prompts.term(
         stall,
         law="batching.stall_of_others",
