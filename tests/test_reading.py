@@ -404,8 +404,53 @@ def test_a_blank_micro_batch_follows_from_the_batch_or_is_the_frameworks_default
     assert few.layout.micro_batch == 2.0
     whole = training_case(row(micro_batch="", framework="maxtext", global_batch_sequences=""))
     assert (whole.layout.micro_batch, whole.job.batch) == (12.0, 12 * 64)
-    with pytest.raises(Skipped, match="micro-batch not stated"):
-        training_case(row(micro_batch=""))
+    least = training_case(row(micro_batch=""))
+    assert least.layout.micro_batch == 1.0
+    assert "micro-batch" in least.unstated
+    assert "micro-batch: 1, the smallest: megatron has no default" in least.assumed
+
+
+def test_software_that_nobody_described_runs_as_plain_pytorch_or_as_megatron_where_layers_are_split():
+    def planned(**cells):
+        case = training_case(row(framework="unheard-of", **cells))
+        assert case.framework.stands_for == "unheard-of"
+        assert any("unheard-of: not described" in said for said in case.assumed)
+        return case.framework.name
+
+    assert planned() == "llm-foundry"
+    assert planned(tp="4") == "megatron"
+    assert planned(pp="2") == "megatron"
+    assert planned(accelerators_total="1", devices_per_node="1", global_batch_sequences="8") == "transformers"
+
+
+def test_a_serving_run_without_degrees_splits_its_layers_over_all_devices():
+    found = case_of({**SERVED, "count": "4"})
+    assert (found.strategy.tp, found.strategy.dp) == (4, 1)
+    assert any("layout: tp 4" in said for said in found.assumed)
+    assert case_of({**SERVED, "count": "4", "dp": "4"}).strategy.tp == 1
+
+
+def test_means_that_are_no_whole_numbers_are_those_of_conversations():
+    burst = {**SERVED, "running_batch": "", "queued_requests": "1000", "request_rate": "inf"}
+    assert not case_of(burst).varied
+    assert case_of({**burst, "input_len": "217.4"}).varied
+    assert not case_of({**SERVED, "input_len": "217.4", "client_concurrency": "8", "running_batch": ""}).varied
+    said = case_of({**burst, "output_len": "200.5"}).assumed
+    assert any("no whole numbers" in one for one in said)
+
+
+def test_releases_that_schedule_ahead_are_planned_as_such():
+    releases = {
+        "0.12.0": "vllm-0.11",
+        "0.13.1": "vllm-0.11",
+        "0.14.0": "vllm-0.20",
+        "0.19": "vllm-0.20",
+        "0.33": "vllm-0.33",
+    }
+    for version, profile in releases.items():
+        assert case_of({**SERVED, "engine_version": version}).engine.id == profile
+    assert catalogue.engine("vllm-0.20").scopes == ("vllm-0.20", "ahead", "any")
+    assert catalogue.engine("vllm-0.11").scopes == ("vllm-0.11", "vllm", "python", "any")
 
 
 @pytest.mark.parametrize(
@@ -444,7 +489,6 @@ def test_an_adapter_is_of_the_rank_and_beside_the_matrices_that_a_row_states():
         {"pp": "8", "interleave": "9", "tp": "8"},
         {"layers": "2", "pp": "4"},
         {"tp": "7"},
-        {"framework": "nothing-known"},
         {"accel_norm": "./absent.toml"},
         {"model_name": "./absent.json"},
         {"global_batch_sequences": "-4"},

@@ -225,6 +225,11 @@ ADAPTERS: dict[str, dict[str, Any]] = {
         "fused": True,
     },
     "transformers": {"rank": 8, "targets": ("q_proj", "v_proj"), "bytes": 16.0},
+    "torchtune": {
+        "rank": 8,
+        "targets": ("q_proj", "v_proj", "o_proj", "up_proj", "gate_proj", "down_proj"),
+        "bytes": 8.0,
+    },
     "fsdp-qlora": {
         "rank": 64,
         "targets": ("q_proj", "k_proj", "v_proj", "up_proj", "gate_proj", "down_proj"),
@@ -232,7 +237,8 @@ ADAPTERS: dict[str, dict[str, Any]] = {
     },
 }
 """Default adapters. PEFT's LoraConfig: rank 8 on queries and values of most models, in fp32 with fp32 moments. LitGPT: 16-bit
-parameters, gradients and moments. fsdp_qlora: 16-bit parameters and gradients, fp32 moments. NeMo's examples of 2024 (lora_tuning of
+parameters, gradients and moments. torchtune's recipes (8B_lora.yaml): rank 8 on queries, values, outputs and the feed-forward, in 16 bits.
+fsdp_qlora: 16-bit parameters and gradients, fp32 moments. NeMo's examples of 2024 (lora_tuning of
 megatron_gpt_finetuning_config.yaml): the fused QKV product; Megatron Bridge: all products; both with Megatron's fp32 gradient,
 copy and moments."""
 
@@ -260,7 +266,7 @@ def _micro_batch(row: Row, batch: float | None, ranks: int, framework: Framework
     elif own is not None and batch is not None:
         found, why, unstated = max(1.0, batch / ranks), "the batch over its ranks", MICRO_BATCH
     else:
-        raise Skipped("micro-batch not stated")
+        found, why, unstated = 1.0, f"the smallest: {framework.name} has no default", MICRO_BATCH
     assumed.add(f"micro-batch: {found:g}, {why}", unstated)
     return found
 
@@ -336,12 +342,22 @@ def precision_of(text: str) -> str:
 
 
 def framework_of(row: Row, assumed: Assumed) -> Framework:
-    """Return the framework profile for a row's name and month, or the profile that stands in for it."""
+    """Return the framework profile for a row's name and month, or the profile that stands in for it.
+
+    Software that nobody described runs as plain PyTorch does, or as Megatron where layers are split over devices.
+    """
     name, month = row["framework"].removeprefix("other:"), row.get("month", "")
-    other = catalogue.stand_in("frameworks", name, month or row.get("year", ""))
+    when = month or row.get("year", "")
+    other = catalogue.stand_in("frameworks", name, when)
     identity = other.id if other else catalogue.aliases("frameworks").get(catalogue.hyphened(name))
     if identity is None:
-        raise Skipped(f"framework {name or 'not stated'} is not described")
+        splits = any((number(row, degree) or 1.0) > 1.0 for degree in ("tp", "pp"))
+        nearest = "megatron" if splits else "pytorch" if number(row, "accelerators_total") == 1.0 else "fsdp"
+        profile = catalogue.stand_in("frameworks", nearest, when)
+        if profile is None:
+            raise Skipped(f"framework {name or 'not stated'} is not described")
+        assumed.add(f"framework {name or 'not stated'}: not described, planned as {profile.id}")
+        return replace(catalogue.framework(profile.id), stands_for=name or "not stated")
     found = catalogue.framework(identity)
     if other and not other.own:
         assumed.add(f"framework {other.text}")
