@@ -59,7 +59,7 @@ def launched(row: Row, engine: Engine) -> Engine:
 def engine_version(name: str, version: str, when: str = "") -> str | None:
     """Return the catalogue's version of an engine for a published run, None where the engine is not described.
 
-    For a stated version this is the nearest at or below it. Without one it is the release nearest to the run's month, before or after.
+    For a stated version this is the nearest at or below it, or the first whose ways it has (``since``). Without one it is the release nearest to the run's month, before or after.
     Where only a year is known it is the newest release up to that year, or the oldest known release.
     """
     known = [catalogue.engine(one) for one in catalogue.ids("engines") if one.startswith(name)]
@@ -69,7 +69,7 @@ def engine_version(name: str, version: str, when: str = "") -> str | None:
     ranked = sorted(same, key=lambda e: e.released)
     wanted = version.lstrip("v")
     below = (
-        [e for e in ranked if _number(e.version) <= _number(wanted)]
+        [e for e in ranked if _number(e.raw.get("since", e.version)) <= _number(wanted)]
         if wanted[:1].isdigit()
         else [e for e in ranked if e.released[:4] <= when[:4]]
     )

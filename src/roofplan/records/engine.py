@@ -117,6 +117,9 @@ class Software(Protocol):
 EAGER = "eager"
 """Scope of constants of software that launches kernels one by one from Python, engine or training framework."""
 
+AHEAD = "ahead"
+"""Scope of constants of engines whose scheduler prepares a step while the one before it runs."""
+
 COMPILED = "compiled"
 """Scope of constants of devices on which a step is one compiled program."""
 
@@ -151,7 +154,8 @@ class Engine:
     eager : whether Python launches every kernel one by one, without captured graphs.
     chunked_prefill : whether prompts are split to fit a step's token budget.
     mixed_steps : whether prompts and decoding sequences share a step; None where this follows `chunked_prefill`, as in vLLM.
-    runtime : language of its scheduler, ``python`` or ``c++``, which determines the host time per sequence.
+    runtime : language of its scheduler, ``python`` or ``c++``, or ``ahead`` where a scheduler in Python prepares a step while the one
+        before it runs; it determines the host time per sequence.
     pipeline_kind : ``microbatch`` keeps all stages busy, ``layer-split`` uses one device at a time.
     """
 
@@ -229,9 +233,12 @@ class Engine:
     def scopes(self) -> tuple[str, ...]:
         """Scopes of constants, nearest first: this version, the engine, engines with the same scheduler language, any.
 
-        An engine without captured graphs shares no constants with the engine itself, but with software that launches eagerly from Python.
+        An engine without captured graphs shares no constants with the engine itself, but with software that launches eagerly from Python;
+        one that schedules ahead shares them with others that do, not with its own earlier releases.
         """
-        return (self.id, EAGER, "any") if self.eager else (self.id, self.name, self.runtime, "any")
+        if self.eager:
+            return (self.id, EAGER, "any")
+        return (self.id, AHEAD, "any") if self.runtime == AHEAD else (self.id, self.name, self.runtime, "any")
 
     def scopes_on(self, architecture: str) -> tuple[str, ...]:
         """Return the scopes of its constants on an architecture, nearest first."""

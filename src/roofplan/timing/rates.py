@@ -218,7 +218,7 @@ def rates(machine: Machine, engine: Software, fit: Fit) -> Rates:
         name: fitted("conversion", f"traffic.{'fp8' if name == 'int8' else name}") for name in compute if _cast_to(name)
     }
     where_from["casts"] = tuple(casts.values())
-    kernels, blocks = (fitted("engine", name, engine_chain) for name in ("compute_share", "block_share"))
+    kernels, blocks = (fitted("engine", name, shares_of(engine, device)) for name in ("compute_share", "block_share"))
     for name in compute:
         share = blocks if name == "gguf" and peak[name] != peak["fp16"] else kernels
         compute[name] *= share.value
@@ -355,6 +355,21 @@ READS = frozenset({("matmul", "bandwidth"), ("memory", "bandwidth")})
 def _of_reads(item: Constant, dense: Constant) -> Constant:
     """Return a kernel's share of the bandwidth that a probe's reads attained: its share of the data sheet's over that of dense products."""
     return replace(item, value=min(1.0, item.value / dense.value))
+
+
+def shares_of(engine: Software, device: Accelerator) -> list[str]:
+    """Return the scopes of an engine's share of the kernels' compute rate, those of the device's vendor before any's.
+
+    Parameters
+    ----------
+    engine : engine or training framework.
+    device : the device that it runs on.
+
+    Returns
+    -------
+    Scopes of constants, nearest first.
+    """
+    return [*(f"{one}/{device.vendor}" for one in engine.scopes[:-1]), *engine.scopes]
 
 
 SHARES_OF_BANDWIDTH = frozenset(

@@ -346,8 +346,8 @@ def _scopes(fit: Fit) -> dict[str, list[Decode]]:
     scopes: dict[str, list[Decode]] = defaultdict(list, sound)
     for row in (row for found in sound.values() for row in found):
         if row.case.engine.released[:4] >= RECENT or row.engine == "llama.cpp":
-            scopes[row.engine].append(row)
-            scopes[row.case.engine.runtime].append(row)
+            for scope in row.case.engine.scopes[1:-1]:
+                scopes[scope].append(row)
     return {scope: found for scope, found in scopes.items() if len(found) >= LEAST}
 
 

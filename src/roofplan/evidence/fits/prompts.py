@@ -19,13 +19,15 @@ from roofplan.records.calibration import Constant, Fit
 from roofplan.records.engine import EAGER
 from roofplan.records.terms import Term
 from roofplan.serving import leaves, limit_of
+from roofplan.timing.rates import shares_of
 
 
 def fit_prefill(fit: Fit) -> list[Constant]:
-    """Fit, per engine, the share of the published kernels' compute rate that its prefill reaches, and their median for others.
+    """Fit, per engine and per vendor of its devices, the share of the published kernels' compute rate that its prefill reaches.
 
     The rows are prompts timed alone, and offline runs whose prompts are much longer than their answers. Subtracting memory passes and
-    launches from a measured time leaves the compute time, which gives the share; the median of rows counts. Where rows are few, the
+    launches from a measured time leaves the compute time, which gives the share; the median of rows counts. An engine's kernels for one
+    vendor's devices are not those for another's, so that they have shares of their own. Where rows are few, the
     share is shrunk towards the median over engines, which counts as `PRIOR_ROWS` rows. Block products without rows take the
     share of 16-bit products.
     """
@@ -37,14 +39,15 @@ def fit_prefill(fit: Fit) -> list[Constant]:
             continue
         term, whole = known
         name = "block_share" if in_blocks(case, fit) else "compute_share"
-        now = fit.find("engine", name, case.engine.scopes)
+        now = fit.find("engine", name, shares_of(case.engine, case.machine.device))
         computing = _computing(term)
         left = whole - (float(term.value) - computing)
         if min(computing / float(term.value), left / whole) < COMPUTING:
             continue
         versions_seen.add(case.engine.id)
         publishers.add(case.row["source_key"])
-        for scope in {case.engine.id, case.engine.name if not case.engine.eager else EAGER}:
+        both = {case.engine.id, case.engine.name if not case.engine.eager else EAGER}
+        for scope in both | {f"{one}/{case.machine.device.vendor}" for one in both}:
             ratios[name][scope].append(computing / left * now.value)
     out = []
     source = f"published times of prompts alone, or of prompts longer than answers: {', '.join(sorted(publishers))}"

@@ -69,7 +69,10 @@ class Family:
 
 
 FAMILIES = (
-    Family("megatron-lm-3.0", "Ampere", ("vtrain", "seqsel-2022"), network=True),
+    Family("megatron-lm-3.0", "Ampere", ("vtrain", "seqsel-2022", "glm-130b", "gpt-neox", "bigscience"), network=True),
+    Family("megatron-lm-3.0", "Volta", ("bigscience",)),
+    Family("megatron-core-0.16", "Ampere", ("ms-swift",)),
+    Family("megatron-core-0.16", "Hopper", ("ms-swift",)),
     Family("megatron-core-0.16", "Blackwell", ("simumax-b200",)),
     Family("megatron-bridge-0.2", "Hopper", ("megatron-bridge",)),
     Family("megatron-bridge-0.2", "Blackwell", ("megatron-bridge",)),
@@ -77,13 +80,26 @@ FAMILIES = (
     Family("megatron-bridge-26.06", "Blackwell", ("megatron-bridge",)),
     Family("megatron-bridge-26.06", "Blackwell Ultra", ("megatron-bridge",)),
     Family("megatron-core-0.8", "Hopper", ("nemo-2407",)),
+    Family("torchtitan-0.1", "Ampere", ("torchtune",)),
+    Family("torchtitan-0.1", "Ada", ("torchtune",)),
     Family("torchtitan-0.1", "Hopper", ("torchtitan",)),
-    Family("llm-foundry-0.3", "Ampere", ("llm-foundry",)),
-    Family("llm-foundry-0.3", "Hopper", ("llm-foundry",)),
+    Family("torchtitan-0.2", "Hopper", ("torchao",)),
+    Family("torchtitan-0.2", "Blackwell", ("torchao",)),
+    Family("torchtitan-0.2", "CDNA3", ("torchao",)),
+    Family("llm-foundry-0.3", "Ampere", ("llm-foundry", "ibm-fms-fsdp", "internevo")),
+    Family("llm-foundry-0.3", "Hopper", ("llm-foundry", "ibm-fms-fsdp")),
+    Family("transformers-4.57", "Ampere", ("flash-attention", "llm.c")),
+    Family("transformers-4.57", "Hopper", ("llm.c",)),
+    Family("deepspeed-0.16", "Ampere", ("ms-swift",)),
+    Family("deepspeed-0.16", "Hopper", ("colossalai",)),
+    Family("deepspeed-0.16", "Blackwell", ("colossalai",)),
+    Family("maxtext-0.1", "Ampere", ("jax-toolbox",)),
+    Family("maxtext-0.1", "Hopper", ("jax-toolbox",)),
     Family("fsdp-qlora-1.0", "Ampere", ("fsdp-qlora",)),
     Family("fsdp-qlora-1.0", "Ada", ("fsdp-qlora",)),
 )
-"""Families of runs that share numbers; all families are fitted at once."""
+"""Families of runs that share numbers; all families are fitted at once. Runs of software that a profile stands in for belong to it where
+the code of a step is of the same kind; nanotron's and Neuron's are not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
