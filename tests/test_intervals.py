@@ -374,7 +374,7 @@ def test_the_releases_beside_one_are_its_own():
 
 
 def test_a_stand_in_is_new_and_wider():
-    case = training_case({**TRAINED[0].row, "framework": "colossalai"})
+    case = training_case({**TRAINED[0].row, "framework": "picotron"})
     own = training_case(TRAINED[0].row)
     found, plain = (training_figures(one, FIT)[0]["tokens_per_second_per_device"] for one in (case, own))
     assert case.framework.stands_for

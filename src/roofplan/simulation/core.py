@@ -279,12 +279,8 @@ def wanted(s: Scheduler, state: State, steps: int, decoding: int, m: int) -> flo
     if s.grows != 1.0:
         return m * decoding * s.grows / s.block
     taken = m // s.block * decoding
-    place = steps % s.block
-    end = place + m % s.block
-    for k in range(place, min(end, s.block)):
-        taken += state.bins[k]
-    for k in range(end - s.block):
-        taken += state.bins[k]
+    for step in range(steps, steps + m % s.block):
+        taken += state.bins[step % s.block]
     return 1.0 * taken
 
 
