@@ -6,6 +6,7 @@ import io
 import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from roofplan.errors import NoPlan, RoofplanError
@@ -79,11 +80,12 @@ class Gathered(Reply):
         result: object = None,
     ) -> None:
         """Keep the answer."""
+        self.__dict__.pop("document", None)
         self.result = result
         self._screen, self._document, self._pictures = screen, document, pictures or list
         self.title, self._launch = title, launch
 
-    @property
+    @cached_property
     def document(self) -> Row:
         """The JSON document."""
         from roofplan.present.answers.record import plain

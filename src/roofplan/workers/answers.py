@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import wraps
+from typing import Protocol
 
 from roofplan.errors import RoofplanError
 from roofplan.inputs import Inputs
@@ -17,64 +19,80 @@ MOST_ROWS = 2_000
 """Rows of a table that a page holds [1]."""
 
 
-def _answered(
-    name: str, given: Given, refused: frozenset[str], outputs: Mapping[str, object], tick: Told | None
-) -> tuple[Question, Gathered]:
-    """Return the answer to inputs from afar; bad inputs are answered too."""
-    question = EVERY[name]
-    try:
-        asked = asked_from_afar(question, given, refused)
-    except RoofplanError as error:
-        unasked = Gathered(Inputs(), {})
-        show_failure(unasked, question, error)
-        return question, unasked
-    return question, gathered(question, asked, outputs, tick)
+class Way(Protocol):
+    """How an answer leaves a process: a function of the question's name and inputs, which another process may call."""
+
+    def __call__(
+        self,
+        name: str,
+        given: Given,
+        refused: frozenset[str] = frozenset(),
+        outputs: Mapping[str, object] | None = None,
+        tick: Told | None = None,
+    ) -> tuple[str, str]:
+        """Return the status of an answer, and its text.
+
+        Parameters
+        ----------
+        name : the question.
+        given : inputs by their names.
+        refused : inputs that nobody else may give.
+        outputs : how the answer is to leave, such as ``explain``.
+        tick : is told how far the work is.
+        """
 
 
-def document(
-    name: str,
-    given: Given,
-    refused: frozenset[str] = frozenset(),
-    outputs: Mapping[str, object] | None = None,
-    tick: Told | None = None,
-) -> tuple[str, str]:
-    """Return the JSON document of a question.
+def _answered(written: Callable[[Question, Gathered], str]) -> Way:
+    """Return what answers a question and writes the answer; bad inputs are answered too."""
+
+    @wraps(written)
+    def way(
+        name: str,
+        given: Given,
+        refused: frozenset[str] = frozenset(),
+        outputs: Mapping[str, object] | None = None,
+        tick: Told | None = None,
+    ) -> tuple[str, str]:
+        question = EVERY[name]
+        try:
+            reply = gathered(question, asked_from_afar(question, given, refused), outputs or {}, tick)
+        except RoofplanError as error:
+            reply = Gathered(Inputs(), {})
+            show_failure(reply, question, error)
+        return str(reply.document.get("status", "ok")), written(question, reply)
+
+    return way
+
+
+@_answered
+def document(question: Question, reply: Gathered) -> str:  # noqa: ARG001 - as all ways
+    """Write the JSON document of a question.
 
     Parameters
     ----------
-    name : the question.
-    given : inputs by their names.
-    refused : inputs that nobody else may give.
-    outputs : how the answer is to leave, such as ``explain``.
-    tick : is told how far the work is.
+    question : the question, which the document names itself.
+    reply : its answer.
 
     Returns
     -------
-    Its status, and its text.
+    The document in one line.
     """
-    _, reply = _answered(name, given, refused, outputs or {}, tick)
-    found = reply.document
-    return str(found.get("status", "ok")), as_json(found, indented=False)
+    return as_json(reply.document, indented=False)
 
 
-def page(
-    name: str,
-    given: Given,
-    refused: frozenset[str] = frozenset(),
-    outputs: Mapping[str, object] | None = None,
-    tick: Told | None = None,
-) -> tuple[str, str]:
-    """Return what a page shows of a question: the document, the screen, pictures, rows, and the words that ask again.
+@_answered
+def page(question: Question, reply: Gathered) -> str:
+    """Write what a page shows of a question: the document, the screen, pictures, rows, and the words that ask again.
 
     Parameters
     ----------
-    name, given, refused, outputs, tick : as of `document`.
+    question : the question.
+    reply : its answer.
 
     Returns
     -------
-    The status of the answer, and a JSON object.
+    A JSON object.
     """
-    question, reply = _answered(name, given, refused, outputs or {}, tick)
     found = reply.document
     shown: dict[str, object] = {
         "document": found,
@@ -87,57 +105,44 @@ def page(
         shown |= {"pictures": reply.pictures, "rows": reply.rows[:MOST_ROWS]}
     if isinstance(reply.asked, question.record):
         shown |= {"command": command_line(question, reply.asked), "python": python_call(question, reply.asked)}
-    return str(found.get("status", "ok")), json.dumps(shown, allow_nan=False, separators=(",", ":"))
+    return json.dumps(shown, allow_nan=False, separators=(",", ":"))
 
 
-def shown(
-    name: str,
-    given: Given,
-    refused: frozenset[str] = frozenset(),
-    outputs: Mapping[str, object] | None = None,
-    tick: Told | None = None,
-) -> tuple[str, str]:
-    """Return the document of a question and the command that asks it.
+@_answered
+def shown(question: Question, reply: Gathered) -> str:
+    """Write the document of a question and the command that asks it.
 
     Parameters
     ----------
-    name, given, refused, outputs, tick : as of `document`.
+    question, reply : as of `page`.
 
     Returns
     -------
-    The status of the answer, and a JSON object.
+    A JSON object.
     """
-    question, reply = _answered(name, given, refused, outputs or {}, tick)
-    found = reply.document
     command = command_line(question, reply.asked) if isinstance(reply.asked, question.record) else ""
-    return str(found.get("status", "ok")), json.dumps({"document": found, "command": command}, allow_nan=False)
+    return json.dumps({"document": reply.document, "command": command}, allow_nan=False)
 
 
-def file(
-    name: str,
-    given: Given,
-    refused: frozenset[str] = frozenset(),
-    outputs: Mapping[str, object] | None = None,
-    tick: Told | None = None,
-) -> tuple[str, str]:
-    """Return an answer as one HTML file that needs no network.
+@_answered
+def file(question: Question, reply: Gathered) -> str:
+    """Write an answer as one HTML file that needs no network.
 
     Parameters
     ----------
-    name, given, refused, outputs, tick : as of `document`.
+    question, reply : as of `page`.
 
     Returns
     -------
-    The status of the answer, and the file.
+    The file.
     """
     from roofplan.present.charts.page import page as whole
 
-    question, reply = _answered(name, given, refused, outputs or {}, tick)
-    status = str(reply.document.get("status", "ok"))
     text = reply.text
     if isinstance(reply.asked, question.record):
         text = f"$ {command_line(question, reply.asked)}\n\n{text}"
-    return status, whole(reply.title or f"roofplan {name}", text, reply.pictures if status == "ok" else [])
+    pictures = reply.pictures if reply.document.get("status", "ok") == "ok" else []
+    return whole(reply.title or f"roofplan {question.name}", text, pictures)
 
 
 def refusal(name: str, error: RoofplanError) -> Row:
