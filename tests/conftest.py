@@ -132,7 +132,7 @@ def pytest_collection_modifyitems(items):
     """Mark the tests of slow files."""
     for item in items:
         if item.path.name in SERVED and not any(
-            item.get_closest_marker(mark) for mark in ("browser", "oracle", "prove")
+            item.get_closest_marker(mark) for mark in ("browser", "oracle", "loop", "prove")
         ):
             item.add_marker(pytest.mark.slow)
             item.add_marker(pytest.mark.served)

@@ -430,15 +430,6 @@ def test_a_serving_run_without_degrees_splits_its_layers_over_all_devices():
     assert case_of({**SERVED, "count": "4", "dp": "4"}).strategy.tp == 1
 
 
-def test_means_that_are_no_whole_numbers_are_those_of_conversations():
-    burst = {**SERVED, "running_batch": "", "queued_requests": "1000", "request_rate": "inf"}
-    assert not case_of(burst).varied
-    assert case_of({**burst, "input_len": "217.4"}).varied
-    assert not case_of({**SERVED, "input_len": "217.4", "client_concurrency": "8", "running_batch": ""}).varied
-    said = case_of({**burst, "output_len": "200.5"}).assumed
-    assert any("no whole numbers" in one for one in said)
-
-
 def test_releases_that_schedule_ahead_are_planned_as_such():
     releases = {
         "0.12.0": "vllm-0.11",
@@ -449,7 +440,7 @@ def test_releases_that_schedule_ahead_are_planned_as_such():
     }
     for version, profile in releases.items():
         assert case_of({**SERVED, "engine_version": version}).engine.id == profile
-    assert catalogue.engine("vllm-0.20").scopes == ("vllm-0.20", "ahead", "any")
+    assert catalogue.engine("vllm-0.20").scopes == ("vllm-0.20", "ahead", "vllm", "any")
     assert catalogue.engine("vllm-0.11").scopes == ("vllm-0.11", "vllm", "python", "any")
 
 
@@ -489,6 +480,7 @@ def test_an_adapter_is_of_the_rank_and_beside_the_matrices_that_a_row_states():
         {"pp": "8", "interleave": "9", "tp": "8"},
         {"layers": "2", "pp": "4"},
         {"tp": "7"},
+        {"framework": "megatrn-core"},
         {"accel_norm": "./absent.toml"},
         {"model_name": "./absent.json"},
         {"global_batch_sequences": "-4"},

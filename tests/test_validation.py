@@ -339,7 +339,6 @@ def test_kin_run_the_same_code_on_the_same_architecture():
     assert scoreboard.has_kin(run("seqsel-2022", "megatron-lm-3.0", "a100-sxm-80"))
     assert scoreboard.has_kin(run("mine", "torchtitan-0.1", "h200-sxm"))
     assert scoreboard.has_kin(run("fsdp-qlora", "fsdp-qlora-1.0", "rtx-4090"))  # by torchtune
-    assert not scoreboard.has_kin(run("vtrain", "megatron-lm-3.0", "mi300x"))
     assert not scoreboard.has_kin(run("mine", "megatron-lm-3.0", "mi300x"))
 
 

@@ -26,6 +26,7 @@ from roofplan.catalogue.names import bare as bare
 from roofplan.catalogue.names import find as find
 from roofplan.catalogue.names import hyphened as hyphened
 from roofplan.catalogue.names import index as index
+from roofplan.catalogue.names import misspelt as misspelt
 from roofplan.catalogue.names import months as months
 from roofplan.catalogue.names import stand_in as stand_in
 from roofplan.errors import UnknownName as UnknownName

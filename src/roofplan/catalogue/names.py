@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass
+from difflib import get_close_matches
 from functools import lru_cache
 
 from roofplan.catalogue.codec import Table
@@ -133,6 +134,31 @@ def stand_in(kind: str, name: str, month: str = "") -> StandIn | None:
             found = _of_month(profiles, when)
             return StandIn(name, found["id"], entry["why"], entry.get("own", False))
     return None
+
+
+def misspelt(kind: str, name: str) -> str:
+    """Return the described software whose name is within a letter or two of another name.
+
+    Parameters
+    ----------
+    kind : ``engines`` or ``frameworks``.
+    name : name of software that is not described.
+
+    Returns
+    -------
+    The name that was probably meant, empty where none is that close.
+
+    Examples
+    --------
+    >>> misspelt("frameworks", "megatrn-core"), misspelt("frameworks", "unheard-of")
+    ('megatron-core', '')
+    """
+    known = [*aliases(kind), *(one for entry in stand_ins() if entry["kind"] == kind for one in entry["names"])]
+    return next(iter(get_close_matches(hyphened(name), known, n=1, cutoff=MISSPELT)), "")
+
+
+MISSPELT = 0.85
+"""Least similarity of a name to a known one to be taken for a misspelling of it [1]."""
 
 
 def hyphened(name: str) -> str:

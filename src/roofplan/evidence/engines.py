@@ -59,7 +59,8 @@ def launched(row: Row, engine: Engine) -> Engine:
 def engine_version(name: str, version: str, when: str = "") -> str | None:
     """Return the catalogue's version of an engine for a published run, None where the engine is not described.
 
-    For a stated version this is the nearest at or below it, or the first whose ways it has (``since``). Without one it is the release nearest to the run's month, before or after.
+    For a stated version this is the nearest at or below it, or the first profile whose ``since`` it reaches. Without one it is the
+    release nearest to the run's month, before or after.
     Where only a year is known it is the newest release up to that year, or the oldest known release.
     """
     known = [catalogue.engine(one) for one in catalogue.ids("engines") if one.startswith(name)]

@@ -130,8 +130,8 @@ class InferenceCase:
 
     @property
     def varied(self) -> bool:
-        """Whether the lengths of its requests vary as those of conversations do."""
-        return "len_distribution" in flags(self.row) or (self.clients is None and _fractional(self.row))
+        """Whether the lengths of its requests vary."""
+        return "len_distribution" in flags(self.row)
 
     @property
     def in_flight(self) -> bool:
@@ -291,8 +291,6 @@ def case_of(row: Row) -> InferenceCase:
         and row.get("lengths") != FIXED
     ):
         assumed.add("lengths: within a fifth of their means", LENGTHS)
-    if regime in {"burst", "open loop"} and "len_distribution" not in flags(row) and _fractional(row):
-        assumed.add("lengths: those of conversations, whose means are no whole numbers")
     said = row.get("percentile", "")
     if said and not KNOWN_STATISTIC.search(said.lower()):
         assumed.add(f"percentile {said}: read as the mean")
@@ -317,11 +315,6 @@ def case_of(row: Row) -> InferenceCase:
         alike=row.get("lengths") == FIXED,
     )
     return _benched(found_case) if regime == "offline" and found_case.in_flight else found_case
-
-
-def _fractional(row: Row) -> bool:
-    """Return whether a mean length is no whole number, so that the lengths of the requests differ."""
-    return any((number(row, column) or 0.0) % 1.0 for column in ("input_len", "output_len"))
 
 
 def _benched(case: InferenceCase) -> InferenceCase:
@@ -446,7 +439,8 @@ def _machine(row: Row, engine: Engine, assumed: Assumed) -> tuple[Machine, Strat
     count = int(number(row, "count") or 1)
     if count > 1 and not any(row.get(name) for name in ("tp", "pp", "dp")):
         degrees["tp"] = count
-        assumed.add(f"layout: tp {count}, as engines are told to use all devices")
+        what = "tp" if engine.tensor else "pp"
+        assumed.add(f"layout: {what} {count}, as engines are told to use all devices")
     if not engine.tensor:
         degrees |= {
             "tp": 1,

@@ -344,18 +344,20 @@ def precision_of(text: str) -> str:
 def framework_of(row: Row, assumed: Assumed) -> Framework:
     """Return the framework profile for a row's name and month, or the profile that stands in for it.
 
-    Software that nobody described runs as plain PyTorch does, or as Megatron where layers are split over devices.
+    Software that nobody described runs as plain PyTorch does, sharded where there are several devices, or as Megatron where layers
+    are split over them.
     """
     name, month = row["framework"].removeprefix("other:"), row.get("month", "")
     when = month or row.get("year", "")
     other = catalogue.stand_in("frameworks", name, when)
     identity = other.id if other else catalogue.aliases("frameworks").get(catalogue.hyphened(name))
     if identity is None:
+        if known := catalogue.misspelt("frameworks", name):
+            raise Skipped(f"framework {name} is not described; nearest: {known}")
         splits = any((number(row, degree) or 1.0) > 1.0 for degree in ("tp", "pp"))
         nearest = "megatron" if splits else "pytorch" if number(row, "accelerators_total") == 1.0 else "fsdp"
         profile = catalogue.stand_in("frameworks", nearest, when)
-        if profile is None:
-            raise Skipped(f"framework {name or 'not stated'} is not described")
+        assert profile is not None
         assumed.add(f"framework {name or 'not stated'}: not described, planned as {profile.id}")
         return replace(catalogue.framework(profile.id), stands_for=name or "not stated")
     found = catalogue.framework(identity)

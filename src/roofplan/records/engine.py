@@ -234,11 +234,11 @@ class Engine:
         """Scopes of constants, nearest first: this version, the engine, engines with the same scheduler language, any.
 
         An engine without captured graphs shares no constants with the engine itself, but with software that launches eagerly from Python;
-        one that schedules ahead shares them with others that do, not with its own earlier releases.
+        one that schedules ahead shares those of its host with others that do, before those of its own earlier releases.
         """
         if self.eager:
             return (self.id, EAGER, "any")
-        return (self.id, AHEAD, "any") if self.runtime == AHEAD else (self.id, self.name, self.runtime, "any")
+        return (self.id, AHEAD, self.name, "any") if self.runtime == AHEAD else (self.id, self.name, self.runtime, "any")
 
     def scopes_on(self, architecture: str) -> tuple[str, ...]:
         """Return the scopes of its constants on an architecture, nearest first."""

@@ -20,7 +20,7 @@ from roofplan.evidence.fits.fitting import NOT_FOR_FITTING, Excluded, entry, mer
 from roofplan.evidence.fits.hierarchy import Block, Prior
 from roofplan.evidence.inference import LARGEST_QUEUE, InferenceCase, clean_cases
 from roofplan.records.calibration import Constant, Fit
-from roofplan.records.engine import COMPILED
+from roofplan.records.engine import AHEAD, COMPILED
 from roofplan.records.model import Mixture
 from roofplan.records.terms import Term
 from roofplan.serving import leaves, limit_of
@@ -346,7 +346,8 @@ def _scopes(fit: Fit) -> dict[str, list[Decode]]:
     scopes: dict[str, list[Decode]] = defaultdict(list, sound)
     for row in (row for found in sound.values() for row in found):
         if row.case.engine.released[:4] >= RECENT or row.engine == "llama.cpp":
-            for scope in row.case.engine.scopes[1:-1]:
+            runtime = row.case.engine.runtime
+            for scope in (AHEAD,) if runtime == AHEAD else (row.engine, runtime):
                 scopes[scope].append(row)
     return {scope: found for scope, found in scopes.items() if len(found) >= LEAST}
 

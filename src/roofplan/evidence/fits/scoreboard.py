@@ -203,7 +203,7 @@ def page(outcomes: Sequence[Outcome], fit: Fit) -> str:
 def _left_groups(found: Sequence[Outcome]) -> Iterator[str]:
     """Yield the errors of runs with their chip or software left out of every fit."""
     yield "Each chip, or each software in all its versions, left out of every fit in turn, a chip's kernel tables too (`python -m roofplan.evidence.fits groups`),"
-    yield "as of 23 November 2026, before the runs of the [blind test](blind.md) joined."
+    yield f"over the {len({one.id for one in found}):,} runs that were in the tables when it was last done."
     yield ""
     yield "| figure | left out | groups | mean of medians | aim | p90 | aim |"
     yield "|---|---|---:|---:|---:|---:|---:|"
