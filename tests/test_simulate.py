@@ -223,7 +223,7 @@ def test_logged_requests_lie_inside_the_intervals(name, model, on, seats):
 
 
 def test_plans_that_keep_limits_at_a_rate_stand_first():
-    asked = {"on": "h100-sxm:8", "rate": "4req/s", "slo": "ttft=200ms@p99"}
+    asked = {"on": "h100-sxm:8", "rate": "4req/s", "slo": "ttft=220ms@p99"}
     found = rp.plan_serving("llama-3.1-70b", **asked)
     holds = [plan.under_load.holds for plan in found.plans if plan.under_load is not None]
     assert holds == sorted(holds, reverse=True)
