@@ -116,3 +116,46 @@ def http_get(path, given):
     text = connection.getresponse().read()
     connection.close()
     return json.loads(text)
+
+
+def test_questions_that_nobody_asked_before_are_answered_anew():
+    """No answer is kept from an earlier one: every `serve`, `train` and `simulate` differs in an input from all others."""
+    apart = {"serve": ("input", 1000, 1), "train": ("sequence", 1024, 8), "simulate": ("seed", 0, 1)}
+    asked = []
+    for place in range(DISTINCT):
+        path, given = MIXED[place % len(MIXED)]
+        name, first, step = apart.get(path, ("", 0, 0))
+        asked.append((path, {**given, name: str(first + step * (place % 5000))} if name else given))
+    server = subprocess.Popen(
+        [sys.executable, "-m", "roofplan", "web", "--port", "18766"], stderr=subprocess.PIPE, text=True
+    )
+    server.stderr.readline()
+    number, found = itertools.count(), {}
+
+    def user():
+        connection = http.client.HTTPConnection("127.0.0.1", 18766, timeout=300)
+        while (place := next(number)) < DISTINCT:
+            path, given = asked[place]
+            connection.request("GET", f"/api/{path}?{urlencode(given, doseq=True, quote_via=quote)}")
+            found[place] = connection.getresponse().read().decode()
+        connection.close()
+
+    try:
+        users = [threading.Thread(target=user) for _ in range(USERS)]
+        started = time.perf_counter()
+        for one in users:
+            one.start()
+        for one in users:
+            one.join()
+        took = time.perf_counter() - started
+    finally:
+        server.terminate()
+        server.wait()
+        server.stderr.close()
+    print(f"\n{DISTINCT} distinct questions from {USERS} users: {DISTINCT / took:.1f} a second")
+    for place in range(0, DISTINCT, 23):
+        path, given = asked[place]
+        assert plain(found[place]) == plain(answers.document(path.replace("/", " "), given)[1])
+
+
+DISTINCT = int(os.environ.get("ROOFPLAN_WEB_DISTINCT", "900"))
