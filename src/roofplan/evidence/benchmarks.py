@@ -17,8 +17,10 @@ from roofplan.inputs import BenchmarksInputs, ServeInputs
 from roofplan.money.machine import hourly
 from roofplan.records.calibration import Fit
 from roofplan.records.hardware import Machine
+from roofplan.records.strategy import Strategy
+from roofplan.serving.plan import Plan
 from roofplan.serving.request import request_of
-from roofplan.serving.run import search
+from roofplan.serving.run import best_plan
 
 By = Literal["device", "USD", "W"]
 
@@ -405,24 +407,24 @@ def beside(one: Result, fit: Fit) -> Result:
     engine = _reading()["engines"][one.round][software]
     output = round(float(f"{one.output or 0.0:.2g}"))  # rows that differ by a percent share a plan
     alone = _planned(task["model"], f"{one.device}:1", precision, engine, max(task["input"]), output, fit)
-    count = 1 if isinstance(alone, tuple) and alone[5] <= HALF else one.per_node
-    ends: list[Planned] = []
+    count = 1 if isinstance(alone, Plan) and alone.memory.weights <= HALF * alone.memory.capacity else one.per_node
+    ends: list[Plan] = []
     for prompt in (sum(task["input"]) / 2.0, *task["input"]):
-        found = _planned(task["model"], f"{one.device}:{count}", precision, engine, prompt, output, fit)
+        layout = ends[0].strategy if ends else None  # a run has one layout, however long its prompts turn out
+        found = _planned(task["model"], f"{one.device}:{count}", precision, engine, prompt, output, fit, layout)
         if isinstance(found, str):
             return replace(one, why=found)
         ends.append(found)
     times = (one.accelerators or count) / count
-    layout = "a replica on each accelerator" if count == 1 else f"not stated: our best on the {count} of a node"
-    middle = ends[0]
+    rates = [end.metrics["output_tokens_per_second"] for end in ends]
     predicted = Predicted(
-        value=middle[0] * times,
-        low=min(end[1] for end in ends) * times,
-        high=max(end[2] for end in ends) * times,
-        grade=middle[3],
-        layout=layout,
+        value=rates[0].value * times,
+        low=min(rate.low for rate in rates) * times,
+        high=max(rate.high for rate in rates) * times,
+        grade=rates[0].grade,
+        layout="a replica on each accelerator" if count == 1 else f"not stated: our best on the {count} of a node",
         unambiguous=count == 1,
-        strategy=middle[4],
+        strategy=ends[0].strategy.label(),
     )
     return replace(one, predicted=predicted)
 
@@ -444,16 +446,22 @@ def _unpredicted(one: Result) -> str:
     return "" if one.output else "the length of its answers is not known"
 
 
-Planned = tuple[float, float, float, str, str, float]
-"""Output tokens a second with their ends [token/s], grade and strategy of a plan, and the share of memory that weights take [1]."""
-
 HALF = 0.5
 """Share of an accelerator's memory that weights take at most where a replica on each is the unambiguous layout [1]."""
 
 
 @lru_cache(maxsize=1024)
-def _planned(model: str, on: str, precision: str, engine: str, prompt: float, output: int, fit: Fit) -> Planned | str:
-    """Return the most that a machine serves, or why there is no plan."""
+def _planned(
+    model: str,
+    on: str,
+    precision: str,
+    engine: str,
+    prompt: float,
+    output: int,
+    fit: Fit,
+    layout: Strategy | None = None,
+) -> Plan | str:
+    """Return the plan that serves the most, in the best layout or a given one, or why there is none."""
     inputs = ServeInputs(
         model=model,
         on=(on,),
@@ -466,15 +474,6 @@ def _planned(model: str, on: str, precision: str, engine: str, prompt: float, ou
     )
     try:
         request, _ = request_of(hf.of_catalogue(model), inputs)
-        plan = search(request, fit).plans[0]
+        return best_plan(request if layout is None else replace(request, pins=layout.as_dict()), fit)
     except RoofplanError as error:
         return error.message
-    rate = plan.metrics["output_tokens_per_second"]
-    return (
-        rate.value,
-        rate.low,
-        rate.high,
-        rate.grade,
-        plan.strategy.label(),
-        plan.memory.weights / plan.memory.capacity,
-    )

@@ -14,8 +14,8 @@ from roofplan.serving.space import choose_engine
 from roofplan.serving.ways_out import LIMITS, ways_out
 
 
-def no_plan(asked: Request, tally: Tally, fit: Fit) -> NoPlan:
-    """Return the refusal with its binding constraint and the changes that would give a plan."""
+def no_plan(asked: Request, tally: Tally, fit: Fit, *, remedies: bool = True) -> NoPlan:
+    """Return the refusal with its binding constraint and, if wanted, the changes that would give a plan."""
     machine = asked.machines[0] if asked.machines else None
     if tally.misses:
         machine = min(tally.misses, key=lambda miss: miss[0])[1]
@@ -28,8 +28,9 @@ def no_plan(asked: Request, tally: Tally, fit: Fit) -> NoPlan:
         if asked.pins and limit == "strategy":
             raise StrategyError(f"--strategy {_pinned(asked)}: {why}", argument="--strategy", value=_pinned(asked))
         binding = limit if limit == "precision" else "strategy"
-        return NoPlan(f"no plan: {binding}. {why}", binding=binding, relax=ways_out(asked, machine, fit))
-    ways = ways_out(asked, machine, fit)
+        ways = ways_out(asked, machine, fit) if remedies else []
+        return NoPlan(f"no plan: {binding}. {why}", binding=binding, relax=ways)
+    ways = ways_out(asked, machine, fit) if remedies else []
     if tally.fits:
         return _limit_miss(asked, ways)
     # report machines that a limit excludes before machines that are too small

@@ -39,15 +39,8 @@ def search(asked: Request, fit: Fit, progress: Callable[[int, int], None] | None
     StrategyError : pinned degrees that no machine can hold.
     """
     started = time.process_time()
-    check_pins(asked.pins, asked.machines)
     tally = Tally()
-    plans = evaluate(asked, tally, fit, progress)
-    tally.seconds = time.process_time() - started
-    if not plans:
-        refusal = no_plan(asked, tally, fit)
-        refusal.search = tally
-        raise refusal
-    ranked = ordered(plans, asked.best, limited=asked.constraints.timed)
+    ranked = _ranked(asked, fit, tally, progress)
     steps = ladder(ranked[0], asked)
     tally.seconds = time.process_time() - started
     return Result(
@@ -60,6 +53,46 @@ def search(asked: Request, fit: Fit, progress: Callable[[int, int], None] | None
         standing=standing(ranked[0], asked, fit),
         smaller=smaller(ranked[0], asked, fit),
     )
+
+
+def best_plan(asked: Request, fit: Fit) -> Plan:
+    """Return the best plan of a request and nothing beside it: no ladder, no warnings, and no remedies where there is none.
+
+    Parameters
+    ----------
+    asked : model, workload, machines, engines, limits and objective.
+    fit : fitted constants.
+
+    Returns
+    -------
+    The plan.
+
+    Raises
+    ------
+    NoPlan : nothing satisfies the limits.
+    StrategyError : pinned degrees that no machine can hold.
+    """
+    return _ranked(asked, fit, Tally(), remedies=False)[0]
+
+
+def _ranked(
+    asked: Request,
+    fit: Fit,
+    tally: Tally,
+    progress: Callable[[int, int], None] | None = None,
+    *,
+    remedies: bool = True,
+) -> list[Plan]:
+    """Return the plans of a request, best first; a refusal's remedies take a search each."""
+    started = time.process_time()
+    check_pins(asked.pins, asked.machines)
+    plans = evaluate(asked, tally, fit, progress)
+    tally.seconds = time.process_time() - started
+    if not plans:
+        refusal = no_plan(asked, tally, fit, remedies=remedies)
+        refusal.search = tally
+        raise refusal
+    return ordered(plans, asked.best, limited=asked.constraints.timed)
 
 
 def ladder(plan: Plan, asked: Request) -> list[Plan]:
