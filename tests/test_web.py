@@ -632,6 +632,15 @@ def test_every_page_answers_its_first_preset(visit, path, width, scheme):
     specs = page.query_selector('section[aria-label="Pictures"]')
     if specs is not None:
         assert drawn(page) >= 1
+        beyond = "all => all.map((one) => one.getBoundingClientRect().width - one.closest('figure').clientWidth)"
+        assert max(page.eval_on_selector_all("svg.marks", beyond)) <= 1.0
+
+
+@pytest.mark.browser
+def test_a_damaged_link_says_so_and_shows_no_answer(visit):
+    page = visit("/serve#config=abcd", wait=False)
+    page.wait_for_function("document.querySelector('#status').textContent.includes('damaged')")
+    assert page.inner_text("#answer").strip() == ""
 
 
 @pytest.mark.browser

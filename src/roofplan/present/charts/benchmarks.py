@@ -57,7 +57,7 @@ def _bars(board: Board) -> Spec | None:
         mark="bar",
         encoding={
             "y": {"field": "accelerator", "type": "nominal", "sort": "-x", "title": None, "axis": {"labelLimit": 150}},
-            "x": {"field": "value", "type": "quantitative", "aggregate": "max", "title": "token/s"},
+            "x": {"field": "value", "type": "quantitative", "aggregate": "max", "stack": None, "title": "token/s"},
             "color": {
                 "field": "weights",
                 "type": "nominal",

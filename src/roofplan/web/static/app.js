@@ -329,7 +329,7 @@ function explorer(found, inputs) {
 
 async function open_(first) {
   let inputs = {};
-  try { inputs = await inputsOf(location.href); } catch (fault) { say(`The address cannot be read: ${fault.message}`); return; }
+  try { inputs = await inputsOf(location.href); } catch (fault) { say(`The address cannot be read: ${fault.message}`); answer.replaceChildren(); return; }
   const asked = Object.keys(inputs).length > 0;
   if (!asked && form.dataset.first) inputs = await inputsOf(`/${path}?${form.dataset.first}`);
   await fill(inputs);

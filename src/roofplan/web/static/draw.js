@@ -216,14 +216,25 @@ function theme() {
   return { background: null, title: { color: ink }, axis, legend: { labelColor: ink, titleColor: ink, symbolBaseFillColor: ink, symbolBaseStrokeColor: ink }, view: { stroke: line }, text: { color: ink }, rule: { color: ink }, header: { labelColor: ink, titleColor: ink } };
 }
 
-function fitted(spec, width) {
+function fitted(spec, width, over = 0) {
   const room = width > 1130 && !spec.hconcat ? width / 2 - 12 : width;
-  const most = Math.max(220, Math.min(spec.width || 640, room - 150));
+  const most = Math.max(160, Math.min(spec.width || 640, room - 150) - over / (spec.hconcat || [1]).length);
   const narrow = (one) => ({ ...one, ...(typeof one.width === "number" ? { width: Math.min(one.width, most) } : {}) });
   const out = narrow(spec);
   for (const many of ["hconcat", "vconcat", "concat"]) if (out[many]) out[many] = out[many].map(narrow);
+  if (typeof out.title === "string") out.title = lines(out.title, Math.max(30, Math.floor(room / 7.2)));
   if (out.hconcat && width < 900) { out.vconcat = out.hconcat; delete out.hconcat; }
   return recoloured(out);
+}
+
+// A text in lines of at most so many characters.
+function lines(text, most) {
+  const out = [""];
+  for (const word of text.split(" ")) {
+    const longer = `${out.at(-1)} ${word}`.trim();
+    if (longer.length > most && out.at(-1)) out.push(word); else out[out.length - 1] = longer;
+  }
+  return out;
 }
 
 // Black marks follow the ink of the page.
@@ -256,7 +267,13 @@ async function pictures(specs, place) {
     const box = el("figure", { class: spec.hconcat ? "chart wide" : "chart", tabindex: 0, role: "group", "aria-label": typeof spec.title === "string" ? spec.title : "Picture" });
     place.append(box);
     const options = { actions: { export: true, source: false, compiled: false, editor: false }, renderer: "svg", ast: true, defaultStyle: false, config: theme(), tooltip };
-    try { await vegaEmbed(box, fitted(spec, place.clientWidth || 720), options); box.querySelector("svg.marks").setAttribute("aria-hidden", "true"); drawn += 1; } catch (fault) { console.error(fault); box.append(el("p", { class: "error" }, `This picture cannot be drawn: ${fault.message}`)); }
+    const draw = async (over) => { await vegaEmbed(box, fitted(spec, place.clientWidth || 720, over), options); return box.querySelector("svg.marks"); };
+    try {
+      const over = (await draw(0)).width.baseVal.value - box.clientWidth;  // labels and legends stand beside what has a width
+      const drawing = over > 0 ? await draw(over) : box.querySelector("svg.marks");
+      drawing.setAttribute("aria-hidden", "true");
+      drawn += 1;
+    } catch (fault) { console.error(fault); box.append(el("p", { class: "error" }, `This picture cannot be drawn: ${fault.message}`)); }
   }
   place.dataset.drawn = drawn;
 }
@@ -294,7 +311,9 @@ async function inputsOf(address) {
     if (values.length) inputs[name] = values.length > 1 ? values : values[0];
   }
   const packed = new URLSearchParams(url.hash.slice(1)).get("config");
-  if (packed) inputs.model = JSON.parse(await unpacked(packed));
+  if (packed) {
+    try { inputs.model = JSON.parse(await unpacked(packed)); } catch { throw new Error("the configuration behind # is damaged; copy the whole link"); }
+  }
   return inputs;
 }
 
