@@ -11,6 +11,7 @@ import pytest
 
 pytest.importorskip("mcp")
 
+from conftest import LLAMA
 from mcp import Client, StdioServerParameters, stdio_client
 
 from roofplan.agents.cut import cut, pruned, rounded
@@ -47,6 +48,9 @@ def conversation():
         "number": ("plan_serving", {**eight, "concurrency": 64}),
         "one machine": ("plan_serving", {**eight, "on": "h100-sxm:1"}),
         "no model": ("plan_serving", {"on": ["h100-sxm:1"]}),
+        "text": ("model", {"model": json.dumps(LLAMA)}),
+        "broken text": ("model", {"model": json.dumps(LLAMA)[:-1]}),
+        "deep text": ("model", {"model": '{"a":' * 60 + "1" + "}" * 60}),
         "deep": ("model", {"model": json.loads('{"a":' * 60 + "1" + "}" * 60)}),
         "explain odd": ("explain", {"question": "claims", "inputs": {}}),
         "compare odd": ("compare", {"questions": [{"inputs": "x"}, {"inputs": eight}]}),
@@ -150,6 +154,8 @@ def test_refusals_are_data_with_the_remedy(told):
         ("unknown input", "tpot"),
         ("no model", "MODEL is missing"),
         ("deep", "nested deeper"),
+        ("deep text", "nested deeper"),
+        ("broken text", "no JSON"),
         ("explain odd", "none of"),
         ("compare odd", "give an object"),
         ("measure file", "config"),
@@ -159,6 +165,11 @@ def test_refusals_are_data_with_the_remedy(told):
 def test_odd_arguments_are_errors_that_say_why(told, name, said):
     assert told[name]["status"] == "error"
     assert said.lower() in json.dumps(told[name]).lower()
+
+
+def test_a_configuration_may_be_given_as_its_text(told):
+    assert told["text"]["status"] == "ok"
+    assert told["text"]["answer"]["parameters"]["total"] > 0
 
 
 def test_numbers_and_single_machines_are_taken(told):

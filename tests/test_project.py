@@ -77,6 +77,7 @@ def test_python_interface():
     model = roofplan.load_model("llama-3.1-70b")
     assert model.parameters.total == 70_553_706_496
     assert model.cache_bytes(1024) == 335_544_320
+    assert model.cache_bytes("1k") == 335_544_320
     assert model.cache_bytes(1024, precision="fp8") == pytest.approx(335_544_320 / 2, rel=1e-3)
     assert roofplan.device("h100").id == "h100-sxm"
     assert roofplan.plan_serving("llama-3.1-70b", ["h100-sxm:8"]).plans

@@ -34,6 +34,7 @@ from roofplan.records.calibration import Fit
 from roofplan.records.hardware import Accelerator
 from roofplan.records.model import Model
 from roofplan.records.strategy import Strategy
+from roofplan.records.units import parse_length
 from roofplan.serving import (
     Result,
     footprint,
@@ -106,15 +107,13 @@ class Loaded:
         m = self.model
         return Parameters(m.total, m.active, m.embedding, m.head)
 
-    def cache_bytes(self, tokens: int, precision: str = "bf16") -> int:
-        """Return the cache size of one sequence of `tokens`, including state of constant size [B]."""
-        if tokens <= 0:
+    def cache_bytes(self, tokens: int | str, precision: str = "bf16") -> int:
+        """Return the cache size of one sequence of `tokens`, such as 8192 or ``8k``, including state of constant size [B]."""
+        count = parse_length(str(tokens), "tokens")
+        if count <= 0:
             raise UnitError(f"tokens: {tokens} must be greater than zero", argument="tokens", value=tokens)
-        return round(
-            footprint(self.model, Strategy(), element_bytes(known_format(precision, "precision"))).request(
-                float(tokens)
-            )
-        )
+        held = footprint(self.model, Strategy(), element_bytes(known_format(precision, "precision")))
+        return round(held.request(float(count)))
 
 
 def load_model(source: str | Path | Mapping[str, Any]) -> Loaded:

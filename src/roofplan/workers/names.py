@@ -49,7 +49,7 @@ def asked_from_afar(question: Question, given: Given, refused: frozenset[str] = 
     for name in own:
         if str(stated.get(name, "-")) not in {"-", STDIN}:
             raise _refused(name, str(stated[name]), "names a file; files are not read here")
-    asked = question.record.of(stated | own, question.name)
+    asked = question.record.of(stated | own | _configurations(question, stated), question.name)
     for name, declared in asked.each().items():
         value = getattr(asked, declared.name)
         if value == declared.default:
@@ -60,6 +60,23 @@ def asked_from_afar(question: Question, given: Given, refused: frozenset[str] = 
             _check_length(name, one)
             _check_place(name, one, declared.metadata["reads"], question)
     return asked
+
+
+def _configurations(question: Question, stated: Given) -> dict[str, object]:
+    """Return the models that are given as the text of a config.json, parsed."""
+    found = {}
+    for name, declared in question.record.each().items():
+        text = stated.get(name)
+        if declared.metadata["reads"] != "model" or not isinstance(text, str) or not text.lstrip().startswith("{"):
+            continue
+        try:
+            found[name] = json.loads(text)
+        except ValueError as error:
+            message = f"{name}: the text of this config.json is no JSON: {error}"
+            raise InputError(message, argument=name, value=text[:40]) from None
+        if _depth(found[name]) > DEEPEST:
+            raise InputError(f"{name}: nested deeper than {DEEPEST} levels", argument=name)
+    return found
 
 
 def _check_place(name: str, value: object, reads: str, question: Question) -> None:
