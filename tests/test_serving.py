@@ -117,6 +117,21 @@ def test_memory_lines_add_up_to_the_card():
         assert book.term(0.0).value == pytest.approx(book.capacity, rel=1e-9)
 
 
+def test_a_loop_over_a_prompt_s_tokens_takes_time_for_each_of_them():
+    hybrid, alone = read_model("nemotron-3-nano"), Strategy()
+    r = rates(machine("rtx-5090:1")[0], LLAMA_CPP, FIT)
+
+    def scanned(tokens, kernels=LLAMA_CPP.kernels):
+        under = replace(r, engine=replace(LLAMA_CPP, kernels=kernels))
+        found = step_term("prompt", hybrid, alone, Step(new=tokens, requests=1.0), under, kv_bytes=2.0)
+        return sum(value for leaf, value in leaves(found) if leaf.name == "state scan")
+
+    assert scanned(512.0) > 0.0
+    assert scanned(1024.0) == pytest.approx(2.0 * scanned(512.0))
+    assert scanned(512.0, replace(LLAMA_CPP.kernels, scans=False)) == 0.0
+    assert any(one.name == "scan_share" for one in r.sources["scan"] if hasattr(one, "law"))
+
+
 def test_reserving_engines_admit_fewer():
     box = machine("h100-sxm:8")[0]
     foot = footprints(LLAMA, Strategy(tp=8), 2.0)
@@ -785,6 +800,23 @@ TIGHT = [
     {"model": "llama-3.1-70b", "on": ["mi300x:1"], "engine": "tensorrt-llm"},
     {"model": "llama-3.1-405b", "on": ["dgx-h100:1"]},
 ]
+
+
+def in_pairs(words):
+    """Return words in pairs: flags and their values."""
+    return list(zip(words[::2], words[1::2], strict=True))
+
+
+def test_the_line_under_load_carries_what_was_asked(run):
+    stated = "--input 3000 --price 2.5USD/h --context 16k --prefix-hit 30% --engine vllm-0.11 --set max_num_seqs=64"
+    code, out, _ = run("serve", "llama-3.1-70b", "--on", "h100-sxm:8", "--tpot", "60ms", *stated.split())
+    shown = out.partition("under load    p99: ")[2].partition("\n\n")[0]
+    assert code == 0
+    typed = shlex.split(shown.replace("\\\n", " "))
+    assert typed[:3] == ["roofplan", "simulate", "llama-3.1-70b"]
+    given = dict(in_pairs(typed[3:]))
+    assert given.items() >= {"--on": "h100-sxm:8", "--tpot": "60ms", **dict(in_pairs(stated.split()))}.items()
+    assert float(given["--rate"].removesuffix("req/s")) > 0.0
 
 
 @pytest.mark.slow

@@ -228,7 +228,7 @@ def engine(table: Table) -> Engine:
         {**precisions, **parallel, **table},
         name=table["engine"],
         block=float(table["kv_block_tokens"]["value"]),
-        kernels=_kernels(table["kernels"]),
+        kernels=_kernels(table["kernels"] | {"flash": defaults.get("flash_attention", True)}),
         reserve=_numbers(defaults.get("reserve", {})),
         rules=tuple(_rule(rule) for rule in (*defaults.get("share_rule", ()), *defaults.get("rule", ()))),
         excluded_architectures=tuple(table.get("architectures_excluded", ())),

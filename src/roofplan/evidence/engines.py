@@ -40,6 +40,7 @@ SETTINGS = {
     "max_num_seqs": ("max_num_seqs", "sequence"),
     "max_num_batched_tokens": ("max_num_batched_tokens", "token"),
     "memory_fraction": ("memory_share", "fraction"),
+    "micro_batch": ("micro_batch", "token"),
 }
 """Columns of settings -> the engine default that they replace, and its unit."""
 
@@ -52,6 +53,11 @@ def launched(row: Row, engine: Engine) -> Engine:
         if value is not None:
             settings[name] = Sourced(value=value, unit=unit, text=f"{value:g}", source=row["id"], seen="", kind="given")
     engine = engine.launched(settings)
+    flash = row.get("flash_attention", "").lower()
+    if flash:
+        if flash not in {"true", "false"}:
+            raise Skipped(f"flash_attention {flash} is neither True nor False")
+        engine = replace(engine, kernels=replace(engine.kernels, flash=flash == "true"))
     stated = row.get("prefill_chunking", "")
     return replace(engine, chunked_prefill=stated == "yes") if stated in {"yes", "no"} else engine
 
@@ -68,7 +74,7 @@ def engine_version(name: str, version: str, when: str = "") -> str | None:
     if not same:
         return None
     ranked = sorted(same, key=lambda e: e.released)
-    wanted = version.lstrip("v")
+    wanted = version.lstrip("vb")
     below = (
         [e for e in ranked if _number(e.raw.get("since", e.version)) <= _number(wanted)]
         if wanted[:1].isdigit()

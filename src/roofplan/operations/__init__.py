@@ -62,7 +62,7 @@ def layer_operations(
         elif isinstance(mixer, LatentAttention):
             table += latent_operations(mixer, step, split, model, kv_bytes, kernels)
         else:
-            table += _recurrence(mixer, step, split, model)
+            table += _recurrence(mixer, step, split, model, kernels)
     for feed_forward in layer.feed_forwards:
         if isinstance(feed_forward, Dense):
             table += _dense(feed_forward, step, split, model, kernels)
@@ -84,7 +84,7 @@ def layer_operations(
     return table
 
 
-def _recurrence(mixer: Recurrence, step: Step, split: Split, model: Model) -> list[Operation]:
+def _recurrence(mixer: Recurrence, step: Step, split: Split, model: Model, kernels: Kernels) -> list[Operation]:
     tensor = split.attention
     last = len(mixer.groups) - 1
     table = [
@@ -94,17 +94,31 @@ def _recurrence(mixer: Recurrence, step: Step, split: Split, model: Model) -> li
     state = (mixer.state_elements * mixer.state_bytes + mixer.convolution_elements * ACTIVATION_BYTES) / tensor
     passes = step.sequences + step.requests
     traffic = 2.0 * passes * state + step.tokens * 4.0 * model.hidden * ACTIVATION_BYTES / tensor
+    scanned = step.new if kernels.scans else 0.0
     table.append(
         Operation(
             "state update",
             "memory",
-            step.tokens * mixer.update_flops / tensor,
+            (step.tokens - scanned) * mixer.update_flops / tensor,
             traffic,
             kernels=STEP_KERNELS["state update"],
             text="2 x {sequences} sequences x {state} B of state",
             numbers={"sequences": passes, "state": state},
         )
     )
+    if kernels.scans and step.prefills:
+        table.append(
+            Operation(
+                "state scan",
+                "memory",
+                scanned * mixer.update_flops / tensor,
+                0.0,
+                kernels=0.0,
+                text="{tokens} tokens of the prompt, one after the other, x {update}",
+                numbers={"tokens": scanned, "update": (mixer.update_flops / tensor, "FLOP")},
+                role="scan",
+            )
+        )
     table.append(all_reduce_of("all-reduce after mixer", step.tokens, tensor, model))
     return table
 

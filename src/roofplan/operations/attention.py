@@ -53,7 +53,7 @@ def attention_operations(
         table.append(_decode_attention(mixer, step, heads, read, kv_bytes))
     if step.prefills:
         table.append(_prefill_attention(mixer, step, heads, kept))
-        if kernels.scores:
+        if kernels.scores and not kernels.flash:
             table.append(_scores(step, heads, kernels.scores, mixer.cross))
     table.append(all_reduce_of("all-reduce after attention", step.tokens, tensor, model))
     return table
@@ -182,7 +182,7 @@ def latent_operations(
         table.append(_latent_decode(mixer, step, heads, kv_bytes))
     if step.prefills:
         table.append(_latent_prefill(mixer, step, heads))
-        if kernels.scores:
+        if kernels.scores and not kernels.flash:
             table.append(_scores(step, heads, kernels.scores))
     table.append(all_reduce_of("all-reduce after attention", step.tokens, tensor, model))
     return table

@@ -55,7 +55,7 @@ class Operation(NamedTuple):
     beside : whether the message may overlap the matmuls of its pass.
     text, numbers : formula, and its numbers by name, each a number or a pair (number, unit).
     role : relation to a matmul: ``cast`` of its inputs, ``unpack`` or ``norm`` of its weights, ``entering`` for a
-        message that gathers its inputs, ``attention`` for attention's own matmuls.
+        message that gathers its inputs, ``attention`` for attention's own matmuls, ``scan`` for a loop over a prompt's tokens.
     """
 
     name: str

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 from types import ModuleType
+from typing import TYPE_CHECKING
 
 from roofplan.errors import InputError
-from roofplan.inputs import ServeInputs
+from roofplan.inputs import ServeInputs, SimulateInputs
 from roofplan.questions.question import Reply, Row, question
+
+if TYPE_CHECKING:
+    from roofplan.serving import Plan
 
 
 @question(
@@ -48,7 +52,9 @@ def serve(asked: ServeInputs, reply: Reply) -> int:
         return charts.serving(result)
 
     reply.show(
-        lambda page: screens.serve_screen(result, page, top=top, explain=explain, depth=levels),
+        lambda page: screens.serve_screen(
+            result, page, _simulated(asked, result.plans[0]), top=top, explain=explain, depth=levels
+        ),
         lambda: answers().serve_answer(
             result, asked, top=top, explain=max(levels, 2) if explain else 0, emit=emit is not None
         ),
@@ -59,3 +65,15 @@ def serve(asked: ServeInputs, reply: Reply) -> int:
     )
     felt = result.plans[0].under_load
     return 0 if felt is None or felt.holds else 1
+
+
+def _simulated(asked: ServeInputs, plan: Plan) -> str:
+    """Return the command that simulates a plan at the demanded rate, or at all that it can do."""
+    from roofplan.questions import EVERY
+    from roofplan.questions.spelling import command_line
+    from roofplan.records import units
+
+    most = plan.metrics["output_tokens_per_second"].value / plan.workload.output
+    shared = {one.name: getattr(asked, one.name) for one in SimulateInputs.each().values() if hasattr(asked, one.name)}
+    own = {"on": (plan.machine.text,), "rate": asked.rate or f"{units.significant(most, 2)}req/s"}
+    return command_line(EVERY["simulate"], SimulateInputs(**shared | own))

@@ -48,7 +48,9 @@ class Kernels:
     gguf : number format that GGUF blocks are multiplied in; None for the model's own 16 bits.
     unpacked : vendors on whose devices products of more than `unpack_rows` rows first dequantise their blocks to memory, in 16 bits.
     counted : vendors for which conversion and rescaling work of the kernels was counted.
-    scores : memory traffic per attention score where scores are written to memory, 0 for fused kernels [B].
+    scores : memory traffic per attention score where attention is not fused, 0 if it always is [B].
+    flash : whether attention is one fused kernel, which keeps its scores on the chip.
+    scans : whether a recurrence loops over the tokens of a prompt one by one, instead of multiplying chunks of them.
     converted, quantised : memory traffic of converting an input or output element of a product to 16 bits and back, or to the
         format that GGUF blocks are multiplied in [B].
     casts_fused : whether norms and activation functions write the inputs of 8- or 4-bit products directly; else a separate kernel casts.
@@ -70,6 +72,8 @@ class Kernels:
     unpack_rows: float = 0.0
     counted: tuple[str, ...] = ()
     scores: float = 0.0
+    flash: bool = True
+    scans: bool = False
     converted: float = 0.0
     quantised: float = 0.0
     casts_fused: bool = False
@@ -255,8 +259,9 @@ class Engine:
             return self
         stated = DefaultRule(values=settings)
         reserve = {} if "memory_share" in settings else self.reserve
+        defaults = {**self.defaults, **settings}
         rules = tuple(_without_base(rule) if "memory_share" in settings else rule for rule in self.rules)
-        return replace(self, rules=(stated, *rules), reserve=reserve)
+        return replace(self, rules=(stated, *rules), defaults=defaults, reserve=reserve)
 
 
 def _without_base(rule: DefaultRule) -> DefaultRule:

@@ -220,6 +220,10 @@ def _grouped(name: str, timed: Timed, launches: list[Number], counts: list[Numbe
     return total(name, parts, "s")
 
 
+OWN_RATES = {"cast": "casts", "scan": "scan"}
+"""Role of an operation -> the sources of its rate, where that is not the rate of its kind."""
+
+
 def _operation_term(op: Operation, seconds: Number, count: Number, r: Rates) -> Term:
     if op.kind in MESSAGES:
         return _message_term(op, seconds, count, r)
@@ -234,8 +238,8 @@ def _operation_term(op: Operation, seconds: Number, count: Number, r: Rates) -> 
     own = f"compute.{op.compute}.{op.stored}"
     shares = r.sources.get(own, r.sources.get(f"compute.{op.compute}", ()))
     computed = r.sources["vector_peak"] if op.kind == "memory" else shares
-    if op.role == "cast":
-        computed = r.sources["casts"]
+    if op.role in OWN_RATES:
+        computed = r.sources[OWN_RATES[op.role]]
     sources = (*keys, *computed, *(r.sources["grouped"] if op.kind == "experts" else ()))
     return Term(op.name, seconds * count, "s", law=law, text=text, numbers=numbers, sources=sources)
 

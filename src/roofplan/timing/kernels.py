@@ -45,7 +45,7 @@ def compute_rate(op: Operation, r: Rates) -> Number:
     if op.kind == "decode_attention":
         return r.compute["bf16"]
     if op.kind == "memory":
-        return r.vector_peak
+        return r.vector_peak if op.role != "scan" or r.scan is None else r.scan
     own = f"{op.compute}.{op.stored}"
     rate = r.compute[own if own in r.compute else op.compute if op.compute in r.compute else "bf16"]
     if op.kind != "experts":

@@ -76,6 +76,17 @@ def _vector_peak(device: Accelerator, fitted: Callable[..., Constant], sources: 
     return base.value * float(share.value)
 
 
+def _scan(
+    engine: Software, vector_peak: float, fitted: Callable[..., Constant], sources: dict[str, tuple[Cited, ...]]
+) -> float | None:
+    """Return the rate of a recurrence that loops over the tokens of a prompt, None where the software has none [FLOP/s]."""
+    if not engine.kernels.scans:
+        return None
+    share = fitted("engine", "scan_share", engine.scopes)
+    sources["scan"] = (*sources["vector_peak"], share)
+    return vector_peak * share.value
+
+
 def _vector(
     engine: Software,
     device: Accelerator,
@@ -124,6 +135,7 @@ class Rates:
     compute : achieved rate by number format, fallbacks resolved [FLOP/s].
     peak : dense peak by number format, fallbacks resolved [FLOP/s].
     vector_peak : fp32 rate of the vector units [FLOP/s].
+    scan : rate of a recurrence that loops over the tokens of a prompt, None where none does [FLOP/s].
     cache : last-level cache, 0 if unknown [B].
     bandwidth : achieved memory rate by kind of operation [B/s].
     vector : rates of GEMV kernels, None if the engine has none.
@@ -144,6 +156,7 @@ class Rates:
     peak: dict[str, Number]
     wire: Number
     vector_peak: Number
+    scan: Number | None
     cache: Number
     bandwidth: dict[str, Number]
     vector: Vector | None
@@ -224,13 +237,15 @@ def rates(machine: Machine, engine: Software, fit: Fit) -> Rates:
         compute[name] *= share.value
         where_from[f"compute.{name}"] = (*where_from[f"compute.{name}"], share)
     vector = _vector(engine, device, wire, fitted, where_from)
+    vector_peak = _vector_peak(device, fitted, where_from)
     return Rates(
         machine=machine,
         engine=engine,
         compute=compute,
         peak=peak,
         wire=wire,
-        vector_peak=_vector_peak(device, fitted, where_from),
+        vector_peak=vector_peak,
+        scan=_scan(engine, vector_peak, fitted, where_from),
         cache=device.value("cache") or 0.0,
         bandwidth={
             "matmul": wire * memory_share.value,

@@ -320,6 +320,15 @@ GUESSES = (
         0.7,
         "kernels of one compiled program follow each other; a shorter gap than any captured graph needs",
     ),
+    (
+        "engine",
+        "scan_share",
+        "any",
+        0.015,
+        "1",
+        0.7,
+        "a loop over tokens keeps few of the vector units busy: each token waits for the state of the one before it",
+    ),
     ("memory", "bandwidth", "any", 0.75, "1", 0.15, "elementwise passes stream at three quarters of the wire rate"),
 )
 """Constants that no row determines: law, name, scope, value, unit, spread and reason."""

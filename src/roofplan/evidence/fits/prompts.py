@@ -70,7 +70,30 @@ def fit_prefill(fit: Fit) -> list[Constant]:
             out.append(entry("engine", name, "any", 1.0, "1", 0.3, 0, note, kind="guess"))
         note = "training's frameworks have shares of their own"
         out.append(entry("engine", name, "training", 1.0, "1", 0.2, 0, note, kind="definition"))
-    return merged(out)
+    return merged([*out, *_scans(fit)])
+
+
+def _scans(fit: Fit) -> list[Constant]:
+    """Return, per engine that loops over the tokens of a prompt, the share of the vector units that its loops reach."""
+    found: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for case in usable(fit.excluded):
+        known = prompts_of(case, fit) if case.engine.kernels.scans else None
+        if known is None:
+            continue
+        term, whole = known
+        scanning = sum(value for leaf, value in leaves(term) if leaf.name == SCAN)
+        left = whole - (float(term.value) - scanning)
+        if min(scanning / float(term.value), left / whole) >= COMPUTING:
+            now = fit.find("engine", "scan_share", case.engine.scopes).value
+            found[case.engine.name][case.row["source_key"]].append(scanning / left * now)
+    out = []
+    for scope, by_publisher in sorted(found.items()):
+        share = median(median(values) for values in by_publisher.values())
+        off = spread(value / share for values in by_publisher.values() for value in values)
+        rows = sum(map(len, by_publisher.values()))
+        source = f"published times of prompts alone of models with a recurrence: {', '.join(sorted(by_publisher))}"
+        out.append(entry("engine", "scan_share", scope, share, "1", off, rows, source))
+    return out
 
 
 def as_16_bit_products(found: Sequence[Constant]) -> list[Constant]:
@@ -243,6 +266,10 @@ def _computing(term: Term) -> float:
         return any(isinstance(one, Constant) and one.name in SHARES for one in leaf.sources)
 
     return sum(value for leaf, value in leaves(term) if limit_of(leaf) == "compute" and shared(leaf))
+
+
+SCAN = "state scan"
+"""Name of the operation that loops over the tokens of a prompt."""
 
 
 SHARES = ("compute_share", "block_share")

@@ -79,14 +79,14 @@ def wrapped(text: str, indent: int = 0, first: int = 0) -> list[str]:
     return [*lines, current.rstrip()]
 
 
-def folded(text: str, indent: int = 16) -> list[str]:
-    """Return a line in pieces of at most `WIDTH`, cut at spaces, with the spacing of columns unchanged."""
+def folded(text: str, indent: int = 16, end: str = "") -> list[str]:
+    """Return a line in pieces of at most `WIDTH`, cut at spaces, with the spacing of columns unchanged; all but the last end with `end`."""
     pieces = []
     while len(text) > WIDTH:
-        cut = text.rfind(" ", indent + 1, WIDTH + 1)
+        cut = text.rfind(" ", indent + 1, WIDTH + 1 - len(end))
         if cut <= 0:
             break
-        pieces.append(text[:cut].rstrip())
+        pieces.append(text[:cut].rstrip() + end)
         text = " " * indent + text[cut:].lstrip(" ·+")
     return [*pieces, text]
 

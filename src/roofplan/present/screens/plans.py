@@ -136,7 +136,7 @@ def bar(plan: Plan, width: int = 40) -> str:
     return drawn[:width].ljust(width, "░")
 
 
-def plan_lines(result: Result, plan: Plan, page: Page) -> list[str]:
+def plan_lines(result: Result, plan: Plan, page: Page, simulated: str) -> list[str]:
     """Return the five lines that answer: users, total, cost, why not more, first token."""
     s, n = plan.metrics, plan.machine.count
     star = "*" if plan.pareto else ""
@@ -166,20 +166,17 @@ def plan_lines(result: Result, plan: Plan, page: Page) -> list[str]:
     lines.append(f"  why not more  {' · '.join((page.paint(most, 'limit'), *others))}")
     first = f"     limit {units.show(result.asked.constraints.ttft, 's')}" if result.asked.constraints.ttft else ""
     lines.append(f"  first token   {interval(s['ttft'], 1e3, 'ms')} with {users_text(plan.users)}, no queue{first}")
-    lines += _under_load(result, plan, page)
+    lines += _under_load(plan, page, simulated)
     if plan.idle_devices:
         lines.append(f"  idle          {plan.idle_devices} of {n} devices: replicas without a user{_idle_cost(plan)}")
     return lines
 
 
-def _under_load(result: Result, plan: Plan, page: Page) -> list[str]:
+def _under_load(plan: Plan, page: Page, simulated: str) -> list[str]:
     """Return what users feel at the demanded rate, or how to ask for it."""
-    rate = result.asked.constraints.rate
-    if plan.under_load is None:
-        most = rate or plan.metrics["output_tokens_per_second"].value / plan.workload.output
-        where = f"{plan.named or plan.model.id} --on {plan.machine.text}"
-        return [f"  under load    p99: roofplan simulate {where} --rate {units.significant(most, 2)}req/s"]
     felt = plan.under_load
+    if felt is None:
+        return folded(f"  under load    p99: {simulated}", end=" \\")
     parts = [
         f"{name} {units.show(time, 's')} of {units.show(limit, 's')}" + ("" if time <= limit else " MISSED")
         for name, time, limit in felt.limits
@@ -434,13 +431,16 @@ MOST_IMPROVEMENTS = 3
 """Improvements that the screen names [1]."""
 
 
-def serve_screen(result: Result, page: Page, *, top: int = 2, explain: bool = False, depth: int = 2) -> None:
+def serve_screen(
+    result: Result, page: Page, simulated: str, *, top: int = 2, explain: bool = False, depth: int = 2
+) -> None:
     """Print the answer to ``roofplan serve``.
 
     Parameters
     ----------
     result : the plans found, the best first.
     page : where to print.
+    simulated : the command that simulates the best plan.
     top : plans to show [1].
     explain : whether to print the explanation.
     depth : levels of the explanation [1].
@@ -453,7 +453,7 @@ def serve_screen(result: Result, page: Page, *, top: int = 2, explain: bool = Fa
         page.line(page.paint(line, "warning"))
     if len({p.machine.text for p in result.plans}) > 1 and len(result.asked.machines) > 8:
         device_table(result, page, top)
-    lines = plan_lines(result, plan, page)
+    lines = plan_lines(result, plan, page, simulated)
     if explain:
         lines += [*detail_lines(plan), *resource_lines(plan, page)]
     for line in lines:
