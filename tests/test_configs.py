@@ -1,6 +1,7 @@
 """What a configuration may get wrong, and what is said of it."""
 
 import json
+from collections import Counter
 from dataclasses import replace
 
 import pytest
@@ -9,9 +10,9 @@ from conftest import LLAMA, golden_rows
 from roofplan import api, catalogue, hf
 from roofplan.errors import ConfigError, UnknownFamily, UnknownName
 from roofplan.hf.find import read_model
-from roofplan.operations import UNPADDED, layer_operations
+from roofplan.operations import UNPADDED, head_format, layer_operations
 from roofplan.operations.table import Split, Step
-from roofplan.records.model import Attention, Layer
+from roofplan.records.model import Attention, Layer, Mixture
 from roofplan.records.strategy import Strategy
 
 V4 = {
@@ -152,6 +153,36 @@ def test_modules_left_unconverted_keep_their_type(llama):
     assert {linear.format for group in first.mixers[0].groups for linear in group} == {"bf16"}
     assert second.feed_forwards[0].groups[1][0].format == "bf16"  # down_proj
     assert second.mixers[0].groups[0][0].format == "fp8"
+
+
+def formats_by_weights(model):
+    """Return the share of each format in the matrices of a model's layers."""
+    counts = Counter()
+    for layer in (layer for stack in model.stacks for layer in stack.layers):
+        held = [(mixer.groups, 1) for mixer in layer.mixers]
+        for feed in layer.feed_forwards:
+            mixed = isinstance(feed, Mixture)
+            held += [(feed.expert, feed.experts), (feed.shared, 1)] if mixed else [(feed.groups, 1)]
+        for one, times in ((one, times) for groups, times in held for group in groups for one in group):
+            counts[one.format] += one.inputs * one.outputs * one.copies * times
+    return {name: count / counts.total() for name, count in counts.items()}
+
+
+QUANTISED = [name for name in catalogue.ids("models") if read_model(name).quantization]
+
+
+@pytest.mark.parametrize("name", QUANTISED)
+def test_a_quantised_checkpoint_stores_most_of_its_layers_in_its_format(name):
+    model = read_model(name)
+    assert formats_by_weights(model)[model.quantization.format] > 0.6
+
+
+def test_routed_experts_have_the_format_that_the_model_states_for_them():
+    for name, experts in (("deepseek-v4-flash", "mxfp4"), ("deepseek-v4-flash-nvfp4", "nvfp4")):
+        shares = formats_by_weights(read_model(name))
+        assert shares[experts] > 0.95
+        assert 0.01 < shares["fp8-block"] < 0.05
+        assert head_format(read_model(name)) == "bf16"
 
 
 def test_unknown_quantization_is_refused(llama):

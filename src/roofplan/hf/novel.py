@@ -114,7 +114,7 @@ def gemma4(f: Fields) -> Decoder:
         parts: tuple[FeedForward, ...] = (mlp(hidden, width),)
         if f.flag("enable_moe_block", False):
             experts = f.int("num_experts")
-            moe = mixture(hidden, f.int("moe_intermediate_size"), experts, f.int("top_k_experts"))
+            moe = mixture(hidden, f.int("moe_intermediate_size"), experts, f.int("top_k_experts"), prefix="moe")
             parts = (*parts, replace(moe, vectors=hidden + experts))
         if per_layer:
             gates = (

@@ -52,10 +52,19 @@ def read_quantization(f: Fields, text: Fields) -> Quantization | None:
                     f"config.json: {name} must be an object", argument=name, value=shortened(fields.values[name])
                 )
         if isinstance(fields.values.get("quantization_config"), dict):
-            return _parse(fields.sub("quantization_config"))
+            q = fields.sub("quantization_config")
+            return _with_experts(_parse(q), q, text)
         if isinstance(fields.values.get("compression_config"), dict):
             return _parse(fields.sub("compression_config"))
     return None
+
+
+def _with_experts(plan: Quantization, q: Fields, text: Fields) -> Quantization:
+    """Return a plan with the format of routed experts that the model itself states, as DeepSeek-V4 does."""
+    if text.text("expert_dtype") != "fp4":
+        return plan
+    experts = "nvfp4" if q.text("moe_quant_algo") == "NVFP4" else "mxfp4"
+    return replace(plan, format=experts, only_experts=True, beside=plan.format)
 
 
 def _group_size(q: Fields, default: int) -> int:

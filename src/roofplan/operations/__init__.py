@@ -305,7 +305,7 @@ def head_format(model: Model) -> str:
     """
     plan = model.quantization
     if plan is not None and plan.beside is not None:
-        return plan.beside
+        return plan.beside if plan.gguf or format_entry(plan.beside).get("gguf") else model.dtype
     if plan is not None and format_entry(plan.format).get("gguf"):
         return "q6_k" if plan.format.endswith("_m") else plan.format
     return model.dtype
