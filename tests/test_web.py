@@ -637,6 +637,19 @@ def test_every_page_answers_its_first_preset(visit, path, width, scheme):
 
 
 @pytest.mark.browser
+def test_answers_gather_side_by_side(visit):
+    page = visit(f"/serve?{SERVE}")
+    page.click("text=Set beside")
+    page.wait_for_selector("#besides")
+    page.goto(page.url.split("/side-by-side")[0] + "/serve?model=llama-3.1-8b&on=h200-sxm:1")
+    page.wait_for_selector("#answer[data-status]")
+    page.click("text=Set beside")
+    page.wait_for_selector("#besides")
+    assert len(page.query_selector_all("#besides thead th")) == 2
+    assert page.inner_text("#status") == "2 of 2 have a plan."
+
+
+@pytest.mark.browser
 def test_a_damaged_link_says_so_and_shows_no_answer(visit):
     page = visit("/serve#config=abcd", wait=False)
     page.wait_for_function("document.querySelector('#status').textContent.includes('damaged')")

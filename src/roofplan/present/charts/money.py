@@ -118,6 +118,10 @@ def tornado(title: str, swings: Sequence[Swing], middle: float, unit: str) -> Sp
     )
 
 
+DECADES = 4
+"""Decades of the break-even's volumes; as many ticks put labels at powers of ten alone."""
+
+
 def break_even(found: TokenCosts) -> Spec:
     """Return a month's cost over the tokens of a month: the API's, rented and owned machines'."""
     least = max(found.demand.tokens / 100.0, found.demand.input + found.demand.output)
@@ -129,7 +133,7 @@ def break_even(found: TokenCosts) -> Spec:
             each = found.api.blended / found.demand.tokens
             rows.append({"tokens": float(volume), "cost": each * float(volume), "kind": "API, median"})
         rows.extend({"tokens": float(volume), "cost": one.month(here), "kind": one.kind} for one in found.supplies)
-    axis = {"labelExpr": "replace(format(datum.value, '~s'), 'G', 'B')"}
+    axis = {"labelExpr": "replace(format(datum.value, '~s'), 'G', 'B')", "tickCount": DECADES}
     encoding = {
         "x": {
             "field": "tokens",

@@ -77,10 +77,13 @@ def write(path: str, title: str, text: str, specs: Sequence[Spec]) -> None:
 
     Raises
     ------
-    InputError : no path is given, or the file cannot be written.
+    InputError : no path is given, one that is not named as a page, or the file cannot be written.
     """
     if not path:
         raise InputError("--html: give the file to write", argument="--html", value=path)
+    if Path(path).suffix.lower() not in {"", ".html", ".htm"}:
+        message = f"--html: {path}: text and pictures are written as one page; end its name in .html"
+        raise InputError(message, argument="--html", value=path)
     try:
         Path(path).write_text(page(title, text, specs), encoding="utf-8")
     except OSError as error:

@@ -25,6 +25,10 @@ LABELS = 130
 """Width of labels beside long bars [pixel]."""
 
 
+VALUE = 45
+"""Width of a value beside the end of its bar [pixel]."""
+
+
 SLACK = 3.0
 """Margin at either end of a logarithmic scale of bars [factor]."""
 
@@ -53,6 +57,7 @@ def labelled(title: str, rows: Data, name: str, order: Sequence[str], unit: str,
         title,
         width=WIDTH + LABELS,
         autosize={"type": "fit-x", "contains": "padding"},
+        padding={"left": 5, "right": VALUE, "top": 5, "bottom": 5},
         height=32 * len(rows),
         data={"values": data},
         layer=[

@@ -167,7 +167,11 @@ async function tools(bundle, inputs) {
   const out = el("div", { class: "tools" }, copier("Copy command", bundle.command), copier("Copy Python", bundle.python), copier("Copy JSON", JSON.stringify(found, null, 1)), copier("Copy launch line", launchOf(found)));
   out.append(el("button", { type: "button", id: "save", onclick: () => save(inputs) }, "Save as a file"));
   out.append(el("button", { type: "button", onclick: () => print() }, "Print"));
-  if (found.plans) out.append(el("a", { class: "button", href: `/side-by-side?ask=${encodeURIComponent(await address(inputs))}` }, "Set beside"));
+  if (found.plans) {
+    const mine = await address(inputs);
+    const besides = () => [...keptBeside().filter((one) => one !== mine), mine].slice(-MOST_BESIDE);
+    out.append(el("a", { class: "button", href: sideBySide(besides()), onclick: (event) => { keepBeside(besides()); event.currentTarget.href = sideBySide(keptBeside().length ? keptBeside() : [mine]); } }, "Set beside"));
+  }
   if (inputs.model && typeof inputs.model === "object") out.append(el("button", { type: "button", onclick: () => download(new Blob([JSON.stringify(inputs.model, null, 1)]), "config.json") }, "Save config.json"));
   else out.append(el("a", { class: "button", href: await address(inputs, `/api/${path}`) }, "JSON"));
   return out;
@@ -212,6 +216,7 @@ function planCard(plan, number) {
   const out = el("article", { class: "plan" }, el("h3", {}, `${number}. ${heading(plan)}`));
   if (plan.bound) out.append(el("p", { class: "help" }, Object.entries(plan.bound).filter(([, one]) => one && one.limit).map(([phase, one]) => `${phase}: ${words(one.limit)} binds (${Math.round(100 * one.share)}%)`).join(" · ")));
   if (plan.metrics) out.append(metricTable(plan.metrics));
+  if (["serve", "train"].includes(path) && !Object.keys(plan.metrics || {}).some((name) => name.startsWith("cost"))) out.append(el("p", { class: "help" }, "Cost: absent, since no price of this machine is known. Give one under price, such as 2.50USD/h."));
   if (plan.memory && plan.memory.capacity && plan.memory.weights) out.append(el("h4", {}, "Memory of a device"), memoryBar(plan.memory));
   else if (plan.memory) out.append(part("memory", object(plan.memory, 1)));
   if (plan.points && plan.points.length) out.append(part("other loads", table(plan.points, "Other loads")));
@@ -302,7 +307,8 @@ function explorer(found, inputs) {
         said.textContent = `${heading(best)}: TPOT ${shown(best.metrics.tpot.value, "s")} [${shown(best.metrics.tpot.low, "s")}, ${shown(best.metrics.tpot.high, "s")}]`;
       } else {
         place.replaceChildren();
-        said.textContent = (now.no_plan || now.error).message;
+        const { message, relax = [] } = now.no_plan || now.error;
+        said.textContent = relax.length ? `${message}; smallest change: ${relax[0].text}` : message;
       }
     } catch (fault) { if (fault.name !== "AbortError") said.textContent = fault.message; }
   }
@@ -319,7 +325,7 @@ function explorer(found, inputs) {
   };
   const count = (value) => Math.round(value).toLocaleString("en");
   return el("section", { id: "explorer", "aria-label": "Memory of a device, explored" }, el("h2", {}, "What fills a device"), el("div", { class: "sliders" },
-    slider("input", "Prompt, tokens", 64, 131072, () => state.input, count),
+    slider("input", "Prompt, tokens", 64, 131072 - (Number(found.inputs.output) || 0), () => state.input, count),
     slider("users", "Users at once", 1, Math.max(1024, plan.concurrency), () => state.users, count),
     choice("tp", "Tensor parallel", degrees.map((one) => [one, one])),
     choice("precision", "Weights", [["", "as published"], ...[...document.querySelectorAll("#formats option")].map((one) => [one.value, one.value])])), place, said);

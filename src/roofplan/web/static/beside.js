@@ -2,7 +2,6 @@
 // Up to four answers beside each other, their intervals on one scale.
 
 const answer = document.getElementById("answer"), status_ = document.getElementById("status"), box = document.getElementById("beside");
-const MOST = 4;
 const say = (text) => { status_.textContent = text; };
 
 // An address of this server, whatever host a text names; null of what is no address.
@@ -10,14 +9,13 @@ function here(text) {
   try { const url = new URL(text, location.origin); return /^https?:$/.test(url.protocol) ? url.pathname + url.search + url.hash : null; } catch { return null; }
 }
 
-function asks() { return new URLSearchParams(location.search).getAll("ask").map(here).filter(Boolean).slice(0, MOST); }
+function asks() { return new URLSearchParams(location.search).getAll("ask").map(here).filter(Boolean).slice(0, MOST_BESIDE); }
 
 document.querySelector(".skip").addEventListener("click", (event) => { event.preventDefault(); answer.focus(); });
 
 function go(list) {
-  const query = new URLSearchParams();
-  for (const one of list) query.append("ask", one);
-  history.pushState(null, "", `/side-by-side?${query}`);
+  keepBeside(list);
+  history.pushState(null, "", sideBySide(list));
   show();
 }
 
@@ -25,7 +23,7 @@ box.addEventListener("submit", (event) => {
   event.preventDefault();
   const text = document.getElementById("ask").value.trim();
   if (!text) return;
-  if (asks().length >= MOST) { say("Four answers stand here already."); return; }
+  if (asks().length >= MOST_BESIDE) { say("Four answers stand here already."); return; }
   if (!here(text)) { say("That is no address of a question."); return; }
   go([...asks(), here(text)]);
   document.getElementById("ask").value = "";
@@ -33,7 +31,8 @@ box.addEventListener("submit", (event) => {
 addEventListener("popstate", () => show());
 
 async function show() {
-  const list = asks();
+  if (!location.search && keptBeside().length) history.replaceState(null, "", sideBySide(keptBeside()));
+  const list = asks(), given = new URLSearchParams(location.search).getAll("ask").length;
   answer.replaceChildren();
   if (!list.length) { say("Nothing stands here yet."); return; }
   say("Working …");
@@ -59,7 +58,8 @@ async function show() {
   answer.append(...found.map((one, place) => { const bad = failure(one); if (bad) bad.prepend(el("p", {}, list[place])); return bad; }).filter(Boolean));
   answer.append(el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Answers side by side" }, el("table", { id: "besides" }, el("thead", {}, el("tr", {}, el("td", {}, ""), heads)), el("tbody", {}, rows, memory))));
   answer.dataset.status = "ok";
-  say(`${plans.filter(Boolean).length} of ${list.length} have a plan.`);
+  const left = given > list.length ? ` ${given - list.length} more of the address are left out: at most ${MOST_BESIDE} questions of this server stand here.` : "";
+  say(`${plans.filter(Boolean).length} of ${list.length} have a plan.${left}`);
 }
 
 show();

@@ -201,8 +201,18 @@ function memoryBar(memory) {
   return el("div", {}, bar, el("ul", { class: "legend" }, legend));
 }
 
+// Addresses of the answers that stand side by side, the newest last, kept by this browser alone.
+const MOST_BESIDE = 4;
+
+function keptBeside() { try { return JSON.parse(localStorage.getItem("beside")) || []; } catch { return []; } }
+
+function keepBeside(list) { try { localStorage.setItem("beside", JSON.stringify(list)); } catch { /* nothing is kept in a private window */ } }
+
+function sideBySide(list) { const query = new URLSearchParams(); for (const one of list) query.append("ask", one); return `/side-by-side?${query}`; }
+
 // What a plan is called: machine, degrees, engine, format, users.
 function heading(plan) {
+  if (plan.stages) return plan.stages.map((one) => `${one.member} layers ${one.layers.join("–")}`).join(" · ");
   const degrees = plan.strategy ? Object.entries(plan.strategy).filter(([, n]) => typeof n === "number" && n > 1).map(([name, n]) => `${name}${n}`).join(" ") : "";
   return [plan.machine && plan.machine.text, degrees || "one device", plan.engine || plan.framework, plan.precision && plan.precision.weights, plan.concurrency && `${plan.concurrency} users`].filter(Boolean).join(" · ");
 }
@@ -213,18 +223,19 @@ function theme() {
   const style = getComputedStyle(document.documentElement);
   const ink = style.getPropertyValue("--ink").trim(), line = style.getPropertyValue("--line").trim();
   const axis = { labelColor: ink, titleColor: ink, gridColor: line, domainColor: ink, tickColor: ink };
-  return { background: null, title: { color: ink }, axis, legend: { labelColor: ink, titleColor: ink, symbolBaseFillColor: ink, symbolBaseStrokeColor: ink }, view: { stroke: line }, text: { color: ink }, rule: { color: ink }, header: { labelColor: ink, titleColor: ink } };
+  return { background: null, title: { color: ink, anchor: "start", frame: "bounds" }, axis, legend: { labelColor: ink, titleColor: ink, symbolBaseFillColor: ink, symbolBaseStrokeColor: ink }, view: { stroke: line }, text: { color: ink }, rule: { color: ink }, header: { labelColor: ink, titleColor: ink } };
 }
 
 function fitted(spec, width, over = 0) {
   const room = width > 1130 && !spec.hconcat ? width / 2 - 12 : width;
-  const most = Math.max(160, Math.min(spec.width || 640, room - 150) - over / (spec.hconcat || [1]).length);
+  const beside = spec.autosize ? 0 : 150;  // such a width holds labels and legends too
+  const most = Math.max(160, Math.min(spec.width || 640, room - beside) - over / (spec.hconcat || [1]).length);
   const narrow = (one) => ({ ...one, ...(typeof one.width === "number" ? { width: Math.min(one.width, most) } : {}) });
   const out = narrow(spec);
   for (const many of ["hconcat", "vconcat", "concat"]) if (out[many]) out[many] = out[many].map(narrow);
-  if (typeof out.title === "string") out.title = lines(out.title, Math.max(30, Math.floor(room / 7.2)));
+  if (typeof out.title === "string") out.title = lines(out.title, Math.max(30, Math.floor((spec.autosize ? most : room) / 7.8)));
   if (out.hconcat && width < 900) { out.vconcat = out.hconcat; delete out.hconcat; }
-  return recoloured(out);
+  return recoloured(out, 0.4 * room);
 }
 
 // A text in lines of at most so many characters.
@@ -237,13 +248,15 @@ function lines(text, most) {
   return out;
 }
 
-// Black marks follow the ink of the page.
-function recoloured(value) {
-  if (Array.isArray(value)) return value.map(recoloured);
+// Black marks follow the ink of the page; labels leave room for what they label.
+function recoloured(value, label) {
+  if (Array.isArray(value)) return value.map((one) => recoloured(one, label));
   if (value === null || typeof value !== "object") return value;
   const out = {};
   for (const [name, one] of Object.entries(value)) {
-    out[name] = name === "values" || name === "data" ? one : one === "black" ? getComputedStyle(document.documentElement).getPropertyValue("--ink").trim() : recoloured(one);
+    if (name === "values" || name === "data") out[name] = one;
+    else if (name === "labelLimit") out[name] = Math.min(one, label);
+    else out[name] = one === "black" ? getComputedStyle(document.documentElement).getPropertyValue("--ink").trim() : recoloured(one, label);
   }
   return out;
 }
