@@ -1,6 +1,7 @@
 """Published benchmarks: how rows are read, derived figures, ranks and flips, predictions beside them."""
 
 import statistics
+from dataclasses import replace
 
 import pytest
 
@@ -49,6 +50,14 @@ def test_predictions_hold_where_the_layout_is_unambiguous():
     assert sum(bool(one.inside) for one in judged) / len(judged) >= 0.85
     assert statistics.median(abs(one.predicted.value / one.value - 1.0) for one in judged) <= 0.2
     assert all(one.why for one in found if one.predicted is None)
+
+
+def test_how_much_faster_than_predicted_results_are_does_not_hide_a_bias():
+    every = api.benchmarks(model="llama2-70b", scenario="Offline")
+    rates = [one for one in every.results if one.predicted is not None and one.predicted.unambiguous]
+    assert {one.unit for one in rates} == {"token/s"}
+    assert every.faster == statistics.median(one.value / one.predicted.value for one in rates)
+    assert replace(every, boards=[]).faster is None
 
 
 def test_a_row_without_a_known_format_or_device_says_so():

@@ -11,15 +11,17 @@ from roofplan import catalogue
 from roofplan.catalogue.machines import machine
 from roofplan.errors import InputError
 from roofplan.evidence.fits.engines import usable
+from roofplan.evidence.fits.left_out import fit_without
 from roofplan.evidence.inference import case_of, known_cases
 from roofplan.evidence.models import bare, experts_of, model_of, named, off_size, stated_size
-from roofplan.evidence.predictions import inference_outcomes, training_outcomes, validated
+from roofplan.evidence.predictions import inference_outcomes, names_in, training_outcomes, validated
 from roofplan.evidence.rows import Assumed, Skipped, read
 from roofplan.evidence.training import framework_of, machine_of, training_case
 from roofplan.hf.find import read_model
 from roofplan.records.source import GRADES
 from roofplan.records.training import RECOMPUTES
 from roofplan.timing.figures import flat
+from roofplan.training.ability import UNTUNED
 
 RUN = {
     "id": "one",
@@ -542,10 +544,25 @@ def test_a_task_is_the_same_in_any_case_and_qlora_stores_four_bits():
 
 def test_a_plan_as_other_software_is_no_surer_than_borrowed():
     (own,), _ = training_outcomes(row(framework="megatron", month="2026-01"), FIT)
-    (other,), _ = training_outcomes(row(framework="nanotron", month="2026-01"), FIT)
+    (other,), _ = training_outcomes(row(framework="primus", month="2026-01"), FIT)
     assert own.predicted.value == other.predicted.value
     assert GRADES.index(other.predicted.grade) == max(2, GRADES.index(own.predicted.grade))
     assert other.predicted.high / other.predicted.low > own.predicted.high / own.predicted.low
+
+
+def test_software_that_only_divides_as_another_does_is_slower_by_what_its_runs_say():
+    (own,), _ = training_outcomes(row(framework="megatron", month="2026-01"), FIT)
+    (other,), _ = training_outcomes(row(framework="nanotron", month="2026-01"), FIT)
+    slower = FIT.find("training", UNTUNED, ("megatron", "any"))
+    assert {"nanotron-bench", "gpt-neox"} <= names_in(slower.source)
+    assert slower.value > 1.1
+    assert own.predicted.value / slower.value <= other.predicted.value < own.predicted.value / slower.value**0.7
+    assert "nanotron-bench" not in {
+        name
+        for item in fit_without("nanotron-bench").constants
+        if item.name == UNTUNED
+        for name in names_in(item.source)
+    }
 
 
 def test_a_sweep_that_does_not_move_has_no_order():

@@ -815,8 +815,12 @@ def test_the_line_under_load_carries_what_was_asked(run):
     typed = shlex.split(shown.replace("\\\n", " "))
     assert typed[:3] == ["roofplan", "simulate", "llama-3.1-70b"]
     given = dict(in_pairs(typed[3:]))
-    assert given.items() >= {"--on": "h100-sxm:8", "--tpot": "60ms", **dict(in_pairs(stated.split()))}.items()
-    assert float(given["--rate"].removesuffix("req/s")) > 0.0
+    asked = {"--on": "h100-sxm:8", "--tpot": "60ms", "--slo": "tpot=60ms@p95", **dict(in_pairs(stated.split()))}
+    assert given.items() >= asked.items()
+    code, simulated, _ = run(*typed[1:])
+    assert code == 0
+    assert "inside" in simulated
+    assert "saturated" not in simulated
 
 
 @pytest.mark.slow

@@ -99,9 +99,10 @@ class Charts(Sequence[Chart]):
         """
         from roofplan.present.charts.page import write
 
-        if Path(path).suffix.lower() not in {".html", ".htm"}:
-            raise InputError(f"save: {path}: pictures are saved as one page; end its name in .html", argument="path")
-        write(str(path), self.title, self.text, [one.spec for one in self.charts])
+        try:
+            write(str(path), self.title, self.text, [one.spec for one in self.charts])
+        except InputError as error:
+            raise InputError(error.message.replace("--html", "save"), argument="path", value=str(path)) from None
 
 
 class Answer(Generic[T]):

@@ -58,6 +58,7 @@ def _tool(name: str, text: str, parameters: list[inspect.Parameter], handler: Ha
     def shape(**_: object) -> ToolAnswer:
         return {}
 
+    shape.__name__ = name  # which titles the schema of the arguments
     shape.__signature__ = inspect.Signature(parameters, return_annotation=ToolAnswer)  # type: ignore[attr-defined]
     shape.__annotations__ = {one.name: one.annotation for one in parameters} | {"return": ToolAnswer}
     tool = AnsweringTool.from_function(shape, name=name, description=text)

@@ -118,7 +118,7 @@ class Tools:
             if found["document"]["status"] != "ok":
                 return _short(found)
             every = list(_trees(found["document"]))
-            wanted = [one for one in every if figure.lower() in one["name"].lower()]
+            wanted = [one for one in every if figure.lower().replace("_", " ") in one["name"].lower().replace("_", " ")]
             if not wanted:
                 names = sorted({one["name"] for one in every})
                 raise InputError(
@@ -138,7 +138,7 @@ class Tools:
             _check_names(arguments, ("questions",))
             asked = arguments.get("questions")
             if not isinstance(asked, list) or not 2 <= len(asked) <= MOST_COMPARED:
-                raise InputError(f"questions: give a list of two to {MOST_COMPARED}", argument="questions")
+                raise InputError(f"questions: give a list of 2 to {MOST_COMPARED}", argument="questions")
             given = [_object(one, "questions") for one in asked]
             kinds = [_one_of(one.get("question", "serve"), COMPARED, "question") for one in given]
             inputs = [_object(one.get("inputs"), "inputs") for one in given]

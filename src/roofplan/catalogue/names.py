@@ -94,12 +94,14 @@ class StandIn:
     id : id of the profile.
     why : reason for the choice.
     own : whether the profile is another release of the same software.
+    untuned : whether it divides a model as the profile does by slower code of its own.
     """
 
     name: str
     id: str
     why: str
     own: bool = False
+    untuned: bool = False
 
     @property
     def text(self) -> str:
@@ -132,7 +134,9 @@ def stand_in(kind: str, name: str, month: str = "") -> StandIn | None:
         if entry["kind"] == kind and wanted in entry["names"]:
             profiles = entry["profiles"]
             found = _of_month(profiles, when)
-            return StandIn(name, found["id"], entry["why"], entry.get("own", False))
+            return StandIn(
+                name, found["id"], entry["why"], own=entry.get("own", False), untuned=entry.get("untuned", False)
+            )
     return None
 
 

@@ -261,6 +261,8 @@ def read(path: str | Path, needed: Sequence[str]) -> tuple[dict[str, str], ...]:
     missing = [name for name in needed if name not in columns]
     if missing:
         message = f"FILE: {path} lacks the columns {', '.join(missing)}"
+        if len(columns) == 1 and ";" in columns[0]:
+            message = f"FILE: {path} separates its cells by semicolons; save it with commas"
         raise InputError(message, argument="FILE", value=str(path))
     if not found:
         raise InputError(f"FILE: {path} holds no rows", argument="FILE", value=str(path))

@@ -363,10 +363,11 @@ def framework_of(row: Row, assumed: Assumed) -> Framework:
     found = catalogue.framework(identity)
     if other and not other.own:
         assumed.add(f"framework {other.text}")
-        found = replace(found, stands_for=other.name)
+        found = replace(found, stands_for=other.name, untuned=other.untuned)
     eager = row.get("flash_attention") == "False"
     if eager and found.name == "megatron":
-        found = replace(catalogue.framework("megatron-lm-3.0"), stands_for=found.stands_for)
+        older = catalogue.framework("megatron-lm-3.0")
+        found = replace(older, stands_for=found.stands_for, untuned=found.untuned)
     return replace(found, attention="eager") if eager and found.attention == "flash" else found
 
 

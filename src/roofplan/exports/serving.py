@@ -164,8 +164,7 @@ def _server(line: _Line) -> None:
     line.add("expert", int(s.ep) > 1, ep=int(s.ep))
     line.add("attention_dp", inner > 1, dp=inner)
     line.add("context", context=w.context)
-    each = math.ceil(plan.users / (dp * inner))
-    line.add("sequences", sequences=_sequences(plan, each * (inner if plan.engine.sequence_limit == "server" else 1)))
+    line.add("sequences", sequences=sequences_of(plan))
     _stated(line)
     other = plan.kv_precision not in {plan.model.dtype, "bf16", "fp16"}
     line.add("kv_precision", other, kv=plan.engine.kv_names.get(plan.kv_precision, plan.kv_precision))
@@ -177,9 +176,20 @@ def _server(line: _Line) -> None:
         line.remarks.append(f"{plan.machine.hosts} hosts: {how.replace('{', '<').replace('}', '>')}")
 
 
-def _sequences(plan: Plan, needed: int) -> int:
-    """Return the sequences that the engine admits: as stated, with room for arrivals that vary, or what the users need."""
-    stated = plan.engine.stated.get("sequences")
+def sequences_of(plan: Plan) -> int:
+    """Return the limit of running sequences that a plan is launched with.
+
+    Parameters
+    ----------
+    plan : the plan.
+
+    Returns
+    -------
+    As stated, with room for arrivals that vary, or what the users need, in the unit of the engine's flag: a rank or a server [1].
+    """
+    stated, s = plan.engine.stated.get("sequences"), plan.strategy
+    each = math.ceil(plan.users / (int(s.dp) * int(s.attention_dp)))
+    needed = each * (int(s.attention_dp) if plan.engine.sequence_limit == "server" else 1)
     return max(1, int(stated) if stated else max(needed, plan.seats))
 
 
@@ -213,8 +223,7 @@ def _llama_cpp(line: _Line) -> None:
     own = plan.model.quantization is not None and plan.model.quantization.gguf and plan.precision == "checkpoint"
     file = plan.model.id if own else "model.gguf"
     line.words.append(f"llama-server -m {file}" + ("" if plan.machine.device.device_class == CPU else " -ngl 999"))
-    stages, servers = int(plan.strategy.pp), int(plan.strategy.dp)
-    slots = _sequences(plan, math.ceil(plan.users / servers))
+    stages, servers, slots = int(plan.strategy.pp), int(plan.strategy.dp), sequences_of(plan)
     # the cache shared by all slots must hold the longest request, and the mean length in every slot
     context = max(plan.workload.context, math.ceil(plan.memory.charged_tokens) * slots)
     line.add("context", total_context=context)

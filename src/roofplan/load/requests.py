@@ -122,7 +122,7 @@ def lengths_of(text: str) -> Lengths:
     except ValueError:
         pass
     raise InputError(
-        f"--lengths: {text} is none of fixed, uniform:LOW-HIGH and lognormal:SIGMA. Example: lognormal:0.8",
+        f"--lengths: {text} is none of fixed, uniform:LOW-HIGH and lognormal:SIGMA, SIGMA above 0 and up to 3. Example: lognormal:0.8",
         argument="--lengths",
         value=text,
         nearest=["lognormal:0.8", "uniform:0.5-1.5", "fixed"],

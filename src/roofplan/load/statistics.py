@@ -154,9 +154,9 @@ def objectives_of(text: str | None) -> tuple[Objective, ...]:
             raise InputError(message, argument="--slo", value=text, nearest=near)
         limit, _, percentile = rest.partition("@")
         try:
-            seconds = units.parse(limit.strip(), "s", f"--slo {figure}")
+            seconds = units.parse(limit.strip(), "s", f"--slo: {figure}")
         except UnitError as error:
-            raise InputError(f"--slo: {error.message}", argument="--slo", value=text) from None
+            raise InputError(error.message, argument="--slo", value=text) from None
         out.append(Objective(figure, seconds, _quantile(percentile, text)))
     return tuple(out)
 

@@ -68,12 +68,26 @@ def serve(asked: ServeInputs, reply: Reply) -> int:
 
 
 def _simulated(asked: ServeInputs, plan: Plan) -> str:
-    """Return the command that simulates a plan at the demanded rate, or at all that it can do."""
+    """Return the command that simulates a plan as it is launched, at the demanded rate or at most of what it can do."""
+    from roofplan.exports.serving import sequences_of
     from roofplan.questions import EVERY
     from roofplan.questions.spelling import command_line
     from roofplan.records import units
+    from roofplan.serving.settings import names_of
 
     most = plan.metrics["output_tokens_per_second"].value / plan.workload.output
     shared = {one.name: getattr(asked, one.name) for one in SimulateInputs.each().values() if hasattr(asked, one.name)}
-    own = {"on": (plan.machine.text,), "rate": asked.rate or f"{units.significant(most, 2)}req/s"}
+    limits = [f"{name}={limit}@p95" for name in ("tpot", "ttft") if (limit := getattr(asked, name))]
+    seats = [f"{name}={sequences_of(plan)}" for name, flag in names_of(plan.engine).items() if flag == "sequences"]
+    stated = seats if "sequences" not in plan.engine.stated else []
+    own = {
+        "on": (plan.machine.text,),
+        "rate": asked.rate or f"{units.significant(LOAD * most, 2)}req/s",
+        "slo": asked.slo or ",".join(limits) or None,
+        "set": ",".join([*([asked.set] if asked.set else []), *stated]) or None,
+    }
     return command_line(EVERY["simulate"], SimulateInputs(**shared | own))
+
+
+LOAD = 0.8
+"""Share of a plan's steady rate at which it is simulated where no rate is demanded: at all of it a queue grows without end [1]."""

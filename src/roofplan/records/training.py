@@ -87,6 +87,7 @@ class Framework:
     memory : numbers of the memory ledger, such as ``norm_kept`` [B] per element.
     flags : launch flags by what they set.
     stands_for : software without a profile of its own that this one stands in for, empty for the framework itself.
+    untuned : whether that software is slower code of its own, which only divides a model as this framework does.
     unstated : defaults for what a run does not state.
     """
 
@@ -119,6 +120,7 @@ class Framework:
     gradient: str = "fp32"
     experts_in: tuple[str, ...] = ()
     stands_for: str = ""
+    untuned: bool = False
     stays_gathered: str = "never"
     longest_first: bool = False
     recomputes_part: bool = False

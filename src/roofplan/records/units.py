@@ -140,10 +140,13 @@ def parse(
     table = UNITS[unit]
     example = example or _example(unit)
     number, suffix = _split(str(text), argument, example)
+    _checked(number, str(text), argument, positive=positive)
     spelling = suffix.replace(" ", "")
     if spelling not in table:
         what = "needs a unit" if not spelling else f"has no unit {spelling!r}"
-        example = f"{text.strip()} {example.split()[-1]}" if not spelling and isinstance(text, str) else example
+        if not spelling and isinstance(text, str):
+            usual = unit if number < 1.0 and unit in table else example.split()[-1]
+            example = f"{text.strip()} {usual}"
         raise UnitError(
             f"{argument}: {text} {what}. Accepted: {', '.join(list(table)[:10])}. Example: {example}",
             argument=argument,

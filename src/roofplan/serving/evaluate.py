@@ -107,7 +107,7 @@ def _machine_plans(
         tally.refusals[
             Refusal("price", "no price of this kind")
             if none
-            else Refusal("budget", f"over the budget of {limits.budget:g} USD/h")
+            else Refusal("budget", f"dearer than {limits.budget:g} USD/h")
         ] += 1
         return []
     kv_format = cache_format(model, kv)

@@ -56,6 +56,13 @@ matmuls there is an additional factor over the 16-bit share. For grouped GEMMs, 
 GEMMs over that of the tables."""
 
 
+UNTUNED = "untuned"
+"""Fitted factor on the times of kernels and launches of software that only divides a model as its profile does [1]."""
+
+TUNED = frozenset({"launch", "ramp", "compute", "memory", "attention"})
+"""Constants that it changes; those of the optimizer and of 8 and 4 bits are relative to these."""
+
+
 @lru_cache(maxsize=128)
 def ability(machine: Machine, framework: Framework, fit: Fit) -> Ability:
     """Return the achieved rates and fixed times of a machine under a framework.
@@ -72,6 +79,8 @@ def ability(machine: Machine, framework: Framework, fit: Fit) -> Ability:
     """
     chain = framework.scopes_on(machine.device.architecture)
     found = {name: fit.find("training", name, chain) for name in (*TIMES, *SHARES)}
+    slower = (fit.find("training", UNTUNED, (framework.name, "any")),) if framework.untuned else ()
+    factor = math.prod(item.value for item in slower)
     r = rates(machine, framework, fit)
     return applied(
         Ability(
@@ -79,10 +88,10 @@ def ability(machine: Machine, framework: Framework, fit: Fit) -> Ability:
             network=r.network,
             framework=framework,
             update=r.bandwidth["memory"],
-            sources={name: (item,) for name, item in found.items()},
-            **{name: found[name].value for name in TIMES},
+            sources={name: (item, *slower) if name in TUNED else (item,) for name, item in found.items()},
+            **{name: found[name].value * (factor if name in TUNED else 1.0) for name in TIMES},
         ),
-        {name: found[name].value for name in SHARES},
+        {name: found[name].value / (factor if name in TUNED else 1.0) for name in SHARES},
     )
 
 

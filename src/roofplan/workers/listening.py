@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ipaddress
+import socket
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
@@ -14,8 +15,6 @@ from roofplan.records.units import parse_count
 from roofplan.workers.guard import LOOPBACK, is_loopback, token_of
 
 if TYPE_CHECKING:
-    import socket
-
     from starlette.types import ASGIApp
 
 MOST_PORT = 65_535
@@ -105,20 +104,13 @@ def listen(app: ASGIApp, place: Place, announce: Callable[[], None]) -> None:
             if self.started:
                 announce()
 
-    config = uvicorn.Config(
-        app,
-        host=place.host,
-        port=place.port,
-        log_level="warning",
-        server_header=False,
-        timeout_graceful_shutdown=GRACE,
-    )
-    with contextlib.suppress(KeyboardInterrupt):
-        try:
-            Announced(config).run()
-        except SystemExit:
-            raise InputError(
-                f"--port: cannot listen on {place.host}:{place.port}; another --port?",
-                argument="--port",
-                value=str(place.port),
-            ) from None
+    family = socket.AF_INET6 if ":" in place.host else socket.AF_INET
+    try:
+        listening = socket.create_server((place.host, place.port), family=family)
+    except OSError as error:
+        why = str(error.strerror).partition(" (")[0].lower()
+        message = f"--port: cannot listen on {place.host}:{place.port}: {why}; another --port?"
+        raise InputError(message, argument="--port", value=str(place.port)) from None
+    config = uvicorn.Config(app, log_level="warning", server_header=False, timeout_graceful_shutdown=GRACE)
+    with listening, contextlib.suppress(KeyboardInterrupt):
+        Announced(config).run([listening])

@@ -11,13 +11,14 @@ from roofplan import catalogue
 from roofplan.evidence.fits.intervals import MEMBER, PUBLISHER
 from roofplan.evidence.fits.kernels import fit_attention, fit_grouped, fit_matmul, kernel_rows
 from roofplan.evidence.fits.serving import fit_serving
-from roofplan.evidence.fits.training import FAMILIES, Steps, fit_families, fit_training, seen_by_families
+from roofplan.evidence.fits.training import FAMILIES, Steps, fit_families, fit_training, fit_untuned, seen_by_families
 from roofplan.evidence.predictions import inference_outcomes, names_in, training_outcomes, validated
 from roofplan.evidence.rows import SHORT_OF_CACHE, STARVED, Row, flags, unstarved
 from roofplan.evidence.scoring import UNITS, Outcome, Validation
 from roofplan.records.calibration import Constant, Fit
 from roofplan.records.system import System
 from roofplan.timing.figures import FIGURE_OF, PROMPTS, STEP, Doubt, sure
+from roofplan.training.ability import UNTUNED
 
 Tick = Callable[[str], object]
 
@@ -57,6 +58,9 @@ def fit_without(source: str, whole: Steps | None = None) -> Fit:
     if any(source in family.sources for family in FAMILIES):
         start = None if whole is None else whole.fitted
         shipped["training"] = fit_training(fit_families(_all(shipped).without(gone), start))
+    elif any(source in names_in(item.source) for item in shipped["training"] if item.name == UNTUNED):
+        others = [item for item in shipped["training"] if item.name != UNTUNED]
+        shipped["training"] = [*others, *fit_untuned(_all(shipped).without(gone))]
     if any(source in names_in(item.source) for name in SERVING for item in shipped[name]):
         others = [item for name, found in shipped.items() if name not in SERVING for item in found]
         shipped |= fit_serving(others, gone)

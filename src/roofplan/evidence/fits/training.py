@@ -26,7 +26,7 @@ from roofplan.records.engine import EAGER as FROM_PYTHON
 from roofplan.records.hardware import Machine
 from roofplan.records.training import Framework
 from roofplan.timing.rates import rates
-from roofplan.training.ability import TIMES, Ability, applied
+from roofplan.training.ability import TIMES, UNTUNED, Ability, ability, applied
 from roofplan.training.ledger import fullest, ledgers
 from roofplan.training.step import step
 
@@ -96,7 +96,7 @@ FAMILIES = (
     Family("fsdp-qlora-1.0", "Ada", ("fsdp-qlora",)),
 )
 """Families of runs that share numbers; all families are fitted at once. Runs of software that a profile stands in for belong to it where
-the code of a step is of the same kind: nanotron's, Neuron's, llm.c's and flash-attention's are not. Clusters of before 2023 outside
+the code of a step is of the same kind: those that are `untuned`, llm.c's and flash-attention's are not. Clusters of before 2023 outside
 NVIDIA vary by a third between identical runs, as BigScience says, and are not fitted either."""
 
 
@@ -485,4 +485,48 @@ def fit_published_rates(constants: Fit) -> list[Constant]:
 
 def fit_training(found: Steps) -> list[Constant]:
     """Return all constants of training, with those of step times from a given fit."""
-    return [*step_entries(found), *fit_published_rates(found.constants), *fit_reserved(found.constants)]
+    entries = step_entries(found)
+    whole = Fit(
+        (*(item for item in found.constants.constants if item.law != "training"), *entries), found.constants.excluded
+    )
+    return [
+        *entries,
+        *fit_untuned(whole),
+        *fit_published_rates(found.constants),
+        *fit_reserved(found.constants),
+    ]
+
+
+def fit_untuned(constants: Fit) -> list[Constant]:
+    """Fit how much slower software is that only divides a model as a described framework does: the mean over its publishers.
+
+    Parameters
+    ----------
+    constants : all others, none of these among them.
+
+    Returns
+    -------
+    A factor for each framework with such runs, shrunk towards one, and one elsewhere [1].
+    """
+    found: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    out = [_untuned("any", 1.0, UNTOLD, 0, "no run tells it")]
+    plain = constants.with_(out)
+    for case in kept(cases(*(row["source_key"] for row in catalogue.training_rows())), constants):
+        if case.framework.untuned and case.step_time is not None:
+            a = ability(case.machine, case.framework, plain)
+            late = math.log(case.step_time / float(step(case.model, case.job, case.layout, a).time))
+            found[case.framework.name][case.row["source_key"]].append(late)
+    for name, by_publisher in sorted(found.items()):
+        medians = [float(np.median(each)) for each in by_publisher.values()]
+        value, rows = math.exp(sum(medians) / (len(medians) + NOT_SLOWER)), sum(map(len, by_publisher.values()))
+        source = f"step times of {', '.join(by_publisher)}, whose software divides a model as {name} does"
+        out.append(_untuned(name, value, max(float(np.std(medians)), UNTOLD / 2.0), rows, source))
+    return out
+
+
+def _untuned(scope: str, value: float, strays: float, rows: int, source: str) -> Constant:
+    return entry("training", UNTUNED, scope, value, "1", strays, rows, source, kind="fit" if rows else "guess")
+
+
+NOT_SLOWER = 2.0
+"""Publishers as slow as the profile that count besides those seen: a prior [1]."""

@@ -79,6 +79,7 @@ class BenchmarksAnswer(Answer):
     flips: list[str] = ABSENT
     inside: int = ABSENT
     judged: int = ABSENT
+    times_as_fast_as_predicted: float = ABSENT
     citation: str = ABSENT
 
 
@@ -103,6 +104,7 @@ def benchmarks_answer(found: Benchmarks, asked: BenchmarksInputs) -> BenchmarksA
         flips=found.flips,
         inside=inside,
         judged=judged,
+        times_as_fast_as_predicted=ABSENT if found.faster is None else found.faster,
         citation=CITATION,
     )
 

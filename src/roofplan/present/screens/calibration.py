@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from roofplan.evidence.fits.own import Refit
-from roofplan.present.screens.page import Page, wrapped
+from roofplan.present.screens.page import Page, counted, wrapped
 from roofplan.records import units
 from roofplan.records.calibration import OWN, Constant
 
@@ -27,7 +27,9 @@ def refit_screen(found: Refit, place: Path | None, page: Page) -> None:
     """
     reasons = ", ".join(f"{reason} {count}" for reason, count in found.skipped.most_common())
     skipped = f", {sum(found.skipped.values())} rows skipped ({reasons})" if reasons else ""
-    for line in wrapped(f"{found.rows:,} rows: {len(found.figures):,} figures used{skipped}", indent=2):
+    for line in wrapped(
+        f"{counted(found.rows, 'row')}: {counted(len(found.figures), 'figure')} used{skipped}", indent=2
+    ):
         page.line(line)
     page.line("")
     page.line(f"{'median error':<30}{'figures':>8}{'shipped':>10}{'refitted':>10}{'held out':>10}")

@@ -26,7 +26,7 @@ def claims_screen(results: Sequence[Outcome], page: Page) -> None:
     for result in results:
         claim = result.claim
         page.line(
-            f"  {claim.says[: _COLUMNS[0] - 1]:<{_COLUMNS[0]}}{_figure(claim.claimed):>{_COLUMNS[1]}}{_figure(result.with_its_inputs):>{_COLUMNS[2]}}  "
+            f"  {_cut(claim.says):<{_COLUMNS[0]}}{_figure(claim.claimed):>{_COLUMNS[1]}}{_figure(result.with_its_inputs):>{_COLUMNS[2]}}  "
             f"{result.computed_verdict:<{_COLUMNS[3]}}{_figure(result.ours):>{_COLUMNS[4]}} {claim.unit}"
         )
         if not result.follows:
@@ -39,6 +39,12 @@ def claims_screen(results: Sequence[Outcome], page: Page) -> None:
     counted = Counter(result.computed_verdict for result in results)
     page.line()
     page.line(f"{len(results)} claims: " + ", ".join(f"{verdict} {n}" for verdict, n in counted.most_common()))
+
+
+def _cut(text: str) -> str:
+    """Return a text that fits its column, cut behind a word."""
+    most = _COLUMNS[0] - 1
+    return text if len(text) <= most else f"{text[: most - 3].rsplit(' ', 1)[0]}..."
 
 
 def _figure(value: float | None) -> str:

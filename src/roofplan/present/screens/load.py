@@ -10,6 +10,7 @@ from roofplan.present.screens.page import LETTER, Page, folded, interval, wrappe
 from roofplan.present.screens.plans import price_text
 from roofplan.records import units
 from roofplan.simulation.felt import Felt
+from roofplan.simulation.ranking import HELPED
 from roofplan.simulation.report import Figure, Judged
 
 TITLES = {
@@ -168,11 +169,12 @@ def _limit(one: Judged, heading: str) -> str:
 def _helps(felt: Felt) -> list[str]:
     """Return the changes that would help most."""
     lines = []
+    shorter = f" (runs of {HELPED:,} requests)" if len(felt.simulation.load.requests) > HELPED else ""
     for place, one in enumerate(felt.helps[:HELPS]):
         name, percentile = one.figure.split()
         title, unit, scale = TITLES[name]
         times = f"{title} {percentile} {units.significant(one.before * scale)} -> {units.significant(one.after * scale)} {unit}"
-        lines.append(f"  {'' if place else 'better':9s} {one.argument} {one.needed}: {times}")
+        lines.append(f"  {'' if place else 'better':9s} {one.argument} {one.needed}: {times}{'' if place else shorter}")
     return lines
 
 

@@ -96,9 +96,9 @@ def interval(m: Metric, scale: float, unit: str) -> str:
     return f"{units.significant(m.value * scale)} {unit} [{units.significant(m.low * scale, 2)}, {units.significant(m.high * scale, 2)}] {LETTER[m.grade]}"
 
 
-def users_text(count: int) -> str:
+def counted(count: int, what: str) -> str:
     """Return ``1 user`` or ``256 users``."""
-    return f"{count:,} user" + ("" if count == 1 else "s")
+    return f"{count:,} {what}" + ("" if count == 1 else "s")
 
 
 def stdout() -> Page:

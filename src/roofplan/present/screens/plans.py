@@ -7,7 +7,7 @@ import math
 from roofplan.errors import NoPlan
 from roofplan.money import HourlyCost
 from roofplan.present.screens.explain import explain_screen
-from roofplan.present.screens.page import Page, folded, interval, users_text, wrapped
+from roofplan.present.screens.page import Page, counted, folded, interval, wrapped
 from roofplan.records import units
 from roofplan.records.hardware import Machine
 from roofplan.records.model import Model
@@ -165,11 +165,20 @@ def plan_lines(result: Result, plan: Plan, page: Page, simulated: str) -> list[s
     most, *others = [f"{share:.0%} {cause}" for cause, share in plan.causes.items() if share >= SMALLEST_CAUSE]
     lines.append(f"  why not more  {' · '.join((page.paint(most, 'limit'), *others))}")
     first = f"     limit {units.show(result.asked.constraints.ttft, 's')}" if result.asked.constraints.ttft else ""
-    lines.append(f"  first token   {interval(s['ttft'], 1e3, 'ms')} with {users_text(plan.users)}, no queue{first}")
+    lines.append(
+        f"  first token   {interval(s['ttft'], 1e3, 'ms')} with {counted(plan.users, 'user')}, no queue{_front(plan)}{first}"
+    )
     lines += _under_load(plan, page, simulated)
     if plan.idle_devices:
         lines.append(f"  idle          {plan.idle_devices} of {n} devices: replicas without a user{_idle_cost(plan)}")
     return lines
+
+
+def _front(plan: Plan) -> str:
+    """Return what a server adds to a first token before and behind the step."""
+    r = plan.rates
+    front = float(r.front + r.delay)
+    return f", +{units.show(front, 's')} front end" if front else ""
 
 
 def _under_load(plan: Plan, page: Page, simulated: str) -> list[str]:
@@ -181,7 +190,8 @@ def _under_load(plan: Plan, page: Page, simulated: str) -> list[str]:
         f"{name} {units.show(time, 's')} of {units.show(limit, 's')}" + ("" if time <= limit else " MISSED")
         for name, time, limit in felt.limits
     ]
-    said = f"  under load    {100.0 * felt.good:.4g}% of requests inside: {', '.join(parts)}"
+    seats = f", launched with {plan.seats:,} seats a replica" if plan.seats else ""
+    said = f"  under load    {100.0 * felt.good:.4g}% of requests inside: {', '.join(parts)}{seats}"
     said += f" · the queue grows by {units.significant(felt.growth)} req/s" if felt.growth else ""
     return folded(said if felt.holds else page.paint(said, "warning"))
 
@@ -352,7 +362,7 @@ def reason_behind(plan: Plan, first: Plan) -> str:
     if a.users == b.users and ratio > 1.02:
         words.append(f"{'TPOT' if 'tpot' in a.metrics else 'a request'} +{ratio - 1:.0%}")
     if a.users != b.users:
-        words.append(f"{users_text(a.users)} at {units.significant(a.pace.value * 1e3)} ms")
+        words.append(f"{counted(a.users, 'user')} at {units.significant(a.pace.value * 1e3)} ms")
     if int(a.strategy.pp) > 1 and int(b.strategy.pp) == 1:
         words.append("stages in turn")
     return ", ".join(words[:4]) or "a little slower"
@@ -411,7 +421,7 @@ def beside_lines(result: Result, plan: Plan) -> list[str]:
         )
         pace = f" at {units.significant(less.pace.value * 1e3)} ms"
         lines.append(
-            f"smaller       {less.machine.text} {less.label} serves {users_text(less.users)}{pace} and leaves {idle} devices free{spared}"
+            f"smaller       {less.machine.text} {less.label} serves {counted(less.users, 'user')}{pace} and leaves {idle} devices free{spared}"
         )
     return [piece for line in lines for piece in wrapped(line, indent=16, first=2)]
 
@@ -566,7 +576,7 @@ def no_plan_lines(refusal: NoPlan) -> list[str]:
         elif plan:
             pace = f"TPOT {units.significant(plan['tpot'] * 1e3)} ms, " if "tpot" in plan else ""
             tail = (
-                f"->  {plan.get('label', '')}, {pace}{users_text(plan['users'])}"
+                f"->  {plan.get('label', '')}, {pace}{counted(plan['users'], 'user')}"
                 + (f", context {int(plan['context']):,}" if "context" in plan else "")
                 + f", {plan.get('engine', '')}"
             )

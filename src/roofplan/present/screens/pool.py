@@ -13,7 +13,7 @@ from roofplan.pool.request import GOALS
 from roofplan.pool.simulate import PoolSimulation
 from roofplan.present.screens.explain import trees_screen
 from roofplan.present.screens.load import figure_lines
-from roofplan.present.screens.page import Page, interval, users_text, wrapped
+from roofplan.present.screens.page import Page, counted, interval, wrapped
 from roofplan.present.screens.plans import weights_text
 from roofplan.records import units
 
@@ -59,7 +59,7 @@ def _head(plan: PoolPlan) -> list[str]:
     return [
         *wrapped(
             f"{request.model.id} · {request.model.total:,} parameters, {weights_text(request.model)}"
-            f" · {_counted(len(request.members), 'member')}, {request.software.name}",
+            f" · {counted(len(request.members), 'member')}, {request.software.name}",
             indent=2,
         ),
         *wrapped(f"assumed (flags change it): {'; '.join(words)}", indent=2),
@@ -75,7 +75,7 @@ def _answer(plan: PoolPlan) -> list[str]:
     figures, found = plan.metrics, plan.found
     count = len(plan.layout.stages)
     what = "member" if plan.request.software.shares_layers else "stage"
-    stages = f"{_counted(count, what)}" + (" sharing every layer" if what == "member" else "")
+    stages = f"{counted(count, what)}" + (" sharing every layer" if what == "member" else "")
     goal = "least time of one user" if plan.request.best == "latency" else "most tokens a second"
     sure = "optimal" if found.gap <= 0.0 else f"at most {found.gap:.1%} from the best"
     sure = sure if plan.exact else "the best of those tried"
@@ -86,7 +86,7 @@ def _answer(plan: PoolPlan) -> list[str]:
         f"{interval(alone, 1.0, 'tok/s')}, TPOT {units.show(figures['tpot'].value, 's')},"
         f" {units.show(_engine_step(plan), 's')} of it the engine's step · first token {interval(figures['ttft'], 1.0, 's')}",
     )
-    lines += said("in all", f"{interval(many, 1.0, 'tok/s')} with {users_text(plan.users)} at once")
+    lines += said("in all", f"{interval(many, 1.0, 'tok/s')} with {counted(plan.users, 'user')} at once")
     limits = [f"{share:.0%} {text}" for text, share in _binding(plan)[:BINDING] if share >= 0.01]
     lines += said("binds", " · ".join(limits))
     return [*lines, *_bill(plan)]
@@ -125,7 +125,7 @@ def _bill(plan: PoolPlan) -> list[str]:
         "no API lists the model" if paid.api is None else f"an API, median: {units.significant(paid.api)} USD/Mtok"
     )
     watts = f"{units.show(paid.power.value, 'W')} at the wall while it serves"
-    lines = said(f"cost at {users_text(plan.users)}", " · ".join(parts))
+    lines = said(f"cost at {counted(plan.users, 'user')}", " · ".join(parts))
     return [*lines, *said("power", watts + (", without the rest of the machines" if paid.bare else ""))]
 
 
@@ -229,8 +229,8 @@ def _simulated(found: PoolSimulation) -> list[str]:
     ]
     return [
         *wrapped(
-            f"{request.model.id} · {_counted(len(request.members), 'member')}, {request.software.name} · {_counted(count, 'pipeline')}"
-            f" of {users_text(plan.users)}, {_counted(spares, 'spare')}, context {w.context:,}",
+            f"{request.model.id} · {counted(len(request.members), 'member')}, {request.software.name} · {counted(count, 'pipeline')}"
+            f" of {counted(plan.users, 'user')}, {counted(spares, 'spare')}, context {w.context:,}",
             indent=2,
         ),
         *wrapped(
@@ -271,10 +271,6 @@ def _places(found: PoolSimulation) -> list[str]:
 
 SHOWN = 3
 """Pipelines whose places are shown [1]."""
-
-
-def _counted(count: int, what: str) -> str:
-    return f"{count} {what}" + ("" if count == 1 else "s")
 
 
 def _served(found: PoolSimulation) -> list[str]:
@@ -380,7 +376,7 @@ def proof_screen(found: Proof, page: Page) -> None:
     alone = units.show(sorted(found.local.tokens)[len(found.local.tokens) // 2], "s")
     split = ", ".join(map(str, found.layers))
     for text in wrapped(
-        f"{Path(found.model.id).name} · {_counted(len(found.layers), 'worker')} of llama.cpp RPC with {split} layers, output with the last"
+        f"{Path(found.model.id).name} · {counted(len(found.layers), 'worker')} of llama.cpp RPC with {split} layers, output with the last"
         f" · alone {alone} a token, on which predictions rest",
         indent=2,
     ):

@@ -202,7 +202,7 @@ def _run(result: TrainingResult, plan: TrainingPlan) -> list[str]:
     lines = wrapped(
         f"  finish        {units.significant(r.elapsed / DAY)} days [{units.significant(m.low, 2)},"
         f" {units.significant(m.high, 2)}] {LETTER[m.grade]} expected, {units.significant(r.p90 / DAY)} at the p90 of failures ="
-        f" {units.significant(r.work / DAY)} days of steps / goodput {r.goodput:.3f} · started today: {ends[0]}{passes}",
+        f" {units.significant(r.work / DAY)} days of steps / goodput {r.goodput:.3f} · started today, it ends {ends[0]}{passes}",
         indent=16,
     )
     c = r.checkpoint

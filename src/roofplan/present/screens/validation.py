@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from roofplan.evidence.scoring import Score, Validation
-from roofplan.present.screens.page import Page, wrapped
+from roofplan.present.screens.page import Page, counted, wrapped
 
 TITLES = {
     "tokens_per_second_per_device": "step time, as tokens/s of a device",
@@ -38,7 +38,7 @@ def validation_screen(found: Validation, page: Page) -> None:
     more = ", ..." if len(reasons) > SHOWN else ""
     why = ", ".join(f"{reason} {count}" for reason, count in reasons[:SHOWN]) + more
     skipped = f", {sum(count for _, count in reasons):,} skipped ({why}; each in --csv FILE)" if reasons else ""
-    for line in wrapped(f"{found.rows:,} rows: {found.scored:,} scored{skipped}", indent=2):
+    for line in wrapped(f"{counted(found.rows, 'row')}: {found.scored:,} scored{skipped}", indent=2):
         page.line(line)
     beyond = [outcome for outcome in found.outcomes if outcome.implausible]
     for outcome in beyond[:SHOWN]:
