@@ -823,6 +823,15 @@ def test_the_line_under_load_carries_what_was_asked(run):
     assert "saturated" not in simulated
 
 
+@pytest.mark.parametrize("words", ["--on apple-m3-max:1", "--on h100-sxm:1 --engine any"])
+def test_the_line_under_load_names_the_engine_whose_settings_it_carries(run, words):
+    _, out, _ = run("serve", "llama-3.1-8b", *words.split())
+    typed = shlex.split(out.partition("under load    p99: ")[2].partition("\n\n")[0].replace("\\\n", " "))
+    code, simulated, error = run(*typed[1:], "--requests", "200")
+    assert (code, error) == (0, "")
+    assert "TTFT" in simulated
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("asked", TIGHT, ids=str)
 def test_every_way_out_parses_when_pasted_and_reaches_what_it_says(asked):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from roofplan import catalogue, hf
 from roofplan.catalogue import profile
 from roofplan.catalogue.machines import accelerator
-from roofplan.errors import InputError, NoPlan, UnitError, choice, nearest
+from roofplan.errors import InputError, NoPlan, choice, nearest
 from roofplan.hf.find import read_model
 from roofplan.inputs import (
     AtFullLoad,
@@ -109,9 +109,7 @@ class Loaded:
 
     def cache_bytes(self, tokens: int | str, precision: str = "bf16") -> int:
         """Return the cache size of one sequence of `tokens`, such as 8192 or ``8k``, including state of constant size [B]."""
-        count = parse_length(str(tokens), "tokens")
-        if count <= 0:
-            raise UnitError(f"tokens: {tokens} must be greater than zero", argument="tokens", value=tokens)
+        count = parse_length(tokens, "tokens")
         held = footprint(self.model, Strategy(), element_bytes(known_format(precision, "precision")))
         return round(held.request(float(count)))
 

@@ -99,10 +99,7 @@ class Charts(Sequence[Chart]):
         """
         from roofplan.present.charts.page import write
 
-        try:
-            write(str(path), self.title, self.text, [one.spec for one in self.charts])
-        except InputError as error:
-            raise InputError(error.message.replace("--html", "save"), argument="path", value=str(path)) from None
+        write(str(path), self.title, self.text, [one.spec for one in self.charts], "save")
 
 
 class Answer(Generic[T]):

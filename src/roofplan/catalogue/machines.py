@@ -354,7 +354,7 @@ def _built(
     if per_host > 1 and up is None and host is None:
         raise InputError(
             f"--on: {text}: no link between {device.id} devices is known; only one can be planned"
-            + (", or give scale_up or host_link in the file" if text.partition(":")[0].endswith(".toml") else ""),
+            + ("" if device.status != OWN else ", or give scale_up or host_link in the file"),
             code="link_missing",
             argument="--on",
             value=text,

@@ -33,6 +33,9 @@ from roofplan.records.strategy import Strategy
 LOGIT_BYTES = 4.0
 """Bytes of a logit during sampling, in fp32 [B]."""
 
+STATE_SCAN = "state scan"
+"""Name of the operation that loops over the tokens of a prompt."""
+
 LOGIT_PASSES = 3.0
 """Memory passes over the fp32 logits: copy, softmax, draw."""
 
@@ -109,7 +112,7 @@ def _recurrence(mixer: Recurrence, step: Step, split: Split, model: Model, kerne
     if kernels.scans and step.prefills:
         table.append(
             Operation(
-                "state scan",
+                STATE_SCAN,
                 "memory",
                 scanned * mixer.update_flops / tensor,
                 0.0,

@@ -82,6 +82,7 @@ def _simulated(asked: ServeInputs, plan: Plan) -> str:
     stated = seats if "sequences" not in plan.engine.stated else []
     own = {
         "on": (plan.machine.text,),
+        "engine": plan.engine.stands_for or plan.engine.id,
         "rate": asked.rate or f"{units.significant(LOAD * most, 2)}req/s",
         "slo": asked.slo or ",".join(limits) or None,
         "set": ",".join([*([asked.set] if asked.set else []), *stated]) or None,

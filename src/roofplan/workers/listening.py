@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import ipaddress
 import socket
 from collections.abc import Callable
@@ -109,7 +110,9 @@ def listen(app: ASGIApp, place: Place, announce: Callable[[], None]) -> None:
         listening = socket.create_server((place.host, place.port), family=family)
     except OSError as error:
         why = str(error.strerror).partition(" (")[0].lower()
-        message = f"--port: cannot listen on {place.host}:{place.port}: {why}; another --port?"
+        if isinstance(error, socket.gaierror) or error.errno == errno.EADDRNOTAVAIL:
+            raise InputError(f"--host: {place.host}: {why}", argument="--host", value=place.host) from None
+        message = f"--port: cannot listen on {place.port} of {place.host}: {why}; another --port?"
         raise InputError(message, argument="--port", value=str(place.port)) from None
     config = uvicorn.Config(app, log_level="warning", server_header=False, timeout_graceful_shutdown=GRACE)
     with listening, contextlib.suppress(KeyboardInterrupt):

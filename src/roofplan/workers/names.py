@@ -71,7 +71,7 @@ def _configurations(question: Question, stated: Given) -> dict[str, object]:
             continue
         try:
             found[name] = json.loads(text)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             message = f"{name}: the text of this config.json is no JSON: {error}"
             raise InputError(message, argument=name, value=text[:40]) from None
         if _depth(found[name]) > DEEPEST:

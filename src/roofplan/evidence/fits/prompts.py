@@ -14,6 +14,7 @@ from roofplan.evidence.fits.fitting import entry, merged, spread
 from roofplan.evidence.inference import LARGEST_QUEUE, InferenceCase
 from roofplan.evidence.rows import Skipped
 from roofplan.evidence.serving_figures import simulated
+from roofplan.operations import STATE_SCAN
 from roofplan.operations.table import format_entry
 from roofplan.records.calibration import Constant, Fit
 from roofplan.records.engine import EAGER
@@ -81,7 +82,7 @@ def _scans(fit: Fit) -> list[Constant]:
         if known is None:
             continue
         term, whole = known
-        scanning = sum(value for leaf, value in leaves(term) if leaf.name == SCAN)
+        scanning = sum(value for leaf, value in leaves(term) if leaf.name == STATE_SCAN)
         left = whole - (float(term.value) - scanning)
         if min(scanning / float(term.value), left / whole) >= COMPUTING:
             now = fit.find("engine", "scan_share", case.engine.scopes).value
@@ -266,10 +267,6 @@ def _computing(term: Term) -> float:
         return any(isinstance(one, Constant) and one.name in SHARES for one in leaf.sources)
 
     return sum(value for leaf, value in leaves(term) if limit_of(leaf) == "compute" and shared(leaf))
-
-
-SCAN = "state scan"
-"""Name of the operation that loops over the tokens of a prompt."""
 
 
 SHARES = ("compute_share", "block_share")

@@ -502,7 +502,7 @@ def fit_untuned(constants: Fit) -> list[Constant]:
 
     Parameters
     ----------
-    constants : all others, none of these among them.
+    constants : all others; any of these are left aside.
 
     Returns
     -------
@@ -510,7 +510,8 @@ def fit_untuned(constants: Fit) -> list[Constant]:
     """
     found: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     out = [_untuned("any", 1.0, UNTOLD, 0, "no run tells it")]
-    plain = constants.with_(out)
+    others = (item for item in constants.constants if item.name != UNTUNED)
+    plain = Fit((*others, *out), constants.excluded)
     for case in kept(cases(*(row["source_key"] for row in catalogue.training_rows())), constants):
         if case.framework.untuned and case.step_time is not None:
             a = ability(case.machine, case.framework, plain)

@@ -65,7 +65,7 @@ def _inline(script: str) -> str:
     return script.replace("</script", "<\\/script")
 
 
-def write(path: str, title: str, text: str, specs: Sequence[Spec]) -> None:
+def write(path: str, title: str, text: str, specs: Sequence[Spec], argument: str = "--html") -> None:
     """Write text and charts to a file as one HTML page.
 
     Parameters
@@ -74,17 +74,18 @@ def write(path: str, title: str, text: str, specs: Sequence[Spec]) -> None:
     title : title of the page.
     text : the answer as text.
     specs : specifications of the charts, in order.
+    argument : flag or function that the path was given for, as a refusal names it.
 
     Raises
     ------
     InputError : no path is given, one that is not named as a page, or the file cannot be written.
     """
     if not path:
-        raise InputError("--html: give the file to write", argument="--html", value=path)
+        raise InputError(f"{argument}: give the file to write", argument=argument, value=path)
     if Path(path).suffix.lower() not in {"", ".html", ".htm"}:
-        message = f"--html: {path}: text and pictures are written as one page; end its name in .html"
-        raise InputError(message, argument="--html", value=path)
+        message = f"{argument}: {path}: text and pictures are written as one page; end its name in .html"
+        raise InputError(message, argument=argument, value=path)
     try:
         Path(path).write_text(page(title, text, specs), encoding="utf-8")
     except OSError as error:
-        raise InputError(f"--html: {path}: {error.strerror}", argument="--html", value=path) from None
+        raise InputError(f"{argument}: {path}: {error.strerror}", argument=argument, value=path) from None

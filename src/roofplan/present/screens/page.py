@@ -84,6 +84,9 @@ def folded(text: str, indent: int = 16, end: str = "") -> list[str]:
     pieces = []
     while len(text) > WIDTH:
         cut = text.rfind(" ", indent + 1, WIDTH + 1 - len(end))
+        if end:  # a command is cut outside of its quotes
+            while cut > 0 and text.count("'", 0, cut) % 2:
+                cut = text.rfind(" ", indent + 1, cut)
         if cut <= 0:
             break
         pieces.append(text[:cut].rstrip() + end)

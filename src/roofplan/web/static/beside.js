@@ -51,7 +51,7 @@ async function show() {
     const least = Math.min(...every.map((one) => one.low)), most = Math.max(...every.map((one) => one.high));
     return el("tr", {}, el("th", { scope: "row" }, words(name)), plans.map((plan) => {
       const one = plan && plan.metrics[name];
-      return one ? el("td", {}, `${shown(one.value, one.unit)} `, grade(one), range(one, least, most)) : el("td", {}, "");
+      return one ? el("td", {}, `${shown(one.value, one.unit)} `, grade(one), range(one, least, most)) : el("td", { class: "help" }, plan ? "absent" : "");
     }));
   });
   const memory = el("tr", {}, el("th", { scope: "row" }, "memory of a device"), plans.map((plan) => el("td", {}, plan && plan.memory && plan.memory.weights ? memoryBar(plan.memory) : "")));
