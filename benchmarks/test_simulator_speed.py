@@ -15,10 +15,10 @@ import pytest
 from roofplan.api import plan_serving
 from roofplan.load.requests import Lengths, Requests, renewal
 from roofplan.load.statistics import FIGURES, summary
-from roofplan.simulation.core import Requests as Queue
-from roofplan.simulation.core import Times
 from roofplan.simulation.deployment import deployment_of
 from roofplan.simulation.fast import compiled
+from roofplan.simulation.records import Requests as Queue
+from roofplan.simulation.records import Times
 from roofplan.simulation.replicas import Fleet, lists
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))

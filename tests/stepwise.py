@@ -7,7 +7,7 @@ from math import ceil, inf
 from typing import NamedTuple
 
 from roofplan.serving.surface import Surface
-from roofplan.simulation.core import Requests, Scheduler, Times
+from roofplan.simulation.records import Requests, Scheduler, Times
 from roofplan.simulation.steps import shared_time, step_time
 
 
@@ -48,6 +48,10 @@ class Engine:
         self.turns = list(r.turns)  # decode steps still to go
         self.emitted = [0.0] * len(r.inputs)
         self.idle_seats = 0  # of a static batch
+        self.freed = float(s.blocks)  # blocks that were ever put at the end of the queue from which they are taken
+        self.left: dict[
+            int, tuple[float, float]
+        ] = {}  # of preempted requests: blocks freed before theirs, and tokens in them
 
     def blocks(self, tokens: float) -> int:
         return int(-(-tokens // self.s.block))
@@ -138,7 +142,8 @@ class Engine:
                     break
                 i = self.waiting[-1] if self.waiting else self.head
                 again = ceil(s.grows * (self.r.turns[i] - self.turns[i] - 1)) + 1 if self.out.first[i] >= 0.0 else 0
-                seat, fresh = Seat(i, self.r.inputs[i] + again, self.r.cached[i]), True
+                found = self.found_again(i, self.r.inputs[i] + again, free)
+                seat, fresh = Seat(i, self.r.inputs[i] + again, self.r.cached[i] + found, found), True
             part = min(seat.target - seat.computed, room)
             if part < seat.target - seat.computed and not s.chunked and (out or (decoding and s.mixes)):
                 break
@@ -168,7 +173,22 @@ class Engine:
                 break
         return out
 
+    def found_again(self, i: int, target: int, free: float) -> int:
+        """Return the tokens of a preempted request whose blocks are still at the end of the queue, its first ones last."""
+        if not self.s.keeps or i not in self.left:
+            return 0
+        before, tokens = self.left[i]
+        taken = self.freed - free
+        held = [before + k for k in range(self.blocks(tokens))][::-1]  # places in the queue, the last block first
+        there = 0
+        while there < len(held) and held[there] >= taken:
+            there += 1
+        whole = min(there, int(tokens // self.s.block), (target - self.r.cached[i] - 1) // self.s.block)
+        return whole * self.s.block
+
     def lose(self, seat: Seat) -> None:
+        self.left[seat.i] = (self.freed, seat.kept)
+        self.freed += self.held(seat)
         self.running.remove(seat)
         self.waiting.append(seat.i)
         self.out.preempted[seat.i] += 1
@@ -176,6 +196,7 @@ class Engine:
             self.turns[seat.i] -= seat.turns + 1
 
     def end(self, seat: Seat) -> None:
+        self.freed += self.held(seat)
         self.running.remove(seat)
         self.done += 1
         ended = self.now + seat.late

@@ -15,7 +15,7 @@ from roofplan.hf.find import read_model
 from roofplan.load.requests import Lengths, Requests, renewal
 from roofplan.records.strategy import Strategy
 from roofplan.serving.surface import Surface, surface
-from roofplan.simulation import core, lockstep
+from roofplan.simulation import core, lockstep, records
 from roofplan.simulation.fast import compiled
 from roofplan.simulation.replicas import ROUTES, Fleet, lists, through_front
 from roofplan.simulation.report import tokens_held
@@ -24,7 +24,7 @@ from roofplan.timing.rates import rates
 SAME = 1e-9
 """Largest difference of times between the event core and the step-by-step engine [s]."""
 
-PLAIN = core.Scheduler(
+PLAIN = records.Scheduler(
     seats=48,
     budget=2048,
     mixes=True,
@@ -32,6 +32,7 @@ PLAIN = core.Scheduler(
     static=False,
     paged=False,
     reserves=False,
+    keeps=False,
     blocks=10**6,
     block=16,
     fixed=0,
@@ -66,17 +67,17 @@ def drawn(count, rate, mean, answer, sigma, seed, *, cached=0, clients=None, fro
     if clients:
         arrivals, ready = [0.0] * count, [front * clients] * count
     held = np.minimum(cached, inputs - 1) // 16 * 16
-    return core.Requests(arrivals, ready, inputs.tolist(), held.tolist(), (outputs - 1).tolist())
+    return records.Requests(arrivals, ready, inputs.tolist(), held.tolist(), (outputs - 1).tolist())
 
 
 def empty(count):
-    return core.Times([-1.0] * count, [-1.0] * count, [-1.0] * count, [0] * count)
+    return records.Times([-1.0] * count, [-1.0] * count, [-1.0] * count, [0] * count)
 
 
 def both(s, t, requests, sent):
     """Return the times by the event core and step by step, and the state that the core ends in."""
     count = len(requests.inputs)
-    again, times, other, state = copy.deepcopy(requests), empty(count), empty(count), core.started(s, count, sent)
+    again, times, other, state = copy.deepcopy(requests), empty(count), empty(count), records.started(s, count, sent)
     core.run(s, t, requests, times, state, math.inf)
     Engine(s, t, again, other, sent).serve()
     return times, other, state
@@ -87,6 +88,11 @@ CASES = {
     "spread lengths": ({}, {"sigma": 0.8}),
     "few blocks": ({"paged": True, "blocks": 600}, {"sigma": 0.8, "rate": 20.0}),
     "hardly any blocks": ({"paged": True, "blocks": 200, "seats": 16}, {"sigma": 0.8, "rate": 30.0}),
+    "few blocks, found again": ({"paged": True, "blocks": 600, "keeps": True}, {"sigma": 0.8, "rate": 20.0}),
+    "hardly any blocks, found again": (
+        {"paged": True, "blocks": 200, "seats": 16, "keeps": True},
+        {"sigma": 0.8, "rate": 30.0, "cached": 64},
+    ),
     "clients": ({}, {"sigma": 0.8, "clients": 32}),
     "clients behind a front end": ({"paged": True, "blocks": 400}, {"sigma": 0.8, "clients": 32, "front": 0.01}),
     "prompts first": ({"mixes": False}, {"sigma": 0.5, "rate": 20.0}),
@@ -147,7 +153,14 @@ def shared_tables():
     return lists(table)
 
 
-TOGETHER = ["fixed lengths", "few blocks", "clients behind a front end", "prompts first", "cached prompts"]
+TOGETHER = [
+    "fixed lengths",
+    "few blocks",
+    "few blocks, found again",
+    "clients behind a front end",
+    "prompts first",
+    "cached prompts",
+]
 
 
 @pytest.mark.parametrize("case", [*TOGETHER, "reserved to the end", "drafts", "whole prompts beside others"])
@@ -157,7 +170,7 @@ def test_groups_that_share_experts_step_together(case, shared_tables):
     s, sent = PLAIN._replace(**changed, front=load.get("front", 0.0)), load.get("clients") or load["count"]
     each = [drawn(**load, seed=seed) for seed in range(3)]
     count = load["count"]
-    groups = [(copy.deepcopy(one), empty(count), core.started(s, count, min(sent, count))) for one in each]
+    groups = [(copy.deepcopy(one), empty(count), records.started(s, count, min(sent, count))) for one in each]
     lockstep.run(s, shared_tables, groups, math.inf)
     engines = [Engine(s, shared_tables, one, empty(count), min(sent, count)) for one in each]
     serve_together(engines)
@@ -172,9 +185,10 @@ def test_groups_that_share_experts_step_together(case, shared_tables):
 def test_a_lone_prompt_is_faster_where_the_other_groups_are_idle(shared_tables):
     def first(groups):
         load = [drawn(1, 1.0, 2000, 2, 0.0, 0, clients=1) for _ in range(groups)]
-        idle = [core.Requests([], [], [], [], []) for _ in range(8 - groups)]
+        idle = [records.Requests([], [], [], [], []) for _ in range(8 - groups)]
         members = [
-            (one, empty(len(one.inputs)), core.started(PLAIN, len(one.inputs), len(one.inputs))) for one in load + idle
+            (one, empty(len(one.inputs)), records.started(PLAIN, len(one.inputs), len(one.inputs)))
+            for one in load + idle
         ]
         lockstep.run(PLAIN, shared_tables, members, math.inf)
         return members[0][1].first[0]
@@ -191,7 +205,8 @@ def test_first_tokens_leave_late_behind_stages(tables, lag):
 
 
 @pytest.mark.parametrize(
-    "case", ["spread lengths", "few blocks", "prompts first", "clients", "drafts", "static batches"]
+    "case",
+    ["spread lengths", "few blocks", "few blocks, found again", "prompts first", "clients", "drafts", "static batches"],
 )
 @pytest.mark.slow
 def test_compiled_events_are_the_same(case, tables):
@@ -206,10 +221,10 @@ def test_compiled_events_are_the_same(case, tables):
     if s.budget > 2048:
         table = grown(table)
     requests = drawn(**load)
-    plain, state = empty(400), core.started(s, 400, sent)
-    arrays = core.Requests(*(np.array(one) for one in requests))
-    times = core.Times(*(np.array(one) for one in empty(400)))
-    ended = run(s._replace(blocks=float(s.blocks)), table, arrays, times, core.started(s, 400, sent), math.inf)
+    plain, state = empty(400), records.started(s, 400, sent)
+    arrays = records.Requests(*(np.array(one) for one in requests))
+    times = records.Times(*(np.array(one) for one in empty(400)))
+    ended = run(s._replace(blocks=float(s.blocks)), table, arrays, times, records.started(s, 400, sent), math.inf)
     core.run(s, lists(table), requests, plain, state, math.inf)
     for one, two in zip(plain, times, strict=True):
         assert np.allclose(one, two, rtol=0, atol=SAME)
@@ -253,9 +268,9 @@ def waits(turns, load, seed):
     """Return the waiting times of a server with one seat, and the time of a request [s]."""
     count, service = len(turns), (np.mean(turns) + 1.0) * STEP
     arrivals = renewal(load / service, count, 1.0, np.random.default_rng(seed)).tolist()
-    requests = core.Requests(arrivals, list(arrivals), [1] * count, [0] * count, list(turns))
+    requests = records.Requests(arrivals, list(arrivals), [1] * count, [0] * count, list(turns))
     times = empty(count)
-    core.run(PLAIN._replace(seats=1), clockwork(), requests, times, core.started(PLAIN, count, count), math.inf)
+    core.run(PLAIN._replace(seats=1), clockwork(), requests, times, records.started(PLAIN, count, count), math.inf)
     return np.array(times.admitted) - np.array(arrivals), service
 
 
@@ -463,8 +478,8 @@ def test_a_replica_stopped_at_every_arrival_does_the_same(tables):
     """Cutting jumps where others arrive changes nothing."""
     requests = drawn(300, 8.0, 512, 128, 0.7, 5)
     whole, parts = empty(300), empty(300)
-    core.run(PLAIN, tables[0], requests, whole, core.started(PLAIN, 300, 300), math.inf)
-    state = core.started(PLAIN, 300, 300)
+    core.run(PLAIN, tables[0], requests, whole, records.started(PLAIN, 300, 300), math.inf)
+    state = records.started(PLAIN, 300, 300)
     for until in [*np.linspace(0.0, 40.0, 997), math.inf]:
         core.run(PLAIN, tables[0], requests, parts, state, float(until))
     assert np.allclose(whole.last, parts.last, rtol=0, atol=SAME)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from roofplan.serving.surface import Surface
-from roofplan.simulation import core
-from roofplan.simulation.core import OUT, Scheduler
+from roofplan.simulation import core, records
+from roofplan.simulation.records import OUT, Scheduler
 from roofplan.simulation.replicas import Replica
 
 NEVER = -1.0
@@ -58,8 +58,8 @@ class Running:
         state, r = self.replica.state, self.replica
         for queue in (*r.requests, *r.times, state.ends, state.since, state.base, state.turned, state.late, self.ids):
             del queue[place]
-        state.sent[core.SENT] -= 1
-        state.sent[core.ALL] -= 1
+        state.sent[records.SENT] -= 1
+        state.sent[records.ALL] -= 1
 
     def forget(self, now: float) -> None:
         """Undo what a step that was still under way at a time would have brought: first tokens beyond it."""

@@ -23,7 +23,7 @@ from roofplan.pool.churn import Sessions
 from roofplan.pool.layout import Layout
 from roofplan.pool.running import NEVER, Running, Worked
 from roofplan.serving.surface import Surface
-from roofplan.simulation.core import OUT, Scheduler
+from roofplan.simulation.records import OUT, Scheduler
 
 Array = np.ndarray
 

@@ -35,7 +35,7 @@ from roofplan.records.strategy import Strategy
 from roofplan.serving.ledger import batched_tokens
 from roofplan.serving.step import step_operations
 from roofplan.serving.surface import Surface
-from roofplan.simulation.core import Scheduler
+from roofplan.simulation.records import Scheduler
 from roofplan.simulation.replicas import lists
 from roofplan.simulation.report import Figure, joined, scaled
 from roofplan.timing.figures import Metric
@@ -266,6 +266,7 @@ def scheduler_of(request: PoolRequest, seats: int, budget: int) -> Scheduler:
         static=False,
         paged=False,
         reserves=False,
+        keeps=False,
         blocks=inf,
         block=1,
         fixed=0,

@@ -12,126 +12,13 @@ from __future__ import annotations
 
 from heapq import heappop, heappush
 from math import ceil, sqrt
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
 from roofplan.serving.surface import Surface, Values
+from roofplan.simulation.records import ALL, BITS, DONE, OUT, REQUEST, SENT, Requests, Scheduler, State, Times
 from roofplan.simulation.steps import others, piece_time, prompt_step, slope_at
-
-
-class Scheduler(NamedTuple):
-    """How an engine fills its steps.
-
-    Parameters
-    ----------
-    seats : most running requests [1].
-    budget : tokens that a step may compute [token].
-    mixes : whether prompts share steps with decoding sequences; else they run first and alone.
-    chunked : whether a prompt is cut where the budget ends.
-    static : whether a batch starts only when all of the one before have ended.
-    paged : whether sequences take blocks as they grow; else they never run out of them.
-    reserves : whether a request takes the blocks of its whole answer when it is admitted.
-    blocks, block : blocks of the cache, and tokens of a block [1, token].
-    fixed : blocks that a request holds whatever its length, for states and windows [1].
-    grows : tokens that a decode step adds to a sequence, above 1 where drafts are accepted [token].
-    front, delay : time that the front end takes for a request, one after the other, and that passes besides before the engine sees it [s].
-    """
-
-    seats: int
-    budget: int
-    mixes: bool
-    chunked: bool
-    static: bool
-    paged: bool
-    reserves: bool
-    blocks: float
-    block: int
-    fixed: int
-    grows: float
-    front: float
-    delay: float
-
-
-class Requests(NamedTuple):
-    """Requests of one group in order of arrival, an entry each.
-
-    Parameters
-    ----------
-    arrivals : time at which its client sends it; those that follow on a client's earlier one are written here [s].
-    ready : time at which the front end passes it on [s].
-    inputs : tokens of the prompt [token].
-    cached : tokens of the prompt that are in the cache [token].
-    turns : decode steps of its answer, first token excepted [1].
-    """
-
-    arrivals: Values
-    ready: Values
-    inputs: Values
-    cached: Values
-    turns: Values
-
-
-class Times(NamedTuple):
-    """What a simulation writes, an entry a request.
-
-    Parameters
-    ----------
-    admitted, first, last : when it first gets a seat, its first token and its last one [s].
-    preempted : how often its cache was given to others [1].
-    """
-
-    admitted: Values
-    first: Values
-    last: Values
-    preempted: Values
-
-
-BITS = 31
-REQUEST = (1 << BITS) - 1
-"""A count of steps and a request are kept as one number, which a heap orders by steps: these low bits are the request [1]."""
-
-
-class State(NamedTuple):
-    """Requests in the engine.
-
-    Parameters
-    ----------
-    heap : decoding requests by the count of steps at which they end, shifted by `BITS`, and their place; entries of preempted ones are skipped.
-    order : requests in order of admission; entries of those that ended or were preempted are skipped.
-    waiting : preempted requests, the next one last.
-    ended : requests whose prompt ends in this step.
-    ends, since : count of decode steps at which a request ends and at which it joined; `OUT` and 0 outside [1].
-    base : tokens that are computed as its prompt: of its answer too after a preemption [token].
-    turned : decode steps of its answer until its last preemption [1].
-    late : time from joining until its first token has left the last stage [s].
-    bins : sequences that take a block whenever the count of steps has this remainder [1].
-    clock : the time, free blocks, cached tokens of decoding sequences, time spent in steps [s, 1, token, s].
-    counts : requests that have come to a seat, decode steps, decoding sequences, the request within its prompt, its computed tokens,
-        steps with prompts [1].
-    sent : requests that ended, that arrived, and that will [1].
-    """
-
-    heap: Values
-    order: Values
-    waiting: Values
-    ended: Values
-    ends: Values
-    since: Values
-    base: Values
-    turned: Values
-    late: Values
-    bins: Values
-    clock: Values
-    counts: Values
-    sent: Values
-
-
-DONE, SENT, ALL = 0, 1, 2
-"""Places in `State.sent`."""
-
-OUT = -1
-"""Stands for no request, and for no count of steps [1]."""
 
 
 def run(s: Scheduler, t: Surface, r: Requests, out: Times, state: State, until: float) -> None:
@@ -146,7 +33,7 @@ def run(s: Scheduler, t: Surface, r: Requests, out: Times, state: State, until: 
     state : of the engine, changed in place.
     until : time at whose next step boundary it stops [s].
     """
-    now, free, context, busy = state.clock
+    now, free, context, busy = state.clock[0], state.clock[1], state.clock[2], state.clock[3]
     head, steps, decoding, partial, computed, prompts = state.counts
     while state.sent[DONE] < state.sent[SENT] and now < until:
         lost, count, need, sent = False, 0, wanted(s, state, steps, decoding, 1), state.sent[SENT]
@@ -224,6 +111,8 @@ def run_on_arrays(
         state.base,
         state.turned,
         state.late,
+        state.kept,
+        state.behind,
         state.bins,
         state.clock,
         state.counts,
@@ -264,7 +153,7 @@ def leave(
         if state.ends[i] != entry >> BITS:
             continue  # preempted since
         grown = s.grows * (steps - state.since[i])
-        free += returned(s, r, state, i, grown)
+        free = freed(state, free, returned(s, r, state, i, grown))
         if not s.static:
             context, decoding = context - state.base[i] - grown, decoding - 1
         state.ends[i] = OUT
@@ -310,44 +199,26 @@ def returned(s: Scheduler, r: Requests, state: State, i: int, grown: float) -> f
     return 1.0 * (s.fixed + blocks_of(s, own(r, state, i) + int(grown)))
 
 
+def freed(state: State, free: float, blocks: float) -> float:
+    """Return the free blocks after some were given back [1]."""
+    state.clock[4] += blocks
+    return free + blocks
+
+
+def found_again(s: Scheduler, r: Requests, state: State, i: int, free: float) -> int:
+    """Return the tokens of a preempted request's own that are still in the cache [token].
+
+    Free blocks are taken in the order in which they were freed, and those of a request from its end.
+    """
+    blocks = blocks_of(s, state.kept[i])
+    gone = min(max(0, int(ceil(state.clock[4] - free - state.behind[i]))), blocks)
+    whole = min(state.kept[i] // s.block, blocks - gone, (own(r, state, i) - 1) // s.block)
+    return int(whole * s.block)
+
+
 def reserved(s: Scheduler, r: Requests, i: int) -> float:
     """Return the blocks of a request with its whole answer [1]."""
     return 1.0 * (s.fixed + blocks_of(s, int(r.inputs[i] - r.cached[i] + ceil(r.turns[i] * s.grows))))
-
-
-def started(s: Scheduler, requests: int, sent: int, *, arrays: bool = False) -> State:
-    """Return the state of an engine without requests, of which some are known to arrive.
-
-    Parameters
-    ----------
-    s : how the engine fills its steps.
-    requests : of the whole simulation [1].
-    sent : whose arrival is known; in a closed loop each of the others is sent when another one ends [1].
-    arrays : whether what is kept of every request are arrays, for compiled code, rather than lists.
-
-    Returns
-    -------
-    The state.
-    """
-
-    def each(value: float) -> Values:
-        return np.full(requests, value) if arrays else [value] * requests
-
-    return State(
-        heap=[],
-        order=[],
-        waiting=[],
-        ended=[],
-        ends=each(OUT),
-        since=each(0),
-        base=each(0),
-        turned=each(0),
-        late=each(0.0),
-        bins=[0] * s.block,
-        clock=[0.0, 1.0 * s.blocks, 0.0, 0.0],
-        counts=[0, 0, 0, OUT, 0, 0],
-        sent=[0, sent, requests],
-    )
 
 
 def blocks_of(s: Scheduler, tokens: int) -> int:
@@ -376,11 +247,13 @@ def preempt(
     while wanted(s, state, steps, decoding, 1) > free:
         i = state.order.pop()
         if i == partial:
-            free += s.fixed + blocks_of(s, computed - r.cached[i])
+            state.kept[i], state.behind[i] = computed - r.cached[i], state.clock[4]
+            free = freed(state, free, 1.0 * (s.fixed + blocks_of(s, computed - r.cached[i])))
             partial = OUT
         elif state.ends[i] != OUT:
             grown = s.grows * (steps - state.since[i])
-            free += returned(s, r, state, i, grown)
+            state.kept[i], state.behind[i] = own(r, state, i) + int(grown), state.clock[4]
+            free = freed(state, free, returned(s, r, state, i, grown))
             context, decoding = context - state.base[i] - grown, decoding - 1
             state.turned[i] += steps - state.since[i] + 1
             state.ends[i] = OUT
@@ -431,7 +304,7 @@ def fill(
             else:
                 break
             state.base[i] = r.inputs[i] + (int(ceil(s.grows * (state.turned[i] - 1))) + 1 if out.first[i] >= 0.0 else 0)
-            computed = r.cached[i]
+            computed = r.cached[i] + (found_again(s, r, state, i, free) if s.keeps else 0)
         else:
             i = partial
         part = state.base[i] - computed
@@ -441,7 +314,8 @@ def fill(
             part = room
         takes = 0.0
         if s.paged:
-            takes = 1.0 * (blocks_of(s, computed + part - r.cached[i]) - blocks_of(s, computed - r.cached[i]))
+            held = 0 if fresh else blocks_of(s, computed - r.cached[i])
+            takes = 1.0 * (blocks_of(s, computed + part - r.cached[i]) - held)
         if fresh:
             if s.paged:
                 whole = 1.0 * (s.fixed + blocks_of(s, own(r, state, i)))
@@ -462,7 +336,9 @@ def fill(
             # the last one admitted makes room for those before it
             out.preempted[i] += 1
             state.waiting.append(i)
-            return free + s.fixed + blocks_of(s, computed - r.cached[i]), OUT, 0, head, count, tokens, again, seconds
+            state.kept[i], state.behind[i] = computed - r.cached[i], state.clock[4]
+            free = freed(state, free, 1.0 * (s.fixed + blocks_of(s, computed - r.cached[i])))
+            return free, OUT, 0, head, count, tokens, again, seconds
         free, room, seats = free - takes, room - part, seats - 1
         count, tokens, again = count + 1, tokens + part, again + computed
         seconds += piece_time(t, part, computed)

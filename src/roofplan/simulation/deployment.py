@@ -15,7 +15,7 @@ from roofplan.records.workload import Workload
 from roofplan.serving.ledger import Ledger
 from roofplan.serving.plan import Plan
 from roofplan.serving.surface import Surface, surface
-from roofplan.simulation.core import Scheduler
+from roofplan.simulation.records import Scheduler
 from roofplan.simulation.replicas import LEAST, Fleet, Run
 from roofplan.timing.rates import Rates
 
@@ -73,6 +73,7 @@ class Deployment:
             static=engine.static_batches,
             paged=not (ample or reserves),
             reserves=reserves,
+            keeps=engine.raw.get("preemption") == "recompute" and self.finds_prefixes and not fixed,
             blocks=blocks,
             block=block,
             fixed=fixed,
@@ -80,6 +81,11 @@ class Deployment:
             front=float(self.rates.front),
             delay=float(self.rates.delay),
         )
+
+    @property
+    def finds_prefixes(self) -> bool:
+        """Whether the engine looks in its cache for what a prompt begins with, by default."""
+        return bool(self.engine.raw.get("defaults", {}).get("prefix_cache"))
 
     @property
     def grows(self) -> float:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from roofplan.serving.surface import Surface, Values
-from roofplan.simulation import core, steps
+from roofplan.simulation import core, records, steps
 
 INLINED = frozenset(
     {"alike", "attention", "fill", "jump", "join", "leave", "prompt_step", "returned", "slope_at", "wanted", "within"}
@@ -22,7 +22,7 @@ INLINED = frozenset(
 
 
 @lru_cache(maxsize=1)
-def compiled() -> Callable[..., core.State] | None:
+def compiled() -> Callable[..., records.State] | None:
     """Return `core.run` compiled for arrays, None where numba is not installed; machine code is kept on disk.
 
     It returns the state afterwards, whose queues are arrays.
@@ -45,15 +45,16 @@ def compiled() -> Callable[..., core.State] | None:
     run = copy.run_on_arrays
 
     def on_arrays(
-        s: core.Scheduler,
+        s: records.Scheduler,
         t: Surface,
-        r: core.Requests,
-        out: core.Times,
-        state: core.State,
+        r: records.Requests,
+        out: records.Times,
+        state: records.State,
         until: float,
-    ) -> core.State:
-        now = core.State(
-            *(np.asarray(one, np.float64 if one is state.clock or one is state.late else np.int64) for one in state)
+    ) -> records.State:
+        reals = (state.clock, state.late, state.behind)
+        now = records.State(
+            *(np.asarray(one, np.float64 if any(one is real for real in reals) else np.int64) for one in state)
         )
         heap, order, waiting, ended = run(s, t, r, out, now, until)
         return now._replace(heap=heap, order=order, waiting=waiting, ended=ended)

@@ -11,8 +11,8 @@ from math import inf
 from typing import NamedTuple
 
 from roofplan.serving.surface import Surface
-from roofplan.simulation import core
-from roofplan.simulation.core import OUT, Requests, Scheduler, State, Times
+from roofplan.simulation import core, records
+from roofplan.simulation.records import OUT, Requests, Scheduler, State, Times
 from roofplan.simulation.steps import prompt_step, shared_time, slope_at
 
 
@@ -21,7 +21,7 @@ class Member:
 
     def __init__(self, r: Requests, out: Times, state: State) -> None:
         self.r, self.out, self.state = r, out, state
-        _, self.free, self.context, self.busy = state.clock
+        _, self.free, self.context, self.busy, _ = state.clock
         self.head, self.steps, self.decoding, self.partial, self.computed, self.prompts = state.counts
 
     def plan(self, s: Scheduler, t: Surface, now: float) -> Part:
@@ -43,7 +43,7 @@ class Member:
                 self.computed,
             )
             need = core.wanted(s, state, self.steps, self.decoding, 1)
-        sent, count, tokens, own = state.sent[core.SENT], 0, 0, 0.0
+        sent, count, tokens, own = state.sent[records.SENT], 0, 0, 0.0
         due = self.head < sent and self.r.ready[self.head] <= now
         if self.partial != OUT or ((due or len(state.waiting) > 0) and not lost):
             beside = need if s.mixes else 0.0
@@ -75,7 +75,7 @@ class Member:
 
     def due(self, s: Scheduler, now: float) -> float:
         """Return when its next request comes, infinite where none gets a seat then [s]."""
-        waits = self.head < self.state.sent[core.SENT] and not len(self.state.waiting)
+        waits = self.head < self.state.sent[records.SENT] and not len(self.state.waiting)
         seated = self.decoding < s.seats and not (s.static and self.decoding)
         return float(self.r.ready[self.head]) if waits and seated and self.r.ready[self.head] > now else inf
 
@@ -90,14 +90,14 @@ class Member:
             self.context, self.decoding = core.join(
                 s, self.r, self.out, self.state, self.steps, now, 0.0, self.context, self.decoding
             )
-        if len(self.state.heap) > 0 and self.state.heap[0] >> core.BITS <= self.steps:
+        if len(self.state.heap) > 0 and self.state.heap[0] >> records.BITS <= self.steps:
             self.free, self.context, self.decoding = core.leave(
                 s, self.r, self.out, self.state, self.steps, now, self.free, self.context, self.decoding
             )
 
     def keep(self, now: float) -> None:
         """Write the state back."""
-        self.state.clock[:] = [now, self.free, self.context, self.busy]
+        self.state.clock[:4] = [now, self.free, self.context, self.busy]
         self.state.counts[:] = [self.head, self.steps, self.decoding, self.partial, self.computed, self.prompts]
 
 
@@ -136,7 +136,7 @@ def run(s: Scheduler, t: Surface, groups: Sequence[tuple[Requests, Times, State]
     """
     members = [Member(*one) for one in groups]
     now = max(one.state.clock[0] for one in members)
-    while now < until and any(one.state.sent[core.DONE] < one.state.sent[core.SENT] for one in members):
+    while now < until and any(one.state.sent[records.DONE] < one.state.sent[records.SENT] for one in members):
         parts = [one.plan(s, t, now) for one in members]
         working = [part for part in parts if part.steps]
         if not working:

@@ -12,8 +12,8 @@ import numpy as np
 from roofplan.errors import InputError
 from roofplan.load.requests import Requests
 from roofplan.serving.surface import Surface
-from roofplan.simulation import core, lockstep
-from roofplan.simulation.core import Scheduler
+from roofplan.simulation import core, lockstep, records
+from roofplan.simulation.records import Scheduler
 
 Array = np.ndarray
 
@@ -84,15 +84,15 @@ class Replica:
     """One group of an engine and the requests that are given to it."""
 
     def __init__(self, s: Scheduler, total: int) -> None:
-        self.requests = core.Requests([], [], [], [], [])
-        self.times = core.Times([], [], [], [])
-        self.state = core.started(s, total, 0)
-        self.state.sent[core.ALL] = 0
+        self.requests = records.Requests([], [], [], [], [])
+        self.times = records.Times([], [], [], [])
+        self.state = records.started(s, total, 0)
+        self.state.sent[records.ALL] = 0
 
     @property
     def outstanding(self) -> int:
         """Requests in flight [1]."""
-        return int(self.state.sent[core.SENT] - self.state.sent[core.DONE])
+        return int(self.state.sent[records.SENT] - self.state.sent[records.DONE])
 
     def give(self, arrival: float, ready: float, new: int, cached: int, turns: int) -> None:
         """Hand it a request."""
@@ -100,8 +100,8 @@ class Replica:
             queue.append(value)
         for queue, start in zip(self.times, (-1.0, -1.0, -1.0, 0), strict=True):
             queue.append(start)
-        self.state.sent[core.SENT] += 1
-        self.state.sent[core.ALL] += 1
+        self.state.sent[records.SENT] += 1
+        self.state.sent[records.ALL] += 1
 
 
 def lists(record: Any) -> Any:
@@ -118,10 +118,10 @@ def lists(record: Any) -> Any:
     return type(record)(*(one.tolist() if isinstance(one, np.ndarray) else one for one in record))
 
 
-def _started(s: Scheduler, total: int, sent: int) -> tuple[core.Times, core.State]:
+def _started(s: Scheduler, total: int, sent: int) -> tuple[records.Times, records.State]:
     """Return times to be written, and the state of an engine that some requests are known to come to, for plain Python."""
-    times = core.Times([-1.0] * total, [-1.0] * total, [-1.0] * total, [0] * total)
-    return times, core.started(s, total, sent)
+    times = records.Times([-1.0] * total, [-1.0] * total, [-1.0] * total, [0] * total)
+    return times, records.started(s, total, sent)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,7 +162,7 @@ class Fleet:
         columns = (requests.inputs, cached, turns)
         if clients is None and several and self.route == LEAST:
             return self._least(requests, columns)
-        given: list[tuple[Array, core.Requests, int]] = []
+        given: list[tuple[Array, records.Requests, int]] = []
         turn = np.arange(total) if clients is None else np.arange(total) % clients
         for k in range(self.replicas):
             mine = np.flatnonzero(turn % self.replicas == k)  # in turn, and each client's at one replica
@@ -175,7 +175,7 @@ class Fleet:
                 sent = min(len(mine), clients // self.replicas + (k < clients % self.replicas))
                 arrivals = np.zeros(len(mine))
                 ready = np.full(len(mine), min(clients, total) * self.scheduler.front + self.scheduler.delay)
-            given.append((mine, core.Requests(arrivals, ready, *own), sent))
+            given.append((mine, records.Requests(arrivals, ready, *own), sent))
         parts = [mine for mine, _, _ in given]
         # the replicas of a closed loop share the front end
         own_front = self.scheduler._replace(front=self.scheduler.front * min(self.replicas, clients or 1))
@@ -190,21 +190,23 @@ class Fleet:
     def _ready(self, arrivals: Array) -> Array:
         return through_front(arrivals, self.scheduler.front) + self.scheduler.delay
 
-    def _alone(self, s: Scheduler, requests: core.Requests, sent: int) -> tuple[core.Requests, core.Times, core.State]:
+    def _alone(
+        self, s: Scheduler, requests: records.Requests, sent: int
+    ) -> tuple[records.Requests, records.Times, records.State]:
         """Return a replica's requests, their times and its state after all have ended."""
         total = len(requests.inputs)
         if self.run is None:
             mine, (times, state) = lists(requests), _started(s, total, sent)
             core.run(s, lists(self.surface), mine, times, state, inf)
             return mine, times, state
-        times = core.Times(
+        times = records.Times(
             admitted=np.full(total, -1.0),
             first=np.full(total, -1.0),
             last=np.full(total, -1.0),
             preempted=np.zeros(total, np.int64),
         )
-        mine = core.Requests(*(np.ascontiguousarray(one) for one in requests))
-        return mine, times, self.run(s, self.surface, mine, times, core.started(s, total, sent, arrays=True), inf)
+        mine = records.Requests(*(np.ascontiguousarray(one) for one in requests))
+        return mine, times, self.run(s, self.surface, mine, times, records.started(s, total, sent, arrays=True), inf)
 
     def _least(self, requests: Requests, columns: tuple[Array, ...]) -> Served:
         """Return what happens to requests that each go to the replica with the fewest requests in flight."""
@@ -240,10 +242,10 @@ class Fleet:
         requests: Requests,
         cached: Array,
         parts: list[Array],
-        found: list[tuple[core.Requests, core.Times, core.State]],
+        found: list[tuple[records.Requests, records.Times, records.State]],
     ) -> Served:
         """Return the times of all requests in the order of the load."""
-        if any(state.sent[core.DONE] < state.sent[core.ALL] for _, _, state in found):
+        if any(state.sent[records.DONE] < state.sent[records.ALL] for _, _, state in found):
             raise InputError("--input, --output: a request is longer than the cache of a replica", argument="--input")
         total = len(requests)
         names = ("arrivals", "admitted", "first", "last")

@@ -67,7 +67,7 @@ def load_on(asked: Asked, deployment: Deployment, rate: float | None = None, rou
     requests = asked.requests(rate)
     defaults = deployment.engine.raw.get("defaults", {})
     block = max(1, int(defaults.get("prefix_block", deployment.engine.block)))
-    if requests.prefixes and not defaults.get("prefix_cache"):
+    if requests.prefixes and not deployment.finds_prefixes:
         cached = np.zeros(len(requests), np.int64)
     elif requests.prefixes:
         blocks, _ = deployment.blocks(int((requests.inputs + requests.outputs).max()))
