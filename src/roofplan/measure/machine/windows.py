@@ -10,6 +10,9 @@ from dataclasses import dataclass
 WINDOW, WINDOWS, PATIENCE = 0.02, 30, 3.0
 """Length of a window [s], most windows of a figure [1], and longest time that they may take together [s]."""
 
+AGREED, NEAR, AT_MOST = 3, 0.02, 4
+"""Windows that must come near the best before it is believed [1], how near [1], and how many times the most windows they may take [1]."""
+
 OURS = 0.97
 """Least share of a window's wall time that its threads must have computed: a shared processor was ours throughout [1]."""
 
@@ -47,7 +50,7 @@ def rate(
     work : that one operation does, in `unit` times seconds; 1 with a `unit` of ``s`` gives its time.
     run : runs the operation as often as it is told, and returns when the last has ended.
     busy : processor time of the threads at work, over their number [s]; None where they are not the processor's.
-    windows : most windows [1].
+    windows : most windows, `AT_MOST` times as many where the best stands alone [1].
     clock : wall clock [s].
 
     Returns
@@ -60,7 +63,9 @@ def rate(
     times = max(1, int(WINDOW / max(clock() - began, 1e-9)))
     found: list[float] = []
     total, first = 0, clock()
-    while total < windows and (total < 3 or clock() - first < PATIENCE):
+    while total < (windows if _agreed(found, unit) else AT_MOST * windows) and (
+        total < 3 or clock() - first < PATIENCE
+    ):
         began, before = clock(), 0.0 if busy is None else busy()
         run(times)
         wall = clock() - began
@@ -71,3 +76,9 @@ def rate(
         return Seen(0.0, 0.0, 0, total, unit)
     best = min(found) if unit == "s" else max(found)
     return Seen(best, statistics.median(found), len(found), total, unit)
+
+
+def _agreed(found: list[float], unit: str) -> bool:
+    """Return whether `AGREED` windows come near the best one."""
+    best = (min if unit == "s" else max)(found, default=0.0)
+    return sum(abs(one / best - 1.0) <= NEAR for one in found) >= AGREED
