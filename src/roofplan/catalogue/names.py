@@ -95,6 +95,8 @@ class StandIn:
     why : reason for the choice.
     own : whether the profile is another release of the same software.
     untuned : whether it divides a model as the profile does by slower code of its own.
+    weights : format of the files that it fetches unasked, empty for the published one.
+    recompute : what it recomputes unasked, empty for what the profile does.
     """
 
     name: str
@@ -102,6 +104,8 @@ class StandIn:
     why: str
     own: bool = False
     untuned: bool = False
+    weights: str = ""
+    recompute: str = ""
 
     @property
     def text(self) -> str:
@@ -134,9 +138,8 @@ def stand_in(kind: str, name: str, month: str = "") -> StandIn | None:
         if entry["kind"] == kind and wanted in entry["names"]:
             profiles = entry["profiles"]
             found = _of_month(profiles, when)
-            return StandIn(
-                name, found["id"], entry["why"], own=entry.get("own", False), untuned=entry.get("untuned", False)
-            )
+            more = {key: entry[key] for key in ("own", "untuned", "weights", "recompute") if key in entry}
+            return StandIn(name, found["id"], entry["why"], **more)
     return None
 
 

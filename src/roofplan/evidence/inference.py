@@ -70,6 +70,9 @@ KV_FORMATS = {
 ASSUMED_PROMPT = {"ml-energy": 256.0}
 """Prompt length where a source names only its data set: LMArena chats and GPQA questions are a few hundred tokens [token]."""
 
+CHAT, TIMED = 256.0, 128.0
+"""Prompt and answer of a known batch whose lengths are not stated: those of a chat, and what llama-bench times [token]."""
+
 ROUNDS = 10.0
 """Requests per client of a closed loop where their number is not stated; the first round is the ramp-up [1]."""
 
@@ -80,7 +83,7 @@ LARGEST_QUEUE = 12.0
 FIXED = "fixed"
 """Cell of the column ``lengths`` of a run whose requests are all alike."""
 
-PROMPT, CACHE, LENGTHS = "prompt", "cache", "lengths"
+PROMPT, CACHE, LENGTHS, FORMAT = "prompt", "cache", "lengths", "weights"
 """Inputs that rows may omit and that have other plausible values."""
 
 
@@ -218,8 +221,8 @@ class InferenceCase:
 def alternatives(case: InferenceCase, unstated: str) -> list[InferenceCase]:
     """Return a case with each other plausible value of an input that its row omits.
 
-    These are the engine releases just before and after, half and twice the prompt length, the other cache width, and requests of
-    equal lengths, which keep clients in step.
+    These are the engine releases just before and after, half and twice the prompt length, the other cache width, weights in 8 bits, and
+    requests of equal lengths, which keep clients in step.
     """
     plain = replace(case, unstated=())
     if unstated == VERSION:
@@ -228,6 +231,8 @@ def alternatives(case: InferenceCase, unstated: str) -> list[InferenceCase]:
         return [_with_prompt(plain, factor) for factor in (0.5, 2.0)]
     if unstated == LENGTHS:
         return [replace(plain, alike=True)]
+    if unstated == FORMAT:
+        return [replace(plain, model=at_precision(plain.model, "fp8"))]
     bytes_of = {element_bytes(name) for name in ("bf16", "fp8")}
     return [replace(plain, kv_bytes=other) for other in bytes_of - {case.kv_bytes}]
 
@@ -273,7 +278,7 @@ def case_of(row: Row) -> InferenceCase:
     if not measured:
         raise Skipped("no figure that is predicted")
     engine = launched(row, engine_of(row, assumed))
-    model = _model(row, engine)
+    model = _model(row, engine, assumed)
     found, strategy = _machine(row, engine, assumed)
     if engine.stands_for and (why := supported(engine, found)):
         raise Skipped(f"engine {engine.stands_for}: {why}")
@@ -396,13 +401,23 @@ def model_id(row: Row) -> str:
     raise Skipped(f"model {row['model_name']} is not in the catalogue")
 
 
-def _model(row: Row, engine: Engine) -> Model:
+def _model(row: Row, engine: Engine, assumed: Assumed) -> Model:
     """Return the model in the weight format that a row states, by the engine's own name for it where it has one."""
     stated = re.split(r"[\s(]", row["weight_precision"].lower())[0]
+    if not stated:
+        other = catalogue.stand_in("engines", engine.stands_for)
+        stated = other.weights if other and other.weights else ""
+        if not stated and engine.name == "llama.cpp":
+            raise Skipped("weights in an unstated format")  # a GGUF file may hold any
+        assumed.add(
+            f"weights: {stated}, which {engine.stands_for} fetches unasked" if stated else "weights: as published",
+            FORMAT,
+        )
+        stated = stated or "bf16"
     names = {**WEIGHTS, **engine.raw.get("weights_named", {})}
     precision = names.get(stated) or catalogue.format_named(stated)
     if precision != "checkpoint" and not _known_format(precision):
-        raise Skipped(f"weights in {row['weight_precision'] or 'an unstated format'}")
+        raise Skipped(f"weights in {row['weight_precision']}")
     own = next(
         (row[name] for name in ("hf_model_id", "model_config", "model_name") if is_path(row.get(name, ""))), None
     )
@@ -471,21 +486,34 @@ def _cache(row: Row, model: Model, engine: Engine, assumed: Assumed) -> str:
 
 
 def _workload(row: Row, engine: Engine, assumed: Assumed) -> tuple[Workload, float]:
-    """Return the workload and prompt length of a row; llama-bench decodes from an empty context, whatever prompt it timed."""
+    """Return the workload and prompt length of a row; llama-bench decodes from an empty context where it timed prompts apart."""
     prompt, output = number(row, "input_len"), number(row, "output_len")
+    one_batch = number(row, "running_batch") is not None and not row.get("ttft_ms")
     if prompt is None:
         prompt = ASSUMED_PROMPT.get(row["source_key"])
-        if prompt is None:
+        if prompt is not None:
+            assumed.add(f"prompt: {prompt:g} tokens, of which the source states the data set alone", PROMPT)
+        elif one_batch and not row.get("prefill_tokens_per_s"):
+            prompt = CHAT
+            assumed.add(f"prompt: {prompt:g} tokens, which are not stated", PROMPT)
+        else:
             raise Skipped("prompt length not stated")
-        assumed.add(f"prompt: {prompt:g} tokens, of which the source states the data set alone", PROMPT)
     answers = row.get("client_concurrency") or row.get("output_tokens_per_s") or row.get("tpot_ms")
     if not output and answers:
-        raise Skipped("answer length not stated")
+        if not one_batch:
+            raise Skipped("answer length not stated")
+        output = TIMED
+        assumed.add(f"answer: {output:g} tokens, which are not stated")
     answer = max(1, round(output or 1.0))
-    if engine.name == "llama.cpp" and row.get("metric_kind") == "latency":
+    if decodes_apart(row, engine) and row.get("prefill_tokens_per_s") and row.get("output_tokens_per_s"):
         assumed.add("decoding starts from an empty context, as llama-bench does")
         return Workload(input=1, output=answer, context=max(math.ceil(prompt), 1 + answer)), prompt
     return Workload(input=max(1, round(prompt)), output=answer, context=math.ceil(prompt) + answer), prompt
+
+
+def decodes_apart(row: Row, engine: Engine) -> bool:
+    """Return whether a row's output rate is one of decoding alone, as llama.cpp and what is planned as it print it."""
+    return engine.name == "llama.cpp" and row.get("metric_kind") == "latency"
 
 
 def _arrivals(row: Row) -> float | None:

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from roofplan.errors import InputError, RoofplanError
-from roofplan.evidence.inference import LARGEST_QUEUE, LENGTHS, ROUNDS, InferenceCase, alternatives
+from roofplan.evidence.inference import LARGEST_QUEUE, LENGTHS, ROUNDS, InferenceCase, alternatives, decodes_apart
 from roofplan.evidence.rows import Skipped
 from roofplan.evidence.scoring import UNITS
 from roofplan.laws import batching
@@ -95,7 +95,8 @@ def _static(case: InferenceCase, fit: Fit) -> dict[str, Metric | str]:
     }
     answer = float(case.workload.output)
     whole = float(batching.static_batch_time(prompts.value, decode.value, answer - 1.0))
-    figures["output_tokens_per_second"] = (users * answer / whole, decode)
+    timed = answer * float(decode.value) if decodes_apart(case.row, case.engine) else whole
+    figures["output_tokens_per_second"] = (users * answer / timed, decode)
     if case.statistic.kind == "request":
         figures["tpot"] = (whole / answer, decode)
     return {name: _metric(case, name, value, behind, fit) for name, (value, behind) in figures.items()}
@@ -296,7 +297,7 @@ def _answered(case: InferenceCase) -> float | None:
     """Return the requests answered per second by a run's own figures: its token rate, or its clients and their latency."""
     answer = float(case.workload.output)
     if "output_tokens_per_second" in case.measured:
-        return case.measured["output_tokens_per_second"] / answer
+        return None if decodes_apart(case.row, case.engine) else case.measured["output_tokens_per_second"] / answer
     if case.clients is None or not case.measured.keys() >= {"ttft", "tpot"} or case.statistic.kind == "request":
         return None
     return case.clients / (case.measured["ttft"] + (answer - 1.0) * case.measured["tpot"])

@@ -170,7 +170,7 @@ def _layout(row: Row, model: Model, count: int, framework: Framework, assumed: A
         shard=_shard(row, dp * cp),
         recompute="none",
         sequence_parallel=parallel and tp > 1,
-        offload="weights" if row.get("offload", "").startswith("params") else "none",
+        offload=_offload(row),
     )
     return layout, batch
 
@@ -225,6 +225,8 @@ ADAPTERS: dict[str, dict[str, Any]] = {
         "fused": True,
     },
     "transformers": {"rank": 8, "targets": ("q_proj", "v_proj"), "bytes": 16.0},
+    "deepspeed": {"rank": 8, "targets": ("q_proj", "v_proj"), "bytes": 16.0},
+    "nemo-automodel": {"rank": 8, "targets": ALL_PRODUCTS, "bytes": 8.0},
     "torchtune": {
         "rank": 8,
         "targets": ("q_proj", "v_proj", "o_proj", "up_proj", "gate_proj", "down_proj"),
@@ -304,7 +306,9 @@ def _recomputing(
 ) -> Layout:
     """Return a layout with the framework's default recomputation, or full recomputation where that would need far too much memory."""
     rule = framework.unstated
-    unasked = replace(layout, recompute=rule.recompute_sharded if layout.zero >= ZERO_OF_WEIGHTS else rule.recompute)
+    quantised = job.adapter is not None and job.adapter.stored != "bf16" and rule.recompute_quantised
+    usual = rule.recompute_sharded if layout.zero >= ZERO_OF_WEIGHTS else rule.recompute
+    unasked = replace(layout, recompute=quantised or usual)
     if needed(model, job, unasked, framework) <= TWICE_THE_MEMORY * float(found.device.memory or math.inf):
         assumed.add(f"recompute: {unasked.recompute}, {framework.name}'s default", RECOMPUTE)
         return unasked
@@ -320,13 +324,24 @@ ZERO_OF_WEIGHTS = 3
 
 def _zero(row: Row, framework: Framework) -> int:
     stated = row.get("zero_stage_fsdp", "").lower()
-    if "fsdp" in stated or "shard" in stated or "zero-3" in stated or stated == "3":
+    stage = re.search(r"(?:^|zero|stage)[-_ ]*([0-3])\b", stated)
+    if stage:
+        return int(stage[1])
+    if "grad_op" in stated:
+        return 2
+    if "fsdp" in stated or "shard" in stated:
         return 3
-    if "distributed" in stated or stated in {"1", "zero-1"}:
+    if "distributed" in stated:
         return 1
-    if stated in {"0", "ddp"}:
+    if stated == "ddp":
         return 0
     return 3 if framework.sharding == "fsdp" else 1 if framework.sharding == "distributed-optimizer" else 0
+
+
+def _offload(row: Row) -> str:
+    """Return what a row says is kept in host memory: weights, and the optimizer with them, or the optimizer alone."""
+    said = row.get("offload", "").lower()
+    return "weights" if "param" in said else "optimizer" if "optim" in said else "none"
 
 
 def precision_of(text: str) -> str:
@@ -363,7 +378,7 @@ def framework_of(row: Row, assumed: Assumed) -> Framework:
     found = catalogue.framework(identity)
     if other and not other.own:
         assumed.add(f"framework {other.text}")
-        found = replace(found, stands_for=other.name, untuned=other.untuned)
+        found = found.standing_for(other.name, untuned=other.untuned, recompute=other.recompute)
     eager = row.get("flash_attention") == "False"
     if eager and found.name == "megatron":
         older = catalogue.framework("megatron-lm-3.0")

@@ -58,6 +58,7 @@ class Kernels:
     elementwise : memory traffic between products over that of fused 16-bit kernels [1].
     layer_launches : kernels launched per layer in a prefill pass without a captured graph, dequantisation excluded [1].
     launches : kernels launched per kernel of an engine with fused kernels [1].
+    ahead : whether the host starts kernels ahead of the device, so that only launches longer than what they start take time.
     compiled : vendors for whose devices a step is one compiled program, without kernel launches from the host.
     peer_all_reduce : vendors for whose devices it has all-reduce kernels that read peer memory directly.
     launch_queue : launches that the device queue of the vendors `queued` holds before the host must wait, 0 where not known [1].
@@ -85,6 +86,7 @@ class Kernels:
     peer_all_reduce: tuple[str, ...] = ()
     compiled: tuple[str, ...] = ()
     launches: float = 1.0
+    ahead: bool = False
 
 
 class Software(Protocol):

@@ -43,6 +43,7 @@ class Unstated:
     Parameters
     ----------
     recompute, recompute_sharded : what is recomputed, in general and with sharded weights.
+    recompute_quantised : what is recomputed beside frozen weights of few bits, empty where that is no other.
     micro_batch : sequences of a micro-batch, None where a launch must state them [1].
     source : source of the defaults.
     """
@@ -51,6 +52,7 @@ class Unstated:
     recompute_sharded: str
     micro_batch: float | None
     source: str
+    recompute_quantised: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,6 +130,13 @@ class Framework:
     notes: tuple[str, ...] = ()
     flags: Mapping[str, str] = field(default_factory=dict)
     raw: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+    def standing_for(self, name: str, *, untuned: bool = False, recompute: str = "") -> Framework:
+        """Return the profile as it stands in for other software: slower code of its own, another recomputation unasked."""
+        usual = self.unstated
+        if recompute:
+            usual = replace(usual, recompute=recompute, recompute_sharded=recompute)
+        return replace(self, stands_for=name, untuned=untuned, unstated=usual)
 
     def __hash__(self) -> int:
         """Return the hash of the id; frameworks that differ under one id compare unequal."""

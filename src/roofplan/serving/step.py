@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from roofplan.laws import Number
+from roofplan.laws import Number, larger
 from roofplan.laws.collectives import gather_time
 from roofplan.operations import draft_operations, encoder_operations, head_operations, layer_operations, stage_contents
 from roofplan.operations.table import Operation, Split, Step, format_entry
@@ -104,7 +104,18 @@ def _timed(
     """Return the operations of each table with their times, and the time of its launches [s]."""
     tables = step_operations(model, strategy, step, r, kv_bytes=kv_bytes, drafted=drafted)
     timed = [[(op, operation_time(op, r)) for op in table] for table in tables]
-    return timed, [r.engine.kernels.launches * sum(kernels_of(op, r) for op in table) * r.gap for table in tables]
+    launches = [r.engine.kernels.launches * sum(kernels_of(op, r) for op in table) * r.gap for table in tables]
+    if r.engine.kernels.ahead:
+        launches = [beyond(launch, table) for launch, table in zip(launches, timed, strict=True)]
+    return timed, launches
+
+
+def beyond(launch: Number, table: list[tuple[Operation, Number]]) -> Number:
+    """Return the time of launches beyond that of the kernels, which the host starts ahead of the device [s]."""
+    computing: Number = 0.0
+    for _, seconds in table:
+        computing = computing + seconds
+    return larger(launch - computing, 0.0 * launch)
 
 
 def _sums(timed: Timed, launches: list[Number]) -> list[Number]:
@@ -212,7 +223,12 @@ def _grouped(name: str, timed: Timed, launches: list[Number], counts: list[Numbe
             gap,
             "s",
             law="roofline.kernel_time",
-            text="{kernels} kernels x {gap} between one and the next",
+            text="{kernels} kernels x {gap} "
+            + (
+                "that the host starts later than the device could run them"
+                if r.engine.kernels.ahead
+                else "between one and the next"
+            ),
             numbers={"kernels": gap / r.gap if r.gap else 0.0, "gap": (r.gap, "s")},
             sources=r.sources["gap"],
         )

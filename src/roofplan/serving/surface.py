@@ -172,7 +172,8 @@ class _System:
                 seen[op.name] = seen.get(op.name, 0) + 1
                 keys.append((k, op.name, seen[op.name]))
                 seconds.append(np.asarray(operation_time(op, self.r), float))
-                launches.append(np.asarray(kernels_of(op, self.r) * gap, float))
+                launch = np.asarray(kernels_of(op, self.r) * gap, float)
+                launches.append(np.maximum(launch - seconds[-1], 0.0) if self.r.engine.kernels.ahead else launch)
         return _Timed(keys, seconds, launches)
 
     def classes(self, seats: float, budget: float, longest: float) -> dict[tuple[int, str, int], str]:

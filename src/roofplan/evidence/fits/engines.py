@@ -329,6 +329,15 @@ GUESSES = (
         0.7,
         "a loop over tokens keeps few of the vector units busy: each token waits for the state of the one before it",
     ),
+    (
+        "engine_step",
+        "base",
+        "hf-transformers-4.57",
+        3e-3,
+        "s",
+        0.7,
+        "generate() chooses a token, tests whether to stop and prepares the next inputs, in Python: a few milliseconds",
+    ),
     ("memory", "bandwidth", "any", 0.75, "1", 0.15, "elementwise passes stream at three quarters of the wire rate"),
 )
 """Constants that no row determines: law, name, scope, value, unit, spread and reason."""

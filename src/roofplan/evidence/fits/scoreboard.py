@@ -151,12 +151,13 @@ JOBS = (
 
 def page(outcomes: Sequence[Outcome], fit: Fit) -> str:
     """Return the scoreboard as Markdown."""
-    fits = [item for item in fit.constants if item.kind == "fit"]
+    # a number that is lent to other scopes is one number
+    fits = {(item.law, item.name, item.value, item.rows) for item in fit.constants if item.kind == "fit"}
     lines = [
         "# Accuracy",
         "",
         "Written by `make docs` from predictions in which **every publisher's runs were predicted by constants that were fitted without them**",
-        f"(`python -m roofplan.evidence.fits`, which also fits {len(fits)} of the {len(fit.constants)} shipped constants; the predictions stand in",
+        f"(`python -m roofplan.evidence.fits`, which also fits {len(fits)} numbers to measurements; the predictions stand in",
         "`catalogue/measured/left-out.csv`).",
         "Inputs are the model's dimensions, the chip's data sheet, the layout and the settings that a row states. `roofplan validate training -` and",
         "`roofplan validate inference -` print the same rows by the shipped constants, what was skipped, and why.",
