@@ -537,10 +537,10 @@ def _regime(row: Row) -> tuple[Regime, float | None]:
         return "closed loop", None
     if row.get("metric_kind") == "max_throughput":
         return "offline", None
-    if number(row, "queued_requests") is not None:
-        return "burst", None
     if _arrivals(row) is not None:
         return "open loop", None
+    if number(row, "queued_requests") is not None:
+        return "burst", None
     raise Skipped("neither batch, clients, requests nor rate stated")
 
 

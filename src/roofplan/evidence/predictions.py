@@ -16,7 +16,7 @@ from roofplan.evidence.serving_figures import ideal_serving, implausible_serving
 from roofplan.evidence.training import NEEDED as TRAINING_COLUMNS
 from roofplan.evidence.training import RECOMPUTE, TrainingCase, room_of, training_case
 from roofplan.records.calibration import Fit
-from roofplan.timing.figures import Metric
+from roofplan.timing.figures import MEMORY, Metric, flat, sure
 from roofplan.training.certainty import memory_certainty, step_certainty
 from roofplan.training.ledger import fullest, ledgers
 from roofplan.training.plan import flops_per_token
@@ -159,9 +159,24 @@ def training_figures(case: TrainingCase, fit: Fit) -> tuple[dict[str, Metric], b
     )
     figures = {
         "tokens_per_second_per_device": known.falls(rate, "token/s"),
-        "memory": at_most(reserved, room_of(case)) if case.memory_kind == "reserved" else allocated,
+        "memory": _memory(case, reserved, allocated, fit),
     }
     return figures, reserved.value <= float(case.machine.device.memory or math.inf)
+
+
+def _memory(case: TrainingCase, reserved: Metric, allocated: Metric, fit: Fit) -> Metric:
+    """Return the memory of a run as it was read: what tensors took, what the allocator held, or either where the row does not say."""
+    kind = case.memory_kind
+    found = allocated if kind in {"allocated", "unspecified"} else at_most(reserved, room_of(case))
+    if kind in {"allocated", "reserved"} or found.doubt is None:
+        return found
+    either = ("memory kind", flat(allocated.value, reserved.value + CONTEXT))
+    doubt = found.doubt._replace(assumed=(*found.doubt.assumed, either))
+    return sure(MEMORY, found.grade, doubt, fit).of(found.value, found.unit)
+
+
+CONTEXT = 2.0**30
+"""Memory of a device that drivers count and allocators do not: context, libraries and buffers of messages [B]."""
 
 
 def at_most(figure: Metric, room: float) -> Metric:

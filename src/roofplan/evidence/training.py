@@ -108,6 +108,8 @@ def training_case(row: Row) -> TrainingCase:
         adapter=adapter_of(row, framework),
     )
     recompute = _stated_recompute(row, framework)
+    if framework.sharding == "zero" and layout.dp > 1.0 and not row.get("zero_stage_fsdp"):
+        layout = _sharding(model, job, replace(layout, recompute=recompute or "full"), framework, found, assumed)
     if recompute:
         layout = replace(layout, recompute=recompute)
     else:
@@ -336,6 +338,17 @@ def _zero(row: Row, framework: Framework) -> int:
     if stated == "ddp":
         return 0
     return 3 if framework.sharding == "fsdp" else 1 if framework.sharding == "distributed-optimizer" else 0
+
+
+def _sharding(model: Model, job: Job, layout: Layout, framework: Framework, found: Machine, assumed: Assumed) -> Layout:
+    """Return a layout with the lowest stage of ZeRO by which the run fits its devices, where the row states none."""
+    room = float(found.device.memory or math.inf)
+    stages = (replace(layout, zero=stage) for stage in range(ZERO_OF_WEIGHTS + 1))
+    fits = next((one for one in stages if needed(model, job, one, framework) <= room), None)
+    if fits is None or fits.zero == layout.zero:
+        return layout
+    assumed.add(f"ZeRO: stage {fits.zero}, the lowest by which it fits")
+    return fits
 
 
 def _offload(row: Row) -> str:
