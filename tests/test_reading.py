@@ -18,6 +18,7 @@ from roofplan.evidence.predictions import inference_outcomes, names_in, training
 from roofplan.evidence.rows import Assumed, Skipped, read
 from roofplan.evidence.training import framework_of, machine_of, training_case
 from roofplan.hf.find import read_model
+from roofplan.operations.table import element_bytes
 from roofplan.records.source import GRADES
 from roofplan.records.training import RECOMPUTES
 from roofplan.timing.figures import flat
@@ -490,7 +491,7 @@ def test_an_adapter_is_of_the_rank_and_beside_the_matrices_that_a_row_states():
         {"dense_layers": "nan"},
         {"accelerators_total": "nan"},
         {"rank": "-1"},
-        {"recompute": "yes"},
+        {"recompute": "sometimes"},
         {"moe": "yes"},
         {"experts": "8"},
         {"model_name": "Mine", "layers": "8", "hidden": "1024", "heads": "8", "moe": "128/0/0"},
@@ -724,3 +725,155 @@ def test_a_served_model_is_known_by_any_spelling():
 )
 def test_software_is_known_by_the_names_that_people_write(kind, said, means):
     assert catalogue.find(kind, said, "--engine") == means
+
+
+# What is not stated ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "stage"),
+    [
+        ("0", 0),
+        ("1", 1),
+        ("2", 2),
+        ("3", 3),
+        ("ZeRO-2", 2),
+        ("zero 3", 3),
+        ("DeepSpeed ZeRO stage 1", 1),
+        ("FSDP SHARD_GRAD_OP", 2),
+        ("FSDP FULL_SHARD", 3),
+        ("FSDP shard 8", 3),
+        ("distributed optimizer", 1),
+        ("DDP", 0),
+        ("none", 0),
+    ],
+)
+def test_a_stage_of_zero_is_read_in_any_spelling(text, stage):
+    assert training_case(row(zero_stage_fsdp=text)).layout.zero == stage
+
+
+@pytest.mark.parametrize(
+    ("text", "away"),
+    [
+        ("optimizer->CPU", "optimizer"),
+        ("params->CPU", "weights"),
+        ("optimizer+param CPU", "weights"),
+        ("none", "none"),
+        ("", "none"),
+    ],
+)
+def test_what_is_kept_in_host_memory_is_read(text, away):
+    assert training_case(row(offload=text)).layout.offload == away
+
+
+def test_a_blank_stage_of_zero_is_the_lowest_by_which_the_run_fits():
+    one = {"framework": "deepspeed", "accelerators_total": "8", "accel_norm": "a100-sxm-80", "recompute": "full"}
+    small, large = (training_case(row(model_name=name, **one)) for name in ("GPT-2 1.5B", "Llama 2 7B"))
+    assert small.layout.zero == 0
+    assert large.layout.zero == 1  # 16 bytes a parameter are more than 80 GiB, 4 and an eighth of 12 are not
+    assert any("ZeRO: stage 1" in said for said in large.assumed)
+    assert training_case(row(model_name="Llama 2 7B", zero_stage_fsdp="0", **one)).layout.zero == 0
+
+
+@pytest.mark.parametrize(
+    ("framework", "task", "recompute"),
+    [
+        ("transformers", "full-ft", "none"),
+        ("transformers", "lora", "none"),
+        ("transformers", "qlora", "full"),
+        ("llama-factory", "lora", "full"),
+        ("unsloth", "full-ft", "full"),
+        ("trl", "lora", "none"),
+    ],
+)
+def test_trainers_recompute_unasked(framework, task, recompute):
+    one = {"accelerators_total": "1", "accel_norm": "h100-sxm", "seq_len": "1024", "global_batch_sequences": "8"}
+    assert training_case(row(framework=framework, task=task, **one)).layout.recompute == recompute
+
+
+def memory_of(kind):
+    outcomes, _ = training_outcomes(row(measured_memory_gb_per_gpu="40", memory_kind=kind, tp="4"), FIT)
+    return next(one.predicted for one in outcomes if one.metric == "memory")
+
+
+def test_memory_of_a_kind_that_is_not_stated_may_be_what_tensors_took_or_what_was_held():
+    tensors, held, any_kind, unsaid = map(memory_of, ("allocated", "reserved", "unspecified", ""))
+    assert any_kind.value == tensors.value < held.value == unsaid.value
+    assert tensors.high / tensors.low < any_kind.high / any_kind.low
+    assert held.high / held.low < unsaid.high / unsaid.low
+
+
+BATCH = {
+    "id": "one",
+    "source_key": "mine",
+    "model_name": "Llama 3.1 8B",
+    "accel_norm": "h100-sxm",
+    "count": "1",
+    "engine_name": "vllm",
+    "month": "2025-06",
+    "weight_precision": "bf16",
+    "input_len": "1000",
+    "output_len": "200",
+    "running_batch": "1",
+    "metric_kind": "latency",
+    "tpot_ms": "9",
+    "notes": "",
+}
+
+
+def served(**other):
+    return case_of({**BATCH, **other})
+
+
+def test_weights_that_are_not_stated_are_as_published_or_what_a_program_fetches():
+    plain = served(weight_precision="")
+    assert plain.model == served().model
+    assert "weights" in plain.unstated
+    assert any("weights: as published" in said for said in plain.assumed)
+    fetched = served(weight_precision="", engine_name="ollama", accel_norm="rtx-4090")
+    assert fetched.model.quantization.format == "q4_k_m"
+    with pytest.raises(Skipped, match="unstated format"):
+        served(weight_precision="", engine_name="llama.cpp", accel_norm="rtx-4090")
+
+
+def test_lengths_of_a_known_batch_may_be_left_out():
+    case = served(input_len="", output_len="")
+    assert (case.workload.input, case.workload.output) == (256, 128)
+    assert "prompt" in case.unstated
+    with pytest.raises(Skipped, match="prompt length"):
+        served(input_len="", ttft_ms="100")
+    with pytest.raises(Skipped, match="answer length"):
+        served(output_len="", running_batch="", client_concurrency="4", metric_kind="serving")
+
+
+def test_a_rate_of_llama_bench_is_one_of_decoding_alone():
+    card = {"engine_name": "llama.cpp", "accel_norm": "rtx-4090", "weight_precision": "q4_k_m", "tpot_ms": ""}
+
+    def rate(**cells):
+        outcomes = inference_outcomes({**BATCH, **card, "output_tokens_per_s": "100", **cells}, FIT)
+        return next(one.predicted.value for one in outcomes if one.metric == "output_tokens_per_second")
+
+    near, deep = rate(input_len="1"), rate(input_len="16384")
+    assert 0.6 * near < deep < 0.98 * near  # the cache is read, the prompt is not computed
+    assert rate(input_len="16384", prefill_tokens_per_s="4000") == pytest.approx(near, rel=0.02)
+
+
+def test_requests_at_a_rate_may_be_counted():
+    open_loop = {"running_batch": "", "metric_kind": "serving", "request_rate": "8"}
+    case = served(**open_loop, queued_requests="200")
+    assert (case.regime, case.requests, case.arrivals) == ("open loop", 200, 8.0)
+    assert served(**open_loop).requests is None
+    assert served(**{**open_loop, "request_rate": "inf"}, queued_requests="200").regime == "burst"
+
+
+@pytest.mark.parametrize(
+    ("name", "bits"), [("mlx-4bit", 4.5), ("mlx-8bit", 8.5), ("exl2-4.0bpw", 4.0), ("exl3-6bpw", 6.0)]
+)
+def test_files_of_mlx_and_exllama_have_their_bits(name, bits):
+    case = served(engine_name="mlx-lm", accel_norm="apple-m3-ultra", weight_precision=name)
+    assert element_bytes(case.model.quantization.format) * 8 == pytest.approx(bits)
+
+
+@pytest.mark.parametrize(("text", "recompute"), [("True", "full"), ("no", "none"), ("Selective", "selective")])
+def test_recomputation_may_be_given_as_a_switch(text, recompute):
+    assert training_case(row(recompute=text)).layout.recompute == recompute

@@ -1251,6 +1251,40 @@ def test_eager_transformers_wait_for_their_launches():
     assert eager.metrics["tpot"].grade == "guessed"
 
 
+def test_launches_that_are_started_ahead_hide_behind_kernels():
+    """A 13B model's kernels on a workstation's card take longer than its launches, a 1B model's do not."""
+    large, small = (
+        plan_serving(name, ["rtx-a6000:1"], engine="transformers", concurrency=1, input=512, output=256).plans[0]
+        for name in ("llama-2-13b", "llama-3.2-1b")
+    )
+
+    def late(plan):
+        return next((float(part.value) for part in plan.prediction.token.parts if part.name == "launches"), 0.0)
+
+    assert late(large) == 0.0
+    kernels = sum(
+        float(part.value) for part in small.prediction.token.parts if part.name not in {"launches", "engine step"}
+    )
+    assert late(small) > kernels
+
+
+def test_engines_reach_less_on_devices_that_their_constants_do_not_know():
+    vllm, files = catalogue.engine("vllm-0.33"), catalogue.engine("llama.cpp-b11200")
+    start = FIT.find("engine", "reach", ["any"])
+    for device, engine, scopes in (("tpu-v6e", vllm, ["vllm/Google"]), ("gaudi3", vllm, ["vllm/Intel"])):
+        reach = FIT.find("engine", "reach", [*scopes, "any"])
+        here = rates(machine(device)[0], engine, FIT)
+        whole = rates(machine(device)[0], engine, FIT.with_([replace(reach, value=1.0)]))
+        assert here.bandwidth["matmul"] == pytest.approx(reach.value * whole.bandwidth["matmul"])
+        assert here.compute["bf16"] == pytest.approx(reach.value * whole.compute["bf16"])
+        assert reach in here.sources["bandwidth"]
+    for device, engine in (("h100-sxm", vllm), ("r9700", files), ("apple-m3-max", files)):
+        here = rates(machine(device)[0], engine, FIT)
+        moved = FIT.with_([replace(one, value=0.1) for one in FIT.constants if one.name == "reach"])
+        assert rates(machine(device)[0], engine, moved).bandwidth == here.bandwidth
+    assert start.value < 1.0
+
+
 @pytest.mark.parametrize("engine", ["vllm-0.33", "sglang-0.5.23"])
 @pytest.mark.parametrize(("users", "output"), [(256, 32), (64, 8), (32, 2)])
 def test_prompts_of_one_step_are_waited_for_together(engine, users, output):

@@ -131,8 +131,10 @@ KNOWN_WORDS = {
     "gradient_dtype": re.compile(r"(bf|fp)(16|32)", re.IGNORECASE),
     "memory_kind": re.compile(r"^(allocated|reserved|unspecified)$", re.IGNORECASE),
     "offload": re.compile(r"none|params|optimizer|cpu|not stated", re.IGNORECASE),
-    "zero_stage_fsdp": re.compile(r"^[0-3]$|fsdp|shard|ddp|zero-[0-3]|distributed", re.IGNORECASE),
-    "recompute": re.compile(r"^(none|full|selective|minimal|save|qkv)", re.IGNORECASE),
+    "zero_stage_fsdp": re.compile(r"^[0-3]$|fsdp|shard|ddp|(zero|stage)[-_ ]*[0-3]|distributed|none", re.IGNORECASE),
+    "recompute": re.compile(
+        r"^(none|full|selective|minimal|save|qkv|true|false|yes|no|on|off)\b|^(save|minimal|qkv)", re.IGNORECASE
+    ),
     "moe": re.compile(r"^\d+/\d+(/\d+)?$"),
     "task": re.compile(r"^(pretrain|full-ft|memory|q?lora|adapter)", re.IGNORECASE),
 }

@@ -73,7 +73,7 @@ def _widened(name: str, figure: Metric | str, others: dict[str, list[dict[str, f
 def _as_stated(case: InferenceCase, fit: Fit) -> dict[str, Metric | str]:
     """Return the predicted figures of a case by its stated inputs and those filled in by rules."""
     if case.regime == "static batch":
-        return _static(case, fit)
+        return dict(static_figures(case, fit))
     if case.regime == "steady batch":
         return _predicted_steady(case, fit)
     return _queued(case, fit)
@@ -84,7 +84,18 @@ def _metric(case: InferenceCase, name: str, value: float, behind: Term, fit: Fit
     return certainty(FIGURE_OF[name], behind, case.model, case.rates(fit), load=load).of(value, UNITS[name])
 
 
-def _static(case: InferenceCase, fit: Fit) -> dict[str, Metric | str]:
+def static_figures(case: InferenceCase, fit: Fit) -> dict[str, Metric]:
+    """Return the predicted figures of a batch that starts and ends together.
+
+    Parameters
+    ----------
+    case : a run with a known batch.
+    fit : the fitted constants.
+
+    Returns
+    -------
+    Figures by metric.
+    """
     users = case.users or 1.0
     found = case.steady(users, fit)
     decode, prompts = case.measured_term(found), case.prompts_term(fit)
@@ -119,7 +130,7 @@ def _queued(case: InferenceCase, fit: Fit) -> dict[str, Metric | str]:
     if seats < 1 or not book.fits:
         raise Skipped("memory: by our ledger it does not fit")
     if case.regime == "offline" and not case.in_flight:
-        return _static(replace(case, users=float(book.max_concurrency)), fit)
+        return dict(static_figures(replace(case, users=float(book.max_concurrency)), fit))
     clients = float(case.clients or math.inf)
     running = min(float(book.max_concurrency), clients)
     long = case.requests is not None and case.requests > LARGEST_QUEUE * running

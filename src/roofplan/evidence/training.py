@@ -299,8 +299,12 @@ def _stated_recompute(row: Row, framework: Framework) -> str:
     """Return the recomputation that a row states, empty where it states none that is known."""
     said = row.get("recompute", "").lower()
     stated = "" if "not stated" in said else re.split(r"[\s,;]", said)[0]
-    stated = framework.raw.get("recompute_names", {}).get(stated, stated)
+    stated = framework.raw.get("recompute_names", {}).get(stated, SWITCHED.get(stated, stated))
     return stated if stated in RECOMPUTES else ""
+
+
+SWITCHED = {**dict.fromkeys(("true", "yes", "on"), "full"), **dict.fromkeys(("false", "no", "off"), "none")}
+"""Recomputation that a table gives as a switch."""
 
 
 def _recomputing(
@@ -335,7 +339,7 @@ def _zero(row: Row, framework: Framework) -> int:
         return 3
     if "distributed" in stated:
         return 1
-    if stated == "ddp":
+    if stated in {"ddp", "none"}:
         return 0
     return 3 if framework.sharding == "fsdp" else 1 if framework.sharding == "distributed-optimizer" else 0
 

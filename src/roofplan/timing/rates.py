@@ -12,7 +12,7 @@ from roofplan import catalogue
 from roofplan.errors import InputError
 from roofplan.laws import Number, matmul
 from roofplan.records.calibration import Constant, Fit
-from roofplan.records.engine import COMPILED, Software
+from roofplan.records.engine import COMPILED, Engine, Software
 from roofplan.records.hardware import BANDWIDTH, CPU, VECTOR, Accelerator, Machine
 from roofplan.records.terms import Cited
 from roofplan.timing.network import Network, network
@@ -236,6 +236,8 @@ def rates(machine: Machine, engine: Software, fit: Fit) -> Rates:
         share = blocks if name == "gguf" and peak[name] != peak["fp16"] else kernels
         compute[name] *= share.value
         where_from[f"compute.{name}"] = (*where_from[f"compute.{name}"], share)
+    reach = _reach(engine, device, compute, where_from, fit)
+    attained = wire * reach.value
     vector = _vector(engine, device, wire, fitted, where_from)
     vector_peak = _vector_peak(device, fitted, where_from)
     return Rates(
@@ -248,18 +250,18 @@ def rates(machine: Machine, engine: Software, fit: Fit) -> Rates:
         scan=_scan(engine, vector_peak, fitted, where_from),
         cache=device.value("cache") or 0.0,
         bandwidth={
-            "matmul": wire * memory_share.value,
-            "decode_attention": wire * decode_share.value,
-            "prefill_attention": wire * memory_share.value,
-            "experts": wire * experts_bandwidth.value,
-            "memory": wire * passes.value,
-            **{name: wire * item.value for name, item in own_experts.items()},
+            "matmul": attained * memory_share.value,
+            "decode_attention": attained * decode_share.value,
+            "prefill_attention": attained * memory_share.value,
+            "experts": attained * experts_bandwidth.value,
+            "memory": attained * passes.value,
+            **{name: attained * item.value for name, item in own_experts.items()},
         },
         vector=vector,
         attention_share=attention_share.value * kernels.value,
         grouped=Grouped(*(item.value for item in grouped)),
         casts={name: item.value for name, item in casts.items()},
-        gap=gap.value,
+        gap=gap.value / reach.value,
         step_base=base.value,
         step_each=each.value,
         front=front.value,
@@ -370,6 +372,72 @@ READS = frozenset({("matmul", "bandwidth"), ("memory", "bandwidth")})
 def _of_reads(item: Constant, dense: Constant) -> Constant:
     """Return a kernel's share of the bandwidth that a probe's reads attained: its share of the data sheet's over that of dense products."""
     return replace(item, value=min(1.0, item.value / dense.value))
+
+
+def at_home(engine: Software, device: Accelerator) -> bool:
+    """Return whether an engine's kernels were written for a device's vendor, or its constants tell vendors apart; so it is in training.
+
+    Parameters
+    ----------
+    engine : engine or training framework.
+    device : the device that it runs on.
+
+    Returns
+    -------
+    Whether no factor is looked up.
+    """
+    own = isinstance(engine, Engine) and engine.name != "llama.cpp"
+    measured = device.device_class == CPU or BANDWIDTH in device.attained
+    return not own or device.vendor in HOME or measured
+
+
+def _reach(
+    engine: Software, device: Accelerator, compute: dict[str, float], where_from: dict[str, tuple[Cited, ...]], fit: Fit
+) -> Constant:
+    """Return what an engine reaches on a device; multiply the rates of compute by it, and name it among the sources."""
+    if at_home(engine, device):
+        return AT_HOME
+    reach = fit.find("engine", "reach", reach_scopes(engine, device))
+    for name in compute:
+        compute[name] *= reach.value
+    for name in where_from.keys() - UNREACHED:
+        where_from[name] = (*where_from[name], reach)
+    return reach
+
+
+HOME = frozenset({"NVIDIA", "Apple"})
+"""Vendors on whose devices engines are as fast as their constants say."""
+
+AT_HOME = Constant(
+    law="engine",
+    name="reach",
+    scope="any",
+    value=1.0,
+    unit="1",
+    spread=0.0,
+    rows=0,
+    fitted="",
+    source="an engine on the devices that its constants were fitted on",
+    kind="definition",
+)
+
+UNREACHED = frozenset({"front", "engine", "casts", "grouped"})
+"""Sources that say nothing of a device's rates."""
+
+
+def reach_scopes(engine: Software, device: Accelerator) -> list[str]:
+    """Return the scopes of what an engine reaches on a device, nearest first.
+
+    Parameters
+    ----------
+    engine : engine or training framework.
+    device : the device that it runs on.
+
+    Returns
+    -------
+    Scopes of constants.
+    """
+    return [f"{engine.name}/{device.vendor}", device.vendor, "any"]
 
 
 def shares_of(engine: Software, device: Accelerator) -> list[str]:

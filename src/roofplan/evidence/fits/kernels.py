@@ -189,8 +189,8 @@ def _reference(scope: str, name: str, devices: Sequence[str]) -> Constant | None
     source = f"data sheets of {', '.join(found)}"
     value = float(np.median(list(found.values())))
     place = f"{scope}/{nodes.pop()}"
-    off, count = spread(found.values()), len(found)
-    return entry("matmul", f"energy.{name}", place, value, "J/FLOP", off, count, source, kind="definition")
+    off = spread(found.values())
+    return entry("matmul", f"energy.{name}", place, value, "J/FLOP", off, 0, source, kind="definition")
 
 
 def energy_of(device: str, name: str) -> float | None:

@@ -129,7 +129,7 @@ def _all(fits: dict[str, list[Constant]]) -> Fit:
     return Fit(tuple(item for found in fits.values() for item in found))
 
 
-SERVING = ("engines", "prefill", "front", "power")
+SERVING = ("engines", "reach", "prefill", "front", "power")
 """Fits that rest on serving runs."""
 
 

@@ -11,19 +11,26 @@ from roofplan import catalogue
 from roofplan.evidence.fits.engines import GUESSES, NUMBERS, fit_engines, usable
 from roofplan.evidence.fits.fitting import Excluded, entry, nearest, spread
 from roofplan.evidence.fits.prompts import SHARES, fit_front, fit_prefill, fronts, latencies
+from roofplan.evidence.fits.reach import fit_reach
 from roofplan.records.calibration import Constant, Fit
 
 
 def fit_serving(others: Iterable[Constant], excluded: Excluded = frozenset()) -> dict[str, list[Constant]]:
-    """Return the fits ``engines``, ``prefill``, ``front`` and ``power``, without starting from earlier serving fits.
+    """Return the fits ``engines``, ``reach``, ``prefill``, ``front`` and ``power``, without starting from earlier serving fits.
 
     The prefill rate depends on launches and host time, compute-heavy decode steps depend on the rate of products, and the front end's time
     is the remainder of a wait, so the fits alternate. Starting afresh ensures that no excluded publisher influences them.
     """
     law = Fit(tuple(others), excluded)
-    found = {"engines": _neutral_engines(), "prefill": _neutral_shares(), "front": [*fronts({}), *latencies({})]}
+    found = {
+        "engines": _neutral_engines(),
+        "reach": [entry("engine", "reach", "any", 1.0, "1", 0.4, 0, "where the search starts", kind="guess")],
+        "prefill": _neutral_shares(),
+        "front": [*fronts({}), *latencies({})],
+    }
+    made = {"engines": fit_engines, "reach": fit_reach, "prefill": fit_prefill, "front": fit_front}
     for _ in range(TURNS):
-        for name, made_by in (("engines", fit_engines), ("prefill", fit_prefill), ("front", fit_front)):
+        for name, made_by in made.items():
             found[name] = made_by(law.with_(chain.from_iterable(found.values())))
     return {**found, "power": fit_power(law.with_(chain.from_iterable(found.values())))}
 
