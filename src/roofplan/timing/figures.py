@@ -153,16 +153,19 @@ class Doubt(NamedTuple):
     load : how the number of running sequences was obtained: ``client`` or ``clients`` of a closed loop, all of which
         run, or a simulated ``queue``; empty if it was measured.
     assumed : assumed inputs, each with the relative error that it may cause, one standard deviation [1].
+    traits : those of `TRAITS` that it has.
     """
 
     constants: float = 0.0
     new: Newness = ""
     load: Load = ""
     assumed: tuple[tuple[str, float], ...] = ()
+    traits: tuple[str, ...] = ()
 
 
 BASE, PUBLISHERS, CONSTANTS, NEW, NEW_KIND = "base", "publishers", "constants", "new system", "new kind"
 LOADS = ("clients", "queue")
+TRAITS = MIXTURE, AWAY = "mixture", "other vendor"
 """Causes of error whose sizes are learned; that of constants is a multiple of their residual error."""
 
 CLIENTS = frozenset({"client", "clients"})
@@ -199,7 +202,23 @@ def causes(figure: str, doubt: Doubt, fit: Fit) -> dict[str, float]:
     out |= {NEW: size(NEW)} if doubt.new else {}
     out |= {NEW_KIND: size(NEW_KIND)} if doubt.new == "kind" else {}
     out |= {doubt.load: size(doubt.load)} if doubt.load in LOADS else {}
+    out |= {trait: size(trait) for trait in doubt.traits}
     return out | dict(doubt.assumed)
+
+
+def traits_of(kind: str, *, away: bool = False) -> tuple[str, ...]:
+    """Return what makes errors larger in a system: a mixture of experts, and an engine away from the devices that it was written for.
+
+    Parameters
+    ----------
+    kind : of the model, as in `System`.
+    away : whether the device is of a vendor for which the engine's kernels were not first written.
+
+    Returns
+    -------
+    Those of `TRAITS` that hold.
+    """
+    return tuple(trait for trait, holds in ((MIXTURE, kind == "mixture"), (AWAY, away)) if holds)
 
 
 def spread_of(figure: str, doubt: Doubt, fit: Fit) -> float:

@@ -24,6 +24,7 @@ from roofplan.timing.figures import (
     how_new,
     own_runs,
     sure,
+    traits_of,
 )
 from roofplan.training.ability import Ability, ability
 from roofplan.training.step import Step, step
@@ -137,7 +138,7 @@ def step_certainty(
     new = how_new(STEP, system, machine, fit)
     grade = max(grade, 2) if new else grade
     own = own_runs(STEP, framework.id, machine, model, fit)
-    known = sure(STEP, GRADES[grade], Doubt(left, new, assumed=assumed), fit, own)
+    known = sure(STEP, GRADES[grade], Doubt(left, new, assumed=assumed, traits=traits_of(system.kind)), fit, own)
     ends = [(least, most) for name, (least, most) in others.items() if name in INSIDE]
     return Known(known, ends=(min([1.0, *(x for x, _ in ends)]), max([1.0, *(x for _, x in ends)])))
 

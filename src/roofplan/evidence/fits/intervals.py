@@ -29,7 +29,7 @@ from roofplan.evidence.rows import SHORT_OF_CACHE
 from roofplan.evidence.scoring import LEAST_OF_A_SOURCE, Outcome, pooled, weighted_quantile
 from roofplan.money.uncertainty import student
 from roofplan.records.calibration import Constant, Fit
-from roofplan.timing.figures import BASE, CONSTANTS, LOADS, NEW, NEW_KIND, POWER, PUBLISHERS, Doubt
+from roofplan.timing.figures import BASE, CONSTANTS, LOADS, NEW, NEW_KIND, POWER, PUBLISHERS, TRAITS, Doubt
 
 COVERED = 0.9
 """Nominal coverage of an interval [1]."""
@@ -105,6 +105,7 @@ def _cause_matrix(rows: Sequence[Outcome]) -> dict[str, np.ndarray]:
         NEW: np.array([float(one.new != "") for one in doubts]),
         NEW_KIND: np.array([float(one.new == "kind") for one in doubts]),
         **{load: np.array([float(one.load == load) for one in doubts]) for load in LOADS},
+        **{trait: np.array([float(trait in one.traits) for one in doubts]) for trait in TRAITS},
     }
 
 
@@ -113,7 +114,15 @@ def _assumed(rows: Sequence[Outcome]) -> np.ndarray:
     return np.array([sum(size**2 for _, size in _doubt(one).assumed) for one in rows])
 
 
-EXPECTED = {BASE: 0.5, PUBLISHERS: 0.5, NEW: 0.7, NEW_KIND: 0.7, "clients": 0.7, "queue": 1.0}
+EXPECTED = {
+    BASE: 0.5,
+    PUBLISHERS: 0.5,
+    NEW: 0.7,
+    NEW_KIND: 0.7,
+    "clients": 0.7,
+    "queue": 1.0,
+    **dict.fromkeys(TRAITS, 0.7),
+}
 """Prior sizes of causes, over the mean size of all errors; a guess. The prior multiple of the constants' own spread is one [1]."""
 
 TRUST = 0.25

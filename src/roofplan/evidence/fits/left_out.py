@@ -17,7 +17,8 @@ from roofplan.evidence.rows import SHORT_OF_CACHE, STARVED, Row, flags, unstarve
 from roofplan.evidence.scoring import UNITS, Outcome, Validation
 from roofplan.records.calibration import Constant, Fit
 from roofplan.records.system import System
-from roofplan.timing.figures import FIGURE_OF, PROMPTS, STEP, Doubt, sure
+from roofplan.timing.figures import FIGURE_OF, MEMORY, PROMPTS, STEP, Doubt, sure, traits_of
+from roofplan.timing.rates import at_home
 from roofplan.training.ability import UNTUNED
 
 Tick = Callable[[str], object]
@@ -215,8 +216,11 @@ def kept_groups(fit: Fit) -> list[Outcome]:
 def _outcome(row: dict[str, str], fit: Fit) -> Outcome:
     pairs = (one.partition("=") for one in row["assumed"].split(";") if one)
     assumed = tuple((name, float(size)) for name, _, size in pairs)
-    doubt = Doubt(float(row["constants"]), row["new"], row["load"], assumed)  # type: ignore[arg-type]
     figure = FIGURE_OF[row["metric"]]
+    trained = figure in {STEP, MEMORY}
+    away = not (trained or at_home(catalogue.engine(row["software"]), catalogue.accelerator(row["chip"])))
+    traits = () if figure == MEMORY else traits_of(row["kind"], away=away)
+    doubt = Doubt(float(row["constants"]), row["new"], row["load"], assumed, traits)  # type: ignore[arg-type]
     known = sure(figure, row["grade"], doubt, fit)
     same = ("left_out", "id", "source", "metric", "regime", "chip", "software", "year")
     return Outcome(

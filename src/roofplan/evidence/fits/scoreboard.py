@@ -30,7 +30,18 @@ from roofplan.evidence.scoring import ALONE, Outcome, Validation, pooled, score,
 from roofplan.evidence.training import training_case
 from roofplan.records.calibration import Fit
 from roofplan.records.source import GRADES
-from roofplan.timing.figures import BASE, CONSTANTS, LOADS, NEW, NEW_KIND, PROMPTS, PUBLISHERS, STEP, interval_factor
+from roofplan.timing.figures import (
+    BASE,
+    CONSTANTS,
+    LOADS,
+    NEW,
+    NEW_KIND,
+    PROMPTS,
+    PUBLISHERS,
+    STEP,
+    TRAITS,
+    interval_factor,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -332,7 +343,7 @@ def _intervals(outcomes: Sequence[Outcome], left: Sequence[Outcome], fit: Fit) -
                 yield f"| {figure} | {grade} | {found.members} | {found.rows} | {found.share:.0%} | {found.width:.1f} |"
 
 
-CAUSES = (BASE, PUBLISHERS, CONSTANTS, NEW, NEW_KIND, *LOADS)
+CAUSES = (BASE, PUBLISHERS, CONSTANTS, NEW, NEW_KIND, *LOADS, *TRAITS)
 """Causes of error with learned sizes."""
 
 INPUTS: tuple[tuple[str, Callable[[Outcome], bool]], ...] = (
