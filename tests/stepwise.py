@@ -48,6 +48,7 @@ class Engine:
         self.turns = list(r.turns)  # decode steps still to go
         self.emitted = [0.0] * len(r.inputs)
         self.idle_seats = 0  # of a static batch
+        self.again = 0.0  # blocks that were found again, and so left that queue from within
         self.freed = float(s.blocks)  # blocks that were ever put at the end of the queue from which they are taken
         self.left: dict[
             int, tuple[float, float]
@@ -89,7 +90,7 @@ class Engine:
 
     def plan(self) -> Part:
         lost = False
-        while self.wanted() > self.free():
+        while self.wanted() > self.free() + 1e-6:
             self.lose(self.running[-1])
             lost = True
         decoding = [seat for seat in self.running if seat.decodes]
@@ -150,9 +151,10 @@ class Engine:
             if fresh:
                 answer = ceil(self.r.turns[seat.i] * s.grows) if s.reserves else 0
                 tokens = (self.r.inputs[seat.i] if s.reserves else seat.target) - self.r.cached[seat.i] + answer
-                if s.fixed + self.blocks(tokens) > free:
+                if s.fixed + self.blocks(tokens) > free + 1e-6:
                     break
                 free -= self.held(seat)
+                self.again += (seat.computed - self.r.cached[seat.i]) // s.block
                 self.running.append(seat)
                 if self.waiting:
                     self.waiting.pop()
@@ -161,7 +163,7 @@ class Engine:
                 if self.out.admitted[seat.i] < 0.0:
                     self.out.admitted[seat.i] = self.now
             more = 0 if s.reserves else self.blocks(seat.kept + part) - self.blocks(seat.kept)
-            if more > free:
+            if more > free + 1e-6:
                 self.lose(seat)
                 break
             free -= more
@@ -178,7 +180,7 @@ class Engine:
         if not self.s.keeps or i not in self.left:
             return 0
         before, tokens = self.left[i]
-        taken = self.freed - free
+        taken = self.freed - self.again - free
         held = [before + k for k in range(self.blocks(tokens))][::-1]  # places in the queue, the last block first
         there = 0
         while there < len(held) and held[there] >= taken:
@@ -187,7 +189,7 @@ class Engine:
         return whole * self.s.block
 
     def lose(self, seat: Seat) -> None:
-        self.left[seat.i] = (self.freed, seat.kept)
+        self.left[seat.i] = (self.freed - self.again, seat.kept)
         self.freed += self.held(seat)
         self.running.remove(seat)
         self.waiting.append(seat.i)

@@ -109,3 +109,18 @@ def test_micro_batches_add_up():
     size = int(r.engine.pass_tokens(2048.0))
     assert table.prompts[2 * size] == pytest.approx(2 * table.prompts[size])
     assert table.prompts[size + 7] == pytest.approx(table.prompts[size] + table.prompts[7])
+
+
+@pytest.mark.parametrize(
+    ("name", "on"), [("llama-2-7b", "rtx-a6000:1"), ("llama-3.2-1b", "h200-sxm:1"), ("mixtral-8x7b", "h200-sxm:1")]
+)
+def test_launches_ahead_of_kernels_are_in_the_tables(name, on):
+    """A static batch decodes, or computes a prompt: the longer of launches and kernels."""
+    model, r = read_model(name), rates(machine(on)[0], catalogue.engine("hf-transformers-4.57"), fit_at_hand())
+    table = surface(model, Strategy(), r, kv_bytes=2.0, seats=32, budget=8192, longest=8192)
+    for sequences, context in ((1, 700), (1, 8000), (8, 2000), (32, 4000)):
+        seen = step_time(table, sequences, sequences * context, [])
+        assert seen == pytest.approx(by_law(model, Strategy(), r, sequences, context, [], 1), rel=WITHIN)
+    for new in (20, 300, 5000):
+        seen = step_time(table, 0, 0, [(new, 0)])
+        assert seen == pytest.approx(by_law(model, Strategy(), r, 0, 0, [(new, 0)], 1), rel=WITHIN)

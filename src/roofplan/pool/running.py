@@ -44,6 +44,8 @@ class Running:
             (state.base, 0),
             (state.turned, 0),
             (state.late, 0.0),
+            (state.kept, 0),
+            (state.behind, 0.0),
         ):
             queue.append(start)
         self.ids.append(request)
@@ -56,7 +58,8 @@ class Running:
     def drop(self, place: int) -> None:
         """Forget a request that has no seat yet."""
         state, r = self.replica.state, self.replica
-        for queue in (*r.requests, *r.times, state.ends, state.since, state.base, state.turned, state.late, self.ids):
+        each = (state.ends, state.since, state.base, state.turned, state.late, state.kept, state.behind)
+        for queue in (*r.requests, *r.times, *each, self.ids):
             del queue[place]
         state.sent[records.SENT] -= 1
         state.sent[records.ALL] -= 1

@@ -106,15 +106,22 @@ def _timed(
     timed = [[(op, operation_time(op, r)) for op in table] for table in tables]
     launches = [r.engine.kernels.launches * sum(kernels_of(op, r) for op in table) * r.gap for table in tables]
     if r.engine.kernels.ahead:
-        launches = [beyond(launch, table) for launch, table in zip(launches, timed, strict=True)]
+        kernels = _sums(timed, [0.0] * len(timed))
+        launches = [beyond(launch, computing) for launch, computing in zip(launches, kernels, strict=True)]
     return timed, launches
 
 
-def beyond(launch: Number, table: list[tuple[Operation, Number]]) -> Number:
-    """Return the time of launches beyond that of the kernels, which the host starts ahead of the device [s]."""
-    computing: Number = 0.0
-    for _, seconds in table:
-        computing = computing + seconds
+def beyond(launch: Number, computing: Number) -> Number:
+    """Return by how much launches outlast the kernels that they start, where the host is ahead of the device [s].
+
+    Parameters
+    ----------
+    launch, computing : time of all launches, and of all kernels and messages [s].
+
+    Returns
+    -------
+    Time in which the device waits for the host, a float or an array [s].
+    """
     return larger(launch - computing, 0.0 * launch)
 
 
@@ -217,19 +224,21 @@ def _grouped(name: str, timed: Timed, launches: list[Number], counts: list[Numbe
     gap = launches[0] * counts[0]
     for launch, count in zip(launches[1:], counts[1:], strict=True):
         gap = gap + launch * count
+    ahead = r.engine.kernels.ahead
+    text = (
+        "launches of {gap} each, beyond the time of what they start"
+        if ahead
+        else "{kernels} kernels x {gap} between one and the next"
+    )
+    counted: dict[str, Any] = {} if ahead else {"kernels": gap / r.gap if r.gap else 0.0}
     parts.append(
         Term(
             "launches",
             gap,
             "s",
             law="roofline.kernel_time",
-            text="{kernels} kernels x {gap} "
-            + (
-                "that the host starts later than the device could run them"
-                if r.engine.kernels.ahead
-                else "between one and the next"
-            ),
-            numbers={"kernels": gap / r.gap if r.gap else 0.0, "gap": (r.gap, "s")},
+            text=text,
+            numbers={**counted, "gap": (r.gap, "s")},
             sources=r.sources["gap"],
         )
     )

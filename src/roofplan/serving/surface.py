@@ -19,7 +19,7 @@ from roofplan.records.engine import Engine
 from roofplan.records.model import Model
 from roofplan.records.strategy import Strategy
 from roofplan.serving.prompts import turns_of
-from roofplan.serving.step import stage_counts, step_operations
+from roofplan.serving.step import beyond, stage_counts, step_operations
 from roofplan.timing.kernels import kernels_of, operation_time
 from roofplan.timing.network import mean_hop
 from roofplan.timing.rates import Rates
@@ -172,8 +172,7 @@ class _System:
                 seen[op.name] = seen.get(op.name, 0) + 1
                 keys.append((k, op.name, seen[op.name]))
                 seconds.append(np.asarray(operation_time(op, self.r), float))
-                launch = np.asarray(kernels_of(op, self.r) * gap, float)
-                launches.append(np.maximum(launch - seconds[-1], 0.0) if self.r.engine.kernels.ahead else launch)
+                launches.append(np.asarray(kernels_of(op, self.r) * gap, float))
         return _Timed(keys, seconds, launches)
 
     def classes(self, seats: float, budget: float, longest: float) -> dict[tuple[int, str, int], str]:
@@ -239,9 +238,27 @@ class _Sums:
             kind = self.classes[k, name, n]
             if kind in wanted and (k, name, n) not in self.shared:
                 out = out + seconds * counts[k]
-            if kind in launching:
+            if kind in launching and not self.ahead:
                 out = out + launch * counts[k]
         return out
+
+    @property
+    def ahead(self) -> bool:
+        """Whether launches take time only where they outlast what they start."""
+        return self.system.r.engine.kernels.ahead
+
+    def late(self, **numbers: Any) -> Array:
+        """Return by how much launches outlast the kernels of a step, zero where they are counted with them [s]."""
+        if not self.ahead:
+            return np.zeros(())
+        timed = self.system.timed(**numbers)
+        kernels: dict[int, Array] = {}
+        launches: dict[int, Array] = {}
+        for (k, _, _), seconds, launch in zip(timed.keys, timed.seconds, timed.launches, strict=True):
+            kernels[k] = kernels.get(k, np.zeros(())) + seconds
+            launches[k] = launches.get(k, np.zeros(())) + launch
+        counts = self._counts(timed)
+        return np.asarray(sum(beyond(launches[k], kernels[k]) * counts[k] for k in kernels))
 
     def of_shared(self, tokens: Array) -> Array:
         """Return the time of what groups share, at so many tokens in each, through all stages [s]."""
@@ -352,7 +369,7 @@ def _by_tokens(sums: _Sums, most: int, seats: int, middle: float) -> tuple[Array
     decodes = sums.of(EVERY - {DECODE}, EVERY, sequences=held, context=middle + 0.0 * d)
     return (
         _spread(tokens, (sums.of(inner, outer, **mixed) + hops) * passed + base / share),
-        _spread(tokens, (sums.of(inner, outer, **prompts) + hops) * passed + base / share),
+        _spread(tokens, (sums.of(inner, outer, **prompts) + sums.late(**prompts) + hops) * passed + base / share),
         _spread(d, (decodes + np.interp(held * each, tokens, hops)) * float(system.strategy.pp) + base),
     )
 
@@ -407,7 +424,8 @@ def _attention(sums: _Sums, decodes: Array, seats: int, longest: float) -> tuple
     share, pp, contexts = sums.system.share, float(sums.system.strategy.pp), _lengths(longest)
     d = np.unique(np.round(np.geomspace(1.0, max(2.0, seats), 6 * COARSE)))
     n, c = np.broadcast_arrays(d[:, None], contexts)
-    fine = np.broadcast_to(sums.of({DECODE}, set(), sequences=np.maximum(n / share, 1.0), context=c) * pp, n.shape)
+    decoding = {"sequences": np.maximum(n / share, 1.0), "context": c}
+    fine = np.broadcast_to((sums.of({DECODE}, set(), **decoding) + sums.late(**decoding)) * pp, n.shape)
     whole = fine + np.interp(d, np.arange(seats + 1.0), decodes)[:, None]
     kept = [0, len(contexts) - 1]
     while True:

@@ -37,7 +37,7 @@ def run(s: Scheduler, t: Surface, r: Requests, out: Times, state: State, until: 
     head, steps, decoding, partial, computed, prompts = state.counts
     while state.sent[DONE] < state.sent[SENT] and now < until:
         lost, count, need, sent = False, 0, wanted(s, state, steps, decoding, 1), state.sent[SENT]
-        if need > free:
+        if need > free + SLIVER:
             lost = True
             free, context, decoding, partial = preempt(
                 s, r, out, state, steps, free, context, decoding, partial, computed
@@ -199,6 +199,10 @@ def returned(s: Scheduler, r: Requests, state: State, i: int, grown: float) -> f
     return 1.0 * (s.fixed + blocks_of(s, own(r, state, i) + int(grown)))
 
 
+SLIVER = 1e-6
+"""Blocks by which rounding may miss a full cache [1]."""
+
+
 def freed(state: State, free: float, blocks: float) -> float:
     """Return the free blocks after some were given back [1]."""
     state.clock[4] += blocks
@@ -208,10 +212,11 @@ def freed(state: State, free: float, blocks: float) -> float:
 def found_again(s: Scheduler, r: Requests, state: State, i: int, free: float) -> int:
     """Return the tokens of a preempted request's own that are still in the cache [token].
 
-    Free blocks are taken in the order in which they were freed, and those of a request from its end.
+    Free blocks are taken in the order in which they were freed, and those of a request from its end. What is found again leaves that order
+    from within; since the request preempted last is admitted first, it lay behind those of all that still wait.
     """
     blocks = blocks_of(s, state.kept[i])
-    gone = min(max(0, int(ceil(state.clock[4] - free - state.behind[i]))), blocks)
+    gone = min(max(0, int(ceil(state.clock[4] - state.clock[5] - free - state.behind[i] - SLIVER))), blocks)
     whole = min(state.kept[i] // s.block, blocks - gone, (own(r, state, i) - 1) // s.block)
     return int(whole * s.block)
 
@@ -244,15 +249,15 @@ def preempt(
     -------
     Free blocks [1], cached tokens of decoding sequences [token], their number, and the request within its prompt [1].
     """
-    while wanted(s, state, steps, decoding, 1) > free:
+    while wanted(s, state, steps, decoding, 1) > free + SLIVER:
         i = state.order.pop()
         if i == partial:
-            state.kept[i], state.behind[i] = computed - r.cached[i], state.clock[4]
+            state.kept[i], state.behind[i] = computed - r.cached[i], state.clock[4] - state.clock[5]
             free = freed(state, free, 1.0 * (s.fixed + blocks_of(s, computed - r.cached[i])))
             partial = OUT
         elif state.ends[i] != OUT:
             grown = s.grows * (steps - state.since[i])
-            state.kept[i], state.behind[i] = own(r, state, i) + int(grown), state.clock[4]
+            state.kept[i], state.behind[i] = own(r, state, i) + int(grown), state.clock[4] - state.clock[5]
             free = freed(state, free, returned(s, r, state, i, grown))
             context, decoding = context - state.base[i] - grown, decoding - 1
             state.turned[i] += steps - state.since[i] + 1
@@ -322,7 +327,7 @@ def fill(
                 takes += s.fixed
             else:
                 whole = takes = reserved(s, r, i) if s.reserves else 0.0
-            if whole > free:
+            if whole > free + SLIVER:
                 break
             if len(state.waiting) > 0:
                 state.waiting.pop()
@@ -332,11 +337,12 @@ def fill(
                 state.order.append(i)
             if out.admitted[i] < 0.0:
                 out.admitted[i] = now
-        elif takes > free:
+            state.clock[5] += (computed - r.cached[i]) // s.block
+        elif takes > free + SLIVER:
             # the last one admitted makes room for those before it
             out.preempted[i] += 1
             state.waiting.append(i)
-            state.kept[i], state.behind[i] = computed - r.cached[i], state.clock[4]
+            state.kept[i], state.behind[i] = computed - r.cached[i], state.clock[4] - state.clock[5]
             free = freed(state, free, 1.0 * (s.fixed + blocks_of(s, computed - r.cached[i])))
             return free, OUT, 0, head, count, tokens, again, seconds
         free, room, seats = free - takes, room - part, seats - 1
@@ -455,7 +461,7 @@ def within(m: int, one: float, growth: float, gap: float) -> tuple[int, float]:
 def steps_held(s: Scheduler, state: State, steps: int, decoding: int, free: float) -> int:
     """Return the decode steps for which the free blocks suffice [1]."""
     if s.grows != 1.0:
-        return int(free * s.block / (decoding * s.grows))
+        return int((free + SLIVER) * s.block / (decoding * s.grows))
     rounds = int(free) // decoding
     free -= rounds * decoding
     m = rounds * s.block

@@ -21,7 +21,7 @@ class Member:
 
     def __init__(self, r: Requests, out: Times, state: State) -> None:
         self.r, self.out, self.state = r, out, state
-        _, self.free, self.context, self.busy, _ = state.clock
+        _, self.free, self.context, self.busy = state.clock[:4]
         self.head, self.steps, self.decoding, self.partial, self.computed, self.prompts = state.counts
 
     def plan(self, s: Scheduler, t: Surface, now: float) -> Part:

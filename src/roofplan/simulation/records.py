@@ -97,9 +97,9 @@ class State(NamedTuple):
     turned : decode steps of its answer until its last preemption [1].
     late : time from joining until its first token has left the last stage [s].
     kept : tokens of its own in the cache when it was preempted last [token].
-    behind : blocks that had been freed before its own were [1].
+    behind : blocks that had been freed before its own were and not found again [1].
     bins : sequences that take a block whenever the count of steps has this remainder [1].
-    clock : the time, free blocks, cached tokens of decoding sequences, time spent in steps, blocks ever freed [s, 1, token, s, 1].
+    clock : the time, free blocks, cached tokens of decoding sequences, time spent in steps, blocks ever freed, and found again [s, 1, token, s, 1, 1].
     counts : requests that have come to a seat, decode steps, decoding sequences, the request within its prompt, its computed tokens,
         steps with prompts [1].
     sent : requests that ended, that arrived, and that will [1].
@@ -160,7 +160,7 @@ def started(s: Scheduler, requests: int, sent: int, *, arrays: bool = False) -> 
         kept=each(0),
         behind=each(0.0),
         bins=[0] * s.block,
-        clock=[0.0, 1.0 * s.blocks, 0.0, 0.0, 1.0 * s.blocks],
+        clock=[0.0, 1.0 * s.blocks, 0.0, 0.0, 1.0 * s.blocks, 0.0],
         counts=[0, 0, 0, OUT, 0, 0],
         sent=[0, sent, requests],
     )
