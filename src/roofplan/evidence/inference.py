@@ -83,7 +83,7 @@ LARGEST_QUEUE = 12.0
 FIXED = "fixed"
 """Cell of the column ``lengths`` of a run whose requests are all alike."""
 
-PROMPT, CACHE, LENGTHS, FORMAT = "prompt", "cache", "lengths", "weights"
+PROMPT, ANSWER, CACHE, LENGTHS, FORMAT = "prompt", "answer", "cache", "lengths", "weights"
 """Inputs that rows may omit and that have other plausible values."""
 
 
@@ -221,8 +221,8 @@ class InferenceCase:
 def alternatives(case: InferenceCase, unstated: str) -> list[InferenceCase]:
     """Return a case with each other plausible value of an input that its row omits.
 
-    These are the engine releases just before and after, half and twice the prompt length, the other cache width, weights in 8 bits, and
-    requests of equal lengths, which keep clients in step.
+    These are the engine releases just before and after, half and twice the prompt length, half and four times the answer, the other cache
+    width, weights in another format, and requests of equal lengths, which keep clients in step.
     """
     plain = replace(case, unstated=())
     if unstated == VERSION:
@@ -231,8 +231,10 @@ def alternatives(case: InferenceCase, unstated: str) -> list[InferenceCase]:
         return [_with_prompt(plain, factor) for factor in (0.5, 2.0)]
     if unstated == LENGTHS:
         return [replace(plain, alike=True)]
+    if unstated == ANSWER:
+        return [_with_answer(plain, factor) for factor in (0.5, 4.0)]
     if unstated == FORMAT:
-        return [replace(plain, model=at_precision(plain.model, "fp8"))]
+        return _in_other_formats(plain)
     bytes_of = {element_bytes(name) for name in ("bf16", "fp8")}
     return [replace(plain, kv_bytes=other) for other in bytes_of - {case.kv_bytes}]
 
@@ -243,6 +245,21 @@ def _releases_beside(engine: Engine) -> list[Engine]:
     ranked = sorted((one for one in every if one.name == engine.name), key=lambda one: one.released)
     place = [one.id for one in ranked].index(engine.id)
     return [*ranked[max(0, place - 1) : place], *ranked[place + 1 : place + 2]]
+
+
+def _with_answer(case: InferenceCase, factor: float) -> InferenceCase:
+    """Return a case with its answer length scaled by a factor."""
+    load = case.workload
+    answer = max(1, round(load.output * factor))
+    return replace(case, workload=replace(load, output=answer, context=load.input + answer))
+
+
+def _in_other_formats(case: InferenceCase) -> list[InferenceCase]:
+    """Return a case with its weights in 8 bits, or in the other usual width of its files; none where the published ones have few bits."""
+    stored = case.model.quantization
+    if stored is None:
+        return [replace(case, model=at_precision(case.model, "fp8"))]
+    return [replace(case, model=_of_catalogue(model_id(case.row), "q8_0"))] if case.engine.name == "llama.cpp" else []
 
 
 def _with_prompt(case: InferenceCase, factor: float) -> InferenceCase:
@@ -503,9 +520,10 @@ def _workload(row: Row, engine: Engine, assumed: Assumed) -> tuple[Workload, flo
         if not one_batch:
             raise Skipped("answer length not stated")
         output = TIMED
-        assumed.add(f"answer: {output:g} tokens, which are not stated")
+        assumed.add(f"answer: {output:g} tokens, which are not stated", ANSWER)
     answer = max(1, round(output or 1.0))
-    if decodes_apart(row, engine) and row.get("prefill_tokens_per_s") and row.get("output_tokens_per_s"):
+    bench = decodes_apart(row, engine) and not engine.stands_for  # others time both of one request
+    if bench and row.get("prefill_tokens_per_s") and row.get("output_tokens_per_s"):
         assumed.add("decoding starts from an empty context, as llama-bench does")
         return Workload(input=1, output=answer, context=max(math.ceil(prompt), 1 + answer)), prompt
     return Workload(input=max(1, round(prompt)), output=answer, context=math.ceil(prompt) + answer), prompt

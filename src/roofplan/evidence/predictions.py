@@ -166,17 +166,18 @@ def training_figures(case: TrainingCase, fit: Fit) -> tuple[dict[str, Metric], b
 
 def _memory(case: TrainingCase, reserved: Metric, allocated: Metric, fit: Fit) -> Metric:
     """Return the memory of a run as it was read: what tensors took, what the allocator held, or either where the row does not say."""
-    kind = case.memory_kind
-    found = allocated if kind in {"allocated", "unspecified"} else at_most(reserved, room_of(case))
-    if kind in {"allocated", "reserved"} or found.doubt is None:
-        return found
-    either = ("memory kind", flat(allocated.value, reserved.value + CONTEXT))
-    doubt = found.doubt._replace(assumed=(*found.doubt.assumed, either))
-    return sure(MEMORY, found.grade, doubt, fit).of(found.value, found.unit)
+    kind, room = case.memory_kind, room_of(case)
+    found = allocated if kind in {"allocated", "unspecified"} else reserved
+    if kind not in {"allocated", "reserved"} and found.doubt is not None:
+        either = ("memory kind", flat(allocated.value, reserved.value + CONTEXT))
+        doubt = found.doubt._replace(assumed=(*found.doubt.assumed, either))
+        found = sure(MEMORY, found.grade, doubt, fit).of(found.value, found.unit)
+    return allocated if kind == "allocated" else at_most(found, room)
 
 
 CONTEXT = 2.0**30
-"""Memory of a device that drivers count and allocators do not: context, libraries and buffers of messages [B]."""
+"""Memory of a device that drivers count and allocators do not: 0.35 to 0.6 GiB of context and libraries (vLLM issues 10517, 13061), and
+buffers of messages; an upper end [B]."""
 
 
 def at_most(figure: Metric, room: float) -> Metric:

@@ -125,7 +125,7 @@ def training_case(row: Row) -> TrainingCase:
         layout=layout,
         rate=rate,
         memory=None if memory is None else memory * unit,
-        memory_kind=row.get("memory_kind", ""),
+        memory_kind=row.get("memory_kind", "").lower(),
         assumed=tuple(assumed.texts),
         unstated=(*assumed.unstated, *(["imbalance"] if model.experts else [])),
         doubts=tuple(assumed.doubts),
@@ -241,7 +241,8 @@ ADAPTERS: dict[str, dict[str, Any]] = {
     },
 }
 """Default adapters. PEFT's LoraConfig: rank 8 on queries and values of most models, in fp32 with fp32 moments. LitGPT: 16-bit
-parameters, gradients and moments. torchtune's recipes (8B_lora.yaml): rank 8 on queries, values, outputs and the feed-forward, in 16 bits.
+parameters, gradients and moments. DeepSpeed trains what PEFT makes; NeMo AutoModel's PeftConfig: dim 8 on all products, in 16 bits.
+torchtune's recipes (8B_lora.yaml): rank 8 on queries, values, outputs and the feed-forward, in 16 bits.
 fsdp_qlora: 16-bit parameters and gradients, fp32 moments. NeMo's examples of 2024 (lora_tuning of
 megatron_gpt_finetuning_config.yaml): the fused QKV product; Megatron Bridge: all products; both with Megatron's fp32 gradient,
 copy and moments."""
@@ -298,7 +299,7 @@ TWICE_THE_MEMORY = 2.0
 def _stated_recompute(row: Row, framework: Framework) -> str:
     """Return the recomputation that a row states, empty where it states none that is known."""
     said = row.get("recompute", "").lower()
-    stated = "" if "not stated" in said else re.split(r"[\s,;]", said)[0]
+    stated = "" if "not stated" in said else re.split(r"[\s,;+-]", said)[0]
     stated = framework.raw.get("recompute_names", {}).get(stated, SWITCHED.get(stated, stated))
     return stated if stated in RECOMPUTES else ""
 
@@ -330,17 +331,17 @@ ZERO_OF_WEIGHTS = 3
 
 def _zero(row: Row, framework: Framework) -> int:
     stated = row.get("zero_stage_fsdp", "").lower()
-    stage = re.search(r"(?:^|zero|stage)[-_ ]*([0-3])\b", stated)
+    stage = re.fullmatch(r"([0-3])", stated) or re.search(r"(?:zero|stage)[-_ ]*([0-3])(?!\d)", stated)
     if stage:
         return int(stage[1])
+    if re.search(r"\b(no|un|not)[-_ ]?shard|\bno[-_ ]fsdp|^none|\bddp\b|data[-_ ]parallel", stated):
+        return 0
     if "grad_op" in stated:
         return 2
     if "fsdp" in stated or "shard" in stated:
         return 3
     if "distributed" in stated:
         return 1
-    if stated in {"ddp", "none"}:
-        return 0
     return 3 if framework.sharding == "fsdp" else 1 if framework.sharding == "distributed-optimizer" else 0
 
 
@@ -349,16 +350,19 @@ def _sharding(model: Model, job: Job, layout: Layout, framework: Framework, foun
     room = float(found.device.memory or math.inf)
     stages = (replace(layout, zero=stage) for stage in range(ZERO_OF_WEIGHTS + 1))
     fits = next((one for one in stages if needed(model, job, one, framework) <= room), None)
-    if fits is None or fits.zero == layout.zero:
-        return layout
-    assumed.add(f"ZeRO: stage {fits.zero}, the lowest by which it fits")
+    if fits is None:
+        fits = replace(layout, zero=ZERO_OF_WEIGHTS)
+    if fits.zero != layout.zero:
+        assumed.add(f"ZeRO: stage {fits.zero}, the lowest by which it fits with full recomputation, or all there is")
     return fits
 
 
 def _offload(row: Row) -> str:
     """Return what a row says is kept in host memory: weights, and the optimizer with them, or the optimizer alone."""
     said = row.get("offload", "").lower()
-    return "weights" if "param" in said else "optimizer" if "optim" in said else "none"
+    if said.startswith(("no", "not")):
+        return "none"
+    return "weights" if "param" in said or "weight" in said else "optimizer" if "optim" in said else "none"
 
 
 def precision_of(text: str) -> str:

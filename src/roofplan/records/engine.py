@@ -58,6 +58,7 @@ class Kernels:
     elementwise : memory traffic between products over that of fused 16-bit kernels [1].
     layer_launches : kernels launched per layer in a prefill pass without a captured graph, dequantisation excluded [1].
     launches : kernels launched per kernel of an engine with fused kernels [1].
+    tells_vendors : whether its constants differ by the vendor of a device, so that they hold on all of them.
     ahead : whether the host starts kernels ahead of the device, so that only launches longer than what they start take time.
     compiled : vendors for whose devices a step is one compiled program, without kernel launches from the host.
     peer_all_reduce : vendors for whose devices it has all-reduce kernels that read peer memory directly.
@@ -86,6 +87,7 @@ class Kernels:
     peer_all_reduce: tuple[str, ...] = ()
     compiled: tuple[str, ...] = ()
     launches: float = 1.0
+    tells_vendors: bool = False
     ahead: bool = False
 
 
@@ -244,7 +246,9 @@ class Engine:
         """
         if self.eager:
             return (self.id, EAGER, "any")
-        return (self.id, AHEAD, self.name, "any") if self.runtime == AHEAD else (self.id, self.name, self.runtime, "any")
+        return (
+            (self.id, AHEAD, self.name, "any") if self.runtime == AHEAD else (self.id, self.name, self.runtime, "any")
+        )
 
     def scopes_on(self, architecture: str) -> tuple[str, ...]:
         """Return the scopes of its constants on an architecture, nearest first."""

@@ -230,7 +230,7 @@ def _grouped(name: str, timed: Timed, launches: list[Number], counts: list[Numbe
         if ahead
         else "{kernels} kernels x {gap} between one and the next"
     )
-    counted: dict[str, Any] = {} if ahead else {"kernels": gap / r.gap if r.gap else 0.0}
+    counted = {} if ahead else {"kernels": gap / r.gap if r.gap else 0.0}
     parts.append(
         Term(
             "launches",

@@ -247,7 +247,7 @@ class _Sums:
         """Whether launches take time only where they outlast what they start."""
         return self.system.r.engine.kernels.ahead
 
-    def late(self, **numbers: Any) -> Array:
+    def late(self, **numbers: Array) -> Array:
         """Return by how much launches outlast the kernels of a step, zero where they are counted with them [s]."""
         if not self.ahead:
             return np.zeros(())

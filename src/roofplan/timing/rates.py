@@ -375,7 +375,9 @@ def _of_reads(item: Constant, dense: Constant) -> Constant:
 
 
 def at_home(engine: Software, device: Accelerator) -> bool:
-    """Return whether an engine's kernels were written for a device's vendor, or its constants tell vendors apart; so it is in training.
+    """Return whether an engine's constants hold on a device: its kernels were first written for the vendor, or they tell vendors apart.
+
+    Those of training frameworks do.
 
     Parameters
     ----------
@@ -386,7 +388,7 @@ def at_home(engine: Software, device: Accelerator) -> bool:
     -------
     Whether no factor is looked up.
     """
-    own = isinstance(engine, Engine) and engine.name != "llama.cpp"
+    own = isinstance(engine, Engine) and not engine.kernels.tells_vendors
     measured = device.device_class == CPU or BANDWIDTH in device.attained
     return not own or device.vendor in HOME or measured
 

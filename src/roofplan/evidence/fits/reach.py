@@ -17,8 +17,8 @@ from roofplan.timing.rates import at_home, reach_scopes
 def fit_reach(fit: Fit) -> list[Constant]:
     """Fit, per vendor and per engine on a vendor's devices, the factor on all rates that decode steps of known batches show.
 
-    Publishers weigh equally by the medians of their rows, and a publisher without effect is added to each group: of few publishers little
-    is believed. A vendor without rows takes the mean of the others.
+    Publishers weigh equally by the medians of their rows, and a publisher without effect is added to each group, which holds back what a few
+    say. A vendor without rows takes the mean of the others.
 
     Parameters
     ----------
@@ -26,7 +26,7 @@ def fit_reach(fit: Fit) -> list[Constant]:
 
     Returns
     -------
-    Factors, at most those by which rates stay below the data sheet.
+    Factors, at most one: rates stay at what kernel tables show.
     """
     gone = NOT_FOR_FITTING | fit.excluded
     found: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
@@ -48,6 +48,7 @@ def fit_reach(fit: Fit) -> list[Constant]:
         off = math.sqrt((SPREAD**2 + sum((one - middle) ** 2 for one in medians)) / (len(medians) + PRIOR))
         rows = sum(map(len, by_publisher.values()))
         source = f"decode steps on its devices: {', '.join(sorted(by_publisher))}"
+        middle = min(middle, 0.0)
         out.append(entry("engine", "reach", scope, math.exp(middle), "1", off, rows, source))
         vendors += [middle] if "/" not in scope else []
     middle = math.exp(sum(vendors) / (len(vendors) + PRIOR))

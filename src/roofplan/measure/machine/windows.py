@@ -11,7 +11,7 @@ WINDOW, WINDOWS, PATIENCE = 0.02, 30, 3.0
 """Length of a window [s], most windows of a figure [1], and longest time that they may take together [s]."""
 
 AGREED, NEAR, AT_MOST = 3, 0.02, 4
-"""Windows that must come near the best before it is believed [1], how near [1], and how many times the most windows they may take [1]."""
+"""Windows that must lie near each other before the best of them is believed [1], how near [1], and how many times the most windows that may take [1]."""
 
 OURS = 0.97
 """Least share of a window's wall time that its threads must have computed: a shared processor was ours throughout [1]."""
@@ -50,7 +50,7 @@ def rate(
     work : that one operation does, in `unit` times seconds; 1 with a `unit` of ``s`` gives its time.
     run : runs the operation as often as it is told, and returns when the last has ended.
     busy : processor time of the threads at work, over their number [s]; None where they are not the processor's.
-    windows : most windows, `AT_MOST` times as many where the best stands alone [1].
+    windows : most windows, `AT_MOST` times as many while the best stands alone [1].
     clock : wall clock [s].
 
     Returns
@@ -74,11 +74,23 @@ def rate(
             found.append(wall / times if unit == "s" else work * times / wall)
     if not found:
         return Seen(0.0, 0.0, 0, total, unit)
-    best = min(found) if unit == "s" else max(found)
-    return Seen(best, statistics.median(found), len(found), total, unit)
+    return Seen(
+        _best(found, unit) or _in_order(found, unit)[:AGREED][-1], statistics.median(found), len(found), total, unit
+    )
+
+
+def _in_order(found: list[float], unit: str) -> list[float]:
+    """Return windows from the best to the worst."""
+    return sorted(found, reverse=unit != "s")
+
+
+def _best(found: list[float], unit: str) -> float | None:
+    """Return the best window that `AGREED` windows, itself among them, come near; None where none do."""
+    ranked = _in_order(found, unit)
+    runs = zip(ranked, ranked[AGREED - 1 :], strict=False)
+    return next((first for first, last in runs if abs(last / first - 1.0) <= NEAR), None)
 
 
 def _agreed(found: list[float], unit: str) -> bool:
-    """Return whether `AGREED` windows come near the best one."""
-    best = (min if unit == "s" else max)(found, default=0.0)
-    return sum(abs(one / best - 1.0) <= NEAR for one in found) >= AGREED
+    """Return whether the best window of all is the best of those."""
+    return bool(found) and _best(found, unit) == _in_order(found, unit)[0]
