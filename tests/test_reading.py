@@ -746,6 +746,10 @@ def test_software_is_known_by_the_names_that_people_write(kind, said, means):
         ("distributed optimizer", 1),
         ("DDP", 0),
         ("none", 0),
+        ("zero3_offload", 3),
+        ("FSDP NO_SHARD", 0),
+        ("distributed data parallel", 0),
+        ("2 nodes FSDP", 3),
     ],
 )
 def test_a_stage_of_zero_is_read_in_any_spelling(text, stage):
@@ -758,6 +762,8 @@ def test_a_stage_of_zero_is_read_in_any_spelling(text, stage):
         ("optimizer->CPU", "optimizer"),
         ("params->CPU", "weights"),
         ("optimizer+param CPU", "weights"),
+        ("weights->CPU", "weights"),
+        ("no optimizer offload", "none"),
         ("none", "none"),
         ("", "none"),
     ],
@@ -839,7 +845,11 @@ def test_weights_that_are_not_stated_are_as_published_or_what_a_program_fetches(
 def test_lengths_of_a_known_batch_may_be_left_out():
     case = served(input_len="", output_len="")
     assert (case.workload.input, case.workload.output) == (256, 128)
-    assert "prompt" in case.unstated
+    assert {"prompt", "answer"} <= set(case.unstated)
+    deep = {"input_len": "16000", "tpot_ms": "", "output_tokens_per_s": "100"}
+    (said,), (unsaid,) = (inference_outcomes({**BATCH, **deep, "output_len": answer}, FIT) for answer in ("128", ""))
+    assert said.predicted.value == unsaid.predicted.value
+    assert unsaid.predicted.high / unsaid.predicted.low > said.predicted.high / said.predicted.low
     with pytest.raises(Skipped, match="prompt length"):
         served(input_len="", ttft_ms="100")
     with pytest.raises(Skipped, match="answer length"):
@@ -874,6 +884,27 @@ def test_files_of_mlx_and_exllama_have_their_bits(name, bits):
     assert element_bytes(case.model.quantization.format) * 8 == pytest.approx(bits)
 
 
-@pytest.mark.parametrize(("text", "recompute"), [("True", "full"), ("no", "none"), ("Selective", "selective")])
+@pytest.mark.parametrize(
+    ("text", "recompute"),
+    [
+        ("True", "full"),
+        ("no", "none"),
+        ("Selective", "selective"),
+        ("full-recompute", "full"),
+        ("no-recompute", "none"),
+    ],
+)
 def test_recomputation_may_be_given_as_a_switch(text, recompute):
     assert training_case(row(recompute=text)).layout.recompute == recompute
+
+
+def test_programs_that_time_one_request_decode_after_its_prompt():
+    """llama-bench times prompts and decoding apart, Ollama both of one request."""
+    cells = {"accel_norm": "rtx-4090", "weight_precision": "q4_k_m", "input_len": "16384", "tpot_ms": ""}
+    both = {"output_tokens_per_s": "100", "prefill_tokens_per_s": "4000", **cells}
+    bench, other = (served(engine_name=name, **both) for name in ("llama.cpp", "ollama"))
+    assert (bench.workload.input, other.workload.input) == (1, 16384)
+
+
+def test_no_engine_reaches_more_than_kernel_tables_show():
+    assert all(0.0 < one.value <= 1.0 for one in FIT.constants if one.name == "reach")
