@@ -750,6 +750,8 @@ def test_software_is_known_by_the_names_that_people_write(kind, said, means):
         ("FSDP NO_SHARD", 0),
         ("distributed data parallel", 0),
         ("2 nodes FSDP", 3),
+        ("3.0", 3),
+        ("HSDP", 3),
     ],
 )
 def test_a_stage_of_zero_is_read_in_any_spelling(text, stage):
@@ -761,7 +763,9 @@ def test_a_stage_of_zero_is_read_in_any_spelling(text, stage):
     [
         ("optimizer->CPU", "optimizer"),
         ("params->CPU", "weights"),
-        ("optimizer+param CPU", "weights"),
+        ("optimizer+param CPU", "optimizer"),
+        ("params->CPU;optimizer->CPU", "optimizer"),
+        ("activations->CPU", "activations"),
         ("weights->CPU", "weights"),
         ("no optimizer offload", "none"),
         ("none", "none"),
@@ -892,6 +896,7 @@ def test_files_of_mlx_and_exllama_have_their_bits(name, bits):
         ("Selective", "selective"),
         ("full-recompute", "full"),
         ("no-recompute", "none"),
+        ("gradient checkpointing", "full"),
     ],
 )
 def test_recomputation_may_be_given_as_a_switch(text, recompute):
@@ -908,3 +913,43 @@ def test_programs_that_time_one_request_decode_after_its_prompt():
 
 def test_no_engine_reaches_more_than_kernel_tables_show():
     assert all(0.0 < one.value <= 1.0 for one in FIT.constants if one.name == "reach")
+
+
+@pytest.mark.parametrize("said", ["cpu", "optimizer->NVMe"])
+def test_offload_that_does_not_say_what_or_goes_to_storage_is_skipped(said):
+    with pytest.raises(Skipped, match="offload"):
+        training_case(row(offload=said))
+
+
+@pytest.mark.parametrize(
+    ("name", "device"),
+    [
+        ("NVIDIA H100 80GB HBM3", "h100-sxm"),
+        ("H100 SXM5 80GB", "h100-sxm"),
+        ("NVIDIA A100-SXM4-40GB", "a100-sxm-40"),
+        ("A100-PCIE-40GB", "a100-pcie-40"),
+        ("NVIDIA GeForce RTX 4090", "rtx-4090"),
+        ("AMD Instinct MI300X", "mi300x"),
+        ("NVIDIA H200", "h200-sxm"),
+    ],
+)
+def test_devices_are_known_by_the_names_that_drivers_print(name, device):
+    assert machine_of(row(accel_norm=name), Assumed()).device.id == device
+
+
+@pytest.mark.parametrize(
+    ("column", "said"),
+    [
+        ("precision", "bfloat16"),
+        ("task", "sft"),
+        ("memory_kind", "max_memory_allocated"),
+        ("memory_kind", "nvidia-smi"),
+    ],
+)
+def test_usual_words_are_known(column, said):
+    assert training_case(row(**{column: said})).job.precision == "bf16"
+
+
+@pytest.mark.parametrize("said", ["float16", "auto", "fp8_e4m3", "awq-4bit", "mlx-bf16"])
+def test_usual_names_of_weights_are_known(said):
+    assert served(weight_precision=said).model.total > 0

@@ -54,7 +54,14 @@ KNOWN_STATISTIC = re.compile(r"mean|average|avg|median|itl|\bp ?\d{1,2}(?:\.\d+)
 NEEDED = ("id", "source_key", "model_name", "accel_norm", "count", "engine_name", "weight_precision", "output_len")
 """Columns without which no row can be predicted."""
 
-WEIGHTS = {"bf16": "checkpoint", "int4": "gptq", "int4-g32": "int4-weight-g32", "fp4": "nvfp4"}
+WEIGHTS = {
+    "bf16": "checkpoint",
+    "auto": "checkpoint",
+    "mlx-bf16": "checkpoint",
+    "int4": "gptq",
+    "int4-g32": "int4-weight-g32",
+    "fp4": "nvfp4",
+}
 """Further names of weight formats in tables; 16 bits means the model's own type."""
 
 KV_FORMATS = {
@@ -63,6 +70,7 @@ KV_FORMATS = {
     "int4": "int4-weight-g128",
     "fp16": "fp16",
     "bf16": "bf16",
+    "q8_0": "int8",
     "nvfp4": "nvfp4",
 }
 """Prefix of the published cache precision -> format."""
@@ -390,9 +398,10 @@ def _integer(value: float | None) -> int | None:
 def measured_of(row: Row) -> dict[str, float]:
     """Return the published figures of a row by metric, in SI, without those derived from other figures."""
     out = {}
+    one_token = number(row, "output_len") == 1.0
     for metric, column, scale in (("tpot", "tpot_ms", 1e-3), ("ttft", "ttft_ms", 1e-3)):
         value = number(row, column)
-        if value is not None and value > 0.0:
+        if value is not None and value > 0.0 and not (one_token and metric == "tpot"):
             out[metric] = value * scale
     prompts = number(row, "prefill_tokens_per_s")
     if prompts:
@@ -487,7 +496,7 @@ def _machine(row: Row, engine: Engine, assumed: Assumed) -> tuple[Machine, Strat
 
 
 def _cache(row: Row, model: Model, engine: Engine, assumed: Assumed) -> str:
-    stated = row.get("kv_precision", "")
+    stated = row.get("kv_precision", "").removeprefix("auto")
     carried = dict(engine.raw.get("checkpoint_cache", {})).get(model.quantization.format if model.quantization else "")
     if not stated and carried is not None:
         assumed.add(f"cache: {carried}, which the quantised checkpoints published for {engine.name} ask for", CACHE)

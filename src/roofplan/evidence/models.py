@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
@@ -115,11 +115,22 @@ def device_of(row: Row) -> str:
     known = catalogue.aliases("accelerators")
     if name.endswith(".toml"):
         return name
-    if name.lower() in known:
-        return known[name.lower()]
+    found = next((known[one] for one in _spelt(name.lower()) if one in known), None)
+    if found is not None:
+        return found
     near = nearest(name.lower()[: catalogue.LONGEST_NAME], known)
     hint = f"; nearest: {', '.join(near)}" if near else ""
     raise Skipped(f"accel_norm: device {name or 'not stated'} is not in the catalogue{hint}")
+
+
+def _spelt(name: str) -> Iterator[str]:
+    """Yield a device's name in the spellings that tools print, from the fullest to the shortest: without maker, kind of memory, capacity."""
+    yield name
+    short = re.sub(r"[\s_]+", "-", name)
+    short = re.sub(r"^((nvidia|amd|intel|google|geforce|tesla|instinct|radeon)-)+", "", short)
+    yield short
+    short = re.sub(r"-hbm\d?e?$", "", short)
+    yield from (short, re.sub(r"gb$", "", short), re.sub(r"-\d+gb$", "", short))
 
 
 def is_path(name: str) -> bool:

@@ -126,17 +126,20 @@ WORDS = {"seq_len": re.compile(r"max \d+-\d+ tokens"), "interleave": re.compile(
 
 KNOWN_WORDS = {
     "month": re.compile(r"^\d{4}(-(0[1-9]|1[0-2]|Q[1-4])(-\d\d)?)?$"),
-    "precision": re.compile(r"(bf|fp|tf)16|\bfp8|mxfp[48]|nvfp4|nf4", re.IGNORECASE),
+    "precision": re.compile(r"(bf|fp|tf|b?float)16|\bfp8|mxfp[48]|nvfp4|nf4", re.IGNORECASE),
     "sequence_parallel": re.compile(r"^(true|false)$", re.IGNORECASE),
     "gradient_dtype": re.compile(r"(bf|fp)(16|32)", re.IGNORECASE),
-    "memory_kind": re.compile(r"^(allocated|reserved|unspecified)$", re.IGNORECASE),
-    "offload": re.compile(r"none|params|optimizer|cpu|not stated", re.IGNORECASE),
-    "zero_stage_fsdp": re.compile(r"^[0-3]$|fsdp|shard|ddp|(zero|stage)[-_ ]*[0-3]|distributed|none", re.IGNORECASE),
+    "memory_kind": re.compile(r"^(max_memory_)?(allocated|reserved)$|^(unspecified|peak|nvidia-smi)$", re.IGNORECASE),
+    "offload": re.compile(r"^no|none|param|weight|optim|activation|cpu|not stated", re.IGNORECASE),
+    "zero_stage_fsdp": re.compile(
+        r"^[0-3](\.0)?$|[fh]sdp|shard|ddp|(zero|stage)[-_ ]*[0-3](?!\d)|distributed|none", re.IGNORECASE
+    ),
     "recompute": re.compile(
-        r"^(none|full|selective|minimal|save|qkv|true|false|yes|no|on|off)\b|^(save|minimal|qkv)", re.IGNORECASE
+        r"^(none|full|selective|minimal|save|qkv|true|false|yes|no|on|off)\b|^(save|minimal|qkv)|checkpoint",
+        re.IGNORECASE,
     ),
     "moe": re.compile(r"^\d+/\d+(/\d+)?$"),
-    "task": re.compile(r"^(pretrain|full-ft|memory|q?lora|adapter)", re.IGNORECASE),
+    "task": re.compile(r"^(pretrain|full|sft|finetun|fine-tun|memory|q?lora|adapter)", re.IGNORECASE),
 }
 """Columns of text and the pattern that a cell must match unless it is blank; any other text would describe an unknown kind of run."""
 
@@ -144,6 +147,9 @@ EXAMPLES = {
     "month": "; write 2026-11",
     "precision": "; accepted: bf16, fp16, fp8, mxfp8, nvfp4, and nf4 of frozen weights",
     "recompute": "; accepted: none, selective, full",
+    "memory_kind": "; accepted: allocated, reserved, unspecified",
+    "offload": "; accepted: none, params->CPU, optimizer->CPU, activations->CPU",
+    "zero_stage_fsdp": "; accepted: 0 to 3, FSDP full shard, SHARD_GRAD_OP, distributed optimizer, DDP",
     "moe": "; write experts, those of a token and shared ones as 128/8/0",
     "task": "; accepted: pretrain, full-ft, lora, qlora, adapter, adapter_v2",
     "sequence_parallel": "; accepted: True, False",

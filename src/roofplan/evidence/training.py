@@ -125,7 +125,7 @@ def training_case(row: Row) -> TrainingCase:
         layout=layout,
         rate=rate,
         memory=None if memory is None else memory * unit,
-        memory_kind=row.get("memory_kind", "").lower(),
+        memory_kind=MEMORY_KINDS.get(row.get("memory_kind", "").lower(), row.get("memory_kind", "").lower()),
         assumed=tuple(assumed.texts),
         unstated=(*assumed.unstated, *(["imbalance"] if model.experts else [])),
         doubts=tuple(assumed.doubts),
@@ -300,6 +300,7 @@ def _stated_recompute(row: Row, framework: Framework) -> str:
     """Return the recomputation that a row states, empty where it states none that is known."""
     said = row.get("recompute", "").lower()
     stated = "" if "not stated" in said else re.split(r"[\s,;+-]", said)[0]
+    stated = "full" if "checkpoint" in said and not said.startswith("no") else stated
     stated = framework.raw.get("recompute_names", {}).get(stated, SWITCHED.get(stated, stated))
     return stated if stated in RECOMPUTES else ""
 
@@ -331,14 +332,14 @@ ZERO_OF_WEIGHTS = 3
 
 def _zero(row: Row, framework: Framework) -> int:
     stated = row.get("zero_stage_fsdp", "").lower()
-    stage = re.fullmatch(r"([0-3])", stated) or re.search(r"(?:zero|stage)[-_ ]*([0-3])(?!\d)", stated)
+    stage = re.fullmatch(r"([0-3])(?:\.0)?", stated) or re.search(r"(?:zero|stage)[-_ ]*([0-3])(?!\d)", stated)
     if stage:
         return int(stage[1])
     if re.search(r"\b(no|un|not)[-_ ]?shard|\bno[-_ ]fsdp|^none|\bddp\b|data[-_ ]parallel", stated):
         return 0
     if "grad_op" in stated:
         return 2
-    if "fsdp" in stated or "shard" in stated:
+    if "fsdp" in stated or "hsdp" in stated or "shard" in stated:
         return 3
     if "distributed" in stated:
         return 1
@@ -357,12 +358,22 @@ def _sharding(model: Model, job: Job, layout: Layout, framework: Framework, foun
     return fits
 
 
+MEMORY_KINDS = {"max_memory_allocated": "allocated", "max_memory_reserved": "reserved", "peak": "", "nvidia-smi": ""}
+"""Kinds of memory by other names; what a driver shows is none of an allocator."""
+
+
 def _offload(row: Row) -> str:
-    """Return what a row says is kept in host memory: weights, and the optimizer with them, or the optimizer alone."""
+    """Return what a row says is kept in host memory; of several the optimizer, which is the largest."""
     said = row.get("offload", "").lower()
-    if said.startswith(("no", "not")):
+    if said.startswith("no") or not said:
         return "none"
-    return "weights" if "param" in said or "weight" in said else "optimizer" if "optim" in said else "none"
+    if "nvme" in said:
+        raise Skipped(f"offload: {said}: storage is not planned")
+    kinds = {"optim": "optimizer", "activ": "activations", "param": "weights", "weight": "weights"}
+    found = next((kind for word, kind in kinds.items() if word in said), None)
+    if found is None:
+        raise Skipped(f"offload: {said} does not say what: optimizer->CPU, params->CPU or activations->CPU")
+    return found
 
 
 def precision_of(text: str) -> str:
@@ -372,7 +383,7 @@ def precision_of(text: str) -> str:
         return "fp4"
     if "fp8" in lowered:
         return "fp8"
-    if lowered.startswith("fp16") and "bf16" not in lowered:
+    if lowered.startswith(("fp16", "float16")) and "bf16" not in lowered:
         return "fp16"
     return "bf16"
 
