@@ -218,7 +218,9 @@ def _outcome(row: dict[str, str], fit: Fit) -> Outcome:
     assumed = tuple((name, float(size)) for name, _, size in pairs)
     figure = FIGURE_OF[row["metric"]]
     trained = figure in {STEP, MEMORY}
-    away = not (trained or at_home(catalogue.engine(row["software"]), catalogue.accelerator(row["chip"])))
+    away = bool(row["software"]) and not (
+        trained or at_home(catalogue.engine(row["software"]), catalogue.accelerator(row["chip"]))
+    )
     traits = () if figure == MEMORY else traits_of(row["kind"], away=away)
     doubt = Doubt(float(row["constants"]), row["new"], row["load"], assumed, traits)  # type: ignore[arg-type]
     known = sure(figure, row["grade"], doubt, fit)
