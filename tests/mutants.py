@@ -1,10 +1,10 @@
 """Random changes to the code, one at a time, each of which some test must notice: ``make mutants SEED=1``.
 
 A mutant changes one operator, comparison, number, condition or statement of `src` in a copy of the project, and is killed by the
-first test that fails. First the suite runs once with a probe at every place that will change, which tells the tests that pass there;
-then each mutant meets those tests, the quick ones first; those that survive all meet the whole suite together, slow tests too,
-and then each of them whatever failed there. Equivalent mutants, which no test can notice, stand with their reasons in
-`tests/golden/equivalent_mutants.toml` and do not count; everything else that survives does. Several seeds share the runs of the suite.
+first test that fails. First the suite runs once, slow tests too, with a probe at every place that will change, which tells the tests
+that pass there; then each mutant meets those tests, the quick ones first, and those that survive meet the long ones. Equivalent
+mutants, which no test can notice, stand with their reasons in `tests/golden/equivalent_mutants.toml` and do not count; everything
+else that survives its share of time does. Several seeds share the first run of the suite.
 """
 
 import argparse
@@ -27,8 +27,8 @@ from queue import Queue
 
 ROOT = Path(__file__).parent.parent
 EQUIVALENT = ROOT / "tests" / "golden" / "equivalent_mutants.toml"
-BUDGET = 60.0
-"""Seconds of tests, quick ones first, that a mutant meets alone."""
+QUICK, LONG = 30.0, 240.0
+"""Seconds of tests that a mutant meets, the quick ones first; and of those that a survivor meets then, the long ones first."""
 
 COMPILED = {"src/roofplan/simulation/core.py", "src/roofplan/simulation/steps.py"}
 """Files whose functions numba compiles too, which knows no probes."""
@@ -170,7 +170,6 @@ PASSED, KILLED = {0, 5}, {1, 2, 3}
 
 PYTEST = ("pytest", "-q", "-p", "no:randomly", "--no-header", "--tb=no")
 EVERY = "not oracle and not browser and not loop and not prove"
-PROBED = f"(not slow or served) and {EVERY}"
 
 PROBE = """
 import builtins as _builtins, os as _os
@@ -241,17 +240,14 @@ class Changed:
             (self.place / file).write_text(text)
 
 
-def with_changes(mutants):
-    """Return the files of mutants that do not overlap with all of them applied, by file."""
-    texts = {}
-    for one in sorted(mutants, key=lambda one: -one.start):
-        text = texts.get(one.file) or (ROOT / one.file).read_text()
-        texts[one.file] = text[: one.start] + one.after + text[one.end :]
-    return texts
+def with_change(place, mutant):
+    """Return the file of a mutant as it changes it in a copy of the project, by its name."""
+    text = (place / mutant.file).read_text()
+    return {mutant.file: text[: mutant.start] + mutant.after + text[mutant.end :]}
 
 
-def with_probes(mutants):
-    """Return the files of mutants with a probe at each place, by file."""
+def with_probes(place, mutants):
+    """Return the files of mutants in a copy of the project with a probe at each place, by file."""
     pieces = defaultdict(list)
     for number, one in enumerate(mutants):
         if not one.silent:
@@ -259,12 +255,12 @@ def with_probes(mutants):
             pieces[one.file] += [(one.start, 1, -one.end, before), (one.end, 0, -one.start, behind)]
     texts = {}
     for file, added in pieces.items():
-        text = (ROOT / file).read_text()
+        text = (place / file).read_text()
         for start, _, _, piece in sorted(added, reverse=True):
             text = text[:start] + piece + text[start:]
         texts[file] = text
     first = "src/roofplan/__init__.py"
-    head = texts.get(first) or (ROOT / first).read_text()
+    head = texts.get(first) or (place / first).read_text()
     end = next(node.end_lineno for node in ast.parse(head).body if getattr(node, "module", "") == "__future__")
     lines = head.splitlines(keepends=True)
     texts[first] = "".join([*lines[:end], PROBE, *lines[end:]])
@@ -276,8 +272,8 @@ def covering(place, mutants, jobs):
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "probing.py").write_text(PLUGIN)
         path = f"{place / 'src'}{os.pathsep}{folder}"
-        with Changed(place, with_probes(mutants)):
-            arguments = ["-p", "probing", "-n", str(jobs), "-m", PROBED]
+        with Changed(place, with_probes(place, mutants)):
+            arguments = ["-p", "probing", "-n", str(jobs), "-m", EVERY]
             _, printed = run_tests(place, arguments, None, PYTHONPATH=path, ROOFPLAN_PROBES=folder)
         seconds = {}
         for file in Path(folder).glob("*.times"):
@@ -298,18 +294,25 @@ def covering(place, mutants, jobs):
 
 
 def candidates(mutant, own, mutants, tests, seconds):
-    """Return the tests that a mutant meets: those of its place, or those of its file and of its room first, the quick ones before others."""
+    """Return the tests that a mutant meets, in two turns: those of its place, or those of its file and of its room before others."""
     near = [set(), set()]
     for other, passing in zip(mutants, tests, strict=True):
         if other.file == mutant.file:
             near[0] |= passing
         if Path(other.file).parent == Path(mutant.file).parent:
             near[1] |= passing
-    ordered = sorted(own or seconds, key=lambda test: (0 if own else [test not in one for one in near], seconds[test]))
+    far = {test: 0 if own else 2 - sum(test in one for one in near) for test in own or seconds}
+    quick = within(QUICK, sorted(far, key=lambda test: (far[test], seconds[test])), seconds)
+    left = sorted(far.keys() - set(quick), key=lambda test: (far[test], -seconds[test]))
+    return quick, within(LONG, left, seconds)
+
+
+def within(budget, tests, seconds):
+    """Return the first of some tests that take `budget` seconds together, at least one of them."""
     spent, met = 0.0, []
-    for test in ordered:
+    for test in tests:
         spent += seconds[test]
-        if spent > BUDGET and met:
+        if spent > budget and met:
             break
         met.append(test)
     return met
@@ -321,24 +324,15 @@ def verdict(mutant, place, tests, seconds):
     A mutant that takes several times as long as the unchanged code hangs, which kills it.
     """
     started = time.monotonic()
-    with tempfile.NamedTemporaryFile("w", suffix=".txt") as names, Changed(place, with_changes([mutant])):
+    with tempfile.NamedTemporaryFile("w", suffix=".txt") as names, Changed(place, with_change(place, mutant)):
         names.write("\n".join(tests))
         names.flush()
-        patience = 60.0 + 3.0 * sum(seconds.get(test, BUDGET) for test in tests)
+        patience = 60.0 + 3.0 * sum(seconds[test] for test in tests)
         code, printed = run_tests(place, ["-x", "-m", EVERY, f"@{names.name}"], patience)
     if code is None:
         return "out of time", time.monotonic() - started
     said = (failures(printed) or printed.splitlines()[-1:] or ["it does not start"])[0] if code in KILLED else None
     return said, time.monotonic() - started
-
-
-def apart(mutants):
-    """Return mutants that do not overlap, and the others."""
-    chosen, left = [], []
-    for one in mutants:
-        clear = all(one.file != other.file or one.end <= other.start or other.end <= one.start for other in chosen)
-        (chosen if clear else left).append(one)
-    return chosen, left
 
 
 def main():
@@ -378,17 +372,11 @@ def main():
                 survived += [] if killer else [mutant]
             return survived
 
-        survived = each(
-            (one, candidates(one, own, mutants, tests, seconds)) for one, own in zip(mutants, tests, strict=True)
-        )
-        left, final = survived, []
-        while left:
-            group, left = apart(left)
-            print(f"\n{len(group)} of them meet every test together", flush=True)
-            with Changed(place, with_changes(group)):
-                _, printed = run_tests(place, ["-n", str(options.jobs), "-m", EVERY], None)
-            failed = failures(printed)
-            final += each((one, failed) for one in group) if failed else group
+        turns = {one: candidates(one, own, mutants, tests, seconds) for one, own in zip(mutants, tests, strict=True)}
+        survived = each((one, quick) for one, (quick, _) in turns.items())
+        print(f"\n{len(survived)} of them meet long tests", flush=True)
+        final = each((one, turns[one][1]) for one in survived if turns[one][1])
+        final += [one for one in survived if not turns[one][1]]
     print("\nsurvived:" if final else "")
     for mutant in final:
         print(f"  {mutant}")
