@@ -1,4 +1,4 @@
-"""Answers whose figures may not move in a refactor: about two hundred each of serving, training, money and models, and screens.
+"""Answers whose figures may not move in a refactor: about two hundred each of serving, training, money and models, some of pools and load, and screens.
 
 A replay runs a command line in this process and keeps a checksum of each member of its JSON document, of its explanation, of its
 CSV rows and of its page with screen and pictures, floats to six digits. A figure may move only with the physics or with a fitted
@@ -14,10 +14,11 @@ import json
 import os
 import random
 import re
+import sqlite3
 import sys
 import tempfile
 import zlib
-from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout
+from contextlib import ExitStack, closing, contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
 from unittest.mock import patch
 
@@ -52,9 +53,10 @@ FLOAT = re.compile(r"-?\d+\.\d+(?:e[+-]?\d+)?|-?\d+e[+-]?\d+")
 
 
 def plain(text):
-    """Return text without what differs between runs of one code: the time that a search took, and digits beyond the sixth."""
+    """Return text without what differs between runs of one code: how long a search took, folders, digits beyond the sixth."""
     lines = [line for line in text.splitlines() if not line.strip().startswith("searched ")]
-    return FLOAT.sub(lambda found: f"{float(found[0]):.6g}", "\n".join(lines))
+    text = re.sub(r"[^\s\"]*(ledger\.sqlite|plan\.json)", r"\1", "\n".join(lines))
+    return FLOAT.sub(lambda found: f"{float(found[0]):.6g}", text)
 
 
 def page_text(page):
@@ -62,10 +64,30 @@ def page_text(page):
     return "\n".join(part for part in re.split(r"<script>.*?</script>", page, flags=re.DOTALL))
 
 
+@contextmanager
+def measured(words):
+    """Let commands find the runs of ``tests/golden/ledger.sql``, and a plan where one says PLAN."""
+    with tempfile.TemporaryDirectory() as place:
+        ledger, plan = Path(place) / "ledger.sqlite", Path(place) / "plan.json"
+        with closing(sqlite3.connect(ledger)) as made:
+            made.executescript((FOLDER.parent / "golden" / "ledger.sql").read_text())
+        if "PLAN" in words:
+            plan.write_text(run(["serve", "llama-3.1-8b", "--on", "rtx-4090", "--json"])[1])
+        with patch.dict(os.environ, ROOFPLAN_LEDGER=str(ledger)):
+            yield [str(plan) if word == "PLAN" else word for word in words]
+
+
 def run(words):
     """Return the exit code, the standard output and the standard error of a command, run in this process."""
     from roofplan.cli import main
 
+    if words[0] in {"runs", "compare"} or any(word.startswith("run:") for word in words):
+        with measured(words) as named:
+            return _run(main, named)
+    return _run(main, words)
+
+
+def _run(main, words):
     out, err = io.StringIO(), io.StringIO()
     with steady(), redirect_stdout(out), redirect_stderr(err):
         try:
@@ -83,6 +105,10 @@ FILES = {
     "validate": ("--csv", "--html"),
     "cost": ("--html",),
     "pool": ("--csv", "--html"),
+    "simulate": ("--csv", "--html"),
+    "benchmarks": ("--html",),
+    "runs": ("--csv", "--html"),
+    "compare": ("--html",),
 }
 """Files that a command writes beside its answer."""
 EXPLAINED = {"serve", "train", "cost chip", "cost machine", "cost tokens", "pool plan"}
@@ -288,6 +314,10 @@ def questions(kind):
                 yield f"screen model {name}"
     elif kind == "pools":
         yield from pools()
+    elif kind == "seen":
+        yield from seen()
+    elif kind in {"load", "launch"}:
+        yield from (loaded if kind == "load" else launched)(pick)
     elif kind == "tables":
         yield from ("validate training stdin:", "validate inference stdin:")
         yield from (f"{screen}calibrate --with tests/golden/own_runs.csv --dry-run" for screen in ("", "screen "))
@@ -337,7 +367,23 @@ SCREENS = tuple(
             "claims --topic training --json",
             "claims nothing-like-it",
         ),
-        *("schema serve", "schema train", "schema cost chip", "schema model", "schema validate", "schema nothing"),
+        *(
+            f"schema {command}"
+            for command in ("serve", "train", "cost chip", "cost machine", "cost tokens", "cost history")
+        ),
+        *(
+            f"schema {command}"
+            for command in ("model", "validate", "simulate", "benchmarks", "pool plan", "pool simulate")
+        ),
+        *(
+            f"{command} --help"
+            for command in ("simulate", "cost tokens", "cost machine", "cost chip", "pool plan", "validate")
+        ),
+        *(
+            f"{command} --help"
+            for command in ("pool simulate", "measure endpoint", "measure machine", "benchmarks", "compare")
+        ),
+        "schema nothing",
         *(
             "calibrate",
             "calibrate --json",
@@ -487,11 +533,122 @@ def pools():
     yield "pool plan llama-3.1-405b --precision q4_k_m --member 2xrtx-4090@1gbe"
     yield f"screen pool plan llama-3.1-70b --precision q4_k_m {STREET} --explain"
     yield f"screen pool simulate qwen3-32b --precision q4_k_m {STREET} --days 2 --jobs 5000"
-    for more in ("", "--store", "--software petals", "--pattern evening", "--check replication+audit:5%", "--check none"):
+    for more in (
+        "",
+        "--store",
+        "--software petals",
+        "--pattern evening",
+        "--check replication+audit:5%",
+        "--check none",
+    ):
         yield f"pool simulate qwen3-32b --precision q4_k_m {STREET} --days 2 --rate 30req/h --jobs 5000 {more}".strip()
 
 
-KINDS = ("serving", "training", "money", "model", "screens", "tables", "pools")
+LOADED = (
+    *(
+        "llama-3.1-8b --on h100-sxm:1",
+        "llama-3.1-70b --on h100-sxm:8",
+        "qwen3-30b-a3b --on rtx-4090:4",
+        "deepseek-r1 --on h200-sxm:8",
+    ),
+    *(
+        "gpt-oss-120b --on mi300x:2",
+        "llama-3.1-8b --on l4:1 --precision fp8",
+        "nemotron-h-8b --on a100-sxm-80:2",
+        "gemma-3-27b --on b200:2",
+    ),
+)
+ENGINES = ("vllm", "sglang", "tensorrt-llm", "llama.cpp", "transformers", "vllm-0.6", "tgi", "lmdeploy")
+LOADS = {
+    "--lengths": ("uniform:0.5-1.5", "lognormal:0.8"),
+    "--slo": ("ttft=500ms@p99,tpot=50ms@p95", "e2e=20s@p90"),
+    "--prefix-hit": ("40%",),
+    "--set": ("max_num_seqs=16", "max_num_batched_tokens=1024", "block_size=32,gpu_memory_utilization=0.8"),
+    "--draft": ("1:0.8",),
+    "--input": ("128", "6000"),
+    "--output": ("16", "700"),
+    "--burstiness": ("0.5", "inf"),
+    "--warmup": ("20",),
+    "--seed": ("7",),
+    "--route": ("round-robin",),
+    "--strategy": ("tp=1", "dp=2", "pp=2"),
+    "--kv-precision": ("fp8",),
+}
+ARRIVING = (
+    *("--rate 2req/s --requests 150", "--rate 20req/s --requests 150", "--clients 1 --requests 20", "--burst 90"),
+    *("--clients 24 --requests 150", "--rate 0.3req/s --duration 200s", "--clients 150 --requests 600"),
+    "--find rate --slo ttft=2s@p99 --requests 100",
+)
+
+
+def loaded(pick):
+    """Yield questions about load: simulated systems, the benchmark's systems, and start-up logs."""
+    for number in range(64):
+        engine, arriving = ENGINES[number % len(ENGINES)], ARRIVING[number // len(ENGINES)]
+        screen = "screen " if number % 5 == 0 else ""
+        flags = mixed(pick, {name: values for name, values in LOADS.items() if name not in arriving}, 3)
+        yield f"{screen}simulate {pick.choice(LOADED)} --engine {engine} {arriving} {flags}"
+    for model in ("", "llama-2-70b", "deepseek-r1", "llama-3.1-8b"):
+        yield from (f"{screen}benchmarks {model}" for screen in ("", "screen "))
+    for log, flags in (
+        ("vllm-issue-10517-20k", "--model llama-3.1-8b --on rtx-3090:1"),
+        ("vllm-issue-10517-29k", "--model llama-3.1-8b"),
+        ("sglang-vllm-issue-21348", "--model qwen3-235b-a22b --on h100-sxm:8"),
+        ("llama.cpp", "--model qwen3-0.6b --kv-precision fp8"),
+    ):
+        yield from (f"{screen}measure memory tests/startup/{log}.log {flags}" for screen in ("", "screen "))
+
+
+LAUNCHED = {
+    "--method": ("lora", "qlora", "dora"),
+    "--precision": ("fp8", "fp16"),
+    "--optimizer": ("adam-bf16", "adam-8bit"),
+    "--sequence": ("2k", "8k"),
+    "--batch": ("64seq",),
+}
+SCRIPTS = {
+    "megatron-core": "megatron",
+    "megatron-lm": "megatron",
+    "transformers": "fsdp",
+    "llm-foundry": "fsdp",
+    "fsdp-qlora": "fsdp",
+}
+
+
+def launched(pick):
+    """Yield launches of training frameworks and engines."""
+    from roofplan import catalogue
+
+    models, clusters = TRAINED[:6] + TRAINED[9:10], CLUSTERS[:3] + CLUSTERS[4:7]
+    for number in range(140):
+        framework = pick.choice(catalogue.ids("frameworks"))
+        name = framework.rpartition("-")[0]
+        question = f"{models[number % len(models)]} --on {pick.choice(clusters)} --framework {framework}"
+        flags = f"--strategy {pick.choice((*DEGREES, *PINNED))} {mixed(pick, LAUNCHED, 2)}"
+        yield f"screen train {question} {flags} --emit {SCRIPTS.get(name, name)}"
+    asked = {name: values for name, values in ASKED.items() if name != "--engine"}
+    for number in range(60):
+        engine, target = list(TARGETS.items())[number % len(TARGETS)]
+        question = f"{SERVED[number % len(SERVED)]} --on {pick.choice(MACHINES)} --engine {engine}"
+        yield f"screen serve {question} {mixed(pick, asked, 2)} --emit {target}"
+
+
+TARGETS = {"vllm": "vllm", "sglang": "sglang", "tensorrt-llm": "trtllm", "llama.cpp": "llamacpp"}
+
+
+def seen():
+    """Yield questions about measured runs."""
+    for screen in ("", "screen "):
+        yield f"{screen}runs"
+        for number in range(1, 16):
+            yield f"{screen}runs {number}"
+        for number in (1, 2, 6, 7, 9, 10):
+            yield f"{screen}compare PLAN {number}"
+        yield f"{screen}runs 6 --plan PLAN"
+        yield f"{screen}calibrate --with run:6 --dry-run"
+
+
+KINDS = ("serving", "training", "money", "model", "screens", "tables", "pools", "load", "launch", "seen")
 
 
 @functools.cache
