@@ -99,3 +99,47 @@ def test_money_and_time_as_people_write_them(text, unit, value):
 
 def test_amounts_in_small_letters():
     assert (units.parse_amount("1t", "--tokens"), units.parse_amount("2b", "--tokens")) == (1e12, 2e9)
+
+
+WORTH = {
+    "B": "1B 1e3:kB 1e6:MB 1e9:GB 1e12:TB 1e15:PB 1024:KiB 1048576:MiB 1073741824:GiB 1099511627776:TiB",
+    "B/s": "1:B/s 1e9:GB/s 1e12:TB/s 1073741824:GiB/s 0.125:bit/s 125e6:Gbit/s 125e6:Gb/s 125e6:Gbps 125e3:Mbps 125:kbit/s",
+    "FLOP/s": "1:FLOPS 1e12:TFLOPS 1e15:PFLOPS 1e12:TFLOP/s 1e9:GFLOP/s 1e12:TOPS 1e12:TOP/s",
+    "FLOP": "1e9:GFLOP 1e12:TFLOP 1e12:TOP",
+    "s": "1:s 1e-3:ms 1e-6:us 1e-6:µs 1e-9:ns 60:min 60:m 60:minutes 3600:h 3600:hour 3600:hours 86400:d 86400:day 86400:days "
+    "604800:week 604800:weeks 2628000:month 2628000:months 31536000:year 31536000:years",
+    "W": "1:W 1e3:kW 1e6:MW 1e-3:mW",
+    "J": "1:J 3600:Wh 3.6e6:kWh 3.6e9:MWh",
+    "Hz": "1:Hz 1e6:MHz 1e9:GHz",
+    "USD": "1:USD 1:$ 1e3:kUSD 1e6:MUSD",
+    "USD/h": "1:USD/h 1:$/h 1e3:kUSD/h 0.00136986301369863:USD/month",
+    "USD/kWh": "1:USD/kWh 1:$/kWh",
+    "token/s": "1:tok/s 1:token/s 1:tokens/s 1:t/s 1:tps",
+    "request/s": "1:rps 1:req/s 1:request/s 1:requests/s 0.016666666666666666:req/min 0.0002777777777777778:req/h 1.1574074074074073e-05:req/day",
+    "m": "1e-3:mm 1e-2:cm 1:m",
+    "m2": "1e-6:mm2 1e-4:cm2 1:m2",
+    "1/m2": "1e4:1/cm2 1:1/m2 1e12:MTr/mm2",
+    "USD/B": "1e-9:USD/GB 9.313225746154785e-10:USD/GiB 1:USD/B",
+    "USD/m2": "1e6:USD/mm2 1:USD/m2",
+    "1": "0.01:% 1:x 1:SM 1:CU 1:core 1:cores 1:device 1:devices",
+}
+"""Spellings by unit with what each is worth, by the definitions of SI, IEC 80000-13 and a year of 365 days."""
+
+
+@pytest.mark.parametrize("unit", WORTH)
+def test_every_spelling_is_worth_what_it_says(unit):
+    for said in WORTH[unit].split():
+        worth, _, spelling = said.rpartition(":")
+        worth, spelling = (worth, spelling) if worth else (said[0], said[1:])
+        assert units.UNITS[unit][spelling] == pytest.approx(float(worth), rel=1e-12), spelling
+        assert units.parse(f"2 {spelling}", unit) == pytest.approx(2 * float(worth), rel=1e-12)
+    assert units.UNITS.keys() == WORTH.keys()
+
+
+@given(st.floats(1e-9, 1e12), st.integers(1, 6))
+def test_limits_keep_their_side_and_their_digits(value, digits):
+    up, down = units.at_least(value, digits), units.at_most(value, digits)
+    assert down <= value * (1 + 1e-9)
+    assert up >= value * (1 - 1e-9)
+    assert up - down <= 10.0 ** (math.floor(math.log10(value)) - digits + 1) * 1.01
+    assert float(f"{up:.{digits}g}") == up

@@ -1,0 +1,75 @@
+"""Defaults are meaning: what a flag, a record or a public function takes unless told may move only on purpose.
+
+``python tests/test_declared.py`` records them anew; a moved default of a flag raises ``schema_version`` and stands in the CHANGELOG.
+"""
+
+import dataclasses
+import importlib
+import inspect
+import json
+import pkgutil
+from pathlib import Path
+
+import roofplan
+
+FILE = Path(__file__).parent / "replay" / "declared.json"
+MISSING = dataclasses.MISSING
+PLAIN = (bool, int, float, str, type(None), tuple)
+
+
+def modules():
+    """Return the modules of the package that need nothing beyond its own requirements."""
+    names = [one.name for one in pkgutil.walk_packages(roofplan.__path__, "roofplan.") if "__main__" not in one.name]
+    return [importlib.import_module(name) for name in sorted(names)]
+
+
+def told(value):
+    """Return a default as text, an object's type alone."""
+    return repr(value) if isinstance(value, PLAIN) else type(value).__name__
+
+
+def declared():
+    """Return the defaults of records by class and of functions by name, each with whether a record may change."""
+    found = {}
+    for module in modules():
+        for name, thing in vars(module).items():
+            if getattr(thing, "__module__", None) != module.__name__:
+                continue
+            where = f"{module.__name__.removeprefix('roofplan.')}.{name}"
+            if dataclasses.is_dataclass(thing):
+                found[where] = dict(fields(thing))
+            elif inspect.isfunction(thing) and not name.startswith("_"):
+                found[where] = defaults(thing)
+    return {where: values for where, values in sorted(found.items()) if values}
+
+
+def fields(record):
+    """Yield the fields of a record that have a default or say how they are asked for, and whether it changes."""
+    for one in dataclasses.fields(record):
+        said = [f"{name}={told(value)}" for name, value in one.metadata.items() if value and name != "help"]
+        default = [] if one.default is MISSING else [told(one.default)]
+        if said or default:
+            yield one.name, " ".join(default + said)
+    if not record.__dataclass_params__.frozen:
+        yield "", "changes"
+
+
+def defaults(function):
+    """Return the defaults of a function's parameters as text."""
+    parameters = inspect.signature(function).parameters.values()
+    return {one.name: told(one.default) for one in parameters if one.default is not inspect.Parameter.empty}
+
+
+def test_no_default_has_moved():
+    recorded, now = json.loads(FILE.read_text()), declared()
+    moved = {
+        where: (recorded.get(where), now.get(where))
+        for where in recorded.keys() | now.keys()
+        if recorded.get(where) != now.get(where)
+    }
+    assert not moved, "python tests/test_declared.py records them"
+
+
+if __name__ == "__main__":
+    lines = (f"{json.dumps(where)}: {json.dumps(values)}" for where, values in declared().items())
+    FILE.write_text("{\n" + ",\n".join(lines) + "\n}\n")
