@@ -313,7 +313,7 @@ def questions(kind):
             if number % 6 == 0:
                 yield f"screen model {name}"
     elif kind == "pools":
-        yield from pools()
+        yield from pools(pick)
     elif kind == "seen":
         yield from seen()
     elif kind in {"load", "launch"}:
@@ -521,8 +521,47 @@ STREET = "--member 2xrtx-4090@1gbit:4ms --member 2xrtx-3090@1gbit:4ms --member 4
 SLOW = "--member rtx-4090@1gbe --member rtx-3060@100mbit/20mbit:12ms --member m2-max@wifi --member rtx-3090@50mbit:30ms"
 
 
-def pools():
+POOLED = {
+    "--input": ("200", "4000"),
+    "--output": ("32", "900"),
+    "--context": ("16k",),
+    "--best": ("throughput",),
+    "--electricity": ("0.3USD/kWh",),
+    "--place": ("DEU",),
+}
+SIMULATED = {
+    "--rate": ("10req/h", "200req/h"),
+    "--lengths": ("fixed", "uniform:0.5-1.5"),
+    "--session": ("90min",),
+    "--online": ("60%",),
+    "--pattern": ("evening",),
+    "--patience": ("5s",),
+    "--replicas": ("2",),
+    "--check": ("replication", "audit:5%", "replication+audit:10%", "none"),
+    "--deposit": ("50",),
+    "--withheld": ("0",),
+    "--probation": ("5",),
+    "--cheaters": ("lazy:10%", "lazy:5%,patient:5%"),
+    "--false-alarms": ("1%",),
+    "--seed": ("3",),
+}
+HOMES = (
+    "--member 3xrtx-3060@1gbe",
+    "--member rtx-4090@wifi --member 2xrtx-3060@100mbit:8ms",
+    "--member 6xrtx-4060-ti-16@500mbit/40mbit:15ms --member m2-max@1gbe",
+)
+
+
+def pools(pick):
     """Yield questions about pools."""
+    for number in range(36):
+        model = ("llama-3-8b", "qwen3-32b", "qwen3-30b-a3b", "gpt-oss-20b")[number % 4]
+        software = pick.choice(
+            ("", "--software llama.cpp", "--software petals", "--software exo", "--software parallax")
+        )
+        members = f"{model} --precision q4_k_m {HOMES[number % 3]} {software} {mixed(pick, POOLED, 2)}"
+        yield f"pool plan {members}"
+        yield f"pool simulate {members.replace('--best throughput', '')} --days 1 --jobs 2000 {mixed(pick, SIMULATED, 4)}"
     for members in (STREET, SLOW, "--member 20xrtx-3060@100mbit:10ms --member 4xrtx-4060-ti-16@wifi:8ms"):
         for software in ("llama.cpp", "petals", "exo", "prima.cpp", "parallax"):
             yield f"pool plan llama-3.1-70b --precision q4_k_m --software {software} {members}"
