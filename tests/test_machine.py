@@ -12,10 +12,10 @@ from roofplan import api, catalogue, observe
 from roofplan.catalogue.machines import accelerator, machine
 from roofplan.catalogue.own_device import user_accelerator
 from roofplan.errors import InputError
-from roofplan.measure.machine import chip, hosts, probe
+from roofplan.measure.machine import chip, conditions, hosts, probe
 from roofplan.measure.machine.backends import Numpy
 from roofplan.measure.machine.probe import Figure, Probe, line
-from roofplan.measure.machine.windows import OURS, rate
+from roofplan.measure.machine.windows import OURS, PATIENCE, rate
 from roofplan.timing.rates import rates
 
 FIT = catalogue.shipped_fit()
@@ -344,3 +344,22 @@ def test_a_machine_is_no_load(tmp_path, monkeypatch):
     observe.measure_machine(ledger=ledger, threads=1)
     with pytest.raises(InputError, match="no load was put on"):
         observe.own_row("run:1", ledger=ledger)
+
+
+def test_windows_end_with_patience():
+    """Three windows are seen however long they take, and no more once patience is over."""
+    seen = timed(PATIENCE, [1.0])
+    assert (seen.windows, seen.kept) == (3, 3)
+
+
+@pytest.mark.parametrize(("shared", "whole"), [(("0-1", "0-1"), 32), (("0", "1"), 64)])
+def test_last_caches_count_once_where_processors_share_them(tmp_path, monkeypatch, shared, whole):
+    for one, beside in enumerate(shared):
+        for level, size, own in (("1", "48K", str(one)), ("2", "2048K", str(one)), ("3", "32768K", beside)):
+            place = tmp_path / f"cpu{one}" / "cache" / f"index{level}"
+            place.mkdir(parents=True)
+            for name, text in (("level", level), ("size", size), ("shared_cpu_list", own)):
+                (place / name).write_text(f"{text}\n")
+    monkeypatch.setattr(conditions, "CPUS", tmp_path)
+    monkeypatch.setattr(conditions, "allowed", lambda: [0, 1])
+    assert conditions.cache() == whole * 2**20

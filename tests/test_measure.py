@@ -19,7 +19,8 @@ from roofplan import observe
 from roofplan.errors import InputError
 from roofplan.load.asked import warmup_of
 from roofplan.load.requests import Requests
-from roofplan.measure.client import drive
+from roofplan.measure import workers
+from roofplan.measure.client import LISTEN, Effort, drive, listening
 from roofplan.measure.endpoint import Unreachable
 from roofplan.measure.exchange import _trusted, target_of
 from roofplan.measure.figures import server_tpot
@@ -28,6 +29,7 @@ from roofplan.measure.request import load_of
 from roofplan.measure.sample import Sample
 from roofplan.measure.stream import Stream
 from roofplan.measure.text import Prompts
+from roofplan.measure.workers import NoWorkers
 
 SHORT = {"input": "30", "output": "12", "requests": "6", "clients": "2"}
 
@@ -531,3 +533,27 @@ def test_percentiles_say_where_the_sample_is_too_small(server):
     assert "p50" not in figures["ttft"].few
     low, high = figures["ttft"].limits["p50"]
     assert low <= figures["ttft"].summary.quantiles["p50"] <= high
+
+
+def test_an_idle_loop_is_not_late():
+    async def idle():
+        effort = Effort()
+        async with listening(effort):
+            await asyncio.sleep(20 * LISTEN)
+        return effort.lags
+
+    lags = asyncio.run(idle())
+    assert len(lags) >= 3
+    assert -1e-3 <= min(lags) < LISTEN
+
+
+def test_a_build_tells_how_far_it_is_and_ends_with_its_last_lines(monkeypatch, tmp_path):
+    said = "print('-- Configuring'); [print(f'[{k}/40] Building {k}') for k in range(1, 41)]; raise SystemExit(3)"
+    popen = subprocess.Popen
+    monkeypatch.setattr(workers.subprocess, "Popen", lambda _, **more: popen([sys.executable, "-c", said], **more))
+    ticks = []
+    with pytest.raises(NoWorkers) as failed:
+        workers._compiled(tmp_path, lambda done, whole: ticks.append((done, whole)))
+    assert ticks == [(k, 40) for k in range(1, 41)]
+    lines = str(failed.value).splitlines()[1:]
+    assert lines == [f"[{k}/40] Building {k}" for k in range(20, 41)]

@@ -19,7 +19,7 @@ from roofplan.load.statistics import Objective
 from roofplan.measure import stability
 from roofplan.measure.ledger import VARIABLE, Ledger
 from roofplan.measure.sample import Sample
-from roofplan.measure.stability import Schedule, holds, pettitt, share_ends, stability_of
+from roofplan.measure.stability import SHORTEST, Schedule, holds, pettitt, share_ends, stability_of
 
 DAY = Schedule(begin=1_700_006_400.0, every=60.0, count=1440, seed=0)
 """A day from midnight, UTC."""
@@ -207,3 +207,11 @@ def test_a_killed_day_goes_on_where_it_was(tmp_path, monkeypatch, capsys):
 def test_what_makes_no_sense_is_refused(given, why):
     with pytest.raises(InputError, match=why):
         observe.measure_stability("http://127.0.0.1:1", **given)
+
+
+@pytest.mark.parametrize(("first", "changes"), [(SHORTEST - 1, 0), (SHORTEST, 1)])
+def test_a_change_needs_probes_on_both_sides(first, changes):
+    random = np.random.default_rng(2)
+    times = np.concatenate([random.normal(0.2, 0.002, first), random.normal(2.0, 0.02, 170)])
+    assert len(stability_of(day(times), DAY, 0.5, UTC).changes) == changes
+    assert len(stability_of(day(times[::-1]), DAY, 0.5, UTC).changes) == changes

@@ -224,3 +224,10 @@ def test_another_machine_is_named():
 def test_heads_that_do_not_divide_are_not_counted():
     with pytest.raises(UnsupportedFeature, match="do not divide"):
         cache_blocks(hf.of_catalogue("llama-3.1-8b"), 2**30, tensor=3, cache_bytes=2, block=16, longest=64, batched=64)
+
+
+@pytest.mark.parametrize("name", sorted(path.name for path in LOGS.iterdir()))
+def test_every_figure_is_on_the_line_that_it_names(name):
+    lines = (LOGS / name).read_text().splitlines()
+    for one in startup_of("\n".join(lines)).said.values():
+        assert lines[one.line - 1].strip() == one.text.strip()
