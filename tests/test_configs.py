@@ -303,3 +303,15 @@ def test_a_model_whose_draft_layers_are_none_has_none():
     without = hf.from_dict({**config, "use_mtp": True, "num_mtp_modules": 0})
     assert without.draft_layers == hf.from_dict(config).draft_layers == 0
     assert hf.from_dict({**config, "use_mtp": True, "num_mtp_modules": 1}).draft_layers == 1
+
+
+def test_mpt_may_share_keys_and_values():
+    (row,) = (row for row in golden_rows("model_configs.csv") if row["model_type"] == "mpt")
+    config = json.loads(row["config"])
+    full = hf.from_dict(config)
+    shared = hf.from_dict({**config, "attn_config": {**config["attn_config"], "kv_n_heads": 4}})
+    saved = (
+        2 * config["d_model"] * (config["d_model"] - 4 * config["d_model"] // config["n_heads"]) * config["n_layers"]
+    )
+    assert full.total - shared.total == saved
+    assert hf.from_dict({**config, "attn_config": None}).total == full.total

@@ -164,3 +164,55 @@ def test_an_unknown_tensor_type_is_refused(tmp_path):
     metadata, tensors = llama(usual=99)
     with pytest.raises(ConfigError, match="type 99"):
         read_model(str(write(tmp_path / "m.gguf", metadata, tensors)))
+
+
+V3 = {
+    "block_count": 61,
+    "context_length": 163840,
+    "embedding_length": 7168,
+    "feed_forward_length": 18432,
+    "attention.head_count": 128,
+    "attention.head_count_kv": 1,
+    "attention.q_lora_rank": 1536,
+    "attention.kv_lora_rank": 512,
+    "rope.dimension_count": 64,
+    "leading_dense_block_count": 3,
+    "expert_count": 256,
+    "expert_used_count": 8,
+    "expert_shared_count": 1,
+    "expert_feed_forward_length": 2048,
+    "expert_group_count": 8,
+    "expert_group_used_count": 4,
+}
+"""DeepSeek-V3 in the keys of llama.cpp's converter."""
+
+
+@pytest.mark.parametrize(
+    "widths",
+    [
+        {"attention.key_length": 192, "attention.value_length": 128},
+        {
+            "attention.key_length": 576,
+            "attention.value_length": 512,
+            "attention.key_length_mla": 192,
+            "attention.value_length_mla": 128,
+        },
+    ],
+)
+def test_latent_attention_is_read_from_files_of_either_age(tmp_path, widths):
+    metadata = {"general.architecture": "deepseek2"} | {
+        f"deepseek2.{name}": value for name, value in (V3 | widths).items()
+    }
+    tensors = {
+        "token_embd.weight": ((7168, 129280), Q4_K),
+        "output.weight": ((7168, 129280), Q4_K),
+        "blk.3.exp_probs_b.bias": ((256,), F32),
+    }
+    found = gguf.header(write(tmp_path / "m.gguf", metadata, tensors))
+    model, shipped = hf.from_dict(gguf.configuration(found)), hf.of_catalogue("deepseek-v3")
+    assert model.family == "deepseek_v3"
+    assert model.total == shipped.total
+    assert model.active == shipped.active
+    del tensors["blk.3.exp_probs_b.bias"]
+    found = gguf.header(write(tmp_path / "m.gguf", metadata, tensors))
+    assert gguf.configuration(found)["model_type"] == "deepseek_v2"

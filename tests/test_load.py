@@ -182,3 +182,33 @@ def test_a_sample_that_is_too_small_has_no_ends():
     assert quantile_ends(np.arange(1.0, 21.0), 0.99)[1] == np.inf
     assert quantile_ends(np.ones(1), 0.5) == (0.0, np.inf)
     assert quantile_ends(np.tile([1.0, 2.0], 20), 0.5) == (1.0, 2.0)
+
+
+@pytest.mark.parametrize("text", ["p0", "p0.0", "0%", "p100", "p101", "median", "p-5"])
+def test_a_percentile_lies_between_the_ends(text):
+    assert objectives_of("ttft=1s@p0.5")[0].quantile == pytest.approx(0.005)
+    assert objectives_of("ttft=1s@99.9%")[0].quantile == pytest.approx(0.999)
+    assert objectives_of("ttft=1s")[0].quantile == 0.99
+    with pytest.raises(InputError, match="is no percentile"):
+        objectives_of(f"ttft=1s@{text}")
+
+
+@pytest.mark.parametrize(
+    "text", ["uniform:2-1", "uniform:0-0", "uniform:-1-2", "lognormal:0", "lognormal:3.1", "fixed:2", "other"]
+)
+def test_lengths_that_cannot_be_are_refused(text):
+    assert lengths_of("uniform:0-0.5").high == 0.5
+    assert lengths_of("lognormal:0.1").sigma == 0.1
+    with pytest.raises(InputError):
+        lengths_of(text)
+
+
+@pytest.mark.parametrize("text", ["fixed", "uniform:0.5-1.5", "lognormal:0.8"])
+@pytest.mark.parametrize("count", [1, 50, 2000])
+def test_hardly_any_draw_is_longer_than_the_longest(text, count):
+    lengths = lengths_of(text)
+    longest = lengths.longest(1000.0, count)
+    drawn = [lengths.draw(1000.0, count, np.random.default_rng(seed)).max() for seed in range(200)]
+    assert np.mean(np.array(drawn) > longest) <= 0.03
+    assert longest >= 1000
+    assert lengths.longest(1000.0, 10 * count) >= longest

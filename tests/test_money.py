@@ -9,6 +9,7 @@ from conftest import FIT
 from roofplan import catalogue, money
 from roofplan.api import plan_serving, token_costs
 from roofplan.catalogue.machines import machine
+from roofplan.money.history import CLASSES, WIDTHS, fit_trend, milestones
 from roofplan.money.machine import own
 from roofplan.serving import all_in_cost
 from roofplan.timing.power import wall_power
@@ -153,3 +154,18 @@ def test_every_cost_writes_a_table(run, tmp_path, words):
 def test_tokens_on_a_changed_model_say_so(run):
     _, out, _ = run(*["cost", "tokens", "llama-3.3-70b", "--on", "rtx-4090:2", "--precision", "any"])
     assert out.startswith("changes the model: awq\n")
+
+
+@pytest.mark.parametrize("kind", CLASSES)
+def test_halvings_lie_inside_their_interval(kind):
+    """The ends are those of the slope's interval, on either side of it."""
+    found = milestones()
+    for bits in WIDTHS:
+        trend = fit_trend(found, bits, kind)
+        if trend is None:
+            continue
+        halving = trend.halving
+        assert 0.0 < halving.low < halving.central < halving.high
+        low, middle, high = (1.0 / one for one in (halving.low, halving.central, halving.high))
+        if high > 0.0:
+            assert low - middle == pytest.approx(middle - high)

@@ -27,11 +27,13 @@ from roofplan.records.training import MODULES, Adapter, Job, Layout
 from roofplan.timing.network import Ranks, all_reduce, exchange, slowest_hop
 from roofplan.training import flops_per_token, search
 from roofplan.training.ability import ability
+from roofplan.training.certainty import Asked, _imbalances
 from roofplan.training.distinct import distinct
 from roofplan.training.ledger import fullest, in_flight, ledgers, peak
 from roofplan.training.misses import least_time
-from roofplan.training.plan import TrainingRequest, planned
+from roofplan.training.plan import TrainingRequest, dense_peak, planned
 from roofplan.training.ranking import plan_all
+from roofplan.training.request import _least_devices
 from roofplan.training.run import run
 from roofplan.training.search import SHARES_OF_LAYERS, why_not_tensor
 from roofplan.training.stages import even, stages
@@ -1322,3 +1324,38 @@ def test_spares_suffice_in_ninety_nine_of_a_hundred_cases():
 def test_a_run_of_exactly_one_step_is_planned():
     found = rp.plan_training("llama-3.1-8b", ["h100-sxm:8"], tokens=str(64 * 8192), batch="64seq", sequence="8192")
     assert found.plans[0].job.tokens == 64 * 8192
+
+
+# What a run and a purchase rest on -----------------------------------------------------------------
+
+
+def test_a_failure_during_an_asynchronous_write_falls_back_to_the_checkpoint_before():
+    layout = Layout(tp=1.0, dp=64.0, micro_batch=1.0, zero=1)
+    asked = [MODEL, job(tokens=1e12), layout, machine("h100-sxm:64")[0], 2.0, catalogue.failures()[0]["rsc-1"]]
+    sync, later = (run(*asked, checkpoint=kind) for kind in ("sync", "async"))
+    assert later.restart - sync.restart == pytest.approx(sync.checkpoint.write)
+    assert later.checkpoint.interval >= later.checkpoint.write
+
+
+def test_the_least_devices_hold_the_states_and_meet_the_deadline():
+    """Adam with fp32 gradients: 2 + 4 + 12 bytes a parameter; a deadline counts operations at the peak."""
+    states = MODEL.total * 18 / 80e9
+    asked = job(tokens=1e12)
+    assert _least_devices(asked, MODEL, 989e12, 80e9, None) == pytest.approx(states)
+    work = sum(flops_per_token(MODEL, asked.sequence)) * 1e12
+    assert _least_devices(asked, MODEL, 989e12, 80e9, 86400.0) == pytest.approx(work / (989e12 * 86400.0))
+    assert _least_devices(asked, MODEL, 989e12, 1e15, None) == 1.0
+
+
+def test_utilisation_is_of_the_peak_of_the_format_that_multiplies():
+    plans = [plan_training("llama-3.1-8b", on=["h100-sxm:64"], precision=name).plans[0] for name in ("bf16", "fp8")]
+    assert [dense_peak(plan) / 1e12 for plan in plans] == pytest.approx([989.4, 1979.0], rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("name", "imbalance", "doubted"), [("llama-3.1-8b", 1.0, 0), ("mixtral-8x7b", 1.0, 1), ("mixtral-8x7b", 1.3, 0)]
+)
+def test_only_an_assumed_balance_of_experts_is_doubted(name, imbalance, doubted):
+    layout = Layout(tp=1.0, dp=8.0, micro_batch=1.0, imbalance=imbalance)
+    asked = Asked(read_model(name), job(), layout, machine("h100-sxm:8")[0])
+    assert len(_imbalances(asked)) == doubted
