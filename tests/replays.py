@@ -21,6 +21,7 @@ import zlib
 from contextlib import ExitStack, closing, contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
 from unittest.mock import patch
+from urllib.parse import parse_qsl
 
 FOLDER = Path(__file__).parent / "replay"
 DAY = dt.date(2026, 11, 22)
@@ -117,6 +118,8 @@ EXPLAINED = {"serve", "train", "cost chip", "cost machine", "cost tokens", "pool
 def document(line):
     """Return what a command answers, by member: of its JSON, of the files that it writes beside it, of its screen."""
     words = line.split()
+    if words[0] == "page":
+        return page(*words[1:])
     if words[0] == "screen":
         code, out, err = run(words[1:])
         return {"exit": code, "stdout": plain(out), "stderr": plain(err)}
@@ -126,10 +129,7 @@ def document(line):
         for flag in FILES.get(words[0], ()):
             flags += [flag, f"{place}/{flag[2:]}"]
         code, out, err = run([*words, *flags])
-        answer = json.loads(out)
-        answer.pop("versions", None)
-        answer.get("search", {}).pop("seconds", None)
-        answer.get("simulation", {}).pop("cpu_seconds", None)
+        answer = lasting(json.loads(out))
         if "inputs" in answer:
             for name in ("csv", "html"):
                 answer["inputs"].pop(name, None)
@@ -138,6 +138,37 @@ def document(line):
         for file in sorted(Path(place).iterdir()):
             members[file.name] = plain(page_text(file.read_text())).replace(place, "")
     return {**members, "figures": figures(answer)}
+
+
+def lasting(answer):
+    """Return an answer without what differs between runs of one code."""
+    answer.pop("versions", None)
+    answer.get("search", {}).pop("seconds", None)
+    answer.get("simulation", {}).pop("cpu_seconds", None)
+    return answer
+
+
+def page(path):
+    """Return the form of a page and what it answers to the first question of each kind that it offers."""
+    from roofplan.questions import EVERY
+    from roofplan.web.html import home, question_page, side_by_side
+    from roofplan.web.pages import PAGES
+    from roofplan.workers import answers
+
+    if path not in PAGES:
+        return {"page": plain({"home": home, "side-by-side": side_by_side}[path]())}
+    found, question = {"page": plain(question_page(PAGES[path]))}, EVERY[PAGES[path].question]
+    for title, query in PAGES[path].presets if path not in {"runs", "validate"} else ():
+        given = {}
+        for name, value in parse_qsl(query):
+            many = isinstance(question.record.each()[name].default, tuple)
+            given[name] = [*given.get(name, []), value] if many else value
+        with steady():
+            told = json.loads(answers.page(question.name, given)[1])
+        lasting(told["document"])
+        for name, value in told.items():
+            found[f"{title}: {name}"] = plain(value if isinstance(value, str) else json.dumps(value, indent=1))
+    return found
 
 
 def figures(answer):
@@ -314,6 +345,10 @@ def questions(kind):
                 yield f"screen model {name}"
     elif kind == "pools":
         yield from pools(pick)
+    elif kind == "pages":
+        from roofplan.web.pages import PAGES
+
+        yield from (f"page {path}" for path in ("home", "side-by-side", *PAGES))
     elif kind == "seen":
         yield from seen()
     elif kind in {"load", "launch"}:
@@ -687,7 +722,7 @@ def seen():
         yield f"{screen}calibrate --with run:6 --dry-run"
 
 
-KINDS = ("serving", "training", "money", "model", "screens", "tables", "pools", "load", "launch", "seen")
+KINDS = ("serving", "training", "money", "model", "screens", "tables", "pools", "load", "launch", "seen", "pages")
 
 
 @functools.cache
@@ -707,7 +742,7 @@ def record(kind):
         if words in found or (mixes and answer["exit"] and counts[False] >= REFUSED):
             continue
         found[words] = answer
-        counts[answer["exit"] == 0] += 1
+        counts[answer.get("exit", 0) == 0] += 1
         if mixes and counts[True] >= WANTED:
             break
     FOLDER.mkdir(exist_ok=True)
