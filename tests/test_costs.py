@@ -702,6 +702,7 @@ def test_what_feeds_a_server(run, run_json):
 PRODUCTION = tomllib.loads((GOLDEN / "production.toml").read_text())
 
 
+@pytest.mark.slow
 def test_a_published_day_of_production_costs_what_we_say(run_json):
     """DeepSeek's day costs half of what 18 hosts would at its own speed per user, below the interval: its engine splits prefill off, ours does not."""
     day = PRODUCTION["deepseek"]

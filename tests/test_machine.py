@@ -262,6 +262,7 @@ def test_a_sustained_run_tells_its_drop():
     )
 
 
+@pytest.mark.slow
 def test_the_link_between_two_hosts_is_measured():
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))

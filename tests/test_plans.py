@@ -252,6 +252,7 @@ def test_training_plans_that_tie_stand_by_the_front_and_by_free_memory():
     assert ranks == sorted(ranks)
 
 
+@pytest.mark.slow
 def test_a_pinned_layout_is_told_how_far_it_is_behind():
     free = plan_training("llama-3.1-70b", ["h100-sxm:512"]).plans[0]
     own = plan_training("llama-3.1-70b", ["h100-sxm:512"], strategy="tp=8,pp=8")
@@ -366,6 +367,7 @@ def test_frozen_weights_in_four_bits_need_fewer_devices():
     assert any(plan.machine.text == "h100-sxm:1x8" for plan in plans)
 
 
+@pytest.mark.slow
 def test_training_attends_to_the_selected_tokens_alone():
     plan = plan_training("deepseek-v3", ["h100-sxm:512"], sequence="64k", batch="64seq").plans[0]
     alone = replace(plan.layout, tp=1.0, cp=1.0)

@@ -10,7 +10,7 @@ HEAVY = {"serving": 8, "training": 12, "money": 8}
 def cases():
     for kind in replays.KINDS:
         for number, words in enumerate(replays.recorded(kind)):
-            slow = kind == "tables" or number % (HEAVY | {"screens": 6, "load": 6, "pools": 4, "pages": 4, "launch": 20}).get(kind, 1) > 0
+            slow = kind == "tables" or number % (HEAVY | {"screens": 6, "load": 10, "pools": 8, "pages": 10, "launch": 25}).get(kind, 1) > 0
             marks = [pytest.mark.slow] if slow else []
             yield pytest.param(kind, words, id=words, marks=marks)
 

@@ -807,6 +807,7 @@ def in_pairs(words):
     return list(zip(words[::2], words[1::2], strict=True))
 
 
+@pytest.mark.slow
 def test_the_line_under_load_carries_what_was_asked(run):
     stated = "--input 3000 --price 2.5USD/h --context 16k --prefix-hit 30% --engine vllm-0.11 --set max_num_seqs=64"
     code, out, _ = run("serve", "llama-3.1-70b", "--on", "h100-sxm:8", "--tpot", "60ms", *stated.split())

@@ -541,6 +541,7 @@ def test_an_adapter_s_checkpoint_is_small():
     assert small.checkpoint.bytes < 1e8
 
 
+@pytest.mark.slow
 def test_limits_are_kept():
     result = plan_training(
         "llama-3.1-8b", ["h100-sxm:64"], tokens="100B", batch="512seq", deadline="20d", budget="100kUSD"
@@ -610,6 +611,7 @@ def test_answers_conform_to_the_schema(run_json, conforms, words):
         assert set(plan["source_ids"]) <= set(document["sources"])
 
 
+@pytest.mark.slow
 def test_inputs_read_back_answer_the_same(run_json, tmp_path):
     _, first = run_json("train", *TRAINS[0])
     file = tmp_path / "answer.json"
@@ -754,6 +756,7 @@ def test_ways_out_of_a_full_memory_are_tried(run):
     assert "->" in out
 
 
+@pytest.mark.slow
 def test_a_plan_can_be_asked_of_one_layout():
     request = TrainingRequest(model=MODEL, machines=(BOX,), job=job(batch=256, tokens=1e10), framework=MEGATRON)
     plan = planned(request, BOX, Layout(tp=2.0, dp=32.0, zero=1), FIT)
@@ -979,6 +982,7 @@ def test_a_capacity_pads_experts_and_an_imbalance_no_longer_counts():
     assert held[0] < held[1]
 
 
+@pytest.mark.slow
 def test_capacity_is_said_emitted_and_refused_without_experts(run):
     code, text, _ = run(
         *[
@@ -1205,6 +1209,7 @@ def test_what_a_framework_or_device_cannot_do_is_refused(run, words, said):
     assert (code, said in text) == (2, True), text
 
 
+@pytest.mark.slow
 def test_launches_say_dispatchers_and_refuse_what_they_have_no_words_for(run):
     _, text, _ = run("train", "mixtral-8x7b", "--on", "h100-sxm:64", "--strategy", "ep=8,tp=2", "--emit", "megatron")
     assert "--moe-token-dispatcher-type alltoall" in text
@@ -1279,6 +1284,7 @@ def test_only_results_of_distinct_layouts_are_put_back_in_order():
     assert back(np.array([1.0, 2.0])).tolist() == [1.0, 2.0]
 
 
+@pytest.mark.slow
 def test_a_framework_that_is_much_quicker_is_named():
     flags = {"strategy": "tp=8,pp=16,ep=64", "batch": "15360seq", "sequence": "4096"}
     slow = plan_training("deepseek-v3", ["h800-sxm:2048"], framework="megatron-core", **flags)
