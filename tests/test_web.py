@@ -27,7 +27,7 @@ from roofplan.web.html import question_page
 from roofplan.web.kept import Kept
 from roofplan.web.pages import PAGES
 from roofplan.workers import answers
-from roofplan.workers.guard import Guard
+from roofplan.workers.guard import Guard, TooLarge, _limited
 from roofplan.workers.listening import Place
 from roofplan.workers.pool import Busy, Job, Pool, Stopped, TooLong
 
@@ -430,6 +430,38 @@ def test_a_token_in_the_address_becomes_a_cookie():
     assert answered(guard, **host, cookie=cookie)[0] == 200
     assert answered(guard, **host, authorization="Bearer a-token-of-some-length")[0] == 200
     assert answered(guard, host="other.lan", authorization="Bearer a-token-of-some-length")[0] == 421
+
+
+@pytest.mark.parametrize("site", ["same-origin", "none", "cross-site", "same-site"])
+@pytest.mark.parametrize("mode", ["navigate", "cors"])
+@pytest.mark.parametrize("target", ["document", "iframe"])
+@pytest.mark.parametrize("method", ["GET", "POST"])
+def test_pages_of_other_sites_may_only_open_a_page(site, mode, target, method):
+    guard = Guard(welcome, {"box.lan"}, None, 100)
+    asked = {"host": "box.lan", "sec_fetch_site": site, "sec_fetch_mode": mode, "sec_fetch_dest": target}
+    opened = (mode, target, method) == ("navigate", "document", "GET")
+    code, headers = answered(guard, method=method, **asked)
+    assert code == (200 if opened or site in {"same-origin", "none"} else 403)
+    assert headers["cross-origin-opener-policy"] == "same-origin"
+
+
+def test_a_body_holds_what_it_may_and_no_more():
+    guard = Guard(welcome, {"box.lan"}, None, 100)
+    assert answered(guard, host="box.lan", content_length="100")[0] == 200
+    assert answered(guard, host="box.lan", content_length="101")[0] == 413
+
+    async def taken(*sizes):
+        parts = iter(sizes)
+
+        async def receive():
+            return {"type": "http.request", "body": b"x" * next(parts), "more_body": True}
+
+        limited = _limited(receive, 100)
+        return [len((await limited())["body"]) for _ in sizes]
+
+    assert asyncio.run(taken(60, 40)) == [60, 40]
+    with pytest.raises(TooLarge):
+        asyncio.run(taken(60, 41))
 
 
 # Processes ---------------------------------------------------------------------------------------
