@@ -1,4 +1,4 @@
-"""Answers whose figures may not move in a refactor: about two hundred each of serving, training, money and models, some of pools and load, and screens.
+"""Answers whose figures may not move in a refactor: about three hundred each of serving, training, money and models, some of pools and load, and screens.
 
 A replay runs a command line in this process and keeps a checksum of each member of its JSON document, of its explanation, of its
 CSV rows and of its page with screen and pictures, floats to six digits. A figure may move only with the physics or with a fitted
@@ -25,7 +25,7 @@ from urllib.parse import parse_qsl
 
 FOLDER = Path(__file__).parent / "replay"
 DAY = dt.date(2026, 11, 22)
-WANTED = 200
+WANTED = 320
 """Answers of each kind with a plan or a figure."""
 REFUSED = 60
 """Refusals of each kind that are kept beside them."""
@@ -199,11 +199,15 @@ SERVED = (
     *("llama-3.1-8b", "llama-3.1-70b", "llama-3.1-70b-awq", "llama-3.1-405b-fp8", "deepseek-v3", "deepseek-v3.2"),
     *("qwen3-32b", "qwen3-30b-a3b", "qwen3-235b-a22b", "gpt-oss-120b", "gemma-3-27b", "nemotron-h-8b", "jamba-v0.1"),
     *("mixtral-8x7b", "kimi-k2", "qwen3-next-80b-a3b", "whisper-large-v3", "llama-4-scout", "rwkv-4-14b", "kimi-k2.5"),
+    *("gemma-4-26b-a4b", "minimax-m2.5", "glm-4.5-air", "falcon-40b", "granite-4.0-h-small", "qwen3-vl-8b", "opt-13b"),
+    *("recurrentgemma-9b", "gemma-4-e4b", "deepseek-v4-flash", "mimo-v2-flash", "bloom-7b1", "qwen3.5-35b-a3b"),
 )
 MACHINES = (
     *("h100-sxm:8", "h200-sxm:8", "b200:8", "mi300x:8", "a100-sxm-80:8", "rtx-4090:8", "l40s:4", "h100-sxm:16"),
     *("rtx-4090:8x1@10gbe", "rtx-3090:2", "gb200-nvl72", "apple-m3-ultra:1", "tpu-v6e:8", "gaudi3:8", "ascend-910b:8"),
     *("h100-sxm:2x8", "a100-sxm-80:16@ib-hdr", "l4:1", "dgx-h100:2", "h800-sxm:8"),
+    *("mi355x:8", "rtx-pro-6000:4", "apple-m4-max:1", "h20:8", "gh200-96:1", "b300:8", "arc-b580:2", "trainium2:16"),
+    *("gb300:4", "strix-halo:1", "v100-sxm2-32:8", "rtx-5090:2", "gaudi2:8", "tpu-v5e:4", "a10g:4", "l40s:8@100gbe"),
 )
 ASKED = {
     "--engine": ("vllm", "sglang", "tensorrt-llm", "llama.cpp", "vllm-0.6", "tensorrt-llm-0.8"),
@@ -226,6 +230,10 @@ ASKED = {
     "--output": ("16", "800"),
     "--context": ("32k",),
     "--price": ("contract", "2.50USD/h", "own"),
+    "--datacenter": ("",),
+    "--set": ("max_num_seqs=64", "max_num_batched_tokens=4096"),
+    "--top": ("1", "6"),
+    "--rate 2req/s --slo": ("ttft=2s@p99,tpot=80ms", "e2e=60s@p90"),
 }
 TRAINED = (
     *("llama-3.1-8b", "llama-3.1-70b", "llama-2-7b", "llama-2-70b", "gpt3-175b", "mixtral-8x7b", "qwen3-30b-a3b"),
@@ -253,6 +261,10 @@ TAUGHT = {
     "--place": ("DEU",),
     "--best": ("cost", "memory", "devices"),
     "--fabric": ("pod=32,taper=4",),
+    "--method lora --rank": ("16",),
+    "--method qlora --base": ("bnb-nf4",),
+    "--devices": ("32",),
+    "--top": ("1", "5"),
 }
 DEGREES = (
     "tp=8,pp=1",
@@ -293,6 +305,11 @@ MONTH = OWNED | {
     "--price": ("own", "contract", "2USD/h"),
     "--api-price": ("0.15,0.60",),
     "--place": ("FRA",),
+    "--context": ("16k",),
+    "--engine": ("sglang", "vllm-0.8"),
+    "--precision": ("fp8", "awq"),
+    "--autoscale": ("",),
+    "--training-cost": ("5.6MUSD --lifetime-tokens 50T",),
 }
 CHIPS = {
     "--dies": ("2",),
@@ -300,6 +317,8 @@ CHIPS = {
     "--units": ("144",),
     "--price": ("20000USD",),
     "--volume": ("1M",),
+    "--gddr": ("24GiB",),
+    "--sold": ("120",),
 }
 
 
@@ -657,8 +676,8 @@ ARRIVING = (
 
 def loaded(pick):
     """Yield questions about load: simulated systems, the benchmark's systems, and start-up logs."""
-    for number in range(64):
-        engine, arriving = ENGINES[number % len(ENGINES)], ARRIVING[number // len(ENGINES)]
+    for number in range(128):
+        engine, arriving = ENGINES[number % len(ENGINES)], ARRIVING[number // len(ENGINES) % len(ARRIVING)]
         screen = "screen " if number % 5 == 0 else ""
         flags = mixed(pick, {name: values for name, values in LOADS.items() if name not in arriving}, 3)
         yield f"{screen}simulate {pick.choice(LOADED)} --engine {engine} {arriving} {flags}"
