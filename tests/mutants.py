@@ -99,7 +99,8 @@ def changed(node):
         yield other.operand
     elif isinstance(node, ast.Constant) and isinstance(node.value, bool | int | float):
         other.value = not node.value if isinstance(node.value, bool) else node.value + 1
-        yield other
+        if other.value != node.value:
+            yield other
     elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in SWAPPED:
         other.func.id = SWAPPED[node.func.id]
         yield other
