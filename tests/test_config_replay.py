@@ -1,4 +1,4 @@
-"""Each configuration with each of its keys left out, doubled or flipped: what it comes to then, or that it is refused, may not move.
+"""Each configuration, and each with one of its keys left out, doubled or flipped: what it comes to, or that it is refused, may not move.
 
 ``python tests/test_config_replay.py`` records it anew.
 """
@@ -9,11 +9,13 @@ from pathlib import Path
 
 import pytest
 from conftest import golden_rows
+from replays import plain
 
 from roofplan import hf
 from roofplan.errors import RoofplanError
 from roofplan.records.strategy import Strategy
 from roofplan.serving import footprint
+from roofplan.workers import answers
 
 FILE = Path(__file__).parent / "replay" / "configs.json"
 ROWS = golden_rows("model_configs.csv")
@@ -47,10 +49,17 @@ def told(config):
     return f"{counts} {held} {model.tied} {model.dtype} {len(model.warnings)}"
 
 
+def answer(config):
+    """Return what ``roofplan model`` says of a configuration: layers, FLOPs, caches, towers."""
+    found = json.loads(answers.document("model", {"model": config, "context": "3000"})[1])
+    found.pop("versions", None)
+    return plain(json.dumps(found, indent=1))
+
+
 def checksum(row):
-    """Return the checksum of all changes of a configuration."""
+    """Return the checksum of what a configuration comes to, and of all changes of it."""
     config = json.loads(row["config"])
-    lines = [f"{what}: {told(other)}" for what, other in changed(config)]
+    lines = [answer(config), *(f"{what}: {told(other)}" for what, other in changed(config))]
     return f"{zlib.crc32(chr(10).join(lines).encode()):08x}"
 
 

@@ -10,6 +10,7 @@ from conftest import LLAMA
 
 from roofplan.errors import RoofplanError
 from roofplan.questions import EVERY
+from roofplan.workers import answers
 from roofplan.workers.names import (
     DEEPEST,
     LARGEST_CONFIG,
@@ -105,3 +106,10 @@ def test_inputs_that_are_refused_may_stay_as_they_are():
 def test_help_speaks_of_no_path():
     assert "config.json" in help_from_afar(SERVE.record.each()["model"].metadata)
     assert help_from_afar(SERVE.record.each()["tpot"].metadata) == SERVE.record.each()["tpot"].metadata["help"]
+
+
+def test_a_configuration_with_a_number_without_end_is_answered():
+    """The Mamba family writes time_step_limit as [0.0, Infinity], which JSON has no word for."""
+    status, text = answers.document("model", {"model": {**LLAMA, "time_step_limit": [0.0, float("inf")]}})
+    assert status == "ok"
+    assert json.loads(text)["inputs"]["model"]["time_step_limit"] == [0.0, None]

@@ -52,7 +52,7 @@ def plain(value: object) -> Any:
     The value as JSON; members that equal `ABSENT` are left out, and numbers that are not finite become null.
     """
     if isinstance(value, Inputs):
-        return value.as_json()
+        return plain(value.as_json())
     if is_dataclass(value):
         named = ((one.name.rstrip("_"), getattr(value, one.name)) for one in fields(value))
         return {name: plain(member) for name, member in named if member is not ABSENT}
