@@ -251,6 +251,9 @@ def test_passes_become_one_figure():
     lost = {"best": 0.0, "median": 0.0, "kept": 0}
     figures = probe._joined([], [time | {"best": 2e-6, "median": 2e-6}, time | lost])
     assert figures[0].best == 2e-6
+    beside = [row | {"best": 5.0, "median": 4.0}, row | {"m": 8, "best": 9.0, "median": 9.0}]
+    copies = [{**one, "kind": "copy"} for one in beside]
+    assert [one.best for one in probe._joined([], beside + copies)] == [5.0, 9.0, 5.0, 9.0]
 
 
 def test_a_sustained_run_tells_its_drop():
