@@ -149,7 +149,7 @@ def lasting(answer):
 
 
 def page(path):
-    """Return the form of a page and what it answers to the first question of each kind that it offers."""
+    """Return the form of a page, and what it answers to each question that it offers."""
     from roofplan.questions import EVERY
     from roofplan.web.html import home, question_page, side_by_side
     from roofplan.web.pages import PAGES
