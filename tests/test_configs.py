@@ -315,3 +315,21 @@ def test_mpt_may_share_keys_and_values():
     )
     assert full.total - shared.total == saved
     assert hf.from_dict({**config, "attn_config": None}).total == full.total
+
+
+@pytest.mark.parametrize(
+    ("name", "product", "experts"),
+    [
+        ("deepseek-v3", 2.0, 11.0),
+        ("deepseek-v3.1-nvfp4", 1.0, 9.0),
+        ("qwen3-30b-a3b", 1.0, 7.0),
+        ("qwen3-30b-a3b-fp8", 2.0, 9.0),
+    ],
+)
+def test_activations_scaled_by_blocks_take_a_kernel_before_each_product(name, product, experts):
+    model, step = read_model(name), Step(sequences=1.0, context=100.0)
+    table = layer_operations(model.decoder.layers[-1], step, Split.of(Strategy()), model, 2.0, UNPADDED)
+    found = {op.name: op.kernels for op in table}
+    assert found["o"] == product
+    assert found["routed experts"] == experts
+    assert found["router"] == 1.0

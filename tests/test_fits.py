@@ -10,7 +10,7 @@ from roofplan.evidence.fits.kernels import fit_attention, fit_grouped, fit_matmu
 from roofplan.evidence.fits.left_out import SERVING
 from roofplan.evidence.fits.messages import fit_messages
 from roofplan.evidence.fits.prices import fit_prices
-from roofplan.evidence.fits.prompts import fit_prefill
+from roofplan.evidence.fits.prompts import fit_front, fit_prefill, latencies
 from roofplan.evidence.fits.serving import fit_serving
 from roofplan.evidence.fits.training import fit_families, fit_training
 from roofplan.evidence.inference import clean_cases, known_cases, queues
@@ -71,3 +71,27 @@ def test_constants_of_serving():
     others = [item for name in catalogue.fits() if name not in SERVING for item in catalogue.fit(name)]
     for name, made in fit_serving(others).items():
         same(name, made, ITERATED)
+
+
+def test_a_version_takes_its_front_ends_latency_from_its_publishers_and_once_from_its_engine():
+    waits = {
+        "vllm": {"a": [0.02] * 3, "b": [0.08] * 3},
+        "vllm-0.11": {"a": [0.005] * 5},
+        "vllm-0.8": {"a": [0.5] * 2},
+        "sglang": {"c": [0.1, 0.2, 0.2, 0.3, -1.0]},
+    }
+    found = {one.scope: one.value for one in latencies(waits)}
+    assert found["vllm"] == pytest.approx(0.05)
+    assert found["vllm-0.11"] == pytest.approx((0.005 * 0.05) ** 0.5, rel=1e-3)
+    assert found["sglang"] == pytest.approx(0.2)
+    assert found["any"] == pytest.approx((0.05 * 0.2) ** 0.5, rel=1e-3)
+    assert "vllm-0.8" not in found  # two runs
+    (guess,) = latencies({})
+    assert (guess.kind, guess.scope) == ("guess", "any")
+
+
+def test_first_tokens_on_devices_of_other_vendors_tell_nothing_of_a_front_end(monkeypatch):
+    away = [case for case in clean_cases() if case.row["source_key"] == "optimum-neuron"]
+    assert all("ttft" in case.measured for case in away)
+    monkeypatch.setattr("roofplan.evidence.fits.prompts.usable", lambda _: away)
+    assert {(item.scope, item.kind) for item in fit_front(FIT)} == {("any", "guess")}

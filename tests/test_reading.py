@@ -12,7 +12,7 @@ from roofplan.catalogue.machines import machine
 from roofplan.errors import InputError
 from roofplan.evidence.fits.engines import usable
 from roofplan.evidence.fits.left_out import fit_without
-from roofplan.evidence.inference import case_of, known_cases
+from roofplan.evidence.inference import alternatives, case_of, known_cases
 from roofplan.evidence.models import bare, experts_of, model_of, named, off_size, stated_size
 from roofplan.evidence.predictions import inference_outcomes, names_in, training_outcomes, validated
 from roofplan.evidence.rows import Assumed, Skipped, read
@@ -858,6 +858,57 @@ def test_lengths_of_a_known_batch_may_be_left_out():
         served(input_len="", ttft_ms="100")
     with pytest.raises(Skipped, match="answer length"):
         served(output_len="", running_batch="", client_concurrency="4", metric_kind="serving")
+
+
+def test_a_layout_that_is_not_stated_is_one_replica_or_the_most_that_hold_the_model():
+    cards = {
+        "accel_norm": "rtx-pro-6000",
+        "count": "8",
+        "tp": "",
+        "pp": "",
+        "dp": "",
+        "hf_model_id": "mistralai/Mixtral-8x7B-v0.1",
+    }
+    cards |= {"running_batch": "", "output_tokens_per_s": "9000", "tpot_ms": ""}
+    online = served(**cards, client_concurrency="4", metric_kind="serving")
+    offline = served(**cards, metric_kind="max_throughput", weight_precision="fp8")
+    assert (online.strategy.label(), offline.strategy.label()) == ("tp8", "dp8")
+    assert served(**cards, metric_kind="max_throughput").strategy.label() == "tp2 dp4"
+    assert all("layout" in case.unstated for case in (online, offline))
+    assert [one.strategy.label() for one in alternatives(offline, "layout")] == ["tp8"]
+    assert [one.strategy.label() for one in alternatives(online, "layout")] == ["tp2 dp4"]
+    stated = served(**{**cards, "tp": "8"}, client_concurrency="4", metric_kind="serving")
+    assert "layout" not in stated.unstated
+
+
+def test_prompts_of_mlperf_are_as_long_as_its_data_sets():
+    suite = {
+        "source_key": "mlperf-v5.1-amd",
+        "input_len": "",
+        "running_batch": "",
+        "tpot_ms": "",
+        "output_tokens_per_s": "9000",
+    }
+    case = served(
+        **suite,
+        model_name="llama-2-70b",
+        hf_model_id="meta-llama/Llama-2-70b-hf",
+        metric_kind="max_throughput",
+        count="4",
+        tp="4",
+    )
+    assert case.prompt == 275
+    assert "prompt" in case.unstated
+    with pytest.raises(Skipped, match="prompt length"):
+        served(**suite, metric_kind="max_throughput")
+
+
+def test_weights_of_exllama_may_have_broken_bits():
+    weights = [
+        served(weight_precision=f"exl2-{bits}bpw", engine_name="exllamav2", accel_norm="rtx-4090").book().weights
+        for bits in (2.5, 3, 3.5, 4.25, 4.65, 5, 6.5)
+    ]
+    assert weights == sorted(set(weights))
 
 
 def test_a_rate_of_llama_bench_is_one_of_decoding_alone():

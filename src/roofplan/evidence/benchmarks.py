@@ -185,7 +185,8 @@ class Benchmarks:
 
 
 @lru_cache(maxsize=1)
-def _reading() -> Table:
+def reading() -> Table:
+    """Return how published results are read: systems, software and tasks of MLPerf."""
     return read(catalogue.ROOT / "benchmarks" / "mlperf.toml")
 
 
@@ -202,7 +203,7 @@ def published() -> tuple[Result, ...]:
 
 
 def _result(row: dict[str, str]) -> Result:
-    tasks, known = _reading()["tasks"], _reading()["accelerators"]
+    tasks, known = reading()["tasks"], reading()["accelerators"]
     stated = float(row["mean_output_tokens"]) if row["mean_output_tokens"] else None
     assumed = tasks.get(row["model"], {}).get("output")
     return Result(
@@ -228,7 +229,7 @@ def _result(row: dict[str, str]) -> Result:
         device=known.get(row["accelerator"]),
         price=None,
         power=float(row["power_w"]) if row["power_w"] else None,
-        source=f"{_reading()['rounds'][row['round']]} {row['id']}",
+        source=f"{reading()['rounds'][row['round']]} {row['id']}",
     )
 
 
@@ -270,7 +271,7 @@ def chosen(asked: BenchmarksInputs, fit: Fit, tick: Callable[[int, int], None] |
 def _kept(asked: BenchmarksInputs) -> list[Result]:
     """Return the published results that filters leave."""
     rows = list(published())
-    rounds = sorted(_reading()["rounds"])
+    rounds = sorted(reading()["rounds"])
     for name, given, known in (
         ("scenario", asked.scenario, SCENARIOS),
         ("category", asked.category, CATEGORIES),
@@ -291,7 +292,7 @@ def _kept(asked: BenchmarksInputs) -> list[Result]:
 
 def _of_model(rows: list[Result], name: str) -> list[Result]:
     """Return the results of a task, by its name or that of the catalogue's model."""
-    tasks: Table = _reading()["tasks"]
+    tasks: Table = reading()["tasks"]
     named = catalogue.aliases("models").get(name.lower(), name.lower())
     wanted = {task for task, entry in tasks.items() if named == entry["model"]} | {name.lower()}
     found = [one for one in rows if {one.benchmark.lower(), one.model.lower()} & wanted]
@@ -412,10 +413,10 @@ def beside(one: Result, fit: Fit) -> Result:
     why = _unpredicted(one)
     if why:
         return replace(one, why=why)
-    task = _reading()["tasks"][one.model]
-    precision = _reading()["formats"][one.weights]
+    task = reading()["tasks"][one.model]
+    precision = reading()["formats"][one.weights]
     software = next(name for name in ("vllm", "tensorrt") if name in one.software.lower())
-    engine = _reading()["engines"][one.round][software]
+    engine = reading()["engines"][one.round][software]
     output = round(float(f"{one.output or 0.0:.2g}"))  # rows that differ by a percent share a plan
     alone = _planned(task["model"], f"{one.device}:1", precision, engine, max(task["input"]), output, fit)
     count = 1 if isinstance(alone, Plan) and alone.memory.weights <= HALF * alone.memory.capacity else one.per_node
@@ -448,9 +449,9 @@ def _unpredicted(one: Result) -> str:
         return (
             "its accelerators are not in the catalogue, or are of two kinds" if one.accelerator else "processors alone"
         )
-    if one.model not in _reading()["tasks"]:
+    if one.model not in reading()["tasks"]:
         return f"{one.model} is not in the catalogue"
-    if one.weights not in _reading()["formats"]:
+    if one.weights not in reading()["formats"]:
         return f"{one.weights} weights: not the running format, or one that is not described"
     if not any(name in one.software.lower() for name in ("vllm", "tensorrt")):
         return "its software is not in the catalogue"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -12,6 +13,7 @@ from typing import Literal
 from roofplan import catalogue, hf
 from roofplan.catalogue.machines import machine
 from roofplan.errors import RoofplanError
+from roofplan.evidence.benchmarks import reading
 from roofplan.evidence.engines import VERSION, engine_of, launched
 from roofplan.evidence.models import device_of, from_file, is_path, named
 from roofplan.evidence.rows import Assumed, Row, Skipped, against, checked, flags, number
@@ -21,7 +23,7 @@ from roofplan.records.calibration import Fit
 from roofplan.records.engine import Engine
 from roofplan.records.hardware import Machine
 from roofplan.records.model import Attention, Layer, Model
-from roofplan.records.strategy import Strategy
+from roofplan.records.strategy import Strategy, divisors
 from roofplan.records.system import Origin
 from roofplan.records.terms import Term, total
 from roofplan.records.workload import Workload
@@ -38,7 +40,7 @@ from roofplan.serving import (
     supported,
 )
 from roofplan.serving.certainty import system_of
-from roofplan.serving.ledger import Ledger
+from roofplan.serving.ledger import Ledger, footprint
 from roofplan.serving.prompts import host_of_passes, in_turn, prompt_pass, turns_of
 from roofplan.timing.rates import Rates, rates
 
@@ -91,7 +93,7 @@ LARGEST_QUEUE = 12.0
 FIXED = "fixed"
 """Cell of the column ``lengths`` of a run whose requests are all alike."""
 
-PROMPT, ANSWER, CACHE, LENGTHS, FORMAT = "prompt", "answer", "cache", "lengths", "weights"
+PROMPT, ANSWER, CACHE, LENGTHS, FORMAT, LAYOUT = "prompt", "answer", "cache", "lengths", "weights", "layout"
 """Inputs that rows may omit and that have other plausible values."""
 
 
@@ -230,21 +232,26 @@ def alternatives(case: InferenceCase, unstated: str) -> list[InferenceCase]:
     """Return a case with each other plausible value of an input that its row omits.
 
     These are the engine releases just before and after, half and twice the prompt length, half and four times the answer, the other cache
-    width, weights in another format, and requests of equal lengths, which keep clients in step.
+    width, weights in another format, requests of equal lengths, which keep clients in step, and one replica on all devices instead of the
+    most that hold the model, or the other way round.
     """
-    plain = replace(case, unstated=())
-    if unstated == VERSION:
-        return [replace(plain, engine=launched(case.row, one)) for one in _releases_beside(case.engine)]
-    if unstated == PROMPT:
-        return [_with_prompt(plain, factor) for factor in (0.5, 2.0)]
-    if unstated == LENGTHS:
-        return [replace(plain, alike=True)]
-    if unstated == ANSWER:
-        return [_with_answer(plain, factor) for factor in (0.5, 4.0)]
-    if unstated == FORMAT:
-        return _in_other_formats(plain)
-    bytes_of = {element_bytes(name) for name in ("bf16", "fp8")}
-    return [replace(plain, kv_bytes=other) for other in bytes_of - {case.kv_bytes}]
+    return _OTHERS[unstated](replace(case, unstated=()))
+
+
+def _in_other_layouts(case: InferenceCase) -> list[InferenceCase]:
+    """Return a case on one replica over all devices, and on as many replicas as hold the model."""
+    count = case.strategy.tp * case.strategy.dp
+    layouts = {Strategy(tp=tp, dp=count // tp) for tp in (count, _fewest(case.model, case.machine))}
+    return [replace(case, strategy=one) for one in layouts - {case.strategy} if not legal(case.model, one, case.engine)]
+
+
+def _fewest(model: Model, found: Machine) -> int:
+    """Return the fewest devices, dividing their count, that hold a model's weights with as much memory left for its cache."""
+    memory = float(found.device.memory or 0.0)
+    for ranks in divisors(found.count):
+        if 2.0 * footprint(model, Strategy(tp=ranks), element_bytes("bf16")).weights <= memory:
+            return ranks
+    return found.count
 
 
 def _releases_beside(engine: Engine) -> list[Engine]:
@@ -278,6 +285,20 @@ def _with_prompt(case: InferenceCase, factor: float) -> InferenceCase:
     return replace(case, workload=longer, prompt=case.prompt * factor)
 
 
+_OTHERS: dict[str, Callable[[InferenceCase], list[InferenceCase]]] = {
+    VERSION: lambda case: [replace(case, engine=launched(case.row, one)) for one in _releases_beside(case.engine)],
+    PROMPT: lambda case: [_with_prompt(case, factor) for factor in (0.5, 2.0)],
+    LENGTHS: lambda case: [replace(case, alike=True)],
+    ANSWER: lambda case: [_with_answer(case, factor) for factor in (0.5, 4.0)],
+    FORMAT: _in_other_formats,
+    CACHE: lambda case: [
+        replace(case, kv_bytes=width) for width in {element_bytes(name) for name in ("bf16", "fp8")} - {case.kv_bytes}
+    ],
+    LAYOUT: _in_other_layouts,
+}
+"""Other plausible values of each input that rows may omit."""
+
+
 def inference_case(row: Row) -> InferenceCase:
     """Return a row as a case.
 
@@ -304,7 +325,7 @@ def case_of(row: Row) -> InferenceCase:
         raise Skipped("no figure that is predicted")
     engine = launched(row, engine_of(row, assumed))
     model = _model(row, engine, assumed)
-    found, strategy = _machine(row, engine, assumed)
+    found, strategy = _machine(row, model, engine, assumed)
     if engine.stands_for and (why := supported(engine, found)):
         raise Skipped(f"engine {engine.stands_for}: {why}")
     if broken := legal(model, strategy, engine):
@@ -474,14 +495,25 @@ def _at_precision(model: Model, precision: str) -> Model:
     return at_precision(model, precision)
 
 
-def _machine(row: Row, engine: Engine, assumed: Assumed) -> tuple[Machine, Strategy]:
+def _machine(row: Row, model: Model, engine: Engine, assumed: Assumed) -> tuple[Machine, Strategy]:
     device = device_of(row)
     degrees = {name: int(number(row, name) or 1) for name in ("tp", "pp", "dp", "ep", "attention_dp")}
     count = int(number(row, "count") or 1)
+    try:
+        found = machine(f"{device}:{count}")[0]
+    except RoofplanError as error:
+        raise Skipped(f"device {device}: {error}") from None
     if count > 1 and not any(row.get(name) for name in ("tp", "pp", "dp")):
         degrees["tp"] = count
         what = "tp" if engine.tensor else "pp"
-        assumed.add(f"layout: {what} {count}, as engines are told to use all devices")
+        if row.get("metric_kind") == "max_throughput" and engine.tensor:
+            degrees["tp"] = _fewest(model, found)
+            degrees["dp"] = count // degrees["tp"]
+            assumed.add(f"layout: {degrees['dp']} replicas, the most that leave memory for their caches", LAYOUT)
+        else:
+            assumed.add(
+                f"layout: {what} {count}, as engines are told to use all devices", LAYOUT if engine.tensor else ""
+            )
     if not engine.tensor:
         degrees |= {
             "tp": 1,
@@ -489,10 +521,7 @@ def _machine(row: Row, engine: Engine, assumed: Assumed) -> tuple[Machine, Strat
         }  # its devices split layers, whatever a table calls it
     if degrees["tp"] * degrees["pp"] * degrees["dp"] != count:
         raise Skipped("degrees do not multiply to the devices")
-    try:
-        return machine(f"{device}:{count}")[0], Strategy(**degrees)
-    except RoofplanError as error:
-        raise Skipped(f"device {device}: {error}") from None
+    return found, Strategy(**degrees)
 
 
 def _cache(row: Row, model: Model, engine: Engine, assumed: Assumed) -> str:
@@ -516,7 +545,7 @@ def _workload(row: Row, engine: Engine, assumed: Assumed) -> tuple[Workload, flo
     prompt, output = number(row, "input_len"), number(row, "output_len")
     one_batch = number(row, "running_batch") is not None and not row.get("ttft_ms")
     if prompt is None:
-        prompt = ASSUMED_PROMPT.get(row["source_key"])
+        prompt = _prompt_of_data_set(row)
         if prompt is not None:
             assumed.add(f"prompt: {prompt:g} tokens, of which the source states the data set alone", PROMPT)
         elif one_batch and not row.get("prefill_tokens_per_s"):
@@ -536,6 +565,14 @@ def _workload(row: Row, engine: Engine, assumed: Assumed) -> tuple[Workload, flo
         assumed.add("decoding starts from an empty context, as llama-bench does")
         return Workload(input=1, output=answer, context=max(math.ceil(prompt), 1 + answer)), prompt
     return Workload(input=max(1, round(prompt)), output=answer, context=math.ceil(prompt) + answer), prompt
+
+
+def _prompt_of_data_set(row: Row) -> float | None:
+    """Return the mean prompt of the data set that a source names instead of a length [token], None where it names none."""
+    if row["source_key"].startswith("mlperf-"):
+        tasks = reading()["tasks"].values()
+        return next((sum(task["input"]) / 2.0 for task in tasks if task["model"] == row["model_name"]), None)
+    return ASSUMED_PROMPT.get(row["source_key"])
 
 
 def decodes_apart(row: Row, engine: Engine) -> bool:

@@ -25,6 +25,7 @@ from roofplan.operations.table import (
     format_entry,
     label_of,
     product,
+    quantising_kernels,
 )
 from roofplan.records.engine import Kernels
 from roofplan.records.model import Attention, Dense, LatentAttention, Layer, Mixture, Model, Recurrence
@@ -84,7 +85,10 @@ def layer_operations(
             numbers={"passes": 2.0 * passes, "tokens": step.tokens, "hidden": model.hidden, "each": each},
         )
     )
-    return table
+    return [
+        op._replace(kernels=op.kernels + quantising_kernels(op.stored, op.compute)) if op.kind == "matmul" else op
+        for op in table
+    ]
 
 
 def _recurrence(mixer: Recurrence, step: Step, split: Split, model: Model, kernels: Kernels) -> list[Operation]:
@@ -169,7 +173,7 @@ def _mixture(moe: Mixture, step: Step, split: Split, model: Model, kernels: Kern
             each,
             kind,
             visits * (2.0 * hidden + GATED_PASSES * inner / width),
-            kernels=STEP_KERNELS["experts"],
+            kernels=STEP_KERNELS["experts"] + 2.0 * quantising_kernels(kind, compute) + (2.0 if moe.shared else 0.0),
             text="{read} of {held} experts read x {weights_each} weights at {entry_bytes} B",
             numbers={
                 "read": read,

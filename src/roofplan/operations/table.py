@@ -17,9 +17,9 @@ ACTIVATION_BYTES = 2.0
 """Bytes of an activation: serving keeps activations in 16 bits between matmuls [B]."""
 
 
-STEP_KERNELS = {"attention": 2.0, "latent attention": 3.0, "state update": 3.0, "experts": 6.0, "sampling": 6.0}
+STEP_KERNELS = {"attention": 2.0, "latent attention": 3.0, "state update": 3.0, "experts": 7.0, "sampling": 6.0}
 """Kernel launches of an operation. Attention: rotary and cache write (one expansion more for a latent cache).
-Recurrence: convolution, scan and gate. MoE: top-k, sort, two grouped GEMMs, activation and sum. Sampler: penalties,
+Recurrence: convolution, scan and gate. MoE: top-k, count, sort, two grouped GEMMs, activation and sum. Sampler: penalties,
 top-k, top-p, softmax, draw and copy. These are estimates from the structure of such layers, not from a trace; the
 fitted gap between kernels absorbs the error [1]."""
 
@@ -286,6 +286,20 @@ def product(
         numbers={"tokens": tokens, "weights": weights, "entry_bytes": element_bytes(first.format)},
         inputs=tokens * inputs,
     )
+
+
+def quantising_kernels(format_id: str, compute: str) -> float:
+    """Return the kernels that quantise a product's inputs before it: one where activations are scaled by blocks [1].
+
+    Inputs that are scaled whole or by token are quantised by the kernel that writes them.
+
+    Parameters
+    ----------
+    format_id : number format of the weights.
+    compute : number format of the matmul.
+    """
+    entry = format_entry(format_id)
+    return 1.0 if entry.get("scales_blocks") and compute == entry["compute"] else 0.0
 
 
 def label_of(group: Group) -> str:

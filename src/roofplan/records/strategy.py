@@ -2,9 +2,30 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from roofplan.laws import Number
+
+
+def divisors(count: int) -> list[int]:
+    """Return the divisors of a whole number, smallest first.
+
+    Parameters
+    ----------
+    count : at least 1.
+
+    Returns
+    -------
+    The divisors, among them 1 and the number itself.
+
+    Examples
+    --------
+    >>> divisors(12)
+    [1, 2, 3, 4, 6, 12]
+    """
+    small = [d for d in range(1, math.isqrt(count) + 1) if count % d == 0]
+    return sorted({*small, *(count // d for d in small)})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,7 @@ from roofplan.operations.table import Step, format_entry
 from roofplan.records.engine import Engine
 from roofplan.records.hardware import CPU, Machine
 from roofplan.records.model import Model, Quantization
-from roofplan.records.strategy import Strategy
+from roofplan.records.strategy import Strategy, divisors
 from roofplan.serving.rules import supported
 from roofplan.timing.kernels import PRODUCTS
 
@@ -133,11 +133,6 @@ def refuses_cache(kv: str, engine: Engine) -> str | None:
     return (
         f"{engine.id} keeps no {kv} cache; it keeps {', '.join(name for name in kept if name in catalogue.formats())}"
     )
-
-
-def divisors(count: int) -> list[int]:
-    """Return the divisors of a whole number."""
-    return [d for d in range(1, count + 1) if count % d == 0]
 
 
 def strategies(model: Model, machine: Machine, engine: Engine, pins: dict[str, int]) -> list[Strategy]:

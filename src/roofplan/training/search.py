@@ -16,6 +16,7 @@ from roofplan.errors import StrategyError
 from roofplan.records.calibration import Fit
 from roofplan.records.hardware import Machine
 from roofplan.records.model import Attention, Dense, LatentAttention, Mixture, Model
+from roofplan.records.strategy import divisors
 from roofplan.records.tally import Counts
 from roofplan.records.training import OFFLOADS, RECOMPUTES, Framework, Job, Layout
 from roofplan.training.ability import Ability, ability
@@ -62,12 +63,6 @@ class Found:
     layouts: list[tuple[float, float, Layout]] = field(default_factory=list)
     tally: Tally = field(default_factory=Tally)
     front: list[tuple[float, float, Layout]] = field(default_factory=list)
-
-
-def divisors(count: int) -> list[int]:
-    """Return the divisors of a whole number, smallest first."""
-    small = [d for d in range(1, math.isqrt(count) + 1) if count % d == 0]
-    return sorted({*small, *(count // d for d in small)})
 
 
 def tensor_degrees(model: Model, devices: int) -> list[int]:

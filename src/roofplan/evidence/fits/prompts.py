@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from statistics import median
+from statistics import geometric_mean, median
 
 import numpy as np
 
+from roofplan import catalogue
 from roofplan.evidence.fits.engines import LEAST, steady_run, usable
 from roofplan.evidence.fits.fitting import entry, merged, spread
 from roofplan.evidence.inference import LARGEST_QUEUE, InferenceCase
@@ -20,7 +21,7 @@ from roofplan.records.calibration import Constant, Fit
 from roofplan.records.engine import EAGER
 from roofplan.records.terms import Term
 from roofplan.serving import leaves, limit_of
-from roofplan.timing.rates import shares_of
+from roofplan.timing.rates import at_home, shares_of
 
 
 def fit_prefill(fit: Fit) -> list[Constant]:
@@ -129,7 +130,8 @@ def fit_front(fit: Fit) -> list[Constant]:
 
     The time per request is the extra TTFT of a burst over its requests, of bursts with short prompts and enough
     requests, so that the computation takes little of it. The latency is by how much the first tokens of few clients,
-    who hardly queue, are later than simulated: the median over publishers of the median over their runs.
+    who hardly queue, are later than simulated: the median over publishers of the median over their runs. Both come from
+    devices on which the engine is at home: elsewhere first tokens are late because prompts are slow.
     """
     found: dict[str, list[float]] = defaultdict(list)
     waits: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
@@ -137,7 +139,7 @@ def fit_front(fit: Fit) -> list[Constant]:
     for case in usable(fit.excluded):
         seconds = case.measured.get("ttft")
         few = case.regime == "closed loop" and (case.clients or 0) <= FEW_CLIENTS
-        if seconds is None or not (few or _is_burst(case)):
+        if seconds is None or not (few or _is_burst(case)) or not at_home(case.engine, case.machine.device):
             continue
         try:
             seen, _ = simulated(case, fit)
@@ -163,6 +165,8 @@ def _is_burst(case: InferenceCase) -> bool:
 def latencies(waits: Mapping[str, Mapping[str, Sequence[float]]]) -> list[Constant]:
     """Return the front end's latency for engines with enough runs, and their geometric mean, or a guess, for others.
 
+    That of a version is the geometric mean of its publishers' and, once, its engine's.
+
     Parameters
     ----------
     waits : by scope and publisher, by how much first tokens were late [s].
@@ -172,17 +176,21 @@ def latencies(waits: Mapping[str, Mapping[str, Sequence[float]]]) -> list[Consta
     Constants [s].
     """
     rows = {scope: sum(map(len, by_publisher.values())) for scope, by_publisher in sorted(waits.items())}
-    known = {
-        scope: max(median(median(late) for late in waits[scope].values()), LEAST_FRONT)
+    medians = {
+        scope: [max(median(late), LEAST_FRONT) for late in waits[scope].values()]
         for scope, count in rows.items()
         if count >= LEAST_RUNS
     }
+    engines = {catalogue.engine(name).name for name in catalogue.ids("engines")}
+    known = {scope: median(each) for scope, each in medians.items() if scope in engines}
+    for scope in sorted(medians.keys() - engines):
+        known[scope] = geometric_mean([*medians[scope], known[catalogue.engine(scope).name]])
     if not known:
         note = "before the first token and outside its step, by BLIS's defaults of August 2026"
         return [entry("front_end", "latency", "any", GUESSED_LATENCY, "s", LATENCY_SPREAD, 0, note, kind="guess")]
     named = sorted({name for by_publisher in waits.values() for name in by_publisher})
     source = f"first tokens of few clients: {', '.join(named)}"
-    middle = math.exp(sum(math.log(value) for value in known.values()) / len(known))
+    middle = geometric_mean(value for scope, value in known.items() if scope in engines)
     scopes = [*known.items(), ("any", middle)]
     return merged(
         [
@@ -232,7 +240,7 @@ def fronts(found: Mapping[str, list[float]], source: str = "") -> list[Constant]
     if not known:
         note = "next to nothing, where no burst tells"
         return [entry("front_end", "request", "any", LEAST_FRONT, "s", 0.7, 0, note, kind="guess")]
-    middle = math.exp(sum(math.log(value) for value in known.values()) / len(known))
+    middle = geometric_mean(known.values())
     rows = sum(len(late) for late in found.values())
     every = entry("front_end", "request", "any", middle, "s", 0.7, rows, source, "geometric mean of the engines")
     return merged([*out, every])
