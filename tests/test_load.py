@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 
 from roofplan.errors import InputError
+from roofplan.inputs import SimulateInputs
+from roofplan.load.asked import asked_of
 from roofplan.load.requests import Lengths, Requests, burstiness_of, cached_tokens, lengths_of, renewal
 from roofplan.load.statistics import Objective, objectives_of, quantile_ends, sampling_error, summary
 from roofplan.load.traces import read_trace
@@ -78,6 +80,15 @@ def test_published_forms_are_read(name, packed, tmp_path):
     if name.startswith("mooncake"):
         assert found.prefixes == [(0,), (0, 7, 8)]
         assert found.prefix_block == 512
+
+
+def test_requests_without_an_answer_are_left_out_and_said(tmp_path):
+    path = tmp_path / "trace.csv"
+    path.write_text("arrival,input,output\n0,100,20\n1,100,0\n2,50,30\n")
+    assert read_trace(path).inputs.tolist() == [100, 50]
+    assert asked_of(SimulateInputs(trace=str(path)), 1000).words() == "trace, 1 without an answer left out"
+    path.write_text("arrival,input,output\n0,100,20\n1,100,10\n")
+    assert asked_of(SimulateInputs(trace=str(path)), 1000).words() == "trace"
 
 
 @pytest.mark.parametrize(

@@ -463,6 +463,11 @@ def test_a_stated_shard_size_is_the_sharding_group(text, shard):
     assert training_case(row(framework="torchtitan", zero_stage_fsdp=text)).layout.shard == shard
 
 
+def test_a_shard_size_that_does_not_divide_the_data_ranks_is_no_layout():
+    with pytest.raises(Skipped, match="do not divide into groups of 3"):
+        training_case(row(framework="torchtitan", zero_stage_fsdp="FSDP shard 3"))
+
+
 def test_an_adapter_is_of_the_rank_and_beside_the_matrices_that_a_row_states():
     plain = training_case(row(framework="trl", task="lora", accelerators_total="8"))
     assert (plain.job.adapter.rank, plain.job.adapter.targets) == (8, ("q_proj", "v_proj"))

@@ -281,12 +281,21 @@ MICRO_BATCH, RECOMPUTE = "micro-batch", "recompute"
 
 
 def _shard(row: Row, ranks: int) -> float:
-    """Return the data ranks that share sharded states where a row states fewer than all, else 0 [1]."""
+    """Return the data ranks that share sharded states where a row states fewer than all, else 0 [1].
+
+    Raises
+    ------
+    Skipped : ranks do not divide into groups of the stated size.
+    """
     stated = re.search(r"\bshard\s+(\d+)\b|\bfsdp2?\s+(\d+)\b", row.get("zero_stage_fsdp", ""), re.IGNORECASE)
     size = int(stated[1] or stated[2]) if stated else 0
     if stated and stated[2] and size < LEAST_GROUP:
         size = 0
-    return float(size) if 0 < size < ranks and ranks % size == 0 else 0.0
+    if not 0 < size < ranks:
+        return 0.0
+    if ranks % size:
+        raise Skipped(f"zero_stage_fsdp: {ranks} data ranks do not divide into groups of {size}")
+    return float(size)
 
 
 LEAST_GROUP = 4

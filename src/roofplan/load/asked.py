@@ -100,7 +100,8 @@ class Asked:
         if self.burst is not None:
             return f"{self.burst:,} requests at once"
         if self.trace is not None:
-            return "trace" if wanted is None else f"trace at {units.significant(wanted)} req/s"
+            trace = "trace" if wanted is None else f"trace at {units.significant(wanted)} req/s"
+            return f"{trace}, {self.trace.failed:,} without an answer left out" if self.trace.failed else trace
         if np.isinf(self.burstiness):
             return f"constant {units.significant(wanted or 0.0)} req/s"
         kind = "Poisson" if self.burstiness == 1.0 else f"gamma of shape {self.burstiness:g},"

@@ -25,6 +25,7 @@ class Requests:
     inputs, outputs : tokens of prompts and answers, at least 1 [token].
     prefixes : ids of the blocks of each prompt, the same id for the same text after the same beginning; empty where not known.
     prefix_block : tokens of such a block [token].
+    failed : requests of a trace that had no answer and are left out [1].
     """
 
     arrivals: Array | None
@@ -32,6 +33,7 @@ class Requests:
     outputs: Array
     prefixes: Sequence[tuple[int, ...]] = ()
     prefix_block: int = 0
+    failed: int = 0
 
     def __len__(self) -> int:
         return len(self.inputs)
@@ -45,6 +47,7 @@ class Requests:
             outputs=self.outputs[:count],
             prefixes=self.prefixes[:count],
             prefix_block=self.prefix_block,
+            failed=self.failed,
         )
 
 

@@ -94,6 +94,7 @@ def read_trace(path: str | Path) -> Requests:
         outputs=np.array([lengths[i][1] for i in kept], dtype=np.int64),
         prefixes=[_ids(rows[i][form.prefixes]) for i in kept] if form.prefixes in rows[0] else (),
         prefix_block=form.block if form.prefixes in rows[0] else 0,
+        failed=len(rows) - len(kept),
     )
 
 
