@@ -463,6 +463,12 @@ def test_a_stated_shard_size_is_the_sharding_group(text, shard):
     assert training_case(row(framework="torchtitan", zero_stage_fsdp=text)).layout.shard == shard
 
 
+def test_a_blank_precision_or_task_is_said_to_be_assumed():
+    assert not any(said.startswith(("precision", "task")) for said in training_case(row()).assumed)
+    blank = training_case(row(precision="", task="")).assumed
+    assert [said.partition(":")[0] for said in blank if said.startswith(("precision", "task"))] == ["precision", "task"]
+
+
 def test_a_shard_size_that_does_not_divide_the_data_ranks_is_no_layout():
     with pytest.raises(Skipped, match="do not divide into groups of 3"):
         training_case(row(framework="torchtitan", zero_stage_fsdp="FSDP shard 3"))

@@ -98,6 +98,10 @@ def training_case(row: Row) -> TrainingCase:
     if sequence is None:
         raise Skipped("sequence not stated as a number")
     layout, batch = _layout(row, model, found.count, framework, assumed)
+    if not row["precision"]:
+        assumed.add("precision: bf16, as most models are trained")
+    if not row.get("task"):
+        assumed.add("task: all weights are trained")
     gradient = 2.0 if any(x in (row.get("gradient_dtype") or framework.gradient) for x in ("bf16", "fp16")) else 4.0
     job = Job(
         sequence=int(sequence),
