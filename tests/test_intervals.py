@@ -8,6 +8,8 @@ import pytest
 
 from roofplan import catalogue
 from roofplan.errors import RoofplanError
+from roofplan.evidence.alternatives import alternatives
+from roofplan.evidence.engines import VERSION
 from roofplan.evidence.fits.intervals import (
     COVERED,
     LEAST_SOURCES,
@@ -21,7 +23,7 @@ from roofplan.evidence.fits.intervals import (
     width_of,
 )
 from roofplan.evidence.fits.left_out import kept, kept_groups
-from roofplan.evidence.inference import VERSION, alternatives, inference_case
+from roofplan.evidence.inference import inference_case
 from roofplan.evidence.predictions import training_figures
 from roofplan.evidence.rows import Skipped
 from roofplan.evidence.scoring import Outcome
@@ -260,7 +262,8 @@ def test_serve_prints_the_bracket_that_validate_scores():
             plans, scored = evaluate(asked, Tally(), FIT), predicted_figures(replace(case, unstated=()), FIT)
         except (RoofplanError, Skipped):
             continue
-        if not plans or (case.clients and case.clients > plans[0].metrics["max_concurrency"].value):
+        seats = min(case.book().max_concurrency, plans[0].metrics["max_concurrency"].value) if plans else 0.0
+        if not plans or (case.clients and case.clients > seats):
             continue
         for name, figure in scored.items():
             printed = plans[0].metrics.get(name)

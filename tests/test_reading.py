@@ -10,9 +10,10 @@ import roofplan as rp
 from roofplan import catalogue
 from roofplan.catalogue.machines import machine
 from roofplan.errors import InputError
+from roofplan.evidence.alternatives import alternatives
 from roofplan.evidence.fits.engines import usable
 from roofplan.evidence.fits.left_out import fit_without
-from roofplan.evidence.inference import alternatives, case_of, known_cases
+from roofplan.evidence.inference import case_of, known_cases
 from roofplan.evidence.models import bare, experts_of, model_of, named, off_size, stated_size
 from roofplan.evidence.predictions import inference_outcomes, names_in, training_outcomes, validated
 from roofplan.evidence.rows import Assumed, Skipped, read

@@ -219,7 +219,7 @@ def test_logged_requests_lie_inside_the_intervals(name, model, on, seats):
     for figure, value in measured.items():
         metric = seen.figures[figure].metric
         assert metric.low < value < metric.high
-        assert metric.value == pytest.approx(value, rel=0.35)
+        assert metric.value == pytest.approx(value, rel=0.4)
 
 
 def test_plans_that_keep_limits_at_a_rate_stand_first():

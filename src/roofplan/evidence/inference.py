@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -14,7 +13,7 @@ from roofplan import catalogue, hf
 from roofplan.catalogue.machines import machine
 from roofplan.errors import RoofplanError
 from roofplan.evidence.benchmarks import reading
-from roofplan.evidence.engines import VERSION, engine_of, launched
+from roofplan.evidence.engines import engine_of, launched
 from roofplan.evidence.models import device_of, from_file, is_path, named
 from roofplan.evidence.rows import Assumed, Row, Skipped, against, checked, flags, number
 from roofplan.evidence.statistic import Statistic, statistic
@@ -228,77 +227,6 @@ class InferenceCase:
         return total("TTFT", [*(one.parts if turns == 1.0 else in_turn(one, turns)), host], "s")
 
 
-def alternatives(case: InferenceCase, unstated: str) -> list[InferenceCase]:
-    """Return a case with each other plausible value of an input that its row omits.
-
-    These are the engine releases just before and after, half and twice the prompt length, half and four times the answer, the other cache
-    width, weights in another format, requests of equal lengths, which keep clients in step, and one replica on all devices instead of the
-    most that hold the model, or the other way round.
-    """
-    return _OTHERS[unstated](replace(case, unstated=()))
-
-
-def _in_other_layouts(case: InferenceCase) -> list[InferenceCase]:
-    """Return a case on one replica over all devices, and on as many replicas as hold the model."""
-    count = case.strategy.tp * case.strategy.dp
-    layouts = {Strategy(tp=tp, dp=count // tp) for tp in (count, _fewest(case.model, case.machine))}
-    return [replace(case, strategy=one) for one in layouts - {case.strategy} if not legal(case.model, one, case.engine)]
-
-
-def _fewest(model: Model, found: Machine) -> int:
-    """Return the fewest devices, dividing their count, that hold a model's weights with as much memory left for its cache."""
-    memory = float(found.device.memory or 0.0)
-    for ranks in divisors(found.count):
-        if 2.0 * footprint(model, Strategy(tp=ranks), element_bytes("bf16")).weights <= memory:
-            return ranks
-    return found.count
-
-
-def _releases_beside(engine: Engine) -> list[Engine]:
-    """Return the catalogue's releases of an engine just before and just after a given one."""
-    every = [catalogue.engine(name) for name in catalogue.ids("engines")]
-    ranked = sorted((one for one in every if one.name == engine.name), key=lambda one: one.released)
-    place = [one.id for one in ranked].index(engine.id)
-    return [*ranked[max(0, place - 1) : place], *ranked[place + 1 : place + 2]]
-
-
-def _with_answer(case: InferenceCase, factor: float) -> InferenceCase:
-    """Return a case with its answer length scaled by a factor."""
-    load = case.workload
-    answer = max(1, round(load.output * factor))
-    return replace(case, workload=replace(load, output=answer, context=load.input + answer))
-
-
-def _in_other_formats(case: InferenceCase) -> list[InferenceCase]:
-    """Return a case with its weights in 8 bits, or in the other usual width of its files; none where the published ones have few bits."""
-    stored = case.model.quantization
-    if stored is None:
-        return [replace(case, model=at_precision(case.model, "fp8"))]
-    return [replace(case, model=_of_catalogue(model_id(case.row), "q8_0"))] if case.engine.name == "llama.cpp" else []
-
-
-def _with_prompt(case: InferenceCase, factor: float) -> InferenceCase:
-    """Return a case with its prompt length scaled by a factor."""
-    load = case.workload
-    prompt = max(1, round(load.input * factor))
-    longer = replace(load, input=prompt, context=prompt + load.output)
-    return replace(case, workload=longer, prompt=case.prompt * factor)
-
-
-_OTHERS: dict[str, Callable[[InferenceCase], list[InferenceCase]]] = {
-    VERSION: lambda case: [replace(case, engine=launched(case.row, one)) for one in _releases_beside(case.engine)],
-    PROMPT: lambda case: [_with_prompt(case, factor) for factor in (0.5, 2.0)],
-    LENGTHS: lambda case: [replace(case, alike=True)],
-    ANSWER: lambda case: [_with_answer(case, factor) for factor in (0.5, 4.0)],
-    FORMAT: _in_other_formats,
-    CACHE: lambda case: [
-        replace(case, kv_bytes=width) for width in {element_bytes(name) for name in ("bf16", "fp8")} - {case.kv_bytes}
-    ],
-    LAYOUT: _in_other_layouts,
-}
-"""Other plausible values of each input that rows may omit."""
-
-
 def inference_case(row: Row) -> InferenceCase:
     """Return a row as a case.
 
@@ -469,7 +397,7 @@ def _model(row: Row, engine: Engine, assumed: Assumed) -> Model:
         (row[name] for name in ("hf_model_id", "model_config", "model_name") if is_path(row.get(name, ""))), None
     )
     return in_files_of(
-        _at_precision(from_file(own), precision) if own else _of_catalogue(model_id(row), precision), engine
+        _at_precision(from_file(own), precision) if own else of_catalogue(model_id(row), precision), engine
     )
 
 
@@ -485,7 +413,18 @@ def _known_format(precision: str) -> bool:
 
 
 @lru_cache(maxsize=1024)
-def _of_catalogue(identity: str, precision: str) -> Model:
+def of_catalogue(identity: str, precision: str) -> Model:
+    """Return a model of the catalogue with its weights in a format.
+
+    Parameters
+    ----------
+    identity : id of the model.
+    precision : number format, or ``checkpoint``.
+
+    Returns
+    -------
+    The model.
+    """
     return _at_precision(hf.of_catalogue(identity), precision)
 
 
@@ -493,6 +432,25 @@ def _at_precision(model: Model, precision: str) -> Model:
     if precision != "checkpoint" and model.quantization is not None and model.quantization.format.startswith(precision):
         return model
     return at_precision(model, precision)
+
+
+def fewest_ranks(model: Model, found: Machine) -> int:
+    """Return the fewest devices, dividing their count, that hold a model's weights with as much memory left for its cache.
+
+    Parameters
+    ----------
+    model : its layers and dimensions.
+    found : devices and their memory.
+
+    Returns
+    -------
+    Devices of a replica; all of them where fewer do not hold it [1].
+    """
+    memory = float(found.device.memory or 0.0)
+    for ranks in divisors(found.count):
+        if 2.0 * footprint(model, Strategy(tp=ranks), element_bytes("bf16")).weights <= memory:
+            return ranks
+    return found.count
 
 
 def _machine(row: Row, model: Model, engine: Engine, assumed: Assumed) -> tuple[Machine, Strategy]:
@@ -507,7 +465,7 @@ def _machine(row: Row, model: Model, engine: Engine, assumed: Assumed) -> tuple[
         degrees["tp"] = count
         what = "tp" if engine.tensor else "pp"
         if row.get("metric_kind") == "max_throughput" and engine.tensor:
-            degrees["tp"] = _fewest(model, found)
+            degrees["tp"] = fewest_ranks(model, found)
             degrees["dp"] = count // degrees["tp"]
             assumed.add(f"layout: {degrees['dp']} replicas, the most that leave memory for their caches", LAYOUT)
         else:

@@ -8,7 +8,8 @@ from dataclasses import replace
 import numpy as np
 
 from roofplan.errors import InputError, RoofplanError
-from roofplan.evidence.inference import LARGEST_QUEUE, LENGTHS, ROUNDS, InferenceCase, alternatives, decodes_apart
+from roofplan.evidence.alternatives import alternatives
+from roofplan.evidence.inference import LARGEST_QUEUE, LENGTHS, ROUNDS, InferenceCase, decodes_apart
 from roofplan.evidence.rows import Skipped
 from roofplan.evidence.scoring import UNITS
 from roofplan.laws import batching
