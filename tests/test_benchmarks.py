@@ -9,6 +9,7 @@ from roofplan import api, catalogue
 from roofplan.errors import InputError
 from roofplan.evidence import benchmarks
 from roofplan.evidence.benchmarks import beside, published
+from roofplan.inputs import BenchmarksInputs
 
 FIT = catalogue.shipped_fit()
 
@@ -87,3 +88,12 @@ def test_filters_that_are_none_are_refused(wrong):
 def test_what_is_not_ours_is_cited():
     assert "MLCommons" in benchmarks.CITATION
     assert "not MLPerf results" in benchmarks.CITATION
+
+
+def test_a_task_without_results_on_a_device_is_no_unknown_task():
+    pairs = {(one.benchmark, one.device) for one in published() if one.device}
+    tasks, devices = ({pair[side] for pair in pairs} for side in (0, 1))
+    task, device = min((task, device) for task in tasks for device in devices if (task, device) not in pairs)
+    assert benchmarks._kept(BenchmarksInputs(model=task, device=device)) == []
+    with pytest.raises(InputError, match="no MLPerf results of nosuch"):
+        benchmarks._kept(BenchmarksInputs(model="nosuch", device=device))

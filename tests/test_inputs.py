@@ -13,6 +13,8 @@ from roofplan.cli import app
 from roofplan.errors import InputError
 from roofplan.inputs import RECORDS, Load, ServeInputs, TokensInputs, TrainInputs
 from roofplan.present.answers.schemas import answer_schema as schema
+from roofplan.records.workload import Workload
+from roofplan.serving.tokens import demands_of
 
 
 @pytest.mark.parametrize("command", RECORDS)
@@ -169,3 +171,25 @@ def test_a_swallowed_json_still_answers_in_json(run_json):
     code, document = run_json("serve", "llama-3.1-8b", "--tpot", "--json")
     assert code == 2
     assert document["error"]["message"] == "--tpot: a value is missing before --json"
+
+
+@pytest.mark.parametrize(
+    ("said", "month"),
+    [
+        ("3B", 3e9),
+        ("3B/month", 3e9),
+        ("36B/year", 3e9),
+        ("100M/day", 1e8 * 730 / 24),
+        ("1M/h", 1e6 * 730),
+    ],
+)
+def test_tokens_are_counted_by_the_month(said, month):
+    (found,) = demands_of(TokensInputs(tokens=said), Workload(input=100, output=20))
+    assert found.tokens == pytest.approx(month)
+
+
+def test_a_demand_of_less_than_a_request_is_refused():
+    with pytest.raises(InputError, match="less than one request"):
+        demands_of(TokensInputs(tokens="119/month"), Workload(input=100, output=20))
+    (least,) = demands_of(TokensInputs(tokens="120/month"), Workload(input=100, output=20))
+    assert least.tokens == 120

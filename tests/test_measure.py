@@ -1,6 +1,7 @@
 """A client against servers on loopback that behave and misbehave, and the ledger of what it saw."""
 
 import asyncio
+import io
 import json
 import os
 import random
@@ -9,6 +10,8 @@ import ssl
 import subprocess
 import sys
 from array import array
+from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -17,9 +20,10 @@ from mock_server import Mock
 
 from roofplan import observe
 from roofplan.errors import InputError
+from roofplan.evidence.beside import warnings_of
 from roofplan.load.asked import warmup_of
 from roofplan.load.requests import Requests
-from roofplan.measure import workers
+from roofplan.measure import namespaces, workers
 from roofplan.measure.client import LISTEN, Effort, drive, listening
 from roofplan.measure.endpoint import Unreachable
 from roofplan.measure.exchange import _trusted, target_of
@@ -30,6 +34,7 @@ from roofplan.measure.sample import Sample
 from roofplan.measure.stream import Stream
 from roofplan.measure.text import Prompts
 from roofplan.measure.workers import NoWorkers
+from roofplan.present.screens.page import Page
 
 SHORT = {"input": "30", "output": "12", "requests": "6", "clients": "2"}
 
@@ -557,3 +562,54 @@ def test_a_build_tells_how_far_it_is_and_ends_with_its_last_lines(monkeypatch, t
     assert ticks == [(k, 40) for k in range(1, 41)]
     lines = str(failed.value).splitlines()[1:]
     assert lines == [f"[{k}/40] Building {k}" for k in range(20, 41)]
+
+
+@pytest.mark.parametrize(
+    ("environment", "terminal", "coloured"),
+    [({}, True, True), ({}, False, False), ({"NO_COLOR": "1"}, True, False), ({"FORCE_COLOR": "1"}, False, True)],
+)
+def test_colours_are_for_terminals_unless_one_says_otherwise(environment, terminal, coloured, monkeypatch):
+    for name in ("NO_COLOR", "FORCE_COLOR"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    stream = io.StringIO()
+    monkeypatch.setattr(stream, "isatty", lambda: terminal, raising=False)
+    assert Page(stream).colour is coloured
+
+
+def test_repeated_prompts_differ_from_fresh_ones_and_from_other_seeds():
+    assert Prompts(0, repeated=True).of(7, 50) == Prompts(0, repeated=True).of(0, 50)
+    assert Prompts(0, repeated=True).of(0, 50) != Prompts(0).of(0, 50)
+    assert Prompts(1, repeated=True).of(0, 50) != Prompts(0, repeated=True).of(0, 50)
+
+
+def test_counts_of_two_lengths_tell_words_a_token_and_what_a_template_adds():
+    prompts = Prompts(0)
+    prompts.fit([(100, 90), (300, 250)])
+    assert (prompts.slope, prompts.offset) == pytest.approx((1.25, 10.0))
+    assert len(prompts.of(0, 90).split()) == 100
+    before = prompts.slope
+    prompts.fit([(100, 90), (300, 90)])  # a server that does not count
+    assert prompts.slope == before
+
+
+def test_a_busy_client_is_said(server):
+    found = of(server, "steady")
+    run = replace(found.run, server=replace(found.run.server, local=False))
+    busy = replace(found, run=replace(run, effort=SimpleNamespace(share=0.9, lag=lambda _: 0.0)))
+    idle = replace(found, run=replace(run, effort=SimpleNamespace(share=0.1, lag=lambda _: 0.0)))
+    late = replace(found, run=replace(run, effort=SimpleNamespace(share=0.1, lag=lambda _: 0.1)))
+    said = ["the client is busy" in " ".join(warnings_of(one)) for one in (busy, idle, late)]
+    assert said == [True, False, True]
+
+
+def test_namespaces_of_processes_that_ended_are_swept(monkeypatch):
+    gone, here = 2**22 + 1, os.getpid()
+    names = [f"{namespaces.MARK}{gone}-a", f"{namespaces.MARK}{here}-a", f"{namespaces.MARK}x-a", "other"]
+    listed = SimpleNamespace(stdout="".join(f"{name} (id: 1)\n" for name in names))
+    swept = []
+    monkeypatch.setattr(namespaces.subprocess, "run", lambda *_, **__: listed)
+    monkeypatch.setattr(namespaces, "_ip", lambda *words, **_: swept.append(words))
+    namespaces._sweep()
+    assert swept == [("netns", "delete", names[0])]

@@ -1016,3 +1016,31 @@ def test_usual_words_are_known(column, said):
 @pytest.mark.parametrize("said", ["float16", "auto", "fp8_e4m3", "awq-4bit", "mlx-bf16"])
 def test_usual_names_of_weights_are_known(said):
     assert served(weight_precision=said).model.total > 0
+
+
+def test_other_lengths_are_half_twice_and_four_times_those_assumed():
+    case = served(input_len="", output_len="")
+    assert (case.workload.input, case.workload.output, case.workload.context) == (256, 128, 384)
+    prompts, answers = (
+        [(one.workload.input, one.workload.output, one.workload.context) for one in alternatives(case, name)]
+        for name in ("prompt", "answer")
+    )
+    assert prompts == [(128, 128, 256), (512, 128, 640)]
+    assert answers == [(256, 64, 320), (256, 512, 768)]
+    assert [one.prompt for one in alternatives(case, "prompt")] == [128, 512]
+
+
+def test_prompts_timed_alone_have_an_answer_of_one_token():
+    alone = served(output_len="", tpot_ms="", prefill_tokens_per_s="5000")
+    assert alone.workload.output == 1
+
+
+@pytest.mark.parametrize(
+    ("devices", "host", "label"), [(16, 8, "2x8"), (10, 8, "2x5"), (6, 8, "6"), (8, 8, "8"), (24, 8, "3x8")]
+)
+def test_devices_fill_as_few_hosts_as_hold_them(devices, host, label):
+    found = machine_of(
+        row(accelerators_total=str(devices), devices_per_node=str(host), accel_norm="h100-sxm"), Assumed()
+    )
+    hosts, _, each = label.partition("x")
+    assert (found.hosts, found.per_host) == ((int(hosts), int(each)) if each else (1, devices))

@@ -91,6 +91,7 @@ def test_outages_are_rows_of_failures_and_no_percentile_hears_of_them():
     (outage,) = found.outages
     assert (outage.probes, outage.reasons) == (3, ("time-out",))
     assert outage.begin == DAY.begin + DAY.due(50)
+    assert outage.end == DAY.begin + DAY.due(52)
     assert found.failed == {"time-out": 4}
     assert found.greatest == pytest.approx(0.2)
     assert found.waited == 30.0

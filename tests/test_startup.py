@@ -231,3 +231,12 @@ def test_every_figure_is_on_the_line_that_it_names(name):
     lines = (LOGS / name).read_text().splitlines()
     for one in startup_of("\n".join(lines)).said.values():
         assert lines[one.line - 1].strip() == one.text.strip()
+
+
+def test_what_a_log_states_again_is_summed_or_the_least():
+    """Buffers on several devices add up, with what rounding may hide; of ranks the poorest decides."""
+    log = (LOGS / "llama.cpp.log").read_text()
+    line = next(each for each in log.splitlines() if "model buffer size" in each)
+    once, twice = startup_of(log, "a"), startup_of(log.replace(line, f"{line}\n{line}"), "a")
+    assert twice.number("weights") == 2 * once.number("weights")
+    assert twice.said["weights"].rounding == 2 * once.said["weights"].rounding > 0.0

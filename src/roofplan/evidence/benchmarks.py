@@ -176,11 +176,7 @@ class Benchmarks:
     @property
     def faster(self) -> float | None:
         """How many times as fast as predicted the results of unambiguous layouts are, in the median; None without any [1]."""
-        ratios = [
-            p.value / one.value if one.unit == "ms" else one.value / p.value
-            for one in self.results
-            if (p := one.predicted) is not None and p.unambiguous
-        ]
+        ratios = [one.value / p.value for one in self.results if (p := one.predicted) is not None and p.unambiguous]
         return median(ratios) if ratios else None
 
 
