@@ -59,7 +59,10 @@ SWAPPED = {"min": "max", "max": "min", "larger": "smaller", "smaller": "larger",
 
 @dataclass(frozen=True)
 class Mutant:
-    """One change of one file: what stands from `start` to `end` becomes `after`; a probe can stand there unless `silent`."""
+    """One change of one file: what stands from `start` to `end` becomes `after`; a probe can stand there unless `silent`.
+
+    What a module `declares` outside of its functions runs when it is imported, whichever test imports it first.
+    """
 
     file: str
     line: int
@@ -69,6 +72,7 @@ class Mutant:
     after: str
     statement: bool = False
     silent: bool = False
+    declares: bool = False
 
     def probed(self, number):
         """Return what a probe writes before and behind the place."""
@@ -126,7 +130,7 @@ def sites(file):
         starts.append(starts[-1] + len(line.encode()))
     raw, found, unseen = text.encode(), [], flags()
 
-    def walk(node, silent=False):
+    def walk(node, silent=False, declares=True):
         silent = silent or isinstance(node, ast.pattern) or str(file.relative_to(ROOT)) in COMPILED
         if isinstance(node, ast.JoinedStr) or getattr(node, "id", None) == "TYPE_CHECKING":
             return  # places inside formatted text are not told before Python 3.12
@@ -135,6 +139,7 @@ def sites(file):
                 continue
             if isinstance(child, ast.keyword) and (getattr(getattr(node, "func", None), "id", ""), child.arg) in unseen:
                 continue
+            outside = declares and not (isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and child in node.body)
             if hasattr(child, "lineno"):
                 start = starts[child.lineno - 1] + child.col_offset
                 end = starts[child.end_lineno - 1] + child.end_col_offset
@@ -144,8 +149,8 @@ def sites(file):
                     made = made if statement else f"({made})"
                     place = (len(raw[:start].decode()), len(raw[:end].decode()))
                     name, was = str(file.relative_to(ROOT)), raw[start:end].decode()
-                    found.append(Mutant(name, child.lineno, *place, was, made, statement, silent))
-            walk(child, silent)
+                    found.append(Mutant(name, child.lineno, *place, was, made, statement, silent, outside))
+            walk(child, silent, outside)
 
     walk(ast.parse(text))
     return found
@@ -170,6 +175,7 @@ PASSED, KILLED = {0, 5}, {1, 2, 3}
 """Exit codes of pytest: all passed, or there is no test; and tests failed, the change cannot be imported, or broke pytest itself."""
 
 PYTEST = ("pytest", "-q", "-p", "no:randomly", "--no-header", "--tb=no")
+DECLARED = "tests/test_declared.py"
 EVERY = "not oracle and not browser and not loop and not prove"
 
 PROBE = """
@@ -251,7 +257,7 @@ def with_probes(place, mutants):
     """Return the files of mutants in a copy of the project with a probe at each place, by file."""
     pieces = defaultdict(list)
     for number, one in enumerate(mutants):
-        if not one.silent:
+        if not one.silent and not one.declares:
             before, behind = one.probed(number)
             pieces[one.file] += [(one.start, 1, -one.end, before), (one.end, 0, -one.start, behind)]
     texts = {}
@@ -295,7 +301,10 @@ def covering(place, mutants, jobs):
 
 
 def candidates(mutant, own, mutants, tests, seconds):
-    """Return the tests that a mutant meets, in two turns: those of its place, or those of its file and of its room before others."""
+    """Return the tests that a mutant meets, in two turns: those of its place, or those of its file and of its room before others.
+
+    What modules declare meets the tests of declarations first.
+    """
     near = [set(), set()]
     for other, passing in zip(mutants, tests, strict=True):
         if other.file == mutant.file:
@@ -303,6 +312,7 @@ def candidates(mutant, own, mutants, tests, seconds):
         if Path(other.file).parent == Path(mutant.file).parent:
             near[1] |= passing
     far = {test: 0 if own else 2 - sum(test in one for one in near) for test in own or seconds}
+    far |= {test: -1 for test in far if mutant.declares and test.startswith(DECLARED)}
     quick = within(QUICK, sorted(far, key=lambda test: (far[test], seconds[test])), seconds)
     left = sorted(far.keys() - set(quick), key=lambda test: (far[test], -seconds[test]))
     return quick, within(LONG, left, seconds)

@@ -1,13 +1,17 @@
-"""Defaults are meaning: what a flag, a record or a public function takes unless told may move only on purpose.
+"""Defaults and constants are meaning: what a flag, a record or a public function takes unless told may move only on purpose, as may
+the constants of a module.
 
 ``python tests/test_declared.py`` records them anew; a moved default of a flag raises ``schema_version`` and stands in the CHANGELOG.
 """
 
+import ast
 import dataclasses
 import importlib
 import inspect
 import json
 import pkgutil
+import re
+import zlib
 from pathlib import Path
 
 import roofplan
@@ -15,6 +19,8 @@ import roofplan
 FILE = Path(__file__).parent / "replay" / "declared.json"
 MISSING = dataclasses.MISSING
 PLAIN = (bool, int, float, str, type(None), tuple)
+LONGEST = 200
+"""Characters of a constant above which its checksum stands for it [1]."""
 
 
 def modules():
@@ -28,10 +34,42 @@ def told(value):
     return repr(value) if isinstance(value, PLAIN) else type(value).__name__
 
 
+def written(value):
+    """Return a constant as text without addresses, which differ from run to run; None for what is no data."""
+    if isinstance(value, frozenset | set):
+        text = f"{{{', '.join(sorted(map(repr, value)))}}}"
+    elif isinstance(value, dict):
+        text = ", ".join(sorted(f"{key!r}: {written(each)}" for key, each in value.items()))
+    elif isinstance(value, re.Pattern):
+        text = value.pattern
+    elif isinstance(value, (*PLAIN, list)) or (dataclasses.is_dataclass(value) and not isinstance(value, type)):
+        text = repr(value)
+    else:
+        return None
+    if " at 0x" in text or str(Path.home()) in text or "frozenset(" in text:
+        return None
+    return text if len(text) <= LONGEST else f"checksum {zlib.crc32(text.encode())}"
+
+
+def constants(module):
+    """Return the constants that a module assigns, by name."""
+    body = ast.parse(inspect.getsource(module)).body
+    targets = [
+        t
+        for one in body
+        if isinstance(one, ast.Assign | ast.AnnAssign)
+        for t in getattr(one, "targets", None) or [one.target]
+    ]
+    names = {node.id for target in targets for node in ast.walk(target) if isinstance(node, ast.Name)}
+    found = {name: written(getattr(module, name, None)) for name in sorted(names) if name.isupper()}
+    return {name: text for name, text in found.items() if text is not None}
+
+
 def declared():
-    """Return the defaults of records by class and of functions by name, each with whether a record may change."""
+    """Return the defaults of records by class and of functions by name, with whether a record may change, and constants by module."""
     found = {}
     for module in modules():
+        found[module.__name__.removeprefix("roofplan.")] = constants(module)
         for name, thing in vars(module).items():
             if getattr(thing, "__module__", None) != module.__name__:
                 continue
