@@ -181,7 +181,7 @@ class Benchmarks:
 
 
 @lru_cache(maxsize=1)
-def reading() -> Table:
+def mlperf() -> Table:
     """Return how published results are read: systems, software and tasks of MLPerf."""
     return read(catalogue.ROOT / "benchmarks" / "mlperf.toml")
 
@@ -199,7 +199,7 @@ def published() -> tuple[Result, ...]:
 
 
 def _result(row: dict[str, str]) -> Result:
-    tasks, known = reading()["tasks"], reading()["accelerators"]
+    tasks, known = mlperf()["tasks"], mlperf()["accelerators"]
     stated = float(row["mean_output_tokens"]) if row["mean_output_tokens"] else None
     assumed = tasks.get(row["model"], {}).get("output")
     return Result(
@@ -225,7 +225,7 @@ def _result(row: dict[str, str]) -> Result:
         device=known.get(row["accelerator"]),
         price=None,
         power=float(row["power_w"]) if row["power_w"] else None,
-        source=f"{reading()['rounds'][row['round']]} {row['id']}",
+        source=f"{mlperf()['rounds'][row['round']]} {row['id']}",
     )
 
 
@@ -267,7 +267,7 @@ def chosen(asked: BenchmarksInputs, fit: Fit, tick: Callable[[int, int], None] |
 def _kept(asked: BenchmarksInputs) -> list[Result]:
     """Return the published results that filters leave."""
     rows = list(published())
-    rounds = sorted(reading()["rounds"])
+    rounds = sorted(mlperf()["rounds"])
     for name, given, known in (
         ("scenario", asked.scenario, SCENARIOS),
         ("category", asked.category, CATEGORIES),
@@ -288,7 +288,7 @@ def _kept(asked: BenchmarksInputs) -> list[Result]:
 
 def _of_model(rows: list[Result], name: str) -> list[Result]:
     """Return the results of a task, by its name or that of the catalogue's model."""
-    tasks: Table = reading()["tasks"]
+    tasks: Table = mlperf()["tasks"]
     named = catalogue.aliases("models").get(name.lower(), name.lower())
     wanted = {task for task, entry in tasks.items() if named == entry["model"]} | {name.lower()}
     found = [one for one in rows if {one.benchmark.lower(), one.model.lower()} & wanted]
@@ -409,10 +409,10 @@ def beside(one: Result, fit: Fit) -> Result:
     why = _unpredicted(one)
     if why:
         return replace(one, why=why)
-    task = reading()["tasks"][one.model]
-    precision = reading()["formats"][one.weights]
+    task = mlperf()["tasks"][one.model]
+    precision = mlperf()["formats"][one.weights]
     software = next(name for name in ("vllm", "tensorrt") if name in one.software.lower())
-    engine = reading()["engines"][one.round][software]
+    engine = mlperf()["engines"][one.round][software]
     output = round(float(f"{one.output or 0.0:.2g}"))  # rows that differ by a percent share a plan
     alone = _planned(task["model"], f"{one.device}:1", precision, engine, max(task["input"]), output, fit)
     count = 1 if isinstance(alone, Plan) and alone.memory.weights <= HALF * alone.memory.capacity else one.per_node
@@ -445,9 +445,9 @@ def _unpredicted(one: Result) -> str:
         return (
             "its accelerators are not in the catalogue, or are of two kinds" if one.accelerator else "processors alone"
         )
-    if one.model not in reading()["tasks"]:
+    if one.model not in mlperf()["tasks"]:
         return f"{one.model} is not in the catalogue"
-    if one.weights not in reading()["formats"]:
+    if one.weights not in mlperf()["formats"]:
         return f"{one.weights} weights: not the running format, or one that is not described"
     if not any(name in one.software.lower() for name in ("vllm", "tensorrt")):
         return "its software is not in the catalogue"
