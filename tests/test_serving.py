@@ -39,11 +39,13 @@ from roofplan.serving import (
     search,
 )
 from roofplan.serving.certainty import system_of
+from roofplan.serving.request import pins
 from roofplan.serving.step import engine_term, step_term
 from roofplan.timing.figures import THROUGHPUT, TIME_PER_TOKEN
 from roofplan.timing.network import Ranks, all_reduce
 from roofplan.timing.power import power_limits
 from roofplan.timing.rates import rates
+from roofplan.training.request import pins_of as training_pins
 
 LLAMA = read_model("llama-3.1-70b")
 DEEPSEEK = read_model("deepseek-v3")
@@ -481,6 +483,19 @@ def test_pins():
     with pytest.raises(RoofplanError, match="tp=3"):
         plan_serving("llama-3.1-70b", ["h100-sxm:8"], strategy="tp=3")
     assert plan_serving("llama-3.1-70b", ["h100-sxm:3"]).plans[0].strategy.pp == 3
+
+
+def test_a_layout_pins_as_plans_print_it():
+    ask = {"model": "deepseek-v3", "on": ["h200-sxm:8"], "engine": "sglang", "users": 64}
+    for layout in ("tp8 attention-dp8", "tp4 pp2"):
+        plans = plan_serving(**ask, strategy=layout).plans
+        assert layout in {plan.label for plan in plans}
+        assert len({tuple(plan.strategy.as_dict()[name] for name in pins(layout)) for plan in plans}) == 1
+    assert pins("tp8,pp2, dp = 3") == {"tp": 8, "pp": 2, "dp": 3}
+    assert training_pins("tp8 pp2, recompute=full") == {"tp": 8, "pp": 2, "recompute": "full"}
+    for said, why in (("tp8 tp4", "given twice"), ("tq8", "'tq' is not known"), ("tp", "needs a degree"), ("8", "'8'")):
+        with pytest.raises(RoofplanError, match=why):
+            pins(said)
 
 
 def test_nothing_fits_says_what_would():

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from roofplan.laws import Number
@@ -26,6 +28,26 @@ def divisors(count: int) -> list[int]:
     """
     small = [d for d in range(1, math.isqrt(count) + 1) if count % d == 0]
     return sorted({*small, *(count // d for d in small)})
+
+
+def pinned_parts(text: str | None) -> Iterator[tuple[str, str, str]]:
+    """Yield each pin of a text as its name, its value ("" where it has none) and how it was written.
+
+    Parameters
+    ----------
+    text : pins such as ``tp=8,pp=2``, or a layout as plans print it, ``tp8 pp2``; None for no pins.
+
+    Examples
+    --------
+    >>> list(pinned_parts("tp=8, attention-dp4"))
+    [('tp', '8', 'tp=8'), ('attention_dp', '4', 'attention-dp4')]
+    """
+    for part in re.split(r",|\s+(?=[a-z-]+\d+(?:[\s,]|$))", (text or "").strip()):
+        name, equals, value = part.strip().partition("=")
+        if not equals and (printed := re.fullmatch(r"([a-z-]+?)(\d+)", name)):
+            name, value = printed.groups()
+        if name:
+            yield name.strip().lower().replace("-", "_"), value.strip(), part.strip()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

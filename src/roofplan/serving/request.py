@@ -14,6 +14,7 @@ from roofplan.operations.table import format_entry
 from roofplan.records import units
 from roofplan.records.hardware import Machine, Server
 from roofplan.records.model import Model
+from roofplan.records.strategy import pinned_parts
 from roofplan.records.workload import Constraints, Workload
 from roofplan.serving.plan import OBJECTIVES, Request
 from roofplan.serving.settings import engine_to_set, settings_of
@@ -168,7 +169,7 @@ def pins(text: str | None) -> dict[str, int]:
 
     Parameters
     ----------
-    text : the text, None for no pins.
+    text : the text, or a layout as plans print it, ``tp8 pp2``; None for no pins.
 
     Returns
     -------
@@ -184,11 +185,7 @@ def pins(text: str | None) -> dict[str, int]:
     {'tp': 8, 'pp': 2}
     """
     out: dict[str, int] = {}
-    for part in (text or "").split(","):
-        if not part.strip():
-            continue
-        name, _, value = part.partition("=")
-        name = name.strip().lower().replace("-", "_")
+    for name, value, _ in pinned_parts(text):
         _refuse_out_of_scope(name, "--strategy")
         if name in out:
             raise InputError(

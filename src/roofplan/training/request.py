@@ -23,6 +23,7 @@ from roofplan.operations.table import ACTIVATION_BYTES, element_bytes, format_en
 from roofplan.records import units
 from roofplan.records.hardware import Machine
 from roofplan.records.model import Model
+from roofplan.records.strategy import pinned_parts
 from roofplan.records.training import DEGREES, MODULES, OFFLOADS, RECOMPUTES, SCHEDULES, Adapter, Framework, Job
 from roofplan.training.plan import ADAPTER_BYTES, ALL_PRODUCTS, OBJECTIVES, TrainingRequest, flops_per_token
 from roofplan.training.run import CHECKPOINTS, POLICIES
@@ -86,11 +87,7 @@ def pins_of(text: str | None) -> Pins:
     """
     out: Pins = {}
     words = {"recompute": RECOMPUTES, "schedule": SCHEDULES, "offload": OFFLOADS}
-    for part in (text or "").split(","):
-        if not part.strip():
-            continue
-        name, _, value = part.partition("=")
-        name = name.strip().lower().replace("-", "_")
+    for name, value, part in pinned_parts(text):
         accepted = [
             *(f"{d}=N" for d in DEGREES),
             *(f"{w}={'|'.join(v)}" for w, v in words.items()),
