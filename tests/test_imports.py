@@ -260,6 +260,10 @@ def test_an_imported_run_is_compared_and_learned_from(tmp_path, monkeypatch, cap
     assert told["prediction"]["metrics"]["ttft"]["low"] < told["prediction"]["metrics"]["ttft"]["high"]
     row = observe.own_row("run:1", ledger=ledger)
     assert (row["client_concurrency"], row["input_len"], row["output_len"]) == ("16", "1024", "256")
+    assert (row["weight_precision"], row["kv_precision"]) == ("bf16", "bf16")
+    plan.write_text(run("serve", "llama-3.1-8b", "--on", "rtx-4090", "--precision", "q8_0", "--json")[1].out)
+    run("compare", str(plan), "run:1")
+    assert observe.own_row("run:1", ledger=ledger)["weight_precision"] == "q8_0"
     assert float(row["tpot_ms"]) == pytest.approx(11.0)
     code, said = run("calibrate", "--with", "run:1", "--dry-run", "--json")
     assert code == 0, said.err

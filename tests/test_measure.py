@@ -613,3 +613,23 @@ def test_namespaces_of_processes_that_ended_are_swept(monkeypatch):
     monkeypatch.setattr(namespaces, "_ip", lambda *words, **_: swept.append(words))
     namespaces._sweep()
     assert swept == [("netns", "delete", names[0])]
+
+
+@pytest.mark.parametrize(
+    ("url", "local"),
+    [("http://127.0.0.1:8000", True), ("http://[::1]:8000", True), ("http://192.0.2.1:8000", False)],
+)
+def test_a_server_on_this_host_is_told_from_others(url, local):
+    assert target_of(url).local is local
+
+
+def test_files_that_may_be_open_follow_the_streams(monkeypatch):
+    from roofplan.measure import client
+
+    resource = pytest.importorskip("resource")
+    asked = []
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (100, 1000))
+    monkeypatch.setattr(resource, "setrlimit", lambda _, limits: asked.append(limits))
+    for streams in (30, 40, 500, 5000):
+        client.room_for(streams)
+    assert asked == [(40 + client.SPARE, 1000), (500 + client.SPARE, 1000), (1000, 1000)]  # 30 have room already

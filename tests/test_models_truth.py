@@ -117,3 +117,13 @@ def test_a_vision_tower_reads_its_patches_and_a_class_token():
     sizes = {"hidden_size": 1024, "patch_size": 14, "image_size": 224, "num_attention_heads": 16}
     stack, _ = clip_vision_stack(Fields({**sizes, "intermediate_size": 4096, "num_hidden_layers": 24}))
     assert stack.tokens == 257
+
+
+def test_vision_towers_count_their_patches_and_tokens_of_their_own():
+    from roofplan.hf.fields import Fields
+    from roofplan.hf.towers import dinov2, dinov3
+
+    sizes = {"hidden_size": 768, "patch_size": 16, "image_size": 256, "num_attention_heads": 12, "num_channels": 3}
+    fields = Fields({**sizes, "intermediate_size": 3072, "mlp_ratio": 4, "num_hidden_layers": 12})
+    assert [tower(fields).stacks[0].tokens for tower in (dinov2, dinov3)] == [257, 257]
+    assert dinov3(Fields({**fields.values, "num_register_tokens": 4})).stacks[0].tokens == 261

@@ -8,7 +8,7 @@ from roofplan.errors import InputError
 from roofplan.inputs import PoolPlanInputs, PoolProveInputs
 from roofplan.measure import namespaces, workers
 from roofplan.measure.workers import NoWorkers, Watched
-from roofplan.pool.proof import compared
+from roofplan.pool.proof import _split, compared
 
 
 def proven(one):
@@ -142,3 +142,10 @@ def test_layers_are_shared_among_powers_of_two_and_heads():
         api.simulate_pool(
             "llama-3-8b", member=["2xraspberry-pi-5@1gbe"], precision="q4_0", software="distributed-llama"
         )
+
+
+@pytest.mark.parametrize(("layers", "workers"), [(12, 1), (30, 2), (32, 3), (80, 7)])
+def test_equal_shares_hold_every_layer_once(layers, workers):
+    shares = _split(layers, workers)
+    assert sum(shares) == layers
+    assert max(shares[:-1], default=shares[-1]) - shares[-1] <= 2

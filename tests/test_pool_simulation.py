@@ -1,6 +1,7 @@
 """Simulated pools: step times, queues, members who come and go, checks, and ledgers that balance."""
 
 import itertools
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -9,13 +10,14 @@ from roofplan import api, catalogue
 from roofplan.errors import InputError
 from roofplan.inputs import PoolPlanInputs, PoolSimulateInputs
 from roofplan.laws import pool as laws
+from roofplan.load.requests import Requests
 from roofplan.operations.table import Step
 from roofplan.pool.checks import Cheaters, Checking, checked, closed_form, honest_auditors
 from roofplan.pool.churn import EVENING, STEADY, Sessions, drawn, read_churn
 from roofplan.pool.circumstances import cheaters_of
 from roofplan.pool.costs import problem_of
 from roofplan.pool.request import pool_request
-from roofplan.pool.simulate import works_of
+from roofplan.pool.simulate import _hours, _times, works_of
 from roofplan.pool.surface import pool_surface
 from roofplan.pool.times import parts_of
 from roofplan.records.pool import Member
@@ -419,3 +421,22 @@ def test_the_document(run_json):
     assert found["served"] > 0.5
     assert document["checks"]["balance"] == 0
     assert PoolSimulateInputs.of(document["inputs"]).rate == "20req/h"
+
+
+def test_hours_that_passed_end_with_the_last():
+    assert [_hours(3600.0 * now, 3600.0 * 48) for now in (0.0, 12.2, 48.0, 60.0)] == [
+        (0, 48),
+        (12, 48),
+        (48, 48),
+        (48, 48),
+    ]
+
+
+def test_answers_of_one_token_have_no_time_between_tokens():
+    asked = Requests(arrivals=np.array([0.0, 1.0, 2.0]), inputs=np.array([8, 8, 8]), outputs=np.array([1, 5, 5]))
+    ends = np.array([2.0, 5.0, -1.0])  # the last is not served
+    outcome = SimpleNamespace(admitted=np.array([0.5, 1.5, -1.0]), first=np.array([2.0, 3.0, -1.0]), last=ends)
+    found = _times(asked, outcome)
+    assert found["tpot"].tolist() == [0.5]
+    assert found["ttft"].tolist() == [2.0, 2.0]
+    assert (found["e2e"].tolist(), found["waiting"].tolist()) == ([2.0, 4.0], [0.5, 0.5])

@@ -20,7 +20,7 @@ from roofplan.laws import batching, collectives
 from roofplan.operations import head_format
 from roofplan.operations.table import Step, element_bytes
 from roofplan.records.strategy import Strategy
-from roofplan.records.workload import Workload
+from roofplan.records.workload import Constraints, Workload
 from roofplan.serving import (
     Request,
     Tally,
@@ -37,6 +37,7 @@ from roofplan.serving import (
     ordered,
     predict,
     search,
+    ways_out,
 )
 from roofplan.serving.certainty import system_of
 from roofplan.serving.request import pins
@@ -1370,3 +1371,23 @@ def test_expert_ranks_below_tensor_ranks_can_be_asked_for():
     assert plan.strategy.as_dict()["ep"] == 2
     with pytest.raises(RoofplanError, match="tp x dp ranks or not at all"):
         plan_serving("mixtral-8x7b", ["h100-sxm:8"], engine="vllm", strategy="tp=8,ep=2")
+
+
+def test_ways_out_offer_a_cache_in_8_bits_only_where_it_is_in_16():
+    (box,) = machine("h100-sxm:1")
+    asked = Request(model=LLAMA, machines=(box,))
+    offered = [change.flags for change in ways_out._other_formats(asked, box)]
+    assert {"--kv-precision": "fp8"} in offered
+    narrow = replace(asked, kv_precisions=("fp8",))
+    assert {"--kv-precision": "fp8"} not in [change.flags for change in ways_out._other_formats(narrow, box)]
+
+
+def test_licensed_cards_hold_as_much_and_the_nearest_comes_first():
+    (box,) = machine("rtx-4090:2")
+    asked = Request(model=LLAMA, machines=(box,), constraints=Constraints(datacenter=True))
+    found = [change.asked.machines[0] for change in ways_out._licensed(asked, box)]
+    sizes = [one.device.memory for one in found]
+    assert sizes == sorted(sizes)
+    assert box.device.memory <= sizes[0] <= 1.01 * box.device.memory
+    assert {(one.count, one.device.vendor, one.device.geforce_licence) for one in found} == {(2, "NVIDIA", False)}
+    assert not list(ways_out._licensed(replace(asked, constraints=Constraints()), box))
