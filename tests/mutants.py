@@ -102,9 +102,8 @@ def changed(node):
     elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not | ast.USub):
         yield other.operand
     elif isinstance(node, ast.Constant) and isinstance(node.value, bool | int | float):
-        other.value = not node.value if isinstance(node.value, bool) else node.value + 1
-        if other.value != node.value:
-            yield other
+        other.value = not node.value if isinstance(node.value, bool) else moved(node.value)
+        yield other
     elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in SWAPPED:
         other.func.id = SWAPPED[node.func.id]
         yield other
@@ -113,6 +112,15 @@ def changed(node):
         yield other
     elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
         yield ast.Pass()
+
+
+def moved(value):
+    """Return a number moved far enough to matter: small ones by one, large ones to twice as much."""
+    return value + 1 if abs(value) < LARGE else 2 * value
+
+
+LARGE = 1000
+"""Numbers from here on, such as the bytes of a gigabyte, of which one more would be within what tests allow."""
 
 
 def _joins_text(node):

@@ -833,3 +833,10 @@ def test_students_quantile_is_that_of_the_tables():
     """NIST/SEMATECH e-Handbook of Statistical Methods, table 1.3.6.7.2, 0.95."""
     for freedom, value in ((3, 2.353), (5, 2.015), (10, 1.812), (30, 1.697)):
         assert student(freedom) == pytest.approx(value, rel=0.01)
+
+
+def test_no_site_draws_less_than_its_devices():
+    from roofplan.money.energy import site_overhead
+
+    found = site_overhead()
+    assert 1.0 == found.least <= found.low <= found.value <= found.high

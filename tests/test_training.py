@@ -424,6 +424,7 @@ def test_the_front_trades_time_for_memory():
         ({"zero": 3}, "offers ZeRO 1"),
         ({"ep": 2}, "no experts"),
         ({"dp": 64, "micro_batch": 3}, "not a multiple"),
+        ({"dp": 64, "micro_batch": 32}, "not a multiple"),
     ],
 )
 def test_pins_that_no_layout_has_are_refused_by_name(pins, words):
