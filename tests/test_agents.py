@@ -283,3 +283,12 @@ def test_long_lists_are_cut_and_counted():
 def test_branches_are_cut_and_counted():
     tree = {"name": "a", "value": 1.0, "parts": [{"name": "b", "value": 2.0, "parts": [{"name": "c", "value": 3.0}]}]}
     assert pruned(tree, 1) == {"name": "a", "value": 1.0, "parts": [{"name": "b", "value": 2.0, "parts_left_off": 1}]}
+
+
+def test_a_tree_that_is_too_long_is_shown_less_deep(monkeypatch):
+    from roofplan.agents import tools
+
+    tree = {"name": "step", "value": 1.0, "parts": [{"name": "weights", "value": 1.0, "parts": []}]}
+    assert tools._explained([tree], 3, "roofplan serve")["answer"]["depth"] == 3
+    monkeypatch.setattr(tools, "LARGEST_EXPLANATION", 0)
+    assert tools._explained([tree], 3, "roofplan serve")["answer"]["depth"] == 0

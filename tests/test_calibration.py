@@ -526,10 +526,11 @@ def test_grouped_products_lose_what_kernel_tables_say_they_do():
     found = {item.name: item for item in kernels.fit_grouped(table, FIT)}
     assert found["rows"].rows == len(table) > 400
     assert 1.0 < found["most"].value < 1.5
-    wide = matmul.grouped_share(4096.0, 16384.0, *(found[name].value for name in ("most", "rows", "width")))
-    short = matmul.grouped_share(128.0, 512.0, *(found[name].value for name in ("most", "rows", "width")))
-    assert wide > 0.95
-    assert short < 0.7
+    most, rows, width = (found[name].value for name in ("most", "rows", "width"))
+    h100, laptop = 295.0, 31.0  # ridge points [FLOP/B]
+    assert matmul.grouped_share(4096.0, 16384.0, most, rows * h100, width) > 0.95
+    assert matmul.grouped_share(128.0, 512.0, most, rows * h100, width) < 0.7
+    assert matmul.grouped_share(128.0, 512.0, most, rows * laptop, width) > 0.95
     slower = [{**row, "latency_us": str(2.0 * float(row["latency_us"]))} for row in table]
     assert kernels.fit_grouped(slower, FIT)[0].value < found["most"].value
 

@@ -462,3 +462,36 @@ def test_twenty_tokens_a_parameter_are_what_chinchilla_means():
 def test_another_name_of_a_flag_needs_its_value_too(run, flag):
     code, _, said = run("serve", "llama-3.1-8b", "--on", "h100-sxm", flag, "--datacenter")
     assert (code, said) == (2, f"error: {flag}: a value is missing before --datacenter\n")
+
+
+def test_files_that_cannot_be_written_are_refused_before_hours_of_measuring(run, monkeypatch):
+    from roofplan import observe
+
+    def measured(*_, **__):
+        raise AssertionError("measured first")
+
+    monkeypatch.setattr(observe, "measure_machine", measured, raising=False)
+    monkeypatch.setattr(observe, "machine", measured, raising=False)
+    for flag in ("--csv", "--html", "--out"):
+        code, _, err = run("measure", "machine", flag, "/nosuch/here.x")
+        assert code == 2
+        assert f"{flag}: /nosuch/here.x: No such file or directory" in err
+
+
+def test_a_command_is_folded_outside_of_its_quotes():
+    from roofplan.present.screens.page import WIDTH, folded
+
+    quoted = f"'{'x ' * (WIDTH // 2 - 10)}x' tail {'y ' * 20}"
+    first, *rest = folded(quoted, 0, " \\")
+    assert first.count("'") % 2 == 0
+    assert len(first) <= WIDTH
+    assert " ".join("".join([first, *rest]).split()).replace(" \\", "").startswith("'x x")
+
+
+def test_a_flag_that_swallowed_the_next_one_needs_a_value(run):
+    code, _, err = run("serve", "llama-3.1-8b", "--on", "h100-sxm:1", "--ttft", "--tpot", "5ms")
+    assert code == 2
+    assert "--ttft needs a value" in err
+    code, _, err = run("serve", "llama-3.1-8b", "--on", "h100-sxm:1", "5ms")
+    assert code == 2
+    assert "'5ms' is left over" in err

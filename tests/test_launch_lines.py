@@ -230,6 +230,20 @@ def test_a_recipe_is_named_where_the_framework_has_one():
     assert "--model '<recipe>'" in training_launch(plan)
 
 
+def test_what_two_chunks_and_two_ranks_of_experts_need_is_in_the_line():
+    pins = {"strategy": "tp=2,pp=2,ep=2,interleave=2"}
+    line = training_launch(plan_training("qwen3-30b-a3b", ["h100-sxm:64"], framework="megatron-bridge", **pins).plans[0])
+    assert "--virtual_pipeline_model_parallel_size 2" in line
+    assert "--expert_tensor_parallel_size 1" in line
+
+
+def test_a_mixture_whose_first_layers_are_dense_sends_its_tokens():
+    for name, sends in (("deepseek-v3", True), ("llama-3.1-70b", False)):
+        pins = {"strategy": f"tp=2,pp=8,ep={16 if sends else 1}"}
+        plan = plan_training(name, ["h100-sxm:1024"], framework="megatron-core-0.16", **pins).plans[0]
+        assert ("--moe-token-dispatcher-type" in training_launch(plan)) is sends
+
+
 @pytest.mark.oracle
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @pytest.mark.parametrize("method", ["full", "lora", "qlora"])

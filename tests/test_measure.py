@@ -27,7 +27,7 @@ from roofplan.measure import namespaces, workers
 from roofplan.measure.client import LISTEN, Effort, drive, listening
 from roofplan.measure.endpoint import Unreachable
 from roofplan.measure.exchange import _trusted, target_of
-from roofplan.measure.figures import server_tpot
+from roofplan.measure.figures import seen_of, server_tpot
 from roofplan.measure.ledger import COLUMNS, MIGRATIONS, VARIABLE, Ledger
 from roofplan.measure.request import load_of
 from roofplan.measure.sample import Sample
@@ -602,6 +602,20 @@ def test_a_busy_client_is_said(server):
     late = replace(found, run=replace(run, effort=SimpleNamespace(share=0.1, lag=lambda _: 0.1)))
     said = ["the client is busy" in " ".join(warnings_of(one)) for one in (busy, idle, late)]
     assert said == [True, False, True]
+
+
+def test_answers_of_other_lengths_than_asked_for_are_said(server):
+    found = of(server, "steady")
+    for short, longer in ((0, 0), (3, 0), (0, 1200)):
+        said = warnings_of(replace(found, seen=replace(found.seen, short=short, longer=longer)))
+        assert ("3 answers were shorter than asked for" in said) is bool(short)
+        assert ("1,200 answers were longer than asked for" in said) is bool(longer)
+
+
+def test_what_a_server_found_in_its_cache_is_a_share_of_the_prompts(server):
+    found = of(server, "steady").run
+    given = [replace(one, prompt=100, cached=25) for one in found.samples]
+    assert seen_of(replace(found, samples=given), 0).cached == pytest.approx(0.25)
 
 
 def test_namespaces_of_processes_that_ended_are_swept(monkeypatch):

@@ -15,7 +15,7 @@ from roofplan.evidence.fits.engines import usable
 from roofplan.evidence.fits.left_out import fit_without
 from roofplan.evidence.inference import case_of, known_cases
 from roofplan.evidence.models import bare, experts_of, model_of, named, off_size, stated_size
-from roofplan.evidence.predictions import inference_outcomes, names_in, training_outcomes, validated
+from roofplan.evidence.predictions import inference_outcomes, names_in, training_figures, training_outcomes, validated
 from roofplan.evidence.rows import Assumed, Skipped, read
 from roofplan.evidence.training import framework_of, machine_of, training_case
 from roofplan.hf.find import read_model
@@ -294,6 +294,7 @@ def test_a_blank_network_is_the_one_that_a_system_is_sold_with():
 def test_a_stated_rate_of_a_network_is_kept(said, gigabits):
     assumed = Assumed()
     found = machine_of(row(interconnect=f"nvlink4; {said}"), assumed)
+    assert found.ports == max(1, round(gigabits / 400))  # of 400 Gb/s, as the host is sold
     assert found.ports * found.network.bandwidth * 8 / 1e9 == pytest.approx(gigabits)
     assert not assumed.texts
 
@@ -687,6 +688,10 @@ SERVED = {
         ({"weight_precision": "gptq-g128"}, True),
         ({"weight_precision": "gptq-g64"}, True),
         ({"weight_precision": "gptq-gfoo"}, False),
+        ({"weight_precision": "gptq-g0"}, False),
+        ({"weight_precision": "gptq-g1"}, True),
+        ({"accel_norm": "epyc-9554", "engine_name": "llama.cpp", "weight_precision": "q4_k_m", "tpot_ms": "60"}, True),
+        ({"accel_norm": "epyc-9554", "engine_name": "llama.cpp", "weight_precision": "iq3_s"}, False),
         ({"weight_precision": "bf16-g8"}, False),
         ({"weight_precision": "fp8-g"}, False),
         ({"model_name": "~nosuchuser/config.json"}, False),
@@ -872,6 +877,9 @@ def test_lengths_of_a_known_batch_may_be_left_out():
         served(output_len="", running_batch="", client_concurrency="4", metric_kind="serving")
 
 
+SHAPE_530B = dimensions(105, 20480, 128, vocab=51200) | {"seq_len": "2048", "global_batch_sequences": "1920"}
+
+
 def test_a_layout_that_is_not_stated_is_one_replica_or_the_most_that_hold_the_model():
     cards = {
         "accel_norm": "rtx-pro-6000",
@@ -1044,3 +1052,75 @@ def test_devices_fill_as_few_hosts_as_hold_them(devices, host, label):
     )
     hosts, _, each = label.partition("x")
     assert (found.hosts, found.per_host) == ((int(hosts), int(each)) if each else (1, devices))
+
+
+WAITING = {"metric_kind": "serving", "running_batch": "", "ttft_ms": "60"}
+
+
+def test_a_rate_that_a_server_keeps_up_with_is_what_it_answers():
+    """However few sequences run at once: 500 requests at 2 a second take 250 s, and what is answered is what was asked for."""
+    load = {"metric_kind": "serving", "request_rate": "2", "queued_requests": "500", "max_num_seqs": "16"}
+    found = {
+        one.metric: one.predicted
+        for one in inference_outcomes({**BATCH, **load, **WAITING, "output_tokens_per_s": "395"}, FIT)
+    }
+    assert found["output_tokens_per_second"].value == pytest.approx(2.0 * 200.0, rel=0.15)
+    assert found["ttft"].value < 1.0
+
+
+def test_near_capacity_a_queue_is_less_certain_than_its_steps():
+    """A little decides whether requests wait, and the interval of first tokens says so; far below capacity nothing is added."""
+    swings = []
+    for rate in ("1", "30"):
+        found = inference_outcomes({**BATCH, **WAITING, "queued_requests": "600", "request_rate": rate}, FIT)
+        (first,) = (one.predicted for one in found if one.metric == "ttft")
+        swings.append((first.doubt.swing, first.high / first.low))
+    (quiet, narrow), (busy, wide) = swings
+    assert quiet == pytest.approx(0.0, abs=0.05)
+    assert busy > 0.5
+    assert wide > 1.5 * narrow
+
+
+def test_a_run_that_an_engine_s_default_could_not_hold_was_given_more_of_the_memory():
+    shown = {"model_name": "deepseek-v3", "accel_norm": "h20", "count": "8", "tp": "8", "weight_precision": "fp8"}
+    run = {**WAITING, "engine_name": "sglang", "client_concurrency": "8", "tpot_ms": "30"}
+    given = case_of({**BATCH, **shown, **run})
+    assert given.book().fits
+    assert any("share of memory: 0.95" in said for said in given.assumed)
+    stated = case_of({**BATCH, **shown, **run, "memory_fraction": "0.81"})
+    assert not stated.book().fits
+    assert not any("share of memory" in said for said in served().assumed)
+
+
+def test_prompts_of_software_with_kernels_of_its_own_are_told_by_its_own_runs():
+    told = {"accel_norm": "apple-m4-max", "weight_precision": "mlx-4bit", "prefill_tokens_per_s": "900", "tpot_ms": ""}
+    rates = {}
+    for name in ("mlx", "mlx-lm", "exllamav2"):
+        (found,) = inference_outcomes({**BATCH, **told, "engine_name": name}, FIT)
+        rates[name] = found.predicted.value
+    assert rates["mlx"] == rates["mlx-lm"]
+    share = FIT.find("engine", "compute_share", ["mlx"])
+    assert rates["mlx"] > 1.1 * rates["exllamav2"]
+    assert share.rows >= 20
+
+
+SHAPE_530B = dimensions(105, 20480, 128, vocab=51200) | {"seq_len": "2048", "global_batch_sequences": "1920"}
+
+
+def test_a_layout_that_is_not_stated_is_not_taken_for_data_ranks_that_no_device_holds():
+    large = row(
+        model_name="GPT 530B", accelerators_total="2240", accel_norm="a100-sxm-80", micro_batch="", **SHAPE_530B
+    )
+    with pytest.raises(Skipped, match="layout not stated"):
+        training_case(large)
+    assert training_case({**large, "tp": "8", "pp": "35"}).layout.dp == 8.0
+
+
+def test_stages_of_which_no_interleaving_is_stated_widen_the_interval():
+    split = row(tp="4", pp="4", global_batch_sequences="64")
+    blank, stated = (training_case({**split, **more}) for more in ({}, {"interleave": "1"}))
+    assert "interleave" in blank.unstated
+    assert "interleave" not in stated.unstated
+    wide, narrow = (training_figures(one, FIT)[0]["tokens_per_second_per_device"] for one in (blank, stated))
+    assert wide.value == pytest.approx(narrow.value)
+    assert wide.high / wide.low > narrow.high / narrow.low

@@ -20,6 +20,7 @@ from roofplan.laws import batching, collectives
 from roofplan.operations import head_format
 from roofplan.operations.table import Step, element_bytes
 from roofplan.records.strategy import Strategy
+from roofplan.records.ties import TIE
 from roofplan.records.workload import Constraints, Workload
 from roofplan.serving import (
     Request,
@@ -437,7 +438,7 @@ def test_the_search_finds_the_brute_force_optimum(name, tpot):
     )
     plan = search(asked, FIT).plans[0]
     found, best = plan.cost.total / plan.metrics["output_tokens_per_second"].value, brute_force(asked)
-    assert found == pytest.approx(best, rel=1e-9)
+    assert best * (1.0 - 1e-9) <= found <= best * (1.0 + TIE)  # of plans that tie the quicker stands first
 
 
 def test_counts_descend():
@@ -1391,3 +1392,10 @@ def test_licensed_cards_hold_as_much_and_the_nearest_comes_first():
     assert box.device.memory <= sizes[0] <= 1.01 * box.device.memory
     assert {(one.count, one.device.vendor, one.device.geforce_licence) for one in found} == {(2, "NVIDIA", False)}
     assert not list(ways_out._licensed(replace(asked, constraints=Constraints()), box))
+
+
+def test_dense_models_have_no_experts_to_divide():
+    for ranks in (2, 8):
+        why = legal(LLAMA, Strategy(tp=ranks, ep=ranks), VLLM)
+        assert "no experts to divide" in why
+    assert legal(LLAMA, Strategy(tp=2), VLLM) is None

@@ -86,7 +86,7 @@ def test_step_time_of_published_runs(runs):
     assert several.median < 0.024
     assert errors(runs, "vtrain", keep=lambda one: one.single).mean < 0.084
     assert errors(runs, "seqsel-2022").mean < 0.027
-    assert errors(runs, "simumax-b200").mean < 0.031
+    assert errors(runs, "simumax-b200").mean < 0.036
     assert errors(runs, "llm-foundry").mean < 0.06
 
 

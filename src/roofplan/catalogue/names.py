@@ -97,6 +97,7 @@ class StandIn:
     untuned : whether it divides a model as the profile does by slower code of its own.
     weights : format of the files that it fetches unasked, empty for the published one.
     recompute : what it recomputes unasked, empty for what the profile does.
+    kernels : name under which runs tell how fast its own kernels compute prompts, empty for the profile's.
     """
 
     name: str
@@ -106,6 +107,7 @@ class StandIn:
     untuned: bool = False
     weights: str = ""
     recompute: str = ""
+    kernels: str = ""
 
     @property
     def text(self) -> str:
@@ -138,7 +140,7 @@ def stand_in(kind: str, name: str, month: str = "") -> StandIn | None:
         if entry["kind"] == kind and wanted in entry["names"]:
             profiles = entry["profiles"]
             found = _of_month(profiles, when)
-            more = {key: entry[key] for key in ("own", "untuned", "weights", "recompute") if key in entry}
+            more = {key: entry[key] for key in ("own", "untuned", "weights", "recompute", "kernels") if key in entry}
             return StandIn(name, found["id"], entry["why"], **more)
     return None
 

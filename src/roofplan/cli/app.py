@@ -220,6 +220,9 @@ def _usage_text(words: list[str], error: CycloptsError) -> str:
     if flag and isinstance(error, MissingArgumentError):
         return f"roofplan {whole}: {flag} needs a value"
     if unused:
+        place = words.index(str(unused[0])) if str(unused[0]) in words else 0
+        if place >= 2 and all(word.startswith("--") for word in words[place - 2 : place]):
+            return f"roofplan {whole}: {words[place - 2]} needs a value"
         hint = " Devices stand behind --on." if "--on" in _flags_of(whole) else ""
         return f"roofplan {whole}: {' '.join(map(str, unused))!r} is left over.{hint} Options: roofplan {whole} --help"
     option, _, guess = text.partition(" Did you mean ")

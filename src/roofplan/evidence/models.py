@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 from roofplan import catalogue, hf
 from roofplan.errors import RoofplanError, nearest
 from roofplan.evidence.rows import Assumed, Row, Skipped, number
-from roofplan.records.model import Mixture, Model
+from roofplan.records.model import Attention, Layer, Mixture, Model
 from roofplan.timing.figures import flat
 
 # Names -------------------------------------------------------------------------------------------
@@ -455,3 +456,18 @@ def _built(
         kind = family or ("llama" if gated else "arcee")
         config = plain | {"model_type": kind, "num_key_value_heads": known.get("kv_heads") or heads}
     return hf.from_dict(config).renamed(lowered)
+
+
+@lru_cache(maxsize=1024)
+def unwindowed(model: Model) -> Model:
+    """Return a model whose attention layers all see every token, as an engine runs it without a window."""
+    stacks = tuple(replace(stack, layers=tuple(map(_seeing_all, stack.layers))) for stack in model.stacks)
+    return replace(model, stacks=stacks)
+
+
+def _seeing_all(layer: Layer) -> Layer:
+    mixers = (
+        replace(mixer, window=None) if isinstance(mixer, Attention) and mixer.compression == 1 else mixer
+        for mixer in layer.mixers
+    )
+    return replace(layer, mixers=tuple(mixers))

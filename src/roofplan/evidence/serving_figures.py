@@ -20,8 +20,8 @@ from roofplan.serving import Prediction, floors
 from roofplan.serving.certainty import certainty
 from roofplan.simulation.deployment import Deployment
 from roofplan.simulation.replicas import ROUND_ROBIN, Served
-from roofplan.simulation.report import growth_of
-from roofplan.timing.figures import FIGURE_OF, Load, Metric, flat, sure
+from roofplan.simulation.report import growth_of, scaled
+from roofplan.timing.figures import FIGURE_OF, TIME_PER_TOKEN, Load, Metric, flat, sure
 
 
 def predicted_figures(case: InferenceCase, fit: Fit) -> dict[str, Metric | str]:
@@ -80,9 +80,12 @@ def _as_stated(case: InferenceCase, fit: Fit) -> dict[str, Metric | str]:
     return _queued(case, fit)
 
 
-def _metric(case: InferenceCase, name: str, value: float, behind: Term, fit: Fit, load: Load = "") -> Metric:
+def _metric(
+    case: InferenceCase, name: str, value: float, behind: Term, fit: Fit, load: Load = "", swing: float = 0.0
+) -> Metric:
     """Return a figure of a case that follows from a time."""
-    return certainty(FIGURE_OF[name], behind, case.model, case.rates(fit), load=load).of(value, UNITS[name])
+    known = certainty(FIGURE_OF[name], behind, case.model, case.rates(fit), load=load, swing=swing)
+    return known.of(value, UNITS[name])
 
 
 def static_figures(case: InferenceCase, fit: Fit) -> dict[str, Metric]:
@@ -134,24 +137,49 @@ def _queued(case: InferenceCase, fit: Fit) -> dict[str, Metric | str]:
         return dict(static_figures(replace(case, users=float(book.max_concurrency)), fit))
     clients = float(case.clients or math.inf)
     running = min(float(book.max_concurrency), clients)
-    long = case.requests is not None and case.requests > LARGEST_QUEUE * running
+    long = case.regime != "open loop" and case.requests is not None and case.requests > LARGEST_QUEUE * running
     if long or (case.regime == "offline" and case.requests is None):
         return _full_queue(case, running, fit)
     seen, steady = simulated(case, fit)
     waits = case.regime in UNEVEN_LOADS or clients > running
     load: Load = "queue" if waits else "" if math.isinf(clients) else "clients" if clients > 1 else "client"
     full = steady if waits or math.isinf(clients) else case.steady(clients, fit)  # all clients run at once
-    rate = float(seen.outputs.sum()) / float(seen.last.max() - seen.arrivals.min())
+    values = _seen_values(case, seen, case.measured_term(steady))
+    behind = {"ttft": full.ttft, "output_tokens_per_second": full.cycle, "tpot": case.measured_term(full)}
+    swings = _swings(case, values, steady, fit) if load == "queue" else {}
     out: dict[str, Metric | str] = {
-        "ttft": _metric(case, "ttft", case.statistic.of(seen.figure("ttft")), full.ttft, fit, load),
-        "output_tokens_per_second": _metric(case, "output_tokens_per_second", rate, full.cycle, fit, load),
+        name: _metric(case, name, value, behind[name], fit, load, swings.get(name, 0.0))
+        for name, value in values.items()
     }
-    if np.any(seen.outputs > 1):
-        seconds = _time_per_token(case, seen, case.measured_term(steady))
-        out["tpot"] = _metric(case, "tpot", seconds, case.measured_term(full), fit, load)
     if case.regime == "open loop" and case.requests is None and growth_of(seen, case.clients):
         out["ttft"] = "number of requests not stated: how long the queue grew is not known"
     return out
+
+
+def _seen_values(case: InferenceCase, seen: Served, step: Term) -> dict[str, float]:
+    """Return the figures of a simulated run, in the row's statistic; `step` is the time per token at its mean batch size."""
+    rate = float(seen.outputs.sum()) / float(seen.last.max() - seen.arrivals.min())
+    out = {"ttft": case.statistic.of(seen.figure("ttft")), "output_tokens_per_second": rate}
+    return out | ({"tpot": _time_per_token(case, seen, step)} if np.any(seen.outputs > 1) else {})
+
+
+def _swings(case: InferenceCase, values: dict[str, float], steady: Prediction, fit: Fit) -> dict[str, float]:
+    """Return how far figures of a queue move beyond its steps where all steps take a standard deviation longer or shorter.
+
+    Far below capacity a queue's figures move as its steps do or less; near capacity a little decides whether requests wait.
+
+    Returns
+    -------
+    Relative errors by figure, one standard deviation [1].
+    """
+    known = certainty(TIME_PER_TOKEN, case.measured_term(steady), case.model, case.rates(fit))
+    step = math.hypot(*(size for _, size in known.causes))
+    ends = []
+    for pace in (math.exp(-step), math.exp(step)):
+        seen, found = simulated(case, fit, pace)
+        ends.append(_seen_values(case, seen, case.measured_term(found)))
+    moved = {name: abs(math.log(ends[1][name] / ends[0][name])) / 2.0 for name in values if ends[0][name] > 0.0}
+    return {name: math.sqrt(max(0.0, far**2 - step**2)) for name, far in moved.items()}
 
 
 UNEVEN_LOADS = frozenset({"open loop", "burst"})
@@ -197,13 +225,14 @@ MIDDLE = 0.5
 """Median, the only quantile that a steady state represents [1]."""
 
 
-def simulated(case: InferenceCase, fit: Fit) -> tuple[Served, Prediction]:
+def simulated(case: InferenceCase, fit: Fit, pace: float = 1.0) -> tuple[Served, Prediction]:
     """Return a simulated run, and the steady state at its mean batch size.
 
     Parameters
     ----------
     case : a run whose requests queue.
     fit : the fitted constants.
+    pace : factor on the time of every simulated step [1].
 
     Returns
     -------
@@ -226,6 +255,7 @@ def simulated(case: InferenceCase, fit: Fit) -> tuple[Served, Prediction]:
         kv_bytes=case.kv_bytes,
     )
     fleet = deployment.fleet(longest, route=ROUND_ROBIN)
+    fleet = fleet if pace == 1.0 else replace(fleet, surface=scaled(fleet.surface, pace))
     if case.regime == "offline":  # without a server
         fleet = replace(fleet, scheduler=fleet.scheduler._replace(front=0.0, delay=0.0))
     cached = np.zeros(len(requests), np.int64)

@@ -118,6 +118,8 @@ def training_case(row: Row) -> TrainingCase:
         layout = replace(layout, recompute=recompute)
     else:
         layout = _recomputing(model, job, layout, framework, found, assumed)
+    if not any(row.get(name) for name in ("tp", "pp", "dp", "zero_stage_fsdp")):
+        _check_unstated_layout(model, job, layout, framework, found)
     rate, memory = number(row, "norm_tokens_per_s_per_gpu"), number(row, "measured_memory_gb_per_gpu")
     unit = 1e9 if row["source_key"] == "litgpt-a100" else 2.0**30
     return TrainingCase(
@@ -162,6 +164,8 @@ def _layout(row: Row, model: Model, count: int, framework: Framework, assumed: A
     if framework.name == "torchtitan" and pp > 1:
         micro = micro / pp
         assumed.add("micro-batch: the local batch over the stages, torchtitan's default", MICRO_BATCH)
+    if pp > 1 and not row.get("interleave") and not row.get("schedule"):
+        assumed.add("interleave: 1, every stage a run of layers", INTERLEAVE)
     stated = row.get("sequence_parallel", "").lower()
     parallel = stated == "true" if stated else framework.released >= "2022-05"
     layout = Layout(
@@ -280,7 +284,7 @@ def _micro_batch(row: Row, batch: float | None, ranks: int, framework: Framework
     return found
 
 
-MICRO_BATCH, RECOMPUTE = "micro-batch", "recompute"
+MICRO_BATCH, RECOMPUTE, INTERLEAVE = "micro-batch", "recompute", "interleave"
 """Inputs that rows may omit and that have other plausible values."""
 
 
@@ -337,6 +341,23 @@ def _recomputing(
         f"recompute: full, without which it would need {TWICE_THE_MEMORY:g} times the memory of a device", RECOMPUTE
     )
     return replace(layout, recompute="full")
+
+
+def _check_unstated_layout(model: Model, job: Job, layout: Layout, framework: Framework, found: Machine) -> None:
+    """Check that a model could be trained by data ranks alone, which is assumed where a row states no degree.
+
+    Raises
+    ------
+    Skipped : it needs far more memory than a device has, even if all is recomputed.
+    """
+    held, room = (
+        needed(model, job, replace(layout, recompute="full"), framework),
+        float(found.device.memory or math.inf),
+    )
+    if held > TWICE_THE_MEMORY * room:
+        raise Skipped(
+            f"layout not stated: data ranks alone would each need {held / 2**30:,.0f} GiB of {room / 2**30:,.0f}"
+        )
 
 
 ZERO_OF_WEIGHTS = 3

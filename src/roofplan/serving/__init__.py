@@ -50,6 +50,7 @@ from roofplan.serving.space import (
     in_files_of,
     refuses_format,
     strategies,
+    undescribed,
 )
 
 __all__ = [
@@ -108,6 +109,7 @@ __all__ = [
     "supported",
     "token_time",
     "uncached_input_cost",
+    "undescribed",
     "user_ladder",
     "warnings_of",
 ]

@@ -62,6 +62,7 @@ def certainty(
     load: Load = "",
     guessed: bool = False,
     borne: tuple[int, float] | None = None,
+    swing: float = 0.0,
 ) -> Sure:
     """Return the certainty of a figure derived from a time.
 
@@ -74,6 +75,7 @@ def certainty(
     load : kind of load, as in `Doubt`.
     guessed : whether the figure also depends on a guess, such as the acceptance of drafted tokens.
     borne : `by_constants` of the time, None if it is not known yet.
+    swing : how far the figure moves beyond its steps near capacity, as in `Doubt` [1].
 
     Returns
     -------
@@ -90,7 +92,7 @@ def certainty(
         grade = 3  # processors: one constant of one format, on two machines
     if new or guessed or any(uses(model, name) for name in r.fallbacks):
         grade = max(grade, 2)
-    return sure(figure, GRADES[grade], Doubt(left, new, load, assumed, traits), r.fit, own)
+    return sure(figure, GRADES[grade], Doubt(left, new, load, assumed, traits, swing), r.fit, own)
 
 
 def by_constants(whole: Term, r: Rates) -> tuple[int, float]:

@@ -494,9 +494,7 @@ def _prompt_interval(served: _Served, alone: Number) -> Number:
 
 
 def _overlap(served: _Served) -> Number:
-    """Return the time of a prompt through all stages over that of its passes run one after the other [1]."""
-    if served.engine.pipeline_kind != "layer-split":
-        return 1.0
+    """Return the time of a prompt through all stages, split by layers, over that of its passes run one after the other [1]."""
     passes = batching.passes(larger(1.0, 1.0 * served.fresh), 1.0 * served.engine.pass_tokens(served.budget))
     turns = turns_of(served.model, served.engine, served.rates, served.stages, passes)
     return turns / (passes * served.stages)

@@ -28,7 +28,7 @@ def choose_engine(name: str | None, machine: Machine, model: Model, precision: s
     if name is not None and name != "any":
         found = catalogue.engine(catalogue.find("engines", name, "--engine"))
         other = catalogue.stand_in("engines", name)
-        found = replace(found, stands_for=other.name) if other else found
+        found = replace(found, stands_for=other.name, kernels_of=other.kernels) if other else found
         return found if supported(found, machine) is None else None
     alone = in_gguf(model, precision) or machine.device.device_class == "apple"
     for candidate in ("llama.cpp",) if alone else COMPETING:
@@ -189,6 +189,26 @@ READ_AS = {
 """Formats that an engine lists under another name; bitsandbytes covers its 4-bit format."""
 
 
+def undescribed(model: Model, machine: Machine) -> str | None:
+    """Return why products with a model's weights cannot be timed on a machine.
+
+    Parameters
+    ----------
+    model : model in the format of its weights.
+    machine : where it runs.
+
+    Returns
+    -------
+    The reason, None if they can.
+    """
+    if machine.device.device_class != CPU:
+        return None
+    step = whole_model(model, Step(sequences=1.0, each=1.0, context=1.0))
+    formats = {op.stored for op in step if op.kind in PRODUCTS}
+    unknown = sorted(one for one in formats if "cpu_instructions" not in format_entry(one))
+    return f"how fast a processor multiplies {unknown[0]} weights is not described" if unknown else None
+
+
 def refuses_format(model: Model, engine: Engine, machine: Machine) -> str | None:
     """Return why an engine cannot read the weights' format on a machine.
 
@@ -202,12 +222,8 @@ def refuses_format(model: Model, engine: Engine, machine: Machine) -> str | None
     -------
     The reason, None if it can.
     """
-    if machine.device.device_class == CPU:
-        step = whole_model(model, Step(sequences=1.0, each=1.0, context=1.0))
-        formats = {op.stored for op in step if op.kind in PRODUCTS}
-        unknown = sorted(one for one in formats if "cpu_instructions" not in format_entry(one))
-        if unknown:
-            return f"how fast a processor multiplies {unknown[0]} weights is not described"
+    if why := undescribed(model, machine):
+        return why
     if model.quantization is None or not engine.weights:
         return None
     base = model.quantization.format.partition("-g")[0].removesuffix("-channel")

@@ -154,6 +154,8 @@ class Doubt(NamedTuple):
         run, or a simulated ``queue``; empty if it was measured.
     assumed : assumed inputs, each with the relative error that it may cause, one standard deviation [1].
     traits : those of `TRAITS` that it has.
+    swing : how far a figure of a queue moves beyond its steps where all steps take a standard deviation longer or
+        shorter [1]; 0 without a queue.
     """
 
     constants: float = 0.0
@@ -161,12 +163,15 @@ class Doubt(NamedTuple):
     load: Load = ""
     assumed: tuple[tuple[str, float], ...] = ()
     traits: tuple[str, ...] = ()
+    swing: float = 0.0
 
 
 BASE, PUBLISHERS, CONSTANTS, NEW, NEW_KIND = "base", "publishers", "constants", "new system", "new kind"
+SWING = "near capacity"
+MULTIPLES = (CONSTANTS, SWING)
 LOADS = ("clients", "queue")
 TRAITS = MIXTURE, AWAY = "mixture", "other vendor"
-"""Causes of error whose sizes are learned; that of constants is a multiple of their residual error."""
+"""Causes of error whose sizes are learned; those of `MULTIPLES` are multiples of what is computed for each run."""
 
 CLIENTS = frozenset({"client", "clients"})
 """Values of `Doubt.load` that mean a closed loop."""
@@ -202,6 +207,7 @@ def causes(figure: str, doubt: Doubt, fit: Fit) -> dict[str, float]:
     out |= {NEW: size(NEW)} if doubt.new else {}
     out |= {NEW_KIND: size(NEW_KIND)} if doubt.new == "kind" else {}
     out |= {doubt.load: size(doubt.load)} if doubt.load in LOADS else {}
+    out |= {SWING: size(SWING) * doubt.swing} if doubt.swing else {}
     out |= {trait: size(trait) for trait in doubt.traits}
     return out | dict(doubt.assumed)
 

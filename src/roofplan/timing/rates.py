@@ -211,7 +211,7 @@ def rates(machine: Machine, engine: Software, fit: Fit) -> Rates:
     memory_share = fitted("matmul", "bandwidth")
     attention_share, decode_share = fitted("attention", "prefill"), fitted("attention", "decode_bandwidth")
     experts_bandwidth = fitted("experts", "bandwidth", engine.scopes)
-    grouped = tuple(fitted("grouped", name, ["any"]) for name in ("most", "rows", "width"))
+    grouped = tuple(fit.find("grouped", name, ["any"]) for name in ("most", "rows", "width"))
     passes = fitted("memory", "bandwidth")
     own_experts = _expert_bandwidths(tuple(engine_chain), fit)
     if BANDWIDTH in device.attained:
@@ -259,7 +259,7 @@ def rates(machine: Machine, engine: Software, fit: Fit) -> Rates:
         },
         vector=vector,
         attention_share=attention_share.value * kernels.value,
-        grouped=Grouped(*(item.value for item in grouped)),
+        grouped=Grouped(grouped[0].value, grouped[1].value * peak["bf16"] / wire, grouped[2].value),
         casts={name: item.value for name, item in casts.items()},
         gap=gap.value / reach.value,
         step_base=base.value,
@@ -313,8 +313,8 @@ def _compute_rates(
         elif probed is not None:
             lost = fit.find("matmul", "serving_over_best", ["any"])
             value, keys = probed.value * lost.value, (probed.cited, lost)
-        elif best is not None and share.fitted_on in {"any", device.vendor}:
-            # no fitted rows for this architecture: best measured GEMM times the usual loss at serving shapes
+        elif best is not None and _unlike_those_fitted(device, share, peak[name], fit):
+            # best measured GEMM times the usual loss at serving shapes
             lost = fit.find("matmul", "serving_over_best", ["any"])
             value, keys = best.value * lost.value, (best.cited, lost)
         compute[name] = value
@@ -329,6 +329,26 @@ def _compute_rates(
     blocks = own if own is not None and own in device.peak else "fp16"
     peak["gguf"], compute["gguf"], sources["compute.gguf"] = peak[blocks], compute[blocks], sources[f"compute.{blocks}"]
     return peak, compute, fallbacks, sources
+
+
+def _unlike_those_fitted(device: Accelerator, share: Constant, peak: float, fit: Fit) -> bool:
+    """Return whether a share was fitted on devices of another architecture or process, or of another power limit over peak."""
+    if share.fitted_on != device.architecture:
+        return True
+    power, reference = device.value("power"), _power_of_fitted(device, share, fit)
+    if power is None or reference is None:
+        return True
+    return abs(math.log(power / peak / reference.value)) > math.log(APART)
+
+
+APART = 1.25
+"""Ratio of two power limits over peak from which a device's own best product tells more than the cube root of that ratio [1]."""
+
+
+def _power_of_fitted(device: Accelerator, share: Constant, fit: Fit) -> Constant | None:
+    """Return the power limit over peak of the devices of an architecture and process on which a share was fitted [J/FLOP]."""
+    place = f"{device.architecture}/{catalogue.node_of(device.process)}"
+    return fit.get("matmul", f"energy.{share.name.split('.')[1]}", place)
 
 
 def own_share(name: str) -> tuple[str, ...]:
@@ -443,7 +463,7 @@ def reach_scopes(engine: Software, device: Accelerator) -> list[str]:
 
 
 def shares_of(engine: Software, device: Accelerator) -> list[str]:
-    """Return the scopes of an engine's share of the kernels' compute rate, those of the device's vendor before any's.
+    """Return the scopes of an engine's share of the kernels' compute rate: software that it stands for, the device's vendor, any.
 
     Parameters
     ----------
@@ -454,7 +474,8 @@ def shares_of(engine: Software, device: Accelerator) -> list[str]:
     -------
     Scopes of constants, nearest first.
     """
-    return [*(f"{one}/{device.vendor}" for one in engine.scopes[:-1]), *engine.scopes]
+    own = [engine.kernels_of] if isinstance(engine, Engine) and engine.kernels_of else []
+    return [*own, *(f"{one}/{device.vendor}" for one in engine.scopes[:-1]), *engine.scopes]
 
 
 SHARES_OF_BANDWIDTH = frozenset(
@@ -474,8 +495,7 @@ def _sustained(
     A share measured on devices of the same architecture and process is scaled from their power limit to this device's.
     Other shares are used unchanged.
     """
-    power, place = device.value("power"), f"{device.architecture}/{catalogue.node_of(device.process)}"
-    reference = fit.get("matmul", f"energy.{share.name.split('.')[1]}", place)
+    power, reference = device.value("power"), _power_of_fitted(device, share, fit)
     if power is None or reference is None or share.fitted_on != device.architecture or stand_in in UNMEASURED:
         return share.value, keys
     highest = fit.find("matmul", "highest", [device.vendor, "any"])

@@ -216,6 +216,19 @@ def _networks(asked: Asked) -> list[Asked]:
     return [asked._replace(machine=replace(asked.machine, network=other)) for other in links]
 
 
+def _interleaves(asked: Asked) -> list[Asked]:
+    """Return the layout with as many chunks a stage as its layers allow, up to `MOST_CHUNKS`, where micro-batches fill them."""
+    stages = int(asked.layout.pp)
+    each = len(asked.model.decoder.layers) // stages
+    passes = float(asked.job.batch) / float(asked.layout.dp) / float(asked.layout.micro_batch)
+    most = max((chunks for chunks in range(1, MOST_CHUNKS + 1) if each % chunks == 0), default=1)
+    return [asked.in_layout(interleave=most)] if most > 1 and passes % stages == 0.0 else []
+
+
+MOST_CHUNKS = 8
+"""Most chunks a stage of published layouts whose authors say so [1]."""
+
+
 def _imbalances(asked: Asked) -> list[Asked]:
     even = asked.model.experts and float(asked.layout.imbalance) == 1.0
     return [asked.in_layout(imbalance=UNEVEN)] if even else []
@@ -225,6 +238,7 @@ ALTERNATIVES: dict[str, Callable[[Asked], list[Asked]]] = {
     "recompute": _recomputes,
     "micro-batch": _micro_batches,
     "network": _networks,
+    "interleave": _interleaves,
     "imbalance": _imbalances,
 }
 """Plausible alternatives for inputs that the user left out."""

@@ -57,10 +57,14 @@ class Decode:
     scope: str
 
 
-def usable(excluded: Excluded) -> list[InferenceCase]:
-    """Return the published runs that may be fitted on: those of described engines, without software that another stands in for."""
+def usable(excluded: Excluded, *, prompts: bool = False) -> list[InferenceCase]:
+    """Return the published runs that may be fitted on: those of described engines, without software that another stands in for.
+
+    Of `prompts` also those of such software whose own kernels compute them.
+    """
     gone = NOT_FOR_FITTING | excluded
-    return [one for one in clean_cases() if gone.isdisjoint(one.origin.names) and not one.engine.stands_for]
+    allowed = (one for one in clean_cases() if gone.isdisjoint(one.origin.names))
+    return [one for one in allowed if not one.engine.stands_for or (prompts and one.engine.kernels_of)]
 
 
 def decodes(fit: Fit) -> list[Decode]:

@@ -29,7 +29,19 @@ from roofplan.evidence.rows import SHORT_OF_CACHE
 from roofplan.evidence.scoring import LEAST_OF_A_SOURCE, Outcome, pooled, weighted_quantile
 from roofplan.money.uncertainty import student
 from roofplan.records.calibration import Constant, Fit
-from roofplan.timing.figures import BASE, CONSTANTS, LOADS, NEW, NEW_KIND, POWER, PUBLISHERS, TRAITS, Doubt
+from roofplan.timing.figures import (
+    BASE,
+    CONSTANTS,
+    LOADS,
+    MULTIPLES,
+    NEW,
+    NEW_KIND,
+    POWER,
+    PUBLISHERS,
+    SWING,
+    TRAITS,
+    Doubt,
+)
 
 COVERED = 0.9
 """Nominal coverage of an interval [1]."""
@@ -102,6 +114,7 @@ def _cause_matrix(rows: Sequence[Outcome]) -> dict[str, np.ndarray]:
         BASE: np.ones(len(rows)),
         PUBLISHERS: np.ones(len(rows)),
         CONSTANTS: np.array([one.constants**2 for one in doubts]),
+        SWING: np.array([one.swing**2 for one in doubts]),
         NEW: np.array([float(one.new != "") for one in doubts]),
         NEW_KIND: np.array([float(one.new == "kind") for one in doubts]),
         **{load: np.array([float(one.load == load) for one in doubts]) for load in LOADS},
@@ -129,7 +142,7 @@ TRUST = 0.25
 """Weight of that prior, in publishers [1]."""
 
 TYPICAL = 0.1
-"""Spread from constants of the pseudo-run that represents the prior of their multiple [1]."""
+"""Spread from constants, or near capacity, of the pseudo-run that represents the prior of their multiple [1]."""
 
 ROUNDS, STILL = 1000, 1e-4
 """Limit on steps of the search for the sizes of causes, and the relative change of all sizes below which it ends [1]."""
@@ -147,14 +160,14 @@ def sizes_of(rows: Sequence[Outcome], start: Sizes | None = None) -> Sizes:
     causes = {name: each for name, each in causes.items() if each.any()}
     errors, weights, fixed = math.sqrt(2.0) * _errors(rows), weights_of(rows), _assumed(rows)
     level, trust = float(np.average(errors, weights=weights)), TRUST / len(publishers(rows))
-    guessed = {name: EXPECTED.get(name, 0.0) * level if name != CONSTANTS else 1.0 for name in causes}
+    guessed = {name: EXPECTED.get(name, 0.0) * level if name not in MULTIPLES else 1.0 for name in causes}
     sizes = {**guessed, **(start or {})}
     variances = {name: sizes[name] ** 2 for name in causes}
     for _ in range(ROUNDS):
         spread = np.sqrt(fixed + sum(variances[name] * each for name, each in causes.items()))
         before = dict(variances)
         for name, each in causes.items():
-            unit = TYPICAL if name == CONSTANTS else 1.0
+            unit = TYPICAL if name in MULTIPLES else 1.0
             alone = unit * math.sqrt(before[name])
             said = np.sum(weights * each * errors / spread**3) + trust * unit**3 * guessed[name] / alone**3
             usual = np.sum(weights * each / spread**2) + trust * unit**2 / alone**2

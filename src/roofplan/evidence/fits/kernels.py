@@ -80,7 +80,7 @@ def fit_matmul(rows: list[Row], fit: Fit) -> list[Constant]:
         if kind == name:
             out += [item for item in references.values() if item is not None]
         if name == "bf16":
-            over = _over_best(shares)
+            over = _over_best(found, shares)
     out += _conversion_entries(rows, taken)
     return merged([*out, *_affine_entries(reads, 5e-6, "matmul", "bandwidth", GEMM_TABLES), *over, *_highest()])
 
@@ -216,7 +216,7 @@ def _highest() -> list[Constant]:
     for device in map(catalogue.accelerator, catalogue.ids("accelerators")):
         if "bf16" in device.measured and "bf16" in device.peak:
             best[device.vendor].append(device.measured["bf16"].value / device.peak["bf16"].value)
-    source = "best measured products (ml-engineering)"
+    source = "best measured products (ml-engineering, torch-performance-test-data)"
     out = [
         entry("matmul", "highest", vendor, max(found), "1", spread(found), len(found), source)
         for vendor, found in sorted(best.items())
@@ -225,14 +225,14 @@ def _highest() -> list[Constant]:
     return [*out, entry("matmul", "highest", "any", middle, "1", 0.1, count, source, "median of the vendors")]
 
 
-def _over_best(found: dict[str, list[float]]) -> list[Constant]:
-    """Return the share that products of serving shapes reach of the best measured product of their architecture."""
+def _over_best(found: dict[str, list[tuple[str, float]]], shares: dict[str, list[float]]) -> list[Constant]:
+    """Return the share that products of serving shapes reach of the best measured product of the devices that they were timed on."""
     ratios = []
-    for scope, values in found.items():
+    for scope, values in shares.items():
         best = [
             d.measured["bf16"].value / d.peak["bf16"].value
-            for d in map(catalogue.accelerator, catalogue.ids("accelerators"))
-            if d.architecture == scope and "bf16" in d.measured and "bf16" in d.peak
+            for d in map(catalogue.accelerator, dict.fromkeys(device for device, _ in found[scope]))
+            if "bf16" in d.measured
         ]
         if best:
             ratios.append(min(1.0, float(np.median(values)) / max(best)))
@@ -245,7 +245,7 @@ def _over_best(found: dict[str, list[float]]) -> list[Constant]:
             "1",
             spread(ratios),
             len(ratios),
-            "shares fitted above over best measured products (ml-engineering)",
+            "shares fitted above over best measured products (ml-engineering, torch-performance-test-data)",
         )
     ]
 
@@ -253,6 +253,8 @@ def _over_best(found: dict[str, list[float]]) -> list[Constant]:
 def fit_grouped(rows: list[Row], fit: Fit) -> list[Constant]:
     """Fit the rate of grouped products over dense ones: its limit, and the rows and width at which half of it is lost.
 
+    Each row takes part in one product for every weight that an expert's tile reads, so that the rows grow with the ridge point of the
+    device: what keeps an H100 busy is more than enough for a laptop.
     The time of a published mixture of experts is max(traffic of weights and activations, products at the grouped rate), plus passes that
     sort and sum its token visits, plus launches. The cost of a pass is fitted too but not kept, since the laws model passes themselves.
     """
@@ -263,6 +265,7 @@ def fit_grouped(rows: list[Row], fit: Fit) -> list[Constant]:
     )
     wire = np.array([d.bandwidth or math.nan for d in devices])
     read = wire * np.array([fit.find("matmul", "bandwidth", [d.architecture, "any"]).value for d in devices])
+    ridge = np.array([d.peak["bf16"].value for d in devices]) / wire
     visits, width, hidden, experts = (
         np.array([float(row[name]) for row in table]) for name in ("m", "n", "k", "batch")
     )
@@ -274,15 +277,15 @@ def fit_grouped(rows: list[Row], fit: Fit) -> list[Constant]:
 
     def errors(p: Sequence[float]) -> np.ndarray:
         most, half_rows, half_width, passes = p
-        share = matmul.grouped_share(padded / experts, width, most, half_rows, half_width)
+        share = matmul.grouped_share(padded / experts, width, most, half_rows * ridge, half_width)
         product = np.maximum(moved / read, matmul.work(padded, weights, 1.0) / (dense * share))
         return np.asarray(np.log((product + passes * BYTES * visits * hidden / wire + GROUPED_LAUNCHES) / times))
 
-    best = nearest(errors, [1.2, 80.0, 200.0, 2.0])
+    best = nearest(errors, [1.2, 0.5, 200.0, 2.0])
     deviation, source = spread(np.exp(errors(best))), "published grouped products: aiconfigurator-core 0.12.0 (PyPI)"
     return [
-        entry("grouped", name, "any", value, "1", deviation, len(table), source)
-        for name, value in zip(("most", "rows", "width"), best, strict=False)
+        entry("grouped", name, "any", value, unit, deviation, len(table), source)
+        for (name, unit), value in zip((("most", "1"), ("rows", "B/FLOP"), ("width", "1")), best, strict=False)
     ]
 
 

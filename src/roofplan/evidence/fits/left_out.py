@@ -147,6 +147,7 @@ FIELDS = (
         "new",
         "load",
         "assumed",
+        "swing",
         "shipped",
     ),
 )
@@ -196,6 +197,7 @@ def _row(one: Outcome) -> dict[str, object]:
         "new": doubt.new,
         "load": doubt.load,
         "assumed": ";".join(f"{name}={size:.4g}" for name, size in doubt.assumed),
+        "swing": f"{doubt.swing:.4g}" if doubt.swing else "",
         "shipped": "" if one.shipped is None else f"{one.shipped:.5g}",
     }
 
@@ -222,7 +224,8 @@ def _outcome(row: dict[str, str], fit: Fit) -> Outcome:
         trained or at_home(catalogue.engine(row["software"]), catalogue.accelerator(row["chip"]))
     )
     traits = () if figure == MEMORY else traits_of(row["kind"], away=away)
-    doubt = Doubt(float(row["constants"]), row["new"], row["load"], assumed, traits)  # type: ignore[arg-type]
+    swing = float(row["swing"] or 0.0)
+    doubt = Doubt(float(row["constants"]), row["new"], row["load"], assumed, traits, swing)  # type: ignore[arg-type]
     known = sure(figure, row["grade"], doubt, fit)
     same = ("left_out", "id", "source", "metric", "regime", "chip", "software", "year")
     return Outcome(

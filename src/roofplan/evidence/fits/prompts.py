@@ -21,6 +21,7 @@ from roofplan.records.calibration import Constant, Fit
 from roofplan.records.engine import EAGER
 from roofplan.records.terms import Term
 from roofplan.serving import leaves, limit_of
+from roofplan.simulation.replicas import Served
 from roofplan.timing.rates import at_home, shares_of
 
 
@@ -35,7 +36,7 @@ def fit_prefill(fit: Fit) -> list[Constant]:
     """
     ratios: dict[str, dict[str, list[float]]] = {name: defaultdict(list) for name in SHARES}
     versions_seen, publishers = set(), set()
-    for case in usable(fit.excluded):
+    for case in usable(fit.excluded, prompts=True):
         known = prompts_of(case, fit)
         if known is None:
             continue
@@ -46,8 +47,12 @@ def fit_prefill(fit: Fit) -> list[Constant]:
         left = whole - (float(term.value) - computing)
         if min(computing / float(term.value), left / whole) < COMPUTING:
             continue
-        versions_seen.add(case.engine.id)
+        own = case.engine.kernels_of
+        versions_seen.add(own or case.engine.id)
         publishers.add(case.row["source_key"])
+        if own:
+            ratios[name][own].append(computing / left * now.value)
+            continue
         both = {case.engine.id, case.engine.name if not case.engine.eager else EAGER}
         for scope in both | {f"{one}/{case.machine.device.vendor}" for one in both}:
             ratios[name][scope].append(computing / left * now.value)
@@ -129,21 +134,23 @@ def fit_front(fit: Fit) -> list[Constant]:
     """Fit, per engine version and engine, the front end's time per request and its latency.
 
     The time per request is the extra TTFT of a burst over its requests, of bursts with short prompts and enough
-    requests, so that the computation takes little of it. The latency is by how much the first tokens of few clients,
-    who hardly queue, are later than simulated: the median over publishers of the median over their runs. Both come from
-    devices on which the engine is at home: elsewhere first tokens are late because prompts are slow.
+    requests, so that the computation takes little of it. The latency is by how much the first tokens of few clients, or at
+    a rate that keeps few requests running, are later than simulated: the median over publishers of the median over their
+    runs. Both come from devices on which the engine is at home: elsewhere first tokens are late because prompts are slow.
     """
     found: dict[str, list[float]] = defaultdict(list)
     waits: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     publishers = set()
     for case in usable(fit.excluded):
         seconds = case.measured.get("ttft")
-        few = case.regime == "closed loop" and (case.clients or 0) <= FEW_CLIENTS
+        few = (case.clients or 0.0) <= FEW_CLIENTS and case.regime in {"closed loop", "open loop"}
         if seconds is None or not (few or _is_burst(case)) or not at_home(case.engine, case.machine.device):
             continue
         try:
             seen, _ = simulated(case, fit)
         except Skipped:
+            continue
+        if few and running(seen) > FEW_CLIENTS:
             continue
         late, r = seconds - case.statistic.of(seen.figure("ttft")), case.rates(fit)
         for scope in {case.engine.id, case.engine.name}:
@@ -153,6 +160,11 @@ def fit_front(fit: Fit) -> list[Constant]:
                 publishers.add(case.row["source_key"])
                 found[scope].append(late / (case.requests or 1) + float(r.front))
     return [*fronts(found, f"first tokens of published bursts: {', '.join(sorted(publishers))}"), *latencies(waits)]
+
+
+def running(seen: Served) -> float:
+    """Return the mean number of requests between arrival and last token [1]."""
+    return float(seen.figure("e2e").sum() / (seen.last.max() - seen.arrivals.min()))
 
 
 def _is_burst(case: InferenceCase) -> bool:
@@ -207,7 +219,7 @@ LEAST_RUNS = 5
 
 
 FEW_CLIENTS = 16
-"""Most clients whose first tokens tell the front end's latency: more of them queue [1]."""
+"""Most clients, or requests that run, whose first tokens tell the front end's latency: more of them queue [1]."""
 
 
 GUESSED_LATENCY = 0.0156

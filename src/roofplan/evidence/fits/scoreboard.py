@@ -34,11 +34,13 @@ from roofplan.timing.figures import (
     BASE,
     CONSTANTS,
     LOADS,
+    MULTIPLES,
     NEW,
     NEW_KIND,
     PROMPTS,
     PUBLISHERS,
     STEP,
+    SWING,
     TRAITS,
     interval_factor,
 )
@@ -302,18 +304,19 @@ def _in_sample(rows: Sequence[Outcome]) -> float:
 def _intervals(outcomes: Sequence[Outcome], left: Sequence[Outcome], fit: Fit) -> Iterator[str]:
     """Yield the sizes of the causes of error, the widths of intervals, and their coverage of members left out."""
     figures, groups = by_figure(outcomes), by_figure(left)
-    yield "How an interval is made is told in [intervals.md](intervals.md). Causes of error, one standard deviation each; *constants* is a multiple of what the constants"
-    yield "of an answer leave. *Factor* is how many spreads a 90% interval spans either way; by *ranks* alone a new publisher would get the factor beside it (Dunn, Wasserman"
-    yield "and Ramdas 2023, whose theorem asks for spreads that nobody learned from the same runs), none with fewer than nine publishers."
+    yield "How an interval is made is told in [intervals.md](intervals.md). Causes of error, one standard deviation each; *constants* is a multiple of what the constants of an"
+    yield "answer leave, *near capacity* one of what a queue adds where steps take a standard deviation longer or shorter. *Factor* is how many spreads a 90% interval spans either"
+    yield "way; by *ranks* alone a new publisher would get the factor beside it (Dunn, Wasserman and Ramdas 2023, whose theorem asks for spreads that nobody learned from the same"
+    yield "runs), none with fewer than nine publishers."
     yield ""
-    yield "| figure | runs of | base | publishers | constants | new system | new kind | clients | queue | factor | by ranks | |"
-    yield "|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---|"
+    yield f"| figure | runs of | {' | '.join(CAUSES)} | factor | by ranks | |"
+    yield f"|---|{'---:|' * (len(CAUSES) + 3)}---|"
     for figure, rows in sorted(figures.items()):
         sizes = {name: item.value for name in CAUSES if (item := fit.get("spread", f"{figure}, {name}", "any"))}
         count, factor = len(publishers(rows)), interval_factor(figure, fit)
         claim = "" if count >= LEAST_SOURCES else f"fewer than {LEAST_SOURCES} publishers: no coverage is claimed"
         most = guaranteed(rows, Width(sizes=sizes, factor=factor))
-        each = [f"{sizes[name]:.{'2f' if name == CONSTANTS else '0%'}}" if name in sizes else "" for name in CAUSES]
+        each = [f"{sizes[name]:.{'2f' if name in MULTIPLES else '0%'}}" if name in sizes else "" for name in CAUSES]
         yield f"| {figure} | {count} | {' | '.join(each)} | {factor:.2f} | {'none' if np.isinf(most) else f'{most:.2f}'} | {claim} |"
     yield ""
     yield "*Held* is the share of measurements inside 90% intervals whose sizes, factor and enlargement the others gave, members weighing equally, in brackets nine of ten"
@@ -343,7 +346,7 @@ def _intervals(outcomes: Sequence[Outcome], left: Sequence[Outcome], fit: Fit) -
                 yield f"| {figure} | {grade} | {found.members} | {found.rows} | {found.share:.0%} | {found.width:.1f} |"
 
 
-CAUSES = (BASE, PUBLISHERS, CONSTANTS, NEW, NEW_KIND, *LOADS, *TRAITS)
+CAUSES = (BASE, PUBLISHERS, CONSTANTS, NEW, NEW_KIND, *LOADS, SWING, *TRAITS)
 """Causes of error with learned sizes."""
 
 INPUTS: tuple[tuple[str, Callable[[Outcome], bool]], ...] = (
