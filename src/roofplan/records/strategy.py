@@ -37,6 +37,10 @@ def pinned_parts(text: str | None) -> Iterator[tuple[str, str, str]]:
     ----------
     text : pins such as ``tp=8,pp=2``, or a layout as plans print it, ``tp8 pp2``; None for no pins.
 
+    Returns
+    -------
+    Name, value and spelling of each.
+
     Examples
     --------
     >>> list(pinned_parts("tp=8, attention-dp4"))
