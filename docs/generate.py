@@ -202,6 +202,7 @@ user is always one. It is made in three steps, by one function for `serve`, `tra
 | new system | learned | no run of this architecture, precision, kind of model and software stands behind the constants |
 | new kind | learned | nor any of the architecture, of the precision, or of the kind of model (dense, mixture, hybrid) at all |
 | clients, queue | learned | how many sequences run at once follows from clients or arrivals and was not measured; `serve` asks of clients |
+| near capacity | learned multiple of how much further a queue moves than its steps do | requests of a measured run wait or come at a rate |
 | each assumed input | ln(high / low) / sqrt(12) | its plausible values move the answer from low to high; either end of unknown recomputation lies inside |
 | software planned as another | 0.2 | it has no profile of its own |
 

@@ -528,9 +528,9 @@ def test_grouped_products_lose_what_kernel_tables_say_they_do():
     assert 1.0 < found["most"].value < 1.5
     most, rows, width = (found[name].value for name in ("most", "rows", "width"))
     h100, laptop = 295.0, 31.0  # ridge points [FLOP/B]
-    assert matmul.grouped_share(4096.0, 16384.0, most, rows * h100, width) > 0.95
-    assert matmul.grouped_share(128.0, 512.0, most, rows * h100, width) < 0.7
-    assert matmul.grouped_share(128.0, 512.0, most, rows * laptop, width) > 0.95
+    assert matmul.grouped_share(4096.0, 16384.0, h100, most, rows, width) > 0.95
+    assert matmul.grouped_share(128.0, 512.0, h100, most, rows, width) < 0.7
+    assert matmul.grouped_share(128.0, 512.0, laptop, most, rows, width) > 0.95
     slower = [{**row, "latency_us": str(2.0 * float(row["latency_us"]))} for row in table]
     assert kernels.fit_grouped(slower, FIT)[0].value < found["most"].value
 

@@ -492,6 +492,8 @@ def test_a_flag_that_swallowed_the_next_one_needs_a_value(run):
     code, _, err = run("serve", "llama-3.1-8b", "--on", "h100-sxm:1", "--ttft", "--tpot", "5ms")
     assert code == 2
     assert "--ttft needs a value" in err
+    code, _, err = run("serve", "llama-3.1-8b", "--datacenter", "--explain", "h100-sxm")
+    assert "left over" in err
     code, _, err = run("serve", "llama-3.1-8b", "--on", "h100-sxm:1", "5ms")
     assert code == 2
     assert "'5ms' is left over" in err

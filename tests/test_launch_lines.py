@@ -232,7 +232,9 @@ def test_a_recipe_is_named_where_the_framework_has_one():
 
 def test_what_two_chunks_and_two_ranks_of_experts_need_is_in_the_line():
     pins = {"strategy": "tp=2,pp=2,ep=2,interleave=2"}
-    line = training_launch(plan_training("qwen3-30b-a3b", ["h100-sxm:64"], framework="megatron-bridge", **pins).plans[0])
+    line = training_launch(
+        plan_training("qwen3-30b-a3b", ["h100-sxm:64"], framework="megatron-bridge", **pins).plans[0]
+    )
     assert "--virtual_pipeline_model_parallel_size 2" in line
     assert "--expert_tensor_parallel_size 1" in line
 

@@ -877,9 +877,6 @@ def test_lengths_of_a_known_batch_may_be_left_out():
         served(output_len="", running_batch="", client_concurrency="4", metric_kind="serving")
 
 
-SHAPE_530B = dimensions(105, 20480, 128, vocab=51200) | {"seq_len": "2048", "global_batch_sequences": "1920"}
-
-
 def test_a_layout_that_is_not_stated_is_one_replica_or_the_most_that_hold_the_model():
     cards = {
         "accel_norm": "rtx-pro-6000",

@@ -46,7 +46,7 @@ from roofplan.serving.step import engine_term, step_term
 from roofplan.timing.figures import THROUGHPUT, TIME_PER_TOKEN
 from roofplan.timing.network import Ranks, all_reduce
 from roofplan.timing.power import power_limits
-from roofplan.timing.rates import rates
+from roofplan.timing.rates import rates, shares_of
 from roofplan.training.request import pins_of as training_pins
 
 LLAMA = read_model("llama-3.1-70b")
@@ -495,7 +495,15 @@ def test_a_layout_pins_as_plans_print_it():
         assert len({tuple(plan.strategy.as_dict()[name] for name in pins(layout)) for plan in plans}) == 1
     assert pins("tp8,pp2, dp = 3") == {"tp": 8, "pp": 2, "dp": 3}
     assert training_pins("tp8 pp2, recompute=full") == {"tp": 8, "pp": 2, "recompute": "full"}
-    for said, why in (("tp8 tp4", "given twice"), ("tq8", "'tq' is not known"), ("tp", "needs a degree"), ("8", "'8'")):
+    assert pins("TP8 pp=2") == {"tp": 8, "pp": 2}
+    wrong = (
+        ("tp8 tp4", "given twice"),
+        ("tq8", "'tq' is not known"),
+        ("tp", "needs a degree"),
+        ("8", "'8'"),
+        ("=8", "''"),
+    )
+    for said, why in wrong:
         with pytest.raises(RoofplanError, match=why):
             pins(said)
 
@@ -1399,3 +1407,32 @@ def test_dense_models_have_no_experts_to_divide():
         why = legal(LLAMA, Strategy(tp=ranks, ep=ranks), VLLM)
         assert "no experts to divide" in why
     assert legal(LLAMA, Strategy(tp=2), VLLM) is None
+
+
+def test_a_device_s_own_best_product_tells_where_its_power_is_unlike_that_of_those_fitted():
+    """An L40S and an A100 stand in the kernel tables; a 4090, a 3090 of another process and an L4 of another power limit do not."""
+    lost = FIT.find("matmul", "serving_over_best", ["any"]).value
+    for name, own in (
+        ("rtx-4090", True),
+        ("rtx-3090", True),
+        ("l4", True),
+        ("a100-sxm-80", False),
+        ("h100-sxm", False),
+    ):
+        (box,) = machine(f"{name}:1")
+        share = FIT.find("engine", "compute_share", shares_of(VLLM, box.device)).value
+        best = box.device.measured["bf16"].value
+        assert (rates(box, VLLM, FIT).compute["bf16"] == pytest.approx(best * lost * share, rel=1e-9)) is own
+
+
+def test_products_exceed_a_peak_only_where_one_was_measured_above_it():
+    for name in catalogue.ids("accelerators"):
+        device = catalogue.accelerator(name)
+        if device.bandwidth is None or not device.peak or device.device_class == "cpu":
+            continue
+        found = rates(machine(f"{name}:1")[0], VLLM, FIT)
+        above = max(
+            [1.0, *(best.value / device.peak[key].value for key, best in device.measured.items() if key in device.peak)]
+        )
+        for key in ("bf16", "fp16", "fp8", "int8", "fp4"):
+            assert found.compute.get(key, 0.0) <= above * found.peak.get(key, 0.0), (name, key)

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 import shlex
 from pathlib import Path
 
@@ -229,12 +230,11 @@ def test_plans_that_keep_limits_at_a_rate_stand_first():
     assert holds == sorted(holds, reverse=True)
     assert holds[0]
     assert not holds[-1]
-    alone = rp.simulate("llama-3.1-70b", **asked, strategy="tp=8", requests=2000)
+    seats = re.search(r"--max-num-seqs (\d+)", str(found.emit()))[1]  # by the seats that the plan launches with
+    alone = rp.simulate("llama-3.1-70b", **asked, strategy="tp=8", requests=2000, set=f"max_num_seqs={seats}")
     (limit,) = found.plans[0].under_load.limits
     assert found.plans[0].label == "tp8"
-    assert limit[1] == pytest.approx(
-        alone.simulation.limits[0].time, rel=0.1
-    )  # by the seats that the plan launches with
+    assert limit[1] == pytest.approx(alone.simulation.limits[0].time, rel=0.1)
 
 
 def test_a_plan_that_steady_states_put_first_and_users_would_not(run_json):

@@ -133,7 +133,16 @@ def test_files_of_pages_are_there(server, name):
 
 
 @pytest.mark.parametrize(
-    "path", ["/static/nosuch.js", "/static/..%2fserver.py", "/static/server.py", "/api/nosuch", "/page/nosuch", "/save/nosuch", "/no"]
+    "path",
+    [
+        "/static/nosuch.js",
+        "/static/..%2fserver.py",
+        "/static/server.py",
+        "/api/nosuch",
+        "/page/nosuch",
+        "/save/nosuch",
+        "/no",
+    ],
 )
 def test_what_is_not_there_is_not_found(server, path):
     assert server.ask(path)[0] == 404

@@ -221,8 +221,9 @@ def _usage_text(words: list[str], error: CycloptsError) -> str:
         return f"roofplan {whole}: {flag} needs a value"
     if unused:
         place = words.index(str(unused[0])) if str(unused[0]) in words else 0
-        if place >= 2 and all(word.startswith("--") for word in words[place - 2 : place]):
-            return f"roofplan {whole}: {words[place - 2]} needs a value"
+        before, swallowed = words[max(0, place - 2) : place] if place >= 2 else ("", "")
+        if swallowed.startswith("--") and before in _flags_of(whole, valued=True):
+            return f"roofplan {whole}: {before} needs a value"
         hint = " Devices stand behind --on." if "--on" in _flags_of(whole) else ""
         return f"roofplan {whole}: {' '.join(map(str, unused))!r} is left over.{hint} Options: roofplan {whole} --help"
     option, _, guess = text.partition(" Did you mean ")
@@ -237,9 +238,11 @@ def _flag_of(error: CycloptsError) -> str:
     return str(found.name) if found is not None and str(found.name).startswith("--") else ""
 
 
-def _flags_of(whole: str) -> set[str]:
-    """Return the flags of a command's inputs."""
-    return {f"--{name}".replace("_", "-") for name in RECORDS[whole].each()} if whole in RECORDS else set()
+def _flags_of(whole: str, *, valued: bool = False) -> set[str]:
+    """Return the flags of a command's inputs, or of those that take a value."""
+    each = RECORDS[whole].each() if whole in RECORDS else {}
+    switches = {name for name, one in each.items() if valued and isinstance(one.default, bool)}
+    return {f"--{name}".replace("_", "-") for name in each.keys() - switches}
 
 
 def _usage(words: list[str], error: CycloptsError) -> int:

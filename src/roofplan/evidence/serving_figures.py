@@ -21,7 +21,7 @@ from roofplan.serving.certainty import certainty
 from roofplan.simulation.deployment import Deployment
 from roofplan.simulation.replicas import ROUND_ROBIN, Served
 from roofplan.simulation.report import growth_of, scaled
-from roofplan.timing.figures import FIGURE_OF, TIME_PER_TOKEN, Load, Metric, flat, sure
+from roofplan.timing.figures import FIGURE_OF, Load, Metric, flat, sure
 
 
 def predicted_figures(case: InferenceCase, fit: Fit) -> dict[str, Metric | str]:
@@ -146,7 +146,7 @@ def _queued(case: InferenceCase, fit: Fit) -> dict[str, Metric | str]:
     full = steady if waits or math.isinf(clients) else case.steady(clients, fit)  # all clients run at once
     values = _seen_values(case, seen, case.measured_term(steady))
     behind = {"ttft": full.ttft, "output_tokens_per_second": full.cycle, "tpot": case.measured_term(full)}
-    swings = _swings(case, values, steady, fit) if load == "queue" else {}
+    swings = _swings(case, values, fit) if load == "queue" else {}
     out: dict[str, Metric | str] = {
         name: _metric(case, name, value, behind[name], fit, load, swings.get(name, 0.0))
         for name, value in values.items()
@@ -163,8 +163,8 @@ def _seen_values(case: InferenceCase, seen: Served, step: Term) -> dict[str, flo
     return out | ({"tpot": _time_per_token(case, seen, step)} if np.any(seen.outputs > 1) else {})
 
 
-def _swings(case: InferenceCase, values: dict[str, float], steady: Prediction, fit: Fit) -> dict[str, float]:
-    """Return how far figures of a queue move beyond its steps where all steps take a standard deviation longer or shorter.
+def _swings(case: InferenceCase, values: dict[str, float], fit: Fit) -> dict[str, float]:
+    """Return how far figures of a queue move beyond its steps where all steps take `PACE` longer or shorter.
 
     Far below capacity a queue's figures move as its steps do or less; near capacity a little decides whether requests wait.
 
@@ -172,14 +172,16 @@ def _swings(case: InferenceCase, values: dict[str, float], steady: Prediction, f
     -------
     Relative errors by figure, one standard deviation [1].
     """
-    known = certainty(TIME_PER_TOKEN, case.measured_term(steady), case.model, case.rates(fit))
-    step = math.hypot(*(size for _, size in known.causes))
     ends = []
-    for pace in (math.exp(-step), math.exp(step)):
-        seen, found = simulated(case, fit, pace)
-        ends.append(_seen_values(case, seen, case.measured_term(found)))
+    for pace in (1.0 / PACE, PACE):
+        seen, steady = simulated(case, fit, pace)
+        ends.append(_seen_values(case, seen, case.measured_term(steady)))
     moved = {name: abs(math.log(ends[1][name] / ends[0][name])) / 2.0 for name in values if ends[0][name] > 0.0}
-    return {name: math.sqrt(max(0.0, far**2 - step**2)) for name, far in moved.items()}
+    return {name: math.sqrt(max(0.0, far**2 - math.log(PACE) ** 2)) for name, far in moved.items()}
+
+
+PACE = 1.2
+"""Factor on step times by which a queue is tried: a usual standard deviation of theirs. What it means for an interval is learned [1]."""
 
 
 UNEVEN_LOADS = frozenset({"open loop", "burst"})

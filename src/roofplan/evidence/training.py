@@ -164,7 +164,7 @@ def _layout(row: Row, model: Model, count: int, framework: Framework, assumed: A
     if framework.name == "torchtitan" and pp > 1:
         micro = micro / pp
         assumed.add("micro-batch: the local batch over the stages, torchtitan's default", MICRO_BATCH)
-    if pp > 1 and not row.get("interleave") and not row.get("schedule"):
+    if pp > 1 and "interleaved" in framework.schedules and not row.get("interleave") and not row.get("schedule"):
         assumed.add("interleave: 1, every stage a run of layers", INTERLEAVE)
     stated = row.get("sequence_parallel", "").lower()
     parallel = stated == "true" if stated else framework.released >= "2022-05"
@@ -310,7 +310,7 @@ LEAST_GROUP = 4
 """Number after FSDP below which it means a version, not a group of ranks [1]."""
 
 TWICE_THE_MEMORY = 2.0
-"""Needed memory over device memory above which a run must have recomputed more than its framework does by default [1]."""
+"""Needed memory over device memory above which a run was not as a rule has it: it recomputed more, or divided its layers [1]."""
 
 
 def _stated_recompute(row: Row, framework: Framework) -> str:
@@ -348,7 +348,7 @@ def _check_unstated_layout(model: Model, job: Job, layout: Layout, framework: Fr
 
     Raises
     ------
-    Skipped : it needs far more memory than a device has, even if all is recomputed.
+    Skipped : it needs `TWICE_THE_MEMORY` of a device, even if all is recomputed.
     """
     held, room = (
         needed(model, job, replace(layout, recompute="full"), framework),

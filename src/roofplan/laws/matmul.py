@@ -267,15 +267,18 @@ def grouped_tile(rows: Number, smallest: Number, largest: Number) -> Number:
     return smaller(larger(rows, smallest), largest)
 
 
-def grouped_share(rows: Number, width: Number, most: Number, half_rows: Number, half_width: Number) -> Number:
-    """Return the rate of a grouped product over that of a dense product: s / ((1 + r / R) (1 + w / W)), at most one.
+def grouped_share(
+    rows: Number, width: Number, ridge: Number, most: Number, half_rows: Number, half_width: Number
+) -> Number:
+    """Return the rate of a grouped product over that of a dense product: s / ((1 + r p / R) (1 + w / W)), at most one.
 
     Parameters
     ----------
     rows : rows of an expert R, padded to the tile [1].
     width : inner width of an expert W on one rank [1].
+    ridge : peak in 16 bits over memory bandwidth p [FLOP/B].
     most : limit for many rows and large width s [1].
-    half_rows : rows at which half of the limit is lost r [1].
+    half_rows : rows over the ridge point at which half of the limit is lost r [B/FLOP].
     half_width : width at which half of the limit is lost w [1].
 
     Returns
@@ -285,15 +288,17 @@ def grouped_share(rows: Number, width: Number, most: Number, half_rows: Number, 
     Notes
     -----
     Domain: gated experts in one grouped kernel, equal rows per expert. Below 64 rows a product is memory-bound and takes the share of 64.
-    With few rows a product neither fills its last wave of tiles nor hides its start
-    and end; a narrow one has a short inner dimension in its second half. Source: form fitted to published kernel tables (`evidence.fits.kernels`).
+    With few rows a product neither fills its last wave of tiles nor hides its start and end, and how many are few grows with what a
+    device computes for each byte that it reads; a narrow one has a short inner dimension in its second half. Source: form fitted to
+    published kernel tables (`evidence.fits.kernels`).
 
     Examples
     --------
-    >>> [round(grouped_share(rows, 2048.0, 1.25, 80.0, 380.0), 2) for rows in (64.0, 512.0, 4096.0)]
+    >>> [round(grouped_share(rows, 2048.0, 295.0, 1.25, 80.0 / 295.0, 380.0), 2) for rows in (64.0, 512.0, 4096.0)]
     [0.47, 0.91, 1.0]
     """
-    return smaller(most / ((1 + half_rows / larger(rows, LEAST_GROUPED_ROWS)) * (1 + half_width / width)), 1.0)
+    lost = half_rows * ridge / larger(rows, LEAST_GROUPED_ROWS)
+    return smaller(most / ((1 + lost) * (1 + half_width / width)), 1.0)
 
 
 LEAST_GROUPED_ROWS = 64.0

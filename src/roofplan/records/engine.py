@@ -157,7 +157,7 @@ class Engine:
     experts_even : whether all expert ranks must hold equally many experts.
     slots_divide_context : whether slots divide the configured context among them, so that it must be a multiple of a request's.
     stands_for : software without a profile of its own that this one stands in for, empty for the engine itself.
-    kernels_of : scope of the constants of that software's own kernels, empty where none are fitted.
+    prompt_kernels : scope of the constants of that software's own kernels, empty where none are fitted.
     stated : settings that the user states, by the flag of the launch.
     static_batches : whether a batch starts together and ends with its longest answer.
     eager : whether Python launches every kernel one by one, without captured graphs.
@@ -190,7 +190,7 @@ class Engine:
     static_batches: bool = False
     eager: bool = False
     stands_for: str = ""
-    kernels_of: str = ""
+    prompt_kernels: str = ""
     runtime: str = "python"
     graphs_counted: bool = False
     pipeline: bool = True

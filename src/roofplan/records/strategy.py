@@ -35,7 +35,7 @@ def pinned_parts(text: str | None) -> Iterator[tuple[str, str, str]]:
 
     Parameters
     ----------
-    text : pins such as ``tp=8,pp=2``, or a layout as plans print it, ``tp8 pp2``; None for no pins.
+    text : pins such as ``tp=8,pp=2``, or degrees as plans print them, ``tp8 pp2``; None for no pins.
 
     Returns
     -------
@@ -46,12 +46,12 @@ def pinned_parts(text: str | None) -> Iterator[tuple[str, str, str]]:
     >>> list(pinned_parts("tp=8, attention-dp4"))
     [('tp', '8', 'tp=8'), ('attention_dp', '4', 'attention-dp4')]
     """
-    for part in re.split(r",|\s+(?=[a-z-]+\d+(?:[\s,]|$))", (text or "").strip()):
-        name, equals, value = part.strip().partition("=")
-        if not equals and (printed := re.fullmatch(r"([a-z-]+?)(\d+)", name)):
+    for part in re.split(r"[,\s]+", re.sub(r"\s*=\s*", "=", (text or "").strip())):
+        name, equals, value = part.partition("=")
+        if not equals and (printed := re.fullmatch(r"([a-z-]+?)(\d+)", name, re.IGNORECASE)):
             name, value = printed.groups()
-        if name:
-            yield name.strip().lower().replace("-", "_"), value.strip(), part.strip()
+        if part:
+            yield name.lower().replace("-", "_"), value, part
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

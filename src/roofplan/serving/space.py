@@ -28,7 +28,7 @@ def choose_engine(name: str | None, machine: Machine, model: Model, precision: s
     if name is not None and name != "any":
         found = catalogue.engine(catalogue.find("engines", name, "--engine"))
         other = catalogue.stand_in("engines", name)
-        found = replace(found, stands_for=other.name, kernels_of=other.kernels) if other else found
+        found = replace(found, stands_for=other.name, prompt_kernels=other.kernels) if other else found
         return found if supported(found, machine) is None else None
     alone = in_gguf(model, precision) or machine.device.device_class == "apple"
     for candidate in ("llama.cpp",) if alone else COMPETING:

@@ -307,7 +307,7 @@ def _other_engines(asked: Request, machine: Machine) -> Iterator[Change]:
 def _other_formats(asked: Request, machine: Machine) -> Iterator[Change]:
     """Yield changes to narrower formats that the device computes in or unpacks to 16 bits."""
     now = asked.model.quantization.format if asked.model.quantization else asked.model.dtype
-    held = element_bytes(now) if asked.precisions == ("checkpoint",) else min(map(element_bytes, asked.precisions))
+    held = min(element_bytes(now if one == "checkpoint" else one) for one in asked.precisions)
     native = "fp8" in machine.device.peak
     if asked.kv_precisions == ("checkpoint",) and native:
         yield Change(flags={"--kv-precision": "fp8"}, asked=replace(asked, kv_precisions=("fp8",)), size=CHANGES_CACHE)

@@ -154,8 +154,8 @@ class Doubt(NamedTuple):
         run, or a simulated ``queue``; empty if it was measured.
     assumed : assumed inputs, each with the relative error that it may cause, one standard deviation [1].
     traits : those of `TRAITS` that it has.
-    swing : how far a figure of a queue moves beyond its steps where all steps take a standard deviation longer or
-        shorter [1]; 0 without a queue.
+    swing : how far a figure of a queue moves beyond its steps where all steps take a fifth longer or shorter, one standard
+        deviation [1]; 0 without a queue.
     """
 
     constants: float = 0.0

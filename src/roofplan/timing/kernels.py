@@ -51,7 +51,7 @@ def compute_rate(op: Operation, r: Rates) -> Number:
     if op.kind != "experts":
         return rate
     padded = op.work / (2.0 * op.entries)
-    return rate * matmul.grouped_share(padded, op.width, r.grouped.most, r.grouped.rows, r.grouped.width)
+    return rate * matmul.grouped_share(padded, op.width, *r.grouped)
 
 
 def vector_time(op: Operation, r: Rates, vector: Vector) -> Number:

@@ -117,10 +117,13 @@ class Grouped(NamedTuple):
 
     Parameters
     ----------
+    ridge : peak in 16 bits with sums in fp32 over memory bandwidth [FLOP/B].
     most : share in the limit of large rows and width [1].
-    rows, width : rows and width of an expert at which half of that share is lost [1].
+    rows : rows of an expert over the ridge point at which half of that share is lost [B/FLOP].
+    width : width of an expert at which half of it is lost [1].
     """
 
+    ridge: Number
     most: Number
     rows: Number
     width: Number
@@ -259,7 +262,7 @@ def rates(machine: Machine, engine: Software, fit: Fit) -> Rates:
         },
         vector=vector,
         attention_share=attention_share.value * kernels.value,
-        grouped=Grouped(grouped[0].value, grouped[1].value * peak["bf16"] / wire, grouped[2].value),
+        grouped=Grouped(_ridge(device, wire), *(item.value for item in grouped)),
         casts={name: item.value for name, item in casts.items()},
         gap=gap.value / reach.value,
         step_base=base.value,
@@ -271,6 +274,12 @@ def rates(machine: Machine, engine: Software, fit: Fit) -> Rates:
         fallbacks=fallbacks,
         fit=fit,
     )
+
+
+def _ridge(device: Accelerator, wire: float) -> float:
+    """Return the peak in 16 bits, with sums in fp32, over the bandwidth; of another format where there is none [FLOP/B]."""
+    name = next((one for one in ("bf16", "fp16", "fp32") if one in device.peak), next(iter(device.peak)))
+    return device.peak[name].value / wire
 
 
 def _cast_to(name: str) -> bool:
@@ -304,6 +313,7 @@ def _compute_rates(
         peak[name] = sheet.value
         twin = {"fp16": "bf16", "bf16": "fp16"}.get(stand_in, stand_in)
         alike = twin in device.peak and device.peak[twin].value == sheet.value
+        usual = sheet is device.peak[stand_in]  # best products were timed with sums in fp32
         best = device.measured.get(stand_in) or (device.measured.get(twin) if alike else None)
         sustained, keys = _sustained(device, stand_in, share, peak[name], (sheet.cited, share), fit)
         value = peak[name] * sustained
@@ -313,7 +323,7 @@ def _compute_rates(
         elif probed is not None:
             lost = fit.find("matmul", "serving_over_best", ["any"])
             value, keys = probed.value * lost.value, (probed.cited, lost)
-        elif best is not None and _unlike_those_fitted(device, share, peak[name], fit):
+        elif usual and best is not None and _unlike_those_fitted(device, share, peak[name], fit):
             # best measured GEMM times the usual loss at serving shapes
             lost = fit.find("matmul", "serving_over_best", ["any"])
             value, keys = best.value * lost.value, (best.cited, lost)
@@ -332,7 +342,10 @@ def _compute_rates(
 
 
 def _unlike_those_fitted(device: Accelerator, share: Constant, peak: float, fit: Fit) -> bool:
-    """Return whether a share was fitted on devices of another architecture or process, or of another power limit over peak."""
+    """Return whether a share was fitted on devices of another architecture or process, or of another power limit over peak.
+
+    Where the power limit is not known it may be.
+    """
     if share.fitted_on != device.architecture:
         return True
     power, reference = device.value("power"), _power_of_fitted(device, share, fit)
@@ -474,7 +487,7 @@ def shares_of(engine: Software, device: Accelerator) -> list[str]:
     -------
     Scopes of constants, nearest first.
     """
-    own = [engine.kernels_of] if isinstance(engine, Engine) and engine.kernels_of else []
+    own = [engine.prompt_kernels] if isinstance(engine, Engine) and engine.prompt_kernels else []
     return [*own, *(f"{one}/{device.vendor}" for one in engine.scopes[:-1]), *engine.scopes]
 
 
@@ -498,8 +511,13 @@ def _sustained(
     power, reference = device.value("power"), _power_of_fitted(device, share, fit)
     if power is None or reference is None or share.fitted_on != device.architecture or stand_in in UNMEASURED:
         return share.value, keys
-    highest = fit.find("matmul", "highest", [device.vendor, "any"])
-    most = max(highest.value, share.value)
+    highest, lost = (
+        fit.find("matmul", "highest", [device.vendor, "any"]),
+        fit.find("matmul", "serving_over_best", ["any"]),
+    )
+    most = max(
+        min(1.0, highest.value) * lost.value, share.value
+    )  # above the peak only cards whose own product was measured
     sustained = matmul.power_limited_share(share.value, power / peak, reference.value, most)
     return float(sustained), (*keys, device.quantities["power"].cited, reference)
 

@@ -217,12 +217,11 @@ def _networks(asked: Asked) -> list[Asked]:
 
 
 def _interleaves(asked: Asked) -> list[Asked]:
-    """Return the layout with as many chunks a stage as its layers allow, up to `MOST_CHUNKS`, where micro-batches fill them."""
-    stages = int(asked.layout.pp)
-    each = len(asked.model.decoder.layers) // stages
+    """Return the layout with the most chunks a stage, up to `MOST_CHUNKS`, into which layers divide, where micro-batches fill them."""
+    stages, layers = int(asked.layout.pp), len(asked.model.decoder.layers)
     passes = float(asked.job.batch) / float(asked.layout.dp) / float(asked.layout.micro_batch)
-    most = max((chunks for chunks in range(1, MOST_CHUNKS + 1) if each % chunks == 0), default=1)
-    return [asked.in_layout(interleave=most)] if most > 1 and passes % stages == 0.0 else []
+    chunks = [n for n in range(2, MOST_CHUNKS + 1) if layers % (stages * n) == 0 and passes % stages == 0.0]
+    return [asked.in_layout(interleave=n) for n in chunks[-1:]]
 
 
 MOST_CHUNKS = 8

@@ -400,7 +400,7 @@ def _check_precision(found: Machine, job: Job, model: Model, framework: Framewor
     if job.precision not in peak:
         has = ", ".join(name for name in ("bf16", "fp16", "fp8", "fp4") if name in peak)
         raise InputError(
-            f"--precision: {found.device.id} has no {job.precision} unit; it has {has}",
+            f"--precision: {found.device.id} has no {job.precision} unit; it has {has or 'none in which models are trained: choose another device'}",
             code="unknown_precision",
             argument="--precision",
             value=job.precision,

@@ -64,7 +64,7 @@ def usable(excluded: Excluded, *, prompts: bool = False) -> list[InferenceCase]:
     """
     gone = NOT_FOR_FITTING | excluded
     allowed = (one for one in clean_cases() if gone.isdisjoint(one.origin.names))
-    return [one for one in allowed if not one.engine.stands_for or (prompts and one.engine.kernels_of)]
+    return [one for one in allowed if not one.engine.stands_for or (prompts and one.engine.prompt_kernels)]
 
 
 def decodes(fit: Fit) -> list[Decode]:

@@ -277,7 +277,7 @@ def fit_grouped(rows: list[Row], fit: Fit) -> list[Constant]:
 
     def errors(p: Sequence[float]) -> np.ndarray:
         most, half_rows, half_width, passes = p
-        share = matmul.grouped_share(padded / experts, width, most, half_rows * ridge, half_width)
+        share = matmul.grouped_share(padded / experts, width, ridge, most, half_rows, half_width)
         product = np.maximum(moved / read, matmul.work(padded, weights, 1.0) / (dense * share))
         return np.asarray(np.log((product + passes * BYTES * visits * hidden / wire + GROUPED_LAUNCHES) / times))
 

@@ -47,12 +47,11 @@ def fit_prefill(fit: Fit) -> list[Constant]:
         left = whole - (float(term.value) - computing)
         if min(computing / float(term.value), left / whole) < COMPUTING:
             continue
-        own = case.engine.kernels_of
-        versions_seen.add(own or case.engine.id)
         publishers.add(case.row["source_key"])
-        if own:
+        if own := case.engine.prompt_kernels:
             ratios[name][own].append(computing / left * now.value)
             continue
+        versions_seen.add(case.engine.id)
         both = {case.engine.id, case.engine.name if not case.engine.eager else EAGER}
         for scope in both | {f"{one}/{case.machine.device.vendor}" for one in both}:
             ratios[name][scope].append(computing / left * now.value)

@@ -407,7 +407,8 @@ def beside_lines(result: Result, plan: Plan) -> list[str]:
     lines, own, less = [], result.standing, result.smaller
     best = result.asked.best
     if own is not None:
-        gap = "the same figure" if own.ratio < 1 + 1e-9 else f"{own.ratio - 1:.1%} behind"
+        far = "" if math.isnan(own.ratio) else f"{own.ratio - 1:.1%} "  # not known without a price
+        gap = "the same figure" if own.ratio < 1 + 1e-9 else f"{far}behind"
         inside = ", inside the interval" if own.within_interval else ""
         first = f" {own.best.label}: {_objective_text(own.best, best)}{inside}" if own.place > 1 else ""
         rank = f"the best of {own.of}" if own.place == 1 else f"{own.place} of {own.of}, {gap}"
