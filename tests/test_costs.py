@@ -785,7 +785,7 @@ def test_the_curve_of_a_month_goes_through_the_table(more):
     rows = break_even(found)["data"]["values"]
     for one in found.supplies:
         near = min((r for r in rows if r["kind"] == one.kind), key=lambda r: abs(math.log(r["tokens"] / 45e9)))
-        assert near["cost"] == pytest.approx(one.monthly.central, rel=0.03)
+        assert near["cost"] == pytest.approx(one.monthly.central, rel=0.05)
 
 
 def test_of_two_middle_quotations_the_newer_holds_and_contracts_are_of_one_length():
