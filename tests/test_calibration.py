@@ -221,11 +221,11 @@ def test_power_tells_devices_of_one_architecture_apart():
     share = {
         name: float(rates(machine(f"{name}:1")[0], engine, FIT).compute["bf16"])
         / rates(machine(f"{name}:1")[0], engine, FIT).peak["bf16"]
-        for name in ("l40s", "rtx-4090", "rtx-6000-ada", "rtx-3090", "a100-sxm-80")
+        for name in ("l40s", "rtx-4090", "rtx-6000-ada", "rtx-a5000", "a100-sxm-80")
     }
     assert share["rtx-6000-ada"] < share["l40s"] < share["rtx-4090"]
     # another process under the same name: the power of one says nothing of the other
-    assert share["rtx-3090"] == pytest.approx(share["a100-sxm-80"], rel=1e-3)
+    assert share["rtx-a5000"] == pytest.approx(share["a100-sxm-80"], rel=1e-3)
 
 
 # A user's own runs -------------------------------------------------------------------------------
@@ -525,7 +525,7 @@ def test_grouped_products_lose_what_kernel_tables_say_they_do():
     table = [row for row in kernels.kernel_rows() if row["kernel"] == "moe"]
     found = {item.name: item for item in kernels.fit_grouped(table, FIT)}
     assert found["rows"].rows == len(table) > 400
-    assert 1.0 < found["most"].value < 1.5
+    assert 1.0 < found["most"].value < 1.6
     most, rows, width = (found[name].value for name in ("most", "rows", "width"))
     h100, laptop = 295.0, 31.0  # ridge points [FLOP/B]
     assert matmul.grouped_share(4096.0, 16384.0, h100, most, rows, width) > 0.95
