@@ -310,7 +310,7 @@ LEAST_GROUP = 4
 """Number after FSDP below which it means a version, not a group of ranks [1]."""
 
 TWICE_THE_MEMORY = 2.0
-"""Needed memory over device memory above which a run was not as a rule has it: it recomputed more, or divided its layers [1]."""
+"""Needed memory over device memory above which an assumption cannot hold: the run recomputed more, or divided its layers [1]."""
 
 
 def _stated_recompute(row: Row, framework: Framework) -> str:

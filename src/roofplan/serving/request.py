@@ -169,7 +169,7 @@ def pins(text: str | None) -> dict[str, int]:
 
     Parameters
     ----------
-    text : the text, or a layout as plans print it, ``tp8 pp2``; None for no pins.
+    text : the text, or degrees as plans print them, ``tp8 pp2``; None for no pins.
 
     Returns
     -------

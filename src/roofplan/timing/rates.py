@@ -344,7 +344,7 @@ def _compute_rates(
 def _unlike_those_fitted(device: Accelerator, share: Constant, peak: float, fit: Fit) -> bool:
     """Return whether a share was fitted on devices of another architecture or process, or of another power limit over peak.
 
-    Where the power limit is not known it may be.
+    It is also true where a power limit is not known.
     """
     if share.fitted_on != device.architecture:
         return True

@@ -253,8 +253,7 @@ def _over_best(found: dict[str, list[tuple[str, float]]], shares: dict[str, list
 def fit_grouped(rows: list[Row], fit: Fit) -> list[Constant]:
     """Fit the rate of grouped products over dense ones: its limit, and the rows and width at which half of it is lost.
 
-    Each row takes part in one product for every weight that an expert's tile reads, so that the rows grow with the ridge point of the
-    device: what keeps an H100 busy is more than enough for a laptop.
+    How many rows keep a device busy grows with its ridge point: what is too little for an H100 is enough for a laptop.
     The time of a published mixture of experts is max(traffic of weights and activations, products at the grouped rate), plus passes that
     sort and sum its token visits, plus launches. The cost of a pass is fitted too but not kept, since the laws model passes themselves.
     """
