@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
@@ -341,9 +342,13 @@ def _built(
     ):
         up = None  # too many devices for the link: they communicate through the host
     provider = server.provider if server else ""
+    up = _joined(up, [server] if server else [], per_host)
     if server is None and known:
-        same = [s for s in catalogue.servers_of(device.id) if s.count == per_host and s.count <= LARGEST_BOX]
-        server = same[0] if same else None
+        large = [s for s in catalogue.servers_of(device.id) if per_host <= s.count <= LARGEST_BOX]
+        server = next((one for one in large if one.count == per_host), None)
+        provider = large[0].provider if large and all(one.provider for one in large) else ""
+        up = _joined(up, large, per_host)
+    device = _limited(device, server)
     if hosts == 1 and network is not None:
         raise InputError(
             f"--on: {text}: one host needs no network; write {device.id}:HOSTSxPER@{network.id} for several",
@@ -389,6 +394,19 @@ def _built(
         uplink=_uplink(server, device),
         text=text,
     )
+
+
+def _joined(up: Link | None, boxes: Sequence[Server], per_host: int) -> Link | None:
+    """Return the link between the devices of a host: that of the boxes that hold as many, where they have their own."""
+    own = boxes[0].scale_up if boxes and per_host > 1 else None
+    return up if own is None else catalogue.link(own)
+
+
+def _limited(device: Accelerator, server: Server | None) -> Accelerator:
+    """Return a device with the power limit that its box holds it to."""
+    if server is None or "device_power" not in server.quantities:
+        return device
+    return replace(device, quantities={**device.quantities, "power": server.quantities["device_power"]})
 
 
 FABRIC = 0.25

@@ -145,8 +145,10 @@ class Server:
     ----------
     accelerator : id of the device.
     network : id of its network link, None where it has none.
+    scale_up : id of the link between its devices, None for the device's own.
     provider : the only provider that rents it out, empty for servers that anyone can buy.
-    quantities : ``count``, ``power_max`` [W], ``network_ports``, ``price`` [USD] and others.
+    quantities : ``count``, ``power_max`` [W], ``device_power`` where a device gets less than its own limit [W],
+        ``network_ports``, ``price`` [USD] and others.
     network_cards : whether it is sold with its network cards.
     """
 
@@ -155,6 +157,7 @@ class Server:
     accelerator: str
     quantities: Mapping[str, Sourced]
     network: str | None = None
+    scale_up: str | None = None
     provider: str = ""
     aliases: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
