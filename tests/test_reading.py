@@ -172,7 +172,10 @@ def test_a_mixture_is_built_from_its_columns_whatever_its_name():
 
 @pytest.mark.parametrize(
     ("text", "experts"),
-    [("128/8/0", (128, 8, 0)), ("8/2", (8, 2, 0)), ("256/8/1", (256, 8, 1)), ("", None)],
+    [
+        *[("128/8/0", (128, 8, 0)), ("8/2", (8, 2, 0)), ("256/8/1", (256, 8, 1)), ("", None)],
+        *[("128 experts, 8 active", (128, 8, 0)), ("64 experts, 6 active, 2 shared", (64, 6, 2))],
+    ],
 )
 def test_experts_of_a_column(text, experts):
     assert experts_of(row(moe=text)) == experts
@@ -299,6 +302,38 @@ def test_a_stated_rate_of_a_network_is_kept(said, gigabits):
     assert not assumed.texts
 
 
+@pytest.mark.parametrize(
+    ("said", "network", "ports"),
+    [
+        ("EFA, p5.48xlarge", "efa-v2", 8),
+        ("4 x 200 Gbps Slingshot-11 a node", "slingshot-11", 4),
+        ("nvlink4; InfiniBand HDR", "ib-hdr", 8),
+        ("EFA", "efa-v2", 8),
+        ("NVLink 900 GB/s, EFA", "efa-v2", 8),
+    ],
+)
+def test_a_network_may_be_named_in_words(said, network, ports):
+    assumed = Assumed()
+    found = machine_of(row(interconnect=said), assumed)
+    assert (found.network.id, found.ports) == (network, ports)
+    assert bool(assumed.texts) is ("200 Gbps" not in said)
+
+
+def test_a_text_that_names_no_network_or_two_leaves_it_as_it_is_sold():
+    for said in ("JUPITER, 4 GH200 a node", "EFA or HDR", "nvlink4 450 GB/s"):
+        assumed = Assumed()
+        assert machine_of(row(interconnect=said), assumed).network.id == "ib-ndr"
+        assert len(assumed.texts) == 1
+
+
+def test_four_superchips_in_a_node_share_its_power_and_have_a_port_each():
+    four, one = machine("gh200-96:8x4")[0], machine("gh200-96:8x1")[0]
+    assert (four.ports * four.network.bandwidth, one.ports * one.network.bandwidth) == (100e9, 50e9)
+    assert (four.device.value("power"), one.device.value("power")) == (580.0, 700.0)
+    assert [machine(f"gh200-96:{count}")[0].scale_up.id for count in (2, 4)] == ["nvlink4-quad"] * 2
+    assert (four.provider, one.provider) == ("supercomputers", "")
+
+
 @pytest.mark.parametrize(("count", "most"), [("17", "8"), ("101", "4"), ("26", "8")])
 def test_devices_that_do_not_fill_their_hosts_are_skipped(count, most):
     with pytest.raises(Skipped, match="do not fill hosts"):
@@ -338,7 +373,7 @@ def test_a_count_that_makes_no_equal_racks_is_refused():
         ("megatron", "2022-05", "megatron-lm-3.0", ""),
         ("megatron", "2024-05", "megatron-core-0.8", ""),
         ("nemo", "2024-07", "megatron-core-0.8", "planned as"),
-        ("megatron", "2023", "megatron-core-0.8", ""),
+        ("megatron", "2022-04", "megatron-lm-3.0", ""),
         ("Megatron", "2025", "megatron-core-0.16", ""),
         ("nemo", "2025", "megatron-bridge-0.2", "planned as"),
         ("nemo", "2025-Q1", "megatron-bridge-0.2", "planned as"),
@@ -405,6 +440,8 @@ def test_a_blank_micro_batch_follows_from_the_batch_or_is_the_frameworks_default
     own = training_case(row(micro_batch="", framework="torchtitan", global_batch_sequences="1024"))
     assert own.layout.micro_batch == 8.0
     assert "micro-batch: 8, torchtitan's default" in own.assumed
+    just = training_case(row(micro_batch="", framework="torchtitan", global_batch_sequences="512"))
+    assert "micro-batch: 8, torchtitan's default" in just.assumed
     few = training_case(row(micro_batch="", framework="torchtitan"))
     assert few.layout.micro_batch == 2.0
     whole = training_case(row(micro_batch="", framework="maxtext", global_batch_sequences=""))
@@ -426,6 +463,63 @@ def test_software_that_nobody_described_runs_as_plain_pytorch_or_as_megatron_whe
     assert planned(tp="4") == "megatron"
     assert planned(pp="2") == "megatron"
     assert planned(accelerators_total="1", devices_per_node="1", global_batch_sequences="8") == "transformers"
+
+
+@pytest.mark.parametrize(
+    ("name", "when", "planned"),
+    [
+        ("megatron-llama", "2025", "megatron-core-0.16"),
+        ("megatron-lm (a fork)", "2023", "megatron-lm-3.0"),
+        ("other:Megatron-DeepSpeed (TurkuNLP)", "2024", "deepspeed-0.16"),
+    ],
+)
+def test_a_fork_is_planned_as_what_its_name_begins_with(name, when, planned):
+    case = training_case(row(framework=name, year=when, month=""))
+    assert case.framework.id == planned
+    assert case.framework.stands_for == name.removeprefix("other:")
+    assert any("a fork of" in said for said in case.assumed)
+
+
+def test_an_optimizer_that_is_not_known_is_said_to_be_taken_for_adam():
+    assert any("lion is not described" in said for said in training_case(row(optimizer="Lion")).assumed)
+    assert not any("optimizer" in said for said in training_case(row(optimizer="AdamW, distributed")).assumed)
+
+
+def test_a_misspelt_name_is_no_fork():
+    for name in ("megatron-deepsped", "pytorch-fspd", "megatron-bridg"):
+        with pytest.raises(Skipped, match="is not described; nearest"):
+            training_case(row(framework=name))
+
+
+def test_compiled_pytorch_is_planned_as_torchtitan_and_adapters_are_not():
+    plain = {"framework": "pytorch", "accelerators_total": "1", "devices_per_node": "1", "global_batch_sequences": "8"}
+    assert training_case(row(**plain)).framework.id == "transformers-4.57"
+    assert training_case(row(**plain, compiled="yes")).framework.id == "torchtitan-0.2"
+    assert training_case(row(framework="trl", task="lora", compiled="yes")).framework.id == "transformers-4.57"
+
+
+@pytest.mark.parametrize(
+    ("said", "stored", "optimizer"),
+    [
+        ("", "bf16", "adam"),
+        ("distributed AdamW", "bf16", "adam"),
+        ("paged_adamw_8bit", "bf16", "adam-8bit"),
+        ("Muon + AdamW", "bf16", "muon"),
+        ("adamw", "bf16 (weights too)", "adam-bf16"),
+        ("adafactor", "bf16 (weights too)", "adafactor"),
+    ],
+)
+def test_the_optimizer_is_the_one_that_a_row_names(said, stored, optimizer):
+    assert training_case(row(optimizer=said, precision=stored)).job.optimizer.id == optimizer
+
+
+def test_megatron_of_2023_has_flash_attention_only_where_a_row_says_so():
+    early = {"framework": "megatron-lm", "year": "2023", "month": "2023-11"}
+    blank = training_case(row(**early, flash_attention=""))
+    assert blank.framework.attention == "eager"
+    assert any("without FlashAttention" in said for said in blank.assumed)
+    assert training_case(row(**early, flash_attention="True")).framework.attention == "flash"
+    assert training_case(row(framework="unheard-of", pp="2", year="2023", month="")).framework.attention == "flash"
 
 
 def test_a_serving_run_without_degrees_splits_its_layers_over_all_devices():
@@ -601,7 +695,7 @@ def test_other_software_is_of_the_release_that_its_engine_had_then():
         for name in ("tgi", "vllm")
     ]
     assert then[0] == then[1]
-    with pytest.raises(Skipped, match="nim: tensorrt-llm"):
+    with pytest.raises(Skipped, match="nim, planned as tensorrt-llm"):
         case_of({**SERVED, "engine_name": "NIM", "engine_version": "", "accel_norm": "mi300x"})
 
 

@@ -29,6 +29,7 @@ from roofplan.catalogue.names import index as index
 from roofplan.catalogue.names import misspelt as misspelt
 from roofplan.catalogue.names import months as months
 from roofplan.catalogue.names import stand_in as stand_in
+from roofplan.catalogue.names import undescribed as undescribed
 from roofplan.errors import UnknownName as UnknownName
 from roofplan.errors import nearest as nearest
 from roofplan.records.calibration import Constant, Fit

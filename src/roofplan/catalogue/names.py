@@ -98,6 +98,9 @@ class StandIn:
     weights : format of the files that it fetches unasked, empty for the published one.
     recompute : what it recomputes unasked, empty for what the profile does.
     kernels : name under which runs tell how fast its own kernels compute prompts, empty for the profile's.
+    compiled : id of the profile where torch.compile made its kernels, empty for the same.
+    vendors : vendors of devices on which it runs, none for the profile's.
+    reads : formats that it reads besides the profile's.
     """
 
     name: str
@@ -108,6 +111,9 @@ class StandIn:
     weights: str = ""
     recompute: str = ""
     kernels: str = ""
+    compiled: str = ""
+    vendors: tuple[str, ...] = ()
+    reads: tuple[str, ...] = ()
 
     @property
     def text(self) -> str:
@@ -133,16 +139,36 @@ def stand_in(kind: str, name: str, month: str = "") -> StandIn | None:
     >>> stand_in("frameworks", "NeMo", "2024-07").id, stand_in("engines", "TGI").id
     ('megatron-core-0.8', 'vllm-0.33')
     """
-    wanted, when = hyphened(name), months(month)
+    wanted = hyphened(name)
     if not month and wanted in aliases(kind):
         return None
-    for entry in stand_ins():
-        if entry["kind"] == kind and wanted in entry["names"]:
-            profiles = entry["profiles"]
-            found = _of_month(profiles, when)
-            more = {key: entry[key] for key in ("own", "untuned", "weights", "recompute", "kernels") if key in entry}
-            return StandIn(name, found["id"], entry["why"], **more)
-    return None
+    entry = next((one for one in stand_ins() if one["kind"] == kind and wanted in one["names"]), None)
+    return None if entry is None else _stand_in(name, entry, month)
+
+
+def _stand_in(name: str, entry: Table, month: str) -> StandIn:
+    kept = ("own", "untuned", "weights", "recompute", "kernels", "compiled")
+    more = {key: entry[key] for key in kept if key in entry}
+    vendors, reads = (tuple(entry.get(key, ())) for key in ("vendors", "reads"))
+    found = _of_month(entry["profiles"], months(month))
+    return StandIn(name, found["id"], entry["why"], **more, vendors=vendors, reads=reads)
+
+
+def undescribed(kind: str, how: str, month: str) -> StandIn:
+    """Return the profile for software of which nothing but its use is known.
+
+    Parameters
+    ----------
+    kind : ``engines`` or ``frameworks``.
+    how : ``split`` where it divides layers, ``sharded`` where it only shards states, ``alone`` on one device.
+    month : date of the run, as `months` reads it.
+
+    Returns
+    -------
+    The stand-in, whose name is `how`.
+    """
+    entry = next(one for one in stand_ins() if one["kind"] == kind and how in one.get("undescribed", ()))
+    return _stand_in(how, entry, month)
 
 
 def misspelt(kind: str, name: str) -> str:
@@ -163,11 +189,13 @@ def misspelt(kind: str, name: str) -> str:
     ('megatron-core', '')
     """
     known = [*aliases(kind), *(one for entry in stand_ins() if entry["kind"] == kind for one in entry["names"])]
-    return next(iter(get_close_matches(hyphened(name), known, n=1, cutoff=MISSPELT)), "")
+    wanted = hyphened(name)
+    alike = [one for one in known if abs(len(one) - len(wanted)) <= LETTERS]
+    return next(iter(get_close_matches(wanted, alike, n=1, cutoff=MISSPELT)), "")
 
 
-MISSPELT = 0.85
-"""Least similarity of a name to a known one to be taken for a misspelling of it [1]."""
+MISSPELT, LETTERS = 0.85, 2
+"""Least similarity of a name to a known one, and most letters more or fewer, to be taken for a misspelling of it [1]."""
 
 
 def hyphened(name: str) -> str:

@@ -30,7 +30,8 @@ def engine_of(row: Row, assumed: Assumed) -> Engine:
             raise Skipped(f"engine {name or 'not stated'} is not described")
         identity = engine_version(catalogue.engine(other.id).name, "", when) or other.id
         assumed.add(f"engine {replace(other, id=identity).text}")
-        return replace(catalogue.engine(identity), stands_for=other.name, prompt_kernels=other.kernels)
+        found = catalogue.engine(identity)
+        return found.standing_for(other.name, kernels=other.kernels, vendors=other.vendors, reads=other.reads)
     if not stated:
         assumed.add(f"engine version: {identity}, by the date of the run", VERSION)
     return catalogue.engine(identity)

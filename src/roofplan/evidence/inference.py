@@ -204,6 +204,7 @@ class InferenceCase:
             users,
             kv_bytes=self.kv_bytes,
             budget=self.budget(),
+            all_run=True,
         )
 
     def measured_term(self, prediction: Prediction) -> Term:
@@ -257,7 +258,7 @@ def case_of(row: Row) -> InferenceCase:
     model = _model(row, engine, assumed)
     found, strategy = _machine(row, model, engine, assumed)
     if engine.stands_for and (why := supported(engine, found)):
-        raise Skipped(f"engine {engine.stands_for}: {why}")
+        raise Skipped(why)
     if broken := legal(model, strategy, engine):
         raise Skipped(f"layout: {broken}")
     if why := undescribed(model, found):

@@ -12,7 +12,7 @@ from typing import Any
 
 from roofplan import catalogue, hf
 from roofplan.errors import RoofplanError, nearest
-from roofplan.evidence.rows import Assumed, Row, Skipped, number
+from roofplan.evidence.rows import EXPERTS_TOGETHER, Assumed, Row, Skipped, number
 from roofplan.records.model import Attention, Layer, Mixture, Model
 from roofplan.timing.figures import flat
 
@@ -276,7 +276,7 @@ def experts_of(row: Row) -> tuple[int, int, int] | None:
     routed, chosen, shared = (
         int(number(row, name) or 0) for name in ("experts", "experts_per_token", "shared_experts")
     )
-    together = re.match(r"^(\d+)/(\d+)(?:/(\d+))?$", row.get("moe", "").strip())
+    together = EXPERTS_TOGETHER.match(row.get("moe", "").strip())
     if together:
         one = (int(together[1]), int(together[2]), int(together[3] or 0))
         if routed and (routed, chosen) != one[:2]:

@@ -124,12 +124,15 @@ WORDS = {"seq_len": re.compile(r"max \d+-\d+ tokens"), "interleave": re.compile(
 """Text that columns of numbers may hold instead."""
 
 
+EXPERTS_TOGETHER = re.compile(r"^(\d+)(?:/| experts, )(\d+)(?: active)?(?:(?:/|, )(\d+)(?: shared)?)?$")
+"""Experts, those of a token and shared ones: ``128/8/0``, or ``128 experts, 8 active, 1 shared``."""
+
 KNOWN_WORDS = {
     "month": re.compile(r"^\d{4}(-(0[1-9]|1[0-2]|Q[1-4])(-\d\d)?)?$"),
     "precision": re.compile(r"(bf|fp|tf|b?float)16|\bfp8|mxfp[48]|nvfp4|nf4", re.IGNORECASE),
     "sequence_parallel": re.compile(r"^(true|false)$", re.IGNORECASE),
     "gradient_dtype": re.compile(r"(bf|fp)(16|32)", re.IGNORECASE),
-    "memory_kind": re.compile(r"^(max_memory_)?(allocated|reserved)$|^(unspecified|peak|nvidia-smi)$", re.IGNORECASE),
+    "memory_kind": re.compile(r"^(max_memory_)?(allocated|reserved)\b|^(unspecified|peak|nvidia-smi)$", re.IGNORECASE),
     "offload": re.compile(r"^no|none|param|weight|optim|activation|cpu|not stated", re.IGNORECASE),
     "zero_stage_fsdp": re.compile(
         r"^[0-3](\.0)?$|[fh]sdp|shard|ddp|(zero|stage)[-_ ]*[0-3](?!\d)|distributed|none", re.IGNORECASE
@@ -138,7 +141,7 @@ KNOWN_WORDS = {
         r"^(none|full|selective|minimal|save|qkv|true|false|yes|no|on|off)\b|^(save|minimal|qkv)|checkpoint",
         re.IGNORECASE,
     ),
-    "moe": re.compile(r"^\d+/\d+(/\d+)?$"),
+    "moe": EXPERTS_TOGETHER,
     "task": re.compile(r"^(pretrain|full|sft|finetun|fine-tun|memory|q?lora|adapter)", re.IGNORECASE),
 }
 """Columns of text and the pattern that a cell must match unless it is blank; any other text would describe an unknown kind of run."""

@@ -8,12 +8,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from roofplan import catalogue
-from roofplan.catalogue.machines import machine
+from roofplan.catalogue.machines import machine, ports_as_sold
+from roofplan.catalogue.names import StandIn
 from roofplan.errors import RoofplanError
 from roofplan.evidence.models import device_of, model_of
 from roofplan.evidence.rows import Assumed, Row, Skipped, checked, flags, number
 from roofplan.records.calibration import Fit
-from roofplan.records.hardware import Machine
+from roofplan.records.hardware import Link, Machine
 from roofplan.records.model import Model
 from roofplan.records.source import Sourced
 from roofplan.records.system import Origin
@@ -106,7 +107,7 @@ def training_case(row: Row) -> TrainingCase:
     job = Job(
         sequence=int(sequence),
         batch=int(batch),
-        optimizer=catalogue.optimizers()["adam"],
+        optimizer=catalogue.optimizers()[_optimizer(row, assumed)],
         precision=precision_of(row["precision"]),
         gradient=gradient,
         adapter=adapter_of(row, framework),
@@ -131,7 +132,7 @@ def training_case(row: Row) -> TrainingCase:
         layout=layout,
         rate=rate,
         memory=None if memory is None else memory * unit,
-        memory_kind=MEMORY_KINDS.get(row.get("memory_kind", "").lower(), row.get("memory_kind", "").lower()),
+        memory_kind=_memory_kind(row),
         assumed=tuple(assumed.texts),
         unstated=(*assumed.unstated, *(["imbalance"] if model.experts else [])),
         doubts=tuple(assumed.doubts),
@@ -392,8 +393,28 @@ def _sharding(model: Model, job: Job, layout: Layout, framework: Framework, foun
     return fits
 
 
-MEMORY_KINDS = {"max_memory_allocated": "allocated", "max_memory_reserved": "reserved", "peak": "", "nvidia-smi": ""}
-"""Kinds of memory by other names; what a driver shows is none of an allocator."""
+def _memory_kind(row: Row) -> str:
+    """Return what an allocator counted, ``allocated``, ``reserved`` or either (``unspecified``); empty for what a driver shows."""
+    said = row.get("memory_kind", "").lower()
+    counted = re.match(r"(?:max_memory_)?(allocated|reserved)\b", said)
+    return counted[1] if counted else "unspecified" if said == "unspecified" else ""
+
+
+def _optimizer(row: Row, assumed: Assumed) -> str:
+    """Return the id of the optimizer that a row names, with the format of its states; Adam where it names none that is known."""
+    said, stored = row.get("optimizer", "").lower(), row["precision"].lower()
+    states = {
+        "8bit": "adam-8bit",
+        "8-bit": "adam-8bit",
+        "adafactor": "adafactor",
+        "muon": "muon",
+        "sgd": "sgd-momentum",
+    }
+    named = next((identity for word, identity in states.items() if word in said), "adam")
+    if said and named == "adam" and "adam" not in said:
+        assumed.add(f"optimizer: {said} is not described, its states taken for Adam's")
+    narrow = any(words in stored for words in ("weights too", "optimizer states", "pure bf16")) or "bf16" in said
+    return "adam-bf16" if named == "adam" and narrow else named
 
 
 def _offload(row: Row) -> str:
@@ -422,6 +443,29 @@ def precision_of(text: str) -> str:
     return "bf16"
 
 
+def _as_compiled(row: Row, other: StandIn) -> StandIn:
+    """Return a stand-in as the profile whose kernels torch.compile makes, where a row says that it did."""
+    if (
+        not other.compiled
+        or "lora" in row.get("task", "").lower()
+        or row.get("compiled", "").lower() not in {"yes", "true"}
+    ):
+        return other
+    return replace(other, id=other.compiled, why="torch.compile makes the kernels of both")
+
+
+def _root(name: str) -> str:
+    """Return the described software whose name another begins with, word by word, as forks are named; empty for none.
+
+    >>> _root("megatron-deepspeed (a fork)"), _root("maxtext-of-mine"), _root("torch-of-mine")
+    ('megatron-deepspeed', 'maxtext', '')
+    """
+    words = catalogue.hyphened(name).split("-")
+    starts = ("-".join(words[:count]) for count in range(len(words) - 1, 0, -1))
+    known = catalogue.aliases("frameworks")
+    return next((one for one in starts if one in known or catalogue.stand_in("frameworks", one)), "")
+
+
 def framework_of(row: Row, assumed: Assumed) -> Framework:
     """Return the framework profile for a row's name and month, or the profile that stands in for it.
 
@@ -431,25 +475,45 @@ def framework_of(row: Row, assumed: Assumed) -> Framework:
     name, month = row["framework"].removeprefix("other:"), row.get("month", "")
     when = month or row.get("year", "")
     other = catalogue.stand_in("frameworks", name, when)
+    other = _as_compiled(row, other) if other else None
     identity = other.id if other else catalogue.aliases("frameworks").get(catalogue.hyphened(name))
     if identity is None:
-        if known := catalogue.misspelt("frameworks", name):
-            raise Skipped(f"framework {name} is not described; nearest: {known}")
-        splits = any((number(row, degree) or 1.0) > 1.0 for degree in ("tp", "pp"))
-        nearest = "megatron" if splits else "pytorch" if number(row, "accelerators_total") == 1.0 else "fsdp"
-        profile = catalogue.stand_in("frameworks", nearest, when)
-        assert profile is not None
-        assumed.add(f"framework {name or 'not stated'}: not described, planned as {profile.id}")
-        return replace(catalogue.framework(profile.id), stands_for=name or "not stated")
+        return _undescribed(row, name, when, assumed)
     found = catalogue.framework(identity)
     if other and not other.own:
         assumed.add(f"framework {other.text}")
         found = found.standing_for(other.name, untuned=other.untuned, recompute=other.recompute)
-    eager = row.get("flash_attention") == "False"
-    if eager and found.name == "megatron":
+    return _with_attention(found, row.get("flash_attention", ""), when, assumed)
+
+
+def _undescribed(row: Row, name: str, when: str, assumed: Assumed) -> Framework:
+    """Return the profile of a fork's root, else that of software of which only its use is known."""
+    if known := catalogue.misspelt("frameworks", name):
+        raise Skipped(f"framework {name} is not described; nearest: {known}")
+    if root := _root(name):
+        found = framework_of({**row, "framework": root}, Assumed())
+        assumed.add(f"framework {name}: by its name a fork of {root}, planned as {found.id}")
+        return replace(found, stands_for=name)
+    splits = any((number(row, degree) or 1.0) > 1.0 for degree in ("tp", "pp"))
+    how = "split" if splits else "alone" if number(row, "accelerators_total") == 1.0 else "sharded"
+    profile = _as_compiled(row, catalogue.undescribed("frameworks", how, when))
+    assumed.add(f"framework {name or 'not stated'}: not described, planned as {profile.id}")
+    return replace(catalogue.framework(profile.id), stands_for=name or "not stated")
+
+
+FLASH = "2022-06"
+"""Month from which a run may have used FlashAttention."""
+
+
+def _with_attention(found: Framework, flash: str, when: str, assumed: Assumed) -> Framework:
+    """Return a framework with FlashAttention or without, as a row says: ``True``, ``False`` or blank."""
+    if found.attention == "eager" and not flash and when >= FLASH:
+        assumed.add(f"attention: without FlashAttention, {found.name}'s default then")
+    if flash == "False" and found.name == "megatron":
         older = catalogue.framework("megatron-lm-3.0")
-        found = replace(older, stands_for=found.stands_for, untuned=found.untuned)
-    return replace(found, attention="eager") if eager and found.attention == "flash" else found
+        return replace(older, stands_for=found.stands_for, untuned=found.untuned)
+    stated = {"True": "flash", "False": "eager"}.get(flash, found.attention)
+    return replace(found, attention=stated) if {stated, found.attention} == {"flash", "eager"} else found
 
 
 NETWORK = re.compile(
@@ -469,21 +533,36 @@ def machine_of(row: Row, assumed: Assumed) -> Machine:
     base = _on_bus(_machine_of_count(device, int(whole), most), text)
     if base.network is None:
         return base
-    said = text.partition(";")[2].strip()
-    named = catalogue.aliases("links").get(said.lower())
-    if named is not None and catalogue.link(named).kind == "network":
-        return replace(base, network=catalogue.link(named), ports=1)
-    rate = NETWORK.search(said)
+    beyond = text.partition(";")[2]
+    clauses = re.split(r"[;,]\s", text)
+    said = beyond.strip() or next((one for one in clauses if named_network(one)), "")
+    named, rate = named_network(said), NETWORK.search(said)
     if rate is None:
-        assumed.add(f"network: {base.ports} x {base.network.id} a host, as it is sold", "network")
-        return base
+        sold = base if named is None else _sold_with(base, named)
+        if named is None or sold.ports > 1:  # one port is a plain adapter, whose name is its rate
+            assumed.add(f"network: {sold.ports} x {(named or base.network).id} a host, as it is sold", "network")
+        return sold
     each = (rate[5] or "").lower() in {"gpu", "device", "chip"}
     speed = float(rate[2]) * (1e12 if rate[3] == "T" else 1e9) / (8.0 if rate[4] == "b" else 1.0)
     total = int(rate[1] or 1) * speed * (base.per_host if each else 1)
-    ports = max(1, round(total / base.network.bandwidth))
+    link = named or base.network
+    ports = max(1, round(total / link.bandwidth))
     stated = Sourced(value=total / ports, unit="B/s", text=rate[0], source=row["id"], seen="", kind="given")
-    network = replace(base.network, quantities={**base.network.quantities, "bandwidth": stated})
+    network = replace(link, quantities={**link.quantities, "bandwidth": stated})
     return replace(base, network=network, ports=ports)
+
+
+def _sold_with(base: Machine, network: Link) -> Machine:
+    """Return a machine with another network, and as many ports of it as its hosts are sold with."""
+    return replace(base, network=network, ports=ports_as_sold(network, base.device, base.server, base.per_host))
+
+
+def named_network(text: str) -> Link | None:
+    """Return the network that a text names by one of its words, None where it names none or several."""
+    words = re.split(r"[\s,;()/]+", text.lower())
+    found = {name for word in words if (name := catalogue.aliases("links").get(word)) is not None}
+    known = [link for link in map(catalogue.link, found) if link.kind == "network"]
+    return known[0] if len(known) == 1 else None
 
 
 def _machine_of_count(device: str, count: int, most: int | None) -> Machine:

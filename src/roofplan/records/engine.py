@@ -261,6 +261,21 @@ class Engine:
         """Whether a token bound for several experts of a host is sent there once."""
         return False
 
+    def standing_for(self, name: str, *, kernels: str, vendors: tuple[str, ...], reads: tuple[str, ...]) -> Engine:
+        """Return the engine as the profile of other software, with what is known of that: kernels, vendors of devices and formats."""
+        return replace(
+            self,
+            stands_for=name,
+            prompt_kernels=kernels,
+            vendors=vendors or self.vendors,
+            weights=reads or self.weights,
+        )
+
+    @property
+    def called(self) -> str:
+        """Its id, after the name of the software that it stands in for."""
+        return f"{self.stands_for}, planned as {self.id}," if self.stands_for else self.id
+
     def launched(self, settings: Mapping[str, Sourced]) -> Engine:
         """Return the engine with command-line settings in place of its defaults."""
         if not settings:

@@ -151,7 +151,7 @@ def supported(engine: Engine, machine: Machine) -> str | None:
     if device.status == OWN and device.device_class != CPU:
         return None
     if device.vendor not in engine.vendors:
-        return f"{engine.id} does not support {device.vendor}"
+        return f"{engine.called} does not support {device.vendor}"
     if device.architecture in engine.excluded_architectures:
         return f"{engine.id} does not support {device.architecture}"
     return None
