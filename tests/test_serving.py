@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from roofplan import catalogue, hf
-from roofplan.api import plan_serving
+from roofplan.api import plan_serving, simulate
 from roofplan.catalogue.machines import machine
 from roofplan.errors import InputError, NoPlan, RoofplanError
 from roofplan.hf.find import read_model
@@ -269,7 +269,7 @@ def test_no_token_waits_longer_than_a_mixed_step_and_the_rest_waits_before_the_f
     few, many = (predicted(read_model("llama-3.1-8b"), "h100-sxm:1", Strategy(), n, workload=work) for n in (8, 200))
     longest = [float(p.token.value) + float(p.carried.value) for p in (few, many)]
     assert float(few.tpot.value) < longest[0]
-    assert float(many.tpot.value) == pytest.approx(longest[1])
+    assert 0.97 * longest[1] < float(many.tpot.value) <= longest[1] * (1 + 1e-9)
     assert float(many.ttft.value) > 20 * float(few.ttft.value)
     assert 64 * float(many.cycle.value) == pytest.approx(float(many.ttft.value) + 63 * float(many.tpot.value))
 
@@ -297,6 +297,11 @@ def test_another_s_prompt_costs_a_pipeline_one_of_its_stages():
     )
     stalls = [float(p.tpot.find("prompts of others").value) for p in (whole, cut)]
     assert stalls[1] > 0.5 * stalls[0]  # its stages are in turn, but for what the copies of their inputs overlap
+
+
+def test_ranks_that_share_experts_are_one_copy_of_the_model():
+    assert Strategy(tp=1, dp=8, ep=8).replicas == 1
+    assert Strategy(tp=2, dp=4, ep=2).replicas == 4
 
 
 def test_idle_replicas_do_not_stall_a_user():
@@ -1436,3 +1441,15 @@ def test_products_exceed_a_peak_only_where_one_was_measured_above_it():
         )
         for key in ("bf16", "fp16", "fp8", "int8", "fp4"):
             assert found.compute.get(key, 0.0) <= above * found.peak.get(key, 0.0), (name, key)
+
+
+@pytest.mark.parametrize("users", [10, 30, 60])
+def test_a_token_budget_that_is_too_small_lets_users_wait_and_computes_no_more_than_it_holds(users):
+    asked = {"concurrency": users, "set": "max_num_batched_tokens=64", "engine": "vllm"}
+    plan = plan_serving("llama-3.1-8b", ["h100-sxm:1"], **asked).plans[0]
+    rate, step = plan.metrics["output_tokens_per_second"].value, float(plan.prediction.decode.value)
+    assert rate * (1024 + 255) / 256 <= 64 / step
+    ran = simulate(
+        "llama-3.1-8b", on="h100-sxm:1", clients=users, requests=400, **{k: asked[k] for k in ("set", "engine")}
+    )
+    assert rate == pytest.approx(ran.simulation.output_tokens_per_second, rel=0.12)

@@ -93,6 +93,7 @@ def predict(
     kv_bytes: float,
     budget: Number,
     per_group: Number | None = None,
+    all_run: bool = False,
 ) -> Prediction:
     """Return the steady state of users on one machine.
 
@@ -110,6 +111,7 @@ def predict(
     kv_bytes : bytes of one cached number [B].
     budget : tokens that one engine step may compute [token].
     per_group : users of one group in one stage; a grid over it keeps the axes of dp and pp out of decode steps [1].
+    all_run : whether all sequences are known to decode at once; else those wait that the token budget does not carry.
 
     Returns
     -------
@@ -125,7 +127,10 @@ def predict(
         here = larger(where(coupled > 1, batching.busiest_group(mean * coupled, coupled), mean), 1.0)
     else:
         here, sequences = per_group, per_group * groups * waves
-    users = sequences / groups
+    # where the token budget carries no more, the others wait and then take the place of one that ended
+    queued = 1.0 if all_run else larger(here / _most_running(served), 1.0)
+    here = here / queued
+    users = sequences / groups / queued
     # busy groups prefill in lockstep, so one prompt in each group costs as much as one
     others = larger(users * coupled - 1.0, 0.0) / larger(smaller(coupled, users * coupled), 1.0)
     later, emitted = workload.output - 1.0, _emitted(workload)
@@ -139,11 +144,11 @@ def predict(
     # a user waits for other prompts in the step of its own prompt before its first token, for the rest between tokens
     beside = smaller(larger(prompts.requests - 1.0, 0.0), others)
     between = others - beside
-    seen = _seen_by_users(prompts, empty, token, beside, between, smaller(others, 1.0), workload, emitted)
+    seen = _seen_by_users(prompts, empty, token, beside, between, smaller(others, 1.0), workload, emitted, queued)
     turns = (
         later / emitted + seen.rode
     ) / workload.output  # decode steps per token, including those that run with the user's own prompt
-    cycle = seen.cycle.value
+    cycle = seen.cycle.value / queued
     return Prediction(
         tpot=seen.tpot,
         ttft=seen.ttft,
@@ -155,7 +160,7 @@ def predict(
         prefill=prompts.step,
         sequences=sequences,
         input_share=1.0 - turns * emitted * token.value / cycle,
-        rate=batching.output_rate(sequences, cycle),
+        rate=batching.output_rate(sequences, seen.cycle.value),
         prefill_rate=prompts.fresh * groups / _prompt_interval(served, alone),
         busy=_busy(
             decode,
@@ -165,6 +170,19 @@ def predict(
             cycle,
         ),
     )
+
+
+def _most_running(served: _Served) -> Number:
+    """Return the sequences that decode at once where prompts and tokens share a budget: B n / (n e + I) [1].
+
+    A request takes I uncached tokens of its prompt, and e in each of its n decode steps, from steps of B tokens.
+    """
+    engine, workload = served.engine, served.workload
+    if not (engine.mixes and engine.chunked_prefill and workload.output > 1):
+        return np.inf
+    steps = (workload.output - 1.0) / _emitted(workload)
+    asked = steps * (1.0 + workload.drafted) + served.fresh
+    return larger(engine.pass_tokens(served.budget) * steps / asked, 1.0)
 
 
 def _emitted(workload: Workload) -> float:
@@ -193,6 +211,7 @@ def _seen_by_users(
     company: Number,
     workload: Workload,
     emitted: float,
+    queued: Number = 1.0,
 ) -> _Seen:
     """Return the times that a user sees: TTFT, TPOT and cycle time.
 
@@ -201,6 +220,7 @@ def _seen_by_users(
     empty, token : time to the first token in an idle system, and decode time per token without prompts [s].
     beside, between : other users' prompts in the step of a user's own prompt, and between its tokens [1].
     company : min(number of other users, 1) [1].
+    queued : users over those that run at once [1].
     """
     output, later = float(workload.output), workload.output - 1.0
     riding: Number = 0.0
@@ -224,6 +244,15 @@ def _seen_by_users(
     )
     tpot = total("TPOT", [*token.parts, stalled], "s")
     whole = batching.cycle_time(ttft.value, tpot.value, output)
+    if np.any(queued > 1.0):
+        wait = prompts.term(
+            (queued - 1.0) * whole * output,
+            "users before it",
+            text="{queued} users for each that the token budget lets run",
+            numbers={"queued": queued},
+        )
+        ttft = total("TTFT", [*ttft.parts, wait], "s")
+        whole = batching.cycle_time(ttft.value, tpot.value, output)
     parts = [_share(ttft, 1.0, output), _share(tpot, later, output)]
     return _Seen(
         tpot, ttft, Term("cycle time", whole, "s", law="batching.cycle_time", parts=parts, combine="sum"), rode
