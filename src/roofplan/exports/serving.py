@@ -71,6 +71,10 @@ def launch(plan: Plan) -> str:
     One line of shell; what the command cannot express follows ``#``.
     """
     line = _Line(plan)
+    if plan.engine.stands_for:
+        line.remarks.append(
+            f"{plan.engine.stands_for}'s own command is not known; this is that of {plan.engine.id}, which stands in for it"
+        )
     if plan.engine.name == "llama.cpp":
         _llama_cpp(line)
     else:

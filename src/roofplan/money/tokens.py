@@ -211,7 +211,7 @@ def api_of(model: str, demand: Demand, given: Route | None = None) -> Api | None
         monthly=Interval(low=bills[0][0], central=month(middle_in, middle_out), high=bills[-1][0], grade=sure),
         cheapest=bills[0][1],
         dearest=bills[-1][1],
-        date=max(one.date for one in known),
+        date=dated,
         source="; ".join(dict.fromkeys(one.source.split("; ")[0] for one in known)),
     )
 

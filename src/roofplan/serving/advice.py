@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -90,14 +91,15 @@ def improvements(plan: Plan, asked: Request, fit: Fit) -> list[Improvement]:
     """
     degrees = plan.strategy.as_dict()
     here = replace(asked, machines=(plan.machine,), pins=degrees)
-    now = objective(plan, asked.best)
+    best_of = asked.best if math.isfinite(objective(plan, asked.best)) else "throughput"  # without a price
+    now = objective(plan, best_of)
     found = []
     for argument, value, changed in changes(plan, here):
         plans = evaluate(changed, Tally(), fit)
         if not plans:
             continue
-        best = ordered(plans, asked.best, limited=asked.constraints.timed)[0]
-        there = objective(best, asked.best)
+        best = ordered(plans, best_of, limited=asked.constraints.timed)[0]
+        there = objective(best, best_of)
         ratio = there / now if now > 0 else now / there
         if ratio < 1.0 - TIE:
             found.append(Improvement(argument=argument, needed=value, plan=best, ratio=ratio))
@@ -152,7 +154,8 @@ def changes(plan: Plan, asked: Request) -> Iterator[tuple[str, str, Request]]:
             tokens = float(now * factor)
             settings = {**asked.settings, "batched_tokens": tokens}
             engine = asked.engine or plan.engine.id
-            yield "--set", f"{known['batched_tokens']}={tokens:.0f}", replace(asked, settings=settings, engine=engine)
+            spelt = ",".join(f"{known[flag]}={value:.15g}" for flag, value in settings.items())
+            yield "--set", spelt, replace(asked, settings=settings, engine=engine)
     for engine in ("vllm", "sglang", "tensorrt-llm"):
-        if engine != plan.engine.name and not asked.engine:
+        if engine != plan.engine.name and not asked.engine and not asked.settings:
             yield "--engine", engine, replace(asked, engine=engine, settings={})

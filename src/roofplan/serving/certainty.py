@@ -13,7 +13,7 @@ from roofplan.records.source import GRADES
 from roofplan.records.system import System
 from roofplan.records.terms import Term
 from roofplan.serving.bounds import leaves, limit_of
-from roofplan.timing.figures import STAND_IN, Doubt, Load, Sure, grade_of_constant, how_new, own_runs, sure, traits_of
+from roofplan.timing.figures import Doubt, Load, Sure, grade_of_constant, how_new, own_runs, sure, traits_of
 from roofplan.timing.rates import Rates, at_home
 
 SMALL = 0.1
@@ -85,14 +85,13 @@ def certainty(
     own = own_runs(figure, engine.id, r.machine, model, r.fit)
     system = system_of(model, r.machine, engine)
     new = how_new(figure, system, r.machine, r.fit)
-    traits = traits_of(system.kind, away=not at_home(engine, r.machine.device))
+    traits = traits_of(system.kind, away=not at_home(engine, r.machine.device), stands_for=engine.stands_for)
     grade, left = by_constants(behind, r) if borne is None else borne
-    assumed = (("engine", STAND_IN),) if engine.stands_for else ()
     if engine.kernels.launches != 1.0 or r.machine.device.device_class == CPU:
         grade = 3  # processors: one constant of one format, on two machines
     if new or guessed or any(uses(model, name) for name in r.fallbacks):
         grade = max(grade, 2)
-    return sure(figure, GRADES[grade], Doubt(left, new, load, assumed, traits, swing), r.fit, own)
+    return sure(figure, GRADES[grade], Doubt(left, new, load, (), traits, swing), r.fit, own)
 
 
 def by_constants(whole: Term, r: Rates) -> tuple[int, float]:

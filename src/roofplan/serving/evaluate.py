@@ -23,7 +23,7 @@ from roofplan.serving.ledger import Ledger, footprints, ledger
 from roofplan.serving.plan import DEFAULT_TPOT, Plan, Refusal, Request, Tally, metrics_of
 from roofplan.serving.prediction import predict
 from roofplan.serving.rules import legal
-from roofplan.serving.settings import with_settings
+from roofplan.serving.settings import names_of, with_settings
 from roofplan.serving.space import (
     COMPETING,
     at_precision,
@@ -77,6 +77,16 @@ def evaluate(asked: Request, tally: Tally, fit: Fit, progress: Callable[[int, in
     return plans
 
 
+def _engine(asked: Request, machine: Machine, precision: str) -> tuple[Engine | None, str]:
+    """Return the engine of a machine with the given settings, None where there is none, and why."""
+    found = choose_engine(asked.engine, machine, asked.model, precision)
+    if found is None:
+        return None, refused_device(asked.engine, machine, precision)
+    if unknown := asked.settings.keys() - names_of(found).values():
+        return None, f"{found.called} has no setting {min(unknown)}"
+    return with_settings(found, asked.settings), ""
+
+
 def _machine_plans(
     asked: Request,
     machine: Machine,
@@ -94,11 +104,10 @@ def _machine_plans(
     if limits.datacenter and machine.device.geforce_licence:
         tally.refusals[Refusal("datacenter", "its licence forbids data centres")] += 1
         return []
-    engine = choose_engine(asked.engine, machine, asked.model, precision)
+    engine, lacking = _engine(asked, machine, precision)
     if engine is None:
-        tally.refusals[Refusal("engine", refused_device(asked.engine, machine, precision))] += 1
+        tally.refusals[Refusal("engine", lacking)] += 1
         return []
-    engine = with_settings(engine, asked.settings)
     unread = refuses_format(model, engine, machine)
     model = in_files_of(model, engine)
     cost = money.hourly(machine, asked.price, fit, asked.terms)

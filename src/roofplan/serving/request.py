@@ -12,12 +12,14 @@ from roofplan.inputs import Lengths, Load, ServeInputs, Text
 from roofplan.money.machine import OwnershipTerms
 from roofplan.operations.table import format_entry
 from roofplan.records import units
+from roofplan.records.engine import Engine
 from roofplan.records.hardware import Machine, Server
 from roofplan.records.model import Model
 from roofplan.records.strategy import pinned_parts
 from roofplan.records.workload import Constraints, Workload
 from roofplan.serving.plan import OBJECTIVES, Request
-from roofplan.serving.settings import engine_to_set, settings_of
+from roofplan.serving.settings import settings_of
+from roofplan.serving.space import choose_engine, named_engine
 
 
 def request_of(
@@ -59,6 +61,7 @@ def request_of(
         other = catalogue.stand_in("engines", engine)
         known = catalogue.find("engines", engine, "--engine")
         engine = engine if other else known
+    formats = precisions(asked.precision, "--precision")
     request = Request(
         model=model,
         machines=machines,
@@ -66,16 +69,29 @@ def request_of(
         constraints=constraints,
         engine=engine,
         pins=pins(asked.strategy),
-        precisions=precisions(asked.precision, "--precision"),
+        precisions=formats,
         kv_precisions=precisions(asked.kv_precision, "--kv-precision"),
         price=asked.price,
         terms=terms,
         utilisation=utilisation_of(asked.utilisation),
         best=best,
-        settings=settings_of(asked.set, engine_to_set(engine)) if asked.set else {},
+        settings=settings_of(asked.set, _engine_to_set(engine, machines if asked.on else (), model, formats))
+        if asked.set
+        else {},
         named=hub_name(asked.model),
     )
     return request, [("planned_as", other.text)] if other else []
+
+
+def _engine_to_set(name: str | None, machines: Sequence[Machine], model: Model, formats: Sequence[str]) -> Engine:
+    """Return the engine whose settings are given: the requested one, else the default one of all machines and formats, else vLLM."""
+    if name is not None and name != "any":
+        return named_engine(name)
+    found = (choose_engine(name, one, model, precision) for one in machines for precision in formats)
+    engines = {one.id: one for one in found if one is not None} if name is None else {}
+    if name == "any" or len(engines) > 1:
+        raise InputError("--set: settings are of one engine; name it with --engine", argument="--set", value=name)
+    return next(iter(engines.values()), named_engine("vllm"))
 
 
 REFUSED = {"int4": "awq, gptq, q4_k_m, nvfp4 or mxfp4", "4bit": "awq, gptq, q4_k_m, nvfp4 or mxfp4"}
@@ -135,6 +151,12 @@ def known_format(name: str, argument: str) -> str:
         raise InputError(
             f"{argument}: {name} is not one format; say which: {REFUSED[lowered]}",
             code="unknown_precision",
+            argument=argument,
+            value=name,
+        )
+    if lowered == "any":
+        raise InputError(
+            f"{argument}: any stands alone, and only serve tries formats in turn; name one, such as q4_k_m",
             argument=argument,
             value=name,
         )
@@ -379,7 +401,8 @@ def whole_catalogue(constraints: Constraints) -> tuple[Machine, ...]:
         if constraints.datacenter and found.geforce_licence:
             continue
         out += machine(name)
-        full = catalogue.servers_of(name)
+        rented = {price.provider for price in catalogue.prices(name)}
+        full = [box for box in catalogue.servers_of(name) if box.provider in {"", *rented}]
         if full and full[-1].network and box_size(found) == full[-1].count:
             out += machine(f"{name}:2x{full[-1].count}")
         out += rigs(name, full)

@@ -6,7 +6,6 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 
-from roofplan import catalogue
 from roofplan.errors import InputError, nearest
 from roofplan.records.engine import Engine
 from roofplan.records.source import Sourced
@@ -112,23 +111,3 @@ def with_settings(engine: Engine, settings: Mapping[str, float]) -> Engine:
     block = stated.pop("block", None)
     engine = replace(engine.launched(stated), stated=dict(settings))
     return engine if block is None else replace(engine, block=block.value)
-
-
-def engine_to_set(name: str | None) -> Engine:
-    """Return the engine that settings apply to: the requested one, else the default one.
-
-    Parameters
-    ----------
-    name : requested engine, None for the default.
-
-    Returns
-    -------
-    The engine.
-
-    Raises
-    ------
-    InputError : several engines compete, so setting names are ambiguous.
-    """
-    if name == "any":
-        raise InputError("--set: settings are of one engine; name it with --engine", argument="--set", value=name)
-    return catalogue.engine(catalogue.find("engines", name or "vllm", "--engine"))

@@ -26,9 +26,7 @@ COMPETING = ("vllm", "sglang", "tensorrt-llm", "llama.cpp")
 def choose_engine(name: str | None, machine: Machine, model: Model, precision: str) -> Engine | None:
     """Return the requested engine, else llama.cpp for its formats and Apple, else vLLM, else the first that runs."""
     if name is not None and name != "any":
-        found = catalogue.engine(catalogue.find("engines", name, "--engine"))
-        other = catalogue.stand_in("engines", name)
-        found = replace(found, stands_for=other.name, prompt_kernels=other.kernels) if other else found
+        found = named_engine(name)
         return found if supported(found, machine) is None else None
     alone = in_gguf(model, precision) or machine.device.device_class == "apple"
     for candidate in ("llama.cpp",) if alone else COMPETING:
@@ -36,6 +34,29 @@ def choose_engine(name: str | None, machine: Machine, model: Model, precision: s
         if supported(found, machine) is None:
             return found
     return None
+
+
+def named_engine(name: str) -> Engine:
+    """Return the engine of a name, or the one that stands in for it.
+
+    Parameters
+    ----------
+    name : id or alias of an engine, or software that another's profile stands in for.
+
+    Returns
+    -------
+    The engine.
+
+    Raises
+    ------
+    UnknownName : the catalogue knows neither.
+    """
+    found, other = catalogue.engine(catalogue.find("engines", name, "--engine")), catalogue.stand_in("engines", name)
+    return (
+        found
+        if other is None
+        else found.standing_for(other.name, kernels=other.kernels, vendors=other.vendors, reads=other.reads)
+    )
 
 
 def in_gguf(model: Model, precision: str) -> bool:
@@ -60,7 +81,7 @@ def refused_device(name: str | None, machine: Machine, precision: str) -> str:
     if name is None or name == "any":
         reads = "" if precision == "checkpoint" else f" that reads {precision}"
         return f"no engine of the catalogue{reads} runs on {machine.device.id}"
-    return supported(catalogue.engine(catalogue.find("engines", name, "--engine")), machine) or ""
+    return supported(named_engine(name), machine) or ""
 
 
 def at_precision(model: Model, precision: str) -> Model:
@@ -229,4 +250,4 @@ def refuses_format(model: Model, engine: Engine, machine: Machine) -> str | None
     base = model.quantization.format.partition("-g")[0].removesuffix("-channel")
     if {base, READ_AS.get(base, base)} & set(engine.weights):
         return None
-    return f"{engine.id} does not read {base} weights"
+    return f"{engine.called} does not read {base} weights"

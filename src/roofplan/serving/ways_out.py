@@ -18,7 +18,7 @@ from roofplan.records.hardware import Machine
 from roofplan.serving.evaluate import MOST_SEATS, evaluate
 from roofplan.serving.order import ordered
 from roofplan.serving.plan import Plan, Request, Tally
-from roofplan.serving.space import COMPETING, choose_engine
+from roofplan.serving.space import COMPETING, at_precision, choose_engine, refuses_format
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -295,31 +295,37 @@ def _changed(asked: Request, machine: Machine, fit: Fit) -> Iterator[Change]:
 
 
 def _other_engines(asked: Request, machine: Machine) -> Iterator[Change]:
-    """Yield changes to other engines, the default one first."""
+    """Yield changes to other engines, the default one first; none where settings of one engine are given."""
+    if asked.settings:
+        return
     usual = choose_engine(None, machine, asked.model, asked.precisions[0])
     names = dict.fromkeys((*((usual.name,) if usual else ()), *COMPETING))
     for place, name in enumerate(names):
         if asked.engine != "any" and not (asked.engine or next(iter(names))).startswith(name):
             size = CHANGES_ENGINE * (1.0 + 0.01 * place)
-            yield Change(flags={"--engine": name}, asked=replace(asked, engine=name, settings={}), size=size)
+            yield Change(flags={"--engine": name}, asked=replace(asked, engine=name), size=size)
 
 
 def _other_formats(asked: Request, machine: Machine) -> Iterator[Change]:
-    """Yield changes to narrower formats that the device computes in or unpacks to 16 bits."""
+    """Yield changes to narrower formats that the device computes in or unpacks; of any width where the engine cannot read what is asked."""
     now = asked.model.quantization.format if asked.model.quantization else asked.model.dtype
     held = min(element_bytes(now if one == "checkpoint" else one) for one in asked.precisions)
     native = "fp8" in machine.device.peak
+    engine = choose_engine(asked.engine, machine, asked.model, asked.precisions[0])
+    unread = engine is None or all(
+        refuses_format(at_precision(asked.model, one), engine, machine) for one in asked.precisions
+    )
     if asked.kv_precisions == ("checkpoint",) and native:
         yield Change(flags={"--kv-precision": "fp8"}, asked=replace(asked, kv_precisions=("fp8",)), size=CHANGES_CACHE)
     for precision in (*(("fp8",) if native else ()), "awq", "q4_k_m"):
         there = (
             math.floor(8.0 * element_bytes(precision)) / 8.0
         )  # without scales, so formats of equal width are equal changes
-        if there < 0.9 * held:
+        if there < 0.9 * held or unread:
             yield Change(
                 flags={"--precision": precision},
                 asked=replace(asked, precisions=(precision,)),
-                size=math.log(held / there),
+                size=abs(math.log(held / there)),
             )
 
 

@@ -27,17 +27,20 @@ from roofplan.training.search import LEAST_SEQUENCE, Tally, search, tensor_degre
 MORE = (2, 4, 8, 16, 32, 64)
 """Multiples of a machine that are tried as remedies [1]."""
 
+LEAST_SHORTENED = 512
+"""Shortest sequence that is suggested, an eighth of the default [token]."""
+
 MOST_FINE_TUNED = 10e9
 """Largest run for which low-rank updates are suggested; a longer one is not fine-tuning [token]."""
 
 
 def memory_miss(asked: TrainingRequest, machine: Machine, tally: Tally, fit: Fit) -> NoPlan:
     """Return the refusal if nothing fits: the least memory needed on the nearest machine, and tried remedies."""
-    need = tally.least_memory
+    need = tally.least_memory + asked.framework.keeps("outside")
     room = float(machine.device.memory or 0.0)
     text = (
         f"no plan: memory. the leanest layout, {tally.leanest.label() if tally.leanest else ''}, needs"
-        f" {need / 2**30:.1f} GiB a device; {machine.device.id} has {room / 2**30:.1f}"
+        f" {need / 2**30:.1f} GiB a device; {machine.device.id} has {room / 2**30:.1f} GiB"
     )
     has = machine.host_memory
     if need <= room and has is not None and math.isfinite(tally.least_host) and tally.least_host > has:
@@ -45,7 +48,8 @@ def memory_miss(asked: TrainingRequest, machine: Machine, tally: Tally, fit: Fit
             f"no plan: host memory. what leaves the devices needs {tally.least_host / 2**30:,.0f} GiB in each host;"
             f" {machine.text or machine.device.id} has {has / 2**30:,.0f}"
         )
-    tried = (*_offloaded(asked, machine, fit), *_elsewhere(asked, machine, fit), *_fine_tuned(asked, machine, fit))
+    ways = (_offloaded, _elsewhere, _fine_tuned, _shorter)
+    tried = [found for way in ways for found in way(asked, machine, fit)]
     larger = (_way({"--on": m.text}, "--on", machine.text, asked, m, fit) for m in _larger(machine) if not asked.pins)
     first = next((way for way in larger if way), None)
     refusal = NoPlan(text, binding="memory", relax=[*tried, *([first] if first else [])])
@@ -107,15 +111,35 @@ def _elsewhere(asked: TrainingRequest, machine: Machine, fit: Fit) -> list[Remed
 
 
 def _fine_tuned(asked: TrainingRequest, machine: Machine, fit: Fit) -> list[Remedy]:
-    """Return the remedy of QLoRA at the same batch and sequence, if the run may be fine-tuning."""
-    job = asked.job
-    if job.adapter is not None or asked.pins or (job.tokens or 0.0) > MOST_FINE_TUNED:
+    """Return the remedy of QLoRA at the same batch and sequence, if the run may be fine-tuning and its weights are wider."""
+    job, now = asked.job, asked.job.adapter
+    if (now is not None and now.method != "lora") or asked.pins or (job.tokens or 0.0) > MOST_FINE_TUNED:
         return []
-    small = Adapter(method="qlora", rank=16, targets=ALL_PRODUCTS, stored="bnb-nf4", bytes=ADAPTER_BYTES)
-    other = replace(asked, job=replace(job, adapter=small), framework=catalogue.framework("fsdp-qlora-1.0"))
+    small = replace(
+        now or Adapter(method="qlora", rank=16, targets=ALL_PRODUCTS, stored="bnb-nf4", bytes=ADAPTER_BYTES),
+        method="qlora",
+        stored="bnb-nf4",
+    )
+    framework = catalogue.framework("fsdp-qlora-1.0")
+    other = replace(asked, job=replace(job, adapter=small), framework=framework)
     flags = {"--method": "qlora", "--batch": f"{job.batch}seq", "--sequence": str(job.sequence)}
-    found = _way(flags, "--method", "full", other, machine, fit)
+    flags |= {"--base": small.stored} if now else {}
+    flags |= {"--framework": framework.name} if asked.framework.name != framework.name else {}
+    found = _way(flags, "--method", now.method if now else "full", other, machine, fit)
     return [found] if found else []
+
+
+def _shorter(asked: TrainingRequest, machine: Machine, fit: Fit) -> list[Remedy]:
+    """Return the remedy of the longest of the halved sequences that fits, at as many tokens a step."""
+    job = asked.job
+    sequence, batch = job.sequence, job.batch
+    while sequence % 2 == 0 and sequence // 2 >= LEAST_SHORTENED:
+        sequence, batch = sequence // 2, 2 * batch
+        flags = {"--sequence": str(sequence), "--batch": f"{batch}seq"}
+        other = replace(asked, job=replace(job, sequence=sequence, batch=batch))
+        if found := _way(flags, "--sequence", job.sequence, other, machine, fit):
+            return [found]
+    return []
 
 
 def _larger(machine: Machine) -> list[Machine]:

@@ -486,7 +486,8 @@ def _swaps_somehow(framework: Framework, pins: Pins) -> bool:
 
 
 def _nearest_batch(batch: int, devices: int) -> int:
-    """Return the multiple of the device count nearest to a batch; for a smaller batch, its nearest divisor below."""
+    """Return the multiple of the device count nearest to a batch; for a smaller one, their largest divisor below it, or all."""
     if batch >= devices:
         return round(batch / devices) * devices
-    return max(d for d in divisors(devices) if d <= batch)
+    near = max(d for d in divisors(devices) if d <= batch)
+    return near if near != batch else devices

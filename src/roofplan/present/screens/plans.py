@@ -84,15 +84,13 @@ def _between(price: Price) -> str:
     return f" [{units.significant(price.low)}, {units.significant(price.high)}]"
 
 
-def weights_text(model: Model) -> str:
+def weights_text(model: Model, *, changed: bool = False) -> str:
     """Return how the weights are stored."""
     plan = model.quantization
     if plan is None:
-        return (
-            f"{model.dtype} as published"
-            if model.stated_dtype
-            else f"{model.dtype}, read as such: the config states no dtype"
-        )
+        unstated = f"{model.dtype}, read as such: the config states no dtype"
+        as_it_is = f"{model.dtype} as published" if model.stated_dtype else unstated
+        return f"weights changed to {model.dtype}" if changed else as_it_is
     where = "experts only" if plan.only_experts else "linear layers"
     return f"{plan.format} {where}, the rest {model.dtype}"
 
@@ -107,7 +105,7 @@ def head_lines(plan: Plan) -> list[str]:
     if w.drafted:
         asked += f" --draft {w.drafted}:{w.acceptance:g}"
     lines = [
-        f"{plan.model.id} · {plan.model.total:,} parameters, {weights_text(plan.model)}, cache {plan.kv_precision}"
+        f"{plan.model.id} · {plan.model.total:,} parameters, {weights_text(plan.model, changed=plan.changes_model)}, cache {plan.kv_precision}"
     ]
     links = link_text(m)
     lines += wrapped(
@@ -429,10 +427,13 @@ def beside_lines(result: Result, plan: Plan) -> list[str]:
 
 def improvement_lines(result: Result) -> list[str]:
     """Return what would do better, each change tried and with its gain."""
-    words = []
+    words, now = [], result.plans[0]
     for one in better(result)[:MOST_IMPROVEMENTS]:
         gain = f"+{1 / one.ratio - 1:.0%}" if result.asked.best == "throughput" else f"-{1 - one.ratio:.0%}"
-        words.append(f"{one.argument} {one.needed} {gain}" + (", changes the model" if one.plan.changes_model else ""))
+        words.append(
+            f"{one.argument} {one.needed} {gain}"
+            + (", changes the model" if one.plan.changes_model and one.plan.changes != now.changes else "")
+        )
     tried = " · ".join(words) or "prefix hits, 8 bits, chunk sizes and other engines were tried: none gains over 1%"
     missing = wrapped("not modelled: queueing, prompts of unlike length, images", indent=16, first=2)
     return [*wrapped(f"better        {tried}", indent=16, first=2), *missing]
