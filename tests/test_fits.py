@@ -12,7 +12,7 @@ from roofplan.evidence.fits.messages import fit_messages
 from roofplan.evidence.fits.prices import fit_prices
 from roofplan.evidence.fits.prompts import fit_front, fit_prefill, latencies
 from roofplan.evidence.fits.serving import fit_serving
-from roofplan.evidence.fits.training import fit_families, fit_training
+from roofplan.evidence.fits.training import FAMILIES, belongs, cases, fit_families, fit_training
 from roofplan.evidence.inference import clean_cases, known_cases, queues
 
 EXACT, ITERATED, FLAT = 1e-6, 1e-3, 0.05
@@ -20,6 +20,12 @@ EXACT, ITERATED, FLAT = 1e-6, 1e-3, 0.05
 
 TOLD = ("unit", "rows", "source", "kind", "note", "basis")
 """What is said of each constant."""
+
+
+@pytest.mark.parametrize("family", FAMILIES, ids=[family.scope for family in FAMILIES])
+def test_every_publisher_of_a_family_has_runs_in_it(family):
+    for source in family.sources:
+        assert any(belongs(case, family) for case in cases(source)), source
 
 
 def same(name, made, tolerance):

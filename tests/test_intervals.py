@@ -17,7 +17,6 @@ from roofplan.evidence.fits.intervals import (
     fit_intervals,
     guaranteed,
     judged,
-    publishers,
     sizes_of,
     weights_of,
     width_of,
@@ -36,6 +35,7 @@ from roofplan.records.workload import Constraints
 from roofplan.serving import Request, Tally, evaluate
 from roofplan.timing.figures import (
     FIGURE_OF,
+    STAND_IN,
     STEP,
     THROUGHPUT,
     TIME_PER_TOKEN,
@@ -148,11 +148,11 @@ def test_publishers_weigh_equally_and_their_systems_within_them():
     assert weights[5:15].sum() == pytest.approx(1 / 6) == pytest.approx(weights[25])
 
 
-def test_a_pool_of_one_run_is_no_publisher():
+def test_a_publisher_of_one_run_weighs_as_much_as_any():
     rows = [*drawn(240), outcome(0.1, "lonely")]
-    assert len(publishers(rows)) == 12
-    assert weights_of(rows)[-1] == pytest.approx(0.2 / 12.2)
-    assert len(publishers(rows[-1:])) == 1
+    assert weights_of(rows)[-1] == pytest.approx(1 / 13)
+    many = width_of([*drawn(240), *(outcome(2.0, f"lonely-{n}") for n in range(6))])
+    assert many.factor > 1.5 * width_of([*drawn(240), *(outcome(2.0, "one") for _ in range(6))]).factor
 
 
 def test_a_factor_holds_nine_of_ten_of_a_new_publisher():
@@ -382,7 +382,8 @@ def test_a_stand_in_is_new_and_wider():
     found, plain = (training_figures(one, FIT)[0]["tokens_per_second_per_device"] for one in (case, own))
     assert case.framework.stands_for
     assert found.doubt.new
-    assert ("framework", 0.2) in found.doubt.assumed
+    assert found.doubt.traits == (STAND_IN,)
+    assert dict(found.causes)[STAND_IN] > 0.1
     assert found.high / found.low > plain.high / plain.low
 
 

@@ -25,10 +25,6 @@ ALONE = ("static batch", "steady batch")
 """Regimes in which the batch size is known."""
 
 
-LEAST_OF_A_SOURCE = 5
-"""Scored rows below which a source is pooled with other small sources [1]."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
     """One published figure with its prediction, or the reason why it has none.
@@ -107,7 +103,7 @@ class Score:
     ----------
     rows : scored figures.
     median, p90 : of the absolute relative error over rows; for the 90th percentile sources are weighted equally.
-    macro : mean of the sources' medians; sources with few rows are pooled.
+    macro : mean of the sources' medians, whether a source has one row or many.
     middle : median of the sources' medians.
     coverage : share of measured figures inside their interval, sources weighted equally.
     width : median of high over low.
@@ -123,14 +119,12 @@ class Score:
     sources: int
 
 
-def pooled(outcomes: Iterable[Outcome]) -> dict[str, list[Outcome]]:
-    """Return outcomes by source, with small sources pooled."""
-    by: dict[str, list[Outcome]] = defaultdict(list)
+def outcomes_by_source(outcomes: Iterable[Outcome]) -> dict[str, list[Outcome]]:
+    """Return outcomes by source."""
+    found: dict[str, list[Outcome]] = defaultdict(list)
     for one in outcomes:
-        by[one.source].append(one)
-    small = [name for name, found in by.items() if len(found) < LEAST_OF_A_SOURCE]
-    rest = [one for name in small for one in by.pop(name)]
-    return {**by, "small sources": rest} if rest else dict(by)
+        found[one.source].append(one)
+    return dict(found)
 
 
 def score(outcomes: Sequence[Outcome]) -> Score | None:
@@ -138,7 +132,7 @@ def score(outcomes: Sequence[Outcome]) -> Score | None:
     found = [one for one in outcomes if one.predicted is not None]
     if not found:
         return None
-    by = pooled(found)
+    by = outcomes_by_source(found)
     medians = [float(np.median([one.error for one in rows])) for rows in by.values()]
     weights = np.concatenate([np.full(len(rows), 1.0 / len(rows)) for rows in by.values()])
     errors = np.concatenate([[one.error for one in rows] for rows in by.values()])
@@ -243,20 +237,21 @@ class Validation:
 
         A chip that no other source has takes the median share of all their chips.
         """
-        found = [one for one in self.of(name) if one.ideal]
+        found = [(one, one.ideal) for one in self.of(name) if one.ideal]
         shares: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
-        for one in found:
-            shares[one.source][one.chip].append(one.measured / (one.ideal or 1.0))
+        for one, ideal in found:
+            shares[one.source][one.chip].append(one.measured / ideal)
         out = {}
         for source, chips in shares.items():
             others = [by for other, by in shares.items() if other != source]
             every = [share for by in others for values in by.values() for share in values]
             if not every:
                 continue
-            mine = [one for one in found if one.source == source]
             learned = {chip: [share for by in others for share in by.get(chip, ())] or every for chip in chips}
             errors = [
-                abs(float(np.median(learned[one.chip])) * (one.ideal or 1.0) / one.measured - 1.0) for one in mine
+                abs(float(np.median(learned[one.chip])) * ideal / one.measured - 1.0)
+                for one, ideal in found
+                if one.source == source
             ]
             out[source] = float(np.median(errors))
         return out

@@ -34,10 +34,6 @@ FIGURE_OF = {
 """Figure behind each published metric; error sizes are learned per figure."""
 
 
-STAND_IN = 0.2
-"""Relative error of using another engine's profile, from the spread of constants between frameworks [1]."""
-
-
 def own_place(software: str, machine: Machine, model: Model) -> str:
     """Return the scope of a user's own runs: software, devices, and the model's parameter count and format.
 
@@ -170,8 +166,11 @@ BASE, PUBLISHERS, CONSTANTS, NEW, NEW_KIND = "base", "publishers", "constants", 
 SWING = "near capacity"
 MULTIPLES = (CONSTANTS, SWING)
 LOADS = ("clients", "queue")
-TRAITS = MIXTURE, AWAY = "mixture", "other vendor"
+TRAITS = MIXTURE, AWAY, STAND_IN = "mixture", "other vendor", "stand-in"
 """Causes of error whose sizes are learned; those of `MULTIPLES` are multiples of what is computed for each run."""
+
+UNLEARNED = {STAND_IN: 0.2}
+"""Sizes of traits where no left-out run shows one, from the spread of constants between frameworks [1]."""
 
 CLIENTS = frozenset({"client", "clients"})
 """Values of `Doubt.load` that mean a closed loop."""
@@ -208,23 +207,25 @@ def causes(figure: str, doubt: Doubt, fit: Fit) -> dict[str, float]:
     out |= {NEW_KIND: size(NEW_KIND)} if doubt.new == "kind" else {}
     out |= {doubt.load: size(doubt.load)} if doubt.load in LOADS else {}
     out |= {SWING: size(SWING) * doubt.swing} if doubt.swing else {}
-    out |= {trait: size(trait) for trait in doubt.traits}
+    out |= {trait: size(trait) or UNLEARNED.get(trait, 0.0) for trait in doubt.traits}
     return out | dict(doubt.assumed)
 
 
-def traits_of(kind: str, *, away: bool = False) -> tuple[str, ...]:
-    """Return what makes errors larger in a system: a mixture of experts, and an engine away from the devices that it was written for.
+def traits_of(kind: str, *, away: bool = False, stands_for: str = "") -> tuple[str, ...]:
+    """Return the traits that make errors larger.
 
     Parameters
     ----------
     kind : of the model, as in `System`.
     away : whether the device is of a vendor for which the engine's kernels were not first written.
+    stands_for : software without a profile that the engine or framework stands in for, empty for itself.
 
     Returns
     -------
     Those of `TRAITS` that hold.
     """
-    return tuple(trait for trait, holds in ((MIXTURE, kind == "mixture"), (AWAY, away)) if holds)
+    held = {MIXTURE: kind == "mixture", AWAY: away, STAND_IN: bool(stands_for)}
+    return tuple(trait for trait in TRAITS if held[trait])
 
 
 def spread_of(figure: str, doubt: Doubt, fit: Fit) -> float:

@@ -15,7 +15,6 @@ from roofplan.records.system import System
 from roofplan.records.training import Framework, Job, Layout
 from roofplan.timing.figures import (
     MEMORY,
-    STAND_IN,
     STEP,
     Doubt,
     Metric,
@@ -127,8 +126,6 @@ def step_certainty(
     asked = Asked(model, job, layout, machine)
     others = {name: _span(name, asked, a, float(found.time)) for name in unstated}
     grade, assumed = 1, (*doubts, *((name, flat(least, most)) for name, (least, most) in others.items()))
-    if framework.stands_for:
-        assumed = (*assumed, ("framework", STAND_IN))
     if layout.offload in OFFLOADED:
         part, worst, error = OFFLOADED[layout.offload]
         share = float(found.parts.get(part, 0.0)) / float(found.time)
@@ -138,7 +135,8 @@ def step_certainty(
     new = how_new(STEP, system, machine, fit)
     grade = max(grade, 2) if new else grade
     own = own_runs(STEP, framework.id, machine, model, fit)
-    known = sure(STEP, GRADES[grade], Doubt(left, new, assumed=assumed, traits=traits_of(system.kind)), fit, own)
+    traits = traits_of(system.kind, stands_for=framework.stands_for)
+    known = sure(STEP, GRADES[grade], Doubt(left, new, assumed=assumed, traits=traits), fit, own)
     ends = [(least, most) for name, (least, most) in others.items() if name in INSIDE]
     return Known(known, ends=(min([1.0, *(x for x, _ in ends)]), max([1.0, *(x for _, x in ends)])))
 
@@ -271,7 +269,7 @@ def memory_certainty(framework: Framework, machine: Machine, model: Model, job: 
     own = own_runs(MEMORY, framework.id, machine, model, fit)
     new = how_new(MEMORY, system_of(model, machine, framework, job), machine, fit)
     grade = "calibrated" if framework.measured_memory and not new else "borrowed"
-    assumed = (("framework", STAND_IN),) if framework.stands_for else ()
-    doubts = (Doubt(left, new, assumed=assumed) for left in (max(MEMORY_SPREAD, slack.spread), MEMORY_SPREAD))
+    traits = traits_of("", stands_for=framework.stands_for)
+    doubts = (Doubt(left, new, traits=traits) for left in (max(MEMORY_SPREAD, slack.spread), MEMORY_SPREAD))
     reserved, allocated = (sure(MEMORY, grade, doubt, fit, own) for doubt in doubts)
     return reserved, allocated

@@ -18,7 +18,7 @@ References
 from __future__ import annotations
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -26,7 +26,7 @@ import numpy as np
 
 from roofplan.evidence.fits.fitting import entry
 from roofplan.evidence.rows import SHORT_OF_CACHE
-from roofplan.evidence.scoring import LEAST_OF_A_SOURCE, Outcome, pooled, weighted_quantile
+from roofplan.evidence.scoring import Outcome, outcomes_by_source, weighted_quantile
 from roofplan.money.uncertainty import student
 from roofplan.records.calibration import Constant, Fit
 from roofplan.timing.figures import (
@@ -75,25 +75,13 @@ def by_figure(outcomes: Sequence[Outcome]) -> dict[str, list[Outcome]]:
     return dict(found)
 
 
-def publishers(rows: Sequence[Outcome]) -> dict[str, list[Outcome]]:
-    """Return outcomes by publisher, with small publishers pooled; a pool that is still too small is left out if others remain."""
-    return {name: mine for name, mine in pooled(rows).items() if len(mine) >= LEAST_OF_A_SOURCE} or pooled(rows)
-
-
 def weights_of(rows: Sequence[Outcome]) -> np.ndarray:
-    """Return the weight of each outcome: equal per publisher, then per system of a publisher, then per run of a system [2]_.
-
-    A pool with fewer runs than the least for a publisher has a proportionally lower weight.
-    """
+    """Return the weight of each outcome: equal per publisher, then per system of a publisher, then per run of a system [2]_."""
     out, places = np.zeros(len(rows)), {id(one): place for place, one in enumerate(rows)}
-    by = pooled(rows)
-    for mine in by.values():
-        systems: dict[str, int] = defaultdict(int)
+    for mine in outcomes_by_source(rows).values():
+        systems = Counter(str(one.system) for one in mine)
         for one in mine:
-            systems[str(one.system)] += 1
-        whole = min(1.0, len(mine) / LEAST_OF_A_SOURCE)
-        for one in mine:
-            out[places[id(one)]] = whole / (len(systems) * systems[str(one.system)])
+            out[places[id(one)]] = 1.0 / (len(systems) * systems[str(one.system)])
     return out / np.sum(out)
 
 
@@ -159,7 +147,7 @@ def sizes_of(rows: Sequence[Outcome], start: Sizes | None = None) -> Sizes:
     causes = {name: each * (own if name == PUBLISHERS else 1.0) for name, each in _cause_matrix(rows).items()}
     causes = {name: each for name, each in causes.items() if each.any()}
     errors, weights, fixed = math.sqrt(2.0) * _errors(rows), weights_of(rows), _assumed(rows)
-    level, trust = float(np.average(errors, weights=weights)), TRUST / len(publishers(rows))
+    level, trust = float(np.average(errors, weights=weights)), TRUST / len(outcomes_by_source(rows))
     guessed = {name: EXPECTED.get(name, 0.0) * level if name not in MULTIPLES else 1.0 for name in causes}
     sizes = {**guessed, **(start or {})}
     variances = {name: sizes[name] ** 2 for name in causes}
@@ -220,8 +208,7 @@ def width_of(
     """
     sizes = sizes_of([*rows, *groups], start)
     distances, weights = _errors(rows) / spreads(rows, sizes), weights_of(rows)
-    of = {id(one): name for name, mine in pooled(rows).items() for one in mine}
-    names = np.array([of[id(one)] for one in rows])
+    names = np.array([one.source for one in rows])
     # in units of the factor that the others give
     beyond = np.zeros(len(rows))
     for name in dict.fromkeys(names.tolist()):
@@ -255,7 +242,7 @@ def _factor_of_groups(groups: Sequence[Outcome], axis: str, sizes: Sizes) -> flo
 
 def _least(rows: Sequence[Outcome]) -> float:
     """Return the least factor for the number of publishers: Student's t for few, zero for many [1]."""
-    count = len(publishers(rows))
+    count = len(outcomes_by_source(rows))
     return student(max(1.0, count - 1.0)) if count < LEAST_SOURCES else 0.0
 
 
@@ -273,7 +260,7 @@ def judged(
     """
     of, start = MEMBER[axis], sizes_of([*rows, *groups])
     mine = list(rows) if axis == PUBLISHER else [one for one in groups if one.left_out == axis]
-    members = publishers(mine) if axis == PUBLISHER else _members(mine, of)
+    members = _members(mine, of)
     out = []
     for found in members.values():
         gone = {of(one) for one in found}
@@ -296,7 +283,7 @@ def guaranteed(rows: Sequence[Outcome], width: Width) -> float:
 
     It has the form of the theorem, which requires that spreads were not learned from the same runs.
     """
-    by = publishers(rows)
+    by = outcomes_by_source(rows)
     distances = np.concatenate([_errors(mine) / spreads(mine, width.sizes) for mine in by.values()])
     weights = np.concatenate([np.full(len(mine), 1.0 / len(mine) / (len(by) + 1)) for mine in by.values()])
     share = COVERED * (len(by) + 1) / len(by)
@@ -315,7 +302,7 @@ def fit_intervals(outcomes: Sequence[Outcome], groups: Sequence[Outcome], fit: F
     source = "runs of publishers, chips, systems, architectures and software left out of every fit"
     beside = by_figure(groups)
     for figure, rows in sorted(by_figure(outcomes).items()):
-        width, count = width_of(rows, beside.get(figure, [])), len(publishers(rows))
+        width, count = width_of(rows, beside.get(figure, [])), len(outcomes_by_source(rows))
         few = (
             f"; fewer than {LEAST_SOURCES}: at least Student's t, no coverage is claimed"
             if count < LEAST_SOURCES

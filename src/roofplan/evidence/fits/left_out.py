@@ -17,8 +17,7 @@ from roofplan.evidence.rows import SHORT_OF_CACHE, STARVED, Row, flags, unstarve
 from roofplan.evidence.scoring import UNITS, Outcome, Validation
 from roofplan.records.calibration import Constant, Fit
 from roofplan.records.system import System
-from roofplan.timing.figures import FIGURE_OF, MEMORY, PROMPTS, STEP, Doubt, sure, traits_of
-from roofplan.timing.rates import at_home
+from roofplan.timing.figures import FIGURE_OF, PROMPTS, STAND_IN, STEP, Doubt, sure
 from roofplan.training.ability import UNTUNED
 
 Tick = Callable[[str], object]
@@ -147,6 +146,7 @@ FIELDS = (
         "new",
         "load",
         "assumed",
+        "traits",
         "swing",
         "shipped",
     ),
@@ -197,6 +197,7 @@ def _row(one: Outcome) -> dict[str, object]:
         "new": doubt.new,
         "load": doubt.load,
         "assumed": ";".join(f"{name}={size:.4g}" for name, size in doubt.assumed),
+        "traits": ";".join(doubt.traits),
         "swing": f"{doubt.swing:.4g}" if doubt.swing else "",
         "shipped": "" if one.shipped is None else f"{one.shipped:.5g}",
     }
@@ -218,12 +219,7 @@ def kept_groups(fit: Fit) -> list[Outcome]:
 def _outcome(row: dict[str, str], fit: Fit) -> Outcome:
     pairs = (one.partition("=") for one in row["assumed"].split(";") if one)
     assumed = tuple((name, float(size)) for name, _, size in pairs)
-    figure = FIGURE_OF[row["metric"]]
-    trained = figure in {STEP, MEMORY}
-    away = bool(row["software"]) and not (
-        trained or at_home(catalogue.engine(row["software"]), catalogue.accelerator(row["chip"]))
-    )
-    traits = () if figure == MEMORY else traits_of(row["kind"], away=away)
+    figure, traits = FIGURE_OF[row["metric"]], tuple(filter(None, row["traits"].split(";")))
     swing = float(row["swing"] or 0.0)
     doubt = Doubt(float(row["constants"]), row["new"], row["load"], assumed, traits, swing)  # type: ignore[arg-type]
     known = sure(figure, row["grade"], doubt, fit)
@@ -234,6 +230,6 @@ def _outcome(row: dict[str, str], fit: Fit) -> Outcome:
         ideal=float(row["ideal"]) if row["ideal"] else None,
         predicted=known.of(float(row["predicted"]), UNITS[row["metric"]]),
         system=System(row["architecture"], row["precision"], row["kind"], row["family"]),
-        assumed=tuple(name for name, _ in assumed),
+        assumed=(*(name for name, _ in assumed), *((STAND_IN,) if STAND_IN in traits else ())),
         shipped=float(row["shipped"]) if row["shipped"] else None,
     )

@@ -21,12 +21,11 @@ from roofplan.evidence.fits.intervals import (
     coverage,
     guaranteed,
     judged,
-    publishers,
 )
 from roofplan.evidence.fits.left_out import WORTH, kept_groups
 from roofplan.evidence.fits.training import FAMILIES
 from roofplan.evidence.rows import SHORT_OF_CACHE, Row, Skipped
-from roofplan.evidence.scoring import ALONE, Outcome, Validation, pooled, score, weighted_quantile
+from roofplan.evidence.scoring import ALONE, Outcome, Validation, outcomes_by_source, score, weighted_quantile
 from roofplan.evidence.training import training_case
 from roofplan.records.calibration import Fit
 from roofplan.records.source import GRADES
@@ -175,9 +174,9 @@ def page(outcomes: Sequence[Outcome], fit: Fit) -> str:
         "Inputs are the model's dimensions, the chip's data sheet, the layout and the settings that a row states. `roofplan validate training -` and",
         "`roofplan validate inference -` print the same rows by the shipped constants, what was skipped, and why.",
         "",
-        "*Mean of publishers* is the mean of their medians, those with fewer than five rows pooled; *p90* is the 90th percentile of all errors, publishers weighted",
-        "equally; *median of medians* is that of the publishers; *aim* is what was asked for before anything was predicted; the *floor* is one share of the data sheet for",
-        "each chip, learned from the other publishers.",
+        "*Mean of publishers* is the mean of their medians, a publisher of one run weighing as much as one of hundreds; *p90* is the 90th percentile of all errors, publishers",
+        "weighted equally; *median of medians* is that of the publishers; *aim* is what was asked for before anything was predicted; the *floor* is one share of the data",
+        "sheet for each chip, learned from the other publishers.",
         "",
         "What it is not: priors and laws were chosen by people who saw this page, so it is a validation and no test on runs that nobody had seen. Memory has few constants",
         "that are fitted: the ledgers of Megatron, LitGPT and torchtitan were written with their published peaks at hand.",
@@ -296,7 +295,7 @@ def _line(job: Job, rows: Sequence[Outcome]) -> str:
 
 def _in_sample(rows: Sequence[Outcome]) -> float:
     """Return the mean of publishers' median errors by the shipped constants [1]."""
-    by = pooled([one for one in rows if one.shipped is not None])
+    by = outcomes_by_source([one for one in rows if one.shipped is not None])
     errors = [[abs((one.shipped or 0.0) / one.measured - 1.0) for one in mine] for mine in by.values()]
     return float(np.mean([np.median(found) for found in errors]))
 
@@ -313,7 +312,7 @@ def _intervals(outcomes: Sequence[Outcome], left: Sequence[Outcome], fit: Fit) -
     yield f"|---|{'---:|' * (len(CAUSES) + 3)}---|"
     for figure, rows in sorted(figures.items()):
         sizes = {name: item.value for name in CAUSES if (item := fit.get("spread", f"{figure}, {name}", "any"))}
-        count, factor = len(publishers(rows)), interval_factor(figure, fit)
+        count, factor = len(outcomes_by_source(rows)), interval_factor(figure, fit)
         claim = "" if count >= LEAST_SOURCES else f"fewer than {LEAST_SOURCES} publishers: no coverage is claimed"
         most = guaranteed(rows, Width(sizes=sizes, factor=factor))
         each = [f"{sizes[name]:.{'2f' if name in MULTIPLES else '0%'}}" if name in sizes else "" for name in CAUSES]
@@ -376,7 +375,7 @@ def _sources(rows: Sequence[Outcome]) -> Iterator[str]:
         floors |= Validation(kind="", rows=len(rows), outcomes=list(rows)).floor(metric)
     yield "| publisher | rows | median | p90 | predicted / measured | floor |"
     yield "|---|---:|---:|---:|---:|---:|"
-    for source, mine in pooled(rows).items():
+    for source, mine in outcomes_by_source(rows).items():
         floor = f"{floors[source]:.0%}" if source in floors else ""
         yield f"| {source} | {_errors(mine)} | {floor} |"
 

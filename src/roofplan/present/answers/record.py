@@ -21,7 +21,7 @@ from roofplan.records.source import Sourced
 from roofplan.records.terms import Cited, Term
 from roofplan.timing.figures import Limit, Metric
 
-SCHEMA_VERSION = "4"
+SCHEMA_VERSION = "5"
 
 T = TypeVar("T")
 
@@ -331,7 +331,7 @@ class ErrorMember:
 class Answer:
     """What every document holds; at most one of the command's own members, ``no_plan`` and ``error``."""
 
-    schema_version: Literal["4"]
+    schema_version: Literal["5"]
     command: str
     status: Literal["ok", "no_plan", "error"]
     versions: Versions
