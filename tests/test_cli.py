@@ -327,7 +327,10 @@ def test_sizes_of_one_machine_say_what_each_added_device_gains(run):
     assert "added device gains" not in " ".join(two.split())
 
 
-@pytest.mark.parametrize(("length", "heads"), [(("--tokens", "100B"), ("days", "USD")), ((), ("USD/Mtok",))])
+@pytest.mark.parametrize(
+    ("length", "heads"),
+    [(("--tokens", "100B"), ("days", "     USD")), (("--tokens", "900T"), ("days", "M USD")), ((), ("USD/Mtok",))],
+)
 def test_machines_of_a_training_run_stand_under_their_heads(run, length, heads):
     machines = [word for name in ("h100-sxm:8", "b200:8") for word in ("--on", name)]
     code, out, _ = run("train", "llama-3.1-8b", *machines, *length)

@@ -9,8 +9,9 @@ from conftest import LLAMA, golden_rows
 
 from roofplan import api, catalogue, hf
 from roofplan.errors import ConfigError, UnknownFamily, UnknownName
+from roofplan.hf.blocks import short_convolution
 from roofplan.hf.find import read_model
-from roofplan.operations import UNPADDED, head_format, layer_operations
+from roofplan.operations import UNPADDED, head_format, head_operations, layer_operations
 from roofplan.operations.table import Split, Step
 from roofplan.records.model import Attention, Layer, Mixture
 from roofplan.records.strategy import Strategy
@@ -333,3 +334,28 @@ def test_activations_scaled_by_blocks_take_a_kernel_before_each_product(name, pr
     assert found["o"] == product
     assert found["routed experts"] == experts
     assert found["router"] == 1.0
+
+
+def test_states_cost_what_their_update_does_by_hand():
+    """Per value head and element of a state: decay, two products with a vector, an outer product and its sum; two FLOP an element of a convolution."""
+    (delta,) = {
+        mixer
+        for layer in read_model("qwen3-next-80b-a3b").decoder.layers
+        for mixer in layer.mixers
+        if getattr(mixer, "kind", "") == "gated-delta"
+    }
+    assert delta.update_flops == 7 * 32 * 128 * 128 + 2 * (2 * 16 * 128 + 32 * 128) * 4
+    assert short_convolution(64, 3).update_flops == 2 * 64 * 3
+
+
+def test_what_only_moves_bytes_computes_nothing():
+    step = head_operations(
+        Step(sequences=4.0, each=1.0, context=100.0), Split.of(Strategy(tp=2)), read_model("llama-3.1-8b")
+    )
+    moved = [one for one in step if one.kind in {"gather", "memory"}]
+    assert {"sampling", "gather of logits"} <= {one.name for one in moved}
+    assert all(float(one.work) == 0.0 for one in moved)
+
+
+def test_experts_that_are_identities_are_noted():
+    assert any("routable experts are identities" in note for note in read_model("longcat-flash").notes)

@@ -94,3 +94,10 @@ def test_gated_feed_forwards_are_told_from_plain_ones():
     assert _gated(read_model("llama-3.1-8b"))
     assert _gated(read_model("mixtral-8x7b"))
     assert not _gated(read_model("gpt2"))
+
+
+@pytest.mark.parametrize(("on", "meets"), [("h100-sxm:8", False), ("h100-sxm:2x8", True)])
+def test_processes_of_several_hosts_are_told_where_to_meet(run, on, meets):
+    code, out, _ = run("train", "llama-3.1-8b", "--on", on, "--framework", "llm-foundry", "--emit", "fsdp")
+    assert code == 0
+    assert ("--main_process_ip $HEAD" in out) is meets

@@ -231,6 +231,7 @@ def test_what_is_no_result_is_refused(text, tmp_path):
         imported(str(tmp_path / "none.json"))
 
 
+@pytest.mark.slow
 def test_an_imported_run_is_compared_and_learned_from(tmp_path, monkeypatch, capsys):
     from roofplan.cli import main
 

@@ -204,6 +204,7 @@ def test_tables_of_options_name_their_source(path):
     assert {one["type"] for one in table["options"].values()} <= {"int", "float", "str", "flag", "list", "json"}
 
 
+@pytest.mark.slow
 def test_maxtexts_axes_multiply_to_the_devices_of_a_slice_and_to_the_slices():
     for model, on, slices in (("llama-3.1-70b", "h100-sxm:256", 32), ("mixtral-8x7b", "h100-sxm:64", 8)):
         plan = plan_training(model, [on], framework="maxtext").plans[0]
@@ -223,6 +224,7 @@ def test_litgpts_command_adapts_what_the_plan_adapts(method):
     assert ("--lora_r" in found, "--quantize" in found) == (method != "full", method == "qlora")
 
 
+@pytest.mark.slow
 def test_a_recipe_is_named_where_the_framework_has_one():
     plan = plan_training("llama-3.1-8b", ["h100-sxm:64"], framework="megatron-bridge").plans[0]
     assert "--model llama31_8b --mode pretrain" in training_launch(plan)
@@ -239,6 +241,7 @@ def test_what_two_chunks_and_two_ranks_of_experts_need_is_in_the_line():
     assert "--expert_tensor_parallel_size 1" in line
 
 
+@pytest.mark.slow
 def test_a_mixture_whose_first_layers_are_dense_sends_its_tokens():
     for name, sends in (("deepseek-v3", True), ("llama-3.1-70b", False)):
         pins = {"strategy": f"tp=2,pp=8,ep={16 if sends else 1}"}

@@ -2,6 +2,7 @@
 
 import csv
 import itertools
+from dataclasses import replace
 
 import pytest
 from conftest import FIT
@@ -10,6 +11,7 @@ from roofplan import catalogue, money
 from roofplan.api import plan_serving, token_costs
 from roofplan.catalogue.machines import machine
 from roofplan.money.history import CLASSES, WIDTHS, fit_trend, milestones
+from roofplan.money.listed import Route
 from roofplan.money.machine import own
 from roofplan.serving import all_in_cost
 from roofplan.timing.power import wall_power
@@ -169,3 +171,9 @@ def test_halvings_lie_inside_their_interval(kind):
         low, middle, high = (1.0 / one for one in (halving.low, halving.central, halving.high))
         if high > 0.0:
             assert low - middle == pytest.approx(middle - high)
+
+
+def test_input_found_in_a_cache_is_charged_at_its_own_price_where_the_route_has_one():
+    route = Route(name="any", input=2.0, output=8.0, date="2026-11-26", source="a list", cached=0.5)
+    assert route.charged(0.5) == pytest.approx(1.25)
+    assert replace(route, cached=None).charged(0.5) == 2.0

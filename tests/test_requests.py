@@ -77,12 +77,17 @@ def test_reproduce_names_an_own_device_by_its_file(run_json, tmp_path):
 @pytest.mark.parametrize(
     ("line", "code"),
     [
-        ("roofplan serve llama-3.1-8b --on t4:1 >/dev/null 2>&-", 1),
-        ("roofplan serve nosuch --on h100:1 2>&-", 2),
-        ("roofplan serve nosuch --on h100:1 2>/dev/full", 2),
-        ("roofplan serve llama-3.1-8b --on h100:1 >/dev/null 2>&-", 0),
         ("roofplan serve --request - <&-", 2),
-        ("roofplan serve --request - </dev/null", 2),
+        *(
+            pytest.param(line, code, marks=pytest.mark.slow)
+            for line, code in (
+                ("roofplan serve llama-3.1-8b --on t4:1 >/dev/null 2>&-", 1),
+                ("roofplan serve nosuch --on h100:1 2>&-", 2),
+                ("roofplan serve nosuch --on h100:1 2>/dev/full", 2),
+                ("roofplan serve llama-3.1-8b --on h100:1 >/dev/null 2>&-", 0),
+                ("roofplan serve --request - </dev/null", 2),
+            )
+        ),
     ],
 )
 def test_closed_and_full_streams_keep_the_exit_code(line, code):

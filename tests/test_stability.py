@@ -80,6 +80,18 @@ def test_a_change_is_found_where_it_is():
     assert change.after == pytest.approx(0.26, rel=0.02)
 
 
+def test_pettitts_test_by_hand():
+    """Ranks 1 and 2 thrice each: the sum after the third is 3 x 2 x 2 - 3 x 7 = -9, and p = 2 exp(-6 x 81 / (216 + 36))."""
+    at, chance = pettitt(np.array([1.0, 1.0, 1.0, 2.0, 2.0, 2.0]))
+    assert (at, chance) == (3, pytest.approx(2.0 * np.exp(-6.0 * 81.0 / 252.0)))
+
+
+def test_a_share_of_none_and_of_all_is_certain():
+    assert stability._at_most(0, 5, 0.0) == 1.0
+    assert stability._at_most(4, 5, 1.0) == 0.0
+    assert stability._at_most(5, 5, 1.0) == 1.0
+
+
 def test_chance_makes_no_change():
     found = [pettitt(np.random.default_rng(seed).exponential(1.0, 300))[1] < 0.05 for seed in range(300)]
     assert np.mean(found) < 0.09
