@@ -204,7 +204,9 @@ user is always one. It is made in three steps, by one function for `serve`, `tra
 | clients, queue | learned | how many sequences run at once follows from clients or arrivals and was not measured; `serve` asks of clients |
 | near capacity | learned multiple of how much further a queue moves than its steps do | requests of a measured run wait or come at a rate |
 | each assumed input | ln(high / low) / sqrt(12) | its plausible values move the answer from low to high; either end of unknown recomputation lies inside |
-| software planned as another | 0.2 | it has no profile of its own |
+| mixture | learned | a mixture of experts |
+| other vendor | learned | an engine on a device of a vendor for which it was not first written |
+| stand-in | learned | software without a profile of its own is planned as another |
 
 The learned sizes are those under which the errors of left-out runs are most plausible, beside a guess that counts for a quarter of a publisher
 ([accuracy](accuracy.md#intervals)). Their root sum of squares is the **spread**.
