@@ -13,11 +13,12 @@ from roofplan.errors import InputError
 from roofplan.evidence.alternatives import alternatives
 from roofplan.evidence.fits.engines import usable
 from roofplan.evidence.fits.left_out import fit_without
+from roofplan.evidence.frameworks import framework_of
 from roofplan.evidence.inference import case_of, known_cases
 from roofplan.evidence.models import bare, experts_of, model_of, named, off_size, stated_size
 from roofplan.evidence.predictions import inference_outcomes, names_in, training_figures, training_outcomes, validated
 from roofplan.evidence.rows import Assumed, Skipped, read
-from roofplan.evidence.training import framework_of, machine_of, training_case
+from roofplan.evidence.training import machine_of, training_case
 from roofplan.hf.find import read_model
 from roofplan.operations.table import element_bytes
 from roofplan.records.source import GRADES

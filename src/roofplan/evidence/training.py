@@ -9,8 +9,8 @@ from typing import Any
 
 from roofplan import catalogue
 from roofplan.catalogue.machines import machine, ports_as_sold
-from roofplan.catalogue.names import StandIn
 from roofplan.errors import RoofplanError
+from roofplan.evidence.frameworks import framework_of
 from roofplan.evidence.models import device_of, model_of
 from roofplan.evidence.rows import Assumed, Row, Skipped, checked, flags, number
 from roofplan.records.calibration import Fit
@@ -441,79 +441,6 @@ def precision_of(text: str) -> str:
     if lowered.startswith(("fp16", "float16")) and "bf16" not in lowered:
         return "fp16"
     return "bf16"
-
-
-def _as_compiled(row: Row, other: StandIn) -> StandIn:
-    """Return a stand-in as the profile whose kernels torch.compile makes, where a row says that it did."""
-    if (
-        not other.compiled
-        or "lora" in row.get("task", "").lower()
-        or row.get("compiled", "").lower() not in {"yes", "true"}
-    ):
-        return other
-    return replace(other, id=other.compiled, why="torch.compile makes the kernels of both")
-
-
-def _root(name: str) -> str:
-    """Return the described software whose name another begins with, word by word, as forks are named; empty for none.
-
-    >>> _root("megatron-deepspeed (a fork)"), _root("maxtext-of-mine"), _root("torch-of-mine")
-    ('megatron-deepspeed', 'maxtext', '')
-    """
-    words = catalogue.hyphened(name).split("-")
-    starts = ("-".join(words[:count]) for count in range(len(words) - 1, 0, -1))
-    known = catalogue.aliases("frameworks")
-    return next((one for one in starts if one in known or catalogue.stand_in("frameworks", one)), "")
-
-
-def framework_of(row: Row, assumed: Assumed) -> Framework:
-    """Return the framework profile for a row's name and month, or the profile that stands in for it.
-
-    Software that nobody described runs as plain PyTorch does, sharded where there are several devices, or as Megatron where layers
-    are split over them.
-    """
-    name, month = row["framework"].removeprefix("other:"), row.get("month", "")
-    when = month or row.get("year", "")
-    other = catalogue.stand_in("frameworks", name, when)
-    other = _as_compiled(row, other) if other else None
-    identity = other.id if other else catalogue.aliases("frameworks").get(catalogue.hyphened(name))
-    if identity is None:
-        return _undescribed(row, name, when, assumed)
-    found = catalogue.framework(identity)
-    if other and not other.own:
-        assumed.add(f"framework {other.text}")
-        found = found.standing_for(other.name, untuned=other.untuned, recompute=other.recompute)
-    return _with_attention(found, row.get("flash_attention", ""), when, assumed)
-
-
-def _undescribed(row: Row, name: str, when: str, assumed: Assumed) -> Framework:
-    """Return the profile of a fork's root, else that of software of which only its use is known."""
-    if known := catalogue.misspelt("frameworks", name):
-        raise Skipped(f"framework {name} is not described; nearest: {known}")
-    if root := _root(name):
-        found = framework_of({**row, "framework": root}, Assumed())
-        assumed.add(f"framework {name}: by its name a fork of {root}, planned as {found.id}")
-        return replace(found, stands_for=name)
-    splits = any((number(row, degree) or 1.0) > 1.0 for degree in ("tp", "pp"))
-    how = "split" if splits else "alone" if number(row, "accelerators_total") == 1.0 else "sharded"
-    profile = _as_compiled(row, catalogue.undescribed("frameworks", how, when))
-    assumed.add(f"framework {name or 'not stated'}: not described, planned as {profile.id}")
-    return replace(catalogue.framework(profile.id), stands_for=name or "not stated")
-
-
-FLASH = "2022-06"
-"""Month from which a run may have used FlashAttention."""
-
-
-def _with_attention(found: Framework, flash: str, when: str, assumed: Assumed) -> Framework:
-    """Return a framework with FlashAttention or without, as a row says: ``True``, ``False`` or blank."""
-    if found.attention == "eager" and not flash and when >= FLASH:
-        assumed.add(f"attention: without FlashAttention, {found.name}'s default then")
-    if flash == "False" and found.name == "megatron":
-        older = catalogue.framework("megatron-lm-3.0")
-        return replace(older, stands_for=found.stands_for, untuned=found.untuned)
-    stated = {"True": "flash", "False": "eager"}.get(flash, found.attention)
-    return replace(found, attention=stated) if {stated, found.attention} == {"flash", "eager"} else found
 
 
 NETWORK = re.compile(
