@@ -100,7 +100,7 @@ class StandIn:
     kernels : name under which runs tell how fast its own kernels compute prompts, empty for the profile's.
     compiled : id of the profile where torch.compile made its kernels, empty for the same.
     vendors : vendors of devices on which it runs, none for the profile's.
-    reads : formats that it reads besides the profile's.
+    reads : formats of weights that it reads, none for the profile's.
     """
 
     name: str

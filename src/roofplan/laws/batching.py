@@ -71,6 +71,32 @@ def cycle_time(first: Number, between: Number, output: Number) -> Number:
     return (first + (output - 1.0) * between) / output
 
 
+def most_running(budget: Number, steps: Number, each: Number, prompt: Number) -> Number:
+    """Return the sequences that decode at once where prompts and tokens share the budget of a step: B n / (n e + I).
+
+    Parameters
+    ----------
+    budget : tokens of a step B [token].
+    steps : decode steps of a request n [1].
+    each : tokens of a sequence in a decode step e [token].
+    prompt : uncached tokens of a prompt I [token].
+
+    Returns
+    -------
+    Sequences [1].
+
+    Notes
+    -----
+    Domain: a full batch of requests of equal length, whose prompts are split to fit the budget [2]_. Source: conservation of tokens.
+
+    Examples
+    --------
+    >>> round(most_running(256, 255, 1, 1024), 2)
+    51.04
+    """
+    return budget * steps / (steps * each + prompt)
+
+
 def random_count(quantile: Number, mean: Number) -> Number:
     """Return a quantile of the number of independent arrivals in one step: that of a Poisson distribution.
 

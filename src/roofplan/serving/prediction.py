@@ -173,16 +173,13 @@ def predict(
 
 
 def _most_running(served: _Served) -> Number:
-    """Return the sequences that decode at once where prompts and tokens share a budget: B n / (n e + I) [1].
-
-    A request takes I uncached tokens of its prompt, and e in each of its n decode steps, from steps of B tokens.
-    """
+    """Return the sequences that the token budget of a group's steps lets decode at once, infinite where prompts have their own [1]."""
     engine, workload = served.engine, served.workload
     if not (engine.mixes and engine.chunked_prefill and workload.output > 1):
         return np.inf
     steps = (workload.output - 1.0) / _emitted(workload)
-    asked = steps * (1.0 + workload.drafted) + served.fresh
-    return larger(engine.pass_tokens(served.budget) * steps / asked, 1.0)
+    budget, each = engine.pass_tokens(served.budget), 1.0 + workload.drafted
+    return larger(batching.most_running(budget, steps, each, served.fresh), 1.0)
 
 
 def _emitted(workload: Workload) -> float:
