@@ -2,7 +2,7 @@
 
 A mutant changes one operator, comparison, number, condition or statement of `src` in a copy of the project, and is killed by the
 first test that fails. First the suite runs once, slow tests too, with a probe at every place that will change, which tells the tests
-that pass there; then each mutant meets those tests, the quick ones first, and those that survive meet the long ones. Equivalent
+that pass there; then each mutant meets those tests, the quick ones first, and those that survive meet others at random. Equivalent
 mutants, which no test can notice, stand with their reasons in `tests/golden/equivalent_mutants.toml` and do not count; everything
 else that survives its share of time does. Several seeds share the first run of the suite.
 """
@@ -28,7 +28,7 @@ from queue import Queue
 ROOT = Path(__file__).parent.parent
 EQUIVALENT = ROOT / "tests" / "golden" / "equivalent_mutants.toml"
 QUICK, LONG = 30.0, 120.0
-"""Seconds of tests that a mutant meets, the quick ones first; and of those that a survivor meets then, the long ones first."""
+"""Seconds of tests that a mutant meets, the quick ones first; and of those that a survivor meets then, at random."""
 
 COMPILED = {"src/roofplan/simulation/core.py", "src/roofplan/simulation/steps.py"}
 """Files whose functions numba compiles too, which knows no probes."""
@@ -322,18 +322,18 @@ def candidates(mutant, own, mutants, tests, seconds):
     far = {test: 0 if own else 2 - sum(test in one for one in near) for test in own or seconds}
     far |= {test: -1 for test in far if mutant.declares and test.startswith(DECLARED)}
     quick = within(QUICK, sorted(far, key=lambda test: (far[test], seconds[test])), seconds)
-    left = sorted(far.keys() - set(quick), key=lambda test: (far[test], -seconds[test]))
-    return quick, within(LONG, left, seconds)
+    left = sorted(far.keys() - set(quick))
+    random.Random(str(mutant)).shuffle(left)  # noqa: S311 - nothing secret
+    return quick, within(LONG, sorted(left, key=lambda test: far[test]), seconds)
 
 
 def within(budget, tests, seconds):
-    """Return the first of some tests that take `budget` seconds together, at least one of them."""
+    """Return the first of some tests that take `budget` seconds together without those that no longer fit, at least one of them."""
     spent, met = 0.0, []
     for test in tests:
-        spent += seconds[test]
-        if spent > budget and met:
-            break
-        met.append(test)
+        if spent + seconds[test] <= budget or not met:
+            spent += seconds[test]
+            met.append(test)
     return met
 
 
@@ -393,7 +393,7 @@ def main():
 
         turns = {one: candidates(one, own, mutants, tests, seconds) for one, own in zip(mutants, tests, strict=True)}
         survived = each((one, quick) for one, (quick, _) in turns.items())
-        print(f"\n{len(survived)} of them meet long tests", flush=True)
+        print(f"\n{len(survived)} of them meet other tests", flush=True)
         final = each((one, turns[one][1]) for one in survived if turns[one][1])
         final += [one for one in survived if not turns[one][1]]
     print("\nsurvived:" if final else "")

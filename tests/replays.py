@@ -23,12 +23,17 @@ from pathlib import Path
 from unittest.mock import patch
 from urllib.parse import parse_qsl
 
+import call_replays
+import row_replays
+
 FOLDER = Path(__file__).parent / "replay"
 DAY = dt.date(2026, 11, 22)
 WANTED = 320
 """Answers of each kind with a plan or a figure."""
 REFUSED = 60
 """Refusals of each kind that are kept beside them."""
+SHOWN = 2
+"""Of so many questions of other kinds, one is asked again for its screen alone."""
 
 
 class FrozenDay(dt.date):
@@ -120,6 +125,10 @@ def document(line):
     words = line.split()
     if words[0] == "page":
         return page(*words[1:])
+    if words[0] == "calls":
+        return call_replays.document(words[1])
+    if words[0] == "rows":
+        return row_replays.document(*words[1:])
     if words[0] == "screen":
         code, out, err = run(words[1:])
         return {"exit": code, "stdout": plain(out), "stderr": plain(err)}
@@ -370,6 +379,15 @@ def questions(kind):
         yield from (f"page {path}" for path in ("home", "side-by-side", *PAGES))
     elif kind == "seen":
         yield from seen()
+    elif kind == "refused":
+        yield from refused(pick)
+    elif kind == "shown":
+        for other in ("serving", "training", "money", "pools"):
+            yield from (f"screen {line}" for line in [*recorded(other)][::SHOWN] if not line.startswith("screen"))
+    elif kind == "rows":
+        yield from row_replays.questions()
+    elif kind == "calls":
+        yield from (f"calls {name}" for name in call_replays.SCENES)
     elif kind in {"load", "launch"}:
         yield from (loaded if kind == "load" else launched)(pick)
     elif kind == "tables":
@@ -708,6 +726,52 @@ SCRIPTS = {
 }
 
 
+TIGHT = {
+    "--tpot": ("2ms", "6ms"),
+    "--ttft": ("10ms", "60ms"),
+    "--budget": ("1USD/h", "6USD/h"),
+    "--power": ("700W", "3kW"),
+    "--devices": ("1", "2"),
+    "--concurrency": ("500", "3000"),
+    "--rate": ("30req/s", "900req/s"),
+    "--tokens-per-second-per-user": ("200",),
+    "--context": ("150k", "1M"),
+    "--datacenter": ("",),
+    "--precision": ("bf16", "fp8", "q4_k_m", "nvfp4"),
+    "--kv-precision": ("fp8", "bf16"),
+    "--engine": ("vllm", "sglang", "tensorrt-llm", "llama.cpp", "tgi", "mlx-lm"),
+    "--strategy": ("tp=3", "tp=16", "pp=3", "ep=3", "tp=2,attention_dp=2", "dp=8"),
+    "--set": ("max_num_seqs=2", "gpu_memory_utilization=0.4", "nosuch=1"),
+    "--price": ("0.1USD/h", "contract"),
+}
+STRICT = {
+    "--batch": ("7seq", "96seq", "3seq"),
+    "--sequence": ("64k", "1M", "3000"),
+    "--deadline": ("1h", "2d"),
+    "--budget": ("100USD", "20kUSD"),
+    "--devices": ("2", "3"),
+    "--precision": ("fp8", "mxfp8", "nvfp4"),
+    "--method": ("lora", "qlora"),
+    "--optimizer": ("adam-8bit", "muon"),
+    "--framework": TAUGHT["--framework"],
+    "--failures": ("consumer",),
+    "--price": ("0.5USD/h",),
+}
+SMALL = (*MACHINES[5:7], *MACHINES[9:13], "h100-sxm:1", "rtx-4090:1", "rtx-3060:2", "l4:2", "h100-sxm:8", "mi300x:1")
+REFUSALS = 110
+"""Refusals of serving and of training, with their remedies."""
+
+
+def refused(pick):
+    """Yield questions that most often have no plan."""
+    for number in itertools.count():
+        yield f"serve {SERVED[number % len(SERVED)]} --on {pick.choice(SMALL)} {mixed(pick, TIGHT, 4)}"
+        pins = f" --strategy {pick.choice((*DEGREES, *PINNED, 'tp=3', 'dp=5', 'zero=1'))}" if number % 2 else ""
+        tokens = pick.choice(("", " --tokens 1T"))
+        machine = pick.choice((*CLUSTERS[:3], "h100-sxm:4", "rtx-4090:2", "rtx-4090:8", "l40s:3", "mi300x:8"))
+        yield f"train {TRAINED[number % len(TRAINED)]} --on {machine}{tokens}{pins} {mixed(pick, STRICT, 3)}"
+
+
 def launched(pick):
     """Yield launches of training frameworks and engines."""
     from roofplan import catalogue
@@ -741,7 +805,10 @@ def seen():
         yield f"{screen}calibrate --with run:6 --dry-run"
 
 
-KINDS = ("serving", "training", "money", "model", "screens", "tables", "pools", "load", "launch", "seen", "pages")
+KINDS = (
+    *("serving", "training", "money", "model", "screens", "tables", "pools", "load", "launch", "seen", "pages"),
+    *("shown", "refused", "rows", "calls"),
+)
 
 
 @functools.cache
@@ -760,9 +827,11 @@ def record(kind):
         answer = replayed(words)
         if words in found or (mixes and answer["exit"] and counts[False] >= REFUSED):
             continue
+        if kind == "refused" and not answer["exit"]:
+            continue
         found[words] = answer
         counts[answer.get("exit", 0) == 0] += 1
-        if mixes and counts[True] >= WANTED:
+        if (mixes and counts[True] >= WANTED) or (kind == "refused" and counts[False] >= 2 * REFUSALS):
             break
     FOLDER.mkdir(exist_ok=True)
     lines = (f"{json.dumps(words)}: {json.dumps(answer)}" for words, answer in found.items())

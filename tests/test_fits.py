@@ -1,8 +1,10 @@
 """Shipped constants are those that today's fits make of today's published rows."""
 
+import json
 from dataclasses import replace
 
 import pytest
+import small_fits
 from conftest import FIT
 
 from roofplan import catalogue
@@ -101,3 +103,21 @@ def test_first_tokens_on_devices_of_other_vendors_tell_nothing_of_a_front_end(mo
     assert all("ttft" in case.measured for case in away)
     monkeypatch.setattr("roofplan.evidence.fits.prompts.usable", lambda _: away)
     assert {(item.scope, item.kind) for item in fit_front(FIT)} == {("any", "guess")}
+
+
+RECORDED = json.loads(small_fits.FILE.read_text())
+QUICK = ("serving 0", "intervals 4")
+DIGITS, MOVES = 1e-5, 2e-3
+"""Relative differences of constants that are counted, and of those that are searched for on few runs [1]."""
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in RECORDED]
+)
+def test_fits_to_a_few_publishers_have_not_moved(name):
+    what, part = name.split()
+    now, tolerance = small_fits.figures(small_fits.made(what, int(part))), DIGITS if what == "intervals" else MOVES
+    assert now.keys() == RECORDED[name].keys()
+    for constant, (value, spread, rows, kind) in RECORDED[name].items():
+        told = [pytest.approx(value, rel=tolerance), pytest.approx(spread, rel=5 * tolerance, abs=tolerance)]
+        assert now[constant] == [*told, rows, kind], constant

@@ -1,14 +1,28 @@
 """Proofs of pools: recorded runs over shaped links beside the laws, and what refuses a proof."""
 
+import csv
+import json
+import sys
+
 import pytest
 from conftest import golden_rows
+from test_gguf import llama, write
 
 from roofplan import api, catalogue
+from roofplan.cli import main
 from roofplan.errors import InputError
 from roofplan.inputs import PoolPlanInputs, PoolProveInputs
 from roofplan.measure import namespaces, workers
 from roofplan.measure.workers import NoWorkers, Watched
 from roofplan.pool.proof import _split, compared
+
+
+def _main(words):
+    try:
+        main(words)
+    except SystemExit as stop:
+        return stop.code
+    return 0
 
 
 def proven(one):
@@ -149,3 +163,138 @@ def test_equal_shares_hold_every_layer_once(layers, workers):
     shares = _split(layers, workers)
     assert sum(shares) == layers
     assert max(shares[:-1], default=shares[-1]) - shares[-1] <= 2
+
+
+# An engine that only pretends to compute ---------------------------------------------------------
+
+PRETENDING = """
+import argparse, json, socket, sys, time
+parser = argparse.ArgumentParser()
+for name in ("-m", "-t", "-r", "-o", "-p", "-n", "-ngl", "--rpc", "-ts"):
+    parser.add_argument(name)
+parser.add_argument("--no-warmup", action="store_true")
+asked = vars(parser.parse_args())
+with open(__file__ + ".asked", "a") as file:
+    file.write(json.dumps(asked) + "\\n")
+if asked["t"] != "1" or BROKEN:
+    sys.exit("no such model" if BROKEN else 3)
+print("ggml_init: a line that is no result", flush=True)
+joined = []
+for place in filter(None, (asked["rpc"] or "").split(",")):
+    host, _, port = place.partition(":")
+    joined.append(socket.create_connection((host, int(port))))
+for one in joined:
+    one.sendall(b"w" * 400_000)
+time.sleep(0.4 if joined else 0.0)
+def ask(count):
+    for one in joined:
+        one.sendall(b"x" * count)
+        left = count
+        while left:
+            left -= len(one.recv(left))
+for name, seconds in (("p", 0.008), ("n", 0.02)):
+    ask(100_000)
+    runs = int(asked["r"])
+    time.sleep(0.1)
+    print(json.dumps({"n": int(asked[name]), "samples_ns": [1e9 * seconds * (2.0 if joined else 1.0)] * runs}), flush=True)
+"""
+LISTENING = """
+import argparse, socket
+parser = argparse.ArgumentParser()
+for name in ("-t", "-H", "-p"):
+    parser.add_argument(name)
+asked = vars(parser.parse_args())
+listening = socket.create_server((asked["H"], int(asked["p"])))
+other, _ = listening.accept()
+left = 400_000
+while left:
+    left -= len(other.recv(min(left, 65536)))
+while found := other.recv(65536):
+    other.sendall(found)
+"""
+
+
+@pytest.fixture
+def pretending(tmp_path):
+    """Return inputs of a proof with programs that move bytes and compute nothing."""
+    metadata, tensors = llama(layers=4)
+    model = write(tmp_path / "tiny.gguf", metadata, tensors)
+    for name, code in (("llama-bench", PRETENDING.replace("BROKEN", "False")), ("ggml-rpc-server", LISTENING)):
+        (tmp_path / name).write_text(f"#!{sys.executable}{code}")
+        (tmp_path / name).chmod(0o755)
+    return {"llama": str(tmp_path), "model": str(model), "prompt": "8", "output": "4", "runs": "2"}
+
+
+def test_without_namespaces_workers_listen_on_loopback(pretending, monkeypatch, tmp_path):
+    monkeypatch.setattr("roofplan.pool.proof.why_not", lambda: "no namespaces here")
+    said, ticks = [], []
+    found = api.prove_pool(
+        PoolProveInputs(**pretending, workers="3"), remark=said.append, progress=lambda *tick: ticks.append(tick)
+    )
+    assert said == ["no namespaces here: links are not shaped, and workers listen on loopback"]
+    assert ticks == [(0, 2), (1, 2), (2, 2)]
+    assert found.layers == (2, 1, 1)
+    assert found.local.tokens == pytest.approx((0.005, 0.005))
+    assert found.local.prompts == pytest.approx((0.008, 0.008))
+    (link,) = found.links
+    assert (link.rate, link.received, link.sent, link.load) == (None, None, None, None)
+    assert link.token.measured == pytest.approx(0.01)
+    assert link.prompt.measured == pytest.approx(0.016)
+    assert link.wire == 0.0
+    asked = [json.loads(line) for line in (tmp_path / "llama-bench.asked").read_text().splitlines()]
+    assert [one["ngl"] for one in asked] == ["0", "99"]
+    assert [one["ts"] for one in asked] == [None, "1/1/1"]
+    assert len(set(asked[1]["rpc"].split(","))) == 3
+    assert [(one["p"], one["n"], one["r"]) for one in asked] == [("8", "4", "2")] * 2
+
+
+def test_over_shaped_links_bytes_are_counted(pretending):
+    if namespaces.why_not():
+        pytest.skip(namespaces.why_not())
+    found = api.prove_pool(PoolProveInputs(**pretending, rate=("40mbit", "200mbit")), remark=print)
+    assert [one.rate for one in found.links] == [5e6, 2.5e7]
+    for one in found.links:
+        assert one.sent.measured == pytest.approx(800_000, rel=0.1)
+        assert one.received.measured == pytest.approx(2 * 100_000 / 8, rel=0.1)
+    slow, fast = (one.load.measured for one in found.links)
+    assert 800_000 / 5e6 * 0.9 < slow < 1.0
+    assert fast < slow
+
+
+def test_a_proof_is_shown(pretending, monkeypatch, capsys, tmp_path):
+    monkeypatch.setattr("roofplan.pool.proof.why_not", lambda: "no namespaces here")
+    words = [f"--{name}={value}" for name, value in pretending.items()]
+    table, page = tmp_path / "links.csv", tmp_path / "proof.html"
+    assert _main(["pool", "prove", *words, "--csv", str(table), "--html", str(page)]) == 0
+    shown = capsys.readouterr()
+    assert "no namespaces here" in shown.out
+    assert "2 workers of llama.cpp RPC with 2, 2 layers" in shown.out
+    assert [line.split()[0] for line in shown.out.splitlines() if "10.0 ms" in line] == ["loopback"]
+    (row,) = csv.DictReader(table.read_text().splitlines())
+    assert float(row["token_measured"]) == pytest.approx(0.01)
+    assert '"height": 60' in page.read_text()
+    assert _main(["pool", "prove", *words, "--json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["unshaped"] == "no namespaces here"
+    assert answer["layers"] == [2, 2]
+    assert [one["code"] for one in answer["warnings"]] == ["unshaped"]
+    before = table.read_text()
+    assert _main(["pool", "prove", *words, "--workers=9", "--csv", str(tmp_path / "none" / "links.csv")]) != 0
+    assert table.read_text() == before
+
+
+def test_programs_that_fail_or_hang_are_named(pretending, monkeypatch, tmp_path):
+    monkeypatch.setattr("roofplan.pool.proof.why_not", lambda: "no namespaces here")
+    bench = tmp_path / "llama-bench"
+    bench.write_text(f"#!{sys.executable}{PRETENDING.replace('BROKEN', 'True')}")
+    with pytest.raises(NoWorkers, match="llama-bench failed: no such model"):
+        api.prove_pool(PoolProveInputs(**pretending), remark=print)
+    bench.write_text(f"#!{sys.executable}\nimport time\ntime.sleep(60)\n")
+    monkeypatch.setattr("roofplan.pool.proof.PATIENCE", 0.3)
+    with pytest.raises(NoWorkers, match="did not end within 0 s"):
+        api.prove_pool(PoolProveInputs(**pretending), remark=print)
+    bench.write_text(f"#!{sys.executable}{PRETENDING.replace('BROKEN', 'False')}")
+    monkeypatch.setattr("roofplan.pool.proof.PATIENCE", 60.0)
+    (tmp_path / "ggml-rpc-server").write_text(f"#!{sys.executable}\nraise SystemExit(4)\n")
+    with pytest.raises(NoWorkers, match="ggml-rpc-server ended with 4"):
+        api.prove_pool(PoolProveInputs(**pretending), remark=print)

@@ -4,14 +4,14 @@ import pytest
 import replays
 
 HEAVY = {"serving": 16, "training": 24, "money": 16}
-RARE = HEAVY | {"screens": 6, "load": 20, "pools": 8, "pages": 10, "launch": 25}
+RARE = HEAVY | {"screens": 6, "load": 20, "pools": 8, "pages": 10, "launch": 25, "rows": 12, "shown": 10, "refused": 12}
 """Kinds of which quick tests take one answer in so many, slow tests all others."""
 
 
 def cases():
     for kind in replays.KINDS:
         for number, words in enumerate(replays.recorded(kind)):
-            slow = kind == "tables" or number % RARE.get(kind, 1) > 0
+            slow = kind == "tables" or words == "calls accuracy" or number % RARE.get(kind, 1) > 0
             marks = [pytest.mark.slow] if slow else []
             yield pytest.param(kind, words, id=words, marks=marks)
 

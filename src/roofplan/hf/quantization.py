@@ -208,7 +208,7 @@ def _modelopt(q: Fields) -> Quantization:
     activation = None if name == "awq" else {"nvfp4": "fp4"}.get(name, "fp8")
     return Quantization(
         format=name,
-        skipped=tuple({*_skips(q), *_skips(inner)}),
+        skipped=tuple(dict.fromkeys((*_skips(q), *_skips(inner)))),
         activation=activation,
         kv="fp8" if cache == "FP8" else None,
     )

@@ -338,7 +338,7 @@ def _load(looks: list[tuple[float, float, float]]) -> tuple[float, float]:
 
     While weights are sent, the client receives acknowledgements alone; the first result is as large as what it sent for it.
     """
-    begun = next(k for k, (_, _, sent) in enumerate(looks) if sent > looks[0][2] + SMALL)
+    begun = next(k for k, (_, _, sent) in enumerate(looks) if sent > looks[0][2] + SMALL) - 1
     answered = len(looks) - 1
     for k in range(begun + WINDOW, len(looks)):
         received, sent = (looks[k][n] - looks[k - WINDOW][n] for n in (1, 2))
