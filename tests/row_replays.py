@@ -9,6 +9,8 @@ import random
 from collections import defaultdict
 from dataclasses import fields, is_dataclass
 
+import numpy as np
+
 MOST = 12
 """Runs of a publisher that are kept."""
 VARIED, EACH = 40, 12
@@ -104,6 +106,7 @@ def varied(kind, number):
 
 def plainly(item):
     """Return what an object holds as text, member by member; models and machines by their names and sizes."""
+    item = item.tolist() if isinstance(item, np.ndarray) else item
     if is_dataclass(item) and not isinstance(item, type):
         if name := getattr(item, "id", None):
             return f"{type(item).__name__} {name} {getattr(item, 'count', '')}".strip()
@@ -114,7 +117,14 @@ def plainly(item):
     if isinstance(item, list | tuple | set | frozenset):
         ordered = sorted(item, key=str) if isinstance(item, set | frozenset) else item
         return f"{type(item).__name__}({', '.join(map(plainly, ordered))})"
-    return f"{float(item):.6g}" if isinstance(item, float) else str(item)
+    text = f"{float(item):.6g}" if isinstance(item, float) else str(item)
+    return text if " at 0x" not in text else _of_members(item)
+
+
+def _of_members(item):
+    """Return what an object without a text of its own holds, or the name of a function."""
+    names = getattr(item, "__dict__", None) or getattr(type(item), "__slots__", ())
+    return getattr(item, "__name__", f"{type(item).__name__}{plainly({name: getattr(item, name) for name in names})}")
 
 
 def read(row, kind, fit):

@@ -11,7 +11,7 @@ RARE = HEAVY | {"screens": 6, "load": 20, "pools": 8, "pages": 10, "launch": 25,
 def cases():
     for kind in replays.KINDS:
         for number, words in enumerate(replays.recorded(kind)):
-            slow = kind == "tables" or words == "calls accuracy" or number % RARE.get(kind, 1) > 0
+            slow = kind == "tables" or words in {"calls accuracy", "calls pools"} or number % RARE.get(kind, 1) > 0
             marks = [pytest.mark.slow] if slow else []
             yield pytest.param(kind, words, id=words, marks=marks)
 
