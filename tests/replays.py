@@ -24,8 +24,8 @@ from unittest.mock import patch
 from urllib.parse import parse_qsl
 
 import call_replays
-import law_replays
 import row_replays
+import thing_replays
 
 FOLDER = Path(__file__).parent / "replay"
 DAY = dt.date(2026, 11, 22)
@@ -388,7 +388,7 @@ def questions(kind):
     elif kind == "rows":
         yield from row_replays.questions()
     elif kind == "calls":
-        yield from (f"calls {name}" for name in law_replays.SCENES)
+        yield from (f"calls {name}" for name in thing_replays.SCENES)
     elif kind in {"load", "launch"}:
         yield from (loaded if kind == "load" else launched)(pick)
     elif kind == "tables":

@@ -4,7 +4,9 @@ import json
 import math
 import re
 import shlex
+from dataclasses import replace
 import tomllib
+from dataclasses import replace
 from contextlib import suppress
 from itertools import pairwise
 
@@ -275,3 +277,18 @@ def test_torchtitan_reads_its_line(pins):
     assert sharded == plan.layout.dp
     assert (degrees.tensor_parallel_degree, degrees.pipeline_parallel_degree) == (plan.layout.tp, plan.layout.pp)
     assert read.training.global_batch_size == plan.job.batch
+
+
+def test_a_version_without_eight_bit_products_cannot_be_started_with_them():
+    asked = {"framework": "megatron-lm-3.0", "precision": "fp8", "strategy": "tp=2,pp=2"}
+    (plan, *_) = plan_training("llama-3.1-8b", ["h100-sxm:16"], **asked).plans
+    with pytest.raises(InputError, match="no products in fp8"):
+        training_launch(plan, "megatron")
+
+
+def test_adapters_of_products_that_litgpt_names_no_flag_for_are_refused():
+    (plan, *_) = plan_training("llama-3.1-8b", ["h100-sxm:1"], framework="litgpt", method="lora").plans
+    other = replace(plan, job=replace(plan.job, adapter=replace(plan.job.adapter, targets=("q_proj", "router"))))
+    assert "finetune_lora" in training_launch(plan, "litgpt")
+    with pytest.raises(InputError, match="no adapters of router"):
+        training_launch(other, "litgpt")

@@ -18,7 +18,7 @@ from roofplan.evidence.inference import case_of, known_cases
 from roofplan.evidence.models import bare, experts_of, model_of, named, off_size, stated_size
 from roofplan.evidence.predictions import inference_outcomes, names_in, training_figures, training_outcomes, validated
 from roofplan.evidence.rows import Assumed, Skipped, read
-from roofplan.evidence.training import machine_of, training_case
+from roofplan.evidence.training import _zero, machine_of, training_case
 from roofplan.hf.find import read_model
 from roofplan.operations.table import element_bytes
 from roofplan.records.source import GRADES
@@ -1216,3 +1216,21 @@ def test_stages_of_which_no_interleaving_is_stated_widen_the_interval():
     wide, narrow = (training_figures(one, FIT)[0]["tokens_per_second_per_device"] for one in (blank, stated))
     assert wide.value == pytest.approx(narrow.value)
     assert wide.high / wide.low > narrow.high / narrow.low
+
+
+@pytest.mark.parametrize(
+    ("said", "stage"),
+    [
+        *(("2", 2), ("3.0", 3), ("ZeRO-1", 1), ("stage 2", 2), ("DDP", 0), ("no sharding", 0), ("SHARD_GRAD_OP", 2)),
+        *(("FSDP", 3), ("HSDP 8", 3), ("full shard", 3), ("distributed optimizer", 1)),
+    ],
+)
+def test_stages_of_sharding_are_read_in_words(said, stage):
+    assert _zero({"zero_stage_fsdp": said}, catalogue.framework("deepspeed-0.16")) == stage
+
+
+def test_unstated_stages_are_the_frameworks():
+    unsaid = [
+        _zero({}, catalogue.framework(name)) for name in ("torchtitan-0.2", "megatron-core-0.16", "deepspeed-0.16")
+    ]
+    assert unsaid == [3, 1, 0]

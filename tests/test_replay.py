@@ -7,11 +7,14 @@ HEAVY = {"serving": 16, "training": 24, "money": 16}
 RARE = HEAVY | {"screens": 6, "load": 20, "pools": 8, "pages": 10, "launch": 25, "rows": 12, "shown": 10, "refused": 12}
 """Kinds of which quick tests take one answer in so many, slow tests all others."""
 
+LONG = {"calls accuracy", "calls pools", "calls launched"}
+"""Scenes that take seconds."""
+
 
 def cases():
     for kind in replays.KINDS:
         for number, words in enumerate(replays.recorded(kind)):
-            slow = kind == "tables" or words in {"calls accuracy", "calls pools"} or number % RARE.get(kind, 1) > 0
+            slow = kind == "tables" or words in LONG or number % RARE.get(kind, 1) > 0
             marks = [pytest.mark.slow] if slow else []
             yield pytest.param(kind, words, id=words, marks=marks)
 

@@ -28,7 +28,7 @@ def launch(plan: TrainingPlan) -> str:
         experts_of_a_capacity=job.capacity is not None and "capacity" not in f,
         mixers_but_attention_in_pretrain_gpt=not plain,
         GeGLU="gelu" in _activation(model) and _gated(model),
-        **unknown(plan, f, {"bf16", "fp16", "fp8"}),
+        **unknown(plan, f, {name for name in ("bf16", "fp16", "fp8") if f"precision_{name}" in f}),
     )
     # asserted with tensor or context ranks, before Blackwell; it does no harm there
     first = ["CUDA_DEVICE_MAX_CONNECTIONS=1"] if x.tp > 1 or x.cp > 1 else []
@@ -49,7 +49,7 @@ def launch(plan: TrainingPlan) -> str:
         (x.zero > 0, "optimizer_sharding", ""),
         (x.zero > 0 and "overlap" in f, "overlap", ""),
         (x.recompute in {"selective", "full"}, f"recompute_{x.recompute}", ""),
-        (True, f"precision_{job.precision if job.precision in {'bf16', 'fp16', 'fp8'} else 'bf16'}", ""),
+        (True, f"precision_{job.precision}", ""),
         ("loss" in f, "loss", ""),
         (job.gradient > ACTIVATION_BYTES, "gradient_fp32", ""),
         (x.cp > 1 and "context_ring" in f, "context_exchange" if _exchanges(plan) else "context_ring", ""),
