@@ -11,6 +11,8 @@ from dataclasses import fields, is_dataclass
 
 import numpy as np
 
+from roofplan.records.calibration import Fit
+
 MOST = 12
 """Runs of a publisher that are kept."""
 VARIED, EACH = 40, 12
@@ -108,7 +110,7 @@ def plainly(item):
     """Return what an object holds as text, member by member; models and machines by their names and sizes."""
     item = item.tolist() if isinstance(item, np.ndarray) else item
     if is_dataclass(item) and not isinstance(item, type):
-        if name := getattr(item, "id", None):
+        if name := getattr(item, "id", None) or (isinstance(item, Fit) and "constants"):
             return f"{type(item).__name__} {name} {getattr(item, 'count', '')}".strip()
         told = ", ".join(f"{one.name}={plainly(getattr(item, one.name))}" for one in fields(item) if one.name != "row")
         return f"{type(item).__name__}({told})"

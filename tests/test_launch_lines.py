@@ -4,10 +4,9 @@ import json
 import math
 import re
 import shlex
-from dataclasses import replace
 import tomllib
-from dataclasses import replace
 from contextlib import suppress
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
