@@ -284,3 +284,9 @@ def test_machines_of_other_sizes(text, count, becomes):
 def test_machines_written_otherwise_are_shown_how(text, said):
     with pytest.raises(InputError, match=said):
         machine(text)
+
+
+def test_a_server_holds_no_more_than_it_has():
+    assert machine("dgx-h100:2x4")[0].count == 8
+    with pytest.raises(InputError, match=r"a gh200-quad holds 4 gh200-96; write gh200-quad:2"):
+        machine("gh200-quad:2x8")

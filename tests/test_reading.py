@@ -7,14 +7,15 @@ import pytest
 from conftest import FIT, LLAMA
 
 import roofplan as rp
-from roofplan import catalogue
+from roofplan import api, catalogue
 from roofplan.catalogue.machines import machine
 from roofplan.errors import InputError
 from roofplan.evidence.alternatives import alternatives
+from roofplan.evidence.engines import engine_of
 from roofplan.evidence.fits.engines import usable
 from roofplan.evidence.fits.left_out import fit_without
 from roofplan.evidence.frameworks import framework_of
-from roofplan.evidence.inference import case_of, known_cases
+from roofplan.evidence.inference import case_of, inference_case, known_cases
 from roofplan.evidence.models import bare, experts_of, model_of, named, off_size, stated_size
 from roofplan.evidence.predictions import inference_outcomes, names_in, training_figures, training_outcomes, validated
 from roofplan.evidence.rows import Assumed, Skipped, read
@@ -1234,3 +1235,44 @@ def test_unstated_stages_are_the_frameworks():
         _zero({}, catalogue.framework(name)) for name in ("torchtitan-0.2", "megatron-core-0.16", "deepspeed-0.16")
     ]
     assert unsaid == [3, 1, 0]
+
+
+SERVED = {
+    "id": "a",
+    "source_key": "me",
+    "model_name": "llama-3.1-8b",
+    "accel_norm": "h100-sxm",
+    "count": "1",
+    "engine_name": "vllm",
+    "weight_precision": "bf16",
+    "input_len": "1000",
+    "output_len": "100",
+    "tpot_ms": "12",
+    "client_concurrency": "16",
+}
+"""A row of a user's own."""
+
+
+@pytest.mark.parametrize(
+    ("version", "newer"), [("0.99", True), ("v9.1", True), ("0.33", False), ("0.7", False), ("main", False)]
+)
+def test_versions_beyond_all_that_are_described_are_said(version, newer):
+    assumed = Assumed()
+    engine = engine_of({**SERVED, "engine_version": version}, assumed)
+    said = [text for text in assumed.texts if "newer than any" in text]
+    assert said == (
+        [f"engine version {version}: newer than any that is described, read as {engine.id}"] if newer else []
+    )
+
+
+def test_columns_that_nobody_reads_are_told_with_what_resembles_them():
+    found = api.validate("inference", [{**SERVED, "colour": "red", "tpot": "3"}], fit=FIT)
+    assert found.unread == "columns that are not read: colour, tpot (tpot_ms?)"
+    assert api.validate("inference", [{**SERVED, "lengths": "fixed"}], fit=FIT).unread == ""
+
+
+@pytest.mark.parametrize("said", ["p99", "99", " 99 % ", "99th percentile"])
+def test_a_bare_number_is_a_percentile(said):
+    case = inference_case({**SERVED, "percentile": said})
+    assert case.statistic.quantile == 0.99
+    assert not [text for text in case.assumed if text.startswith("percentile")]

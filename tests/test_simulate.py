@@ -288,3 +288,19 @@ def test_limits_and_goodput_have_intervals(felt):
         assert one.holds == (one.time <= one.objective.limit)
     low, high = seen.good_ends
     assert low <= seen.good <= high
+
+
+@pytest.mark.slow
+def test_a_rate_is_sought_over_layouts(capsys):
+    """TP 4 twice gives more tokens in its steady state, TP 8 more requests inside a tight limit on tokens."""
+    asked = {"input": "2000", "output": "300", "slo": "ttft=1s@p99,tpot=30ms@p95", "find": "rate", "requests": 1000}
+    found = rp.simulate("llama-3.1-70b", on="h100-sxm:8", **asked)
+    pinned = rp.simulate("llama-3.1-70b", on="h100-sxm:8", strategy="tp=4,dp=2", **asked)
+    assert found.plan.label == "tp8"
+    assert found.rate > 1.1 * pinned.rate
+    (said,) = (text for code, text in found.result.result.warnings if code == "reordered")
+    assert said.startswith("by its steady state tp4 dp2 stood first")
+    assert not [code for code, _ in pinned.result.result.warnings if code == "reordered"]
+    none = rp.simulate("llama-3.1-70b", on="h100-sxm:8", **(asked | {"slo": "ttft=1ms"}))
+    assert none.found.rate == 0.0
+    assert none.plan.label == "tp4 dp2"

@@ -32,9 +32,12 @@ def engine_of(row: Row, assumed: Assumed) -> Engine:
         assumed.add(f"engine {replace(other, id=identity).text}")
         found = catalogue.engine(identity)
         return found.standing_for(other.name, kernels=other.kernels, vendors=other.vendors, reads=other.reads)
+    found = catalogue.engine(identity)
     if not stated:
         assumed.add(f"engine version: {identity}, by the date of the run", VERSION)
-    return catalogue.engine(identity)
+    elif _number(stated.lstrip("vb")) > max(_number(each.version) for each in _versions(found.name)):
+        assumed.add(f"engine version {stated}: newer than any that is described, read as {identity}")
+    return found
 
 
 SETTINGS = {
@@ -70,11 +73,9 @@ def engine_version(name: str, version: str, when: str = "") -> str | None:
     release nearest to the run's month, before or after.
     Where only a year is known it is the newest release up to that year, or the oldest known release.
     """
-    known = [catalogue.engine(one) for one in catalogue.ids("engines") if one.startswith(name)]
-    same = [one for one in known if one.name == name]
-    if not same:
+    ranked = _versions(name)
+    if not ranked:
         return None
-    ranked = sorted(same, key=lambda e: e.released)
     wanted = version.lstrip("vb")
     below = (
         [e for e in ranked if _number(e.raw.get("since", e.version)) <= _number(wanted)]
@@ -86,6 +87,12 @@ def engine_version(name: str, version: str, when: str = "") -> str | None:
     if not below and not wanted and when:
         return ranked[0].id
     return (below[-1] if below else ranked[0 if wanted else -1]).id
+
+
+def _versions(name: str) -> list[Engine]:
+    """Return the described versions of an engine, the oldest first."""
+    known = (catalogue.engine(one) for one in catalogue.ids("engines") if one.startswith(name))
+    return sorted((one for one in known if one.name == name), key=lambda one: one.released)
 
 
 def _number(version: str) -> tuple[int, ...]:

@@ -16,7 +16,7 @@ from roofplan.evidence.benchmarks import mlperf
 from roofplan.evidence.engines import engine_of, launched
 from roofplan.evidence.models import device_of, from_file, is_path, named, unwindowed
 from roofplan.evidence.rows import Assumed, Row, Skipped, against, checked, flags, number
-from roofplan.evidence.statistic import Statistic, statistic
+from roofplan.evidence.statistic import PERCENTILE, Statistic, statistic
 from roofplan.operations.table import Step, element_bytes
 from roofplan.records.calibration import Fit
 from roofplan.records.engine import Engine
@@ -50,7 +50,7 @@ Regime = Literal["static batch", "steady batch", "closed loop", "burst", "offlin
 its answer; a stated number of requests at once; an unstated number at once; at a rate."""
 
 
-KNOWN_STATISTIC = re.compile(r"mean|average|avg|median|itl|\bp ?\d{1,2}(?:\.\d+)?\b|percentile|e2e|first token|latency")
+KNOWN_STATISTIC = re.compile(rf"mean|average|avg|median|itl|{PERCENTILE.pattern}|percentile|e2e|first token|latency")
 """Words by which a table names the statistic of its times."""
 
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 from roofplan.errors import RoofplanError
 from roofplan.evidence.inference import NEEDED as SERVING_COLUMNS
 from roofplan.evidence.inference import inference_case
-from roofplan.evidence.rows import Row, Skipped, flags, told_apart
+from roofplan.evidence.rows import Row, Skipped, flags, told_apart, unread
 from roofplan.evidence.scoring import Memory, Outcome, Validation
 from roofplan.evidence.serving_figures import ideal_serving, implausible_serving, predicted_figures
 from roofplan.evidence.training import NEEDED as TRAINING_COLUMNS
@@ -44,6 +44,7 @@ def validated(kind: str, rows: Sequence[Row], fit: Fit, tick: Tick | None = None
     """
     apart = told_apart(rows)
     found = validate_training(apart, fit, tick) if kind == "training" else validate_inference(apart, fit, tick)
+    found.unread = unread(rows)
     found.in_sample = frozenset(source for source in found.by_source() if fitted_on(source, fit))
     return found
 

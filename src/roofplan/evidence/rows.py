@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from roofplan import hf
-from roofplan.errors import InputError
+from roofplan import catalogue, hf
+from roofplan.errors import InputError, nearest
 
 Row = Mapping[str, str]
 
@@ -278,3 +278,24 @@ def read(path: str | Path, needed: Sequence[str]) -> tuple[dict[str, str], ...]:
     if not found:
         raise InputError(f"FILE: {path} holds no rows", argument="FILE", value=str(path))
     return found
+
+
+UNPUBLISHED = ("lengths", "rank", "targets")
+"""Columns that are read and that no published run fills."""
+
+
+def unread(rows: Sequence[Row]) -> str:
+    """Return which columns no reader knows, each with those that resemble it, as text; empty where all are known.
+
+    Parameters
+    ----------
+    rows : the rows of a table.
+
+    Returns
+    -------
+    One line, or nothing.
+    """
+    known = {*catalogue.training_rows()[0], *catalogue.inference_rows()[0], *UNPUBLISHED}
+    names = dict.fromkeys(name for row in rows for name in row if name and name not in known and name != BEYOND)
+    told = (name + (f" ({near[0]}?)" if (near := nearest(name, known, 1)) else "") for name in names)
+    return f"columns that are not read: {', '.join(told)}" if names else ""

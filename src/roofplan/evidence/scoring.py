@@ -188,6 +188,7 @@ class Validation:
     rows : rows of the table [1].
     outcomes : one per figure, in the order of the table.
     in_sample : sources on whose rows constants were fitted.
+    unread : columns of the table that no reader knows, as text.
     """
 
     kind: str
@@ -195,6 +196,7 @@ class Validation:
     outcomes: list[Outcome] = field(default_factory=list)
     memory: list[Memory] = field(default_factory=list)
     in_sample: frozenset[str] = frozenset()
+    unread: str = ""
 
     @property
     def scored(self) -> int:

@@ -31,18 +31,21 @@ class Statistic:
 def statistic(said: str) -> Statistic:
     """Return the statistic that a table names; where it names none, the mean over requests.
 
-    >>> statistic("median ITL"), statistic("p99"), statistic("mean, first token included")
-    (Statistic(kind='gap', quantile=0.5), Statistic(kind='tpot', quantile=0.99), Statistic(kind='request', quantile=None))
+    >>> statistic("median ITL"), statistic("p99"), statistic("99"), statistic("mean, first token included")  # doctest: +NORMALIZE_WHITESPACE
+    (Statistic(kind='gap', quantile=0.5), Statistic(kind='tpot', quantile=0.99), Statistic(kind='tpot', quantile=0.99),
+     Statistic(kind='request', quantile=None))
     """
     words = said.lower()
     found = PERCENTILE.search(words)
-    quantile = float(found[1] or found[2]) / 100.0 if found else 0.5 if MEDIAN.search(words) else None
+    quantile = float(next(filter(None, found.groups()))) / 100.0 if found else 0.5 if MEDIAN.search(words) else None
     if re.search(r"e2e ?/ ?n|first token included|with first token|normali[sz]ed latency", words):
         return Statistic("request", quantile)
     return Statistic("gap" if re.search(r"\bitl\b|inter.token", words) and quantile is not None else "tpot", quantile)
 
 
-PERCENTILE = re.compile(r"\bp ?(\d{1,2}(?:\.\d+)?)\b|\b(\d{1,2}(?:\.\d+)?)(?:th|st|nd|rd)? percentile\b")
+PERCENTILE = re.compile(
+    r"\bp ?(\d{1,2}(?:\.\d+)?)\b|\b(\d{1,2}(?:\.\d+)?)(?:th|st|nd|rd)? percentile\b|^\s*(\d{1,2}(?:\.\d+)?)\s*%?\s*$"
+)
 """A percentile, as tables write it."""
 
 

@@ -10,7 +10,7 @@ from roofplan.load.asked import Asked
 from roofplan.records import units
 from roofplan.serving.plan import Plan, Result
 from roofplan.simulation.deployment import deployment_of
-from roofplan.simulation.ranking import Help, helps
+from roofplan.simulation.ranking import Help, fastest_first, helps
 from roofplan.simulation.replicas import LEAST
 from roofplan.simulation.report import Simulation, load_on, simulate, speed_of, sure_under_load
 from roofplan.simulation.search import COARSE, Found, highest_rate
@@ -79,7 +79,7 @@ class Felt:
 
 
 def felt_of(asked: Asked, result: Result, route: str = LEAST) -> Felt:
-    """Return what users feel of the first of some plans.
+    """Return what users feel of the first of some plans; where a rate is sought, of the layout that keeps the limits at the highest.
 
     Parameters
     ----------
@@ -95,6 +95,8 @@ def felt_of(asked: Asked, result: Result, route: str = LEAST) -> Felt:
     ------
     InputError : a request that the plan cannot hold.
     """
+    if asked.find and asked.objectives:
+        fastest_first(result, asked, route)
     plan = result.plans[0]
     deployment, speed = deployment_of(plan), speed_of(plan)
     found = None

@@ -7,12 +7,14 @@ from dataclasses import dataclass, replace
 
 from roofplan.errors import InputError
 from roofplan.load.asked import Asked
+from roofplan.records import units
 from roofplan.serving.advice import changes, smaller, standing
 from roofplan.serving.evaluate import evaluate
 from roofplan.serving.plan import Plan, Result, Tally, UnderLoad
 from roofplan.serving.run import ladder, warnings_of
 from roofplan.simulation.deployment import deployment_of
 from roofplan.simulation.report import Simulation, load_on, simulate, speed_of
+from roofplan.simulation.search import COARSE, highest_rate
 
 TRIED, REQUESTS = 8, 2_000
 """Best plans that are simulated, and requests of each simulation [1]."""
@@ -40,10 +42,52 @@ def ranked_under_load(found: Result, asked: Asked) -> None:
         said = (
             f"by its steady state {was.label} on {was.machine.text} stood first; by simulation it misses {_worst(was)}"
         )
-        found.warnings.append(("reordered", said))
-        found.ladder = ladder(first, found.asked)
-        found.warnings += [one for one in warnings_of(first) if one not in found.warnings]
-        found.standing, found.smaller = standing(first, found.asked, found.fit), smaller(first, found.asked, found.fit)
+        _renew(found, said)
+
+
+def fastest_first(found: Result, asked: Asked, route: str) -> None:
+    """Put the layout of the first plan's machine that keeps limits at the highest rate first, and say where that changes the order.
+
+    Parameters
+    ----------
+    found : plans ranked by their steady states, changed in place.
+    asked : lengths and limits.
+    route : how replicas are chosen.
+    """
+    first, brief = found.plans[0], _brief(asked)
+    kept = {plan.id: _highest(plan, brief, route) for plan in (first, *_layouts(found))}
+    best = max((first, *_layouts(found)), key=lambda plan: kept[plan.id])
+    if kept[best.id] > (1.0 + COARSE) * kept[first.id]:
+        found.plans.remove(best)
+        found.plans.insert(0, best)
+        rates = [f"{units.significant(kept[plan.id])} req/s" for plan in (first, best)]
+        _renew(
+            found,
+            f"by its steady state {first.label} stood first; it keeps the limits up to {rates[0]}, {best.label} up to {rates[1]}",
+        )
+
+
+def _highest(plan: Plan, asked: Asked, route: str) -> float:
+    """Return roughly the highest rate at which a plan keeps limits, 0 where none does or it cannot hold the requests [1/s]."""
+    start = asked.rate or 0.5 * plan.metrics["output_tokens_per_second"].value / asked.output
+    deployment, speed = deployment_of(plan), speed_of(plan)
+
+    def at(rate: float) -> Simulation:
+        return simulate(deployment, load_on(asked, deployment, rate, route), speed, doubtful=False)
+
+    try:
+        return highest_rate(at, start, COARSE).rate
+    except InputError:
+        return 0.0
+
+
+def _renew(found: Result, said: str) -> None:
+    """Say why another plan stands first, and renew what rests on the first one."""
+    first = found.plans[0]
+    found.warnings.append(("reordered", said))
+    found.ladder = ladder(first, found.asked)
+    found.warnings += [one for one in warnings_of(first) if one not in found.warnings]
+    found.standing, found.smaller = standing(first, found.asked, found.fit), smaller(first, found.asked, found.fit)
 
 
 def _felt(plan: Plan, place: int, asked: Asked) -> UnderLoad:
@@ -99,9 +143,7 @@ def helps(found: Result, asked: Asked, rate: float | None, route: str) -> list[H
     -------
     Changes that were tried: other layouts of the machine, chunks of prompts, formats, engines and shared prefixes.
     """
-    plan, brief = found.plans[0], replace(asked, count=min(asked.count, HELPED), warmup=0)
-    if brief.trace is not None:
-        brief = replace(brief, trace=brief.trace.first(brief.count))
+    plan, brief = found.plans[0], _brief(asked)
     seen = _tried(plan, brief, rate, route)
     if seen is None:
         return []
@@ -116,12 +158,24 @@ def helps(found: Result, asked: Asked, rate: float | None, route: str) -> list[H
     return sorted(out, key=lambda one: one.after)
 
 
+def _brief(asked: Asked) -> Asked:
+    """Return a load of few requests."""
+    brief = replace(asked, count=min(asked.count, HELPED), warmup=0)
+    return brief if brief.trace is None else replace(brief, trace=brief.trace.first(brief.count))
+
+
+def _layouts(found: Result) -> list[Plan]:
+    """Return other layouts of the first plan's machine and engine."""
+    first = found.plans[0]
+    alike = (plan for plan in found.plans[1:TRIED] if plan.machine == first.machine and plan.engine == first.engine)
+    return [plan for plan in alike if plan.strategy != first.strategy]
+
+
 def _others(found: Result) -> Iterator[tuple[str, str, Plan]]:
     """Yield other plans of the same machine, with the flag and value that lead there."""
     first = found.plans[0]
-    for plan in found.plans[1:TRIED]:
-        if plan.machine == first.machine and plan.engine == first.engine and plan.strategy != first.strategy:
-            yield "--strategy", ",".join(f"{k}={v}" for k, v in plan.strategy.as_dict().items() if v > 1), plan
+    for plan in _layouts(found):
+        yield "--strategy", ",".join(f"{k}={v}" for k, v in plan.strategy.as_dict().items() if v > 1), plan
     here = replace(found.asked, machines=(first.machine,), pins=first.strategy.as_dict())
     for argument, needed, asked in changes(first, here):
         unhurried = replace(asked, constraints=replace(asked.constraints, rate=None))

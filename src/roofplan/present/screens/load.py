@@ -147,6 +147,8 @@ def _limits(felt: Felt) -> list[str]:
         lines.append(
             f"  up to     about {units.significant(found.rate, 2)}{ends} req/s are kept inside them by this layout; beyond, {breaks}"
         )
+        for code, text in felt.result.warnings:
+            lines += wrapped(f"  layout    {text}", indent=12) if code == "reordered" else []
         return lines
     worst = max(found.at.limits, key=lambda one: one.over)
     title, unit, scale = TITLES[worst.objective.figure]

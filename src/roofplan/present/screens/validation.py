@@ -40,6 +40,8 @@ def validation_screen(found: Validation, page: Page) -> None:
     skipped = f", {sum(count for _, count in reasons):,} skipped ({why}; each in --csv FILE)" if reasons else ""
     for line in wrapped(f"{counted(found.rows, 'row')}: {found.scored:,} scored{skipped}", indent=2):
         page.line(line)
+    for line in wrapped(f"  ! {found.unread}", indent=4) if found.unread else ():
+        page.line(page.paint(line, "warning"))
     beyond = [outcome for outcome in found.outcomes if outcome.implausible]
     for outcome in beyond[:SHOWN]:
         page.line(f"  ! {outcome.id}: {outcome.metric} is not plausible; {outcome.implausible}")
