@@ -7,7 +7,6 @@ tests to say; this one notices what changes.
 import random
 from array import array
 from contextlib import redirect_stdout
-from dataclasses import fields
 from datetime import UTC
 from io import StringIO
 from pathlib import Path
@@ -15,35 +14,7 @@ from tempfile import TemporaryDirectory
 from unittest.mock import patch
 
 import numpy as np
-from row_replays import plainly
-
-SCENES = {}
-
-
-def scene(function):
-    """Keep a scene by its name."""
-    SCENES[function.__name__] = function
-    return function
-
-
-def told(function, *given, **named):
-    """Return what a function returns, or why it refuses."""
-    from roofplan.errors import RoofplanError
-
-    try:
-        return function(*given, **named)
-    except (RoofplanError, ValueError, ZeroDivisionError) as error:
-        return f"{type(error).__name__}: {error}"
-
-
-def document(name):
-    """Return the results of a scene as text by name."""
-    found = {}
-    for what, result in SCENES[name]():
-        number = f"{what} {sum(one.startswith(what) for one in found)}" if what in found else what
-        found[number] = plainly(result.tolist() if isinstance(result, np.ndarray) else result)
-    return found
-
+from scenes import as_text, members, or_refusal, scene
 
 # Measured requests ---------------------------------------------------------------------------------
 
@@ -209,14 +180,14 @@ def machines():
     for seed in range(14):
         found = probe(seed)
         for like in (None, "h100-sxm", "rtx-4090") if seed % 2 else (None,):
-            device = told(chip.device_of, found, like)
-            yield f"device {seed} {like}", device
+            device = or_refusal(chip.device_of, found, like)
+            yield f"device {seed} {like}", device if isinstance(device, str | None) else members(device)
             device = None if isinstance(device, str) else device
             yield f"verdicts {seed} {like}", chip.verdicts(found, device)
             name = chip.identity(found, device)
             yield f"chip {seed} {like}", f"{name}\n{chip.chip_text(found, device, name)}"
         figures = (found.formats, found.bandwidth, found.vector, found.launch, found.drop, found.links, found.wide)
-        yield f"figures {seed}", [plainly(one) for one in figures]
+        yield f"figures {seed}", [as_text(one) for one in figures]
 
 
 @scene
@@ -281,7 +252,7 @@ def measuring():
 
 
 @scene
-def told_passes():
+def joined_passes():
     """How the lines of measuring processes become one probe."""
     from roofplan.measure.machine import probe as probes
     from roofplan.measure.machine.probe import Probe
@@ -328,7 +299,10 @@ def told_passes():
         rows += [{"kind": "conditions", "told": {"clock": "1 MHz"}}]
         rows += [{"kind": "sustained", "at": float(k), "rate": 1e12 - k} for k in range(seed)]
         ticks = []
-        yield f"probe {seed}", told(probes._filled, empty, iter(rows), lambda *tick, into=ticks: into.append(tick))
+        yield (
+            f"probe {seed}",
+            or_refusal(probes._filled, empty, iter(rows), lambda *tick, into=ticks: into.append(tick)),
+        )
         yield f"ticks {seed}", ticks
 
 
@@ -377,13 +351,13 @@ def shown():
         "Hz",
         "%",
     ):
-        yield f"show {unit}", [told(units.show, value, unit) for value in VALUES]
-        yield f"two digits {unit}", [told(units.show, value, unit, 2) for value in VALUES]
+        yield f"show {unit}", [or_refusal(units.show, value, unit) for value in VALUES]
+        yield f"two digits {unit}", [or_refusal(units.show, value, unit, 2) for value in VALUES]
     for name in ("significant", "compact", "at_least", "at_most", "gib"):
-        yield name, [told(getattr(units, name), value) for value in (*VALUES, *(-one for one in VALUES[1:8]))]
+        yield name, [or_refusal(getattr(units, name), value) for value in (*VALUES[1:], *(-one for one in VALUES[1:8]))]
         yield (
             f"{name} to one digit",
-            [told(getattr(units, name), value, 1) for value in VALUES] if name != "compact" else "",
+            [or_refusal(getattr(units, name), value, 1) for value in VALUES[1:]] if name != "compact" else "",
         )
 
 
@@ -439,9 +413,9 @@ def parsed():
         "٣",
     )
     for unit in units.UNITS:
-        yield unit, [told(units.parse, text, unit, "--flag") for text in texts]
+        yield unit, [or_refusal(units.parse, text, unit, "--flag") for text in texts]
     for name in ("parse_length", "parse_amount", "parse_count", "parse_share"):
-        yield name, [told(getattr(units, name), text) for text in (*texts, 3, 0, -1, 2.5, 1e30, True)]
+        yield name, [or_refusal(getattr(units, name), text) for text in (*texts, 3, 0, -1, 2.5, 1e30, True)]
 
 
 # Load -----------------------------------------------------------------------------------------------
@@ -462,14 +436,14 @@ def lengths():
         "normal:1",
         "lognormal:9",
     ):
-        found = told(lengths_of, text)
+        found = or_refusal(lengths_of, text)
         yield text, str(found)
         if not isinstance(found, str):
             for mean in (1.0, 7.5, 1000.0):
                 yield f"{text} {mean}", found.draw(mean, 12, np.random.default_rng(3))
                 yield f"{text} {mean} at most", [found.longest(mean, count) for count in (1, 10, 5000)]
     for text in ("1", "0.25", "inf", "0", "-1", "x"):
-        shape = told(burstiness_of, text)
+        shape = or_refusal(burstiness_of, text)
         yield f"burstiness {text}", shape
         if not isinstance(shape, str):
             yield f"arrivals {text}", renewal(4.0, 9, shape, np.random.default_rng(5))
@@ -498,7 +472,7 @@ def statistics():
         "ttft=1s,ttft=2s",
         "ttft",
     ):
-        found = told(objectives_of, text)
+        found = or_refusal(objectives_of, text)
         yield f"{text}", found if isinstance(found, str) else [(one, one.percentile, one.name) for one in found]
 
 
@@ -515,7 +489,7 @@ def cached():
         )
         for capacity in (0.0, 40.0, 400.0, 1e6):
             for replicas in (1, 3):
-                yield f"{seed} {capacity} {replicas}", told(cached_tokens, load, 16, capacity, replicas)
+                yield f"{seed} {capacity} {replicas}", or_refusal(cached_tokens, load, 16, capacity, replicas)
 
 
 # Text of an agent's tools, tables and configurations ------------------------------------------------
@@ -562,7 +536,8 @@ link = "1gbe"
 @scene
 def street():
     """What a file of members says, and what is wrong with others."""
-    from roofplan.pool.members import bit_rate, members
+    from roofplan.pool.members import bit_rate
+    from roofplan.pool.members import members as members_of
 
     changes = (
         ("", ""),
@@ -590,9 +565,9 @@ def street():
         for number, (before, after) in enumerate(changes):
             path = Path(place) / "street.toml"
             path.write_text(STREET.replace(before, after))
-            found = told(members, ["rtx-4090@50mbit:30ms", "2xrtx-3060@1gbit"], str(path))
-            found = found if isinstance(found, str) else [(one.name, one.device.id, deeply(one)) for one in found]
-            yield f"{number} {before} {after}", plainly(found).replace(place, "")
+            found = or_refusal(members_of, ["rtx-4090@50mbit:30ms", "2xrtx-3060@1gbit"], str(path))
+            found = found if isinstance(found, str) else [(one.name, one.device.id, members(one)) for one in found]
+            yield f"{number} {before} {after}", as_text(found).replace(str(path), path.name)
     for text in (
         "rtx-4090",
         "0xrtx-4090@1gbe",
@@ -601,25 +576,23 @@ def street():
         "rtx-4090@1gbe:x",
         "9999xrtx-4090@1gbe",
     ):
-        found = told(members, [text])
-        yield text, found if isinstance(found, str) else [deeply(one) for one in found]
-    yield "rates", [told(bit_rate, text, "--rate") for text in ("1mbit", "2 gbit/s", "3Kbps", "4", "5MB/s", "0kbit")]
-
-
-def deeply(item):
-    """Return the members of a record as text, but for devices by their names."""
-    return {one.name: plainly(getattr(item, one.name)) for one in fields(item)}
+        found = or_refusal(members_of, [text])
+        yield text, found if isinstance(found, str) else [members(one) for one in found]
+    yield (
+        "rates",
+        [or_refusal(bit_rate, text, "--rate") for text in ("1mbit", "2 gbit/s", "3Kbps", "4", "5MB/s", "0kbit")],
+    )
 
 
 @scene
 def churn():
     from roofplan.pool.churn import drawn
-    from roofplan.pool.members import members
+    from roofplan.pool.members import members as members_of
 
     with TemporaryDirectory() as place:
         path = Path(place) / "street.toml"
         path.write_text(STREET)
-        some = members(["rtx-4090@50mbit"], str(path))
+        some = members_of(["rtx-4090@50mbit"], str(path))
     for pattern in ("steady", "evening"):
         for online in (0.2, 0.7, 1.0):
             for seed in (0, 3):

@@ -1,12 +1,9 @@
 """What the laws give inside of an answer, scene by scene: messages, rates, operations, ledgers, terms, tables of step times."""
 
 import numpy as np
-from call_replays import SCENES, scene, told
-from row_replays import plainly
+from scenes import as_text, or_refusal, scene
 
 from roofplan import catalogue
-
-__all__ = ["SCENES"]
 
 MACHINES = (
     *(
@@ -98,7 +95,7 @@ def terms(term, depth=6):
     """Return a term and those below it, each with its value and its formula."""
     below = [terms(one, depth - 1) for one in term.parts] if depth else []
     sources = [getattr(one, "name", "") or type(one).__name__ for one in term.sources]
-    return plainly(
+    return as_text(
         [
             term.name,
             term.value if isinstance(term.value, float) else np.asarray(term.value).tolist(),
@@ -155,7 +152,7 @@ def attained():
                 if name == "any"
                 else catalogue.engine(name)
             )
-            found = None if engine is None else told(rates, box, engine, fit())
+            found = None if engine is None else or_refusal(rates, box, engine, fit())
             if found is None or isinstance(found, str):
                 yield f"{text} {name}", found
                 continue
@@ -172,9 +169,9 @@ def attained():
                     if isinstance(value, float | int | str | bool | dict | tuple)
                 },
             )
-        yield f"{text} power", told(power_limits, box, fit())
+        yield f"{text} power", or_refusal(power_limits, box, fit())
         for busy in (0.0, 0.3, 1.0):
-            watts = told(wall_power, box, busy, fit())
+            watts = or_refusal(wall_power, box, busy, fit())
             yield f"{text} watts {busy}", watts if watts is None or isinstance(watts, str) else terms(watts)
         yield f"{text} circuit", [over_household_circuit(box, watts) for watts in (500.0, 1440.0, 4000.0)]
 
@@ -234,12 +231,12 @@ def held_in_serving():
                 )
             ):
                 feet, software = footprints(model, strategy, kv), catalogue.engine(engine)
-                found = told(ledger, model, strategy, box, software, load, feet, seats=seats)
+                found = or_refusal(ledger, model, strategy, box, software, load, feet, seats=seats)
                 yield f"{name} {degrees} {number}", (found, batched_tokens(software, box, load))
         for tensor, block, longest in ((1, 16, 4096), (4, 64, 100_000)):
             yield (
                 f"{name} blocks {tensor}",
-                told(
+                or_refusal(
                     cache_blocks,
                     model,
                     3e10,
@@ -284,7 +281,7 @@ def predicted_steady_states():
         r = rates(box, catalogue.engine(engine), fit())
         for budget in (512.0, 8192.0):
             for running in (1.0, users):
-                found = told(
+                found = or_refusal(
                     predict, model, strategy, catalogue.engine(engine), load, r, running, kv_bytes=2.0, budget=budget
                 )
                 what = f"{number} {budget} {running}"
@@ -305,7 +302,7 @@ def predicted_steady_states():
                 )
                 yield f"{what} numbers", [np.asarray(one).tolist() for one in numbers]
                 for figure in sorted({one.name for one in fit().constants if one.law == "interval"}):
-                    sure = told(certainty, figure, found.cycle, model, r, load="closed loop")
+                    sure = or_refusal(certainty, figure, found.cycle, model, r, load="closed loop")
                     yield f"{what} {figure} sure", sure if isinstance(sure, str) else sure.of(0.02, "s")
 
 
@@ -413,7 +410,7 @@ def trained():
         yield f"{number} ability", {each: getattr(a, each) for each in names}
         for optimizer in (first, "adam-8bit"):
             job, layout = Job(**{"optimizer": adam[optimizer], **full, **more}), Layout(**degrees)
-            found = told(step, model, job, layout, a)
+            found = or_refusal(step, model, job, layout, a)
             if isinstance(found, str):
                 yield f"{number} step {optimizer}", found
                 continue
@@ -430,7 +427,7 @@ def trained():
                 ),
             )
             for unstated in ((), tuple(ALTERNATIVES)):
-                known = told(
+                known = or_refusal(
                     step_certainty, model, job, layout, a, found, unstated, (("a doubt", 0.2),) if unstated else ()
                 )
                 yield (
@@ -472,7 +469,7 @@ def tables_of_steps():
     for number, (name, on, degrees, engine, drafted) in enumerate(cases):
         r = rates(machine(on)[0], catalogue.engine(engine), fit())
         for seats, budget, longest in ((1, 512, 600), (2, 64, 5000), (48, 2048, 9000)):
-            found = told(
+            found = or_refusal(
                 surface,
                 read_model(name),
                 Strategy(**degrees),
@@ -519,7 +516,7 @@ def pools():
     )
     for number, (name, members, more) in enumerate(cases):
         request = pool_request(read_model(name), PoolPlanInputs(member=members, **more))
-        plan = told(plan_pool, request, fit())
+        plan = or_refusal(plan_pool, request, fit())
         if isinstance(plan, str):
             yield f"{number} plan", plan
             continue
@@ -529,10 +526,10 @@ def pools():
         yield f"{number} problem", problem
         yield (
             f"{number} layouts",
-            (told(best_layout, problem), told(quick_layout, problem), told(works_of, request, fit())),
+            (or_refusal(best_layout, problem), or_refusal(quick_layout, problem), or_refusal(works_of, request, fit())),
         )
         for step in (Step(sequences=3.0, context=900.0), Step(new=400.0, past=100.0, requests=1.0)):
-            yield f"{number} pass {step.new}", told(passes, request, fit(), plan.layout, step)
+            yield f"{number} pass {step.new}", or_refusal(passes, request, fit(), plan.layout, step)
         given = PoolSimulateInputs(
             member=members,
             days="1",
@@ -545,10 +542,10 @@ def pools():
         if request.software.shares_layers:
             continue
         yield f"{number} surface", pool_surface(request, fit(), plan.layout, seats=4, budget=256, longest=3000)
-        yield f"{number} pipelines", told(pipelines_of, request, fit(), plan.users, asked)
+        yield f"{number} pipelines", or_refusal(pipelines_of, request, fit(), plan.users, asked)
         yield f"{number} sessions", sessions_of(request, given, asked)
         ticks = []
-        found = told(simulate_pool, request, given, fit(), lambda *tick, into=ticks: into.append(tick))
+        found = or_refusal(simulate_pool, request, given, fit(), lambda *tick, into=ticks: into.append(tick))
         yield f"{number} ticks", (len(ticks), ticks[:3], ticks[-2:])
         yield (
             f"{number} simulated",

@@ -328,7 +328,7 @@ def candidates(mutant, own, mutants, tests, seconds):
 
 
 def within(budget, tests, seconds):
-    """Return the first of some tests that take `budget` seconds together without those that no longer fit, at least one of them."""
+    """Return tests in order, skipping any that would exceed `budget` seconds; always at least one."""
     spent, met = 0.0, []
     for test in tests:
         if spent + seconds[test] <= budget or not met:

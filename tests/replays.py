@@ -1,4 +1,5 @@
-"""Answers whose figures may not move in a refactor: about three hundred each of serving, training, money and models, some of pools and load, and screens.
+"""Answers whose figures may not move in a refactor: about three hundred each of serving, training, money and models, refusals, screens, pools,
+load and launches, what readers make of published runs, and scenes of what laws return inside.
 
 A replay runs a command line in this process and keeps a checksum of each member of its JSON document, of its explanation, of its
 CSV rows and of its page with screen and pictures, floats to six digits. A figure may move only with the physics or with a fitted
@@ -23,9 +24,11 @@ from pathlib import Path
 from unittest.mock import patch
 from urllib.parse import parse_qsl
 
-import call_replays
+import call_replays  # noqa: F401
+import catalogue_replays  # noqa: F401
+import law_replays  # noqa: F401
 import row_replays
-import thing_replays
+import scenes
 
 FOLDER = Path(__file__).parent / "replay"
 DAY = dt.date(2026, 11, 22)
@@ -127,7 +130,7 @@ def document(line):
     if words[0] == "page":
         return page(*words[1:])
     if words[0] == "calls":
-        return call_replays.document(words[1])
+        return scenes.document(words[1])
     if words[0] == "rows":
         return row_replays.document(*words[1:])
     if words[0] == "screen":
@@ -388,7 +391,7 @@ def questions(kind):
     elif kind == "rows":
         yield from row_replays.questions()
     elif kind == "calls":
-        yield from (f"calls {name}" for name in thing_replays.SCENES)
+        yield from (f"calls {name}" for name in scenes.SCENES)
     elif kind in {"load", "launch"}:
         yield from (loaded if kind == "load" else launched)(pick)
     elif kind == "tables":

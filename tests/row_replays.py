@@ -7,11 +7,9 @@ whose cells other words, other numbers, or nothing replace. `replays` keeps thei
 import functools
 import random
 from collections import defaultdict
-from dataclasses import fields, is_dataclass
+from dataclasses import fields
 
-import numpy as np
-
-from roofplan.records.calibration import Fit
+from scenes import as_text
 
 MOST = 12
 """Runs of a publisher that are kept."""
@@ -106,31 +104,9 @@ def varied(kind, number):
         yield made
 
 
-def plainly(item):
-    """Return what an object holds as text, member by member; models and machines by their names and sizes."""
-    item = item.tolist() if isinstance(item, np.ndarray) else item
-    if is_dataclass(item) and not isinstance(item, type):
-        if name := getattr(item, "id", None) or (isinstance(item, Fit) and "constants"):
-            return f"{type(item).__name__} {name} {getattr(item, 'count', '')}".strip()
-        told = ", ".join(f"{one.name}={plainly(getattr(item, one.name))}" for one in fields(item) if one.name != "row")
-        return f"{type(item).__name__}({told})"
-    if isinstance(item, dict):
-        return "{" + ", ".join(f"{key}: {plainly(value)}" for key, value in item.items()) + "}"
-    if isinstance(item, list | tuple | set | frozenset):
-        ordered = sorted(item, key=str) if isinstance(item, set | frozenset) else item
-        return f"{type(item).__name__}({', '.join(map(plainly, ordered))})"
-    text = f"{float(item):.6g}" if isinstance(item, float) else str(item)
-    return text if " at 0x" not in text else _of_members(item)
-
-
-def _of_members(item):
-    """Return what an object without a text of its own holds, or the name of a function."""
-    names = getattr(item, "__dict__", None) or getattr(type(item), "__slots__", ())
-    return getattr(item, "__name__", f"{type(item).__name__}{plainly({name: getattr(item, name) for name in names})}")
-
-
 def read(row, kind, fit):
     """Return what is read in a row and what is predicted for it, as text."""
+    from roofplan.errors import RoofplanError
     from roofplan.evidence.inference import case_of
     from roofplan.evidence.predictions import inference_outcomes, training_outcomes
     from roofplan.evidence.rows import Skipped
@@ -138,13 +114,13 @@ def read(row, kind, fit):
 
     try:
         case = (training_case if kind == "training" else case_of)(row)
-        told = plainly({one.name: getattr(case, one.name) for one in fields(case) if one.name != "row"})
+        told = as_text({one.name: getattr(case, one.name) for one in fields(case) if one.name != "row"})
     except Skipped as reason:
         told = str(reason)
-    except Exception as error:  # noqa: BLE001 - what it says is kept, whatever it is
+    except RoofplanError as error:
         told = f"{type(error).__name__} {error}"
     found = training_outcomes(row, fit) if kind == "training" else inference_outcomes(row, fit)
-    return f"{told}\n{plainly(found)}"
+    return f"{told}\n{as_text(found)}"
 
 
 def document(kind, publisher, number=""):

@@ -288,5 +288,5 @@ def test_machines_written_otherwise_are_shown_how(text, said):
 
 def test_a_server_holds_no_more_than_it_has():
     assert machine("dgx-h100:2x4")[0].count == 8
-    with pytest.raises(InputError, match=r"a gh200-quad holds 4 gh200-96; write gh200-quad:2"):
+    with pytest.raises(InputError, match=r"a gh200-quad holds 4 gh200-96; write gh200-quad:4"):
         machine("gh200-quad:2x8")

@@ -111,6 +111,10 @@ DIGITS, MOVES = 1e-5, 2e-3
 """Relative differences of constants that are counted, and of those that are searched for on few runs [1]."""
 
 
+def test_every_small_fit_is_recorded():
+    assert list(RECORDED) == [f"{name} {part}" for name in small_fits.NAMES for part in range(small_fits.PARTS)]
+
+
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in RECORDED]
 )

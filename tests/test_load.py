@@ -195,7 +195,7 @@ def test_a_sample_that_is_too_small_has_no_ends():
     assert quantile_ends(np.tile([1.0, 2.0], 20), 0.5) == (1.0, 2.0)
 
 
-@pytest.mark.parametrize("text", ["p0", "p0.0", "0%", "p100", "p101", "median", "p-5"])
+@pytest.mark.parametrize("text", ["0.99", "0.5", "p0", "p0.0", "0%", "p100", "p101", "median", "p-5"])
 def test_a_percentile_lies_between_the_ends(text):
     assert objectives_of("ttft=1s@p0.5")[0].quantile == pytest.approx(0.005)
     assert objectives_of("ttft=1s@99.9%")[0].quantile == pytest.approx(0.999)

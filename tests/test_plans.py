@@ -4,12 +4,14 @@ import itertools
 import re
 import shlex
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from conftest import FIT
 
 from roofplan import catalogue
 from roofplan.api import plan_serving, plan_training
+from roofplan.catalogue.machines import machine
 from roofplan.errors import NoPlan, RoofplanError
 from roofplan.evidence.nearest import nearest_measured
 from roofplan.evidence.predictions import validated
@@ -17,8 +19,11 @@ from roofplan.exports.serving import launch
 from roofplan.hf.find import read_model
 from roofplan.operations.training import forward
 from roofplan.present.screens.plans import beside_lines
+from roofplan.records import units
+from roofplan.records.strategy import Strategy
 from roofplan.records.ties import TIE
-from roofplan.serving import improvements, objective
+from roofplan.records.workload import Workload
+from roofplan.serving import improvements, misses, objective
 from roofplan.training.request import round_counts
 
 
@@ -554,3 +559,13 @@ def test_only_what_changes_the_model_further_is_said_to(run):
     better = next(line for line in out.splitlines() if line.startswith("  better"))
     assert "--prefix-hit 50%" in better
     assert "changes the model" not in better.partition("·")[0]
+
+
+@pytest.mark.parametrize(("weights", "says"), [(79.0, True), (80.0, False), (81.0, False)])
+def test_a_request_is_what_lacks_room_only_where_the_weights_leave_some(weights, says):
+    book = SimpleNamespace(weights=weights * 2**30, capacity=80.0 * 2**30, shortage=2.0**30)
+    miss = (0.0, machine("h100-sxm:1")[0], Strategy(), book, "checkpoint", "vllm-0.33")
+    asked = SimpleNamespace(model=read_model("llama-3.1-8b"), workload=Workload(input=100, output=10))
+    said = str(misses._memory_miss(asked, SimpleNamespace(misses=[miss]), []))
+    assert f"weights need {units.gib(book.weights)} GiB a device" in said
+    assert ("one request of" in said) == says

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import os
 import sys
 
 import pytest
@@ -9,20 +10,11 @@ from conftest import golden_rows
 from test_gguf import llama, write
 
 from roofplan import api, catalogue
-from roofplan.cli import main
-from roofplan.errors import InputError
+from roofplan.errors import InputError, UnsupportedFeature
 from roofplan.inputs import PoolPlanInputs, PoolProveInputs
 from roofplan.measure import namespaces, workers
 from roofplan.measure.workers import NoWorkers, Watched
 from roofplan.pool.proof import _split, compared
-
-
-def _main(words):
-    try:
-        main(words)
-    except SystemExit as stop:
-        return stop.code
-    return 0
 
 
 def proven(one):
@@ -109,6 +101,14 @@ def test_loading_ends_where_results_begin():
     assert seconds == pytest.approx(0.5, abs=0.05)
 
 
+def test_loading_begins_at_the_last_look_before_it():
+    """One look each second: 30 kB of greetings by the third, then 100 kB each second for five."""
+    looks = [(float(k), 0.0, 1e4 * min(k, 1) + 1e5 * min(max(k - 2, 0), 5)) for k in range(20)]
+    whole, seconds = workers._load(looks)
+    assert whole == pytest.approx(5e5)
+    assert seconds == pytest.approx(5.0)
+
+
 def test_links_are_made_and_removed():
     if namespaces.why_not():
         pytest.skip(namespaces.why_not())
@@ -190,8 +190,8 @@ def ask(count):
     for one in joined:
         one.sendall(b"x" * count)
         left = count
-        while left:
-            left -= len(one.recv(left))
+        while left and (found := one.recv(left)):
+            left -= len(found)
 for name, seconds in (("p", 0.008), ("n", 0.02)):
     ask(100_000)
     runs = int(asked["r"])
@@ -205,18 +205,21 @@ for name in ("-t", "-H", "-p"):
     parser.add_argument(name)
 asked = vars(parser.parse_args())
 listening = socket.create_server((asked["H"], int(asked["p"])))
-other, _ = listening.accept()
-left = 400_000
-while left:
-    left -= len(other.recv(min(left, 65536)))
-while found := other.recv(65536):
-    other.sendall(found)
+while True:
+    other, _ = listening.accept()
+    left = 400_000
+    while left and (found := other.recv(min(left, 65536))):
+        left -= len(found)
+    while not left and (found := other.recv(65536)):
+        other.sendall(found)
 """
 
 
 @pytest.fixture
 def pretending(tmp_path):
     """Return inputs of a proof with programs that move bytes and compute nothing."""
+    if os.name == "nt":
+        pytest.skip("scripts are no programs on Windows")
     metadata, tensors = llama(layers=4)
     model = write(tmp_path / "tiny.gguf", metadata, tensors)
     for name, code in (("llama-bench", PRETENDING.replace("BROKEN", "False")), ("ggml-rpc-server", LISTENING)):
@@ -251,36 +254,39 @@ def test_without_namespaces_workers_listen_on_loopback(pretending, monkeypatch, 
 def test_over_shaped_links_bytes_are_counted(pretending):
     if namespaces.why_not():
         pytest.skip(namespaces.why_not())
-    found = api.prove_pool(PoolProveInputs(**pretending, rate=("40mbit", "200mbit")), remark=print)
+    try:
+        found = api.prove_pool(PoolProveInputs(**pretending, rate=("40mbit", "200mbit")), remark=print)
+    except UnsupportedFeature as reason:  # root without the capability
+        pytest.skip(str(reason))
     assert [one.rate for one in found.links] == [5e6, 2.5e7]
     for one in found.links:
         assert one.sent.measured == pytest.approx(800_000, rel=0.1)
         assert one.received.measured == pytest.approx(2 * 100_000 / 8, rel=0.1)
-    slow, fast = (one.load.measured for one in found.links)
-    assert 800_000 / 5e6 * 0.9 < slow < 1.0
-    assert fast < slow
+        assert one.load.measured > 0.0
 
 
-def test_a_proof_is_shown(pretending, monkeypatch, capsys, tmp_path):
+def test_a_proof_is_shown(pretending, monkeypatch, run, tmp_path):
     monkeypatch.setattr("roofplan.pool.proof.why_not", lambda: "no namespaces here")
     words = [f"--{name}={value}" for name, value in pretending.items()]
     table, page = tmp_path / "links.csv", tmp_path / "proof.html"
-    assert _main(["pool", "prove", *words, "--csv", str(table), "--html", str(page)]) == 0
-    shown = capsys.readouterr()
-    assert "no namespaces here" in shown.out
-    assert "2 workers of llama.cpp RPC with 2, 2 layers" in shown.out
-    assert [line.split()[0] for line in shown.out.splitlines() if "10.0 ms" in line] == ["loopback"]
+    code, out, _ = run("pool", "prove", *words, "--csv", str(table), "--html", str(page))
+    assert code == 0
+    assert "no namespaces here" in out
+    assert "2 workers of llama.cpp RPC with 2, 2 layers" in out
+    assert [line.split()[0] for line in out.splitlines() if "10.0 ms" in line] == ["loopback"]
     (row,) = csv.DictReader(table.read_text().splitlines())
     assert float(row["token_measured"]) == pytest.approx(0.01)
     assert '"height": 60' in page.read_text()
-    assert _main(["pool", "prove", *words, "--json"]) == 0
-    answer = json.loads(capsys.readouterr().out)
+    answer = json.loads(run("pool", "prove", *words, "--json")[1])
     assert answer["unshaped"] == "no namespaces here"
     assert answer["layers"] == [2, 2]
     assert [one["code"] for one in answer["warnings"]] == ["unshaped"]
-    before = table.read_text()
-    assert _main(["pool", "prove", *words, "--workers=9", "--csv", str(tmp_path / "none" / "links.csv")]) != 0
-    assert table.read_text() == before
+    asked = (tmp_path / "llama-bench.asked").read_text()
+    code, _, said = run("pool", "prove", *words, "--csv", str(tmp_path / "none" / "links.csv"))
+    assert (code, "No such file" in said) == (2, True)
+    assert (tmp_path / "llama-bench.asked").read_text() == asked
+    code, _, said = run("pool", "prove", *words, "--workers=9")
+    assert (code, "--workers: at most 8" in said) == (2, True)
 
 
 def test_programs_that_fail_or_hang_are_named(pretending, monkeypatch, tmp_path):

@@ -2,12 +2,14 @@
 
 import csv
 import json
+from pathlib import Path
 
 import pytest
 from conftest import FIT, LLAMA
 
 import roofplan as rp
 from roofplan import api, catalogue
+from roofplan import evidence as roofplan_evidence
 from roofplan.catalogue.machines import machine
 from roofplan.errors import InputError
 from roofplan.evidence.alternatives import alternatives
@@ -18,7 +20,7 @@ from roofplan.evidence.frameworks import framework_of
 from roofplan.evidence.inference import case_of, inference_case, known_cases
 from roofplan.evidence.models import bare, experts_of, model_of, named, off_size, stated_size
 from roofplan.evidence.predictions import inference_outcomes, names_in, training_figures, training_outcomes, validated
-from roofplan.evidence.rows import Assumed, Skipped, read
+from roofplan.evidence.rows import EITHER, READ, Assumed, Skipped, read
 from roofplan.evidence.training import _zero, machine_of, training_case
 from roofplan.hf.find import read_model
 from roofplan.operations.table import element_bytes
@@ -1254,7 +1256,8 @@ SERVED = {
 
 
 @pytest.mark.parametrize(
-    ("version", "newer"), [("0.99", True), ("v9.1", True), ("0.33", False), ("0.7", False), ("main", False)]
+    ("version", "newer"),
+    [("0.99", True), ("v9.1", True), ("0.33.1", True), ("0.33", False), ("0.7", False), ("main", False)],
 )
 def test_versions_beyond_all_that_are_described_are_said(version, newer):
     assumed = Assumed()
@@ -1265,10 +1268,22 @@ def test_versions_beyond_all_that_are_described_are_said(version, newer):
     )
 
 
-def test_columns_that_nobody_reads_are_told_with_what_resembles_them():
-    found = api.validate("inference", [{**SERVED, "colour": "red", "tpot": "3"}], fit=FIT)
-    assert found.unread == "columns that are not read: colour, tpot (tpot_ms?)"
-    assert api.validate("inference", [{**SERVED, "lengths": "fixed"}], fit=FIT).unread == ""
+def test_columns_that_are_not_read_are_told_with_what_resembles_them():
+    found = api.validate(
+        "inference", [{**SERVED, "colour": "red", "tpot": "3", "e2e_ms": "", "seq_len": "4096"}], fit=FIT
+    )
+    assert found.unread == {"colour": "", "tpot": "tpot_ms", "seq_len": ""}
+    assert found.warnings == [("unread_columns", "columns that are not read: colour, tpot (tpot_ms?), seq_len")]
+    assert api.validate("inference", [{**SERVED, "lengths": "fixed"}], fit=FIT).warnings == []
+
+
+@pytest.mark.parametrize("kind", READ)
+def test_columns_that_are_read_stand_in_the_readers(kind):
+    folder = Path(roofplan_evidence.__file__).parent
+    code = "".join(file.read_text(encoding="utf-8") for file in sorted(folder.glob("*.py")))
+    code = code.replace(code[code.index("EITHER = ") : code.index("def unread")], "")
+    unread = [name for name in (*EITHER, *READ[kind]) if f'"{name}"' not in code]
+    assert unread == []
 
 
 @pytest.mark.parametrize("said", ["p99", "99", " 99 % ", "99th percentile"])
@@ -1276,3 +1291,10 @@ def test_a_bare_number_is_a_percentile(said):
     case = inference_case({**SERVED, "percentile": said})
     assert case.statistic.quantile == 0.99
     assert not [text for text in case.assumed if text.startswith("percentile")]
+
+
+@pytest.mark.parametrize("said", ["0.99", "0.5", "0", "100"])
+def test_a_fraction_is_no_percentile(said):
+    case = inference_case({**SERVED, "percentile": said})
+    assert case.statistic.quantile is None
+    assert f"percentile {said}: read as the mean" in case.assumed

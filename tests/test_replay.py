@@ -32,6 +32,11 @@ def test_each_kind_has_about_three_hundred_plans():
     assert len(replays.recorded("model")) > 200
 
 
+@pytest.mark.parametrize("kind", ["calls", "rows"])
+def test_every_scene_and_every_publisher_is_recorded(kind):
+    assert list(replays.recorded(kind)) == list(replays.questions(kind))
+
+
 def test_a_moved_digit_changes_the_checksum_and_a_rounding_error_does_not():
     assert replays.plain("12.3456") != replays.plain("12.3457")
     assert replays.plain("12.34561234567") == replays.plain("12.34561234568")

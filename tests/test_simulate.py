@@ -291,7 +291,7 @@ def test_limits_and_goodput_have_intervals(felt):
 
 
 @pytest.mark.slow
-def test_a_rate_is_sought_over_layouts(capsys):
+def test_a_rate_is_sought_over_layouts():
     """TP 4 twice gives more tokens in its steady state, TP 8 more requests inside a tight limit on tokens."""
     asked = {"input": "2000", "output": "300", "slo": "ttft=1s@p99,tpot=30ms@p95", "find": "rate", "requests": 1000}
     found = rp.simulate("llama-3.1-70b", on="h100-sxm:8", **asked)
@@ -304,3 +304,13 @@ def test_a_rate_is_sought_over_layouts(capsys):
     none = rp.simulate("llama-3.1-70b", on="h100-sxm:8", **(asked | {"slo": "ttft=1ms"}))
     assert none.found.rate == 0.0
     assert none.plan.label == "tp4 dp2"
+
+
+@pytest.mark.slow
+def test_a_rate_is_sought_over_machines_by_what_it_costs():
+    asked = {"slo": "ttft=1s@p99,tpot=30ms@p95", "find": "rate", "requests": 500}
+    found = rp.simulate("llama-3.1-8b", on=["rtx-3090:1", "h100-sxm:1"], **asked)
+    assert found.plan.machine.text == "h100-sxm:1"
+    (said,) = (text for code, text in found.result.result.warnings if code == "reordered")
+    assert "one device on rtx-3090:1 stood first" in said
+    assert "one device on h100-sxm:1 up to" in said

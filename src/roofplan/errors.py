@@ -143,7 +143,7 @@ def nearest(name: str, known: Iterable[str], count: int = 4) -> list[str]:
     target = _plain(name)
     close = difflib.get_close_matches(target, plain, n=count, cutoff=0.6)
     holds = [key for key in plain if target and target in key and key not in close]
-    return [plain[key] for key in [*close, *sorted(holds, key=len)][:count]]
+    return [plain[key] for key in [*close, *sorted(holds, key=lambda key: (len(key), key))][:count]]
 
 
 def _plain(name: str) -> str:

@@ -35,8 +35,10 @@ def engine_of(row: Row, assumed: Assumed) -> Engine:
     found = catalogue.engine(identity)
     if not stated:
         assumed.add(f"engine version: {identity}, by the date of the run", VERSION)
-    elif _number(stated.lstrip("vb")) > max(_number(each.version) for each in _versions(found.name)):
-        assumed.add(f"engine version {stated}: newer than any that is described, read as {identity}")
+    elif not stated.lstrip("vb")[:1].isdigit():
+        assumed.add(f"engine version {stated}: not known, read as {identity}")
+    elif _parts(stated) > max(_parts(one.version) for one in _versions(found.name)):
+        assumed.add(f"engine version {stated}: newer than any that is described, read as {identity}", VERSION)
     return found
 
 
@@ -96,7 +98,12 @@ def _versions(name: str) -> list[Engine]:
 
 
 def _number(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in version.replace("b", "").split(".")[:2] if part.isdigit()) or (0,)
+    return _parts(version)[:2] or (0,)
+
+
+def _parts(version: str) -> tuple[int, ...]:
+    """Return the numbers of a version."""
+    return tuple(int(part) for part in version.lstrip("vb").split(".") if part.isdigit())
 
 
 MONTH = re.compile(r"\d{4}-\d{2}")

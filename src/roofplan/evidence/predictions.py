@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from roofplan import catalogue
 from roofplan.errors import RoofplanError
 from roofplan.evidence.inference import NEEDED as SERVING_COLUMNS
 from roofplan.evidence.inference import inference_case
@@ -44,7 +45,8 @@ def validated(kind: str, rows: Sequence[Row], fit: Fit, tick: Tick | None = None
     """
     apart = told_apart(rows)
     found = validate_training(apart, fit, tick) if kind == "training" else validate_inference(apart, fit, tick)
-    found.unread = unread(rows)
+    published = catalogue.training_rows() if kind == "training" else catalogue.inference_rows()
+    found.unread = unread(kind, rows) if rows is not published else {}
     found.in_sample = frozenset(source for source in found.by_source() if fitted_on(source, fit))
     return found
 

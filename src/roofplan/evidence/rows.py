@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from roofplan import catalogue, hf
+from roofplan import hf
 from roofplan.errors import InputError, nearest
 
 Row = Mapping[str, str]
@@ -280,22 +280,46 @@ def read(path: str | Path, needed: Sequence[str]) -> tuple[dict[str, str], ...]:
     return found
 
 
-UNPUBLISHED = ("lengths", "rank", "targets")
-"""Columns that are read and that no published run fills."""
+EITHER = (
+    *("id", "source_key", "source", "year", "month", "notes", "quality", "quality_flags"),
+    *("model_name", "model_config", "accel_norm"),
+)
+"""Columns of tables of both kinds; `source` names the document that a row was taken from."""
+
+READ = {
+    "training": (
+        *("layers", "hidden", "ffn_hidden", "heads", "kv_heads", "vocab", "seq_len", "moe", "dense_layers"),
+        *("experts", "experts_per_token", "shared_experts", "accelerators_total", "devices_per_node"),
+        *("interconnect", "tp", "pp", "dp", "cp", "ep", "interleave", "schedule", "micro_batch"),
+        *("global_batch_sequences", "grad_accum", "zero_stage_fsdp", "sequence_parallel", "precision"),
+        *("recompute", "offload", "optimizer", "gradient_dtype", "flash_attention", "compiled"),
+        *("framework", "task", "rank", "targets", "measured_step_s", "norm_tokens_per_s_per_gpu"),
+        *("measured_memory_gb_per_gpu", "memory_kind"),
+    ),
+    "inference": (
+        *("hf_model_id", "count", "tp", "pp", "dp", "ep", "attention_dp", "weight_precision"),
+        *("kv_precision", "input_len", "output_len", "lengths", "engine_name", "engine_version"),
+        *("max_num_seqs", "max_num_batched_tokens", "memory_fraction", "micro_batch", "flash_attention"),
+        *("prefill_chunking", "metric_kind", "request_rate", "running_batch", "client_concurrency"),
+        *("queued_requests", "percentile", "output_tokens_per_s", "ttft_ms", "tpot_ms"),
+        "prefill_tokens_per_s",
+    ),
+}
+"""Columns that are read, by the kind of the table, beside those of `EITHER`."""
 
 
-def unread(rows: Sequence[Row]) -> str:
-    """Return which columns no reader knows, each with those that resemble it, as text; empty where all are known.
+def unread(kind: str, rows: Sequence[Row]) -> dict[str, str]:
+    """Return the filled columns of a table that are not read, each with the one that it resembles, empty where none does.
 
     Parameters
     ----------
-    rows : the rows of a table.
+    kind : ``training`` or ``inference``.
+    rows : the rows of the table.
 
     Returns
     -------
-    One line, or nothing.
+    Names of columns, in the order of the table.
     """
-    known = {*catalogue.training_rows()[0], *catalogue.inference_rows()[0], *UNPUBLISHED}
-    names = dict.fromkeys(name for row in rows for name in row if name and name not in known and name != BEYOND)
-    told = (name + (f" ({near[0]}?)" if (near := nearest(name, known, 1)) else "") for name in names)
-    return f"columns that are not read: {', '.join(told)}" if names else ""
+    known = (*EITHER, *READ[kind])
+    names = dict.fromkeys(name for row in rows for name, cell in row.items() if cell and name not in (*known, BEYOND))
+    return {name: next(iter(nearest(name, known, 1)), "") for name in names}

@@ -188,7 +188,7 @@ class Validation:
     rows : rows of the table [1].
     outcomes : one per figure, in the order of the table.
     in_sample : sources on whose rows constants were fitted.
-    unread : columns of the table that no reader knows, as text.
+    unread : columns of the table that are not read, each with the one that it resembles.
     """
 
     kind: str
@@ -196,7 +196,13 @@ class Validation:
     outcomes: list[Outcome] = field(default_factory=list)
     memory: list[Memory] = field(default_factory=list)
     in_sample: frozenset[str] = frozenset()
-    unread: str = ""
+    unread: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def warnings(self) -> list[tuple[str, str]]:
+        """What the reader of the table should know: a code and a text each."""
+        told = (name + (f" ({near}?)" if near else "") for name, near in self.unread.items())
+        return [("unread_columns", f"columns that are not read: {', '.join(told)}")] if self.unread else []
 
     @property
     def scored(self) -> int:

@@ -44,7 +44,7 @@ def statistic(said: str) -> Statistic:
 
 
 PERCENTILE = re.compile(
-    r"\bp ?(\d{1,2}(?:\.\d+)?)\b|\b(\d{1,2}(?:\.\d+)?)(?:th|st|nd|rd)? percentile\b|^\s*(\d{1,2}(?:\.\d+)?)\s*%?\s*$"
+    r"\bp ?(\d{1,2}(?:\.\d+)?)\b|\b(\d{1,2}(?:\.\d+)?)(?:th|st|nd|rd)? percentile\b|^\s*([1-9]\d?(?:\.\d+)?)\s*%?\s*$"
 )
 """A percentile, as tables write it."""
 

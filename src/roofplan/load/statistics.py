@@ -164,7 +164,8 @@ def objectives_of(text: str | None) -> tuple[Objective, ...]:
 def _quantile(said: str, text: str | None) -> float:
     """Return the quantile in a text such as p99 or 99%, 99% for none."""
     found = re.fullmatch(r"p?(\d{1,2}(?:\.\d+)?)%?", said.strip().lower() or "p99")
-    if not found or float(found[1]) <= 0.0:
+    bare = said.strip().replace(".", "", 1).isdigit()  # 0.99 is a share
+    if not found or float(found[1]) <= 0.0 or (bare and float(found[1]) < 1.0):
         message = f"--slo: {said} is no percentile such as p99"
         raise InputError(message, argument="--slo", value=text)
     return float(found[1]) / 100.0

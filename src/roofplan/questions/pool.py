@@ -67,6 +67,7 @@ def prove(asked: PoolProveInputs, reply: Reply) -> int:
     from roofplan.present.screens.pool import proof_screen
 
     reply.check_table()
+    reply.check_places()
     with reply.progress("runs") as tick:
         found = api.prove_pool(asked, remark=reply.remark, progress=tick, **reply.beside)
     reply.table(lambda: proof_rows(found))

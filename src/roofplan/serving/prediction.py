@@ -398,6 +398,10 @@ def _with_hop(step: Term, hop: Term | None) -> Term:
     return step if hop is None else total(step.name, [*step.parts, hop], "s")
 
 
+ROUNDING = 1e-12
+"""Share of a sum below which a part is what rounding leaves of a difference [1]."""
+
+
 def _waited(empty: Term, riding: Number, beside: Number, waiting: Number, prompts: _Prompts) -> Term:
     """Return the TTFT among other users.
 
@@ -411,7 +415,7 @@ def _waited(empty: Term, riding: Number, beside: Number, waiting: Number, prompt
             ("prompts beside it", beside, "prompts of other users in the same step"),
             ("prompts before it", waiting, "what prompts of others take beyond the steps between a user's tokens"),
         )
-        if np.any(value > 0.0)
+        if np.any(value > ROUNDING * empty.value)
     ]
     return total("TTFT", [*empty.parts, *parts], "s") if parts else empty
 

@@ -10,7 +10,7 @@ from roofplan.load.asked import Asked
 from roofplan.records import units
 from roofplan.serving.plan import Plan, Result
 from roofplan.simulation.deployment import deployment_of
-from roofplan.simulation.ranking import Help, fastest_first, helps
+from roofplan.simulation.ranking import Help, at_rates, fastest_first, first_rate, helps
 from roofplan.simulation.replicas import LEAST
 from roofplan.simulation.report import Simulation, load_on, simulate, speed_of, sure_under_load
 from roofplan.simulation.search import COARSE, Found, highest_rate
@@ -84,7 +84,7 @@ def felt_of(asked: Asked, result: Result, route: str = LEAST) -> Felt:
     Parameters
     ----------
     asked : the load.
-    result : serving plans.
+    result : serving plans; where a rate is sought and another layout keeps it, that one is put first in them.
     route : how replicas are chosen.
 
     Returns
@@ -103,12 +103,8 @@ def felt_of(asked: Asked, result: Result, route: str = LEAST) -> Felt:
     if asked.objectives and asked.open:
         brief = asked.count > SEARCHED and asked.trace is None
         few = replace(asked, count=SEARCHED, warmup=0) if brief else asked
-        start = asked.rate or 0.5 * plan.metrics["output_tokens_per_second"].value / asked.output
-
-        def at(rate: float, pace: float = 1.0) -> Simulation:
-            return simulate(deployment, load_on(few, deployment, rate, route), speed, pace=pace, doubtful=False)
-
-        found = highest_rate(at, start)
+        at = at_rates(plan, few, route)
+        found = highest_rate(at, first_rate(plan, asked))
         if found.rate > 0.0 and found.missed > found.rate:
             paces = exp(speed.half), exp(-speed.half)
             low, high = (highest_rate(partial(at, pace=one), found.rate / one, COARSE).rate for one in paces)

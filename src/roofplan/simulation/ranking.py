@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 
 from roofplan.errors import InputError
 from roofplan.load.asked import Asked
@@ -42,11 +43,13 @@ def ranked_under_load(found: Result, asked: Asked) -> None:
         said = (
             f"by its steady state {was.label} on {was.machine.text} stood first; by simulation it misses {_worst(was)}"
         )
-        _renew(found, said)
+        _put_first(found, said)
 
 
 def fastest_first(found: Result, asked: Asked, route: str) -> None:
-    """Put the layout of the first plan's machine that keeps limits at the highest rate first, and say where that changes the order.
+    """Put the machine and the layout that keep limits at the highest rate first, and say where that changes the order.
+
+    Machines compete for the rate over their cost where cost was the objective, else for the rate.
 
     Parameters
     ----------
@@ -55,36 +58,62 @@ def fastest_first(found: Result, asked: Asked, route: str) -> None:
     route : how replicas are chosen.
     """
     first, brief = found.plans[0], _brief(asked)
-    kept = {plan.id: _highest(plan, brief, route) for plan in (first, *_layouts(found))}
-    best = max((first, *_layouts(found)), key=lambda plan: kept[plan.id])
-    if kept[best.id] > (1.0 + COARSE) * kept[first.id]:
+    heads = list({plan.machine.text: plan for plan in reversed(found.plans)}.values())[::-1]
+    tried = [plan for head in heads[:TRIED] for plan in (head, *_layouts(head, found.plans))]
+    if len(tried) == 1:
+        return
+    rates = {plan.id: _highest(plan, brief, route) for plan in tried}
+
+    def worth(plan: Plan) -> float:
+        if found.asked.best != "cost":
+            return rates[plan.id]
+        return 0.0 if plan.cost is None else rates[plan.id] / plan.cost.total
+
+    best = max(tried, key=worth)
+    if worth(best) > FASTER * worth(first):
         found.plans.remove(best)
         found.plans.insert(0, best)
-        rates = [f"{units.significant(kept[plan.id])} req/s" for plan in (first, best)]
-        _renew(
-            found,
-            f"by its steady state {first.label} stood first; it keeps the limits up to {rates[0]}, {best.label} up to {rates[1]}",
-        )
+        other = best.machine.text != first.machine.text
+        kept = [
+            f"up to {units.significant(rates[one.id], 2)} req/s" if rates[one.id] else "at no rate"
+            for one in (first, best)
+        ]
+        names = [f"{one.label} on {one.machine.text}" if other else one.label for one in (first, best)]
+        trials = f"in trials of {brief.count:,} requests it keeps the limits {kept[0]}, {names[1]} {kept[1]}"
+        _put_first(found, f"by its steady state {names[0]} stood first; {trials}")
+
+
+FASTER = 1.1
+"""Rate over another's from which a layout is told apart from it: both are found to within `COARSE` [1]."""
 
 
 def _highest(plan: Plan, asked: Asked, route: str) -> float:
-    """Return roughly the highest rate at which a plan keeps limits, 0 where none does or it cannot hold the requests [1/s]."""
-    start = asked.rate or 0.5 * plan.metrics["output_tokens_per_second"].value / asked.output
-    deployment, speed = deployment_of(plan), speed_of(plan)
-
-    def at(rate: float) -> Simulation:
-        return simulate(deployment, load_on(asked, deployment, rate, route), speed, doubtful=False)
-
+    """Return the highest rate at which a plan keeps limits to within `COARSE`, 0 where none does or it cannot hold the requests [1/s]."""
     try:
-        return highest_rate(at, start, COARSE).rate
+        return highest_rate(at_rates(plan, asked, route), first_rate(plan, asked), COARSE).rate
     except InputError:
         return 0.0
 
 
-def _renew(found: Result, said: str) -> None:
+def first_rate(plan: Plan, asked: Asked) -> float:
+    """Return the rate at which a search for the highest one begins: as asked, or half of the steady state's [1/s]."""
+    return asked.rate or 0.5 * plan.metrics["output_tokens_per_second"].value / asked.output
+
+
+def at_rates(plan: Plan, asked: Asked, route: str) -> Callable[..., Simulation]:
+    """Return a function that simulates a plan at a rate [1/s], with steps `pace` times as long."""
+    deployment, speed = deployment_of(plan), speed_of(plan)
+
+    def at(rate: float, pace: float = 1.0) -> Simulation:
+        return simulate(deployment, load_on(asked, deployment, rate, route), speed, pace=pace, doubtful=False)
+
+    return at
+
+
+def _put_first(found: Result, reason: str) -> None:
     """Say why another plan stands first, and renew what rests on the first one."""
     first = found.plans[0]
-    found.warnings.append(("reordered", said))
+    found.warnings.append(("reordered", reason))
     found.ladder = ladder(first, found.asked)
     found.warnings += [one for one in warnings_of(first) if one not in found.warnings]
     found.standing, found.smaller = standing(first, found.asked, found.fit), smaller(first, found.asked, found.fit)
@@ -164,17 +193,16 @@ def _brief(asked: Asked) -> Asked:
     return brief if brief.trace is None else replace(brief, trace=brief.trace.first(brief.count))
 
 
-def _layouts(found: Result) -> list[Plan]:
-    """Return other layouts of the first plan's machine and engine."""
-    first = found.plans[0]
-    alike = (plan for plan in found.plans[1:TRIED] if plan.machine == first.machine and plan.engine == first.engine)
-    return [plan for plan in alike if plan.strategy != first.strategy]
+def _layouts(head: Plan, plans: Sequence[Plan]) -> list[Plan]:
+    """Return other layouts of a plan in the same formats on the same machine and engine, the best ones of some."""
+    same = attrgetter("machine", "engine", "precision", "kv_precision")
+    return [one for one in plans if same(one) == same(head) and one.strategy != head.strategy][: TRIED - 1]
 
 
 def _others(found: Result) -> Iterator[tuple[str, str, Plan]]:
     """Yield other plans of the same machine, with the flag and value that lead there."""
     first = found.plans[0]
-    for plan in _layouts(found):
+    for plan in _layouts(first, found.plans):
         yield "--strategy", ",".join(f"{k}={v}" for k, v in plan.strategy.as_dict().items() if v > 1), plan
     here = replace(found.asked, machines=(first.machine,), pins=first.strategy.as_dict())
     for argument, needed, asked in changes(first, here):

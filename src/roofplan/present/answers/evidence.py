@@ -147,7 +147,7 @@ def validate_answer(found: Validation, asked: ValidateInputs) -> ValidateAnswer:
         ValidateAnswer,
         "validate",
         asked,
-        warnings=[("unread_columns", found.unread)] if found.unread else [],
+        warnings=found.warnings,
         rows=found.rows,
         scored=found.scored,
         skipped=found.skipped,

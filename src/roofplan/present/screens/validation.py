@@ -40,7 +40,7 @@ def validation_screen(found: Validation, page: Page) -> None:
     skipped = f", {sum(count for _, count in reasons):,} skipped ({why}; each in --csv FILE)" if reasons else ""
     for line in wrapped(f"{counted(found.rows, 'row')}: {found.scored:,} scored{skipped}", indent=2):
         page.line(line)
-    for line in wrapped(f"  ! {found.unread}", indent=4) if found.unread else ():
+    for line in (line for _, text in found.warnings for line in wrapped(f"  ! {text}", indent=4)):
         page.line(page.paint(line, "warning"))
     beyond = [outcome for outcome in found.outcomes if outcome.implausible]
     for outcome in beyond[:SHOWN]:

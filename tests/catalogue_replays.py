@@ -4,12 +4,10 @@ import random
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from call_replays import deeply, scene, told
-from law_replays import SCENES, boxes, fit, terms
+from law_replays import boxes, fit, terms
+from scenes import members, or_refusal, scene
 
 from roofplan import catalogue
-
-__all__ = ["SCENES"]
 
 TEXTS = (
     *(
@@ -99,21 +97,21 @@ def built():
             one.per_host,
             one.count,
             [each and (each.id, each.bandwidth) for each in link],
-            deeply(one),
+            members(one),
         )
 
     for text in TEXTS:
-        found = told(machine, text)
+        found = or_refusal(machine, text)
         yield text, found if isinstance(found, str) else [parts(one) for one in found]
         if isinstance(found, str):
             continue
         one = found[0]
         for count in (1, 2, 4, 8, 16, 72, 100, 1024):
-            other = told(resized, one, count)
+            other = or_refusal(resized, one, count)
             yield f"{text} to {count}", other if other is None or isinstance(other, str) else parts(other)
         whole = with_all_ports(one)
         yield f"{text} ports", None if whole is None else (parts(whole), fewer_ports(one, whole, "a step", 0.2))
-        pods = told(tapered, one, 32.0, 4.0)
+        pods = or_refusal(tapered, one, 32.0, 4.0)
         yield f"{text} tapered", pods if isinstance(pods, str) else parts(pods)
     for name in catalogue.ids("accelerators"):
         device = catalogue.accelerator(name)
@@ -183,8 +181,11 @@ def own_chips():
         path = Path(place) / "chip.toml"
         for number, (before, after) in enumerate(changes):
             path.write_text(CHIP.replace(before, after, 1) if before != "=" else CHIP.replace("=", ""))
-            found = told(user_accelerator, path)
-            yield f"{number} {before}", (found if isinstance(found, str) else str(deeply(found))).replace(place, "")
+            found = or_refusal(user_accelerator, path)
+            yield (
+                f"{number} {before}",
+                (found if isinstance(found, str) else members(found)).replace(str(path), path.name),
+            )
 
 
 @scene
@@ -198,39 +199,46 @@ def paid():
 
     for name in catalogue.ids("accelerators")[::4]:
         device = catalogue.accelerator(name)
-        made = told(chip.chip_of, device)
+        made = or_refusal(chip.chip_of, device)
         if isinstance(made, str):
             yield f"chip {name}", made
             continue
-        bill = told(chip.bill, made, fit(), chip.price_of(device), 1e5)
+        bill = or_refusal(chip.bill, made, fit(), chip.price_of(device), 1e5)
         yield f"chip {name}", bill
         yield (
             f"dies {name}",
             [(chip.gross_dies(one), chip.rivals(one)) for one in made.dies] if hasattr(made, "dies") else made,
         )
-        yield f"quotes {name}", [deeply(one) for one in quotes(name)]
+        yield f"quotes {name}", [members(one) for one in quotes(name)]
     for text, box in boxes():
-        owned = told(own, box, fit())
+        owned = or_refusal(own, box, fit())
         if owned is None or isinstance(owned, str):
             yield f"own {text}", owned
         else:
-            yield f"own {text}", (owned, per_petaflop_hour(owned), told(fed, owned), told(against, owned))
+            yield f"own {text}", (owned, per_petaflop_hour(owned), or_refusal(fed, owned), or_refusal(against, owned))
         for price in ("own", "contract", "2.5USD/h", "spot", "x"):
-            cost = told(hourly, box, price, fit())
+            cost = or_refusal(hourly, box, price, fit())
             yield f"hour {text} {price}", cost
         yield (
             f"rents {text}",
-            (told(rents, box), told(energy.load_power, box, fit()), told(prices.quotation, box, "contract")),
+            (
+                or_refusal(rents, box),
+                or_refusal(energy.load_power, box, fit()),
+                or_refusal(prices.quotation, box, "contract"),
+            ),
         )
-    yield "places", [told(energy.electricity, place) for place in ("DEU", "FRA", "USA", "WORLD", "nosuch")]
+    yield "places", [or_refusal(energy.electricity, place) for place in ("DEU", "FRA", "USA", "WORLD", "nosuch")]
     yield "overhead", energy.site_overhead()
     yield "student", [uncertainty.student(freedom) for freedom in (1.0, 2.0, 2.5, 7.0, 30.0, 1e6)]
-    yield "routes", [told(listed.routes, name) for name in ("deepseek-v3", "llama-3.1-70b", "gpt-oss-120b", "opt-13b")]
+    yield (
+        "routes",
+        [or_refusal(listed.routes, name) for name in ("deepseek-v3", "llama-3.1-70b", "gpt-oss-120b", "opt-13b")],
+    )
     yield "charged", [one.charged(hit) for one in listed.routes("deepseek-v3")[:9] for hit in (0.0, 0.3, 1.0)]
     yield (
         "trends",
         [
-            told(history.fit_trend, history.milestones(), bits, kind)
+            or_refusal(history.fit_trend, history.milestones(), bits, kind)
             for bits in ("16", "8", "4", "32")
             for kind in ("best", "all", "launch")
         ],
@@ -275,7 +283,9 @@ def launched():
     for name, (model, how), pins in some(product(catalogue.ids("frameworks"), models, layouts)):
         more = {"method": how} if "lora" in how else {"capacity": "1.25"} if how else {}
         more |= {"precision": "fp8"} if "pp=2" in pins and not how else {}
-        found = told(plan_training, model, ["h100-sxm:16@ib-ndr"], framework=name, strategy=pins, batch="64seq", **more)
+        found = or_refusal(
+            plan_training, model, ["h100-sxm:16@ib-ndr"], framework=name, strategy=pins, batch="64seq", **more
+        )
         plan = None if isinstance(found, str) else found.plans[0]
         yield (
             f"{name} {model} {how} {pins}",
@@ -293,8 +303,11 @@ def launched():
     for name, model, pins, more in some(
         product(catalogue.ids("engines"), ("llama-3.1-70b", "deepseek-v3"), degrees, asked)
     ):
-        found = told(plan_serving, model, ["h200-sxm:8"], engine=name, strategy=pins, **more)
-        yield f"{name} {model} {pins} {more}", found if isinstance(found, str) else told(serving.launch, found.plans[0])
+        found = or_refusal(plan_serving, model, ["h200-sxm:8"], engine=name, strategy=pins, **more)
+        yield (
+            f"{name} {model} {pins} {more}",
+            found if isinstance(found, str) else or_refusal(serving.launch, found.plans[0]),
+        )
 
 
 @scene
