@@ -2,6 +2,7 @@
 
 import importlib
 import inspect
+import math
 import pkgutil
 import re
 
@@ -23,6 +24,7 @@ from roofplan.laws import (
     parameters,
     pipeline,
     roofline,
+    silicon,
     states,
 )
 
@@ -253,3 +255,18 @@ def test_full_recomputation_costs_one_forward_pass():
 def test_seats_of_arrivals_are_the_quantile_of_their_number(mean):
     exact = float(batching.random_count(0.999, mean))
     assert exact <= batching.seats_of_arrivals(mean) <= exact + 2
+
+
+@pytest.mark.parametrize("spare", [0, 1, 3, 10])
+@pytest.mark.parametrize("critical", [0.0, 0.4, 1.0])
+def test_dies_with_spare_units_survive_so_many_defects_outside_of_what_is_critical(spare, critical):
+    """The negative binomial distribution of defects, summed up to the spare units, each of them not critical."""
+    area, density, clustering = 8e-4, 1500.0, 2.5
+    defects = area * density
+    hit = defects / (clustering + defects)
+    none = (1.0 + defects / clustering) ** -clustering
+    sums = none * sum(
+        ((1.0 - critical) * hit) ** k * math.gamma(clustering + k) / math.gamma(clustering) / math.factorial(k)
+        for k in range(spare + 1)
+    )
+    assert float(silicon.salvaged_yield(area, density, critical, float(spare), clustering)) == pytest.approx(sums)
