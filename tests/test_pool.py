@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from roofplan.pool.layout import Layout, Problem, Stage
 from roofplan.pool.members import members
 from roofplan.pool.request import pool_request
 from roofplan.pool.search import best_layout
+from roofplan.present.screens import pool as screens
 from roofplan.records.pool import CLIENT, LAST
 
 THREE = ("rtx-4090@1gbe", "rtx-3060@100mbit:12ms", "m2-max@wifi")
@@ -274,3 +276,23 @@ def test_a_request_keeps_members_that_are_alike():
         api.model_of("qwen3-8b"), PoolPlanInputs(model="qwen3-8b", member=("rtx-3060@1gbe", "rtx-3060@1gbe"))
     )
     assert [one.name for one in request.members] == ["rtx-3060#1", "rtx-3060#2"]
+
+
+IN_HOURS = SimpleNamespace(hours=(64_800.0, 7_200.0), online=0.33)
+HALF, SILENT = SimpleNamespace(hours=None, online=0.5), SimpleNamespace(hours=None, online=None)
+
+
+@pytest.mark.parametrize(
+    ("some", "churn", "says"),
+    [
+        ([HALF, SILENT], None, "members stay 3,600 s, steady, and are there 70% of the time"),
+        ([HALF, HALF], None, "members stay 3,600 s, steady"),
+        ([IN_HOURS, HALF], None, "members stay 3,600 s, steady"),
+        ([IN_HOURS], None, "members are there in their hours"),
+        ([SILENT], "churn.csv", "members are there as churn.csv says"),
+    ],
+)
+def test_when_members_are_there_is_said_of_those_that_do_not_say(some, churn, says):
+    under = SimpleNamespace(churn=churn, session=3600.0, pattern="steady", online=0.7)
+    found = SimpleNamespace(circumstances=under, plan=SimpleNamespace(request=SimpleNamespace(members=some)))
+    assert screens._coming(found) == [says]
