@@ -251,6 +251,7 @@ def test_without_namespaces_workers_listen_on_loopback(pretending, monkeypatch, 
     assert [(one["p"], one["n"], one["r"]) for one in asked] == [("8", "4", "2")] * 2
 
 
+@pytest.mark.slow
 def test_over_shaped_links_bytes_are_counted(pretending):
     if namespaces.why_not():
         pytest.skip(namespaces.why_not())
@@ -265,6 +266,7 @@ def test_over_shaped_links_bytes_are_counted(pretending):
         assert one.load.measured > 0.0
 
 
+@pytest.mark.slow
 def test_a_proof_is_shown(pretending, monkeypatch, run, tmp_path):
     monkeypatch.setattr("roofplan.pool.proof.why_not", lambda: "no namespaces here")
     words = [f"--{name}={value}" for name, value in pretending.items()]
