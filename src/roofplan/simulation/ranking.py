@@ -74,13 +74,16 @@ def fastest_first(found: Result, asked: Asked, route: str) -> None:
         found.plans.remove(best)
         found.plans.insert(0, best)
         other = best.machine.text != first.machine.text
-        kept = [
-            f"up to {units.significant(rates[one.id], 2)} req/s" if rates[one.id] else "at no rate"
-            for one in (first, best)
-        ]
+        kept = [_kept(one, rates[one.id], priced=other) for one in (first, best)]
         names = [f"{one.label} on {one.machine.text}" if other else one.label for one in (first, best)]
         trials = f"in trials of {brief.count:,} requests it keeps the limits {kept[0]}, {names[1]} {kept[1]}"
         _put_first(found, f"by its steady state {names[0]} stood first; {trials}")
+
+
+def _kept(plan: Plan, rate: float, *, priced: bool) -> str:
+    """Return up to which rate a plan keeps limits, and what its machine costs where machines compete."""
+    cost = f" for {units.significant(plan.cost.total)} USD/h" if priced and plan.cost is not None else ""
+    return f"up to {units.significant(rate, 2)} req/s{cost}" if rate else "at no rate"
 
 
 FASTER = 1.1
