@@ -500,3 +500,26 @@ def test_a_flag_that_swallowed_the_next_one_needs_a_value(run):
     code, _, err = run("serve", "llama-3.1-8b", "--on", "h100-sxm:1", "5ms")
     assert code == 2
     assert "'5ms' is left over" in err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "serve llama-3.1-8b --on h100-sxm:1",
+        "simulate llama-3.1-8b --on h100-sxm:1 --rate 1",
+        "train llama-3.1-8b --on h100-sxm:8",
+        "pool plan llama-3.1-8b --member rtx-4090@1gbe",
+        "pool simulate llama-3.1-8b --member rtx-4090@1gbe",
+        "pool prove",
+        "measure endpoint http://127.0.0.1:1",
+        "measure stability http://127.0.0.1:1",
+        "measure machine",
+    ],
+)
+def test_a_table_without_a_name_is_refused_before_anything_is_computed(run, monkeypatch, words):
+    def began(*_, **__):
+        raise AssertionError("computed first")
+
+    monkeypatch.setattr("roofplan.cli.printed._progress", began)
+    code, _, err = run(*words.split(), "--csv", "")
+    assert (code, "--csv: give the file to write" in err) == (2, True)

@@ -291,3 +291,18 @@ def test_adapters_of_products_that_litgpt_names_no_flag_for_are_refused():
     assert "finetune_lora" in training_launch(plan, "litgpt")
     with pytest.raises(InputError, match="no adapters of router"):
         training_launch(other, "litgpt")
+
+
+@pytest.mark.parametrize(
+    ("framework", "strategy", "what"),
+    [
+        ("torchtitan", "tp=2", "tensor parallelism"),
+        ("torchtitan", "pp=2", "pipeline stages"),
+        ("torchtitan", "cp=2", "context parallelism"),
+        ("megatron", "zero=1", "sharded states with whole gradients"),
+    ],
+)
+def test_fsdp_shards_and_does_nothing_else(framework, strategy, what):
+    plan = plan_training("llama-3.2-1b", ["h100-sxm:8"], framework=framework, strategy=strategy).plans[0]
+    with pytest.raises(InputError, match=f"fsdp has no {what} as in this plan; plan with --framework transformers"):
+        training_launch(plan, "fsdp")

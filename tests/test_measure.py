@@ -647,3 +647,38 @@ def test_files_that_may_be_open_follow_the_streams(monkeypatch):
     for streams in (30, 40, 500, 5000):
         client.room_for(streams)
     assert asked == [(40 + client.SPARE, 1000), (500 + client.SPARE, 1000), (1000, 1000)]  # 30 have room already
+
+
+@pytest.mark.parametrize(("whole", "said"), [(True, True), (False, False)])
+def test_answers_that_were_no_streams_are_said(server, whole, said):
+    found = of(server, "steady")
+    samples = [replace(one, whole=whole) for one in found.run.samples]
+    lines = warnings_of(replace(found, run=replace(found.run, samples=samples)))
+    assert any("answers came as one document" in line for line in lines) is said
+
+
+@pytest.mark.parametrize(
+    ("head", "body", "ends"),
+    [
+        ("", b"data: last", True),
+        ("Content-Length: 99\r\n", b"data: last", False),
+        ("Transfer-Encoding: chunked\r\n", b"4\r\ndata\r\n", False),
+    ],
+)
+def test_a_connection_that_is_closed_ends_a_body_of_no_length_alone(head, body, ends):
+    from roofplan.measure.exchange import Failure, Wire
+
+    async def read():
+        lines = []
+        wire = Wire(lambda line, _: lines.append(line))
+        wire.data_received(f"HTTP/1.1 200 OK\r\n{head}\r\n".encode() + body)
+        wire.connection_lost(None)
+        try:
+            await asyncio.wait_for(wire.ended, 5)
+        except Failure as failure:
+            return lines, str(failure), wire.complete
+        return lines, "", wire.complete
+
+    lines, failure, complete = asyncio.run(read())
+    assert (complete, "in the middle of its answer" in failure) == (ends, not ends)
+    assert lines == ([b"data: last"] if ends else [])

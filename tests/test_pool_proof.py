@@ -306,3 +306,11 @@ def test_programs_that_fail_or_hang_are_named(pretending, monkeypatch, tmp_path)
     (tmp_path / "ggml-rpc-server").write_text(f"#!{sys.executable}\nraise SystemExit(4)\n")
     with pytest.raises(NoWorkers, match="ggml-rpc-server ended with 4"):
         api.prove_pool(PoolProveInputs(**pretending), remark=print)
+
+
+@pytest.mark.parametrize(("there", "said"), [(True, "in .*llama: roofplan"), (False, "in the cache or on the path")])
+def test_where_programs_were_sought_is_said(monkeypatch, tmp_path, there, said):
+    monkeypatch.setattr("roofplan.pool.proof.tools_at", lambda _: None)
+    folder = str(tmp_path / "llama") if there else None
+    with pytest.raises(NoWorkers, match=said):
+        api.prove_pool(PoolProveInputs(llama=folder))

@@ -440,3 +440,12 @@ def test_answers_of_one_token_have_no_time_between_tokens():
     assert found["tpot"].tolist() == [0.5]
     assert found["ttft"].tolist() == [2.0, 2.0]
     assert (found["e2e"].tolist(), found["waiting"].tolist()) == ([2.0, 4.0], [0.5, 0.5])
+
+
+def test_pictures_begin_with_the_first_moment():
+    from roofplan.present.charts.pool import of_simulation
+
+    there, *_ = of_simulation(simulated(days="2"))
+    days = [row["day"] for row in there["data"]["values"]]
+    assert days[0] == 0.0
+    assert np.diff(days) == pytest.approx(1.0 / 96.0)

@@ -314,3 +314,10 @@ def test_a_rate_is_sought_over_machines_by_what_it_costs():
     (said,) = (text for code, text in found.result.result.warnings if code == "reordered")
     assert "one device on rtx-3090:1 stood first" in said
     assert "one device on h100-sxm:1 up to" in said
+
+
+def test_a_flag_of_no_value_stands_in_the_command_that_reproduces(run_json):
+    words = ("simulate", "llama-3.1-8b", "--on", "h100-sxm:1", "--rate", "1rps", "--requests", "100")
+    for more in ((), ("--datacenter",)):
+        _, document = run_json(*words, *more)
+        assert ("--datacenter" in document["reproduce"].split()) is bool(more)

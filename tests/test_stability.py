@@ -227,3 +227,9 @@ def test_a_change_needs_probes_on_both_sides(first, changes):
     times = np.repeat([0.2, 2.0], [first, 170])
     assert len(stability_of(day(times), DAY, 0.5, UTC).changes) == changes
     assert len(stability_of(day(times[::-1]), DAY, 0.5, UTC).changes) == changes
+
+
+def test_probes_that_were_answered_without_a_first_token_are_neither_good_nor_failed():
+    whole = Sample(number=3, due=DAY.due(3), late=0.0, spent=1.0, whole=True)
+    found = stability_of([*day([0.2, 0.2, 0.2]), whole], DAY, 0.5, UTC)
+    assert (found.probes, found.lost, found.over, found.median) == (4, 0, 0.0, pytest.approx(0.2))

@@ -26,7 +26,7 @@ from roofplan.present.answers.schemas import answer_schema
 from roofplan.records.training import MODULES, Adapter, Job, Layout
 from roofplan.timing.network import Ranks, all_reduce, exchange, slowest_hop
 from roofplan.training import flops_per_token, search
-from roofplan.training.ability import ability
+from roofplan.training.ability import SHARES, ability, applied
 from roofplan.training.certainty import Asked, _imbalances
 from roofplan.training.distinct import distinct
 from roofplan.training.ledger import fullest, in_flight, ledgers, peak
@@ -174,6 +174,13 @@ def test_every_k_th_layer_and_named_modules_lie_between():
     assert whole[0] > whole[1] > whole[2]
     named = memory(Layout(dp=8.0, zero=3, recompute="layernorm+mlp_act"), framework)
     assert whole[2] < named < memory(Layout(dp=8.0, zero=3), framework)
+
+
+def test_shares_that_are_not_given_change_nothing():
+    given = dict.fromkeys(SHARES, 1.0) | {"memory": 0.9, "compute": 0.8}
+    some = {name: share for name, share in given.items() if share != 1.0}
+    assert applied(ABILITY, some) == applied(ABILITY, given) != ABILITY
+    assert applied(ABILITY, {}) == applied(ABILITY, dict.fromkeys(SHARES, 1.0))
 
 
 def test_shards_of_a_host_hold_more_and_send_less_far():

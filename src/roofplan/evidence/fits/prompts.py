@@ -157,7 +157,7 @@ def fit_front(fit: Fit) -> list[Constant]:
                 waits[scope][case.row["source_key"]].append(late + float(r.delay))
             else:
                 publishers.add(case.row["source_key"])
-                found[scope].append(late / (case.requests or 1) + float(r.front))
+                found[scope].append(late / case.requests + float(r.front))
     return [*fronts(found, f"first tokens of published bursts: {', '.join(sorted(publishers))}"), *latencies(waits)]
 
 
