@@ -6,9 +6,10 @@ import shlex
 
 import pytest
 
-from roofplan.api import plan_serving
+from roofplan.api import plan_serving, plan_training
 from roofplan.errors import InputError
 from roofplan.exports.serving import engine_named, launch
+from roofplan.exports.training import launch as training_launch
 
 
 def line(model, on, **flags):
@@ -101,3 +102,30 @@ def test_processes_of_several_hosts_are_told_where_to_meet(run, on, meets):
     code, out, _ = run("train", "llama-3.1-8b", "--on", on, "--framework", "llm-foundry", "--emit", "fsdp")
     assert code == 0
     assert ("--main_process_ip $HEAD" in out) is meets
+
+
+def test_number_formats_of_a_launch_are_those_of_its_framework():
+    plan = plan_training("llama-3.1-8b", ["b200-sxm:8"], precision="nvfp4").plans[0]
+    assert "--bf16 --fp4-format e2m1" in training_launch(plan, "megatron")
+    assert "--fp4-format needs Transformer Engine 2.7" in training_launch(plan, "megatron")
+    other = plan_training("llama-3.1-8b", ["b200-sxm:8"], precision="nvfp4", framework="torchtitan").plans[0]
+    with pytest.raises(InputError, match="no products in fp4 as in this plan; plan with --precision bf16 or fp8"):
+        training_launch(other, "torchtitan")
+    older = plan_training("llama-3.1-8b", ["h100-sxm:8"], precision="fp8", framework="megatron-lm-3.0").plans[0]
+    with pytest.raises(InputError, match="plan with --precision bf16 or fp16"):
+        training_launch(older, "megatron")
+
+
+@pytest.mark.parametrize(("on", "meets"), [("h100-sxm:8", False), ("h100-sxm:2x8", True)])
+def test_what_every_host_sets_for_itself_is_said(on, meets):
+    plan = plan_training("llama-3.1-8b", [on], framework="llm-foundry").plans[0]
+    remarks = training_launch(plan, "fsdp").partition("  # ")[2]
+    assert ("$HEAD: address of the first host" in remarks) is meets
+    assert ("$RANK: number of this host, from 0" in remarks) is meets
+
+
+@pytest.mark.parametrize(("count", "zero"), [(1, 0), (2, 3)])
+def test_litgpt_shards_over_several_devices(count, zero):
+    plan = plan_training("llama-3.1-8b", [f"h100-sxm:{count}"], framework="litgpt", method="lora").plans[0]
+    assert plan.layout.zero == zero
+    assert f"--devices {count}" in training_launch(plan, "litgpt")

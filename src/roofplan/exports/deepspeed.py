@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import json
 
-from roofplan.exports.words import refuse, unknown
+from roofplan.exports.words import refuse, refuse_numbers
 from roofplan.training.plan import TrainingPlan
 
 
 def launch(plan: TrainingPlan) -> str:
     """DeepSpeed's configuration file, which Transformers' Trainer and Accelerate read."""
     x, job = plan.layout, plan.job
-    low = job.precision not in {"bf16", "fp16"}
     swapped_whole = x.offload == "activations" and x.recompute != "full"
     refuse(
         plan,
         "deepspeed",
-        low_precision_products=low,
         experts_of_a_capacity=job.capacity is not None,
         activations_but_checkpoints_in_host_memory=swapped_whole,
-        **unknown(plan, {}, {"bf16", "fp16"}),
     )
+    refuse_numbers(plan, "deepspeed", {}, ("bf16", "fp16"))
     refuse(plan, "deepspeed", tensor_parallelism=x.tp > 1, pipeline_stages=x.pp > 1, context_parallelism=x.cp > 1)
     zero: dict[str, object] = {"stage": x.zero, "overlap_comm": True, "contiguous_gradients": True}
     if x.zero >= 2:

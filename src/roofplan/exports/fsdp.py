@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from roofplan.exports.words import joined, not_expressed, refuse, unknown
+from roofplan.exports.words import joined, not_expressed, refuse, refuse_numbers
 from roofplan.training.plan import TrainingPlan
 
 
@@ -14,8 +14,8 @@ def launch(plan: TrainingPlan) -> str:
         "fsdp",
         sharded_states_with_whole_gradients=x.zero == 1,
         experts_of_a_capacity=job.capacity is not None,
-        **unknown(plan, {}, {"bf16", "fp16", "fp8"}),
     )
+    refuse_numbers(plan, "fsdp", {}, ("bf16", "fp16", "fp8"))
     refuse(plan, "fsdp", tensor_parallelism=x.tp > 1, pipeline_stages=x.pp > 1, context_parallelism=x.cp > 1)
     meet = ["--main_process_ip $HEAD", "--main_process_port 29500", "--machine_rank $RANK"] if m.hosts > 1 else []
     words = [

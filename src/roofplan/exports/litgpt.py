@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 
-from roofplan.exports.words import checkpoint, joined, not_expressed, refuse, unknown
+from roofplan.exports.words import checkpoint, joined, not_expressed, refuse, refuse_numbers
 from roofplan.training.plan import TrainingPlan
 
 TARGETS = {
@@ -33,8 +33,8 @@ def launch(plan: TrainingPlan) -> str:
         copies_without_sharding=plan.machine.count > 1 and x.zero == 0,
         states_in_host_memory=x.offload != "none",
         experts_of_a_capacity=job.capacity is not None,
-        **unknown(plan, {}, {"bf16"}),
     )
+    refuse_numbers(plan, "litgpt", {}, ("bf16",))
     refuse(plan, "litgpt", tensor_parallelism=x.tp > 1, pipeline_stages=x.pp > 1, context_parallelism=x.cp > 1)
     words = [
         f"litgpt {'finetune_lora' if adapter is not None else 'finetune_full'} {checkpoint(plan.model)}",

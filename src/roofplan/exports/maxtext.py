@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from roofplan.exports.words import joined, recipe_of, refuse, unknown
+from roofplan.exports.words import joined, recipe_of, refuse, refuse_numbers
 from roofplan.training.plan import TrainingPlan
 
 REMAT = {"none": "minimal_with_context", "selective": "minimal", "full": "full"}
@@ -28,8 +28,8 @@ def launch(plan: TrainingPlan) -> str:
         adapters=job.adapter is not None,
         selected_modules=x.recompute not in REMAT,
         uneven_stages=len(plan.model.decoder.layers) % (x.pp * x.interleave) != 0,
-        **unknown(plan, {}, {"bf16"} if google else {"bf16", "fp8"}),
     )
+    refuse_numbers(plan, "maxtext", {}, ("bf16",) if google else ("bf16", "fp8"))
     slices = 1 if google else m.hosts
     axes, room = {}, m.count // slices
     for name, size in _degrees(plan).items():

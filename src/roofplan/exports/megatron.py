@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from roofplan.exports.words import checkpoint, flags_of, joined, refuse, torchrun, unknown
+from roofplan.exports.words import checkpoint, flags_of, joined, refuse, refuse_numbers, torchrun
 from roofplan.operations.table import ACTIVATION_BYTES
 from roofplan.records.model import Attention, Dense, LatentAttention, Mixture, Model
 from roofplan.training.plan import TrainingPlan
@@ -28,8 +28,8 @@ def launch(plan: TrainingPlan) -> str:
         experts_of_a_capacity=job.capacity is not None and "capacity" not in f,
         mixers_but_attention_in_pretrain_gpt=not plain,
         GeGLU="gelu" in _activation(model) and _gated(model),
-        **unknown(plan, f, {name for name in ("bf16", "fp16", "fp8") if f"precision_{name}" in f}),
     )
+    refuse_numbers(plan, "megatron", f, [one for one in ("bf16", "fp16", "fp8", "fp4") if f"precision_{one}" in f])
     # asserted with tensor or context ranks, before Blackwell; it does no harm there
     first = ["CUDA_DEVICE_MAX_CONNECTIONS=1"] if x.tp > 1 or x.cp > 1 else []
     words = [*first, *torchrun(plan), "pretrain_gpt.py", *_dimensions(plan)]
@@ -69,7 +69,7 @@ def launch(plan: TrainingPlan) -> str:
         ("flash" in f, "flash", ""),
     ]
     words += [f"{f[name]} {value}".rstrip() for wanted, name, value in table if wanted]
-    remarks += _left_out(model)
+    remarks += [*_left_out(model), *(["--fp4-format needs Transformer Engine 2.7"] if job.precision == "fp4" else [])]
     if ends:
         remarks.append("embedding and head count as a layer each in the split")
     if x.recompute not in {"none", "selective", "full"}:

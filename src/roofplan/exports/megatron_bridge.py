@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from roofplan.exports.megatron import chunks_of, pipeline_layout
-from roofplan.exports.words import joined, recipe_of, refuse, torchrun, unknown
+from roofplan.exports.words import joined, recipe_of, refuse, refuse_numbers, torchrun
 from roofplan.training.plan import TrainingPlan
 
 MIXED = {"bf16": "bf16_mixed", "fp8": "bf16_with_fp8_current_scaling_mixed", "mxfp8": "bf16_with_mxfp8_mixed"}
@@ -22,8 +22,8 @@ def launch(plan: TrainingPlan) -> str:
         activations_in_host_memory=x.offload == "activations",
         experts_of_a_capacity=job.capacity is not None,
         quantised_weights_under_adapters=job.adapter is not None and job.adapter.stored.startswith("bnb"),
-        **unknown(plan, {"recipe_mxfp8": ""}, set(MIXED)),
     )
+    refuse_numbers(plan, "megatron-bridge", {"recipe_mxfp8": ""}, MIXED)
     mode = "pretrain" if job.adapter is None else job.adapter.method
     words = [
         *torchrun(plan),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from roofplan.exports.words import flags_of, joined, not_expressed, refuse, torchrun, unknown
+from roofplan.exports.words import flags_of, joined, not_expressed, refuse, refuse_numbers, torchrun
 from roofplan.training.plan import TrainingPlan
 
 
@@ -16,8 +16,8 @@ def launch(plan: TrainingPlan) -> str:
         adapters=job.adapter is not None,
         activations_in_host_memory=x.offload == "activations",
         experts_of_a_capacity=job.capacity is not None,
-        **unknown(plan, f, {"bf16", "fp8"}),
     )
+    refuse_numbers(plan, "torchtitan", f, ("bf16", "fp8"))
     words = [*torchrun(plan), "-m torchtitan.train"]
     local = job.batch // int(x.dp)
     table = {

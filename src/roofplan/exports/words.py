@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from roofplan import catalogue
 from roofplan.errors import InputError
@@ -26,13 +26,11 @@ def torchrun(plan: TrainingPlan) -> list[str]:
     return ["torchrun", f"--nnodes {m.hosts}", f"--nproc-per-node {m.per_host}", *meet]
 
 
-def refuse(plan: TrainingPlan, name: str, **wanted: bool) -> None:
-    """Refuse a layout that a framework cannot run."""
-    advice = (
-        ""
-        if plan.framework.name == name or plan.job.adapter is not None
-        else f"; plan with --framework {'transformers' if name == 'fsdp' else name}"
-    )
+def refuse(plan: TrainingPlan, name: str, instead: str = "", /, **wanted: bool) -> None:
+    """Refuse a layout that a framework cannot run; `instead` are flags of one that it can, by default its own name for another's plan."""
+    if not instead and plan.framework.name != name and plan.job.adapter is None:
+        instead = f"--framework {'transformers' if name == 'fsdp' else name}"
+    advice = f"; plan with {instead}" if instead else ""
     for what, present in wanted.items():
         if present:
             raise InputError(
@@ -53,28 +51,30 @@ def recipe_of(plan: TrainingPlan) -> str:
     return str(plan.framework.raw.get("recipes", {}).get(plan.model.id, "'<recipe>'"))
 
 
-def unknown(plan: TrainingPlan, flags: Mapping[str, str], formats: set[str]) -> dict[str, bool]:
-    """Return whether the optimizer and the number format cannot be expressed by a framework's flags."""
+def refuse_numbers(plan: TrainingPlan, name: str, flags: Mapping[str, str], formats: Collection[str]) -> None:
+    """Refuse an optimizer and a number format that a framework's flags cannot express."""
     job = plan.job
     own = job.optimizer.id if job.adapter is None else "adam"
-    return {
-        f"optimizer {own}": own != "adam" and f"optimizer_{own}" not in flags,
-        f"products in {job.recipe or job.precision}": job.precision not in formats
-        or (job.recipe == "mxfp8" and "recipe_mxfp8" not in flags),
-    }
+    refuse(plan, name, **{f"optimizer {own}": own != "adam" and f"optimizer_{own}" not in flags})
+    unread = job.precision not in formats or (job.recipe == "mxfp8" and "recipe_mxfp8" not in flags)
+    refuse(plan, name, f"--precision {' or '.join(formats)}", **{f"products in {job.recipe or job.precision}": unread})
 
 
 def not_expressed(plan: TrainingPlan) -> list[str]:
-    """Return remarks on recomputation and number formats that a launch cannot express."""
-    x, job = plan.layout, plan.job
+    """Return remarks on recomputation that a launch cannot express."""
+    x = plan.layout
     out = []
     if x.recompute == "full" and float(x.recomputed) < 1.0:
         out.append(f"recomputation of {float(x.recomputed):.0%} of the layers has no flag: this recomputes all")
-    if job.precision == "fp4":
-        out.append("fp4: no flag known")
     return out
+
+
+PER_HOST = {"$HEAD": "address of the first host", "$RANK": "number of this host, from 0"}
+"""Variables of a launch that the user sets on every host, and what they hold."""
 
 
 def joined(words: list[str], remarks: list[str]) -> str:
     """Return one line of shell: words, then remarks behind ``#``."""
-    return " ".join(words) + (f"  # {'; '.join(remarks)}" if remarks else "")
+    meant = [f"{name}: {what}" for name, what in PER_HOST.items() if any(name in word for word in words)]
+    said = [*remarks, *meant]
+    return " ".join(words) + (f"  # {'; '.join(said)}" if said else "")
