@@ -203,6 +203,7 @@ user is always one. It is made in three steps, by one function for `serve`, `tra
 | new kind | learned | nor any of the architecture, of the precision, or of the kind of model (dense, mixture, hybrid) at all |
 | clients, queue | learned | how many sequences run at once follows from clients or arrivals and was not measured; `serve` asks of clients |
 | near capacity | learned multiple of how much further a queue moves than its steps do | requests of a measured run wait or come at a rate |
+| front end | learned multiple of the front end's part of a first token times its spread between publishers | first tokens of clients, and of simulated loads |
 | each assumed input | ln(high / low) / sqrt(12) | its plausible values move the answer from low to high; either end of unknown recomputation lies inside |
 | mixture | learned | a mixture of experts |
 | other vendor | learned | an engine on a device of a vendor for which it was not first written |

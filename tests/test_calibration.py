@@ -304,7 +304,9 @@ def test_a_single_run_is_never_kept(own_profile):
 @pytest.mark.usefixtures("own_profile")
 def test_too_few_runs_claim_no_interval():
     ticks = []
-    found, _ = rp.refit(slower(2, 1.3), keep=False, progress=lambda done, whole: ticks.append((done, whole)))
+    rows = [row | {"colour": "red"} for row in slower(2, 1.3)]
+    found, _ = rp.refit(rows, keep=False, progress=lambda done, whole: ticks.append((done, whole)))
+    assert found.warnings == [("unread_columns", "columns that are not read: colour")]
     assert [done for done, _ in ticks] == sorted({done for done, _ in ticks})
     assert ticks[-1][0] == ticks[-1][1] == len(ticks)
     assert np.isfinite(found.held_out).all()

@@ -840,3 +840,29 @@ def test_no_site_draws_less_than_its_devices():
 
     found = site_overhead()
     assert 1.0 == found.least <= found.low <= found.value <= found.high
+
+
+def test_the_newest_mean_of_all_sites_counts(monkeypatch):
+    from roofplan.money import energy
+
+    table = tuple(
+        {**one, "date": "2019-01", "value": 9.0} for one in catalogue.place_table("pue") if one["place"] == "WOR"
+    )
+    every = catalogue.place_table("pue")
+    monkeypatch.setattr(energy.catalogue, "place_table", lambda _: (*table, *every))
+    energy.site_overhead.cache_clear()
+    newest = energy.site_overhead().value
+    energy.site_overhead.cache_clear()
+    assert newest < 9.0
+
+
+@pytest.mark.parametrize(("area", "made"), [("858mm2", True), ("8.58cm2", True), ("859mm2", False)])
+def test_a_die_may_be_as_large_as_a_scanner_exposes(run, area, made):
+    code, _, err = run("cost", "chip", "--area", area, "--node", "n5")
+    assert (code == 0, "more than a scanner exposes at once" in err) == (made, not made)
+
+
+def test_a_die_beyond_the_reticle_is_refused_with_its_area(run_json):
+    code, document = run_json("cost", "chip", "--area", "900mm2", "--node", "n5")
+    assert code == 2
+    assert document["error"]["value"] == pytest.approx(900.0)

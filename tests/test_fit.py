@@ -279,3 +279,7 @@ def test_answers_leave_no_trace_in_any_module():
     after = held()
     assert before.keys() == after.keys()
     assert all(before[key] == after[key] for key in before)
+
+
+def test_a_fit_shows_its_constants_and_not_how_they_are_found():
+    assert repr(Fit((), frozenset({"a"}))) == "Fit(constants=(), excluded=frozenset({'a'}))"

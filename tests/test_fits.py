@@ -2,17 +2,20 @@
 
 import json
 from dataclasses import replace
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import small_fits
 from conftest import FIT
 
 from roofplan import catalogue
+from roofplan.evidence.fits.engines import steady_run
 from roofplan.evidence.fits.kernels import fit_attention, fit_grouped, fit_matmul, fit_vector, kernel_rows
 from roofplan.evidence.fits.left_out import SERVING
 from roofplan.evidence.fits.messages import fit_messages
 from roofplan.evidence.fits.prices import fit_prices
-from roofplan.evidence.fits.prompts import fit_front, fit_prefill, latencies
+from roofplan.evidence.fits.prompts import fit_front, fit_prefill, latencies, running
 from roofplan.evidence.fits.serving import fit_serving
 from roofplan.evidence.fits.training import FAMILIES, belongs, cases, fit_families, fit_training
 from roofplan.evidence.inference import clean_cases, known_cases, queues
@@ -125,3 +128,24 @@ def test_fits_to_a_few_publishers_have_not_moved(name):
     for constant, (value, spread, rows, kind) in RECORDED[name].items():
         told = [pytest.approx(value, rel=tolerance), pytest.approx(spread, rel=5 * tolerance, abs=tolerance)]
         assert now[constant] == [*told, rows, kind], constant
+
+
+def test_requests_in_flight_are_their_times_over_the_span_of_the_run():
+    times = {"arrivals": np.array([3.0, 4.0]), "last": np.array([5.0, 7.0])}
+    seen = SimpleNamespace(**times, figure=lambda name: {"e2e": times["last"] - times["arrivals"]}[name])
+    assert running(seen) == pytest.approx((2.0 + 3.0) / (7.0 - 3.0))
+
+
+@pytest.mark.parametrize(("seats", "known"), [(0, False), (1, True)])
+def test_an_offline_run_keeps_as_many_sequences_as_memory_admits(seats, known):
+    case = SimpleNamespace(
+        running=None,
+        tpot=None,
+        measured={"output_tokens_per_second": 50.0},
+        regime="offline",
+        in_flight=True,
+        requests=None,
+        book=lambda: SimpleNamespace(max_concurrency=seats),
+        steady=lambda users, fit: SimpleNamespace(cycle=(users, fit)),
+    )
+    assert steady_run(case, "fit") == ((1.0, 0.02, (1.0, "fit")) if known else None)

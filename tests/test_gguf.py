@@ -102,6 +102,10 @@ def test_rotary_tables_are_no_parameters_and_long_lists_are_skipped(tmp_path):
     path = write(tmp_path / "m.gguf", metadata, tensors | {"rope_freqs.weight": ((8,), F32)})
     assert read_model(str(path)).total == sum(math.prod(shape) for shape, _ in tensors.values())
     assert gguf.header(path).metadata["tokenizer.ggml.tokens"] == 5000
+    longer = {"tokenizer.ggml.token_type": [1] * 5000} | metadata
+    assert gguf.header(write(tmp_path / "n.gguf", longer, tensors)).metadata == gguf.header(path).metadata | {
+        "tokenizer.ggml.token_type": 5000
+    }
 
 
 def test_a_split_model_is_whole_again(tmp_path):

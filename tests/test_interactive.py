@@ -140,6 +140,8 @@ def test_an_answer_explains_and_launches(plan):
     assert "pretrain_gpt" not in bridge.emit()
     with pytest.raises(rp.RoofplanError, match="nothing to emit"):
         rp.ask("cost chip", device="h100-sxm").emit()
+    with pytest.raises(rp.RoofplanError, match="nothing to emit"):
+        rp.ask("cost chip", device="h100-sxm").emit("vllm")
     with pytest.raises(rp.RoofplanError, match="nothing to explain"):
         rp.device("h100-sxm").explain()
 

@@ -2,11 +2,13 @@
 
 import math
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from roofplan import catalogue
+from roofplan.catalogue.machines import machine
 from roofplan.errors import RoofplanError
 from roofplan.evidence.alternatives import alternatives
 from roofplan.evidence.engines import VERSION
@@ -21,7 +23,7 @@ from roofplan.evidence.fits.intervals import (
     weights_of,
     width_of,
 )
-from roofplan.evidence.fits.left_out import kept, kept_groups
+from roofplan.evidence.fits.left_out import kept, kept_groups, save
 from roofplan.evidence.inference import inference_case
 from roofplan.evidence.predictions import training_figures
 from roofplan.evidence.rows import Skipped
@@ -33,8 +35,11 @@ from roofplan.records.calibration import Constant
 from roofplan.records.system import System
 from roofplan.records.workload import Constraints
 from roofplan.serving import Request, Tally, evaluate
+from roofplan.serving.certainty import _front
 from roofplan.timing.figures import (
     FIGURE_OF,
+    FIRST_TOKEN,
+    FRONT,
     STAND_IN,
     STEP,
     THROUGHPUT,
@@ -47,7 +52,10 @@ from roofplan.timing.figures import (
     spread_of,
     sure,
 )
+from roofplan.timing.rates import rates
+from roofplan.training.certainty import ALTERNATIVES, Asked, _span
 from roofplan.training.plan import TrainingRequest, planned
+from roofplan.training.step import step
 
 FIT = catalogue.shipped_fit()
 SYSTEMS = [System("Hopper", "fp8", kind, "vllm") for kind in ("dense", "mixture", "hybrid")]
@@ -408,3 +416,51 @@ def test_a_network_that_nobody_stated_is_assumed_and_widens_a_step():
     assert stated.value == pytest.approx(open_.value)
     assert stated.high / stated.low < open_.high / open_.low
     assert planned_on("dgx-h100:2")[0].unstated == ()
+
+
+RATES = rates(machine("h100-sxm:1")[0], catalogue.engine("vllm-0.20"), FIT)
+
+
+def test_a_first_token_is_as_uncertain_as_its_part_of_the_front_end():
+    spreads = (replace(RATES.sources["front"][0], spread=0.5), replace(RATES.sources["front"][1], spread=0.8))
+    r = replace(RATES, front=0.001, delay=0.04, sources={**RATES.sources, "front": spreads})
+    assert _front(SimpleNamespace(value=0.019), r) == pytest.approx(math.hypot(0.0005, 0.032) / 0.06)
+    assert _front(SimpleNamespace(value=0.019), replace(r, front=0.0, delay=0.0)) == 0.0
+    plain, behind = (causes(FIRST_TOKEN, Doubt(front=front), FIT) for front in (0.0, 0.5))
+    assert FRONT not in plain
+    assert behind[FRONT] == pytest.approx(0.5 * FIT.find("spread", f"{FIRST_TOKEN}, {FRONT}", ["any"]).value)
+
+
+def test_first_tokens_of_clients_alone_hold_the_front_end():
+    rows = [row for row in catalogue.inference_rows() if row["ttft_ms"] and not row["quality_flags"]]
+    seen = {}
+    for row in rows[::9]:
+        try:
+            case = inference_case(row)
+            found = predicted_figures(replace(case, unstated=()), FIT).get("ttft")
+        except (Skipped, RoofplanError):
+            continue
+        if found is not None and not isinstance(found, str):
+            seen.setdefault(found.doubt.load, set()).add(found.doubt.front > 0.0)
+    assert seen["client"] == seen["clients"] == {True}
+    assert seen.get("queue", {False}) == {False}
+
+
+def test_a_network_that_is_not_stated_is_slower_if_anything():
+    case = next(case for case in TRAINED if "network" in case.unstated and case.machine.hosts > 8)
+    (other,) = ALTERNATIVES["network"](Asked(case.model, case.job, case.layout, case.machine))
+    own, slower = (one.network.quantities["bandwidth"].value for one in (case.machine, other.machine))
+    assert slower == pytest.approx(0.25 * own)
+    asked, ability = Asked(case.model, case.job, case.layout, case.machine), case.ability(FIT)
+    time = float(step(case.model, case.job, case.layout, ability).time)
+    low, high = _span("network", asked, ability, time)
+    assert low == 1.0
+    assert high >= 1.0
+
+
+def test_kept_outcomes_keep_their_part_of_the_front_end(tmp_path):
+    outcomes = [one for one in kept(FIT) if one.metric == "ttft" and one.predicted.doubt.front][:40]
+    assert outcomes
+    save(outcomes, tmp_path / "kept.csv")
+    again = kept(FIT, tmp_path / "kept.csv")
+    assert [one.predicted.doubt for one in again] == [one.predicted.doubt for one in outcomes]

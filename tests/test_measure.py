@@ -75,6 +75,7 @@ def test_no_two_prompts_begin_alike_unless_they_shall():
     assert len({again.of(k, 100) for k in range(5)}) == 1
     assert Prompts(0).of(3, 100) == fresh.of(3, 100)
     assert len(fresh.of(0, 9000).split()) == 6750
+    assert [len(fresh.of(0, tokens).split()) for tokens in (0, 1, 4)] == [1, 1, 3]
 
 
 BAD = {
@@ -682,3 +683,15 @@ def test_a_connection_that_is_closed_ends_a_body_of_no_length_alone(head, body, 
     lines, failure, complete = asyncio.run(read())
     assert (complete, "in the middle of its answer" in failure) == (ends, not ends)
     assert lines == ([b"data: last"] if ends else [])
+
+
+def test_requests_that_end_before_a_run_is_begun_are_counted_and_not_written(tmp_path):
+    from roofplan.measure.ledger import Book
+
+    seen = []
+    ledger = Ledger(tmp_path / "runs.sqlite")
+    kept = Book(ledger, "endpoint", {}, lambda *tick: seen.append(tick))
+    kept.take(Sample(number=0, due=0.0, late=0.0, gaps=array("f", [0.1])))
+    assert kept.finished({}, interrupted=False) is None
+    assert seen == [(1, 0)]
+    assert ledger.runs() == []

@@ -177,3 +177,13 @@ def test_input_found_in_a_cache_is_charged_at_its_own_price_where_the_route_has_
     route = Route(name="any", input=2.0, output=8.0, date="2026-11-26", source="a list", cached=0.5)
     assert route.charged(0.5) == pytest.approx(1.25)
     assert replace(route, cached=None).charged(0.5) == 2.0
+
+
+@pytest.mark.parametrize(("older", "mark"), [(0, False), (1, True)])
+def test_quotes_are_marked_from_the_day_on_which_they_are_stale(monkeypatch, older, mark):
+    from roofplan import money
+    from roofplan.present.screens.things import _quote
+
+    monkeypatch.setattr(money, "age_days", lambda _: money.STALE_DAYS + older)
+    quotes = catalogue.prices("h100-sxm")
+    assert _quote(quotes[0].kind, quotes).endswith(" !") is mark

@@ -43,6 +43,8 @@ def test_tables_are_the_laws(software):
     request, fit = pool_request(api.model_of("qwen3-32b"), asked), api.fit_at_hand()
     layout = api.plan_pool(asked).layout
     table = pool_surface(request, fit, layout, seats=4, budget=2048, longest=4096)
+    for name in ("reads", "reading", "states_tokens", "states_rows", "states", "encoders", "shared"):
+        assert len(getattr(table, name)) == 0  # a pool has no such parts
     random = np.random.default_rng(0)
     for _ in range(12):
         sequences, context = int(random.integers(1, 5)), float(random.integers(1, 4096))

@@ -24,6 +24,7 @@ from roofplan.evidence.rows import EITHER, READ, Assumed, Skipped, read
 from roofplan.evidence.training import _zero, machine_of, training_case
 from roofplan.hf.find import read_model
 from roofplan.operations.table import element_bytes
+from roofplan.records.model import Dense
 from roofplan.records.source import GRADES
 from roofplan.records.training import RECOMPUTES
 from roofplan.timing.figures import flat
@@ -86,7 +87,7 @@ def dimensions(layers, hidden, heads, **other):
         ("phi-4 (mini)", "phi-4-mini"),
         ("Llama 3 (70B)", "llama-3-70b"),
         ("DeepSeekV3 (w/o MTP)", "deepseek-v3"),
-        ("mistralai/Mistral-Small-Instruct-2409", None),
+        ("mistralai/Mistral-Small-Instruct-2409", "mistral-small-22b"),
         ("Llama 3 9B", None),
         ("", None),
     ],
@@ -1298,3 +1299,73 @@ def test_a_fraction_is_no_percentile(said):
     case = inference_case({**SERVED, "percentile": said})
     assert case.statistic.quantile is None
     assert f"percentile {said}: read as the mean" in case.assumed
+
+
+def test_dense_layers_of_a_mixture_are_those_that_its_row_states():
+    from roofplan.evidence.models import _built
+
+    stated = (("layers", 8), ("hidden", 64), ("heads", 4), ("ffn_hidden", 128), ("vocab", 1000))
+    models = [_built("x", stated + more, (8, 2, 0), 128, gated=True) for more in ((), (("dense_layers", 3),))]
+    dense = [
+        sum(isinstance(feed, Dense) for layer in one.decoder.layers for feed in layer.feed_forwards) for one in models
+    ]
+    assert dense == [0, 3]
+
+
+def test_dimensions_that_make_far_more_than_the_name_says_are_no_models():
+    run = {**RUN, "model_name": "Hy 10B-A1B", "layers": "32", "hidden": "4096", "ffn_hidden": "14336", "heads": "32"}
+    with pytest.raises(Skipped, match="more than twice what its name says"):
+        training_case(run | {"experts": "64", "experts_per_token": "4", "moe": ""})
+
+
+@pytest.mark.parametrize(("device", "usual"), [("h100-sxm", "bf16"), ("v100-sxm2-32", "fp16")])
+def test_an_unstated_precision_is_one_that_the_device_has(device, usual):
+    case = training_case({**RUN, "accel_norm": device, "precision": ""})
+    assert case.job.precision == usual
+    why = "as most models are trained" if usual == "bf16" else "since v100-sxm2-32 has no bf16"
+    assert f"precision: {usual}, {why}" in case.assumed
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        ({"input_len": "900000"}, "far more than the model's positions"),
+        (
+            {"input_len": "900000", "engine_name": "llama.cpp", "weight_precision": "q4_k_m", "metric_kind": "latency"},
+            "far more than the model's positions",
+        ),
+        ({"running_batch": "100000", "metric_kind": "serving"}, "far more than memory holds"),
+        ({}, ""),
+    ],
+)
+def test_runs_that_cannot_have_been_are_skipped(given, why):
+    run = {**SERVED, "client_concurrency": "", "running_batch": "8", **given}
+    if not why:
+        assert inference_case(run)
+        return
+    with pytest.raises(Skipped, match=why):
+        inference_case(run)
+
+
+def test_an_unknown_kind_of_metric_is_said():
+    assert "metric_kind servin: read as if it were blank" in inference_case({**SERVED, "metric_kind": "servin"}).assumed
+
+
+def test_families_whose_feed_forwards_have_a_gate_keep_it():
+    run = {**RUN, "model_name": "Qwen9 0.5B", "layers": "24", "hidden": "896", "ffn_hidden": "4864", "heads": "14"}
+    case = training_case(run | {"kv_heads": "2", "vocab": "151936"})
+    assert all(len(feed.groups[0]) == 2 for layer in case.model.decoder.layers for feed in layer.feed_forwards)
+
+
+@pytest.mark.parametrize(("batch", "length", "rate"), [("1", "32", False), ("64", "32", True), ("1", "64", True)])
+def test_a_rate_of_prompts_takes_enough_tokens_to_be_one(batch, length, rate):
+    run = {**SERVED, "client_concurrency": "", "tpot_ms": "", "metric_kind": "latency", "running_batch": batch}
+    (found,) = inference_outcomes(run | {"input_len": length, "prefill_tokens_per_s": "900"}, FIT)
+    assert (found.predicted is not None) is rate
+    assert ("tells a latency" in found.skipped) is not rate
+
+
+@pytest.mark.parametrize(("framework", "recompute"), [("jax", "none"), ("maxtext", "full")])
+def test_plain_jax_recomputes_nothing(framework, recompute):
+    found = training_case({**RUN, "framework": framework, "recompute": ""}).layout
+    assert found.recompute == recompute

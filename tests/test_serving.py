@@ -1453,3 +1453,8 @@ def test_a_token_budget_that_is_too_small_lets_users_wait_and_computes_no_more_t
         "llama-3.1-8b", on="h100-sxm:1", clients=users, requests=400, **{k: asked[k] for k in ("set", "engine")}
     )
     assert rate == pytest.approx(ran.simulation.output_tokens_per_second, rel=0.12)
+
+
+def test_limits_that_cannot_be_kept_together_are_named_whatever_is_known_of_power():
+    with pytest.raises(NoPlan, match="--tpot and --ttft cannot be met together"):
+        plan_serving("llama-3.1-8b", ["apple-m2-ultra:1"], tpot="1ms", ttft="1ms", precision="q4_k_m")

@@ -229,6 +229,12 @@ def test_a_change_needs_probes_on_both_sides(first, changes):
     assert len(stability_of(day(times[::-1]), DAY, 0.5, UTC).changes) == changes
 
 
+def test_a_first_token_at_the_threshold_is_not_above_it():
+    found = stability_of(day([0.5, 0.5, 0.75]), DAY, 0.5, UTC)
+    assert [hour.over for hour in found.hours if hour.probes == 3] == [pytest.approx(1 / 3)]
+    assert found.over == pytest.approx(1 / 3)
+
+
 def test_probes_that_were_answered_without_a_first_token_are_neither_good_nor_failed():
     whole = Sample(number=3, due=DAY.due(3), late=0.0, spent=1.0, whole=True)
     found = stability_of([*day([0.2, 0.2, 0.2]), whole], DAY, 0.5, UTC)

@@ -108,6 +108,14 @@ def test_a_public_log_of_sglang_agrees_to_the_token():
     assert figure(found, "tokens").exact
 
 
+def test_tokens_are_those_of_the_stage_with_the_most_layers():
+    whole, divided = (
+        figure(read("sglang-vllm-issue-21348.log", model="qwen3-235b-a22b", strategy=text), "tokens").ours
+        for text in ("tp=4", "tp=4,pp=4")
+    )
+    assert divided / whole == pytest.approx(94 / 24, rel=1e-5)  # 24, 24, 23 and 23 layers
+
+
 def test_a_log_of_llama_cpp_agrees_to_the_token(tmp_path):
     started = startup_of((LOGS / "llama.cpp.log").read_text())
     assert started.engine == "llama.cpp"

@@ -1408,3 +1408,10 @@ def test_a_refusal_counts_what_a_framework_keeps_outside_of_its_allocator():
     tally = refused.value.search
     need = tally.least_memory + catalogue.framework("litgpt-0.3").keeps("outside")
     assert f"needs {need / 2**30:.1f} GiB a device; rtx-3080 has 10.0 GiB" in refused.value.message
+
+
+def test_the_largest_box_still_updates_weights_on_its_processors():
+    plans = rp.plan_training(
+        "llama-3.1-8b", ["h100-sxm:1x16"], framework="deepspeed", strategy="offload=optimizer"
+    ).plans
+    assert plans[0].layout.offload == "optimizer"

@@ -327,7 +327,9 @@ def test_who_leaves_makes_no_noise(server):
 def test_a_switch_is_on_or_off(server):
     assert server.ask(f"/api/serve?{SERVE}&datacenter=true")[0] == 200
     code, text, _ = server.ask(f"/api/serve?{SERVE}&datacenter={'x' * 100}")
-    assert (code, json.loads(text)["error"]["value"]) == (400, 40 * "x")
+    error = json.loads(text)["error"]
+    assert (code, error["value"]) == (400, 40 * "x")
+    assert error["message"] == f"datacenter: {40 * 'x'!r} is neither true nor false"
 
 
 @pytest.mark.parametrize("path", [one for one, page in PAGES.items() if page.question not in {"benchmarks", "runs"}])

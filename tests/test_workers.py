@@ -113,3 +113,11 @@ def test_a_configuration_with_a_number_without_end_is_answered():
     status, text = answers.document("model", {"model": {**LLAMA, "time_step_limit": [0.0, float("inf")]}})
     assert status == "ok"
     assert json.loads(text)["inputs"]["model"]["time_step_limit"] == [0.0, None]
+
+
+@pytest.mark.parametrize(
+    ("reads", "anything", "content"), [("model", True, True), ("model", False, False), ("machine", True, False)]
+)
+def test_a_model_from_afar_is_no_path(reads, anything, content):
+    said = help_from_afar({"reads": reads, "anything": anything, "help": "as declared"})
+    assert said == ("id of the catalogue, or the content of a config.json" if content else "as declared")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
 
@@ -14,15 +14,15 @@ from roofplan.catalogue.machines import machine
 from roofplan.errors import RoofplanError
 from roofplan.evidence.benchmarks import mlperf
 from roofplan.evidence.engines import engine_of, launched
-from roofplan.evidence.models import device_of, from_file, is_path, named, unwindowed
+from roofplan.evidence.models import device_of, from_file, is_path, named
 from roofplan.evidence.rows import Assumed, Row, Skipped, against, checked, flags, number
+from roofplan.evidence.settings import with_launch_settings
 from roofplan.evidence.statistic import PERCENTILE, Statistic, statistic
 from roofplan.operations.table import Step, element_bytes
 from roofplan.records.calibration import Fit
 from roofplan.records.engine import Engine
 from roofplan.records.hardware import Machine
 from roofplan.records.model import Model
-from roofplan.records.source import Sourced
 from roofplan.records.strategy import Strategy, divisors
 from roofplan.records.system import Origin
 from roofplan.records.terms import Term, total
@@ -278,6 +278,9 @@ def case_of(row: Row) -> InferenceCase:
     said = row.get("percentile", "")
     if said and not KNOWN_STATISTIC.search(said.lower()):
         assumed.add(f"percentile {said}: read as the mean")
+    kind = row.get("metric_kind", "")
+    if kind and kind not in METRIC_KINDS:
+        assumed.add(f"metric_kind {kind}: read as if it were blank")
     found_case = InferenceCase(
         row=row,
         model=model,
@@ -298,50 +301,7 @@ def case_of(row: Row) -> InferenceCase:
         unstated=tuple(assumed.unstated),
         alike=row.get("lengths") == FIXED,
     )
-    found_case = _roomier(found_case)
-    return _benched(found_case) if regime == "offline" and found_case.in_flight else found_case
-
-
-def _roomier(case: InferenceCase) -> InferenceCase:
-    """Return a case with more of the memory than its engine takes by default where it could not have run with that, and did."""
-    if case.row.get("memory_fraction") or case.book().fits:
-        return case
-    larger = replace(case, engine=case.engine.launched({"memory_share": FULLEST}))
-    said = f"share of memory: {FULLEST.text}, since {case.engine.id}'s default does not hold what ran"
-    return replace(larger, assumed=(*case.assumed, said)) if larger.book().fits else case
-
-
-FULLEST = Sourced(value=0.95, unit="fraction", text="0.95", source="a guess", seen="", kind="guess")
-"""Share of memory of an engine whose default does not hold what ran: launches that state one go from 0.9 to 0.97 [1]."""
-
-
-def _benched(case: InferenceCase) -> InferenceCase:
-    """Return an offline run with the settings of its engine's own benchmark tool where the row states none.
-
-    trtllm-bench compiles for the tokens per step that the requests in the cache produce, B (1 + input / output), and gives the cache
-    a larger share of memory than the engine does.
-    """
-    rule = case.engine.bench
-    if not rule or any(case.row.get(column) for column in ("memory_fraction", "max_num_batched_tokens")):
-        return case
-    notes: list[str] = []
-    if "window" in rule and not rule["window"].value and (whole := unwindowed(case.model)) != case.model:
-        case = replace(case, model=whole)
-        notes.append("trtllm-bench: no window, every token is seen")
-    load = case.workload
-    sent = case.engine.bench_requests.get(f"{load.input:g}/{load.output:g}")
-    if case.requests is None and sent is not None:
-        case = replace(case, requests=round(sent.value))
-        notes.append(f"requests: {sent.value:g}, which its makers send of these lengths")
-    larger = replace(case, engine=case.engine.launched({"memory_share": rule["memory_share"]}))
-    seats = larger.book().by_memory / case.groups / float(case.strategy.pp)
-    step = rule["token_step"].value
-    asked = min(seats * (1.0 + load.input / load.output), rule["most_tokens"].value)
-    tokens = max(rule["least_tokens"].value, step * math.ceil(asked / step))
-    compiled = replace(rule["least_tokens"], value=tokens, text=f"{tokens:g}")
-    said = f"trtllm-bench: share of memory {rule['memory_share'].value:g}, {tokens:g} tokens a step by its tuning"
-    engine = larger.engine.launched({"max_num_batched_tokens": compiled})
-    return replace(case, engine=engine, assumed=(*case.assumed, *notes, said))
+    return with_launch_settings(found_case)
 
 
 def _integer(value: float | None) -> int | None:
@@ -542,6 +502,15 @@ def decodes_apart(row: Row, engine: Engine) -> bool:
     return engine.name == "llama.cpp" and row.get("metric_kind") == "latency"
 
 
+def tells_latency(case: InferenceCase) -> bool:
+    """Return whether the prompts of a batch are so short that their time is that of starting to compute, and their rate no rate."""
+    return (case.users or 1.0) * case.prompt < FEWEST_TOKENS
+
+
+FEWEST_TOKENS = 64.0
+"""Tokens of a pass below which its time is that of starting it: prompts of 10 to 40 tokens take four times what larger ones imply [token]."""
+
+
 def _arrivals(row: Row) -> float | None:
     rate = number(row, "request_rate")
     return rate if rate is not None and math.isfinite(rate) else None
@@ -569,6 +538,9 @@ def _regime(row: Row) -> tuple[Regime, float | None]:
         return "burst", None
     raise Skipped("neither batch, clients, requests nor rate stated")
 
+
+METRIC_KINDS = ("latency", "serving", "max_throughput", "prefill")
+"""What `metric_kind` may say."""
 
 QUEUEING = 1.15
 """Published users over those that memory admits above which some must have queued [1]."""

@@ -232,8 +232,9 @@ def model_of(row: Row, assumed: Assumed) -> Model:
         assumed.add(f"model: {known}, whose dimensions and experts {name} has")
     model = _of_dimensions(row, assumed) if known is None else _changed(known, row, assumed)
     off = 0.0 if _is_cut(name, row) else off_size(name, float(model.total))
-    if known is None and off < -UNKNOWN:
-        raise Skipped(f"model {name}: its dimensions make {model.total / 1e9:.3g}B; it is not known to be dense")
+    if known is None and not -UNKNOWN <= off <= TOO_LARGE:
+        what = "it is not known to be dense" if off < 0.0 else "more than twice what its name says"
+        raise Skipped(f"model {name}: its dimensions make {model.total / 1e9:.3g}B; {what}")
     if abs(off) > NEAR:
         assumed.add(f"dimensions: they make {model.total / 1e9:.3g}B, not what the name {name} says")
         assumed.doubts.append(("dimensions", flat(*sorted((1.0, 1.0 + off)))))
@@ -254,14 +255,21 @@ def _of_dimensions(row: Row, assumed: Assumed) -> Model:
     built = partial(_built, name, _dimensions(row), experts, int(number(row, "seq_len") or 2048))
     gated, plainer = built(gated=True), built(gated=False)
     off, other = (abs(off_size(name, float(one.total))) for one in (gated, plainer))
-    if off <= NEAR or other >= off or _is_cut(name, row):
+    if off <= NEAR or other >= off or GATED.search(name) or _is_cut(name, row):
         return gated
     assumed.add("feed-forward: two matrices, which is nearer to the stated size")
     return plainer
 
 
+GATED = re.compile(r"llama|qwen|mistral|gemma|deepseek|internlm|baichuan|smollm|olmo|\byi\b", re.IGNORECASE)
+"""Names of families all of whose models have a gate in their feed-forwards."""
+
 UNKNOWN = 0.4
 """Share of the stated size that may be missing before a dense model of these dimensions is taken for another model [1]."""
+
+
+TOO_LARGE = 1.0
+"""Share of the stated size by which dimensions may exceed it before they are misread, as where a mixture's are those of its dense layers [1]."""
 
 
 def experts_of(row: Row) -> tuple[int, int, int] | None:

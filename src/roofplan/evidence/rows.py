@@ -323,3 +323,9 @@ def unread(kind: str, rows: Sequence[Row]) -> dict[str, str]:
     known = (*EITHER, *READ[kind])
     names = dict.fromkeys(name for row in rows for name, cell in row.items() if cell and name not in (*known, BEYOND))
     return {name: next(iter(nearest(name, known, 1)), "") for name in names}
+
+
+def unread_warnings(names: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Return the warning of columns that are not read, a code and a text, as `unread` finds them."""
+    told = (name + (f" ({near}?)" if near else "") for name, near in names.items())
+    return [("unread_columns", f"columns that are not read: {', '.join(told)}")] if names else []

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from roofplan.evidence.rows import unread_warnings
 from roofplan.records.system import System
 from roofplan.timing.figures import FIGURE_OF, Metric
 
@@ -201,8 +202,7 @@ class Validation:
     @property
     def warnings(self) -> list[tuple[str, str]]:
         """What the reader of the table should know: a code and a text each."""
-        told = (name + (f" ({near}?)" if near else "") for name, near in self.unread.items())
-        return [("unread_columns", f"columns that are not read: {', '.join(told)}")] if self.unread else []
+        return unread_warnings(self.unread)
 
     @property
     def scored(self) -> int:

@@ -9,7 +9,7 @@ import numpy as np
 
 from roofplan.errors import InputError, RoofplanError
 from roofplan.evidence.alternatives import alternatives
-from roofplan.evidence.inference import LARGEST_QUEUE, LENGTHS, ROUNDS, InferenceCase, decodes_apart
+from roofplan.evidence.inference import LARGEST_QUEUE, LENGTHS, ROUNDS, InferenceCase, decodes_apart, tells_latency
 from roofplan.evidence.rows import Skipped
 from roofplan.evidence.scoring import UNITS
 from roofplan.laws import batching
@@ -21,7 +21,7 @@ from roofplan.serving.certainty import certainty
 from roofplan.simulation.deployment import Deployment
 from roofplan.simulation.replicas import ROUND_ROBIN, Served
 from roofplan.simulation.report import growth_of, scaled
-from roofplan.timing.figures import FIGURE_OF, Load, Metric, flat, sure
+from roofplan.timing.figures import CLIENTS, FIGURE_OF, Load, Metric, flat, sure
 
 
 def predicted_figures(case: InferenceCase, fit: Fit) -> dict[str, Metric | str]:
@@ -74,7 +74,7 @@ def _widened(name: str, figure: Metric | str, others: dict[str, list[dict[str, f
 def _as_stated(case: InferenceCase, fit: Fit) -> dict[str, Metric | str]:
     """Return the predicted figures of a case by its stated inputs and those filled in by rules."""
     if case.regime == "static batch":
-        return dict(static_figures(case, fit))
+        return static_figures(case, fit)
     if case.regime == "steady batch":
         return _predicted_steady(case, fit)
     return _queued(case, fit)
@@ -84,11 +84,14 @@ def _metric(
     case: InferenceCase, name: str, value: float, behind: Term, fit: Fit, load: Load = "", swing: float = 0.0
 ) -> Metric:
     """Return a figure of a case that follows from a time."""
-    known = certainty(FIGURE_OF[name], behind, case.model, case.rates(fit), load=load, swing=swing)
+    waits = name == "ttft" and load in CLIENTS
+    known = certainty(
+        FIGURE_OF[name], behind, case.model, case.rates(fit), load=load, swing=swing, behind_front_end=waits
+    )
     return known.of(value, UNITS[name])
 
 
-def static_figures(case: InferenceCase, fit: Fit) -> dict[str, Metric]:
+def static_figures(case: InferenceCase, fit: Fit) -> dict[str, Metric | str]:
     """Return the predicted figures of a batch that starts and ends together.
 
     Parameters
@@ -98,7 +101,7 @@ def static_figures(case: InferenceCase, fit: Fit) -> dict[str, Metric]:
 
     Returns
     -------
-    Figures by metric.
+    Figures by metric, or why there is none.
     """
     users = case.users or 1.0
     found = case.steady(users, fit)
@@ -114,7 +117,12 @@ def static_figures(case: InferenceCase, fit: Fit) -> dict[str, Metric]:
     figures["output_tokens_per_second"] = (users * answer / timed, decode)
     if case.statistic.kind == "request":
         figures["tpot"] = (whole / answer, decode)
-    return {name: _metric(case, name, value, behind, fit) for name, (value, behind) in figures.items()}
+    out: dict[str, Metric | str] = {
+        name: _metric(case, name, value, behind, fit) for name, (value, behind) in figures.items()
+    }
+    if tells_latency(case):
+        out["prefill_tokens_per_second"] = "a prompt of few tokens tells a latency, not a rate"
+    return out
 
 
 def _predicted_steady(case: InferenceCase, fit: Fit) -> dict[str, Metric | str]:
@@ -134,7 +142,7 @@ def _queued(case: InferenceCase, fit: Fit) -> dict[str, Metric | str]:
     if seats < 1 or not book.fits:
         raise Skipped("memory: by our ledger it does not fit")
     if case.regime == "offline" and not case.in_flight:
-        return dict(static_figures(replace(case, users=float(book.max_concurrency)), fit))
+        return static_figures(replace(case, users=float(book.max_concurrency)), fit)
     clients = float(case.clients or math.inf)
     running = min(float(book.max_concurrency), clients)
     long = case.regime != "open loop" and case.requests is not None and case.requests > LARGEST_QUEUE * running

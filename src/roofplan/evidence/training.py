@@ -99,8 +99,10 @@ def training_case(row: Row) -> TrainingCase:
     if sequence is None:
         raise Skipped("sequence not stated as a number")
     layout, batch = _layout(row, model, found.count, framework, assumed)
+    usual = "bf16" if "bf16" in found.device.peak else "fp16"
     if not row["precision"]:
-        assumed.add("precision: bf16, as most models are trained")
+        why = "as most models are trained" if usual == "bf16" else f"since {found.device.id} has no bf16"
+        assumed.add(f"precision: {usual}, {why}")
     if not row.get("task"):
         assumed.add("task: all weights are trained")
     gradient = 2.0 if any(x in (row.get("gradient_dtype") or framework.gradient) for x in ("bf16", "fp16")) else 4.0
@@ -108,7 +110,7 @@ def training_case(row: Row) -> TrainingCase:
         sequence=int(sequence),
         batch=int(batch),
         optimizer=catalogue.optimizers()[_optimizer(row, assumed)],
-        precision=precision_of(row["precision"]),
+        precision=precision_of(row["precision"] or usual),
         gradient=gradient,
         adapter=adapter_of(row, framework),
     )

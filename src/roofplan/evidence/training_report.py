@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from roofplan import catalogue
+from roofplan.errors import RoofplanError
 from roofplan.evidence.predictions import validate_training
 from roofplan.evidence.rows import Skipped
 from roofplan.evidence.scoring import rank_correlation
@@ -56,11 +57,9 @@ def scored_runs(fit: Fit) -> tuple[list[Scored], Counter[tuple[str, str]]]:
     out, skipped = [], Counter[tuple[str, str]]()
     for row in catalogue.training_rows():
         try:
-            case = training_case(row)
-        except Skipped as reason:
+            out.append(score(training_case(row), fit))
+        except (Skipped, RoofplanError) as reason:
             skipped[row["source_key"], str(reason)] += 1
-            continue
-        out.append(score(case, fit))
     return out, skipped
 
 

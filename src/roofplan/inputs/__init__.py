@@ -12,7 +12,7 @@ from roofplan.inputs.record import STDIN, Inputs, Text, asked, takes
 
 __all__ = ["STDIN", "Inputs", "Text", "asked", "takes"]
 
-MACHINES = "ID[:COUNT|:HOSTSxPER][@NETWORK[xPORTS]]; repeat to compete; absent: "
+MACHINES = "ID[:COUNT|:HOSTSxPER][@NETWORK[xPORTS]]; repeat to compete"
 PLACE = "whose electricity, an ISO code of three letters, or WOR"
 EXCHANGE = "rate of another currency that prices are given in, EUR=1.04"
 
@@ -80,7 +80,7 @@ class Arriving(Rated, Lengths):
 class Load(OfModel, Lengths):
     """A question of a model that is served."""
 
-    on: tuple[str, ...] = asked(MACHINES + "the whole catalogue", (), reads="machine")
+    on: tuple[str, ...] = asked(MACHINES + "; absent: the whole catalogue", (), reads="machine")
     context: Text | None = asked("longest request to admit; default: next power of two above input + output")
     engine: str | None = asked(
         "vllm, sglang, tensorrt-llm, llama.cpp, a version such as vllm-0.11, or any to let them compete"
@@ -139,6 +139,7 @@ class ServeInputs(Planned, AtFullLoad):
 class SimulateInputs(Arriving, Planned, Load):
     """Inputs of ``roofplan simulate``."""
 
+    on: tuple[str, ...] = asked(MACHINES, (), reads="machine")
     find: str | None = asked("rate: the highest that keeps --slo")
     route: str = asked("how replicas are chosen: least-outstanding or round-robin", "least-outstanding")
 
@@ -240,7 +241,7 @@ class CompareInputs(Inputs):
 class TrainInputs(OfModel):
     """Inputs of ``roofplan train``."""
 
-    on: tuple[str, ...] = asked(MACHINES + "servers of the catalogue", (), reads="machine")
+    on: tuple[str, ...] = asked(MACHINES + "; absent: servers of the catalogue", (), reads="machine")
     tokens: str | None = asked("length of the run: 1T, 300B, or chinchilla for 20 a parameter; absent: one step alone")
     compute: str | None = asked("length of the run by its work instead: 3e24 or 1e9TFLOP")
     batch: str | None = asked("512seq or 4194304tok a step; default: 4 Mi tokens, 64 Ki in fine-tuning")

@@ -18,6 +18,7 @@ import numpy as np
 
 from roofplan.errors import InputError
 from roofplan.load.requests import Requests
+from roofplan.records import units
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +52,10 @@ FORMS = {
 """Known forms: our own; Azure's LLM inference traces; Mooncake's, as CSV and as published; BurstGPT; vidur's; runs of a client."""
 
 
+LONGEST = units.YEAR
+"""Time from the first request of a trace to its last above which its times are in another unit, such as a day's milliseconds [s]."""
+
+
 def read_trace(path: str | Path) -> Requests:
     """Return the requests of a trace; times count from its first arrival.
 
@@ -64,7 +69,7 @@ def read_trace(path: str | Path) -> Requests:
 
     Raises
     ------
-    InputError : a file that cannot be read, lacks a column, holds no request, or whose times go back.
+    InputError : a file that cannot be read, lacks a column, holds no request, or whose times go back or go on for more than a year.
     """
     name = str(path)
     try:
@@ -84,6 +89,12 @@ def read_trace(path: str | Path) -> Requests:
     for line, (before, after) in enumerate(pairwise(arrivals), 3):
         if after < before:
             message = f"--trace: {name}, line {line}: time goes back, from {before:g} s to {after:g} s; sort the rows"
+            raise InputError(message, argument="--trace", value=name)
+        if after - arrivals[0] > LONGEST:
+            since = after - arrivals[0]
+            message = (
+                f"--trace: {name}, line {line}: {since:g} s after the first request; are its times in another unit?"
+            )
             raise InputError(message, argument="--trace", value=name)
     kept = [i for i, (new, answer) in enumerate(lengths) if new >= 1 and answer >= 1]
     if not kept:

@@ -63,6 +63,7 @@ def certainty(
     guessed: bool = False,
     borne: tuple[int, float] | None = None,
     swing: float = 0.0,
+    behind_front_end: bool = False,
 ) -> Sure:
     """Return the certainty of a figure derived from a time.
 
@@ -76,6 +77,7 @@ def certainty(
     guessed : whether the figure also depends on a guess, such as the acceptance of drafted tokens.
     borne : `by_constants` of the time, None if it is not known yet.
     swing : how far the figure moves beyond its steps near capacity, as in `Doubt` [1].
+    behind_front_end : whether the figure is of first tokens that also wait for the server's front end.
 
     Returns
     -------
@@ -91,7 +93,20 @@ def certainty(
         grade = 3  # processors: one constant of one format, on two machines
     if new or guessed or any(uses(model, name) for name in r.fallbacks):
         grade = max(grade, 2)
-    return sure(figure, GRADES[grade], Doubt(left, new, load, (), traits, swing), r.fit, own)
+    return sure(
+        figure,
+        GRADES[grade],
+        Doubt(left, new, load, (), traits, swing, _front(behind, r) if behind_front_end else 0.0),
+        r.fit,
+        own,
+    )
+
+
+def _front(first: Term, r: Rates) -> float:
+    """Return the relative error of a first token on an empty server from the times of its front end [1]."""
+    whole = float(first.value) + float(r.front) + float(r.delay)
+    spreads = (item.spread if isinstance(item, Constant) else 0.0 for item in r.sources["front"])
+    return math.hypot(*(float(time) * spread for time, spread in zip((r.front, r.delay), spreads, strict=True))) / whole
 
 
 def by_constants(whole: Term, r: Rates) -> tuple[int, float]:

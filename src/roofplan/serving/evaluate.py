@@ -13,6 +13,7 @@ import numpy as np
 from roofplan import money
 from roofplan.laws import Number, batching, smaller
 from roofplan.operations.table import element_bytes
+from roofplan.records import units
 from roofplan.records.calibration import Fit
 from roofplan.records.engine import Engine
 from roofplan.records.hardware import Machine
@@ -116,7 +117,7 @@ def _machine_plans(
         tally.refusals[
             Refusal("price", "no price of this kind")
             if none
-            else Refusal("budget", f"dearer than {limits.budget:g} USD/h")
+            else Refusal("budget", f"dearer than {units.significant(limits.budget)} USD/h")
         ] += 1
         return []
     kv_format = cache_format(model, kv)

@@ -90,14 +90,15 @@ def at_precision(model: Model, precision: str) -> Model:
     Parameters
     ----------
     model : model as stored in its checkpoint.
-    precision : id of a format; ``checkpoint`` changes nothing.
+    precision : id of a format; ``checkpoint`` changes nothing but weights in 32 bits, which engines hold in 16.
 
     Returns
     -------
     The model with the formats of its layers.
     """
     if precision == "checkpoint":
-        return model
+        whole = model.quantization is None and model.dtype == "fp32"
+        return with_formats(replace(model, dtype="bf16"), None, "bf16") if whole else model
     entry = format_entry(precision)
     if entry["kernel"] == "native" and float(entry["bits"]) >= 16:
         return with_formats(replace(model, dtype=precision), None, precision)

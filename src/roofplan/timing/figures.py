@@ -152,6 +152,7 @@ class Doubt(NamedTuple):
     traits : those of `TRAITS` that it has.
     swing : how far a figure of a queue moves beyond its steps where all steps take a fifth longer or shorter, one standard
         deviation [1]; 0 without a queue.
+    front : relative error of a first token from what the server's front end takes before it, one standard deviation [1].
     """
 
     constants: float = 0.0
@@ -160,11 +161,12 @@ class Doubt(NamedTuple):
     assumed: tuple[tuple[str, float], ...] = ()
     traits: tuple[str, ...] = ()
     swing: float = 0.0
+    front: float = 0.0
 
 
 BASE, PUBLISHERS, CONSTANTS, NEW, NEW_KIND = "base", "publishers", "constants", "new system", "new kind"
-SWING = "near capacity"
-MULTIPLES = (CONSTANTS, SWING)
+SWING, FRONT = "near capacity", "front end"
+MULTIPLES = (CONSTANTS, SWING, FRONT)
 LOADS = ("clients", "queue")
 TRAITS = MIXTURE, AWAY, STAND_IN = "mixture", "other vendor", "stand-in"
 """Causes of error whose sizes are learned; those of `MULTIPLES` are multiples of what is computed for each run."""
@@ -207,6 +209,7 @@ def causes(figure: str, doubt: Doubt, fit: Fit) -> dict[str, float]:
     out |= {NEW_KIND: size(NEW_KIND)} if doubt.new == "kind" else {}
     out |= {doubt.load: size(doubt.load)} if doubt.load in LOADS else {}
     out |= {SWING: size(SWING) * doubt.swing} if doubt.swing else {}
+    out |= {FRONT: size(FRONT) * doubt.front} if doubt.front else {}
     out |= {trait: size(trait) or UNLEARNED.get(trait, 0.0) for trait in doubt.traits}
     return out | dict(doubt.assumed)
 

@@ -42,7 +42,7 @@ UNEVEN = 1.25
 """Tokens of the busiest expert-parallel rank over the mean in balanced training, a guess [1]."""
 
 TWOFOLD = 2.0
-"""Plausible factor, either way, between an assumed micro-batch or network and the real one, a guess [1]."""
+"""Plausible factor, either way, between an assumed micro-batch and the real one, a guess [1]."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,9 +209,14 @@ def _networks(asked: Asked) -> list[Asked]:
     if link is None:
         return []
     own = link.quantities["bandwidth"]
-    rates = (replace(own, value=own.value * factor) for factor in (1.0 / TWOFOLD, TWOFOLD))
-    links = (replace(link, quantities={**link.quantities, "bandwidth": rate}) for rate in rates)
-    return [asked._replace(machine=replace(asked.machine, network=other)) for other in links]
+    slower = replace(own, value=own.value * LEAST_NETWORK)
+    other = replace(link, quantities={**link.quantities, "bandwidth": slower})
+    return [asked._replace(machine=replace(asked.machine, network=other))]
+
+
+LEAST_NETWORK = 0.25
+"""Network of a cluster over the one that its servers are sold with. Of 17 publishers of runs over several hosts that state theirs, 12 have
+all of it, two half and three a quarter [1]."""
 
 
 def _interleaves(asked: Asked) -> list[Asked]:

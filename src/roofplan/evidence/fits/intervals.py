@@ -32,6 +32,7 @@ from roofplan.records.calibration import Constant, Fit
 from roofplan.timing.figures import (
     BASE,
     CONSTANTS,
+    FRONT,
     LOADS,
     MULTIPLES,
     NEW,
@@ -103,6 +104,7 @@ def _cause_matrix(rows: Sequence[Outcome]) -> dict[str, np.ndarray]:
         PUBLISHERS: np.ones(len(rows)),
         CONSTANTS: np.array([one.constants**2 for one in doubts]),
         SWING: np.array([one.swing**2 for one in doubts]),
+        FRONT: np.array([one.front**2 for one in doubts]),
         NEW: np.array([float(one.new != "") for one in doubts]),
         NEW_KIND: np.array([float(one.new == "kind") for one in doubts]),
         **{load: np.array([float(one.load == load) for one in doubts]) for load in LOADS},
@@ -130,7 +132,7 @@ TRUST = 0.25
 """Weight of that prior, in publishers [1]."""
 
 TYPICAL = 0.1
-"""Spread from constants, or near capacity, of the pseudo-run that represents the prior of their multiple [1]."""
+"""Spread from constants, near capacity or from the front end of the pseudo-run that represents the prior of their multiple [1]."""
 
 ROUNDS, STILL = 1000, 1e-4
 """Limit on steps of the search for the sizes of causes, and the relative change of all sizes below which it ends [1]."""

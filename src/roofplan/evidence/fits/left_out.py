@@ -148,6 +148,7 @@ FIELDS = (
         "assumed",
         "traits",
         "swing",
+        "front",
         "shipped",
     ),
 )
@@ -199,6 +200,7 @@ def _row(one: Outcome) -> dict[str, object]:
         "assumed": ";".join(f"{name}={size:.4g}" for name, size in doubt.assumed),
         "traits": ";".join(doubt.traits),
         "swing": f"{doubt.swing:.4g}" if doubt.swing else "",
+        "front": f"{doubt.front:.4g}" if doubt.front else "",
         "shipped": "" if one.shipped is None else f"{one.shipped:.5g}",
     }
 
@@ -220,8 +222,8 @@ def _outcome(row: dict[str, str], fit: Fit) -> Outcome:
     pairs = (one.partition("=") for one in row["assumed"].split(";") if one)
     assumed = tuple((name, float(size)) for name, _, size in pairs)
     figure, traits = FIGURE_OF[row["metric"]], tuple(filter(None, row["traits"].split(";")))
-    swing = float(row["swing"] or 0.0)
-    doubt = Doubt(float(row["constants"]), row["new"], row["load"], assumed, traits, swing)  # type: ignore[arg-type]
+    swing, front = (float(row.get(name) or 0.0) for name in ("swing", "front"))
+    doubt = Doubt(float(row["constants"]), row["new"], row["load"], assumed, traits, swing, front)  # type: ignore[arg-type]
     known = sure(figure, row["grade"], doubt, fit)
     same = ("left_out", "id", "source", "metric", "regime", "chip", "software", "year")
     return Outcome(

@@ -20,7 +20,7 @@ from roofplan.evidence import predictions, serving_figures
 from roofplan.evidence.fits import hierarchy
 from roofplan.evidence.fits.hierarchy import LEAST_NOISE, Block, Effect, Fitted, Numbers, Prior, linearised
 from roofplan.evidence.inference import InferenceCase, inference_case
-from roofplan.evidence.rows import Row, Skipped, flagged
+from roofplan.evidence.rows import Row, Skipped, flagged, unread, unread_warnings
 from roofplan.evidence.training import TrainingCase, training_case
 from roofplan.money.uncertainty import student
 from roofplan.records.calibration import OWN, Constant, Fit, Key, Watched
@@ -85,6 +85,7 @@ class Refit:
     skipped : reasons why rows were skipped, with their number.
     before, after, held_out : relative errors of the figures by shipped constants, by refitted ones, and by those refitted to other runs [1].
     constants : constants to keep in the profile.
+    unread : columns of the tables that are not read, each with the one that it resembles.
     """
 
     rows: int
@@ -95,6 +96,12 @@ class Refit:
     held_out: np.ndarray
     moved: list[Moved]
     constants: list[Constant]
+    unread: dict[str, str]
+
+    @property
+    def warnings(self) -> list[tuple[str, str]]:
+        """What the reader of the tables should know: a code and a text each."""
+        return unread_warnings(self.unread)
 
     @property
     def helps(self) -> bool:
@@ -171,6 +178,7 @@ def refit(tables: Sequence[tuple[str, Sequence[Row]]], name: str, fit: Fit, tick
         held_out=np.expm1(held),
         moved=moved,
         constants=constants,
+        unread={column: near for kind, rows in tables for column, near in unread(kind, rows).items()},
     )
 
 

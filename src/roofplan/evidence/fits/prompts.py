@@ -12,7 +12,7 @@ import numpy as np
 from roofplan import catalogue
 from roofplan.evidence.fits.engines import LEAST, steady_run, usable
 from roofplan.evidence.fits.fitting import entry, merged, spread
-from roofplan.evidence.inference import LARGEST_QUEUE, InferenceCase
+from roofplan.evidence.inference import LARGEST_QUEUE, InferenceCase, tells_latency
 from roofplan.evidence.rows import Skipped
 from roofplan.evidence.serving_figures import simulated
 from roofplan.operations import STATE_SCAN
@@ -116,7 +116,7 @@ def prompts_of(case: InferenceCase, fit: Fit) -> tuple[Term, float] | None:
     """Return predicted and measured time of a run dominated by prompts [s], None for other runs."""
     if case.regime == "static batch" and case.users is not None:
         seconds, rate = case.measured.get("ttft"), case.measured.get("prefill_tokens_per_second")
-        if rate is not None:
+        if rate is not None and not tells_latency(case):
             seconds = case.users * case.prompt / rate
         return None if seconds is None else (case.prompts_term(fit), seconds)
     if case.regime != "offline" or case.workload.input < LONG_PROMPTS * case.workload.output:
@@ -157,7 +157,7 @@ def fit_front(fit: Fit) -> list[Constant]:
                 waits[scope][case.row["source_key"]].append(late + float(r.delay))
             else:
                 publishers.add(case.row["source_key"])
-                found[scope].append(late / case.requests + float(r.front))
+                found[scope].append(late / float(case.requests or math.inf) + float(r.front))
     return [*fronts(found, f"first tokens of published bursts: {', '.join(sorted(publishers))}"), *latencies(waits)]
 
 

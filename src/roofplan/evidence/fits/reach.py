@@ -11,6 +11,7 @@ from roofplan.evidence.fits.fitting import NOT_FOR_FITTING, entry
 from roofplan.evidence.inference import InferenceCase, clean_cases
 from roofplan.evidence.serving_figures import static_figures
 from roofplan.records.calibration import Constant, Fit
+from roofplan.timing.figures import Metric
 from roofplan.timing.rates import at_home, reach_scopes
 
 
@@ -64,8 +65,8 @@ def _over_measured(case: InferenceCase, fit: Fit) -> float | None:
     rate = case.measured.get("output_tokens_per_second")
     if case.regime != "static batch" or case.users is None or rate is None:
         return None
-    figures = static_figures(case, fit)
-    return rate / float(figures["output_tokens_per_second"].value)
+    found = static_figures(case, fit)["output_tokens_per_second"]
+    return rate / float(found.value) if isinstance(found, Metric) else None
 
 
 PRIOR, SPREAD = 1.0, 0.4

@@ -32,6 +32,7 @@ from roofplan.records.source import GRADES
 from roofplan.timing.figures import (
     BASE,
     CONSTANTS,
+    FRONT,
     LOADS,
     MULTIPLES,
     NEW,
@@ -304,7 +305,8 @@ def _intervals(outcomes: Sequence[Outcome], left: Sequence[Outcome], fit: Fit) -
     """Yield the sizes of the causes of error, the widths of intervals, and their coverage of members left out."""
     figures, groups = by_figure(outcomes), by_figure(left)
     yield "How an interval is made is told in [intervals.md](intervals.md). Causes of error, one standard deviation each; *constants* is a multiple of what the constants of an"
-    yield "answer leave, *near capacity* one of what a queue adds where all steps take a fifth longer or shorter. *Factor* is how many spreads a 90% interval spans either"
+    yield "answer leave, *near capacity* one of what a queue adds where all steps take a fifth longer or shorter, *front end*"
+    yield "one of its part of a first token. *Factor* is how many spreads a 90% interval spans either"
     yield "way; by *ranks* alone a new publisher would get the factor beside it (Dunn, Wasserman and Ramdas 2023, whose theorem asks for spreads that nobody learned from the same"
     yield "runs), none with fewer than nine publishers."
     yield ""
@@ -345,7 +347,7 @@ def _intervals(outcomes: Sequence[Outcome], left: Sequence[Outcome], fit: Fit) -
                 yield f"| {figure} | {grade} | {found.members} | {found.rows} | {found.share:.0%} | {found.width:.1f} |"
 
 
-CAUSES = (BASE, PUBLISHERS, CONSTANTS, NEW, NEW_KIND, *LOADS, SWING, *TRAITS)
+CAUSES = (BASE, PUBLISHERS, CONSTANTS, NEW, NEW_KIND, *LOADS, SWING, FRONT, *TRAITS)
 """Causes of error with learned sizes."""
 
 INPUTS: tuple[tuple[str, Callable[[Outcome], bool]], ...] = (

@@ -250,6 +250,7 @@ def refit_answer(found: Refit, place: Path | None, asked: CalibrateInputs) -> Ca
         CalibrateAnswer,
         "calibrate",
         asked,
+        warnings=found.warnings,
         rows=found.rows,
         skipped=found.skipped,
         figures=[

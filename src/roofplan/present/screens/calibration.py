@@ -31,6 +31,8 @@ def refit_screen(found: Refit, place: Path | None, page: Page) -> None:
         f"{counted(found.rows, 'row')}: {counted(len(found.figures), 'figure')} used{skipped}", indent=2
     ):
         page.line(line)
+    for line in (line for _, text in found.warnings for line in wrapped(f"  ! {text}", indent=4)):
+        page.line(line)
     page.line("")
     page.line(f"{'median error':<30}{'figures':>8}{'shipped':>10}{'refitted':>10}{'held out':>10}")
     for job in dict.fromkeys(one.job for one in found.figures):

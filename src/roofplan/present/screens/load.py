@@ -153,7 +153,7 @@ def _limits(felt: Felt) -> list[str]:
     worst = max(found.at.limits, key=lambda one: one.over)
     title, unit, scale = TITLES[worst.objective.figure]
     miss = f"{title} is {units.significant(worst.time * scale)} {unit} at {worst.objective.percentile}, {units.significant(worst.over)} times the limit"
-    lines += wrapped(f"  up to     no rate: even an empty system misses them; {miss}", indent=12)
+    lines += wrapped(f"  up to     no rate: even at {units.significant(found.missed, 2)} req/s {miss}", indent=12)
     return lines
 
 

@@ -352,7 +352,7 @@ def reason_behind(plan: Plan, first: Plan) -> str:
         words.append(f"weights {units.significant(weight, 2)}x a device")
     kv = a.memory.max_concurrency / max(1, b.memory.max_concurrency)
     if kv < 0.8:
-        words.append(f"room for {1 - kv:.0%} fewer users")
+        words.append(f"room for {kv:.0%} as many users")
     mine, theirs = first_bound(a), first_bound(b)
     if mine[0] == "communication" or mine[0] != theirs[0]:
         words.append(f"{mine[1]:.0%} {LIMIT_NAMES[mine[0]]}")
