@@ -487,13 +487,25 @@ def test_figures_that_stand_for_two_devices_move_nothing():
 def test_why_rows_are_skipped_is_wrapped_beneath_its_line():
     skipped = Counter({f"layout number {number} is not one that the engine takes": 1 for number in range(9)})
     none = np.array([])
-    found = Refit(rows=9, figures=[], skipped=skipped, before=none, after=none, held_out=none, moved=[], constants=[])
+    found = Refit(
+        rows=9,
+        figures=[],
+        skipped=skipped,
+        before=none,
+        after=none,
+        held_out=none,
+        moved=[],
+        constants=[],
+        unread={"colour": ""},
+    )
     out = io.StringIO()
     refit_screen(found, None, Page(out))
     first, *rest = out.getvalue().split("\n\n")[0].splitlines()
     assert first.startswith("9 rows: 0 figures used, 9 rows skipped (layout number 0")
+    *rest, told = rest
     assert len(rest) > 3
     assert all(line[:2] == "  " and line[2] != " " for line in rest)
+    assert told == "  ! columns that are not read: colour"
 
 
 # The whole refit ---------------------------------------------------------------------------------

@@ -733,6 +733,7 @@ bf16 = "600 TFLOPS"
 """
 
 
+@pytest.mark.slow
 def test_a_model_and_a_chip_of_ones_own_stand_beside_their_table(tmp_path, run_json):
     (tmp_path / "config.json").write_text(json.dumps(LLAMA))
     (tmp_path / "chip.toml").write_text(CHIP)

@@ -4,7 +4,7 @@ import pytest
 import replays
 
 HEAVY = {"serving": 16, "training": 24, "money": 16}
-RARE = HEAVY | {"screens": 6, "load": 20, "pools": 8, "pages": 10, "launch": 25, "rows": 20, "shown": 30, "refused": 30}
+RARE = HEAVY | {"screens": 8, "load": 20, "pools": 8, "pages": 10, "launch": 25, "rows": 40, "shown": 30, "refused": 30}
 """Kinds of which quick tests take one answer in so many, slow tests all others."""
 
 LONG = {"calls accuracy", "calls pools", "calls launched"}
