@@ -508,7 +508,7 @@ def tells_latency(case: InferenceCase) -> bool:
 
 
 FEWEST_TOKENS = 64.0
-"""Tokens of a pass below which its time is that of starting it: prompts of 10 to 40 tokens take four times what larger ones imply [token]."""
+"""Tokens of a pass below which its time is that of starting it: prompts of 10 to 40 tokens took two to five times what larger ones imply [token]."""
 
 
 def _arrivals(row: Row) -> float | None:

@@ -222,7 +222,7 @@ def _outcome(row: dict[str, str], fit: Fit) -> Outcome:
     pairs = (one.partition("=") for one in row["assumed"].split(";") if one)
     assumed = tuple((name, float(size)) for name, _, size in pairs)
     figure, traits = FIGURE_OF[row["metric"]], tuple(filter(None, row["traits"].split(";")))
-    swing, front = (float(row.get(name) or 0.0) for name in ("swing", "front"))
+    swing, front = float(row["swing"] or 0.0), float(row.get("front") or 0.0)
     doubt = Doubt(float(row["constants"]), row["new"], row["load"], assumed, traits, swing, front)  # type: ignore[arg-type]
     known = sure(figure, row["grade"], doubt, fit)
     same = ("left_out", "id", "source", "metric", "regime", "chip", "software", "year")

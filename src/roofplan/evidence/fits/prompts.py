@@ -155,9 +155,9 @@ def fit_front(fit: Fit) -> list[Constant]:
         for scope in {case.engine.id, case.engine.name}:
             if few:
                 waits[scope][case.row["source_key"]].append(late + float(r.delay))
-            else:
+            elif case.requests:
                 publishers.add(case.row["source_key"])
-                found[scope].append(late / float(case.requests or math.inf) + float(r.front))
+                found[scope].append(late / case.requests + float(r.front))
     return [*fronts(found, f"first tokens of published bursts: {', '.join(sorted(publishers))}"), *latencies(waits)]
 
 
