@@ -1,0 +1,175 @@
+"""Values on the boundaries of rules, where an off-by-one would not show elsewhere."""
+
+import io
+import os
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from roofplan import catalogue, hf
+from roofplan.catalogue.machines import machine
+from roofplan.errors import InputError, UnknownName
+from roofplan.laws import collectives
+from roofplan.load.traces import read_trace
+from roofplan.present.screens.page import WIDTH, Page, folded
+from roofplan.records.model import Attention
+
+
+@pytest.mark.parametrize(("row", "said"), [("0,1.5,5", "input is '1.5'"), ("0,5,-1", "output is '-1'")])
+def test_tokens_of_a_trace_are_whole_and_not_negative(row, said, tmp_path):
+    path = tmp_path / "trace.csv"
+    path.write_text(f"arrival,input,output\n{row}\n")
+    with pytest.raises(InputError, match=said):
+        read_trace(path)
+
+
+def test_requests_of_one_token_are_kept(tmp_path):
+    path = tmp_path / "trace.csv"
+    path.write_text("arrival,input,output\n0,1,1\n1,0,5\n2,5,0\n3,1,2\n")
+    assert read_trace(path).inputs.tolist() == [1, 1]
+
+
+def test_a_line_whose_only_spaces_are_its_indent_is_not_folded():
+    text = " " * 16 + "x" * (WIDTH + 20)
+    assert folded(text, 16) == [text]
+
+
+def test_groups_taken_may_differ_within_an_array():
+    taken = np.array([2.0, 4.0])
+    together = collectives.hosts_visited(2.0, 8.0, np.array([8.0, 8.0]), taken)
+    apart = [float(collectives.hosts_visited(2.0, 8.0, 8, int(one))) for one in taken]
+    assert together.tolist() == pytest.approx(apart)
+
+
+@pytest.mark.parametrize(
+    ("count", "whole"),
+    [(2**20 + 100, 2**20), (6.1, 6), (11.6, 12), (0.4, 1), (23.3, 24), (2383.5, 2304), (2743.9, 2816)],
+)
+def test_batches_are_rounded_to_the_highest_power_within_five_percent(count, whole):
+    from roofplan.training.request import ROUNDED, _divisible
+
+    assert _divisible(count) == whole
+    for power in range(1, 25):
+        near = round(count / 2**power) * 2**power
+        if near > 0 and abs(near - count) <= ROUNDED * count:
+            assert whole % 2**power == 0
+
+
+def test_as_many_answers_are_kept_as_promised():
+    from roofplan.web.kept import MOST, Kept
+    from roofplan.workers import answers
+    from roofplan.workers.pool import Job
+
+    kept = Kept()
+    jobs = [Job(answers.document, {"name": "model", "given": {"model": n}}) for n in range(MOST + 1)]
+    for job in jobs[:MOST]:
+        kept.keep(job, ("ok", "x"))
+    assert kept.find(jobs[0]) is not None
+    kept.keep(jobs[MOST], ("ok", "x"))
+    assert kept.find(jobs[0]) is None
+    assert kept.find(jobs[1]) is not None
+
+
+@pytest.mark.parametrize(
+    ("name", "listing"), [("qqqqqqqq77777", "roofplan devices"), ("h1000-sxm", "roofplan devices 1000")]
+)
+def test_a_list_of_devices_is_narrowed_where_something_is_near(name, listing):
+    with pytest.raises(UnknownName) as refused:
+        machine(f"{name}:1")
+    assert str(refused.value).endswith(f"List: {listing}")
+
+
+def test_programs_are_sought_in_a_named_folder_alone(tmp_path, monkeypatch):
+    from roofplan.measure import workers
+
+    at_hand, empty, cache = (tmp_path / name for name in ("path", "empty", "cache"))
+    for folder in (at_hand, empty, cache):
+        folder.mkdir()
+    for name in (workers.BENCH, workers.WORKER):
+        program = at_hand / (f"{name}.exe" if os.name == "nt" else name)
+        program.write_text("")
+        program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(at_hand))
+    monkeypatch.setattr(workers, "cached", lambda: cache)
+    assert workers.tools_at(str(empty)) is None
+    found = workers.tools_at(None)
+    assert found is not None
+    assert str(at_hand) in str(found)
+
+
+def test_a_kept_figure_shows_its_best_and_its_median():
+    from roofplan.present.answers.machine import figure_rows
+
+    figures = [
+        SimpleNamespace(kind="read", about={}, best=3.0, median=2.0, kept=kept, windows=5, unit="B/s")
+        for kept in (4, 0)
+    ]
+    rows = figure_rows(SimpleNamespace(probe=SimpleNamespace(figures=figures)))
+    assert [(row["best"], row["median"]) for row in rows] == [(3.0, 2.0), ("", "")]
+
+
+@pytest.mark.parametrize(("count", "shown"), [(40, True), (41, False)])
+def test_forty_claims_show_their_reasons(count, shown):
+    from roofplan.evidence.claims import claims, outcome
+    from roofplan.present.screens.claims import claims_screen
+
+    one = next(one for one in map(outcome, claims()) if one.claim.why)
+    out = io.StringIO()
+    claims_screen([one] * count, Page(out))
+    assert (one.claim.why.split()[0] in out.getvalue().split("verdict", 1)[1].replace(one.claim.says, "")) == shown
+
+
+def test_a_price_in_a_chip_file_is_one_quote():
+    from roofplan.money.comparison import rents
+
+    found = machine("h100-sxm:1")[0]
+    price = replace(found.device.quantities["power"], value=2.5, unit="USD/h")
+    own = replace(found, device=replace(found.device, quantities={**found.device.quantities, "price": price}))
+    assert rents(own) == (2.5, 2.5, catalogue.version(), 1)
+
+
+def test_every_layer_loses_its_window_but_compressed_ones():
+    from roofplan.evidence.models import unwindowed
+
+    model = hf.of_catalogue("gemma-2-9b")
+    mixers = [mixer for layer in model.decoder.layers for mixer in layer.mixers]
+    assert any(mixer.window for mixer in mixers if isinstance(mixer, Attention))
+    seeing = [mixer for layer in unwindowed(model).decoder.layers for mixer in layer.mixers]
+    assert not any(mixer.window for mixer in seeing if isinstance(mixer, Attention))
+    assert len(seeing) == len(mixers)
+
+
+def test_a_complaint_is_written_at_once(monkeypatch):
+    from roofplan.cli.printed import complain
+
+    class Watched(io.StringIO):
+        flushed = 0
+
+        def flush(self):
+            self.flushed += 1
+
+    monkeypatch.setattr("sys.stderr", seen := Watched())
+    complain("no")
+    assert (seen.getvalue(), seen.flushed > 0) == ("no\n", True)
+
+
+def test_parts_of_a_device_fill_its_bar():
+    import re
+
+    from roofplan.present.html import COLOURS, _memory
+
+    drawn = _memory({name: 1.0 * 2**30 * (k + 1) for k, name in enumerate(COLOURS)})
+    assert sum(map(float, re.findall(r"<rect [^>]*width='([\d.]+)' height='20'", drawn))) == pytest.approx(
+        600.0, abs=0.3
+    )
+
+
+def test_blocks_of_a_cache_that_grows_slowly_are_given_back_whole():
+    from roofplan.simulation import core
+
+    scheduler = SimpleNamespace(reserves=False, paged=True, grows=0.25, fixed=3.0, block=16)
+    state = SimpleNamespace(base=np.array([100]))
+    requests = SimpleNamespace(cached=np.array([20]))
+    assert core.returned(scheduler, requests, state, 0, 8.0) == 3.0 + 5.0 + 0.5
