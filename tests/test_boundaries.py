@@ -15,6 +15,9 @@ from roofplan.laws import collectives
 from roofplan.load.traces import read_trace
 from roofplan.present.screens.page import WIDTH, Page, folded
 from roofplan.records.model import Attention
+from roofplan.records.strategy import Strategy
+from roofplan.records.workload import Workload
+from roofplan.serving.ledger import footprints
 
 
 @pytest.mark.parametrize(("row", "said"), [("0,1.5,5", "input is '1.5'"), ("0,5,-1", "output is '-1'")])
@@ -173,3 +176,74 @@ def test_blocks_of_a_cache_that_grows_slowly_are_given_back_whole():
     state = SimpleNamespace(base=np.array([100]))
     requests = SimpleNamespace(cached=np.array([20]))
     assert core.returned(scheduler, requests, state, 0, 8.0) == 3.0 + 5.0 + 0.5
+
+
+def test_a_device_that_does_not_hold_the_weights_admits_nobody():
+    from roofplan.serving.ledger import ledger
+    from roofplan.serving.space import named_engine
+
+    model, engine, box = hf.of_catalogue("llama-3.1-405b"), named_engine("vllm"), machine("rtx-4090:1")[0]
+    feet = footprints(model, Strategy(), 2.0)
+    book = ledger(model, Strategy(), box, engine, Workload(input=100, output=100), feet)
+    assert (book.max_concurrency, book.fits) == (0, False)
+
+
+@pytest.mark.parametrize("limit", ["rank", "server"])
+def test_seats_are_those_of_all_ranks_whoever_the_limit_is_for(limit):
+    from roofplan.serving.ledger import ledger
+    from roofplan.serving.space import named_engine
+
+    model, engine = hf.of_catalogue("deepseek-v3"), replace(named_engine("sglang"), sequence_limit=limit)
+    strategy, box = Strategy(tp=8, attention_dp=2), machine("h200-sxm:8")[0]
+    feet = footprints(model, strategy, 2.0)
+    assert ledger(model, strategy, box, engine, Workload(input=1, output=1), feet, seats=6000).by_setting == 6000
+
+
+def test_a_stale_profile_is_not_named_as_in_use(monkeypatch, tmp_path):
+    from roofplan.catalogue import profile
+
+    fit = catalogue.shipped_fit()
+    monkeypatch.setenv(profile.VARIABLE, str(tmp_path / "profile.toml"))
+    item = fit.find("kernel", "gap", ["any"])
+    profile.save([item], fit)
+    assert profile.said(fit).startswith("1 constants from")
+    assert profile.said(fit.with_([replace(item, value=2.0 * item.value)])) == ""
+
+
+@pytest.mark.parametrize(("users", "varied"), [("1", False), ("2", True)])
+def test_lengths_of_two_clients_are_taken_to_differ(users, varied):
+    from roofplan.evidence.inference import LENGTHS, case_of
+
+    row = next(
+        row
+        for row in catalogue.inference_rows()
+        if row["client_concurrency"] and not row["quality_flags"] and not row.get("lengths") and row["tpot_ms"]
+    )
+    case = case_of({**row, "client_concurrency": users})
+    assert (LENGTHS in case.unstated) == varied
+
+
+def test_long_warnings_of_a_table_are_indented(monkeypatch):
+    from roofplan.evidence.scoring import Validation
+    from roofplan.present.screens.validation import validation_screen
+
+    monkeypatch.setattr(Validation, "warnings", [("code", "words " * 60)])
+    out = io.StringIO()
+    validation_screen(Validation(kind="training", rows=1), Page(out))
+    lines = [line for line in out.getvalue().splitlines() if line.strip().startswith("words")]
+    assert lines
+    assert {len(line) - len(line.lstrip()) for line in lines} == {4}
+
+
+def test_an_mpt_by_dimensions_has_no_biases():
+    from roofplan.evidence.models import _built
+
+    built = _built("mpt-3b", (("layers", 4), ("hidden", 512), ("heads", 8)), None, 2048, gated=False)
+    groups = [
+        group
+        for layer in built.decoder.layers
+        for part in (*layer.mixers, *layer.feed_forwards)
+        for group in part.groups
+    ]
+    assert groups
+    assert not any(linear.bias for group in groups for linear in group)
