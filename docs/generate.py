@@ -206,6 +206,7 @@ user is always one. It is made in three steps, by one function for `serve`, `tra
 | front end | learned multiple of the front end's part of a first token times its spread between publishers | first tokens of clients, and of simulated loads |
 | each assumed input | ln(high / low) / sqrt(12) | its plausible values move the answer from low to high; either end of unknown recomputation lies inside |
 | mixture | learned | a mixture of experts |
+| hybrid | learned | a model whose layers keep states besides a cache |
 | other vendor | learned | an engine on a device of a vendor for which it was not first written |
 | stand-in | learned | software without a profile of its own is planned as another |
 

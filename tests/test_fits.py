@@ -9,8 +9,12 @@ import pytest
 import small_fits
 from conftest import FIT
 
-from roofplan import catalogue
-from roofplan.evidence.fits.engines import steady_run
+from roofplan import catalogue, plan_serving
+from roofplan.catalogue.machines import machine
+from roofplan.evidence.engines import engine_of
+from roofplan.evidence.fits import prompts
+from roofplan.evidence.fits.engines import decodes, steady_run
+from roofplan.evidence.fits.hierarchy import Block, Prior, fit
 from roofplan.evidence.fits.kernels import fit_attention, fit_grouped, fit_matmul, fit_vector, kernel_rows
 from roofplan.evidence.fits.left_out import SERVING
 from roofplan.evidence.fits.messages import fit_messages
@@ -19,6 +23,12 @@ from roofplan.evidence.fits.prompts import fit_front, fit_prefill, latencies, ru
 from roofplan.evidence.fits.serving import fit_serving
 from roofplan.evidence.fits.training import FAMILIES, belongs, cases, fit_families, fit_training
 from roofplan.evidence.inference import clean_cases, known_cases, queues
+from roofplan.evidence.rows import Assumed
+from roofplan.operations.table import Operation
+from roofplan.serving import leaves
+from roofplan.serving.space import named_engine
+from roofplan.timing.kernels import kernels_of
+from roofplan.timing.rates import at_home, rates
 
 EXACT, ITERATED, FLAT = 1e-6, 1e-3, 0.05
 """Relative differences of constants that are counted, that are searched for, and that many runs hardly tell apart [1]."""
@@ -149,3 +159,106 @@ def test_an_offline_run_keeps_as_many_sequences_as_memory_admits(seats, known):
         steady=lambda users, fit: SimpleNamespace(cycle=(users, fit)),
     )
     assert steady_run(case, "fit") == ((1.0, 0.02, (1.0, "fit")) if known else None)
+
+
+@pytest.mark.parametrize(
+    ("apart", "prompts", "known"), [(True, 1.0, 0.04), (False, 1.0, 0.0304), (False, 2.0, None), (True, 5.0, 0.04)]
+)
+def test_a_batch_tells_its_decode_steps_by_its_rate(apart, prompts, known, monkeypatch):
+    monkeypatch.setattr("roofplan.evidence.fits.engines.decodes_apart", lambda *_: apart)
+    case = SimpleNamespace(
+        running=2.0,
+        users=2.0,
+        tpot=None,
+        measured={"output_tokens_per_second": 50.0},
+        regime="static batch",
+        workload=SimpleNamespace(output=101),
+        row={},
+        engine=None,
+        steady=lambda users, fit: (users, fit),
+        measured_term=lambda found: found,
+        prompts_term=lambda _: SimpleNamespace(value=prompts),
+    )
+    found = steady_run(case, "fit")
+    assert found == (None if known is None else (2.0, pytest.approx(known), (2.0, "fit")))
+
+
+def test_steps_are_fitted_where_an_engine_is_at_home():
+    found = decodes(FIT)
+    assert all(at_home(row.case.engine, row.case.machine.device) for row in found)
+    assert {"NVIDIA", "AMD", "Apple", "mlx"} <= {row.whose for row in found if row.engine == "llama.cpp"}
+    assert len({row.case.row["source_key"] for row in found if row.engine == "llama.cpp"}) > 40
+    for row in found:
+        assert any(row.layers.values()) == (row.case.model.kind != "dense" and "kernels" in _launches(row))
+
+
+def _launches(row):
+    term = row.case.measured_term(row.case.steady(row.sequences, FIT))
+    return next(leaf.numbers for leaf, _ in leaves(term) if leaf.name == "launches")
+
+
+@pytest.mark.parametrize(
+    ("engine", "device", "scope"),
+    [
+        ("llama.cpp", "rtx-4090", "llama.cpp/NVIDIA"),
+        ("llama.cpp", "apple-m3-max", "llama.cpp/Apple"),
+        ("llama.cpp", "strix-halo", "llama.cpp-b11200/AMD"),
+        ("mlx", "apple-m3-max", "mlx"),
+    ],
+)
+def test_kernels_follow_each_other_as_their_vendors_do(engine, device, scope):
+    asked = named_engine(engine)
+    r = rates(machine(f"{device}:1")[0], asked, FIT)
+    gap = r.sources["gap"][0]
+    assert gap.scope in {scope, scope.replace("llama.cpp/", "llama.cpp-b11200/")}
+    assert r.gap == gap.value
+    slowest = FIT.find("kernel", "gap", ["llama.cpp/Apple"]).value
+    assert FIT.find("kernel", "gap", ["llama.cpp/NVIDIA"]).value < FIT.find("kernel", "gap", ["mlx"]).value < slowest
+
+
+def test_expert_layers_launch_more_kernels_than_are_counted():
+    r = rates(machine("h100-sxm:1")[0], named_engine("vllm"), FIT)
+    table = [
+        Operation("draft routed experts", "experts", 0.0, 0.0, kernels=7.0, extra="routed experts"),
+        Operation("sampling", "memory", 0.0, 0.0, kernels=6.0),
+    ]
+    more = FIT.find("kernel", "routed experts", r.engine.scopes).value
+    assert [kernels_of(op, r) for op in table] == [7.0 + more, 6.0]
+
+
+def test_each_measurement_may_have_a_weight_of_its_own():
+    measured, priors = np.array([1.0, 1.0, 4.0]), {"x": Prior(0.0, 10.0)}
+
+    def value(weight):
+        block = Block(numbers={"x": ("x",)}, errors=lambda p: np.log(p["x"] / measured), weight=weight)
+        return fit([block], priors).number(["x"])
+
+    assert value(np.array([1e-6, 1e-6, 1.0])) == pytest.approx(4.0, rel=0.1)
+    assert value(np.array([1.0, 1.0, 1e-6])) == pytest.approx(1.0, rel=0.05)
+    assert value(np.ones(3)) == pytest.approx(value(1.0))
+
+
+def test_publishers_weigh_alike_in_the_spread_of_prompts():
+    assert prompts._spread([[0.5] * 100, [0.4], [0.625]]) == pytest.approx(1.4826 * np.log(1.25))
+    assert prompts._spread([[0.4, 0.5, 0.6]]) > 0.2
+
+
+def test_the_parts_of_a_step_make_up_its_time():
+    found = decodes(FIT)
+    for scope in ("llama.cpp-b11200", "vllm-0.11", "tensorrt-llm-0.17"):
+        for row in (row for row in found if row.scope == scope and not row.case.engine.own_kernels):
+            r = row.case.rates(FIT)
+            layers = sum(count * r.extra_kernels[name] for name, count in row.layers.items())
+            assert (row.kernels, row.fixed) >= (0.0, 0.0)
+            assert layers >= 0.0
+
+
+def test_software_with_kernels_of_its_own_has_one_profile():
+    row = next(row for row in catalogue.inference_rows() if row["source_key"] == "chigkim-m3-max")
+    assert row["month"] == "2024-12"
+    assert engine_of(row, Assumed()).id == named_engine("mlx").id
+
+
+def test_a_mixture_on_a_processor_is_planned():
+    plans = plan_serving("qwen3-30b-a3b", ["epyc-9554:1"], concurrency=1, precision="q4_k_m").plans
+    assert plans

@@ -46,7 +46,7 @@ from roofplan.serving.step import engine_term, step_term
 from roofplan.timing.figures import THROUGHPUT, TIME_PER_TOKEN
 from roofplan.timing.network import Ranks, all_reduce
 from roofplan.timing.power import power_limits
-from roofplan.timing.rates import rates, shares_of
+from roofplan.timing.rates import rates, scopes_by_vendor
 from roofplan.training.request import pins_of as training_pins
 
 LLAMA = read_model("llama-3.1-70b")
@@ -1425,7 +1425,7 @@ def test_a_device_s_own_best_product_tells_where_its_power_is_unlike_that_of_tho
         ("h100-sxm", False),
     ):
         (box,) = machine(f"{name}:1")
-        share = FIT.find("engine", "compute_share", shares_of(VLLM, box.device)).value
+        share = FIT.find("engine", "compute_share", scopes_by_vendor(VLLM, box.device)).value
         best = box.device.measured["bf16"].value
         assert (rates(box, VLLM, FIT).compute["bf16"] == pytest.approx(best * lost * share, rel=1e-9)) is own
 

@@ -97,7 +97,7 @@ class StandIn:
     untuned : whether it divides a model as the profile does by slower code of its own.
     weights : format of the files that it fetches unasked, empty for the published one.
     recompute : what it recomputes unasked, empty for what the profile does.
-    kernels : name under which runs tell how fast its own kernels compute prompts, empty for the profile's.
+    kernels : scope of the constants of its own kernels, empty for the profile's.
     compiled : id of the profile where torch.compile made its kernels, empty for the same.
     vendors : vendors of devices on which it runs, none for the profile's.
     reads : formats of weights that it reads, none for the profile's.

@@ -28,7 +28,9 @@ def engine_of(row: Row, assumed: Assumed) -> Engine:
         other = catalogue.stand_in("engines", name, when)
         if other is None:
             raise Skipped(f"engine {name or 'not stated'} is not described")
-        identity = engine_version(catalogue.engine(other.id).name, "", when) or other.id
+        # software with kernels of its own has no release of the profile, whatever the date of a run
+        dated = None if other.kernels else engine_version(catalogue.engine(other.id).name, "", when)
+        identity = dated or other.id
         assumed.add(f"engine {replace(other, id=identity).text}")
         found = catalogue.engine(identity)
         return found.standing_for(other.name, kernels=other.kernels, vendors=other.vendors, reads=other.reads)

@@ -183,6 +183,31 @@ def static_batch_time(prefill: Number, decode: Number, longest: Number) -> Numbe
     return prefill + longest * decode
 
 
+def static_batch_step(whole: Number, prefill: Number, longest: Number) -> Number:
+    """Return the decode step of a static batch from its time: (t - t_prefill(B)) / O_max, the inverse of `static_batch_time`.
+
+    Parameters
+    ----------
+    whole : time of the whole batch [s].
+    prefill : time to prefill it [s].
+    longest : decode steps of the longest request [1].
+
+    Returns
+    -------
+    Time of a decode step [s].
+
+    Notes
+    -----
+    Domain: no request leaves the batch early. Source: [1]_ section 2.
+
+    Examples
+    --------
+    >>> round(static_batch_step(13.8, 1.0, 256), 4)
+    0.05
+    """
+    return (whole - prefill) / longest
+
+
 def alternating_batches_rate(sequences: Number, compute: Number, transfer: Number) -> Number:
     """Return the token rate of two alternating batches that overlap transfers with compute: B / max(t_compute, t_transfer).
 

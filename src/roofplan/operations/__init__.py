@@ -15,6 +15,8 @@ from roofplan.operations.table import (
     ACTIVATION_BYTES,
     GATED_PASSES,
     HANDOVER,
+    ROUTED_EXPERTS,
+    STATE_UPDATE,
     STEP_KERNELS,
     Operation,
     Split,
@@ -104,11 +106,12 @@ def _recurrence(mixer: Recurrence, step: Step, split: Split, model: Model, kerne
     scanned = step.new if kernels.scans else 0.0
     table.append(
         Operation(
-            "state update",
+            STATE_UPDATE,
             "memory",
             (step.tokens - scanned) * mixer.update_flops / tensor,
             traffic,
             kernels=STEP_KERNELS["state update"],
+            extra=STATE_UPDATE,
             text="2 x {sequences} sequences x {state} B of state",
             numbers={"sequences": passes, "state": state},
         )
@@ -164,7 +167,7 @@ def _mixture(moe: Mixture, step: Step, split: Split, model: Model, kernels: Kern
     traffic = read * stored / width + visits * (2.0 * hidden + GATED_PASSES * inner / width) * ACTIVATION_BYTES
     table = [
         Operation(
-            "routed experts",
+            ROUTED_EXPERTS,
             "experts",
             matmul.work(rows, weights / width, 1.0),
             traffic,
@@ -183,6 +186,7 @@ def _mixture(moe: Mixture, step: Step, split: Split, model: Model, kernels: Kern
             },
             inputs=visits * (hidden + moe.expert[-1][0].inputs / width),
             width=moe.expert[-1][0].inputs / width,
+            extra=ROUTED_EXPERTS,
         )
     ]
     if moe.router is not None:

@@ -21,7 +21,11 @@ STEP_KERNELS = {"attention": 2.0, "latent attention": 3.0, "state update": 3.0, 
 """Kernel launches of an operation. Attention: rotary and cache write (one expansion more for a latent cache).
 Recurrence: convolution, scan and gate. MoE: top-k, count, sort, two grouped GEMMs, activation and sum. Sampler: penalties,
 top-k, top-p, softmax, draw and copy. These are estimates from the structure of such layers, not from a trace; the
-fitted gap between kernels absorbs the error [1]."""
+fitted gap between kernels absorbs the error, and how many more those of `EXTRA_KERNELS` launch is fitted too [1]."""
+
+ROUTED_EXPERTS, STATE_UPDATE = "routed experts", "state update"
+EXTRA_KERNELS = (ROUTED_EXPERTS, STATE_UPDATE)
+"""Operations that launch more kernels than their structure tells: permutations, scales, norms and copies."""
 
 
 GATED_PASSES = 1.5
@@ -56,6 +60,7 @@ class Operation(NamedTuple):
     text, numbers : formula, and its numbers by name, each a number or a pair (number, unit).
     role : relation to a matmul: ``cast`` of its inputs, ``unpack`` or ``norm`` of its weights, ``entering`` for a
         message that gathers its inputs, ``attention`` for attention's own matmuls, ``scan`` for a loop over a prompt's tokens.
+    extra : one of `EXTRA_KERNELS` whose fitted kernels it launches besides `kernels`, empty for none.
     """
 
     name: str
@@ -77,6 +82,7 @@ class Operation(NamedTuple):
     beside: bool = False
     role: str = ""
     width: Number = 0.0
+    extra: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,15 @@ from roofplan.laws import memory as memory_laws
 from roofplan.operations import activations
 from roofplan.operations.activations import LOW_PRECISION, again, shared_part, stream_bytes, visited, width
 from roofplan.operations.attention import attended_pairs, latent_pairs
-from roofplan.operations.table import ACTIVATION_BYTES, Operation, element_bytes, label_of, product
+from roofplan.operations.table import (
+    ACTIVATION_BYTES,
+    ROUTED_EXPERTS,
+    STATE_UPDATE,
+    Operation,
+    element_bytes,
+    label_of,
+    product,
+)
 from roofplan.records.model import Attention, Dense, LatentAttention, Layer, Linear, Mixture, Model, Recurrence
 from roofplan.records.training import Adapter, Framework, Job, Layout
 
@@ -197,7 +205,7 @@ def _mixing(
     if isinstance(mixer, Recurrence):
         width = mixer.groups[-1][0].inputs * mixer.groups[-1][0].copies / layout.tp
         moved = tokens * 4.0 * width * ACTIVATION_BYTES
-        return [Operation("state update", "memory", tokens * mixer.update_flops / layout.tp, moved, kernels=3.0)]
+        return [Operation(STATE_UPDATE, "memory", tokens * mixer.update_flops / layout.tp, moved, kernels=3.0)]
     sequences = tokens * layout.cp / job.sequence
     length, indexing = float(job.sequence), 0.0 * tokens
     if isinstance(mixer, Attention):
@@ -303,7 +311,7 @@ def _mixture_pass(moe: Mixture, tokens: Number, layout: Layout, model: Model, fr
     moved = held * weights * ACTIVATION_BYTES + visits * (2.0 * hidden + inner + leaving) * ACTIVATION_BYTES
     table = [
         Operation(
-            "routed experts",
+            ROUTED_EXPERTS,
             "experts",
             matmul.work(rows, weights, 1.0),
             moved,
@@ -443,8 +451,8 @@ MADE_BY = {
     "scores": ("core_attn",),
     "attention products": ("core_attn", "attn_proj"),
     "attention": ("core_attn", "attn_proj"),
-    "state update": ("core_attn", "attn_proj"),
-    "routed experts": ("moe",),
+    STATE_UPDATE: ("core_attn", "attn_proj"),
+    ROUTED_EXPERTS: ("moe",),
     "router": ("moe",),
     "routing, sorting and summing": ("moe",),
     "expert dispatch": ("moe",),

@@ -60,6 +60,7 @@ class Kernels:
     launches : kernels launched per kernel of an engine with fused kernels [1].
     tells_vendors : whether its constants differ by the vendor of a device, so that they hold on all of them.
     ahead : whether the host starts kernels ahead of the device, so that only launches longer than what they start take time.
+    captured : vendors for whose devices it captures graphs, where it tells vendors apart.
     compiled : vendors for whose devices a step is one compiled program, without kernel launches from the host.
     peer_all_reduce : vendors for whose devices it has all-reduce kernels that read peer memory directly.
     launch_queue : launches that the device queue of the vendors `queued` holds before the host must wait, 0 where not known [1].
@@ -85,6 +86,7 @@ class Kernels:
     launch_queue: float = 0.0
     queued: tuple[str, ...] = ()
     peer_all_reduce: tuple[str, ...] = ()
+    captured: tuple[str, ...] = ()
     compiled: tuple[str, ...] = ()
     launches: float = 1.0
     tells_vendors: bool = False
@@ -157,7 +159,7 @@ class Engine:
     experts_even : whether all expert ranks must hold equally many experts.
     slots_divide_context : whether slots divide the configured context among them, so that it must be a multiple of a request's.
     stands_for : software without a profile of its own that this one stands in for, empty for the engine itself.
-    prompt_kernels : scope of the constants of that software's own kernels, empty where none are fitted.
+    own_kernels : scope of the constants of that software's own kernels, empty where none are fitted.
     stated : settings that the user states, by the flag of the launch.
     static_batches : whether a batch starts together and ends with its longest answer.
     eager : whether Python launches every kernel one by one, without captured graphs.
@@ -190,7 +192,7 @@ class Engine:
     static_batches: bool = False
     eager: bool = False
     stands_for: str = ""
-    prompt_kernels: str = ""
+    own_kernels: str = ""
     runtime: str = "python"
     graphs_counted: bool = False
     pipeline: bool = True
@@ -266,7 +268,7 @@ class Engine:
         return replace(
             self,
             stands_for=name,
-            prompt_kernels=kernels,
+            own_kernels=kernels,
             vendors=vendors or self.vendors,
             weights=reads or self.weights,
         )

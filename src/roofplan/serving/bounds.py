@@ -8,7 +8,7 @@ import numpy as np
 
 from roofplan.laws import batching, larger, memory
 from roofplan.operations import whole_model
-from roofplan.operations.table import Operation, Split, Step, element_bytes
+from roofplan.operations.table import ROUTED_EXPERTS, Operation, Split, Step, element_bytes
 from roofplan.records.engine import Engine
 from roofplan.records.model import Model
 from roofplan.records.strategy import Strategy
@@ -106,7 +106,7 @@ def bound_of(term: Term) -> tuple[Limit, float]:
 
 CAUSES = {
     "weight matmuls": "weights",
-    "routed experts": "weights",
+    ROUTED_EXPERTS: "weights",
     "attention": "KV cache",
     "memory passes": "other passes",
     "engine step": "engine",

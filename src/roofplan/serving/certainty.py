@@ -137,6 +137,10 @@ def _bearing(leaf: Term, r: Rates) -> list[tuple[Constant, float]]:
             continue
         if (limit == "memory_bandwidth" and not item.reads) or (limit == "compute" and item.reads):
             continue
+        if item.law == "kernel" and item.name in r.extra_kernels:
+            launches, whole = float(leaf.numbers[item.name] * r.gap), float(leaf.value)
+            out.append((item, min(1.0, launches / whole) if whole else 0.0))
+            continue
         base = r.step_base / float(leaf.value) if item.law == "engine_step" else 1.0
         out.append((item, min(1.0, 1.0 - base if item.name == "per_sequence" else base)))
     return out

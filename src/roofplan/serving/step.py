@@ -10,7 +10,7 @@ import numpy as np
 from roofplan.laws import Number, larger
 from roofplan.laws.collectives import gather_time
 from roofplan.operations import draft_operations, encoder_operations, head_operations, layer_operations, stage_contents
-from roofplan.operations.table import Operation, Split, Step, format_entry
+from roofplan.operations.table import ROUTED_EXPERTS, Operation, Split, Step, format_entry
 from roofplan.records.model import Model
 from roofplan.records.strategy import Strategy
 from roofplan.records.terms import Numbers, Term, total
@@ -20,7 +20,7 @@ from roofplan.timing.rates import Rates, Vector
 
 GROUP_OF = {
     "matmul": "weight matmuls",
-    "experts": "routed experts",
+    "experts": ROUTED_EXPERTS,
     "prefill_attention": "attention",
     "decode_attention": "attention",
     "memory": "memory passes",
@@ -224,6 +224,12 @@ def _grouped(name: str, timed: Timed, launches: list[Number], counts: list[Numbe
     gap = launches[0] * counts[0]
     for launch, count in zip(launches[1:], counts[1:], strict=True):
         gap = gap + launch * count
+    extra: dict[str, Number] = {}
+    for rows, count in zip(timed, counts, strict=True):
+        for op, _ in rows:
+            if op.extra:
+                more = r.engine.kernels.launches * r.extra_kernels[op.extra] * count
+                extra[op.extra] = extra[op.extra] + more if op.extra in extra else more
     ahead = r.engine.kernels.ahead
     text = (
         "launches of {gap} each, beyond the time of what they start"
@@ -238,8 +244,8 @@ def _grouped(name: str, timed: Timed, launches: list[Number], counts: list[Numbe
             "s",
             law="roofline.kernel_time",
             text=text,
-            numbers={**counted, "gap": (r.gap, "s")},
-            sources=r.sources["gap"],
+            numbers={**counted, **extra, "gap": (r.gap, "s")},
+            sources=(*r.sources["gap"], *(item for name in extra for item in r.sources[name])),
         )
     )
     return total(name, parts, "s")

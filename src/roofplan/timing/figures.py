@@ -168,7 +168,7 @@ BASE, PUBLISHERS, CONSTANTS, NEW, NEW_KIND = "base", "publishers", "constants", 
 SWING, FRONT = "near capacity", "front end"
 MULTIPLES = (CONSTANTS, SWING, FRONT)
 LOADS = ("clients", "queue")
-TRAITS = MIXTURE, AWAY, STAND_IN = "mixture", "other vendor", "stand-in"
+TRAITS = MIXTURE, HYBRID, AWAY, STAND_IN = "mixture", "hybrid", "other vendor", "stand-in"
 """Causes of error whose sizes are learned; those of `MULTIPLES` are multiples of what is computed for each run."""
 
 UNLEARNED = {STAND_IN: 0.2}
@@ -227,7 +227,7 @@ def traits_of(kind: str, *, away: bool = False, stands_for: str = "") -> tuple[s
     -------
     Those of `TRAITS` that hold.
     """
-    held = {MIXTURE: kind == "mixture", AWAY: away, STAND_IN: bool(stands_for)}
+    held = {MIXTURE: kind == "mixture", HYBRID: kind == "hybrid", AWAY: away, STAND_IN: bool(stands_for)}
     return tuple(trait for trait in TRAITS if held[trait])
 
 

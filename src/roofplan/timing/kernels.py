@@ -225,7 +225,7 @@ def unpacking(op: Operation) -> Operation:
 
 
 def kernels_of(op: Operation, r: Rates) -> float:
-    """Return the kernels that an operation launches: its own, and those that quantise its inputs.
+    """Return the kernels that an operation launches: as counted, those that are fitted, and those that quantise its inputs.
 
     A dense matmul quantises its inputs once; an MoE layer quantises the inputs of both of its grouped GEMMs.
 
@@ -238,9 +238,10 @@ def kernels_of(op: Operation, r: Rates) -> float:
     -------
     Kernel launches [1].
     """
+    kernels = op.kernels + r.extra_kernels.get(op.extra, 0.0)
     if not _quantises(op, r) or r.engine.kernels.casts_fused:
-        return op.kernels
-    return op.kernels + (2.0 if op.kind == "experts" else 1.0)
+        return kernels
+    return kernels + (2.0 if op.kind == "experts" else 1.0)
 
 
 def memory_rate(op: Operation, r: Rates) -> Number:

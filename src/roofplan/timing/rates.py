@@ -11,6 +11,7 @@ from typing import NamedTuple
 from roofplan import catalogue
 from roofplan.errors import InputError
 from roofplan.laws import Number, matmul
+from roofplan.operations.table import EXTRA_KERNELS
 from roofplan.records.calibration import Constant, Fit
 from roofplan.records.engine import COMPILED, Engine, Software
 from roofplan.records.hardware import BANDWIDTH, CPU, VECTOR, Accelerator, Machine
@@ -145,6 +146,7 @@ class Rates:
     grouped : rate of grouped GEMMs relative to dense ones.
     casts : bytes moved to convert one matmul input, by target format [B].
     gap : time between kernels [s].
+    extra_kernels : fitted kernels that operations launch besides those counted, by `Operation.extra` [1].
     step_base, step_each : host time per step, and per sequence of a step [s].
     front, delay : front-end time per request, one after the other, and its latency besides [s].
     network : rates and latencies of messages.
@@ -167,6 +169,7 @@ class Rates:
     grouped: Grouped
     casts: dict[str, float]
     gap: Number
+    extra_kernels: dict[str, float]
     step_base: Number
     step_each: Number
     front: Number
@@ -220,7 +223,9 @@ def rates(machine: Machine, engine: Software, fit: Fit) -> Rates:
     if BANDWIDTH in device.attained:
         dense = fit.find("matmul", "bandwidth", scopes)
         own_experts = {name: _of_reads(item, dense) for name, item in own_experts.items()}
-    gap = fitted("kernel", "gap", [COMPILED] if device.vendor in engine.kernels.compiled else engine_chain)
+    own_chain = scopes_by_vendor(engine, device)
+    gap = fitted("kernel", "gap", [COMPILED] if device.vendor in engine.kernels.compiled else own_chain)
+    extra = {name: fitted("kernel", name, engine_chain) for name in EXTRA_KERNELS}
     base, each = fitted("engine_step", "base", engine_chain), fitted("engine_step", "per_sequence", engine_chain)
     front, delay = fitted("front_end", "request", engine_chain), fitted("front_end", "latency", engine_chain)
     found = device.attained.get(BANDWIDTH) or device.quantities[BANDWIDTH]
@@ -229,12 +234,13 @@ def rates(machine: Machine, engine: Software, fit: Fit) -> Rates:
     where_from |= {name: (sheet, item) for name, item in (shares | own_experts).items()}
     gap = WITHOUT_LAUNCHES if device.device_class == CPU else gap
     where_from |= {"prefill_attention": (attention_share,), "grouped": grouped, "gap": (gap,)}
+    where_from |= {name: (item,) for name, item in extra.items()}
     where_from |= {"engine": (base, each), "front": (front, delay)}
     casts = {
         name: fitted("conversion", f"traffic.{'fp8' if name == 'int8' else name}") for name in compute if _cast_to(name)
     }
     where_from["casts"] = tuple(casts.values())
-    kernels, blocks = (fitted("engine", name, shares_of(engine, device)) for name in ("compute_share", "block_share"))
+    kernels, blocks = (fitted("engine", name, own_chain) for name in ("compute_share", "block_share"))
     for name in compute:
         share = blocks if name == "gguf" and peak[name] != peak["fp16"] else kernels
         compute[name] *= share.value
@@ -265,6 +271,7 @@ def rates(machine: Machine, engine: Software, fit: Fit) -> Rates:
         grouped=Grouped(_ridge(device, wire), *(item.value for item in grouped)),
         casts={name: item.value for name, item in casts.items()},
         gap=gap.value / reach.value,
+        extra_kernels={name: item.value for name, item in extra.items()},
         step_base=base.value,
         step_each=each.value,
         front=front.value,
@@ -456,7 +463,7 @@ AT_HOME = Constant(
     kind="definition",
 )
 
-UNREACHED = frozenset({"front", "engine", "casts", "grouped"})
+UNREACHED = frozenset({"front", "engine", "casts", "grouped", *EXTRA_KERNELS})
 """Sources that say nothing of a device's rates."""
 
 
@@ -475,8 +482,8 @@ def reach_scopes(engine: Software, device: Accelerator) -> list[str]:
     return [f"{engine.name}/{device.vendor}", device.vendor, "any"]
 
 
-def shares_of(engine: Software, device: Accelerator) -> list[str]:
-    """Return the scopes of an engine's share of the kernels' compute rate: software that it stands for, the device's vendor, any.
+def scopes_by_vendor(engine: Software, device: Accelerator) -> list[str]:
+    """Return the scopes of constants that may differ by a device's vendor, nearest first: those of software with kernels of its own before all.
 
     Parameters
     ----------
@@ -487,7 +494,7 @@ def shares_of(engine: Software, device: Accelerator) -> list[str]:
     -------
     Scopes of constants, nearest first.
     """
-    own = [engine.prompt_kernels] if isinstance(engine, Engine) and engine.prompt_kernels else []
+    own = [engine.own_kernels] if isinstance(engine, Engine) and engine.own_kernels else []
     return [*own, *(f"{one}/{device.vendor}" for one in engine.scopes[:-1]), *engine.scopes]
 
 

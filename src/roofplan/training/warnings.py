@@ -88,7 +88,7 @@ def quicker_elsewhere(plan: TrainingPlan, fit: Fit) -> list[tuple[str, str]]:
     ours = set(plan.framework.overlaps)
     beside = [
         text
-        for name, (part, text) in BESIDE.items()
+        for name, (part, text) in EXTRA_KERNELS.items()
         if name in other.overlaps and name not in ours and float(spent.get(part, 0.0)) > MATTERS * mine
     ]
     why = f", which runs {', '.join(beside)} beside compute" if beside else ""
@@ -115,7 +115,7 @@ def _could_run(other: Framework, plan: TrainingPlan, fit: Fit) -> bool:
     )
 
 
-BESIDE = {
+EXTRA_KERNELS = {
     "data": ("data ranks", "reductions over data ranks"),
     "tensor": ("tensor ranks", "tensor collectives"),
     "expert": ("expert ranks", "exchanges between experts"),

@@ -7,9 +7,10 @@ fitted to their own tables.
 from __future__ import annotations
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import geometric_mean
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -18,13 +19,16 @@ import numpy as np
 from roofplan.evidence.fits import hierarchy
 from roofplan.evidence.fits.fitting import NOT_FOR_FITTING, Excluded, entry, merged, spread
 from roofplan.evidence.fits.hierarchy import Block, Prior
-from roofplan.evidence.inference import LARGEST_QUEUE, InferenceCase, clean_cases
+from roofplan.evidence.inference import LARGEST_QUEUE, InferenceCase, clean_cases, decodes_apart
+from roofplan.laws import batching
+from roofplan.operations.table import EXTRA_KERNELS, ROUTED_EXPERTS
 from roofplan.records.calibration import Constant, Fit
 from roofplan.records.engine import AHEAD, COMPILED
 from roofplan.records.model import Mixture
 from roofplan.records.terms import Term
 from roofplan.serving import leaves, limit_of
 from roofplan.timing.kernels import ROOFLINE
+from roofplan.timing.rates import Rates, at_home
 
 
 @dataclass(slots=True)
@@ -36,16 +40,19 @@ class Decode:
     fixed : predicted time without launches, experts and host [s].
     reads : reads of matrix-vector kernels at full memory bandwidth [s].
     native, blocks : their entries over the rate of the vector units, by storage of the weights [s].
-    kernels : kernel launches in the step [1].
+    kernels : kernel launches in the step, as counted [1].
+    layers : layers with operations of `EXTRA_KERNELS`, by operation, as often as the step passes them [1].
     experts : time of the experts at full memory bandwidth [s].
     stored : weight format of the experts.
     sequences : sequences per group [1].
     measured : published time [s].
+    whose : whose kernels it runs: those of software that has its own, or those for a vendor's devices.
     """
 
     case: InferenceCase
     fixed: float
     kernels: float
+    layers: dict[str, float]
     experts: float
     stored: str
     reads: float
@@ -55,28 +62,35 @@ class Decode:
     measured: float
     engine: str
     scope: str
+    whose: str
 
 
-def usable(excluded: Excluded, *, prompts: bool = False) -> list[InferenceCase]:
+def usable(excluded: Excluded, *, own_kernels: bool = False) -> list[InferenceCase]:
     """Return the published runs that may be fitted on: those of described engines, without software that another stands in for.
 
-    Of `prompts` also those of such software whose own kernels compute them.
+    With `own_kernels` also those of such software that has kernels, and thus constants, of its own.
     """
     gone = NOT_FOR_FITTING | excluded
     allowed = (one for one in clean_cases() if gone.isdisjoint(one.origin.names))
-    return [one for one in allowed if not one.engine.stands_for or (prompts and one.engine.prompt_kernels)]
+    return [one for one in allowed if not one.engine.stands_for or (own_kernels and one.engine.own_kernels)]
 
 
 def decodes(fit: Fit) -> list[Decode]:
-    """Return the measured decode steps with a known batch size that a fit does not exclude."""
-    return [found for case in usable(fit.excluded) if (found := _decode(case, fit)) is not None]
+    """Return the measured decode steps with a known batch size that a fit does not exclude, on devices on which the engine is at home."""
+    home = (case for case in usable(fit.excluded, own_kernels=True) if at_home(case.engine, case.machine.device))
+    return [found for case in home if (found := _decode(case, fit)) is not None]
 
 
 def steady_run(case: InferenceCase, fit: Fit) -> tuple[float, float, Term] | None:
-    """Return batch size, time per token [s] and the Term that it measures; offline runs have as many sequences as memory admits."""
+    """Return batch size, time per token [s] and the Term that it measures, None where they are not known.
+
+    Static batches tell it by their token rate too. Offline runs have as many sequences as memory admits.
+    """
     if case.running is not None and case.tpot is not None:
         return case.running, case.tpot, case.measured_term(case.steady(case.running, fit))
     rate = case.measured.get("output_tokens_per_second")
+    if rate is not None and case.regime == "static batch":
+        return _of_batch(case, rate, fit)
     if rate is None or case.regime != "offline" or not case.in_flight:
         return None
     book = case.book()
@@ -86,6 +100,22 @@ def steady_run(case: InferenceCase, fit: Fit) -> tuple[float, float, Term] | Non
     return users, users / rate, case.steady(users, fit).cycle
 
 
+def _of_batch(case: InferenceCase, rate: float, fit: Fit) -> tuple[float, float, Term] | None:
+    """Return batch size, time per token [s] and its Term from a static batch's token rate [1/s], None where prompts take much of its time."""
+    users, answer = case.users or 1.0, float(case.workload.output)
+    if decodes_apart(case.row, case.engine):
+        return users, users / rate, case.measured_term(case.steady(users, fit))
+    whole, prompts = users * answer / rate, float(case.prompts_term(fit).value)
+    if answer < 2.0 or prompts > PROMPTS_AT_MOST * whole:
+        return None
+    step = float(batching.static_batch_step(whole, prompts, answer - 1.0))
+    return users, step, case.measured_term(case.steady(users, fit))
+
+
+PROMPTS_AT_MOST = 0.4
+"""Share of a batch's time in its prompts above which its rate does not tell its decode steps [1]."""
+
+
 def _decode(case: InferenceCase, fit: Fit) -> Decode | None:
     known = steady_run(case, fit)
     if known is None:
@@ -93,15 +123,19 @@ def _decode(case: InferenceCase, fit: Fit) -> Decode | None:
     users, measured, term = known
     r = case.rates(fit)
     named = _named(term)
-    launches, experts, host = named["launches"], named["routed experts"], named["engine step"]
+    launches, experts, host = named["launches"], named[ROUTED_EXPERTS], named["engine step"]
     gap, stored = float(r.gap), expert_format(case)
+    if not gap:
+        return None  # a processor
     bandwidth = float(r.bandwidth[f"experts.{stored}" if f"experts.{stored}" in r.bandwidth else "experts"])
     vector = _vector_parts(term)
     varies = vector["time"] + launches + experts + host
+    layers = _extra_layers(term, r)
     return Decode(
         case=case,
         fixed=float(term.value) - varies,
-        kernels=launches / gap,
+        kernels=launches / gap - sum(count * r.extra_kernels[name] for name, count in layers.items()),
+        layers=layers,
         reads=vector["reads"] / float(r.wire),
         native=vector["native"],
         blocks=vector["blocks"],
@@ -111,7 +145,18 @@ def _decode(case: InferenceCase, fit: Fit) -> Decode | None:
         measured=measured,
         engine=case.engine.name,
         scope=case.engine.id,
+        whose=case.engine.own_kernels or case.machine.device.vendor,
     )
+
+
+def _extra_layers(term: Term, r: Rates) -> dict[str, float]:
+    """Return how often a step passes operations that launch more kernels than are counted, by operation [1]."""
+    out = dict.fromkeys(EXTRA_KERNELS, 0.0)
+    for leaf, value in leaves(term):
+        if leaf.name == "launches" and leaf.value and "kernels" in leaf.numbers:
+            for name in leaf.numbers.keys() & out.keys():
+                out[name] += value / float(leaf.value) * leaf.numbers[name] / r.extra_kernels[name]
+    return out
 
 
 def _named(term: Term) -> dict[str, float]:
@@ -120,7 +165,7 @@ def _named(term: Term) -> dict[str, float]:
     for leaf, value in leaves(term):
         if leaf.law == VECTOR_LAW:
             continue
-        computes = leaf.name == "routed experts" and limit_of(leaf) == "compute"
+        computes = leaf.name == ROUTED_EXPERTS and limit_of(leaf) == "compute"
         out["computed experts" if computes else leaf.name] += value
     return out
 
@@ -171,6 +216,7 @@ class Number(NamedTuple):
     ----------
     middle, spread : median, and one standard deviation of the logarithm.
     least, most : physical bounds.
+    whose : whose kernels it holds for, as in `Decode`, empty for all.
     """
 
     law: str
@@ -180,57 +226,77 @@ class Number(NamedTuple):
     spread: float
     least: float
     most: float
+    whose: str = ""
+
+    @property
+    def key(self) -> Key:
+        """What tells it from the other constants of a scope."""
+        return self.law, self.name, self.whose
 
 
+Key = tuple[str, str, str]
+"""Law and name of a constant, and whose kernels it holds for."""
+
+GAP = Number("kernel", "gap", "s", 1.5e-6, 0.7, 2e-7, 3e-5)
+BASE = Number("engine_step", "base", "s", 5e-4, 1.0, 5e-5, 3e-2)
+PER_SEQUENCE = Number("engine_step", "per_sequence", "s", 5e-6, 1.0, 1e-7, 2e-4)
 EXPERTS = Number("experts", "bandwidth", "1", 0.6, 0.4, 0.15, 1.0)
 NUMBERS = (
-    Number("kernel", "gap", "s", 1.5e-6, 0.7, 2e-7, 3e-5),
-    Number("engine_step", "base", "s", 5e-4, 1.0, 5e-5, 3e-2),
-    Number("engine_step", "per_sequence", "s", 5e-6, 1.0, 1e-7, 2e-4),
+    GAP,
+    *(Number("kernel", name, "1", 4.0, 1.0, 0.1, 60.0) for name in EXTRA_KERNELS),
+    BASE,
+    PER_SEQUENCE,
     EXPERTS,
     Number("vector", "bandwidth", "1", 0.85, 0.2, 0.3, 1.0),
     Number("vector", "unpacking.native", "FLOP", 2.0, 1.5, 0.1, 60.0),
     Number("vector", "unpacking.blocks", "FLOP", 4.0, 1.5, 0.1, 60.0),
 )
-"""Constants that are fitted together. Bounds: a gap is shorter than an eager launch, host time per step is at most 30 ms, a share is at
-most one, and unpacking a weight takes at most 60 operations."""
-
-GAP, BASE, PER_SEQUENCE = 0, 1, 2
-"""Index in `NUMBERS` of the gap between kernels, the host time per step and the host time per sequence."""
+"""Constants that are fitted together. Bounds: a gap is shorter than an eager launch, expert and recurrent layers launch at most 60 kernels
+more than are counted, host time per step is at most 30 ms, a share is at most one, and unpacking a weight takes at most 60 operations."""
 
 EAGER_GAP, EAGER_BASE = 1.5e-5, 3e-3
 """Priors for engines that launch every kernel from Python: 10 to 20 us a kernel, as in eager PyTorch, and a few milliseconds a step [s]."""
 
 ERR_TOGETHER = -0.5
-"""Exponent of the number of rows that gives their weight: errors of a publisher are correlated, so n rows count as sqrt(n) independent ones [1]."""
+"""Exponent of the number of a publisher's rows that gives the weight of each: its errors are correlated, so n rows count as sqrt(n)
+independent ones [1]."""
 
 MOST_CAPTURED = 3.4e-6
 """Upper bound of the gap between kernels of a captured graph, or launched from C++: one launch takes 1.3 us on an H100
-(hazyresearch.stanford.edu/blog/2025-05-27-no-bubbles), and engines that run one sequence from a graph without a scheduler need 2.9
-(gpt-fast) to 3.4 (llama.cpp), including the fill and drain of a kernel [s]."""
+(hazyresearch.stanford.edu/blog/2025-05-27-no-bubbles), and the fill and drain of a kernel takes about as long again; engines that run one
+sequence from a graph without a scheduler need 1.9 (llama.cpp) to 2.0 (gpt-fast) by their runs [s]."""
+
+SUBMITTED = 5e-6
+"""Prior of the gap between kernels that are submitted one by one from C++, without captured graphs: 2 to 10 us [s]."""
 
 PYTHON_SEQUENCE = 2.8e-5
 """Prior of the scheduling time per sequence in Python: 4 to 13 ms per step at vLLM's 256 sequences, the geometric
 mean over them (github.com/vllm-project/vllm/issues/6854, 2024-07) [s]."""
 
 
-def _depends_on(row: Decode, law: str, name: str, own: Sequence[str]) -> bool:
+def _depends_on(row: Decode, one: Number, own: Sequence[str]) -> bool:
     """Return whether a row depends on a constant; experts of formats with their own share do not depend on the common one."""
-    if law == "experts":
-        stored = name.partition(".")[2]
+    if one.law == "experts":
+        stored = one.name.partition(".")[2]
         return row.experts > 0 and (row.stored == stored if stored else row.stored not in own)
-    return (
-        law != "vector"
-        or {"bandwidth": row.reads, "native": row.native, "blocks": row.blocks}[name.rsplit(".", maxsplit=1)[-1]] > 0
-    )
+    if one.name in row.layers:
+        return row.layers[one.name] > 0
+    if one.law == "vector":
+        parts = {"bandwidth": row.reads, "native": row.native, "blocks": row.blocks}
+        return parts[one.name.rsplit(".", maxsplit=1)[-1]] > 0
+    return one.whose in {"", row.whose}
 
 
-def _time(p: Sequence[float], row: Decode, own: Sequence[str] = ()) -> float:
-    gap, base, each, experts, share, native, blocks = p[: len(NUMBERS)]
-    if row.stored in own:
-        experts = p[len(NUMBERS) + own.index(row.stored)]
-    host = row.kernels * gap + base + each * row.sequences
-    return row.fixed + host + row.experts / experts + row.reads / share + native * row.native + blocks * row.blocks
+def _time(p: Mapping[Key, float], row: Decode) -> float:
+    def of(law: str, name: str, own: Key) -> float:
+        return p[own] if own in p else p[law, name, ""]
+
+    gap = of("kernel", "gap", ("kernel", "gap", row.whose))
+    experts = of("experts", "bandwidth", ("experts", f"bandwidth.{row.stored}", ""))
+    kernels = row.kernels + sum(count * p["kernel", name, ""] for name, count in row.layers.items())
+    host = kernels * gap + p[BASE.key] + p[PER_SEQUENCE.key] * row.sequences
+    unpacked = p["vector", "unpacking.native", ""] * row.native + p["vector", "unpacking.blocks", ""] * row.blocks
+    return row.fixed + host + row.experts / experts + row.reads / p["vector", "bandwidth", ""] + unpacked
 
 
 def own_formats(found: Sequence[Decode]) -> list[str]:
@@ -240,17 +306,26 @@ def own_formats(found: Sequence[Decode]) -> list[str]:
 
 
 def _numbers(found: Sequence[Decode]) -> list[Number]:
-    """Return the constants to fit: those of `NUMBERS`, then a bandwidth share for each expert format with enough rows."""
-    out = list(NUMBERS)
-    if _all_captured(found) or found[0].case.engine.runtime == "c++":
-        out[GAP] = out[GAP]._replace(most=MOST_CAPTURED)
-    if found[0].case.engine.eager:
-        out[GAP], out[BASE] = (
-            out[place]._replace(middle=middle) for place, middle in ((GAP, EAGER_GAP), (BASE, EAGER_BASE))
-        )
-    if found[0].case.engine.runtime == "python":
-        out[PER_SEQUENCE] = out[PER_SEQUENCE]._replace(middle=PYTHON_SEQUENCE)
-    return out + [EXPERTS._replace(name=f"bandwidth.{stored}") for stored in own_formats(found)]
+    """Return the constants to fit: those of `NUMBERS`, and a bandwidth share for each expert format with enough rows.
+
+    An engine that tells vendors apart has a gap for each of them.
+    """
+    engine = found[0].case.engine
+    gap, base, each = GAP, BASE, PER_SEQUENCE
+    if _all_captured(found) or engine.runtime == "c++":
+        gap = gap._replace(most=MOST_CAPTURED)
+    if engine.eager:
+        gap, base = gap._replace(middle=EAGER_GAP), base._replace(middle=EAGER_BASE)
+    if engine.runtime == "python":
+        each = each._replace(middle=PYTHON_SEQUENCE)
+    gaps = [gap]
+    if all(row.case.engine.kernels.tells_vendors for row in found):
+        submitted = GAP._replace(middle=SUBMITTED)
+        every = sorted({row.whose for row in found})
+        gaps = [(gap if name in engine.kernels.captured else submitted)._replace(whose=name) for name in every]
+    changed = {BASE: base, PER_SEQUENCE: each}
+    others = [changed.get(one, one) for one in NUMBERS if one != GAP]
+    return [*gaps, *others, *(EXPERTS._replace(name=f"bandwidth.{stored}") for stored in own_formats(found))]
 
 
 def _all_captured(found: Iterable[Decode]) -> bool:
@@ -259,43 +334,41 @@ def _all_captured(found: Iterable[Decode]) -> bool:
 
 
 class Host(NamedTuple):
-    """Fitted constants in the order of `numbers`; which of them the rows determine, and which lie at a bound."""
+    """Fitted constants by their keys in the order of `numbers`; which of them the rows determine, and which lie at a bound."""
 
     numbers: list[Number]
-    values: list[float]
-    told: frozenset[int]
-    bounded: frozenset[int]
+    values: dict[Key, float]
+    told: frozenset[Key]
+    bounded: frozenset[Key]
 
     def time(self, row: Decode) -> float:
         """Return the time of a decode step [s]."""
-        stored = [one.name.partition(".")[2] for one in self.numbers[len(NUMBERS) :]]
-        return _time(self.values, row, stored)
+        return _time(self.values, row)
 
 
-def _fit(found: Sequence[Decode], held: Mapping[int, float] = MappingProxyType({})) -> Host:
+def _fit(found: Sequence[Decode], held: Mapping[Key, float] = MappingProxyType({})) -> Host:
     """Return the best-fitting constants; those beyond a bound are fixed at it and the others fitted again."""
-    numbers, own = _numbers(found), own_formats(found)
-    free = [place for place in range(len(numbers)) if place not in held]
-    priors = {place: Prior(math.log(numbers[place].middle), numbers[place].spread) for place in free}
-
-    def values(p: Mapping[str, float]) -> list[float]:
-        return [held[place] if place in held else p[str(place)] for place in range(len(numbers))]
+    numbers = {one.key: one for one in _numbers(found)}
+    free = [key for key in numbers if key not in held]
+    priors = {key: Prior(math.log(numbers[key].middle), numbers[key].spread) for key in free}
+    names = {" ".join(key): key for key in free}
 
     def errors(p: Mapping[str, float]) -> np.ndarray:
-        here = values(p)
-        return np.log([_time(here, row, own) / row.measured for row in found])
+        here = {**held, **{key: p[name] for name, key in names.items()}}
+        return np.log([_time(here, row) / row.measured for row in found])
 
-    weight = len(found) ** ERR_TOGETHER
+    rows_of = Counter(row.case.row["source_key"] for row in found)
+    weights = np.array([rows_of[row.case.row["source_key"]] ** ERR_TOGETHER for row in found])
     best = hierarchy.fit(
-        [Block(numbers={str(place): (place,) for place in free}, errors=errors, weight=weight)], priors
+        [Block(numbers={name: (key,) for name, key in names.items()}, errors=errors, weight=weights)], priors
     )
-    whole = values({str(place): best.number([place]) for place in free})
-    within = [min(max(value, one.least), one.most) for value, one in zip(whole, numbers, strict=True)]
-    beyond = {place: within[place] for place in free if within[place] != whole[place]}
+    whole = {**held, **{key: best.number([key]) for key in free}}
+    within = {key: min(max(whole[key], numbers[key].least), numbers[key].most) for key in free}
+    beyond = {key: value for key, value in within.items() if value != whole[key]}
     if beyond:
         return _fit(found, {**held, **beyond})
-    told = {place for place in free if best.told(place, priors[place])}
-    return Host(numbers, whole, frozenset(told | set(held)), frozenset(held))
+    told = {key for key in free if best.told(key, priors[key])}
+    return Host(list(numbers.values()), whole, frozenset(told | set(held)), frozenset(held))
 
 
 CONTRADICTORY = 0.32
@@ -348,48 +421,77 @@ GUESSES = (
 
 
 def fit_engines(fit: Fit) -> list[Constant]:
-    """Fit, per engine version and engine, the gap between kernels, host time a + b x sequences, and shares of bandwidth."""
-    scopes = _scopes(fit)
+    """Fit, per engine version and engine, gaps between kernels, further kernels, host time a + b x sequences, and shares of bandwidth."""
+    scopes, apart = _scopes(fit)
+    hosts = {scope: _fit(found) for scope, found in scopes.items()}
     engines = {row.engine for rows in scopes.values() for row in rows}
-    out = [item for scope, found in sorted(scopes.items()) for item in _scope_entries(scope, found)]
+    out = [item for scope, found in sorted(scopes.items()) for item in _scope_entries(scope, found, hosts[scope])]
+    for name, found in sorted(apart.items()):
+        if found[0].engine in hosts and len(found) >= LEAST:
+            out.append(_own_gap(name, found, hosts[found[0].engine]))
     every = _over_engines(out, engines, runs_of(row for rows in scopes.values() for row in rows))
     return merged([*out, *every, *(entry(*guess[:-1], 0, guess[-1], kind="guess") for guess in GUESSES)])
 
 
-def _scopes(fit: Fit) -> dict[str, list[Decode]]:
-    """Return the decode steps by engine version, by engine over recent versions, and by runtime over recent engines.
+def _scopes(fit: Fit) -> tuple[dict[str, list[Decode]], dict[str, list[Decode]]]:
+    """Return the decode steps by engine version, by engine over recent versions, and by runtime over recent engines; and by own kernels.
 
-    Versions with contradictory rows are left out.
+    Versions with contradictory rows are left out. A runtime is told by devices of which no vendor is apart.
     """
     versions: dict[str, list[Decode]] = defaultdict(list)
+    apart: dict[str, list[Decode]] = defaultdict(list)
     for row in decodes(fit):
-        versions[row.scope].append(row)
+        own = row.case.engine.own_kernels
+        (apart[own] if own else versions[row.scope]).append(row)
     sound = {scope: found for scope, found in versions.items() if not contradictory(found)}
     scopes: dict[str, list[Decode]] = defaultdict(list, sound)
     for row in (row for found in sound.values() for row in found):
-        if row.case.engine.released[:4] >= RECENT or row.engine == "llama.cpp":
-            runtime = row.case.engine.runtime
-            for scope in (AHEAD,) if runtime == AHEAD else (row.engine, runtime):
-                scopes[scope].append(row)
-    return {scope: found for scope, found in scopes.items() if len(found) >= LEAST}
+        engine = row.case.engine
+        if engine.released[:4] >= RECENT or row.engine == "llama.cpp":
+            for scope in (AHEAD,) if engine.runtime == AHEAD else (row.engine, engine.runtime):
+                if scope == row.engine or row.whose in engine.kernels.captured or not engine.kernels.tells_vendors:
+                    scopes[scope].append(row)
+    return {scope: found for scope, found in scopes.items() if len(found) >= LEAST}, dict(apart)
 
 
-def _scope_entries(scope: str, found: list[Decode]) -> list[Constant]:
-    """Return the constants of one scope; those that its rows do not determine are guesses."""
-    host, own = _fit(found), own_formats(found)
-    out = []
-    for place, (one, value) in enumerate(zip(host.numbers, host.values, strict=True)):
-        rows = [row for row in found if _depends_on(row, one.law, one.name, own)]
+def _scope_entries(scope: str, found: list[Decode], host: Host) -> list[Constant]:
+    """Return the constants of one scope; those that its rows do not determine are guesses.
+
+    Where vendors have gaps of their own, another vendor's is their geometric mean.
+    """
+    own = own_formats(found)
+    out, gaps = [], []
+    for one in host.numbers:
+        value, rows = host.values[one.key], [row for row in found if _depends_on(row, one, own)]
+        place = f"{scope}/{one.whose}" if one.whose else scope
         if len(rows) < LEAST:
             continue
+        gaps += [value] if one.whose else []
         off = spread(host.time(row) / row.measured for row in rows)
-        if place not in host.told:
+        if one.key not in host.told:
             why = "the rows hardly depend on it"
-            out.append(entry(one.law, one.name, scope, value, one.unit, off, 0, why, kind="guess"))
+            out.append(entry(one.law, one.name, place, value, one.unit, off, 0, why, kind="guess"))
             continue
-        note = "at its bound" if place in host.bounded else ""
-        out.append(entry(one.law, one.name, scope, value, one.unit, off, len(rows), runs_of(rows), note))
+        note = "at its bound" if one.key in host.bounded else ""
+        out.append(entry(one.law, one.name, place, value, one.unit, off, len(rows), runs_of(rows), note))
+    if gaps and scope == found[0].engine:
+        why = "a vendor without rows of its own: mean of the vendors that have"
+        out.append(entry(GAP.law, GAP.name, scope, geometric_mean(gaps), GAP.unit, BETWEEN, 0, why, kind="guess"))
     return out
+
+
+def _own_gap(name: str, found: list[Decode], host: Host) -> Constant:
+    """Return the gap between kernels of software with kernels of its own; it has the other constants of the engine that it is planned as."""
+    common = host.values[EXPERTS.key]
+    held = {one.key: host.values.get(one.key, common) for one in _numbers(found) if one.name != GAP.name}
+    mine = _fit(found, held)
+    gap = next(one for one in mine.numbers if one.name == GAP.name)
+    off = spread(mine.time(row) / row.measured for row in found)
+    return entry(GAP.law, GAP.name, name, mine.values[gap.key], GAP.unit, off, len(found), runs_of(found))
+
+
+BETWEEN = 0.4
+"""Spread of a constant between engines or vendors, where no rows tell it; a guess [1]."""
 
 
 def _over_engines(out: list[Constant], engines: set[str], runs: str) -> list[Constant]:
@@ -405,7 +507,9 @@ def _over_engines(out: list[Constant], engines: set[str], runs: str) -> list[Con
             guess = middles.get((law, name))
             if guess is not None:
                 every.append(
-                    entry(law, name, "any", guess, unit, 0.4, 0, "no engine has rows that depend on it", kind="guess")
+                    entry(
+                        law, name, "any", guess, unit, BETWEEN, 0, "no engine has rows that depend on it", kind="guess"
+                    )
                 )
             continue
         middle = float(np.median([v.value for v in values]))
@@ -413,5 +517,5 @@ def _over_engines(out: list[Constant], engines: set[str], runs: str) -> list[Con
         rows = sum(v.rows for v in values) if sure else 0
         source = runs if sure else "the rows of most engines hardly depend on it"
         note = "median of the engines"
-        every.append(entry(law, name, "any", middle, unit, 0.4, rows, source, note, "fit" if sure else "guess"))
+        every.append(entry(law, name, "any", middle, unit, BETWEEN, rows, source, note, "fit" if sure else "guess"))
     return every

@@ -51,12 +51,12 @@ class Block:
     ----------
     numbers : by name, the effects whose sum is the number's logarithm.
     errors : logarithms of predicted over measured, given the numbers [1].
-    weight : weight of each measurement, below one where their errors are correlated [1].
+    weight : weight of all measurements or of each, below one where their errors are correlated [1].
     """
 
     numbers: Mapping[str, tuple[Effect, ...]]
     errors: Callable[[Numbers], np.ndarray]
-    weight: float = 1.0
+    weight: float | np.ndarray = 1.0
 
     def at(self, logs: np.ndarray) -> Numbers:
         """Return the numbers by name, from their logarithms in the same order."""
@@ -183,7 +183,7 @@ class _Priors:
 def _penalty(blocks: Sequence[Block], errors: Sequence[np.ndarray], noise: Sequence[float]) -> float:
     """Return the Cauchy penalty of the blocks' errors [2]_."""
     far = (
-        block.weight * np.sum(np.log1p((each / (TUNING * spread)) ** 2))
+        np.sum(block.weight * np.log1p((each / (TUNING * spread)) ** 2))
         for block, each, spread in zip(blocks, errors, noise, strict=True)
     )
     return 0.5 * TUNING**2 * float(sum(far))

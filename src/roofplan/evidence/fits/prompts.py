@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from statistics import geometric_mean, median
@@ -22,53 +21,59 @@ from roofplan.records.engine import EAGER
 from roofplan.records.terms import Term
 from roofplan.serving import leaves, limit_of
 from roofplan.simulation.replicas import Served
-from roofplan.timing.rates import at_home, shares_of
+from roofplan.timing.rates import at_home, scopes_by_vendor
 
 
 def fit_prefill(fit: Fit) -> list[Constant]:
     """Fit, per engine and per vendor of its devices, the share of the published kernels' compute rate that its prefill reaches.
 
     The rows are prompts timed alone, and offline runs whose prompts are much longer than their answers. Subtracting memory passes and
-    launches from a measured time leaves the compute time, which gives the share; the median of rows counts. An engine's kernels for one
-    vendor's devices are not those for another's, so that they have shares of their own. Where rows are few, the
-    share is shrunk towards the median over engines, which counts as `PRIOR_ROWS` rows. Block products without rows take the
-    share of 16-bit products.
+    launches from a measured time leaves the compute time, which gives the share; the median over publishers of the medians of their
+    runs counts. An engine's kernels for one vendor's devices are not those for another's, so that they have shares of their own. Where
+    publishers are few, the share is shrunk towards the median over engines, which counts as `PRIOR_PUBLISHERS`. Block products without
+    rows take the share of 16-bit products.
     """
-    ratios: dict[str, dict[str, list[float]]] = {name: defaultdict(list) for name in SHARES}
+    ratios: dict[str, dict[str, dict[str, list[float]]]] = {
+        name: defaultdict(lambda: defaultdict(list)) for name in SHARES
+    }
     versions_seen, publishers = set(), set()
-    for case in usable(fit.excluded, prompts=True):
+    for case in usable(fit.excluded, own_kernels=True):
         known = prompts_of(case, fit)
         if known is None:
             continue
         term, whole = known
         name = "block_share" if in_blocks(case, fit) else "compute_share"
-        now = fit.find("engine", name, shares_of(case.engine, case.machine.device))
+        now = fit.find("engine", name, scopes_by_vendor(case.engine, case.machine.device))
         computing = _computing(term)
         left = whole - (float(term.value) - computing)
         if min(computing / float(term.value), left / whole) < COMPUTING:
             continue
-        publishers.add(case.row["source_key"])
-        if own := case.engine.prompt_kernels:
-            ratios[name][own].append(computing / left * now.value)
+        publisher, share = case.row["source_key"], computing / left * now.value
+        publishers.add(publisher)
+        if own := case.engine.own_kernels:
+            ratios[name][own][publisher].append(share)
             continue
         versions_seen.add(case.engine.id)
         both = {case.engine.id, case.engine.name if not case.engine.eager else EAGER}
         for scope in both | {f"{one}/{case.machine.device.vendor}" for one in both}:
-            ratios[name][scope].append(computing / left * now.value)
+            ratios[name][scope][publisher].append(share)
     out = []
     source = f"published times of prompts alone, or of prompts longer than answers: {', '.join(sorted(publishers))}"
     for name, found in ratios.items():
-        versions = [median(values) for scope, values in found.items() if scope in versions_seen]
+        medians = {scope: [median(values) for values in each.values()] for scope, each in found.items()}
+        versions = [median(each) for scope, each in medians.items() if scope in versions_seen]
         middle = min(1.0, median(versions)) if versions else 1.0
-        for scope, values in sorted(found.items()):
-            share = math.exp(
-                (len(values) * math.log(median(values)) + PRIOR_ROWS * math.log(middle)) / (len(values) + PRIOR_ROWS)
-            )
-            out.append(entry("engine", name, scope, min(1.0, share), "1", spread(values), len(values), source))
-        every = [value for scope, values in found.items() if scope in versions_seen for value in values]
+        for scope, each in sorted(medians.items()):
+            weight = len(each) / (len(each) + PRIOR_PUBLISHERS)
+            share = min(1.0, median(each) ** weight * middle ** (1.0 - weight))
+            rows = sum(map(len, found[scope].values()))
+            out.append(entry("engine", name, scope, share, "1", _spread(list(found[scope].values())), rows, source))
+        every = {scope: each for scope, each in found.items() if scope in versions_seen}
         if every:
             note = f"median of {len(versions)} engines' medians"
-            out.append(entry("engine", name, "any", middle, "1", spread(every), len(every), source, note))
+            rows = sum(len(values) for each in every.values() for values in each.values())
+            off = _spread([values for each in every.values() for values in each.values()])
+            out.append(entry("engine", name, "any", middle, "1", off, rows, source, note))
         elif name == "block_share":
             out += as_16_bit_products(out)
         else:
@@ -77,6 +82,11 @@ def fit_prefill(fit: Fit) -> list[Constant]:
         note = "training's frameworks have shares of their own"
         out.append(entry("engine", name, "training", 1.0, "1", 0.2, 0, note, kind="definition"))
     return merged([*out, *_scans(fit)])
+
+
+def _spread(publishers: Sequence[Sequence[float]]) -> float:
+    """Return the robust relative spread of shares between publishers; of one publisher that of its runs [1]."""
+    return spread(publishers[0] if len(publishers) == 1 else map(median, publishers))
 
 
 def _scans(fit: Fit) -> list[Constant]:
@@ -292,8 +302,8 @@ SHARES = ("compute_share", "block_share")
 """Shares of the kernels' rate that prefill reaches: for 16 and 8 bits, and for GGUF blocks."""
 
 
-PRIOR_ROWS = 6.0
-"""Rows that the median over engines counts for, besides an engine's own [1]."""
+PRIOR_PUBLISHERS = 3.0
+"""Publishers that the median over engines counts for, besides an engine's own [1]."""
 
 
 def in_blocks(case: InferenceCase, fit: Fit) -> bool:
