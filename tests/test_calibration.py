@@ -342,7 +342,7 @@ def test_constants_that_predictions_ask_for_are_seen():
     watched = Watched(FIT.constants)
     rates(machine("h100-sxm:2")[0], catalogue.engine("vllm-0.11"), watched)
     found = watched.consulted
-    assert ("kernel", "gap", "vllm-0.11") in found
+    assert ("kernel", "gap", "vllm-0.11/NVIDIA") in found
     assert ("matmul", "share.bf16", "h100-sxm") in found
     assert found["matmul", "share.bf16", "h100-sxm"].scope == "Hopper"
     assert all(0.1 <= prior_spread(item) <= 0.5 for item in found.values())

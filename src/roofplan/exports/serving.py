@@ -47,7 +47,7 @@ def engine_named(name: str, given: str | None) -> str:
     """
     wanted = SHORT.get(name.lower(), name.lower())
     wanted = wanted if wanted in SHORT.values() else SHORT[choice(name, SHORT, "--emit")]
-    if given is None:
+    if given is None or given.lower() == "any":
         return wanted
     found = catalogue.engine(catalogue.find("engines", given, "--engine"))
     if found.name != wanted:

@@ -216,15 +216,13 @@ def rates(machine: Machine, engine: Software, fit: Fit) -> Rates:
     peak, compute, fallbacks, where_from = _compute_rates(machine, engine, fitted, fit)
     memory_share = fitted("matmul", "bandwidth")
     attention_share, decode_share = fitted("attention", "prefill"), fitted("attention", "decode_bandwidth")
-    experts_bandwidth = fitted("experts", "bandwidth", engine.scopes)
+    experts_bandwidth, passes = fitted("experts", "bandwidth", engine_chain), fitted("memory", "bandwidth")
     grouped = tuple(fit.find("grouped", name, ["any"]) for name in ("most", "rows", "width"))
-    passes = fitted("memory", "bandwidth")
     own_experts = _expert_bandwidths(tuple(engine_chain), fit)
     if BANDWIDTH in device.attained:
         dense = fit.find("matmul", "bandwidth", scopes)
         own_experts = {name: _of_reads(item, dense) for name, item in own_experts.items()}
-    own_chain = scopes_by_vendor(engine, device)
-    gap = fitted("kernel", "gap", [COMPILED] if device.vendor in engine.kernels.compiled else own_chain)
+    gap = _gap(engine, device, fitted)
     extra = {name: fitted("kernel", name, engine_chain) for name in EXTRA_KERNELS}
     base, each = fitted("engine_step", "base", engine_chain), fitted("engine_step", "per_sequence", engine_chain)
     front, delay = fitted("front_end", "request", engine_chain), fitted("front_end", "latency", engine_chain)
@@ -232,15 +230,13 @@ def rates(machine: Machine, engine: Software, fit: Fit) -> Rates:
     wire, sheet = found.value, found.cited
     shares = {"bandwidth": memory_share, "attention": decode_share, "memory": passes, "experts": experts_bandwidth}
     where_from |= {name: (sheet, item) for name, item in (shares | own_experts).items()}
-    gap = WITHOUT_LAUNCHES if device.device_class == CPU else gap
     where_from |= {"prefill_attention": (attention_share,), "grouped": grouped, "gap": (gap,)}
-    where_from |= {name: (item,) for name, item in extra.items()}
-    where_from |= {"engine": (base, each), "front": (front, delay)}
-    casts = {
-        name: fitted("conversion", f"traffic.{'fp8' if name == 'int8' else name}") for name in compute if _cast_to(name)
-    }
+    where_from |= {"engine": (base, each), "front": (front, delay), **{name: (item,) for name, item in extra.items()}}
+    casts = {name: fitted("conversion", f"traffic.{CAST_AS.get(name, name)}") for name in compute if _cast_to(name)}
     where_from["casts"] = tuple(casts.values())
-    kernels, blocks = (fitted("engine", name, own_chain) for name in ("compute_share", "block_share"))
+    kernels, blocks = (
+        fitted("engine", name, scopes_by_vendor(engine, device)) for name in ("compute_share", "block_share")
+    )
     for name in compute:
         share = blocks if name == "gguf" and peak[name] != peak["fp16"] else kernels
         compute[name] *= share.value
@@ -281,6 +277,18 @@ def rates(machine: Machine, engine: Software, fit: Fit) -> Rates:
         fallbacks=fallbacks,
         fit=fit,
     )
+
+
+def _gap(engine: Software, device: Accelerator, fitted: Callable[..., Constant]) -> Constant:
+    """Return the time between kernels: none on a processor, little in a compiled program, else as software and vendor have it [s]."""
+    if device.device_class == CPU:
+        return WITHOUT_LAUNCHES
+    compiled = device.vendor in engine.kernels.compiled
+    return fitted("kernel", "gap", [COMPILED] if compiled else scopes_by_vendor(engine, device))
+
+
+CAST_AS = {"int8": "fp8"}
+"""Formats to which inputs are converted by as many bytes as to others."""
 
 
 def _ridge(device: Accelerator, wire: float) -> float:

@@ -379,10 +379,11 @@ def runner_lines(result: Result, plan: Plan, top: int) -> list[str]:
             if len({p.machine.text for p in result.plans}) > 1
             else ""
         )
+        engine = f"{other.engine.id} " if len({p.engine.id for p in result.plans}) > 1 else ""
         head = "next" if index == 2 else " " * 4
         changed = f" {other.changes}" if other.changes_model else ""
         near = " ≈" if other.within_interval else ""
-        text = f"{head}          {index}{star} {where}{other.label}{changed}   {shown}{near}   {reason_behind(other, plan)}"
+        text = f"{head}          {index}{star} {where}{engine}{other.label}{changed}   {shown}{near}   {reason_behind(other, plan)}"
         lines += wrapped(text, indent=18, first=2)
     return lines
 

@@ -36,7 +36,7 @@ def validation_screen(found: Validation, page: Page) -> None:
     """
     reasons = found.skipped.most_common()
     more = ", ..." if len(reasons) > SHOWN else ""
-    why = ", ".join(f"{reason} {count}" for reason, count in reasons[:SHOWN]) + more
+    why = ", ".join(f"{count} for {reason}" for reason, count in reasons[:SHOWN]) + more
     skipped = f", {sum(count for _, count in reasons):,} skipped ({why}; each in --csv FILE)" if reasons else ""
     for line in wrapped(f"{counted(found.rows, 'row')}: {found.scored:,} scored{skipped}", indent=2):
         page.line(line)
