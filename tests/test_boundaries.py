@@ -233,17 +233,3 @@ def test_long_warnings_of_a_table_are_indented(monkeypatch):
     lines = [line for line in out.getvalue().splitlines() if line.strip().startswith("words")]
     assert lines
     assert {len(line) - len(line.lstrip()) for line in lines} == {4}
-
-
-def test_an_mpt_by_dimensions_has_no_biases():
-    from roofplan.evidence.models import _built
-
-    built = _built("mpt-3b", (("layers", 4), ("hidden", 512), ("heads", 8)), None, 2048, gated=False)
-    groups = [
-        group
-        for layer in built.decoder.layers
-        for part in (*layer.mixers, *layer.feed_forwards)
-        for group in part.groups
-    ]
-    assert groups
-    assert not any(linear.bias for group in groups for linear in group)

@@ -262,9 +262,9 @@ ERR_TOGETHER = -0.5
 independent ones [1]."""
 
 MOST_CAPTURED = 3.4e-6
-"""Upper bound of the gap between kernels of a captured graph, or launched from C++: one launch takes 1.3 us on an H100
-(hazyresearch.stanford.edu/blog/2025-05-27-no-bubbles), and the fill and drain of a kernel takes about as long again; engines that run one
-sequence from a graph without a scheduler need 1.9 (llama.cpp) to 2.0 (gpt-fast) by their runs [s]."""
+"""Upper bound of the gap between kernels of a captured graph, or launched from C++, with the fill and drain of a kernel; a guess. One launch
+takes 1.3 us on an H100 (hazyresearch.stanford.edu/blog/2025-05-27-no-bubbles); engines that run one sequence from a graph without a
+scheduler need 1.6 (llama.cpp) to 2.0 (gpt-fast) by their runs [s]."""
 
 SUBMITTED = 5e-6
 """Prior of the gap between kernels that are submitted one by one from C++, without captured graphs: 2 to 10 us [s]."""
