@@ -82,6 +82,9 @@ def _simulated(asked: ServeInputs, plan: Plan) -> str:
     stated = seats if "sequences" not in plan.engine.stated else []
     own = {
         "on": (plan.machine.text,),
+        "strategy": plan.strategy.label() if plan.machine.count > 1 else None,
+        "precision": plan.precision if asked.precision else None,
+        "kv_precision": plan.kv_precision if asked.kv_precision else None,
         "engine": plan.engine.stands_for or plan.engine.id,
         "rate": asked.rate or f"{units.significant(LOAD * most, 2)}req/s",
         "slo": asked.slo or ",".join(limits) or None,
