@@ -37,7 +37,9 @@ def made(name, part):
         return fit_training(fit_families(replace(fit, excluded=gone - RESERVED)))
     mine += share(catalogue.inference_rows(), part)[0]
     return fit_intervals(
-        *([one for one in found if one.source in mine] for found in (kept(fit), kept_groups(fit))), fit
+        *([one for one in found if one.source in mine] for found in (kept(fit), kept_groups(fit))),
+        fit,
+        catalogue.blind_rows(),
     )
 
 

@@ -223,6 +223,36 @@ def test_lengths_of_two_clients_are_taken_to_differ(users, varied):
     assert (LENGTHS in case.unstated) == varied
 
 
+@pytest.mark.parametrize(
+    ("engine", "prompt", "alike"), [("vllm", "1024", True), ("vllm", "1023.5", False), ("sglang", "1024", False)]
+)
+def test_random_requests_of_vllms_own_client_are_all_of_one_length(engine, prompt, alike):
+    from roofplan.evidence.alternatives import alternatives
+    from roofplan.evidence.inference import LENGTHS, case_of
+
+    row = {
+        "id": "x",
+        "source_key": "mine",
+        "model_name": "Llama-3.1-8B",
+        "accel_norm": "h100-sxm",
+        "count": "1",
+        "engine_name": engine,
+        "month": "2026-03",
+        "weight_precision": "bf16",
+        "input_len": prompt,
+        "output_len": "128",
+        "client_concurrency": "8",
+        "tpot_ms": "9",
+        "metric_kind": "serving",
+    }
+    case = case_of(row)
+    assert case.alike == alike
+    assert [other.alike for other in alternatives(case, LENGTHS)] == [not alike]
+    assert not case_of({**row, "quality_flags": "len_distribution"}).alike
+    assert case_of({**row, "lengths": "fixed"}).alike
+    assert LENGTHS not in case_of({**row, "lengths": "fixed"}).unstated
+
+
 def test_long_warnings_of_a_table_are_indented(monkeypatch):
     from roofplan.evidence.scoring import Validation
     from roofplan.present.screens.validation import validation_screen

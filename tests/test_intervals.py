@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+import roofplan as rp
 from roofplan import catalogue
 from roofplan.catalogue.machines import machine
 from roofplan.errors import RoofplanError
@@ -15,6 +16,7 @@ from roofplan.evidence.engines import VERSION
 from roofplan.evidence.fits.intervals import (
     COVERED,
     LEAST_SOURCES,
+    beyond_left_out,
     coverage,
     fit_intervals,
     guaranteed,
@@ -24,17 +26,20 @@ from roofplan.evidence.fits.intervals import (
     width_of,
 )
 from roofplan.evidence.fits.left_out import kept, kept_groups, save
-from roofplan.evidence.inference import inference_case
+from roofplan.evidence.inference import case_of, inference_case
 from roofplan.evidence.predictions import training_figures
 from roofplan.evidence.rows import Skipped
 from roofplan.evidence.scoring import Outcome
 from roofplan.evidence.serving_figures import predicted_figures
 from roofplan.evidence.training import training_case
+from roofplan.hf.find import read_model
 from roofplan.money.uncertainty import student
 from roofplan.records.calibration import Constant
+from roofplan.records.strategy import Strategy
 from roofplan.records.system import System
-from roofplan.records.workload import Constraints
+from roofplan.records.workload import Constraints, Workload
 from roofplan.serving import Request, Tally, evaluate
+from roofplan.serving.bounds import bounded, floors
 from roofplan.serving.certainty import _front
 from roofplan.timing.figures import (
     FIGURE_OF,
@@ -91,6 +96,28 @@ def test_a_spread_is_the_root_sum_of_squares_of_its_causes():
     assert spread_of(TIME_PER_TOKEN, doubt, FIT) == pytest.approx(math.sqrt(sum(x * x for x in found.values())))
     assert "new system" not in causes(TIME_PER_TOKEN, Doubt(), FIT)
     assert "queue" not in causes(TIME_PER_TOKEN, Doubt(), FIT)
+
+
+def blind(distances, figure=TIME_PER_TOKEN):
+    """Return rows of a blind test whose measurements lie so many halves of their intervals off, a publisher each."""
+    return [
+        {"figure": figure, "source": f"p{n}", "measured": str(2.0**far), "predicted": "1", "low": "0.5", "high": "2"}
+        for n, far in enumerate(distances)
+    ]
+
+
+def test_a_blind_test_that_misses_further_than_left_out_runs_widens_intervals():
+    assert beyond_left_out([], TIME_PER_TOKEN) == 1.0
+    assert beyond_left_out(blind([2.0] * 20, THROUGHPUT), TIME_PER_TOKEN) == 1.0
+    assert beyond_left_out(blind([0.5] * 20), TIME_PER_TOKEN) == 1.0  # never narrower
+    assert beyond_left_out(blind([2.0] * 20), TIME_PER_TOKEN) == pytest.approx(2.0**0.5)  # as many as the expectation
+    assert beyond_left_out(blind([-2.0] * 60), TIME_PER_TOKEN) == pytest.approx(2.0**0.75)
+    few_far = [*[0.1] * 19, 9.0]
+    assert beyond_left_out(blind(few_far), TIME_PER_TOKEN) == 1.0  # nine of ten lie inside
+    twice = [*blind([0.1] * 8), *(row | {"source": "many"} for row in blind([3.0] * 100))]
+    assert beyond_left_out(twice, TIME_PER_TOKEN) == pytest.approx(3.0 ** (9 / 29))  # publishers weigh alike
+    rows = drawn(240)
+    assert width_of(rows, wider=1.5).factor == pytest.approx(1.5 * width_of(rows).factor)
 
 
 def test_own_runs_stand_in_place_of_the_causes():
@@ -218,7 +245,7 @@ def test_what_is_left_out_is_judged_by_the_others():
 
 @pytest.mark.slow
 def test_shipped_intervals_are_those_of_the_kept_outcomes():
-    for item in fit_intervals(kept(FIT), kept_groups(FIT), FIT):
+    for item in fit_intervals(kept(FIT), kept_groups(FIT), FIT, catalogue.blind_rows()):
         assert FIT.find(item.law, item.name, ["any"]).value == pytest.approx(item.value, rel=0.02), item.name
 
 
@@ -450,10 +477,10 @@ def test_first_tokens_of_clients_alone_hold_the_front_end():
 
 def test_a_network_that_is_not_stated_is_slower_if_anything():
     case = next(case for case in TRAINED if "network" in case.unstated and case.machine.hosts > 8)
-    (other,) = ALTERNATIVES["network"](Asked(case.model, case.job, case.layout, case.machine))
+    (other,) = ALTERNATIVES["network"](Asked(case.model, case.job, case.layout, case.machine, case.framework))
     own, slower = (one.network.quantities["bandwidth"].value for one in (case.machine, other.machine))
     assert slower == pytest.approx(0.25 * own)
-    asked, ability = Asked(case.model, case.job, case.layout, case.machine), case.ability(FIT)
+    asked, ability = Asked(case.model, case.job, case.layout, case.machine, case.framework), case.ability(FIT)
     time = float(step(case.model, case.job, case.layout, ability).time)
     low, high = _span("network", asked, ability, time)
     assert low == 1.0
@@ -466,3 +493,58 @@ def test_kept_outcomes_keep_their_part_of_the_front_end(tmp_path):
     save(outcomes, tmp_path / "kept.csv")
     again = kept(FIT, tmp_path / "kept.csv")
     assert [one.predicted.doubt for one in again] == [one.predicted.doubt for one in outcomes]
+
+
+def test_no_interval_reaches_what_a_data_sheet_rules_out():
+    """A token takes no less than one read of the weights that it passes, whoever asks, and users get no more than that."""
+    asked = {"precision": "q4_k_m", "engine": "llama.cpp", "concurrency": "1", "output": "256"}
+    plan = rp.plan_serving("llama-3.1-8b", on="gb10", **asked).plans[0]
+    least = floors(plan.model, plan.strategy, plan.workload, plan.rates, 1)
+    assert plan.metrics["tpot"].low == least.token
+    assert plan.metrics["tokens_per_second_per_user"].high == 1.0 / least.token
+    assert plan.metrics["output_tokens_per_second"].high <= plan.users / least.token
+    wide = Metric(3.0 * least.token, 0.1 * least.token, 9.0 * least.token, "s", "guessed")
+    known = bounded(dict.fromkeys(("tpot", "ttft", "e2e"), wide), least, users=4.0, first=2.0 * least.token)
+    assert (known["tpot"].low, known["tpot"].high) == (least.token, wide.high)
+    assert known["ttft"].low == 2.0 * least.token
+    assert known["e2e"] == wide
+    rate = bounded({"output_tokens_per_second": replace(wide, high=9.0 / least.token)}, least, users=4.0, first=0.0)
+    assert rate["output_tokens_per_second"].high == 4.0 / least.token
+    probed = bounded({"tpot": wide}, replace(least, by_data_sheet=False), users=4.0, first=0.0)
+    assert probed["tpot"] == wide  # what a probe read is no limit
+
+
+def test_validate_and_simulate_rule_out_the_same():
+    one = {"model_name": "Llama-3.1-8B", "accel_norm": "gb10", "count": "1", "engine_name": "llama.cpp", "id": "x"}
+    stated = {"weight_precision": "q4_k_m", "engine_version": "b11200", "month": "2026-01", "source_key": "mine"}
+    row = one | stated | {"input_len": "512", "output_len": "128", "client_concurrency": "2", "tpot_ms": "40"}
+    case = case_of({**row, "metric_kind": "serving", "lengths": "fixed"})
+    least = floors(case.model, case.strategy, case.workload, case.rates(FIT), 1)
+    assert predicted_figures(case, FIT)["tpot"].low == pytest.approx(least.token)
+    load = {"clients": "2", "input": "512", "output": "128", "requests": "40", "precision": "q4_k_m"}
+    seen = rp.simulate("llama-3.1-8b", on="gb10", engine="llama.cpp-b11200", **load).simulation
+    assert seen.figures["tpot"].metric.low == pytest.approx(least.token)
+
+
+def test_inputs_that_are_not_stated_loosen_what_is_ruled_out():
+    one = {"model_name": "Llama-3.1-8B", "accel_norm": "gb10", "count": "1", "engine_name": "vllm", "id": "x"}
+    row = one | {"source_key": "mine", "month": "2026-01", "input_len": "128", "output_len": "128"}
+    batch = row | {"running_batch": "1", "tpot_ms": "40", "metric_kind": "latency"}
+    stated, unsaid = (case_of({**batch, "weight_precision": form}) for form in ("bf16", ""))
+    least = floors(stated.model, stated.strategy, stated.workload, stated.rates(FIT), 1).token
+    assert predicted_figures(stated, FIT)["tpot"].low == pytest.approx(least)
+    assert predicted_figures(unsaid, FIT)["tpot"].low < 0.9 * least  # 8 bits are read in half the time
+
+
+def test_a_batch_over_expert_ranks_is_bounded_by_its_work_not_by_the_widest_degree():
+    model, r = read_model("deepseek-r1"), rates(machine("h200-sxm:8")[0], catalogue.engine("vllm-0.20"), FIT)
+    wide = Strategy(tp=1, pp=1, dp=8, ep=8, attention_dp=1)
+    least = floors(model, wide, Workload(input=1024, output=128, context=2048), r, 1)
+    assert least.whole / 8 <= least.first < least.whole
+
+
+def test_a_run_cut_to_its_device_counts_by_the_end_that_is_not_cut():
+    row = {"figure": TIME_PER_TOKEN, "source": "p", "measured": "1.5", "predicted": "1", "low": "0.5", "high": "1"}
+    assert beyond_left_out([row], TIME_PER_TOKEN) == 1.0
+    names = {one["figure"] for one in catalogue.blind_rows()}
+    assert all(1.0 <= beyond_left_out(catalogue.blind_rows(), name) < 2.0 for name in names)

@@ -10,6 +10,7 @@ import sys
 import time
 import urllib.request
 from pathlib import Path
+from statistics import median
 
 import pytest
 
@@ -80,7 +81,12 @@ def test_the_loop_closes(server, tmp_path, monkeypatch):
     before = run("compare", str(plan), "2")["run"]["prediction"]["metrics"]["ttft"]["value"]
     refitted = run("calibrate", *(word for one in (2, 3, 4, 5) for word in ("--with", f"run:{one}")))
     assert refitted["status"] == "ok"
-    print("calibrated:", {name: one["held_out"] for name, one in refitted.get("errors", {}).items()})
+    steps = [one for one in refitted["figures"] if one["metric"] == "tpot"]
+    assert len(steps) == 4
+    for when in ("shipped", "refitted", "held_out"):
+        errors = ", ".join(f"{100 * one[when]:+.0f}%" for one in steps)
+        print(f"time per token, {when}: {errors}; median {100 * median(abs(one[when]) for one in steps):.1f}%")
+    assert median(abs(one["shipped"]) for one in steps) <= 0.2
     if (tmp_path / "profile.toml").exists():
         after = run("compare", str(plan), "2")["run"]["prediction"]["metrics"]["ttft"]["value"]
         assert after != before

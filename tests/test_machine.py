@@ -16,7 +16,7 @@ from roofplan.measure.machine import chip, conditions, hosts, probe
 from roofplan.measure.machine.backends import Numpy
 from roofplan.measure.machine.probe import Figure, Probe, line
 from roofplan.measure.machine.windows import OURS, PATIENCE, rate
-from roofplan.timing.rates import rates
+from roofplan.timing.rates import rates, scopes_by_vendor
 
 FIT = catalogue.shipped_fit()
 CPU = """
@@ -164,7 +164,7 @@ def test_like_a_device_of_the_catalogue_the_rest_is_its_data_sheet(tmp_path):
     assert own.peak == base.peak
     assert own.memory == base.memory
     r = rates(machine(f"{path}:1")[0], catalogue.engine("vllm-0.11"), FIT)
-    share = FIT.find("engine", "compute_share", catalogue.engine("vllm-0.11").scopes).value
+    share = FIT.find("engine", "compute_share", scopes_by_vendor(catalogue.engine("vllm-0.11"), base)).value
     lost = FIT.find("matmul", "serving_over_best", ["any"]).value
     assert r.compute["bf16"] == pytest.approx(700e12 * lost * share)
     assert r.peak["bf16"] == base.peak["bf16"].value
@@ -207,6 +207,21 @@ def test_rows_are_not_free_on_a_processor(core):
     """Each row unpacks and multiplies the weights again: eight users take several times one user's step."""
     times = {users: float(steps(core, "q4_1", users).prediction.decode.value) for users in (1, 8)}
     assert times[8] > 3.0 * times[1]
+
+
+@pytest.mark.parametrize(("bandwidth", "slower"), [("12 GB/s", 1.0), ("4 GB/s", 1.9)])
+def test_the_first_row_computes_while_its_weights_stream_in(core, tmp_path, bandwidth, slower):
+    """A weight takes 0.08 ns to multiply, and at 16 GB/s 0.04 ns to read: what it reads more slowly it still hides."""
+    path = tmp_path / "slow.toml"
+    path.write_text(CPU.replace('"core"', '"slow"').replace("16 GB/s", bandwidth))
+    quick, late = (float(steps(one, "q4_1", 1).prediction.decode.value) for one in (core, f"{path}:1"))
+    assert late / quick == pytest.approx(slower, rel=0.05)
+
+
+def test_data_sheets_of_processors_are_not_read_at_their_word(core):
+    sheet, probed = (steps(one, "q4_1", 1).rates for one in ("ryzen-9-5950x:1", core))
+    assert sheet.vector.bandwidth < 0.9 * sheet.wire
+    assert probed.vector.bandwidth == probed.wire
 
 
 def test_more_instructions_a_weight_take_longer(core):

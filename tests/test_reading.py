@@ -397,7 +397,7 @@ def test_software_maps_to_a_profile_and_says_so(name, month, profile, said):
     found = framework_of(row(framework=name, month=month), assumed)
     assert found.id == profile
     assert bool(assumed.texts) == bool(found.stands_for) == bool(said)
-    assert all(said in text and profile in text for text in assumed.texts)
+    assert all(said in text and profile in text for text in assumed.texts if not text.startswith("loss: "))
 
 
 def test_every_stand_in_is_a_profile_and_none_hides_one():
@@ -442,14 +442,15 @@ def test_a_blank_micro_batch_follows_from_the_batch_or_is_the_frameworks_default
     assert training_case(row(micro_batch="", grad_accum="2", cp="2")).layout.micro_batch == 2.0
     with pytest.raises(Skipped, match="less than one"):
         training_case(row(micro_batch="", grad_accum="64"))
-    own = training_case(row(micro_batch="", framework="torchtitan", global_batch_sequences="1024"))
+    roomy = {"micro_batch": "", "framework": "torchtitan", "accel_norm": "b300"}
+    own = training_case(row(**roomy, global_batch_sequences="1024"))
     assert own.layout.micro_batch == 8.0
     assert "micro-batch: 8, torchtitan's default" in own.assumed
-    just = training_case(row(micro_batch="", framework="torchtitan", global_batch_sequences="512"))
+    just = training_case(row(**roomy, global_batch_sequences="512"))
     assert "micro-batch: 8, torchtitan's default" in just.assumed
     few = training_case(row(micro_batch="", framework="torchtitan"))
     assert few.layout.micro_batch == 2.0
-    whole = training_case(row(micro_batch="", framework="maxtext", global_batch_sequences=""))
+    whole = training_case(row(**roomy | {"framework": "maxtext"}, global_batch_sequences=""))
     assert (whole.layout.micro_batch, whole.job.batch) == (12.0, 12 * 64)
     least = training_case(row(micro_batch=""))
     assert least.layout.micro_batch == 1.0
@@ -805,7 +806,9 @@ def test_a_served_row_is_scored_or_skipped_with_a_reason(cells, scored):
 
 def test_software_that_another_stands_for_is_named_no_surer_than_borrowed_and_in_no_fit():
     (own,), (other,) = (
-        inference_outcomes({**SERVED, "engine_name": name, "engine_version": "", "month": "2025-10"}, FIT)
+        inference_outcomes(
+            {**SERVED, "engine_name": name, "engine_version": "", "month": "2025-10", "lengths": "fixed"}, FIT
+        )
         for name in ("vllm", "tgi")
     )
     assert own.predicted.value == other.predicted.value
@@ -928,6 +931,63 @@ def test_memory_of_a_kind_that_is_not_stated_may_be_what_tensors_took_or_what_wa
     assert any_kind.value == tensors.value < held.value == unsaid.value
     assert tensors.high / tensors.low < any_kind.high / any_kind.low
     assert held.high / held.low < unsaid.high / unsaid.low
+
+
+TRAINER = {
+    "accelerators_total": "1",
+    "accel_norm": "h100-sxm",
+    "model_name": "Llama 3.1 8B",
+    "seq_len": "16384",
+    "micro_batch": "1",
+    "global_batch_sequences": "8",
+    "measured_memory_gb_per_gpu": "40",
+    "memory_kind": "allocated",
+    "task": "lora",
+    "recompute": "full",
+}
+
+
+def of_trainer(framework, loss=""):
+    outcomes, _ = training_outcomes(row(framework=framework, loss=loss, **TRAINER), FIT)
+    return next((one.predicted, one.assumed) for one in outcomes if one.metric == "memory")
+
+
+def test_a_loss_that_writes_no_logits_needs_less_memory_and_either_may_be_meant():
+    (plain, _), (fused, _), (unsaid, said) = (of_trainer("trl", loss) for loss in ("plain", "fused", ""))
+    logits = 16384 * 128256 * 10.0  # fp32 and 16-bit logits, and more
+    assert plain.value - fused.value > logits
+    assert unsaid.value == plain.value
+    assert unsaid.high / unsaid.low > 1.1 * plain.high / plain.low
+    assert any(one.startswith("loss: ") for one in said)
+    assert of_trainer("unsloth")[0].value == fused.value  # its own loss is fused unasked
+    assert of_trainer("transformers")[0].value == plain.value  # as the profile says
+    assert not any(one.startswith("loss: ") for one in of_trainer("transformers")[1])
+    with pytest.raises(Skipped, match="a fused one under torchtitan"):
+        training_case(row(framework="torchtitan", month="2025-06", loss="fused", **TRAINER))
+    with pytest.raises(Skipped, match="loss: 'liger' is not known; accepted: fused, plain"):
+        training_case(row(framework="trl", loss="liger", **TRAINER))
+
+
+def test_a_default_micro_batch_is_halved_until_it_fits():
+    one = {**TRAINER, "micro_batch": "", "grad_accum": "", "seq_len": "4096"}
+    small = training_case(row(framework="trl", **{**one, "accel_norm": "l40s"}))
+    large = training_case(row(framework="trl", **{**one, "accel_norm": "b300"}))
+    assert 1.0 <= small.layout.micro_batch < large.layout.micro_batch == 8.0
+    texts = [[said for said in case.assumed if said.startswith("micro-batch: ")] for case in (small, large)]
+    assert texts == [
+        [f"micro-batch: {small.layout.micro_batch:g}, as 8, transformers's default, does not fit"],
+        ["micro-batch: 8, transformers's default"],
+    ]
+    assert (small.job.batch, large.job.batch) == (8, 8)
+    unsaid = training_case(row(framework="trl", **{**one, "accel_norm": "l40s", "global_batch_sequences": ""}))
+    assert unsaid.job.batch == unsaid.layout.micro_batch == small.layout.micro_batch
+    failed = training_case(row(framework="trl", **{**one, "accel_norm": "l40s"}), ran=False)
+    assert failed.layout.micro_batch == 8.0  # what ran out of memory may well have used it
+
+
+def test_gemini_shards_weights():
+    one = {"framework": "colossalai", "accelerators_total": "8", "accel_norm": "a100-sxm-80"}
+    assert training_case(row(zero_stage_fsdp="Gemini", **one)).layout.zero == 3
 
 
 BATCH = {

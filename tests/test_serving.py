@@ -854,6 +854,23 @@ def test_the_line_under_load_carries_what_was_asked(run):
     assert "saturated" not in simulated
 
 
+@pytest.mark.parametrize(
+    ("model", "words"),
+    [
+        ("llama-3.1-8b", "--on h100-sxm:4 --precision bf16 --precision fp8 --kv-precision bf16 --kv-precision fp8"),
+        ("deepseek-v3", "--on h200-sxm:8 --engine sglang --strategy tp8,ep8,attention-dp8"),
+    ],
+)
+def test_the_line_under_load_simulates_the_plan_above_it(run, run_json, model, words):
+    _, out, _ = run("serve", model, *words.split())
+    served = run_json("serve", model, *words.split())[1]["plans"][0]
+    typed = shlex.split(out.partition("under load    p99: ")[2].partition("\n\n")[0].replace("\\\n", " "))
+    felt = run_json(*typed[1:], "--requests", "50")[1]
+    assert (felt["strategy"], felt["engine"]) == (served["strategy"], served["engine"])
+    own = [served["precision"][name] for name in ("weights", "kv")] if "--precision" in words else [None, None]
+    assert [felt["inputs"].get(name) for name in ("precision", "kv_precision")] == own
+
+
 @pytest.mark.parametrize("words", ["--on apple-m3-max:1", "--on h100-sxm:1 --engine any"])
 def test_the_line_under_load_names_the_engine_whose_settings_it_carries(run, words):
     _, out, _ = run("serve", "llama-3.1-8b", *words.split())
@@ -969,6 +986,7 @@ SHOWN = [
     ("llama-3.1-405b", "dgx-h100:2", {"strategy": "tp=16"}),
     ("llama-2-70b", "rtx-4090:8x1@10gbe", {"strategy": "tp=8"}),
     ("llama-3.1-70b", "mi300x:8", {"strategy": "tp=8"}),
+    ("qwen3-30b-a3b", "ryzen-9-5950x", {"precision": "q4_k_m", "concurrency": "4"}),
 ]
 
 
@@ -991,6 +1009,11 @@ def shown_value(leaf):
     if leaf.law == "roofline.serial_time":
         work = n["work"] + n["entries"] * n["unpacking"]
         return n["layers"] * (n["moved"] / n["memory_rate"] + work / n["compute_rate"])
+    if leaf.law == "roofline.row_by_row_time":
+        assert leaf.text.count("{each}") == 2
+        assert "{work}" not in leaf.text
+        first = max(n["moved"] / n["memory_rate"], n["each"] / n["compute_rate"])
+        return n["layers"] * (first + n["more"] * n["each"] / n["compute_rate"])
     if leaf.law.startswith("collectives.") and "(" in leaf.text:
         return arithmetic(leaf)
     return None

@@ -1372,7 +1372,7 @@ def test_utilisation_is_of_the_peak_of_the_format_that_multiplies():
 )
 def test_only_an_assumed_balance_of_experts_is_doubted(name, imbalance, doubted):
     layout = Layout(tp=1.0, dp=8.0, micro_batch=1.0, imbalance=imbalance)
-    asked = Asked(read_model(name), job(), layout, machine("h100-sxm:8")[0])
+    asked = Asked(read_model(name), job(), layout, machine("h100-sxm:8")[0], catalogue.framework("megatron-core-0.16"))
     assert len(_imbalances(asked)) == doubted
 
 

@@ -203,21 +203,46 @@ def closed_loop(**cells):
     return case_of({**row, **{name: str(value) for name, value in cells.items()}})
 
 
+DRAWN = "1024.5"
+"""A mean of prompts whose lengths were drawn, since it is no whole number [token]."""
+
+
 def test_clients_count_however_many_requests_they_send():
-    few, many = (predicted_figures(closed_loop(client_concurrency=n, queued_requests=100 * n), FIT) for n in (1, 128))
+    few, many = (
+        predicted_figures(closed_loop(input_len=DRAWN, client_concurrency=n, queued_requests=100 * n), FIT)
+        for n in (1, 128)
+    )
     assert many["tpot"].value > 2 * few["tpot"].value
-    short = predicted_figures(closed_loop(client_concurrency=32, queued_requests=32 * 10), FIT)
-    long = predicted_figures(closed_loop(client_concurrency=32, queued_requests=32 * 100), FIT)
+    short = predicted_figures(closed_loop(input_len=DRAWN, client_concurrency=32, queued_requests=32 * 10), FIT)
+    long = predicted_figures(closed_loop(input_len=DRAWN, client_concurrency=32, queued_requests=32 * 100), FIT)
     for name in ("tpot", "output_tokens_per_second"):
         assert long[name].value == pytest.approx(short[name].value, rel=0.12)
-    waiting = predicted_figures(closed_loop(client_concurrency=2000, queued_requests=100_000), FIT)
+    waiting = predicted_figures(closed_loop(input_len=DRAWN, client_concurrency=2000, queued_requests=100_000), FIT)
     assert waiting["ttft"].value > 10 * many["ttft"].value
-    seats = closed_loop().book().max_concurrency
+    seats = closed_loop(input_len=DRAWN).book().max_concurrency
     stays = waiting["ttft"].value + 127 * waiting["tpot"].value
     assert waiting["output_tokens_per_second"].value == pytest.approx(
         2000 * 128 / stays, rel=2e-3
     )  # but for the front end
     assert seats < 2000
+
+
+def test_equal_requests_stay_in_step_however_many_clients_send():
+    """What `compare` and `calibrate` predict for one run agrees: a closed loop of equal requests is simulated at any length."""
+    few, many = (
+        predicted_figures(
+            closed_loop(client_concurrency=8, queued_requests=n, engine_version="0.11", lengths="fixed"), FIT
+        )
+        for n in (96, 400)
+    )
+    for name in ("tpot", "ttft"):
+        assert many[name].value == few[name].value
+    spread = predicted_figures(closed_loop(client_concurrency=8, queued_requests=400, input_len=DRAWN), FIT)
+    assert many["ttft"].value > 1.1 * spread["ttft"].value  # all prompts come at once
+    load = {"clients": 8, "requests": 96, "warmup": 0, "input": 1024, "output": 128, "precision": "bf16"}
+    told = rp.simulate("llama-3.1-8b", on="h100-sxm:1", strategy="tp=1", engine="vllm-0.11", **load).simulation
+    for name in ("tpot", "ttft"):
+        assert many[name].value == pytest.approx(told.figures[name].summary.mean, rel=0.01)
 
 
 def test_one_client_before_several_replicas_is_one_client():
@@ -652,8 +677,8 @@ def test_what_a_closed_loop_leaves_open_is_assumed_and_said():
 
 
 def test_a_steady_state_predicts_no_tails_of_requests_that_are_all_alike():
-    found = predicted_figures(closed_loop(queued_requests=2000, percentile="p99"), FIT)
+    found = predicted_figures(closed_loop(input_len=DRAWN, queued_requests=2000, percentile="p99"), FIT)
     assert isinstance(found["tpot"], str)
     assert isinstance(found["ttft"], str)
-    gaps = predicted_figures(closed_loop(queued_requests=2000, percentile="p99 ITL"), FIT)
+    gaps = predicted_figures(closed_loop(input_len=DRAWN, queued_requests=2000, percentile="p99 ITL"), FIT)
     assert not isinstance(gaps["tpot"], str)

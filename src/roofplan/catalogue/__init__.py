@@ -512,6 +512,18 @@ def inference_rows() -> tuple[dict[str, str], ...]:
         return tuple(csv.DictReader(file))
 
 
+@lru_cache(maxsize=1)
+def blind_rows() -> tuple[dict[str, str], ...]:
+    """Return the predictions of the last blind test: runs that nobody had seen, each predicted once, by the tool as it was.
+
+    Returns
+    -------
+    The rows of the table, each as column -> text.
+    """
+    with (ROOT / "measured" / "blind.csv").open(newline="") as file:
+        return tuple(csv.DictReader(file))
+
+
 @lru_cache(maxsize=256)
 def measured_systems(figure: str, without: frozenset[str] = frozenset()) -> frozenset[System]:
     """Return the systems with measured runs behind the constants of a figure.

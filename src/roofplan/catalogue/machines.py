@@ -283,7 +283,9 @@ def _counts(text: str, device: Accelerator, server: Server | None, whole: str, a
     if match[2] is not None:
         if server is not None and int(match[2]) > server.count:
             servers = -(-first * int(match[2]) // server.count)
-            message = f"{argument}: {whole}: a {server.id} holds {server.count} {device.id}; write {server.id}:{servers}"
+            message = (
+                f"{argument}: {whole}: a {server.id} holds {server.count} {device.id}; write {server.id}:{servers}"
+            )
             raise InputError(message, argument=argument, value=text)
         return first, int(match[2])
     if server is not None:

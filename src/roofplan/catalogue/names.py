@@ -97,6 +97,7 @@ class StandIn:
     untuned : whether it divides a model as the profile does by slower code of its own.
     weights : format of the files that it fetches unasked, empty for the published one.
     recompute : what it recomputes unasked, empty for what the profile does.
+    loss : ``fused`` where its loss writes no logits, empty for the profile's.
     kernels : scope of the constants of its own kernels, empty for the profile's.
     compiled : id of the profile where torch.compile made its kernels, empty for the same.
     vendors : vendors of devices on which it runs, none for the profile's.
@@ -110,6 +111,7 @@ class StandIn:
     untuned: bool = False
     weights: str = ""
     recompute: str = ""
+    loss: str = ""
     kernels: str = ""
     compiled: str = ""
     vendors: tuple[str, ...] = ()
@@ -147,7 +149,7 @@ def stand_in(kind: str, name: str, month: str = "") -> StandIn | None:
 
 
 def _stand_in(name: str, entry: Table, month: str) -> StandIn:
-    kept = ("own", "untuned", "weights", "recompute", "kernels", "compiled")
+    kept = ("own", "untuned", "weights", "recompute", "loss", "kernels", "compiled")
     more = {key: entry[key] for key in kept if key in entry}
     vendors, reads = (tuple(entry.get(key, ())) for key in ("vendors", "reads"))
     found = _of_month(entry["profiles"], months(month))

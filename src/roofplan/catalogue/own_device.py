@@ -170,7 +170,7 @@ def _read(path: Path) -> Given:
         said = {
             "extra_forbidden": f"is not a key of a device; known: {', '.join(Given.model_fields)}",
             "missing": "is missing",
-            "string_type": f"is {first['input']!r}; write text in quotes, and a quantity with its unit: \"4 TB/s\"",
+            "string_type": f'is {first["input"]!r}; write text in quotes, and a quantity with its unit: "4 TB/s"',
         }
         wrong = said.get(first["type"], f"is not what it should be: {first['msg'].lower()}")
         raise InputError(f"{path}: {where} {wrong}", argument=where, value=str(path)) from None

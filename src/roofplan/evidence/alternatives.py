@@ -76,7 +76,7 @@ def _with_prompt(case: InferenceCase, factor: float) -> InferenceCase:
 _OTHERS: dict[str, Callable[[InferenceCase], list[InferenceCase]]] = {
     VERSION: lambda case: [replace(case, engine=launched(case.row, one)) for one in _releases_beside(case.engine)],
     PROMPT: lambda case: [_with_prompt(case, factor) for factor in (0.5, 2.0)],
-    LENGTHS: lambda case: [replace(case, alike=True)],
+    LENGTHS: lambda case: [replace(case, alike=not case.alike)],
     ANSWER: lambda case: [_with_answer(case, factor) for factor in (0.5, 4.0)],
     FORMAT: _in_other_formats,
     CACHE: lambda case: [

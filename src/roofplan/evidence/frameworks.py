@@ -40,17 +40,41 @@ def framework_of(row: Row, assumed: Assumed) -> Framework:
     are split over them.
     """
     name, month = row["framework"].removeprefix("other:"), row.get("month", "")
+    loss = row.get("loss", "").lower()
     when = month or row.get("year", "")
     other = catalogue.stand_in("frameworks", name, when)
     other = _as_compiled(row, other) if other else None
     identity = other.id if other else catalogue.aliases("frameworks").get(catalogue.hyphened(name))
     if identity is None:
-        return _undescribed(row, name, when, assumed)
+        return _with_loss(_undescribed(row, name, when, assumed), loss, "", assumed)
     found = catalogue.framework(identity)
     if other and not other.own:
         assumed.add(f"framework {other.text}")
         found = found.standing_for(other.name, untuned=other.untuned, recompute=other.recompute)
+    found = _with_loss(found, loss, other.loss if other else "", assumed)
     return _with_attention(found, row.get("flash_attention", ""), when, assumed)
+
+
+LOSS = "loss"
+"""Whether the loss writes logits, an input that rows may omit and that has another plausible value."""
+
+
+def _with_loss(found: Framework, stated: str, unasked: str, assumed: Assumed) -> Framework:
+    """Return a framework with the loss that a row states, ``fused`` or ``plain``, else the one that its software uses unasked.
+
+    Whether those who run other software than the profile's have switched a fused one on is not known.
+
+    Raises
+    ------
+    Skipped : a fused loss of this framework is not described.
+    """
+    if not found.has_fused_loss:
+        if stated == "fused":
+            raise Skipped(f"loss: a fused one under {found.id} is not described")
+        return found
+    if not stated and not unasked and found.stands_for:
+        assumed.add("loss: it writes the logits, as no fused one is stated", LOSS)
+    return found.with_fused_loss() if (stated or unasked) == "fused" else found
 
 
 def _undescribed(row: Row, name: str, when: str, assumed: Assumed) -> Framework:

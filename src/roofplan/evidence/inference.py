@@ -91,6 +91,9 @@ LARGEST_QUEUE = 12.0
 """Requests over batch slots above which ramp-up and tail of a queue are neglected and it is in steady state [1]."""
 
 
+OF_EQUAL_LENGTH = frozenset({"vllm"})
+"""Engines whose own benchmark client sends random requests of equal length unless told otherwise (vllm bench serve, --random-range-ratio)."""
+
 FIXED = "fixed"
 """Cell of the column ``lengths`` of a run whose requests are all alike."""
 
@@ -268,13 +271,13 @@ def case_of(row: Row) -> InferenceCase:
     requests = number(row, "queued_requests") or _stated_requests(row)
     if regime == "closed loop" and requests is None:
         assumed.add(f"requests: {ROUNDS:g} a client")
-    if (
-        regime == "closed loop"
-        and (number(row, "client_concurrency") or 1.0) > 1.0
-        and "len_distribution" not in flags(row)
-        and row.get("lengths") != FIXED
-    ):
-        assumed.add("lengths: within a fifth of their means", LENGTHS)
+    alike = row.get("lengths") == FIXED
+    several = regime == "closed loop" and (number(row, "client_concurrency") or 1.0) > 1.0
+    if several and not alike and "len_distribution" not in flags(row):
+        own_client = engine.name in OF_EQUAL_LENGTH and not engine.stands_for
+        alike = own_client and _whole_lengths(row)
+        how = f"all alike, as {engine.name}'s own client sends them" if alike else "within a fifth of their means"
+        assumed.add(f"lengths: {how}", LENGTHS)
     said = row.get("percentile", "")
     if said and not KNOWN_STATISTIC.search(said.lower()):
         assumed.add(f"percentile {said}: read as the mean")
@@ -299,9 +302,15 @@ def case_of(row: Row) -> InferenceCase:
         statistic=statistic(row.get("percentile", "")),
         assumed=tuple(assumed.texts),
         unstated=tuple(assumed.unstated),
-        alike=row.get("lengths") == FIXED,
+        alike=alike,
     )
     return with_launch_settings(found_case)
+
+
+def _whole_lengths(row: Row) -> bool:
+    """Return whether prompt and answer are whole numbers of tokens; means of drawn lengths seldom are."""
+    stated = (number(row, "input_len"), number(row, "output_len"))
+    return all(length is not None and length.is_integer() for length in stated)
 
 
 def _integer(value: float | None) -> int | None:

@@ -9,13 +9,14 @@ from dataclasses import replace
 
 from roofplan import catalogue
 from roofplan.errors import RoofplanError
+from roofplan.evidence.frameworks import LOSS
 from roofplan.evidence.inference import NEEDED as SERVING_COLUMNS
 from roofplan.evidence.inference import inference_case
 from roofplan.evidence.rows import Row, Skipped, flags, told_apart, unread
 from roofplan.evidence.scoring import Memory, Outcome, Validation
 from roofplan.evidence.serving_figures import ideal_serving, implausible_serving, predicted_figures
+from roofplan.evidence.training import MICRO_BATCH, RECOMPUTE, TrainingCase, room_of, training_case
 from roofplan.evidence.training import NEEDED as TRAINING_COLUMNS
-from roofplan.evidence.training import RECOMPUTE, TrainingCase, room_of, training_case
 from roofplan.records.calibration import Fit
 from roofplan.timing.figures import MEMORY, Metric, flat, sure
 from roofplan.training.certainty import memory_certainty, step_certainty
@@ -119,15 +120,15 @@ def training_outcomes(row: Row, fit: Fit) -> tuple[list[Outcome], Memory | None]
     out_of_memory = "oom-row" in flags(row)
     base = Outcome(id=row["id"], source=row["source_key"], year=row.get("month", "")[:4] or row.get("year", ""))
     try:
-        case = training_case({**row, "quality": ""} if out_of_memory else row)
+        case = training_case({**row, "quality": ""}, ran=False) if out_of_memory else training_case(row)
         predicted, judged = training_figures(case, fit)
         most = ideal_rate(case, fit)
     except (Skipped, RoofplanError) as reason:
         return [replace(base, skipped=str(reason))], None
     except ArithmeticError as error:
         return [replace(base, skipped=f"its numbers make no run: {error}")], None
-    # recomputation decides the memory, so a run that does not state it is not judged
-    known = RECOMPUTE not in case.unstated
+    # they decide the memory, so a run that does not state them is not judged
+    known = {RECOMPUTE, LOSS, MICRO_BATCH}.isdisjoint(case.unstated)
     ran = Memory(id=row["id"], ran=not out_of_memory, fits=judged) if known or out_of_memory else None
     if out_of_memory:
         return [replace(base, skipped="oom-row")], ran
@@ -170,12 +171,24 @@ def training_figures(case: TrainingCase, fit: Fit) -> tuple[dict[str, Metric], b
 def _memory(case: TrainingCase, reserved: Metric, allocated: Metric, fit: Fit) -> Metric:
     """Return the memory of a run as it was read: what tensors took, what the allocator held, or either where the row does not say."""
     kind, room = case.memory_kind, room_of(case)
+    if LOSS in case.unstated:
+        fused = fullest(ledgers(case.model, case.job, case.layout, case.framework.with_fused_loss(), fit))
+        reserved = _between(LOSS, reserved, float(fused.reserved), reserved.value, fit)
+        allocated = _between(LOSS, allocated, float(fused.allocated.value), allocated.value, fit)
     found = allocated if kind in {"allocated", "unspecified"} else reserved
-    if kind not in {"allocated", "reserved"} and found.doubt is not None:
-        either = ("memory kind", flat(allocated.value, reserved.value + CONTEXT))
-        doubt = found.doubt._replace(assumed=(*found.doubt.assumed, either))
-        found = sure(MEMORY, found.grade, doubt, fit).of(found.value, found.unit)
-    return allocated if kind == "allocated" else at_most(found, room)
+    if kind not in {"allocated", "reserved"}:
+        found = _between("memory kind", found, allocated.value, reserved.value + CONTEXT, fit)
+    if kind == "allocated":
+        return allocated
+    return at_most(found, room if kind else float(case.machine.device.memory or math.inf))
+
+
+def _between(unstated: str, found: Metric, least: float, most: float, fit: Fit) -> Metric:
+    """Return a memory whose interval also holds what another value of an unstated input would make of it, from least to most [B]."""
+    if found.doubt is None:
+        return found
+    doubt = found.doubt._replace(assumed=(*found.doubt.assumed, (unstated, flat(least, most))))
+    return sure(MEMORY, found.grade, doubt, fit).of(found.value, found.unit)
 
 
 CONTEXT = 2.0**30

@@ -135,12 +135,13 @@ KNOWN_WORDS = {
     "memory_kind": re.compile(r"^(max_memory_)?(allocated|reserved)\b|^(unspecified|peak|nvidia-smi)$", re.IGNORECASE),
     "offload": re.compile(r"^no|none|param|weight|optim|activation|cpu|not stated", re.IGNORECASE),
     "zero_stage_fsdp": re.compile(
-        r"^[0-3](\.0)?$|[fh]sdp|shard|ddp|(zero|stage)[-_ ]*[0-3](?!\d)|distributed|none", re.IGNORECASE
+        r"^[0-3](\.0)?$|[fh]sdp|shard|ddp|(zero|stage)[-_ ]*[0-3](?!\d)|distributed|none|gemini", re.IGNORECASE
     ),
     "recompute": re.compile(
         r"^(none|full|selective|minimal|save|qkv|true|false|yes|no|on|off)\b|^(save|minimal|qkv)|checkpoint",
         re.IGNORECASE,
     ),
+    "loss": re.compile(r"^(fused|plain)$", re.IGNORECASE),
     "moe": EXPERTS_TOGETHER,
     "task": re.compile(r"^(pretrain|full|sft|finetun|fine-tun|memory|q?lora|adapter)", re.IGNORECASE),
 }
@@ -152,7 +153,8 @@ EXAMPLES = {
     "recompute": "; accepted: none, selective, full",
     "memory_kind": "; accepted: allocated, reserved, unspecified",
     "offload": "; accepted: none, params->CPU, optimizer->CPU, activations->CPU",
-    "zero_stage_fsdp": "; accepted: 0 to 3, FSDP full shard, SHARD_GRAD_OP, distributed optimizer, DDP",
+    "loss": "; accepted: fused, plain",
+    "zero_stage_fsdp": "; accepted: 0 to 3, FSDP full shard, SHARD_GRAD_OP, Gemini (ColossalAI's stage 3), distributed optimizer, DDP",
     "moe": "; write experts, those of a token and shared ones as 128/8/0",
     "task": "; accepted: pretrain, full-ft, lora, qlora, adapter, adapter_v2",
     "sequence_parallel": "; accepted: True, False",
@@ -292,7 +294,7 @@ READ = {
         *("experts", "experts_per_token", "shared_experts", "accelerators_total", "devices_per_node"),
         *("interconnect", "tp", "pp", "dp", "cp", "ep", "interleave", "schedule", "micro_batch"),
         *("global_batch_sequences", "grad_accum", "zero_stage_fsdp", "sequence_parallel", "precision"),
-        *("recompute", "offload", "optimizer", "gradient_dtype", "flash_attention", "compiled"),
+        *("recompute", "offload", "optimizer", "gradient_dtype", "flash_attention", "compiled", "loss"),
         *("framework", "task", "rank", "targets", "measured_step_s", "norm_tokens_per_s_per_gpu"),
         *("measured_memory_gb_per_gpu", "memory_kind"),
     ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -16,7 +17,8 @@ from roofplan.laws import batching
 from roofplan.load.requests import Lengths, Requests, renewal
 from roofplan.records.calibration import Fit
 from roofplan.records.terms import Term
-from roofplan.serving import Prediction, floors
+from roofplan.serving import Floors, Prediction, floors
+from roofplan.serving.bounds import bounded
 from roofplan.serving.certainty import certainty
 from roofplan.simulation.deployment import Deployment
 from roofplan.simulation.replicas import ROUND_ROBIN, Served
@@ -27,13 +29,27 @@ from roofplan.timing.figures import CLIENTS, FIGURE_OF, Load, Metric, flat, sure
 def predicted_figures(case: InferenceCase, fit: Fit) -> dict[str, Metric | str]:
     """Return the predicted figures of a case by metric, or why one cannot be predicted; omitted inputs widen intervals."""
     found = _as_stated(case, fit)
-    if not case.unstated:
-        return found
-    others = {}
-    for unstated in case.unstated:
-        values = _loaded_values if unstated == LENGTHS else _steady_values
-        others[unstated] = [values(other, fit) for other in (case, *alternatives(case, unstated))]
-    return {name: _widened(name, figure, others, fit) for name, figure in found.items()}
+    cases = {unstated: [case, *alternatives(case, unstated)] for unstated in case.unstated}
+    others = {
+        unstated: [(_loaded_values if unstated == LENGTHS else _steady_values)(one, fit) for one in several]
+        for unstated, several in cases.items()
+    }
+    wide = {name: _widened(name, figure, others, fit) for name, figure in found.items()}
+    return wide | _bounded(case, [one for several in cases.values() for one in several], wide, fit)
+
+
+def _bounded(
+    case: InferenceCase, plausible: Sequence[InferenceCase], found: Mapping[str, Metric | str], fit: Fit
+) -> dict[str, Metric]:
+    """Return figures clipped at what data sheets allow in the most favourable of the plausible cases."""
+    bounds = [_least(one, 1, fit) for one in (case, *plausible)]
+    least = replace(min(bounds, key=lambda one: one.token), by_data_sheet=all(one.by_data_sheet for one in bounds))
+    together = float(case.users or 1.0) if case.regime == "static batch" else 1.0
+    first = min(max(one.first, together * one.whole / case.machine.count) for one in bounds)
+    if case.varied and case.statistic.quantile is not None:
+        first = 0.0  # a percentile of prompts of unlike length is not that of their mean
+    known = {name: one for name, one in found.items() if isinstance(one, Metric)}
+    return bounded(known, least, users=float(case.users or case.clients or math.inf), first=first)
 
 
 def _loaded_values(case: InferenceCase, fit: Fit) -> dict[str, float]:
@@ -146,7 +162,8 @@ def _queued(case: InferenceCase, fit: Fit) -> dict[str, Metric | str]:
     clients = float(case.clients or math.inf)
     running = min(float(book.max_concurrency), clients)
     long = case.regime != "open loop" and case.requests is not None and case.requests > LARGEST_QUEUE * running
-    if long or (case.regime == "offline" and case.requests is None):
+    in_step = case.alike and case.clients is not None  # equal requests never spread out, however many
+    if (long and not in_step) or (case.regime == "offline" and case.requests is None):
         return _full_queue(case, running, fit)
     seen, steady = simulated(case, fit)
     waits = case.regime in UNEVEN_LOADS or clients > running
@@ -299,6 +316,7 @@ def requests_of(case: InferenceCase) -> Requests:
     Arrivals and lengths; clients send theirs when the last one has ended.
     """
     count = case.requests or (round(ROUNDS * case.clients) if case.clients else UNSTATED)
+    count = min(count, round(LARGEST_QUEUE * case.clients)) if case.clients else count
     spread = case.clients is not None and not case.alike
     lengths = SHARED_CHATS if case.varied else SPREAD if spread else Lengths()
     random = np.random.default_rng(0)
@@ -310,19 +328,29 @@ def requests_of(case: InferenceCase) -> Requests:
 
 
 def ideal_serving(case: InferenceCase, fit: Fit) -> dict[str, float]:
-    """Return the data sheet's limits: one read of the weights per token, and prompts at the dense peak of all devices."""
+    """Return the data sheet's limits, where it has some: one read of the weights per token, and prompts at the dense peak of all devices."""
     one, rate = _floors(case, fit)
+    out = {"prefill_tokens_per_second": rate} if math.isfinite(rate) else {}
     if case.users is None:
-        return {"prefill_tokens_per_second": rate}
-    out = {"tpot": one, "prefill_tokens_per_second": rate, "output_tokens_per_second": case.users / one}
-    return out | ({"ttft": case.users * case.prompt / rate} if case.regime == "static batch" else {})
+        return out
+    if one:
+        out |= {"tpot": one, "output_tokens_per_second": case.users / one}
+    if math.isfinite(rate) and case.regime == "static batch":
+        out["ttft"] = case.users * case.prompt / rate
+    return out
 
 
 def _floors(case: InferenceCase, fit: Fit) -> tuple[float, float]:
     """Return the least time per token, from the bytes that the running sequences read, and the highest prompt rate [s, token/s]."""
+    one = _least(case, max(1, round(case.users or 1)), fit)
+    prompt = max(1, round(case.prompt))
+    return float(one.token), float(prompt * case.machine.count / one.whole) if one.whole else math.inf
+
+
+def _least(case: InferenceCase, users: int, fit: Fit) -> Floors:
+    """Return lower bounds on the times of a case with so many users."""
     prompt = replace(case.workload, input=max(1, round(case.prompt)))
-    one = floors(case.model, case.strategy, prompt, case.rates(fit), max(1, round(case.users or 1)))
-    return float(one.token), float(prompt.input * case.machine.count / (one.first * max(one.ranks)))
+    return floors(case.model, case.strategy, prompt, case.rates(fit), users)
 
 
 def implausible_serving(case: InferenceCase, fit: Fit) -> dict[str, str]:

@@ -14,7 +14,7 @@ from roofplan.evidence.frameworks import framework_of
 from roofplan.evidence.models import device_of, model_of
 from roofplan.evidence.rows import Assumed, Row, Skipped, checked, flags, number
 from roofplan.records.calibration import Fit
-from roofplan.records.hardware import Link, Machine
+from roofplan.records.hardware import CPU, Link, Machine
 from roofplan.records.model import Model
 from roofplan.records.source import Sourced
 from roofplan.records.system import Origin
@@ -81,8 +81,13 @@ def room_of(case: TrainingCase) -> float:
     return float(case.machine.device.memory or math.inf) - case.framework.keeps("outside")
 
 
-def training_case(row: Row) -> TrainingCase:
+def training_case(row: Row, *, ran: bool = True) -> TrainingCase:
     """Return a row as a case.
+
+    Parameters
+    ----------
+    row : the row.
+    ran : whether the run had memory enough, so that what does not fit was not what it used.
 
     Raises
     ------
@@ -94,6 +99,8 @@ def training_case(row: Row) -> TrainingCase:
     assumed = Assumed()
     model = model_of(row, assumed)
     found = machine_of(row, assumed)
+    if found.device.device_class == CPU:
+        raise Skipped(f"accel_norm: {found.device.id} is a processor, on which training is not described")
     framework = framework_of(row, assumed)
     sequence = _sequence(row, assumed)
     if sequence is None:
@@ -114,13 +121,9 @@ def training_case(row: Row) -> TrainingCase:
         gradient=gradient,
         adapter=adapter_of(row, framework),
     )
-    recompute = _stated_recompute(row, framework)
-    if framework.sharding == "zero" and layout.dp > 1.0 and not row.get("zero_stage_fsdp"):
-        layout = _sharding(model, job, replace(layout, recompute=recompute or "full"), framework, found, assumed)
-    if recompute:
-        layout = replace(layout, recompute=recompute)
-    else:
-        layout = _recomputing(model, job, layout, framework, found, assumed)
+    if ran and MICRO_BATCH in assumed.unstated:
+        job, layout = _that_fits(row, model, job, layout, framework, found, assumed)
+    layout = _settled(row, model, job, layout, framework, found, assumed)
     if not any(row.get(name) for name in ("tp", "pp", "dp", "zero_stage_fsdp")):
         _check_unstated_layout(model, job, layout, framework, found)
     rate, memory = number(row, "norm_tokens_per_s_per_gpu"), number(row, "measured_memory_gb_per_gpu")
@@ -291,6 +294,41 @@ MICRO_BATCH, RECOMPUTE, INTERLEAVE = "micro-batch", "recompute", "interleave"
 """Inputs that rows may omit and that have other plausible values."""
 
 
+def _that_fits(
+    row: Row, model: Model, job: Job, layout: Layout, framework: Framework, found: Machine, assumed: Assumed
+) -> tuple[Job, Layout]:
+    """Return a job and a layout whose micro-batch, a default, is halved until it fits a device, or to one sequence.
+
+    A batch that follows from the micro-batch is as much smaller.
+    """
+    room, own = float(found.device.memory or math.inf), layout.micro_batch
+
+    def fits(tried: Layout) -> bool:
+        return needed(model, job, _settled(row, model, job, tried, framework, found, Assumed()), framework) <= room
+
+    tried = layout
+    while tried.micro_batch % 2.0 == 0.0 and not fits(tried):
+        tried = replace(tried, micro_batch=tried.micro_batch / 2.0)
+    if tried.micro_batch == own:
+        return job, layout
+    assumed.texts[:] = [said for said in assumed.texts if not said.startswith("micro-batch: ")]
+    assumed.add(f"micro-batch: {tried.micro_batch:g}, as {own:g}, {framework.name}'s default, does not fit")
+    batch = job.batch if number(row, "global_batch_sequences") else round(job.batch * tried.micro_batch / own)
+    return replace(job, batch=batch), tried
+
+
+def _settled(
+    row: Row, model: Model, job: Job, layout: Layout, framework: Framework, found: Machine, assumed: Assumed
+) -> Layout:
+    """Return a layout with its stage of ZeRO and its recomputation, as stated or by the rules for what is not."""
+    recompute = _stated_recompute(row, framework)
+    if framework.sharding == "zero" and layout.dp > 1.0 and not row.get("zero_stage_fsdp"):
+        layout = _sharding(model, job, replace(layout, recompute=recompute or "full"), framework, found, assumed)
+    if recompute:
+        return replace(layout, recompute=recompute)
+    return _recomputing(model, job, layout, framework, found, assumed)
+
+
 def _shard(row: Row, ranks: int) -> float:
     """Return the data ranks that share sharded states where a row states fewer than all, else 0 [1].
 
@@ -376,7 +414,7 @@ def _zero(row: Row, framework: Framework) -> int:
         return 0
     if "grad_op" in stated:
         return 2
-    if "fsdp" in stated or "hsdp" in stated or "shard" in stated:
+    if any(word in stated for word in ("fsdp", "hsdp", "shard", "gemini")):  # Gemini is ColossalAI's stage 3
         return 3
     if "distributed" in stated:
         return 1

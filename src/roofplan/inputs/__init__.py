@@ -455,7 +455,9 @@ class Pooled(OfModel, Lengths):
         repeats=True,
     )
     members: str | None = asked("a TOML file with a table [[member]] for each", reads="file")
-    software: str = asked("what joins them: llama.cpp, prima.cpp, exo, parallax, petals or distributed-llama", "llama.cpp")
+    software: str = asked(
+        "what joins them: llama.cpp, prima.cpp, exo, parallax, petals or distributed-llama", "llama.cpp"
+    )
     precision: str | None = asked("format of the weights: q4_k_m, q8_0; default: the checkpoint's own")
     context: Text | None = asked("longest request to hold; default: next power of two above input + output")
     client: str | None = asked("name of the member that asks; default: the best one")

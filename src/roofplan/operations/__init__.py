@@ -16,6 +16,7 @@ from roofplan.operations.table import (
     GATED_PASSES,
     HANDOVER,
     ROUTED_EXPERTS,
+    ROUTING_PASSES,
     STATE_UPDATE,
     STEP_KERNELS,
     Operation,
@@ -164,6 +165,7 @@ def _mixture(moe: Mixture, step: Step, split: Split, model: Model, kernels: Kern
     hidden, inner = moe.expert[0][0].inputs, sum(linear.outputs for linear in moe.expert[0])
     kind = moe.expert[0][0].format
     compute = compute_format(kind, model.quantization.activation if model.quantization else None, model.dtype)
+    each_number = ACTIVATION_BYTES * kernels.elementwise
     traffic = read * stored / width + visits * (2.0 * hidden + GATED_PASSES * inner / width) * ACTIVATION_BYTES
     table = [
         Operation(
@@ -187,7 +189,23 @@ def _mixture(moe: Mixture, step: Step, split: Split, model: Model, kernels: Kern
             inputs=visits * (hidden + moe.expert[-1][0].inputs / width),
             width=moe.expert[-1][0].inputs / width,
             extra=ROUTED_EXPERTS,
-        )
+        ),
+        Operation(
+            "experts' activation function",
+            HANDOVER,
+            0.0,
+            visits * GATED_PASSES * inner / width * each_number,
+            kernels=0.0,
+        ),
+        Operation(
+            "routing, sorting and summing",
+            HANDOVER,
+            0.0,
+            visits * hidden * ROUTING_PASSES * each_number,
+            kernels=0.0,
+            text="{passes} passes over {visits} visits x {hidden} x {each} B",
+            numbers={"passes": ROUTING_PASSES, "visits": visits, "hidden": hidden, "each": each_number},
+        ),
     ]
     if moe.router is not None:
         table.append(product("router", (moe.router,), step.tokens, split.tp, model, leaving=False))

@@ -36,6 +36,11 @@ HANDOVER = "handover"
 """Kind of an operation that reads the output of the kernel before it."""
 
 
+ROUTING_PASSES = 6.0
+"""Passes over the rows of routed experts around their products, an estimate: they are gathered, permuted and summed, each read and
+written; fused kernels need fewer, separate ones for each step more [1]."""
+
+
 class Operation(NamedTuple):
     """One kernel or message of one rank.
 

@@ -15,6 +15,7 @@ from roofplan.operations.attention import attended_pairs, latent_pairs
 from roofplan.operations.table import (
     ACTIVATION_BYTES,
     ROUTED_EXPERTS,
+    ROUTING_PASSES,
     STATE_UPDATE,
     Operation,
     element_bytes,
@@ -322,15 +323,15 @@ def _mixture_pass(moe: Mixture, tokens: Number, layout: Layout, model: Model, fr
             numbers={"visits": visits, "rows": rows, "weights": weights},
             width=leaving,
         ),
-        Operation("their activation function", "memory", 0.0, visits * (inner + leaving) * ACTIVATION_BYTES),
+        Operation("experts' activation function", "memory", 0.0, visits * (inner + leaving) * ACTIVATION_BYTES),
         Operation(
             "routing, sorting and summing",
             "memory",
             0.0,
-            visits * hidden * ACTIVATION_BYTES * 6.0 + mine * moe.experts * 4.0 * 6.0,
+            visits * hidden * ACTIVATION_BYTES * ROUTING_PASSES + mine * moe.experts * 4.0 * 6.0,
             kernels=12.0,
-            text="6 passes over {visits} visits x {hidden} x 2 B",
-            numbers={"visits": visits, "hidden": hidden},
+            text="{passes} passes over {visits} visits x {hidden} x 2 B",
+            numbers={"passes": ROUTING_PASSES, "visits": visits, "hidden": hidden},
         ),
     ]
     if moe.router is not None:

@@ -131,12 +131,23 @@ class Framework:
     flags: Mapping[str, str] = field(default_factory=dict)
     raw: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
-    def standing_for(self, name: str, *, untuned: bool = False, recompute: str = "") -> Framework:
-        """Return the profile as it stands in for other software: slower code of its own, another recomputation unasked."""
+    def standing_for(self, name: str, *, untuned: bool = False, recompute: str = "", loss: str = "") -> Framework:
+        """Return the profile as it stands in for other software: slower code of its own, another recomputation or loss unasked."""
         usual = self.unstated
         if recompute:
             usual = replace(usual, recompute=recompute, recompute_sharded=recompute)
-        return replace(self, stands_for=name, untuned=untuned, unstated=usual)
+        found = self.with_fused_loss() if loss == "fused" else self
+        return replace(found, stands_for=name, untuned=untuned, unstated=usual)
+
+    @property
+    def has_fused_loss(self) -> bool:
+        """Whether a loss that writes no logits is described, beside its own."""
+        return "logits_kept_fused" in self.memory
+
+    def with_fused_loss(self) -> Framework:
+        """Return the framework with a loss that is computed by chunks together with the head, and writes no logits."""
+        fused = {name: self.memory[f"{name}_fused"] for name in ("logits_kept", "loss_passes")}
+        return replace(self, memory={**self.memory, **fused})
 
     def __hash__(self) -> int:
         """Return the hash of the id; frameworks that differ under one id compare unequal."""

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
-from roofplan.laws import batching, larger, memory
+from roofplan.laws import batching, larger, memory, roofline
 from roofplan.operations import whole_model
 from roofplan.operations.table import ROUTED_EXPERTS, Operation, Split, Step, element_bytes
 from roofplan.records.engine import Engine
+from roofplan.records.hardware import BANDWIDTH, CPU
 from roofplan.records.model import Model
 from roofplan.records.strategy import Strategy
 from roofplan.records.terms import Term
 from roofplan.records.workload import Workload
-from roofplan.timing.figures import Limit
+from roofplan.timing.figures import Limit, Metric, within
 from roofplan.timing.kernels import ROOFLINE
 from roofplan.timing.rates import Rates
 
@@ -28,13 +31,17 @@ class Floors:
     token : time to read the weights of a step, per emitted token [s].
     first : time to compute a prompt at the dense peak [s].
     work : FLOP of that prompt on all devices [FLOP].
-    ranks : devices that work on a prompt at the same time, in dense parts and in routed experts [1].
+    whole : time to compute it on one device at the dense peak [s].
+    ranks : devices that work on it at the same time, in dense parts and in routed experts [1].
+    by_data_sheet : whether the memory rate is a data sheet's; what a probe read is no limit.
     """
 
     token: float
     first: float
     work: float
+    whole: float
     ranks: tuple[int, int]
+    by_data_sheet: bool
 
 
 def floors(model: Model, strategy: Strategy, workload: Workload, r: Rates, users: int) -> Floors:
@@ -76,12 +83,46 @@ def floors(model: Model, strategy: Strategy, workload: Workload, r: Rates, users
     beside = isinstance(engine, Engine) and engine.pipeline_kind == "layer-split" and "pipeline_copies" in engine.memory
     stages = float(s.pp) if beside else 1.0
     products = [op for op in prompt if op.kind in {"matmul", "experts", "prefill_attention"}]
+    if r.machine.device.device_class == CPU:  # multiplies in formats for which its data sheet has no rate
+        peak = dict.fromkeys(peak, math.inf)
+    read = sum(op.entries * element_bytes(op.stored) / share(op) for op in decode)
     return Floors(
-        token=sum(op.entries * element_bytes(op.stored) / share(op) for op in decode) / float(r.wire) / emitted,
+        token=float(roofline.beyond_cache(read, r.cache)) / float(r.wire) / emitted,
         first=sum(op.work / float(peak[op.compute]) / share(op) for op in products) / stages,
         work=sum(op.work for op in products),
+        whole=sum(op.work / float(peak[op.compute]) for op in products),
         ranks=(int(tensor * stages), int(spread * stages)),
+        by_data_sheet=BANDWIDTH not in r.machine.device.attained,
     )
+
+
+def bounded(
+    found: Mapping[str, Metric], least: Floors, *, users: float, first: float, devices: int = 1
+) -> dict[str, Metric]:
+    """Return serving figures with their intervals clipped at what data sheets allow.
+
+    Parameters
+    ----------
+    found : figures by metric; those without a bound are returned as they are.
+    least : lower bounds of one user, which more users do not undercut.
+    users : users whose tokens are counted together, infinite where not known [1].
+    first : arithmetic before a first token at the dense peak, zero where a cache may know the prompt [s].
+    devices : devices of the whole machine [1].
+
+    Returns
+    -------
+    Figures by metric.
+    """
+    token = least.token if least.by_data_sheet else 0.0
+    most = 1.0 / token if token else math.inf
+    limits = {
+        "tpot": (token, math.inf),
+        "tokens_per_second_per_user": (0.0, most),
+        "ttft": (max(token, first), math.inf),
+        "output_tokens_per_second": (0.0, users * most),
+        "output_tokens_per_second_per_device": (0.0, users * most / devices),
+    }
+    return {name: within(one, *limits[name]) if name in limits else one for name, one in found.items()}
 
 
 OTHER_PROMPTS = {"prompts of others", "prompts beside it", "prompts before it"}
@@ -191,6 +232,13 @@ def limit_of(leaf: Term) -> Limit:
         moved, memory_rate, work, rate = (leaf.numbers[name][0] for name in ROOFLINE)
         work = work + leaf.numbers["entries"] * leaf.numbers["unpacking"]
         return "compute" if work / rate > moved / memory_rate else "memory_bandwidth"
+    if leaf.law == "roofline.row_by_row_time":
+        moved, memory_rate, work, rate = (leaf.numbers[name][0] for name in ROOFLINE)
+        rows = leaf.numbers["rows"]
+        computing = (
+            max(1.0, rows - 1.0) * work / rows / rate
+        )  # what the first row's reads do not hide, or hide themselves
+        return "compute" if computing > moved / memory_rate else "memory_bandwidth"
     if leaf.law.startswith(("collectives", "pipeline")):
         return "communication"
     return "launch" if leaf.name == "launches" else "engine"

@@ -90,7 +90,7 @@ def certainty(
     traits = traits_of(system.kind, away=not at_home(engine, r.machine.device), stands_for=engine.stands_for)
     grade, left = by_constants(behind, r) if borne is None else borne
     if engine.kernels.launches != 1.0 or r.machine.device.device_class == CPU:
-        grade = 3  # processors: one constant of one format, on two machines
+        grade = 3  # processors: two constants, of one format on two machines and of three publishers
     if new or guessed or any(uses(model, name) for name in r.fallbacks):
         grade = max(grade, 2)
     return sure(

@@ -23,7 +23,7 @@ from roofplan.records.strategy import Strategy
 from roofplan.records.tally import Counts
 from roofplan.records.terms import Term
 from roofplan.records.workload import Constraints, Workload
-from roofplan.serving.bounds import bound_of, causes_of, floors
+from roofplan.serving.bounds import bound_of, bounded, causes_of, floors
 from roofplan.serving.certainty import by_constants, certainty
 from roofplan.serving.ledger import Ledger
 from roofplan.serving.prediction import Prediction
@@ -309,9 +309,9 @@ def metrics_of(plan: Plan) -> dict[str, Metric]:
     first, prompts = (sure_of(plan, figure, p.ttft, borne) for figure in (FIRST_TOKEN, PROMPTS))
     whole, between = sure_of(plan, THROUGHPUT, p.cycle), sure_of(plan, TIME_PER_TOKEN, p.pace)
     rate, most = float(p.rate), plan.memory.max_concurrency
-    least = floors(plan.model, plan.strategy, plan.workload, plan.rates, plan.users).first
-    out = {
-        "ttft": within(first.of(float(p.ttft.value), "s"), least, math.inf),
+    least = floors(plan.model, plan.strategy, plan.workload, plan.rates, 1)
+    seen = {
+        "ttft": first.of(float(p.ttft.value), "s"),
         **between_tokens(p, between.of),
         "cycle_time": whole.of(float(p.cycle.value), "s"),
         "output_tokens_per_second": whole.of(rate, "token/s"),
@@ -319,6 +319,7 @@ def metrics_of(plan: Plan) -> dict[str, Metric]:
         "prefill_tokens_per_second": prompts.of(float(p.prefill_rate), "token/s"),
         "max_concurrency": Metric(most, most, most, "1", between.grade),
     }
+    out = bounded(seen, least, users=plan.users, first=least.first, devices=plan.machine.count)
     if plan.power is not None:
         watts = float(plan.power.value)
         known = max(whole.grade, "borrowed", key=GRADES.index)

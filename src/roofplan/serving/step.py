@@ -14,7 +14,15 @@ from roofplan.operations.table import ROUTED_EXPERTS, Operation, Split, Step, fo
 from roofplan.records.model import Model
 from roofplan.records.strategy import Strategy
 from roofplan.records.terms import Numbers, Term, total
-from roofplan.timing.kernels import PRODUCTS, kernels_of, on_device, operation_time, roofline_numbers, vector_work
+from roofplan.timing.kernels import (
+    PRODUCTS,
+    kernels_of,
+    on_device,
+    operation_time,
+    roofline_numbers,
+    rows_of,
+    vector_work,
+)
 from roofplan.timing.network import MESSAGES, Line, Ranks, between_hosts, lines, reduce_ways
 from roofplan.timing.rates import Rates, Vector
 
@@ -365,33 +373,23 @@ def _message_term(op: Operation, seconds: Number, count: Number, r: Rates) -> Te
 
 def _vector_term(op: Operation, seconds: Number, count: Number, r: Rates, vector: Vector) -> Term:
     how: str = format_entry(op.stored)["kernel"]
-    with_them = "{entries} {how} weights x {unpacking} to unpack, on vector units"
-    unpacking = vector.unpacking.get(how, 0.0)
-    if vector.instruction is not None:
-        how, unpacking = op.stored, vector_work(op, vector) / op.work
-        with_them = "its unpacking, x {unpacking} for {how}, for each row"
-    return Term(
-        op.name,
-        seconds * count,
-        "s",
-        law="roofline.serial_time",
-        text="{layers} layers x (read {moved} at {memory_rate} + {work} and "
-        + with_them
-        + " at {compute_rate}); "
-        + op.text,
-        numbers={
-            "layers": count,
-            "moved": (op.traffic, "B"),
-            "memory_rate": (vector.bandwidth, "B/s"),
-            "work": (op.work, "FLOP"),
-            "compute_rate": (r.vector_peak, "FLOP/s"),
-            "entries": op.entries,
-            "how": how,
-            "unpacking": unpacking,
-            **op.numbers,
-        },
-        sources=(*r.sources["bandwidth"][:1], *r.sources["vector"], *r.sources["vector_peak"]),
-    )
+    numbers: Numbers = {"layers": count, "moved": (op.traffic, "B"), "memory_rate": (vector.bandwidth, "B/s")}
+    if vector.instruction is None:
+        law, text, work = "roofline.serial_time", UNPACKED, op.work
+        own: Numbers = {"entries": op.entries, "how": how, "unpacking": vector.unpacking[how]}
+    else:
+        law, text, work = "roofline.row_by_row_time", ROW_BY_ROW, vector_work(op, vector)
+        rows = rows_of(op)
+        own = {"each": (work / rows, "FLOP"), "how": op.stored, "rows": rows, "more": rows - 1.0}
+    numbers |= {"work": (work, "FLOP"), "compute_rate": (r.vector_peak, "FLOP/s"), **own, **op.numbers}
+    sources = (*r.sources["bandwidth"][:1], *r.sources["vector"], *r.sources["vector_peak"])
+    text = "{layers} layers x (" + text + "); " + op.text
+    return Term(op.name, seconds * count, "s", law=law, text=text, numbers=numbers, sources=sources)
+
+
+UNPACKED = "read {moved} at {memory_rate} + {work} and {entries} {how} weights x {unpacking} to unpack, on vector units at {compute_rate}"
+ROW_BY_ROW = "max(read {moved} at {memory_rate}, {each} at {compute_rate}) + {more} more rows of {each}, {how} weights unpacked for each"
+"""How a product on vector units shows its time: weights unpacked once, or a processor's for each row."""
 
 
 def engine_term(sequences: Number, r: Rates) -> Term:

@@ -14,6 +14,7 @@ from roofplan.errors import InputError
 from roofplan.load.asked import Asked
 from roofplan.load.requests import Requests, cached_tokens
 from roofplan.load.statistics import FIGURES, Objective, Summary, quantile_ends, summary
+from roofplan.serving.bounds import bounded, floors
 from roofplan.serving.certainty import certainty
 from roofplan.serving.plan import Plan
 from roofplan.serving.surface import Surface
@@ -222,6 +223,9 @@ def simulate(
             if tipped and name != "tpot":  # seats bound how far steps can slow down
                 means[1] = inf
             figures[name] = figure_of(one, (min(means[0], one.mean), max(means[1], one.mean)), sure.get(name, speed))
+    least = floors(deployment.model, deployment.strategy, deployment.workload, deployment.rates, 1)
+    known = bounded({name: one.metric for name, one in figures.items()}, least, users=inf, first=0.0)
+    figures = {name: replace(one, metric=known[name]) for name, one in figures.items()}
     seconds = float(served.last.max() - served.arrivals.min())
     runs = [served, *ends]
     limits = tuple(

@@ -55,8 +55,16 @@ def compute_rate(op: Operation, r: Rates) -> Number:
 
 
 def vector_time(op: Operation, r: Rates, vector: Vector) -> Number:
-    """Return the time of a kernel on vector units, in which unpacking and arithmetic do not overlap memory reads [s]."""
-    return roofline.serial_time(vector_work(op, vector), op.traffic, r.vector_peak, vector.bandwidth)
+    """Return the time of a kernel on vector units: unpacking and arithmetic overlap memory reads in a processor's first row alone [s]."""
+    work = vector_work(op, vector)
+    if vector.instruction is None:
+        return roofline.serial_time(work, op.traffic, r.vector_peak, vector.bandwidth)
+    return roofline.row_by_row_time(work, op.traffic, r.vector_peak, vector.bandwidth, rows_of(op))
+
+
+def rows_of(op: Operation) -> Number:
+    """Return the rows of a product on a processor, at least one [1]."""
+    return larger(op.rows, 1.0)
 
 
 def vector_work(op: Operation, vector: Vector) -> Number:

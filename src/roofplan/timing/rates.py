@@ -97,8 +97,9 @@ def _vector(
 ) -> Vector | None:
     if device.device_class == CPU:
         each = fitted("vector", "instruction")
-        sources["vector"] = (each,)
-        return Vector(rows=math.inf, bandwidth=wire, unpacking={}, instruction=each.value)
+        share = AS_ATTAINED if BANDWIDTH in device.attained else fitted("vector", "bandwidth")
+        sources["vector"] = (share, each)
+        return Vector(rows=math.inf, bandwidth=wire * share.value, unpacking={}, instruction=each.value)
     if not engine.kernels.vector_rows:
         return None
     chain = engine.scopes

@@ -123,7 +123,7 @@ def step_certainty(
     fit = a.rates.fit
     machine, framework = a.machine, a.framework
     left = by_constants(found, a)
-    asked = Asked(model, job, layout, machine)
+    asked = Asked(model, job, layout, machine, framework)
     others = {name: _span(name, asked, a, float(found.time)) for name in unstated}
     grade, assumed = 1, (*doubts, *((name, flat(least, most)) for name, (least, most) in others.items()))
     if layout.offload in OFFLOADED:
@@ -188,6 +188,7 @@ class Asked(NamedTuple):
     job: Job
     layout: Layout
     machine: Machine
+    framework: Framework
 
     def in_layout(self, **changed: object) -> Asked:
         """Return these inputs with a changed layout."""
@@ -236,12 +237,17 @@ def _imbalances(asked: Asked) -> list[Asked]:
     return [asked.in_layout(imbalance=UNEVEN)] if even else []
 
 
+def _losses(asked: Asked) -> list[Asked]:
+    return [asked._replace(framework=asked.framework.with_fused_loss())]
+
+
 ALTERNATIVES: dict[str, Callable[[Asked], list[Asked]]] = {
     "recompute": _recomputes,
     "micro-batch": _micro_batches,
     "network": _networks,
     "interleave": _interleaves,
     "imbalance": _imbalances,
+    "loss": _losses,
 }
 """Plausible alternatives for inputs that the user left out."""
 
@@ -250,7 +256,8 @@ def _span(name: str, asked: Asked, a: Ability, time: float) -> tuple[float, floa
     """Return the minimum and maximum step time over plausible values of an input, relative to `time` [1]."""
     times = [time]
     for other in ALTERNATIVES[name](asked):
-        there = a if other.machine is a.machine else ability(other.machine, a.framework, a.rates.fit)
+        same = other.machine is a.machine and other.framework is a.framework
+        there = a if same else ability(other.machine, other.framework, a.rates.fit)
         times.append(float(step(asked.model, asked.job, other.layout, there).time))
     return min(times) / time, max(times) / time
 

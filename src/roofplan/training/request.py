@@ -131,7 +131,7 @@ def framework_of(name: str | None, method: str, on: Sequence[str] = ()) -> Frame
         catalogue.framework(catalogue.find("frameworks", wanted, "--framework")),
         catalogue.stand_in("frameworks", wanted),
     )
-    return found.standing_for(other.name, untuned=other.untuned) if other and not other.own else found
+    return found.standing_for(other.name, untuned=other.untuned, loss=other.loss) if other and not other.own else found
 
 
 def job_of(model: Model, framework: Framework, asked: TrainInputs, assumed: list[str]) -> Job:

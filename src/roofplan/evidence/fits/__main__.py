@@ -49,7 +49,7 @@ def renew_intervals(fit: Fit) -> None:
     outcomes, groups = kept(fit), kept_groups(fit)
     if not outcomes:
         sys.exit("no left-out runs are kept here: python -m roofplan.evidence.fits makes them")
-    renewed("intervals", fit_intervals(outcomes, groups, fit))
+    renewed("intervals", fit_intervals(outcomes, groups, fit, catalogue.blind_rows()))
 
 
 def main() -> None:

@@ -327,7 +327,7 @@ def _intervals(outcomes: Sequence[Outcome], left: Sequence[Outcome], fit: Fit) -
     yield "|---|---|---|---:|---:|---:|---:|---:|"
     for figure, rows in sorted(figures.items()):
         for axis in AXES:
-            mine = judged(rows, groups.get(figure, []), axis)
+            mine = judged(rows, groups.get(figure, []), axis, catalogue.blind_rows())
             kinds = INPUTS if axis == PUBLISHER else INPUTS[:1]
             for said, keep in kinds:
                 found = coverage(mine, keep)
@@ -340,7 +340,7 @@ def _intervals(outcomes: Sequence[Outcome], left: Sequence[Outcome], fit: Fit) -
     yield "| figure | grade | publishers | runs | held | high over low, median |"
     yield "|---|---|---:|---:|---:|---:|"
     for figure, rows in sorted(figures.items()):
-        mine = judged(rows, groups.get(figure, []))
+        mine = judged(rows, groups.get(figure, []), blind=catalogue.blind_rows())
         for grade in GRADES:
             found = coverage(mine, lambda one, g=grade: one.predicted is not None and one.predicted.grade == g)  # type: ignore[misc]
             if found is not None:

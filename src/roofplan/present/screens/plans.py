@@ -218,13 +218,15 @@ def _idle_cost(plan: Plan) -> str:
 
 def detail_lines(plan: Plan) -> list[str]:
     """Return what stands behind the five lines: the time of a request over its tokens, floors, and what input and output cost."""
-    s, least = plan.metrics, floors(plan.model, plan.strategy, plan.workload, plan.rates, plan.users)
+    s, least = plan.metrics, floors(plan.model, plan.strategy, plan.workload, plan.rates, 1)
     dense, experts = least.ranks
     shared = f"{dense}" if dense == experts else f"{dense}, experts of {experts}"
-    prompt = f"{units.show(least.first, 's')}: {units.show(least.work, 'FLOP')} at the dense peak of {shared}"
+    prompt = (
+        f" · first token {units.show(least.first, 's')}: {units.show(least.work, 'FLOP')} at the dense peak of {shared}"
+    )
     lines = [
         f"  cycle time    {interval(s['cycle_time'], 1e3, 'ms'):<27} a request over its tokens, its prompt included",
-        f"  floors        {units.show(least.token, 's')} a token to read the weights · first token {prompt}",
+        f"  floors        {units.show(least.token, 's')} a token to read one user's weights{prompt if least.first else ''}",
     ]
     if plan.cost is not None:
         into, out = s["cost_per_million_input_tokens"].value, s.get("cost_per_million_output_tokens")
