@@ -22,17 +22,18 @@ from roofplan.evidence.inference import (
 from roofplan.operations.table import element_bytes
 from roofplan.records.engine import Engine
 from roofplan.records.strategy import Strategy
-from roofplan.serving import at_precision, legal
+from roofplan.serving import at_precision, legal, undescribed
 
 
 def alternatives(case: InferenceCase, unstated: str) -> list[InferenceCase]:
     """Return a case with each other plausible value of an input that its row omits.
 
     These are the engine releases just before and after, half and twice the prompt length, half and four times the answer, the other cache
-    width, weights in another format, requests of equal lengths, which keep clients in step, and one replica on all devices instead of the
-    most that hold the model, or the other way round.
+    width, weights in another format, requests of equal lengths, which keep clients in step, or of unequal ones, and one replica on all devices instead of the
+    most that hold the model, or the other way round. Those whose weights the device cannot multiply are left out.
     """
-    return _OTHERS[unstated](replace(case, unstated=()))
+    found = _OTHERS[unstated](replace(case, unstated=()))
+    return [one for one in found if not undescribed(one.model, one.machine)]
 
 
 def _in_other_layouts(case: InferenceCase) -> list[InferenceCase]:

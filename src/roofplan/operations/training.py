@@ -447,7 +447,7 @@ MADE_BY = {
     "norms, residual and dropout": ("layernorm",),
     "activation function": ("mlp_act",),
     "shared activation function": ("shared_experts_act",),
-    "their activation function": ("moe_act",),
+    "experts' activation function": ("moe_act",),
     "rotary and layout": ("rotary",),
     "scores": ("core_attn",),
     "attention products": ("core_attn", "attn_proj"),

@@ -63,7 +63,16 @@ def vector_time(op: Operation, r: Rates, vector: Vector) -> Number:
 
 
 def rows_of(op: Operation) -> Number:
-    """Return the rows of a product on a processor, at least one [1]."""
+    """Return the rows of a product on a processor, at least one.
+
+    Parameters
+    ----------
+    op : product of one rank.
+
+    Returns
+    -------
+    Rows [1].
+    """
     return larger(op.rows, 1.0)
 
 

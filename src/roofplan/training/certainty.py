@@ -238,7 +238,8 @@ def _imbalances(asked: Asked) -> list[Asked]:
 
 
 def _losses(asked: Asked) -> list[Asked]:
-    return [asked._replace(framework=asked.framework.with_fused_loss())]
+    fused = asked.framework.has_fused_loss
+    return [asked._replace(framework=asked.framework.with_fused_loss())] if fused else []
 
 
 ALTERNATIVES: dict[str, Callable[[Asked], list[Asked]]] = {
