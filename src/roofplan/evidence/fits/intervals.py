@@ -219,7 +219,8 @@ def beyond_left_out(blind: Sequence[Mapping[str, str]], figure: str) -> float:
         return 1.0
     weights = np.concatenate([np.full(len(mine), 1.0 / len(mine)) for mine in distances.values()])
     multiple = weighted_quantile(np.concatenate([np.array(mine) for mine in distances.values()]), weights, COVERED)
-    return max(1.0, multiple) ** (len(distances) / (len(distances) + EXPECTATION))
+    trust = len(distances) / (len(distances) + EXPECTATION)
+    return math.exp(trust * math.log(max(1.0, multiple)))
 
 
 def width_of(
