@@ -17,7 +17,7 @@ from roofplan.catalogue import codec
 from roofplan.catalogue.codec import Table
 from roofplan.catalogue.files import ROOT as ROOT
 from roofplan.catalogue.files import ids as ids
-from roofplan.catalogue.files import read, table
+from roofplan.catalogue.files import read, rows, table
 from roofplan.catalogue.names import LONGEST_NAME as LONGEST_NAME
 from roofplan.catalogue.names import WORDS
 from roofplan.catalogue.names import StandIn as StandIn
@@ -182,8 +182,7 @@ def training_rows() -> tuple[dict[str, str], ...]:
     -------
     The rows of the table, each as column -> text.
     """
-    with (ROOT / "measured" / "training.csv").open(newline="") as file:
-        return tuple(csv.DictReader(file))
+    return rows(ROOT / "measured" / "training.csv")
 
 
 @lru_cache(maxsize=1024)
@@ -508,15 +507,18 @@ def inference_rows() -> tuple[dict[str, str], ...]:
     -------
     The rows of the table, each as column -> text.
     """
-    with (ROOT / "measured" / "inference.csv").open(newline="") as file:
-        return tuple(csv.DictReader(file))
+    return rows(ROOT / "measured" / "inference.csv")
 
 
 @lru_cache(maxsize=1)
 def blind_rows() -> tuple[dict[str, str], ...]:
-    """Return the last blind test, each row as column -> text: runs that nobody had seen, predicted once by the tool as it was."""
-    with (ROOT / "measured" / "blind.csv").open(newline="") as file:
-        return tuple(csv.DictReader(file))
+    """Return the last blind test: runs that nobody had seen, each predicted once, by the tool as it was.
+
+    Returns
+    -------
+    The rows of the table, each as column -> text.
+    """
+    return rows(ROOT / "measured" / "blind.csv")
 
 
 @lru_cache(maxsize=256)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import tomllib
 from functools import lru_cache
 from pathlib import Path
@@ -49,3 +50,9 @@ def ids(kind: str) -> tuple[str, ...]:
 def table(kind: str, identity: str) -> Table:
     """Return the file of a thing as it is written."""
     return read(ROOT / kind / f"{identity}.toml")
+
+
+def rows(path: Path) -> tuple[dict[str, str], ...]:
+    """Return the rows of a table of comma-separated values, each as column -> text."""
+    with path.open(newline="") as file:
+        return tuple(csv.DictReader(file))
