@@ -136,7 +136,7 @@ def test_links_are_made_and_removed():
     ids=lambda one: f"{one['count']}-{one['device']}-{one['model']}-{one['tpot_ms']}",
 )
 def test_published_speeds_of_shared_layers(row):
-    """b4rtaz/distributed-llama, README: average token generation time; a Raspberry Pi 4 reads and multiplies in turn, not at once."""
+    """b4rtaz/distributed-llama, README: average token generation time; a Raspberry Pi 4 takes up to twice what is predicted, for a reason not known."""
     lengths = {"input": "16", "output": "16", "precision": "q4_0", "software": "distributed-llama"}
     plan = api.plan_pool(row["model"], member=[f"{row['count']}x{row['device']}@1gbe"], **lengths)
     assert len(plan.layout.stages) == int(row["count"])

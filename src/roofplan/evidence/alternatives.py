@@ -29,8 +29,8 @@ def alternatives(case: InferenceCase, unstated: str) -> list[InferenceCase]:
     """Return a case with each other plausible value of an input that its row omits.
 
     These are the engine releases just before and after, half and twice the prompt length, half and four times the answer, the other cache
-    width, weights in another format, requests of equal lengths, which keep clients in step, or of unequal ones, and one replica on all devices instead of the
-    most that hold the model, or the other way round. Those whose weights the device cannot multiply are left out.
+    width, weights in another format, requests of equal lengths, which keep clients in step, or of
+    unequal ones, and one replica on all devices instead of the most that hold the model, or the other way round. Those whose weights the device cannot multiply are left out.
     """
     found = _OTHERS[unstated](replace(case, unstated=()))
     return [one for one in found if not undescribed(one.model, one.machine)]
