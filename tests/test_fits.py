@@ -19,7 +19,7 @@ from roofplan.evidence.fits.kernels import fit_attention, fit_grouped, fit_matmu
 from roofplan.evidence.fits.left_out import SERVING
 from roofplan.evidence.fits.messages import fit_messages
 from roofplan.evidence.fits.prices import fit_prices
-from roofplan.evidence.fits.prompts import fit_front, fit_prefill, latencies, running
+from roofplan.evidence.fits.prompts import _First, fit_front, fit_prefill, latencies, launches, running
 from roofplan.evidence.fits.serving import fit_serving
 from roofplan.evidence.fits.training import FAMILIES, belongs, cases, fit_families, fit_training
 from roofplan.evidence.inference import clean_cases, known_cases, queues
@@ -109,6 +109,27 @@ def test_a_version_takes_its_front_ends_latency_from_its_publishers_and_once_fro
     assert "vllm-0.8" not in found  # two runs
     (guess,) = latencies({})
     assert (guess.kind, guess.scope) == ("guess", "any")
+
+
+def first_token(publisher, kernels, device, launch=4e-5, front=0.01):
+    """Return a first token that a host with some time of a launch, and a front end, make late; simulated without launches."""
+    seconds = max(device, kernels * launch) + front
+    return _First(publisher, seconds, behind=seconds - device, kernels=kernels, device=device, launch=0.0)
+
+
+def test_first_tokens_tell_a_launch_from_a_front_end():
+    runs = [
+        first_token(name, kernels, device)
+        for name in "abc"
+        for kernels, device in ((300, 5e-3), (900, 0.02), (2700, 0.03), (2700, 0.4))
+    ]
+    found = {one.scope: one.value for one in launches({"vllm": runs, "sglang": runs[:4]})}
+    assert found["vllm"] == found["any"] == pytest.approx(4e-5)
+    assert "sglang" not in found  # one publisher
+    late = [run.late(found["vllm"]) for run in runs]
+    assert late == pytest.approx([0.01] * len(runs))
+    silent = [run._replace(kernels=0.0) for run in runs]
+    assert [(one.scope, one.kind) for one in launches({"vllm": silent})] == [("any", "guess")]
 
 
 def test_first_tokens_on_devices_of_other_vendors_tell_nothing_of_a_front_end(monkeypatch):

@@ -11,7 +11,9 @@ from roofplan.catalogue.machines import machine
 from roofplan.hf.find import read_model
 from roofplan.operations.table import ACTIVATION_BYTES, Step
 from roofplan.records.strategy import Strategy
-from roofplan.serving.step import step_term
+from roofplan.records.terms import Term, total
+from roofplan.serving.prompts import beside_one_another
+from roofplan.serving.step import launched, step_term
 from roofplan.serving.surface import surface
 from roofplan.simulation.steps import step_time
 from roofplan.timing.network import mean_hop
@@ -54,11 +56,15 @@ def by_law(model, strategy, r, sequences, context, pieces, each):
             numbers |= {"new": 1.0 * len(prompts) * new, "past": float(past), "requests": 1.0 * len(prompts)}
         step = Step(each=float(each), **numbers)
         drafted = each - 1 if sequences else 0
-        seconds = step_term("step", model, strategy, step, r, kv_bytes=2.0, drafted=drafted).value
+        at_once = min(max(1.0, sequences), float(batches))
+        if prompts and (batches > 1 or not sequences):
+            at_once = beside_one_another(r.engine)
+        found = step_term("step", model, strategy, step, r, kv_bytes=2.0, drafted=drafted, at_once=at_once)
         if strategy.pp > 1:
             sent = (inside * each + sum(new for new, _ in prompts)) * model.hidden * ACTIVATION_BYTES
-            seconds += float(mean_hop(sent, 1.0 * strategy.tp, 1.0 * strategy.pp, r.network))
-        return float(seconds) * strategy.pp / batches
+            hop = Term("hop", float(mean_hop(sent, 1.0 * strategy.tp, 1.0 * strategy.pp, r.network)), "s")
+            found = total("step", [*found.parts, hop], "s")
+        return float((launched(found, r) if prompts else found).value) * strategy.pp / batches
 
     without = stage([]) * batches + r.step_base + r.step_each * sequences if sequences else 0.0
     if not pieces:

@@ -155,6 +155,8 @@ def pool_surface(request: PoolRequest, fit: Fit, layout: Layout, *, seats: int, 
         shared=np.zeros(0),
         each=1.0,
         lag=0.0,
+        launching=np.zeros(2),
+        hosting=0.0,
     )
 
 

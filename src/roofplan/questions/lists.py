@@ -107,8 +107,9 @@ def devices(_: ListInputs) -> Rows:
     out = []
     for name in catalogue.ids("accelerators"):
         d = catalogue.accelerator(name)
-        base = d.peak.get("bf16") or d.peak.get("fp16")
-        peak = f"{significant(base.value / 1e12, 4)} TFLOPS 16-bit" if base else "peak unknown"
+        rates = {"16-bit": d.peak.get("bf16") or d.peak.get("fp16"), "fp32": d.peak.get("fp32")}
+        known = [f"{significant(one.value / 1e12, 4)} TFLOPS {kind}" for kind, one in rates.items() if one]
+        peak = known[0] if known else "peak unknown"
         memory = f"{gib(d.memory)} GiB" if d.memory else "memory unknown"
         rate = f"{significant(d.bandwidth / 1e12)} TB/s" if d.bandwidth else "bandwidth unknown"
         out.append((name, f"{d.name}, {memory}, {rate}, {peak}" + _aliases(d.aliases)))

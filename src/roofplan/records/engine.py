@@ -60,6 +60,7 @@ class Kernels:
     launches : kernels launched per kernel of an engine with fused kernels [1].
     tells_vendors : whether its constants differ by the vendor of a device, so that they hold on all of them.
     ahead : whether the host starts kernels ahead of the device, so that only launches longer than what they start take time.
+    from_python : whether kernels of prompts are started one by one from Python, outside captured graphs and compiled programs.
     captured : vendors for whose devices it captures graphs, where it tells vendors apart.
     compiled : vendors for whose devices a step is one compiled program, without kernel launches from the host.
     peer_all_reduce : vendors for whose devices it has all-reduce kernels that read peer memory directly.
@@ -91,6 +92,7 @@ class Kernels:
     launches: float = 1.0
     tells_vendors: bool = False
     ahead: bool = False
+    from_python: bool = False
 
 
 class Software(Protocol):

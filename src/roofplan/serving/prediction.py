@@ -14,8 +14,8 @@ from roofplan.records.model import Model
 from roofplan.records.strategy import Strategy
 from roofplan.records.terms import Combine, Term, total
 from roofplan.records.workload import Workload
-from roofplan.serving.prompts import host_of_passes, in_turn, prompt_pass, turns_of
-from roofplan.serving.step import engine_term, step_term
+from roofplan.serving.prompts import beside_one_another, host_of_passes, in_turn, prompt_pass, turns_of
+from roofplan.serving.step import engine_term, launched, step_term
 from roofplan.timing.network import mean_hop
 from roofplan.timing.rates import Rates
 
@@ -136,10 +136,13 @@ def predict(
     later, emitted = workload.output - 1.0, _emitted(workload)
     context = 1.0 * memory.mean_resident_tokens(workload.input, workload.output)
     step = Step(sequences=here, each=1.0 + workload.drafted, context=context)
-    decode = step_term("decode step", model, strategy, step, r, kv_bytes=kv_bytes, drafted=workload.drafted)
+    at_once = smaller(larger(users, 1.0), waves)
+    decode = step_term(
+        "decode step", model, strategy, step, r, kv_bytes=kv_bytes, drafted=workload.drafted, at_once=at_once
+    )
     stage = _with_hop(decode, _hop(served, here * step.each))
     token = token_time(stage, engine_term(here, r), strategy, emitted)
-    prompts = _prompts(served, step, stage, here * emitted / max(later, 1.0))
+    prompts = _prompts(served, step, stage, here * emitted / max(later, 1.0), at_once)
     empty, alone = _first_token(served)
     # a user waits for other prompts in the step of its own prompt before its first token, for the rest between tokens
     beside = smaller(larger(prompts.requests - 1.0, 0.0), others)
@@ -339,8 +342,11 @@ class _Prompts:
         return Term(name, value, "s", parts=self.behind, combine=combine, **more)
 
 
-def _prompts(served: _Served, decoding: Step, stage: Term, per_step: Number) -> _Prompts:
-    """Return the step that computes the prompts of a batch; `per_step` prompts per decode step keep the batch full."""
+def _prompts(served: _Served, decoding: Step, stage: Term, per_step: Number, at_once: Number) -> _Prompts:
+    """Return the step that computes the prompts of a batch; `per_step` prompts per decode step keep the batch full.
+
+    `at_once` stages work at the same time while the batch decodes.
+    """
     fresh, past, engine, r = served.fresh, served.past, served.engine, served.rates
     mixed = engine.mixes and served.workload.output > 1
     beside = decoding.sequences if mixed else 0.0
@@ -351,9 +357,13 @@ def _prompts(served: _Served, decoding: Step, stage: Term, per_step: Number) -> 
     step = Step(new=chunk, past=past, requests=requests)
     if mixed:
         step = replace(decoding, new=chunk, past=past, requests=requests)
-    name, drafted = ("mixed step", served.workload.drafted) if mixed else ("prefill step", 0)
-    prefill = step_term(name, served.model, served.strategy, step, r, kv_bytes=served.kv_bytes, drafted=drafted)
-    carrier = _with_hop(prefill, _hop(served, chunk + beside * decoding.each))
+    name, drafted, busy = (
+        ("mixed step", served.workload.drafted, at_once) if mixed else ("prefill step", 0, beside_one_another(engine))
+    )
+    prefill = step_term(
+        name, served.model, served.strategy, step, r, kv_bytes=served.kv_bytes, drafted=drafted, at_once=busy
+    )
+    carrier = launched(_with_hop(prefill, _hop(served, chunk + beside * decoding.each)), r)
     stages = served.stages
     if mixed:
         device, behind = carrier.value - stage.value, [carrier, stage]

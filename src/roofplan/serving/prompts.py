@@ -10,14 +10,14 @@ from roofplan.records.engine import Engine
 from roofplan.records.model import Dense, Layer, Model
 from roofplan.records.strategy import Strategy
 from roofplan.records.terms import Term
-from roofplan.serving.step import step_term
+from roofplan.serving.step import launched, step_term
 from roofplan.timing.rates import Rates
 
 
 def prompt_pass(
     model: Model, strategy: Strategy, engine: Engine, r: Rates, step: Step, budget: Number, *, kv_bytes: float
 ) -> tuple[Term, Number]:
-    """Return one full prefill pass through the slowest stage.
+    """Return one full prefill pass through the stage that sets the pace.
 
     A pass has as many tokens as the engine computes together. If it holds whole prompts, each starts from its cached
     tokens. If a prompt needs several passes, the result is the mean pass, which attends to half of the rest of the
@@ -38,7 +38,13 @@ def prompt_pass(
     Time of a pass [s], and number of passes for the prompts [1].
     """
     mean, passes = mean_pass(engine, step, budget)
-    return step_term("prefill", model, strategy, mean, r, kv_bytes=kv_bytes), passes
+    at_once = beside_one_another(engine)
+    return launched(step_term("prefill", model, strategy, mean, r, kv_bytes=kv_bytes, at_once=at_once), r), passes
+
+
+def beside_one_another(engine: Engine) -> Number | None:
+    """Return the stages that compute prompts at the same time: one where an engine uses one device at a time, else None for all [1]."""
+    return 1.0 if engine.pipeline_kind == "layer-split" and "pipeline_copies" not in engine.memory else None
 
 
 def mean_pass(engine: Engine, step: Step, budget: Number) -> tuple[Step, Number]:

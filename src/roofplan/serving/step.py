@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from roofplan.laws import Number, larger
+from roofplan.laws import Number, larger, where
 from roofplan.laws.collectives import gather_time
 from roofplan.operations import draft_operations, encoder_operations, head_operations, layer_operations, stage_contents
 from roofplan.operations.table import ROUTED_EXPERTS, Operation, Split, Step, format_entry
@@ -55,15 +55,60 @@ def step_term(
     *,
     kv_bytes: float,
     drafted: int = 0,
-    stages: Number | None = None,
+    at_once: Number | None = None,
 ) -> Term:
-    """Return the time of one step of the slowest pipeline stage.
+    """Return the time of one step of the pipeline stage that sets the pace.
 
     Each kind of layer is computed once and multiplied by its count on that stage.
+
+    Parameters
+    ----------
+    name : name of the time.
+    model : its layers and dimensions.
+    strategy : degrees of parallelism.
+    step : tokens of the step; its fields may be arrays.
+    r : achieved rates of the machine under the engine.
+    kv_bytes : bytes of one cached number [B].
+    drafted : tokens drafted for each sequence [1].
+    at_once : stages that work at the same time, None where all do [1].
+
+    Returns
+    -------
+    The time with its parts [s].
     """
     timed, launches = _timed(model, strategy, step, r, kv_bytes, drafted)
-    counts = stage_counts(model, strategy.pp if stages is None else stages, _sums(timed, launches))
+    counts = stage_counts(model, strategy.pp, _sums(timed, launches), at_once)
     return _grouped(name, timed, launches, counts, r)
+
+
+def launched(step: Term, r: Rates) -> Term:
+    """Return a step with prompts, which takes at least as long as the host needs to start its kernels one by one.
+
+    Captured graphs hold decode steps. Prompts of any length are started from the host, which runs ahead of the device.
+
+    Parameters
+    ----------
+    step : a step of `step_term`, with what its stage sends.
+    r : achieved rates of the machine under the engine.
+
+    Returns
+    -------
+    The step, with the wait for the host as a further part where there is one [s].
+    """
+    launches = next((part for part in step.parts if part.name == "launches"), None)
+    if launches is None or not r.launch:
+        return step
+    kernels = launches.value / r.gap
+    wait = Term(
+        "host launches",
+        beyond(kernels * r.launch, step.value),
+        "s",
+        law="roofline.kernel_time",
+        text="{kernels} kernels started by the host in {each} each, beyond the time of what they do",
+        numbers={"kernels": kernels, "each": (r.launch, "s")},
+        sources=r.sources["launch"],
+    )
+    return total(step.name, [*step.parts, wait], "s") if np.any(wait.value > 0.0) else step
 
 
 def table_times(model: Model, step: Step, r: Rates, *, kv_bytes: float) -> list[Number]:
@@ -169,20 +214,31 @@ def step_operations(
     return [on_device(table, r) for table in tables]
 
 
-def stage_counts(model: Model, stages: Number, sums: list[Number]) -> list[Number]:
-    """Return how often each table of `step_operations` runs on the slowest pipeline stage.
+def stage_counts(model: Model, stages: Number, sums: list[Number], at_once: Number | None = None) -> list[Number]:
+    """Return how often each table of `step_operations` runs on the pipeline stage that sets the pace.
+
+    Where all stages work at the same time, that is the slowest. Where batches are fewer than stages, a batch passes
+    one stage after another, and the mean stage counts, until the slowest is busy all the time.
 
     Parameters
     ----------
     model : its layers.
     stages : pipeline stages [1].
     sums : time of each table, floats or arrays [s].
+    at_once : stages that work at the same time, None where all do [1].
 
     Returns
     -------
     Layers of each kind, and heads, on that stage [1].
     """
-    return _worst_counts(model.decoder.kinds(), len(model.decoder.layers), stages, sums)
+    kinds = model.decoder.kinds()
+    slowest = _worst_counts(kinds, len(model.decoder.layers), stages, sums)
+    if at_once is None or (isinstance(stages, int | float) and stages == 1):
+        return slowest
+    busy = at_once / (1.0 * stages)
+    mean = [count / (1.0 * stages) for count in (*(float(len(places)) for _, places in kinds), 1.0)]
+    pace, turn = (sum(n * s for n, s in zip(counts, sums, strict=True)) for counts in (slowest, mean))
+    return [where(busy * pace > turn, busy * most, even) for most, even in zip(slowest, mean, strict=True)]
 
 
 def _worst_counts(kinds: Sequence[Any], layers: int, pp: Number, sums: list[Number]) -> list[Number]:

@@ -13,12 +13,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from roofplan.errors import UnsupportedFeature
-from roofplan.laws import batching
+from roofplan.laws import Number, batching
 from roofplan.operations.table import ACTIVATION_BYTES, Split, Step
 from roofplan.records.engine import Engine
 from roofplan.records.model import Model
 from roofplan.records.strategy import Strategy
-from roofplan.serving.prompts import turns_of
+from roofplan.serving.prompts import beside_one_another, turns_of
 from roofplan.serving.step import beyond, stage_counts, step_operations
 from roofplan.timing.kernels import kernels_of, operation_time
 from roofplan.timing.network import mean_hop
@@ -64,6 +64,9 @@ class Surface(NamedTuple):
     each : tokens of a decoding sequence in a step, above 1 where drafts are verified [token].
     shared : shape (T,), of the mean tokens of groups that step together; empty where nothing is shared.
     lag : further stages that a prompt passes after its round, above 0 where stages work on different batches [1].
+    launching : least time of a step with prompts, in which the host starts its kernels: without decoding sequences, and with them; zeros
+        where it does not count [s].
+    hosting : the host's time for each sequence and piece of a step [s].
     """
 
     decodes: Values
@@ -86,6 +89,8 @@ class Surface(NamedTuple):
     shared: Values
     each: float
     lag: float
+    launching: Values
+    hosting: float
 
 
 TOKENS, ROWS, STATES, READS, DECODE, PIECE, PROMPTS = "tokens", "rows", "states", "reads", "decode", "piece", "prompts"
@@ -145,6 +150,17 @@ class _System:
         """Batches into which pipeline stages divide decoding sequences, one in each stage at once [1]."""
         engine = self.r.engine
         return float(self.strategy.pp) if isinstance(engine, Engine) and engine.pipeline_kind == "microbatch" else 1.0
+
+    @property
+    def beside(self) -> float | None:
+        """Stages that work on decoding sequences and prompts at the same time, None where all do [1]."""
+        return None if self.share > 1.0 else 1.0
+
+    @property
+    def alone(self) -> Number | None:
+        """Stages that work on prompts without decoding sequences at the same time, None where all do [1]."""
+        engine = self.r.engine
+        return beside_one_another(engine) if isinstance(engine, Engine) else None
 
     @property
     def passed(self) -> float:
@@ -223,16 +239,19 @@ class _System:
 
 @dataclass(frozen=True, slots=True)
 class _Sums:
-    """Sums over the operations of steps, by class; each layer is counted as often as the slowest stage has it."""
+    """Sums over the operations of steps, by class; each layer is counted as often as the stage that sets the pace has it."""
 
     system: _System
     classes: dict[tuple[int, str, int], str]
     shared: frozenset[tuple[int, str, int]]
 
-    def of(self, wanted: set[str], launching: set[str], **numbers: Any) -> Array:
-        """Return the time of operations of some classes, and the launches of some, through one stage [s]."""
+    def of(self, wanted: set[str], launching: set[str], at_once: Number | None = None, **numbers: Any) -> Array:
+        """Return the time of operations of some classes, and the launches of some, through one stage [s].
+
+        `at_once` stages work at the same time, None where all do.
+        """
         timed = self.system.timed(**numbers)
-        counts = self._counts(timed)
+        counts = self.counts(timed, at_once)
         out = np.zeros(())
         for (k, name, n), seconds, launch in zip(timed.keys, timed.seconds, timed.launches, strict=True):
             kind = self.classes[k, name, n]
@@ -247,7 +266,7 @@ class _Sums:
         """Whether launches take time only where they outlast what they start."""
         return self.system.r.engine.kernels.ahead
 
-    def late(self, **numbers: Array) -> Array:
+    def late(self, at_once: Number | None = None, **numbers: Array) -> Array:
         """Return by how much launches outlast the kernels of a step, zero where they are counted with them [s]."""
         if not self.ahead:
             return np.zeros(())
@@ -257,7 +276,7 @@ class _Sums:
         for (k, _, _), seconds, launch in zip(timed.keys, timed.seconds, timed.launches, strict=True):
             kernels[k] = kernels.get(k, np.zeros(())) + seconds
             launches[k] = launches.get(k, np.zeros(())) + launch
-        counts = self._counts(timed)
+        counts = self.counts(timed, at_once)
         return np.asarray(sum(beyond(launches[k], kernels[k]) * counts[k] for k in kernels))
 
     def of_shared(self, tokens: Array) -> Array:
@@ -265,17 +284,18 @@ class _Sums:
         if not self.shared:
             return np.zeros(0)
         timed = self.system.timed(new=tokens, past=0.0 * tokens, requests=1.0 + 0.0 * tokens)
-        counts = self._counts(timed)
+        counts = self.counts(timed)
         rows = zip(timed.keys, timed.seconds, strict=True)
         return np.asarray(sum(one * counts[key[0]] for key, one in rows if key in self.shared) * self.system.passed)
 
-    def _counts(self, timed: _Timed) -> list[Any]:
+    def counts(self, timed: _Timed, at_once: Number | None = None) -> list[Any]:
+        """Return how often each table runs on the stage that sets the pace [1]."""
         sums: list[Any] = [0.0] * (1 + max(k for k, _, _ in timed.keys))
         for (k, _, _), seconds, launch in zip(timed.keys, timed.seconds, timed.launches, strict=True):
             sums[k] = sums[k] + seconds + launch
         pp = self.system.strategy.pp
         shaped = [one + 0.0 for one in np.broadcast_arrays(*(np.asarray(one) for one in sums))]
-        return stage_counts(self.system.model, pp, shaped)
+        return stage_counts(self.system.model, pp, shaped, at_once)
 
 
 EVERY = {TOKENS, ROWS, STATES, READS, DECODE, PIECE, PROMPTS}
@@ -339,7 +359,31 @@ def surface(
         shared=_shared(sums, most),
         each=system.each,
         lag=system.share - 1.0,
+        launching=_launching(sums, most),
+        hosting=float(r.step_each) / system.share,
     )
+
+
+def _launching(sums: _Sums, most: int) -> Array:
+    """Return the time in which the host starts the kernels of a step with prompts, and its time of the step [s].
+
+    The first is that without decoding sequences, the second that with some; zeros where the host's launches do not count.
+    """
+    r, system = sums.system.r, sums.system
+    if not r.launch:
+        return np.zeros(2)
+    alone = {"new": np.asarray([float(most)]), "past": np.zeros(1), "requests": np.ones(1)}
+    out = []
+    for at_once, step in (
+        (system.alone, alone),
+        (system.beside, alone | {"sequences": np.ones(1), "context": np.ones(1)}),
+    ):
+        timed = system.timed(**step)
+        counts = sums.counts(timed, at_once)
+        gaps = sum(launch * counts[k] for (k, _, _), launch in zip(timed.keys, timed.launches, strict=True))
+        kernels = float(np.max(gaps)) / float(r.gap) * system.passed
+        out.append(kernels * float(r.launch) + float(r.step_base) / system.share)
+    return np.asarray(out)
 
 
 def _by_tokens(sums: _Sums, most: int, seats: int, middle: float) -> tuple[Array, Array, Array]:
@@ -364,12 +408,14 @@ def _by_tokens(sums: _Sums, most: int, seats: int, middle: float) -> tuple[Array
         "new": tokens - beside * each,
     }
     inner, outer = {TOKENS, READS}, EVERY - {ROWS}
+    alone = sums.of(inner, outer, system.alone, **prompts) + sums.late(system.alone, **prompts)
     d = _points(seats)
     held = np.maximum(d / share, np.minimum(d, 1.0))  # a batch holds a sequence at least
-    decodes = sums.of(EVERY - {DECODE}, EVERY, sequences=held, context=middle + 0.0 * d)
+    at_once = np.clip(d, 1.0, share)
+    decodes = sums.of(EVERY - {DECODE}, EVERY, at_once, sequences=held, context=middle + 0.0 * d)
     return (
-        _spread(tokens, (sums.of(inner, outer, **mixed) + hops) * passed + base / share),
-        _spread(tokens, (sums.of(inner, outer, **prompts) + sums.late(**prompts) + hops) * passed + base / share),
+        _spread(tokens, (sums.of(inner, outer, system.beside, **mixed) + hops) * passed + base / share),
+        _spread(tokens, (alone + hops) * passed + base / share),
         _spread(d, (decodes + np.interp(held * each, tokens, hops)) * float(system.strategy.pp) + base),
     )
 
@@ -380,7 +426,11 @@ def _by_rows(sums: _Sums, most: int) -> tuple[Array, Array]:
     half, none = rows / 2.0, 0.0 * rows
     mixed = {"sequences": half / each, "context": 1.0 + none, "new": half, "requests": half, "past": none}
     prompts = {"new": rows, "requests": rows, "past": none}
-    with_sequences, alone = (_spread(rows, sums.of({ROWS}, {ROWS}, **one) * passed) for one in (mixed, prompts))
+    system = sums.system
+    with_sequences, alone = (
+        _spread(rows, sums.of({ROWS}, {ROWS}, at_once, **one) * passed)
+        for at_once, one in ((system.beside, mixed), (system.alone, prompts))
+    )
     return with_sequences, alone
 
 
@@ -389,7 +439,7 @@ def _pieces(sums: _Sums, most: float, longest: float) -> dict[str, Array]:
     host = float(sums.system.r.step_each) / sums.system.share
     news, pasts = _lengths(most), np.concatenate([[0.0], _lengths(longest)])
     n, p = np.broadcast_arrays(news[:, None], pasts)
-    one = sums.of({PIECE}, set(), new=n, past=p, requests=np.ones(n.shape)) * sums.system.passed
+    one = sums.of({PIECE}, set(), sums.system.alone, new=n, past=p, requests=np.ones(n.shape)) * sums.system.passed
     table = np.concatenate([np.zeros((1, len(pasts))), np.broadcast_to(one, n.shape)]) + host
     return {"news": np.concatenate([[0.0], news]), "pasts": pasts, "pieces": table}
 
@@ -424,8 +474,9 @@ def _attention(sums: _Sums, decodes: Array, seats: int, longest: float) -> tuple
     share, pp, contexts = sums.system.share, float(sums.system.strategy.pp), _lengths(longest)
     d = np.unique(np.round(np.geomspace(1.0, max(2.0, seats), 6 * COARSE)))
     n, c = np.broadcast_arrays(d[:, None], contexts)
-    decoding = {"sequences": np.maximum(n / share, 1.0), "context": c}
-    fine = np.broadcast_to((sums.of({DECODE}, set(), **decoding) + sums.late(**decoding)) * pp, n.shape)
+    decoding, at_once = {"sequences": np.maximum(n / share, 1.0), "context": c}, np.clip(n, 1.0, share)
+    fine = sums.of({DECODE}, set(), at_once, **decoding) + sums.late(at_once, **decoding)
+    fine = np.broadcast_to(fine * pp, n.shape)
     whole = fine + np.interp(d, np.arange(seats + 1.0), decodes)[:, None]
     kept = [0, len(contexts) - 1]
     while True:
@@ -466,7 +517,7 @@ def _reading(sums: _Sums, tokens: Array, longest: float) -> dict[str, Array]:
         return {"reads": np.zeros(0), "reading": np.zeros(0)}
     reads = np.concatenate([tokens, tokens[-1] * np.geomspace(1.1, max(2.0, longest), int(COARSE * np.log2(longest)))])
     again = np.maximum(reads - tokens[-1], 0.0)
-    one = sums.of({READS}, set(), new=reads - again, past=again, requests=np.ones(reads.shape))
+    one = sums.of({READS}, set(), sums.system.alone, new=reads - again, past=again, requests=np.ones(reads.shape))
     return {"reads": reads, "reading": np.broadcast_to(one * sums.system.passed, reads.shape)}
 
 
@@ -475,7 +526,7 @@ def _encoders(sums: _Sums, most: int) -> Array:
     if PROMPTS not in sums.classes.values():
         return np.zeros(0)
     n = np.arange(1.0, most + 1.0)
-    one = sums.of({PROMPTS}, set(), new=n, past=0.0 * n, requests=n) * sums.system.passed
+    one = sums.of({PROMPTS}, set(), sums.system.alone, new=n, past=0.0 * n, requests=n) * sums.system.passed
     return np.concatenate([[0.0], np.broadcast_to(one, n.shape)])
 
 
@@ -492,6 +543,6 @@ def _states(sums: _Sums, tokens: int, rows: int) -> dict[str, Array]:
         return {"states_tokens": np.zeros(0), "states_rows": np.zeros(0), "states": np.zeros((0, 0))}
     t, n = _lengths(float(tokens)), _lengths(float(rows))
     wide, long = np.broadcast_arrays(t[:, None], n)
-    one = sums.of({STATES}, set(), new=np.maximum(wide, long), past=0.0 * wide, requests=long)
+    one = sums.of({STATES}, set(), sums.system.alone, new=np.maximum(wide, long), past=0.0 * wide, requests=long)
     out = one * sums.system.passed
     return {"states_tokens": t, "states_rows": n, "states": np.broadcast_to(out, wide.shape)}

@@ -18,7 +18,7 @@ import numpy as np
 
 from roofplan.serving.surface import Surface, Values
 from roofplan.simulation.records import ALL, BITS, DONE, OUT, REQUEST, SENT, Requests, Scheduler, State, Times
-from roofplan.simulation.steps import others, piece_time, prompt_step, slope_at
+from roofplan.simulation.steps import least, others, piece_time, prompt_step, slope_at
 
 
 def run(s: Scheduler, t: Surface, r: Requests, out: Times, state: State, until: float) -> None:
@@ -53,7 +53,7 @@ def run(s: Scheduler, t: Surface, r: Requests, out: Times, state: State, until: 
         late, m = 0.0, 1
         if count:
             riding = decoding if s.mixes else 0
-            seconds += prompt_step(t, riding, context, count, tokens, again)
+            seconds = max(seconds + prompt_step(t, riding, context, count, tokens, again), least(t, riding, count))
             if t.lag:
                 late = t.lag * seconds  # the stages that its prompts pass after this round
                 seconds += others(t, riding, context)

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from roofplan.serving.surface import Surface
 from roofplan.simulation import core, records
 from roofplan.simulation.records import OUT, Requests, Scheduler, State, Times
-from roofplan.simulation.steps import prompt_step, shared_time, slope_at
+from roofplan.simulation.steps import least, prompt_step, shared_time, slope_at
 
 
 class Member:
@@ -150,7 +150,8 @@ def run(s: Scheduler, t: Surface, groups: Sequence[tuple[Requests, Times, State]
         slowest = max(working, key=lambda part: (part.own, part.growth))
         together = shared_time(t, sum(part.tokens for part in working) / len(members))
         if any(part.pieces for part in working):
-            m, seconds = 1, slowest.own + together
+            launching = max(least(t, part.riding, part.pieces) for part in working if part.pieces)
+            m, seconds = 1, max(slowest.own + together, launching)
         else:
             m = min(*(part.steps for part in working), overtaken(working, slowest))
             gap = min(until, *(one.due(s, now) for one in members)) - now

@@ -28,7 +28,14 @@ def step_time(t: Surface, sequences: int, context: float, pieces: list[tuple[int
         return decode_step(t, sequences, context)
     new, again = (sum(numbers) for numbers in zip(*pieces, strict=True))
     each = [piece_time(t, *piece) for piece in pieces]
-    return others(t, sequences, context) + prompt_step(t, sequences, context, len(pieces), new, again) + sum(each)
+    seconds = prompt_step(t, sequences, context, len(pieces), new, again) + sum(each)
+    return others(t, sequences, context) + max(seconds, least(t, sequences, len(pieces)))
+
+
+def least(t: Surface, decoding: int, count: int) -> float:
+    """Return the least time of a step with `count` pieces of prompts, in which the host starts its kernels [s]."""
+    launching: float = t.launching[1] if decoding else t.launching[0]
+    return launching + (decoding + count) * t.hosting if launching else 0.0
 
 
 def shared_time(t: Surface, tokens: float) -> float:

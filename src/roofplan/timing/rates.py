@@ -147,6 +147,7 @@ class Rates:
     grouped : rate of grouped GEMMs relative to dense ones.
     casts : bytes moved to convert one matmul input, by target format [B].
     gap : time between kernels [s].
+    launch : host's time to start a kernel of a step with prompts, which no captured graph holds; 0 where not known [s].
     extra_kernels : fitted kernels that operations launch besides those counted, by `Operation.extra` [1].
     step_base, step_each : host time per step, and per sequence of a step [s].
     front, delay : front-end time per request, one after the other, and its latency besides [s].
@@ -170,6 +171,7 @@ class Rates:
     grouped: Grouped
     casts: dict[str, float]
     gap: Number
+    launch: Number
     extra_kernels: dict[str, float]
     step_base: Number
     step_each: Number
@@ -223,7 +225,7 @@ def rates(machine: Machine, engine: Software, fit: Fit) -> Rates:
     if BANDWIDTH in device.attained:
         dense = fit.find("matmul", "bandwidth", scopes)
         own_experts = {name: _of_reads(item, dense) for name, item in own_experts.items()}
-    gap = _gap(engine, device, fitted)
+    gap, launch = _gap(engine, device, fitted), _launch(engine, device, fitted)
     extra = {name: fitted("kernel", name, engine_chain) for name in EXTRA_KERNELS}
     base, each = fitted("engine_step", "base", engine_chain), fitted("engine_step", "per_sequence", engine_chain)
     front, delay = fitted("front_end", "request", engine_chain), fitted("front_end", "latency", engine_chain)
@@ -231,7 +233,7 @@ def rates(machine: Machine, engine: Software, fit: Fit) -> Rates:
     wire, sheet = found.value, found.cited
     shares = {"bandwidth": memory_share, "attention": decode_share, "memory": passes, "experts": experts_bandwidth}
     where_from |= {name: (sheet, item) for name, item in (shares | own_experts).items()}
-    where_from |= {"prefill_attention": (attention_share,), "grouped": grouped, "gap": (gap,)}
+    where_from |= {"prefill_attention": (attention_share,), "grouped": grouped, "gap": (gap,), "launch": (launch,)}
     where_from |= {"engine": (base, each), "front": (front, delay), **{name: (item,) for name, item in extra.items()}}
     casts = {name: fitted("conversion", f"traffic.{CAST_AS.get(name, name)}") for name in compute if _cast_to(name)}
     where_from["casts"] = tuple(casts.values())
@@ -268,6 +270,7 @@ def rates(machine: Machine, engine: Software, fit: Fit) -> Rates:
         grouped=Grouped(_ridge(device, wire), *(item.value for item in grouped)),
         casts={name: item.value for name, item in casts.items()},
         gap=gap.value / reach.value,
+        launch=launch.value,
         extra_kernels={name: item.value for name, item in extra.items()},
         step_base=base.value,
         step_each=each.value,
@@ -286,6 +289,14 @@ def _gap(engine: Software, device: Accelerator, fitted: Callable[..., Constant])
         return WITHOUT_LAUNCHES
     compiled = device.vendor in engine.kernels.compiled
     return fitted("kernel", "gap", [COMPILED] if compiled else scopes_by_vendor(engine, device))
+
+
+def _launch(engine: Software, device: Accelerator, fitted: Callable[..., Constant]) -> Constant:
+    """Return the host's time to start a kernel of a step with prompts, none where it does not start them from Python [s]."""
+    kernels = engine.kernels
+    if not kernels.from_python or device.device_class == CPU or device.vendor in kernels.compiled:
+        return WITHOUT_HOST
+    return fitted("kernel", "launch", engine.scopes)
 
 
 CAST_AS = {"int8": "fp8"}
@@ -413,6 +424,20 @@ WITHOUT_LAUNCHES = Constant(
     kind="definition",
 )
 """Time between products on a processor [s]."""
+
+WITHOUT_HOST = Constant(
+    law="kernel",
+    name="launch",
+    scope="none",
+    value=0.0,
+    unit="s",
+    spread=0.0,
+    rows=0,
+    fitted="",
+    source="kernels of prompts are not started one by one from Python",
+    kind="definition",
+)
+"""Host's time of a launch where that is no limit [s]."""
 
 READS = frozenset({("matmul", "bandwidth"), ("memory", "bandwidth")})
 """Constants that a probe's reads replace: dense products and passes read as it does."""

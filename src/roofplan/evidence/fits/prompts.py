@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from statistics import geometric_mean, median
+from statistics import fmean, geometric_mean, median
+from typing import NamedTuple
 
 import numpy as np
 
@@ -140,15 +142,16 @@ LONG_PROMPTS = 2.0
 
 
 def fit_front(fit: Fit) -> list[Constant]:
-    """Fit, per engine version and engine, the front end's time per request and its latency.
+    """Fit, per engine version and engine, the front end's time per request and its latency, and per engine the host's time of a launch.
 
     The time per request is the extra TTFT of a burst over its requests, of bursts with short prompts and enough
     requests, so that the computation takes little of it. The latency is by how much the first tokens of few clients, or at
     a rate that keeps few requests running, are later than simulated: the median over publishers of the median over their
     runs. Both come from devices on which the engine is at home: elsewhere first tokens are late because prompts are slow.
+    What is late by many kernels, and not where long prompts keep the device busy, is the host's time of a launch.
     """
     found: dict[str, list[float]] = defaultdict(list)
-    waits: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    few_clients: dict[str, list[_First]] = defaultdict(list)
     publishers = set()
     for case in usable(fit.excluded):
         seconds = case.measured.get("ttft")
@@ -164,11 +167,125 @@ def fit_front(fit: Fit) -> list[Constant]:
         late, r = seconds - case.statistic.of(seen.figure("ttft")), case.rates(fit)
         for scope in {case.engine.id, case.engine.name}:
             if few:
-                waits[scope][case.row["source_key"]].append(late + float(r.delay))
+                few_clients[scope].append(_first(case, fit, seconds, late + float(r.delay)))
             elif case.requests:
                 publishers.add(case.row["source_key"])
                 found[scope].append(late / case.requests + float(r.front))
-    return [*fronts(found, f"first tokens of published bursts: {', '.join(sorted(publishers))}"), *latencies(waits)]
+    out = fronts(found, f"first tokens of published bursts: {', '.join(sorted(publishers))}")
+    hosts = launches({name: few_clients[name] for name in sorted(_engines() & few_clients.keys())})
+    each = {one.scope: one.value for one in hosts}
+    waits: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for scope, runs in few_clients.items():
+        launch = each.get(scope if scope in _engines() else catalogue.engine(scope).name, each["any"])
+        for run in runs:
+            waits[scope][run.publisher].append(run.late(launch))
+    return [*out, *latencies(waits), *hosts]
+
+
+class _First(NamedTuple):
+    """A measured first token of few clients.
+
+    Parameters
+    ----------
+    publisher : who measured it.
+    seconds : published time [s].
+    behind : by how much it was later than simulated, the front end's latency aside [s].
+    kernels : kernels of a prompt that are started from Python [1].
+    device : time of a prompt on the device [s].
+    launch : host's time of a launch with which it was simulated [s].
+    """
+
+    publisher: str
+    seconds: float
+    behind: float
+    kernels: float
+    device: float
+    launch: float
+
+    def late(self, launch: float) -> float:
+        """Return by how much it is later than simulated with another time of a launch [s]."""
+        with_it, then = (max(0.0, self.kernels * each - self.device) for each in (launch, self.launch))
+        return self.behind + then - with_it
+
+
+def _first(case: InferenceCase, fit: Fit, seconds: float, behind: float) -> _First:
+    """Return a measured first token of few clients."""
+    r, term = case.rates(fit), case.prompts_term(fit)
+    spent: dict[str, float] = defaultdict(float)
+    for leaf, value in leaves(term):
+        spent[leaf.name] += value
+    return _First(
+        publisher=case.row["source_key"],
+        seconds=seconds,
+        behind=behind,
+        kernels=spent["launches"] / float(r.gap) if case.engine.kernels.from_python and r.gap else 0.0,
+        device=float(term.value) - spent["engine step"] - spent["host launches"],
+        launch=float(r.launch),
+    )
+
+
+def _engines() -> set[str]:
+    """Return the names of engines."""
+    return {catalogue.engine(name).name for name in catalogue.ids("engines")}
+
+
+def _launch(runs: Sequence[_First]) -> float:
+    """Return the host's time of a launch with which an engine's first tokens are nearest to what was measured [s].
+
+    Publishers count alike, and the front end's latency is fitted anew for each time. Few runs, or few publishers, tell none.
+    """
+    runs = [run for run in runs if run.kernels]
+    if len(runs) < LEAST_RUNS or len({run.publisher for run in runs}) < LEAST_PUBLISHERS:
+        return 0.0
+
+    def off(launch: float) -> float:
+        late: dict[str, list[float]] = defaultdict(list)
+        for run in runs:
+            late[run.publisher].append(run.late(launch))
+        front = max(LEAST_FRONT, median(map(median, late.values())))
+        errors: dict[str, list[float]] = defaultdict(list)
+        for run in runs:
+            predicted = max(LEAST_FRONT, run.seconds - run.late(launch) + front)
+            errors[run.publisher].append(abs(math.log(predicted / run.seconds)))
+        return fmean(map(fmean, errors.values()))
+
+    return min(map(float, np.arange(0.0, MOST_LAUNCH, LAUNCH_STEP)), key=off)
+
+
+def launches(found: Mapping[str, Sequence[_First]]) -> list[Constant]:
+    """Return the host's time of a launch of each engine whose first tokens tell it, and their geometric mean for others.
+
+    Parameters
+    ----------
+    found : first tokens of few clients, by engine.
+
+    Returns
+    -------
+    Constants [s].
+    """
+    note = "least mean error of first tokens, with the front end's latency; a kernel as counted is several launches from Python"
+    out = []
+    for name, runs in found.items():
+        if value := _launch(runs):
+            source = f"first tokens of few clients: {', '.join(sorted({run.publisher for run in runs}))}"
+            out.append(entry("kernel", "launch", name, value, "s", LAUNCH_SPREAD, len(runs), source, note))
+    if not out:
+        return [entry("kernel", "launch", "any", 0.0, "s", LAUNCH_SPREAD, 0, "no first tokens tell", kind="guess")]
+    middle = geometric_mean(one.value for one in out)
+    rows = sum(one.rows for one in out)
+    return [*out, entry("kernel", "launch", "any", middle, "s", LAUNCH_SPREAD, rows, "geometric mean of the engines")]
+
+
+MOST_LAUNCH, LAUNCH_STEP = 2e-4, 5e-6
+"""Host's times of a launch that are tried [s]."""
+
+
+LAUNCH_SPREAD = 0.5
+"""Spread of a host's time of a launch: hosts, and how many launches a counted kernel stands for, differ [1]."""
+
+
+LEAST_PUBLISHERS = 3
+"""Least publishers whose first tokens tell an engine's time of a launch [1]."""
 
 
 def running(seen: Served) -> float:
@@ -202,7 +319,7 @@ def latencies(waits: Mapping[str, Mapping[str, Sequence[float]]]) -> list[Consta
         for scope, count in rows.items()
         if count >= LEAST_RUNS
     }
-    engines = {catalogue.engine(name).name for name in catalogue.ids("engines")}
+    engines = _engines()
     known = {scope: median(each) for scope, each in medians.items() if scope in engines}
     for scope in sorted(medians.keys() - engines):
         known[scope] = geometric_mean([*medians[scope], known[catalogue.engine(scope).name]])

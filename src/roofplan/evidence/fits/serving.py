@@ -10,7 +10,7 @@ import numpy as np
 from roofplan import catalogue
 from roofplan.evidence.fits.engines import GUESSES, NUMBERS, fit_engines, usable
 from roofplan.evidence.fits.fitting import Excluded, entry, nearest, spread
-from roofplan.evidence.fits.prompts import SHARES, fit_front, fit_prefill, fronts, latencies
+from roofplan.evidence.fits.prompts import SHARES, fit_front, fit_prefill, fronts, latencies, launches
 from roofplan.evidence.fits.reach import fit_reach
 from roofplan.records.calibration import Constant, Fit
 
@@ -26,7 +26,7 @@ def fit_serving(others: Iterable[Constant], excluded: Excluded = frozenset()) ->
         "engines": _neutral_engines(),
         "reach": [entry("engine", "reach", "any", 1.0, "1", 0.4, 0, "where the search starts", kind="guess")],
         "prefill": _neutral_shares(),
-        "front": [*fronts({}), *latencies({})],
+        "front": [*fronts({}), *latencies({}), *launches({})],
     }
     made = {"engines": fit_engines, "reach": fit_reach, "prefill": fit_prefill, "front": fit_front}
     for _ in range(TURNS):
